@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every other public header stands on: status codes, the last error's text, the hooks through
+ * which all host memory is taken, and the log callback.
+ *
+ * Rules of the whole library:
+ *  - A function that can fail returns ebb_status. Its outputs come last, end in _out, and are written
+ *    only on EBB_OK.
+ *  - Bytes are uint64_t, times are nanoseconds or seconds as the name says, intervals are half-open.
+ *  - The library never ends the process, never prints, never reads the environment.
+ *  - Objects are not locked: one object, one thread at a time, unless its header says otherwise.
+ */
+#ifndef EBB_BASE_H
+#define EBB_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define EBB_API __attribute__((visibility("default")))
+#define EBB_PRINTF(fmt_idx, args_idx) __attribute__((format(printf, fmt_idx, args_idx)))
+#else
+#define EBB_API
+#define EBB_PRINTF(fmt_idx, args_idx)
+#endif
+
+#define EBB_VERSION_MAJOR 0
+#define EBB_VERSION_MINOR 1
+#define EBB_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The enum, the names and the CLI's exit codes come from this one table: X(code, value, text). */
+#define EBB_STATUS_TABLE(X)                                                                                            \
+    X(OK, 0, "ok")                                                                                                     \
+    X(E_ARGUMENT, -1, "bad argument")                                                                                  \
+    X(E_NO_MEMORY, -2, "out of host memory")                                                                           \
+    X(E_NO_FIT, -3, "does not fit the budget")                                                                         \
+    X(E_FORMAT, -4, "malformed input")                                                                                 \
+    X(E_IO, -5, "input or output failed")                                                                              \
+    X(E_NO_DEVICE, -6, "no such device or backend")                                                                    \
+    X(E_UNSUPPORTED, -7, "not supported")                                                                              \
+    X(E_LIMIT, -8, "a limit is exceeded")                                                                              \
+    X(E_INVALID_PLAN, -9, "the plan breaks a rule")                                                                    \
+    X(E_DEVICE, -10, "the device failed")                                                                              \
+    X(E_INTERNAL, -11, "internal error")
+
+typedef enum ebb_status {
+#define EBB_STATUS_ENUM(name, value, text) EBB_##name = (value),
+    EBB_STATUS_TABLE(EBB_STATUS_ENUM)
+#undef EBB_STATUS_ENUM
+} ebb_status;
+
+/* "0.1.0"; static. */
+EBB_API const char *ebb_version(void);
+
+/* A few words for a code; static, never NULL. */
+EBB_API const char *ebb_status_text(ebb_status status);
+
+/* The message of this thread's last failure: one line, no newline, names the file, the place and the
+ * cause. Valid until the thread's next failure; "" before the first. */
+EBB_API const char *ebb_last_error(void);
+
+/* Where host memory comes from. alloc and resize return NULL when there is none; resize(NULL) is
+ * alloc; free accepts NULL. Called from the thread that calls the library. An object keeps the hooks
+ * it was made with, so they must outlive it. NULL where hooks are asked for means malloc's. */
+typedef struct ebb_mem {
+    void *(*alloc)(void *ctx, size_t size_bytes);
+    void *(*resize)(void *ctx, void *ptr, size_t size_bytes);
+    void (*free)(void *ctx, void *ptr);
+    void *ctx;
+} ebb_mem;
+
+typedef enum ebb_log_level {
+    EBB_LOG_ERROR,
+    EBB_LOG_WARN,
+    EBB_LOG_INFO,
+    EBB_LOG_DEBUG,
+    EBB_LOG_TRACE,
+} ebb_log_level;
+
+typedef void (*ebb_log_fn)(void *ctx, ebb_log_level level, const char *message);
+
+/* Install the log callback; NULL (the default) is silence. Messages above max_level are not made.
+ * Set it before other threads use the library. */
+EBB_API void ebb_log_set(ebb_log_fn fn, void *ctx, ebb_log_level max_level);
+
+/* Read "2GiB", "512MB", "1048576" or "1.5GB" (decimal and binary units, case-insensitive; a bare
+ * number is bytes). EBB_E_ARGUMENT: not such a text, negative, or beyond 64 bits. */
+EBB_API ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out);
+
+/* Write bytes for people, "1.50 GiB", into buf of buf_bytes (24 suffice); returns buf. */
+EBB_API char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All of ebb's public interface.
+ */
+#ifndef EBB_EBB_H
+#define EBB_EBB_H
+
+#include "ebb/base.h"
+#include "ebb/device.h"
+#include "ebb/graph.h"
+#include "ebb/place.h"
+#include "ebb/plan.h"
+#include "ebb/program.h"
+#include "ebb/run.h"
+#include "ebb/trace.h"
+#include "ebb/train.h"
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Running a plan: the arena, the host slab and the file are taken once, everything is bound once, and each
+ * iteration only issues commands. The runtime knows no policy.
+ */
+#ifndef EBB_RUN_H
+#define EBB_RUN_H
+
+#include "ebb/device.h"
+#include "ebb/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ebb_arena ebb_arena;
+typedef struct ebb_run ebb_run;
+
+/* Device memory that several runs may use in turn. */
+EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
+EBB_API void ebb_arena_destroy(ebb_arena *arena);
+EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
+
+typedef struct ebb_run_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    ebb_arena *arena;     /* borrowed; at least the plan's peak. NULL: the run takes its own */
+    const char *disk_dir; /* where the disk tier's file goes (unnamed, gone with the run); needed if the plan uses it */
+    uint64_t seed;        /* of dropout */
+} ebb_run_options;
+#define EBB_RUN_OPTIONS_INIT ((ebb_run_options){.size_bytes = sizeof(ebb_run_options)})
+
+/* Take the memory and bind every step. The plan is copied; lowered must outlive the run. Persistent values
+ * are zero until they are set. EBB_E_INVALID_PLAN: the plan is for another program. */
+EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
+                                  ebb_run **run_out);
+EBB_API void ebb_run_destroy(ebb_run *run);
+
+/* Host memory that an iteration reads (images, labels) or has written when it returns (loss, correct). NULL
+ * where the network has none. */
+EBB_API float *ebb_run_images(ebb_run *run);   /* (N, C, H, W), row-major */
+EBB_API int32_t *ebb_run_labels(ebb_run *run); /* (N) */
+EBB_API float ebb_run_loss(const ebb_run *run);
+EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the network got right */
+
+/* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
+ * Returns when the host-visible results are there. */
+EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
+
+/* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
+ * the plan keeps it. */
+EBB_API ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain);
+EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain);
+/* Every persistent value's initial content, from the seed. */
+EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
+
+/* Leave the arena to another run, and take it back: persistent content is kept on the host meanwhile. */
+EBB_API ebb_status ebb_run_park(ebb_run *run);
+EBB_API ebb_status ebb_run_unpark(ebb_run *run);
+
+typedef struct ebb_run_stats {
+    uint64_t peak_bytes;           /* the end of the highest byte of the arena that a command was given */
+    uint64_t arena_bytes;          /* taken */
+    uint64_t arena_resident_bytes; /* of it, as the kernel counts; equal to taken once all was touched. 0: not known */
+    uint64_t slab_bytes;           /* host slab taken */
+    uint64_t file_bytes;           /* of the disk tier */
+    uint64_t moved_out_bytes, moved_in_bytes; /* in the last iteration, counted as the copies were issued */
+    uint64_t n_recomputed_steps;
+    uint64_t iteration_ns; /* of the last */
+} ebb_run_stats;
+EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
+
+/* Record the next iteration into a trace file (docs/trace-format.md); written when that iteration ends. */
+EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
+
+/* Measure each distinct kernel of a lowered network, reps times after one warm-up, in an arena of the network's
+ * floor, and file the medians under their keys. */
+EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine);
+
+/* Measure the links of a device: host, and the disk under disk_dir when it is not NULL; and its rates. */
+EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, ebb_machine *machine);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training: data, the loop, weights and checkpoints. A trainer owns everything between a network's name and
+ * its trained weights; whoever wants the parts uses graph.h, device.h, plan.h and run.h.
+ */
+#ifndef EBB_TRAIN_H
+#define EBB_TRAIN_H
+
+#include "ebb/run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data ------------------------------------------------------------------------------------- */
+
+typedef struct ebb_data ebb_data;
+
+typedef enum ebb_split { EBB_SPLIT_TRAIN, EBB_SPLIT_TEST } ebb_split;
+
+typedef struct ebb_data_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    ebb_split split;
+    int64_t channels, height, width; /* 0: as the images are (folders of images: 3, 224, 224) */
+    int64_t classes;   /* synthetic: 0 is 1000; others: 0 is what the data has, else labels must be below */
+    bool augment;      /* train split: random crop and flip where that makes sense for the data */
+    uint64_t seed;     /* of order, augmentation, synthetic content */
+    int32_t n_threads; /* that decode; 0: one */
+} ebb_data_options;
+#define EBB_DATA_OPTIONS_INIT ((ebb_data_options){.size_bytes = sizeof(ebb_data_options)})
+
+/* Open data by its description:
+ *   synthetic              random images, endless
+ *   mnist:DIR              the four idx files, plain or gzipped (Fashion-MNIST too)
+ *   cifar10:DIR            data_batch_*.bin, test_batch.bin
+ *   cifar100:DIR           train.bin, test.bin (fine labels)
+ *   images:DIR             DIR/train/CLASS/x.jpg and DIR/test/CLASS/y.png (or val for test); without these two, every
+ *                          tenth image of DIR/CLASS is the test split
+ *   digits:FILE            the UCI digits as scikit-learn ships them (digits.csv.gz): 8x8, every fifth is the test
+ * split tensors:FILE           safetensors with "images" (N, C, H, W) float32 and "labels" (N) int32 or int64, as they
+ * are EBB_E_FORMAT, EBB_E_IO: the message names the file, the place and the cause. */
+EBB_API ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out);
+EBB_API void ebb_data_close(ebb_data *data);
+
+typedef struct ebb_data_info {
+    uint64_t n_images; /* UINT64_MAX: endless */
+    int64_t channels, height, width, classes;
+    uint64_t host_bytes; /* what the reader holds: decoded images, decoding threads' buffers */
+} ebb_data_info;
+EBB_API ebb_data_info ebb_data_get_info(const ebb_data *data);
+
+/* Batch number batch_idx of epoch epoch, n images: a pure function of the data, the options and these three. The
+ * train split is shuffled anew each epoch and an incomplete last batch is left out; the test split comes in order, a
+ * last batch short of n is filled up with zeros. *n_valid_out: how many are real. Images are normalised. Decodes on the
+ * data's threads; call from one thread. */
+EBB_API ebb_status ebb_data_read(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, float *images,
+                                 int32_t *labels, int64_t *n_valid_out);
+
+/* Ask for a batch ahead of time: it is decoded meanwhile and ebb_data_read of the same finds it there. */
+EBB_API ebb_status ebb_data_prefetch(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n);
+
+/* ---- the trainer ------------------------------------------------------------------------------ */
+
+typedef struct ebb_trainer ebb_trainer;
+
+/* Build the network for training (inference false) or evaluation, with the parameters' names the same in both. */
+typedef ebb_status (*ebb_network_fn)(void *ctx, const ebb_zoo_options *options, ebb_graph **graph_out);
+
+typedef enum ebb_schedule_kind { EBB_LR_CONSTANT, EBB_LR_STEP, EBB_LR_COSINE, EBB_LR_LINEAR } ebb_schedule_kind;
+
+typedef struct ebb_lr_schedule {
+    ebb_schedule_kind kind;
+    uint64_t warmup_updates; /* rises linearly from 0 */
+    uint64_t total_updates;  /* cosine and linear: where they reach final; set by the trainer when 0 */
+    uint64_t step_updates;   /* step: every so many updates ... */
+    float step_factor;       /* ... times this */
+    float final_factor;      /* cosine and linear: end at lr times this */
+} ebb_lr_schedule;
+
+typedef struct ebb_trainer_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    const char *net; /* a name of the zoo, or NULL: network_fn */
+    ebb_network_fn network_fn;
+    void *network_ctx;
+    const char *backend; /* NULL: the first of this build */
+    int32_t n_threads;
+    const char *data; /* NULL: synthetic */
+    bool augment;
+    int64_t batch, channels, height, width, classes; /* 0: from the data, or the network's default */
+    ebb_optimizer optimizer;
+    float learning_rate;
+    ebb_lr_schedule schedule;
+    uint64_t n_steps;  /* 0: by n_epochs */
+    uint64_t n_epochs; /* with both 0: one epoch, or 100 steps of endless data */
+    uint64_t seed;
+    const char *policy;       /* NULL: "budget" under a budget, else "liveness" */
+    uint64_t budget_bytes;    /* 0: none */
+    double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
+    uint64_t host_bytes;      /* what slab, data buffers and parked state may take; 0: no limit */
+    const char *disk_dir;     /* NULL: no disk tier */
+    const char *machine_path; /* NULL: kernels and links are measured before planning when the policy asks times */
+    const char *load_path;
+    const char *checkpoint_path;
+    uint64_t checkpoint_every; /* steps; 0: only at the end */
+    const char *record_path;   /* trace of the last step */
+    bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
+} ebb_trainer_options;
+#define EBB_TRAINER_OPTIONS_INIT                                                                                       \
+    ((ebb_trainer_options){.size_bytes = sizeof(ebb_trainer_options),                                                  \
+                           .optimizer = EBB_OPTIMIZER_INIT,                                                            \
+                           .learning_rate = 0.01f,                                                                     \
+                           .schedule = {.step_factor = 0.1f}})
+
+/* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
+ * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget and the step; *step_name_out (may be NULL, at
+ * least 128 bytes) names the step. */
+EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,
+                                      ebb_no_fit *no_fit_out, char *step_name_out);
+EBB_API void ebb_trainer_destroy(ebb_trainer *trainer);
+
+typedef struct ebb_trainer_info {
+    const char *net, *backend, *policy;
+    uint64_t n_steps, first_step; /* all, and where this run starts (0, or the checkpoint's) */
+    int64_t batch, channels, height, width, classes;
+    uint64_t n_train_images, n_test_images; /* UINT64_MAX endless, 0 none */
+    uint64_t liveness_bytes;                /* what the policy liveness needs for it */
+    uint64_t n_parameters;
+    ebb_plan_summary plan;
+    double step_time_predicted_s;
+} ebb_trainer_info;
+EBB_API ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer);
+
+typedef struct ebb_step_result {
+    uint64_t step;  /* from 1 */
+    uint64_t epoch; /* from 0 */
+    float loss;
+    float learning_rate;
+    double time_s;      /* the iteration alone */
+    double wait_data_s; /* waiting for the batch */
+} ebb_step_result;
+
+/* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched. */
+EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
+
+typedef struct ebb_eval_result {
+    uint64_t n_images;
+    double loss, accuracy;
+} ebb_eval_result;
+
+/* Evaluate on the test split (inference-mode network, inside the same budget). EBB_E_ARGUMENT: there is none. */
+EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
+
+/* Weights and running statistics as safetensors; gradients of the last step under their parameters' names. */
+EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
+EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
+EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);
+
+typedef struct ebb_trainer_summary {
+    ebb_run_stats run;
+    double step_time_median_s, images_per_s;
+    double again_time_s;          /* predicted, an iteration: spent on recomputation */
+    char weights_sha256[65];      /* of all parameters and buffers, in the network's order, row-major float32 */
+    uint64_t data_bytes;          /* of host memory: the reader's */
+    uint64_t constant_bytes;      /* resident before arena, slab and data were taken: code, kernels, libraries */
+    uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM) */
+} ebb_trainer_summary;
+EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

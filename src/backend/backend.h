@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a backend is: one const table. It owns device memory, layouts, kernels, streams and events; it knows
+ * nothing of programs, plans or budgets. Lowering (lower.h) asks it for layouts and kernels; the runtime
+ * binds kernels to places in the arena and issues them to streams.
+ *
+ * The table was gone through for three kinds of device before any was written:
+ *
+ *                     ref, cpu                        cuda                            dry
+ *   arena             mapped host memory              cuMemCreate/cuMemMap            nothing, bytes only
+ *   stream, compute   the caller's thread             a CUDA stream                   the caller's thread
+ *   stream, copies    a thread with a queue           a CUDA stream                   the same
+ *   event             a flag that a stream sets       cudaEvent                       the same
+ *   wait              blocks that stream's thread     cudaStreamWaitEvent             the same
+ *   copy              memcpy                          cudaMemcpyAsync, pinned         counted only
+ *   call              on that stream's thread         cudaLaunchHostFunc              the same
+ *   kernel            oneDNN primitive                cuDNN plan, own kernel          work figures only
+ *   bind              memory objects made once        variant pack made once          nothing
+ *   iteration_begin   NULL                            graph capture, then replay      NULL
+ *
+ * Contracts
+ *  1. Commands on one stream run in the order of issue. Issuing never waits for the device, save on a stream
+ *     whose device is the caller's thread. Late errors surface in stream_sync.
+ *  2. run allocates no device memory and is a pure function of operands, kernel and ebb_run_state. The same
+ *     kernel on the same bytes gives the same bytes, wherever in the arena they lie.
+ *  3. Device memory is an ebb_buf, never a pointer, outside the backend; only host_visible devices may have
+ *     it read by the host (ebb_backend_ops.host_address).
+ *  4. A kernel's layouts do not depend on the choice of algorithm, only its scratch and time do.
+ *  5. One device is used by one thread at a time, but for the streams' own threads.
+ */
+#ifndef EBB_SRC_BACKEND_H
+#define EBB_SRC_BACKEND_H
+
+#include "base/base.h"
+#include "ebb/device.h"
+#include "graph/graph.h"
+
+#define EBB_BACKEND_ABI 1u
+
+/* A backend's own types begin with these members; the rest is theirs. */
+typedef struct ebb_backend_ops ebb_backend_ops;
+
+struct ebb_device {
+    const ebb_backend_ops *ops;
+    const ebb_mem *mem;
+};
+
+typedef struct ebb_arena_mem ebb_arena_mem; /* one piece of device memory */
+
+typedef struct ebb_buf {
+    ebb_arena_mem *arena;
+    uint64_t offset, size_bytes;
+} ebb_buf;
+
+/* Layouts are interned: within one device, equal layouts have equal ids. */
+typedef uint32_t ebb_layout;
+#define EBB_LAYOUT_ANY UINT32_MAX /* not decided yet: the kernel chooses */
+
+typedef struct ebb_operand {
+    ebb_shape shape;
+    ebb_dtype dtype;
+    bool opaque;       /* an output whose bytes the kernel decides; as an input its layout is given */
+    ebb_layout layout; /* what it is in now (inputs), should be in (outputs), or EBB_LAYOUT_ANY */
+} ebb_operand;
+
+/* An operator with its operands, in the order of graph.h's table. in, out, inout follow one another in
+ * operand. Equal descriptions mean equal kernels: lowering makes each once. */
+typedef struct ebb_kernel_desc {
+    ebb_op_kind kind;
+    ebb_op_attr attr;
+    uint32_t n_in, n_out, n_inout;
+    const ebb_operand *operand; /* [n_in + n_out + n_inout] */
+    uint32_t choice;            /* which algorithm; 0 is always there */
+} ebb_kernel_desc;
+
+/* What every kernel says of itself; a backend's kernel begins with it. */
+typedef struct ebb_kernel {
+    ebb_device *device;
+    /* [n_in + n_out + n_inout], the backend's memory: the layout that each operand must be in. Where it
+     * differs from what an input is in, lowering puts a REORDER step before. */
+    const ebb_layout *layout;
+    const char *algorithm; /* static; for people */
+    uint64_t scratch_bytes;
+    uint32_t n_choices;
+    uint32_t inplace; /* bit i: output 0 may be the same bytes as input i */
+    double flops, traffic_bytes;
+} ebb_kernel;
+
+typedef struct ebb_bound ebb_bound;   /* a kernel with its operands' places */
+typedef struct ebb_stream ebb_stream; /* begins with an ebb_device * */
+typedef struct ebb_event ebb_event;
+
+/* What changes from one iteration to the next. Its address is given at bind and stays; the host writes it
+ * only between iterations. */
+typedef struct ebb_run_state {
+    uint64_t seed;
+    uint64_t iteration; /* from 0; dropout's masks depend on it */
+    uint64_t update;    /* from 1: how many updates, this one included, the optimiser has made */
+    float learning_rate;
+    void *port[EBB_N_PORTS]; /* host memory of FEED and FETCH (host_alloc's); fixed at bind */
+} ebb_run_state;
+
+typedef struct ebb_binding {
+    const ebb_buf *operand; /* [n_in + n_out + n_inout]; a device without data gets offsets all the same */
+    ebb_buf scratch;
+    const ebb_run_state *state;
+    uint64_t rng_stream;
+} ebb_binding;
+
+typedef enum ebb_copy_direction { EBB_COPY_OUT, EBB_COPY_IN } ebb_copy_direction;
+
+typedef ebb_status (*ebb_call_fn)(void *ctx);
+
+struct ebb_backend_ops {
+    uint32_t abi; /* EBB_BACKEND_ABI */
+    const char *name;
+    const char *about;
+    uint64_t alignment_bytes; /* of every offset in an arena */
+    bool host_visible;        /* host_address works, and the file tier needs no staging */
+    bool has_data;            /* false: bytes and times only, nothing is computed */
+
+    ebb_status (*open)(const ebb_device_options *options, ebb_device **device_out);
+    void (*close)(ebb_device *device);
+    ebb_status (*info)(ebb_device *device, ebb_device_info *info_out);
+
+    /* memory */
+    ebb_status (*arena_create)(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out);
+    void (*arena_destroy)(ebb_device *device, ebb_arena_mem *arena);
+    ebb_status (*host_alloc)(ebb_device *device, uint64_t size_bytes,
+                             void **ptr_out); /* zeroed; pinned where it pays */
+    void (*host_free)(ebb_device *device, void *ptr, uint64_t size_bytes);
+    void *(*host_address)(ebb_buf buf); /* NULL entry unless host_visible */
+
+    /* layouts */
+    ebb_status (*layout_plain)(ebb_device *device, ebb_dtype dtype, const ebb_shape *shape, ebb_layout *layout_out);
+    uint64_t (*layout_bytes)(const ebb_device *device, ebb_layout layout);
+    const char *(*layout_name)(const ebb_device *device, ebb_layout layout); /* for people: "nChw16c" */
+    /* Between row-major plain bytes and bytes as they lie on the device, both in host memory. Padding is
+     * zeroed by pack. */
+    ebb_status (*layout_pack)(ebb_device *device, ebb_layout layout, const void *plain, void *packed);
+    ebb_status (*layout_unpack)(ebb_device *device, ebb_layout layout, const void *packed, void *plain);
+
+    /* kernels. EBB_E_UNSUPPORTED: the message names the operator and what of it. EBB_E_LIMIT: no such choice. */
+    ebb_status (*kernel_create)(ebb_device *device, const ebb_kernel_desc *desc, ebb_kernel **kernel_out);
+    void (*kernel_destroy)(ebb_kernel *kernel);
+    ebb_status (*bind)(ebb_kernel *kernel, const ebb_binding *binding, ebb_bound **bound_out);
+    void (*unbind)(ebb_kernel *kernel, ebb_bound *bound);
+
+    /* streams and events */
+    ebb_status (*stream_create)(ebb_device *device, bool compute, ebb_stream **stream_out);
+    void (*stream_destroy)(ebb_stream *stream); /* what is queued is finished first */
+    ebb_status (*event_create)(ebb_device *device, ebb_event **event_out);
+    void (*event_destroy)(ebb_device *device, ebb_event *event);
+    ebb_status (*run)(ebb_stream *stream, ebb_kernel *kernel, ebb_bound *bound);
+    ebb_status (*copy)(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side);
+    ebb_status (*call)(ebb_stream *stream, ebb_call_fn fn, void *ctx); /* fn on the host, in stream order */
+    ebb_status (*event_record)(ebb_stream *stream, ebb_event *event);
+    ebb_status (*event_wait)(ebb_stream *stream, ebb_event *event);  /* for its latest record; none yet: no wait */
+    ebb_status (*event_sync)(ebb_device *device, ebb_event *event);  /* the host waits */
+    uint64_t (*event_time_ns)(ebb_device *device, ebb_event *event); /* of its latest record, once synced */
+    ebb_status (*stream_sync)(ebb_stream *stream);                   /* the first late error of this stream, once */
+
+    /* optional: NULL: every command is issued each iteration. *issue_out false: the backend has captured this
+     * run_id's iteration and replays it by itself; the caller issues nothing and calls end. */
+    ebb_status (*iteration_begin)(ebb_device *device, uint64_t run_id, bool *issue_out);
+    ebb_status (*iteration_end)(ebb_device *device, uint64_t run_id);
+};
+
+/* The backends of this build, in the order in which `--help` names them; NULL past the last (registry.c). */
+const ebb_backend_ops *ebb__backend_get(size_t idx);
+const ebb_backend_ops *ebb__backend_find(const char *name);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bytes as people write and read them, and the clock.
+ */
+#include "base/base.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <time.h>
+
+static const struct {
+    const char *name;
+    uint64_t bytes;
+} units[] = {
+    {"", 1},
+    {"b", 1},
+    {"kb", 1000u},
+    {"mb", 1000000u},
+    {"gb", 1000000000u},
+    {"tb", 1000000000000u},
+    {"kib", 1u << 10},
+    {"mib", 1u << 20},
+    {"gib", 1u << 30},
+    {"tib", (uint64_t)1 << 40},
+    {"k", 1u << 10},
+    {"m", 1u << 20},
+    {"g", 1u << 30},
+    {"t", (uint64_t)1 << 40},
+};
+
+ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out) {
+    if (text == NULL || !(isdigit((unsigned char)text[0]) || text[0] == '.')) {
+        return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text ? text : "");
+    }
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text);
+    }
+    char *end = NULL;
+    double value = strtod(text, &end);
+    while (*end == ' ') { end++; }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcasecmp(end, units[i].name) != 0) { continue; }
+        bool whole = strcspn(text, ".eE") >= (size_t)(end - text);
+        uint64_t exact = whole ? strtoull(text, NULL, 10) : 0;
+        double bytes = value * (double)units[i].bytes;
+        if (!isfinite(bytes) || bytes >= 18446744073709551615.0) {
+            return ebb_fail(EBB_E_ARGUMENT, "'%s' is more bytes than 64 bits hold", text);
+        }
+        *bytes_out = whole ? exact * units[i].bytes : (uint64_t)bytes;
+        return EBB_OK;
+    }
+    return ebb_fail(EBB_E_ARGUMENT, "'%s' has an unknown unit (KiB, MiB, GiB, TiB, KB, MB, GB, TB)", text);
+}
+
+char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes) {
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024.0 && unit + 1 < sizeof names / sizeof names[0]) {
+        value /= 1024.0;
+        unit++;
+    }
+    (void)snprintf(buf, buf_bytes, unit == 0 ? "%.0f %s" : "%.2f %s", value, names[unit]);
+    return buf;
+}
+
+uint64_t ebb__now_ns(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

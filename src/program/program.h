@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The program from inside: how one is built, and what liveness says of it.
+ */
+#ifndef EBB_SRC_PROGRAM_H
+#define EBB_SRC_PROGRAM_H
+
+#include "base/base.h"
+#include "ebb/program.h"
+
+struct ebb_program {
+    const ebb_mem *mem;
+    ebb_bump bump; /* names */
+    const char *name;
+    uint64_t alignment_bytes; /* a power of two */
+    EBB_VEC(ebb_tensor) tensors;
+    EBB_VEC(ebb_step) steps;
+    EBB_VEC(ebb_access) accesses;
+    EBB_VEC(ebb_choice) choices;
+};
+
+ebb_status ebb__program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
+                               ebb_program **program_out);
+
+/* Names are copied. */
+ebb_status ebb__program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *tensor_out);
+
+/* Add a step behind the last, with its accesses and choices (at least one). Accesses to one tensor are
+ * merged: a read and a write become an update. */
+ebb_status ebb__program_add_step(ebb_program *program, const char *name, const char *kind, uint32_t phase,
+                                 const ebb_access *accesses, uint32_t n_accesses, const ebb_choice *choices,
+                                 uint32_t n_choices);
+
+/* Whether it is a program at all: indices in range, no temporary read before it is written, sizes that add
+ * up within 64 bits, kept and persistent tensors accessed. EBB_E_FORMAT names the step. Builders and the
+ * loader call it; what follows may rely on it. */
+ebb_status ebb__program_check(const ebb_program *program);
+
+/* For each access, by access index: the version it reads (0: the content at the start of the iteration;
+ * a WRITE reads none and gets UINT32_MAX) and the version that it leaves; for each tensor the version at
+ * the end. One pass, O(accesses). */
+typedef struct ebb_versions {
+    uint32_t *read;  /* [n_accesses] */
+    uint32_t *after; /* [n_accesses] */
+    uint32_t *final; /* [n_tensors] */
+} ebb_versions;
+ebb_status ebb__program_versions(const ebb_program *program, ebb_bump *bump, ebb_versions *versions_out);
+
+/* For each tensor the accesses in step order, as a compressed row: accesses of tensor t are
+ * use[start[t] .. start[t + 1]), each naming its step and its access. */
+typedef struct ebb_use {
+    uint32_t step;
+    uint32_t mode;
+    uint64_t access;
+} ebb_use;
+typedef struct ebb_uses {
+    uint64_t *start; /* [n_tensors + 1] */
+    ebb_use *use;    /* [n_accesses] */
+} ebb_uses;
+ebb_status ebb__program_uses(const ebb_program *program, ebb_bump *bump, ebb_uses *uses_out);
+
+#endif
