@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files read whole, and files written whole or not at all.
+ *
+ * The writer fills a file without a name in the target's folder (O_TMPFILE), which vanishes by itself if the
+ * process is killed. commit syncs it, gives it a name of its own and renames that over the target. Where the
+ * file system knows no such files it has that name from the start, and only a kill can leave it behind.
+ */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES ((size_t)256 * 1024)
+#define MAX_NAME_TRIES 1000u
+
+struct ebb_file_writer {
+    const ebb_mem *mem;
+    char *path;      /* the target, links followed */
+    char *dir;       /* its folder */
+    char *temp_path; /* NULL while the file has no name of its own */
+    int fd;
+    bool direct; /* fd is the target itself */
+    char *buf;
+    size_t n_used;
+    uint64_t n_flushed;
+    ebb_status status; /* of the first failure */
+    char *message;     /* and its text; NULL where there was no memory for it */
+};
+
+ebb_status ebb__fail_errno(const char *path, const char *what) {
+    return ebb_fail(EBB_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+/* How much to read at first: the file's size where it has one. */
+static size_t first_read_bytes(int fd, uint64_t max_bytes) {
+    struct stat st;
+    uint64_t size_bytes = 4096;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) { size_bytes = (uint64_t)st.st_size; }
+    return (size_t)ebb_min_u64(size_bytes, ebb_min_u64(max_bytes, SIZE_MAX / 4)) + 2; /* one to see the end, one NUL */
+}
+
+static ebb_status read_fd(const ebb_mem *mem, int fd, const char *path, uint64_t max_bytes, char **data_out,
+                          size_t *n_bytes_out) {
+    EBB_VEC(char) text = {0};
+    ebb_status st = EBB_OK;
+    size_t n_more = first_read_bytes(fd, max_bytes);
+    for (;;) {
+        st = EBB_RESERVE(mem, &text, n_more);
+        if (st != EBB_OK) { goto out; }
+        n_more = 4096;
+        ssize_t n = read(fd, text.data + text.n, text.cap - text.n - 1);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) {
+            st = ebb__fail_errno(path, "read");
+            goto out;
+        }
+        if (n == 0) { break; }
+        text.n += (size_t)n;
+        if (text.n > max_bytes) {
+            st = ebb_fail(EBB_E_LIMIT, "%s: more than %llu bytes", path, (unsigned long long)max_bytes);
+            goto out;
+        }
+    }
+    text.data[text.n] = '\0';
+    *data_out = text.data;
+    *n_bytes_out = text.n;
+    text.data = NULL; /* handed over */
+out:
+    EBB_VEC_FINI(mem, &text);
+    return st;
+}
+
+ebb_status ebb__file_read_all(const ebb_mem *mem, const char *path, uint64_t max_bytes, char **data_out,
+                              size_t *n_bytes_out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    ebb_status st = read_fd(mem, fd, path, max_bytes, data_out, n_bytes_out);
+    (void)close(fd);
+    return st;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+/* Remember the thread's last failure as this writer's. */
+static ebb_status keep_failure(ebb_file_writer *writer, ebb_status status) {
+    if (writer->status == EBB_OK) {
+        writer->status = status;
+        writer->message = ebb__strdup(writer->mem, ebb_last_error());
+    }
+    return status;
+}
+
+static ebb_status repeat_failure(const ebb_file_writer *writer) {
+    return ebb_fail(writer->status, "%s", writer->message != NULL ? writer->message : writer->path);
+}
+
+static ebb_status write_fd(ebb_file_writer *writer, const char *data, size_t n_bytes) {
+    while (n_bytes > 0) {
+        ssize_t n = write(writer->fd, data, n_bytes);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) { return keep_failure(writer, ebb__fail_errno(writer->path, "write")); }
+        data += n;
+        n_bytes -= (size_t)n;
+        writer->n_flushed += (uint64_t)n;
+    }
+    return EBB_OK;
+}
+
+/* Paths: the target with links followed, and its folder. */
+static ebb_status set_paths(ebb_file_writer *writer, const char *path) {
+    char real[PATH_MAX];
+    writer->path = ebb__strdup(writer->mem, realpath(path, real) != NULL ? real : path);
+    if (writer->path == NULL) { return EBB_E_NO_MEMORY; }
+    const char *slash = strrchr(writer->path, '/');
+    writer->dir = ebb__strdup(writer->mem, slash == NULL ? "." : writer->path);
+    if (writer->dir == NULL) { return EBB_E_NO_MEMORY; }
+    if (slash != NULL) { writer->dir[slash == writer->path ? 1 : slash - writer->path] = '\0'; }
+    return EBB_OK;
+}
+
+/* Put a new name beside the target into temp_path: attempt number try_idx. */
+static ebb_status make_temp_path(ebb_file_writer *writer, unsigned try_idx) {
+    size_t n = strlen(writer->path) + 48;
+    char *temp = ebb__alloc(writer->mem, n, 1);
+    if (temp == NULL) { return EBB_E_NO_MEMORY; }
+    (void)snprintf(temp, n, "%s.tmp-%ld-%u", writer->path, (long)getpid(), try_idx);
+    ebb__free(writer->mem, writer->temp_path);
+    writer->temp_path = temp;
+    return EBB_OK;
+}
+
+static ebb_status drop_temp_path(ebb_file_writer *writer, ebb_status status) {
+    ebb__free(writer->mem, writer->temp_path);
+    writer->temp_path = NULL;
+    return status;
+}
+
+/* Create the unfinished file under a name of its own; or, where fd is open already, give it one. */
+static ebb_status make_named(ebb_file_writer *writer) {
+    char link[64];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", writer->fd);
+    for (unsigned i = 0; i < MAX_NAME_TRIES; i++) {
+        EBB_TRY(make_temp_path(writer, i));
+        int result = 0;
+        if (writer->fd >= 0) {
+            result = linkat(AT_FDCWD, link, AT_FDCWD, writer->temp_path, AT_SYMLINK_FOLLOW);
+        } else {
+            result = writer->fd = open(writer->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        }
+        if (result >= 0) { return EBB_OK; }
+        if (errno != EEXIST) { break; }
+    }
+    return drop_temp_path(writer, ebb__fail_errno(writer->path, "create"));
+}
+
+static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
+    struct stat st;
+    if (stat(writer->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        writer->direct = true;
+        writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC);
+        return writer->fd >= 0 ? EBB_OK : ebb__fail_errno(writer->path, "open");
+    }
+    if ((flags & EBB_FILE_NAMED) == 0 && access("/proc/self/fd", F_OK) == 0) {
+        writer->fd = open(writer->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+        if (writer->fd >= 0) { return EBB_OK; }
+    }
+    return make_named(writer);
+}
+
+ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out) {
+    mem = ebb__mem_or_default(mem);
+    ebb_file_writer *writer = ebb__calloc(mem, 1, sizeof *writer);
+    if (writer == NULL) { return EBB_E_NO_MEMORY; }
+    writer->mem = mem;
+    writer->fd = -1;
+    ebb_status st = EBB_E_NO_MEMORY;
+    writer->buf = ebb__alloc(mem, BUFFER_BYTES, 1);
+    if (writer->buf == NULL) { goto out; }
+    st = set_paths(writer, path);
+    if (st != EBB_OK) { goto out; }
+    st = open_fd(writer, flags);
+    if (st != EBB_OK) { goto out; }
+    *writer_out = writer;
+    writer = NULL; /* handed over */
+out:
+    ebb__file_writer_abandon(writer);
+    return st;
+}
+
+ebb_status ebb__file_writer_flush(ebb_file_writer *writer) {
+    if (writer->status != EBB_OK) { return repeat_failure(writer); }
+    size_t n = writer->n_used;
+    writer->n_used = 0;
+    return write_fd(writer, writer->buf, n);
+}
+
+ebb_status ebb__file_writer_write(ebb_file_writer *writer, const void *data, size_t n_bytes) {
+    if (writer->status != EBB_OK) { return repeat_failure(writer); }
+    if (n_bytes > BUFFER_BYTES - writer->n_used) { EBB_TRY(ebb__file_writer_flush(writer)); }
+    if (n_bytes >= BUFFER_BYTES) { return write_fd(writer, data, n_bytes); }
+    if (n_bytes > 0) { memcpy(writer->buf + writer->n_used, data, n_bytes); }
+    writer->n_used += n_bytes;
+    return EBB_OK;
+}
+
+ebb_status ebb__file_writer_printf(ebb_file_writer *writer, const char *fmt, ...) {
+    if (writer->status != EBB_OK) { return repeat_failure(writer); }
+    va_list args;
+    va_start(args, fmt);
+    size_t room = BUFFER_BYTES - writer->n_used;
+    int n = vsnprintf(writer->buf + writer->n_used, room, fmt, args);
+    va_end(args);
+    EBB_ASSERT(n >= 0);
+    if ((size_t)n < room) {
+        writer->n_used += (size_t)n;
+        return EBB_OK;
+    }
+    char *text = ebb__alloc(writer->mem, (size_t)n + 1, 1); /* rare: once a buffer, or a very long text */
+    if (text == NULL) { return keep_failure(writer, EBB_E_NO_MEMORY); }
+    va_start(args, fmt);
+    (void)vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    ebb_status st = ebb__file_writer_write(writer, text, (size_t)n);
+    ebb__free(writer->mem, text);
+    return st;
+}
+
+uint64_t ebb__file_writer_offset(const ebb_file_writer *writer) {
+    return writer->n_flushed + writer->n_used;
+}
+
+/* The rename itself must reach the disk too; a folder that cannot be synced is no failure. */
+static void sync_dir(const ebb_file_writer *writer) {
+    int fd = open(writer->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) { return; }
+    (void)fsync(fd);
+    (void)close(fd);
+}
+
+/* Keep the permissions of the file that is replaced. */
+static void copy_mode(const ebb_file_writer *writer) {
+    struct stat st;
+    if (stat(writer->path, &st) == 0) { (void)fchmod(writer->fd, st.st_mode & 0777); }
+}
+
+static ebb_status replace_target(ebb_file_writer *writer) {
+    copy_mode(writer);
+    if (fsync(writer->fd) != 0) { return ebb__fail_errno(writer->path, "sync"); }
+    if (writer->temp_path == NULL) { EBB_TRY(make_named(writer)); }
+    if (rename(writer->temp_path, writer->path) != 0) { return ebb__fail_errno(writer->path, "replace"); }
+    (void)drop_temp_path(writer, EBB_OK); /* it is the target now */
+    sync_dir(writer);
+    return EBB_OK;
+}
+
+ebb_status ebb__file_writer_commit(ebb_file_writer *writer) {
+    ebb_status st = ebb__file_writer_flush(writer);
+    if (st == EBB_OK && !writer->direct) { st = replace_target(writer); }
+    ebb__file_writer_abandon(writer);
+    return st;
+}
+
+void ebb__file_writer_abandon(ebb_file_writer *writer) {
+    if (writer == NULL) { return; }
+    if (writer->fd >= 0) { (void)close(writer->fd); }
+    if (writer->temp_path != NULL) { (void)unlink(writer->temp_path); }
+    const ebb_mem *mem = writer->mem;
+    ebb__free(mem, writer->temp_path);
+    ebb__free(mem, writer->path);
+    ebb__free(mem, writer->dir);
+    ebb__free(mem, writer->buf);
+    ebb__free(mem, writer->message);
+    ebb__free(mem, writer);
+}
