@@ -28,7 +28,7 @@ typedef struct ebb_graph_options {
 } ebb_graph_options;
 #define EBB_GRAPH_OPTIONS_INIT ((ebb_graph_options){.size_bytes = sizeof(ebb_graph_options)})
 
-/* An empty graph. */
+/* An empty graph. options may be NULL, here and in the zoo. */
 EBB_API ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_out);
 EBB_API void ebb_graph_destroy(ebb_graph *graph);
 
@@ -121,6 +121,7 @@ typedef struct ebb_zoo_options {
     const ebb_mem *mem;
     int64_t batch, channels, height, width, classes; /* 0: the network's own default; batch 1 */
     bool inference;
+    bool no_dropout; /* for comparisons with other implementations, whose masks are others */
 } ebb_zoo_options;
 #define EBB_ZOO_OPTIONS_INIT ((ebb_zoo_options){.size_bytes = sizeof(ebb_zoo_options)})
 

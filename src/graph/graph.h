@@ -7,7 +7,8 @@
  * Invariants
  *  1. ops are in a legal order: each value is produced before it is read.
  *  2. A value is produced once (out) by one op, or never: then it is persistent (parameter, buffer,
- *     optimiser state) and only ops that list it in inout change it.
+ *     optimiser state) and only ops that list it in inout change it, or a pass took it out and no op
+ *     names it any more.
  *  3. Every op is a pure function of its inputs, its attributes and the run's (seed, iteration, learning
  *     rate); only inout ops have an effect beyond their outputs. So whatever lists no inout may be run
  *     again. Batch-norm's running statistics move in an op of their own for this reason.
@@ -50,6 +51,12 @@
  * Weights: conv (O, I/groups, KH, KW), linear (O, I) where src of more than 2 dims counts as flattened;
  * variance is the biased one of the batch, running_var moves with the unbiased one, as PyTorch's.
  * mask, indices and workspace are opaque: the backend alone knows their bytes; they are kept for backward.
+ * Their shape is dst's, their type u8. loss and correct are float32 of one element.
+ *
+ * Attributes by kind, beside what the table says: a backward op has those of its forward op (relu too: then
+ * BATCH_NORM_BWD reads the mask; before the others stands a RELU_BWD). Pools have dilation 1 and a pad_end
+ * that already holds what ceil_mode adds. BATCH_NORM_STATS: momentum, and size = values per channel (N*H*W),
+ * for the unbiased variance. UPDATE: only what its optimizer reads, the rest is 0.
  */
 #ifndef EBB_SRC_GRAPH_H
 #define EBB_SRC_GRAPH_H
@@ -119,7 +126,7 @@ typedef struct ebb_op_attr {
     int32_t count_padding;
     int32_t relu;            /* a ReLU is fused to the end of conv, linear, batch-norm, add */
     int32_t offset;          /* SLICE: first channel */
-    int32_t size;            /* LRN */
+    int32_t size;            /* LRN: channels in the sum; BATCH_NORM_STATS: values per channel */
     float alpha, beta, k;    /* LRN */
     float epsilon, momentum; /* batch-norm; UPDATE uses both too */
     float p;                 /* DROPOUT */
@@ -180,12 +187,22 @@ struct ebb_graph {
     EBB_VEC(ebb_op) ops;
     ebb_value images, labels, loss, correct; /* EBB_NO_VALUE where there is none */
     int64_t classes;
+    bool differentiated;   /* backward is there; nothing can be built or simplified any more */
+    ebb_value *name_slots; /* hash table of the persistent values by name; EBB_NO_VALUE is empty */
+    size_t n_name_slots, n_names;
 };
 
-/* Passes that builders and ebb_graph_train use; each leaves the invariants whole. */
-ebb_status ebb__graph_fuse_relu(ebb_graph *graph); /* conv, linear, batch-norm, add followed only by a ReLU */
+/* Passes; each leaves the invariants whole. ebb__graph_simplify runs the first two; ebb_graph_train, the zoo's
+ * inference graphs and lowering call it, as often as they like. */
+ebb_status ebb__graph_simplify(ebb_graph *graph);
+ebb_status ebb__graph_fuse_relu(ebb_graph *graph);    /* conv, linear, batch-norm, add followed only by a ReLU */
+ebb_status ebb__graph_drop_flatten(ebb_graph *graph); /* whose only reader is a linear, which flattens by itself */
 ebb_status ebb__graph_differentiate(ebb_graph *graph);
 ebb_status ebb__graph_add_updates(ebb_graph *graph, const ebb_optimizer *optimizer);
+
+/* Whether the invariants above hold, and operands and shapes are those of the table. EBB_E_INTERNAL names the
+ * op. Linear; tests call it, and builds with EBB_DEBUG at 2 after each pass. */
+ebb_status ebb__graph_validate(const ebb_graph *graph);
 
 /* Fill dst (row-major float32, all its elements) with the value's initial content: a function of seed
  * and the value's name only. */
