@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory for devices whose memory is host memory: the arena, host pieces beside it, and what the host is.
+ * Their tables name these functions directly.
+ *
+ * An arena is mapped in one piece, taken for good (no overcommit by flag) and zero:
+ *
+ *   |<- multiple of 2 MiB                          page |<- no access ->|
+ *   [ arena, size_bytes                          | rest ][ one page     ]
+ *
+ * so a kernel that runs past its arena stops there instead of writing into something else.
+ */
+#ifndef EBB_SRC_HOST_MEMORY_H
+#define EBB_SRC_HOST_MEMORY_H
+
+#include "backend/backend.h"
+
+ebb_status ebb__host_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out);
+void ebb__host_arena_destroy(ebb_device *device, ebb_arena_mem *arena);
+
+/* Where buf lies. At EBB_DEBUG 2 a buf beyond its arena is a broken invariant. */
+void *ebb__host_address(ebb_buf buf);
+
+ebb_status ebb__host_alloc(ebb_device *device, uint64_t size_bytes, void **ptr_out);
+void ebb__host_free(ebb_device *device, void *ptr, uint64_t size_bytes);
+
+/* The processor's name, the memory that this process may have (the machine's or its control group's,
+ * whichever is less) and the processors that it may run on. */
+void ebb__host_describe(ebb_device_info *info_out);
+
+#endif
