@@ -6,7 +6,6 @@
 #define EBB_DEVICE_H
 
 #include "ebb/graph.h"
-#include "ebb/plan.h"
 #include "ebb/program.h"
 
 #ifdef __cplusplus

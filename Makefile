@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The front door: short names for what CMake and the scripts of tools/ do. Builds go to build/NAME.
+#
+#   make                    the library and the program, in build/release
+#   make test               everything that continuous integration runs
+#   make check              layers, headers, format, style, symbols
+#   make demo               trains on real digits, then ResNet-50 at four budgets
+#   make bench              throughput (see bench/README.md)
+#   make install            to PREFIX (default /usr/local); DESTDIR counts
+#   make fuzz T=NAME S=60   one fuzz target for so many seconds
+#   make test-backend B=NAME    the tests of one backend
+#   make format             clang-format over everything
+#   make clean              the builds; what setup put into build/ stays
+JOBS ?= 2
+PREFIX ?= /usr/local
+CMAKE ?= cmake
+BUILD = $(CMAKE) --build
+T ?=
+S ?= 60
+B ?= ref
+
+all: build/release/Makefile
+	$(BUILD) build/release -j$(JOBS)
+
+build/release/Makefile:
+	$(CMAKE) -S . -B build/release -DEBB_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+test:
+	@tools/test-all
+
+check: all
+	@tools/run-tests tools/check-layers tools/check-headers tools/check-format tools/check-style tools/check-symbols
+
+demo: all
+	@tools/demo build/release
+
+bench: all
+	@tools/bench build/release
+
+install: all
+	$(CMAKE) --install build/release --prefix $(PREFIX)
+
+fuzz:
+	@test -n "$(T)" || { echo "say which: make fuzz T=NAME, one of" tests/fuzz/fuzz_*.c; exit 2; }
+	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DEBB_FUZZ=ON -DEBB_TESTS=OFF -DEBB_DEBUG=2
+	$(BUILD) build/fuzz -j$(JOBS) --target fuzz_$(T)
+	mkdir -p build/fuzz/corpus/$(T) tests/fuzz/corpus/$(T)
+	build/fuzz/fuzz_$(T) -max_total_time=$(S) build/fuzz/corpus/$(T) tests/fuzz/corpus/$(T)
+
+test-backend:
+	$(CMAKE) -S . -B build/test -DEBB_DEBUG=2 -DEBB_SANITIZE=address,undefined
+	$(BUILD) build/test -j$(JOBS)
+	EBB_TEST_BACKEND=$(B) tools/run-tests --only 'test_backend*' --only 'test_$(B)*' build/test
+
+format:
+	@tools/check-format --fix
+
+clean:
+	rm -rf build/release build/test build/clang build/tsan build/fuzz build/demo
+
+.PHONY: all test check demo bench install fuzz test-backend format clean

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` puts where: library, program, public headers, and the files by which pkg-config and
+# CMake find them.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# The library finds oneDNN where the build found it; the program finds the library beside itself.
+set_target_properties(ebb PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS ebb EXPORT ebbTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET ebb_cli)
+  file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(ebb_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+  install(TARGETS ebb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY include/ebb DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
+install(EXPORT ebbTargets NAMESPACE ebb:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/ebbConfig.cmake.in ebbConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(ebbConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ebbConfig.cmake ${CMAKE_BINARY_DIR}/ebbConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+configure_file(cmake/ebb.pc.in ebb.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/ebb.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One program a test source, under its own name in the build folder. tools/run-tests runs and counts them;
+# ctest can too.
+pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
+if(NOT CMOCKA_FOUND)
+  message(NOTICE "cmocka was not found: the tests are left out")
+  return()
+endif()
+
+add_library(ebb_static STATIC $<TARGET_OBJECTS:ebb_objects>)
+target_include_directories(ebb_static PUBLIC include src)
+target_link_libraries(ebb_static PUBLIC ${EBB_LINK})
+
+function(ebb_add_test name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE tests)
+  target_link_libraries(${name} PRIVATE ebb_static PkgConfig::CMOCKA)
+  if(dnnl_FOUND)
+    target_compile_definitions(${name} PRIVATE EBB_HAVE_DNNL)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
+foreach(source ${test_sources})
+  get_filename_component(name ${source} NAME_WE)
+  ebb_add_test(${name} ${source})
+endforeach()
+
+# Each fuzz target beside a driver that replays its stored inputs.
+file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+foreach(source ${fuzz_sources})
+  get_filename_component(name ${source} NAME_WE)
+  string(REPLACE fuzz_ test_replay_ name ${name})
+  ebb_add_test(${name} ${source} tests/fuzz/replay.c)
+  string(REPLACE test_replay_ "" target ${name})
+  target_compile_definitions(${name} PRIVATE EBB_FUZZ_TARGET="${target}")
+endforeach()

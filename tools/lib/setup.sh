@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What tools/test.sh and tools/demo.sh share: bring a Debian machine to the point where `make` works. Sourced,
+# from the project's root. It installs what is missing and nothing else, says so when it does, and is silent
+# when all is there.
+
+setup_packages="git ca-certificates make cmake gcc g++ libc6-dev pkg-config python3 python3-venv
+    libjpeg62-turbo-dev libpng-dev zlib1g-dev libjansson-dev libssl-dev"
+setup_test_packages="clang clang-format libclang-rt-14-dev libomp-dev libcmocka-dev binutils"
+setup_onednn="onednn-devel-cpu-gomp==2023.2.0 onednn-cpu-gomp==2023.2.0"
+
+say() {
+    echo "setup: $*"
+}
+
+die() {
+    echo "setup: $*" >&2
+    exit 2
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        env DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        sudo -n env DEBIAN_FRONTEND=noninteractive "$@"
+    fi
+}
+
+can_be_root() {
+    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+is_installed() {
+    # A virtual package (pkg-config of pkgconf) counts through what provides it.
+    dpkg-query -W -f='${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed$' ||
+        dpkg-query -W -f='${Status} ${Provides}\n' 2>/dev/null | grep '^install ok installed' | grep -qw -- "$1"
+}
+
+# The package lists may be empty (an image) or old (a package version that the mirror no longer has).
+update_lists() {
+    say "apt-get update"
+    as_root apt-get update -q >build/setup.log 2>&1 || {
+        tail -n 5 build/setup.log >&2
+        die "apt-get update failed"
+    }
+}
+
+# Install what is missing of the packages named.
+setup_install() {
+    missing=
+    for package in "$@"; do
+        is_installed "$package" || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null || die "this is not Debian or Ubuntu; install what there stands for:$missing"
+    can_be_root || die "these packages are missing, and this is neither root nor may it use sudo:$missing"
+    say "apt-get install$missing"
+    if ! as_root apt-get install -q -y --no-install-recommends $missing >build/setup.log 2>&1; then
+        update_lists
+        as_root apt-get install -q -y --no-install-recommends $missing >build/setup.log 2>&1 || {
+            tail -n 20 build/setup.log >&2
+            die "apt-get install failed"
+        }
+    fi
+}
+
+has_onednn_3() {
+    for header in /usr/include/oneapi/dnnl/dnnl_version.h /usr/local/include/oneapi/dnnl/dnnl_version.h \
+        /usr/include/*/oneapi/dnnl/dnnl_version.h build/venv/include/oneapi/dnnl/dnnl_version.h; do
+        [ -e "$header" ] && grep -q '^#define DNNL_VERSION_MAJOR 3' "$header" && return 0
+    done
+    return 1
+}
+
+# oneDNN 3: the system's where it has one (Debian 13, Ubuntu 24.04), else PyPI's in a virtual environment.
+setup_onednn() {
+    has_onednn_3 && return 0
+    say "oneDNN 3 from PyPI into build/venv: $setup_onednn"
+    { [ -x build/venv/bin/pip ] || /usr/bin/python3 -m venv build/venv; } >build/setup.log 2>&1 &&
+        build/venv/bin/pip install --quiet --disable-pip-version-check $setup_onednn >build/setup.log 2>&1 || {
+        tail -n 5 build/setup.log >&2
+        die "oneDNN could not be installed"
+    }
+}
+
+# setup PACKAGES...: everything; the packages named come on top of what a build needs.
+setup() {
+    mkdir -p build
+    setup_install $setup_packages "$@"
+    setup_onednn
+}
