@@ -7,6 +7,14 @@
 
 #include "base/base.h"
 #include "ebb/program.h"
+#include "trace/trace.h"
+
+/* Tensors and the largest scratch together; leaves room for sums over accesses and copies. */
+#define EBB_PROGRAM_MAX_BYTES ((uint64_t)1 << 56)
+#define EBB_PROGRAM_MAX_ALIGNMENT ((uint64_t)1 << 30)
+
+#define EBB_N_PHASES 3u
+#define EBB_N_RECENT_WORDS 64u
 
 struct ebb_program {
     const ebb_mem *mem;
@@ -17,22 +25,26 @@ struct ebb_program {
     EBB_VEC(ebb_step) steps;
     EBB_VEC(ebb_access) accesses;
     EBB_VEC(ebb_choice) choices;
+    EBB_VEC(uint64_t) last_access;                /* of each tensor, plus 1; 0: none. Merges a step's accesses */
+    const char *recent_words[EBB_N_RECENT_WORDS]; /* kinds and algorithms repeat: each is stored about once */
 };
 
+/* EBB_E_ARGUMENT: the alignment is not a power of two or too large. */
 ebb_status ebb__program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
                                ebb_program **program_out);
 
-/* Names are copied. */
+/* Names are copied. EBB_E_ARGUMENT: no name, no bytes, an unknown role. */
 ebb_status ebb__program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *tensor_out);
 
 /* Add a step behind the last, with its accesses and choices (at least one). Accesses to one tensor are
- * merged: a read and a write become an update. */
+ * merged: a read and a write become an update. EBB_E_ARGUMENT, and the program is as before: a tensor that is
+ * not there, an unknown mode or phase, no choice, work that is no finite number. */
 ebb_status ebb__program_add_step(ebb_program *program, const char *name, const char *kind, uint32_t phase,
                                  const ebb_access *accesses, uint32_t n_accesses, const ebb_choice *choices,
                                  uint32_t n_choices);
 
-/* Whether it is a program at all: indices in range, no temporary read before it is written, sizes that add
- * up within 64 bits, kept and persistent tensors accessed. EBB_E_FORMAT names the step. Builders and the
+/* Whether it is a program at all: at least one step, indices in range, no temporary read before it is written, sizes
+ * that add up within 64 bits, kept and persistent tensors accessed. EBB_E_FORMAT names the step. Builders and the
  * loader call it; what follows may rely on it. */
 ebb_status ebb__program_check(const ebb_program *program);
 
@@ -58,5 +70,9 @@ typedef struct ebb_uses {
     ebb_use *use;    /* [n_accesses] */
 } ebb_uses;
 ebb_status ebb__program_uses(const ebb_program *program, ebb_bump *bump, ebb_uses *uses_out);
+
+/* The text form from memory; name is what messages call the text. It need not end in a NUL. */
+ebb_status ebb__program_parse(const ebb_mem *mem, const char *name, const char *text, size_t n_bytes,
+                              ebb_program **program_out);
 
 #endif

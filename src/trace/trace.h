@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What other modules use of trace beyond its public header.
+ */
+#ifndef EBB_SRC_TRACE_H
+#define EBB_SRC_TRACE_H
+
+#include "base/base.h"
+#include "ebb/trace.h"
+
+/* The role of this name (n_bytes long, no NUL needed). */
+bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Builder, check, fingerprint, floor, versions and uses of programs.
+ */
+#include "program/program.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static ebb_program *make(uint64_t alignment_bytes) {
+    ebb_program *program = NULL;
+    assert_int_equal(ebb__program_create(NULL, "test", alignment_bytes, &program), EBB_OK);
+    return program;
+}
+
+static uint32_t tensor(ebb_program *program, const char *name, uint64_t size_bytes, bool persistent) {
+    ebb_tensor t = {.name = name, .size_bytes = size_bytes, .role = EBB_ROLE_OTHER, .persistent = persistent};
+    uint32_t idx = UINT32_MAX;
+    assert_int_equal(ebb__program_add_tensor(program, &t, &idx), EBB_OK);
+    return idx;
+}
+
+static ebb_status step(ebb_program *program, const char *name, const ebb_access *accesses, uint32_t n_accesses,
+                       uint64_t scratch_bytes) {
+    ebb_choice choice = {.name = "only", .scratch_bytes = scratch_bytes, .key = 1, .flops = 1, .traffic_bytes = 1};
+    return ebb__program_add_step(program, name, "test", 0, accesses, n_accesses, &choice, 1);
+}
+#define STEP(program, name, scratch, ...)                                                                              \
+    step((program), (name), (const ebb_access[]){__VA_ARGS__},                                                         \
+         (uint32_t)(sizeof((const ebb_access[]){__VA_ARGS__}) / sizeof(ebb_access)), (scratch))
+
+/* w is updated from x and y, which come and go. */
+static ebb_program *make_small(void) {
+    ebb_program *p = make(64);
+    uint32_t w = tensor(p, "w", 100, true), x = tensor(p, "x", 64, false), y = tensor(p, "y", 1, false);
+    assert_int_equal(STEP(p, "feed", 0, {x, EBB_WRITE}), EBB_OK);
+    assert_int_equal(STEP(p, "forward", 65, {w, EBB_READ}, {x, EBB_READ}, {y, EBB_WRITE}), EBB_OK);
+    assert_int_equal(STEP(p, "update", 0, {y, EBB_READ}, {w, EBB_UPDATE}), EBB_OK);
+    return p;
+}
+
+static void test_views(void **state) {
+    (void)state;
+    ebb_program *p = make_small();
+    size_t n = 0;
+    assert_string_equal(ebb_program_name(p), "test");
+    assert_int_equal(ebb_program_alignment_bytes(p), 64);
+    const ebb_tensor *tensors = ebb_program_tensors(p, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(tensors[1].name, "x");
+    const ebb_step *steps = ebb_program_steps(p, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(steps[1].name, "forward");
+    assert_int_equal(steps[2].first_access, 4);
+    assert_int_equal(steps[2].n_accesses, 2);
+    const ebb_access *accesses = ebb_program_accesses(p, &n);
+    assert_int_equal(n, 6);
+    assert_int_equal(accesses[5].mode, EBB_UPDATE);
+    const ebb_choice *choices = ebb_program_choices(p, &n);
+    assert_int_equal(n, 3);
+    assert_int_equal(choices[1].scratch_bytes, 65);
+    assert_ptr_equal(choices[0].name, choices[1].name); /* stored once */
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    ebb_program_destroy(p);
+    ebb_program_destroy(NULL);
+}
+
+static void test_floor(void **state) {
+    (void)state;
+    ebb_program *p = make_small();
+    uint32_t at = UINT32_MAX;
+    assert_int_equal(ebb_program_floor_bytes(p, &at), 128 + 64 + 64 + 128);
+    assert_int_equal(at, 1);
+    ebb_choice two[2] = {{.name = "fast", .scratch_bytes = 1u << 20, .key = 1},
+                         {.name = "small", .scratch_bytes = 1000, .key = 2}};
+    ebb_access access = {.tensor = 0, .mode = EBB_READ};
+    assert_int_equal(ebb__program_add_step(p, "choose", "test", 0, &access, 1, two, 2), EBB_OK);
+    assert_int_equal(ebb_program_floor_bytes(p, &at), 128 + 1024);
+    assert_int_equal(at, 3);
+    ebb_program_destroy(p);
+}
+
+static void test_accesses_merge(void **state) {
+    (void)state;
+    ebb_program *p = make(1);
+    uint32_t a = tensor(p, "a", 1, true), b = tensor(p, "b", 1, true);
+    assert_int_equal(STEP(p, "s", 0, {a, EBB_READ}, {b, EBB_READ}, {a, EBB_WRITE}, {b, EBB_READ}), EBB_OK);
+    assert_int_equal(STEP(p, "t", 0, {a, EBB_READ}), EBB_OK);
+    size_t n = 0;
+    const ebb_access *accesses = ebb_program_accesses(p, &n);
+    assert_int_equal(n, 3);
+    assert_int_equal(accesses[0].tensor, a);
+    assert_int_equal(accesses[0].mode, EBB_UPDATE);
+    assert_int_equal(accesses[1].mode, EBB_READ);
+    assert_int_equal(accesses[2].mode, EBB_READ);
+    assert_int_equal(ebb_program_steps(p, &n)[0].n_accesses, 2);
+    ebb_program_destroy(p);
+}
+
+static void test_builder_refuses(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "x", 0, &p), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_create(NULL, "x", 48, &p), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_create(NULL, "x", (uint64_t)1 << 31, &p), EBB_E_ARGUMENT);
+    p = make(1);
+    uint32_t idx = 77;
+    ebb_tensor bad[] = {{.name = NULL, .size_bytes = 1},
+                        {.name = "x", .size_bytes = 0},
+                        {.name = "x", .size_bytes = UINT64_MAX},
+                        {.name = "x", .size_bytes = 1, .role = EBB_N_ROLES}};
+    for (size_t i = 0; i < 4; i++) { assert_int_equal(ebb__program_add_tensor(p, &bad[i], &idx), EBB_E_ARGUMENT); }
+    assert_int_equal(idx, 77);
+    uint32_t t = tensor(p, "t", 1, true);
+    assert_int_equal(STEP(p, "s", 0, {t, EBB_READ}, {t + 1, EBB_READ}), EBB_E_ARGUMENT);
+    assert_int_equal(STEP(p, "s", 0, {t, 0}), EBB_E_ARGUMENT);
+    assert_int_equal(STEP(p, "s", 0, {t, 4}), EBB_E_ARGUMENT);
+    ebb_access read = {.tensor = t, .mode = EBB_READ};
+    ebb_choice choice = {.name = "c", .flops = 1};
+    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 0), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_add_step(p, "s", "k", 3, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_add_step(p, NULL, "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    choice.flops = INFINITY;
+    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    choice.flops = -1;
+    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    size_t n = 1;
+    (void)ebb_program_steps(p, &n);
+    assert_int_equal(n, 0);
+    (void)ebb_program_accesses(p, &n);
+    assert_int_equal(n, 0);
+    ebb_program_destroy(p);
+}
+
+static void expect_bad(ebb_program *p, const char *message) {
+    assert_int_equal(ebb__program_check(p), EBB_E_FORMAT);
+    if (strstr(ebb_last_error(), message) == NULL) { fail_msg("'%s' lacks '%s'", ebb_last_error(), message); }
+    ebb_program_destroy(p);
+}
+
+static void test_check(void **state) {
+    (void)state;
+    expect_bad(make(1), "no steps");
+
+    ebb_program *p = make(1);
+    uint32_t t = tensor(p, "temp", 1, false);
+    assert_int_equal(STEP(p, "early", 0, {t, EBB_READ}), EBB_OK);
+    assert_int_equal(STEP(p, "late", 0, {t, EBB_WRITE}), EBB_OK);
+    expect_bad(p, "step 0 (early) reads tensor 0 (temp) before it is written");
+
+    p = make(1);
+    t = tensor(p, "temp", 1, false);
+    assert_int_equal(STEP(p, "early", 0, {t, EBB_UPDATE}), EBB_OK);
+    expect_bad(p, "before it is written");
+
+    p = make_small();
+    (void)tensor(p, "idle", 1, true);
+    expect_bad(p, "tensor 3 (idle) is persistent, but no step accesses it");
+
+    p = make_small();
+    for (int i = 0; i < 2; i++) { (void)tensor(p, "huge", EBB_PROGRAM_MAX_BYTES / 2, false); }
+    expect_bad(p, "are more than");
+}
+
+static void test_fingerprint(void **state) {
+    (void)state;
+    ebb_program *a = make_small(), *b = make_small();
+    const uint64_t same = ebb_program_fingerprint(a);
+    assert_true(same == ebb_program_fingerprint(b));
+    b->steps.data[0].name = "other";
+    b->choices.data[0].flops = 7;
+    b->choices.data[0].key = 7;
+    b->tensors.data[0].role = EBB_ROLE_INPUT;
+    assert_true(same == ebb_program_fingerprint(b));
+    b->tensors.data[0].size_bytes++;
+    assert_true(same != ebb_program_fingerprint(b));
+    b->tensors.data[0].size_bytes--;
+    b->tensors.data[0].kept = true;
+    assert_true(same != ebb_program_fingerprint(b));
+    b->tensors.data[0].kept = false;
+    b->accesses.data[1].mode = EBB_WRITE;
+    assert_true(same != ebb_program_fingerprint(b));
+    b->accesses.data[1].mode = EBB_READ;
+    b->choices.data[2].scratch_bytes++;
+    assert_true(same != ebb_program_fingerprint(b));
+    b->choices.data[2].scratch_bytes--;
+    assert_true(same == ebb_program_fingerprint(b));
+    ebb_program_destroy(a);
+    ebb_program_destroy(b);
+}
+
+static void test_versions_and_uses(void **state) {
+    (void)state;
+    ebb_program *p = make_small();
+    ebb_bump bump;
+    ebb__bump_init(&bump, NULL);
+    ebb_versions v;
+    ebb_uses u;
+    assert_int_equal(ebb__program_versions(p, &bump, &v), EBB_OK);
+    assert_int_equal(ebb__program_uses(p, &bump, &u), EBB_OK);
+    const uint32_t none = UINT32_MAX;
+    const uint32_t read[] = {none, 0, 1, none, 1, 0}, after[] = {1, 0, 1, 1, 1, 1}, final[] = {1, 1, 1};
+    assert_memory_equal(v.read, read, sizeof read);
+    assert_memory_equal(v.after, after, sizeof after);
+    assert_memory_equal(v.final, final, sizeof final);
+    const uint64_t start[] = {0, 2, 4, 6};
+    assert_memory_equal(u.start, start, sizeof start);
+    const uint32_t steps[] = {1, 2, 0, 1, 1, 2}, modes[] = {1, 3, 2, 1, 2, 1};
+    const uint64_t accesses[] = {1, 5, 0, 2, 3, 4};
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(u.use[i].step, steps[i]);
+        assert_int_equal(u.use[i].mode, modes[i]);
+        assert_int_equal(u.use[i].access, accesses[i]);
+    }
+    ebb__bump_fini(&bump);
+    ebb_program_destroy(p);
+}
+
+static void test_roles(void **state) {
+    (void)state;
+    for (int r = 0; r < EBB_N_ROLES; r++) {
+        ebb_role found = EBB_N_ROLES;
+        const char *name = ebb_role_name((ebb_role)r);
+        assert_true(ebb__role_find(name, strlen(name), &found));
+        assert_int_equal(found, r);
+    }
+    ebb_role found;
+    assert_string_equal(ebb_role_name(EBB_N_ROLES), "other");
+    assert_false(ebb__role_find("othe", 4, &found));
+    assert_false(ebb__role_find("", 0, &found));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_accesses_merge),
+        cmocka_unit_test(test_builder_refuses),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_versions_and_uses),
+        cmocka_unit_test(test_roles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
