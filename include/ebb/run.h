@@ -30,8 +30,8 @@ typedef struct ebb_run_options {
 } ebb_run_options;
 #define EBB_RUN_OPTIONS_INIT ((ebb_run_options){.size_bytes = sizeof(ebb_run_options)})
 
-/* Take the memory and bind every step. The plan is copied; lowered must outlive the run. Persistent values
- * are zero until they are set. EBB_E_INVALID_PLAN: the plan is for another program. */
+/* Take the memory and bind every step. Lowered and plan must outlive the run. Persistent values are zero until
+ * they are set. EBB_E_INVALID_PLAN: the plan is for another program. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -56,6 +56,7 @@ EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
 
 /* Leave the arena to another run, and take it back: persistent content is kept on the host meanwhile. */
 EBB_API ebb_status ebb_run_park(ebb_run *run);
+EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes of the host */
 EBB_API ebb_status ebb_run_unpark(ebb_run *run);
 
 typedef struct ebb_run_stats {

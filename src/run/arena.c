@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arena: the one piece of device memory that a run takes, before its first step.
+ */
+#include "run/run.h"
+
+ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out) {
+    ebb_arena *arena = ebb__calloc(device->mem, 1, sizeof *arena);
+    if (arena == NULL) { return EBB_E_NO_MEMORY; }
+    arena->mem = device->mem;
+    arena->device = device;
+    arena->size_bytes = size_bytes;
+    ebb_status st = device->ops->arena_create(device, size_bytes, &arena->memory);
+    if (st != EBB_OK) {
+        ebb__free(arena->mem, arena);
+        return st;
+    }
+    *arena_out = arena;
+    return EBB_OK;
+}
+
+void ebb_arena_destroy(ebb_arena *arena) {
+    if (arena == NULL) { return; }
+    arena->device->ops->arena_destroy(arena->device, arena->memory);
+    ebb__free(arena->mem, arena);
+}
+
+uint64_t ebb_arena_bytes(const ebb_arena *arena) {
+    return arena->size_bytes;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The runtime from inside. A run is a plan turned into commands: one command an action, bound once, issued in
+ * the plan's order each iteration, with the waits that the schedule names. There is no decision left to take.
+ *
+ *      plan order     run 0   out t   run 1   run 2   in t    run 3 ...
+ *      compute         [0]             [1]     [2]             [3]      waits for 'in t'
+ *      out                     [t....]
+ *      in                                              [t..]            waits for 'out t' and for its bytes
+ *
+ * Invariants
+ *  1. Nothing is allocated, bound or opened between ebb_run_create's return and the end of the run, but for
+ *     recording and for reading values, which happen between iterations.
+ *  2. The run touches no byte of the arena at or behind the plan's peak.
+ *  3. An error of a copy to or from the file is known before the iteration that read its bytes returns.
+ */
+#ifndef EBB_SRC_RUN_H
+#define EBB_SRC_RUN_H
+
+#include "backend/backend.h"
+#include "backend/lower.h"
+#include "ebb/run.h"
+#include "plan/plan.h"
+
+#include <stdatomic.h>
+
+struct ebb_arena {
+    const ebb_mem *mem;
+    ebb_device *device;
+    ebb_arena_mem *memory;
+    uint64_t size_bytes;
+};
+
+/* The lower tiers' storage: a slab of host memory and an unnamed file. */
+typedef struct ebb_tiers {
+    ebb_device *device;
+    unsigned char *slab;
+    uint64_t slab_bytes;
+    int fd; /* -1: none */
+    uint64_t file_bytes;
+    unsigned char *staging[2]; /* by ebb_copy_direction; where the host cannot read the device */
+    uint64_t staging_bytes;
+    atomic_int status; /* ebb_status of the first failed read or write of the file */
+    atomic_int error_number;
+} ebb_tiers;
+
+ebb_status ebb__tiers_open(ebb_device *device, const ebb_plan *plan, const char *disk_dir, ebb_tiers *tiers);
+void ebb__tiers_close(ebb_tiers *tiers);
+/* The first failure of the file since the tiers were opened. */
+ebb_status ebb__tiers_check(ebb_tiers *tiers);
+
+/* One copy between a stay and a slot. */
+typedef struct ebb_transfer {
+    ebb_tiers *tiers;
+    ebb_copy_direction direction;
+    ebb_tier tier;
+    ebb_buf buf;
+    uint64_t offset; /* in the tier */
+} ebb_transfer;
+
+/* Queue it. The transfer must live until the stream has done it. */
+ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
+
+/* Between iterations, at once: copy between a place in a tier and host memory. OUT fills the tier. */
+ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
+                           void *host);
+
+typedef struct ebb_command {
+    ebb_action_kind kind;
+    ebb_engine engine;  /* EBB_N_ENGINES: a drop, nothing to issue */
+    ebb_kernel *kernel; /* run, again */
+    ebb_bound *bound;
+    ebb_transfer transfer; /* out, in */
+    ebb_event *done;       /* NULL: nobody waits for it */
+} ebb_command;
+
+/* Where a persistent or kept tensor is between two iterations. */
+typedef struct ebb_home {
+    uint64_t offset; /* in the arena; UINT64_MAX: not there */
+    uint64_t slot;   /* of the plan; UINT64_MAX: none */
+} ebb_home;
+
+struct ebb_run {
+    const ebb_mem *mem;
+    ebb_bump bump;
+    const ebb_lowered *lowered;
+    const ebb_plan *plan;
+    ebb_device *device;
+    ebb_schedule schedule;
+    ebb_arena *arena;
+    ebb_arena *own_arena; /* what to destroy */
+    ebb_tiers tiers;
+    ebb_run_state state;
+    uint64_t port_bytes[EBB_N_PORTS];
+    ebb_stream *stream[EBB_N_ENGINES];
+    ebb_command *commands; /* [n_commands] */
+    size_t n_commands;
+    ebb_home *homes;       /* [n_tensors] */
+    unsigned char *parked; /* resident persistent content, while another run has the arena */
+    char *record_path;     /* of the next iteration; NULL: not recorded */
+    bool failed;           /* an iteration failed halfway: the content is not to be trusted */
+    ebb_run_stats stats;
+};
+
+/* commands.c: make the commands with their kernels bound and events made; undo it. */
+ebb_status ebb__run_bind(ebb_run *run);
+void ebb__run_unbind(ebb_run *run);
+
+/* run.c: issue command number idx with its waits; before and behind, if not NULL, are recorded around it. */
+ebb_status ebb__run_issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind);
+/* Wait until every stream is idle; the first error. */
+ebb_status ebb__run_drain(ebb_run *run);
+
+/* record.c: issue one iteration with an event before and behind each command and write it as a trace to
+ * run->record_path, which is then done with. */
+ebb_status ebb__run_record(ebb_run *run);
+
+#endif

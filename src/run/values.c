@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between iterations: reading and writing what persists, wherever the plan keeps it at that moment, in the arena, in
+ * the slab, in the file, or in two of them at once (a resident tensor with a clean copy); and parking, which
+ * leaves the arena to another run.
+ */
+#include "run/run.h"
+
+typedef struct value_place {
+    const ebb_value_info *info;
+    ebb_layout layout;
+    uint64_t bytes; /* as it lies on the device */
+    ebb_home home;
+} value_place;
+
+static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *place_out) {
+    const ebb_graph *graph = run->lowered->graph;
+    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    if (value >= graph->values.n) { return ebb_fail(EBB_E_ARGUMENT, "value %u: no such value", value); }
+    const ebb_value_info *info = &graph->values.data[value];
+    const ebb_lowered_value *at = &run->lowered->values[value];
+    if (at->tensor == UINT32_MAX) {
+        return ebb_fail(EBB_E_ARGUMENT, "value '%s': no step of the program touches it", info->name);
+    }
+    ebb_home home = run->homes[at->tensor];
+    if (home.offset == UINT64_MAX && home.slot == UINT64_MAX) {
+        return ebb_fail(EBB_E_ARGUMENT, "value '%s': is gone when the iteration ends", info->name);
+    }
+    *place_out = (value_place){.info = info,
+                               .layout = at->layout,
+                               .home = home,
+                               .bytes = run->lowered->program->tensors.data[at->tensor].size_bytes};
+    return EBB_OK;
+}
+
+/* Copy between a stay and host memory, at once. */
+static ebb_status copy_arena(ebb_run *run, ebb_copy_direction direction, uint64_t offset, uint64_t bytes, void *host) {
+    ebb_stream *stream = run->stream[direction == EBB_COPY_OUT ? EBB_ENGINE_OUT : EBB_ENGINE_IN];
+    ebb_buf buf = {.arena = run->arena->memory, .offset = offset, .size_bytes = bytes};
+    EBB_TRY(run->device->ops->copy(stream, direction, buf, host));
+    return run->device->ops->stream_sync(stream);
+}
+
+static const ebb_slot *slot_of(const ebb_run *run, uint64_t idx) {
+    size_t n_slots = 0;
+    const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
+    EBB_ASSERT(idx < n_slots);
+    return &slots[idx];
+}
+
+static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed) {
+    if (at->home.offset != UINT64_MAX) { EBB_TRY(copy_arena(run, EBB_COPY_IN, at->home.offset, at->bytes, packed)); }
+    if (at->home.slot == UINT64_MAX) { return EBB_OK; }
+    return ebb__tiers_move(&run->tiers, EBB_COPY_OUT, slot_of(run, at->home.slot), at->bytes, packed);
+}
+
+static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed) {
+    if (at->home.offset != UINT64_MAX) { return copy_arena(run, EBB_COPY_OUT, at->home.offset, at->bytes, packed); }
+    return ebb__tiers_move(&run->tiers, EBB_COPY_IN, slot_of(run, at->home.slot), at->bytes, packed);
+}
+
+ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) {
+    value_place at;
+    EBB_TRY(find_place(run, value, &at));
+    if (!run->device->ops->has_data) { return EBB_OK; }
+    EBB_TRY(ebb__run_drain(run));
+    void *packed = ebb__alloc(run->mem, 1, at.bytes);
+    if (packed == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = run->device->ops->layout_pack(run->device, at.layout, plain, packed);
+    if (st == EBB_OK) { st = write_packed(run, &at, packed); }
+    ebb__free(run->mem, packed);
+    return st;
+}
+
+ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain) {
+    value_place at;
+    EBB_TRY(find_place(run, value, &at));
+    if (!run->device->ops->has_data) {
+        memset(plain, 0, (size_t)ebb__shape_elements(&at.info->shape) * sizeof *plain);
+        return EBB_OK;
+    }
+    EBB_TRY(ebb__run_drain(run));
+    void *packed = ebb__alloc(run->mem, 1, at.bytes);
+    if (packed == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = read_packed(run, &at, packed);
+    if (st == EBB_OK) { st = run->device->ops->layout_unpack(run->device, at.layout, packed, plain); }
+    ebb__free(run->mem, packed);
+    return st;
+}
+
+ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
+    const ebb_graph *graph = run->lowered->graph;
+    for (ebb_value v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        bool touched = run->lowered->values[v].tensor != UINT32_MAX;
+        if (!ebb__value_is_persistent(info->kind) || !touched || !run->device->ops->has_data) { continue; }
+        float *plain = ebb__alloc(run->mem, (size_t)ebb__shape_elements(&info->shape), sizeof *plain);
+        if (plain == NULL) { return EBB_E_NO_MEMORY; }
+        ebb__graph_init_value(graph, v, seed, plain);
+        ebb_status st = ebb_run_set_value(run, v, plain);
+        ebb__free(run->mem, plain);
+        EBB_TRY(st);
+    }
+    return EBB_OK;
+}
+
+/* ---- parking ----------------------------------------------------------------------------------- */
+
+static bool is_parkable(const ebb_run *run, size_t tensor) {
+    return run->lowered->program->tensors.data[tensor].persistent && run->homes[tensor].offset != UINT64_MAX;
+}
+
+uint64_t ebb_run_parked_bytes(const ebb_run *run) {
+    const ebb_program *program = run->lowered->program;
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < program->tensors.n; t++) {
+        bytes += is_parkable(run, t) ? program->tensors.data[t].size_bytes : 0;
+    }
+    return bytes;
+}
+
+static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
+    const ebb_program *program = run->lowered->program;
+    uint64_t at = 0;
+    for (size_t t = 0; t < program->tensors.n; t++) {
+        if (!is_parkable(run, t)) { continue; }
+        uint64_t bytes = program->tensors.data[t].size_bytes;
+        EBB_TRY(copy_arena(run, direction, run->homes[t].offset, bytes, run->parked + at));
+        at += bytes;
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb_run_park(ebb_run *run) {
+    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is parked already"); }
+    EBB_TRY(ebb__run_drain(run));
+    run->parked = ebb__alloc(run->mem, 1, ebb_run_parked_bytes(run));
+    if (run->parked == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_OUT) : EBB_OK;
+    if (st != EBB_OK) {
+        ebb__free(run->mem, run->parked);
+        run->parked = NULL;
+    }
+    return st;
+}
+
+ebb_status ebb_run_unpark(ebb_run *run) {
+    if (run->parked == NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is not parked"); }
+    ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_IN) : EBB_OK;
+    ebb__free(run->mem, run->parked);
+    run->parked = NULL;
+    run->failed = run->failed || st != EBB_OK;
+    return st;
+}
