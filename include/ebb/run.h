@@ -75,7 +75,7 @@ EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
 
 /* Measure each distinct kernel of a lowered network, reps times after one warm-up, in an arena of the network's
- * floor, and file the medians under their keys. */
+ * floor, and file the least under its key. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine);
 
 /* Measure the links of a device: host, and the disk under disk_dir when it is not NULL; and its rates. */

@@ -65,13 +65,24 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
     return EBB_OK;
 }
 
+static ebb_status open_tiers(ebb_run *run, const char *disk_dir) {
+    size_t n_slots = 0;
+    const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
+    uint64_t largest_bytes = 0;
+    for (size_t s = 0; s < n_slots; s++) {
+        if (slots[s].tier == EBB_TIER_DISK) { largest_bytes = ebb_max_u64(largest_bytes, slots[s].size_bytes); }
+    }
+    ebb_plan_summary summary = ebb_plan_get_summary(run->plan);
+    return ebb__tiers_open(run->device, summary.tier_bytes, disk_dir, largest_bytes, &run->tiers);
+}
+
 static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
     const ebb_program *program = run->lowered->program;
     if (ebb_plan_get_summary(run->plan).fingerprint != ebb_program_fingerprint(program)) {
         return ebb_fail(EBB_E_INVALID_PLAN, "the plan is for another program than %s", program->name);
     }
     EBB_TRY(take_arena(run, options->arena));
-    EBB_TRY(ebb__tiers_open(run->device, run->plan, options->disk_dir, &run->tiers));
+    EBB_TRY(open_tiers(run, options->disk_dir));
     EBB_TRY(open_ports(run));
     for (int e = 0; e < EBB_N_ENGINES; e++) {
         EBB_TRY(run->device->ops->stream_create(run->device, e == EBB_ENGINE_COMPUTE, &run->stream[e]));

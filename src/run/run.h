@@ -44,7 +44,9 @@ typedef struct ebb_tiers {
     atomic_int error_number;
 } ebb_tiers;
 
-ebb_status ebb__tiers_open(ebb_device *device, const ebb_plan *plan, const char *disk_dir, ebb_tiers *tiers);
+/* Take tier_bytes of each; largest_bytes: the most that one copy to the file moves. Close it whatever it returns. */
+ebb_status ebb__tiers_open(ebb_device *device, const uint64_t tier_bytes[EBB_N_TIERS], const char *disk_dir,
+                           uint64_t largest_bytes, ebb_tiers *tiers);
 void ebb__tiers_close(ebb_tiers *tiers);
 /* The first failure of the file since the tiers were opened. */
 ebb_status ebb__tiers_check(ebb_tiers *tiers);

@@ -42,41 +42,32 @@ static ebb_status open_file(const char *disk_dir, ebb_tiers *tiers) {
     return EBB_OK;
 }
 
-static ebb_status open_staging(const ebb_plan *plan, ebb_tiers *tiers) {
-    size_t n_slots = 0;
-    const ebb_slot *slots = ebb_plan_slots(plan, &n_slots);
-    for (size_t s = 0; s < n_slots; s++) {
-        if (slots[s].tier == EBB_TIER_DISK) {
-            tiers->staging_bytes = ebb_max_u64(tiers->staging_bytes, slots[s].size_bytes);
-        }
-    }
+static ebb_status open_staging(ebb_tiers *tiers, uint64_t largest_bytes) {
+    tiers->staging_bytes = largest_bytes;
     for (int d = 0; d < 2; d++) {
         void *ptr = NULL;
-        EBB_TRY(tiers->device->ops->host_alloc(tiers->device, tiers->staging_bytes, &ptr));
+        EBB_TRY(tiers->device->ops->host_alloc(tiers->device, largest_bytes, &ptr));
         tiers->staging[d] = ptr;
     }
     return EBB_OK;
 }
 
-ebb_status ebb__tiers_open(ebb_device *device, const ebb_plan *plan, const char *disk_dir, ebb_tiers *tiers) {
-    ebb_plan_summary summary = ebb_plan_get_summary(plan);
-    tiers->device = device;
-    tiers->fd = -1;
+ebb_status ebb__tiers_open(ebb_device *device, const uint64_t tier_bytes[EBB_N_TIERS], const char *disk_dir,
+                           uint64_t largest_bytes, ebb_tiers *tiers) {
+    *tiers = (ebb_tiers){.device = device, .fd = -1};
     atomic_init(&tiers->status, EBB_OK);
     atomic_init(&tiers->error_number, 0);
     if (!device->ops->has_data) { return EBB_OK; }
-    tiers->file_bytes = summary.tier_bytes[EBB_TIER_DISK];
-    if (summary.tier_bytes[EBB_TIER_HOST] > 0) {
+    if (tier_bytes[EBB_TIER_HOST] > 0) {
         void *slab = NULL;
-        EBB_TRY(device->ops->host_alloc(device, summary.tier_bytes[EBB_TIER_HOST], &slab));
+        EBB_TRY(device->ops->host_alloc(device, tier_bytes[EBB_TIER_HOST], &slab));
         tiers->slab = slab;
-        tiers->slab_bytes = summary.tier_bytes[EBB_TIER_HOST];
+        tiers->slab_bytes = tier_bytes[EBB_TIER_HOST];
     }
-    if (tiers->file_bytes > 0) {
-        EBB_TRY(open_file(disk_dir, tiers));
-        if (!device->ops->host_visible) { EBB_TRY(open_staging(plan, tiers)); }
-    }
-    return EBB_OK;
+    tiers->file_bytes = tier_bytes[EBB_TIER_DISK];
+    if (tiers->file_bytes == 0) { return EBB_OK; }
+    EBB_TRY(open_file(disk_dir, tiers));
+    return device->ops->host_visible ? EBB_OK : open_staging(tiers, largest_bytes);
 }
 
 void ebb__tiers_close(ebb_tiers *tiers) {

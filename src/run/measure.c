@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measuring what a plan's times rest on: each distinct kernel by itself, and the links by moving a piece each way.
+ * Kernels run on zeros in an arena that holds one step at a time, so measuring needs no more than the least plan.
+ */
+#include "run/run.h"
+
+#include <stdlib.h>
+
+#define LINK_BYTES ((uint64_t)64 << 20)
+#define LINK_REPS 5
+
+/* One kernel to measure: the first step that has its key. */
+typedef struct sample {
+    uint64_t key;
+    uint32_t step, choice;
+} sample;
+
+typedef struct bench {
+    ebb_device *device;
+    ebb_arena *arena;
+    ebb_stream *stream;
+    ebb_event *before, *behind;
+    ebb_run_state state;
+    uint64_t port_bytes;
+} bench;
+
+static ebb_status bench_open(ebb_device *device, uint64_t arena_bytes, uint64_t port_bytes, bench *b) {
+    *b = (bench){.device = device, .port_bytes = port_bytes, .state = {.update = 1}};
+    EBB_TRY(ebb_arena_create(device, arena_bytes, &b->arena));
+    EBB_TRY(device->ops->stream_create(device, true, &b->stream));
+    EBB_TRY(device->ops->event_create(device, &b->before));
+    EBB_TRY(device->ops->event_create(device, &b->behind));
+    void *port = NULL; /* one serves for all: what feeds carry does not matter */
+    EBB_TRY(device->ops->host_alloc(device, port_bytes, &port));
+    for (int p = 0; p < EBB_N_PORTS; p++) { b->state.port[p] = port; }
+    return EBB_OK;
+}
+
+static void bench_close(bench *b) {
+    const ebb_backend_ops *ops = b->device->ops;
+    if (b->stream != NULL) { ops->stream_destroy(b->stream); }
+    if (b->before != NULL) { ops->event_destroy(b->device, b->before); }
+    if (b->behind != NULL) { ops->event_destroy(b->device, b->behind); }
+    if (b->state.port[0] != NULL) { ops->host_free(b->device, b->state.port[0], b->port_bytes); }
+    ebb_arena_destroy(b->arena);
+}
+
+static ebb_status time_once(bench *b, ebb_kernel *kernel, ebb_bound *bound, uint64_t *ns_out) {
+    const ebb_backend_ops *ops = b->device->ops;
+    EBB_TRY(ops->event_record(b->stream, b->before));
+    EBB_TRY(ops->run(b->stream, kernel, bound));
+    EBB_TRY(ops->event_record(b->stream, b->behind));
+    EBB_TRY(ops->stream_sync(b->stream));
+    *ns_out = ops->event_time_ns(b->device, b->behind) - ops->event_time_ns(b->device, b->before);
+    return EBB_OK;
+}
+
+/* The least of reps runs after one that warms up: on a machine that others use too, the least is the least disturbed.
+ */
+static ebb_status time_kernel(bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
+                              uint64_t *ns_out) {
+    ebb_bound *bound = NULL;
+    EBB_TRY(b->device->ops->bind(kernel, binding, &bound));
+    uint64_t least_ns = UINT64_MAX;
+    ebb_status st = EBB_OK;
+    for (uint32_t r = 0; r <= reps && st == EBB_OK; r++) {
+        uint64_t ns = 0;
+        st = time_once(b, kernel, bound, &ns);
+        if (r > 0 || reps == 0) { least_ns = ebb_min_u64(least_ns, ns); }
+    }
+    b->device->ops->unbind(kernel, bound);
+    if (st == EBB_OK) { *ns_out = least_ns; }
+    return st;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+/* Lay the step's operands one behind the other (a tensor that stands twice once); returns where they end. */
+static uint64_t lay_out(const ebb_lowered *low, const ebb_lowered_step *step, ebb_arena_mem *arena, ebb_buf *operands) {
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < step->n_operands; i++) {
+        operands[i] = (ebb_buf){.arena = arena, .offset = end, .size_bytes = step->bytes[i]};
+        uint32_t twin = 0;
+        while (step->operand[twin] != step->operand[i]) { twin++; }
+        if (twin < i) {
+            operands[i].offset = operands[twin].offset;
+            continue;
+        }
+        end += ebb_align_up(step->bytes[i], low->program->alignment_bytes);
+    }
+    return end;
+}
+
+static int compare_samples(const void *a, const void *b) {
+    const sample *x = a, *y = b;
+    if (x->key != y->key) { return x->key < y->key ? -1 : 1; }
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static ebb_status collect_samples(const ebb_lowered *low, ebb_bump *bump, sample **samples_out, size_t *n_out) {
+    const ebb_program *program = low->program;
+    sample *samples = ebb__bump_alloc(bump, program->choices.n, sizeof *samples);
+    if (samples == NULL) { return EBB_E_NO_MEMORY; }
+    size_t n = 0;
+    for (uint32_t s = 0; s < program->steps.n; s++) {
+        for (uint32_t c = 0; c < program->steps.data[s].n_choices; c++) {
+            uint64_t key = program->choices.data[program->steps.data[s].first_choice + c].key;
+            samples[n++] = (sample){.key = key, .step = s, .choice = c};
+        }
+    }
+    qsort(samples, n, sizeof *samples, compare_samples);
+    size_t distinct = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (distinct == 0 || samples[distinct - 1].key != samples[i].key) { samples[distinct++] = samples[i]; }
+    }
+    *samples_out = samples;
+    *n_out = distinct;
+    return EBB_OK;
+}
+
+static ebb_status measure_sample(bench *b, const ebb_lowered *low, const sample *s, uint32_t reps, ebb_buf *operands,
+                                 ebb_machine *machine) {
+    const ebb_lowered_step *step = &low->steps.data[s->step];
+    ebb_kernel *kernel = step->kernel[s->choice];
+    uint64_t end = lay_out(low, step, b->arena->memory, operands);
+    ebb_binding binding = {.operand = operands,
+                           .scratch = {.arena = b->arena->memory, .offset = end, .size_bytes = kernel->scratch_bytes},
+                           .state = &b->state,
+                           .rng_stream = step->rng_stream};
+    uint64_t ns = 0;
+    EBB_TRY(time_kernel(b, kernel, &binding, reps, &ns));
+    return ebb_machine_set_time(machine, s->key, ns);
+}
+
+static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, ebb_bump *bump, ebb_machine *machine) {
+    sample *samples = NULL;
+    size_t n = 0;
+    EBB_TRY(collect_samples(low, bump, &samples, &n));
+    uint64_t arena_bytes = 0, port_bytes = 4;
+    uint32_t most = 1;
+    for (size_t i = 0; i < n; i++) {
+        most = most > low->steps.data[samples[i].step].n_operands ? most : low->steps.data[samples[i].step].n_operands;
+    }
+    ebb_buf *operands = ebb__bump_alloc(bump, most, sizeof *operands);
+    if (operands == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        const ebb_lowered_step *step = &low->steps.data[samples[i].step];
+        uint64_t end = lay_out(low, step, NULL, operands) + step->kernel[samples[i].choice]->scratch_bytes;
+        arena_bytes = ebb_max_u64(arena_bytes, end);
+        if (strcmp(low->program->steps.data[samples[i].step].kind, ebb__op_name(EBB_OP_FEED)) == 0) {
+            port_bytes = ebb_max_u64(port_bytes, step->bytes[0]);
+        }
+    }
+    bench b;
+    ebb_status st = bench_open(low->device, arena_bytes, port_bytes, &b);
+    for (size_t i = 0; i < n && st == EBB_OK; i++) {
+        st = measure_sample(&b, low, &samples[i], reps, operands, machine);
+    }
+    bench_close(&b);
+    return st;
+}
+
+ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine) {
+    if (!lowered->device->ops->has_data) { return EBB_OK; }
+    ebb_bump bump;
+    ebb__bump_init(&bump, lowered->mem);
+    ebb_status st = measure_samples(lowered, reps, &bump, machine);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* ---- links ------------------------------------------------------------------------------------- */
+
+static ebb_status time_transfer(ebb_stream *stream, ebb_transfer *transfer, uint64_t *ns_out) {
+    uint64_t least_ns = UINT64_MAX;
+    for (int r = 0; r < LINK_REPS; r++) {
+        uint64_t begin_ns = ebb__now_ns();
+        EBB_TRY(ebb__tiers_transfer(stream, transfer));
+        EBB_TRY(transfer->tiers->device->ops->stream_sync(stream));
+        if (r > 0) { least_ns = ebb_min_u64(least_ns, ebb__now_ns() - begin_ns); }
+    }
+    *ns_out = least_ns > 0 ? least_ns : 1;
+    return EBB_OK;
+}
+
+/* Both ways between the arena and one tier; latency is that of the smallest copy. */
+static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, ebb_tier tier, ebb_machine *machine) {
+    uint64_t ns[2] = {0}, latency_ns = 0;
+    ebb_transfer transfer = {.tiers = tiers, .tier = tier, .buf = {.arena = b->arena->memory}};
+    for (int d = 0; d < 2; d++) {
+        transfer.direction = d == 0 ? EBB_COPY_OUT : EBB_COPY_IN;
+        transfer.buf.size_bytes = LINK_BYTES;
+        EBB_TRY(time_transfer(stream, &transfer, &ns[d]));
+    }
+    transfer.buf.size_bytes = 64;
+    EBB_TRY(time_transfer(stream, &transfer, &latency_ns));
+    ebb_link link = {.out_bytes_per_s = (double)LINK_BYTES * 1e9 / (double)ns[0],
+                     .in_bytes_per_s = (double)LINK_BYTES * 1e9 / (double)ns[1],
+                     .latency_ns = latency_ns};
+    ebb_machine_set_link(machine, tier, &link);
+    return EBB_OK;
+}
+
+static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *machine) {
+    ebb_tiers tiers;
+    ebb_stream *stream = NULL;
+    const ebb_backend_ops *ops = b->device->ops;
+    EBB_TRY(ops->stream_create(b->device, false, &stream));
+    uint64_t bytes[EBB_N_TIERS] = {LINK_BYTES, disk_dir != NULL ? LINK_BYTES : 0};
+    ebb_status st = ebb__tiers_open(b->device, bytes, disk_dir, disk_dir != NULL ? LINK_BYTES : 0, &tiers);
+    if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_TIER_HOST, machine); }
+    if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_TIER_DISK, machine); }
+    ops->stream_destroy(stream);
+    ebb__tiers_close(&tiers);
+    return st;
+}
+
+/* ---- rates ------------------------------------------------------------------------------------- */
+
+static ebb_status time_op(bench *b, ebb_op_kind kind, const ebb_operand *operands, uint32_t n_in, double *per_s_out) {
+    ebb_kernel_desc desc = {.kind = kind, .n_in = n_in, .n_out = 1, .operand = operands};
+    desc.attr = (ebb_op_attr){
+        .kernel = {3, 3}, .stride = {1, 1}, .pad_begin = {1, 1}, .pad_end = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    if (kind != EBB_OP_CONV) { desc.attr = (ebb_op_attr){0}; }
+    ebb_kernel *kernel = NULL;
+    EBB_TRY(b->device->ops->kernel_create(b->device, &desc, &kernel));
+    ebb_buf bufs[4];
+    uint64_t end = 0;
+    for (uint32_t i = 0; i <= n_in; i++) {
+        uint64_t bytes = b->device->ops->layout_bytes(b->device, kernel->layout[i]);
+        bufs[i] = (ebb_buf){.arena = b->arena->memory, .offset = end, .size_bytes = bytes};
+        end += ebb_align_up(bytes, b->device->ops->alignment_bytes);
+    }
+    ebb_binding binding = {.operand = bufs, .state = &b->state};
+    binding.scratch = (ebb_buf){.arena = b->arena->memory, .offset = end, .size_bytes = kernel->scratch_bytes};
+    uint64_t ns = 1;
+    ebb_status st = end + kernel->scratch_bytes <= ebb_arena_bytes(b->arena)
+                        ? time_kernel(b, kernel, &binding, LINK_REPS, &ns)
+                        : ebb_fail(EBB_E_INTERNAL, "measuring %s needs more than its arena", ebb__op_name(kind));
+    *per_s_out = (kind == EBB_OP_CONV ? kernel->flops : kernel->traffic_bytes) * 1e9 / (double)(ns > 0 ? ns : 1);
+    b->device->ops->kernel_destroy(kernel);
+    return st;
+}
+
+/* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory. */
+static ebb_status measure_rates(bench *b, ebb_machine *machine) {
+    const ebb_shape image = {.n_dims = 4, .dims = {4, 64, 56, 56}}, weights = {.n_dims = 4, .dims = {64, 64, 3, 3}};
+    const ebb_shape large = {.n_dims = 4, .dims = {16, 64, 56, 56}};
+    ebb_operand conv[3] = {{.shape = image, .layout = EBB_LAYOUT_ANY},
+                           {.shape = weights, .layout = EBB_LAYOUT_ANY},
+                           {.shape = image, .layout = EBB_LAYOUT_ANY}};
+    ebb_operand add[3] = {{.shape = large}, {.shape = large}, {.shape = large, .layout = EBB_LAYOUT_ANY}};
+    EBB_TRY(b->device->ops->layout_plain(b->device, EBB_F32, &large, &add[0].layout));
+    add[1].layout = add[0].layout;
+    double flops_per_s = 0, bytes_per_s = 0;
+    EBB_TRY(time_op(b, EBB_OP_CONV, conv, 2, &flops_per_s));
+    EBB_TRY(time_op(b, EBB_OP_ADD, add, 2, &bytes_per_s));
+    ebb_machine_set_rates(machine, flops_per_s, bytes_per_s, 2000);
+    return EBB_OK;
+}
+
+ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, ebb_machine *machine) {
+    if (!device->ops->has_data) { return EBB_OK; }
+    bench b;
+    ebb_status st = bench_open(device, 4 * LINK_BYTES, 64, &b);
+    if (st == EBB_OK) { st = measure_tiers(&b, disk_dir, machine); }
+    if (st == EBB_OK) { st = measure_rates(&b, machine); }
+    bench_close(&b);
+    return st;
+}
