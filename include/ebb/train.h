@@ -106,6 +106,7 @@ typedef struct ebb_trainer_options {
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     const char *record_path;   /* trace of the last step */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
+    bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     ((ebb_trainer_options){.size_bytes = sizeof(ebb_trainer_options),                                                  \

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands share: how one is described, its options, how failures become exit codes, and the
+ * description of a network that `train`, `plan` and `probe` take alike. The command line sees include/ebb
+ * only. Results go to stdout, messages to stderr; nothing else in ebb prints.
+ */
+#ifndef EBB_SRC_CLI_H
+#define EBB_SRC_CLI_H
+
+#include "ebb/ebb.h"
+
+#include <stdio.h>
+
+/* Exit codes. After a signal that ended a training: 128 + its number, as shells have it. */
+enum {
+    EBB_EXIT_DONE = 0,
+    EBB_EXIT_NO = 1,        /* an answer that is 'no': it does not fit, the plan is not right */
+    EBB_EXIT_USAGE = 2,     /* the command line is wrong */
+    EBB_EXIT_INPUT = 3,     /* a file's content is wrong */
+    EBB_EXIT_IO = 4,        /* reading, writing or the machine's memory failed */
+    EBB_EXIT_NO_DEVICE = 5, /* no such backend or device, or it cannot do this */
+};
+
+int ebb__cli_exit_code(ebb_status status);
+
+/* Say "ebb: <last error>" on stderr, and the exit code for it. */
+int ebb__cli_failed(ebb_status status);
+
+/* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */
+int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
+
+/* EBB_EXIT_DONE, or EBB_EXIT_IO (said on stderr) when what was written to stdout did not arrive. */
+int ebb__cli_close_output(void);
+
+/* ---- options ---------------------------------------------------------------------------------- */
+
+/* How an option's value reads, and the type of the member that it goes to. */
+typedef enum ebb_cli_kind {
+    EBB_CLI_FLAG,   /* bool; takes no value */
+    EBB_CLI_TEXT,   /* const char * */
+    EBB_CLI_COUNT,  /* uint64_t */
+    EBB_CLI_SIZE,   /* int64_t, 1 or more */
+    EBB_CLI_NUMBER, /* float, finite */
+    EBB_CLI_BYTES,  /* uint64_t, with a unit */
+    EBB_CLI_MEMORY, /* ebb_cli_memory: bytes or per cent */
+    EBB_CLI_IMAGE,  /* ebb_cli_image: HxW */
+} ebb_cli_kind;
+
+typedef struct ebb_cli_memory {
+    uint64_t bytes;
+    double percent; /* > 0: instead of bytes */
+} ebb_cli_memory;
+
+typedef struct ebb_cli_image {
+    int64_t height, width;
+} ebb_cli_image;
+
+/* One table per command; parsing and --help come from it. */
+typedef struct ebb_cli_option {
+    const char *name; /* "--batch" or "-o" */
+    ebb_cli_kind kind;
+    size_t offset;     /* of the member that it sets */
+    const char *value; /* how --help calls it; NULL for a flag */
+    const char *help;
+} ebb_cli_option;
+
+typedef struct ebb_cli_command {
+    const char *name;
+    const char *arguments; /* for the usage line */
+    const char *about;
+    const ebb_cli_option *options;
+    size_t n_options;
+    size_t n_arguments_max;
+    int (*run)(const struct ebb_cli_command *command, int argc, char **argv); /* argv[0]: the command's name */
+    void (*more_help)(void); /* may be NULL: what --help prints below the options */
+} ebb_cli_command;
+
+/* What is left when the options are taken. */
+typedef struct ebb_cli_arguments {
+    const char *at[16];
+    size_t n;
+} ebb_cli_arguments;
+
+/* Set the members of *values that the command line names. false: it is done, with *exit_out (help was
+ * printed, or the command line is wrong and it has been said). */
+bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void *values,
+                    ebb_cli_arguments *arguments_out, int *exit_out);
+void ebb__cli_print_help(const ebb_cli_command *command);
+
+/* ---- a network and what it is planned for ------------------------------------------------------ */
+
+typedef struct ebb_cli_network {
+    int64_t batch, channels, classes;
+    ebb_cli_image image;
+    bool no_dropout;
+    const char *backend;
+    uint64_t threads;
+    const char *optimizer;
+    ebb_cli_memory memory;
+    const char *policy;
+    uint64_t host_memory;
+    const char *disk;
+    const char *machine;
+} ebb_cli_network;
+
+/* The rows for it in the table of a command whose values have it as a member called network. */
+#define EBB_CLI_NETWORK_OPTIONS(values)                                                                                \
+    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch"},                              \
+        {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW", "size of an image"},                        \
+        {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image"},                 \
+        {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart"},                  \
+        {"--no-dropout", EBB_CLI_FLAG, offsetof(values, network.no_dropout), NULL, "leave dropout out"},               \
+        {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"}, {                \
+        "--threads", EBB_CLI_COUNT, offsetof(values, network.threads), "N", "threads that compute"                     \
+    }
+
+#define EBB_CLI_PLAN_OPTIONS(values)                                                                                   \
+    {"--optimizer", EBB_CLI_TEXT, offsetof(values, network.optimizer), "O",                                            \
+     "sgd, momentum (the default), nesterov, adam, adamw"},                                                            \
+        {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
+         "the budget, as in 2GiB or 512MB, or of what the policy liveness needs"},                                     \
+        {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P", "how to stay inside it (below)"},            \
+        {"--host-memory", EBB_CLI_BYTES, offsetof(values, network.host_memory), "SIZE",                                \
+         "what may lie in the host's memory meanwhile"},                                                               \
+        {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR", "what has no room there goes to a file here"}, \
+    {                                                                                                                  \
+        "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
+            "times and bandwidths, as `ebb probe` wrote them"                                                          \
+    }
+
+ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out);
+ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
+
+/* Say why no plan fits; with as_json also as an object on stdout. */
+int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json);
+
+/* --help's lists of networks, policies and backends. */
+void ebb__cli_print_names(void);
+
+/* ---- JSON ------------------------------------------------------------------------------------- */
+
+/* One object on one line of stdout, member by member. Floats are printed so that they read back as the same
+ * bits; what JSON has no number for (NaN, infinity) becomes null. */
+void ebb__json_begin(void);
+void ebb__json_text(const char *key, const char *value); /* NULL becomes null */
+void ebb__json_u64(const char *key, uint64_t value);
+void ebb__json_f64(const char *key, double value);
+void ebb__json_f32(const char *key, float value);
+void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines at once */
+
+/* ---- the commands ----------------------------------------------------------------------------- */
+
+extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_probe;
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb plan`: what a budget costs, before anything is trained. Takes a network of the zoo, lowered for a
+ * backend, or a program's text file; makes a plan or checks one, and prints the figures.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define SCHEMA_VERSION 1
+
+typedef struct plan_values {
+    ebb_cli_network network;
+    const char *check, *out, *program_out;
+    bool json;
+} plan_values;
+
+#define AT(member) offsetof(plan_values, member)
+static const ebb_cli_option plan_options[] = {
+    EBB_CLI_NETWORK_OPTIONS(plan_values),
+    EBB_CLI_PLAN_OPTIONS(plan_values),
+    {"--check", EBB_CLI_TEXT, AT(check), "FILE", "check this plan instead of making one"},
+    {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the plan"},
+    {"--program-out", EBB_CLI_TEXT, AT(program_out), "FILE", "write the program that is planned for"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object on stdout, for programs"},
+};
+
+/* What is planned for, and what it is made of. */
+typedef struct subject {
+    ebb_device *device;
+    ebb_graph *graph;
+    ebb_lowered *lowered;
+    ebb_program *loaded;
+    const ebb_program *program;
+    ebb_machine *machine;
+} subject;
+
+static void subject_fini(subject *s) {
+    ebb_machine_destroy(s->machine);
+    ebb_program_destroy(s->loaded);
+    ebb_lowered_destroy(s->lowered);
+    ebb_graph_destroy(s->graph);
+    ebb_device_close(s->device);
+}
+
+/* A training graph of the network, lowered. */
+static ebb_status lower_network(const char *net, const ebb_cli_network *options, subject *s) {
+    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+    ebb_status status = EBB_OK;
+    if (options->optimizer != NULL) { status = ebb_optimizer_parse(options->optimizer, &optimizer.kind); }
+    if (status == EBB_OK) { status = ebb__cli_build_network(net, options, &s->graph); }
+    if (status == EBB_OK) { status = ebb_graph_train(s->graph, &optimizer, false); }
+    if (status == EBB_OK) { status = ebb__cli_open_device(options, &s->device); }
+    if (status == EBB_OK) { status = ebb_lower(s->graph, s->device, &s->lowered); }
+    if (status == EBB_OK) { s->program = ebb_lowered_program(s->lowered); }
+    return status;
+}
+
+/* A name with a slash or a dot in it is a program file's; the zoo's have neither. */
+static bool is_program_file(const char *name) {
+    return strpbrk(name, "/.") != NULL;
+}
+
+static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
+    ebb_status status = EBB_OK;
+    if (is_program_file(name)) {
+        status = ebb_program_load(NULL, name, &s->loaded);
+        s->program = s->loaded;
+    } else {
+        status = lower_network(name, options, s);
+    }
+    if (status != EBB_OK) { return status; }
+    return options->machine != NULL ? ebb_machine_load(NULL, options->machine, &s->machine)
+                                    : ebb_machine_create(NULL, &s->machine);
+}
+
+/* What the policy liveness needs: what --memory N% is of, and a row of the table. */
+static ebb_status liveness_bytes(const subject *s, uint64_t *bytes_out) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    options.policy = "liveness";
+    ebb_status status = ebb_plan_make(s->program, s->machine, &options, &plan, NULL);
+    if (status == EBB_OK) { *bytes_out = ebb_plan_get_summary(plan).peak_bytes; }
+    ebb_plan_destroy(plan);
+    return status;
+}
+
+static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, ebb_plan_options *options) {
+    bool has_budget = network->memory.bytes > 0 || network->memory.percent > 0.0;
+    options->policy = network->policy != NULL ? network->policy : has_budget ? "budget" : "liveness";
+    if (network->memory.percent > 0.0) {
+        options->budget_bytes = (uint64_t)((double)liveness * network->memory.percent / 100.0);
+    } else if (has_budget) {
+        options->budget_bytes = network->memory.bytes;
+    }
+    if (network->host_memory > 0) { options->tier_bytes[EBB_TIER_HOST] = network->host_memory; }
+    if (network->disk != NULL) { options->tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
+}
+
+static void print_bytes_row(const char *name, uint64_t bytes) {
+    char text[32];
+    printf("%-22s %12s  %" PRIu64 "\n", name, ebb_bytes_format(bytes, text, sizeof text), bytes);
+}
+
+typedef struct figures {
+    size_t n_tensors, n_steps;
+    uint64_t floor_bytes, liveness_bytes;
+    ebb_plan_summary plan;
+    ebb_timeline timeline;
+} figures;
+
+static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figures *f) {
+    ebb_program_tensors(s->program, &f->n_tensors);
+    ebb_program_steps(s->program, &f->n_steps);
+    f->floor_bytes = ebb_program_floor_bytes(s->program, NULL);
+    f->plan = ebb_plan_get_summary(plan);
+    return ebb_plan_simulate(s->program, plan, s->machine, &f->timeline, NULL, NULL);
+}
+
+static double peak_over_bound(const figures *f) {
+    return f->plan.bound_bytes > 0 ? (double)f->plan.peak_bytes / (double)f->plan.bound_bytes : 1.0;
+}
+
+static void print_table(const figures *f) {
+    printf("%-22s %12zu\n", "tensors", f->n_tensors);
+    printf("%-22s %12zu\n", "steps", f->n_steps);
+    print_bytes_row("floor (one step)", f->floor_bytes);
+    print_bytes_row("liveness needs", f->liveness_bytes);
+    printf("%-22s %12s\n", "policy", f->plan.policy);
+    if (f->plan.budget_bytes != UINT64_MAX) { print_bytes_row("budget", f->plan.budget_bytes); }
+    print_bytes_row("planned peak", f->plan.peak_bytes);
+    print_bytes_row("bound", f->plan.bound_bytes);
+    printf("%-22s %12.4f\n", "peak / bound", peak_over_bound(f));
+    print_bytes_row("copied out", f->plan.moved_out_bytes);
+    print_bytes_row("copied in", f->plan.moved_in_bytes);
+    print_bytes_row("host tier", f->plan.tier_bytes[EBB_TIER_HOST]);
+    print_bytes_row("disk tier", f->plan.tier_bytes[EBB_TIER_DISK]);
+    printf("%-22s %12" PRIu64 "\n", "steps computed again", f->plan.n_recomputed_steps);
+    printf("%-22s %10.4f s\n", "predicted time", (double)f->timeline.iteration_ns / 1e9);
+    printf("%-22s %10.4f s\n", "of it computed again", (double)f->timeline.again_ns / 1e9);
+}
+
+static void print_json(const ebb_program *program, const figures *f) {
+    ebb__json_begin();
+    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_text("program", ebb_program_name(program));
+    ebb__json_u64("tensors", f->n_tensors);
+    ebb__json_u64("steps", f->n_steps);
+    ebb__json_u64("floor_bytes", f->floor_bytes);
+    ebb__json_u64("liveness_bytes", f->liveness_bytes);
+    ebb__json_text("policy", f->plan.policy);
+    if (f->plan.budget_bytes != UINT64_MAX) {
+        ebb__json_u64("budget_bytes", f->plan.budget_bytes);
+    } else {
+        ebb__json_text("budget_bytes", NULL);
+    }
+    ebb__json_u64("peak_planned_bytes", f->plan.peak_bytes);
+    ebb__json_u64("bound_bytes", f->plan.bound_bytes);
+    ebb__json_f64("peak_over_bound", peak_over_bound(f));
+    ebb__json_u64("moved_out_bytes", f->plan.moved_out_bytes);
+    ebb__json_u64("moved_in_bytes", f->plan.moved_in_bytes);
+    ebb__json_u64("host_bytes", f->plan.tier_bytes[EBB_TIER_HOST]);
+    ebb__json_u64("disk_bytes", f->plan.tier_bytes[EBB_TIER_DISK]);
+    ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);
+    ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
+    ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
+    ebb__json_end();
+}
+
+static int show_plan(const subject *s, const plan_values *values, uint64_t liveness, const ebb_plan *plan) {
+    figures f = {.liveness_bytes = liveness};
+    ebb_status status = collect_figures(s, plan, &f);
+    if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    if (values->json) {
+        print_json(s->program, &f);
+    } else {
+        print_table(&f);
+    }
+    return ebb__cli_close_output();
+}
+
+static const char *step_name(const ebb_program *program, uint32_t step) {
+    size_t n_steps = 0;
+    const ebb_step *steps = ebb_program_steps(program, &n_steps);
+    return step < n_steps ? steps[step].name : NULL;
+}
+
+static int make_plan(const subject *s, const plan_values *values) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_no_fit no_fit = {0, 0, 0};
+    ebb_plan *plan = NULL;
+    uint64_t liveness = 0;
+    ebb_status status = liveness_bytes(s, &liveness);
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    set_plan_options(&values->network, liveness, &options);
+    status = ebb_plan_make(s->program, s->machine, &options, &plan, &no_fit);
+    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name(s->program, no_fit.step), values->json); }
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    int code = show_plan(s, values, liveness, plan);
+    ebb_plan_destroy(plan);
+    return code;
+}
+
+static int check_plan(const subject *s, const plan_values *values) {
+    ebb_plan *plan = NULL;
+    uint64_t liveness = 0;
+    int code = EBB_EXIT_DONE;
+    ebb_status status = ebb_plan_load(NULL, values->check, &plan);
+    if (status == EBB_OK) { status = ebb_plan_check(s->program, plan); }
+    if (status == EBB_OK) { status = liveness_bytes(s, &liveness); }
+    code = status == EBB_OK ? show_plan(s, values, liveness, plan) : ebb__cli_failed(status);
+    ebb_plan_destroy(plan);
+    return code;
+}
+
+static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
+    plan_values values = {.json = false};
+    ebb_cli_arguments arguments;
+    subject s = {.device = NULL};
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
+    ebb_status status = subject_init(arguments.at[0], &values.network, &s);
+    if (status == EBB_OK && values.program_out != NULL) { status = ebb_program_save(s.program, values.program_out); }
+    if (status != EBB_OK) {
+        code = ebb__cli_failed(status);
+    } else {
+        code = values.check != NULL ? check_plan(&s, &values) : make_plan(&s, &values);
+    }
+    subject_fini(&s);
+    return code;
+}
+
+const ebb_cli_command ebb__cli_plan = {
+    .name = "plan",
+    .arguments = "NET|PROGRAM [option ...]",
+    .about = "make a plan for a budget, or check one, and show its figures",
+    .options = plan_options,
+    .n_options = sizeof plan_options / sizeof plan_options[0],
+    .n_arguments_max = 1,
+    .run = run_plan,
+    .more_help = ebb__cli_print_names,
+};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb train`: a network from its name to its trained weights, inside a budget.
+ *
+ * SIGINT and SIGTERM end it behind the step at hand: the checkpoint is written if one was asked for, and the
+ * exit code is 128 plus the signal's number.
+ */
+#include "cli.h"
+#include "train_report.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct train_values {
+    ebb_cli_network network;
+    const char *data;
+    bool augment;
+    uint64_t steps, epochs;
+    float learning_rate;
+    const char *lr_schedule;
+    uint64_t warmup;
+    float momentum, weight_decay;
+    uint64_t seed;
+    const char *load, *save, *checkpoint, *record, *save_gradients;
+    uint64_t checkpoint_every;
+    bool eval, no_eval, json;
+} train_values;
+
+#define AT(member) offsetof(train_values, member)
+static const ebb_cli_option train_options[] = {
+    {"--data", EBB_CLI_TEXT, AT(data), "DATA",
+     "synthetic, mnist:DIR, cifar10:DIR, cifar100:DIR, images:DIR, digits:FILE, tensors:FILE"},
+    {"--augment", EBB_CLI_FLAG, AT(augment), NULL, "crop and flip training images at random"},
+    EBB_CLI_NETWORK_OPTIONS(train_values),
+    {"--steps", EBB_CLI_COUNT, AT(steps), "N", "train for so many steps"},
+    {"--epochs", EBB_CLI_COUNT, AT(epochs), "N", "train for so many passes over the data"},
+    {"--lr", EBB_CLI_NUMBER, AT(learning_rate), "X", "learning rate (0.01)"},
+    {"--lr-schedule", EBB_CLI_TEXT, AT(lr_schedule), "S",
+     "constant, cosine, linear, or step:N (a tenth every N steps)"},
+    {"--warmup", EBB_CLI_COUNT, AT(warmup), "N", "steps in which the learning rate rises from 0"},
+    {"--momentum", EBB_CLI_NUMBER, AT(momentum), "X", "of momentum and nesterov (0.9)"},
+    {"--weight-decay", EBB_CLI_NUMBER, AT(weight_decay), "X", "weight decay (0)"},
+    {"--seed", EBB_CLI_COUNT, AT(seed), "N", "of weights, data's order and dropout (0)"},
+    EBB_CLI_PLAN_OPTIONS(train_values),
+    {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},
+    {"--save", EBB_CLI_TEXT, AT(save), "F", "write the weights at the end (safetensors)"},
+    {"--checkpoint", EBB_CLI_TEXT, AT(checkpoint), "F", "write everything here, and go on from it where it exists"},
+    {"--checkpoint-every", EBB_CLI_COUNT, AT(checkpoint_every), "N", "steps between checkpoints (only at the end)"},
+    {"--record", EBB_CLI_TEXT, AT(record), "F", "record the last step's memory as a trace"},
+    {"--save-gradients", EBB_CLI_TEXT, AT(save_gradients), "F",
+     "update nothing, and write the last step's gradients (safetensors)"},
+    {"--eval", EBB_CLI_FLAG, AT(eval), NULL,
+     "evaluate at the end, whatever the data (after each epoch is the default)"},
+    {"--no-eval", EBB_CLI_FLAG, AT(no_eval), NULL, "do not evaluate"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a line on stdout, for programs"},
+};
+
+static volatile sig_atomic_t caught_signal;
+
+static void on_signal(int number) {
+    caught_signal = number;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* the second one ends it at once */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static int read_schedule(const train_values *values, ebb_lr_schedule *schedule) {
+    const char *text = values->lr_schedule;
+    schedule->warmup_updates = values->warmup;
+    if (text == NULL || strcmp(text, "constant") == 0) {
+        schedule->kind = EBB_LR_CONSTANT;
+    } else if (strcmp(text, "cosine") == 0) {
+        schedule->kind = EBB_LR_COSINE;
+    } else if (strcmp(text, "linear") == 0) {
+        schedule->kind = EBB_LR_LINEAR;
+    } else if (strncmp(text, "step:", 5) == 0 && text[5] >= '1' && text[5] <= '9') {
+        char *end = NULL;
+        schedule->kind = EBB_LR_STEP;
+        schedule->step_updates = strtoull(text + 5, &end, 10);
+        if (*end != '\0') { return ebb__cli_usage("train: --lr-schedule %s: not of the form step:N", text); }
+    } else {
+        return ebb__cli_usage("train: --lr-schedule %s: not constant, cosine, linear or step:N", text);
+    }
+    return EBB_EXIT_DONE;
+}
+
+/* What the network and its plan have in common with `ebb plan`. */
+static int set_network(const ebb_cli_network *network, ebb_trainer_options *options) {
+    options->batch = network->batch;
+    options->channels = network->channels;
+    options->height = network->image.height;
+    options->width = network->image.width;
+    options->classes = network->classes;
+    options->no_dropout = network->no_dropout;
+    options->backend = network->backend;
+    options->n_threads = (int32_t)network->threads;
+    options->policy = network->policy;
+    options->budget_bytes = network->memory.bytes;
+    options->budget_percent = network->memory.percent;
+    options->host_bytes = network->host_memory;
+    options->disk_dir = network->disk;
+    options->machine_path = network->machine;
+    if (network->optimizer != NULL) {
+        ebb_status status = ebb_optimizer_parse(network->optimizer, &options->optimizer.kind);
+        if (status != EBB_OK) { return ebb__cli_failed(status); }
+    }
+    return EBB_EXIT_DONE;
+}
+
+static int set_options(const train_values *values, const char *net, ebb_trainer_options *options) {
+    options->net = net;
+    options->data = values->data;
+    options->augment = values->augment;
+    options->n_steps = values->steps;
+    options->n_epochs = values->epochs;
+    options->learning_rate = values->learning_rate;
+    options->optimizer.momentum = values->momentum;
+    options->optimizer.weight_decay = values->weight_decay;
+    options->seed = values->seed;
+    options->load_path = values->load;
+    options->checkpoint_path = values->checkpoint;
+    options->checkpoint_every = values->checkpoint_every;
+    options->record_path = values->record;
+    options->keep_gradients = values->save_gradients != NULL;
+    int code = read_schedule(values, &options->schedule);
+    return code == EBB_EXIT_DONE ? set_network(&values->network, options) : code;
+}
+
+static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *report, uint64_t n_epochs) {
+    ebb_eval_result eval;
+    ebb_status status = ebb_trainer_evaluate(trainer, &eval);
+    if (status == EBB_OK) { ebb__cli_report_eval(report, n_epochs, &eval); }
+    return status;
+}
+
+/* All steps, or as many as there are before a signal. After each epoch comes an evaluation; after the last step
+ * too, be it the end of an epoch or not. */
+static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report) {
+    const ebb_trainer_info *info = &report->info;
+    bool is_endless = info->n_train_images == UINT64_MAX;
+    uint64_t epoch_steps = is_endless ? info->n_steps : info->n_train_images / (uint64_t)info->batch;
+    bool may_evaluate = (values->eval || !is_endless) && !values->no_eval && info->n_test_images > 0;
+    for (;;) {
+        ebb_step_result step;
+        bool done = false;
+        ebb_status status = ebb_trainer_step(trainer, &step, &done);
+        if (status != EBB_OK || done) { return status; }
+        ebb__cli_report_step(report, &step);
+        bool is_epoch_end = epoch_steps > 0 && step.step % epoch_steps == 0;
+        if (caught_signal == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
+            status = evaluate(trainer, report, is_endless ? step.epoch : step.epoch + 1);
+            if (status != EBB_OK) { return status; }
+        }
+        if (caught_signal != 0) { return EBB_OK; }
+    }
+}
+
+static ebb_status finish(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report) {
+    ebb_trainer_summary summary;
+    ebb_status status = ebb_trainer_summarize(trainer, &summary);
+    if (status == EBB_OK && values->save != NULL) { status = ebb_trainer_save(trainer, values->save); }
+    if (status == EBB_OK && values->save_gradients != NULL) {
+        status = ebb_trainer_save_gradients(trainer, values->save_gradients);
+    }
+    if (status == EBB_OK) { ebb__cli_report_end(report, &summary); }
+    return status;
+}
+
+static int end_by_signal(ebb_trainer *trainer, const train_values *values) {
+    int number = (int)caught_signal;
+    if (values->checkpoint != NULL) {
+        ebb_status status = ebb_trainer_checkpoint(trainer, values->checkpoint);
+        if (status != EBB_OK) { return ebb__cli_failed(status); }
+    }
+    fprintf(stderr, "ebb: ended by signal %d%s%s\n", number, values->checkpoint != NULL ? "; everything is in " : "",
+            values->checkpoint != NULL ? values->checkpoint : "");
+    return 128 + number;
+}
+
+static int train(ebb_trainer *trainer, const train_values *values) {
+    ebb_cli_train_report report = {
+        .as_json = values->json, .has_progress = isatty(STDERR_FILENO) == 1, .info = ebb_trainer_get_info(trainer)};
+    catch_signals();
+    ebb__cli_report_begin(&report);
+    ebb_status status = run_steps(trainer, values, &report);
+    if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values); }
+    if (status == EBB_OK) { status = finish(trainer, values, &report); }
+    return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
+}
+
+static int run_train(const ebb_cli_command *command, int argc, char **argv) {
+    ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
+    train_values values = {.learning_rate = options.learning_rate,
+                           .momentum = options.optimizer.momentum,
+                           .weight_decay = options.optimizer.weight_decay};
+    ebb_cli_arguments arguments;
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (arguments.n == 0) { return ebb__cli_usage("train: say which network; see ebb train --help"); }
+    if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
+    code = set_options(&values, arguments.at[0], &options);
+    if (code != EBB_EXIT_DONE) { return code; }
+
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit no_fit = {0, 0, 0};
+    char step_name[128] = "";
+    ebb_status status = ebb_trainer_create(&options, &trainer, &no_fit, step_name);
+    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name, values.json); }
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    code = train(trainer, &values);
+    ebb_trainer_destroy(trainer);
+    return code;
+}
+
+const ebb_cli_command ebb__cli_train = {
+    .name = "train",
+    .arguments = "NET [option ...]",
+    .about = "train a network inside a memory budget",
+    .options = train_options,
+    .n_options = sizeof train_options / sizeof train_options[0],
+    .n_arguments_max = 1,
+    .run = run_train,
+    .more_help = ebb__cli_print_names,
+};

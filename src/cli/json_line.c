@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JSON lines: an object a line, members in the order of the calls.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Only one object is open at a time, and only main's thread writes. */
+static bool is_first;
+
+static void write_string(const char *text) {
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            printf("\\%c", *c);
+        } else if (*c < 0x20) {
+            printf("\\u%04x", *c);
+        } else {
+            putchar(*c);
+        }
+    }
+    putchar('"');
+}
+
+static void write_key(const char *key) {
+    if (!is_first) { printf(", "); }
+    is_first = false;
+    write_string(key);
+    printf(": ");
+}
+
+static void write_number(double value, int digits) {
+    if (isfinite(value)) {
+        printf("%.*g", digits, value);
+    } else {
+        printf("null");
+    }
+}
+
+void ebb__json_begin(void) {
+    is_first = true;
+    putchar('{');
+}
+
+void ebb__json_text(const char *key, const char *value) {
+    write_key(key);
+    if (value != NULL) {
+        write_string(value);
+    } else {
+        printf("null");
+    }
+}
+
+void ebb__json_u64(const char *key, uint64_t value) {
+    write_key(key);
+    printf("%" PRIu64, value);
+}
+
+void ebb__json_f64(const char *key, double value) {
+    write_key(key);
+    write_number(value, 17);
+}
+
+void ebb__json_f32(const char *key, float value) {
+    write_key(key);
+    write_number((double)value, 9);
+}
+
+void ebb__json_end(void) {
+    puts("}");
+    fflush(stdout);
+}

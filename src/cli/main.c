@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ebb, the program: finds the command, and turns statuses into messages and exit codes.
+ */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan, &ebb__cli_probe};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+int ebb__cli_exit_code(ebb_status status) {
+    switch (status) {
+    case EBB_OK: return EBB_EXIT_DONE;
+    case EBB_E_NO_FIT:
+    case EBB_E_INVALID_PLAN: return EBB_EXIT_NO;
+    case EBB_E_ARGUMENT: return EBB_EXIT_USAGE;
+    case EBB_E_FORMAT:
+    case EBB_E_LIMIT: return EBB_EXIT_INPUT;
+    case EBB_E_NO_DEVICE:
+    case EBB_E_UNSUPPORTED:
+    case EBB_E_DEVICE: return EBB_EXIT_NO_DEVICE;
+    case EBB_E_IO:
+    case EBB_E_NO_MEMORY:
+    case EBB_E_INTERNAL: return EBB_EXIT_IO;
+    }
+    return EBB_EXIT_IO;
+}
+
+int ebb__cli_failed(ebb_status status) {
+    const char *message = ebb_last_error();
+    fflush(stdout);
+    fprintf(stderr, "ebb: %s\n", message[0] != '\0' ? message : ebb_status_text(status));
+    return ebb__cli_exit_code(status);
+}
+
+int ebb__cli_usage(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "ebb: ");
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    return EBB_EXIT_USAGE;
+}
+
+int ebb__cli_close_output(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) { return EBB_EXIT_DONE; }
+    fprintf(stderr, "ebb: standard output could not be written\n");
+    return EBB_EXIT_IO;
+}
+
+static void print_overview(void) {
+    printf("usage: ebb COMMAND ...\n\nebb trains neural networks inside a memory budget.\n\ncommands:\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) { printf("  %-8s %s\n", commands[i]->name, commands[i]->about); }
+    printf("  %-8s %s\n  %-8s %s\n\n", "help", "this, or with a command's name its options", "version", "the version");
+    printf("exit codes: 0 done, 1 an answer that is 'no' (does not fit), 2 wrong command line, 3 bad input,\n"
+           "4 input or output failed, 5 no such device; 128 + a signal's number after that signal\n");
+}
+
+static const ebb_cli_command *find_command(const char *name) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i]->name, name) == 0) { return commands[i]; }
+    }
+    return NULL;
+}
+
+static int help(const char *name) {
+    const ebb_cli_command *command = name != NULL ? find_command(name) : NULL;
+    if (name != NULL && command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
+    if (command != NULL) {
+        ebb__cli_print_help(command);
+    } else {
+        print_overview();
+    }
+    return ebb__cli_close_output();
+}
+
+static void print_log(void *ctx, ebb_log_level level, const char *message) {
+    (void)ctx;
+    fprintf(stderr, "ebb: %s%s\n", level == EBB_LOG_WARN ? "warning: " : "", message);
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (name == NULL) { return ebb__cli_usage("say what to do; see ebb help"); }
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return help(argc > 2 ? argv[2] : NULL);
+    }
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("ebb %s\n", ebb_version());
+        return ebb__cli_close_output();
+    }
+    const ebb_cli_command *command = find_command(name);
+    if (command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
+    ebb_log_set(print_log, NULL, EBB_LOG_WARN);
+    return command->run(command, argc - 1, argv + 1);
+}

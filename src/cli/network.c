@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A network and its device from the options that describe them, the names that the library knows, and what
+ * is said when a budget is too small.
+ */
+#include "cli.h"
+
+ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out) {
+    ebb_zoo_options options = EBB_ZOO_OPTIONS_INIT;
+    options.batch = network->batch;
+    options.channels = network->channels;
+    options.height = network->image.height;
+    options.width = network->image.width;
+    options.classes = network->classes;
+    options.no_dropout = network->no_dropout;
+    return ebb_zoo_build(net, &options, graph_out);
+}
+
+ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out) {
+    ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+    options.n_threads = (int32_t)network->threads;
+    return ebb_device_open(network->backend != NULL ? network->backend : ebb_backend_name(0, NULL), &options,
+                           device_out);
+}
+
+static void print_list(const char *title, const char *(*name)(size_t idx, const char **about_out)) {
+    printf("\n%s:\n", title);
+    const char *about = "";
+    for (size_t i = 0; name(i, &about) != NULL; i++) { printf("  %-18s %s\n", name(i, NULL), about); }
+}
+
+void ebb__cli_print_names(void) {
+    print_list("networks", ebb_zoo_name);
+    print_list("policies", ebb_policy_name);
+    print_list("backends (the first is the default)", ebb_backend_name);
+}
+
+int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
+    int code = ebb__cli_failed(EBB_E_NO_FIT);
+    if (as_json) {
+        ebb__json_begin();
+        ebb__json_text("error", ebb_last_error());
+        ebb__json_u64("least_budget_bytes", no_fit->least_budget_bytes);
+        ebb__json_text("step", step_name);
+        ebb__json_u64("step_bytes", no_fit->step_bytes);
+        ebb__json_end();
+    }
+    return code;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options by table: one loop reads any command's line and prints any command's help. A value may follow its
+ * option as the next argument or behind '='; "--" ends the options. What is written twice, the last one counts.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool read_u64(const char *text, uint64_t *value_out) {
+    if (*text < '0' || *text > '9') { return false; }
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0') { return false; }
+    *value_out = value;
+    return true;
+}
+
+/* One side of an image, or a count of something there must be: 1 to 2^31 - 1. */
+static bool read_size(const char *text, int64_t *value_out) {
+    uint64_t value = 0;
+    if (!read_u64(text, &value) || value == 0 || value > INT32_MAX) { return false; }
+    *value_out = (int64_t)value;
+    return true;
+}
+
+static bool read_number(const char *text, double *value_out) {
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value)) { return false; }
+    *value_out = value;
+    return true;
+}
+
+static bool read_memory(const char *text, ebb_cli_memory *memory_out) {
+    char number[64];
+    size_t n = strlen(text);
+    ebb_cli_memory memory = {0, 0.0};
+    if (n >= 2 && n <= sizeof number && text[n - 1] == '%') {
+        memcpy(number, text, n - 1);
+        number[n - 1] = '\0';
+        if (!read_number(number, &memory.percent) || memory.percent <= 0.0) { return false; }
+    } else if (ebb_bytes_parse(text, &memory.bytes) != EBB_OK || memory.bytes == 0) {
+        return false;
+    }
+    *memory_out = memory;
+    return true;
+}
+
+static bool read_image(const char *text, ebb_cli_image *image_out) {
+    char height[16];
+    const char *x = strchr(text, 'x');
+    ebb_cli_image image;
+    if (x == NULL || (size_t)(x - text) >= sizeof height) { return false; }
+    memcpy(height, text, (size_t)(x - text));
+    height[x - text] = '\0';
+    if (!read_size(height, &image.height) || !read_size(x + 1, &image.width)) { return false; }
+    *image_out = image;
+    return true;
+}
+
+static bool read_float(const char *text, float *value_out) {
+    double value = 0.0;
+    if (!read_number(text, &value) || !isfinite((float)value)) { return false; }
+    *value_out = (float)value;
+    return true;
+}
+
+static bool read_value(const ebb_cli_option *option, const char *text, void *member) {
+    switch (option->kind) {
+    case EBB_CLI_FLAG: return false;
+    case EBB_CLI_TEXT: *(const char **)member = text; return *text != '\0';
+    case EBB_CLI_COUNT: return read_u64(text, member);
+    case EBB_CLI_SIZE: return read_size(text, member);
+    case EBB_CLI_NUMBER: return read_float(text, member);
+    case EBB_CLI_BYTES: return ebb_bytes_parse(text, member) == EBB_OK;
+    case EBB_CLI_MEMORY: return read_memory(text, member);
+    case EBB_CLI_IMAGE: return read_image(text, member);
+    }
+    return false;
+}
+
+static const ebb_cli_option *find_option(const ebb_cli_command *command, const char *arg, size_t name_len) {
+    for (size_t i = 0; i < command->n_options; i++) {
+        const ebb_cli_option *option = &command->options[i];
+        if (strlen(option->name) == name_len && strncmp(option->name, arg, name_len) == 0) { return option; }
+    }
+    return NULL;
+}
+
+/* Take option argv[*i] and its value; *i is then the last argument taken. */
+static bool take_option(const ebb_cli_command *command, char **argv, int *i, void *values) {
+    const char *arg = argv[*i], *equals = strchr(arg, '=');
+    size_t name_len = equals != NULL ? (size_t)(equals - arg) : strlen(arg);
+    const ebb_cli_option *option = find_option(command, arg, name_len);
+    if (option == NULL) {
+        ebb__cli_usage("%s: there is no option %.*s; see ebb %s --help", command->name, (int)name_len, arg,
+                       command->name);
+        return false;
+    }
+    char *member = (char *)values + option->offset;
+    if (option->kind == EBB_CLI_FLAG && equals == NULL) {
+        *(bool *)(void *)member = true;
+        return true;
+    }
+    const char *text = equals != NULL ? equals + 1 : argv[*i + 1];
+    if (text == NULL) {
+        ebb__cli_usage("%s: %s needs a value, %s", command->name, option->name, option->value);
+        return false;
+    }
+    if (equals == NULL) { (*i)++; }
+    if (!read_value(option, text, member)) {
+        ebb__cli_usage("%s: %s %s: not of the form %s", command->name, option->name, text,
+                       option->value != NULL ? option->value : "of an option without a value");
+        return false;
+    }
+    return true;
+}
+
+static bool take_argument(const ebb_cli_command *command, const char *arg, ebb_cli_arguments *arguments) {
+    if (arguments->n == command->n_arguments_max) {
+        ebb__cli_usage("%s: %s is one argument too many; see ebb %s --help", command->name, arg, command->name);
+        return false;
+    }
+    arguments->at[arguments->n++] = arg;
+    return true;
+}
+
+bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void *values,
+                    ebb_cli_arguments *arguments_out, int *exit_out) {
+    bool options_ended = false;
+    *arguments_out = (ebb_cli_arguments){.n = 0};
+    *exit_out = EBB_EXIT_USAGE;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        bool is_option = !options_ended && arg[0] == '-' && arg[1] != '\0';
+        if (is_option && strcmp(arg, "--") == 0) {
+            options_ended = true;
+        } else if (is_option && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) {
+            ebb__cli_print_help(command);
+            *exit_out = ebb__cli_close_output();
+            return false;
+        } else if (is_option) {
+            if (!take_option(command, argv, &i, values)) { return false; }
+        } else if (!take_argument(command, arg, arguments_out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void ebb__cli_print_help(const ebb_cli_command *command) {
+    printf("usage: ebb %s %s\n\n%s\n\noptions:\n", command->name, command->arguments, command->about);
+    for (size_t i = 0; i < command->n_options; i++) {
+        const ebb_cli_option *option = &command->options[i];
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", option->name, option->value != NULL ? " " : "",
+                 option->value != NULL ? option->value : "");
+        printf("  %-26s %s\n", left, option->help);
+    }
+    if (command->more_help != NULL) { command->more_help(); }
+}

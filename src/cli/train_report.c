@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The output of `ebb train`. As JSON: an object a step, one an evaluation, one at the end, each told from the
+ * others by its members ("step", "accuracy", "schema_version"). For people: what will be done, about twenty
+ * lines of steps, evaluations, and a table at the end; on a terminal a progress line besides.
+ */
+#include "train_report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define SCHEMA_VERSION 1
+
+/* A caller's buffer of 32 bytes for each number of a line. */
+static const char *bytes_text(uint64_t bytes, char buf[32]) {
+    return ebb_bytes_format(bytes, buf, 32);
+}
+
+void ebb__cli_report_begin(ebb_cli_train_report *report) {
+    const ebb_trainer_info *info = &report->info;
+    if (report->as_json) { return; }
+    char peak[32], budget[32], liveness[32];
+    bool has_budget = info->plan.budget_bytes != UINT64_MAX;
+    printf("%s on %s: batch %" PRId64 " of %" PRId64 "x%" PRId64 "x%" PRId64 ", %" PRId64
+           " classes, %.2f million parameters\n",
+           info->net, info->backend, info->batch, info->channels, info->height, info->width, info->classes,
+           (double)info->n_parameters / 1e6);
+    printf("policy %s: %s planned, budget %s, liveness needs %s; predicted %.4f s a step\n", info->policy,
+           bytes_text(info->plan.peak_bytes, peak),
+           has_budget ? bytes_text(info->plan.budget_bytes, budget) : "without limit",
+           bytes_text(info->liveness_bytes, liveness), info->step_time_predicted_s);
+    if (info->first_step > 0) { printf("goes on behind step %" PRIu64 "\n", info->first_step); }
+    fflush(stdout);
+}
+
+static uint32_t float_bits(float value) {
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static void print_progress(const ebb_trainer_info *info, const ebb_step_result *step) {
+    char peak[32];
+    double img_s = step->time_s > 0.0 ? (double)info->batch / step->time_s : 0.0;
+    fprintf(stderr,
+            "\rstep %" PRIu64 "/%" PRIu64 "  loss %.4f  %.1f img/s  peak %s  step %.4f s (predicted %.4f)\033[K",
+            step->step, info->n_steps, (double)step->loss, img_s, bytes_text(info->plan.peak_bytes, peak), step->time_s,
+            info->step_time_predicted_s);
+    fflush(stderr);
+}
+
+/* The first step, the last, and about twenty between. */
+static bool is_worth_a_line(const ebb_trainer_info *info, uint64_t step) {
+    uint64_t every = info->n_steps > 20 ? info->n_steps / 20 : 1;
+    return step == info->first_step + 1 || step == info->n_steps || step % every == 0;
+}
+
+static void clear_progress(const ebb_cli_train_report *report) {
+    if (report->has_progress) { fprintf(stderr, "\r\033[K"); }
+}
+
+void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_result *step) {
+    if (report->as_json) {
+        char hex[16];
+        snprintf(hex, sizeof hex, "%08" PRIx32, float_bits(step->loss));
+        ebb__json_begin();
+        ebb__json_u64("step", step->step);
+        ebb__json_f32("loss", step->loss);
+        ebb__json_text("loss_hex", hex);
+        ebb__json_f64("time_s", step->time_s);
+        ebb__json_u64("epoch", step->epoch);
+        ebb__json_f32("learning_rate", step->learning_rate);
+        ebb__json_f64("wait_data_s", step->wait_data_s);
+        ebb__json_end();
+    } else if (is_worth_a_line(&report->info, step->step)) {
+        clear_progress(report);
+        printf("step %" PRIu64 ": loss %.6g, %.4f s\n", step->step, (double)step->loss, step->time_s);
+        fflush(stdout);
+    }
+    if (report->has_progress) { print_progress(&report->info, step); }
+}
+
+void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs, const ebb_eval_result *eval) {
+    if (report->as_json) {
+        ebb__json_begin();
+        ebb__json_u64("epoch", n_epochs);
+        ebb__json_f64("accuracy", eval->accuracy);
+        ebb__json_f64("loss", eval->loss);
+        ebb__json_u64("images", eval->n_images);
+        ebb__json_end();
+        return;
+    }
+    clear_progress(report);
+    printf("epoch %" PRIu64 ": accuracy %.2f %% on %" PRIu64 " images held out, loss %.4f\n", n_epochs,
+           100.0 * eval->accuracy, eval->n_images, eval->loss);
+    fflush(stdout);
+}
+
+static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
+    const ebb_plan_summary *plan = &info->plan;
+    ebb__json_begin();
+    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_text("net", info->net);
+    ebb__json_text("backend", info->backend);
+    ebb__json_text("policy", info->policy);
+    if (plan->budget_bytes != UINT64_MAX) {
+        ebb__json_u64("budget_bytes", plan->budget_bytes);
+    } else {
+        ebb__json_text("budget_bytes", NULL);
+    }
+    ebb__json_u64("peak_planned_bytes", plan->peak_bytes);
+    ebb__json_u64("peak_measured_bytes", summary->run.peak_bytes);
+    ebb__json_u64("moved_out_bytes", summary->run.moved_out_bytes);
+    ebb__json_u64("moved_in_bytes", summary->run.moved_in_bytes);
+    ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
+    ebb__json_f64("again_time_predicted_s", summary->again_time_s);
+    ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
+    ebb__json_f64("step_time_median_s", summary->step_time_median_s);
+    ebb__json_f64("images_per_s", summary->images_per_s);
+    ebb__json_text("weights_sha256", summary->weights_sha256);
+    ebb__json_u64("liveness_bytes", info->liveness_bytes);
+    ebb__json_u64("arena_bytes", summary->run.arena_bytes);
+    ebb__json_u64("arena_resident_bytes", summary->run.arena_resident_bytes);
+    ebb__json_u64("slab_bytes", summary->run.slab_bytes);
+    ebb__json_u64("file_bytes", summary->run.file_bytes);
+    ebb__json_u64("data_bytes", summary->data_bytes);
+    ebb__json_u64("constant_bytes", summary->constant_bytes);
+    ebb__json_u64("resident_peak_bytes", summary->resident_peak_bytes);
+    ebb__json_end();
+}
+
+static void print_bytes_row(const char *name, uint64_t bytes) {
+    char text[32];
+    printf("  %-28s %12s  %" PRIu64 "\n", name, bytes_text(bytes, text), bytes);
+}
+
+static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
+    const ebb_run_stats *run = &summary->run;
+    printf("\ndevice memory\n");
+    print_bytes_row("planned peak", info->plan.peak_bytes);
+    print_bytes_row("measured peak", run->peak_bytes);
+    printf("an iteration\n");
+    print_bytes_row("copied out", run->moved_out_bytes);
+    print_bytes_row("copied in", run->moved_in_bytes);
+    printf("  %-28s %12" PRIu64 "\n", "steps computed again", run->n_recomputed_steps);
+    printf("  %-28s %10.4f s, predicted %.4f s\n", "time (median)", summary->step_time_median_s,
+           info->step_time_predicted_s);
+    printf("  %-28s %12.1f\n", "images a second", summary->images_per_s);
+    printf("resident memory of the process, as the kernel counts it\n");
+    print_bytes_row("arena", run->arena_bytes);
+    print_bytes_row("host slab", run->slab_bytes);
+    print_bytes_row("data", summary->data_bytes);
+    print_bytes_row("constant (code, kernels)", summary->constant_bytes);
+    print_bytes_row("peak of the process", summary->resident_peak_bytes);
+    if (run->file_bytes > 0) { print_bytes_row("file on disk", run->file_bytes); }
+    printf("weights sha256 %s\n", summary->weights_sha256);
+}
+
+void ebb__cli_report_end(const ebb_cli_train_report *report, const ebb_trainer_summary *summary) {
+    clear_progress(report);
+    if (report->as_json) {
+        print_json_end(&report->info, summary);
+    } else {
+        print_table_end(&report->info, summary);
+    }
+}
