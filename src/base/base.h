@@ -115,6 +115,11 @@ void *ebb__bump_alloc(ebb_bump *bump, size_t n, size_t elem_bytes);
 char *ebb__bump_strdup(ebb_bump *bump, const char *text);
 char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 
+/* ---- sorting ---------------------------------------------------------------------------------- */
+
+/* Reorder idx[n] so that key[idx[0]] <= key[idx[1]] <= ...; equal keys keep their order. Linear in n. */
+ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key);
+
 /* ---- hashing and random numbers --------------------------------------------------------------- */
 
 #define EBB_HASH_INIT 0xcbf29ce484222325u

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Indices sorted by 64-bit keys: least significant byte first, each pass stable, so several keys are sorted
+ * by calling once for each, the least important first. The C library's qsort is not stable and may take
+ * memory beside the hooks.
+ */
+#include "base/base.h"
+
+#define N_DIGITS 256u
+
+static void count_to_starts(size_t *count) {
+    size_t start = 0;
+    for (size_t d = 0; d < N_DIGITS; d++) {
+        size_t n = count[d];
+        count[d] = start;
+        start += n;
+    }
+}
+
+ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key) {
+    uint32_t *spare = ebb__alloc(mem, n, sizeof *spare);
+    if (spare == NULL) { return EBB_E_NO_MEMORY; }
+    uint32_t *from = idx, *to = spare;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        size_t count[N_DIGITS] = {0};
+        for (size_t i = 0; i < n; i++) { count[(key[from[i]] >> shift) & (N_DIGITS - 1)]++; }
+        if (n == 0 || count[(key[from[0]] >> shift) & (N_DIGITS - 1)] == n) { continue; } /* all the same digit */
+        count_to_starts(count);
+        for (size_t i = 0; i < n; i++) { to[count[(key[from[i]] >> shift) & (N_DIGITS - 1)]++] = from[i]; }
+        uint32_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != idx && n > 0) { memcpy(idx, from, n * sizeof *idx); }
+    ebb__free(mem, spare);
+    return EBB_OK;
+}
