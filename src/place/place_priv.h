@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The solver's parts: the problem in sections, and what of arena and time is taken already.
+ */
+#ifndef EBB_SRC_PLACE_PRIV_H
+#define EBB_SRC_PLACE_PRIV_H
+
+#include "base/base.h"
+#include "ebb/place.h"
+
+/* ---- sections --------------------------------------------------------------------------------- */
+
+/* Time, cut where an item is born after another has died. All items that touch a section are alive together
+ * at some time in it, so two items conflict exactly if they share a section, and there are far fewer sections
+ * than times. */
+typedef struct ebb_place_range {
+    uint32_t first, last; /* sections [first, last); around the end where first >= last, as in place.h */
+} ebb_place_range;
+
+typedef struct ebb_sections {
+    uint32_t n;
+    ebb_place_range *range; /* [n_items]; of items with no bytes: any */
+    uint64_t *rounded;      /* [n_items]: sizes rounded up to the alignment */
+    uint64_t bound_bytes;   /* most bytes in one section */
+} ebb_sections;
+
+/* Check the problem and cut its time. Arrays come from the bump. EBB_E_ARGUMENT names the malformed item. */
+ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out);
+
+/* ---- what is taken ---------------------------------------------------------------------------- */
+
+typedef struct ebb_taken ebb_taken;
+
+typedef enum ebb_place_fit {
+    EBB_PLACE_LOWEST,   /* the lowest gap that holds it */
+    EBB_PLACE_TIGHTEST, /* the smallest; above all others when none does */
+} ebb_place_fit;
+
+/* Everything comes from the bump and dies with it. */
+ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out);
+
+/* An offset, no lower than base, at which size_bytes are free in all sections of the range. */
+uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
+                         ebb_place_fit fit);
+
+/* Take them. */
+ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes);
+
+/* How many spans find and add have looked at so far: the measure of work. */
+uint64_t ebb__taken_work(const ebb_taken *taken);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What of the arena is taken in each section, so that a gap for a range of sections is found without looking
+ * at every item that lives in it.
+ *
+ * A balanced binary tree over the sections; each node stands for a range of them and has two sets of spans
+ * [start, end) of the arena:
+ *
+ *     cover   what items take in all of the node's sections (of these items, those that do not cover the
+ *             parent too)
+ *     below   what any item takes in any of the node's sections: the covers of the whole subtree
+ *
+ *     sections   0   1   2   3   4   5   6   7        An item of sections [1, 6) lies in the covers of the
+ *               └─┬─┘   └─┬─┘   └─┬─┘   └─┬─┘         nodes 1, 2-3 and 4-5, and in below of these and of all
+ *                 └───┬───┘       └───┬───┘           nodes above them. To find what is taken in any of
+ *                     └───────┬───────┘               [1, 6), unite below of 1, 2-3, 4-5 with cover of all
+ *                                                     nodes above these. An item is in O(log n) sets and a
+ *                                                     question asks O(log n) sets.
+ *
+ * Invariants
+ *  1. The spans of a set are sorted and do not touch: neighbours are merged. So a set is as long as there are
+ *     gaps in it, not items, and a well-packed arena has few.
+ *  2. Sets only grow.
+ *
+ * Worst case: items that leave a gap beside each of them, O(n) spans a set; on the stays of training programs
+ * sets have tens.
+ */
+#include "place/place_priv.h"
+
+#define MAX_DEPTH 33u
+#define MAX_CURSORS (2u * 4u * MAX_DEPTH) /* two ranges, at most four nodes a level each */
+
+typedef struct span {
+    uint64_t start, end;
+} span;
+
+typedef struct span_set {
+    span *data;
+    uint32_t n, cap;
+} span_set;
+
+/* A set that is being read: its spans that end above the floor. */
+typedef struct cursor {
+    const span *at, *end;
+} cursor;
+
+struct ebb_taken {
+    ebb_bump *bump;
+    uint32_t n_sections;
+    uint64_t work;
+    span_set *cover, *below;  /* nodes as in a heap: the children of v are 2v + 1 and 2v + 2 */
+    cursor heap[MAX_CURSORS]; /* by start of the first span */
+    uint32_t n_cursors;
+};
+
+/* Sections [first, last) of a node. */
+typedef struct node {
+    size_t idx;
+    uint32_t first, last;
+} node;
+
+static node left_of(node v) {
+    return (node){2 * v.idx + 1, v.first, v.first + (v.last - v.first) / 2};
+}
+
+static node right_of(node v) {
+    return (node){2 * v.idx + 2, v.first + (v.last - v.first) / 2, v.last};
+}
+
+ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out) {
+    size_t n_nodes = 1;
+    while (n_nodes < n_sections) { n_nodes *= 2; }
+    n_nodes *= 2; /* halving unevenly never goes deeper than the next power of two */
+    ebb_taken *taken = ebb__bump_alloc(bump, 1, sizeof *taken);
+    if (taken == NULL) { return EBB_E_NO_MEMORY; }
+    *taken = (ebb_taken){.bump = bump, .n_sections = n_sections};
+    taken->cover = ebb__bump_alloc(bump, n_nodes, sizeof *taken->cover);
+    taken->below = ebb__bump_alloc(bump, n_nodes, sizeof *taken->below);
+    if (taken->cover == NULL || taken->below == NULL) { return EBB_E_NO_MEMORY; }
+    memset(taken->cover, 0, n_nodes * sizeof *taken->cover);
+    memset(taken->below, 0, n_nodes * sizeof *taken->below);
+    *taken_out = taken;
+    return EBB_OK;
+}
+
+uint64_t ebb__taken_work(const ebb_taken *taken) {
+    return taken->work;
+}
+
+/* ---- sets ------------------------------------------------------------------------------------- */
+
+/* The first span from at on that ends at or above address; looks ahead in growing leaps, as the answer is
+ * mostly near. */
+static const span *skip_to(const span *at, const span *end, uint64_t address) {
+    size_t leap = 1, n = (size_t)(end - at);
+    while (leap <= n && at[leap - 1].end < address) { leap *= 2; }
+    size_t lo = leap / 2, hi = leap <= n ? leap - 1 : n; /* the answer lies in [lo, hi] */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (at[mid].end < address) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return at + lo;
+}
+
+static ebb_status reserve_span(ebb_taken *taken, span_set *set) {
+    if (set->n < set->cap) { return EBB_OK; }
+    uint32_t cap = set->cap == 0 ? 1 : 2 * set->cap;
+    span *data = ebb__bump_alloc(taken->bump, cap, sizeof *data);
+    if (data == NULL) { return EBB_E_NO_MEMORY; }
+    if (set->n > 0) { memcpy(data, set->data, set->n * sizeof *data); }
+    set->data = data;
+    set->cap = cap;
+    return EBB_OK;
+}
+
+/* Unite the set with a span, merging what it touches. */
+static ebb_status add_span(ebb_taken *taken, span_set *set, span add) {
+    const span *end = set->data + set->n;
+    uint32_t lo = set->n == 0 ? 0 : (uint32_t)(skip_to(set->data, end, add.start) - set->data);
+    uint32_t hi = lo;
+    while (hi < set->n && set->data[hi].start <= add.end) { hi++; }
+    taken->work += 1 + hi - lo;
+    if (lo == hi) { /* touches none */
+        EBB_TRY(reserve_span(taken, set));
+        memmove(set->data + lo + 1, set->data + lo, (set->n - lo) * sizeof *set->data);
+        set->data[lo] = add;
+        set->n++;
+        return EBB_OK;
+    }
+    add.start = ebb_min_u64(add.start, set->data[lo].start);
+    add.end = ebb_max_u64(add.end, set->data[hi - 1].end);
+    set->data[lo] = add;
+    memmove(set->data + lo + 1, set->data + hi, (set->n - hi) * sizeof *set->data);
+    set->n -= hi - lo - 1;
+    return EBB_OK;
+}
+
+static bool is_set_valid(const span_set *set) {
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->data[i].start >= set->data[i].end) { return false; }
+        if (i > 0 && set->data[i - 1].end >= set->data[i].start) { return false; }
+    }
+    return true;
+}
+
+/* ---- taking ----------------------------------------------------------------------------------- */
+
+static ebb_status add_range(ebb_taken *taken, node v, uint32_t first, uint32_t last, span add) {
+    if (first >= v.last || last <= v.first) { return EBB_OK; }
+    EBB_TRY(add_span(taken, &taken->below[v.idx], add));
+    if (EBB_DEBUG >= 2) { EBB_ASSERT(is_set_valid(&taken->below[v.idx])); }
+    if (first <= v.first && last >= v.last) { return add_span(taken, &taken->cover[v.idx], add); }
+    EBB_TRY(add_range(taken, left_of(v), first, last, add));
+    return add_range(taken, right_of(v), first, last, add);
+}
+
+ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes) {
+    const node root = {0, 0, taken->n_sections};
+    const span add = {offset, offset + size_bytes};
+    EBB_ASSERT(size_bytes > 0 && add.end > offset);
+    if (range.first < range.last) { return add_range(taken, root, range.first, range.last, add); }
+    EBB_TRY(add_range(taken, root, range.first, taken->n_sections, add));
+    return add_range(taken, root, 0, range.last, add);
+}
+
+/* ---- finding ---------------------------------------------------------------------------------- */
+
+static void sink(ebb_taken *taken, uint32_t i) {
+    cursor *heap = taken->heap, moved = heap[i];
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= taken->n_cursors) { break; }
+        if (child + 1 < taken->n_cursors && heap[child + 1].at->start < heap[child].at->start) { child++; }
+        if (heap[child].at->start >= moved.at->start) { break; }
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moved;
+}
+
+static void open_cursor(ebb_taken *taken, const span_set *set, uint64_t base) {
+    taken->work++;
+    if (set->n == 0 || set->data[set->n - 1].end <= base) { return; }
+    EBB_ASSERT(taken->n_cursors < MAX_CURSORS);
+    const span *end = set->data + set->n;
+    taken->heap[taken->n_cursors++] = (cursor){skip_to(set->data, end, base + 1), end};
+}
+
+static void open_range(ebb_taken *taken, node v, uint32_t first, uint32_t last, uint64_t base) {
+    if (first >= v.last || last <= v.first || taken->below[v.idx].n == 0) { return; }
+    if (first <= v.first && last >= v.last) {
+        open_cursor(taken, &taken->below[v.idx], base);
+        return;
+    }
+    open_cursor(taken, &taken->cover[v.idx], base);
+    open_range(taken, left_of(v), first, last, base);
+    open_range(taken, right_of(v), first, last, base);
+}
+
+/* The cursor with the lowest span goes on to what ends above the floor. */
+static void advance(ebb_taken *taken, uint64_t floor) {
+    cursor *top = &taken->heap[0];
+    top->at = skip_to(top->at, top->end, floor + 1);
+    taken->work++;
+    if (top->at == top->end) { *top = taken->heap[--taken->n_cursors]; }
+    if (taken->n_cursors > 0) { sink(taken, 0); }
+}
+
+uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
+                         ebb_place_fit fit) {
+    const node root = {0, 0, taken->n_sections};
+    const bool wraps = range.first >= range.last;
+    taken->n_cursors = 0;
+    open_range(taken, root, range.first, wraps ? taken->n_sections : range.last, base);
+    if (wraps) { open_range(taken, root, 0, range.last, base); }
+    for (uint32_t i = taken->n_cursors / 2; i-- > 0;) { sink(taken, i); }
+
+    uint64_t floor = base; /* all below is taken or was looked at */
+    uint64_t best = UINT64_MAX, best_bytes = UINT64_MAX;
+    while (taken->n_cursors > 0) {
+        const span next = *taken->heap[0].at;
+        if (next.start > floor && next.start - floor >= size_bytes && next.start - floor < best_bytes) {
+            best = floor;
+            best_bytes = next.start - floor;
+            if (fit == EBB_PLACE_LOWEST || best_bytes == size_bytes) { return best; }
+        }
+        floor = ebb_max_u64(floor, next.end);
+        advance(taken, floor);
+    }
+    return best != UINT64_MAX ? best : floor;
+}

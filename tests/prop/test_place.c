@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement on thousands of random problems, against a checker that looks at every pair, and on the published
+ * shapes: nested lifetimes, everything alive, around the end.
+ */
+#include "base/base.h"
+#include "ebb/place.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define MAX_ITEMS 60u
+
+/* Whether item lives at time t (times are [t, t + 1)). */
+static bool lives_at(const ebb_place_problem *p, const ebb_place_item *item, uint64_t t) {
+    if (p->period == 0 || item->first < item->last) { return item->first <= t && t < item->last; }
+    return t >= item->first || t < item->last;
+}
+
+static uint64_t rounded(const ebb_place_problem *p, size_t i) {
+    return ebb_align_up(p->items[i].size_bytes, p->alignment_bytes);
+}
+
+static bool live_together(const ebb_place_problem *p, size_t i, size_t j, uint64_t n_times) {
+    for (uint64_t t = 0; t < n_times; t++) {
+        if (lives_at(p, &p->items[i], t) && lives_at(p, &p->items[j], t)) { return true; }
+    }
+    return false;
+}
+
+/* Every pair at every time. */
+static bool is_placement(const ebb_place_problem *p, const uint64_t *offsets, uint64_t n_times) {
+    for (size_t i = 0; i < p->n_items; i++) {
+        if (offsets[i] % p->alignment_bytes != 0) { return false; }
+        for (size_t j = 0; j < i; j++) {
+            bool apart = offsets[i] + rounded(p, i) <= offsets[j] || offsets[j] + rounded(p, j) <= offsets[i];
+            bool empty = p->items[i].size_bytes == 0 || p->items[j].size_bytes == 0;
+            if (!apart && !empty && live_together(p, i, j, n_times)) { return false; }
+        }
+    }
+    return true;
+}
+
+static uint64_t slow_bound(const ebb_place_problem *p, uint64_t n_times) {
+    uint64_t bound = 0;
+    for (uint64_t t = 0; t < n_times; t++) {
+        uint64_t live = 0;
+        for (size_t i = 0; i < p->n_items; i++) { live += lives_at(p, &p->items[i], t) ? rounded(p, i) : 0; }
+        bound = ebb_max_u64(bound, live);
+    }
+    return bound;
+}
+
+/* A random problem with times below n_times. */
+static ebb_place_problem draw(ebb_rng *rng, ebb_place_item *items, uint64_t n_times) {
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = ebb__rng_below(rng, MAX_ITEMS + 1);
+    p.alignment_bytes = (uint64_t)1 << ebb__rng_below(rng, 8);
+    p.period = ebb__rng_below(rng, 2) * n_times;
+    uint64_t max_bytes = (uint64_t)1 << (2 + ebb__rng_below(rng, 10));
+    uint64_t max_life = 1 + ebb__rng_below(rng, n_times);
+    for (size_t i = 0; i < p.n_items; i++) {
+        items[i].size_bytes = ebb__rng_below(rng, 20) == 0 ? 0 : 1 + ebb__rng_below(rng, max_bytes);
+        items[i].first = ebb__rng_below(rng, n_times);
+        items[i].last = items[i].first + 1 + ebb__rng_below(rng, max_life);
+        if (p.period == 0) { items[i].last = ebb_min_u64(items[i].last, n_times); }
+        if (p.period != 0) { items[i].last %= n_times; }
+    }
+    return p;
+}
+
+static void test_random_problems(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 1);
+        ebb_place_item items[MAX_ITEMS];
+        uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
+        uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0, peak_again = 0, bound = 0, checked = 0;
+        ebb_place_problem p = draw(&rng, items, n_times);
+        bool ok = ebb_place_solve(&p, offsets, &peak) == EBB_OK && ebb_place_bound(&p, &bound) == EBB_OK &&
+                  ebb_place_check(&p, offsets, &checked) == EBB_OK && is_placement(&p, offsets, n_times) &&
+                  checked == peak && peak >= bound && bound == slow_bound(&p, n_times) &&
+                  ebb_place_solve(&p, again, &peak_again) == EBB_OK && peak_again == peak &&
+                  memcmp(offsets, again, p.n_items * sizeof *offsets) == 0;
+        if (!ok) {
+            fail_msg("seed %llu: %s; peak %llu, checked %llu, bound %llu", (unsigned long long)seed, ebb_last_error(),
+                     (unsigned long long)peak, (unsigned long long)checked, (unsigned long long)bound);
+        }
+    }
+}
+
+/* The fast checker says what the slow one says, of offsets that are mostly wrong. */
+static void test_checker_agrees(void **state) {
+    (void)state;
+    unsigned n_good = 0, n_bad = 0;
+    for (uint64_t seed = 0; seed < 6000; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 2);
+        ebb_place_item items[MAX_ITEMS];
+        uint64_t offsets[MAX_ITEMS + 1];
+        uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0;
+        ebb_place_problem p = draw(&rng, items, n_times);
+        if (ebb_place_solve(&p, offsets, &peak) != EBB_OK) { fail_msg("seed %llu", (unsigned long long)seed); }
+        for (uint64_t k = ebb__rng_below(&rng, 4); k > 0 && p.n_items > 0; k--) {
+            offsets[ebb__rng_below(&rng, p.n_items)] =
+                ebb__rng_below(&rng, peak + 1) / p.alignment_bytes * p.alignment_bytes;
+        }
+        if (p.n_items > 0 && p.alignment_bytes > 1 && ebb__rng_below(&rng, 50) == 0) { offsets[0] += 1; }
+        bool good = is_placement(&p, offsets, n_times);
+        ebb_status st = ebb_place_check(&p, offsets, NULL);
+        if (st != (good ? EBB_OK : EBB_E_INVALID_PLAN)) {
+            fail_msg("seed %llu: %d, but good is %d", (unsigned long long)seed, st, good);
+        }
+        n_good += good;
+        n_bad += !good;
+    }
+    assert_true(n_good > 500 && n_bad > 500);
+}
+
+/* Activations of a network: item k lives over [k, 2n - k). Any of them fits exactly under its parents. */
+static void test_nested_meets_bound(void **state) {
+    (void)state;
+    enum { N = 2000 };
+    ebb_place_item *items = calloc(2 * N, sizeof *items);
+    uint64_t *offsets = calloc(2 * N, sizeof *offsets);
+    ebb_rng rng;
+    ebb__rng_init(&rng, 5, 0);
+    for (uint64_t k = 0; k < N; k++) {
+        items[k] = (ebb_place_item){.size_bytes = 1 + ebb__rng_below(&rng, 100000), .first = k, .last = 2 * N - k};
+        items[N + k] = (ebb_place_item){.size_bytes = 1000000, .first = 2 * N, .last = k + 1 == N ? 0 : 2 * N};
+    }
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = N;
+    p.alignment_bytes = 64;
+    uint64_t peak = 0, bound = 0;
+    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_true(peak == bound);
+    p.n_items = 2 * N; /* with weights that live always */
+    p.period = 2 * N;
+    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_true(peak == bound);
+    assert_int_equal(ebb_place_check(&p, offsets, &bound), EBB_OK);
+    assert_true(peak == bound);
+    free(items);
+    free(offsets);
+}
+
+static void expect_argument(ebb_place_item item, uint64_t period, uint64_t alignment_bytes) {
+    ebb_place_item items[2] = {{.size_bytes = 5, .first = 0, .last = 1}, item};
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = 2;
+    p.period = period;
+    p.alignment_bytes = alignment_bytes;
+    uint64_t offsets[2] = {7, 7}, peak = 7;
+    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_E_ARGUMENT);
+    if (alignment_bytes == 1) { assert_non_null(strstr(ebb_last_error(), "item 1")); }
+    assert_int_equal(ebb_place_bound(&p, &peak), EBB_E_ARGUMENT);
+    assert_true(offsets[0] == 7 && offsets[1] == 7 && peak == 7);
+}
+
+static void test_malformed(void **state) {
+    (void)state;
+    expect_argument((ebb_place_item){1, 3, 3}, 0, 1);
+    expect_argument((ebb_place_item){1, 4, 3}, 0, 1);
+    expect_argument((ebb_place_item){1, 4, 3}, 3, 1);
+    expect_argument((ebb_place_item){1, 0, 4}, 3, 1);
+    expect_argument((ebb_place_item){UINT64_MAX, 0, 4}, 0, 1);
+    expect_argument((ebb_place_item){((uint64_t)1 << 63) - 2, 0, 4}, 0, 1);
+    expect_argument((ebb_place_item){1, 0, 1}, 0, 3);
+    expect_argument((ebb_place_item){1, 0, 1}, 0, 0);
+}
+
+static void test_empty(void **state) {
+    (void)state;
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    uint64_t peak = 1, bound = 1;
+    assert_int_equal(ebb_place_solve(&p, NULL, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_int_equal(peak, 0);
+    assert_int_equal(bound, 0);
+    assert_int_equal(ebb_place_check(&p, NULL, &peak), EBB_OK);
+}
+
+static void test_overlap_message(void **state) {
+    (void)state;
+    ebb_place_item items[] = {{10, 0, 5}, {10, 3, 4}, {10, 5, 9}};
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = 3;
+    uint64_t offsets[] = {0, 9, 0};
+    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "items 0 and 1 overlap at time 3"));
+    offsets[1] = 10;
+    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
+    offsets[1] = UINT64_MAX - 5;
+    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "64 bits"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_problems),
+        cmocka_unit_test(test_checker_agrees),
+        cmocka_unit_test(test_nested_meets_bound),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_overlap_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
