@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a kernel's description is one at all: as many operands as the operator has, of shapes and types that
+ * belong together, and attributes in range. Every backend calls it first, so that what follows may rely on it.
+ */
+#ifndef EBB_SRC_KERNEL_CHECK_H
+#define EBB_SRC_KERNEL_CHECK_H
+
+#include "backend/backend.h"
+
+/* EBB_E_ARGUMENT names the operator and what is wrong with it. */
+ebb_status ebb__kernel_check(const ebb_kernel_desc *desc);
+
+static inline const ebb_operand *ebb__kernel_in(const ebb_kernel_desc *desc, uint32_t idx) {
+    return &desc->operand[idx];
+}
+
+static inline const ebb_operand *ebb__kernel_out(const ebb_kernel_desc *desc, uint32_t idx) {
+    return &desc->operand[desc->n_in + idx];
+}
+
+static inline const ebb_operand *ebb__kernel_inout(const ebb_kernel_desc *desc, uint32_t idx) {
+    return &desc->operand[desc->n_in + desc->n_out + idx];
+}
+
+static inline uint32_t ebb__kernel_n_operands(const ebb_kernel_desc *desc) {
+    return desc->n_in + desc->n_out + desc->n_inout;
+}
+
+static inline uint64_t ebb__dtype_bytes(ebb_dtype dtype) {
+    return dtype == EBB_U8 ? 1 : 4;
+}
+
+#endif
