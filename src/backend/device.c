@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public face of devices: a name becomes a table, and its calls go through it.
+ */
+#include "backend/backend.h"
+
+const char *ebb_backend_name(size_t idx, const char **about_out) {
+    const ebb_backend_ops *ops = ebb__backend_get(idx);
+    if (ops == NULL) { return NULL; }
+    if (about_out != NULL) { *about_out = ops->about; }
+    return ops->name;
+}
+
+static ebb_status fail_no_backend(const char *name) {
+    char list[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; ebb__backend_get(i) != NULL && n < sizeof list; i++) {
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", ebb__backend_get(i)->name);
+    }
+    return ebb_fail(EBB_E_NO_DEVICE, "no backend '%s' in this build; there are %s", name, list);
+}
+
+ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out) {
+    if (backend == NULL || device_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "a device needs a backend's name"); }
+    const ebb_backend_ops *ops = ebb__backend_find(backend);
+    if (ops == NULL) { return fail_no_backend(backend); }
+    ebb_device_options full = EBB_DEVICE_OPTIONS_INIT;
+    if (options != NULL) { memcpy(&full, options, (size_t)ebb_min_u64(options->size_bytes, sizeof full)); }
+    if (full.n_threads < 0) { return ebb_fail(EBB_E_ARGUMENT, "%d threads", (int)full.n_threads); }
+    full.size_bytes = sizeof full;
+    full.mem = ebb__mem_or_default(full.mem);
+    return ops->open(&full, device_out);
+}
+
+void ebb_device_close(ebb_device *device) {
+    if (device != NULL) { device->ops->close(device); }
+}
+
+ebb_status ebb_device_get_info(ebb_device *device, ebb_device_info *info_out) {
+    return device->ops->info(device, info_out);
+}
+
+const char *ebb_device_backend(const ebb_device *device) {
+    return device->ops->name;
+}
