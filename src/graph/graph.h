@@ -53,8 +53,8 @@
  * mask, indices and workspace are opaque: the backend alone knows their bytes; they are kept for backward.
  * Their shape is dst's, their type u8. loss and correct are float32 of one element.
  *
- * Attributes by kind, beside what the table says: a backward op has those of its forward op (relu too: then
- * BATCH_NORM_BWD reads the mask; before the others stands a RELU_BWD). Pools have dilation 1 and a pad_end
+ * Attributes by kind, beside what the table says: a backward op has those of its forward op, but relu only as
+ * BATCH_NORM_BWD, which then reads the mask; before the others stands a RELU_BWD. Pools have dilation 1 and a pad_end
  * that already holds what ceil_mode adds. BATCH_NORM_STATS: momentum, and size = values per channel (N*H*W),
  * for the unbiased variance. UPDATE: only what its optimizer reads, the rest is 0.
  */
