@@ -1,41 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement by a few greedy orders, the best of which is kept.
+ * Placement by a few greedy orders, the best of which is kept and then repaired.
  *
  * An order is gone through once; each item goes into a gap among those placed before it that share a section
  * with it (taken.c finds it). Largest first is the strongest single order on training's items, where a few
  * large activations make the peak and small ones fill what they leave; longest first wins where lifetimes
- * nest; in order of birth is what an allocator would do that knows each item's end. Orders are tried until
- * one meets the lower bound or the work allowed is done; work is counted, not timed, so that the same problem
- * gives the same answer anywhere.
+ * nest; in order of birth is what an allocator would do that knows each item's end, and it gains much from
+ * having a few of the largest in place before. Repair puts the items that stick out above the lower bound
+ * first and places all again, over and over: they then displace those that are easily placed elsewhere.
+ *
+ * All this goes on until the lower bound is met, or the peak is good enough, or the work allowed is done. Work is
+ * counted, not timed, so the same problem gives the same answer anywhere. An order under which the gaps become too many
+ * is given up early: so a solution costs O(n log n) but where every order does so, and then longest first is gone
+ * through to its end.
  *
  * Items that live in all sections come first of all, at the bottom: whatever is placed, they could be moved
  * there without raising the peak, and what then is asked about starts above them.
  */
 #include "place/place_priv.h"
 
-#define MAX_WORK ((uint64_t)40 * 1000 * 1000) /* spans looked at, after which no further order is begun */
+/* Work is spans looked at, about 30 ns each. */
+#define MAX_WORK ((uint64_t)40 * 1000 * 1000)       /* after which no further order is begun */
+#define MAX_REPAIR_WORK ((uint64_t)4 * 1000 * 1000) /* after which no further repair is begun */
+#define MAX_FAILED_REPAIRS 40u                      /* in a row */
+#define FREE_WORK ((uint64_t)2 * 1000 * 1000)       /* an order may always do this much ... */
+#define MAX_WORK_A_LEVEL 12u                        /* ... and so much an item and level of the tree */
+#define GIVEN_UP UINT64_MAX
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_AREA, BY_BIRTH } order_key;
 
-static const struct {
+typedef struct order {
     order_key key;
     ebb_place_fit fit;
-} orders[] = {
-    {BY_SIZE, EBB_PLACE_TIGHTEST}, {BY_SIZE, EBB_PLACE_LOWEST},    {BY_LIFETIME, EBB_PLACE_LOWEST},
-    {BY_AREA, EBB_PLACE_LOWEST},   {BY_BIRTH, EBB_PLACE_TIGHTEST},
+    uint32_t n_large; /* so many of the largest go before all others */
+} order;
+
+static const order orders[] = {
+    {BY_SIZE, EBB_PLACE_TIGHTEST, 0},     {BY_SIZE, EBB_PLACE_LOWEST, 0},     {BY_LIFETIME, EBB_PLACE_LOWEST, 0},
+    {BY_BIRTH, EBB_PLACE_TIGHTEST, 0},    {BY_BIRTH, EBB_PLACE_TIGHTEST, 64}, {BY_BIRTH, EBB_PLACE_TIGHTEST, 256},
+    {BY_BIRTH, EBB_PLACE_TIGHTEST, 1024}, {BY_AREA, EBB_PLACE_LOWEST, 0},
 };
+static const order fallback = {BY_LIFETIME, EBB_PLACE_LOWEST, 0};
+
+/* An order and what came of it. */
+typedef struct attempt {
+    uint32_t *idx;     /* [n_items] */
+    uint64_t *offsets; /* [n_items] */
+    ebb_place_fit fit;
+    uint64_t peak_bytes; /* or GIVEN_UP */
+} attempt;
 
 typedef struct solver {
     const ebb_place_problem *problem;
     ebb_sections sections;
     uint64_t *key;       /* [n_items] */
-    uint32_t *idx;       /* [n_items]: the order */
-    uint64_t *offsets;   /* [n_items]: of the order at hand */
-    uint64_t *best;      /* [n_items]: of the best order so far */
+    uint64_t *size_rank; /* [n_items]: 0 is the largest */
+    attempt now, best;
     uint64_t base_bytes; /* what lives in all sections */
     uint64_t work;
+    uint64_t max_work_an_item;
 } solver;
+
+/* ---- orders ----------------------------------------------------------------------------------- */
 
 static uint64_t n_sections_of(const solver *s, size_t item) {
     ebb_place_range range = s->sections.range[item];
@@ -59,81 +85,148 @@ static uint64_t key_of(const solver *s, size_t item, order_key key) {
     return 0;
 }
 
+/* Sort the order at hand by s->key, keeping it among equals. */
+static ebb_status sort_now(solver *s) {
+    return ebb__sort_by_key(s->problem->mem, s->now.idx, s->problem->n_items, s->key);
+}
+
 static ebb_status sort_by(solver *s, order_key key) {
-    const size_t n = s->problem->n_items;
-    for (size_t i = 0; i < n; i++) { s->key[i] = UINT64_MAX - key_of(s, i, key); }
-    return ebb__sort_by_key(s->problem->mem, s->idx, n, s->key);
+    for (size_t i = 0; i < s->problem->n_items; i++) { s->key[i] = UINT64_MAX - key_of(s, i, key); }
+    return sort_now(s);
 }
 
 /* Ties: larger, then longer, then first in the problem. */
-static ebb_status make_order(solver *s, order_key key) {
-    for (size_t i = 0; i < s->problem->n_items; i++) { s->idx[i] = (uint32_t)i; }
-    if (key != BY_LIFETIME) { EBB_TRY(sort_by(s, BY_LIFETIME)); }
-    if (key != BY_SIZE) { EBB_TRY(sort_by(s, BY_SIZE)); }
-    return sort_by(s, key);
+static ebb_status make_order(solver *s, const order *o) {
+    for (size_t i = 0; i < s->problem->n_items; i++) { s->now.idx[i] = (uint32_t)i; }
+    if (o->key != BY_LIFETIME) { EBB_TRY(sort_by(s, BY_LIFETIME)); }
+    if (o->key != BY_SIZE) { EBB_TRY(sort_by(s, BY_SIZE)); }
+    EBB_TRY(sort_by(s, o->key));
+    s->now.fit = o->fit;
+    if (o->n_large == 0) { return EBB_OK; }
+    for (size_t i = 0; i < s->problem->n_items; i++) { s->key[i] = ebb_min_u64(s->size_rank[i], o->n_large); }
+    return sort_now(s);
 }
 
-/* Place all items in the order at hand; *peak_out is the end of the highest. */
-static ebb_status place_in_order(solver *s, ebb_place_fit fit, ebb_bump *bump, uint64_t *peak_out) {
-    ebb_taken *taken = NULL;
-    EBB_TRY(ebb__taken_create(bump, s->sections.n, &taken));
-    uint64_t stacked_bytes = 0, peak_bytes = s->base_bytes;
+/* What sticks out above the lower bound goes first, in the order in which it was. */
+static ebb_status make_repaired_order(solver *s) {
     for (size_t i = 0; i < s->problem->n_items; i++) {
-        const uint32_t item = s->idx[i];
+        s->key[i] = s->now.offsets[i] + s->sections.rounded[i] > s->sections.bound_bytes ? 0 : 1;
+    }
+    return sort_now(s);
+}
+
+/* ---- attempts --------------------------------------------------------------------------------- */
+
+static ebb_status place_all(solver *s, ebb_taken *taken, uint64_t max_work_an_item) {
+    uint64_t stacked_bytes = 0, peak_bytes = s->base_bytes;
+    s->now.peak_bytes = GIVEN_UP;
+    for (size_t i = 0; i < s->problem->n_items; i++) {
+        const uint32_t item = s->now.idx[i];
         const uint64_t size_bytes = s->sections.rounded[item];
-        s->offsets[item] = 0;
+        s->now.offsets[item] = 0;
         if (size_bytes == 0) { continue; }
         if (lives_always(s, item)) {
-            s->offsets[item] = stacked_bytes;
+            s->now.offsets[item] = stacked_bytes;
             stacked_bytes += size_bytes;
             continue;
         }
-        uint64_t offset = ebb__taken_find(taken, s->sections.range[item], size_bytes, s->base_bytes, fit);
+        if (ebb__taken_work(taken) > FREE_WORK && ebb__taken_work(taken) / (i + 1) > max_work_an_item) {
+            return EBB_OK;
+        }
+        uint64_t offset = ebb__taken_find(taken, s->sections.range[item], size_bytes, s->base_bytes, s->now.fit);
         EBB_TRY(ebb__taken_add(taken, s->sections.range[item], offset, size_bytes));
-        s->offsets[item] = offset;
+        s->now.offsets[item] = offset;
         peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
     }
-    EBB_ASSERT(stacked_bytes == s->base_bytes);
-    s->work += ebb__taken_work(taken);
-    *peak_out = peak_bytes;
+    EBB_ASSERT(stacked_bytes == s->base_bytes && peak_bytes >= s->sections.bound_bytes);
+    s->now.peak_bytes = peak_bytes;
     return EBB_OK;
 }
 
-/* Leaves the best offsets in s->best. */
-static ebb_status solve(solver *s, uint64_t *peak_out) {
-    uint64_t best_bytes = UINT64_MAX;
-    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
-        if (best_bytes == s->sections.bound_bytes || s->work > MAX_WORK) { break; }
-        EBB_TRY(make_order(s, orders[o].key));
-        ebb_bump bump;
-        ebb__bump_init(&bump, s->problem->mem);
-        uint64_t peak_bytes = 0;
-        ebb_status st = place_in_order(s, orders[o].fit, &bump, &peak_bytes);
-        ebb__bump_fini(&bump);
-        if (st != EBB_OK) { return st; }
-        EBB_ASSERT(peak_bytes >= s->sections.bound_bytes);
-        if (peak_bytes < best_bytes) {
-            best_bytes = peak_bytes;
-            uint64_t *swap = s->best;
-            s->best = s->offsets;
-            s->offsets = swap;
-        }
+/* Place all items in the order at hand, unless it is given up for its work. */
+static ebb_status try_now(solver *s, uint64_t max_work_an_item) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, s->problem->mem);
+    ebb_taken *taken = NULL;
+    ebb_status st = ebb__taken_create(&bump, s->sections.n, &taken);
+    if (st == EBB_OK) { st = place_all(s, taken, max_work_an_item); }
+    if (st == EBB_OK) { s->work += ebb__taken_work(taken); }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* Keep a copy of the attempt at hand if it is better; whether it was. */
+static bool keep_better(solver *s) {
+    if (s->now.peak_bytes >= s->best.peak_bytes) { return false; }
+    const size_t n = s->problem->n_items;
+    if (n > 0) {
+        memcpy(s->best.idx, s->now.idx, n * sizeof *s->best.idx);
+        memcpy(s->best.offsets, s->now.offsets, n * sizeof *s->best.offsets);
     }
-    *peak_out = best_bytes;
+    s->best.fit = s->now.fit;
+    s->best.peak_bytes = s->now.peak_bytes;
+    return true;
+}
+
+static bool is_done(const solver *s) {
+    return s->best.peak_bytes <= ebb_max_u64(s->sections.bound_bytes, s->problem->enough_bytes);
+}
+
+static ebb_status try_orders(solver *s) {
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
+        if (is_done(s) || s->work > MAX_WORK) { break; }
+        EBB_TRY(make_order(s, &orders[o]));
+        EBB_TRY(try_now(s, s->max_work_an_item));
+        (void)keep_better(s);
+    }
+    if (s->best.peak_bytes != GIVEN_UP) { return EBB_OK; }
+    EBB_TRY(make_order(s, &fallback));
+    EBB_TRY(try_now(s, UINT64_MAX));
+    (void)keep_better(s);
     return EBB_OK;
+}
+
+static ebb_status repair(solver *s) {
+    const uint64_t begin = s->work;
+    const size_t n = s->problem->n_items;
+    if (is_done(s)) { return EBB_OK; }
+    memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
+    memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
+    s->now.fit = s->best.fit;
+    for (unsigned n_failed = 0; n_failed < MAX_FAILED_REPAIRS && !is_done(s); n_failed++) {
+        if (s->work - begin > MAX_REPAIR_WORK || s->work > MAX_WORK) { break; }
+        EBB_TRY(make_repaired_order(s));
+        EBB_TRY(try_now(s, s->max_work_an_item));
+        if (s->now.peak_bytes == GIVEN_UP) { break; }
+        if (keep_better(s)) { n_failed = 0; }
+    }
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status alloc_attempt(attempt *a, ebb_bump *bump, size_t n) {
+    a->idx = ebb__bump_alloc(bump, n, sizeof *a->idx);
+    a->offsets = ebb__bump_alloc(bump, n, sizeof *a->offsets);
+    a->peak_bytes = GIVEN_UP;
+    return a->idx != NULL && a->offsets != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 static ebb_status prepare(solver *s, ebb_bump *bump) {
     const size_t n = s->problem->n_items;
     EBB_TRY(ebb__place_cut(s->problem, bump, &s->sections));
+    EBB_TRY(alloc_attempt(&s->now, bump, n));
+    EBB_TRY(alloc_attempt(&s->best, bump, n));
     s->key = ebb__bump_alloc(bump, n, sizeof *s->key);
-    s->idx = ebb__bump_alloc(bump, n, sizeof *s->idx);
-    s->offsets = ebb__bump_alloc(bump, n, sizeof *s->offsets);
-    s->best = ebb__bump_alloc(bump, n, sizeof *s->best);
-    if (s->key == NULL || s->idx == NULL || s->offsets == NULL || s->best == NULL) { return EBB_E_NO_MEMORY; }
+    s->size_rank = ebb__bump_alloc(bump, n, sizeof *s->size_rank);
+    if (s->key == NULL || s->size_rank == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(make_order(s, &orders[0]));
+    for (size_t i = 0; i < n; i++) { s->size_rank[s->now.idx[i]] = i; }
     for (size_t i = 0; i < n; i++) {
         if (s->sections.rounded[i] > 0 && lives_always(s, i)) { s->base_bytes += s->sections.rounded[i]; }
     }
+    s->max_work_an_item = MAX_WORK_A_LEVEL;
+    for (uint32_t m = s->sections.n; m > 0; m /= 2) { s->max_work_an_item += MAX_WORK_A_LEVEL; }
     return EBB_OK;
 }
 
@@ -141,12 +234,12 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, uint64_t *offsets_o
     ebb_bump bump;
     ebb__bump_init(&bump, problem->mem);
     solver s = {.problem = problem};
-    uint64_t peak_bytes = 0;
     ebb_status st = prepare(&s, &bump);
-    if (st == EBB_OK) { st = solve(&s, &peak_bytes); }
+    if (st == EBB_OK) { st = try_orders(&s); }
+    if (st == EBB_OK) { st = repair(&s); }
     if (st == EBB_OK) {
-        if (problem->n_items > 0) { memcpy(offsets_out, s.best, problem->n_items * sizeof *offsets_out); }
-        *peak_bytes_out = peak_bytes;
+        if (problem->n_items > 0) { memcpy(offsets_out, s.best.offsets, problem->n_items * sizeof *offsets_out); }
+        *peak_bytes_out = s.best.peak_bytes;
     }
     ebb__bump_fini(&bump);
     return st;

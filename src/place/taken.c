@@ -27,6 +27,7 @@
  */
 #include "place/place_priv.h"
 
+#define SPANS_MOVED_A_LOOK 8u /* moving so many spans takes about as long as looking at one */
 #define MAX_DEPTH 33u
 #define MAX_CURSORS (2u * 4u * MAX_DEPTH) /* two ranges, at most four nodes a level each */
 
@@ -123,7 +124,7 @@ static ebb_status add_span(ebb_taken *taken, span_set *set, span add) {
     uint32_t lo = set->n == 0 ? 0 : (uint32_t)(skip_to(set->data, end, add.start) - set->data);
     uint32_t hi = lo;
     while (hi < set->n && set->data[hi].start <= add.end) { hi++; }
-    taken->work += 1 + hi - lo;
+    taken->work += 1 + hi - lo + (set->n - lo) / SPANS_MOVED_A_LOOK;
     if (lo == hi) { /* touches none */
         EBB_TRY(reserve_span(taken, set));
         memmove(set->data + lo + 1, set->data + lo, (set->n - lo) * sizeof *set->data);

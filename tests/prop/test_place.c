@@ -3,13 +3,8 @@
  * Placement on thousands of random problems, against a checker that looks at every pair, and on the published
  * shapes: nested lifetimes, everything alive, around the end.
  */
-#include "base/base.h"
 #include "ebb/place.h"
-
-#include <setjmp.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #define MAX_ITEMS 60u
 
@@ -81,6 +76,7 @@ static void test_random_problems(void **state) {
         uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
         uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0, peak_again = 0, bound = 0, checked = 0;
         ebb_place_problem p = draw(&rng, items, n_times);
+        p.enough_bytes = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
         bool ok = ebb_place_solve(&p, offsets, &peak) == EBB_OK && ebb_place_bound(&p, &bound) == EBB_OK &&
                   ebb_place_check(&p, offsets, &checked) == EBB_OK && is_placement(&p, offsets, n_times) &&
                   checked == peak && peak >= bound && bound == slow_bound(&p, n_times) &&
@@ -104,6 +100,7 @@ static void test_checker_agrees(void **state) {
         uint64_t offsets[MAX_ITEMS + 1];
         uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0;
         ebb_place_problem p = draw(&rng, items, n_times);
+        p.enough_bytes = UINT64_MAX;
         if (ebb_place_solve(&p, offsets, &peak) != EBB_OK) { fail_msg("seed %llu", (unsigned long long)seed); }
         for (uint64_t k = ebb__rng_below(&rng, 4); k > 0 && p.n_items > 0; k--) {
             offsets[ebb__rng_below(&rng, p.n_items)] =
@@ -150,6 +147,64 @@ static void test_nested_meets_bound(void **state) {
     assert_true(peak == bound);
     free(items);
     free(offsets);
+}
+
+/* Each row: sections where 1, 2, 3 ... items pile up at random. What is good enough ends the search. */
+static void test_enough(void **state) {
+    (void)state;
+    enum { N = 400 };
+    ebb_place_item items[N];
+    uint64_t offsets[N], best = 0, bound = 0, peak = 0;
+    ebb_rng rng;
+    ebb__rng_init(&rng, 3, 3);
+    for (size_t i = 0; i < N; i++) {
+        uint64_t first = ebb__rng_below(&rng, 100);
+        items[i] = (ebb_place_item){1 + ebb__rng_below(&rng, 1000), first, first + 1 + ebb__rng_below(&rng, 20)};
+    }
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = N;
+    assert_int_equal(ebb_place_solve(&p, offsets, &best), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_true(best > bound); /* else the next lines show nothing */
+    p.enough_bytes = bound * 2;
+    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+    assert_true(peak > best && peak <= p.enough_bytes);
+    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
+    p.enough_bytes = best;
+    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+    assert_true(peak == best);
+}
+
+static void test_out_of_memory(void **state) {
+    (void)state;
+    enum { N = 50 };
+    ebb_place_item items[N];
+    ebb_rng rng;
+    ebb__rng_init(&rng, 4, 4);
+    for (size_t i = 0; i < N; i++) {
+        items[i] = (ebb_place_item){1 + ebb__rng_below(&rng, 1000), ebb__rng_below(&rng, 9), ebb__rng_below(&rng, 9)};
+    }
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = N;
+    p.period = 9;
+    uint64_t offsets[N], peak = 0, bound = 0;
+    OOM_LOOP(mem, st, {
+        p.mem = mem;
+        memset(offsets, 0x55, sizeof offsets);
+        st = ebb_place_solve(&p, offsets, &peak);
+        assert_true(st == EBB_OK || offsets[N - 1] == 0x5555555555555555u);
+    });
+    OOM_LOOP(mem, st, {
+        p.mem = mem;
+        st = ebb_place_bound(&p, &bound);
+    });
+    OOM_LOOP(mem, st, {
+        p.mem = mem;
+        st = ebb_place_check(&p, offsets, NULL);
+    });
+    assert_true(peak >= bound);
 }
 
 static void expect_argument(ebb_place_item item, uint64_t period, uint64_t alignment_bytes) {
@@ -213,6 +268,8 @@ int main(void) {
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_overlap_message),
+        cmocka_unit_test(test_enough),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
