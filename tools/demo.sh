@@ -7,4 +7,5 @@ set -eu
 cd "$(dirname "$0")/.."
 . tools/lib/setup.sh
 setup
+setup_digits || die "the digits could not be had"
 exec make -s demo

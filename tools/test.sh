@@ -7,4 +7,5 @@ set -eu
 cd "$(dirname "$0")/.."
 . tools/lib/setup.sh
 setup $setup_test_packages
+setup_digits || say "the digits could not be had; tests that need them are skipped"
 exec make -s test

@@ -10,6 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const wants[] = {
+    [EBB_CLI_FLAG] = "no value",
+    [EBB_CLI_TEXT] = "a value",
+    [EBB_CLI_COUNT] = "a whole number",
+    [EBB_CLI_SIZE] = "a whole number from 1",
+    [EBB_CLI_NUMBER] = "a number",
+    [EBB_CLI_BYTES] = "bytes, as in 512MB or 2GiB",
+    [EBB_CLI_MEMORY] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
+    [EBB_CLI_IMAGE] = "height and width, as in 224x224",
+};
+
 static bool read_u64(const char *text, uint64_t *value_out) {
     if (*text < '0' || *text > '9') { return false; }
     char *end = NULL;
@@ -109,13 +120,12 @@ static bool take_option(const ebb_cli_command *command, char **argv, int *i, voi
     }
     const char *text = equals != NULL ? equals + 1 : argv[*i + 1];
     if (text == NULL) {
-        ebb__cli_usage("%s: %s needs a value, %s", command->name, option->name, option->value);
+        ebb__cli_usage("%s: %s takes %s", command->name, option->name, wants[option->kind]);
         return false;
     }
     if (equals == NULL) { (*i)++; }
     if (!read_value(option, text, member)) {
-        ebb__cli_usage("%s: %s %s: not of the form %s", command->name, option->name, text,
-                       option->value != NULL ? option->value : "of an option without a value");
+        ebb__cli_usage("%s: %s takes %s, not '%s'", command->name, option->name, wants[option->kind], text);
         return false;
     }
     return true;

@@ -83,6 +83,29 @@ setup_onednn() {
     }
 }
 
+# The demo's images: 1,797 handwritten digits of 8x8 pixels, UCI's 'Optical Recognition of Handwritten Digits'
+# (E. Alpaydin, C. Kaynak, 1998), as Debian's python3-sklearn carries them. Of the package only this file is
+# taken, so nothing is installed.
+setup_digits() {
+    file=usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
+    [ -s build/digits/digits.csv.gz ] && return 0
+    mkdir -p build/digits
+    if [ -s "/$file" ]; then
+        cp "/$file" build/digits/
+        return 0
+    fi
+    command -v apt-get >/dev/null || return 1
+    say "the digits (UCI, Optical Recognition of Handwritten Digits) out of Debian's package python3-sklearn"
+    fetch_package python3-sklearn || { can_be_root && update_lists && fetch_package python3-sklearn; } || return 1
+    dpkg-deb --fsys-tarfile build/digits/python3-sklearn_*.deb | tar -xO "./$file" >build/digits/part &&
+        mv build/digits/part build/digits/digits.csv.gz
+    rm -f build/digits/*.deb build/digits/part
+}
+
+fetch_package() {
+    (cd build/digits && apt-get download -q -o APT::Sandbox::User=root "$1" >../setup.log 2>&1)
+}
+
 # setup PACKAGES...: everything; the packages named come on top of what a build needs.
 setup() {
     mkdir -p build

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the tests of the command line share; sourced from a script that stands beside it. They run in a folder of
+# their own, which goes when they end. EBB names the program (default build/release/ebb). Each case prints a line
+# that tools/run-tests counts.
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+case ${EBB:=$root/build/release/ebb} in /*) ;; *) EBB=$root/$EBB ;; esac
+digits=$root/build/digits/digits.csv.gz
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cd "$work" || exit 1
+status=0
+
+[ -x "$EBB" ] || {
+    echo "not ok - there is no $EBB"
+    exit 1
+}
+
+pass() {
+    echo "ok - $1"
+}
+
+fail() { # name, more lines
+    printf '%s\n' "$@" | sed '1s/^/not ok - /; 2,$s/^/    /'
+    status=1
+}
+
+skip() { # name, reason
+    echo "ok - $1 # SKIP $2"
+}
+
+# check NAME CONDITION...: the condition is a command.
+check() {
+    name=$1
+    shift
+    if "$@"; then pass "$name"; else fail "$name" "$* is not so"; fi
+}
+
+equal() { # name, a, b
+    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "$2" "is not" "$3"; fi
+}
+
+# says NAME CODE STDERR ARGUMENTS...: ebb prints nothing on stdout, exactly this on stderr, and ends with CODE.
+says() {
+    name=$1 code=$2 text=$3
+    shift 3
+    "$EBB" "$@" >out 2>err </dev/null
+    got=$?
+    if [ $got = "$code" ] && [ "$(cat err)" = "$text" ] && [ ! -s out ]; then
+        pass "$name"
+    else
+        fail "$name" "ebb $*" "exit $got, wanted $code" "stderr: $(cat err)" "wanted: $text" "stdout: $(head -c 500 out)"
+    fi
+}
+
+# complains NAME CODE PATTERN ARGUMENTS...: one line on stderr that begins with 'ebb: ' and fits the pattern.
+complains() {
+    name=$1 code=$2 pattern=$3
+    shift 3
+    "$EBB" "$@" >out 2>err </dev/null
+    got=$?
+    if [ $got = "$code" ] && [ "$(wc -l <err)" = 1 ] && grep -q '^ebb: ' err && grep -qE -e "$pattern" err; then
+        pass "$name"
+    else
+        fail "$name" "ebb $*" "exit $got, wanted $code" "stderr: $(head -c 800 err)" "wanted one line with: $pattern"
+    fi
+}
+
+# run NAME FILE ARGUMENTS...: ebb ends well, its stdout goes to FILE.
+run() {
+    name=$1 file=$2
+    shift 2
+    "$EBB" "$@" >"$file" 2>err </dev/null && return 0
+    fail "$name" "ebb $*" "exit $?" "stderr: $(head -c 800 err)"
+    return 1
+}
+
+# member FILE KEY: of the last object in FILE that has it.
+member() {
+    sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1
+}
+
+# losses FILE: the bits of each step's loss.
+losses() {
+    sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1"
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The same bits whatever the memory: ten steps of networks with dropout, batch-norm and LRN under every policy, at
+# half, a quarter and the least of what liveness needs, with the host or a file as the lower tier. Compared are
+# each step's loss and the final weights' digest; and that every run had the peak that it planned.
+. "$(dirname "$0")/lib.sh"
+
+# A run's losses and weights; its peak is checked on the way.
+bits() { # name, arguments...
+    name=$1
+    shift
+    run "$name" out train "$@" --steps 10 --seed 7 --json || return 1
+    equal "$name: measured peak is planned peak" "$(member out peak_measured_bytes)" "$(member out peak_planned_bytes)"
+    echo "$(losses out) $(member out weights_sha256)" | tr '\n' ' ' >bits
+}
+
+same() { # name, arguments...
+    bits "$@" && equal "$1: the same bits" "$(cat bits)" "$wanted"
+}
+
+# The least budget, from the answer to one that is too small.
+least() {
+    "$EBB" plan "$@" --memory 4KiB --json >out 2>err
+    equal "$1: too little is exit code 1" $? 1
+    least_bytes=$(member out least_budget_bytes)
+}
+
+while read -r net options; do
+    # shellcheck disable=SC2086
+    set -- $net $options
+    bits "$net none" "$@" --policy none || continue
+    wanted=$(cat bits)
+    equal "$net: ten losses" "$(losses out | wc -l)" 10
+    same "$net liveness" "$@" --policy liveness
+    same "$net 50 %" "$@" --memory 50%
+    check "$net 50 %: inside the budget" test "$(member out peak_measured_bytes)" -le "$(member out budget_bytes)"
+    same "$net 25 %" "$@" --memory 25%
+    least "$@"
+    same "$net least" "$@" --memory "$least_bytes"
+    check "$net least: something moved or was computed again" \
+        test $(($(member out moved_out_bytes) + $(member out recomputed_steps))) -gt 0
+    mkdir -p disk
+    same "$net least, file tier" "$@" --memory "$least_bytes" --host-memory 1 --disk disk
+    equal "$net: nothing is left on the disk" "$(ls disk)" ""
+done <<END
+alexnet --image 67x67 --batch 4 --classes 10
+vgg16 --image 32x32 --batch 4 --classes 10
+resnet50 --image 32x32 --batch 4 --classes 10
+inception4 --image 75x75 --batch 2 --classes 10
+densenet121 --image 32x32 --batch 4 --classes 10
+END
+exit $status

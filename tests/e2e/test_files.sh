@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Files that are not as they should be, and places that cannot be written: each is one clear line and its exit
+# code, and leaves nothing half-written. Whole files are read first, so that a refusal means something.
+. "$(dirname "$0")/lib.sh"
+python3 "$root/tests/e2e/make_data.py" "$work/data"
+train="train lenet --batch 8 --steps 2"
+
+# cut FILE BYTES: all but the last so many bytes.
+cut_end() {
+    head -c -"$2" "$1" >cut && mv cut "$1"
+}
+
+# spoil FILE OFFSET: one byte becomes 255.
+spoil() {
+    printf '\377' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+for data in mnist:data/mnist "cifar10:data/cifar10 --image 32x32" "cifar100:data/cifar100 --image 32x32" \
+    tensors:data/tensors.safetensors; do
+    # shellcheck disable=SC2086
+    run "read $data" out $train --data $data && pass "read ${data%% *}"
+done
+
+# shellcheck disable=SC2086
+{
+    complains "no such folder" 4 "nowhere" $train --data mnist:nowhere
+    complains "no such kind of data" 2 "nosuch" $train --data nosuch:x
+    cp -r data bad && cut_end bad/mnist/train-images-idx3-ubyte 5
+    complains "idx cut short" 3 "train-images-idx3-ubyte" $train --data mnist:bad/mnist
+    cp -r data/mnist bad && spoil bad/mnist/train-images-idx3-ubyte 2
+    complains "idx with a wrong magic" 3 "train-images-idx3-ubyte" $train --data mnist:bad/mnist
+    cp -r data/mnist bad && spoil bad/mnist/train-images-idx3-ubyte 4
+    complains "idx with more images than bytes" 3 "train-images-idx3-ubyte" $train --data mnist:bad/mnist
+    cp -r data/mnist bad && spoil bad/mnist/train-labels-idx1-ubyte.gz 30
+    complains "damaged gzip" 3 "train-labels-idx1-ubyte" $train --data mnist:bad/mnist
+    cut_end bad/cifar10/data_batch_2.bin 7
+    complains "CIFAR cut short" 3 "data_batch_2.bin" $train --image 32x32 --data cifar10:bad/cifar10
+    cp -r data/cifar10 bad && spoil bad/cifar10/data_batch_3.bin 3073
+    complains "CIFAR with a label out of range" 3 "data_batch_3.bin.*255" $train --image 32x32 --data cifar10:bad/cifar10
+    complains "a label out of range" 3 "label.safetensors.*10" $train --classes 10 --data tensors:data/label.safetensors
+    complains "more classes in the data than told" 3 "label" $train --classes 5 --data tensors:data/tensors.safetensors
+
+    run "weights" out $train --save weights && pass "weights are written"
+    run "weights back" out $train --load weights && pass "weights are read"
+    cp weights bad/w && cut_end bad/w 100
+    complains "weights cut short" 3 "bad/w" $train --load bad/w
+    cp weights bad/w && spoil bad/w 7
+    complains "weights with a header of no end" 3 "bad/w" $train --load bad/w
+    head -c 5 weights >bad/w
+    complains "weights of five bytes" 3 "bad/w" $train --load bad/w
+    : >bad/w
+    complains "empty weights" 3 "bad/w" $train --load bad/w
+    complains "weights of another network" 3 "weights" train mlp --batch 8 --steps 1 --load weights
+    complains "weights that are not there" 4 "nowhere" $train --load nowhere
+
+    run "checkpoint" out $train --checkpoint state && pass "a checkpoint is written"
+    cp state bad/state && cut_end bad/state 9
+    complains "checkpoint cut short" 3 "bad/state" $train --checkpoint bad/state
+    size=$(wc -c <state)
+    cp state bad/state && spoil bad/state $((size / 2)) && spoil bad/state $((size / 2 + 1))
+    complains "checkpoint with two bytes changed" 3 "bad/state" $train --checkpoint bad/state
+    complains "checkpoint of another network" 3 "state" train mlp --batch 8 --steps 2 --checkpoint state
+
+    run "plan" out plan lenet --batch 8 --memory 70% -o plan && pass "a plan is written"
+    run "plan --check" out plan --check plan lenet --batch 8 && pass "a plan is checked"
+    complains "plan of another network" 1 "program" plan --check plan mlp --batch 8
+    cp plan bad/plan && cut_end bad/plan 20
+    complains "plan cut short" 3 "bad/plan" plan --check bad/plan lenet --batch 8
+    head -c 3000 /dev/urandom >bad/plan
+    complains "plan of noise" 3 "bad/plan" plan --check bad/plan lenet --batch 8
+    run "program" out plan lenet --batch 8 --program-out ./program && pass "a program is written"
+    run "plan for a program" out plan ./program --memory 70% && pass "a program is read"
+    cut_end program 30
+    complains "program cut short" 3 "program" plan ./program
+
+    complains "too small a budget" 1 "least" $train --memory 10KiB
+    "$EBB" $train --memory 10KiB --json >out 2>err
+    equal "too small a budget: exit code" $? 1
+    check "too small a budget: JSON" grep -qE '^\{"error": ".*", "least_budget_bytes": [0-9]+, "step": "[^"]+"' out
+}
+
+: >file
+ls -A >before
+# shellcheck disable=SC2086
+for option in --save --checkpoint --record; do
+    complains "$option into a folder that is none" 4 "file/x" $train $option file/x
+    complains "$option into a folder that is not there" 4 "nowhere/x" $train $option nowhere/x
+    (
+        trap '' XFSZ
+        ulimit -f 2
+        complains "$option on a full disk" 4 "full" $train $option full
+        exit $status
+    ) || status=1
+done
+complains "plan on a full disk's folder" 4 "nowhere/x" plan lenet --batch 8 -o nowhere/x
+ls -A >after
+equal "nothing half-written" "$(grep -vxFf before after | grep -vx -e after -e before)" ""
+if [ "$(id -u)" != 0 ]; then
+    mkdir locked && chmod a-w locked
+    # shellcheck disable=SC2086
+    complains "a folder that may not be written" 4 "locked/x" $train --save locked/x
+else
+    skip "a folder that may not be written" "root may write anywhere"
+fi
+exit $status

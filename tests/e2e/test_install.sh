@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The build as an installed package: pkg-config and CMake find it, the example builds against it with the public
+# headers alone, and trains under a budget.
+. "$(dirname "$0")/lib.sh"
+build=$(dirname "$EBB")
+
+if cmake --install "$build" --prefix "$work/prefix" >log 2>&1; then pass "install"; else fail "install" "$(tail -5 log)"; fi
+library=$(find "$work/prefix" -name 'libebb.so' | head -n 1)
+lib=$(dirname "$library")
+PKG_CONFIG_PATH=$lib/pkgconfig
+LD_LIBRARY_PATH=$lib
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+
+equal "soname" "$(readelf -d "$library" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" libebb.so.0
+equal "the program finds its library" "$(env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" version)" "ebb 0.1.0"
+equal "pkg-config's version" "$(pkg-config --modversion ebb)" 0.1.0
+
+# shellcheck disable=SC2046
+if cc -std=c11 -Wall -Wextra -pedantic -Werror "$root/examples/train_digits.c" $(pkg-config --cflags --libs ebb) \
+    -o train_digits 2>log; then
+    pass "the example builds with pkg-config"
+else
+    fail "the example builds with pkg-config" "$(cat log)"
+fi
+check "the example has at most 60 lines" test "$(wc -l <"$root/examples/train_digits.c")" -le 60
+
+if [ -e "$digits" ]; then
+    if ./train_digits "$digits" 4MiB >out 2>&1; then pass "the example trains"; else fail "the example trains" "$(cat out)"; fi
+    accuracy=$(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' out)
+    check "the example learns" test "${accuracy:-0}" -ge 95
+else
+    skip "the example trains" "there is no $digits"
+fi
+
+mkdir consumer
+cat >consumer/CMakeLists.txt <<END
+cmake_minimum_required(VERSION 3.20)
+project(consumer LANGUAGES C)
+find_package(ebb 0.1 REQUIRED)
+add_executable(train_digits $root/examples/train_digits.c)
+target_link_libraries(train_digits PRIVATE ebb::ebb)
+END
+if { cmake -S consumer -B consumer/build -DCMAKE_PREFIX_PATH="$work/prefix" && cmake --build consumer/build; } >log 2>&1; then
+    pass "the example builds with find_package"
+else
+    fail "the example builds with find_package" "$(tail -5 log)"
+fi
+exit $status

@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The measured peak is the planned peak, to the byte, for every network of the zoo under every policy; and the
+# kernel's count of the process agrees with the pieces that ebb names.
+. "$(dirname "$0")/lib.sh"
+
+for net in $("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p'); do
+    case $net in
+    inception4) image=75x75 ;;
+    alexnet) image=67x67 ;;
+    *) image=32x32 ;;
+    esac
+    case $net in lenet | mlp) image=28x28 ;; esac
+    for policy in none liveness budget; do
+        memory=
+        [ $policy = budget ] && memory="--memory 60%"
+        # shellcheck disable=SC2086
+        run "$net $policy" out train "$net" --image $image --batch 2 --classes 10 --policy $policy $memory --steps 1 --json ||
+            continue
+        equal "$net $policy" "$(member out peak_measured_bytes)" "$(member out peak_planned_bytes)"
+    done
+done
+
+# Arena, slab, data and the constant add up to what the kernel counts, within 12 %.
+run "resident" out train vgg11 --image 64x64 --batch 16 --classes 10 --memory 70% --steps 2 --json
+named=$(($(member out arena_bytes) + $(member out slab_bytes) + $(member out data_bytes) + $(member out constant_bytes)))
+resident=$(member out resident_peak_bytes)
+check "resident memory ($resident) is arena, slab, data and constant ($named)" \
+    test $((resident * 100)) -ge $((named * 88)) -a $((resident * 100)) -le $((named * 112))
+exit $status

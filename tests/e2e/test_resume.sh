@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# kill -9 at random moments, also while a checkpoint is being written, then resume: the weights are those of the
+# run that nobody disturbed. SIGTERM ends a run politely, and it too goes on. SEED repeats a failure.
+. "$(dirname "$0")/lib.sh"
+seed=${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+echo "SEED=$seed"
+
+train="train lenet --batch 32 --steps 400 --seed 3 --optimizer adam --memory 80% --json"
+# shellcheck disable=SC2086
+run "undisturbed" out $train || exit 1
+wanted=$(member out weights_sha256)
+n_kills=0
+
+random() { # below $1
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    value=$((seed / 65536 % $1))
+}
+
+for round in 1 2 3; do
+    rm -f state
+    # Every step writes a checkpoint, so that most kills hit one being written.
+    for kill in 1 2 3 4; do
+        # shellcheck disable=SC2086
+        "$EBB" $train --checkpoint state --checkpoint-every 1 >out 2>err &
+        pid=$!
+        random 400
+        sleep "0.$(printf %03d $((value + 50)))"
+        kill -9 $pid 2>/dev/null && n_kills=$((n_kills + 1))
+        wait $pid 2>/dev/null
+    done
+    # shellcheck disable=SC2086
+    run "round $round: goes on" out $train --checkpoint state --checkpoint-every 50 &&
+        equal "round $round: the weights" "$(member out weights_sha256)" "$wanted"
+    equal "round $round: nothing half-written" "$(ls | grep -v -x -e state -e out -e err)" ""
+done
+check "runs were killed ($n_kills)" test $n_kills -ge 3
+
+rm -f state
+# shellcheck disable=SC2086
+"$EBB" $train --checkpoint state >out 2>err &
+pid=$!
+for try in $(seq 100); do
+    [ "$(wc -l <out)" -ge 5 ] && break
+    sleep 0.05
+done
+kill -TERM $pid
+wait $pid
+equal "SIGTERM: exit code" $? 143
+equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
+# shellcheck disable=SC2086
+run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
+exit $status

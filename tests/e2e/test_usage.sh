@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Help, version, and what a wrong command line gets.
+. "$(dirname "$0")/lib.sh"
+
+says "no command" 2 "ebb: say what to do; see ebb help"
+says "unknown command" 2 "ebb: there is no command foo; see ebb help" foo
+says "help for an unknown command" 2 "ebb: there is no command foo; see ebb help" help foo
+says "train without a network" 2 "ebb: train: say which network; see ebb train --help" train
+says "plan without a network" 2 "ebb: plan: say which network or program; see ebb plan --help" plan
+says "unknown option" 2 "ebb: train: there is no option --foo; see ebb train --help" train lenet --foo
+says "unknown option with a value" 2 "ebb: plan: there is no option --foo; see ebb plan --help" plan lenet --foo=3
+says "value missing" 2 "ebb: train: --batch takes a whole number from 1" train lenet --batch
+says "batch of none" 2 "ebb: train: --batch takes a whole number from 1, not '0'" train lenet --batch 0
+says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1, not '-1'" train lenet --batch -1
+says "batch too large" 2 "ebb: train: --batch takes a whole number from 1, not '99999999999'" train lenet --batch 99999999999
+says "steps in words" 2 "ebb: train: --steps takes a whole number, not 'ten'" train lenet --steps=ten
+says "image of one side" 2 "ebb: train: --image takes height and width, as in 224x224, not '3x'" train lenet --image 3x
+says "learning rate that is none" 2 "ebb: train: --lr takes a number, not 'nan'" train lenet --lr nan
+says "flag with a value" 2 "ebb: train: --json takes no value, not '1'" train lenet --json=1
+memory="takes bytes, as in 512MB or 2GiB, or a per cent, as in 60%"
+says "no per cent" 2 "ebb: plan: --memory $memory, not '0%'" plan lenet --memory 0%
+says "unknown unit" 2 "ebb: plan: --memory $memory, not '3XB'" plan lenet --memory 3XB
+says "two networks" 2 "ebb: train: vgg16 is one argument too many; see ebb train --help" train lenet vgg16
+says "steps and epochs" 2 "ebb: train: --steps or --epochs, not both" train lenet --steps 1 --epochs 1
+says "schedule" 2 "ebb: train: --lr-schedule foo: not constant, cosine, linear or step:N" train lenet --lr-schedule foo
+says "repetitions" 2 "ebb: probe: --reps is 1 to 1000" probe --reps 0
+complains "unknown network" 2 "nosuchnet" train nosuchnet
+complains "resnet without depths" 2 "resnet:" train resnet:
+complains "resnet with letters" 2 "resnet:3,x" plan resnet:3,x,4,1
+complains "unknown policy" 2 "nosuch" plan lenet --backend dry --policy nosuch
+complains "unknown optimizer" 2 "nosuch" plan lenet --backend dry --optimizer nosuch
+complains "unknown backend" 5 "nosuch" train lenet --backend nosuch
+
+run "version" out version && equal "version" "$(cat out)" "ebb 0.1.0"
+run "--version" out --version && equal "--version" "$(cat out)" "ebb 0.1.0"
+for command in train plan probe; do
+    run "help $command" a help $command && run "$command --help" b $command --help && check "help of $command" cmp -s a b
+    check "help of $command names the networks" grep -q '^  resnet50 ' a
+    check "help of $command names the policies" grep -q '^  liveness ' a
+done
+run "help" a help && run "--help" b --help && check "help" cmp -s a b
+
+"$EBB" help >/dev/full 2>err
+equal "help to a full disk: exit code" $? 4
+equal "help to a full disk" "$(cat err)" "ebb: standard output could not be written"
+exit $status
