@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JPEG by libjpeg(-turbo), PNG by libpng, row by row into a sink, so that no whole picture is ever held (but
+ * inside the libraries for progressive JPEG and interlaced PNG: EBB_IMAGE_DECODER_BYTES bounds that). Both
+ * libraries report errors by jumping; the jumps begin and end in this file. Everything that is live across
+ * one stands in a struct whose address the jump cannot lose.
+ *
+ * A truncated or damaged JPEG is only a warning to libjpeg, which paints the rest grey: here it is an error.
+ */
+#include "train/data_priv.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdlib.h>
+
+#include <jpeglib.h>
+/* behind jpeglib.h, which needs stdio.h before it and does not include it */
+#include <jerror.h>
+#include <png.h>
+
+typedef struct decoding {
+    const char *path;
+    FILE *file;
+    const ebb_row_sink *sink;
+    uint8_t *row; /* EBB_IMAGE_SCRATCH_BYTES */
+    char cause[JMSG_LENGTH_MAX];
+} decoding;
+
+static ebb_status refuse(const decoding *d) {
+    long at = ftell(d->file);
+    return ebb_fail(EBB_E_FORMAT, "%s: byte %ld: %s", d->path, at, d->cause);
+}
+
+static bool is_size_fine(decoding *d, uint64_t height, uint64_t width) {
+    if (height > 0 && width > 0 && height <= EBB_IMAGE_MAX_SIDE && width <= EBB_IMAGE_MAX_SIDE) { return true; }
+    (void)snprintf(d->cause, sizeof d->cause, "a picture of %ju x %ju pixels; at most %d each way are read",
+                   (uintmax_t)height, (uintmax_t)width, EBB_IMAGE_MAX_SIDE);
+    return false;
+}
+
+/* ---- JPEG ------------------------------------------------------------------------------------- */
+
+typedef struct jpeg_decoding {
+    struct jpeg_error_mgr errors; /* first: libjpeg knows only its address */
+    struct jpeg_decompress_struct info;
+    jmp_buf on_error;
+    decoding *d;
+} jpeg_decoding;
+
+static void leave_jpeg(j_common_ptr info) {
+    jpeg_decoding *j = (jpeg_decoding *)(void *)info->err;
+    info->err->format_message(info, j->d->cause);
+    longjmp(j->on_error, 1);
+}
+
+static void warn_jpeg(j_common_ptr info, int level) {
+    if (level >= 0) { return; } /* traces */
+    int code = info->err->msg_code;
+    if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE) { leave_jpeg(info); }
+}
+
+/* CMYK as Adobe's programs write it is inverted. */
+static void make_rgb(uint8_t *row, size_t n, bool inverted) {
+    for (size_t x = 0; x < n; x++) {
+        unsigned k = inverted ? row[4 * x + 3] : 255u - row[4 * x + 3];
+        for (size_t c = 0; c < 3; c++) {
+            unsigned ink = inverted ? row[4 * x + c] : 255u - row[4 * x + c];
+            row[3 * x + c] = (uint8_t)(ink * k / 255u);
+        }
+    }
+}
+
+static bool start_jpeg(jpeg_decoding *j) {
+    struct jpeg_decompress_struct *info = &j->info;
+    jpeg_stdio_src(info, j->d->file);
+    info->mem->max_memory_to_use = EBB_IMAGE_DECODER_BYTES;
+    (void)jpeg_read_header(info, TRUE);
+    if (!is_size_fine(j->d, info->image_height, info->image_width)) { return false; }
+    bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
+    info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    info->dct_method = JDCT_ISLOW; /* the same bytes on every machine */
+    info->scale_num = 1;
+    info->scale_denom =
+        (unsigned)j->d->sink->reduce(j->d->sink->ctx, (int64_t)info->image_height, (int64_t)info->image_width);
+    (void)jpeg_start_decompress(info);
+    return true;
+}
+
+static bool pump_jpeg(jpeg_decoding *j) {
+    struct jpeg_decompress_struct *info = &j->info;
+    const ebb_row_sink *sink = j->d->sink;
+    sink->begin(sink->ctx, (int64_t)info->output_height, (int64_t)info->output_width);
+    while (info->output_scanline < info->output_height) {
+        int64_t y = (int64_t)info->output_scanline;
+        JSAMPROW row = j->d->row;
+        (void)jpeg_read_scanlines(info, &row, 1);
+        if (info->out_color_space == JCS_CMYK) {
+            make_rgb(j->d->row, info->output_width, info->saw_Adobe_marker != FALSE);
+        }
+        if (!sink->row(sink->ctx, y, j->d->row)) { break; }
+    }
+    return true;
+}
+
+static ebb_status decode_jpeg(decoding *d) {
+    jpeg_decoding j = {.d = d};
+    j.info.err = jpeg_std_error(&j.errors);
+    j.errors.error_exit = leave_jpeg;
+    j.errors.emit_message = warn_jpeg;
+    ebb_status status = EBB_OK;
+    if (setjmp(j.on_error) != 0) {
+        status = refuse(d);
+        jpeg_destroy_decompress(&j.info);
+        return status;
+    }
+    jpeg_create_decompress(&j.info);
+    if (!start_jpeg(&j) || !pump_jpeg(&j)) { status = refuse(d); }
+    jpeg_destroy_decompress(&j.info);
+    return status;
+}
+
+/* ---- PNG -------------------------------------------------------------------------------------- */
+
+typedef struct png_decoding {
+    decoding *d;
+    png_structp png;
+    png_infop info;
+    png_bytep picture; /* of an interlaced one; libpng's memory */
+    size_t n_bytes;    /* taken by libpng */
+} png_decoding;
+
+static void leave_png(png_structp png, png_const_charp cause) {
+    png_decoding *p = png_get_error_ptr(png);
+    (void)snprintf(p->d->cause, sizeof p->d->cause, "%s", cause);
+    png_longjmp(png, 1);
+}
+
+static void ignore_png_warning(png_structp png, png_const_charp cause) {
+    (void)png;
+    (void)cause;
+}
+
+/* A total is enough of a bound: libpng takes few blocks and they live as long as the decoding. */
+static png_voidp take_png(png_structp png, png_alloc_size_t size_bytes) {
+    png_decoding *p = png_get_mem_ptr(png);
+    if (size_bytes > EBB_IMAGE_DECODER_BYTES - p->n_bytes) { return NULL; }
+    p->n_bytes += size_bytes;
+    return malloc(size_bytes);
+}
+
+static void give_png(png_structp png, png_voidp ptr) {
+    (void)png;
+    free(ptr);
+}
+
+/* 8 bits, RGB, no alpha. */
+static void start_png(png_decoding *p) {
+    png_init_io(p->png, p->d->file);
+    png_read_info(p->png, p->info);
+    png_set_expand(p->png);
+    png_set_scale_16(p->png);
+    png_set_strip_alpha(p->png);
+    png_set_gray_to_rgb(p->png);
+}
+
+static bool pump_png(png_decoding *p) {
+    const ebb_row_sink *sink = p->d->sink;
+    const uint32_t height = png_get_image_height(p->png, p->info), width = png_get_image_width(p->png, p->info);
+    if (!is_size_fine(p->d, height, width)) { return false; }
+    const int passes = png_set_interlace_handling(p->png);
+    png_read_update_info(p->png, p->info);
+    const size_t row_bytes = png_get_rowbytes(p->png, p->info);
+    EBB_ASSERT(row_bytes == 3 * (size_t)width);
+    if (passes > 1) {
+        p->picture = png_malloc(p->png, row_bytes * height);
+        for (int pass = 0; pass < passes; pass++) {
+            for (uint32_t y = 0; y < height; y++) { png_read_row(p->png, p->picture + y * row_bytes, NULL); }
+        }
+    }
+    sink->begin(sink->ctx, (int64_t)height, (int64_t)width);
+    for (uint32_t y = 0; y < height; y++) {
+        if (p->picture == NULL) { png_read_row(p->png, p->d->row, NULL); }
+        if (!sink->row(sink->ctx, (int64_t)y, p->picture != NULL ? p->picture + y * row_bytes : p->d->row)) { break; }
+    }
+    return true;
+}
+
+static ebb_status decode_png(decoding *d) {
+    png_decoding p = {.d = d};
+    p.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &p, leave_png, ignore_png_warning, &p, take_png, give_png);
+    p.info = p.png != NULL ? png_create_info_struct(p.png) : NULL;
+    ebb_status status = EBB_OK;
+    if (p.info == NULL) {
+        status = ebb_fail(EBB_E_NO_MEMORY, "%s: out of host memory for decoding", d->path);
+        png_destroy_read_struct(&p.png, NULL, NULL);
+        return status;
+    }
+    if (setjmp(png_jmpbuf(p.png)) != 0) {
+        status = refuse(d);
+    } else {
+        start_png(&p);
+        if (!pump_png(&p)) { status = refuse(d); }
+    }
+    png_free(p.png, p.picture);
+    png_destroy_read_struct(&p.png, &p.info, NULL);
+    return status;
+}
+
+ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch) {
+    decoding d = {.path = path, .sink = sink, .row = scratch, .file = fopen(path, "rbe")};
+    if (d.file == NULL) { return ebb_fail(EBB_E_IO, "%s: cannot open: %s", path, strerror(errno)); }
+    uint8_t magic[8] = {0};
+    size_t n = fread(magic, 1, sizeof magic, d.file);
+    ebb_status status = EBB_OK;
+    if (fseek(d.file, 0, SEEK_SET) != 0) {
+        status = ebb_fail(EBB_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    } else if (n >= 3 && magic[0] == 0xff && magic[1] == 0xd8 && magic[2] == 0xff) {
+        status = decode_jpeg(&d);
+    } else if (n == sizeof magic && png_sig_cmp(magic, 0, sizeof magic) == 0) {
+        status = decode_png(&d);
+    } else {
+        status = ebb_fail(EBB_E_FORMAT, "%s: byte 0: neither a JPEG nor a PNG picture", path);
+    }
+    (void)fclose(d.file);
+    return status;
+}
