@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading from front to end. zlib reads gzipped and plain files alike, so nothing here has to know which it is.
+ */
+#include "train/byte_stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define FIRST_GROWTH_BYTES ((size_t)1 << 20)
+#define MAX_READ_BYTES ((size_t)1 << 30) /* gzread counts in unsigned */
+
+ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out) {
+    errno = 0;
+    gzFile file = gzopen(name, "rbe");
+    if (file == NULL) {
+        return ebb_fail(EBB_E_IO, "%s: cannot open: %s", name, errno != 0 ? strerror(errno) : "out of host memory");
+    }
+    *stream_out = (ebb_stream){.name = name, .file = file};
+    return EBB_OK;
+}
+
+ebb_stream ebb__stream_memory(const char *name, const void *data, size_t n_bytes) {
+    return (ebb_stream){.name = name, .data = data, .n_bytes = n_bytes};
+}
+
+void ebb__stream_close(ebb_stream *stream) {
+    if (stream->file != NULL) { (void)gzclose(stream->file); }
+    stream->file = NULL;
+}
+
+static size_t read_memory(ebb_stream *stream, void *dst, size_t n) {
+    size_t left = stream->n_bytes - (size_t)stream->offset;
+    if (n > left) { n = left; }
+    if (n > 0) { memcpy(dst, stream->data + stream->offset, n); }
+    return n;
+}
+
+static ebb_status read_file(ebb_stream *stream, void *dst, size_t n, size_t *n_out) {
+    size_t got = 0;
+    while (got < n) {
+        size_t want = n - got < MAX_READ_BYTES ? n - got : MAX_READ_BYTES;
+        int result = gzread(stream->file, (char *)dst + got, (unsigned)want);
+        int code = Z_OK;
+        const char *cause = gzerror(stream->file, &code);
+        if (result < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+            uint64_t at = stream->offset + got;
+            if (code == Z_ERRNO) {
+                return ebb_fail(EBB_E_IO, "%s: byte %" PRIu64 ": %s", stream->name, at, strerror(errno));
+            }
+            return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 " of its content: gzip: %s", stream->name, at,
+                            code == Z_BUF_ERROR ? "the file ends too early" : cause);
+        }
+        if (result == 0) { break; }
+        got += (size_t)result;
+    }
+    *n_out = got;
+    return EBB_OK;
+}
+
+ebb_status ebb__stream_read_some(ebb_stream *stream, void *dst, size_t n, size_t *n_out) {
+    size_t got = 0;
+    if (stream->file != NULL) {
+        EBB_TRY(read_file(stream, dst, n, &got));
+    } else {
+        got = read_memory(stream, dst, n);
+    }
+    stream->offset += got;
+    *n_out = got;
+    return EBB_OK;
+}
+
+ebb_status ebb__stream_read(ebb_stream *stream, void *dst, size_t n, const char *what) {
+    size_t got = 0;
+    EBB_TRY(ebb__stream_read_some(stream, dst, n, &got));
+    if (got < n) {
+        return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 ": the file ends within %s, %zu bytes are missing",
+                        stream->name, stream->offset, what, n - got);
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__stream_read_grow(ebb_stream *stream, const ebb_mem *mem, uint8_t **data_io, size_t *cap_io,
+                                 size_t n_held, size_t n, const char *what) {
+    mem = ebb__mem_or_default(mem);
+    uint64_t end = 0;
+    if (!ebb_add_u64(n_held, n, &end)) { return ebb_fail(EBB_E_FORMAT, "%s: %s is too large", stream->name, what); }
+    size_t at = n_held;
+    while (at < end) {
+        size_t room = at < FIRST_GROWTH_BYTES ? FIRST_GROWTH_BYTES : at <= SIZE_MAX / 2 ? 2 * at : SIZE_MAX;
+        if (room > end) { room = (size_t)end; }
+        if (room > *cap_io) {
+            uint8_t *grown = mem->resize(mem->ctx, *data_io, room);
+            if (grown == NULL) { return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: %s of %s", what, stream->name); }
+            *data_io = grown;
+            *cap_io = room;
+        }
+        EBB_TRY(ebb__stream_read(stream, *data_io + at, room - at, what));
+        at = room;
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__stream_expect_end(ebb_stream *stream) {
+    uint8_t byte = 0;
+    size_t got = 0;
+    uint64_t at = stream->offset;
+    EBB_TRY(ebb__stream_read_some(stream, &byte, 1, &got));
+    if (got != 0) {
+        return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 ": the file goes on behind its end", stream->name, at);
+    }
+    return EBB_OK;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A file, plain or gzipped, read from front to end, or bytes in memory, for parsers: a read gives all bytes
+ * that were asked for or fails with file, offset and cause.
+ */
+#ifndef EBB_SRC_BYTE_STREAM_H
+#define EBB_SRC_BYTE_STREAM_H
+
+#include "base/base.h"
+
+#include <zlib.h>
+
+typedef struct ebb_stream {
+    const char *name;
+    gzFile file;         /* or */
+    const uint8_t *data; /* bytes in memory */
+    size_t n_bytes;
+    uint64_t offset; /* of uncompressed bytes: where the next read begins */
+} ebb_stream;
+
+/* EBB_E_IO: it cannot be opened. name and data are borrowed. */
+ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out);
+ebb_stream ebb__stream_memory(const char *name, const void *data, size_t n_bytes);
+void ebb__stream_close(ebb_stream *stream);
+
+/* At most n bytes; *n_out is less only at the end. */
+ebb_status ebb__stream_read_some(ebb_stream *stream, void *dst, size_t n, size_t *n_out);
+/* EBB_E_FORMAT: it ends too early; what says what was being read. */
+ebb_status ebb__stream_read(ebb_stream *stream, void *dst, size_t n, const char *what);
+/* n bytes behind the n_held that *data_io holds, room for them taken only as they arrive: a header that lies about its
+ * size costs nothing. *data_io grows with mem's hooks and stays the caller's, also on failure. */
+ebb_status ebb__stream_read_grow(ebb_stream *stream, const ebb_mem *mem, uint8_t **data_io, size_t *cap_io,
+                                 size_t n_held, size_t n, const char *what);
+/* EBB_E_FORMAT unless the stream ends here. */
+ebb_status ebb__stream_expect_end(ebb_stream *stream);
+
+#endif
