@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data by its description: which source, which images make a batch, and the batch that is asked for ahead of
+ * its time. A prefetched batch is made by the same job as any other, only into a buffer of our own.
+ */
+#include "train/data_priv.h"
+
+#include <inttypes.h>
+
+#define MAX_THREADS 256
+
+static const ebb_source_ops *const sources[] = {
+    &ebb__source_synthetic, &ebb__source_mnist,  &ebb__source_cifar10, &ebb__source_cifar100,
+    &ebb__source_images,    &ebb__source_digits, &ebb__source_tensors,
+};
+
+struct ebb_data {
+    const ebb_mem *mem;
+    ebb_data_options options;
+    ebb_source *source;
+    ebb_loader *loader;
+    struct {
+        bool running; /* or finished, but not waited for */
+        uint64_t epoch, batch_idx;
+        int64_t n;
+        float *images; /* of room images */
+        int32_t *labels;
+        int64_t room;
+    } ahead;
+};
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+/* The source that spec names, and what stands behind its colon. NULL: none. */
+static const ebb_source_ops *find_source(const char *spec, const char **path_out) {
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        size_t n = strlen(sources[i]->scheme);
+        if (strncmp(spec, sources[i]->scheme, n) != 0) { continue; }
+        if (spec[n] == '\0' && sources[i]->path == NULL) {
+            *path_out = "";
+            return sources[i];
+        }
+        if (spec[n] == ':' && spec[n + 1] != '\0' && sources[i]->path != NULL) {
+            *path_out = spec + n + 1;
+            return sources[i];
+        }
+    }
+    return NULL;
+}
+
+static ebb_status check_options(const ebb_data_options *options) {
+    const int64_t limit = (int64_t)1 << 20; /* a side or a count of channels; keeps every product within 64 bits */
+    bool fine = options->channels >= 0 && options->channels <= limit && options->height >= 0 &&
+                options->height <= limit && options->width >= 0 && options->width <= limit && options->classes >= 0 &&
+                options->classes <= INT32_MAX;
+    if (!fine) { return ebb_fail(EBB_E_ARGUMENT, "data: channels, height, width or classes out of range"); }
+    if (options->n_threads < 0 || options->n_threads > MAX_THREADS) {
+        return ebb_fail(EBB_E_ARGUMENT, "data: %d threads; 1 to %d are possible", options->n_threads, MAX_THREADS);
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out) {
+    const ebb_data_options defaults = EBB_DATA_OPTIONS_INIT;
+    if (options == NULL) { options = &defaults; }
+    EBB_TRY(check_options(options));
+    const char *path = NULL;
+    const ebb_source_ops *ops = find_source(spec, &path);
+    if (ops == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT,
+                        "data '%s': not synthetic, mnist:DIR, cifar10:DIR, cifar100:DIR, images:DIR, digits:FILE or "
+                        "tensors:FILE",
+                        spec);
+    }
+    ebb_data *data = ebb__calloc(options->mem, 1, sizeof *data);
+    if (data == NULL) { return EBB_E_NO_MEMORY; }
+    data->mem = ebb__mem_or_default(options->mem);
+    data->options = *options;
+    ebb_status status = ops->open(path, options, &data->source);
+    if (status == EBB_OK) {
+        status = ebb__loader_create(data->source, options->n_threads > 0 ? options->n_threads : 1, &data->loader);
+    }
+    if (status != EBB_OK) {
+        ebb_data_close(data);
+        return status;
+    }
+    *data_out = data;
+    return EBB_OK;
+}
+
+void ebb_data_close(ebb_data *data) {
+    if (data == NULL) { return; }
+    const ebb_mem *mem = data->mem;
+    ebb__loader_destroy(data->loader);
+    if (data->source != NULL) { data->source->ops->close(data->source); }
+    ebb__free(mem, data->ahead.images);
+    ebb__free(mem, data->ahead.labels);
+    ebb__free(mem, data);
+}
+
+static uint64_t image_elements(const ebb_data *data) {
+    return (uint64_t)(data->source->channels * data->source->height * data->source->width);
+}
+
+ebb_data_info ebb_data_get_info(const ebb_data *data) {
+    const ebb_source *source = data->source;
+    uint64_t ahead = (uint64_t)data->ahead.room * (image_elements(data) * sizeof(float) + sizeof(int32_t));
+    return (ebb_data_info){
+        .n_images = source->n_images,
+        .channels = source->channels,
+        .height = source->height,
+        .width = source->width,
+        .classes = source->classes,
+        .host_bytes = source->held_bytes + ebb__loader_bytes(data->loader) + ahead,
+    };
+}
+
+bool ebb__data_has_size(const char *spec) {
+    const char *path = NULL;
+    const ebb_source_ops *ops = find_source(spec, &path);
+    return ops != NULL && ops != &ebb__source_synthetic && ops != &ebb__source_images;
+}
+
+void ebb__data_describe(const ebb_data *data, char *buf, size_t buf_bytes) {
+    const ebb_source *s = data->source;
+    char count[40] = "endless";
+    if (s->n_images != UINT64_MAX) { (void)snprintf(count, sizeof count, "%" PRIu64 " images", s->n_images); }
+    (void)snprintf(buf, buf_bytes, "%s, %s of %" PRId64 "x%" PRId64 "x%" PRId64 ", %" PRId64 " classes, %s",
+                   s->ops->scheme, count, s->channels, s->height, s->width, s->classes,
+                   data->options.augment ? "augmented" : "not augmented");
+}
+
+/* ---- batches ---------------------------------------------------------------------------------- */
+
+/* Which images make the batch. */
+static ebb_status make_job(const ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, ebb_load_job *job_out) {
+    const uint64_t n_images = data->source->n_images;
+    const bool train = data->options.split == EBB_SPLIT_TRAIN;
+    uint64_t first = 0, end = 0;
+    if (n < 1) { return ebb_fail(EBB_E_ARGUMENT, "data: a batch of %" PRId64 " images", n); }
+    bool fine = ebb_mul_u64(batch_idx, (uint64_t)n, &first) && ebb_add_u64(first, (uint64_t)n, &end);
+    if (!fine || (train ? end > n_images : first >= n_images)) {
+        return ebb_fail(EBB_E_ARGUMENT, "data: there is no batch %" PRIu64 " of %" PRId64 " among %" PRIu64 " images",
+                        batch_idx, n, n_images);
+    }
+    *job_out = (ebb_load_job){
+        .sample = {.seed = data->options.seed, .epoch = epoch, .augment = train && data->options.augment},
+        .shuffle = train && !data->source->ordered,
+        .first = first,
+        .n = ebb_min_u64(end, n_images) - first,
+    };
+    return EBB_OK;
+}
+
+static ebb_status finish_ahead(ebb_data *data) {
+    if (!data->ahead.running) { return EBB_OK; }
+    data->ahead.running = false;
+    return ebb__loader_wait(data->loader);
+}
+
+ebb_status ebb__data_reserve(ebb_data *data, int64_t n) {
+    if (n <= data->ahead.room) { return EBB_OK; }
+    (void)finish_ahead(data); /* into the buffers that go now */
+    ebb__free(data->mem, data->ahead.images);
+    ebb__free(data->mem, data->ahead.labels);
+    data->ahead.room = 0;
+    data->ahead.images = ebb__alloc(data->mem, (size_t)n, image_elements(data) * sizeof(float));
+    data->ahead.labels = ebb__alloc(data->mem, (size_t)n, sizeof(int32_t));
+    if (data->ahead.images == NULL || data->ahead.labels == NULL) { return EBB_E_NO_MEMORY; }
+    data->ahead.room = n;
+    return EBB_OK;
+}
+
+static bool is_ahead(const ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n) {
+    return data->ahead.running && data->ahead.epoch == epoch && data->ahead.batch_idx == batch_idx &&
+           data->ahead.n == n;
+}
+
+ebb_status ebb_data_prefetch(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n) {
+    if (is_ahead(data, epoch, batch_idx, n)) { return EBB_OK; }
+    ebb_load_job job;
+    EBB_TRY(make_job(data, epoch, batch_idx, n, &job));
+    (void)finish_ahead(data); /* nobody wants that one any more, or its failure */
+    EBB_TRY(ebb__data_reserve(data, n));
+    job.images = data->ahead.images;
+    job.labels = data->ahead.labels;
+    ebb__loader_start(data->loader, &job);
+    data->ahead.running = true;
+    data->ahead.epoch = epoch;
+    data->ahead.batch_idx = batch_idx;
+    data->ahead.n = n;
+    return EBB_OK;
+}
+
+ebb_status ebb_data_read(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, float *images, int32_t *labels,
+                         int64_t *n_valid_out) {
+    ebb_load_job job;
+    EBB_TRY(make_job(data, epoch, batch_idx, n, &job));
+    const uint64_t elements = image_elements(data);
+    if (is_ahead(data, epoch, batch_idx, n)) {
+        EBB_TRY(finish_ahead(data));
+        memcpy(images, data->ahead.images, job.n * elements * sizeof *images);
+        memcpy(labels, data->ahead.labels, job.n * sizeof *labels);
+    } else {
+        (void)finish_ahead(data);
+        job.images = images;
+        job.labels = labels;
+        ebb__loader_start(data->loader, &job);
+        EBB_TRY(ebb__loader_wait(data->loader));
+    }
+    const uint64_t n_short = (uint64_t)n - job.n;
+    memset(images + job.n * elements, 0, n_short * elements * sizeof *images);
+    memset(labels + job.n, 0, n_short * sizeof *labels);
+    if (n_valid_out != NULL) { *n_valid_out = (int64_t)job.n; }
+    return EBB_OK;
+}
