@@ -80,6 +80,7 @@ typedef struct ebb_command {
 typedef struct ebb_home {
     uint64_t offset; /* in the arena; UINT64_MAX: not there */
     uint64_t slot;   /* of the plan; UINT64_MAX: none */
+    uint64_t parked; /* in the parked content, while there is one */
 } ebb_home;
 
 struct ebb_run {

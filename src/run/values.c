@@ -15,7 +15,6 @@ typedef struct value_place {
 
 static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *place_out) {
     const ebb_graph *graph = run->lowered->graph;
-    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
     if (value >= graph->values.n) { return ebb_fail(EBB_E_ARGUMENT, "value %u: no such value", value); }
     const ebb_value_info *info = &graph->values.data[value];
     const ebb_lowered_value *at = &run->lowered->values[value];
@@ -55,12 +54,17 @@ static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed
 }
 
 static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed) {
+    if (run->parked != NULL && at->home.offset != UINT64_MAX) {
+        memcpy(packed, run->parked + at->home.parked, at->bytes);
+        return EBB_OK;
+    }
     if (at->home.offset != UINT64_MAX) { return copy_arena(run, EBB_COPY_OUT, at->home.offset, at->bytes, packed); }
     return ebb__tiers_move(&run->tiers, EBB_COPY_IN, slot_of(run, at->home.slot), at->bytes, packed);
 }
 
 ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) {
     value_place at;
+    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
     EBB_TRY(find_place(run, value, &at));
     if (!run->device->ops->has_data) { return EBB_OK; }
     EBB_TRY(ebb__run_drain(run));
@@ -125,6 +129,7 @@ static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
     for (size_t t = 0; t < program->tensors.n; t++) {
         if (!is_parkable(run, t)) { continue; }
         uint64_t bytes = program->tensors.data[t].size_bytes;
+        run->homes[t].parked = at;
         EBB_TRY(copy_arena(run, direction, run->homes[t].offset, bytes, run->parked + at));
         at += bytes;
     }
