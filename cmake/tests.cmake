@@ -23,10 +23,18 @@ function(ebb_add_test name)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
+# The suite that every backend's program runs.
+file(GLOB conformance_sources CONFIGURE_DEPENDS tests/backend/conformance*.c)
+add_library(ebb_conformance STATIC ${conformance_sources})
+target_link_libraries(ebb_conformance PUBLIC ebb_static PkgConfig::CMOCKA)
+
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 foreach(source ${test_sources})
   get_filename_component(name ${source} NAME_WE)
   ebb_add_test(${name} ${source})
+  if(name MATCHES "^test_conformance_")
+    target_link_libraries(${name} PRIVATE ebb_conformance)
+  endif()
 endforeach()
 
 # Each fuzz target beside a driver that replays its stored inputs.
