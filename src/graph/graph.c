@@ -122,39 +122,46 @@ const char *ebb__graph_join(ebb_graph *graph, const char *prefix, const char *su
     return text;
 }
 
+static uint32_t hash_name(const char *name) {
+    uint64_t h = ebb__hash(EBB_HASH_INIT, name, strlen(name));
+    return (uint32_t)(h ^ (h >> 32));
+}
+
 /* The slot that holds name, or the empty one where it belongs. */
-static size_t find_slot(const ebb_graph *graph, const ebb_value *slots, size_t n_slots, const char *name) {
-    size_t slot = (size_t)ebb__hash(EBB_HASH_INIT, name, strlen(name)) & (n_slots - 1);
-    while (slots[slot] != EBB_NO_VALUE && strcmp(graph->values.data[slots[slot]].name, name) != 0) {
-        slot = (slot + 1) & (n_slots - 1);
+static ebb_name_slot *find_slot(const ebb_graph *graph, uint32_t hash, const char *name) {
+    size_t mask = graph->n_name_slots - 1;
+    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+        ebb_name_slot *slot = &graph->name_slots[at];
+        if (slot->value == EBB_NO_VALUE) { return slot; }
+        if (slot->hash == hash && strcmp(graph->values.data[slot->value].name, name) == 0) { return slot; }
     }
-    return slot;
 }
 
 static ebb_status grow_names(ebb_graph *graph) {
-    if (2 * (graph->n_names + 1) <= graph->n_name_slots) { return EBB_OK; }
-    size_t n_slots = graph->n_name_slots < 64 ? 64 : 2 * graph->n_name_slots;
-    ebb_value *slots = ebb__alloc(graph->mem, n_slots, sizeof *slots);
+    size_t n_old = graph->n_name_slots, n_new = n_old < 64 ? 64 : 2 * n_old;
+    if (2 * (graph->n_names + 1) <= n_old) { return EBB_OK; }
+    ebb_name_slot *slots = ebb__alloc(graph->mem, n_new, sizeof *slots);
     if (slots == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n_slots; i++) { slots[i] = EBB_NO_VALUE; }
-    for (size_t i = 0; i < graph->n_name_slots; i++) {
-        ebb_value value = graph->name_slots[i];
-        if (value == EBB_NO_VALUE) { continue; }
-        slots[find_slot(graph, slots, n_slots, graph->values.data[value].name)] = value;
+    for (size_t i = 0; i < n_new; i++) { slots[i] = (ebb_name_slot){0, EBB_NO_VALUE}; }
+    for (size_t i = 0; i < n_old; i++) {
+        ebb_name_slot slot = graph->name_slots[i];
+        size_t at = slot.hash & (n_new - 1);
+        if (slot.value == EBB_NO_VALUE) { continue; }
+        while (slots[at].value != EBB_NO_VALUE) { at = (at + 1) & (n_new - 1); }
+        slots[at] = slot;
     }
     ebb__free(graph->mem, graph->name_slots);
     graph->name_slots = slots;
-    graph->n_name_slots = n_slots;
+    graph->n_name_slots = n_new;
     return EBB_OK;
 }
 
 static ebb_status register_name(ebb_graph *graph, const char *name, ebb_value value) {
     EBB_TRY(grow_names(graph));
-    size_t slot = find_slot(graph, graph->name_slots, graph->n_name_slots, name);
-    if (graph->name_slots[slot] != EBB_NO_VALUE) {
-        return ebb_fail(EBB_E_ARGUMENT, "the name %s is taken by another layer", name);
-    }
-    graph->name_slots[slot] = value;
+    uint32_t hash = hash_name(name);
+    ebb_name_slot *slot = find_slot(graph, hash, name);
+    if (slot->value != EBB_NO_VALUE) { return ebb_fail(EBB_E_ARGUMENT, "the name %s is taken by another layer", name); }
+    *slot = (ebb_name_slot){hash, value};
     graph->n_names++;
     return EBB_OK;
 }

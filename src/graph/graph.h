@@ -176,6 +176,12 @@ typedef struct ebb_op {
 /* Host ports of FEED and FETCH. */
 typedef enum ebb_port { EBB_PORT_IMAGES, EBB_PORT_LABELS, EBB_PORT_LOSS, EBB_PORT_CORRECT, EBB_N_PORTS } ebb_port;
 
+/* The name's hash lies beside its value, so that looking and growing touch few names. */
+typedef struct ebb_name_slot {
+    uint32_t hash;
+    ebb_value value; /* EBB_NO_VALUE: empty */
+} ebb_name_slot;
+
 struct ebb_graph {
     const ebb_mem *mem;
     ebb_bump bump; /* names and operand lists */
@@ -187,8 +193,8 @@ struct ebb_graph {
     EBB_VEC(ebb_op) ops;
     ebb_value images, labels, loss, correct; /* EBB_NO_VALUE where there is none */
     int64_t classes;
-    bool differentiated;   /* backward is there; nothing can be built or simplified any more */
-    ebb_value *name_slots; /* hash table of the persistent values by name; EBB_NO_VALUE is empty */
+    bool differentiated;       /* backward is there; nothing can be built or simplified any more */
+    ebb_name_slot *name_slots; /* hash table of the persistent values by name */
     size_t n_name_slots, n_names;
 };
 
