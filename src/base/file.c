@@ -24,7 +24,8 @@ struct ebb_file_writer {
     char *dir;       /* its folder */
     char *temp_path; /* NULL while the file has no name of its own */
     int fd;
-    bool direct; /* fd is the target itself */
+    bool direct;   /* the target is a device or pipe */
+    bool in_place; /* temp_path is the target: giving the file up removes it */
     char *buf;
     size_t n_used;
     uint64_t n_flushed;
@@ -160,6 +161,16 @@ static ebb_status make_named(ebb_file_writer *writer) {
     return drop_temp_path(writer, ebb__fail_errno(writer->path, "create"));
 }
 
+static ebb_status open_in_place(ebb_file_writer *writer) {
+    writer->in_place = true;
+    writer->fd = open(writer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (writer->fd < 0) { return ebb__fail_errno(writer->path, "create"); }
+    writer->temp_path = ebb__strdup(writer->mem, writer->path);
+    if (writer->temp_path != NULL) { return EBB_OK; }
+    (void)unlink(writer->path);
+    return EBB_E_NO_MEMORY;
+}
+
 static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
     struct stat st;
     if (stat(writer->path, &st) == 0 && !S_ISREG(st.st_mode)) {
@@ -167,6 +178,7 @@ static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
         writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC);
         return writer->fd >= 0 ? EBB_OK : ebb__fail_errno(writer->path, "open");
     }
+    if ((flags & EBB_FILE_IN_PLACE) != 0) { return open_in_place(writer); }
     if ((flags & EBB_FILE_NAMED) == 0 && access("/proc/self/fd", F_OK) == 0) {
         writer->fd = open(writer->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
         if (writer->fd >= 0) { return EBB_OK; }
@@ -251,6 +263,7 @@ static void copy_mode(const ebb_file_writer *writer) {
 }
 
 static ebb_status replace_target(ebb_file_writer *writer) {
+    if (writer->in_place) { return drop_temp_path(writer, EBB_OK); } /* it is there; nobody's state hangs on it */
     copy_mode(writer);
     if (fsync(writer->fd) != 0) { return ebb__fail_errno(writer->path, "sync"); }
     if (writer->temp_path == NULL) { EBB_TRY(make_named(writer)); }

@@ -22,6 +22,9 @@ typedef struct ebb_file_writer ebb_file_writer;
 enum {
     /* Give the unfinished file a name beside the target even where the file system can do without: for tests. */
     EBB_FILE_NAMED = 1u << 0,
+    /* Write at path from the start, for a recording of which a killed process should leave what there is. Not
+     * brought to the disk by commit. */
+    EBB_FILE_IN_PLACE = 1u << 1,
 };
 
 /* Begin a file that is to be at path (copied). What is there now stays until commit. A path that is no regular

@@ -114,6 +114,21 @@ static void test_large(void **state) {
     free(text);
 }
 
+static void test_in_place(void **state) {
+    (void)state;
+    put("old and long", 0);
+    ebb_file_writer *writer = NULL;
+    assert_int_equal(ebb__file_writer_open(NULL, path, EBB_FILE_IN_PLACE, &writer), EBB_OK);
+    assert_int_equal(ebb__file_writer_printf(writer, "new"), EBB_OK);
+    assert_int_equal(ebb__file_writer_flush(writer), EBB_OK);
+    expect("new"); /* before it is finished */
+    assert_int_equal(ebb__file_writer_commit(writer), EBB_OK);
+    expect("new");
+    assert_int_equal(ebb__file_writer_open(NULL, path, EBB_FILE_IN_PLACE, &writer), EBB_OK);
+    ebb__file_writer_abandon(writer);
+    assert_int_equal(count_files(), 0);
+}
+
 static void test_read_failures(void **state) {
     (void)state;
     char *data = NULL;
@@ -200,6 +215,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_write_and_replace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandon_keeps_the_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_such_folder, setup, teardown),
