@@ -34,6 +34,142 @@ typedef enum ebb_role {
 /* Static; "other" for what is out of range. */
 EBB_API const char *ebb_role_name(ebb_role role);
 
+/* ---- events ----------------------------------------------------------------------------------- */
+
+typedef enum ebb_trace_kind {
+    EBB_TRACE_ALLOC,
+    EBB_TRACE_FREE,
+    EBB_TRACE_READ,
+    EBB_TRACE_WRITE,
+    EBB_TRACE_LABEL, /* another role and name */
+    EBB_TRACE_STEP_BEGIN,
+    EBB_TRACE_STEP_END,
+    EBB_TRACE_COPY_BEGIN,
+    EBB_TRACE_COPY_END,
+    EBB_TRACE_MARK,
+    EBB_TRACE_SEGMENT_ALLOC, /* what the allocator takes from the device ... */
+    EBB_TRACE_SEGMENT_FREE,  /* ... and gives back */
+    EBB_TRACE_N_KINDS
+} ebb_trace_kind;
+
+/* What a source tells, as bits; what it does not tell is unknown, not zero. */
+enum {
+    EBB_TRACE_TELLS_TIMES = 1u << 0, /* in ns; otherwise they only give an order */
+    EBB_TRACE_TELLS_ACCESSES = 1u << 1,
+    EBB_TRACE_TELLS_ADDRESSES = 1u << 2,
+    EBB_TRACE_TELLS_ROLES = 1u << 3,
+    EBB_TRACE_TELLS_STEPS = 1u << 4,
+    EBB_TRACE_TELLS_SEGMENTS = 1u << 5,
+    EBB_TRACE_TELLS_STACKS = 1u << 6,
+    EBB_TRACE_TELLS_BEFORE = 1u << 7, /* the blocks that were there before the recording */
+};
+
+/* Rows of the timeline; others are free for streams and threads. */
+enum { EBB_TRACE_ROW_COMPUTE, EBB_TRACE_ROW_OUT, EBB_TRACE_ROW_IN, EBB_TRACE_MAX_ROWS = 256 };
+
+enum { EBB_TRACE_ITERATION_BEGIN, EBB_TRACE_ITERATION_END, EBB_TRACE_ANNOTATION }; /* marks */
+enum { EBB_TRACE_OUT, EBB_TRACE_IN };                                              /* directions of copies */
+enum { EBB_TRACE_PHASE_UNKNOWN = 3 }; /* 0 forward, 1 backward, 2 update, as in program.h */
+
+#define EBB_TRACE_NONE UINT64_MAX
+
+/* One event. The comment says for which kinds a member has a meaning; a writer ignores it for the others, a
+ * reader gives 0. Zero-initialise it. Strings and stacks are numbers; 0 is none. */
+typedef struct ebb_trace_event {
+    ebb_trace_kind kind;
+    uint32_t row;        /* all */
+    uint64_t time_ns;    /* all; never goes back */
+    uint32_t stack;      /* all: the call stack that made it */
+    uint32_t name;       /* alloc, label, step begin, mark. From a reader also free, read, write, copies: the block's */
+    ebb_role role;       /* alloc, label. From a reader also free, read, write, copies: the block's */
+    uint32_t space;      /* alloc, segments: the device or pool. From a reader also of a block's events */
+    uint64_t block;      /* alloc, free, read, write, label, copies: the first alloc's block is 0, the next one's 1 */
+    uint64_t size_bytes; /* alloc, segments, copy begin. From a reader also free, read, write, copy end */
+    uint64_t address;    /* alloc (or EBB_TRACE_NONE), segments. From a reader also of a block's events */
+    bool before;         /* alloc: the block was there before the recording began */
+    uint32_t op;         /* step begin: the operator's name, a string */
+    uint32_t phase;      /* step begin */
+    uint64_t index;      /* step begin: in the program, or EBB_TRACE_NONE */
+    uint32_t direction;  /* copy begin; from a reader also copy end */
+    uint32_t tier;       /* copy begin; from a reader also copy end: ebb_tier */
+    uint32_t mark;       /* mark */
+    uint64_t number;     /* mark: of the iteration */
+    uint64_t step;       /* from a reader: the innermost open step of the row (the first step begin of the file is
+                            0; a begin and an end belong to their own step), or EBB_TRACE_NONE */
+} ebb_trace_event;
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+typedef struct ebb_trace_writer ebb_trace_writer;
+
+typedef struct ebb_trace_writer_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    uint32_t tells;         /* EBB_TRACE_TELLS_... */
+    uint64_t start_unix_ns; /* of time 0; 0: unknown */
+} ebb_trace_writer_options;
+#define EBB_TRACE_WRITER_OPTIONS_INIT ((ebb_trace_writer_options){.size_bytes = sizeof(ebb_trace_writer_options)})
+
+/* Begin a trace file at path; what was there is gone. The file grows while events are added, so that a killed
+ * process leaves what it has recorded. */
+EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
+                                         ebb_trace_writer **writer_out);
+
+/* The number of a text; each distinct text is stored and written once. "" and NULL are 0. At most 1 MiB. */
+EBB_API ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out);
+
+/* The number of the stack that has one frame more than the stack caller (0: none). function and file are strings. */
+EBB_API ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t caller, uint32_t function, uint32_t file,
+                                          uint32_t line, uint32_t *stack_out);
+
+/* A pair of texts about the whole trace, such as "source" and "ebb run". */
+EBB_API ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value);
+
+/* Append an event. Takes no memory. EBB_E_ARGUMENT: time goes back, an alloc's block is not the next number, a block
+ * that was not allocated, a number that was never given. Whether a block is still live is left to the caller.
+ * EBB_E_IO: the file is lost. */
+EBB_API ebb_status ebb_trace_writer_add(ebb_trace_writer *writer, const ebb_trace_event *event);
+
+/* Finish the file; frees the writer in any case. On failure, and when it is abandoned, the file is removed. */
+EBB_API ebb_status ebb_trace_writer_close(ebb_trace_writer *writer);
+EBB_API void ebb_trace_writer_abandon(ebb_trace_writer *writer);
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+typedef struct ebb_trace_reader ebb_trace_reader;
+
+/* EBB_E_FORMAT: not a trace; EBB_E_UNSUPPORTED: of another version. */
+EBB_API ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out);
+EBB_API void ebb_trace_reader_close(ebb_trace_reader *reader);
+
+/* The next event; *done_out: there was none, *event_out is untouched. A file that was cut off ends at the cut; see
+ * complete below. EBB_E_FORMAT names the file, the offset and the cause; the reader then gives no more. */
+EBB_API ebb_status ebb_trace_reader_next(ebb_trace_reader *reader, ebb_trace_event *event_out, bool *done_out);
+
+typedef struct ebb_trace_info {
+    uint32_t tells;
+    uint64_t start_unix_ns;
+    uint64_t n_events, n_blocks, n_steps; /* so far */
+    uint64_t n_live_blocks, live_bytes;   /* behind the last event */
+    uint64_t offset;                      /* in the file, behind the last whole record */
+    bool complete;                        /* the end record was read; false at the end: the file was cut off */
+} ebb_trace_info;
+EBB_API ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader);
+
+/* Borrowed until the reader is closed; "" for 0 and for numbers not seen so far. */
+EBB_API const char *ebb_trace_reader_string(const ebb_trace_reader *reader, uint32_t string);
+
+typedef struct ebb_trace_frame {
+    uint32_t caller; /* the stack below; 0: none */
+    uint32_t function, file, line;
+} ebb_trace_frame;
+
+/* The topmost frame of a stack; zeros for 0 and for numbers not seen so far. */
+EBB_API ebb_trace_frame ebb_trace_reader_frame(const ebb_trace_reader *reader, uint32_t stack);
+
+/* The value of the last note of this key so far; NULL when there was none. */
+EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const char *key);
+
 #ifdef __cplusplus
 }
 #endif
