@@ -11,4 +11,8 @@
 /* The role of this name (n_bytes long, no NUL needed). */
 bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
 
+/* Read a trace from memory, which stays the caller's; name is what messages call it. */
+ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, const void *data, size_t n_bytes,
+                                         ebb_trace_reader **reader_out);
+
 #endif

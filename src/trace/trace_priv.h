@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What writer and reader of the trace file share: the numbers of docs/trace-format.md.
+ */
+#ifndef EBB_SRC_TRACE_PRIV_H
+#define EBB_SRC_TRACE_PRIV_H
+
+#include "trace/trace.h"
+
+#define TRACE_MAGIC "\x89\x65\x62\x62\x74\x72\x0d\x0a"
+#define TRACE_MAGIC_BYTES 8u
+#define TRACE_MAJOR 1u
+#define TRACE_MINOR 0u
+#define TRACE_HEADER_BYTES 32u
+#define TRACE_MAX_STRING_BYTES ((size_t)1 << 20)
+#define TRACE_MAX_RECORD_BYTES 128u /* of any record that is no string and cannot be skipped */
+
+enum {
+    RECORD_END = 0x00,
+    RECORD_STRING = 0x01,
+    RECORD_FRAME = 0x02,
+    RECORD_NOTE = 0x03,
+    RECORD_ROW = 0x04,
+    RECORD_STACK = 0x05,
+    RECORD_FIRST_EVENT = 0x10,
+    RECORD_ALLOC = RECORD_FIRST_EVENT,
+    RECORD_FREE,
+    RECORD_READ,
+    RECORD_WRITE,
+    RECORD_LABEL,
+    RECORD_STEP_BEGIN,
+    RECORD_STEP_END,
+    RECORD_COPY_BEGIN,
+    RECORD_COPY_END,
+    RECORD_MARK,
+    RECORD_SEGMENT_ALLOC,
+    RECORD_SEGMENT_FREE,
+    RECORD_LAST_EVENT = RECORD_SEGMENT_FREE,
+    RECORD_FIRST_SKIPPABLE = 0x40,
+};
+
+enum {
+    ALLOC_HAS_NAME = 1u << 0,
+    ALLOC_HAS_ADDRESS = 1u << 1,
+    ALLOC_HAS_SPACE = 1u << 2,
+    ALLOC_BEFORE = 1u << 3,
+    ALLOC_ROLE_SHIFT = 4,
+};
+
+/* ---- numbers ---------------------------------------------------------------------------------- */
+
+static inline uint8_t *ebb__trace_put(uint8_t *at, uint64_t x) {
+    while (x >= 0x80) {
+        *at++ = (uint8_t)(x | 0x80);
+        x >>= 7;
+    }
+    *at++ = (uint8_t)x;
+    return at;
+}
+
+static inline uint64_t ebb__trace_fold_sign(uint64_t x) {
+    return (x << 1) ^ (0 - (x >> 63));
+}
+
+static inline uint64_t ebb__trace_unfold_sign(uint64_t x) {
+    return (x >> 1) ^ (0 - (x & 1));
+}
+
+/* ---- distinct keys ---------------------------------------------------------------------------- */
+
+/* Numbers keys of bytes 1, 2, 3 ... in the order in which they first come. */
+typedef struct ebb_trace_keys {
+    const ebb_mem *mem;
+    ebb_bump bump;
+    EBB_VEC(struct {
+        const void *data;
+        size_t n_bytes;
+        uint64_t hash;
+    })
+    keys;
+    uint32_t *slot; /* [n_slots]: a key's number, 0 free; open addressing */
+    size_t n_slots; /* a power of two, or 0 */
+} ebb_trace_keys;
+
+void ebb__trace_keys_init(ebb_trace_keys *keys, const ebb_mem *mem);
+void ebb__trace_keys_fini(ebb_trace_keys *keys);
+ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_bytes, uint32_t *number_out,
+                               bool *is_new_out);
+
+/* ---- live blocks ------------------------------------------------------------------------------ */
+
+typedef struct ebb_trace_block {
+    uint64_t block; /* its number plus one; 0: a free slot */
+    uint64_t size_bytes, address;
+    uint32_t name, space;
+    ebb_role role;
+} ebb_trace_block;
+
+typedef struct ebb_trace_live {
+    const ebb_mem *mem;
+    ebb_trace_block *slot; /* [n_slots], open addressing */
+    size_t n_slots, n;
+} ebb_trace_live;
+
+void ebb__trace_live_init(ebb_trace_live *live, const ebb_mem *mem);
+void ebb__trace_live_fini(ebb_trace_live *live);
+/* The block of this number; NULL when it is not live. Valid until the next add or remove. */
+ebb_trace_block *ebb__trace_live_find(const ebb_trace_live *live, uint64_t block);
+ebb_status ebb__trace_live_add(ebb_trace_live *live, const ebb_trace_block *block);
+void ebb__trace_live_remove(ebb_trace_live *live, ebb_trace_block *block);
+
+#endif
