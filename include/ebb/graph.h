@@ -111,7 +111,8 @@ EBB_API ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kin
 /* Add what turns a forward graph into a training graph: the backward operators of its loss, then an
  * update of each parameter as soon as nothing in the iteration reads the parameter any more.
  * keep_gradients: every parameter's gradient stays to the end of the iteration, to be read out;
- * the optimizer may be NULL then, and nothing is updated. */
+ * the optimizer may be NULL then, and nothing is updated. EBB_E_ARGUMENT, the graph untouched: made for inference, no
+ * loss, trained already, an optimizer's figure out of range. Any later failure stays with the graph. */
 EBB_API ebb_status ebb_graph_train(ebb_graph *graph, const ebb_optimizer *optimizer, bool keep_gradients);
 
 /* ---- the zoo ---------------------------------------------------------------------------------- */
