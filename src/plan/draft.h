@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a policy writes: actions in order, and which persistent tensors are on the device where the circle
+ * closes. No policy handles positions of stays, slots or offsets; one sweep makes them from this.
+ */
+#ifndef EBB_SRC_DRAFT_H
+#define EBB_SRC_DRAFT_H
+
+#include "plan/plan.h"
+
+#define EBB_DRAFT_FIXED UINT64_MAX
+
+/* bound: for an in or out the least index of an action before which it may go, EBB_DRAFT_FIXED if it may not
+ * move. choice of an out: the tier. */
+typedef struct ebb_draft_action {
+    ebb_action action;
+    uint64_t bound;
+} ebb_draft_action;
+
+typedef struct ebb_draft {
+    const ebb_mem *mem;
+    EBB_VEC(ebb_draft_action) actions;
+    uint8_t *resident; /* [n_tensors]: a persistent tensor that is on the device where the circle closes */
+    uint8_t *home;     /* [n_tensors]: the tier of a copy that is always there (a tensor that is never written) */
+} ebb_draft;
+
+ebb_status ebb__draft_init(ebb_draft *draft, const ebb_program *program, const ebb_mem *mem);
+void ebb__draft_fini(ebb_draft *draft);
+/* Empty again, every persistent tensor resident. */
+void ebb__draft_reset(ebb_draft *draft, const ebb_program *program);
+ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t target, uint32_t choice, uint64_t bound);
+
+/* Move copies out up to their bounds (early_out), copies in up as far as the machine's times ask for and
+ * limit_bytes allows (early_in). Nothing else changes places. */
+ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
+                              uint64_t limit_bytes, bool early_out, bool early_in);
+
+/* Turn it into the actions, stays and slots of an empty plan, in order, offsets all 0. */
+ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program, ebb_plan *plan);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan as an object: making, views, and the figures of its summary. The figures are always worked out
+ * from the actions, stays and slots, so a plan from a file and one from a policy state the same.
+ */
+#include "plan/plan_priv.h"
+
+#include <stdlib.h>
+
+const char *ebb__tier_name(uint32_t tier) {
+    static const char *const names[EBB_N_TIERS] = {"host", "disk"};
+    return tier < EBB_N_TIERS ? names[tier] : "?";
+}
+
+ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out) {
+    mem = ebb__mem_or_default(mem);
+    ebb_plan *plan = ebb__calloc(mem, 1, sizeof *plan);
+    if (plan == NULL) { return EBB_E_NO_MEMORY; }
+    plan->mem = mem;
+    plan->policy = ebb__strdup(mem, policy);
+    if (plan->policy == NULL) {
+        ebb_plan_destroy(plan);
+        return EBB_E_NO_MEMORY;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+void ebb_plan_destroy(ebb_plan *plan) {
+    if (plan == NULL) { return; }
+    EBB_VEC_FINI(plan->mem, &plan->actions);
+    EBB_VEC_FINI(plan->mem, &plan->stays);
+    EBB_VEC_FINI(plan->mem, &plan->slots);
+    ebb__free(plan->mem, plan->policy);
+    ebb__free(plan->mem, plan);
+}
+
+static int compare_keys(uint64_t first_a, uint32_t tensor_a, uint64_t first_b, uint32_t tensor_b) {
+    if (first_a != first_b) { return first_a < first_b ? -1 : 1; }
+    return (tensor_a > tensor_b) - (tensor_a < tensor_b);
+}
+
+static int compare_stays(const void *left, const void *right) {
+    const ebb_stay *a = left, *b = right;
+    return compare_keys(a->first, a->tensor, b->first, b->tensor);
+}
+
+static int compare_slots(const void *left, const void *right) {
+    const ebb_slot *a = left, *b = right;
+    return compare_keys(a->first, a->tensor, b->first, b->tensor);
+}
+
+void ebb__plan_sort(ebb_plan *plan) {
+    if (plan->stays.n > 1) { qsort(plan->stays.data, plan->stays.n, sizeof *plan->stays.data, compare_stays); }
+    if (plan->slots.n > 1) { qsort(plan->slots.data, plan->slots.n, sizeof *plan->slots.data, compare_slots); }
+}
+
+/* Most bytes of stays at one position: a difference array, summed. The sum of all sizes is known to fit, so
+ * wrapping differences cannot hide anything. */
+static ebb_status find_bound(const ebb_plan *plan, uint64_t *bound_out) {
+    size_t n = plan->actions.n;
+    uint64_t *change = ebb__calloc(plan->mem, n + 1, sizeof *change);
+    if (change == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        const ebb_stay *stay = &plan->stays.data[i];
+        if (stay->first >= stay->last) { change[0] += stay->size_bytes; }
+        change[stay->last] -= stay->size_bytes;
+        change[stay->first] += stay->size_bytes;
+    }
+    uint64_t load = 0, bound = 0;
+    for (size_t p = 0; p < n; p++) {
+        load += change[p];
+        bound = ebb_max_u64(bound, load);
+    }
+    ebb__free(plan->mem, change);
+    *bound_out = bound;
+    return EBB_OK;
+}
+
+/* Bytes of the stay or slot that begins at a position with a tensor; *next walks along the ordered array. */
+static void sum_moves(const ebb_plan *plan, ebb_plan_summary *sum) {
+    size_t stay = 0, slot = 0;
+    for (size_t p = 0; p < plan->actions.n; p++) {
+        const ebb_action *action = &plan->actions.data[p];
+        for (; stay < plan->stays.n && plan->stays.data[stay].first == p; stay++) {
+            const ebb_stay *here = &plan->stays.data[stay];
+            if (action->kind == EBB_ACT_IN && here->tensor == action->target) {
+                sum->moved_in_bytes += here->size_bytes;
+            }
+        }
+        for (; slot < plan->slots.n && plan->slots.data[slot].first == p; slot++) {
+            const ebb_slot *here = &plan->slots.data[slot];
+            if (action->kind == EBB_ACT_OUT && here->tensor == action->target) {
+                sum->moved_out_bytes += here->size_bytes;
+            }
+        }
+        sum->n_recomputed_steps += action->kind == EBB_ACT_AGAIN;
+    }
+}
+
+ebb_status ebb__plan_seal(ebb_plan *plan) {
+    ebb_plan_summary sum = {
+        .policy = plan->policy, .budget_bytes = plan->budget_bytes, .fingerprint = plan->fingerprint};
+    uint64_t total = 0, end = 0;
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        const ebb_stay *stay = &plan->stays.data[i];
+        if (!ebb_add_u64(stay->offset, stay->size_bytes, &end) || !ebb_add_u64(total, stay->size_bytes, &total)) {
+            return ebb_fail(EBB_E_FORMAT, "plan: the bytes of stay %zu do not add up within 64 bits", i);
+        }
+        sum.peak_bytes = ebb_max_u64(sum.peak_bytes, end);
+    }
+    total = 0;
+    for (size_t i = 0; i < plan->slots.n; i++) {
+        const ebb_slot *slot = &plan->slots.data[i];
+        if (!ebb_add_u64(slot->offset, slot->size_bytes, &end) || !ebb_add_u64(total, slot->size_bytes, &total)) {
+            return ebb_fail(EBB_E_FORMAT, "plan: the bytes of slot %zu do not add up within 64 bits", i);
+        }
+        sum.tier_bytes[slot->tier] = ebb_max_u64(sum.tier_bytes[slot->tier], end);
+    }
+    EBB_TRY(find_bound(plan, &sum.bound_bytes));
+    sum_moves(plan, &sum);
+    plan->summary = sum;
+    return EBB_OK;
+}
+
+const ebb_action *ebb_plan_actions(const ebb_plan *plan, size_t *n_out) {
+    *n_out = plan->actions.n;
+    return plan->actions.data;
+}
+
+const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out) {
+    *n_out = plan->stays.n;
+    return plan->stays.data;
+}
+
+const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out) {
+    *n_out = plan->slots.n;
+    return plan->slots.data;
+}
+
+ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan) {
+    return plan->summary;
+}

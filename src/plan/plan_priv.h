@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this folder share: the plan itself, and what a policy is.
+ */
+#ifndef EBB_SRC_PLAN_PRIV_H
+#define EBB_SRC_PLAN_PRIV_H
+
+#include "plan/draft.h"
+#include "plan/plan.h"
+
+struct ebb_plan {
+    const ebb_mem *mem;
+    char *policy;
+    uint64_t budget_bytes;
+    uint64_t fingerprint;
+    EBB_VEC(ebb_action) actions;
+    EBB_VEC(ebb_stay) stays;
+    EBB_VEC(ebb_slot) slots;
+    ebb_plan_summary summary;
+};
+
+ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out);
+
+/* Put stays and slots in order. */
+void ebb__plan_sort(ebb_plan *plan);
+
+/* Work out the summary of a plan whose stays and slots are in order. EBB_E_FORMAT: its bytes do not add up
+ * within 64 bits. */
+ebb_status ebb__plan_seal(ebb_plan *plan);
+
+/* The text form in memory; name is for messages. */
+ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);
+
+/* "host", "disk". */
+const char *ebb__tier_name(uint32_t tier);
+
+/* What a copy of so many bytes takes. */
+uint64_t ebb__machine_copy_ns(const ebb_machine *machine, ebb_tier tier, bool out, uint64_t bytes);
+
+/* ---- policies ---------------------------------------------------------------------------------- */
+
+/* What a policy is given. The load (rounded bytes of stays and scratch at one position) must keep within
+ * limit_bytes, copies within tier_bytes. */
+typedef struct ebb_policy_input {
+    const ebb_program *program;
+    const ebb_machine *machine;
+    const ebb_mem *mem;
+    uint64_t limit_bytes;
+    uint64_t tier_bytes[EBB_N_TIERS];
+    bool early_out; /* copies out may begin before their tensor has to leave */
+    bool early_in;  /* copies in may begin before their tensor is read */
+} ebb_policy_input;
+
+/* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
+ * keeps_limit; for it, limits mean nothing. */
+typedef struct ebb_policy {
+    const char *name, *about;
+    bool keeps_limit;
+    ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);
+} ebb_policy;
+
+extern const ebb_policy ebb__policy_none;
+extern const ebb_policy ebb__policy_liveness;
+extern const ebb_policy ebb__policy_budget;
+
+#endif
