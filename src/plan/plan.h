@@ -32,14 +32,15 @@ typedef struct ebb_plan_cursor {
     const ebb_plan *plan;
     uint64_t *offset;        /* [n_tensors] */
     uint64_t *slot;          /* [n_tensors]: index of the slot that holds a copy, or UINT64_MAX */
-    uint64_t position;       /* the action at hand */
+    uint64_t position;       /* the action at hand; UINT64_MAX before the first: the border between iterations */
     uint64_t scratch_offset; /* of the action at hand; 0 when it has none */
-    size_t next_stay, next_slot;
+    size_t next_stay, next_slot, next_slot_end;
+    size_t *slot_by_end; /* slots by last */
 } ebb_plan_cursor;
 ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                                  ebb_plan_cursor *cursor_out);
 /* Go to the next action (the first call goes to action 0): the tensors that it brings are there, those that it
- * drops are still there. */
+ * drops are still there. One call behind the last action is the border again. */
 void ebb__plan_cursor_next(ebb_plan_cursor *cursor);
 
 #endif
