@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies that begin early. A policy writes a copy out where the bytes are wanted and a copy in where the tensor is
+ * wanted; both would then be waited for. Here copies out go up to right behind what made their content, so that
+ * they have ended when their tensor has to leave, and copies in go up as far as the time that they take, as long
+ * as the bytes are free on the way.
+ *
+ * How far a copy in goes: from the last to the first, each should end when its tensor is wanted and when the one
+ * behind it begins. Wanted-at is reckoned in compute time alone. The load is kept in a tree over positions that
+ * adds to a range and finds the last position where too much is taken, both in O(log n).
+ */
+#include "plan/plan_priv.h"
+
+/* Sums are kept where they cover a whole node; high: the most below the node, the node's own sum included. */
+typedef struct load_tree {
+    uint64_t *high, *sum;
+    size_t n_leaves; /* a power of two */
+} load_tree;
+
+typedef struct mover {
+    ebb_draft *draft;
+    const ebb_program *program;
+    const ebb_machine *machine;
+    const ebb_tensor *tensors;
+    const ebb_step *steps;
+    const ebb_access *accesses;
+    const ebb_choice *choices;
+    size_t n_tensors, n;
+    uint64_t limit_bytes, alignment;
+    ebb_bump bump;
+    load_tree tree;
+    uint64_t *load;    /* [n] */
+    uint64_t *time;    /* [n + 1]: compute time before each action */
+    uint64_t *before;  /* [n]: the action before which each goes; its own index if it stays */
+    uint32_t *tier_in; /* [n]: of copies in */
+} mover;
+
+static void build_tree(load_tree *tree, const uint64_t *load, size_t n) {
+    for (size_t i = 0; i < tree->n_leaves; i++) { tree->high[tree->n_leaves + i] = i < n ? load[i] : 0; }
+    memset(tree->sum, 0, 2 * tree->n_leaves * sizeof *tree->sum);
+    for (size_t i = tree->n_leaves - 1; i > 0; i--) {
+        tree->high[i] = ebb_max_u64(tree->high[2 * i], tree->high[2 * i + 1]);
+    }
+}
+
+/* Node covers [low, low + width). Add bytes to [first, last). */
+static void add_load(load_tree *tree, size_t node, size_t low, size_t width, const uint64_t range[2], uint64_t bytes) {
+    if (range[0] >= low + width || range[1] <= low) { return; }
+    if (range[0] <= low && low + width <= range[1]) {
+        tree->high[node] += bytes;
+        tree->sum[node] += bytes;
+        return;
+    }
+    add_load(tree, 2 * node, low, width / 2, range, bytes);
+    add_load(tree, 2 * node + 1, low + width / 2, width / 2, range, bytes);
+    tree->high[node] = ebb_max_u64(tree->high[2 * node], tree->high[2 * node + 1]) + tree->sum[node];
+}
+
+/* One past the last position of [range[0], range[1]) whose load is above room; range[0] if there is none. above
+ * is what the nodes on the way hold for all below them. */
+static size_t find_full(const load_tree *tree, size_t node, size_t low, size_t width, const uint64_t range[2],
+                        uint64_t room) {
+    if (range[0] >= low + width || range[1] <= low || tree->high[node] <= room) { return range[0]; }
+    if (width == 1) { return low + 1; }
+    uint64_t sum = tree->sum[node];
+    if (sum > room) { return (size_t)ebb_min_u64(range[1], low + width); } /* everything here is full */
+    size_t right = find_full(tree, 2 * node + 1, low + width / 2, width / 2, range, room - sum);
+    if (right > range[0]) { return right; }
+    return find_full(tree, 2 * node, low, width / 2, range, room - sum);
+}
+
+/* Load and compute time at each position, and the tier of each copy in. */
+static void measure(mover *m, uint8_t *present, uint8_t *tier) {
+    uint64_t load = 0, time = 0;
+    for (size_t t = 0; t < m->n_tensors; t++) {
+        present[t] = m->draft->resident[t];
+        tier[t] = m->draft->home[t];
+        if (present[t]) { load += ebb_align_up(m->tensors[t].size_bytes, m->alignment); }
+    }
+    for (size_t a = m->n; a-- > 0;) { /* what a slot from around the end is: the tier of the last out */
+        const ebb_action *action = &m->draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_OUT && tier[action->target] < EBB_N_TIERS) {
+            tier[action->target] = (uint8_t)(action->choice + EBB_N_TIERS);
+        }
+    }
+    for (size_t t = 0; t < m->n_tensors; t++) { tier[t] %= EBB_N_TIERS; }
+    for (size_t a = 0; a < m->n; a++) {
+        const ebb_action *action = &m->draft->actions.data[a].action;
+        uint64_t scratch = 0;
+        m->time[a] = time;
+        m->before[a] = a;
+        if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
+            if (action->kind == EBB_ACT_OUT) { tier[action->target] = (uint8_t)action->choice; }
+            m->tier_in[a] = tier[action->target];
+        }
+        if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
+            uint64_t bytes = ebb_align_up(m->tensors[action->target].size_bytes, m->alignment);
+            load = action->kind == EBB_ACT_DROP ? load - bytes : load + bytes;
+            present[action->target] = action->kind == EBB_ACT_IN;
+        } else if (action->kind != EBB_ACT_OUT) {
+            const ebb_step *step = &m->steps[action->target];
+            const ebb_choice *choice = &m->choices[step->first_choice + action->choice];
+            for (uint32_t i = 0; i < step->n_accesses; i++) {
+                uint32_t t = m->accesses[step->first_access + i].tensor;
+                if (!present[t]) { load += ebb_align_up(m->tensors[t].size_bytes, m->alignment); }
+                present[t] = 1;
+            }
+            scratch = ebb_align_up(choice->scratch_bytes, m->alignment);
+            time += ebb_machine_step_time_ns(m->machine, choice);
+        }
+        m->load[a] = load + scratch;
+    }
+    m->time[m->n] = time;
+}
+
+/* The last position at or before which so much compute time has passed. */
+static size_t find_time(const mover *m, size_t below, uint64_t time) {
+    size_t low = 0, high = below;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (m->time[middle] <= time) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void move_in(mover *m, size_t a, uint64_t *engine_free) {
+    const ebb_draft_action *in = &m->draft->actions.data[a];
+    uint64_t bytes = ebb_align_up(m->tensors[in->action.target].size_bytes, m->alignment);
+    uint64_t takes = ebb__machine_copy_ns(m->machine, (ebb_tier)m->tier_in[a], false, bytes);
+    uint64_t deadline = ebb_min_u64(m->time[a], *engine_free);
+    uint64_t begin = deadline > takes ? deadline - takes : 0;
+    *engine_free = begin;
+    if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
+    uint64_t range[2] = {ebb_max_u64(find_time(m, a, begin), in->bound), a};
+    if (range[0] >= range[1]) { return; }
+    range[0] = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
+    if (range[0] >= a) { return; }
+    add_load(&m->tree, 1, 0, m->tree.n_leaves, range, bytes);
+    m->before[a] = range[0];
+}
+
+/* Write the actions anew: before each action those that go there (outs first), in their old order. */
+static ebb_status reorder(mover *m) {
+    size_t n = m->n, at = 0;
+    uint64_t *start = ebb__bump_alloc(&m->bump, n + 1, sizeof *start);
+    ebb_draft_action *sorted = ebb__bump_alloc(&m->bump, n, sizeof *sorted);
+    if (start == NULL || sorted == NULL) { return EBB_E_NO_MEMORY; }
+    memset(start, 0, (n + 1) * sizeof *start);
+    for (size_t a = 0; a < n; a++) { start[m->before[a]]++; }
+    for (size_t i = 0; i <= n; i++) { /* from counts to starts */
+        size_t count = i < n ? start[i] : 0;
+        start[i] = at;
+        at += count;
+    }
+    /* a moved one comes before the one whose place it took, so those that stay are set last; bounds are spent */
+    for (int pass = 0; pass < 3; pass++) {
+        for (size_t a = 0; a < n; a++) {
+            const ebb_draft_action *action = &m->draft->actions.data[a];
+            int kind = m->before[a] == a ? 2 : action->action.kind == EBB_ACT_OUT ? 0 : 1;
+            if (kind != pass) { continue; }
+            sorted[start[m->before[a]]] = *action;
+            sorted[start[m->before[a]]++].bound = EBB_DRAFT_FIXED;
+        }
+    }
+    if (n > 0) { memcpy(m->draft->actions.data, sorted, n * sizeof *sorted); }
+    return EBB_OK;
+}
+
+static ebb_status init_mover(mover *m) {
+    size_t n = m->n;
+    for (m->tree.n_leaves = 1; m->tree.n_leaves < n;) { m->tree.n_leaves *= 2; }
+    m->tree.high = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.high);
+    m->tree.sum = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.sum);
+    m->load = ebb__bump_alloc(&m->bump, n, sizeof *m->load);
+    m->time = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time);
+    m->before = ebb__bump_alloc(&m->bump, n, sizeof *m->before);
+    m->tier_in = ebb__bump_alloc(&m->bump, n, sizeof *m->tier_in);
+    uint8_t *present = ebb__bump_alloc(&m->bump, m->n_tensors, 1);
+    uint8_t *tier = ebb__bump_alloc(&m->bump, m->n_tensors, 1);
+    if (m->tree.high == NULL || m->tree.sum == NULL || m->load == NULL || m->time == NULL || m->before == NULL ||
+        m->tier_in == NULL || present == NULL || tier == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    measure(m, present, tier);
+    build_tree(&m->tree, m->load, n);
+    return EBB_OK;
+}
+
+ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
+                              uint64_t limit_bytes, bool early_out, bool early_in) {
+    size_t n = 0;
+    mover m = {.draft = draft, .program = program, .machine = machine, .limit_bytes = limit_bytes};
+    m.n = draft->actions.n;
+    m.alignment = ebb_program_alignment_bytes(program);
+    m.tensors = ebb_program_tensors(program, &m.n_tensors);
+    m.steps = ebb_program_steps(program, &n);
+    m.accesses = ebb_program_accesses(program, &n);
+    m.choices = ebb_program_choices(program, &n);
+    ebb__bump_init(&m.bump, draft->mem);
+    ebb_status st = init_mover(&m);
+    uint64_t engine_free = UINT64_MAX;
+    for (size_t a = m.n; st == EBB_OK && a-- > 0;) {
+        const ebb_draft_action *action = &draft->actions.data[a];
+        if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, &engine_free); }
+        bool moves = action->action.kind == EBB_ACT_OUT && early_out && action->bound != EBB_DRAFT_FIXED;
+        if (moves && action->bound < a) { m.before[a] = action->bound; }
+    }
+    if (st == EBB_OK) { st = reorder(&m); }
+    ebb__bump_fini(&m.bump);
+    return st;
+}
