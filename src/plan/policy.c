@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a policy to a plan: the policy drafts, the draft becomes stays and slots, the placer gives them offsets, the
+ * validator looks at the result.
+ *
+ * A policy that keeps a limit keeps it for the load, the bytes that are there at one position; placed, they may need
+ * more. So the limit that it is given goes down until the placed peak is within the budget: first with copies that
+ * begin early, then without, for those need more room. Below the program's floor there is nothing to be tried. What
+ * liveness needs is enough for any such policy, because nothing has to leave then.
+ *
+ * When there is no plan, the least budget for which there is one is searched between the floor (tried itself) and
+ * what liveness needs, by making plans: what the message names has been done.
+ */
+#include "ebb/place.h"
+#include "plan/plan_priv.h"
+
+#include <inttypes.h>
+
+#define MAX_ROUNDS 6
+
+static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
+#define N_POLICIES (sizeof policies / sizeof policies[0])
+
+const char *ebb_policy_name(size_t idx, const char **about_out) {
+    if (idx >= N_POLICIES) { return NULL; }
+    if (about_out != NULL) { *about_out = policies[idx]->about; }
+    return policies[idx]->name;
+}
+
+typedef struct maker {
+    const ebb_program *program;
+    const ebb_machine *machine;
+    const ebb_plan_options *options;
+    const ebb_policy *policy;
+    const ebb_mem *mem;
+    uint64_t alignment, floor_bytes;
+    uint64_t liveness_bytes; /* placed */
+    ebb_draft draft;
+} maker;
+
+/* Room for the placer's side of a plan. */
+typedef struct placing {
+    ebb_place_problem problem;
+    ebb_place_item *items;
+    uint64_t *offsets;
+} placing;
+
+static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint64_t *peak_out) {
+    p->problem.items = p->items;
+    p->problem.n_items = n;
+    p->problem.enough_bytes = enough_bytes;
+    *peak_out = 0;
+    return n > 0 ? ebb_place_solve(&p->problem, p->offsets, peak_out) : EBB_OK;
+}
+
+static ebb_status place_stays(placing *p, ebb_plan *plan, uint64_t enough_bytes, uint64_t *peak_out) {
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        const ebb_stay *s = &plan->stays.data[i];
+        p->items[i] = (ebb_place_item){.size_bytes = s->size_bytes, .first = s->first, .last = s->last};
+    }
+    EBB_TRY(place_items(p, plan->stays.n, enough_bytes, peak_out));
+    for (size_t i = 0; i < plan->stays.n; i++) { plan->stays.data[i].offset = p->offsets[i]; }
+    return EBB_OK;
+}
+
+/* A tier has room as a rule, so a peak within a sixteenth of the bound is enough there. */
+static ebb_status place_slots(placing *p, ebb_plan *plan, uint32_t tier, uint64_t *peak_out) {
+    size_t n = 0;
+    uint64_t bound = 0;
+    for (size_t i = 0; i < plan->slots.n; i++) {
+        const ebb_slot *s = &plan->slots.data[i];
+        if (s->tier != tier) { continue; }
+        p->items[n++] = (ebb_place_item){.size_bytes = s->size_bytes, .first = s->first, .last = s->last};
+    }
+    p->problem.items = p->items;
+    p->problem.n_items = n;
+    if (n > 0) { EBB_TRY(ebb_place_bound(&p->problem, &bound)); }
+    EBB_TRY(place_items(p, n, bound + bound / 16, peak_out));
+    n = 0;
+    for (size_t i = 0; i < plan->slots.n; i++) {
+        if (plan->slots.data[i].tier == tier) { plan->slots.data[i].offset = p->offsets[n++]; }
+    }
+    return EBB_OK;
+}
+
+/* What a try came to: placed peaks, of the arena and of the tiers. */
+typedef struct outcome {
+    uint64_t peak_bytes, tier_bytes[EBB_N_TIERS];
+} outcome;
+
+static ebb_status place_plan(const maker *m, ebb_plan *plan, uint64_t enough_bytes, outcome *outcome_out) {
+    size_t n = plan->stays.n > plan->slots.n ? plan->stays.n : plan->slots.n;
+    placing p = {.problem = EBB_PLACE_PROBLEM_INIT};
+    p.problem.mem = m->mem;
+    p.problem.alignment_bytes = m->alignment;
+    p.problem.period = plan->actions.n;
+    p.items = ebb__alloc(m->mem, n, sizeof *p.items);
+    p.offsets = ebb__alloc(m->mem, n, sizeof *p.offsets);
+    ebb_status st = p.items != NULL && p.offsets != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = place_stays(&p, plan, enough_bytes, &outcome_out->peak_bytes); }
+    for (uint32_t tier = 0; st == EBB_OK && tier < EBB_N_TIERS; tier++) {
+        st = place_slots(&p, plan, tier, &outcome_out->tier_bytes[tier]);
+    }
+    ebb__free(m->mem, p.items);
+    ebb__free(m->mem, p.offsets);
+    return st;
+}
+
+/* Draft, sweep, place, once; a placed peak of enough_bytes will do. EBB_E_NO_FIT without a message: the policy finds no
+ * way within these limits. */
+static ebb_status try_policy(maker *m, const ebb_policy *policy, const ebb_policy_input *input, uint64_t enough_bytes,
+                             ebb_plan **plan_out, outcome *outcome_out) {
+    ebb_plan *plan = NULL;
+    ebb__draft_reset(&m->draft, m->program);
+    EBB_TRY(policy->draft(input, &m->draft));
+    EBB_TRY(ebb__plan_create(m->mem, m->policy->name, &plan));
+    plan->budget_bytes = m->options->budget_bytes;
+    plan->fingerprint = ebb_program_fingerprint(m->program);
+    ebb_status st = ebb__draft_to_plan(&m->draft, m->program, plan);
+    if (st == EBB_OK) { st = place_plan(m, plan, enough_bytes, outcome_out); }
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+static ebb_policy_input make_input(const maker *m, uint64_t limit_bytes) {
+    ebb_policy_input input = {.program = m->program, .machine = m->machine, .mem = m->mem, .limit_bytes = limit_bytes};
+    memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
+    return input;
+}
+
+/* Whether it fits; if not, the limits for the next try. */
+static bool tighten(const maker *m, uint64_t budget_bytes, const outcome *got, ebb_policy_input *input) {
+    bool fits = true;
+    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+        uint64_t cap = m->options->tier_bytes[tier];
+        if (got->tier_bytes[tier] <= cap) { continue; }
+        uint64_t over = got->tier_bytes[tier] - cap;
+        input->tier_bytes[tier] -= ebb_min_u64(over, input->tier_bytes[tier]);
+        input->early_out = fits = false;
+    }
+    if (got->peak_bytes <= budget_bytes) { return fits; }
+    uint64_t less = ebb_max_u64(got->peak_bytes - budget_bytes, budget_bytes / 64);
+    input->limit_bytes -= ebb_min_u64(less, input->limit_bytes);
+    input->limit_bytes = ebb_max_u64(input->limit_bytes / m->alignment * m->alignment, m->floor_bytes);
+    return false;
+}
+
+static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, bool early, ebb_plan **plan_out) {
+    ebb_policy_input input = make_input(m, budget_bytes / m->alignment * m->alignment);
+    input.early_out = input.early_in = early;
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        ebb_plan *plan = NULL;
+        outcome got = {0};
+        ebb_policy_input before = input;
+        if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
+        EBB_TRY(try_policy(m, m->policy, &input, budget_bytes, &plan, &got));
+        if (tighten(m, budget_bytes, &got, &input)) {
+            *plan_out = plan;
+            return EBB_OK;
+        }
+        ebb_plan_destroy(plan);
+        bool same_tiers = memcmp(before.tier_bytes, input.tier_bytes, sizeof input.tier_bytes) == 0;
+        if (before.limit_bytes == m->floor_bytes && same_tiers && before.early_out == input.early_out) { break; }
+    }
+    return EBB_E_NO_FIT;
+}
+
+/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
+static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    if (budget_bytes >= m->liveness_bytes) {
+        ebb_policy_input input = make_input(m, budget_bytes);
+        outcome got = {0};
+        return try_policy(m, &ebb__policy_liveness, &input, 0, plan_out, &got);
+    }
+    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
+    ebb_status st = fit_rounds(m, budget_bytes, true, plan_out);
+    return st == EBB_E_NO_FIT ? fit_rounds(m, budget_bytes, false, plan_out) : st;
+}
+
+/* The least budget above one that has no plan. */
+static ebb_status find_least(maker *m, uint64_t *least_out) {
+    uint64_t low = m->options->budget_bytes, high = m->liveness_bytes;
+    ebb_plan *plan = NULL;
+    if (low < m->floor_bytes) {
+        low = m->floor_bytes;
+        ebb_status st = fit(m, low, &plan);
+        ebb_plan_destroy(plan);
+        if (st != EBB_E_NO_FIT) {
+            *least_out = low;
+            return st;
+        }
+    }
+    while (high - low > ebb_max_u64(m->alignment, high / 100)) {
+        uint64_t middle = ebb_align_up(low + (high - low) / 2, m->alignment);
+        if (middle >= high) { break; }
+        plan = NULL;
+        ebb_status st = fit(m, middle, &plan);
+        ebb_plan_destroy(plan);
+        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+        *(st == EBB_OK ? &high : &low) = middle;
+    }
+    *least_out = high;
+    return EBB_OK;
+}
+
+static ebb_status explain(const maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
+    size_t n_steps = 0;
+    const ebb_step *steps = ebb_program_steps(m->program, &n_steps);
+    ebb_no_fit no_fit = {.least_budget_bytes = least_bytes};
+    no_fit.step_bytes = ebb_program_floor_bytes(m->program, &no_fit.step);
+    if (no_fit_out != NULL) { *no_fit_out = no_fit; }
+    return ebb_fail(EBB_E_NO_FIT,
+                    "a budget of %" PRIu64 " bytes is too small for policy %s: step %u '%s' alone touches %" PRIu64
+                    " bytes; the least budget is %" PRIu64 " bytes",
+                    m->options->budget_bytes, m->policy->name, no_fit.step,
+                    no_fit.step < n_steps ? steps[no_fit.step].name : "", no_fit.step_bytes, least_bytes);
+}
+
+static ebb_status make_fixed(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    ebb_policy_input input = make_input(m, UINT64_MAX);
+    ebb_plan *plan = NULL;
+    outcome got = {0};
+    EBB_TRY(try_policy(m, m->policy, &input, 0, &plan, &got));
+    if (got.peak_bytes > m->options->budget_bytes) {
+        ebb_plan_destroy(plan);
+        return explain(m, got.peak_bytes, no_fit_out);
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+static ebb_status make_within(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    ebb_policy_input input = make_input(m, UINT64_MAX);
+    ebb_plan *plan = NULL;
+    outcome got = {0};
+    EBB_TRY(try_policy(m, &ebb__policy_liveness, &input, 0, &plan, &got));
+    m->liveness_bytes = got.peak_bytes;
+    if (got.peak_bytes <= m->options->budget_bytes) {
+        *plan_out = plan;
+        return EBB_OK;
+    }
+    ebb_plan_destroy(plan);
+    ebb_status st = fit(m, m->options->budget_bytes, plan_out);
+    if (st != EBB_E_NO_FIT) { return st; }
+    uint64_t least_bytes = 0;
+    EBB_TRY(find_least(m, &least_bytes));
+    return explain(m, least_bytes, no_fit_out);
+}
+
+static const ebb_policy *find_policy(const char *name) {
+    for (size_t i = 0; i < N_POLICIES; i++) {
+        if (name != NULL && strcmp(policies[i]->name, name) == 0) { return policies[i]; }
+    }
+    return NULL;
+}
+
+ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                         ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    maker m = {.program = program, .machine = machine, .options = options};
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "ebb_plan_options of %zu bytes", options->size_bytes);
+    }
+    m.policy = find_policy(options->policy);
+    if (m.policy == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%s'", options->policy != NULL ? options->policy : "");
+    }
+    m.mem = ebb__mem_or_default(options->mem);
+    m.alignment = ebb_program_alignment_bytes(program);
+    m.floor_bytes = ebb_program_floor_bytes(program, NULL);
+    EBB_TRY(ebb__draft_init(&m.draft, program, m.mem));
+    ebb_plan *plan = NULL;
+    ebb_status st = m.policy->keeps_limit ? make_within(&m, &plan, no_fit_out) : make_fixed(&m, &plan, no_fit_out);
+    ebb__draft_fini(&m.draft);
+    if (st == EBB_OK) { st = ebb__plan_seal(plan); }
+    if (st == EBB_OK) { st = ebb_plan_check(program, plan); }
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
