@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What tests of plans share: random programs, and an executor that follows a plan with real bytes. A step's result
+ * is a hash of the bytes that it reads, spread over the bytes that it writes; so one byte out of place anywhere
+ * changes every result behind it.
+ */
+#ifndef EBB_TESTS_PLAN_SUPPORT_H
+#define EBB_TESTS_PLAN_SUPPORT_H
+
+#include "support.h"
+
+#include "plan/plan_priv.h"
+
+static inline uint32_t make_tensor(ebb_program *p, uint64_t size_bytes, bool persistent, bool kept) {
+    char name[24];
+    (void)snprintf(name, sizeof name, "t%zu", p->tensors.n);
+    ebb_tensor t = {
+        .name = name, .size_bytes = size_bytes, .role = EBB_ROLE_OTHER, .persistent = persistent, .kept = kept};
+    uint32_t idx = 0;
+    assert_int_equal(ebb__program_add_tensor(p, &t, &idx), EBB_OK);
+    return idx;
+}
+
+static inline void make_step(ebb_program *p, const ebb_access *accesses, uint32_t n, uint64_t scratch, double flops) {
+    char name[24];
+    (void)snprintf(name, sizeof name, "s%zu", p->steps.n);
+    ebb_choice choice = {.name = "only", .scratch_bytes = scratch, .key = 1000 + p->steps.n, .flops = flops};
+    const char *kind = n == 1 && accesses[0].mode == EBB_WRITE ? "feed" : "op";
+    assert_int_equal(ebb__program_add_step(p, name, kind, 0, accesses, n, &choice, 1), EBB_OK);
+}
+#define STEP(p, scratch, flops, ...)                                                                                   \
+    make_step((p), (const ebb_access[]){__VA_ARGS__},                                                                  \
+              (uint32_t)(sizeof((const ebb_access[]){__VA_ARGS__}) / sizeof(ebb_access)), (scratch), (flops))
+
+static inline uint64_t random_size(ebb_rng *rng) {
+    return 1 + ebb__rng_below(rng, ebb__rng_below(rng, 4) == 0 ? 600 : 200);
+}
+
+static inline double random_flops(ebb_rng *rng) {
+    return (double)(1 + ebb__rng_below(rng, 2000)) * 1e4;
+}
+
+/* A network in training: layers with weights, in-place activations, shortcuts, masks, running statistics; then
+ * backward with gradients and updates in place. */
+static inline ebb_program *random_network(ebb_rng *rng) {
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "net", ebb__rng_below(rng, 2) ? 64 : 1, &p), EBB_OK);
+    uint32_t n = 2 + (uint32_t)ebb__rng_below(rng, 14), act[17], weight[17], mask[17], state[17];
+    bool keep = ebb__rng_below(rng, 4) == 0;
+    act[0] = make_tensor(p, random_size(rng), false, false);
+    uint32_t labels = make_tensor(p, random_size(rng), false, false);
+    STEP(p, 0, 1e4, {act[0], EBB_WRITE});
+    STEP(p, 0, 1e4, {labels, EBB_WRITE});
+    for (uint32_t i = 1; i <= n; i++) {
+        weight[i] = make_tensor(p, random_size(rng), true, false);
+        state[i] = make_tensor(p, random_size(rng), true, false);
+        act[i] = make_tensor(p, random_size(rng), false, false);
+        mask[i] = make_tensor(p, random_size(rng), false, false);
+        uint32_t side = act[ebb__rng_below(rng, i)];
+        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng), {act[i - 1], EBB_READ},
+             {side, EBB_READ}, {weight[i], EBB_READ}, {act[i], EBB_WRITE}, {mask[i], EBB_WRITE});
+        if (ebb__rng_below(rng, 3) == 0) { STEP(p, 0, 1e5, {act[i], EBB_UPDATE}); }
+        if (ebb__rng_below(rng, 3) == 0) { STEP(p, 0, 1e5, {act[i], EBB_READ}, {state[i], EBB_UPDATE}); }
+    }
+    uint32_t loss = make_tensor(p, 4, false, true), grad = make_tensor(p, random_size(rng), false, false);
+    STEP(p, 0, 1e5, {act[n], EBB_READ}, {labels, EBB_READ}, {loss, EBB_WRITE}, {grad, EBB_WRITE});
+    for (uint32_t i = n; i >= 1; i--) {
+        uint32_t next = make_tensor(p, random_size(rng), false, false);
+        uint32_t diff = make_tensor(p, random_size(rng), false, keep);
+        STEP(p, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng), {grad, EBB_READ},
+             {act[i - 1], EBB_READ}, {act[i], EBB_READ}, {mask[i], EBB_READ}, {weight[i], EBB_READ}, {next, EBB_WRITE},
+             {diff, EBB_WRITE});
+        STEP(p, 0, random_flops(rng), {diff, EBB_READ}, {weight[i], EBB_UPDATE}, {state[i], EBB_UPDATE});
+        grad = next;
+    }
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    return p;
+}
+
+/* Anything that is a program: tensors written twice, never read, persistent ones overwritten whole. */
+static inline ebb_program *random_soup(ebb_rng *rng) {
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "soup", 1u << ebb__rng_below(rng, 5), &p), EBB_OK);
+    uint32_t n_tensors = 2 + (uint32_t)ebb__rng_below(rng, 14), n_steps = 3 + (uint32_t)ebb__rng_below(rng, 40);
+    bool written[16] = {false};
+    for (uint32_t t = 0; t < n_tensors; t++) {
+        written[t] = ebb__rng_below(rng, 3) == 0;
+        make_tensor(p, random_size(rng), written[t], ebb__rng_below(rng, 10) == 0);
+    }
+    for (uint32_t s = 0; s < n_steps; s++) {
+        ebb_access accesses[5];
+        uint32_t n = 0, wanted = 1 + (uint32_t)ebb__rng_below(rng, 4);
+        for (uint32_t i = 0; i < wanted; i++) {
+            uint32_t t = s < n_tensors && i == 0 ? s : (uint32_t)ebb__rng_below(rng, n_tensors);
+            bool taken = false;
+            for (uint32_t k = 0; k < n; k++) { taken |= accesses[k].tensor == t; }
+            if (taken) { continue; }
+            uint64_t dice = ebb__rng_below(rng, 8);
+            uint32_t mode = !written[t] || dice == 0 ? EBB_WRITE : dice == 1 ? EBB_UPDATE : EBB_READ;
+            written[t] = true;
+            accesses[n++] = (ebb_access){.tensor = t, .mode = mode};
+        }
+        make_step(p, accesses, n, ebb__rng_below(rng, 3) ? 0 : random_size(rng), random_flops(rng));
+    }
+    for (uint32_t t = 0; t < n_tensors; t++) { /* so that each is accessed, as a program must */
+        STEP(p, 0, 1e5, {t, written[t] ? EBB_READ : EBB_WRITE});
+    }
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    return p;
+}
+
+static inline ebb_program *random_program(uint64_t seed) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, seed, 1);
+    return ebb__rng_below(&rng, 3) == 0 ? random_soup(&rng) : random_network(&rng);
+}
+
+/* ---- the executor ------------------------------------------------------------------------------ */
+
+/* What an action touches, in bytes. */
+typedef struct bound_action {
+    ebb_action action;
+    uint64_t offset[8]; /* of each access; of the tensor of a copy */
+    uint64_t scratch, scratch_bytes, slot;
+    uint32_t tier;
+} bound_action;
+
+typedef struct world {
+    const ebb_program *program;
+    const ebb_plan *plan;
+    bound_action *bound;
+    uint8_t *arena, *tier[EBB_N_TIERS];
+    uint64_t *digest;                  /* [n_laps * n_steps]: what each run wrote */
+    uint64_t *content;                 /* [n_tensors]: of persistent and kept ones, at the border behind the last lap */
+    uint64_t *home_offset, *home_slot; /* [n_tensors]: at the border */
+    ebb_bump bump;
+} world;
+
+static inline void bind_actions(world *w) {
+    const ebb_plan *plan = w->plan;
+    ebb_plan_cursor cursor;
+    assert_int_equal(ebb__plan_cursor_init(w->program, plan, &w->bump, &cursor), EBB_OK);
+    size_t n_tensors = w->program->tensors.n;
+    w->home_offset = calloc(n_tensors, sizeof *w->home_offset);
+    w->home_slot = calloc(n_tensors, sizeof *w->home_slot);
+    memcpy(w->home_offset, cursor.offset, n_tensors * sizeof *w->home_offset);
+    memcpy(w->home_slot, cursor.slot, n_tensors * sizeof *w->home_slot);
+    w->bound = calloc(plan->actions.n, sizeof *w->bound);
+    for (size_t a = 0; a < plan->actions.n; a++) {
+        bound_action *b = &w->bound[a];
+        ebb__plan_cursor_next(&cursor);
+        assert_int_equal(cursor.position, a);
+        b->action = plan->actions.data[a];
+        if (b->action.kind == EBB_ACT_RUN || b->action.kind == EBB_ACT_AGAIN) {
+            const ebb_step *step = &w->program->steps.data[b->action.target];
+            for (uint32_t i = 0; i < step->n_accesses; i++) {
+                b->offset[i] = cursor.offset[w->program->accesses.data[step->first_access + i].tensor];
+                assert_true(b->offset[i] != UINT64_MAX);
+            }
+            b->scratch = cursor.scratch_offset;
+            b->scratch_bytes = w->program->choices.data[step->first_choice].scratch_bytes;
+        } else if (b->action.kind != EBB_ACT_DROP) {
+            b->offset[0] = cursor.offset[b->action.target];
+            uint64_t slot = cursor.slot[b->action.target];
+            assert_true(b->offset[0] != UINT64_MAX && slot < plan->slots.n);
+            b->slot = plan->slots.data[slot].offset;
+            b->tier = plan->slots.data[slot].tier;
+        }
+    }
+    ebb__plan_cursor_next(&cursor);
+    for (size_t t = 0; t < n_tensors; t++) { /* the border behind is the border before */
+        const ebb_tensor *tensor = &w->program->tensors.data[t];
+        if (tensor->persistent) { assert_int_equal(cursor.offset[t], w->home_offset[t]); }
+        if (tensor->kept) { w->home_offset[t] = cursor.offset[t]; }
+    }
+}
+
+static inline void spread(uint8_t *dst, uint64_t n, uint64_t h) {
+    for (uint64_t i = 0; i < n; i++) {
+        h = h * 6364136223846793005u + 1442695040888963407u;
+        dst[i] = (uint8_t)(h >> 56);
+    }
+}
+
+static inline uint64_t tensor_bytes(const world *w, uint32_t t) {
+    return w->program->tensors.data[t].size_bytes;
+}
+
+/* Do one action of lap number lap. */
+static inline void do_action(world *w, size_t a, uint64_t lap) {
+    const bound_action *b = &w->bound[a];
+    if (b->action.kind == EBB_ACT_DROP) { return; }
+    if (b->action.kind == EBB_ACT_OUT || b->action.kind == EBB_ACT_IN) {
+        uint8_t *device = w->arena + b->offset[0], *low = w->tier[b->tier] + b->slot;
+        uint64_t n = tensor_bytes(w, b->action.target);
+        memcpy(b->action.kind == EBB_ACT_OUT ? low : device, b->action.kind == EBB_ACT_OUT ? device : low, n);
+        return;
+    }
+    const ebb_step *step = &w->program->steps.data[b->action.target];
+    const ebb_access *accesses = &w->program->accesses.data[step->first_access];
+    uint64_t h = ebb__hash(EBB_HASH_INIT, &b->action.target, sizeof b->action.target), digest = EBB_HASH_INIT;
+    bool reads = false;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        if ((accesses[i].mode & EBB_READ) == 0) { continue; }
+        h = ebb__hash(h, w->arena + b->offset[i], tensor_bytes(w, accesses[i].tensor));
+        reads = true;
+    }
+    if (!reads) { h = ebb__hash(h, &lap, sizeof lap); } /* what is fed differs from lap to lap */
+    if (b->scratch_bytes > 0) { memset(w->arena + b->scratch, 0xee, b->scratch_bytes); }
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        if ((accesses[i].mode & EBB_WRITE) == 0) { continue; }
+        uint64_t n = tensor_bytes(w, accesses[i].tensor);
+        spread(w->arena + b->offset[i], n, h + i);
+        digest = ebb__hash(digest, w->arena + b->offset[i], n);
+    }
+    digest ^= h;
+    uint64_t *said = &w->digest[lap * w->program->steps.n + b->action.target];
+    if (b->action.kind == EBB_ACT_RUN) { *said = digest; }
+    assert_true(*said == digest);
+}
+
+static inline void world_begin(world *w, const ebb_program *program, const ebb_plan *plan, uint64_t n_laps) {
+    ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    *w = (world){.program = program, .plan = plan};
+    ebb__bump_init(&w->bump, NULL);
+    bind_actions(w);
+    w->arena = malloc(sum.peak_bytes + 1); /* to the byte: a sanitizer sees what goes beyond the peak */
+    memset(w->arena, 0xaa, sum.peak_bytes);
+    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+        w->tier[tier] = malloc(sum.tier_bytes[tier] + 1);
+        memset(w->tier[tier], 0xbb, sum.tier_bytes[tier]);
+    }
+    w->digest = calloc(n_laps * program->steps.n, sizeof *w->digest);
+    w->content = calloc(program->tensors.n, sizeof *w->content);
+    for (uint32_t t = 0; t < program->tensors.n; t++) {
+        if (!program->tensors.data[t].persistent) { continue; }
+        uint64_t slot = w->home_slot[t];
+        assert_true(w->home_offset[t] != UINT64_MAX || slot != UINT64_MAX);
+        if (w->home_offset[t] != UINT64_MAX) { spread(w->arena + w->home_offset[t], tensor_bytes(w, t), t); }
+        if (slot == UINT64_MAX) { continue; }
+        const ebb_slot *s = &plan->slots.data[slot];
+        spread(w->tier[s->tier] + s->offset, s->size_bytes, t);
+    }
+}
+
+/* Look at what must be there, then free all. */
+static inline void world_end(world *w) {
+    for (uint32_t t = 0; t < w->program->tensors.n; t++) {
+        const ebb_tensor *tensor = &w->program->tensors.data[t];
+        if (!tensor->persistent && !tensor->kept) { continue; }
+        const uint8_t *at = NULL;
+        if (w->home_offset[t] != UINT64_MAX) { at = w->arena + w->home_offset[t]; }
+        if (w->home_slot[t] != UINT64_MAX && at == NULL) {
+            const ebb_slot *s = &w->plan->slots.data[w->home_slot[t]];
+            at = w->tier[s->tier] + s->offset;
+        }
+        assert_non_null(at);
+        w->content[t] = ebb__hash(EBB_HASH_INIT, at, tensor->size_bytes);
+    }
+    free(w->bound);
+    free(w->home_offset);
+    free(w->home_slot);
+    free(w->arena);
+    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) { free(w->tier[tier]); }
+    ebb__bump_fini(&w->bump);
+}
+
+static inline void world_free(world *w) {
+    free(w->digest);
+    free(w->content);
+}
+
+/* In the list's order. */
+static inline void execute_in_order(world *w, const ebb_program *program, const ebb_plan *plan, uint64_t n_laps) {
+    world_begin(w, program, plan, n_laps);
+    for (uint64_t lap = 0; lap < n_laps; lap++) {
+        for (size_t a = 0; a < plan->actions.n; a++) { do_action(w, a, lap); }
+    }
+    world_end(w);
+}
+
+/* Each engine in its order, otherwise in any order that the schedule allows; no wait at the border. */
+static inline void execute_any_order(world *w, const ebb_program *program, const ebb_plan *plan, uint64_t n_laps,
+                                     ebb_rng *rng) {
+    size_t n = plan->actions.n;
+    ebb_schedule s;
+    world_begin(w, program, plan, n_laps);
+    assert_int_equal(ebb__plan_schedule(program, plan, &w->bump, &s), EBB_OK);
+    bool *done = calloc(n_laps * n, sizeof *done);
+    uint64_t next[EBB_N_ENGINES] = {0};
+    for (;;) {
+        uint32_t ready[EBB_N_ENGINES], n_ready = 0, n_over = 0;
+        for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
+            while (next[e] < n_laps * n && s.engine[next[e] % n] != e) { next[e]++; }
+            if (next[e] == n_laps * n) {
+                n_over++;
+                continue;
+            }
+            uint64_t a = next[e] % n, lap = next[e] / n;
+            bool met = true;
+            for (uint64_t i = s.start[a]; i < s.start[a + 1]; i++) {
+                uint64_t d = s.dep[i];
+                if (d < a) { met &= done[lap * n + d]; }
+                if (d >= a && lap > 0) { met &= done[(lap - 1) * n + d]; }
+            }
+            if (met) { ready[n_ready++] = e; }
+        }
+        if (n_over == EBB_N_ENGINES) { break; }
+        assert_true(n_ready > 0);
+        uint32_t e = ready[ebb__rng_below(rng, n_ready)];
+        do_action(w, next[e] % n, next[e] / n);
+        done[next[e]++] = true;
+    }
+    free(done);
+    world_end(w);
+}
+
+static inline void assert_same_results(const world *a, const world *b, uint64_t n_laps) {
+    assert_memory_equal(a->digest, b->digest, n_laps * a->program->steps.n * sizeof *a->digest);
+    assert_memory_equal(a->content, b->content, a->program->tensors.n * sizeof *a->content);
+}
+
+#endif
