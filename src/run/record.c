@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recording an iteration: an event before and one behind each command, and afterwards the plan told again with
+ * the times that were measured. So recording costs the run nothing but those events.
+ *
+ * A block of the trace is a stay, or the part of one that lies in this iteration; a step's scratch is a block too. It
+ * is allocated when the command that brings it begins, and freed when the last command that touches it has ended:
+ * that is when its bytes can be used again.
+ */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define NO_BLOCK UINT32_MAX
+
+typedef struct record_block {
+    uint32_t tensor; /* or EBB_SCRATCH */
+    bool before;     /* was there when the iteration began */
+    uint64_t offset, size_bytes;
+    uint64_t last_ns; /* end of the last command that touched it */
+    uint64_t number;  /* in the trace */
+} record_block;
+
+/* One event to write. seq keeps the order of what happens at the same time. */
+typedef struct record_entry {
+    uint64_t time_ns, seq;
+    ebb_trace_kind kind;
+    uint32_t action, block;
+} record_entry;
+
+typedef struct recording {
+    ebb_run *run;
+    const ebb_action *actions;
+    const ebb_stay *stays;
+    size_t n_stays;
+    ebb_event **events;          /* [2 * n_commands]: before, behind */
+    uint64_t *begin_ns, *end_ns; /* [n_commands], from the earliest */
+    uint64_t last_ns;
+    EBB_VEC(record_block) blocks;
+    EBB_VEC(record_entry) entries;
+    uint32_t *block_of; /* [n_tensors] */
+    ebb_trace_writer *writer;
+} recording;
+
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+static ebb_status issue_between_events(recording *r) {
+    ebb_run *run = r->run;
+    for (size_t a = 0; a < run->n_commands; a++) {
+        if (run->commands[a].engine == EBB_N_ENGINES) { continue; }
+        EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a]));
+        EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a + 1]));
+    }
+    for (size_t a = 0; a < run->n_commands; a++) {
+        EBB_TRY(ebb__run_issue(run, a, r->events[2 * a], r->events[2 * a + 1]));
+    }
+    EBB_TRY(ebb__run_drain(run));
+    return ebb__tiers_check(&run->tiers);
+}
+
+static void read_times(recording *r) {
+    const ebb_run *run = r->run;
+    uint64_t zero_ns = UINT64_MAX;
+    for (size_t a = 0; a < run->n_commands; a++) {
+        if (r->events[2 * a] == NULL) { continue; }
+        r->begin_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a]);
+        r->end_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a + 1]);
+        zero_ns = ebb_min_u64(zero_ns, r->begin_ns[a]);
+    }
+    for (size_t a = 0; a < run->n_commands; a++) {
+        if (r->events[2 * a] == NULL) { continue; }
+        r->begin_ns[a] -= zero_ns;
+        r->end_ns[a] -= zero_ns;
+        r->last_ns = ebb_max_u64(r->last_ns, r->end_ns[a]);
+    }
+}
+
+/* ---- the plan, told again ---------------------------------------------------------------------- */
+
+static ebb_status add_entry(recording *r, ebb_trace_kind kind, uint64_t time_ns, size_t action, uint32_t block) {
+    record_entry entry = {
+        .time_ns = time_ns, .seq = r->entries.n, .kind = kind, .action = (uint32_t)action, .block = block};
+    return EBB_PUSH(r->run->mem, &r->entries, entry);
+}
+
+static ebb_status begin_block(recording *r, const ebb_stay *stay, bool before, uint64_t time_ns, uint32_t *block_out) {
+    uint64_t bytes = stay->size_bytes;
+    if (stay->tensor != EBB_SCRATCH) { bytes = r->run->lowered->program->tensors.data[stay->tensor].size_bytes; }
+    record_block block = {
+        .tensor = stay->tensor, .before = before, .offset = stay->offset, .size_bytes = bytes, .last_ns = time_ns};
+    EBB_TRY(EBB_PUSH(r->run->mem, &r->blocks, block));
+    *block_out = (uint32_t)(r->blocks.n - 1);
+    if (stay->tensor != EBB_SCRATCH) { r->block_of[stay->tensor] = *block_out; }
+    return add_entry(r, EBB_TRACE_ALLOC, time_ns, 0, *block_out);
+}
+
+static ebb_status tell_access(recording *r, size_t a, const ebb_access *access, ebb_access_mode mode) {
+    if ((access->mode & mode) == 0) { return EBB_OK; }
+    uint32_t block = r->block_of[access->tensor];
+    EBB_ASSERT(block != NO_BLOCK);
+    r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
+    bool read = mode == EBB_READ;
+    return add_entry(r, read ? EBB_TRACE_READ : EBB_TRACE_WRITE, read ? r->begin_ns[a] : r->end_ns[a], a, block);
+}
+
+static ebb_status tell_step(recording *r, size_t a, uint32_t scratch) {
+    const ebb_program *program = r->run->lowered->program;
+    const ebb_step *step = &program->steps.data[r->actions[a].target];
+    const ebb_access *accesses = &program->accesses.data[step->first_access];
+    EBB_TRY(add_entry(r, EBB_TRACE_STEP_BEGIN, r->begin_ns[a], a, NO_BLOCK));
+    for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_READ)); }
+    for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_WRITE)); }
+    if (scratch != NO_BLOCK) {
+        EBB_TRY(add_entry(r, EBB_TRACE_WRITE, r->end_ns[a], a, scratch));
+        EBB_TRY(add_entry(r, EBB_TRACE_FREE, r->end_ns[a], a, scratch));
+    }
+    return add_entry(r, EBB_TRACE_STEP_END, r->end_ns[a], a, NO_BLOCK);
+}
+
+static ebb_status tell_copy(recording *r, size_t a) {
+    uint32_t block = r->block_of[r->actions[a].target];
+    EBB_ASSERT(block != NO_BLOCK);
+    r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
+    EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
+    return add_entry(r, EBB_TRACE_COPY_END, r->end_ns[a], a, block);
+}
+
+static ebb_status tell_action(recording *r, size_t a, uint32_t scratch) {
+    switch (r->actions[a].kind) {
+    case EBB_ACT_RUN:
+    case EBB_ACT_AGAIN: return tell_step(r, a, scratch);
+    case EBB_ACT_OUT:
+    case EBB_ACT_IN: return tell_copy(r, a);
+    default: break;
+    }
+    uint32_t block = r->block_of[r->actions[a].target];
+    EBB_ASSERT(block != NO_BLOCK);
+    r->block_of[r->actions[a].target] = NO_BLOCK;
+    return add_entry(r, EBB_TRACE_FREE, r->blocks.data[block].last_ns, a, block);
+}
+
+static ebb_status tell_plan(recording *r) {
+    for (size_t t = 0; t < r->run->lowered->program->tensors.n; t++) { r->block_of[t] = NO_BLOCK; }
+    for (size_t s = 0; s < r->n_stays; s++) {
+        uint32_t block = 0;
+        if (r->stays[s].first >= r->stays[s].last) { EBB_TRY(begin_block(r, &r->stays[s], true, 0, &block)); }
+    }
+    size_t next = 0;
+    for (size_t a = 0; a < r->run->n_commands; a++) {
+        uint32_t scratch = NO_BLOCK;
+        for (; next < r->n_stays && r->stays[next].first == a; next++) {
+            const ebb_stay *stay = &r->stays[next];
+            if (stay->first == stay->last) { continue; } /* there all the time */
+            uint32_t block = 0;
+            EBB_TRY(begin_block(r, stay, false, r->begin_ns[a], &block));
+            if (stay->tensor == EBB_SCRATCH) { scratch = block; }
+        }
+        EBB_TRY(tell_action(r, a, scratch));
+    }
+    return EBB_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------- */
+
+static int compare_entries(const void *a, const void *b) {
+    const record_entry *x = a, *y = b;
+    if (x->time_ns != y->time_ns) { return x->time_ns < y->time_ns ? -1 : 1; }
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static ebb_status fill_alloc(recording *r, record_block *block, uint64_t number, ebb_trace_event *event) {
+    const ebb_program *program = r->run->lowered->program;
+    bool scratch = block->tensor == EBB_SCRATCH;
+    block->number = number;
+    event->before = block->before;
+    event->size_bytes = block->size_bytes;
+    event->address = block->offset;
+    event->role = scratch ? EBB_ROLE_TEMP : program->tensors.data[block->tensor].role;
+    return ebb_trace_writer_string(r->writer, scratch ? "scratch" : program->tensors.data[block->tensor].name,
+                                   &event->name);
+}
+
+static ebb_status fill_step(recording *r, const record_entry *entry, ebb_trace_event *event) {
+    const ebb_step *step = &r->run->lowered->program->steps.data[r->actions[entry->action].target];
+    event->phase = step->phase;
+    event->index = r->actions[entry->action].target;
+    EBB_TRY(ebb_trace_writer_string(r->writer, step->name, &event->name));
+    return ebb_trace_writer_string(r->writer, step->kind, &event->op);
+}
+
+static ebb_status write_entry(recording *r, const record_entry *entry, uint64_t *n_blocks) {
+    ebb_trace_event event = {.kind = entry->kind, .time_ns = entry->time_ns};
+    const ebb_command *command = &r->run->commands[entry->action];
+    if (entry->kind == EBB_TRACE_COPY_BEGIN || entry->kind == EBB_TRACE_COPY_END) {
+        bool out = command->kind == EBB_ACT_OUT;
+        event.row = out ? EBB_TRACE_ROW_OUT : EBB_TRACE_ROW_IN;
+        event.direction = out ? EBB_TRACE_OUT : EBB_TRACE_IN;
+        event.tier = (uint32_t)command->transfer.tier;
+        event.size_bytes = command->transfer.buf.size_bytes;
+    }
+    if (entry->kind == EBB_TRACE_STEP_BEGIN) { EBB_TRY(fill_step(r, entry, &event)); }
+    if (entry->kind == EBB_TRACE_ALLOC) {
+        EBB_TRY(fill_alloc(r, &r->blocks.data[entry->block], (*n_blocks)++, &event));
+    }
+    if (entry->block != NO_BLOCK) { event.block = r->blocks.data[entry->block].number; }
+    return ebb_trace_writer_add(r->writer, &event);
+}
+
+static ebb_status write_notes(recording *r) {
+    ebb_plan_summary summary = ebb_plan_get_summary(r->run->plan);
+    EBB_TRY(ebb_trace_writer_note(r->writer, "source", "ebb run"));
+    EBB_TRY(ebb_trace_writer_note(r->writer, "net", r->run->lowered->graph->name));
+    EBB_TRY(ebb_trace_writer_note(r->writer, "backend", r->run->device->ops->name));
+    EBB_TRY(ebb_trace_writer_note(r->writer, "policy", summary.policy));
+    EBB_TRY(ebb_trace_writer_note(r->writer, "row.0", "compute"));
+    EBB_TRY(ebb_trace_writer_note(r->writer, "row.1", "out"));
+    return ebb_trace_writer_note(r->writer, "row.2", "in");
+}
+
+static ebb_status write_all(recording *r) {
+    uint64_t n_blocks = 0;
+    ebb_trace_event mark = {
+        .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_BEGIN, .number = r->run->state.iteration};
+    EBB_TRY(write_notes(r));
+    size_t at = 0;
+    for (; at < r->entries.n && r->entries.data[at].time_ns == 0 && r->entries.data[at].kind == EBB_TRACE_ALLOC; at++) {
+        EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks)); /* what was there before the iteration */
+    }
+    EBB_TRY(ebb_trace_writer_add(r->writer, &mark));
+    for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks)); }
+    mark.mark = EBB_TRACE_ITERATION_END;
+    mark.time_ns = r->last_ns;
+    return ebb_trace_writer_add(r->writer, &mark);
+}
+
+static ebb_status write_trace(recording *r) {
+    ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
+    options.mem = r->run->mem;
+    options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_ADDRESSES |
+                    EBB_TRACE_TELLS_ROLES | EBB_TRACE_TELLS_STEPS | EBB_TRACE_TELLS_BEFORE;
+    EBB_TRY(ebb_trace_writer_open(r->run->record_path, &options, &r->writer));
+    ebb_status st = write_all(r);
+    if (st != EBB_OK) {
+        ebb_trace_writer_abandon(r->writer);
+        return st;
+    }
+    return ebb_trace_writer_close(r->writer);
+}
+
+static ebb_status record(recording *r, ebb_bump *bump) {
+    ebb_run *run = r->run;
+    size_t n = run->n_commands;
+    r->actions = ebb_plan_actions(run->plan, &n);
+    r->stays = ebb_plan_stays(run->plan, &r->n_stays);
+    r->events = ebb__bump_alloc(bump, 2 * n, sizeof(ebb_event *));
+    r->begin_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
+    r->end_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
+    r->block_of = ebb__bump_alloc(bump, run->lowered->program->tensors.n, sizeof(uint32_t));
+    if (r->events == NULL || r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) {
+        r->events = NULL;
+        return EBB_E_NO_MEMORY;
+    }
+    memset(r->events, 0, 2 * n * sizeof(ebb_event *));
+    EBB_TRY(issue_between_events(r));
+    read_times(r);
+    EBB_TRY(tell_plan(r));
+    qsort(r->entries.data, r->entries.n, sizeof *r->entries.data, compare_entries);
+    return write_trace(r);
+}
+
+ebb_status ebb__run_record(ebb_run *run) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, run->mem);
+    recording r = {.run = run};
+    ebb_status st = record(&r, &bump);
+    for (size_t e = 0; r.events != NULL && e < 2 * run->n_commands; e++) {
+        if (r.events[e] != NULL) { run->device->ops->event_destroy(run->device, r.events[e]); }
+    }
+    EBB_VEC_FINI(run->mem, &r.blocks);
+    EBB_VEC_FINI(run->mem, &r.entries);
+    ebb__bump_fini(&bump);
+    ebb__free(run->mem, run->record_path);
+    run->record_path = NULL;
+    return st;
+}
