@@ -5,10 +5,8 @@
  */
 #include "run/run.h"
 
-/* size_bytes of the arena, counted in the peak with the padding that the placement gave them. */
 static ebb_buf take_buf(ebb_run *run, uint64_t offset, uint64_t size_bytes) {
-    uint64_t end = offset + ebb_align_up(size_bytes, run->lowered->program->alignment_bytes);
-    run->stats.peak_bytes = ebb_max_u64(run->stats.peak_bytes, end);
+    run->stats.peak_bytes = ebb_max_u64(run->stats.peak_bytes, offset + size_bytes);
     return (ebb_buf){.arena = run->arena->memory, .offset = offset, .size_bytes = size_bytes};
 }
 

@@ -218,14 +218,19 @@ static ebb_status write_notes(recording *r) {
     return ebb_trace_writer_note(r->writer, "row.2", "in");
 }
 
+/* An alloc of what was there before the iteration; these come first. */
+static bool is_before(const recording *r, const record_entry *entry) {
+    return entry->kind == EBB_TRACE_ALLOC && r->blocks.data[entry->block].before;
+}
+
 static ebb_status write_all(recording *r) {
     uint64_t n_blocks = 0;
     ebb_trace_event mark = {
         .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_BEGIN, .number = r->run->state.iteration};
     EBB_TRY(write_notes(r));
     size_t at = 0;
-    for (; at < r->entries.n && r->entries.data[at].time_ns == 0 && r->entries.data[at].kind == EBB_TRACE_ALLOC; at++) {
-        EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks)); /* what was there before the iteration */
+    for (; at < r->entries.n && is_before(r, &r->entries.data[at]); at++) {
+        EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks));
     }
     EBB_TRY(ebb_trace_writer_add(r->writer, &mark));
     for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks)); }
