@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Convolutions, all three directions. Images come and go in channel blocks where there are enough channels, so
+ * that the layers between convolutions find what they like; a network's first image stays plain, for which
+ * oneDNN has a kernel of its own. Where it cannot do what is asked, everything is left to its choice.
+ *
+ * Weights: forward decides. Their gradient comes in the same form whenever the library's best kernel for it can
+ * write that (it can, for direct kernels); backward to data wants its blocks transposed, which is a REORDER.
+ *
+ * A description of the problem is put together once (problem), from operands by role, so that the three
+ * directions differ in one call.
+ */
+#include "backend/cpu/cpu_priv.h"
+
+/* Up to so many channels an image stays row-major: the library's kernels for a first layer. */
+#define FEW_CHANNELS 4
+
+typedef struct problem {
+    dnnl_memory_desc_t src, weights, bias, dst; /* bias: NULL without */
+    dnnl_dims_t strides, dilates, pad_begin, pad_end;
+} problem;
+
+/* The operands by role, whatever the direction. */
+typedef struct roles {
+    const ebb_operand *src, *weights, *bias, *dst;
+} roles;
+
+static void fini_problem(problem *p) {
+    (void)dnnl_memory_desc_destroy(p->src);
+    (void)dnnl_memory_desc_destroy(p->weights);
+    (void)dnnl_memory_desc_destroy(p->bias);
+    (void)dnnl_memory_desc_destroy(p->dst);
+}
+
+/* What an image operand may be: plain where it is a first layer's, blocks where they come out even or are there
+ * already, else the library's choice. */
+static ebb_status describe_image(const ebb_cpu_device *device, const ebb_operand *o, bool may_be_plain,
+                                 bool free_choice, dnnl_memory_desc_t *md_out) {
+    const ebb_shape *s = &o->shape;
+    if (!free_choice && may_be_plain && s->dims[1] <= FEW_CHANNELS) {
+        return ebb__cpu_describe(4, s->dims, dnnl_nchw, md_out);
+    }
+    if (!free_choice && o->layout != EBB_LAYOUT_ANY) {
+        const ebb_cpu_layout *given = ebb__cpu_layout(device, o->layout);
+        if (given->rows.n_blocks * given->rows.width > s->dims[1]) {
+            EBB_CPU_DNNL(dnnl_memory_desc_clone(md_out, given->md), "an image");
+            return EBB_OK;
+        }
+    }
+    bool blocks = !free_choice && s->dims[1] % device->block == 0;
+    dnnl_format_tag_t tag = blocks ? ebb__cpu_blocked_tag(device) : dnnl_format_tag_any;
+    return ebb__cpu_describe(4, s->dims, tag, md_out);
+}
+
+/* want: a layout, or EBB_LAYOUT_ANY for the library's choice. */
+static ebb_status describe_weights(const ebb_cpu_device *device, const ebb_shape *s, int64_t groups, ebb_layout want,
+                                   dnnl_memory_desc_t *md_out) {
+    if (want != EBB_LAYOUT_ANY) {
+        EBB_CPU_DNNL(dnnl_memory_desc_clone(md_out, ebb__cpu_layout(device, want)->md), "weights");
+        return EBB_OK;
+    }
+    const int64_t grouped[5] = {groups, s->dims[0] / groups, s->dims[1], s->dims[2], s->dims[3]};
+    return groups > 1 ? ebb__cpu_describe(5, grouped, dnnl_format_tag_any, md_out)
+                      : ebb__cpu_describe(4, s->dims, dnnl_format_tag_any, md_out);
+}
+
+static ebb_status init_problem(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+                               ebb_layout weights, bool free_choice, problem *p) {
+    const ebb_op_attr *a = &desc->attr;
+    for (int d = 0; d < 2; d++) {
+        p->strides[d] = a->stride[d];
+        p->dilates[d] = a->dilation[d] - 1;
+        p->pad_begin[d] = a->pad_begin[d];
+        p->pad_end[d] = a->pad_end[d];
+    }
+    EBB_TRY(describe_image(device, r->src, desc->kind != EBB_OP_CONV_BWD_DATA, free_choice, &p->src));
+    EBB_TRY(describe_image(device, r->dst, false, free_choice, &p->dst));
+    EBB_TRY(describe_weights(device, &r->weights->shape, a->groups, weights, &p->weights));
+    return r->bias == NULL ? EBB_OK : ebb__cpu_describe(1, &r->dst->shape.dims[1], dnnl_a, &p->bias);
+}
+
+static dnnl_status_t describe_forward(const ebb_cpu_device *device, const problem *p, bool relu,
+                                      dnnl_primitive_desc_t *pd_out) {
+    return dnnl_convolution_forward_primitive_desc_create(
+        pd_out, device->engine, dnnl_forward_training, dnnl_convolution_direct, p->src, p->weights, p->bias, p->dst,
+        p->strides, p->dilates, p->pad_begin, p->pad_end, relu ? device->attr_relu : device->attr);
+}
+
+/* The direction of kind, over p; backward ones take a forward description as a hint. */
+static dnnl_status_t describe_kind(const ebb_cpu_device *device, ebb_op_kind kind, const problem *p, bool relu,
+                                   dnnl_primitive_desc_t *pd_out) {
+    if (kind == EBB_OP_CONV) { return describe_forward(device, p, relu, pd_out); }
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_status_t st = describe_forward(device, p, false, &hint);
+    if (st != dnnl_success) { return st; }
+    if (kind == EBB_OP_CONV_BWD_DATA) {
+        st = dnnl_convolution_backward_data_primitive_desc_create(pd_out, device->engine, dnnl_convolution_direct,
+                                                                  p->src, p->weights, p->dst, p->strides, p->dilates,
+                                                                  p->pad_begin, p->pad_end, hint, device->attr);
+    } else {
+        st = dnnl_convolution_backward_weights_primitive_desc_create(
+            pd_out, device->engine, dnnl_convolution_direct, p->src, p->weights, p->bias, p->dst, p->strides,
+            p->dilates, p->pad_begin, p->pad_end, hint, device->attr);
+    }
+    (void)dnnl_primitive_desc_destroy(hint);
+    return st;
+}
+
+static ebb_status try_describe(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+                               ebb_layout weights, bool free_choice, dnnl_primitive_desc_t *pd_out) {
+    problem p = {0};
+    ebb_status st = init_problem(device, desc, r, weights, free_choice, &p);
+    if (st == EBB_OK) {
+        dnnl_status_t described = describe_kind(device, desc->kind, &p, desc->attr.relu != 0, pd_out);
+        if (described != dnnl_success) { st = ebb__cpu_fail(described, ebb__op_name(desc->kind)); }
+    }
+    fini_problem(&p);
+    return st;
+}
+
+static const char *name_of(dnnl_primitive_desc_t pd) {
+    const char *name = "";
+    (void)dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name);
+    return name;
+}
+
+static bool is_reference(dnnl_primitive_desc_t pd) {
+    return strncmp(name_of(pd), "ref", 3) == 0;
+}
+
+/* The library's best with free weights; when the very same kernel also takes the weights as they lie, then that. */
+static ebb_status choose(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+                         dnnl_primitive_desc_t *pd_out) {
+    dnnl_primitive_desc_t pd = NULL, fixed = NULL;
+    bool free_choice = false;
+    ebb_status st = try_describe(device, desc, r, EBB_LAYOUT_ANY, free_choice, &pd);
+    if (st != EBB_OK || is_reference(pd)) {
+        (void)dnnl_primitive_desc_destroy(pd);
+        pd = NULL;
+        free_choice = true;
+        EBB_TRY(try_describe(device, desc, r, EBB_LAYOUT_ANY, free_choice, &pd));
+    }
+    if (r->weights->layout != EBB_LAYOUT_ANY &&
+        try_describe(device, desc, r, r->weights->layout, free_choice, &fixed) == EBB_OK) {
+        bool same = strcmp(name_of(pd), name_of(fixed)) == 0;
+        (void)dnnl_primitive_desc_destroy(same ? pd : fixed);
+        if (same) { pd = fixed; }
+    }
+    *pd_out = pd;
+    return EBB_OK;
+}
+
+ebb_status ebb__cpu_make_conv(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
+    const ebb_operand *o = desc->operand;
+    const bool bias = desc->n_in > 2;
+    const roles r = {.src = &o[0], .weights = &o[1], .bias = bias ? &o[2] : NULL, .dst = ebb__kernel_out(desc, 0)};
+    const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
+                                  {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
+                                  {DNNL_ARG_DST, desc->n_in, dnnl_query_dst_md, 0},
+                                  {DNNL_ARG_BIAS, 2, dnnl_query_weights_md, 1}};
+    dnnl_primitive_desc_t pd = NULL;
+    EBB_TRY(choose(device, desc, &r, &pd));
+    return ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3);
+}
+
+ebb_status ebb__cpu_make_conv_bwd_data(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
+    const ebb_operand *o = desc->operand;
+    const roles r = {.src = &o[2], .weights = &o[1], .dst = &o[0]};
+    static const ebb_cpu_wire wires[] = {{DNNL_ARG_DIFF_DST, 0, dnnl_query_diff_dst_md, 0},
+                                         {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
+                                         {DNNL_ARG_DIFF_SRC, 2, dnnl_query_diff_src_md, 0}};
+    dnnl_primitive_desc_t pd = NULL;
+    EBB_TRY(choose(device, desc, &r, &pd));
+    return ebb__cpu_set_primitive(kernel, pd, wires, 3);
+}
+
+ebb_status ebb__cpu_make_conv_bwd_weights(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
+    const ebb_operand *o = desc->operand;
+    const bool bias = desc->n_out > 1;
+    const roles r = {.src = &o[0], .weights = &o[2], .bias = bias ? &o[3] : NULL, .dst = &o[1]};
+    static const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
+                                         {DNNL_ARG_DIFF_DST, 1, dnnl_query_diff_dst_md, 0},
+                                         {DNNL_ARG_DIFF_WEIGHTS, 2, dnnl_query_diff_weights_md, 0},
+                                         {DNNL_ARG_DIFF_BIAS, 3, dnnl_query_diff_weights_md, 1}};
+    dnnl_primitive_desc_t pd = NULL;
+    EBB_TRY(choose(device, desc, &r, &pd));
+    return ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3);
+}
