@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backends of this build, one line each. The first is the default.
+ * The backends of this build, one line each. The first is the default; cpu is there with oneDNN only.
  */
 #include "backend/backend.h"
 #include "backend/dry/dry.h"
 #include "backend/ref/ref.h"
-
-/* cpu is there with oneDNN only, and its folder may be left out of a tree. */
-#if defined(EBB_HAVE_DNNL) && defined(__has_include)
-#if __has_include("backend/cpu/cpu.h")
+#ifdef EBB_HAVE_DNNL
 #include "backend/cpu/cpu.h"
-#define HAVE_CPU
-#endif
 #endif
 
 static const ebb_backend_ops *const backends[] = {
-#ifdef HAVE_CPU
+#ifdef EBB_HAVE_DNNL
     &ebb__backend_cpu,
 #endif
     &ebb__backend_ref,
