@@ -13,12 +13,24 @@
 #define EBB_SAFETENSORS_MAX_DIMS 8
 
 /* X(name, bytes an element) */
+/* clang-format off */
 #define EBB_SAFETENSORS_TYPES(X)                                                                                       \
     X(BOOL, 1)                                                                                                         \
     X(U8, 1)                                                                                                           \
     X(I8, 1)                                                                                                           \
-    X(F8_E5M2, 1) X(F8_E4M3, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) X(I32, 4) X(U32, 4) X(F32, 4) X(F64, 8)       \
-        X(I64, 8) X(U64, 8)
+    X(F8_E5M2, 1)                                                                                                      \
+    X(F8_E4M3, 1)                                                                                                      \
+    X(I16, 2)                                                                                                          \
+    X(U16, 2)                                                                                                          \
+    X(F16, 2)                                                                                                          \
+    X(BF16, 2)                                                                                                         \
+    X(I32, 4)                                                                                                          \
+    X(U32, 4)                                                                                                          \
+    X(F32, 4)                                                                                                          \
+    X(F64, 8)                                                                                                          \
+    X(I64, 8)                                                                                                          \
+    X(U64, 8)
+/* clang-format on */
 
 typedef enum ebb_st_type {
 #define EBB_ST_ENUM(name, bytes) EBB_ST_##name,
