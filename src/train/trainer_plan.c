@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Budgets and plans. The device's budget is the caller's; the host's is shared out:
+ *
+ *      host_bytes = data's buffers + batch at the run's ports + staging of values + parked state + slab
+ *
+ * where parked state is what training leaves on the host while the evaluated network has the arena, and the
+ * slab gets what is left. Both networks are planned before anything is taken, so that one arena of the larger
+ * peak serves both.
+ */
+#include "train/trainer_priv.h"
+
+#include <inttypes.h>
+
+#define MEASURE_REPS 2
+#define STEP_NAME_BYTES 128
+
+/* ---- the machine ------------------------------------------------------------------------------ */
+
+/* none and liveness look at no times. */
+static bool asks_times(const char *policy) {
+    return strcmp(policy, "none") != 0 && strcmp(policy, "liveness") != 0;
+}
+
+static ebb_status find_machine(ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    if (o->machine_path != NULL) { return ebb_machine_load(trainer->mem, o->machine_path, &trainer->machine); }
+    EBB_TRY(ebb_machine_create(trainer->mem, &trainer->machine));
+    if (!asks_times(o->policy)) { return EBB_OK; }
+    EBB_TRY(ebb_run_measure_links(trainer->device, o->disk_dir, trainer->machine));
+    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, trainer->machine);
+}
+
+/* ---- the host's budget ------------------------------------------------------------------------ */
+
+static uint64_t largest_value(const ebb_graph *graph) {
+    uint64_t largest = 0;
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!ebb__value_is_persistent(info->kind) && !info->kept) { continue; }
+        largest = ebb_max_u64(largest, (uint64_t)ebb__shape_elements(&info->shape));
+    }
+    return largest;
+}
+
+static uint64_t persistent_bytes(const ebb_lowered *lowered) {
+    size_t n = 0;
+    uint64_t bytes = 0;
+    const ebb_tensor *tensors = ebb_program_tensors(ebb_lowered_program(lowered), &n);
+    for (size_t t = 0; t < n; t++) { bytes += tensors[t].persistent ? tensors[t].size_bytes : 0; }
+    return bytes;
+}
+
+uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    const uint64_t batch = (uint64_t)(o->batch * o->channels * o->height * o->width) * sizeof(float) +
+                           (uint64_t)o->batch * sizeof(int32_t);
+    uint64_t bytes = ebb_data_get_info(trainer->train).host_bytes + batch;
+    if (trainer->test != NULL) { bytes += ebb_data_get_info(trainer->test).host_bytes + batch; }
+    return bytes + 2 * trainer->staging_elements * sizeof(float); /* plain, and as it lies on the device */
+}
+
+/* What the slab may have. */
+static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_out) {
+    const uint64_t limit = trainer->options.host_bytes;
+    *slab_bytes_out = UINT64_MAX;
+    if (limit == 0) { return EBB_OK; }
+    const uint64_t buffers = ebb__trainer_buffer_bytes(trainer);
+    const uint64_t parked = trainer->test != NULL ? persistent_bytes(trainer->learn.lowered) : 0;
+    if (buffers + parked > limit) {
+        return ebb_fail(EBB_E_LIMIT,
+                        "host memory: data and values need %" PRIu64 " bytes, state during evaluation %" PRIu64
+                        ", together more than the %" PRIu64 " that are allowed",
+                        buffers, parked, limit);
+    }
+    *slab_bytes_out = limit - buffers - parked;
+    return EBB_OK;
+}
+
+/* ---- plans ------------------------------------------------------------------------------------ */
+
+static ebb_status make_plan(ebb_trainer *trainer, const ebb_lowered *lowered, const char *policy, uint64_t budget_bytes,
+                            uint64_t slab_bytes, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.mem = trainer->mem;
+    options.policy = policy;
+    options.budget_bytes = budget_bytes;
+    options.tier_bytes[EBB_TIER_HOST] = slab_bytes;
+    options.tier_bytes[EBB_TIER_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
+    return ebb_plan_make(ebb_lowered_program(lowered), trainer->machine, &options, plan_out, no_fit_out);
+}
+
+/* What liveness needs: the measure of percentages. */
+static ebb_status find_liveness(ebb_trainer *trainer) {
+    ebb_plan *plan = NULL;
+    EBB_TRY(make_plan(trainer, trainer->learn.lowered, "liveness", UINT64_MAX, 0, &plan, NULL));
+    trainer->info.liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
+    ebb_plan_destroy(plan);
+    return EBB_OK;
+}
+
+static uint64_t device_budget(const ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    if (o->budget_percent > 0) {
+        double bytes = (double)trainer->info.liveness_bytes * o->budget_percent / 100.0;
+        return bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
+    }
+    return o->budget_bytes > 0 ? o->budget_bytes : UINT64_MAX;
+}
+
+static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
+                                char *step_name_out) {
+    ebb_no_fit no_fit = {0};
+    ebb_status status = make_plan(trainer, trainer->learn.lowered, trainer->options.policy, device_budget(trainer),
+                                  slab_bytes, &trainer->learn.plan, &no_fit);
+    if (status != EBB_E_NO_FIT) { return status; }
+    size_t n_steps = 0;
+    const ebb_step *steps = ebb_program_steps(ebb_lowered_program(trainer->learn.lowered), &n_steps);
+    if (no_fit_out != NULL) { *no_fit_out = no_fit; }
+    if (step_name_out != NULL) {
+        (void)snprintf(step_name_out, STEP_NAME_BYTES, "%s", no_fit.step < n_steps ? steps[no_fit.step].name : "");
+    }
+    return status;
+}
+
+/* That evaluation does not fit stops no training: it is said when somebody asks for one. */
+static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
+    if (trainer->test == NULL) { return EBB_OK; }
+    const uint64_t budget = device_budget(trainer);
+    const uint64_t taken = ebb_plan_get_summary(trainer->learn.plan).tier_bytes[EBB_TIER_HOST];
+    if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
+    ebb_status status = make_plan(trainer, trainer->eval.lowered, budget != UINT64_MAX ? "budget" : "liveness", budget,
+                                  slab_bytes, &trainer->eval.plan, NULL);
+    if (status != EBB_E_NO_FIT) { return status; }
+    ebb__log(EBB_LOG_WARN, "no evaluation: %s", ebb_last_error());
+    trainer->eval_status = status;
+    trainer->eval_message = ebb__bump_printf(&trainer->bump, "evaluation: %s", ebb_last_error());
+    return trainer->eval_message != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+static ebb_status predict(ebb_trainer *trainer) {
+    ebb_timeline timeline;
+    EBB_TRY(ebb_plan_simulate(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine,
+                              &timeline, NULL, NULL));
+    trainer->info.step_time_predicted_s = (double)timeline.iteration_ns * 1e-9;
+    trainer->again_ns = timeline.again_ns;
+    return EBB_OK;
+}
+
+/* ---- taking the memory ------------------------------------------------------------------------ */
+
+static ebb_status take_memory(ebb_trainer *trainer) {
+    const uint64_t resident = ebb__resident_bytes();
+    trainer->constant_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
+    trainer->info.plan = ebb_plan_get_summary(trainer->learn.plan);
+    uint64_t arena_bytes = trainer->info.plan.peak_bytes;
+    if (trainer->eval.plan != NULL) {
+        arena_bytes = ebb_max_u64(arena_bytes, ebb_plan_get_summary(trainer->eval.plan).peak_bytes);
+    }
+    trainer->staging = ebb__alloc(trainer->mem, (size_t)trainer->staging_elements, sizeof *trainer->staging);
+    if (trainer->staging == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb_arena_create(trainer->device, arena_bytes, &trainer->arena));
+    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
+    options.mem = trainer->mem;
+    options.arena = trainer->arena;
+    options.disk_dir = trainer->options.disk_dir;
+    options.seed = trainer->options.seed;
+    return ebb_run_create(trainer->learn.lowered, trainer->learn.plan, &options, &trainer->run);
+}
+
+ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out) {
+    ebb_trainer_options *o = &trainer->options;
+    const bool limited = o->budget_bytes > 0 || o->budget_percent > 0;
+    if (o->policy == NULL) { o->policy = limited ? "budget" : "liveness"; }
+    trainer->staging_elements = largest_value(trainer->learn.graph);
+    uint64_t slab_bytes = 0;
+    EBB_TRY(share_host(trainer, &slab_bytes));
+    EBB_TRY(find_machine(trainer));
+    EBB_TRY(find_liveness(trainer));
+    EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
+    EBB_TRY(plan_evaluation(trainer, slab_bytes));
+    EBB_TRY(predict(trainer));
+    return take_memory(trainer);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer from inside: what it owns, and which file does what.
+ *
+ *      trainer_setup.c   data, network, program, machine: everything before memory is taken
+ *      trainer_plan.c    budgets of device and host, plans, arena, run
+ *      trainer.c         steps and the summary
+ *      trainer_eval.c    evaluation inside the same arena
+ *      trainer_state.c   weights, gradients and their hash; checkpoint.c: everything else
+ *
+ * A network's values are known by their names: the evaluated network, weight files and checkpoints all go by
+ * them.
+ */
+#ifndef EBB_SRC_TRAINER_PRIV_H
+#define EBB_SRC_TRAINER_PRIV_H
+
+#include "ebb/train.h"
+#include "graph/graph.h"
+#include "train/data_priv.h"
+#include "train/safetensors.h"
+
+#define EBB_TRAINER_N_TIMES 1024 /* the median is over the last so many steps */
+
+/* A network made ready to run. */
+typedef struct ebb_prepared {
+    ebb_graph *graph;
+    ebb_lowered *lowered;
+    ebb_plan *plan;
+} ebb_prepared;
+
+struct ebb_trainer {
+    const ebb_mem *mem;
+    ebb_bump bump;
+    ebb_trainer_options options; /* its texts are ours; sizes and counts are the real ones, never 0 */
+    bool keep_test;              /* evaluation is possible as far as the data goes */
+    ebb_data *train, *test;
+    ebb_device *device;
+    ebb_machine *machine;
+    ebb_prepared learn, eval;
+    ebb_status eval_status; /* why there is no evaluation, and in words */
+    char *eval_message;
+    ebb_arena *arena;
+    ebb_run *run;
+    float *staging; /* the largest value, on its way between run and file */
+    uint64_t staging_elements;
+    uint64_t batches_per_epoch; /* UINT64_MAX: endless */
+    uint64_t step;              /* done so far */
+    bool warned;                /* of a loss that is not finite */
+    float times_s[EBB_TRAINER_N_TIMES];
+    uint64_t n_times;
+    uint64_t constant_bytes, data_resident_bytes;
+    uint64_t again_ns;
+    ebb_trainer_info info;
+};
+
+/* schedule.c: the learning rate of an update, counted from 1. */
+float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update);
+
+/* resident.c: of this process, as the kernel counts; 0 where it cannot say. */
+uint64_t ebb__resident_bytes(void);
+uint64_t ebb__resident_peak_bytes(void);
+
+/* trainer_setup.c. Build and lower a network for training or evaluation. */
+ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepared *prepared);
+void ebb__prepared_fini(ebb_prepared *prepared);
+ebb_status ebb__trainer_open(ebb_trainer *trainer);
+
+/* trainer_plan.c */
+ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out);
+/* What of the host the trainer takes besides the slab. */
+uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer);
+
+/* trainer_state.c */
+typedef enum ebb_value_set { EBB_VALUES_WEIGHTS, EBB_VALUES_ALL, EBB_VALUES_GRADIENTS } ebb_value_set;
+
+/* Declare and write the values of a set behind what the caller has declared of metadata. */
+ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, ebb_st_writer *writer);
+/* All of the set must be there in the right shape; what else is there is warned of. */
+ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file);
+ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path);
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, char hex_out[65]);
+
+/* checkpoint.c: *found_out false: there is no such file. */
+ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out);
+
+#endif
