@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints: a safetensors file of all persistent values (weights, statistics, the optimiser's) whose metadata
+ * says where training stands and what it was. Order of data, augmentation and dropout are functions of seed,
+ * epoch, batch and iteration, so the step's number is the generators' whole state.
+ *
+ * What must be the same to go on is a list of texts, made from the options on writing and again on reading; the
+ * first that differs is named. Budget, policy, tiers and threads are not in it: they do not change a bit. The
+ * learning rate and its schedule may be changed on purpose; that is logged.
+ */
+#include "train/trainer_priv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define VERSION "1"
+#define TEXT_BYTES 256
+
+typedef struct fact {
+    const char *key;
+    bool may_differ;
+    char text[TEXT_BYTES];
+} fact;
+
+enum { FACT_NET, FACT_BATCH, FACT_IMAGE, FACT_OPTIMIZER, FACT_DATA, FACT_SEED, FACT_DROPOUT, FACT_RATE, N_FACTS };
+
+/* %.9g gives each float its own text. */
+static void describe_optimizer(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
+    static const char *const names[] = {"sgd", "momentum", "nesterov", "adam", "adamw"};
+    const ebb_optimizer *p = &o->optimizer;
+    if (o->keep_gradients) {
+        (void)snprintf(text, TEXT_BYTES, "none");
+    } else {
+        (void)snprintf(text, TEXT_BYTES, "%s, momentum %.9g, beta %.9g %.9g, epsilon %.9g, weight decay %.9g",
+                       names[p->kind], (double)p->momentum, (double)p->beta1, (double)p->beta2, (double)p->epsilon,
+                       (double)p->weight_decay);
+    }
+}
+
+static void describe_rate(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
+    static const char *const names[] = {"constant", "step", "cosine", "linear"};
+    const ebb_lr_schedule *s = &o->schedule;
+    (void)snprintf(text, TEXT_BYTES,
+                   "%.9g, %s, warm-up %" PRIu64 ", total %" PRIu64 ", every %" PRIu64 " times %.9g, final %.9g",
+                   (double)o->learning_rate, names[s->kind], s->warmup_updates, s->total_updates, s->step_updates,
+                   (double)s->step_factor, (double)s->final_factor);
+}
+
+static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
+    static const char *const keys[N_FACTS] = {"net",  "batch", "images",  "optimizer",
+                                              "data", "seed",  "dropout", "learning_rate"};
+    const ebb_trainer_options *o = &trainer->options;
+    for (int f = 0; f < N_FACTS; f++) { facts[f] = (fact){.key = keys[f], .may_differ = f == FACT_RATE}; }
+    (void)snprintf(facts[FACT_NET].text, TEXT_BYTES, "%s", trainer->info.net);
+    (void)snprintf(facts[FACT_BATCH].text, TEXT_BYTES, "%" PRId64, o->batch);
+    (void)snprintf(facts[FACT_IMAGE].text, TEXT_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64, o->channels, o->height,
+                   o->width);
+    describe_optimizer(o, facts[FACT_OPTIMIZER].text);
+    ebb__data_describe(trainer->train, facts[FACT_DATA].text, TEXT_BYTES);
+    (void)snprintf(facts[FACT_SEED].text, TEXT_BYTES, "%" PRIu64, o->seed);
+    (void)snprintf(facts[FACT_DROPOUT].text, TEXT_BYTES, "%s", o->no_dropout ? "left out" : "as the network has it");
+    describe_rate(o, facts[FACT_RATE].text);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
+    fact facts[N_FACTS];
+    char number[32];
+    collect(trainer, facts);
+    EBB_TRY(ebb__st_writer_set(writer, "ebb_checkpoint", VERSION));
+    for (int f = 0; f < N_FACTS; f++) { EBB_TRY(ebb__st_writer_set(writer, facts[f].key, facts[f].text)); }
+    (void)snprintf(number, sizeof number, "%" PRIu64, trainer->step);
+    EBB_TRY(ebb__st_writer_set(writer, "step", number)); /* updates made; epoch and batch follow from it */
+    return ebb__trainer_write_values(trainer, EBB_VALUES_ALL, writer);
+}
+
+ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path) {
+    ebb_st_writer *writer = NULL;
+    EBB_TRY(ebb__st_writer_create(trainer->mem, path, &writer));
+    ebb_status status = write_all(trainer, writer);
+    if (status == EBB_OK) { return ebb__st_writer_commit(writer); }
+    ebb__st_writer_abandon(writer);
+    return status;
+}
+
+/* ---- going on --------------------------------------------------------------------------------- */
+
+static ebb_status compare(const ebb_trainer *trainer, const ebb_safetensors *file) {
+    fact facts[N_FACTS];
+    collect(trainer, facts);
+    for (int f = 0; f < N_FACTS; f++) {
+        const char *was = ebb__safetensors_metadata(file, facts[f].key);
+        if (was == NULL) { return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint says no %s", file->path, facts[f].key); }
+        if (strcmp(was, facts[f].text) == 0) { continue; }
+        if (!facts[f].may_differ) {
+            return ebb_fail(EBB_E_ARGUMENT, "%s: the checkpoint's %s is '%s', not '%s'", file->path, facts[f].key, was,
+                            facts[f].text);
+        }
+        ebb__log(EBB_LOG_WARN, "%s: %s was '%s', is now '%s'", file->path, facts[f].key, was, facts[f].text);
+    }
+    return EBB_OK;
+}
+
+static ebb_status read_step(const ebb_safetensors *file, uint64_t *step_out) {
+    const char *text = ebb__safetensors_metadata(file, "step");
+    char *end = NULL;
+    errno = 0;
+    uint64_t step = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || errno != 0) {
+        return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint's step is '%s'", file->path, text != NULL ? text : "");
+    }
+    *step_out = step;
+    return EBB_OK;
+}
+
+static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file) {
+    const char *version = ebb__safetensors_metadata(file, "ebb_checkpoint");
+    if (version == NULL || strcmp(version, VERSION) != 0) {
+        return ebb_fail(EBB_E_FORMAT, "%s: not a checkpoint of this version", file->path);
+    }
+    uint64_t step = 0;
+    EBB_TRY(read_step(file, &step));
+    EBB_TRY(compare(trainer, file));
+    EBB_TRY(ebb__trainer_read_values(trainer, EBB_VALUES_ALL, file));
+    trainer->step = step;
+    return EBB_OK;
+}
+
+ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out) {
+    *found_out = false;
+    if (access(path, F_OK) != 0) { return EBB_OK; }
+    ebb_safetensors *file = NULL;
+    EBB_TRY(ebb__safetensors_open(trainer->mem, path, &file));
+    ebb_status status = resume_from(trainer, file);
+    ebb__safetensors_close(file);
+    *found_out = status == EBB_OK;
+    return status;
+}

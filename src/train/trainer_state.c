@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A network's values in and out of safetensors files, one after the other through the staging buffer. Names are
+ * the graph's, which are PyTorch's; with weights go the counters of batch-norm that PyTorch's modules hold
+ * (num_batches_tracked), so that its strict loading takes the file.
+ */
+#include "train/trainer_priv.h"
+
+#include <openssl/evp.h>
+
+#define RUNNING_MEAN ".running_mean"
+#define TRACKED ".num_batches_tracked"
+#define NAME_BYTES 512
+
+/* ---- which values ----------------------------------------------------------------------------- */
+
+static bool is_in(const ebb_value_info *info, ebb_value_set set) {
+    switch (set) {
+    case EBB_VALUES_WEIGHTS: return info->kind == EBB_VALUE_PARAMETER || info->kind == EBB_VALUE_BUFFER;
+    case EBB_VALUES_ALL: return ebb__value_is_persistent(info->kind);
+    case EBB_VALUES_GRADIENTS: return info->kind == EBB_VALUE_GRADIENT && info->kept && info->of != EBB_NO_VALUE;
+    }
+    return false;
+}
+
+/* A gradient goes by its parameter's name. */
+static const char *name_of(const ebb_graph *graph, const ebb_value_info *info) {
+    return info->kind == EBB_VALUE_GRADIENT ? graph->values.data[info->of].name : info->name;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* The counter beside a batch-norm's running mean; false: info is none. */
+static bool tracked_name(const ebb_value_info *info, ebb_value_set set, char name_out[NAME_BYTES]) {
+    if (set != EBB_VALUES_WEIGHTS || info->kind != EBB_VALUE_BUFFER || !ends_with(info->name, RUNNING_MEAN)) {
+        return false;
+    }
+    int n = (int)(strlen(info->name) - strlen(RUNNING_MEAN));
+    return snprintf(name_out, NAME_BYTES, "%.*s%s", n, info->name, TRACKED) < NAME_BYTES;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+static ebb_status declare(const ebb_graph *graph, ebb_value_set set, ebb_st_writer *writer) {
+    char name[NAME_BYTES];
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!is_in(info, set)) { continue; }
+        EBB_TRY(ebb__st_writer_add(writer, name_of(graph, info), EBB_ST_F32, (uint32_t)info->shape.n_dims,
+                                   info->shape.dims));
+        if (tracked_name(info, set, name)) { EBB_TRY(ebb__st_writer_add(writer, name, EBB_ST_I64, 0, NULL)); }
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, ebb_st_writer *writer) {
+    const ebb_graph *graph = trainer->learn.graph;
+    const int64_t n_updates = (int64_t)trainer->step;
+    char name[NAME_BYTES];
+    EBB_TRY(declare(graph, set, writer));
+    EBB_TRY(ebb__st_writer_begin(writer));
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!is_in(info, set)) { continue; }
+        const size_t n = (size_t)ebb__shape_elements(&info->shape);
+        EBB_ASSERT(n <= trainer->staging_elements);
+        EBB_TRY(ebb_run_get_value(trainer->run, (ebb_value)v, trainer->staging));
+        EBB_TRY(ebb__st_writer_append(writer, trainer->staging, n * sizeof(float)));
+        if (tracked_name(info, set, name)) { EBB_TRY(ebb__st_writer_append(writer, &n_updates, sizeof n_updates)); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status save(ebb_trainer *trainer, ebb_value_set set, const char *path) {
+    ebb_st_writer *writer = NULL;
+    EBB_TRY(ebb__st_writer_create(trainer->mem, path, &writer));
+    ebb_status status = ebb__st_writer_set(writer, "format", "pt"); /* PyTorch's tools look for it */
+    if (status == EBB_OK) { status = ebb__trainer_write_values(trainer, set, writer); }
+    if (status == EBB_OK) { return ebb__st_writer_commit(writer); }
+    ebb__st_writer_abandon(writer);
+    return status;
+}
+
+ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
+    return save(trainer, EBB_VALUES_WEIGHTS, path);
+}
+
+ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path) {
+    if (!trainer->options.keep_gradients) {
+        return ebb_fail(EBB_E_ARGUMENT, "%s: gradients are not kept in this run", path);
+    }
+    return save(trainer, EBB_VALUES_GRADIENTS, path);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static void shape_text(uint32_t n_dims, const int64_t *dims, char *buf, size_t buf_bytes) {
+    size_t at = 0;
+    buf[0] = '\0';
+    for (uint32_t d = 0; d < n_dims && at < buf_bytes; d++) {
+        at += (size_t)snprintf(buf + at, buf_bytes - at, "%s%lld", d > 0 ? ", " : "", (long long)dims[d]);
+    }
+}
+
+static ebb_status check_shape(const ebb_safetensors *file, const ebb_st_tensor *tensor, const ebb_value_info *info) {
+    bool same = tensor->n_dims == (uint32_t)info->shape.n_dims;
+    for (uint32_t d = 0; same && d < tensor->n_dims; d++) { same = tensor->dims[d] == info->shape.dims[d]; }
+    if (same) { return EBB_OK; }
+    char has[200], wants[100];
+    shape_text(tensor->n_dims, tensor->dims, has, sizeof has);
+    shape_text((uint32_t)info->shape.n_dims, info->shape.dims, wants, sizeof wants);
+    return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s' is of dims (%s), the network's of (%s)", file->path, tensor->name,
+                    has, wants);
+}
+
+/* Every value is there and fits, before any is set. */
+static ebb_status check_values(const ebb_graph *graph, ebb_value_set set, const ebb_safetensors *file,
+                               size_t *n_used_out) {
+    size_t n_used = 0, n_missing = 0;
+    const char *missing = NULL;
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!is_in(info, set)) { continue; }
+        const ebb_st_tensor *tensor = ebb__safetensors_find(file, info->name);
+        if (tensor == NULL) {
+            if (n_missing++ == 0) { missing = info->name; }
+            continue;
+        }
+        EBB_TRY(check_shape(file, tensor, info));
+        n_used++;
+    }
+    if (n_missing > 0) {
+        return ebb_fail(EBB_E_FORMAT, "%s: %zu of the network's tensors are missing, '%s' is the first", file->path,
+                        n_missing, missing);
+    }
+    *n_used_out = n_used;
+    return EBB_OK;
+}
+
+static bool is_used(const ebb_graph *graph, ebb_value_set set, const char *name) {
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (is_in(info, set) && strcmp(info->name, name) == 0) { return true; }
+    }
+    return false;
+}
+
+static void warn_extra(const ebb_graph *graph, ebb_value_set set, const ebb_safetensors *file, size_t n_used) {
+    size_t n_extra = file->tensors.n - n_used;
+    const char *first = NULL;
+    for (size_t i = 0; i < file->tensors.n; i++) { n_extra -= ends_with(file->tensors.data[i].name, TRACKED); }
+    if (n_extra == 0) { return; }
+    for (size_t i = 0; first == NULL && i < file->tensors.n; i++) {
+        const char *name = file->tensors.data[i].name;
+        if (!ends_with(name, TRACKED) && !is_used(graph, set, name)) { first = name; }
+    }
+    ebb__log(EBB_LOG_WARN, "%s: %zu tensors are not the network's and are left out, '%s' is the first", file->path,
+             n_extra, first != NULL ? first : "");
+}
+
+ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file) {
+    const ebb_graph *graph = trainer->learn.graph;
+    size_t n_used = 0;
+    EBB_TRY(check_values(graph, set, file, &n_used));
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!is_in(info, set)) { continue; }
+        const ebb_st_tensor *tensor = ebb__safetensors_find(file, info->name);
+        EBB_TRY(ebb__safetensors_read_f32(file, tensor, 0, tensor->n_elements, trainer->staging));
+        EBB_TRY(ebb_run_set_value(trainer->run, (ebb_value)v, trainer->staging));
+    }
+    warn_extra(graph, set, file, n_used);
+    return EBB_OK;
+}
+
+ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path) {
+    ebb_safetensors *file = NULL;
+    EBB_TRY(ebb__safetensors_open(trainer->mem, path, &file));
+    ebb_status status = ebb__trainer_read_values(trainer, EBB_VALUES_WEIGHTS, file);
+    ebb__safetensors_close(file);
+    return status;
+}
+
+/* ---- the hash --------------------------------------------------------------------------------- */
+
+static ebb_status hash_values(ebb_trainer *trainer, EVP_MD_CTX *md, unsigned char digest_out[32]) {
+    const ebb_graph *graph = trainer->learn.graph;
+    bool fine = EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
+    for (size_t v = 0; fine && v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!is_in(info, EBB_VALUES_WEIGHTS)) { continue; }
+        EBB_TRY(ebb_run_get_value(trainer->run, (ebb_value)v, trainer->staging));
+        fine = EVP_DigestUpdate(md, trainer->staging, (size_t)ebb__shape_elements(&info->shape) * sizeof(float)) == 1;
+    }
+    if (!fine || EVP_DigestFinal_ex(md, digest_out, NULL) != 1) {
+        return ebb_fail(EBB_E_INTERNAL, "sha256: libcrypto refuses");
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, char hex_out[65]) {
+    unsigned char digest[32];
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    if (md == NULL) { return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: sha256"); }
+    ebb_status status = hash_values(trainer, md, digest);
+    EVP_MD_CTX_free(md);
+    EBB_TRY(status);
+    for (size_t i = 0; i < sizeof digest; i++) { (void)snprintf(hex_out + 2 * i, 3, "%02x", digest[i]); }
+    return EBB_OK;
+}
