@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop. Step number s is batch s mod (batches in an epoch) of epoch s / (batches in an epoch), iteration
+ * s and update s + 1: nothing else is remembered from step to step but the values themselves, so a step after
+ * a checkpoint is the step that would have been.
+ */
+#include "train/trainer_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- create, destroy -------------------------------------------------------------------------- */
+
+static ebb_status own_text(ebb_bump *bump, const char **text) {
+    if (*text == NULL) { return EBB_OK; }
+    *text = ebb__bump_strdup(bump, *text);
+    return *text != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+static ebb_status own_texts(ebb_trainer *trainer) {
+    ebb_trainer_options *o = &trainer->options;
+    const char **texts[] = {&o->net,       &o->backend,         &o->data,
+                            &o->policy,    &o->disk_dir,        &o->machine_path,
+                            &o->load_path, &o->checkpoint_path, &o->record_path};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(own_text(&trainer->bump, texts[i])); }
+    return EBB_OK;
+}
+
+static void fill_info(ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    const ebb_graph *graph = trainer->learn.graph;
+    ebb_trainer_info *info = &trainer->info;
+    info->net = o->net != NULL ? o->net : graph->name;
+    info->backend = o->backend;
+    info->policy = o->policy;
+    info->n_steps = o->n_steps;
+    info->batch = o->batch;
+    info->channels = o->channels;
+    info->height = o->height;
+    info->width = o->width;
+    info->classes = o->classes;
+    info->n_train_images = ebb_data_get_info(trainer->train).n_images;
+    info->n_test_images = trainer->test != NULL ? ebb_data_get_info(trainer->test).n_images : 0;
+    for (size_t v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *value = &graph->values.data[v];
+        if (value->kind == EBB_VALUE_PARAMETER) { info->n_parameters += (uint64_t)ebb__shape_elements(&value->shape); }
+    }
+}
+
+/* The first content: a checkpoint's, or the seed's and then what is to be loaded. */
+static ebb_status fill_values(ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    bool found = false;
+    if (o->checkpoint_path != NULL) { EBB_TRY(ebb__trainer_resume(trainer, o->checkpoint_path, &found)); }
+    trainer->info.first_step = trainer->step;
+    if (found) { return EBB_OK; }
+    EBB_TRY(ebb_run_init_values(trainer->run, o->seed));
+    return o->load_path != NULL ? ebb__trainer_load(trainer, o->load_path) : EBB_OK;
+}
+
+static ebb_status set_up(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out) {
+    EBB_TRY(own_texts(trainer));
+    EBB_TRY(ebb__trainer_open(trainer));
+    EBB_TRY(ebb__trainer_plan(trainer, no_fit_out, step_name_out));
+    fill_info(trainer);
+    return fill_values(trainer);
+}
+
+ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out, ebb_no_fit *no_fit_out,
+                              char *step_name_out) {
+    ebb_trainer *trainer = ebb__calloc(options->mem, 1, sizeof *trainer);
+    if (trainer == NULL) { return EBB_E_NO_MEMORY; }
+    trainer->mem = ebb__mem_or_default(options->mem);
+    trainer->options = *options;
+    ebb__bump_init(&trainer->bump, trainer->mem);
+    ebb_status status = set_up(trainer, no_fit_out, step_name_out);
+    if (status != EBB_OK) {
+        ebb_trainer_destroy(trainer);
+        return status;
+    }
+    *trainer_out = trainer;
+    return EBB_OK;
+}
+
+void ebb_trainer_destroy(ebb_trainer *trainer) {
+    if (trainer == NULL) { return; }
+    const ebb_mem *mem = trainer->mem;
+    ebb_run_destroy(trainer->run);
+    ebb_arena_destroy(trainer->arena);
+    ebb__free(mem, trainer->staging);
+    ebb__prepared_fini(&trainer->eval);
+    ebb__prepared_fini(&trainer->learn);
+    ebb_machine_destroy(trainer->machine);
+    ebb_device_close(trainer->device);
+    ebb_data_close(trainer->test);
+    ebb_data_close(trainer->train);
+    ebb__bump_fini(&trainer->bump);
+    ebb__free(mem, trainer);
+}
+
+ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer) {
+    return trainer->info;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------ */
+
+static void find_batch(const ebb_trainer *trainer, uint64_t step, uint64_t *epoch_out, uint64_t *batch_idx_out) {
+    *epoch_out = step / trainer->batches_per_epoch;
+    *batch_idx_out = step % trainer->batches_per_epoch;
+}
+
+/* Take this step's batch, ask for the next. */
+static ebb_status read_batch(ebb_trainer *trainer) {
+    const int64_t n = trainer->options.batch;
+    uint64_t epoch = 0, batch_idx = 0;
+    find_batch(trainer, trainer->step, &epoch, &batch_idx);
+    EBB_TRY(ebb_data_read(trainer->train, epoch, batch_idx, n, ebb_run_images(trainer->run),
+                          ebb_run_labels(trainer->run), NULL));
+    if (trainer->step + 1 == trainer->options.n_steps) { return EBB_OK; }
+    find_batch(trainer, trainer->step + 1, &epoch, &batch_idx);
+    return ebb_data_prefetch(trainer->train, epoch, batch_idx, n);
+}
+
+static void note_loss(ebb_trainer *trainer, float loss) {
+    if (isfinite(loss) || trainer->warned) { return; }
+    trainer->warned = true;
+    ebb__log(EBB_LOG_WARN, "step %llu: the loss is %g", (unsigned long long)trainer->step, (double)loss);
+}
+
+static ebb_status checkpoint_if_due(ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    if (o->checkpoint_path == NULL) { return EBB_OK; }
+    bool due = o->checkpoint_every > 0 && trainer->step % o->checkpoint_every == 0;
+    if (!due && trainer->step < o->n_steps) { return EBB_OK; }
+    return ebb_trainer_checkpoint(trainer, o->checkpoint_path);
+}
+
+ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out) {
+    const ebb_trainer_options *o = &trainer->options;
+    if (trainer->step >= o->n_steps) {
+        *done_out = true;
+        return EBB_OK;
+    }
+    const uint64_t update = trainer->step + 1;
+    ebb_step_result result = {.step = update, .learning_rate = ebb__lr_at(&o->schedule, o->learning_rate, update)};
+    uint64_t batch_idx = 0;
+    find_batch(trainer, trainer->step, &result.epoch, &batch_idx);
+    const uint64_t begin_ns = ebb__now_ns();
+    EBB_TRY(read_batch(trainer));
+    result.wait_data_s = (double)(ebb__now_ns() - begin_ns) * 1e-9;
+    if (o->record_path != NULL && update == o->n_steps) { EBB_TRY(ebb_run_record_next(trainer->run, o->record_path)); }
+    EBB_TRY(ebb_run_iteration(trainer->run, trainer->step, update, result.learning_rate));
+    trainer->step = update;
+    result.time_s = (double)ebb_run_get_stats(trainer->run).iteration_ns * 1e-9;
+    result.loss = ebb_run_loss(trainer->run);
+    trainer->times_s[trainer->n_times++ % EBB_TRAINER_N_TIMES] = (float)result.time_s;
+    note_loss(trainer, result.loss);
+    EBB_TRY(checkpoint_if_due(trainer));
+    *result_out = result;
+    *done_out = false;
+    return EBB_OK;
+}
+
+/* ---- the summary ------------------------------------------------------------------------------ */
+
+static int order_times(const void *a, const void *b) {
+    const float fa = *(const float *)a, fb = *(const float *)b;
+    return fa < fb ? -1 : fa > fb;
+}
+
+static double median_time(const ebb_trainer *trainer) {
+    float sorted[EBB_TRAINER_N_TIMES];
+    const size_t n = (size_t)ebb_min_u64(trainer->n_times, EBB_TRAINER_N_TIMES);
+    if (n == 0) { return 0; }
+    memcpy(sorted, trainer->times_s, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, order_times);
+    return n % 2 == 1 ? (double)sorted[n / 2] : ((double)sorted[n / 2 - 1] + (double)sorted[n / 2]) / 2;
+}
+
+ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out) {
+    ebb_trainer_summary summary = {
+        .run = ebb_run_get_stats(trainer->run),
+        .step_time_median_s = median_time(trainer),
+        .again_time_s = (double)trainer->again_ns * 1e-9,
+        .data_bytes = ebb__trainer_buffer_bytes(trainer),
+        .constant_bytes = trainer->constant_bytes,
+    };
+    if (summary.step_time_median_s > 0) {
+        summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
+    }
+    EBB_TRY(ebb__trainer_hash(trainer, summary.weights_sha256));
+    summary.resident_peak_bytes = ebb__resident_peak_bytes();
+    *summary_out = summary;
+    return EBB_OK;
+}

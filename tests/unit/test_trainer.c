@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer on a small network with batch-norm and dropout over digits of our own making: it learns, goes on
+ * from a checkpoint as if nothing had been, gives the same bits under every policy, evaluates inside its arena,
+ * and says what does not fit together.
+ */
+#include "ebb/train.h"
+
+#include "data_files.h"
+#include "train/safetensors.h"
+
+#include <math.h>
+
+static data_dir dir;
+
+static ebb_status build_net(void *ctx, const ebb_zoo_options *o, ebb_graph **graph_out) {
+    const int64_t hidden = ctx != NULL ? *(const int64_t *)ctx : 8;
+    ebb_graph_options g = EBB_GRAPH_OPTIONS_INIT;
+    g.mem = o->mem;
+    g.name = "small";
+    g.inference = o->inference;
+    ebb_graph *graph = NULL;
+    ebb_status status = ebb_graph_create(&g, &graph);
+    if (status != EBB_OK) { return status; }
+    const int64_t side = o->height > 0 ? o->height : 8, channels = o->channels > 0 ? o->channels : 1;
+    const int64_t classes = o->classes > 0 ? o->classes : 10;
+    const ebb_window three = ebb_window_square(3, 1, 1), two = ebb_window_square(2, 2, 0);
+    ebb_value x = ebb_graph_images(graph, o->batch, channels, side, side);
+    ebb_value labels = ebb_graph_labels(graph, o->batch, classes);
+    x = ebb_graph_conv(graph, "conv1", x, hidden, &three, false);
+    x = ebb_graph_batch_norm(graph, "bn1", x, 1e-5f, 0.1f);
+    x = ebb_graph_relu(graph, "relu1", x);
+    x = ebb_graph_max_pool(graph, "pool", x, &two);
+    x = ebb_graph_conv(graph, "conv2", x, hidden, &three, true);
+    x = ebb_graph_relu(graph, "relu2", x);
+    x = ebb_graph_dropout(graph, "drop", x, 0.2f);
+    x = ebb_graph_linear(graph, "fc", x, classes, true);
+    (void)ebb_graph_softmax_loss(graph, x, labels);
+    status = ebb_graph_check(graph);
+    if (status != EBB_OK) {
+        ebb_graph_destroy(graph);
+        return status;
+    }
+    *graph_out = graph;
+    return EBB_OK;
+}
+
+static char data_spec[512];
+
+static ebb_trainer_options base_options(void) {
+    ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
+    o.network_fn = build_net;
+    o.backend = "ref";
+    o.data = data_spec;
+    o.batch = 16;
+    o.n_steps = 10;
+    o.seed = 3;
+    o.learning_rate = 0.02f;
+    o.augment = true;
+    o.schedule.kind = EBB_LR_COSINE;
+    o.schedule.warmup_updates = 3;
+    return o;
+}
+
+static ebb_trainer *make(ebb_trainer_options o) {
+    ebb_trainer *trainer = NULL;
+    if (ebb_trainer_create(&o, &trainer, NULL, NULL) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    return trainer;
+}
+
+static void step(ebb_trainer *trainer, uint64_t n, float *losses) {
+    for (uint64_t i = 0; i < n; i++) {
+        ebb_step_result result;
+        bool done = true;
+        if (ebb_trainer_step(trainer, &result, &done) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+        assert_false(done);
+        if (losses != NULL) { losses[i] = result.loss; }
+    }
+}
+
+static void hash(ebb_trainer *trainer, char hex[65]) {
+    ebb_trainer_summary summary;
+    assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+    memcpy(hex, summary.weights_sha256, 65);
+}
+
+static void expect_refused(ebb_trainer_options o, ebb_status status, const char *says) {
+    ebb_trainer *trainer = NULL;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), status);
+    assert_null(trainer);
+    if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
+}
+
+/* ---- learning --------------------------------------------------------------------------------- */
+
+static void test_learns(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    o.n_steps = 0;
+    o.n_epochs = 4;
+    o.augment = false;
+    o.budget_percent = 80;
+    ebb_trainer *trainer = make(o);
+    ebb_trainer_info info = ebb_trainer_get_info(trainer);
+    assert_string_equal(info.net, "small");
+    assert_string_equal(info.policy, "budget");
+    assert_int_equal(info.n_train_images, 160);
+    assert_int_equal(info.n_test_images, 40);
+    assert_int_equal(info.n_steps, 40);
+    assert_int_equal(info.n_parameters, 72 + 8 + 8 + 584 + 10 * 128 + 10);
+    assert_true(info.plan.budget_bytes == (uint64_t)((double)info.liveness_bytes * 0.8));
+    assert_true(info.plan.peak_bytes <= info.plan.budget_bytes);
+    float losses[40];
+    ebb_eval_result before, after;
+    assert_int_equal(ebb_trainer_evaluate(trainer, &before), EBB_OK);
+    assert_int_equal(before.n_images, 40);
+    step(trainer, 40, losses);
+    assert_true(losses[39] < losses[0] / 4);
+    assert_int_equal(ebb_trainer_evaluate(trainer, &after), EBB_OK);
+
+    assert_true(after.accuracy > 0.95 && after.accuracy <= 1.0);
+    assert_true(after.loss < before.loss && after.loss > 0);
+    ebb_step_result unused;
+    bool done = false;
+    assert_int_equal(ebb_trainer_step(trainer, &unused, &done), EBB_OK);
+    assert_true(done);
+    ebb_trainer_summary summary;
+    assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+    assert_int_equal(summary.run.peak_bytes, info.plan.peak_bytes);
+    assert_true(summary.step_time_median_s > 0 && summary.images_per_s > 0);
+    assert_int_equal(strlen(summary.weights_sha256), 64);
+    ebb_trainer_destroy(trainer);
+    ebb_trainer_destroy(NULL);
+}
+
+/* Evaluation changes nothing of training, nor does the size of its last batch. */
+static void test_evaluation_leaves_no_trace(void **state) {
+    (void)state;
+    char with[65], without[65];
+    ebb_eval_result eval[2];
+    ebb_trainer *trainer = make(base_options());
+    step(trainer, 10, NULL);
+    hash(trainer, without);
+    ebb_trainer_destroy(trainer);
+    trainer = make(base_options());
+    for (int i = 0; i < 5; i++) {
+        step(trainer, 2, NULL);
+        assert_int_equal(ebb_trainer_evaluate(trainer, &eval[0]), EBB_OK);
+    }
+    hash(trainer, with);
+    assert_string_equal(with, without);
+    assert_int_equal(ebb_trainer_save(trainer, data_path(&dir, "w")), EBB_OK);
+    ebb_trainer_destroy(trainer);
+    ebb_trainer_options o = base_options();
+    o.load_path = data_path(&dir, "w");
+    o.batch = 7;
+    trainer = make(o);
+    assert_int_equal(ebb_trainer_evaluate(trainer, &eval[1]), EBB_OK);
+    assert_true(eval[0].accuracy == eval[1].accuracy);
+    assert_true(fabs(eval[0].loss - eval[1].loss) < 1e-4 * eval[0].loss);
+    ebb_trainer_destroy(trainer);
+}
+
+static void test_same_bits_under_every_policy(void **state) {
+    (void)state;
+    static const struct {
+        const char *policy;
+        double percent;
+    } runs[] = {{"none", 0}, {"liveness", 0}, {NULL, 100}, {NULL, 80}, {NULL, 70}};
+    char hex[2][65];
+    float losses[2][10];
+    for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
+        ebb_trainer_options o = base_options();
+        o.policy = runs[r].policy;
+        o.budget_percent = runs[r].percent;
+        if (r == 4) { o.disk_dir = dir.path; }
+        ebb_trainer *trainer = make(o);
+        step(trainer, 10, losses[r > 0]);
+        hash(trainer, hex[r > 0]);
+        ebb_trainer_summary summary;
+        assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+        assert_int_equal(summary.run.peak_bytes, ebb_trainer_get_info(trainer).plan.peak_bytes);
+        assert_memory_equal(losses[0], losses[r > 0], sizeof losses[0]);
+        assert_string_equal(hex[0], hex[r > 0]);
+        ebb_trainer_destroy(trainer);
+    }
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+static void test_goes_on_as_if_nothing_had_been(void **state) {
+    (void)state;
+    static const ebb_optimizer_kind kinds[] = {EBB_OPT_MOMENTUM, EBB_OPT_ADAMW};
+    for (size_t k = 0; k < 2; k++) {
+        float straight[10], resumed[10];
+        char hex[2][65];
+        ebb_trainer_options o = base_options();
+        o.optimizer.kind = kinds[k];
+        o.learning_rate = k == 0 ? 0.02f : 0.002f;
+        ebb_trainer *trainer = make(o);
+        step(trainer, 10, straight);
+        hash(trainer, hex[0]);
+        ebb_trainer_destroy(trainer);
+        o.checkpoint_path = data_path(&dir, k == 0 ? "c0" : "c1");
+        o.checkpoint_every = 4;                    /* steps 4, 8, and 10, the last */
+        static const uint64_t parts[] = {5, 4, 2}; /* lost: step 5; then step 9 */
+        uint64_t at = 0;
+        for (size_t p = 0; p < 3; p++) {
+            trainer = make(o);
+            assert_int_equal(ebb_trainer_get_info(trainer).first_step, at);
+            step(trainer, parts[p], resumed + at);
+            if (p == 2) { hash(trainer, hex[1]); }
+            ebb_trainer_destroy(trainer);
+            at = (at + parts[p]) / 4 * 4;
+        }
+        assert_memory_equal(straight, resumed, sizeof straight);
+        assert_string_equal(hex[0], hex[1]);
+        trainer = make(o); /* it is at the end */
+        ebb_step_result unused;
+        bool done = false;
+        assert_int_equal(ebb_trainer_step(trainer, &unused, &done), EBB_OK);
+        assert_true(done);
+        ebb_trainer_destroy(trainer);
+    }
+}
+
+static void test_checkpoints_that_do_not_fit(void **state) {
+    (void)state;
+    char path[256];
+    ebb_trainer *trainer = make(base_options());
+    step(trainer, 2, NULL);
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "c"));
+    assert_int_equal(ebb_trainer_checkpoint(trainer, path), EBB_OK);
+    ebb_trainer_destroy(trainer);
+    ebb_trainer_options o = base_options();
+    o.checkpoint_path = path;
+    ebb_trainer_options other = o;
+    other.seed = 4;
+    expect_refused(other, EBB_E_ARGUMENT, "checkpoint's seed is '3', not '4'");
+    other = o;
+    other.batch = 8;
+    expect_refused(other, EBB_E_ARGUMENT, "checkpoint's batch is '16', not '8'");
+    other = o;
+    other.optimizer.kind = EBB_OPT_ADAM;
+    expect_refused(other, EBB_E_ARGUMENT, "checkpoint's optimizer is 'momentum");
+    other = o;
+    other.augment = false;
+    expect_refused(other, EBB_E_ARGUMENT, "checkpoint's data is 'digits, 160 images");
+    int64_t hidden = 9;
+    other = o;
+    other.network_ctx = &hidden;
+    expect_refused(other, EBB_E_FORMAT, "is of dims");
+    other = o;
+    other.learning_rate = 0.5f; /* may be changed on purpose */
+    ebb_trainer_destroy(make(other));
+    assert_int_equal(truncate(path, 1000), 0);
+    expect_refused(o, EBB_E_FORMAT, path);
+    data_put(&dir, "c", "", 0);
+    expect_refused(o, EBB_E_FORMAT, path);
+}
+
+static void test_checkpoint_cannot_be_written(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/none/c", dir.path);
+    o.checkpoint_path = path;
+    o.checkpoint_every = 1;
+    ebb_trainer *trainer = make(o);
+    ebb_step_result unused;
+    bool done = false;
+    assert_int_equal(ebb_trainer_step(trainer, &unused, &done), EBB_E_IO);
+    assert_non_null(strstr(ebb_last_error(), path));
+    ebb_trainer_destroy(trainer);
+}
+
+/* ---- weights ---------------------------------------------------------------------------------- */
+
+static void test_weights_travel(void **state) {
+    (void)state;
+    char path[256], hex[2][65];
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "w"));
+    ebb_trainer *trainer = make(base_options());
+    step(trainer, 3, NULL);
+    hash(trainer, hex[0]);
+    assert_int_equal(ebb_trainer_save(trainer, path), EBB_OK);
+    assert_int_equal(ebb_trainer_save_gradients(trainer, path), EBB_E_ARGUMENT);
+    ebb_trainer_destroy(trainer);
+    ebb_trainer_options o = base_options();
+    o.load_path = path;
+    o.seed = 77;
+    o.budget_percent = 80; /* another policy lays them elsewhere */
+    trainer = make(o);
+    hash(trainer, hex[1]);
+    assert_string_equal(hex[0], hex[1]);
+    ebb_trainer_destroy(trainer);
+    ebb_safetensors *file = NULL;
+    int32_t n = 0;
+    assert_int_equal(ebb__safetensors_open(NULL, path, &file), EBB_OK);
+    assert_int_equal(file->tensors.n, 1 + 4 + 1 + 2 + 2);
+    const ebb_st_tensor *tensor = ebb__safetensors_find(file, "bn1.num_batches_tracked");
+    assert_non_null(tensor);
+    assert_int_equal(tensor->n_dims, 0);
+    assert_int_equal(ebb__safetensors_read_s32(file, tensor, 0, 1, &n), EBB_OK);
+    assert_int_equal(n, 3);
+    assert_non_null(ebb__safetensors_find(file, "bn1.running_var"));
+    assert_null(ebb__safetensors_find(file, "conv1.bias"));
+    ebb__safetensors_close(file);
+    int64_t hidden = 4;
+    o.network_ctx = &hidden;
+    expect_refused(o, EBB_E_FORMAT, "tensor 'conv1.weight' is of dims (8, 1, 3, 3), the network's of (4, 1, 3, 3)");
+    o = base_options();
+    data_put(&dir, "w", "\x02\0\0\0\0\0\0\0{}", 10);
+    o.load_path = path;
+    expect_refused(o, EBB_E_FORMAT, "9 of the network's tensors are missing, 'conv1.weight' is the first");
+    o.load_path = "/nonexistent/w";
+    expect_refused(o, EBB_E_IO, "/nonexistent/w");
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    char path[256], hex[2][65];
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "g"));
+    ebb_trainer_options o = base_options();
+    o.keep_gradients = true;
+    o.n_steps = 1;
+    ebb_trainer *trainer = make(o);
+    step(trainer, 1, NULL);
+    hash(trainer, hex[0]);
+    assert_int_equal(ebb_trainer_save_gradients(trainer, path), EBB_OK);
+    ebb_trainer_destroy(trainer);
+    ebb_safetensors *file = NULL;
+    float gradient[10], sum = 0;
+    assert_int_equal(ebb__safetensors_open(NULL, path, &file), EBB_OK);
+    assert_int_equal(file->tensors.n, 7);
+    const ebb_st_tensor *tensor = ebb__safetensors_find(file, "fc.bias");
+    assert_int_equal(ebb__safetensors_read_f32(file, tensor, 0, 10, gradient), EBB_OK);
+    for (int i = 0; i < 10; i++) { sum += gradient[i]; }
+    assert_true(fabsf(sum) < 1e-5f && gradient[0] != 0); /* softmax: they add up to nothing */
+    ebb__safetensors_close(file);
+}
+
+/* ---- limits and refusals ---------------------------------------------------------------------- */
+
+static void test_too_small_budgets(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit no_fit = {0};
+    char step_name[128] = "";
+    o.budget_percent = 1;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, step_name), EBB_E_NO_FIT);
+    assert_true(no_fit.least_budget_bytes > 0);
+    assert_true(step_name[0] != '\0');
+    o.budget_percent = 0;
+    o.budget_bytes = no_fit.least_budget_bytes;
+    trainer = make(o);
+    step(trainer, 2, NULL);
+    ebb_trainer_destroy(trainer);
+    o.budget_bytes--;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), EBB_E_NO_FIT);
+    o = base_options();
+    o.host_bytes = 1000;
+    expect_refused(o, EBB_E_LIMIT, "host memory");
+    o.host_bytes = 1u << 20; /* fits */
+    o.budget_percent = 80;
+    trainer = make(o);
+    step(trainer, 1, NULL);
+    ebb_trainer_summary summary;
+    assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+    assert_true(summary.run.slab_bytes + summary.data_bytes <= o.host_bytes);
+    ebb_trainer_destroy(trainer);
+}
+
+static void test_bad_options(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    o.net = "lenet"; /* and a function */
+    expect_refused(o, EBB_E_ARGUMENT, "one of both");
+    o = base_options();
+    o.network_fn = NULL;
+    expect_refused(o, EBB_E_ARGUMENT, "one of both");
+    o = base_options();
+    o.backend = "abacus";
+    expect_refused(o, EBB_E_NO_DEVICE, "abacus");
+    o = base_options();
+    o.batch = 161;
+    expect_refused(o, EBB_E_ARGUMENT, "160 images make no batch of 161");
+    o = base_options();
+    o.classes = 7;
+    expect_refused(o, EBB_E_FORMAT, "label 7 is not among 7 classes");
+    o = base_options();
+    o.policy = "magic";
+    expect_refused(o, EBB_E_ARGUMENT, "magic");
+    o = base_options();
+    o.budget_percent = NAN;
+    expect_refused(o, EBB_E_ARGUMENT, "not possible");
+    o = base_options();
+    o.data = "synthetic";
+    o.n_steps = 0;
+    o.n_epochs = 1;
+    expect_refused(o, EBB_E_ARGUMENT, "endless");
+}
+
+static void test_synthetic_has_no_test_split(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    o.data = NULL;
+    o.n_steps = 2;
+    ebb_trainer *trainer = make(o);
+    ebb_trainer_info info = ebb_trainer_get_info(trainer);
+    assert_int_equal(info.height, 8); /* the network's default */
+    assert_int_equal(info.classes, 10);
+    assert_true(info.n_train_images == UINT64_MAX);
+    assert_int_equal(info.n_test_images, 0);
+    step(trainer, 2, NULL);
+    ebb_eval_result eval;
+    assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "no test split"));
+    ebb_trainer_destroy(trainer);
+}
+
+static int setup(void **state) {
+    (void)state;
+    data_dir_make(&dir);
+    data_put_digits(&dir, "d.csv.gz", 200);
+    (void)snprintf(data_spec, sizeof data_spec, "digits:%s/d.csv.gz", dir.path);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    data_dir_remove(&dir);
+    return 0;
+}
+
+#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_DIR(test_learns),
+        IN_DIR(test_evaluation_leaves_no_trace),
+        IN_DIR(test_same_bits_under_every_policy),
+        IN_DIR(test_goes_on_as_if_nothing_had_been),
+        IN_DIR(test_checkpoints_that_do_not_fit),
+        IN_DIR(test_checkpoint_cannot_be_written),
+        IN_DIR(test_weights_travel),
+        IN_DIR(test_gradients),
+        IN_DIR(test_too_small_budgets),
+        IN_DIR(test_bad_options),
+        IN_DIR(test_synthetic_has_no_test_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
