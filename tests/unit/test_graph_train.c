@@ -272,6 +272,26 @@ static void test_distributions(void **state) {
     expect_moments("densenet121", "features.denseblock4.denselayer1.conv1.weight", 0.0, sqrt(2.0 / 512.0), 0.5);
 }
 
+/* Against Box and Muller's formula with the C library's functions in double. */
+static void test_normal_numbers(void **state) {
+    (void)state;
+    size_t n = 0;
+    float *x = content("resnet18", false, "layer1.0.conv1.weight", 5, &n);
+    uint64_t stream = ebb__hash(EBB_HASH_INIT, "layer1.0.conv1.weight", strlen("layer1.0.conv1.weight"));
+    double scale = sqrt(2.0 / (64.0 * 9.0));
+    for (size_t i = 0; i < n; i += 4) {
+        uint32_t words[4];
+        ebb__philox(5, stream, i / 4, words);
+        for (size_t k = 0; k < 4; k += 2) {
+            double radius = scale * sqrt(-2.0 * log(1.0 - (double)ebb__unit_float(words[k])));
+            double angle = 2.0 * 3.14159265358979323846 * (double)ebb__unit_float(words[k + 1]);
+            assert_true(fabs((double)x[i + k] - radius * cos(angle)) <= 3e-7 * radius);
+            assert_true(fabs((double)x[i + k + 1] - radius * sin(angle)) <= 3e-7 * radius);
+        }
+    }
+    free(x);
+}
+
 static void test_content_depends_on_name_and_seed_alone(void **state) {
     (void)state;
     size_t n = 0, n_other = 0;
@@ -299,6 +319,7 @@ int main(void) {
         cmocka_unit_test(test_what_cannot_be_trained),
         cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_distributions),
+        cmocka_unit_test(test_normal_numbers),
         cmocka_unit_test(test_content_depends_on_name_and_seed_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
