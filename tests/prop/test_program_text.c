@@ -160,6 +160,26 @@ static void test_example(void **state) {
     ebb_program_destroy(p);
 }
 
+/* What the format's page shows is read, and is written as it stands there. */
+static void test_documented_example(void **state) {
+    (void)state;
+    char *page = NULL, *back = NULL;
+    size_t n = 0;
+    assert_int_equal(ebb__file_read_all(NULL, "docs/program-format.md", 1 << 20, &page, &n), EBB_OK);
+    char *begin = strstr(page, "```\n") + 4, *end = strstr(begin, "```");
+    ebb_program *p = NULL;
+    if (ebb__program_parse(NULL, "page", begin, (size_t)(end - begin), &p) != EBB_OK) {
+        fail_msg("%s", ebb_last_error());
+    }
+    assert_int_equal(ebb_program_save(p, path), EBB_OK);
+    assert_int_equal(ebb__file_read_all(NULL, path, 1 << 20, &back, &n), EBB_OK);
+    *end = '\0';
+    assert_string_equal(back, begin);
+    ebb_program_destroy(p);
+    ebb__free(NULL, page);
+    ebb__free(NULL, back);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const struct {
@@ -279,6 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, make_path, remove_path),
         cmocka_unit_test(test_example),
+        cmocka_unit_test_setup_teardown(test_documented_example, make_path, remove_path),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_cut_at_every_byte),
         cmocka_unit_test(test_mutations),
