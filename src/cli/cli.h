@@ -90,11 +90,10 @@ void ebb__cli_print_help(const ebb_cli_command *command);
 /* ---- a network and what it is planned for ------------------------------------------------------ */
 
 typedef struct ebb_cli_network {
-    int64_t batch, channels, classes;
+    int64_t batch, channels, classes, threads;
     ebb_cli_image image;
     bool no_dropout;
     const char *backend;
-    uint64_t threads;
     const char *optimizer;
     ebb_cli_memory memory;
     const char *policy;

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #define SCHEMA_VERSION 1
 
@@ -34,7 +35,14 @@ typedef struct subject {
     ebb_program *loaded;
     const ebb_program *program;
     ebb_machine *machine;
+    double made_s; /* what making the program took */
 } subject;
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
 
 static void subject_fini(subject *s) {
     ebb_machine_destroy(s->machine);
@@ -64,12 +72,14 @@ static bool is_program_file(const char *name) {
 
 static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
     ebb_status status = EBB_OK;
+    double start_s = now_s();
     if (is_program_file(name)) {
         status = ebb_program_load(NULL, name, &s->loaded);
         s->program = s->loaded;
     } else {
         status = lower_network(name, options, s);
     }
+    s->made_s = now_s() - start_s;
     if (status != EBB_OK) { return status; }
     return options->machine != NULL ? ebb_machine_load(NULL, options->machine, &s->machine)
                                     : ebb_machine_create(NULL, &s->machine);
@@ -104,6 +114,7 @@ static void print_bytes_row(const char *name, uint64_t bytes) {
 }
 
 typedef struct figures {
+    double program_s, plan_s; /* what making them took */
     size_t n_tensors, n_steps;
     uint64_t floor_bytes, liveness_bytes;
     ebb_plan_summary plan;
@@ -139,6 +150,8 @@ static void print_table(const figures *f) {
     printf("%-22s %12" PRIu64 "\n", "steps computed again", f->plan.n_recomputed_steps);
     printf("%-22s %10.4f s\n", "predicted time", (double)f->timeline.iteration_ns / 1e9);
     printf("%-22s %10.4f s\n", "of it computed again", (double)f->timeline.again_ns / 1e9);
+    printf("%-22s %10.4f s\n", "program made in", f->program_s);
+    printf("%-22s %10.4f s\n", "plan made in", f->plan_s);
 }
 
 static void print_json(const ebb_program *program, const figures *f) {
@@ -165,18 +178,20 @@ static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);
     ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
+    ebb__json_f64("program_made_s", f->program_s);
+    ebb__json_f64("plan_made_s", f->plan_s);
     ebb__json_end();
 }
 
-static int show_plan(const subject *s, const plan_values *values, uint64_t liveness, const ebb_plan *plan) {
-    figures f = {.liveness_bytes = liveness};
-    ebb_status status = collect_figures(s, plan, &f);
+static int show_plan(const subject *s, const plan_values *values, const ebb_plan *plan, figures *f) {
+    f->program_s = s->made_s;
+    ebb_status status = collect_figures(s, plan, f);
     if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     if (values->json) {
-        print_json(s->program, &f);
+        print_json(s->program, f);
     } else {
-        print_table(&f);
+        print_table(f);
     }
     return ebb__cli_close_output();
 }
@@ -191,26 +206,28 @@ static int make_plan(const subject *s, const plan_values *values) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_no_fit no_fit = {0, 0, 0};
     ebb_plan *plan = NULL;
-    uint64_t liveness = 0;
-    ebb_status status = liveness_bytes(s, &liveness);
+    figures f = {.plan_s = 0.0};
+    ebb_status status = liveness_bytes(s, &f.liveness_bytes);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
-    set_plan_options(&values->network, liveness, &options);
+    set_plan_options(&values->network, f.liveness_bytes, &options);
+    double start_s = now_s();
     status = ebb_plan_make(s->program, s->machine, &options, &plan, &no_fit);
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name(s->program, no_fit.step), values->json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
-    int code = show_plan(s, values, liveness, plan);
+    f.plan_s = now_s() - start_s;
+    int code = show_plan(s, values, plan, &f);
     ebb_plan_destroy(plan);
     return code;
 }
 
 static int check_plan(const subject *s, const plan_values *values) {
     ebb_plan *plan = NULL;
-    uint64_t liveness = 0;
+    figures f = {.plan_s = 0.0};
     int code = EBB_EXIT_DONE;
     ebb_status status = ebb_plan_load(NULL, values->check, &plan);
     if (status == EBB_OK) { status = ebb_plan_check(s->program, plan); }
-    if (status == EBB_OK) { status = liveness_bytes(s, &liveness); }
-    code = status == EBB_OK ? show_plan(s, values, liveness, plan) : ebb__cli_failed(status);
+    if (status == EBB_OK) { status = liveness_bytes(s, &f.liveness_bytes); }
+    code = status == EBB_OK ? show_plan(s, values, plan, &f) : ebb__cli_failed(status);
     ebb_plan_destroy(plan);
     return code;
 }
