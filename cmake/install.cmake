@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 # The library finds oneDNN where the build found it; the program finds the library beside itself.
 set_target_properties(ebb PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS ebb EXPORT ebbTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET ebb_cli AND EBB_CLI_LINKS)
+if(TARGET ebb_cli)
   file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(ebb_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
   install(TARGETS ebb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
