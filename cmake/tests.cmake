@@ -20,7 +20,7 @@ function(ebb_add_test name)
     target_compile_definitions(${name} PRIVATE EBB_HAVE_DNNL)
   endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()
 
 # The suite that every backend's program runs.
