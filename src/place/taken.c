@@ -120,8 +120,8 @@ static ebb_status reserve_span(ebb_taken *taken, span_set *set) {
 
 /* Unite the set with a span, merging what it touches. */
 static ebb_status add_span(ebb_taken *taken, span_set *set, span add) {
-    const span *end = set->data + set->n;
-    uint32_t lo = set->n == 0 ? 0 : (uint32_t)(skip_to(set->data, end, add.start) - set->data);
+    const bool is_highest = set->n == 0 || set->data[set->n - 1].end < add.start;
+    uint32_t lo = is_highest ? set->n : (uint32_t)(skip_to(set->data, set->data + set->n, add.start) - set->data);
     uint32_t hi = lo;
     while (hi < set->n && set->data[hi].start <= add.end) { hi++; }
     taken->work += 1 + hi - lo + (set->n - lo) / SPANS_MOVED_A_LOOK;
