@@ -143,14 +143,18 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const outcome *got, e
         input->early_out = fits = false;
     }
     if (got->peak_bytes <= budget_bytes) { return fits; }
-    uint64_t less = ebb_max_u64(got->peak_bytes - budget_bytes, budget_bytes / 64);
-    input->limit_bytes -= ebb_min_u64(less, input->limit_bytes);
-    input->limit_bytes = ebb_max_u64(input->limit_bytes / m->alignment * m->alignment, m->floor_bytes);
+    /* what the placer lost this time it will lose again, and at least something must change */
+    double share = (double)budget_bytes / (double)got->peak_bytes;
+    uint64_t limit = (uint64_t)((double)input->limit_bytes * (share < 63.0 / 64 ? share : 63.0 / 64));
+    input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);
     return false;
 }
 
+/* A load of all the budget is hardly ever placed within it, so the first limit is a little lower. The last is the
+ * floor. */
 static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, bool early, ebb_plan **plan_out) {
-    ebb_policy_input input = make_input(m, budget_bytes / m->alignment * m->alignment);
+    ebb_policy_input input = make_input(m, (budget_bytes - budget_bytes / 64) / m->alignment * m->alignment);
+    input.limit_bytes = ebb_max_u64(input.limit_bytes, m->floor_bytes);
     input.early_out = input.early_in = early;
     for (int round = 0; round < MAX_ROUNDS; round++) {
         ebb_plan *plan = NULL;
@@ -181,27 +185,42 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     return st == EBB_E_NO_FIT ? fit_rounds(m, budget_bytes, false, plan_out) : st;
 }
 
-/* The least budget above one that has no plan. */
-static ebb_status find_least(maker *m, uint64_t *least_out) {
-    uint64_t low = m->options->budget_bytes, high = m->liveness_bytes;
+/* A budget for which there is a plan: what the limit of the floor needs, placed, which is the last that fit tries
+ * for any budget; or what liveness needs. */
+static ebb_status find_enough(maker *m, uint64_t *enough_out) {
+    ebb_policy_input input = make_input(m, m->floor_bytes);
+    input.early_out = input.early_in = true;
     ebb_plan *plan = NULL;
-    if (low < m->floor_bytes) {
-        low = m->floor_bytes;
-        ebb_status st = fit(m, low, &plan);
-        ebb_plan_destroy(plan);
-        if (st != EBB_E_NO_FIT) {
-            *least_out = low;
-            return st;
-        }
-    }
-    while (high - low > ebb_max_u64(m->alignment, high / 100)) {
-        uint64_t middle = ebb_align_up(low + (high - low) / 2, m->alignment);
-        if (middle >= high) { break; }
-        plan = NULL;
-        ebb_status st = fit(m, middle, &plan);
+    outcome got = {0};
+    *enough_out = m->liveness_bytes;
+    ebb_status st = try_policy(m, m->policy, &input, m->floor_bytes, &plan, &got);
+    ebb_plan_destroy(plan);
+    if (st != EBB_OK) { return st == EBB_E_NO_FIT ? EBB_OK : st; }
+    if (!tighten(m, got.peak_bytes, &got, &input)) { return EBB_OK; } /* a tier is too small */
+    if (got.peak_bytes > m->options->budget_bytes) { *enough_out = ebb_min_u64(got.peak_bytes, m->liveness_bytes); }
+    return EBB_OK;
+}
+
+/* The least budget above one that has no plan: the floor, or by halving what lies between it and enough. Each
+ * candidate is planned, the last one too, for what is named must work. */
+static ebb_status find_least(maker *m, uint64_t *least_out) {
+    uint64_t low = ebb_max_u64(m->options->budget_bytes, m->floor_bytes), high = 0;
+    EBB_TRY(find_enough(m, &high));
+    uint64_t candidate = m->options->budget_bytes < m->floor_bytes ? m->floor_bytes : high;
+    while (candidate < m->liveness_bytes) {
+        ebb_plan *plan = NULL;
+        ebb_status st = fit(m, candidate, &plan);
         ebb_plan_destroy(plan);
         if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-        *(st == EBB_OK ? &high : &low) = middle;
+        if (st == EBB_OK) {
+            high = candidate;
+        } else {
+            low = candidate;
+            if (candidate >= high) { high = m->liveness_bytes; }
+        }
+        if (high - low <= ebb_max_u64(m->alignment, high / 100) || high == m->floor_bytes) { break; }
+        candidate = ebb_align_up(low + (high - low) / 2, m->alignment);
+        if (candidate >= high) { break; }
     }
     *least_out = high;
     return EBB_OK;
