@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The validator: a right plan passes, and the same plan with one thing wrong is refused with the rule it breaks.
+ */
+#include "plan_support.h"
+
+/* w (persistent) is read, copied out, dropped, brought back and updated; x is dropped and computed again; k is
+ * kept. r (persistent) is never written and leaves by its copy that is always there. */
+enum { W, X, Y, K, R };
+
+static ebb_program *make_program(void) {
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "check", 64, &p), EBB_OK);
+    make_tensor(p, 100, true, false);
+    make_tensor(p, 64, false, false);
+    make_tensor(p, 64, false, false);
+    make_tensor(p, 4, false, true);
+    make_tensor(p, 64, true, false);
+    STEP(p, 0, 1, {X, EBB_WRITE});
+    STEP(p, 32, 1, {X, EBB_READ}, {W, EBB_READ}, {Y, EBB_WRITE});
+    STEP(p, 0, 1, {Y, EBB_READ}, {R, EBB_READ}, {K, EBB_WRITE});
+    STEP(p, 0, 1, {X, EBB_READ}, {W, EBB_UPDATE});
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    return p;
+}
+
+static const ebb_action actions[] = {
+    {EBB_ACT_RUN, 0, 0},   /* 0 */
+    {EBB_ACT_IN, W, 0},    /* 1 */
+    {EBB_ACT_RUN, 1, 0},   /* 2 */
+    {EBB_ACT_DROP, X, 0},  /* 3 */
+    {EBB_ACT_DROP, W, 0},  /* 4 */
+    {EBB_ACT_IN, R, 0},    /* 5 */
+    {EBB_ACT_RUN, 2, 0},   /* 6 */
+    {EBB_ACT_DROP, Y, 0},  /* 7 */
+    {EBB_ACT_DROP, R, 0},  /* 8 */
+    {EBB_ACT_AGAIN, 0, 0}, /* 9 */
+    {EBB_ACT_IN, W, 0},    /* 10 */
+    {EBB_ACT_RUN, 3, 0},   /* 11 */
+    {EBB_ACT_OUT, W, 0},   /* 12 */
+    {EBB_ACT_DROP, W, 0},  /* 13 */
+    {EBB_ACT_DROP, X, 0},  /* 14 */
+};
+static const ebb_stay stays[] = {
+    {X, 0, 3, 0, 64}, {W, 1, 4, 64, 100}, {Y, 2, 7, 192, 64}, {EBB_SCRATCH, 2, 3, 256, 32},
+    {R, 5, 8, 0, 64}, {K, 6, 15, 64, 4},  {X, 9, 14, 0, 64},  {W, 10, 13, 128, 100},
+};
+static const ebb_slot slots[] = {{R, EBB_TIER_HOST, 0, 0, 128, 64}, {W, EBB_TIER_HOST, 12, 11, 0, 100}};
+enum { STAY_X, STAY_W, STAY_Y, STAY_SCRATCH, STAY_R, STAY_K, STAY_X2, STAY_W2, N_STAYS };
+
+static ebb_plan *make_plan(const ebb_program *p) {
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
+    plan->fingerprint = ebb_program_fingerprint(p);
+    plan->budget_bytes = 288;
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
+        assert_int_equal(EBB_PUSH(NULL, &plan->actions, actions[i]), EBB_OK);
+    }
+    for (size_t i = 0; i < N_STAYS; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, slots[i]), EBB_OK); }
+    return plan;
+}
+
+static void remove_action(ebb_plan *plan, uint64_t at) {
+    memmove(&plan->actions.data[at], &plan->actions.data[at + 1], (plan->actions.n - at - 1) * sizeof(ebb_action));
+    plan->actions.n--;
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        plan->stays.data[i].first -= plan->stays.data[i].first > at;
+        plan->stays.data[i].last -= plan->stays.data[i].last > at;
+    }
+    for (size_t i = 0; i < plan->slots.n; i++) {
+        plan->slots.data[i].first -= plan->slots.data[i].first > at;
+        plan->slots.data[i].last -= plan->slots.data[i].last > at;
+    }
+}
+
+static void remove_stay(ebb_plan *plan, size_t at) {
+    memmove(&plan->stays.data[at], &plan->stays.data[at + 1], (plan->stays.n - at - 1) * sizeof(ebb_stay));
+    plan->stays.n--;
+}
+
+static void test_right_plan(void **state) {
+    (void)state;
+    ebb_program *p = make_program();
+    ebb_plan *plan = make_plan(p);
+    ebb_status st = ebb_plan_check(p, plan);
+    if (st != EBB_OK) { print_error("%s\n", ebb_last_error()); }
+    assert_int_equal(st, EBB_OK);
+    assert_int_equal(ebb__plan_seal(plan), EBB_OK);
+    ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    assert_int_equal(sum.peak_bytes, 288);
+    assert_int_equal(sum.bound_bytes, 64 + 100 + 64 + 32);
+    assert_int_equal(sum.moved_out_bytes, 100);
+    assert_int_equal(sum.moved_in_bytes, 264);
+    assert_int_equal(sum.n_recomputed_steps, 1);
+    assert_int_equal(sum.tier_bytes[EBB_TIER_HOST], 192);
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
+/* One line a mutation: how, and a part of the message it must bring. */
+#define MUTATIONS(X)                                                                                                   \
+    X(plan->fingerprint ^= 1, "another program")                                                                       \
+    X(plan->budget_bytes = 287, "beyond the budget")                                                                   \
+    X(plan->stays.data[STAY_Y].offset = 1, "not aligned")                                                              \
+    X(plan->stays.data[STAY_Y].offset = UINT64_MAX - 63, "beyond the budget")                                          \
+    X(plan->stays.data[STAY_Y].size_bytes = 63, "its tensor's size")                                                   \
+    X(plan->stays.data[STAY_Y].tensor = 77, "stay of no tensor")                                                       \
+    X(plan->stays.data[STAY_Y].first = 99, "beyond the actions")                                                       \
+    X(plan->stays.data[STAY_Y].last = 1, "not persistent")                                                             \
+    X(plan->stays.data[STAY_W2].last = 10, "has a beginning")                                                          \
+    X(plan->stays.data[STAY_SCRATCH].last = 4, "outlives")                                                             \
+    X(plan->stays.data[STAY_SCRATCH].size_bytes = 31, "scratch is missing or too small")                               \
+    X(remove_stay(plan, STAY_SCRATCH), "scratch is missing or too small")                                              \
+    X(plan->stays.data[STAY_SCRATCH].offset = 192, "overlap")                                                          \
+    X(plan->stays.data[STAY_SCRATCH].first = 6; plan->stays.data[STAY_SCRATCH].last = 7, "out of order")               \
+    X(plan->stays.data[STAY_R].offset = 192, "overlap")                                                                \
+    X(plan->stays.data[STAY_K].last = 14, "not ended by a drop")                                                       \
+    X(plan->stays.data[STAY_X].last = 4, "does not end here")                                                          \
+    X(remove_stay(plan, STAY_X2), "not present")                                                                       \
+    X(remove_stay(plan, STAY_Y), "not present")                                                                        \
+    X(plan->stays.data[STAY_X2].first = 10, "out of order")                                                            \
+    X(plan->stays.data[STAY_Y].first = 3, "out of order")                                                              \
+    X(plan->stays.data[STAY_R].first = 4, "nothing brings")                                                            \
+    X(plan->slots.data[1].tensor = 99, "no tensor or tier")                                                            \
+    X(plan->slots.data[1].tier = 2, "no tensor or tier")                                                               \
+    X(plan->slots.data[1].size_bytes = 4, "its tensor's size")                                                         \
+    X(plan->slots.data[1].last = 5, "it has no slot")                                                                  \
+    X(plan->slots.data[1].last = 15, "it has no slot")                                                                 \
+    X(plan->slots.data[1].first = 13, "it has no slot")                                                                \
+    X(plan->slots.data[1].offset = 128, "slots of tensors")                                                            \
+    X(plan->slots.data[1].offset = UINT64_MAX, "beyond 64 bits")                                                       \
+    X(plan->slots.data[0].last = 5, "nothing fills")                                                                   \
+    X(plan->slots.n = 1, "it has no slot")                                                                             \
+    X(plan->actions.data[0].kind = 9, "no such action")                                                                \
+    X(plan->actions.data[0].target = 4, "no such step")                                                                \
+    X(plan->actions.data[0].choice = 1, "no such choice")                                                              \
+    X(plan->actions.data[9].choice = 1, "no such choice")                                                              \
+    X(plan->actions.data[9].kind = EBB_ACT_RUN, "out of the program's order")                                          \
+    X(plan->actions.data[0].kind = EBB_ACT_AGAIN, "before it was run")                                                 \
+    X(plan->actions.data[6].target = 3, "nothing brings")                                                              \
+    X(plan->actions.data[14].target = K, "does not end here")                                                          \
+    X(plan->actions.data[14].target = Y, "not present")                                                                \
+    X(plan->actions.data[13].kind = EBB_ACT_OUT, "does not begin here")                                                \
+    X(plan->actions.data[11].kind = EBB_ACT_AGAIN; plan->actions.data[11].target = 0, "never run")                     \
+    X(remove_action(plan, 0), "out of order")                                                                          \
+    X(remove_action(plan, 10), "nothing brings")                                                                       \
+    X(remove_action(plan, 13), "is not ended by a drop")
+
+#define MUTATION_FN(how, rule)                                                                                         \
+    do {                                                                                                               \
+        ebb_plan *plan = make_plan(p);                                                                                 \
+        how;                                                                                                           \
+        ebb_status st = ebb_plan_check(p, plan);                                                                       \
+        if (st != EBB_E_INVALID_PLAN || strstr(ebb_last_error(), rule) == NULL) {                                      \
+            print_error("%s: wanted '%s', got %d '%s'\n", #how, rule, st, ebb_last_error());                           \
+            n_wrong++;                                                                                                 \
+        }                                                                                                              \
+        ebb_plan_destroy(plan);                                                                                        \
+    } while (0);
+
+static void test_mutations(void **state) {
+    (void)state;
+    ebb_program *p = make_program();
+    int n_wrong = 0;
+    MUTATIONS(MUTATION_FN)
+    assert_int_equal(n_wrong, 0);
+    ebb_program_destroy(p);
+}
+
+/* Versions: content that is present but not what the program means. */
+static void test_versions(void **state) {
+    (void)state;
+    ebb_program *p = make_program();
+    ebb_plan *plan = make_plan(p);
+    /* w copied out before its update: the slot goes around stale */
+    ebb_action out = plan->actions.data[12];
+    plan->actions.data[12] = plan->actions.data[11];
+    plan->actions.data[11] = out;
+    plan->slots.data[1].first = 11;
+    plan->slots.data[1].last = 11;
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    plan->slots.data[1].last = 10; /* then the second in has no slot; before it: */
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    ebb_plan_destroy(plan);
+    /* the update run again reads a version that is gone */
+    plan = make_plan(p);
+    plan->actions.data[12] = (ebb_action){EBB_ACT_AGAIN, 3, 0};
+    plan->slots.n = 1;
+    plan->slots.data[0] = (ebb_slot){W, EBB_TIER_HOST, 0, 0, 0, 100};
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
+/* A weight that stays, but whose stay holds what was there before the update. */
+static void test_stale_circle(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "circle", 1, &p), EBB_OK);
+    uint32_t w = make_tensor(p, 8, true, false);
+    STEP(p, 0, 1, {w, EBB_UPDATE});
+    STEP(p, 0, 1, {w, EBB_READ});
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
+    plan->fingerprint = ebb_program_fingerprint(p);
+    plan->budget_bytes = UINT64_MAX;
+    ebb_action list[] = {
+        {EBB_ACT_OUT, w, 0}, {EBB_ACT_RUN, 0, 0}, {EBB_ACT_RUN, 1, 0}, {EBB_ACT_DROP, w, 0}, {EBB_ACT_IN, w, 0}};
+    for (size_t i = 0; i < 5; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
+    ebb_stay stay = {w, 4, 3, 0, 8};
+    ebb_slot slot = {w, EBB_TIER_HOST, 0, 5, 0, 8};
+    assert_int_equal(EBB_PUSH(NULL, &plan->stays, stay), EBB_OK);
+    assert_int_equal(EBB_PUSH(NULL, &plan->slots, slot), EBB_OK);
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "stale"));
+    plan->stays.data[0] = (ebb_stay){w, 0, 0, 0, 8}; /* always there: then it may be neither dropped nor brought */
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan), cmocka_unit_test(test_mutations),
+                                       cmocka_unit_test(test_versions), cmocka_unit_test(test_stale_circle)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
