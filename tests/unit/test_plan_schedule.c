@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The schedule against its definition, checked pair by pair: over two laps, any two actions that touch a byte in
+ * common, one of them writing, are ordered by engines and waits; and no wait is implied by the others. Plans are
+ * those of random programs under small budgets. Then the cursor and the simulator on a plan of known times.
+ */
+#include "plan_support.h"
+
+/* Reachability over two laps, as rows of bits. */
+typedef struct order {
+    size_t n;         /* actions of two laps */
+    uint64_t *before; /* [n * words]: bit b of row a: b happens before a */
+    size_t words;
+} order;
+
+static bool is_before(const order *o, size_t b, size_t a) {
+    return (o->before[a * o->words + b / 64] >> (b % 64) & 1) != 0;
+}
+
+static void add_before(order *o, size_t b, size_t a) {
+    for (size_t i = 0; i < o->words; i++) { o->before[a * o->words + i] |= o->before[b * o->words + i]; }
+    o->before[a * o->words + b / 64] |= (uint64_t)1 << (b % 64);
+}
+
+/* The direct predecessors of a: the engine's action before, and the waits. */
+static size_t find_predecessors(const ebb_schedule *s, size_t n, size_t a, size_t pred[EBB_N_ENGINES]) {
+    size_t count = 0, at = a % n;
+    if (s->engine[at] == EBB_N_ENGINES) { return 0; }
+    for (size_t b = a; b-- > 0;) {
+        if (s->engine[b % n] != s->engine[at]) { continue; }
+        pred[count++] = b;
+        break;
+    }
+    for (uint64_t i = s->start[at]; i < s->start[at + 1]; i++) {
+        size_t d = s->dep[i];
+        assert_true(s->engine[d] != s->engine[at] && s->engine[d] != EBB_N_ENGINES);
+        if (d < at) {
+            pred[count++] = a - at + d;
+        } else if (a >= n) {
+            pred[count++] = a - at - n + d;
+        }
+    }
+    return count;
+}
+
+static void build_order(order *o, const ebb_schedule *s, size_t n) {
+    o->n = 2 * n;
+    o->words = (o->n + 63) / 64;
+    o->before = calloc(o->n * o->words, sizeof *o->before);
+    for (size_t a = 0; a < o->n; a++) {
+        size_t pred[EBB_N_ENGINES], count = find_predecessors(s, n, a, pred);
+        for (size_t i = 0; i < count; i++) { /* no wait that another implies */
+            for (size_t k = 0; k < count; k++) { assert_false(i != k && k > 0 && is_before(o, pred[k], pred[i])); }
+        }
+        for (size_t i = 0; i < count; i++) { add_before(o, pred[i], a); }
+    }
+}
+
+typedef struct range {
+    uint64_t low, high;
+    uint32_t space; /* 0: the arena; 1 + tier */
+    bool writes;
+} range;
+
+static size_t find_ranges(const world *w, size_t a, range out[10]) {
+    const bound_action *b = &w->bound[a];
+    size_t n = 0;
+    if (b->action.kind == EBB_ACT_DROP) { return 0; }
+    if (b->action.kind == EBB_ACT_OUT || b->action.kind == EBB_ACT_IN) {
+        uint64_t bytes = tensor_bytes(w, b->action.target);
+        bool is_out = b->action.kind == EBB_ACT_OUT;
+        out[n++] = (range){b->offset[0], b->offset[0] + bytes, 0, !is_out};
+        out[n++] = (range){b->slot, b->slot + bytes, 1 + b->tier, is_out};
+        return n;
+    }
+    const ebb_step *step = &w->program->steps.data[b->action.target];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ebb_access *access = &w->program->accesses.data[step->first_access + i];
+        out[n++] =
+            (range){b->offset[i], b->offset[i] + tensor_bytes(w, access->tensor), 0, (access->mode & EBB_WRITE) != 0};
+    }
+    if (b->scratch_bytes > 0) { out[n++] = (range){b->scratch, b->scratch + b->scratch_bytes, 0, true}; }
+    return n;
+}
+
+static bool conflict(const world *w, size_t a, size_t b) {
+    range ra[10], rb[10];
+    size_t na = find_ranges(w, a, ra), nb = find_ranges(w, b, rb);
+    for (size_t i = 0; i < na; i++) {
+        for (size_t k = 0; k < nb; k++) {
+            bool meet = ra[i].space == rb[k].space && ra[i].low < rb[k].high && rb[k].low < ra[i].high;
+            if (meet && (ra[i].writes || rb[k].writes)) { return true; }
+        }
+    }
+    return false;
+}
+
+static void check_schedule(const ebb_program *p, const ebb_plan *plan, size_t *n_deps) {
+    world w;
+    ebb_schedule s;
+    order o;
+    size_t n = plan->actions.n;
+    world_begin(&w, p, plan, 1);
+    assert_int_equal(ebb__plan_schedule(p, plan, &w.bump, &s), EBB_OK);
+    build_order(&o, &s, n);
+    *n_deps += s.start[n];
+    for (size_t a = 0; a < o.n; a++) {
+        for (size_t b = 0; b < a; b++) {
+            if (s.engine[a % n] == s.engine[b % n] || is_before(&o, b, a)) { continue; }
+            assert_false(conflict(&w, a % n, b % n));
+        }
+    }
+    free(o.before);
+    world_end(&w);
+    world_free(&w);
+}
+
+static void test_random_plans(void **state) {
+    (void)state;
+    size_t n_deps = 0, n_plans = 0;
+    for (uint64_t seed = 1000; seed < 1060; seed++) {
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = NULL;
+        assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        options.budget_bytes = ebb_program_floor_bytes(p, NULL) * (5 + seed % 4) / 4;
+        if (seed % 5 == 0) { options.tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
+        if (seed % 10 == 0) { options.tier_bytes[EBB_TIER_HOST] = 500; }
+        ebb_plan *plan = NULL;
+        if (ebb_plan_make(p, m, &options, &plan, NULL) == EBB_OK && plan->actions.n < 600) {
+            check_schedule(p, plan, &n_deps);
+            n_plans++;
+        }
+        ebb_plan_destroy(plan);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+    print_message("%zu plans, %zu waits\n", n_plans, n_deps);
+    assert_true(n_plans > 20 && n_deps > 200);
+}
+
+/* a, b, c in turn: x is copied out while b computes, its bytes are taken by z, and it comes back for d. */
+static ebb_plan *make_known(ebb_program **program_out, ebb_machine **machine_out) {
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb__program_create(NULL, "known", 1, &p), EBB_OK);
+    uint32_t x = make_tensor(p, 100, false, false), y = make_tensor(p, 10, false, false);
+    uint32_t z = make_tensor(p, 100, false, false);
+    STEP(p, 0, 50, {x, EBB_WRITE});
+    STEP(p, 0, 30, {x, EBB_READ}, {y, EBB_WRITE});
+    STEP(p, 0, 20, {y, EBB_READ}, {z, EBB_WRITE});
+    STEP(p, 0, 40, {x, EBB_READ}, {y, EBB_UPDATE});
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    ebb_link link = {.out_bytes_per_s = 1e9, .in_bytes_per_s = 2e9};
+    ebb_machine_set_link(m, EBB_TIER_HOST, &link);
+    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
+    plan->fingerprint = ebb_program_fingerprint(p);
+    plan->budget_bytes = UINT64_MAX;
+    ebb_action list[] = {{EBB_ACT_RUN, 0, 0},  {EBB_ACT_OUT, x, 0},  {EBB_ACT_RUN, 1, 0}, {EBB_ACT_DROP, x, 0},
+                         {EBB_ACT_RUN, 2, 0},  {EBB_ACT_DROP, z, 0}, {EBB_ACT_IN, x, 0},  {EBB_ACT_RUN, 3, 0},
+                         {EBB_ACT_DROP, x, 0}, {EBB_ACT_DROP, y, 0}};
+    for (size_t i = 0; i < 10; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
+    ebb_stay stays[] = {{x, 0, 3, 0, 100}, {y, 2, 9, 100, 10}, {z, 4, 5, 0, 100}, {x, 6, 8, 0, 100}};
+    for (size_t i = 0; i < 4; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
+    ebb_slot slot = {x, EBB_TIER_HOST, 1, 7, 0, 100};
+    assert_int_equal(EBB_PUSH(NULL, &plan->slots, slot), EBB_OK);
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    *program_out = p;
+    *machine_out = m;
+    return plan;
+}
+
+static void test_known_times(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = make_known(&p, &m);
+    ebb_timeline timeline;
+    uint64_t start[10], end[10];
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, start, end), EBB_OK);
+    /* x 0..50, out 50..150, b 50..80, c waits for the out: 150..170, in 170..220, d 220..260 */
+    const uint64_t want_start[] = {0, 50, 50, 80, 150, 170, 170, 220, 260, 260};
+    const uint64_t want_end[] = {50, 150, 80, 80, 170, 170, 220, 260, 260, 260};
+    assert_memory_equal(start, want_start, sizeof start);
+    assert_memory_equal(end, want_end, sizeof end);
+    assert_int_equal(timeline.iteration_ns, 260);
+    assert_int_equal(timeline.busy_ns[EBB_ENGINE_COMPUTE], 140);
+    assert_int_equal(timeline.busy_ns[EBB_ENGINE_OUT], 100);
+    assert_int_equal(timeline.busy_ns[EBB_ENGINE_IN], 50);
+    assert_int_equal(timeline.again_ns, 0);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+static void test_known_waits(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = make_known(&p, &m);
+    ebb_bump bump;
+    ebb_schedule s;
+    ebb__bump_init(&bump, NULL);
+    assert_int_equal(ebb__plan_schedule(p, plan, &bump, &s), EBB_OK);
+    /* run 0 needs no wait for the lap before: its engine knows of the copies. out waits for run 0, run 2 for the out,
+     * in for run 2, run 3 for the in. */
+    const uint64_t start[] = {0, 0, 1, 1, 1, 2, 2, 3, 4, 4, 4}, dep[] = {0, 1, 4, 6};
+    assert_memory_equal(s.start, start, sizeof start);
+    assert_memory_equal(s.dep, dep, sizeof dep);
+    ebb__bump_fini(&bump);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_known_times),
+                                       cmocka_unit_test(test_known_waits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
