@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Policies on programs small enough to know the answer: peaks, what moves, what is computed again, and what is said
+ * when nothing fits.
+ */
+#include "plan_support.h"
+
+static ebb_machine *make_machine(double link_bytes_per_s) {
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    ebb_link link = {.out_bytes_per_s = link_bytes_per_s, .in_bytes_per_s = link_bytes_per_s};
+    ebb_machine_set_link(m, EBB_TIER_HOST, &link);
+    ebb_machine_set_link(m, EBB_TIER_DISK, &link);
+    return m;
+}
+
+/* A chain there and back: a 100, b 100, c 100 made in turn, then read in reverse. */
+static ebb_program *make_chain(void) {
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "chain", 1, &p), EBB_OK);
+    uint32_t a = make_tensor(p, 100, false, false), b = make_tensor(p, 100, false, false);
+    uint32_t c = make_tensor(p, 100, false, false), d = make_tensor(p, 100, false, false);
+    uint32_t out = make_tensor(p, 4, false, true);
+    STEP(p, 0, 1000, {a, EBB_WRITE});
+    STEP(p, 0, 1000, {a, EBB_READ}, {b, EBB_WRITE});
+    STEP(p, 0, 1000, {b, EBB_READ}, {c, EBB_WRITE});
+    STEP(p, 0, 1000, {c, EBB_READ}, {d, EBB_WRITE});
+    STEP(p, 0, 1000, {c, EBB_READ}, {d, EBB_UPDATE});
+    STEP(p, 0, 1000, {b, EBB_READ}, {d, EBB_UPDATE});
+    STEP(p, 0, 1000, {a, EBB_READ}, {d, EBB_READ}, {out, EBB_WRITE});
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    return p;
+}
+
+static ebb_status make(const ebb_program *p, const ebb_machine *m, const char *policy, uint64_t budget,
+                       ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = policy;
+    options.budget_bytes = budget;
+    return ebb_plan_make(p, m, &options, plan_out, no_fit_out);
+}
+
+static ebb_plan_summary summary_of(const ebb_program *p, const ebb_machine *m, const char *policy, uint64_t budget) {
+    ebb_plan *plan = NULL;
+    assert_int_equal(make(p, m, policy, budget, &plan, NULL), EBB_OK);
+    ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    assert_string_equal(sum.policy, policy);
+    ebb_plan_destroy(plan);
+    sum.policy = NULL;
+    return sum;
+}
+
+static void test_names(void **state) {
+    (void)state;
+    const char *about = NULL;
+    assert_string_equal(ebb_policy_name(0, &about), "none");
+    assert_non_null(about);
+    assert_string_equal(ebb_policy_name(1, NULL), "liveness");
+    assert_string_equal(ebb_policy_name(2, NULL), "budget");
+    assert_null(ebb_policy_name(3, &about));
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e9);
+    ebb_plan *plan = NULL;
+    assert_int_equal(make(p, m, "lru", 1, &plan, NULL), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "lru"));
+    assert_null(plan);
+    ebb_plan_destroy(NULL);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+static void test_peaks(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e9);
+    assert_int_equal(summary_of(p, m, "none", UINT64_MAX).peak_bytes, 404);
+    assert_int_equal(summary_of(p, m, "liveness", UINT64_MAX).peak_bytes, 400);
+    assert_int_equal(summary_of(p, m, "budget", UINT64_MAX).peak_bytes, 400);
+    ebb_plan_summary sum = summary_of(p, m, "budget", 400);
+    assert_int_equal(sum.moved_out_bytes + sum.moved_in_bytes + sum.n_recomputed_steps, 0);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+/* One tensor has to leave: by copy where the link is fast, computed again where it is slow. */
+static void test_cheaper_way(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *fast = make_machine(1e9), *slow = make_machine(1e6);
+    ebb_plan_summary sum = summary_of(p, fast, "budget", 304);
+    assert_int_equal(sum.moved_out_bytes, 100);
+    assert_int_equal(sum.moved_in_bytes, 100);
+    assert_int_equal(sum.n_recomputed_steps, 0);
+    assert_int_equal(sum.tier_bytes[EBB_TIER_HOST], 100);
+    sum = summary_of(p, slow, "budget", 304);
+    assert_int_equal(sum.moved_out_bytes + sum.moved_in_bytes, 0);
+    assert_int_equal(sum.n_recomputed_steps, 1);
+    ebb_machine_destroy(fast);
+    ebb_machine_destroy(slow);
+    ebb_program_destroy(p);
+}
+
+static void test_too_little(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e9);
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    assert_int_equal(make(p, m, "liveness", 399, &plan, &no_fit), EBB_E_NO_FIT);
+    assert_int_equal(no_fit.least_budget_bytes, 400);
+    assert_int_equal(make(p, m, "none", 300, &plan, &no_fit), EBB_E_NO_FIT);
+    assert_int_equal(no_fit.least_budget_bytes, 404);
+    assert_int_equal(make(p, m, "budget", 100, &plan, &no_fit), EBB_E_NO_FIT);
+    assert_int_equal(no_fit.least_budget_bytes, 204); /* the floor itself */
+    assert_int_equal(no_fit.step, 6);
+    assert_int_equal(no_fit.step_bytes, 204);
+    assert_non_null(strstr(ebb_last_error(), "204 bytes"));
+    assert_non_null(strstr(ebb_last_error(), "s6"));
+    assert_null(plan);
+    assert_int_equal(make(p, m, "budget", 204, &plan, &no_fit), EBB_OK);
+    assert_int_equal(ebb_plan_get_summary(plan).peak_bytes, 204);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+/* Weights that do not fit together go round by way of the host; one that is never written is not copied out. */
+static void test_persistent(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = make_machine(1e9);
+    assert_int_equal(ebb__program_create(NULL, "weights", 1, &p), EBB_OK);
+    uint32_t w[3], x = make_tensor(p, 8, false, false);
+    for (int i = 0; i < 3; i++) { w[i] = make_tensor(p, 100, true, false); }
+    STEP(p, 0, 1000, {x, EBB_WRITE});
+    STEP(p, 0, 1000, {w[0], EBB_READ}, {x, EBB_UPDATE});
+    STEP(p, 0, 1000, {w[1], EBB_UPDATE}, {x, EBB_UPDATE});
+    STEP(p, 0, 1000, {w[2], EBB_READ}, {x, EBB_UPDATE});
+    assert_int_equal(summary_of(p, m, "budget", 308).moved_in_bytes, 0);
+    ebb_plan_summary sum = summary_of(p, m, "budget", 216);
+    assert_true(sum.moved_in_bytes >= 200 && sum.moved_in_bytes <= 300);
+    assert_true(sum.moved_out_bytes <= 100); /* w1 at most */
+    sum = summary_of(p, m, "budget", 108);
+    assert_int_equal(sum.moved_in_bytes, 300);
+    assert_int_equal(sum.moved_out_bytes, 100);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+/* The nearest tier with room; none: only what can be computed again leaves. */
+static void test_tiers(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e9);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.budget_bytes = 204;
+    options.tier_bytes[EBB_TIER_HOST] = 100;
+    options.tier_bytes[EBB_TIER_DISK] = 1000;
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+    ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    assert_int_equal(sum.tier_bytes[EBB_TIER_HOST], 100);
+    assert_int_equal(sum.tier_bytes[EBB_TIER_DISK], 100);
+    ebb_plan_destroy(plan);
+    plan = NULL;
+    options.budget_bytes = 304;
+    options.tier_bytes[EBB_TIER_HOST] = options.tier_bytes[EBB_TIER_DISK] = 0;
+    assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+    sum = ebb_plan_get_summary(plan);
+    assert_int_equal(sum.moved_out_bytes, 0);
+    assert_true(sum.n_recomputed_steps > 0);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+static void test_deterministic(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = make_machine(1e8);
+        uint64_t budget = ebb_program_floor_bytes(p, NULL) * 3 / 2;
+        ebb_plan *a = NULL, *b = NULL;
+        ebb_status st = make(p, m, "budget", budget, &a, NULL);
+        assert_int_equal(make(p, m, "budget", budget, &b, NULL), st);
+        if (st == EBB_OK) {
+            assert_int_equal(a->actions.n, b->actions.n);
+            assert_memory_equal(a->actions.data, b->actions.data, a->actions.n * sizeof(ebb_action));
+            for (size_t i = 0; i < a->stays.n; i++) {
+                assert_int_equal(a->stays.data[i].offset, b->stays.data[i].offset);
+            }
+        }
+        ebb_plan_destroy(a);
+        ebb_plan_destroy(b);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),        cmocka_unit_test(test_peaks),
+                                       cmocka_unit_test(test_cheaper_way),  cmocka_unit_test(test_too_little),
+                                       cmocka_unit_test(test_persistent),   cmocka_unit_test(test_tiers),
+                                       cmocka_unit_test(test_deterministic)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
