@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of planning, checking, scheduling, simulating, saving and loading fails in turn.
+ */
+#include "plan_support.h"
+
+#include <unistd.h>
+
+static char path[64];
+
+static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, uint64_t budget) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.mem = mem;
+    options.budget_bytes = budget;
+    options.tier_bytes[EBB_TIER_DISK] = UINT64_MAX;
+    ebb_plan *plan = NULL, *read = NULL;
+    ebb_timeline timeline;
+    ebb_status st = ebb_plan_make(p, m, &options, &plan, NULL);
+    if (st == EBB_OK) { st = ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL); }
+    if (st == EBB_OK) { st = ebb_plan_save(plan, path); }
+    if (st == EBB_OK) { st = ebb_plan_load(mem, path, &read); }
+    if (st == EBB_OK) { st = ebb_plan_check(p, read); }
+    ebb_plan_destroy(plan);
+    ebb_plan_destroy(read);
+    return st;
+}
+
+static void test_plan_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    for (uint64_t seed = 2; seed <= 3; seed++) {
+        ebb_program *p = random_program(seed);
+        uint64_t budget = ebb_program_floor_bytes(p, NULL) * 2;
+        OOM_LOOP(mem, st, st = plan_all(mem, p, m, budget));
+        ebb_program_destroy(p);
+    }
+    ebb_machine_destroy(m);
+}
+
+/* Not fitting is found with as many allocations failing. */
+static void test_no_fit_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_program *p = NULL;
+    assert_int_equal(ebb__program_create(NULL, "small", 1, &p), EBB_OK);
+    uint32_t a = make_tensor(p, 10, false, false), b = make_tensor(p, 10, false, false);
+    uint32_t c = make_tensor(p, 10, false, false);
+    STEP(p, 0, 1, {a, EBB_WRITE});
+    STEP(p, 0, 1, {b, EBB_WRITE});
+    STEP(p, 0, 1, {c, EBB_WRITE});
+    STEP(p, 0, 1, {b, EBB_UPDATE}, {c, EBB_READ});
+    STEP(p, 0, 1, {a, EBB_READ}, {b, EBB_READ});
+    ebb_status end = EBB_E_NO_MEMORY;
+    for (size_t at = 1; end == EBB_E_NO_MEMORY; at++) {
+        failing_mem f;
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        options.mem = &failing_mem_init(&f, at)->hooks;
+        options.budget_bytes = 19;
+        ebb_plan *plan = NULL;
+        end = ebb_plan_make(p, m, &options, &plan, NULL);
+        assert_null(plan);
+        assert_int_equal(f.n_live, 0);
+    }
+    assert_int_equal(end, EBB_E_NO_FIT);
+    ebb_program_destroy(p);
+    ebb_machine_destroy(m);
+}
+
+static int remove_file(void **state) {
+    (void)state;
+    (void)unlink(path);
+    return 0;
+}
+
+int main(void) {
+    (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_no_fit_oom)};
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}
