@@ -104,6 +104,8 @@ static const window_row convs[] = {
     {1, 4, 3, 3, 4, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}, 1},      /* and larger */
     {1, 16, 11, 11, 16, {3, 3}, {3, 3}, {0, 0, 0, 0}, {1, 1}, 1},  /* last rows that nothing reads */
     {1, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1},      /* the least */
+    {1, 64, 14, 14, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 1},  /* large enough to be split among threads */
+    {3, 64, 7, 7, 96, {1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1},
 };
 
 static ebb_op_attr window_attr(const window_row *row) {
@@ -395,9 +397,10 @@ static void add_updates(problem_list *list) {
 
 static void add_image_problems(problem_list *list) {
     static const ebb_shape images[] = {
-        {.n_dims = 4, .dims = {2, 16, 6, 6}}, {.n_dims = 4, .dims = {1, 3, 7, 5}},
-        {.n_dims = 4, .dims = {3, 20, 4, 3}}, {.n_dims = 4, .dims = {2, 96, 3, 3}},
-        {.n_dims = 4, .dims = {5, 33, 1, 1}}, {.n_dims = 4, .dims = {1, 1, 2, 1}},
+        {.n_dims = 4, .dims = {2, 16, 6, 6}},   {.n_dims = 4, .dims = {1, 3, 7, 5}},
+        {.n_dims = 4, .dims = {3, 20, 4, 3}},   {.n_dims = 4, .dims = {2, 96, 3, 3}},
+        {.n_dims = 4, .dims = {5, 33, 1, 1}},   {.n_dims = 4, .dims = {1, 1, 2, 1}},
+        {.n_dims = 4, .dims = {3, 40, 17, 13}},
     };
     for (size_t i = 0; i < COUNT(images); i++) {
         const ebb_operand image = shaped(images[i]);
@@ -412,7 +415,7 @@ static void add_image_problems(problem_list *list) {
 }
 
 void problems_init(problem_list *list) {
-    enum { CAPACITY = 600 }; /* forward problems are pointed to: the array must not move */
+    enum { CAPACITY = 700 }; /* forward problems are pointed to: the array must not move */
     *list = (problem_list){.data = calloc(CAPACITY, sizeof(problem)), .cap = CAPACITY};
     add_layers(list);
     add_pools(list);
