@@ -163,9 +163,9 @@ typedef struct ebb_trainer_summary {
     double step_time_median_s, images_per_s;
     double again_time_s;          /* predicted, an iteration: spent on recomputation */
     char weights_sha256[65];      /* of all parameters and buffers, in the network's order, row-major float32 */
-    uint64_t data_bytes;          /* of host memory: the reader's */
-    uint64_t constant_bytes;      /* resident before arena, slab and data were taken: code, kernels, libraries */
-    uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM) */
+    uint64_t data_bytes;          /* of host memory: the reader's, values between run and file, parked state */
+    uint64_t constant_bytes;      /* resident beside arena, slab and data: code, kernels, libraries */
+    uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM), since the memory was taken */
 } ebb_trainer_summary;
 EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);
 

@@ -183,13 +183,15 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
         .step_time_median_s = median_time(trainer),
         .again_time_s = (double)trainer->again_ns * 1e-9,
         .data_bytes = ebb__trainer_buffer_bytes(trainer),
-        .constant_bytes = trainer->constant_bytes,
     };
+    if (trainer->eval_status == EBB_OK) { summary.data_bytes += ebb_run_parked_bytes(trainer->run); }
     if (summary.step_time_median_s > 0) {
         summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
     }
     EBB_TRY(ebb__trainer_hash(trainer, summary.weights_sha256));
-    summary.resident_peak_bytes = ebb__resident_peak_bytes();
+    const ebb_resident resident = ebb__resident_get();
+    summary.constant_bytes = trainer->before_bytes + resident.file_bytes;
+    summary.resident_peak_bytes = resident.peak_bytes;
     *summary_out = summary;
     return EBB_OK;
 }

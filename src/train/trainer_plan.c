@@ -150,8 +150,9 @@ static ebb_status predict(ebb_trainer *trainer) {
 /* ---- taking the memory ------------------------------------------------------------------------ */
 
 static ebb_status take_memory(ebb_trainer *trainer) {
-    const uint64_t resident = ebb__resident_bytes();
-    trainer->constant_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
+    const uint64_t resident = ebb__resident_get().anonymous_bytes;
+    trainer->before_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
+    ebb__resident_reset_peak(); /* measuring took some that is free again */
     trainer->info.plan = ebb_plan_get_summary(trainer->learn.plan);
     uint64_t arena_bytes = trainer->info.plan.peak_bytes;
     if (trainer->eval.plan != NULL) {

@@ -48,7 +48,7 @@ struct ebb_trainer {
     bool warned;                /* of a loss that is not finite */
     float times_s[EBB_TRAINER_N_TIMES];
     uint64_t n_times;
-    uint64_t constant_bytes, data_resident_bytes;
+    uint64_t before_bytes, data_resident_bytes; /* anonymous: before memory was taken, data's part of it */
     uint64_t again_ns;
     ebb_trainer_info info;
 };
@@ -56,9 +56,14 @@ struct ebb_trainer {
 /* schedule.c: the learning rate of an update, counted from 1. */
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update);
 
-/* resident.c: of this process, as the kernel counts; 0 where it cannot say. */
-uint64_t ebb__resident_bytes(void);
-uint64_t ebb__resident_peak_bytes(void);
+/* resident.c: memory of this process, as the kernel counts. Pages of files are code: arena, slab and data are
+ * anonymous. */
+typedef struct ebb_resident {
+    uint64_t anonymous_bytes, file_bytes, peak_bytes;
+} ebb_resident;
+ebb_resident ebb__resident_get(void);
+/* Let the peak be that of what comes from now on. */
+void ebb__resident_reset_peak(void);
 
 /* trainer_setup.c. Build and lower a network for training or evaluation. */
 ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepared *prepared);

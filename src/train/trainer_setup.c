@@ -108,7 +108,7 @@ static ebb_status open_test(ebb_trainer *trainer) {
 
 static ebb_status open_data(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
-    const uint64_t before = ebb__resident_bytes();
+    const uint64_t before = ebb__resident_get().anonymous_bytes;
     if (!ebb__data_has_size(o->data)) { EBB_TRY(take_network_sizes(trainer)); }
     EBB_TRY(open_split(trainer, EBB_SPLIT_TRAIN, &trainer->train));
     ebb_data_info info = ebb_data_get_info(trainer->train);
@@ -123,7 +123,7 @@ static ebb_status open_data(ebb_trainer *trainer) {
     EBB_TRY(open_test(trainer));
     EBB_TRY(ebb__data_reserve(trainer->train, o->batch));
     trainer->batches_per_epoch = info.n_images == UINT64_MAX ? UINT64_MAX : info.n_images / (uint64_t)o->batch;
-    const uint64_t now = ebb__resident_bytes();
+    const uint64_t now = ebb__resident_get().anonymous_bytes;
     trainer->data_resident_bytes = now > before ? now - before : 0;
     return EBB_OK;
 }
