@@ -10,6 +10,8 @@
 #include "train/safetensors.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 static data_dir dir;
 
@@ -274,6 +276,36 @@ static void test_checkpoint_cannot_be_written(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
+/* A file may not grow beyond what a checkpoint needs: the old one stays, nothing new remains. */
+static void test_full_disk(void **state) {
+    (void)state;
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "c"));
+    ebb_trainer *trainer = make(base_options());
+    step(trainer, 1, NULL);
+    assert_int_equal(ebb_trainer_checkpoint(trainer, path), EBB_OK);
+    step(trainer, 1, NULL);
+    struct rlimit old, small = {.rlim_cur = 5000, .rlim_max = RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small.rlim_max = old.rlim_max;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ebb_status status = ebb_trainer_checkpoint(trainer, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(status, EBB_E_IO);
+    assert_non_null(strstr(ebb_last_error(), path));
+    ebb_trainer_destroy(trainer);
+    ebb_trainer_options o = base_options();
+    o.checkpoint_path = path;
+    trainer = make(o);
+    assert_int_equal(ebb_trainer_get_info(trainer).first_step, 1);
+    ebb_trainer_destroy(trainer);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(data_path(&dir, "d.csv.gz")), 0);
+    assert_int_equal(rmdir(dir.path), 0); /* it is empty now */
+    assert_int_equal(mkdir(dir.path, 0700), 0);
+}
+
 /* ---- weights ---------------------------------------------------------------------------------- */
 
 static void test_weights_travel(void **state) {
@@ -444,6 +476,7 @@ int main(void) {
         IN_DIR(test_goes_on_as_if_nothing_had_been),
         IN_DIR(test_checkpoints_that_do_not_fit),
         IN_DIR(test_checkpoint_cannot_be_written),
+        IN_DIR(test_full_disk),
         IN_DIR(test_weights_travel),
         IN_DIR(test_gradients),
         IN_DIR(test_too_small_budgets),
