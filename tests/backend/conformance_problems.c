@@ -291,6 +291,7 @@ static void add_max_pool(problem_list *list, ebb_operand src, ebb_operand dst, c
     add_out(&forward, dst);
     push(list, &forward);
     add_out(&forward, opaque_like(dst));
+    forward.fill[0] = FILL_RECTIFIED; /* behind a ReLU zeros are many: the first of equal ones gets the gradient */
     problem backward = {.kind = EBB_OP_MAX_POOL_BWD, .attr = *attr, .forward = push(list, &forward)};
     add_in(&backward, dst);
     add_in(&backward, opaque_like(dst));
