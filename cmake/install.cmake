@@ -5,8 +5,13 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The library finds oneDNN where the build found it; the program finds the library beside itself.
-set_target_properties(ebb PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+# A oneDNN out of build/venv goes along, to a folder of its own where only libebb looks; the system's stays where
+# it is. The program finds the library beside itself.
+if(dnnl_FOUND AND dnnl_DIR MATCHES "/venv/")
+  set_target_properties(ebb PROPERTIES INSTALL_RPATH "$ORIGIN/ebb")
+  install(FILES $<TARGET_FILE:DNNL::dnnl> DESTINATION ${CMAKE_INSTALL_LIBDIR}/ebb
+          RENAME $<TARGET_SONAME_FILE_NAME:DNNL::dnnl>)
+endif()
 install(TARGETS ebb EXPORT ebbTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET ebb_cli)
   file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -3,7 +3,7 @@
  * Trains a convolutional network on handwritten digits inside a budget, with ebb as a library:
  *
  *   cc train_digits.c $(pkg-config --cflags --libs ebb) -o train_digits
- *   ./train_digits digits.csv.gz 2MiB
+ *   ./train_digits digits.csv.gz 4MiB
  */
 #include <ebb/ebb.h>
 
@@ -38,11 +38,12 @@ int main(int argc, char **argv) {
         return 2;
     }
     snprintf(data, sizeof data, "digits:%s", argv[1]);
-    options.net = "lenet";
+    options.net = "resnet20";
     options.data = data;
     options.batch = 64;
-    options.n_epochs = 30;
-    options.learning_rate = 0.05f;
+    options.n_epochs = 15;
+    options.learning_rate = 0.1f;
+    options.optimizer.kind = EBB_OPT_NESTEROV;
     options.schedule.kind = EBB_LR_COSINE;
     ebb_trainer *trainer = NULL;
     if (ebb_trainer_create(&options, &trainer, NULL, NULL) != EBB_OK) { return failed("setup"); }
