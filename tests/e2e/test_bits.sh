@@ -40,8 +40,13 @@ while read -r net options; do
     same "$net least" "$@" --memory "$least_bytes"
     check "$net least: something moved or was computed again" \
         test $(($(member out moved_out_bytes) + $(member out recomputed_steps))) -gt 0
+    # With no more of the host's memory than data and weights take, everything that leaves goes to the file.
     mkdir -p disk
-    same "$net least, file tier" "$@" --memory "$least_bytes" --host-memory 1 --disk disk
+    "$EBB" train "$@" --memory "$least_bytes" --host-memory 1 --disk disk >out 2>err
+    host_bytes=$(sed -n 's/.* need \([0-9]*\) bytes.*/\1/p' err)
+    same "$net least, file tier" "$@" --memory "$least_bytes" --host-memory "$host_bytes" --disk disk
+    equal "$net least, file tier: nothing in the host's memory" "$(member out slab_bytes)" 0
+    check "$net least, file tier: it was the file" test "$(member out file_bytes)" -gt 0
     equal "$net: nothing is left on the disk" "$(ls disk)" ""
 done <<END
 alexnet --image 67x67 --batch 4 --classes 10
