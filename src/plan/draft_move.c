@@ -86,7 +86,7 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
     for (size_t t = 0; t < m->n_tensors; t++) { tier[t] %= EBB_N_TIERS; }
     for (size_t a = 0; a < m->n; a++) {
         const ebb_action *action = &m->draft->actions.data[a].action;
-        uint64_t scratch = 0;
+        uint64_t also = 0; /* there during the action only */
         m->time[a] = time;
         m->before[a] = a;
         if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
@@ -96,6 +96,7 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
         if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
             uint64_t bytes = ebb_align_up(m->tensors[action->target].size_bytes, m->alignment);
             load = action->kind == EBB_ACT_DROP ? load - bytes : load + bytes;
+            also = action->kind == EBB_ACT_DROP ? bytes : 0; /* what goes before a drop finds the bytes taken */
             present[action->target] = action->kind == EBB_ACT_IN;
         } else if (action->kind != EBB_ACT_OUT) {
             const ebb_step *step = &m->steps[action->target];
@@ -105,10 +106,10 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
                 if (!present[t]) { load += ebb_align_up(m->tensors[t].size_bytes, m->alignment); }
                 present[t] = 1;
             }
-            scratch = ebb_align_up(choice->scratch_bytes, m->alignment);
+            also = ebb_align_up(choice->scratch_bytes, m->alignment);
             time += ebb_machine_step_time_ns(m->machine, choice);
         }
-        m->load[a] = load + scratch;
+        m->load[a] = load + also;
     }
     m->time[m->n] = time;
 }

@@ -175,6 +175,41 @@ static void test_tiers(void **state) {
     ebb_program_destroy(p);
 }
 
+/* The load of a draft keeps within the limit that the policy was given, with copies that begin early too. */
+static void test_limit_is_kept(void **state) {
+    (void)state;
+    size_t n_drafts = 0;
+    for (uint64_t seed = 100; seed < 200; seed++) {
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = make_machine(seed % 2 == 0 ? 1e6 : 1e8);
+        uint64_t alignment = ebb_program_alignment_bytes(p), floor = ebb_program_floor_bytes(p, NULL);
+        ebb_policy_input input = {.program = p,
+                                  .machine = m,
+                                  .limit_bytes = ebb_align_up(floor + floor * (seed % 3) / 4, alignment),
+                                  .tier_bytes = {UINT64_MAX, 0},
+                                  .early_out = true,
+                                  .early_in = true};
+        ebb_draft draft;
+        ebb_plan *plan = NULL;
+        assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
+        assert_int_equal(ebb__plan_create(NULL, "draft", &plan), EBB_OK);
+        if (ebb__policy_budget.draft(&input, &draft) == EBB_OK) {
+            assert_int_equal(ebb__draft_to_plan(&draft, p, plan), EBB_OK);
+            for (size_t i = 0; i < plan->stays.n; i++) {
+                plan->stays.data[i].size_bytes = ebb_align_up(plan->stays.data[i].size_bytes, alignment);
+            }
+            assert_int_equal(ebb__plan_seal(plan), EBB_OK);
+            assert_true(ebb_plan_get_summary(plan).bound_bytes <= input.limit_bytes);
+            n_drafts++;
+        }
+        ebb_plan_destroy(plan);
+        ebb__draft_fini(&draft);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+    assert_true(n_drafts > 50);
+}
+
 static void test_deterministic(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -199,9 +234,9 @@ static void test_deterministic(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),        cmocka_unit_test(test_peaks),
-                                       cmocka_unit_test(test_cheaper_way),  cmocka_unit_test(test_too_little),
-                                       cmocka_unit_test(test_persistent),   cmocka_unit_test(test_tiers),
-                                       cmocka_unit_test(test_deterministic)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),         cmocka_unit_test(test_peaks),
+                                       cmocka_unit_test(test_cheaper_way),   cmocka_unit_test(test_too_little),
+                                       cmocka_unit_test(test_persistent),    cmocka_unit_test(test_tiers),
+                                       cmocka_unit_test(test_limit_is_kept), cmocka_unit_test(test_deterministic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
