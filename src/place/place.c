@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement by a few greedy orders, the best of which is kept and then repaired.
+ * Placement by a few greedy orders and by dives, the best of which is kept and then repaired.
  *
  * An order is gone through once; each item goes into a gap among those placed before it that share a section
  * with it (taken.c finds it). Largest first is the strongest single order on training's items, where a few
  * large activations make the peak and small ones fill what they leave; longest first wins where lifetimes
  * nest; in order of birth is what an allocator would do that knows each item's end, and it gains much from
- * having a few of the largest in place before. Repair puts the items that stick out above the lower bound
+ * having a few of the largest in place before. Dives (dive.c) go from the bottom up under a cap and win where a
+ * plan fills its budget at all times. Repair puts the items that stick out above the lower bound
  * first and places all again, over and over: they then displace those that are easily placed elsewhere.
  *
  * All this goes on until the lower bound is met, or the peak is good enough, or the work allowed is done. Work is
@@ -20,7 +21,8 @@
 #include "place/place_priv.h"
 
 /* Work is spans looked at, about 30 ns each. */
-#define MAX_WORK ((uint64_t)40 * 1000 * 1000)       /* after which no further order is begun */
+#define MAX_WORK ((uint64_t)20 * 1000 * 1000)       /* after which no further order is begun */
+#define MAX_DIVE_WORK ((uint64_t)12 * 1000 * 1000)  /* of all dives */
 #define MAX_REPAIR_WORK ((uint64_t)4 * 1000 * 1000) /* after which no further repair is begun */
 #define MAX_FAILED_REPAIRS 40u                      /* in a row */
 #define FREE_WORK ((uint64_t)2 * 1000 * 1000)       /* an order may always do this much ... */
@@ -68,10 +70,6 @@ static uint64_t n_sections_of(const solver *s, size_t item) {
     return range.first < range.last ? range.last - range.first : s->sections.n - range.first + range.last;
 }
 
-static bool lives_always(const solver *s, size_t item) {
-    return n_sections_of(s, item) == s->sections.n;
-}
-
 /* Larger keys come first. */
 static uint64_t key_of(const solver *s, size_t item, order_key key) {
     const uint64_t size_bytes = s->sections.rounded[item], n_sections = n_sections_of(s, item);
@@ -117,28 +115,34 @@ static ebb_status make_repaired_order(solver *s) {
 
 /* ---- attempts --------------------------------------------------------------------------------- */
 
+/* Items that live always are stacked at the bottom. */
+static void stack_always(const solver *s, uint64_t *offsets) {
+    uint64_t stacked_bytes = 0;
+    for (size_t i = 0; i < s->problem->n_items; i++) {
+        offsets[i] = 0;
+        if (s->sections.rounded[i] == 0 || !ebb__place_lives_always(&s->sections, i)) { continue; }
+        offsets[i] = stacked_bytes;
+        stacked_bytes += s->sections.rounded[i];
+    }
+    EBB_ASSERT(stacked_bytes == s->base_bytes);
+}
+
 static ebb_status place_all(solver *s, ebb_taken *taken, uint64_t max_work_an_item) {
-    uint64_t stacked_bytes = 0, peak_bytes = s->base_bytes;
+    uint64_t peak_bytes = s->base_bytes;
     s->now.peak_bytes = GIVEN_UP;
+    stack_always(s, s->now.offsets);
     for (size_t i = 0; i < s->problem->n_items; i++) {
         const uint32_t item = s->now.idx[i];
         const uint64_t size_bytes = s->sections.rounded[item];
-        s->now.offsets[item] = 0;
-        if (size_bytes == 0) { continue; }
-        if (lives_always(s, item)) {
-            s->now.offsets[item] = stacked_bytes;
-            stacked_bytes += size_bytes;
-            continue;
-        }
-        if (ebb__taken_work(taken) > FREE_WORK && ebb__taken_work(taken) / (i + 1) > max_work_an_item) {
-            return EBB_OK;
-        }
+        if (size_bytes == 0 || ebb__place_lives_always(&s->sections, item)) { continue; }
+        const uint64_t work = ebb__taken_work(taken);
+        if (work > FREE_WORK && work / (i + 1) > max_work_an_item) { return EBB_OK; }
         uint64_t offset = ebb__taken_find(taken, s->sections.range[item], size_bytes, s->base_bytes, s->now.fit);
         EBB_TRY(ebb__taken_add(taken, s->sections.range[item], offset, size_bytes));
         s->now.offsets[item] = offset;
         peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
     }
-    EBB_ASSERT(stacked_bytes == s->base_bytes && peak_bytes >= s->sections.bound_bytes);
+    EBB_ASSERT(peak_bytes >= s->sections.bound_bytes);
     s->now.peak_bytes = peak_bytes;
     return EBB_OK;
 }
@@ -186,6 +190,54 @@ static ebb_status try_orders(solver *s) {
     return EBB_OK;
 }
 
+/* Lower offsets first: placed so again, each item lies where it did or lower. */
+static ebb_status settle(solver *s) {
+    for (size_t i = 0; i < s->problem->n_items; i++) {
+        s->now.idx[i] = (uint32_t)i;
+        s->key[i] = s->now.offsets[i];
+    }
+    EBB_TRY(sort_now(s));
+    s->now.fit = EBB_PLACE_LOWEST;
+    EBB_TRY(try_now(s, UINT64_MAX));
+    (void)keep_better(s);
+    return EBB_OK;
+}
+
+/* From the bottom up, ties by this order, under a cap that leaves so many eighths of the gap that there is. */
+static ebb_status dive(solver *s, const order *o, uint64_t n_eighths, uint64_t max_work) {
+    const uint64_t bound_bytes = s->sections.bound_bytes;
+    EBB_TRY(make_order(s, o));
+    for (size_t i = 0; i < s->problem->n_items; i++) { s->key[s->now.idx[i]] = i; }
+    const ebb_place_dive_options options = {
+        .rank = s->key,
+        .base_bytes = s->base_bytes,
+        .cap_bytes = bound_bytes + (s->best.peak_bytes - bound_bytes) / 8 * n_eighths,
+        .give_up_bytes = s->best.peak_bytes,
+        .max_work = max_work,
+    };
+    stack_always(s, s->now.offsets);
+    EBB_TRY(ebb__place_dive(s->problem, &s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
+    EBB_ASSERT(s->now.peak_bytes >= bound_bytes);
+    return keep_better(s) ? settle(s) : EBB_OK;
+}
+
+/* Whatever is found narrows the gap, and with it the caps of the dives behind it. */
+static ebb_status try_dives(solver *s) {
+    static const order ranks[] = {{BY_LIFETIME, EBB_PLACE_LOWEST, 0},
+                                  {BY_BIRTH, EBB_PLACE_LOWEST, 0},
+                                  {BY_AREA, EBB_PLACE_LOWEST, 0},
+                                  {BY_SIZE, EBB_PLACE_LOWEST, 0}};
+    const uint64_t begin = s->work;
+    for (uint64_t n_eighths = 8; n_eighths-- > 0;) {
+        for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
+            const uint64_t done = s->work - begin;
+            if (is_done(s) || done >= MAX_DIVE_WORK || s->work > MAX_WORK) { return EBB_OK; }
+            EBB_TRY(dive(s, &ranks[r], n_eighths, MAX_DIVE_WORK - done));
+        }
+    }
+    return EBB_OK;
+}
+
 static ebb_status repair(solver *s) {
     const uint64_t begin = s->work;
     const size_t n = s->problem->n_items;
@@ -223,7 +275,9 @@ static ebb_status prepare(solver *s, ebb_bump *bump) {
     EBB_TRY(make_order(s, &orders[0]));
     for (size_t i = 0; i < n; i++) { s->size_rank[s->now.idx[i]] = i; }
     for (size_t i = 0; i < n; i++) {
-        if (s->sections.rounded[i] > 0 && lives_always(s, i)) { s->base_bytes += s->sections.rounded[i]; }
+        if (s->sections.rounded[i] > 0 && ebb__place_lives_always(&s->sections, i)) {
+            s->base_bytes += s->sections.rounded[i];
+        }
     }
     s->max_work_an_item = MAX_WORK_A_LEVEL;
     for (uint32_t m = s->sections.n; m > 0; m /= 2) { s->max_work_an_item += MAX_WORK_A_LEVEL; }
@@ -236,6 +290,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, uint64_t *offsets_o
     solver s = {.problem = problem};
     ebb_status st = prepare(&s, &bump);
     if (st == EBB_OK) { st = try_orders(&s); }
+    if (st == EBB_OK) { st = try_dives(&s); }
     if (st == EBB_OK) { st = repair(&s); }
     if (st == EBB_OK) {
         if (problem->n_items > 0) { memcpy(offsets_out, s.best.offsets, problem->n_items * sizeof *offsets_out); }

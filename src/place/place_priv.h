@@ -27,6 +27,25 @@ typedef struct ebb_sections {
 /* Check the problem and cut its time. Arrays come from the bump. EBB_E_ARGUMENT names the malformed item. */
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out);
 
+/* Whether the item lives in all sections. */
+bool ebb__place_lives_always(const ebb_sections *sections, size_t item);
+
+/* ---- from the bottom up ----------------------------------------------------------------------- */
+
+typedef struct ebb_place_dive_options {
+    const uint64_t *rank;   /* [n_items]: lower first among items of equal offset; no two are equal */
+    uint64_t base_bytes;    /* where placing begins: items that live always lie below, and are left alone */
+    uint64_t cap_bytes;     /* to begin with; the lower bound or more */
+    uint64_t give_up_bytes; /* when the cap reaches this */
+    uint64_t max_work;
+} ebb_place_dive_options;
+
+/* Write the offsets of all items that do not live always. *peak_out is UINT64_MAX when it was given up. What was done
+ * is added to *work. */
+ebb_status ebb__place_dive(const ebb_place_problem *problem, const ebb_sections *sections,
+                           const ebb_place_dive_options *options, uint64_t *offsets, uint64_t *peak_out,
+                           uint64_t *work);
+
 /* ---- what is taken ---------------------------------------------------------------------------- */
 
 typedef struct ebb_taken ebb_taken;

@@ -122,6 +122,11 @@ ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_
     return EBB_OK;
 }
 
+bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
+    const ebb_place_range range = sections->range[item];
+    return range.first == range.last || (range.first == 0 && range.last == sections->n);
+}
+
 ebb_status ebb_place_bound(const ebb_place_problem *problem, uint64_t *bound_bytes_out) {
     ebb_bump bump;
     ebb__bump_init(&bump, problem->mem);
