@@ -4,9 +4,9 @@
  * validator looks at the result.
  *
  * A policy that keeps a limit keeps it for the load, the bytes that are there at one position; placed, they may need
- * more. So the limit that it is given goes down until the placed peak is within the budget: first with copies that
- * begin early, then without, for those need more room. Below the program's floor there is nothing to be tried. What
- * liveness needs is enough for any such policy, because nothing has to leave then.
+ * more. So the limit that it is given goes down until the placed peak is within the budget, at last to the program's
+ * floor, below which there is nothing to be tried. What liveness needs is enough for any such policy, because nothing
+ * has to leave then.
  *
  * When there is no plan, the least budget for which there is one is searched between the floor (tried itself) and
  * what liveness needs, by making plans: what the message names has been done.
@@ -16,7 +16,7 @@
 
 #include <inttypes.h>
 
-#define MAX_ROUNDS 6
+#define MAX_ROUNDS 5
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
@@ -34,7 +34,8 @@ typedef struct maker {
     const ebb_policy *policy;
     const ebb_mem *mem;
     uint64_t alignment, floor_bytes;
-    uint64_t liveness_bytes; /* placed */
+    uint64_t liveness_bytes;    /* placed */
+    uint64_t limit_floor_bytes; /* what the limit of the floor needs, placed; 0: not known yet */
     ebb_draft draft;
 } maker;
 
@@ -152,15 +153,16 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const outcome *got, e
 
 /* A load of all the budget is hardly ever placed within it, so the first limit is a little lower. The last is the
  * floor. */
-static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, bool early, ebb_plan **plan_out) {
+static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_policy_input input = make_input(m, (budget_bytes - budget_bytes / 64) / m->alignment * m->alignment);
     input.limit_bytes = ebb_max_u64(input.limit_bytes, m->floor_bytes);
-    input.early_out = input.early_in = early;
+    input.early_out = input.early_in = true;
     for (int round = 0; round < MAX_ROUNDS; round++) {
         ebb_plan *plan = NULL;
         outcome got = {0};
         ebb_policy_input before = input;
         if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
+        if (input.limit_bytes == m->floor_bytes && m->limit_floor_bytes > budget_bytes) { break; } /* known to fail */
         EBB_TRY(try_policy(m, m->policy, &input, budget_bytes, &plan, &got));
         if (tighten(m, budget_bytes, &got, &input)) {
             *plan_out = plan;
@@ -180,9 +182,7 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
         outcome got = {0};
         return try_policy(m, &ebb__policy_liveness, &input, 0, plan_out, &got);
     }
-    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
-    ebb_status st = fit_rounds(m, budget_bytes, true, plan_out);
-    return st == EBB_E_NO_FIT ? fit_rounds(m, budget_bytes, false, plan_out) : st;
+    return budget_bytes >= m->floor_bytes ? fit_rounds(m, budget_bytes, plan_out) : EBB_E_NO_FIT;
 }
 
 /* A budget for which there is a plan: what the limit of the floor needs, placed, which is the last that fit tries
@@ -195,7 +195,9 @@ static ebb_status find_enough(maker *m, uint64_t *enough_out) {
     *enough_out = m->liveness_bytes;
     ebb_status st = try_policy(m, m->policy, &input, m->floor_bytes, &plan, &got);
     ebb_plan_destroy(plan);
-    if (st != EBB_OK) { return st == EBB_E_NO_FIT ? EBB_OK : st; }
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    m->limit_floor_bytes = st == EBB_OK ? got.peak_bytes : UINT64_MAX;
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (!tighten(m, got.peak_bytes, &got, &input)) { return EBB_OK; } /* a tier is too small */
     if (got.peak_bytes > m->options->budget_bytes) { *enough_out = ebb_min_u64(got.peak_bytes, m->liveness_bytes); }
     return EBB_OK;
