@@ -25,14 +25,12 @@ static cut cut_of(const ebb_cpu_layout *layout, const ebb_shape *s) {
     return last ? (cut){s->dims[0] * n_rows, 1} : (cut){s->dims[0], n_rows};
 }
 
-/* Whether offset and number of channels of all parts are whole blocks of the layout. */
+/* Whether offset and number of channels of all parts are whole blocks of the layout. That the whole is a single
+ * block, and so looks channels-last, does not help: its parts would be padded to a block each. */
 static bool divides(const ebb_cpu_layout *layout, const ebb_kernel_desc *desc, bool concat) {
     const ebb_operand *whole = concat ? ebb__kernel_out(desc, 0) : &desc->operand[0];
-    bool last = layout->rows.n_blocks == 1 && layout->rows.width == whole->shape.dims[1];
     const int64_t width = layout->rows.width;
-    if (width == 0) { return false; }
-    if (last) { return true; }
-    if (whole->shape.dims[1] % width != 0) { return false; }
+    if (width == 0 || whole->shape.dims[1] % width != 0) { return false; }
     if (!concat) { return desc->attr.offset % width == 0 && ebb__kernel_out(desc, 0)->shape.dims[1] % width == 0; }
     for (uint32_t i = 0; i < desc->n_in; i++) {
         if (desc->operand[i].shape.dims[1] % width != 0) { return false; }
