@@ -11,7 +11,7 @@ static struct {
     const char *backend;
     bench own, ref;
     problem_list problems;
-    size_t n_checked, n_unsupported;
+    size_t n_checked, n_kernels, n_unsupported;
 } suite;
 
 static const variant usual = {.inplace_input = -1};
@@ -76,9 +76,11 @@ static void assert_same_bits(const problem *p, const contents *a, const contents
 
 /* ---- inputs from a forward problem ---- */
 
-static void run_whole(bench *b, const problem *p, const contents *in, contents *out) {
+static void run_whole(bench *b, const problem *p, const contents *in, input_mode inputs, contents *out) {
     ebb_kernel *kernel = NULL;
-    if (make_kernel(b, p, in, usual, &kernel) != EBB_OK) { fail_msg("%s: %s", p->text, ebb_last_error()); }
+    if (make_kernel(b, p, in, (variant){.inputs = inputs, .inplace_input = -1}, &kernel) != EBB_OK) {
+        fail_msg("%s: %s", p->text, ebb_last_error());
+    }
     run_kernel(b, p, kernel, in, usual, out);
     unpack_outputs(b, p, kernel, out);
     b->ops->kernel_destroy(kernel);
@@ -96,11 +98,11 @@ static void take_inputs(const problem *p, const contents *in, const contents *ma
     }
 }
 
-static void run_forward(const problem *p, uint64_t seed, contents *own, contents *ref) {
+static void run_forward(const problem *p, uint64_t seed, input_mode inputs, contents *own, contents *ref) {
     contents in, made, by_ref;
     contents_init(&in, p->forward, seed + 1);
-    run_whole(&suite.own, p->forward, &in, &made);
-    run_whole(&suite.ref, p->forward, &in, &by_ref);
+    run_whole(&suite.own, p->forward, &in, inputs, &made);
+    run_whole(&suite.ref, p->forward, &in, INPUTS_ANY, &by_ref);
     take_inputs(p, &in, &made, &by_ref, own);
     take_inputs(p, &in, &by_ref, &by_ref, ref);
     contents_fini(&in);
@@ -238,37 +240,50 @@ static bool is_supported(const problem *p) {
     return supported;
 }
 
-/* Once with layouts of the kernel's choice, once from row-major inputs, where that makes another kernel. */
-static void check_with_inputs(const problem *p, const contents *own, const contents *expected) {
-    ebb_layout chosen[MAX_OPERANDS];
-    const size_t layout_bytes = n_operands(p) * sizeof chosen[0];
-    for (int plain = 0; plain < 2; plain++) {
-        ebb_kernel *kernel = NULL;
-        const variant v = {.plain_inputs = plain, .inplace_input = -1};
-        if (!make_supported(p, own, v, &kernel)) { return; }
-        if (!plain || memcmp(chosen, kernel->layout, layout_bytes) != 0) {
-            check_kernel(p, kernel, own, expected);
-            check_reorders(p, kernel);
-            check_layouts_settle(p, kernel, own);
-        }
-        if (!plain) { check_choices(p, kernel, own, expected); }
-        memcpy(chosen, kernel->layout, layout_bytes);
-        suite.own.ops->kernel_destroy(kernel);
+/* Layouts of the kernels that a problem has given so far: equal ones make equal kernels. */
+typedef struct seen_layouts {
+    ebb_layout layout[N_INPUT_MODES][MAX_OPERANDS];
+    size_t n;
+} seen_layouts;
+
+static bool is_new(seen_layouts *seen, const problem *p, const ebb_kernel *kernel) {
+    const size_t n_bytes = n_operands(p) * sizeof kernel->layout[0];
+    for (size_t i = 0; i < seen->n; i++) {
+        if (memcmp(seen->layout[i], kernel->layout, n_bytes) == 0) { return false; }
     }
-    suite.n_checked++;
+    memcpy(seen->layout[seen->n++], kernel->layout, n_bytes);
+    return true;
+}
+
+static bool check_mode(const problem *p, uint64_t seed, input_mode inputs, seen_layouts *seen) {
+    contents own, ref, expected;
+    ebb_kernel *kernel = NULL;
+    contents_init(&own, p, seed);
+    contents_init(&ref, p, seed);
+    if (p->forward != NULL) { run_forward(p, seed, inputs, &own, &ref); }
+    const bool supported = make_supported(p, &own, (variant){.inputs = inputs, .inplace_input = -1}, &kernel);
+    if (supported && is_new(seen, p, kernel)) {
+        run_whole(&suite.ref, p, &ref, INPUTS_ANY, &expected);
+        check_kernel(p, kernel, &own, &expected);
+        check_reorders(p, kernel);
+        check_layouts_settle(p, kernel, &own);
+        if (inputs == INPUTS_ANY) { check_choices(p, kernel, &own, &expected); }
+        contents_fini(&expected);
+    }
+    if (supported) { suite.own.ops->kernel_destroy(kernel); }
+    contents_fini(&own);
+    contents_fini(&ref);
+    return supported;
 }
 
 static void check_problem(const problem *p, uint64_t seed) {
+    seen_layouts seen = {.n = 0};
     if (p->forward != NULL && !is_supported(p->forward)) { return; }
-    contents own, ref, expected;
-    contents_init(&own, p, seed);
-    contents_init(&ref, p, seed);
-    if (p->forward != NULL) { run_forward(p, seed, &own, &ref); }
-    run_whole(&suite.ref, p, &ref, &expected);
-    check_with_inputs(p, &own, &expected);
-    contents_fini(&expected);
-    contents_fini(&own);
-    contents_fini(&ref);
+    for (int inputs = 0; inputs < N_INPUT_MODES; inputs++) {
+        if (!check_mode(p, seed, (input_mode)inputs, &seen)) { return; }
+    }
+    suite.n_checked++;
+    suite.n_kernels += seen.n;
 }
 
 static void check_kinds(ebb_op_kind first, ebb_op_kind last) {
@@ -396,13 +411,13 @@ static void dropout_masks_vary(void **state) {
     const ebb_run_state before = b->state;
     contents in, base, other;
     contents_init(&in, &p, 5);
-    run_whole(b, &p, &in, &base);
+    run_whole(b, &p, &in, INPUTS_ANY, &base);
     const float *dropped = (const float *)base.data[1];
     assert_in_range(count_differing(dropped, zeros, N), N * 68 / 100, N * 72 / 100);
     for (int i = 0; i < 2; i++) {
         b->state.seed += i == 0;
         b->state.iteration += i == 1;
-        run_whole(b, &p, &in, &other);
+        run_whole(b, &p, &in, INPUTS_ANY, &other);
         const size_t n_differing = count_differing(dropped, (const float *)other.data[1], N);
         assert_in_range(n_differing, N * 40 / 100, N * 44 / 100); /* 2 p (1 - p) */
         contents_fini(&other);
@@ -428,8 +443,8 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     (void)state;
-    print_message("%s: %zu problems checked, %zu kernels unsupported\n", suite.backend, suite.n_checked,
-                  suite.n_unsupported);
+    print_message("%s: %zu problems checked in %zu kernels, %zu unsupported\n", suite.backend, suite.n_checked,
+                  suite.n_kernels, suite.n_unsupported);
     problems_fini(&suite.problems);
     bench_fini(&suite.ref);
     bench_fini(&suite.own);

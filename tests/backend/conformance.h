@@ -76,8 +76,11 @@ void contents_init(contents *c, const problem *p, uint64_t seed);
 void contents_fini(contents *c);
 void contents_set(contents *c, uint32_t idx, const void *data, uint64_t n_bytes);
 
+/* What inputs are said to be in: left to the kernel, row-major, or what a convolution would leave them in. */
+typedef enum input_mode { INPUTS_ANY, INPUTS_PLAIN, INPUTS_OF_CONV, N_INPUT_MODES } input_mode;
+
 typedef struct variant {
-    bool plain_inputs; /* inputs are said to be row-major; else the kernel chooses */
+    input_mode inputs;
     uint32_t choice;
     uint64_t shift_bytes; /* where in the arena */
     int inplace_input;    /* output 0 lies over it; -1: nowhere */

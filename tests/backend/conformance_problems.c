@@ -400,7 +400,7 @@ static void add_image_problems(problem_list *list) {
     static const ebb_shape images[] = {
         {.n_dims = 4, .dims = {2, 16, 6, 6}},   {.n_dims = 4, .dims = {1, 3, 7, 5}},
         {.n_dims = 4, .dims = {3, 20, 4, 3}},   {.n_dims = 4, .dims = {2, 96, 3, 3}},
-        {.n_dims = 4, .dims = {5, 33, 1, 1}},   {.n_dims = 4, .dims = {1, 1, 2, 1}},
+        {.n_dims = 4, .dims = {5, 33, 1, 1}},   {.n_dims = 4, .dims = {2, 1, 3, 1}},
         {.n_dims = 4, .dims = {3, 40, 17, 13}},
     };
     for (size_t i = 0; i < COUNT(images); i++) {

@@ -82,16 +82,42 @@ void contents_fini(contents *c) {
 
 /* ---- kernels ---- */
 
+/* The layout in which a 1x1 convolution leaves an image of this shape. */
+static ebb_layout conv_layout(bench *b, const ebb_shape *image) {
+    const ebb_operand src = {.shape = *image, .layout = EBB_LAYOUT_ANY};
+    ebb_operand operand[3] = {src, src, src};
+    operand[1].shape = (ebb_shape){.n_dims = 4, .dims = {image->dims[1], image->dims[1], 1, 1}};
+    const ebb_kernel_desc desc = {.kind = EBB_OP_CONV,
+                                  .attr = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1},
+                                  .n_in = 2,
+                                  .n_out = 1,
+                                  .operand = operand};
+    ebb_kernel *kernel = NULL;
+    MUST(b->ops->kernel_create(b->device, &desc, &kernel));
+    const ebb_layout layout = kernel->layout[2];
+    b->ops->kernel_destroy(kernel);
+    return layout;
+}
+
+static bool is_image(const problem *p, uint32_t idx) {
+    const bool weights = idx == 1 && (p->kind == EBB_OP_CONV || p->kind == EBB_OP_CONV_BWD_DATA);
+    const ebb_operand *operand = &p->operand[idx];
+    return operand->shape.n_dims == 4 && operand->dtype == EBB_F32 && !weights && p->kind != EBB_OP_UPDATE;
+}
+
+static ebb_layout input_layout(bench *b, const problem *p, const contents *in, uint32_t idx, input_mode mode) {
+    const ebb_operand *operand = &p->operand[idx];
+    ebb_layout layout = operand->layout;
+    if (operand->opaque) { return in->layout[idx]; }
+    if (mode == INPUTS_OF_CONV && is_image(p, idx)) { return conv_layout(b, &operand->shape); }
+    if (mode == INPUTS_PLAIN) { MUST(b->ops->layout_plain(b->device, operand->dtype, &operand->shape, &layout)); }
+    return layout;
+}
+
 ebb_status make_kernel(bench *b, const problem *p, const contents *in, variant v, ebb_kernel **kernel_out) {
     ebb_operand operand[MAX_OPERANDS];
     memcpy(operand, p->operand, sizeof operand);
-    for (uint32_t i = 0; i < p->n_in; i++) {
-        if (operand[i].opaque) {
-            operand[i].layout = in->layout[i];
-        } else if (v.plain_inputs) {
-            MUST(b->ops->layout_plain(b->device, operand[i].dtype, &operand[i].shape, &operand[i].layout));
-        }
-    }
+    for (uint32_t i = 0; i < p->n_in; i++) { operand[i].layout = input_layout(b, p, in, i, v.inputs); }
     const ebb_kernel_desc desc = {.kind = p->kind,
                                   .attr = p->attr,
                                   .n_in = p->n_in,
