@@ -76,7 +76,8 @@ void contents_init(contents *c, const problem *p, uint64_t seed);
 void contents_fini(contents *c);
 void contents_set(contents *c, uint32_t idx, const void *data, uint64_t n_bytes);
 
-/* What inputs are said to be in: left to the kernel, row-major, or what a convolution would leave them in. */
+/* What inputs are said to be in: left to the kernel, row-major, or what a convolution would leave them in. (On cpu
+ * the first two make 552 kernels of the suite's problems, all three 715.) */
 typedef enum input_mode { INPUTS_ANY, INPUTS_PLAIN, INPUTS_OF_CONV, N_INPUT_MODES } input_mode;
 
 typedef struct variant {
