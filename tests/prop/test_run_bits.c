@@ -157,18 +157,17 @@ static void compare_all(const char *backend) {
     uint64_t full = peak_of(liveness);
     assert_true(full < peak_of(none));
     compare(low, &want, liveness);
-    ebb_no_fit no_fit = {0};
-    assert_null(make_plan(low, "budget", 64, EBB_TIER_HOST, &no_fit));
-    assert_true(no_fit.least_budget_bytes > 64);
-    for (int tier = 0; tier < EBB_N_TIERS; tier++) {
-        const double parts[] = {1.0, 0.75, 0.5, 0.35, 0.25};
+    for (int tier = 0; tier < EBB_N_TIERS; tier++) { /* the disk is slower, so plans and their least budget differ */
+        ebb_no_fit no_fit = {0};
+        assert_null(make_plan(low, "budget", 64, (ebb_tier)tier, &no_fit));
+        assert_true(no_fit.least_budget_bytes > 64);
+        const double parts[] = {1.0, 0.75, 0.5, 0.35, 0.25, 0.0};
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
             uint64_t budget = ebb_max_u64((uint64_t)(parts[p] * (double)full), no_fit.least_budget_bytes);
             ebb_plan *plan = make_plan(low, "budget", budget, (ebb_tier)tier, NULL);
             assert_true(peak_of(plan) <= budget);
             compare(low, &want, plan);
         }
-        compare(low, &want, make_plan(low, "budget", no_fit.least_budget_bytes, (ebb_tier)tier, NULL));
     }
     ebb_plan_destroy(none);
     ebb_lowered_destroy(low);
