@@ -93,6 +93,16 @@ static uint64_t lay_out(const ebb_lowered *low, const ebb_lowered_step *step, eb
     return end;
 }
 
+/* What the kernels before left there may be no label, or no number. Where the host cannot write, a kernel takes it
+ * as it is: it is measured, not checked. */
+static void zero_operands(const bench *b, const ebb_lowered_step *step, const ebb_buf *operands) {
+    const ebb_backend_ops *ops = b->device->ops;
+    if (!ops->host_visible || !ops->has_data) { return; }
+    for (uint32_t i = 0; i < step->n_operands; i++) {
+        memset(ops->host_address(operands[i]), 0, (size_t)operands[i].size_bytes);
+    }
+}
+
 static int compare_samples(const void *a, const void *b) {
     const sample *x = a, *y = b;
     if (x->key != y->key) { return x->key < y->key ? -1 : 1; }
@@ -130,6 +140,7 @@ static ebb_status measure_sample(bench *b, const ebb_lowered *low, const sample 
                            .state = &b->state,
                            .rng_stream = step->rng_stream};
     uint64_t ns = 0;
+    zero_operands(b, step, operands);
     EBB_TRY(time_kernel(b, kernel, &binding, reps, &ns));
     return ebb_machine_set_time(machine, s->key, ns);
 }

@@ -82,6 +82,14 @@ member() {
     sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1
 }
 
+# fit PERCENT ARGUMENTS...: budget becomes that per cent of what liveness needs, or the least for which there is a
+# plan where that is more (a small batch in front of large weights).
+fit() {
+    budget=$1
+    shift
+    "$EBB" plan "$@" --memory "$budget" --json >fit 2>err || budget=$(member fit least_budget_bytes)
+}
+
 # losses FILE: the bits of each step's loss.
 losses() {
     sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1"

@@ -8,13 +8,16 @@
 for net in $("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p'); do
     case $net in
     inception4) image=75x75 ;;
-    alexnet) image=67x67 ;;
+    alexnet*) image=67x67 ;;
     *) image=32x32 ;;
     esac
     case $net in lenet | mlp) image=28x28 ;; esac
     for policy in none liveness budget; do
         memory=
-        [ $policy = budget ] && memory="--memory 60%"
+        if [ $policy = budget ]; then
+            fit 50% "$net" --image $image --batch 2 --classes 10
+            memory="--memory $budget"
+        fi
         # shellcheck disable=SC2086
         run "$net $policy" out train "$net" --image $image --batch 2 --classes 10 --policy $policy $memory --steps 1 --json ||
             continue
