@@ -4,7 +4,7 @@
  * in, dropped or computed again, and where everything lies.
  *
  * A plan is a list of actions. The list's order is a legal sequential execution; each engine (compute,
- * out, in) takes its own actions in that order, and waits only for what ebb_plan_schedule derives.
+ * out, in) takes its own actions in that order, and waits only for those whose bytes it needs.
  *
  *   run s     compute step s; the tensors that it writes and that are absent come into being
  *   again s   compute step s once more (recomputation)

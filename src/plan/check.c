@@ -48,28 +48,23 @@ typedef struct replay {
     tensor_state *state;        /* [n_tensors] */
     uint32_t *reads, *leaves;   /* [n_accesses]: versions */
     uint32_t *choice;           /* [n_steps]: of the run */
-    uint64_t *slot_ends;        /* slots in order of last */
+    uint32_t *slot_ends;        /* slots in order of last */
     size_t stay, slot, n_ended; /* how far the walk is in stays, slots, slot_ends */
     uint32_t next_step;
     uint64_t at;
 } replay;
 
-static const char *action_name(uint32_t kind) {
-    static const char *const names[] = {"run", "again", "out", "in", "drop"};
-    return kind <= EBB_ACT_DROP ? names[kind] : "?";
-}
-
 /* The action at hand breaks a rule. */
 static ebb_status broken(const replay *r, const char *rule) {
     const ebb_action *action = &r->plan->actions.data[r->at];
-    return ebb_fail(EBB_E_INVALID_PLAN, "plan: action %" PRIu64 " (%s %u): %s", r->at, action_name(action->kind),
+    return ebb_fail(EBB_E_INVALID_PLAN, "plan: action %" PRIu64 " (%s %u): %s", r->at, ebb__action_name(action->kind),
                     action->target, rule);
 }
 
 static ebb_status broken_for(const replay *r, uint32_t tensor, const char *rule) {
     const ebb_action *action = &r->plan->actions.data[r->at];
     return ebb_fail(EBB_E_INVALID_PLAN, "plan: action %" PRIu64 " (%s %u), tensor %u '%s': %s", r->at,
-                    action_name(action->kind), action->target, tensor, r->tensors[tensor].name, rule);
+                    ebb__action_name(action->kind), action->target, tensor, r->tensors[tensor].name, rule);
 }
 
 static ebb_status broken_end(const replay *r, uint32_t tensor, const char *rule) {
@@ -473,26 +468,6 @@ static ebb_status check_tier(replay *r, uint32_t tier) {
 
 /* ---- all --------------------------------------------------------------------------------------- */
 
-typedef struct slot_end {
-    uint64_t last, slot;
-} slot_end;
-
-static int compare_slot_ends(const void *left, const void *right) {
-    const slot_end *a = left, *b = right;
-    return (a->last > b->last) - (a->last < b->last);
-}
-
-static ebb_status sort_slot_ends(replay *r) {
-    size_t n = r->plan->slots.n;
-    slot_end *ends = ebb__bump_alloc(&r->bump, n, sizeof *ends);
-    r->slot_ends = ebb__bump_alloc(&r->bump, n, sizeof *r->slot_ends);
-    if (ends == NULL || r->slot_ends == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) { ends[i] = (slot_end){r->plan->slots.data[i].last, i}; }
-    if (n > 1) { qsort(ends, n, sizeof *ends, compare_slot_ends); }
-    for (size_t i = 0; i < n; i++) { r->slot_ends[i] = ends[i].slot; }
-    return EBB_OK;
-}
-
 static ebb_status init_replay(replay *r) {
     r->tensors = ebb_program_tensors(r->program, &r->n_tensors);
     r->steps = ebb_program_steps(r->program, &r->n_steps);
@@ -506,7 +481,7 @@ static ebb_status init_replay(replay *r) {
     r->choice = ebb__bump_alloc(&r->bump, r->n_steps, sizeof *r->choice);
     if (r->state == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t t = 0; t < r->n_tensors; t++) { r->state[t] = (tensor_state){.stay = NONE, .slot = NONE}; }
-    return sort_slot_ends(r);
+    return ebb__plan_order_slot_ends(r->plan, &r->bump, &r->slot_ends);
 }
 
 ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *plan) {

@@ -5,30 +5,6 @@
  */
 #include "plan/plan_priv.h"
 
-#include <stdlib.h>
-
-typedef struct slot_end {
-    uint64_t last;
-    size_t slot;
-} slot_end;
-
-static int compare_ends(const void *left, const void *right) {
-    const slot_end *a = left, *b = right;
-    if (a->last != b->last) { return a->last < b->last ? -1 : 1; }
-    return (a->slot > b->slot) - (a->slot < b->slot);
-}
-
-static ebb_status order_slot_ends(const ebb_plan *plan, ebb_bump *bump, ebb_plan_cursor *cursor) {
-    size_t n = plan->slots.n;
-    slot_end *ends = ebb__bump_alloc(bump, n, sizeof *ends);
-    cursor->slot_by_end = ebb__bump_alloc(bump, n, sizeof *cursor->slot_by_end);
-    if (ends == NULL || cursor->slot_by_end == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) { ends[i] = (slot_end){.last = plan->slots.data[i].last, .slot = i}; }
-    if (n > 1) { qsort(ends, n, sizeof *ends, compare_ends); }
-    for (size_t i = 0; i < n; i++) { cursor->slot_by_end[i] = ends[i].slot; }
-    return EBB_OK;
-}
-
 ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                                  ebb_plan_cursor *cursor_out) {
     ebb_plan_cursor cursor = {.plan = plan, .position = UINT64_MAX};
@@ -37,7 +13,7 @@ ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *pla
     cursor.offset = ebb__bump_alloc(bump, n_tensors, sizeof *cursor.offset);
     cursor.slot = ebb__bump_alloc(bump, n_tensors, sizeof *cursor.slot);
     if (cursor.offset == NULL || cursor.slot == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(order_slot_ends(plan, bump, &cursor));
+    EBB_TRY(ebb__plan_order_slot_ends(plan, bump, &cursor.slot_by_end));
     for (size_t t = 0; t < n_tensors; t++) { cursor.offset[t] = cursor.slot[t] = UINT64_MAX; }
     for (size_t i = 0; i < plan->stays.n; i++) {
         const ebb_stay *stay = &plan->stays.data[i];

@@ -12,6 +12,11 @@ const char *ebb__tier_name(uint32_t tier) {
     return tier < EBB_N_TIERS ? names[tier] : "?";
 }
 
+const char *ebb__action_name(uint32_t kind) {
+    static const char *const names[] = {"run", "again", "out", "in", "drop"};
+    return kind <= EBB_ACT_DROP ? names[kind] : "?";
+}
+
 ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out) {
     mem = ebb__mem_or_default(mem);
     ebb_plan *plan = ebb__calloc(mem, 1, sizeof *plan);
@@ -55,6 +60,21 @@ void ebb__plan_sort(ebb_plan *plan) {
     if (plan->slots.n > 1) { qsort(plan->slots.data, plan->slots.n, sizeof *plan->slots.data, compare_slots); }
 }
 
+ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out) {
+    size_t n = plan->slots.n;
+    if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "plan: more than 2^32 - 1 slots"); }
+    uint64_t *last = ebb__bump_alloc(bump, n, sizeof *last);
+    uint32_t *slots = ebb__bump_alloc(bump, n, sizeof *slots);
+    if (last == NULL || slots == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        last[i] = plan->slots.data[i].last;
+        slots[i] = (uint32_t)i;
+    }
+    EBB_TRY(ebb__sort_by_key(bump->mem, slots, n, last));
+    *slots_out = slots;
+    return EBB_OK;
+}
+
 /* Most bytes of stays at one position: a difference array, summed. The sum of all sizes is known to fit, so
  * wrapping differences cannot hide anything. */
 static ebb_status find_bound(const ebb_plan *plan, uint64_t *bound_out) {
@@ -77,7 +97,8 @@ static ebb_status find_bound(const ebb_plan *plan, uint64_t *bound_out) {
     return EBB_OK;
 }
 
-/* Bytes of the stay or slot that begins at a position with a tensor; *next walks along the ordered array. */
+/* What moves is the stay that an in begins and the slot that an out begins; both arrays are in order, so one walk
+ * finds them. */
 static void sum_moves(const ebb_plan *plan, ebb_plan_summary *sum) {
     size_t stay = 0, slot = 0;
     for (size_t p = 0; p < plan->actions.n; p++) {

@@ -35,7 +35,7 @@ typedef struct ebb_plan_cursor {
     uint64_t position;       /* the action at hand; UINT64_MAX before the first: the border between iterations */
     uint64_t scratch_offset; /* of the action at hand; 0 when it has none */
     size_t next_stay, next_slot, next_slot_end;
-    size_t *slot_by_end; /* slots by last */
+    uint32_t *slot_by_end; /* slots by last */
 } ebb_plan_cursor;
 ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                                  ebb_plan_cursor *cursor_out);

@@ -131,12 +131,10 @@ static ebb_status read_header(reader *r, const ebb_mem *mem, ebb_plan **plan_out
     return field_is(r, 1, "unlimited") ? EBB_OK : read_number(r, 1, UINT64_MAX - 1, &plan->budget_bytes);
 }
 
-static const char *const action_words[] = {"run", "again", "out", "in", "drop"};
-
 static ebb_status read_action(reader *r, ebb_action *action_out) {
     EBB_TRY(next_line(r, 0));
     ebb_action action = {0};
-    while (action.kind <= EBB_ACT_DROP && !field_is(r, 0, action_words[action.kind])) { action.kind++; }
+    while (action.kind <= EBB_ACT_DROP && !field_is(r, 0, ebb__action_name(action.kind))) { action.kind++; }
     if (action.kind > EBB_ACT_DROP) { return refuse(r, "no such action"); }
     bool computes = action.kind == EBB_ACT_RUN || action.kind == EBB_ACT_AGAIN;
     if (r->n_fields != (computes ? 3u : 2u)) { return refuse(r, "wrong number of fields"); }
@@ -259,9 +257,9 @@ static void write_actions(ebb_file_writer *w, const ebb_plan *plan) {
     for (size_t i = 0; i < plan->actions.n; i++) {
         const ebb_action *a = &plan->actions.data[i];
         if (a->kind == EBB_ACT_RUN || a->kind == EBB_ACT_AGAIN) {
-            (void)ebb__file_writer_printf(w, "%s %u %u\n", action_words[a->kind], a->target, a->choice);
+            (void)ebb__file_writer_printf(w, "%s %u %u\n", ebb__action_name(a->kind), a->target, a->choice);
         } else {
-            (void)ebb__file_writer_printf(w, "%s %u\n", action_words[a->kind], a->target);
+            (void)ebb__file_writer_printf(w, "%s %u\n", ebb__action_name(a->kind), a->target);
         }
     }
 }

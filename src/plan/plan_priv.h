@@ -24,6 +24,9 @@ ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **p
 /* Put stays and slots in order. */
 void ebb__plan_sort(ebb_plan *plan);
 
+/* Slots in the order of their last; the array comes from the bump. EBB_E_LIMIT: more than 2^32 - 1 slots. */
+ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out);
+
 /* Work out the summary of a plan whose stays and slots are in order. EBB_E_FORMAT: its bytes do not add up
  * within 64 bits. */
 ebb_status ebb__plan_seal(ebb_plan *plan);
@@ -31,8 +34,9 @@ ebb_status ebb__plan_seal(ebb_plan *plan);
 /* The text form in memory; name is for messages. */
 ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);
 
-/* "host", "disk". */
+/* "host", "disk"; "run", "again", "out", "in", "drop". "?" for what is none. */
 const char *ebb__tier_name(uint32_t tier);
+const char *ebb__action_name(uint32_t kind);
 
 /* What a copy of so many bytes takes. */
 uint64_t ebb__machine_copy_ns(const ebb_machine *machine, ebb_tier tier, bool out, uint64_t bytes);
