@@ -24,7 +24,7 @@
 #define MAX_WORK ((uint64_t)20 * 1000 * 1000)       /* after which no further order is begun */
 #define MAX_DIVE_WORK ((uint64_t)12 * 1000 * 1000)  /* of all dives */
 #define MAX_REPAIR_WORK ((uint64_t)4 * 1000 * 1000) /* after which no further repair is begun */
-#define MAX_FAILED_REPAIRS 40u                      /* in a row */
+#define MAX_FAILED_REPAIRS 12u                      /* in a row */
 #define FREE_WORK ((uint64_t)2 * 1000 * 1000)       /* an order may always do this much ... */
 #define MAX_WORK_A_LEVEL 12u                        /* ... and so much an item and level of the tree */
 #define GIVEN_UP UINT64_MAX
@@ -228,7 +228,7 @@ static ebb_status try_dives(solver *s) {
                                   {BY_AREA, EBB_PLACE_LOWEST, 0},
                                   {BY_SIZE, EBB_PLACE_LOWEST, 0}};
     const uint64_t begin = s->work;
-    for (uint64_t n_eighths = 8; n_eighths-- > 0;) {
+    for (uint64_t n_eighths = 7; n_eighths > 0; n_eighths -= 2) {
         for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
             const uint64_t done = s->work - begin;
             if (is_done(s) || done >= MAX_DIVE_WORK || s->work > MAX_WORK) { return EBB_OK; }
