@@ -228,7 +228,7 @@ static ebb_status try_dives(solver *s) {
                                   {BY_AREA, EBB_PLACE_LOWEST, 0},
                                   {BY_SIZE, EBB_PLACE_LOWEST, 0}};
     const uint64_t begin = s->work;
-    for (uint64_t n_eighths = 7; n_eighths > 0; n_eighths -= 2) {
+    for (uint64_t n_eighths = 8; n_eighths-- > 0;) {
         for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
             const uint64_t done = s->work - begin;
             if (is_done(s) || done >= MAX_DIVE_WORK || s->work > MAX_WORK) { return EBB_OK; }
