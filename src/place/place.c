@@ -24,7 +24,7 @@
 #define MAX_WORK ((uint64_t)20 * 1000 * 1000)       /* after which no further order is begun */
 #define MAX_DIVE_WORK ((uint64_t)12 * 1000 * 1000)  /* of all dives */
 #define MAX_REPAIR_WORK ((uint64_t)4 * 1000 * 1000) /* after which no further repair is begun */
-#define MAX_FAILED_REPAIRS 12u                      /* in a row */
+#define MAX_FAILED_REPAIRS 40u                      /* in a row */
 #define FREE_WORK ((uint64_t)2 * 1000 * 1000)       /* an order may always do this much ... */
 #define MAX_WORK_A_LEVEL 12u                        /* ... and so much an item and level of the tree */
 #define GIVEN_UP UINT64_MAX
