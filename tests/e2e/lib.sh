@@ -82,6 +82,11 @@ member() {
     sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1
 }
 
+# Plans are made for one machine, so that a budget that is the least stays the least.
+machine() {
+    "$EBB" probe -o machine >out 2>err || fail "probe" "$(cat err)"
+}
+
 # fit PERCENT ARGUMENTS...: budget becomes that per cent of what liveness needs, or the least for which there is a
 # plan where that is more (a small batch in front of large weights).
 fit() {

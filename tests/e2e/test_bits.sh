@@ -26,9 +26,10 @@ least() {
     least_bytes=$(member out least_budget_bytes)
 }
 
+machine
 while read -r net options; do
     # shellcheck disable=SC2086
-    set -- $net $options
+    set -- $net $options --machine machine
     bits "$net none" "$@" --policy none || continue
     wanted=$(cat bits)
     equal "$net: ten losses" "$(losses out | wc -l)" 10

@@ -5,6 +5,7 @@
 # kernel's count of the process agrees with the pieces that ebb names.
 . "$(dirname "$0")/lib.sh"
 
+machine
 for net in $("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p'); do
     case $net in
     inception4) image=75x75 ;;
@@ -15,11 +16,11 @@ for net in $("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) 
     for policy in none liveness budget; do
         memory=
         if [ $policy = budget ]; then
-            fit 50% "$net" --image $image --batch 2 --classes 10
+            fit 50% "$net" --image $image --batch 2 --classes 10 --machine machine
             memory="--memory $budget"
         fi
         # shellcheck disable=SC2086
-        run "$net $policy" out train "$net" --image $image --batch 2 --classes 10 --policy $policy $memory --steps 1 --json ||
+        run "$net $policy" out train "$net" --image $image --batch 2 --classes 10 --policy $policy $memory --machine machine --steps 1 --json ||
             continue
         equal "$net $policy" "$(member out peak_measured_bytes)" "$(member out peak_planned_bytes)"
     done
