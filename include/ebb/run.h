@@ -79,8 +79,11 @@ EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
  * floor, and file the least under its key. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine);
 
-/* Measure the links of a device: host, and the disk under disk_dir when it is not NULL; and its rates. */
-EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, ebb_machine *machine);
+/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL) and its rates, in an arena of
+ * at most limit_bytes and as much of each tier: so measuring for a budget keeps to it. What needs more is not measured.
+ */
+EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes,
+                                         ebb_machine *machine);
 
 #ifdef __cplusplus
 }

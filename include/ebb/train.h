@@ -100,7 +100,7 @@ typedef struct ebb_trainer_options {
     double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
     uint64_t host_bytes;      /* what slab, data buffers and parked state may take; 0: no limit */
     const char *disk_dir;     /* NULL: no disk tier */
-    const char *machine_path; /* NULL: kernels and links are measured before planning when the policy asks times */
+    const char *machine_path; /* NULL: kernels and links are measured before planning */
     const char *load_path;
     const char *checkpoint_path;
     uint64_t checkpoint_every; /* steps; 0: only at the end */

@@ -44,7 +44,7 @@ static ebb_status measure_network(const char *net, const probe_values *values, e
 
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets, ebb_device *device,
                           ebb_machine *machine) {
-    ebb_status status = ebb_run_measure_links(device, values->network.disk, machine);
+    ebb_status status = ebb_run_measure_links(device, values->network.disk, UINT64_MAX, machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
         status = measure_network(nets->at[i], values, device, machine);
     }

@@ -17,17 +17,13 @@
 
 /* ---- the machine ------------------------------------------------------------------------------ */
 
-/* none and liveness look at no times. */
-static bool asks_times(const char *policy) {
-    return strcmp(policy, "none") != 0 && strcmp(policy, "liveness") != 0;
-}
-
 static ebb_status find_machine(ebb_trainer *trainer) {
     const ebb_trainer_options *o = &trainer->options;
     if (o->machine_path != NULL) { return ebb_machine_load(trainer->mem, o->machine_path, &trainer->machine); }
     EBB_TRY(ebb_machine_create(trainer->mem, &trainer->machine));
-    if (!asks_times(o->policy)) { return EBB_OK; }
-    EBB_TRY(ebb_run_measure_links(trainer->device, o->disk_dir, trainer->machine));
+    const ebb_program *program = ebb_lowered_program(trainer->learn.lowered);
+    EBB_TRY(
+        ebb_run_measure_links(trainer->device, o->disk_dir, ebb_program_floor_bytes(program, NULL), trainer->machine));
     return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, trainer->machine);
 }
 
