@@ -6,7 +6,8 @@
  *
  * What must be the same to go on is a list of texts, made from the options on writing and again on reading; the
  * first that differs is named. Budget, policy, tiers and threads are not in it: they do not change a bit. The
- * learning rate and its schedule may be changed on purpose; that is logged.
+ * learning rate and its schedule may be changed on purpose; that is logged. A hash of all values tells a file that
+ * was damaged behind its header.
  */
 #include "train/trainer_priv.h"
 
@@ -74,6 +75,9 @@ static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
     for (int f = 0; f < N_FACTS; f++) { EBB_TRY(ebb__st_writer_set(writer, facts[f].key, facts[f].text)); }
     (void)snprintf(number, sizeof number, "%" PRIu64, trainer->step);
     EBB_TRY(ebb__st_writer_set(writer, "step", number)); /* updates made; epoch and batch follow from it */
+    char hash[65];
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash));
+    EBB_TRY(ebb__st_writer_set(writer, "sha256", hash));
     return ebb__trainer_write_values(trainer, EBB_VALUES_ALL, writer);
 }
 
@@ -116,6 +120,16 @@ static ebb_status read_step(const ebb_safetensors *file, uint64_t *step_out) {
     return EBB_OK;
 }
 
+/* A value that the disk or a copy has spoilt is a number like any other; only the hash tells. */
+static ebb_status compare_hash(ebb_trainer *trainer, const ebb_safetensors *file) {
+    const char *was = ebb__safetensors_metadata(file, "sha256");
+    char hash[65];
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash));
+    if (was != NULL && strcmp(was, hash) == 0) { return EBB_OK; }
+    return ebb_fail(EBB_E_FORMAT, "%s: the values are not those that were written: their SHA-256 is %s, not %s",
+                    file->path, hash, was != NULL ? was : "there");
+}
+
 static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file) {
     const char *version = ebb__safetensors_metadata(file, "ebb_checkpoint");
     if (version == NULL || strcmp(version, VERSION) != 0) {
@@ -125,6 +139,7 @@ static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file)
     EBB_TRY(read_step(file, &step));
     EBB_TRY(compare(trainer, file));
     EBB_TRY(ebb__trainer_read_values(trainer, EBB_VALUES_ALL, file));
+    EBB_TRY(compare_hash(trainer, file));
     trainer->step = step;
     return EBB_OK;
 }

@@ -188,7 +188,7 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
     if (summary.step_time_median_s > 0) {
         summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
     }
-    EBB_TRY(ebb__trainer_hash(trainer, summary.weights_sha256));
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, summary.weights_sha256));
     const ebb_resident resident = ebb__resident_get();
     summary.constant_bytes = trainer->before_bytes + resident.file_bytes;
     summary.resident_peak_bytes = resident.peak_bytes;

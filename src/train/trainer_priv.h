@@ -83,7 +83,8 @@ ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, eb
 /* All of the set must be there in the right shape; what else is there is warned of. */
 ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file);
 ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path);
-ebb_status ebb__trainer_hash(ebb_trainer *trainer, char hex_out[65]);
+/* SHA-256 of the set's values, in the network's order, row-major float32. */
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65]);
 
 /* checkpoint.c: *found_out false: there is no such file. */
 ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out);

@@ -186,12 +186,12 @@ ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path) {
 
 /* ---- the hash --------------------------------------------------------------------------------- */
 
-static ebb_status hash_values(ebb_trainer *trainer, EVP_MD_CTX *md, unsigned char digest_out[32]) {
+static ebb_status hash_values(ebb_trainer *trainer, ebb_value_set set, EVP_MD_CTX *md, unsigned char digest_out[32]) {
     const ebb_graph *graph = trainer->learn.graph;
     bool fine = EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
     for (size_t v = 0; fine && v < graph->values.n; v++) {
         const ebb_value_info *info = &graph->values.data[v];
-        if (!is_in(info, EBB_VALUES_WEIGHTS)) { continue; }
+        if (!is_in(info, set)) { continue; }
         EBB_TRY(ebb_run_get_value(trainer->run, (ebb_value)v, trainer->staging));
         fine = EVP_DigestUpdate(md, trainer->staging, (size_t)ebb__shape_elements(&info->shape) * sizeof(float)) == 1;
     }
@@ -201,11 +201,11 @@ static ebb_status hash_values(ebb_trainer *trainer, EVP_MD_CTX *md, unsigned cha
     return EBB_OK;
 }
 
-ebb_status ebb__trainer_hash(ebb_trainer *trainer, char hex_out[65]) {
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65]) {
     unsigned char digest[32];
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     if (md == NULL) { return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: sha256"); }
-    ebb_status status = hash_values(trainer, md, digest);
+    ebb_status status = hash_values(trainer, set, md, digest);
     EVP_MD_CTX_free(md);
     EBB_TRY(status);
     for (size_t i = 0; i < sizeof digest; i++) { (void)snprintf(hex_out + 2 * i, 3, "%02x", digest[i]); }
