@@ -6,7 +6,7 @@
 #   make test               everything that continuous integration runs
 #   make check              layers, headers, format, style, symbols
 #   make demo               trains on real digits, then ResNet-50 at four budgets
-#   make bench              throughput (see bench/README.md)
+#   make bench TORCH=PYTHON throughput beside PyTorch's, for a Python that has torch and torchvision
 #   make install            to PREFIX (default /usr/local); DESTDIR counts
 #   make fuzz T=NAME S=60   one fuzz target for so many seconds
 #   make test-backend B=NAME    the tests of one backend
@@ -19,6 +19,7 @@ BUILD = $(CMAKE) --build
 T ?=
 S ?= 60
 B ?= ref
+TORCH ?=
 
 all: build/release/Makefile
 	$(BUILD) build/release -j$(JOBS)
@@ -36,7 +37,8 @@ demo: all
 	@tools/demo build/release
 
 bench: all
-	@tools/bench build/release
+	@test -n "$(TORCH)" || { echo "say which Python has torch and torchvision: make bench TORCH=PYTHON"; exit 2; }
+	bench/against_torch.py --ebb build/release/ebb --torch $(TORCH)
 
 install: all
 	$(CMAKE) --install build/release --prefix $(PREFIX)
