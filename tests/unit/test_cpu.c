@@ -205,11 +205,29 @@ static void any_allocation_may_fail(void **state) {
     OOM_LOOP(mem, st, { st = open_and_make(mem); });
 }
 
+/* 2^15 by 2^15 pixels, 16 channels deep, are 0 in 32 bits. */
+static void a_huge_image_is_refused(void **state) {
+    (void)state;
+    if (!have_cpu()) { skip(); }
+    ebb_device *device = NULL;
+    ebb_kernel *kernel = NULL;
+    problem p = {0};
+    CHECK_OK(ebb_device_open("cpu", &EBB_DEVICE_OPTIONS_INIT, &device));
+    conv(&p, 16);
+    p.operand[0] = image(1, 16, 32768);
+    p.operand[2] = image(1, 33, 32766);
+    assert_int_equal(device->ops->kernel_create(device, &p.desc, &kernel), EBB_E_UNSUPPORTED);
+    assert_non_null(strstr(ebb_last_error(), "32768x32768"));
+    assert_null(kernel);
+    device->ops->close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(binding_writes_nothing),
         cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(a_huge_image_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

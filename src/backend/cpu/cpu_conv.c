@@ -12,6 +12,8 @@
  */
 #include "backend/cpu/cpu_priv.h"
 
+#include <inttypes.h>
+
 /* Up to so many channels an image stays row-major: the library's kernels for a first layer. */
 #define FEW_CHANNELS 4
 
@@ -128,11 +130,22 @@ static bool is_reference(dnnl_primitive_desc_t pd) {
     return strncmp(name_of(pd), "ref", 3) == 0;
 }
 
+/* The library counts an image's pixels, a block of channels deep, in 32 bits without looking; where they run over to 0
+ * it divides by them. */
+static ebb_status check_image(const ebb_cpu_device *device, const ebb_operand *o) {
+    const int64_t height = o->shape.dims[2], width = o->shape.dims[3];
+    if (height <= INT32_MAX / device->block / width) { return EBB_OK; }
+    return ebb_fail(EBB_E_UNSUPPORTED, "cpu: an image of %" PRId64 "x%" PRId64 " is too large for a convolution",
+                    height, width);
+}
+
 /* The library's best with free weights; when the very same kernel also takes the weights as they lie, then that. */
 static ebb_status choose(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
                          dnnl_primitive_desc_t *pd_out) {
     dnnl_primitive_desc_t pd = NULL, fixed = NULL;
     bool free_choice = false;
+    EBB_TRY(check_image(device, r->src));
+    EBB_TRY(check_image(device, r->dst));
     ebb_status st = try_describe(device, desc, r, EBB_LAYOUT_ANY, free_choice, &pd);
     if (st != EBB_OK || is_reference(pd)) {
         (void)dnnl_primitive_desc_destroy(pd);
