@@ -18,6 +18,8 @@ typedef struct ebb_data ebb_data;
 
 typedef enum ebb_split { EBB_SPLIT_TRAIN, EBB_SPLIT_TEST } ebb_split;
 
+#define EBB_DATA_MAX_THREADS 256
+
 typedef struct ebb_data_options {
     size_t size_bytes;
     const ebb_mem *mem;
@@ -26,7 +28,7 @@ typedef struct ebb_data_options {
     int64_t classes;   /* synthetic: 0 is 1000; others: 0 is what the data has, else labels must be below */
     bool augment;      /* train split: random crop and flip where that makes sense for the data */
     uint64_t seed;     /* of order, augmentation, synthetic content */
-    int32_t n_threads; /* that decode; 0: one */
+    int32_t n_threads; /* that decode, at most EBB_DATA_MAX_THREADS; 0: one */
 } ebb_data_options;
 #define EBB_DATA_OPTIONS_INIT ((ebb_data_options){.size_bytes = sizeof(ebb_data_options)})
 

@@ -7,8 +7,6 @@
 
 #include <inttypes.h>
 
-#define MAX_THREADS 256
-
 static const ebb_source_ops *const sources[] = {
     &ebb__source_synthetic, &ebb__source_mnist,  &ebb__source_cifar10, &ebb__source_cifar100,
     &ebb__source_images,    &ebb__source_digits, &ebb__source_tensors,
@@ -54,8 +52,9 @@ static ebb_status check_options(const ebb_data_options *options) {
                 options->height <= limit && options->width >= 0 && options->width <= limit && options->classes >= 0 &&
                 options->classes <= INT32_MAX;
     if (!fine) { return ebb_fail(EBB_E_ARGUMENT, "data: channels, height, width or classes out of range"); }
-    if (options->n_threads < 0 || options->n_threads > MAX_THREADS) {
-        return ebb_fail(EBB_E_ARGUMENT, "data: %d threads; 1 to %d are possible", options->n_threads, MAX_THREADS);
+    if (options->n_threads < 0 || options->n_threads > EBB_DATA_MAX_THREADS) {
+        return ebb_fail(EBB_E_ARGUMENT, "data: %d threads; 1 to %d are possible", options->n_threads,
+                        EBB_DATA_MAX_THREADS);
     }
     return EBB_OK;
 }

@@ -76,7 +76,7 @@ static ebb_status start_threads(ebb_loader *loader) {
         thread->loader = loader;
         thread->scratch = (char *)loader->scratch + (size_t)i * loader->scratch_stride;
         int code = pthread_create(&thread->thread, NULL, run_thread, thread);
-        if (code != 0) { return ebb_fail(EBB_E_LIMIT, "cannot start a decoding thread: %s", strerror(code)); }
+        if (code != 0) { return ebb_fail(EBB_E_NO_MEMORY, "cannot start a decoding thread: %s", strerror(code)); }
         loader->n_started++;
     }
     return EBB_OK;

@@ -84,7 +84,10 @@ static ebb_status open_split(ebb_trainer *trainer, ebb_split split, ebb_data **d
     d.seed = o->seed;
     ebb_device_info device;
     EBB_TRY(ebb_device_get_info(trainer->device, &device));
-    d.n_threads = device.n_threads > 0 && !ebb__data_has_size(o->data) ? device.n_threads : 1;
+    d.n_threads = 1;
+    if (device.n_threads > 0 && !ebb__data_has_size(o->data)) {
+        d.n_threads = device.n_threads < EBB_DATA_MAX_THREADS ? device.n_threads : EBB_DATA_MAX_THREADS;
+    }
     return ebb_data_open(o->data, &d, data_out);
 }
 
