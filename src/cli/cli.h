@@ -39,9 +39,10 @@ typedef enum ebb_cli_kind {
     EBB_CLI_FLAG,   /* bool; takes no value */
     EBB_CLI_TEXT,   /* const char * */
     EBB_CLI_COUNT,  /* uint64_t */
+    EBB_CLI_AMOUNT, /* uint64_t, 1 or more */
     EBB_CLI_SIZE,   /* int64_t, 1 or more */
     EBB_CLI_NUMBER, /* float, finite */
-    EBB_CLI_BYTES,  /* uint64_t, with a unit */
+    EBB_CLI_BYTES,  /* uint64_t, 1 or more, with a unit */
     EBB_CLI_MEMORY, /* ebb_cli_memory: bytes or per cent */
     EBB_CLI_IMAGE,  /* ebb_cli_image: HxW */
 } ebb_cli_kind;
@@ -110,7 +111,7 @@ typedef struct ebb_cli_network {
         {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart"},                  \
         {"--no-dropout", EBB_CLI_FLAG, offsetof(values, network.no_dropout), NULL, "leave dropout out"},               \
         {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"}, {                \
-        "--threads", EBB_CLI_COUNT, offsetof(values, network.threads), "N", "threads that compute"                     \
+        "--threads", EBB_CLI_SIZE, offsetof(values, network.threads), "N", "threads that compute"                      \
     }
 
 #define EBB_CLI_PLAN_OPTIONS(values)                                                                                   \

@@ -100,7 +100,8 @@ static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, 
     bool has_budget = network->memory.bytes > 0 || network->memory.percent > 0.0;
     options->policy = network->policy != NULL ? network->policy : has_budget ? "budget" : "liveness";
     if (network->memory.percent > 0.0) {
-        options->budget_bytes = (uint64_t)((double)liveness * network->memory.percent / 100.0);
+        double bytes = (double)liveness * network->memory.percent / 100.0;
+        options->budget_bytes = bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
     } else if (has_budget) {
         options->budget_bytes = network->memory.bytes;
     }

@@ -14,6 +14,7 @@ static const char *const wants[] = {
     [EBB_CLI_FLAG] = "no value",
     [EBB_CLI_TEXT] = "a value",
     [EBB_CLI_COUNT] = "a whole number",
+    [EBB_CLI_AMOUNT] = "a whole number from 1",
     [EBB_CLI_SIZE] = "a whole number from 1",
     [EBB_CLI_NUMBER] = "a number",
     [EBB_CLI_BYTES] = "bytes, as in 512MB or 2GiB",
@@ -86,9 +87,10 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     case EBB_CLI_FLAG: return false;
     case EBB_CLI_TEXT: *(const char **)member = text; return *text != '\0';
     case EBB_CLI_COUNT: return read_u64(text, member);
+    case EBB_CLI_AMOUNT: return read_u64(text, member) && *(const uint64_t *)member > 0;
     case EBB_CLI_SIZE: return read_size(text, member);
     case EBB_CLI_NUMBER: return read_float(text, member);
-    case EBB_CLI_BYTES: return ebb_bytes_parse(text, member) == EBB_OK;
+    case EBB_CLI_BYTES: return ebb_bytes_parse(text, member) == EBB_OK && *(const uint64_t *)member > 0;
     case EBB_CLI_MEMORY: return read_memory(text, member);
     case EBB_CLI_IMAGE: return read_image(text, member);
     }

@@ -15,7 +15,12 @@ says "value missing" 2 "ebb: train: --batch takes a whole number from 1" train l
 says "batch of none" 2 "ebb: train: --batch takes a whole number from 1, not '0'" train lenet --batch 0
 says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1, not '-1'" train lenet --batch -1
 says "batch too large" 2 "ebb: train: --batch takes a whole number from 1, not '99999999999'" train lenet --batch 99999999999
-says "steps in words" 2 "ebb: train: --steps takes a whole number, not 'ten'" train lenet --steps=ten
+says "steps in words" 2 "ebb: train: --steps takes a whole number from 1, not 'ten'" train lenet --steps=ten
+says "no steps" 2 "ebb: train: --steps takes a whole number from 1, not '0'" train lenet --steps 0
+says "no epochs" 2 "ebb: train: --epochs takes a whole number from 1, not '0'" train lenet --epochs 0
+says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 1, not '4294967297'" \
+    plan lenet --threads 4294967297
+says "no host memory" 2 "ebb: plan: --host-memory takes bytes, as in 512MB or 2GiB, not '0'" plan lenet --host-memory 0
 says "image of one side" 2 "ebb: train: --image takes height and width, as in 224x224, not '3x'" train lenet --image 3x
 says "learning rate that is none" 2 "ebb: train: --lr takes a number, not 'nan'" train lenet --lr nan
 says "flag with a value" 2 "ebb: train: --json takes no value, not '1'" train lenet --json=1
@@ -31,6 +36,7 @@ complains "resnet without depths" 2 "resnet:" train resnet:
 complains "resnet with letters" 2 "resnet:3,x" plan resnet:3,x,4,1
 complains "unknown policy" 2 "nosuch" plan lenet --backend dry --policy nosuch
 complains "unknown optimizer" 2 "nosuch" plan lenet --backend dry --optimizer nosuch
+complains "an image too large for any kernel" 5 "65536x65536" plan vgg11 --batch 1 --image 65536x65536
 complains "unknown backend" 5 "nosuch" train lenet --backend nosuch
 
 run "version" out version && equal "version" "$(cat out)" "ebb 0.1.0"
@@ -41,6 +47,10 @@ for command in train plan probe; do
     check "help of $command names the policies" grep -q '^  liveness ' a
 done
 run "help" a help && run "--help" b --help && check "help" cmp -s a b
+
+run "more threads than may decode" out train mlp --image 8x8 --batch 2 --steps 1 --threads 300 &&
+    pass "more threads than may decode"
+run "a per cent beyond 64 bits" out plan lenet --batch 4 --backend dry --memory 1e300% && pass "a per cent beyond 64 bits"
 
 "$EBB" help >/dev/full 2>err
 equal "help to a full disk: exit code" $? 4
