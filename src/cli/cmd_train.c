@@ -2,8 +2,8 @@
  *
  * `ebb train`: a network from its name to its trained weights, inside a budget.
  *
- * SIGINT and SIGTERM end it behind the step at hand: the checkpoint is written if one was asked for, and the
- * exit code is 128 plus the signal's number.
+ * SIGINT and SIGTERM, and SIGPIPE where nobody reads its output any more, end it behind the step at hand: the
+ * checkpoint is written if one was asked for, and the exit code is 128 plus the signal's number.
  */
 #include "cli.h"
 #include "train_report.h"
@@ -70,6 +70,7 @@ static void catch_signals(void) {
     action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* the second one ends it at once */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 static int read_schedule(const train_values *values, ebb_lr_schedule *schedule) {

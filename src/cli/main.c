@@ -4,8 +4,10 @@
  */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan, &ebb__cli_probe};
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -82,7 +84,16 @@ static void print_log(void *ctx, ebb_log_level level, const char *message) {
     fprintf(stderr, "ebb: %s%s\n", level == EBB_LOG_WARN ? "warning: " : "", message);
 }
 
+/* A standard stream that the caller closed would be the number of the next file opened, and what is printed would
+ * go into that one. Held for reading only, so that printing still fails. */
+static void hold_standard_streams(void) {
+    int fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO) { fd = open("/dev/null", O_RDONLY); }
+    if (fd > STDERR_FILENO) { (void)close(fd); }
+}
+
 int main(int argc, char **argv) {
+    hold_standard_streams();
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL) { return ebb__cli_usage("say what to do; see ebb help"); }
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {

@@ -97,6 +97,19 @@ done
 complains "plan on a full disk's folder" 4 "nowhere/x" plan lenet --batch 8 -o nowhere/x
 ls -A >after
 equal "nothing half-written" "$(grep -vxFf before after | grep -vx -e after -e before)" ""
+# With stdout closed its number is free; the disk tier's file must not get it, for the steps are printed there.
+mkdir tier
+# shellcheck disable=SC2086
+"$EBB" $train --steps 100000 --memory 90% --disk tier --json >&- 2>err &
+pid=$!
+for try in $(seq 200); do
+    [ -e /proc/$pid/fd/1 ] && ls -l /proc/$pid/fd | grep -q "$work/tier" && break
+    sleep 0.05
+done
+equal "stdout closed: no file is in its place" "$(readlink /proc/$pid/fd/1)" /dev/null
+kill $pid
+wait $pid
+equal "stdout closed: ended" $? 143
 if [ "$(id -u)" != 0 ]; then
     mkdir locked && chmod a-w locked
     # shellcheck disable=SC2086

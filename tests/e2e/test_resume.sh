@@ -51,4 +51,17 @@ equal "SIGTERM: exit code" $? 143
 equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
 # shellcheck disable=SC2086
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
+
+# Nobody reads the output any more: that ends it as politely.
+rm -f state
+# shellcheck disable=SC2086
+(
+    "$EBB" $train --checkpoint state 2>err
+    echo $? >code
+) | head -n 1 >out
+equal "broken pipe: exit code" "$(cat code)" 141
+equal "broken pipe: says so" "$(cat err)" "ebb: ended by signal 13; everything is in state"
+# shellcheck disable=SC2086
+run "broken pipe: goes on" out $train --checkpoint state &&
+    equal "broken pipe: the weights" "$(member out weights_sha256)" "$wanted"
 exit $status
