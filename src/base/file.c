@@ -186,6 +186,26 @@ static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
     return make_named(writer);
 }
 
+ebb_status ebb_path_check_writable(const char *path) {
+    ebb_file_writer writer = {.mem = ebb__mem_or_default(NULL)};
+    struct stat st;
+    ebb_status status = set_paths(&writer, path);
+    if (status != EBB_OK) { goto out; }
+    bool exists = stat(path, &st) == 0;
+    if (exists && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        status = ebb__fail_errno(path, "open");
+    } else if (exists && !S_ISREG(st.st_mode)) {
+        status = access(path, W_OK) == 0 ? EBB_OK : ebb__fail_errno(path, "open");
+    } else if ((!exists && errno != ENOENT) || access(writer.dir, W_OK | X_OK) != 0) {
+        status = ebb__fail_errno(path, "create");
+    }
+out:
+    ebb__free(writer.mem, writer.path);
+    ebb__free(writer.mem, writer.dir);
+    return status;
+}
+
 ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out) {
     mem = ebb__mem_or_default(mem);
     ebb_file_writer *writer = ebb__calloc(mem, 1, sizeof *writer);

@@ -197,6 +197,16 @@ static int train(ebb_trainer *trainer, const train_values *values) {
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }
 
+/* What is asked for is written after the training; that there is a place for it is asked before. */
+static ebb_status check_outputs(const train_values *values) {
+    const char *const paths[] = {values->save, values->checkpoint, values->record, values->save_gradients};
+    ebb_status status = EBB_OK;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0] && status == EBB_OK; i++) {
+        if (paths[i] != NULL) { status = ebb_path_check_writable(paths[i]); }
+    }
+    return status;
+}
+
 static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
     train_values values = {.learning_rate = options.learning_rate,
@@ -213,7 +223,8 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_trainer *trainer = NULL;
     ebb_no_fit no_fit = {0, 0, 0};
     char step_name[128] = "";
-    ebb_status status = ebb_trainer_create(&options, &trainer, &no_fit, step_name);
+    ebb_status status = check_outputs(&values);
+    if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name, values.json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     code = train(trainer, &values);

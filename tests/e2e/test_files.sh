@@ -87,6 +87,7 @@ ls -A >before
 for option in --save --checkpoint --record; do
     complains "$option into a folder that is none" 4 "file/x" $train $option file/x
     complains "$option into a folder that is not there" 4 "nowhere/x" $train $option nowhere/x
+    equal "$option into a folder that is not there: said before the first step" "$(cat out)" ""
     (
         trap '' XFSZ
         ulimit -f 2

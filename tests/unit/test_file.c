@@ -211,6 +211,19 @@ static void test_device_is_written_directly(void **state) {
     assert_true(S_ISCHR(st.st_mode));
 }
 
+static void test_place_is_checked_without_a_trace(void **state) {
+    (void)state;
+    char inside[128];
+    (void)snprintf(inside, sizeof inside, "%s/none/x", dir);
+    assert_int_equal(ebb_path_check_writable(path), EBB_OK);
+    assert_int_equal(count_files(), 0);
+    assert_int_equal(ebb_path_check_writable("/dev/null"), EBB_OK);
+    assert_int_equal(ebb_path_check_writable(inside), EBB_E_IO);
+    assert_non_null(strstr(ebb_last_error(), inside));
+    assert_int_equal(ebb_path_check_writable(dir), EBB_E_IO);
+    assert_int_equal(ebb_path_check_writable("/dev/null/x"), EBB_E_IO);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_write_and_replace, setup, teardown),
@@ -219,6 +232,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_such_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_place_is_checked_without_a_trace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_links_and_modes_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_device_is_written_directly, setup, teardown),
