@@ -12,13 +12,14 @@
 extern "C" {
 #endif
 
+/* Used by one thread at a time; outlives whatever was made on it. */
 typedef struct ebb_device ebb_device;
 
 typedef struct ebb_device_options {
     size_t size_bytes;
-    const ebb_mem *mem;
-    int32_t index;     /* which of the backend's devices */
-    int32_t n_threads; /* 0: as many as the process may run on */
+    const ebb_mem *mem; /* outlives the device */
+    int32_t index;      /* which of the backend's devices */
+    int32_t n_threads;  /* 0: as many as the process may run on */
 } ebb_device_options;
 #define EBB_DEVICE_OPTIONS_INIT ((ebb_device_options){.size_bytes = sizeof(ebb_device_options)})
 
@@ -33,19 +34,22 @@ typedef struct ebb_device_info {
  * past the last. The first is the default. */
 EBB_API const char *ebb_backend_name(size_t idx, const char **about_out);
 
-/* options may be NULL. EBB_E_NO_DEVICE: no such backend in this build, or no such device. */
+/* The device is the caller's (ebb_device_close). options may be NULL. EBB_E_NO_DEVICE: no such backend in this build,
+ * or no such device. EBB_E_ARGUMENT: no name, or threads below 0. */
 EBB_API ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out);
 EBB_API void ebb_device_close(ebb_device *device);
 EBB_API ebb_status ebb_device_get_info(ebb_device *device, ebb_device_info *info_out);
-EBB_API const char *ebb_device_backend(const ebb_device *device);
+EBB_API const char *ebb_device_backend(const ebb_device *device); /* its backend's name; static */
 
 /* A lowered network: its program, and for each step the kernel. Keeps the device and the graph; both must
  * outlive it. */
 typedef struct ebb_lowered ebb_lowered;
 
+/* A graph that is not for training may lose operators to those beside them (a ReLU to its convolution). What failed
+ * in building the graph fails here again. EBB_E_UNSUPPORTED names the operator that the device cannot compute. */
 EBB_API ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out);
 EBB_API void ebb_lowered_destroy(ebb_lowered *lowered);
-EBB_API const ebb_program *ebb_lowered_program(const ebb_lowered *lowered);
+EBB_API const ebb_program *ebb_lowered_program(const ebb_lowered *lowered); /* borrowed until it dies */
 
 #ifdef __cplusplus
 }

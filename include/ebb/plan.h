@@ -43,6 +43,7 @@ typedef struct ebb_link {
 /* A machine with round figures of a present desktop processor; the start of every description. */
 EBB_API ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_out);
 EBB_API void ebb_machine_destroy(ebb_machine *machine);
+/* EBB_E_FORMAT: not a machine's description, or of another version; names the member. EBB_E_IO: reading or writing. */
 EBB_API ebb_status ebb_machine_load(const ebb_mem *mem, const char *path, ebb_machine **machine_out);
 EBB_API ebb_status ebb_machine_save(const ebb_machine *machine, const char *path);
 
@@ -50,8 +51,9 @@ EBB_API void ebb_machine_set_link(ebb_machine *machine, ebb_tier tier, const ebb
 EBB_API ebb_link ebb_machine_link(const ebb_machine *machine, ebb_tier tier);
 /* What a step without a measured time is reckoned with: max(flops / rate, bytes / bandwidth) + overhead. */
 EBB_API void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, double bytes_per_s, uint64_t overhead_ns);
-/* File a measured time under a choice's key. */
+/* File a measured time under a choice's key; the last one counts. */
 EBB_API ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t time_ns);
+/* The measured time of the choice's key, or the reckoned one. */
 EBB_API uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice);
 
 /* ---- the plan --------------------------------------------------------------------------------- */
@@ -107,8 +109,9 @@ typedef struct ebb_no_fit {
     uint64_t step_bytes;         /* what it touches at once */
 } ebb_no_fit;
 
-/* A policy makes a plan. The plan keeps nothing of its arguments. EBB_E_NO_FIT: *no_fit_out (may be NULL)
- * is written, and the message says the same. The plan has passed ebb_plan_check. */
+/* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has
+ * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same.
+ * EBB_E_ARGUMENT: no such policy. */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);
@@ -133,7 +136,8 @@ typedef struct ebb_plan_summary {
 } ebb_plan_summary;
 EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);
 
-/* The plan file (docs/plan-format.md). Loading checks the form only; ebb_plan_check checks the plan. */
+/* The plan file (docs/plan-format.md). Loading checks the form only; ebb_plan_check checks the plan. EBB_E_FORMAT names
+ * the line. EBB_E_IO: reading or writing failed; a file that is there stays as it was. */
 EBB_API ebb_status ebb_plan_load(const ebb_mem *mem, const char *path, ebb_plan **plan_out);
 EBB_API ebb_status ebb_plan_save(const ebb_plan *plan, const char *path);
 
@@ -154,10 +158,10 @@ typedef struct ebb_timeline {
 } ebb_timeline;
 
 /* Predict: one compute engine and one copy engine each way, each in order; an action starts when its engine
- * is free and what it waits for has ended, so a stall shifts what follows. start_ns and end_ns: one entry an
- * action, in the steady iteration, from its beginning (drops: both the same); NULL if not wanted. */
+ * is free and what it waits for has ended, so a stall shifts what follows. start_ns_out and end_ns_out: one entry
+ * an action, in the steady iteration, from its beginning (drops: both the same); NULL if not wanted. */
 EBB_API ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
-                                     ebb_timeline *timeline_out, uint64_t *start_ns, uint64_t *end_ns);
+                                     ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out);
 
 #ifdef __cplusplus
 }

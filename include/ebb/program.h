@@ -79,7 +79,8 @@ EBB_API uint64_t ebb_program_fingerprint(const ebb_program *program);
  * the alignment: no plan needs less. *step_out (may be NULL): which step. */
 EBB_API uint64_t ebb_program_floor_bytes(const ebb_program *program, uint32_t *step_out);
 
-/* Read and write the text form. path "-" is not special here. EBB_E_FORMAT names the line. */
+/* Read and write the text form. A loaded program is the caller's to destroy. path "-" is not special here.
+ * EBB_E_FORMAT names the line. EBB_E_IO: reading or writing failed; a file that is there stays as it was. */
 EBB_API ebb_status ebb_program_load(const ebb_mem *mem, const char *path, ebb_program **program_out);
 EBB_API ebb_status ebb_program_save(const ebb_program *program, const char *path);
 

@@ -16,7 +16,8 @@ extern "C" {
 typedef struct ebb_arena ebb_arena;
 typedef struct ebb_run ebb_run;
 
-/* Device memory that several runs may use in turn. */
+/* Device memory that several runs may use in turn; the device outlives it, and it outlives the runs. EBB_E_NO_MEMORY:
+ * the device has not that much. */
 EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
 EBB_API void ebb_arena_destroy(ebb_arena *arena);
 EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
@@ -31,31 +32,34 @@ typedef struct ebb_run_options {
 #define EBB_RUN_OPTIONS_INIT ((ebb_run_options){.size_bytes = sizeof(ebb_run_options)})
 
 /* Take the memory and bind every step. Lowered and plan must outlive the run. Persistent values are zero until
- * they are set. EBB_E_INVALID_PLAN: the plan is for another program. */
+ * they are set. options may be NULL. EBB_E_INVALID_PLAN: the plan is for another program. EBB_E_ARGUMENT: the arena is
+ * too small, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
 
-/* Host memory that an iteration reads (images, labels) or has written when it returns (loss, correct). NULL
- * where the network has none. */
+/* Host memory that an iteration reads (images, labels), borrowed until the run dies, or what it has written when it
+ * returns (loss, correct). NULL or 0 where the network has none. */
 EBB_API float *ebb_run_images(ebb_run *run);   /* (N, C, H, W), row-major */
 EBB_API int32_t *ebb_run_labels(ebb_run *run); /* (N) */
 EBB_API float ebb_run_loss(const ebb_run *run);
 EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the network got right */
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
- * Returns when the host-visible results are there. */
+ * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, or a label is none. EBB_E_IO: the
+ * disk tier, or the trace that was asked for. After a failure halfway the content is not to be trusted, and every
+ * further iteration is refused with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
- * the plan keeps it. */
+ * the plan keeps it. EBB_E_ARGUMENT: the value is not there between iterations; set: the run is parked. */
 EBB_API ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain);
-EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain);
+EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out);
 /* Every persistent value's initial content, from the seed. */
 EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
 
 /* Leave the arena to another run, and take it back: persistent content is kept on the host meanwhile, where
- * ebb_run_get_value finds it. */
+ * ebb_run_get_value finds it. EBB_E_ARGUMENT: parked already, or not parked. */
 EBB_API ebb_status ebb_run_park(ebb_run *run);
 EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes of the host */
 EBB_API ebb_status ebb_run_unpark(ebb_run *run);
@@ -76,7 +80,8 @@ EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
 
 /* Measure each distinct kernel of a lowered network, reps times after one warm-up, in an arena of the network's
- * floor, and file the least under its key. */
+ * floor, and file the least under its key. A device without data is not measured, here and below: the machine stays
+ * as it is. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine);
 
 /* Measure the links of a device (host, and the disk under disk_dir when it is not NULL) and its rates, in an arena of

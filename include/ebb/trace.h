@@ -111,7 +111,7 @@ typedef struct ebb_trace_writer_options {
 #define EBB_TRACE_WRITER_OPTIONS_INIT ((ebb_trace_writer_options){.size_bytes = sizeof(ebb_trace_writer_options)})
 
 /* Begin a trace file at path; what was there is gone. The file grows while events are added, so that a killed
- * process leaves what it has recorded. */
+ * process leaves what it has recorded. options may be NULL. EBB_E_IO: it cannot be made. */
 EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                          ebb_trace_writer **writer_out);
 
@@ -138,7 +138,7 @@ EBB_API void ebb_trace_writer_abandon(ebb_trace_writer *writer);
 
 typedef struct ebb_trace_reader ebb_trace_reader;
 
-/* EBB_E_FORMAT: not a trace; EBB_E_UNSUPPORTED: of another version. */
+/* EBB_E_IO: it cannot be read; EBB_E_FORMAT: not a trace; EBB_E_UNSUPPORTED: of another version. */
 EBB_API ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out);
 EBB_API void ebb_trace_reader_close(ebb_trace_reader *reader);
 

@@ -37,11 +37,13 @@ typedef struct ebb_data_options {
  *   mnist:DIR              the four idx files, plain or gzipped (Fashion-MNIST too)
  *   cifar10:DIR            data_batch_*.bin, test_batch.bin
  *   cifar100:DIR           train.bin, test.bin (fine labels)
- *   images:DIR             DIR/train/CLASS/x.jpg and DIR/test/CLASS/y.png (or val for test); without these two, every
- *                          tenth image of DIR/CLASS is the test split
- *   digits:FILE            the UCI digits as scikit-learn ships them (digits.csv.gz): 8x8, every fifth is the test
- * split tensors:FILE           safetensors with "images" (N, C, H, W) float32 and "labels" (N) int32 or int64, as they
- * are EBB_E_FORMAT, EBB_E_IO: the message names the file, the place and the cause. */
+ *   images:DIR             DIR/train/CLASS/x.jpg and DIR/test/CLASS/y.png (or val for test); without these
+ *                          two, every tenth image of DIR/CLASS is the test split
+ *   digits:FILE            the UCI digits as scikit-learn ships them (digits.csv.gz): 8x8, every fifth is
+ *                          the test split
+ *   tensors:FILE           safetensors with "images" (N, C, H, W) float32 and "labels" (N) whole numbers, as
+ *                          they are; "test_images" and "test_labels" are the test split
+ * EBB_E_ARGUMENT: no such data. EBB_E_FORMAT, EBB_E_IO: the message names the file, the place and the cause. */
 EBB_API ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out);
 EBB_API void ebb_data_close(ebb_data *data);
 

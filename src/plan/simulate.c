@@ -107,15 +107,15 @@ static ebb_status simulate(const ebb_program *program, const ebb_machine *machin
 }
 
 ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
-                             ebb_timeline *timeline_out, uint64_t *start_ns, uint64_t *end_ns) {
+                             ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out) {
     laps l = {.plan = plan};
     ebb_timeline timeline = {0};
     ebb_bump bump;
     ebb__bump_init(&bump, plan->mem);
     ebb_status st = simulate(program, machine, &l, &bump, &timeline);
     for (size_t a = 0; st == EBB_OK && a < plan->actions.n; a++) {
-        if (start_ns != NULL) { start_ns[a] = l.start[a] - l.begin; }
-        if (end_ns != NULL) { end_ns[a] = l.end[a] - l.begin; }
+        if (start_ns_out != NULL) { start_ns_out[a] = l.start[a] - l.begin; }
+        if (end_ns_out != NULL) { end_ns_out[a] = l.end[a] - l.begin; }
     }
     if (st == EBB_OK) { *timeline_out = timeline; }
     ebb__bump_fini(&bump);

@@ -76,18 +76,18 @@ ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) 
     return st;
 }
 
-ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain) {
+ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out) {
     value_place at;
     EBB_TRY(find_place(run, value, &at));
     if (!run->device->ops->has_data) {
-        memset(plain, 0, (size_t)ebb__shape_elements(&at.info->shape) * sizeof *plain);
+        memset(plain_out, 0, (size_t)ebb__shape_elements(&at.info->shape) * sizeof *plain_out);
         return EBB_OK;
     }
     EBB_TRY(ebb__run_drain(run));
     void *packed = ebb__alloc(run->mem, 1, at.bytes);
     if (packed == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = read_packed(run, &at, packed);
-    if (st == EBB_OK) { st = run->device->ops->layout_unpack(run->device, at.layout, packed, plain); }
+    if (st == EBB_OK) { st = run->device->ops->layout_unpack(run->device, at.layout, packed, plain_out); }
     ebb__free(run->mem, packed);
     return st;
 }
