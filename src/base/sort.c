@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Indices sorted by 64-bit keys: least significant byte first, each pass stable, so several keys are sorted
- * by calling once for each, the least important first. The C library's qsort is not stable and may take
- * memory beside the hooks.
+ * Searching what is sorted, and indices sorted by 64-bit keys: least significant byte first, each pass stable, so
+ * several keys are sorted by calling once for each, the least important first. The C library's qsort is not stable and
+ * may take memory beside the hooks.
  */
 #include "base/base.h"
 
@@ -34,4 +34,17 @@ ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const u
     if (from != idx && n > 0) { memcpy(idx, from, n * sizeof *idx); }
     ebb__free(mem, spare);
     return EBB_OK;
+}
+
+size_t ebb__find_last(const uint64_t *sorted, size_t n, uint64_t value) {
+    size_t low = 0, high = n;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (sorted[middle] <= value) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
 }

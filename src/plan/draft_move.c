@@ -114,20 +114,6 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
     m->time[m->n] = time;
 }
 
-/* The last position at or before which so much compute time has passed. */
-static size_t find_time(const mover *m, size_t below, uint64_t time) {
-    size_t low = 0, high = below;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (m->time[middle] <= time) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static void move_in(mover *m, size_t a, uint64_t *engine_free) {
     const ebb_draft_action *in = &m->draft->actions.data[a];
     uint64_t bytes = ebb_align_up(m->tensors[in->action.target].size_bytes, m->alignment);
@@ -136,7 +122,7 @@ static void move_in(mover *m, size_t a, uint64_t *engine_free) {
     uint64_t begin = deadline > takes ? deadline - takes : 0;
     *engine_free = begin;
     if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
-    uint64_t range[2] = {ebb_max_u64(find_time(m, a, begin), in->bound), a};
+    uint64_t range[2] = {ebb_max_u64(ebb__find_last(m->time, a, begin), in->bound), a};
     if (range[0] >= range[1]) { return; }
     range[0] = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
     if (range[0] >= a) { return; }

@@ -54,19 +54,6 @@ static int compare_u64(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static uint64_t find_coordinate(const uint64_t *coordinates, uint64_t n, uint64_t value) {
-    uint64_t low = 0, high = n;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (coordinates[middle] <= value) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* ranges: low and high of each, one after the other; what another address space holds is [0, 0). */
 static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, ebb_bump *bump) {
     uint64_t *sorted = ebb__bump_alloc(bump, 2 * n + 1, sizeof *sorted);
@@ -82,8 +69,8 @@ static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, ebb_
         if (sorted[i] != sorted[n_coordinates - 1]) { sorted[n_coordinates++] = sorted[i]; }
     }
     for (size_t i = 0; i < n; i++) {
-        map->begin[i] = find_coordinate(sorted, n_coordinates, ranges[2 * i]);
-        map->end[i] = find_coordinate(sorted, n_coordinates, ranges[2 * i + 1]);
+        map->begin[i] = ebb__find_last(sorted, n_coordinates, ranges[2 * i]);
+        map->end[i] = ebb__find_last(sorted, n_coordinates, ranges[2 * i + 1]);
     }
     EBB_TRY(ebb__ordset_init(&map->starts, n_coordinates, bump));
     ebb__ordset_add(&map->starts, 0);
