@@ -9,9 +9,6 @@
  */
 #include "run/run.h"
 
-#include <stdlib.h>
-#include <time.h>
-
 #define NO_BLOCK UINT32_MAX
 
 typedef struct record_block {
@@ -22,9 +19,9 @@ typedef struct record_block {
     uint64_t number;  /* in the trace */
 } record_block;
 
-/* One event to write. seq keeps the order of what happens at the same time. */
+/* One event to write. */
 typedef struct record_entry {
-    uint64_t time_ns, seq;
+    uint64_t time_ns;
     ebb_trace_kind kind;
     uint32_t action, block;
 } record_entry;
@@ -39,6 +36,7 @@ typedef struct recording {
     uint64_t last_ns;
     EBB_VEC(record_block) blocks;
     EBB_VEC(record_entry) entries;
+    uint32_t *order;    /* [entries.n]: by time, and as they were told where times are equal */
     uint32_t *block_of; /* [n_tensors] */
     ebb_trace_writer *writer;
 } recording;
@@ -79,8 +77,7 @@ static void read_times(recording *r) {
 /* ---- the plan, told again ---------------------------------------------------------------------- */
 
 static ebb_status add_entry(recording *r, ebb_trace_kind kind, uint64_t time_ns, size_t action, uint32_t block) {
-    record_entry entry = {
-        .time_ns = time_ns, .seq = r->entries.n, .kind = kind, .action = (uint32_t)action, .block = block};
+    record_entry entry = {.time_ns = time_ns, .kind = kind, .action = (uint32_t)action, .block = block};
     return EBB_PUSH(r->run->mem, &r->entries, entry);
 }
 
@@ -163,10 +160,17 @@ static ebb_status tell_plan(recording *r) {
 
 /* ---- writing ----------------------------------------------------------------------------------- */
 
-static int compare_entries(const void *a, const void *b) {
-    const record_entry *x = a, *y = b;
-    if (x->time_ns != y->time_ns) { return x->time_ns < y->time_ns ? -1 : 1; }
-    return x->seq < y->seq ? -1 : x->seq > y->seq;
+static ebb_status order_entries(recording *r, ebb_bump *bump) {
+    const size_t n = r->entries.n;
+    if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 1 events of an iteration"); }
+    uint64_t *time_ns = ebb__bump_alloc(bump, n, sizeof *time_ns);
+    r->order = ebb__bump_alloc(bump, n, sizeof *r->order);
+    if (time_ns == NULL || r->order == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        time_ns[i] = r->entries.data[i].time_ns;
+        r->order[i] = (uint32_t)i;
+    }
+    return ebb__sort_by_key(bump->mem, r->order, n, time_ns);
 }
 
 static ebb_status fill_alloc(recording *r, record_block *block, uint64_t number, ebb_trace_event *event) {
@@ -229,11 +233,11 @@ static ebb_status write_all(recording *r) {
         .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_BEGIN, .number = r->run->state.iteration};
     EBB_TRY(write_notes(r));
     size_t at = 0;
-    for (; at < r->entries.n && is_before(r, &r->entries.data[at]); at++) {
-        EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks));
+    for (; at < r->entries.n && is_before(r, &r->entries.data[r->order[at]]); at++) {
+        EBB_TRY(write_entry(r, &r->entries.data[r->order[at]], &n_blocks));
     }
     EBB_TRY(ebb_trace_writer_add(r->writer, &mark));
-    for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[at], &n_blocks)); }
+    for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[r->order[at]], &n_blocks)); }
     mark.mark = EBB_TRACE_ITERATION_END;
     mark.time_ns = r->last_ns;
     return ebb_trace_writer_add(r->writer, &mark);
@@ -270,7 +274,7 @@ static ebb_status record(recording *r, ebb_bump *bump) {
     EBB_TRY(issue_between_events(r));
     read_times(r);
     EBB_TRY(tell_plan(r));
-    qsort(r->entries.data, r->entries.n, sizeof *r->entries.data, compare_entries);
+    EBB_TRY(order_entries(r, bump));
     return write_trace(r);
 }
 
