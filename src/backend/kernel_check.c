@@ -248,3 +248,13 @@ ebb_status ebb__kernel_check(const ebb_kernel_desc *desc) {
     EBB_TRY(check_operands(desc));
     return check_kind(desc);
 }
+
+ebb_status ebb__kernel_check_labels(const int32_t *labels, int64_t n_images, int64_t n_classes) {
+    for (int64_t i = 0; i < n_images; i++) {
+        if (labels[i] < 0 || labels[i] >= n_classes) {
+            return ebb_fail(EBB_E_ARGUMENT, "label %d of image %lld is not in [0, %lld)", (int)labels[i], (long long)i,
+                            (long long)n_classes);
+        }
+    }
+    return EBB_OK;
+}

@@ -2,6 +2,7 @@
  *
  * Whether a kernel's description is one at all: as many operands as the operator has, of shapes and types that
  * belong together, and attributes in range. Every backend calls it first, so that what follows may rely on it.
+ * And of the data itself the one thing that can be wrong, labels.
  */
 #ifndef EBB_SRC_KERNEL_CHECK_H
 #define EBB_SRC_KERNEL_CHECK_H
@@ -10,6 +11,10 @@
 
 /* EBB_E_ARGUMENT names the operator and what is wrong with it. */
 ebb_status ebb__kernel_check(const ebb_kernel_desc *desc);
+
+/* The labels of a batch, when it is there. EBB_E_ARGUMENT names the first image whose label is not in [0, n_classes).
+ */
+ebb_status ebb__kernel_check_labels(const int32_t *labels, int64_t n_images, int64_t n_classes);
 
 static inline const ebb_operand *ebb__kernel_in(const ebb_kernel_desc *desc, uint32_t idx) {
     return &desc->operand[idx];

@@ -8,15 +8,24 @@
 
 #include <inttypes.h>
 
-void ebb__plain_device_init(ebb_plain_device *device, const ebb_backend_ops *ops, const ebb_mem *mem) {
-    device->host.base.ops = ops;
-    device->host.base.mem = mem;
+ebb_status ebb__plain_open(const ebb_device_options *options, const ebb_plain_device *kind, ebb_device **device_out) {
+    const ebb_backend_ops *ops = kind->host.base.ops;
+    if (options->index != 0) { return ebb_fail(EBB_E_NO_DEVICE, "%s has one device, number 0", ops->name); }
+    ebb_plain_device *device = ebb__alloc(options->mem, 1, sizeof *device);
+    if (device == NULL) { return EBB_E_NO_MEMORY; }
+    *device = *kind;
+    device->host.base.mem = options->mem;
+    *device_out = &device->host.base;
+    return EBB_OK;
 }
 
-void ebb__plain_device_fini(ebb_plain_device *device) {
-    const ebb_mem *mem = device->host.base.mem;
+void ebb__plain_close(ebb_device *base) {
+    if (base == NULL) { return; }
+    ebb_plain_device *device = (ebb_plain_device *)base;
+    const ebb_mem *mem = base->mem;
     EBB_VEC_FINI(mem, &device->layouts);
     ebb__free(mem, device->slots);
+    ebb__free(mem, device);
 }
 
 /* ---- layouts ---------------------------------------------------------------------------------- */
@@ -190,4 +199,8 @@ ebb_status ebb__plain_kernel_create(ebb_device *device, const ebb_kernel_desc *d
 
 void ebb__plain_kernel_destroy(ebb_kernel *kernel) {
     if (kernel != NULL) { ebb__free(kernel->device->mem, kernel); }
+}
+
+void ebb__plain_unbind(ebb_kernel *kernel, ebb_bound *bound) {
+    ebb__free(kernel->device->mem, bound);
 }

@@ -32,16 +32,17 @@ typedef struct ebb_plain_kernel {
     ebb_kernel_desc desc; /* operand lies behind the kernel */
 } ebb_plain_kernel;
 
-/* device->host and opaque_bytes are the caller's to set; fini accepts a device of zeros. */
-void ebb__plain_device_init(ebb_plain_device *device, const ebb_backend_ops *ops, const ebb_mem *mem);
-void ebb__plain_device_fini(ebb_plain_device *device);
+/* A device that begins as a copy of kind, which says ops, run and opaque_bytes. */
+ebb_status ebb__plain_open(const ebb_device_options *options, const ebb_plain_device *kind, ebb_device **device_out);
 
-/* Table entries. */
+/* Table entries. layout_copy is pack and unpack; unbind is for what bind took in one piece. */
+void ebb__plain_close(ebb_device *device);
 ebb_status ebb__plain_layout_plain(ebb_device *device, ebb_dtype dtype, const ebb_shape *shape, ebb_layout *layout_out);
 uint64_t ebb__plain_layout_bytes(const ebb_device *device, ebb_layout layout);
 const char *ebb__plain_layout_name(const ebb_device *device, ebb_layout layout);
 ebb_status ebb__plain_layout_copy(ebb_device *device, ebb_layout layout, const void *src, void *dst);
 ebb_status ebb__plain_kernel_create(ebb_device *device, const ebb_kernel_desc *desc, ebb_kernel **kernel_out);
 void ebb__plain_kernel_destroy(ebb_kernel *kernel);
+void ebb__plain_unbind(ebb_kernel *kernel, ebb_bound *bound);
 
 #endif

@@ -7,16 +7,6 @@
 
 #include <math.h>
 
-static ebb_status check_labels(const int32_t *labels, int64_t n_rows, int64_t n_classes) {
-    for (int64_t r = 0; r < n_rows; r++) {
-        if (labels[r] < 0 || labels[r] >= n_classes) {
-            return ebb_fail(EBB_E_ARGUMENT, "label %d of image %lld is not in [0, %lld)", (int)labels[r], (long long)r,
-                            (long long)n_classes);
-        }
-    }
-    return EBB_OK;
-}
-
 /* The first of equal ones. */
 static int64_t find_largest(const float *row, int64_t n) {
     int64_t best = 0;
@@ -43,7 +33,7 @@ static ebb_status run_loss(const ebb_cpu_kernel *kernel, const ebb_bound *bound)
     const int32_t *labels = bound->at[1];
     float *loss = bound->at[2], *probabilities = bound->at[3], *correct = bound->at[4];
     const int64_t n_rows = kernel->shape.dims[0], n_classes = kernel->shape.dims[1];
-    EBB_TRY(check_labels(labels, n_rows, n_classes));
+    EBB_TRY(ebb__kernel_check_labels(labels, n_rows, n_classes));
     double sum = 0.0;
     int64_t n_correct = 0;
     for (int64_t r = 0; r < n_rows; r++) {
@@ -64,7 +54,7 @@ static ebb_status run_loss_bwd(const ebb_cpu_kernel *kernel, const ebb_bound *bo
     float *diff_logits = bound->at[2];
     const int64_t n_rows = kernel->shape.dims[0], n_classes = kernel->shape.dims[1];
     const float share = 1.0f / (float)n_rows;
-    EBB_TRY(check_labels(labels, n_rows, n_classes));
+    EBB_TRY(ebb__kernel_check_labels(labels, n_rows, n_classes));
     for (int64_t r = 0; r < n_rows; r++) {
         const int64_t at = r * n_classes;
         for (int64_t i = 0; i < n_classes; i++) {

@@ -69,25 +69,10 @@ static ebb_status bind_kernel(ebb_kernel *kernel, const ebb_binding *binding, eb
     return EBB_OK;
 }
 
-static void unbind_kernel(ebb_kernel *kernel, ebb_bound *bound) {
-    ebb__free(kernel->device->mem, bound);
-}
-
 static ebb_status open_device(const ebb_device_options *options, ebb_device **device_out) {
-    if (options->index != 0) { return ebb_fail(EBB_E_NO_DEVICE, "ref has one device, number 0"); }
-    ebb_plain_device *device = ebb__calloc(options->mem, 1, sizeof *device);
-    if (device == NULL) { return EBB_E_NO_MEMORY; }
-    ebb__plain_device_init(device, &ebb__backend_ref, options->mem);
-    device->host.run = run_kernel;
-    device->opaque_bytes = opaque_bytes;
-    *device_out = &device->host.base;
-    return EBB_OK;
-}
-
-static void close_device(ebb_device *device) {
-    if (device == NULL) { return; }
-    ebb__plain_device_fini((ebb_plain_device *)device);
-    ebb__free(device->mem, device);
+    const ebb_plain_device kind = {.host = {.base = {.ops = &ebb__backend_ref}, .run = run_kernel},
+                                   .opaque_bytes = opaque_bytes};
+    return ebb__plain_open(options, &kind, device_out);
 }
 
 static ebb_status get_info(ebb_device *device, ebb_device_info *info_out) {
@@ -95,14 +80,6 @@ static ebb_status get_info(ebb_device *device, ebb_device_info *info_out) {
     ebb__host_describe(info_out);
     info_out->n_threads = 1;
     return EBB_OK;
-}
-
-static ebb_status pack(ebb_device *device, ebb_layout layout, const void *plain, void *packed) {
-    return ebb__plain_layout_copy(device, layout, plain, packed);
-}
-
-static ebb_status unpack(ebb_device *device, ebb_layout layout, const void *packed, void *plain) {
-    return ebb__plain_layout_copy(device, layout, packed, plain);
 }
 
 const ebb_backend_ops ebb__backend_ref = {
@@ -113,7 +90,7 @@ const ebb_backend_ops ebb__backend_ref = {
     .host_visible = true,
     .has_data = true,
     .open = open_device,
-    .close = close_device,
+    .close = ebb__plain_close,
     .info = get_info,
     .arena_create = ebb__host_arena_create,
     .arena_destroy = ebb__host_arena_destroy,
@@ -123,12 +100,12 @@ const ebb_backend_ops ebb__backend_ref = {
     .layout_plain = ebb__plain_layout_plain,
     .layout_bytes = ebb__plain_layout_bytes,
     .layout_name = ebb__plain_layout_name,
-    .layout_pack = pack,
-    .layout_unpack = unpack,
+    .layout_pack = ebb__plain_layout_copy,
+    .layout_unpack = ebb__plain_layout_copy,
     .kernel_create = ebb__plain_kernel_create,
     .kernel_destroy = ebb__plain_kernel_destroy,
     .bind = bind_kernel,
-    .unbind = unbind_kernel,
+    .unbind = ebb__plain_unbind,
     .stream_create = ebb__host_stream_create,
     .stream_destroy = ebb__host_stream_destroy,
     .event_create = ebb__host_event_create,

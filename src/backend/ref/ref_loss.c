@@ -6,16 +6,6 @@
 
 #include <math.h>
 
-static ebb_status check_labels(const int32_t *labels, int64_t n_rows, int64_t n_classes) {
-    for (int64_t r = 0; r < n_rows; r++) {
-        if (labels[r] < 0 || labels[r] >= n_classes) {
-            return ebb_fail(EBB_E_ARGUMENT, "label %d of image %lld is not in [0, %lld)", (int)labels[r], (long long)r,
-                            (long long)n_classes);
-        }
-    }
-    return EBB_OK;
-}
-
 /* The first of equal ones. */
 static int64_t largest(const float *row, int64_t n) {
     int64_t best = 0;
@@ -42,7 +32,7 @@ ebb_status ebb__ref_softmax_loss(const ebb_ref_call *call) {
     float *loss = ebb__ref_out(call, 0), *probabilities = ebb__ref_out(call, 1), *correct = ebb__ref_out(call, 2);
     const ebb_shape *s = &ebb__kernel_in(call->desc, 0)->shape;
     const int64_t n_rows = s->dims[0], n_classes = s->dims[1];
-    EBB_TRY(check_labels(labels, n_rows, n_classes));
+    EBB_TRY(ebb__kernel_check_labels(labels, n_rows, n_classes));
     double sum = 0.0, n_correct = 0.0;
     for (int64_t r = 0; r < n_rows; r++) {
         const float *row = logits + r * n_classes;
