@@ -18,21 +18,9 @@
 #define FEW_CHANNELS 4
 
 typedef struct problem {
-    dnnl_memory_desc_t src, weights, bias, dst; /* bias: NULL without */
+    ebb_cpu_product md;
     dnnl_dims_t strides, dilates, pad_begin, pad_end;
 } problem;
-
-/* The operands by role, whatever the direction. */
-typedef struct roles {
-    const ebb_operand *src, *weights, *bias, *dst;
-} roles;
-
-static void fini_problem(problem *p) {
-    (void)dnnl_memory_desc_destroy(p->src);
-    (void)dnnl_memory_desc_destroy(p->weights);
-    (void)dnnl_memory_desc_destroy(p->bias);
-    (void)dnnl_memory_desc_destroy(p->dst);
-}
 
 /* What an image operand may be: plain where it is a first layer's, blocks where they come out even or are there
  * already, else the library's choice. */
@@ -66,7 +54,7 @@ static ebb_status describe_weights(const ebb_cpu_device *device, const ebb_shape
                       : ebb__cpu_describe(4, s->dims, dnnl_format_tag_any, md_out);
 }
 
-static ebb_status init_problem(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+static ebb_status init_problem(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const ebb_cpu_roles *r,
                                ebb_layout weights, bool free_choice, problem *p) {
     const ebb_op_attr *a = &desc->attr;
     for (int d = 0; d < 2; d++) {
@@ -75,17 +63,17 @@ static ebb_status init_problem(const ebb_cpu_device *device, const ebb_kernel_de
         p->pad_begin[d] = a->pad_begin[d];
         p->pad_end[d] = a->pad_end[d];
     }
-    EBB_TRY(describe_image(device, r->src, desc->kind != EBB_OP_CONV_BWD_DATA, free_choice, &p->src));
-    EBB_TRY(describe_image(device, r->dst, false, free_choice, &p->dst));
-    EBB_TRY(describe_weights(device, &r->weights->shape, a->groups, weights, &p->weights));
-    return r->bias == NULL ? EBB_OK : ebb__cpu_describe(1, &r->dst->shape.dims[1], dnnl_a, &p->bias);
+    EBB_TRY(describe_image(device, r->src, desc->kind != EBB_OP_CONV_BWD_DATA, free_choice, &p->md.src));
+    EBB_TRY(describe_image(device, r->dst, false, free_choice, &p->md.dst));
+    EBB_TRY(describe_weights(device, &r->weights->shape, a->groups, weights, &p->md.weights));
+    return r->bias == NULL ? EBB_OK : ebb__cpu_describe(1, &r->dst->shape.dims[1], dnnl_a, &p->md.bias);
 }
 
 static dnnl_status_t describe_forward(const ebb_cpu_device *device, const problem *p, bool relu,
                                       dnnl_primitive_desc_t *pd_out) {
     return dnnl_convolution_forward_primitive_desc_create(
-        pd_out, device->engine, dnnl_forward_training, dnnl_convolution_direct, p->src, p->weights, p->bias, p->dst,
-        p->strides, p->dilates, p->pad_begin, p->pad_end, relu ? device->attr_relu : device->attr);
+        pd_out, device->engine, dnnl_forward_training, dnnl_convolution_direct, p->md.src, p->md.weights, p->md.bias,
+        p->md.dst, p->strides, p->dilates, p->pad_begin, p->pad_end, relu ? device->attr_relu : device->attr);
 }
 
 /* The direction of kind, over p; backward ones take a forward description as a hint. */
@@ -96,19 +84,19 @@ static dnnl_status_t describe_kind(const ebb_cpu_device *device, ebb_op_kind kin
     dnnl_status_t st = describe_forward(device, p, false, &hint);
     if (st != dnnl_success) { return st; }
     if (kind == EBB_OP_CONV_BWD_DATA) {
-        st = dnnl_convolution_backward_data_primitive_desc_create(pd_out, device->engine, dnnl_convolution_direct,
-                                                                  p->src, p->weights, p->dst, p->strides, p->dilates,
-                                                                  p->pad_begin, p->pad_end, hint, device->attr);
+        st = dnnl_convolution_backward_data_primitive_desc_create(
+            pd_out, device->engine, dnnl_convolution_direct, p->md.src, p->md.weights, p->md.dst, p->strides,
+            p->dilates, p->pad_begin, p->pad_end, hint, device->attr);
     } else {
         st = dnnl_convolution_backward_weights_primitive_desc_create(
-            pd_out, device->engine, dnnl_convolution_direct, p->src, p->weights, p->bias, p->dst, p->strides,
-            p->dilates, p->pad_begin, p->pad_end, hint, device->attr);
+            pd_out, device->engine, dnnl_convolution_direct, p->md.src, p->md.weights, p->md.bias, p->md.dst,
+            p->strides, p->dilates, p->pad_begin, p->pad_end, hint, device->attr);
     }
     (void)dnnl_primitive_desc_destroy(hint);
     return st;
 }
 
-static ebb_status try_describe(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+static ebb_status try_describe(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const ebb_cpu_roles *r,
                                ebb_layout weights, bool free_choice, dnnl_primitive_desc_t *pd_out) {
     problem p = {0};
     ebb_status st = init_problem(device, desc, r, weights, free_choice, &p);
@@ -116,7 +104,7 @@ static ebb_status try_describe(const ebb_cpu_device *device, const ebb_kernel_de
         dnnl_status_t described = describe_kind(device, desc->kind, &p, desc->attr.relu != 0, pd_out);
         if (described != dnnl_success) { st = ebb__cpu_fail(described, ebb__op_name(desc->kind)); }
     }
-    fini_problem(&p);
+    ebb__cpu_product_fini(&p.md);
     return st;
 }
 
@@ -140,7 +128,7 @@ static ebb_status check_image(const ebb_cpu_device *device, const ebb_operand *o
 }
 
 /* The library's best with free weights; when the very same kernel also takes the weights as they lie, then that. */
-static ebb_status choose(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r,
+static ebb_status choose(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const ebb_cpu_roles *r,
                          dnnl_primitive_desc_t *pd_out) {
     dnnl_primitive_desc_t pd = NULL, fixed = NULL;
     bool free_choice = false;
@@ -164,38 +152,8 @@ static ebb_status choose(const ebb_cpu_device *device, const ebb_kernel_desc *de
 }
 
 ebb_status ebb__cpu_make_conv(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const bool bias = desc->n_in > 2;
-    const roles r = {.src = &o[0], .weights = &o[1], .bias = bias ? &o[2] : NULL, .dst = ebb__kernel_out(desc, 0)};
-    const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
-                                  {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
-                                  {DNNL_ARG_DST, desc->n_in, dnnl_query_dst_md, 0},
-                                  {DNNL_ARG_BIAS, 2, dnnl_query_weights_md, 1}};
+    const ebb_cpu_roles r = ebb__cpu_roles(desc);
     dnnl_primitive_desc_t pd = NULL;
     EBB_TRY(choose(device, desc, &r, &pd));
-    return ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3);
-}
-
-ebb_status ebb__cpu_make_conv_bwd_data(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const roles r = {.src = &o[2], .weights = &o[1], .dst = &o[0]};
-    static const ebb_cpu_wire wires[] = {{DNNL_ARG_DIFF_DST, 0, dnnl_query_diff_dst_md, 0},
-                                         {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
-                                         {DNNL_ARG_DIFF_SRC, 2, dnnl_query_diff_src_md, 0}};
-    dnnl_primitive_desc_t pd = NULL;
-    EBB_TRY(choose(device, desc, &r, &pd));
-    return ebb__cpu_set_primitive(kernel, pd, wires, 3);
-}
-
-ebb_status ebb__cpu_make_conv_bwd_weights(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const bool bias = desc->n_out > 1;
-    const roles r = {.src = &o[0], .weights = &o[2], .bias = bias ? &o[3] : NULL, .dst = &o[1]};
-    static const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
-                                         {DNNL_ARG_DIFF_DST, 1, dnnl_query_diff_dst_md, 0},
-                                         {DNNL_ARG_DIFF_WEIGHTS, 2, dnnl_query_diff_weights_md, 0},
-                                         {DNNL_ARG_DIFF_BIAS, 3, dnnl_query_diff_weights_md, 1}};
-    dnnl_primitive_desc_t pd = NULL;
-    EBB_TRY(choose(device, desc, &r, &pd));
-    return ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3);
+    return ebb__cpu_set_product(kernel, desc, pd);
 }

@@ -11,21 +11,6 @@
  */
 #include "backend/cpu/cpu_priv.h"
 
-typedef struct problem {
-    dnnl_memory_desc_t src, weights, bias, dst; /* bias: NULL without */
-} problem;
-
-typedef struct roles {
-    const ebb_operand *src, *weights, *bias, *dst;
-} roles;
-
-static void fini_problem(problem *p) {
-    (void)dnnl_memory_desc_destroy(p->src);
-    (void)dnnl_memory_desc_destroy(p->weights);
-    (void)dnnl_memory_desc_destroy(p->bias);
-    (void)dnnl_memory_desc_destroy(p->dst);
-}
-
 /* Whether a layout of src or weights is in the channel blocks that src could have. */
 static bool is_blocked(const ebb_cpu_device *device, ebb_layout layout) {
     if (layout == EBB_LAYOUT_ANY) { return false; }
@@ -34,7 +19,7 @@ static bool is_blocked(const ebb_cpu_device *device, ebb_layout layout) {
 }
 
 /* blocked: the form of the operand that decides. */
-static ebb_status init_problem(const ebb_cpu_device *device, const roles *r, bool blocked, problem *p) {
+static ebb_status init_problem(const ebb_cpu_device *device, const ebb_cpu_roles *r, bool blocked, ebb_cpu_product *p) {
     const ebb_shape *src = &r->src->shape;
     const int64_t n_out = r->dst->shape.dims[1];
     const bool as_image = blocked && src->n_dims == 4 && src->dims[1] % device->block == 0;
@@ -52,7 +37,7 @@ static ebb_status init_problem(const ebb_cpu_device *device, const roles *r, boo
     return r->bias == NULL ? EBB_OK : ebb__cpu_describe(1, &n_out, dnnl_a, &p->bias);
 }
 
-static dnnl_status_t describe_kind(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const problem *p,
+static dnnl_status_t describe_kind(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const ebb_cpu_product *p,
                                    dnnl_primitive_desc_t *pd_out) {
     const bool forward = desc->kind == EBB_OP_LINEAR;
     dnnl_primitive_desc_t pd = NULL;
@@ -84,55 +69,23 @@ static ebb_status restore_plain(ebb_cpu_device *device, const ebb_kernel_desc *d
     return EBB_OK;
 }
 
-static ebb_status make(ebb_cpu_device *device, const ebb_kernel_desc *desc, const roles *r, bool blocked,
+static ebb_status make(ebb_cpu_device *device, const ebb_kernel_desc *desc, const ebb_cpu_roles *r, bool blocked,
                        dnnl_primitive_desc_t *pd_out) {
-    problem p = {0};
+    ebb_cpu_product p = {0};
     ebb_status st = init_problem(device, r, blocked, &p);
     if (st == EBB_OK) {
         dnnl_status_t described = describe_kind(device, desc, &p, pd_out);
         if (described != dnnl_success) { st = ebb__cpu_fail(described, ebb__op_name(desc->kind)); }
     }
-    fini_problem(&p);
+    ebb__cpu_product_fini(&p);
     return st;
 }
 
 ebb_status ebb__cpu_make_linear(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const bool bias = desc->n_in > 2;
-    const roles r = {.src = &o[0], .weights = &o[1], .bias = bias ? &o[2] : NULL, .dst = ebb__kernel_out(desc, 0)};
-    const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
-                                  {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
-                                  {DNNL_ARG_DST, desc->n_in, dnnl_query_dst_md, 0},
-                                  {DNNL_ARG_BIAS, 2, dnnl_query_weights_md, 1}};
+    const ebb_cpu_roles r = ebb__cpu_roles(desc);
+    const ebb_operand *decides = desc->kind == EBB_OP_LINEAR_BWD_DATA ? r.weights : r.src;
     dnnl_primitive_desc_t pd = NULL;
-    EBB_TRY(make(device, desc, &r, is_blocked(device, o[0].layout), &pd));
-    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3));
-    return restore_plain(device, desc, kernel);
-}
-
-ebb_status ebb__cpu_make_linear_bwd_data(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const roles r = {.src = &o[2], .weights = &o[1], .dst = &o[0]};
-    static const ebb_cpu_wire wires[] = {{DNNL_ARG_DIFF_DST, 0, dnnl_query_diff_dst_md, 0},
-                                         {DNNL_ARG_WEIGHTS, 1, dnnl_query_weights_md, 0},
-                                         {DNNL_ARG_DIFF_SRC, 2, dnnl_query_diff_src_md, 0}};
-    dnnl_primitive_desc_t pd = NULL;
-    EBB_TRY(make(device, desc, &r, is_blocked(device, o[1].layout), &pd));
-    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, 3));
-    return restore_plain(device, desc, kernel);
-}
-
-ebb_status ebb__cpu_make_linear_bwd_weights(ebb_cpu_device *device, const ebb_kernel_desc *desc,
-                                            ebb_cpu_kernel *kernel) {
-    const ebb_operand *o = desc->operand;
-    const bool bias = desc->n_out > 1;
-    const roles r = {.src = &o[0], .weights = &o[2], .bias = bias ? &o[3] : NULL, .dst = &o[1]};
-    static const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
-                                         {DNNL_ARG_DIFF_DST, 1, dnnl_query_diff_dst_md, 0},
-                                         {DNNL_ARG_DIFF_WEIGHTS, 2, dnnl_query_diff_weights_md, 0},
-                                         {DNNL_ARG_DIFF_BIAS, 3, dnnl_query_diff_weights_md, 1}};
-    dnnl_primitive_desc_t pd = NULL;
-    EBB_TRY(make(device, desc, &r, is_blocked(device, o[0].layout), &pd));
-    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, bias ? 4 : 3));
+    EBB_TRY(make(device, desc, &r, is_blocked(device, decides->layout), &pd));
+    EBB_TRY(ebb__cpu_set_product(kernel, desc, pd));
     return restore_plain(device, desc, kernel);
 }

@@ -145,6 +145,18 @@ typedef struct ebb_cpu_wire {
 } ebb_cpu_wire;
 ebb_status ebb__cpu_set_primitive(ebb_cpu_kernel *kernel, dnnl_primitive_desc_t pd, const ebb_cpu_wire *wires,
                                   uint32_t n_wires);
+/* Convolutions and linear layers (cpu_product.c): their operands by role, whatever the direction, ... */
+typedef struct ebb_cpu_roles {
+    const ebb_operand *src, *weights, *bias, *dst; /* bias: NULL without */
+} ebb_cpu_roles;
+ebb_cpu_roles ebb__cpu_roles(const ebb_kernel_desc *desc);
+/* ... descriptions of these for the library, of which none needs to be there, ... */
+typedef struct ebb_cpu_product {
+    dnnl_memory_desc_t src, weights, bias, dst;
+} ebb_cpu_product;
+void ebb__cpu_product_fini(ebb_cpu_product *product);
+/* ... and set_primitive for pd, of the direction that desc says. */
+ebb_status ebb__cpu_set_product(ebb_cpu_kernel *kernel, const ebb_kernel_desc *desc, dnnl_primitive_desc_t pd);
 /* Every operand plain. */
 ebb_status ebb__cpu_all_plain(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 
@@ -166,12 +178,7 @@ ebb_status ebb__cpu_run(ebb_kernel *kernel, ebb_bound *bound);
 typedef ebb_status (*ebb_cpu_make_fn)(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 
 ebb_status ebb__cpu_make_conv(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
-ebb_status ebb__cpu_make_conv_bwd_data(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
-ebb_status ebb__cpu_make_conv_bwd_weights(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 ebb_status ebb__cpu_make_linear(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
-ebb_status ebb__cpu_make_linear_bwd_data(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
-ebb_status ebb__cpu_make_linear_bwd_weights(ebb_cpu_device *device, const ebb_kernel_desc *desc,
-                                            ebb_cpu_kernel *kernel);
 ebb_status ebb__cpu_make_pool(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 ebb_status ebb__cpu_make_pool_bwd(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 ebb_status ebb__cpu_make_lrn(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
