@@ -53,7 +53,7 @@ fuzz:
 test-backend:
 	$(CMAKE) -S . -B build/test -DEBB_DEBUG=2 -DEBB_SANITIZE=address,undefined
 	$(BUILD) build/test -j$(JOBS)
-	EBB_TEST_BACKEND=$(B) tools/run-tests --only 'test_backend*' --only 'test_$(B)*' build/test
+	tools/run-tests --only 'test_conformance_$(B)' --only 'test_$(B)*' build/test
 
 format:
 	@tools/check-format --fix
