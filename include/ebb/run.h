@@ -70,7 +70,7 @@ typedef struct ebb_run_stats {
     uint64_t arena_resident_bytes; /* of it, as the kernel counts; equal to taken once all was touched. 0: not known */
     uint64_t slab_bytes;           /* host slab taken */
     uint64_t file_bytes;           /* of the disk tier */
-    uint64_t moved_out_bytes, moved_in_bytes; /* in the last iteration, counted as the copies were issued */
+    uint64_t moved_out_bytes, moved_in_bytes; /* an iteration; the sum over its commands */
     uint64_t n_recomputed_steps;
     uint64_t iteration_ns; /* of the last */
 } ebb_run_stats;
@@ -79,7 +79,7 @@ EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 /* Record the next iteration into a trace file (docs/trace-format.md); written when that iteration ends. */
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
 
-/* Measure each distinct kernel of a lowered network, reps times after one warm-up, in an arena of the network's
+/* Measure each distinct kernel of a lowered network, reps times or more after one warm-up, in an arena of the network's
  * floor, and file the least under its key. A device without data is not measured, here and below: the machine stays
  * as it is. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine);

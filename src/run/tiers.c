@@ -87,9 +87,8 @@ ebb_status ebb__tiers_check(ebb_tiers *tiers) {
 }
 
 static void note_failure(ebb_tiers *tiers, int error) {
-    int expected = EBB_OK;
-    atomic_store(&tiers->error_number, error);
-    (void)atomic_compare_exchange_strong(&tiers->status, &expected, EBB_E_IO);
+    int none = 0;
+    if (atomic_compare_exchange_strong(&tiers->error_number, &none, error)) { atomic_store(&tiers->status, EBB_E_IO); }
 }
 
 /* Move n bytes between memory and the file; a failure is noted for whoever asks later, and returned. */
