@@ -223,7 +223,10 @@ ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *tex
     ebb_plan *plan = NULL;
     ebb_status st = read_header(&r, mem, &plan);
     if (st == EBB_OK) { st = read_body(&r, plan); }
-    if (st == EBB_OK) { st = ebb__plan_seal(plan); }
+    if (st == EBB_OK) {
+        st = ebb__plan_seal(plan);
+        if (st == EBB_E_FORMAT) { st = ebb_fail(st, "%s: %s", name, ebb_last_error()); }
+    }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
