@@ -136,6 +136,14 @@ static int start_thread(ebb_stream *stream) {
     return error;
 }
 
+/* The ring and what guards it. */
+static void free_ring(ebb_stream *stream) {
+    pthread_cond_destroy(&stream->taken);
+    pthread_cond_destroy(&stream->issued);
+    pthread_mutex_destroy(&stream->lock);
+    ebb__free(stream->device->mem, stream->ring);
+}
+
 ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out) {
     ebb_stream *stream = ebb__calloc(device->mem, 1, sizeof *stream);
     if (stream == NULL) { return EBB_E_NO_MEMORY; }
@@ -152,7 +160,7 @@ ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream 
         pthread_cond_init(&stream->taken, NULL);
         int error = start_thread(stream);
         if (error != 0) {
-            ebb__free(device->mem, stream->ring);
+            free_ring(stream);
             ebb__free(device->mem, stream);
             return ebb_fail(EBB_E_DEVICE, "no thread for a stream: %s", strerror(error));
         }
@@ -170,10 +178,7 @@ void ebb__host_stream_destroy(ebb_stream *stream) {
         pthread_cond_signal(&stream->issued);
         pthread_mutex_unlock(&stream->lock);
         pthread_join(stream->thread, NULL);
-        pthread_cond_destroy(&stream->taken);
-        pthread_cond_destroy(&stream->issued);
-        pthread_mutex_destroy(&stream->lock);
-        ebb__free(mem, stream->ring);
+        free_ring(stream);
     }
     ebb__free(mem, stream);
 }
