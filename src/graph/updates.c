@@ -125,8 +125,12 @@ ebb_status ebb__graph_add_updates(ebb_graph *graph, const ebb_optimizer *optimiz
     EBB_TRY(init_plan(graph, &plan));
     place_updates(graph, &plan);
     size_t n = graph->ops.n + plan.n_updates;
-    ebb_op *order = n < EBB_NO_OP ? ebb__alloc(graph->mem, n, sizeof *order) : NULL;
-    ebb_status st = order == NULL ? EBB_E_NO_MEMORY : weave(graph, optimizer, &plan, order);
+    ebb_op *order = NULL;
+    ebb_status st = n < EBB_NO_OP ? EBB_OK : ebb_fail(EBB_E_LIMIT, "%s: too many operators", graph->name);
+    if (st == EBB_OK) {
+        order = ebb__alloc(graph->mem, n, sizeof *order);
+        st = order == NULL ? EBB_E_NO_MEMORY : weave(graph, optimizer, &plan, order);
+    }
     if (st == EBB_OK) {
         ebb__free(graph->mem, graph->ops.data);
         graph->ops.data = order;
