@@ -21,10 +21,12 @@ ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const u
     uint32_t *spare = ebb__alloc(mem, n, sizeof *spare);
     if (spare == NULL) { return EBB_E_NO_MEMORY; }
     uint32_t *from = idx, *to = spare;
+    uint64_t differing = 0; /* bits that are not the same in all keys */
+    for (size_t i = 1; i < n; i++) { differing |= key[idx[i]] ^ key[idx[0]]; }
     for (unsigned shift = 0; shift < 64; shift += 8) {
+        if ((differing >> shift & (N_DIGITS - 1)) == 0) { continue; }
         size_t count[N_DIGITS] = {0};
         for (size_t i = 0; i < n; i++) { count[(key[from[i]] >> shift) & (N_DIGITS - 1)]++; }
-        if (n == 0 || count[(key[from[0]] >> shift) & (N_DIGITS - 1)] == n) { continue; } /* all the same digit */
         count_to_starts(count);
         for (size_t i = 0; i < n; i++) { to[count[(key[from[i]] >> shift) & (N_DIGITS - 1)]++] = from[i]; }
         uint32_t *swap = from;
