@@ -28,13 +28,16 @@ typedef struct ebb_place_problem {
     uint64_t alignment_bytes; /* of every offset; a power of two; sizes are rounded up to it */
     uint64_t period;          /* 0: not cyclic; else every time is in [0, period] */
     uint64_t enough_bytes;    /* a peak of at most this is good enough: nothing better is looked for */
+    uint64_t max_work;        /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
+                                 default, EBB_PLACE_WORK. Something is always found, in O(n log n). */
 } ebb_place_problem;
+#define EBB_PLACE_WORK ((uint64_t)20 * 1000 * 1000)
 #define EBB_PLACE_PROBLEM_INIT ((ebb_place_problem){.size_bytes = sizeof(ebb_place_problem), .alignment_bytes = 1})
 
 /* Write each item's offset to offsets_out[n_items], and the end of the highest item to *peak_bytes_out.
- * Several greedy orders, first of all largest first, each item into the tightest gap among those placed before
- * it that live at the same time; then repairs of the best. Deterministic; O(n log n) where gaps stay few, about
- * a second for 100,000 items and some for a million. EBB_E_ARGUMENT names the item that is malformed. */
+ * Sweeps through time, each item into the lowest gap at its birth; greedy orders, each item into the tightest gap
+ * among those placed before it that live at the same time; then repairs of the best: until the peak is enough or
+ * the work is done. Deterministic. EBB_E_ARGUMENT names the item that is malformed. */
 EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, uint64_t *offsets_out, uint64_t *peak_bytes_out);
 
 /* Most bytes alive at one time, rounded sizes: no placement has a lower peak. O(n log n). */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement by a few greedy orders and by dives, the best of which is kept and then repaired.
+ * Placement by sweeps, a few greedy orders and dives, the best of which is kept and then repaired.
+ *
+ * Sweeps (sweep.c) go through time and are by far the cheapest; begun at several places of the circle and in both
+ * directions they are also the best where many things move.
  *
  * An order is gone through once; each item goes into a gap among those placed before it that share a section
  * with it (taken.c finds it). Largest first is the strongest single order on training's items, where a few
@@ -12,8 +15,8 @@
  *
  * All this goes on until the lower bound is met, or the peak is good enough, or the work allowed is done. Work is
  * counted, not timed, so the same problem gives the same answer anywhere. An order under which the gaps become too many
- * is given up early: so a solution costs O(n log n) but where every order does so, and then longest first is gone
- * through to its end.
+ * is given up early, and one that is no better than the best so far when that shows. The first sweep is gone through
+ * whatever it takes, which is O(n log n).
  *
  * Items that live in all sections come first of all, at the bottom: whatever is placed, they could be moved
  * there without raising the peak, and what then is asked about starts above them.
@@ -21,15 +24,13 @@
 #include "place/place_priv.h"
 
 /* Work is spans looked at, about 30 ns each. */
-#define MAX_WORK ((uint64_t)20 * 1000 * 1000)       /* after which no further order is begun */
-#define MAX_DIVE_WORK ((uint64_t)12 * 1000 * 1000)  /* of all dives */
-#define MAX_REPAIR_WORK ((uint64_t)4 * 1000 * 1000) /* after which no further repair is begun */
-#define MAX_FAILED_REPAIRS 40u                      /* in a row */
-#define FREE_WORK ((uint64_t)2 * 1000 * 1000)       /* an order may always do this much ... */
-#define MAX_WORK_A_LEVEL 12u                        /* ... and so much an item and level of the tree */
+#define MAX_FAILED_REPAIRS 40u                /* in a row */
+#define FREE_WORK ((uint64_t)2 * 1000 * 1000) /* an order may always do this much, if so much is left ... */
+#define MAX_WORK_A_LEVEL 12u                  /* ... and so much an item and level of the tree */
+#define N_CUTS 8u                             /* of the circle, for sweeps */
 #define GIVEN_UP UINT64_MAX
 
-typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_AREA, BY_BIRTH } order_key;
+typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_SHORTNESS, BY_AREA, BY_BIRTH } order_key;
 
 typedef struct order {
     order_key key;
@@ -42,13 +43,13 @@ static const order orders[] = {
     {BY_BIRTH, EBB_PLACE_TIGHTEST, 0},    {BY_BIRTH, EBB_PLACE_TIGHTEST, 64}, {BY_BIRTH, EBB_PLACE_TIGHTEST, 256},
     {BY_BIRTH, EBB_PLACE_TIGHTEST, 1024}, {BY_AREA, EBB_PLACE_LOWEST, 0},
 };
-static const order fallback = {BY_LIFETIME, EBB_PLACE_LOWEST, 0};
 
 /* An order and what came of it. */
 typedef struct attempt {
     uint32_t *idx;     /* [n_items] */
     uint64_t *offsets; /* [n_items] */
     ebb_place_fit fit;
+    bool is_order;       /* it came of going through idx with this fit */
     uint64_t peak_bytes; /* or GIVEN_UP */
 } attempt;
 
@@ -59,8 +60,9 @@ typedef struct solver {
     uint64_t *size_rank; /* [n_items]: 0 is the largest */
     attempt now, best;
     uint64_t base_bytes; /* what lives in all sections */
-    uint64_t work;
+    uint64_t work, max_work;
     uint64_t max_work_an_item;
+    bool is_large; /* there are only sweeps, because one order might take more than a quarter of the work */
 } solver;
 
 /* ---- orders ----------------------------------------------------------------------------------- */
@@ -77,6 +79,7 @@ static uint64_t key_of(const solver *s, size_t item, order_key key) {
     switch (key) {
     case BY_SIZE: return size_bytes;
     case BY_LIFETIME: return n_sections;
+    case BY_SHORTNESS: return UINT64_MAX - n_sections;
     case BY_BIRTH: return UINT64_MAX - s->sections.range[item].first;
     case BY_AREA: return ebb_mul_u64(size_bytes, n_sections, &area) ? area : UINT64_MAX;
     }
@@ -127,8 +130,11 @@ static void stack_always(const solver *s, uint64_t *offsets) {
     EBB_ASSERT(stacked_bytes == s->base_bytes);
 }
 
-static ebb_status place_all(solver *s, ebb_taken *taken, uint64_t max_work_an_item) {
+/* In the order at hand, until the peak or the work is too much. */
+static ebb_status place_all(solver *s, ebb_taken *taken, uint64_t give_up_bytes) {
+    const uint64_t max_work = s->max_work > s->work ? s->max_work - s->work : 0;
     uint64_t peak_bytes = s->base_bytes;
+    s->now.is_order = true;
     s->now.peak_bytes = GIVEN_UP;
     stack_always(s, s->now.offsets);
     for (size_t i = 0; i < s->problem->n_items; i++) {
@@ -136,24 +142,25 @@ static ebb_status place_all(solver *s, ebb_taken *taken, uint64_t max_work_an_it
         const uint64_t size_bytes = s->sections.rounded[item];
         if (size_bytes == 0 || ebb__place_lives_always(&s->sections, item)) { continue; }
         const uint64_t work = ebb__taken_work(taken);
-        if (work > FREE_WORK && work / (i + 1) > max_work_an_item) { return EBB_OK; }
+        if (work > max_work || (work > FREE_WORK && work / (i + 1) > s->max_work_an_item)) { return EBB_OK; }
         uint64_t offset = ebb__taken_find(taken, s->sections.range[item], size_bytes, s->base_bytes, s->now.fit);
+        peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
+        if (peak_bytes >= give_up_bytes) { return EBB_OK; }
         EBB_TRY(ebb__taken_add(taken, s->sections.range[item], offset, size_bytes));
         s->now.offsets[item] = offset;
-        peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
     }
     EBB_ASSERT(peak_bytes >= s->sections.bound_bytes);
     s->now.peak_bytes = peak_bytes;
     return EBB_OK;
 }
 
-/* Place all items in the order at hand, unless it is given up for its work. */
-static ebb_status try_now(solver *s, uint64_t max_work_an_item) {
+/* Place all items in the order at hand, unless it is given up. */
+static ebb_status try_now(solver *s, uint64_t give_up_bytes) {
     ebb_bump bump;
     ebb__bump_init(&bump, s->problem->mem);
     ebb_taken *taken = NULL;
     ebb_status st = ebb__taken_create(&bump, s->sections.n, &taken);
-    if (st == EBB_OK) { st = place_all(s, taken, max_work_an_item); }
+    if (st == EBB_OK) { st = place_all(s, taken, give_up_bytes); }
     if (st == EBB_OK) { s->work += ebb__taken_work(taken); }
     ebb__bump_fini(&bump);
     return st;
@@ -168,6 +175,7 @@ static bool keep_better(solver *s) {
         memcpy(s->best.offsets, s->now.offsets, n * sizeof *s->best.offsets);
     }
     s->best.fit = s->now.fit;
+    s->best.is_order = s->now.is_order;
     s->best.peak_bytes = s->now.peak_bytes;
     return true;
 }
@@ -176,17 +184,50 @@ static bool is_done(const solver *s) {
     return s->best.peak_bytes <= ebb_max_u64(s->sections.bound_bytes, s->problem->enough_bytes);
 }
 
+static bool is_over(const solver *s, uint64_t work) {
+    return is_done(s) || s->work >= work;
+}
+
+static ebb_status sweep(solver *s, uint32_t eighth, bool backward) {
+    const ebb_place_sweep_options options = {
+        .idx = s->now.idx,
+        .cut = (uint32_t)((uint64_t)s->sections.n * eighth / N_CUTS),
+        .backward = backward,
+        .base_bytes = s->base_bytes,
+        .give_up_bytes = s->best.peak_bytes,
+    };
+    s->now.is_order = false;
+    stack_always(s, s->now.offsets);
+    EBB_TRY(ebb__place_sweep(s->problem, &s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
+    EBB_ASSERT(s->now.peak_bytes >= s->sections.bound_bytes);
+    (void)keep_better(s);
+    return EBB_OK;
+}
+
+/* The first is never given up, so something has been found. */
+static ebb_status try_sweeps(solver *s) {
+    static const order births[] = {
+        {BY_LIFETIME, EBB_PLACE_LOWEST, 0}, {BY_SHORTNESS, EBB_PLACE_LOWEST, 0}, {BY_SIZE, EBB_PLACE_LOWEST, 0}};
+    static const uint32_t eighths[N_CUTS] = {0, 5, 6, 4, 2, 7, 3, 1};
+    const uint64_t end = s->is_large ? s->max_work : s->max_work / 4;
+    for (size_t b = 0; b < sizeof births / sizeof births[0]; b++) {
+        EBB_TRY(make_order(s, &births[b]));
+        for (size_t c = 0; c < N_CUTS; c++) {
+            EBB_TRY(sweep(s, eighths[c], false));
+            if (is_over(s, end)) { return EBB_OK; }
+            EBB_TRY(sweep(s, eighths[c], true));
+            if (is_over(s, end)) { return EBB_OK; }
+        }
+    }
+    return EBB_OK;
+}
+
 static ebb_status try_orders(solver *s) {
-    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
-        if (is_done(s) || s->work > MAX_WORK) { break; }
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0] && !is_over(s, s->max_work); o++) {
         EBB_TRY(make_order(s, &orders[o]));
-        EBB_TRY(try_now(s, s->max_work_an_item));
+        EBB_TRY(try_now(s, s->best.peak_bytes));
         (void)keep_better(s);
     }
-    if (s->best.peak_bytes != GIVEN_UP) { return EBB_OK; }
-    EBB_TRY(make_order(s, &fallback));
-    EBB_TRY(try_now(s, UINT64_MAX));
-    (void)keep_better(s);
     return EBB_OK;
 }
 
@@ -198,7 +239,7 @@ static ebb_status settle(solver *s) {
     }
     EBB_TRY(sort_now(s));
     s->now.fit = EBB_PLACE_LOWEST;
-    EBB_TRY(try_now(s, UINT64_MAX));
+    EBB_TRY(try_now(s, GIVEN_UP));
     (void)keep_better(s);
     return EBB_OK;
 }
@@ -215,6 +256,7 @@ static ebb_status dive(solver *s, const order *o, uint64_t n_eighths, uint64_t m
         .give_up_bytes = s->best.peak_bytes,
         .max_work = max_work,
     };
+    s->now.is_order = false;
     stack_always(s, s->now.offsets);
     EBB_TRY(ebb__place_dive(s->problem, &s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
     EBB_ASSERT(s->now.peak_bytes >= bound_bytes);
@@ -227,29 +269,29 @@ static ebb_status try_dives(solver *s) {
                                   {BY_BIRTH, EBB_PLACE_LOWEST, 0},
                                   {BY_AREA, EBB_PLACE_LOWEST, 0},
                                   {BY_SIZE, EBB_PLACE_LOWEST, 0}};
-    const uint64_t begin = s->work;
+    const uint64_t end = ebb_min_u64(s->max_work, s->work + s->max_work / 5 * 3);
     for (uint64_t n_eighths = 8; n_eighths-- > 0;) {
         for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
-            const uint64_t done = s->work - begin;
-            if (is_done(s) || done >= MAX_DIVE_WORK || s->work > MAX_WORK) { return EBB_OK; }
-            EBB_TRY(dive(s, &ranks[r], n_eighths, MAX_DIVE_WORK - done));
+            if (is_over(s, end)) { return EBB_OK; }
+            EBB_TRY(dive(s, &ranks[r], n_eighths, end - s->work));
         }
     }
     return EBB_OK;
 }
 
 static ebb_status repair(solver *s) {
-    const uint64_t begin = s->work;
+    const uint64_t end = ebb_min_u64(s->max_work, s->work + s->max_work / 5);
     const size_t n = s->problem->n_items;
-    if (is_done(s)) { return EBB_OK; }
+    if (is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.fit = s->best.fit;
-    for (unsigned n_failed = 0; n_failed < MAX_FAILED_REPAIRS && !is_done(s); n_failed++) {
-        if (s->work - begin > MAX_REPAIR_WORK || s->work > MAX_WORK) { break; }
+    s->now.peak_bytes = s->best.peak_bytes;
+    if (!s->best.is_order) { EBB_TRY(settle(s)); }
+    for (unsigned n_failed = 0; n_failed < MAX_FAILED_REPAIRS; n_failed++) {
+        if (is_over(s, end) || s->now.peak_bytes == GIVEN_UP) { break; }
         EBB_TRY(make_repaired_order(s));
-        EBB_TRY(try_now(s, s->max_work_an_item));
-        if (s->now.peak_bytes == GIVEN_UP) { break; }
+        EBB_TRY(try_now(s, GIVEN_UP));
         if (keep_better(s)) { n_failed = 0; }
     }
     return EBB_OK;
@@ -281,17 +323,19 @@ static ebb_status prepare(solver *s, ebb_bump *bump) {
     }
     s->max_work_an_item = MAX_WORK_A_LEVEL;
     for (uint32_t m = s->sections.n; m > 0; m /= 2) { s->max_work_an_item += MAX_WORK_A_LEVEL; }
+    s->is_large = n > s->max_work / 4 / s->max_work_an_item;
     return EBB_OK;
 }
 
 ebb_status ebb_place_solve(const ebb_place_problem *problem, uint64_t *offsets_out, uint64_t *peak_bytes_out) {
     ebb_bump bump;
     ebb__bump_init(&bump, problem->mem);
-    solver s = {.problem = problem};
+    solver s = {.problem = problem, .max_work = problem->max_work != 0 ? problem->max_work : EBB_PLACE_WORK};
     ebb_status st = prepare(&s, &bump);
-    if (st == EBB_OK) { st = try_orders(&s); }
-    if (st == EBB_OK) { st = try_dives(&s); }
-    if (st == EBB_OK) { st = repair(&s); }
+    if (st == EBB_OK) { st = try_sweeps(&s); }
+    if (st == EBB_OK && !s.is_large) { st = try_orders(&s); }
+    if (st == EBB_OK && !s.is_large) { st = try_dives(&s); }
+    if (st == EBB_OK && !s.is_large) { st = repair(&s); }
     if (st == EBB_OK) {
         if (problem->n_items > 0) { memcpy(offsets_out, s.best.offsets, problem->n_items * sizeof *offsets_out); }
         *peak_bytes_out = s.best.peak_bytes;

@@ -46,6 +46,21 @@ ebb_status ebb__place_dive(const ebb_place_problem *problem, const ebb_sections 
                            const ebb_place_dive_options *options, uint64_t *offsets, uint64_t *peak_out,
                            uint64_t *work);
 
+/* ---- through time ----------------------------------------------------------------------------- */
+
+typedef struct ebb_place_sweep_options {
+    const uint32_t *idx; /* [n_items]: in this order if born together */
+    uint32_t cut;        /* the section with which it begins */
+    bool backward;
+    uint64_t base_bytes;    /* as of a dive */
+    uint64_t give_up_bytes; /* when the peak reaches this */
+} ebb_place_sweep_options;
+
+/* As a dive. */
+ebb_status ebb__place_sweep(const ebb_place_problem *problem, const ebb_sections *sections,
+                            const ebb_place_sweep_options *options, uint64_t *offsets, uint64_t *peak_out,
+                            uint64_t *work);
+
 /* ---- what is taken ---------------------------------------------------------------------------- */
 
 typedef struct ebb_taken ebb_taken;
