@@ -17,6 +17,14 @@
 #include <inttypes.h>
 
 #define MAX_ROUNDS 5
+#define MAX_RISES 2
+
+/* The placer's work: so much a try of fit_rounds and of the search for the least budget, ... */
+#define QUICK_WORK (EBB_PLACE_WORK / 16)
+#define WORK_A_STAY 64u /* ... and this; */
+/* and where nothing is tried after it, of programs that are not large. */
+#define THOROUGH_WORK (EBB_PLACE_WORK / 4)
+#define MAX_THOROUGH_STEPS 10000u
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
@@ -34,6 +42,7 @@ typedef struct maker {
     const ebb_policy *policy;
     const ebb_mem *mem;
     uint64_t alignment, floor_bytes;
+    uint64_t place_work;
     uint64_t liveness_bytes;    /* placed */
     uint64_t limit_floor_bytes; /* what the limit of the floor needs, placed; 0: not known yet */
     ebb_draft draft;
@@ -44,12 +53,14 @@ typedef struct placing {
     ebb_place_problem problem;
     ebb_place_item *items;
     uint64_t *offsets;
+    uint64_t work;
 } placing;
 
 static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint64_t *peak_out) {
     p->problem.items = p->items;
     p->problem.n_items = n;
     p->problem.enough_bytes = enough_bytes;
+    p->problem.max_work = p->work + WORK_A_STAY * n;
     *peak_out = 0;
     return n > 0 ? ebb_place_solve(&p->problem, p->offsets, peak_out) : EBB_OK;
 }
@@ -91,7 +102,7 @@ typedef struct outcome {
 
 static ebb_status place_plan(const maker *m, ebb_plan *plan, uint64_t enough_bytes, outcome *outcome_out) {
     size_t n = plan->stays.n > plan->slots.n ? plan->stays.n : plan->slots.n;
-    placing p = {.problem = EBB_PLACE_PROBLEM_INIT};
+    placing p = {.problem = EBB_PLACE_PROBLEM_INIT, .work = m->place_work};
     p.problem.mem = m->mem;
     p.problem.alignment_bytes = m->alignment;
     p.problem.period = plan->actions.n;
@@ -144,45 +155,125 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const outcome *got, e
         input->early_out = fits = false;
     }
     if (got->peak_bytes <= budget_bytes) { return fits; }
-    /* what the placer lost this time it will lose again, and at least something must change */
+    /* What the placer lost this time it will lose again, and more under a lower limit; at least something must
+     * change. */
     double share = (double)budget_bytes / (double)got->peak_bytes;
-    uint64_t limit = (uint64_t)((double)input->limit_bytes * (share < 63.0 / 64 ? share : 63.0 / 64));
+    share = share < 127.0 / 128 ? share * share : 63.0 / 64;
+    uint64_t limit = (uint64_t)((double)input->limit_bytes * share);
     input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);
     return false;
 }
 
+/* A plan that fits, the limits that led to it, and the lowest limit above that is known not to, if one is. */
+typedef struct fitted {
+    ebb_plan *plan;
+    ebb_policy_input input;
+    uint64_t failed_bytes;
+} fitted;
+
 /* A load of all the budget is hardly ever placed within it, so the first limit is a little lower. The last is the
  * floor. */
-static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     ebb_policy_input input = make_input(m, (budget_bytes - budget_bytes / 64) / m->alignment * m->alignment);
+    uint64_t failed_bytes = budget_bytes;
     input.limit_bytes = ebb_max_u64(input.limit_bytes, m->floor_bytes);
     input.early_out = input.early_in = true;
     for (int round = 0; round < MAX_ROUNDS; round++) {
         ebb_plan *plan = NULL;
         outcome got = {0};
-        ebb_policy_input before = input;
         if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
+        ebb_policy_input before = input;
         if (input.limit_bytes == m->floor_bytes && m->limit_floor_bytes > budget_bytes) { break; } /* known to fail */
         EBB_TRY(try_policy(m, m->policy, &input, budget_bytes, &plan, &got));
         if (tighten(m, budget_bytes, &got, &input)) {
-            *plan_out = plan;
+            *fitted_out = (fitted){plan, before, failed_bytes};
             return EBB_OK;
         }
         ebb_plan_destroy(plan);
+        if (input.limit_bytes < before.limit_bytes) { failed_bytes = before.limit_bytes; }
         bool same_tiers = memcmp(before.tier_bytes, input.tier_bytes, sizeof input.tier_bytes) == 0;
         if (before.limit_bytes == m->floor_bytes && same_tiers && before.early_out == input.early_out) { break; }
     }
     return EBB_E_NO_FIT;
 }
 
+static uint64_t work_for(const maker *m) {
+    size_t n_steps = 0;
+    (void)ebb_program_steps(m->program, &n_steps);
+    return n_steps <= MAX_THOROUGH_STEPS ? THOROUGH_WORK : QUICK_WORK;
+}
+
+static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
+    ebb_timeline time_a = {0}, time_b = {0};
+    EBB_TRY(ebb_plan_simulate(m->program, a, m->machine, &time_a, NULL, NULL));
+    EBB_TRY(ebb_plan_simulate(m->program, b, m->machine, &time_b, NULL, NULL));
+    *faster_out = time_a.iteration_ns < time_b.iteration_ns;
+    return EBB_OK;
+}
+
+/* A limit between the one that fits and one that does not. */
+static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
+    ebb_plan *plan = NULL;
+    outcome got = {0};
+    ebb_policy_input input = f->input;
+    input.limit_bytes += (f->failed_bytes - input.limit_bytes) / 2 / m->alignment * m->alignment;
+    ebb_policy_input before = input;
+    ebb_status st = try_policy(m, m->policy, &input, budget_bytes, &plan, &got);
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    if (st == EBB_E_NO_FIT || !tighten(m, budget_bytes, &got, &input)) {
+        f->failed_bytes = before.limit_bytes;
+        ebb_plan_destroy(plan);
+        return EBB_OK;
+    }
+    bool faster = false;
+    st = is_faster(m, plan, f->plan, &faster);
+    if (faster) {
+        ebb_plan *slower = f->plan;
+        f->plan = plan;
+        plan = slower;
+    }
+    f->input = before;
+    ebb_plan_destroy(plan);
+    return st;
+}
+
+/* The rounds go down in large steps, so a higher limit may do; it is tried where that takes little, and placed with
+ * more care. */
+static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
+    ebb_status st = EBB_OK;
+    if (work_for(m) != THOROUGH_WORK) { return EBB_OK; }
+    m->place_work = THOROUGH_WORK;
+    for (int i = 0; st == EBB_OK && i < MAX_RISES; i++) {
+        if (f->failed_bytes - f->input.limit_bytes <= budget_bytes / 64 + m->alignment) { break; }
+        st = try_higher(m, budget_bytes, f);
+    }
+    m->place_work = QUICK_WORK;
+    return st;
+}
+
+/* The plan of the policy liveness, and its peak. */
+static ebb_status make_liveness(maker *m, ebb_plan **plan_out, uint64_t *peak_out) {
+    ebb_policy_input input = make_input(m, UINT64_MAX);
+    outcome got = {0};
+    m->place_work = work_for(m);
+    ebb_status st = try_policy(m, &ebb__policy_liveness, &input, 0, plan_out, &got);
+    m->place_work = QUICK_WORK;
+    *peak_out = got.peak_bytes;
+    return st;
+}
+
 /* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    if (budget_bytes >= m->liveness_bytes) {
-        ebb_policy_input input = make_input(m, budget_bytes);
-        outcome got = {0};
-        return try_policy(m, &ebb__policy_liveness, &input, 0, plan_out, &got);
+    fitted f = {0};
+    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
+    EBB_TRY(fit_rounds(m, budget_bytes, &f));
+    ebb_status st = raise_limit(m, budget_bytes, &f);
+    if (st != EBB_OK) {
+        ebb_plan_destroy(f.plan);
+        return st;
     }
-    return budget_bytes >= m->floor_bytes ? fit_rounds(m, budget_bytes, plan_out) : EBB_E_NO_FIT;
+    *plan_out = f.plan;
+    return EBB_OK;
 }
 
 /* A budget for which there is a plan: what the limit of the floor needs, placed, which is the last that fit tries
@@ -210,9 +301,9 @@ static ebb_status find_least(maker *m, uint64_t *least_out) {
     EBB_TRY(find_enough(m, &high));
     uint64_t candidate = m->options->budget_bytes < m->floor_bytes ? m->floor_bytes : high;
     while (candidate < m->liveness_bytes) {
-        ebb_plan *plan = NULL;
-        ebb_status st = fit(m, candidate, &plan);
-        ebb_plan_destroy(plan);
+        fitted f = {0};
+        ebb_status st = fit_rounds(m, candidate, &f);
+        ebb_plan_destroy(f.plan);
         if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
         if (st == EBB_OK) {
             high = candidate;
@@ -245,6 +336,7 @@ static ebb_status make_fixed(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_o
     ebb_policy_input input = make_input(m, UINT64_MAX);
     ebb_plan *plan = NULL;
     outcome got = {0};
+    m->place_work = work_for(m);
     EBB_TRY(try_policy(m, m->policy, &input, 0, &plan, &got));
     if (got.peak_bytes > m->options->budget_bytes) {
         ebb_plan_destroy(plan);
@@ -255,12 +347,9 @@ static ebb_status make_fixed(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_o
 }
 
 static ebb_status make_within(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    ebb_policy_input input = make_input(m, UINT64_MAX);
     ebb_plan *plan = NULL;
-    outcome got = {0};
-    EBB_TRY(try_policy(m, &ebb__policy_liveness, &input, 0, &plan, &got));
-    m->liveness_bytes = got.peak_bytes;
-    if (got.peak_bytes <= m->options->budget_bytes) {
+    EBB_TRY(make_liveness(m, &plan, &m->liveness_bytes));
+    if (m->liveness_bytes <= m->options->budget_bytes) {
         *plan_out = plan;
         return EBB_OK;
     }
@@ -281,7 +370,7 @@ static const ebb_policy *find_policy(const char *name) {
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    maker m = {.program = program, .machine = machine, .options = options};
+    maker m = {.program = program, .machine = machine, .options = options, .place_work = QUICK_WORK};
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "ebb_plan_options of %zu bytes", options->size_bytes);
     }
