@@ -294,12 +294,14 @@ static ebb_status find_enough(maker *m, uint64_t *enough_out) {
     return EBB_OK;
 }
 
-/* The least budget above one that has no plan: the floor, or by halving what lies between it and enough. Each
- * candidate is planned, the last one too, for what is named must work. */
+/* The least budget above one that has no plan: the floor, or by halving what lies between it and enough. What is named
+ * must work, so the last candidate that had a plan is named: what was enough once, placed for itself, need not be so
+ * again when it is the budget. */
 static ebb_status find_least(maker *m, uint64_t *least_out) {
     uint64_t low = ebb_max_u64(m->options->budget_bytes, m->floor_bytes), high = 0;
     EBB_TRY(find_enough(m, &high));
     uint64_t candidate = m->options->budget_bytes < m->floor_bytes ? m->floor_bytes : high;
+    bool is_tried = false; /* high */
     while (candidate < m->liveness_bytes) {
         fitted f = {0};
         ebb_status st = fit_rounds(m, candidate, &f);
@@ -307,13 +309,16 @@ static ebb_status find_least(maker *m, uint64_t *least_out) {
         if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
         if (st == EBB_OK) {
             high = candidate;
+            is_tried = true;
         } else {
             low = candidate;
             if (candidate >= high) { high = m->liveness_bytes; }
         }
-        if (high - low <= ebb_max_u64(m->alignment, high / 100) || high == m->floor_bytes) { break; }
+        if (high == m->floor_bytes) { break; }
         candidate = ebb_align_up(low + (high - low) / 2, m->alignment);
-        if (candidate >= high) { break; }
+        if (high - low > ebb_max_u64(m->alignment, high / 100) && candidate < high) { continue; }
+        if (is_tried) { break; }
+        candidate = high;
     }
     *least_out = high;
     return EBB_OK;
