@@ -176,6 +176,24 @@ static void test_enough(void **state) {
     assert_true(peak == best);
 }
 
+/* With the least work there is a placement; with more it is no worse. */
+static void test_max_work(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 5);
+        ebb_place_item items[MAX_ITEMS];
+        uint64_t offsets[MAX_ITEMS + 1], before = UINT64_MAX, peak = 0;
+        ebb_place_problem p = draw(&rng, items, 30);
+        for (p.max_work = 1; p.max_work < 1000000; p.max_work *= 30) {
+            assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+            assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
+            if (peak > before) { fail_msg("seed %llu", (unsigned long long)seed); }
+            before = p.max_work == 1 ? peak : before;
+        }
+    }
+}
+
 static void test_out_of_memory(void **state) {
     (void)state;
     enum { N = 50 };
@@ -269,6 +287,7 @@ int main(void) {
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_overlap_message),
         cmocka_unit_test(test_enough),
+        cmocka_unit_test(test_max_work),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
