@@ -24,7 +24,7 @@
 #define WORK_A_STAY 64u /* ... and this; */
 /* and where nothing is tried after it, of programs that are not large. */
 #define THOROUGH_WORK (EBB_PLACE_WORK / 4)
-#define MAX_THOROUGH_STEPS 10000u
+#define MAX_THOROUGH_STEPS 20000u
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
