@@ -47,7 +47,8 @@ while read -r net options; do
     mkdir -p disk
     "$EBB" train "$@" --memory "$least_bytes" --host-memory 1 --disk disk >out 2>err
     host_bytes=$(sed -n 's/.* need \([0-9]*\) bytes.*/\1/p' err)
-    same "$net least, file tier" "$@" --memory "$least_bytes" --host-memory "$host_bytes" --disk disk
+    "$EBB" train "$@" --memory 4KiB --host-memory "$host_bytes" --disk disk --json >out 2>err
+    same "$net least, file tier" "$@" --memory "$(member out least_budget_bytes)" --host-memory "$host_bytes" --disk disk
     equal "$net least, file tier: nothing in the host's memory" "$(member out slab_bytes)" 0
     check "$net least, file tier: it was the file" test "$(member out file_bytes)" -gt 0
     equal "$net: nothing is left on the disk" "$(ls disk)" ""
