@@ -3,6 +3,8 @@
  * Placement: offsets in one arena for items with known lifetimes, so that items that live at the same
  * time do not overlap (dynamic storage allocation with known lifetimes). Independent of everything else
  * in ebb.
+ *
+ * Threads: every function here may be called from any thread, on one problem from several at once.
  */
 #ifndef EBB_PLACE_H
 #define EBB_PLACE_H
@@ -13,6 +15,8 @@
 extern "C" {
 #endif
 
+/* ---- the problem ------------------------------------------------------------------------------ */
+
 /* Lives at times [first, last). In a cyclic problem first >= last means that it lives around the end,
  * [first, period) and [0, last); first == last is then the whole circle. */
 typedef struct ebb_place_item {
@@ -20,32 +24,76 @@ typedef struct ebb_place_item {
     uint64_t first, last;
 } ebb_place_item;
 
+/* At times [first, last) of its life an item holds only its own bytes [low_bytes, high_bytes); none where the two are
+ * equal. So an item with several lifetimes is one that lives from the first's beginning to the last's end, with an
+ * empty gap between each two. */
+typedef struct ebb_place_gap {
+    size_t item;
+    uint64_t first, last;
+    uint64_t low_bytes, high_bytes;
+} ebb_place_gap;
+
+#define EBB_PLACE_ANYWHERE UINT64_MAX
+
 typedef struct ebb_place_problem {
     size_t size_bytes;
-    const ebb_mem *mem;
-    const ebb_place_item *items; /* borrowed for the call */
+    const ebb_place_item *items; /* this and all below is borrowed for the call */
     size_t n_items;
     uint64_t alignment_bytes; /* of every offset; a power of two; sizes are rounded up to it */
     uint64_t period;          /* 0: not cyclic; else every time is in [0, period] */
-    uint64_t enough_bytes;    /* a peak of at most this is good enough: nothing better is looked for */
-    uint64_t max_work;        /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
-                                 default, EBB_PLACE_WORK. Something is always found, in O(n log n). */
+    /* What only some problems have; NULL where none has it. */
+    const uint64_t *alignments; /* [n_items]: the offset is also a multiple of this, any number but 0 */
+    const uint64_t *fixed;      /* [n_items]: the offset that it must have, or EBB_PLACE_ANYWHERE */
+    const ebb_place_gap *gaps;  /* by item, and of one item by time, without overlap; within the item's life, which
+                                   does not go around the end */
+    size_t n_gaps;
 } ebb_place_problem;
-#define EBB_PLACE_WORK ((uint64_t)20 * 1000 * 1000)
 #define EBB_PLACE_PROBLEM_INIT ((ebb_place_problem){.size_bytes = sizeof(ebb_place_problem), .alignment_bytes = 1})
 
-/* Write each item's offset to offsets_out[n_items], and the end of the highest item to *peak_bytes_out.
- * Sweeps through time, each item into the lowest gap at its birth; greedy orders, each item into the tightest gap
- * among those placed before it that live at the same time; then repairs of the best: until the peak is enough or
- * the work is done. Deterministic. EBB_E_ARGUMENT names the item that is malformed. */
-EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, uint64_t *offsets_out, uint64_t *peak_bytes_out);
+/* ---- solving ---------------------------------------------------------------------------------- */
 
-/* Most bytes alive at one time, rounded sizes: no placement has a lower peak. O(n log n). */
-EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, uint64_t *bound_bytes_out);
+typedef struct ebb_place_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    const char *solver;    /* a name from ebb_place_solver_name; NULL: "best" */
+    uint64_t enough_bytes; /* a peak of at most this is good enough: nothing better is looked for. 'Does it fit this
+                              capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
+    uint64_t max_steps;    /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
+                              default, EBB_PLACE_STEPS. Something is always found, in O(n log n). */
+    /* Asked every few thousand steps; true ends the search with the best so far. NULL: never. It makes a result that
+     * depends on it: without it, the same problem gives the same answer anywhere. */
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
+} ebb_place_options;
+#define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
+#define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})
 
-/* Check offsets against the problem, sharing no code with the solver: alignment, 64 bits, no two items
- * that live at one time overlap. EBB_E_INVALID_PLAN names the two. O(n log n). *peak_bytes_out may be NULL. */
-EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const uint64_t *offsets, uint64_t *peak_bytes_out);
+typedef struct ebb_place_result {
+    uint64_t peak_bytes;  /* end of the highest item; of an allocator that takes segments, what it took */
+    uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
+    uint64_t n_steps;     /* search steps that it took */
+} ebb_place_result;
+
+/* Write each item's offset to offsets_out[n_items]; optimal is result.peak_bytes == result.bound_bytes. options may be
+ * NULL. EBB_E_ARGUMENT names the item that is malformed, or the solver that is not; EBB_E_UNSUPPORTED: fixed offsets
+ * with a solver that is an allocator's replay; EBB_E_NO_FIT: fixed offsets that overlap, named. */
+EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options,
+                                   uint64_t *offsets_out, ebb_place_result *result_out);
+
+/* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL. */
+EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
+
+/* ---- bound and validator ---------------------------------------------------------------------- */
+
+/* Most bytes held at one time, rounded sizes, and the end of the highest fixed item: no placement has a lower peak.
+ * O(n log n). mem may be NULL. */
+EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
+
+/* Check offsets against the problem, sharing no code with a solver: alignment, fixed offsets, 64 bits, no two items
+ * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two. O(n log n). mem and peak_bytes_out may
+ * be NULL. */
+EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
+                                   uint64_t *peak_bytes_out);
 
 #ifdef __cplusplus
 }

@@ -264,20 +264,19 @@ static ebb_status prepare(dive *d, ebb_bump *bump, size_t n_items, uint64_t base
     return EBB_OK;
 }
 
-ebb_status ebb__place_dive(const ebb_place_problem *problem, const ebb_sections *sections,
-                           const ebb_place_dive_options *options, uint64_t *offsets, uint64_t *peak_out,
-                           uint64_t *work) {
+ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
+                           uint64_t *peak_out, uint64_t *work) {
     dive d = {.sections = sections,
               .rank = options->rank,
               .offsets = offsets,
               .cap_bytes = options->cap_bytes,
               .give_up_bytes = options->give_up_bytes};
     ebb_bump bump;
-    ebb__bump_init(&bump, problem->mem);
-    ebb_status st = prepare(&d, &bump, problem->n_items, options->base_bytes);
+    ebb__bump_init(&bump, sections->mem);
+    ebb_status st = prepare(&d, &bump, sections->n_items, options->base_bytes);
     while (st == EBB_OK && d.n_left > 0 && d.work < options->max_work && d.cap_bytes < d.give_up_bytes) {
         if (d.n_heap == 0) {
-            raise_cap(&d, problem->n_items);
+            raise_cap(&d, sections->n_items);
         } else {
             look(&d);
         }

@@ -192,9 +192,10 @@ static ebb_status check(checker *c) {
     return sweep(c);
 }
 
-ebb_status ebb_place_check(const ebb_place_problem *problem, const uint64_t *offsets, uint64_t *peak_bytes_out) {
+ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
+                           uint64_t *peak_bytes_out) {
     checker c = {.problem = problem, .offsets = offsets};
-    ebb__bump_init(&c.bump, problem->mem);
+    ebb__bump_init(&c.bump, mem);
     ebb_status st = check(&c);
     if (st == EBB_OK && peak_bytes_out != NULL) {
         uint64_t peak_bytes = 0;

@@ -8,6 +8,27 @@
 #include "base/base.h"
 #include "ebb/place.h"
 
+/* ---- solvers ---------------------------------------------------------------------------------- */
+
+/* What a solver is given: a problem that has been checked, options without defaults left open. */
+typedef struct ebb_place_job {
+    const ebb_place_problem *problem;
+    const ebb_mem *mem;
+    uint64_t enough_bytes, max_steps;
+    bool (*stop)(void *ctx); /* never NULL */
+    void *stop_ctx;
+} ebb_place_job;
+
+/* A solver is a row of the table in place.c. On success only, it writes an offset for every item, and
+ * fills in *result, where bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
+typedef struct ebb_place_solver {
+    const char *name, *about;
+    bool takes_fixed; /* offsets */
+    ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+} ebb_place_solver;
+
+ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
 /* ---- sections --------------------------------------------------------------------------------- */
 
 /* Time, cut where an item is born after another has died. All items that touch a section are alive together
@@ -18,6 +39,8 @@ typedef struct ebb_place_range {
 } ebb_place_range;
 
 typedef struct ebb_sections {
+    const ebb_mem *mem; /* where what uses them takes its memory */
+    size_t n_items;
     uint32_t n;
     ebb_place_range *range; /* [n_items]; of items with no bytes: any */
     uint64_t *rounded;      /* [n_items]: sizes rounded up to the alignment */
@@ -42,9 +65,8 @@ typedef struct ebb_place_dive_options {
 
 /* Write the offsets of all items that do not live always. *peak_out is UINT64_MAX when it was given up. What was done
  * is added to *work. */
-ebb_status ebb__place_dive(const ebb_place_problem *problem, const ebb_sections *sections,
-                           const ebb_place_dive_options *options, uint64_t *offsets, uint64_t *peak_out,
-                           uint64_t *work);
+ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
+                           uint64_t *peak_out, uint64_t *work);
 
 /* ---- through time ----------------------------------------------------------------------------- */
 
@@ -57,9 +79,8 @@ typedef struct ebb_place_sweep_options {
 } ebb_place_sweep_options;
 
 /* As a dive. */
-ebb_status ebb__place_sweep(const ebb_place_problem *problem, const ebb_sections *sections,
-                            const ebb_place_sweep_options *options, uint64_t *offsets, uint64_t *peak_out,
-                            uint64_t *work);
+ebb_status ebb__place_sweep(const ebb_sections *sections, const ebb_place_sweep_options *options, uint64_t *offsets,
+                            uint64_t *peak_out, uint64_t *work);
 
 /* ---- what is taken ---------------------------------------------------------------------------- */
 

@@ -18,6 +18,9 @@ static ebb_status check_problem(const ebb_place_problem *problem) {
     if (align == 0 || (align & (align - 1)) != 0 || align >= TOO_LARGE) {
         return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two", (unsigned long long)align);
     }
+    if (problem->alignments != NULL || problem->fixed != NULL || problem->gaps != NULL) {
+        return ebb_fail(EBB_E_UNSUPPORTED, "alignments of single items, fixed offsets and gaps");
+    }
     if (problem->n_items >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "more than 2^31 items"); }
     uint64_t total_bytes = 0;
     for (size_t i = 0; i < problem->n_items; i++) {
@@ -55,7 +58,7 @@ static ebb_status sort_events(const ebb_place_problem *problem, ebb_bump *bump, 
         event[i] = (uint32_t)i;
         event[n + i] = (uint32_t)(n + i);
     }
-    EBB_TRY(ebb__sort_by_key(problem->mem, event, 2 * n, time));
+    EBB_TRY(ebb__sort_by_key(bump->mem, event, 2 * n, time));
     *event_out = event;
     return EBB_OK;
 }
@@ -108,7 +111,9 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, e
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out) {
     EBB_TRY(check_problem(problem));
     const size_t n = problem->n_items;
-    ebb_sections sections = {.range = ebb__bump_alloc(bump, n, sizeof *sections.range),
+    ebb_sections sections = {.mem = bump->mem,
+                             .n_items = n,
+                             .range = ebb__bump_alloc(bump, n, sizeof *sections.range),
                              .rounded = ebb__bump_alloc(bump, n, sizeof *sections.rounded)};
     if (sections.range == NULL || sections.rounded == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < n; i++) {
@@ -127,9 +132,9 @@ bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
     return range.first == range.last || (range.first == 0 && range.last == sections->n);
 }
 
-ebb_status ebb_place_bound(const ebb_place_problem *problem, uint64_t *bound_bytes_out) {
+ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out) {
     ebb_bump bump;
-    ebb__bump_init(&bump, problem->mem);
+    ebb__bump_init(&bump, mem);
     ebb_sections sections;
     ebb_status st = ebb__place_cut(problem, &bump, &sections);
     if (st == EBB_OK) { *bound_bytes_out = sections.bound_bytes; }

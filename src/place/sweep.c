@@ -298,13 +298,12 @@ static uint64_t place_births(sweep *s) {
     return peak < s->options->give_up_bytes ? peak : UINT64_MAX;
 }
 
-ebb_status ebb__place_sweep(const ebb_place_problem *problem, const ebb_sections *sections,
-                            const ebb_place_sweep_options *options, uint64_t *offsets, uint64_t *peak_out,
-                            uint64_t *work) {
-    const size_t n = problem->n_items;
+ebb_status ebb__place_sweep(const ebb_sections *sections, const ebb_place_sweep_options *options, uint64_t *offsets,
+                            uint64_t *peak_out, uint64_t *work) {
+    const size_t n = sections->n_items;
     sweep s = {.sections = sections, .options = options, .offsets = offsets};
     ebb_bump bump;
-    ebb__bump_init(&bump, problem->mem);
+    ebb__bump_init(&bump, sections->mem);
     uint32_t *const items = ebb__bump_alloc(&bump, 5 * n, sizeof *items);
     s.key = ebb__bump_alloc(&bump, n, sizeof *s.key);
     s.gaps = ebb__bump_alloc(&bump, n + 2, sizeof *s.gaps);
@@ -316,7 +315,7 @@ ebb_status ebb__place_sweep(const ebb_place_problem *problem, const ebb_sections
         s.death = items + 3 * n;
         s.around = items + 4 * n;
         s.gaps[NO_GAP] = (gap){0};
-        st = sort_events(&s, problem->mem, n);
+        st = sort_events(&s, sections->mem, n);
     }
     if (st == EBB_OK) { *peak_out = place_births(&s); }
     *work += SORT_WORK * n + s.visits / VISITS_A_LOOK;

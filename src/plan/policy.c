@@ -20,10 +20,10 @@
 #define MAX_RISES 2
 
 /* The placer's work: so much a try of fit_rounds and of the search for the least budget, ... */
-#define QUICK_WORK (EBB_PLACE_WORK / 16)
+#define QUICK_WORK (EBB_PLACE_STEPS / 16)
 #define WORK_A_STAY 64u /* ... and this; */
 /* and where nothing is tried after it, of programs that are not large. */
-#define THOROUGH_WORK (EBB_PLACE_WORK / 4)
+#define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 #define MAX_THOROUGH_STEPS 20000u
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
@@ -51,6 +51,7 @@ typedef struct maker {
 /* Room for the placer's side of a plan. */
 typedef struct placing {
     ebb_place_problem problem;
+    ebb_place_options options;
     ebb_place_item *items;
     uint64_t *offsets;
     uint64_t work;
@@ -59,10 +60,12 @@ typedef struct placing {
 static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint64_t *peak_out) {
     p->problem.items = p->items;
     p->problem.n_items = n;
-    p->problem.enough_bytes = enough_bytes;
-    p->problem.max_work = p->work + WORK_A_STAY * n;
-    *peak_out = 0;
-    return n > 0 ? ebb_place_solve(&p->problem, p->offsets, peak_out) : EBB_OK;
+    p->options.enough_bytes = enough_bytes;
+    p->options.max_steps = p->work + WORK_A_STAY * n;
+    ebb_place_result result = {0};
+    if (n > 0) { EBB_TRY(ebb_place_solve(&p->problem, &p->options, p->offsets, &result)); }
+    *peak_out = result.peak_bytes;
+    return EBB_OK;
 }
 
 static ebb_status place_stays(placing *p, ebb_plan *plan, uint64_t enough_bytes, uint64_t *peak_out) {
@@ -86,7 +89,7 @@ static ebb_status place_slots(placing *p, ebb_plan *plan, uint32_t tier, uint64_
     }
     p->problem.items = p->items;
     p->problem.n_items = n;
-    if (n > 0) { EBB_TRY(ebb_place_bound(&p->problem, &bound)); }
+    if (n > 0) { EBB_TRY(ebb_place_bound(&p->problem, p->options.mem, &bound)); }
     EBB_TRY(place_items(p, n, bound + bound / 16, peak_out));
     n = 0;
     for (size_t i = 0; i < plan->slots.n; i++) {
@@ -102,8 +105,8 @@ typedef struct outcome {
 
 static ebb_status place_plan(const maker *m, ebb_plan *plan, uint64_t enough_bytes, outcome *outcome_out) {
     size_t n = plan->stays.n > plan->slots.n ? plan->stays.n : plan->slots.n;
-    placing p = {.problem = EBB_PLACE_PROBLEM_INIT, .work = m->place_work};
-    p.problem.mem = m->mem;
+    placing p = {.problem = EBB_PLACE_PROBLEM_INIT, .options = EBB_PLACE_OPTIONS_INIT, .work = m->place_work};
+    p.options.mem = m->mem;
     p.problem.alignment_bytes = m->alignment;
     p.problem.period = plan->actions.n;
     p.items = ebb__alloc(m->mem, n, sizeof *p.items);

@@ -49,6 +49,15 @@ static uint64_t slow_bound(const ebb_place_problem *p, uint64_t n_times) {
 }
 
 /* A random problem with times below n_times. */
+static ebb_status solve(const ebb_place_problem *p, uint64_t enough_bytes, uint64_t *offsets, uint64_t *peak_out) {
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result result = {0};
+    options.enough_bytes = enough_bytes;
+    EBB_TRY(ebb_place_solve(p, &options, offsets, &result));
+    *peak_out = result.peak_bytes;
+    return EBB_OK;
+}
+
 static ebb_place_problem draw(ebb_rng *rng, ebb_place_item *items, uint64_t n_times) {
     ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
     p.items = items;
@@ -76,11 +85,11 @@ static void test_random_problems(void **state) {
         uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
         uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0, peak_again = 0, bound = 0, checked = 0;
         ebb_place_problem p = draw(&rng, items, n_times);
-        p.enough_bytes = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
-        bool ok = ebb_place_solve(&p, offsets, &peak) == EBB_OK && ebb_place_bound(&p, &bound) == EBB_OK &&
-                  ebb_place_check(&p, offsets, &checked) == EBB_OK && is_placement(&p, offsets, n_times) &&
+        const uint64_t enough = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
+        bool ok = solve(&p, enough, offsets, &peak) == EBB_OK && ebb_place_bound(&p, NULL, &bound) == EBB_OK &&
+                  ebb_place_check(&p, NULL, offsets, &checked) == EBB_OK && is_placement(&p, offsets, n_times) &&
                   checked == peak && peak >= bound && bound == slow_bound(&p, n_times) &&
-                  ebb_place_solve(&p, again, &peak_again) == EBB_OK && peak_again == peak &&
+                  solve(&p, enough, again, &peak_again) == EBB_OK && peak_again == peak &&
                   memcmp(offsets, again, p.n_items * sizeof *offsets) == 0;
         if (!ok) {
             fail_msg("seed %llu: %s; peak %llu, checked %llu, bound %llu", (unsigned long long)seed, ebb_last_error(),
@@ -100,15 +109,14 @@ static void test_checker_agrees(void **state) {
         uint64_t offsets[MAX_ITEMS + 1];
         uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0;
         ebb_place_problem p = draw(&rng, items, n_times);
-        p.enough_bytes = UINT64_MAX;
-        if (ebb_place_solve(&p, offsets, &peak) != EBB_OK) { fail_msg("seed %llu", (unsigned long long)seed); }
+        if (solve(&p, UINT64_MAX, offsets, &peak) != EBB_OK) { fail_msg("seed %llu", (unsigned long long)seed); }
         for (uint64_t k = ebb__rng_below(&rng, 4); k > 0 && p.n_items > 0; k--) {
             offsets[ebb__rng_below(&rng, p.n_items)] =
                 ebb__rng_below(&rng, peak + 1) / p.alignment_bytes * p.alignment_bytes;
         }
         if (p.n_items > 0 && p.alignment_bytes > 1 && ebb__rng_below(&rng, 50) == 0) { offsets[0] += 1; }
         bool good = is_placement(&p, offsets, n_times);
-        ebb_status st = ebb_place_check(&p, offsets, NULL);
+        ebb_status st = ebb_place_check(&p, NULL, offsets, NULL);
         if (st != (good ? EBB_OK : EBB_E_INVALID_PLAN)) {
             fail_msg("seed %llu: %d, but good is %d", (unsigned long long)seed, st, good);
         }
@@ -135,15 +143,15 @@ static void test_nested_meets_bound(void **state) {
     p.n_items = N;
     p.alignment_bytes = 64;
     uint64_t peak = 0, bound = 0;
-    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
-    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_int_equal(solve(&p, 0, offsets, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, NULL, &bound), EBB_OK);
     assert_true(peak == bound);
     p.n_items = 2 * N; /* with weights that live always */
     p.period = 2 * N;
-    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
-    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_int_equal(solve(&p, 0, offsets, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, NULL, &bound), EBB_OK);
     assert_true(peak == bound);
-    assert_int_equal(ebb_place_check(&p, offsets, &bound), EBB_OK);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, &bound), EBB_OK);
     assert_true(peak == bound);
     free(items);
     free(offsets);
@@ -164,32 +172,32 @@ static void test_enough(void **state) {
     ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
     p.items = items;
     p.n_items = N;
-    assert_int_equal(ebb_place_solve(&p, offsets, &best), EBB_OK);
-    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_int_equal(solve(&p, 0, offsets, &best), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, NULL, &bound), EBB_OK);
     assert_true(best > bound); /* else the next lines show nothing */
-    p.enough_bytes = bound * 2;
-    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
-    assert_true(peak > best && peak <= p.enough_bytes);
-    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
-    p.enough_bytes = best;
-    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
+    assert_int_equal(solve(&p, bound * 2, offsets, &peak), EBB_OK);
+    assert_true(peak > best && peak <= bound * 2);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+    assert_int_equal(solve(&p, best, offsets, &peak), EBB_OK);
     assert_true(peak == best);
 }
 
 /* With the least work there is a placement; with more it is no worse. */
-static void test_max_work(void **state) {
+static void test_max_steps(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 50; seed++) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 5);
         ebb_place_item items[MAX_ITEMS];
-        uint64_t offsets[MAX_ITEMS + 1], before = UINT64_MAX, peak = 0;
+        uint64_t offsets[MAX_ITEMS + 1], before = UINT64_MAX;
         ebb_place_problem p = draw(&rng, items, 30);
-        for (p.max_work = 1; p.max_work < 1000000; p.max_work *= 30) {
-            assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_OK);
-            assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
-            if (peak > before) { fail_msg("seed %llu", (unsigned long long)seed); }
-            before = p.max_work == 1 ? peak : before;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+        ebb_place_result result = {0};
+        for (options.max_steps = 1; options.max_steps < 1000000; options.max_steps *= 30) {
+            assert_int_equal(ebb_place_solve(&p, &options, offsets, &result), EBB_OK);
+            assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+            if (result.peak_bytes > before) { fail_msg("seed %llu", (unsigned long long)seed); }
+            before = options.max_steps == 1 ? result.peak_bytes : before;
         }
     }
 }
@@ -207,22 +215,18 @@ static void test_out_of_memory(void **state) {
     p.items = items;
     p.n_items = N;
     p.period = 9;
-    uint64_t offsets[N], peak = 0, bound = 0;
+    uint64_t offsets[N], bound = 0;
+    ebb_place_result result = {0};
     OOM_LOOP(mem, st, {
-        p.mem = mem;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+        options.mem = mem;
         memset(offsets, 0x55, sizeof offsets);
-        st = ebb_place_solve(&p, offsets, &peak);
+        st = ebb_place_solve(&p, &options, offsets, &result);
         assert_true(st == EBB_OK || offsets[N - 1] == 0x5555555555555555u);
     });
-    OOM_LOOP(mem, st, {
-        p.mem = mem;
-        st = ebb_place_bound(&p, &bound);
-    });
-    OOM_LOOP(mem, st, {
-        p.mem = mem;
-        st = ebb_place_check(&p, offsets, NULL);
-    });
-    assert_true(peak >= bound);
+    OOM_LOOP(mem, st, { st = ebb_place_bound(&p, mem, &bound); });
+    OOM_LOOP(mem, st, { st = ebb_place_check(&p, mem, offsets, NULL); });
+    assert_true(result.peak_bytes >= bound);
 }
 
 static void expect_argument(ebb_place_item item, uint64_t period, uint64_t alignment_bytes) {
@@ -233,9 +237,9 @@ static void expect_argument(ebb_place_item item, uint64_t period, uint64_t align
     p.period = period;
     p.alignment_bytes = alignment_bytes;
     uint64_t offsets[2] = {7, 7}, peak = 7;
-    assert_int_equal(ebb_place_solve(&p, offsets, &peak), EBB_E_ARGUMENT);
+    assert_int_equal(solve(&p, 0, offsets, &peak), EBB_E_ARGUMENT);
     if (alignment_bytes == 1) { assert_non_null(strstr(ebb_last_error(), "item 1")); }
-    assert_int_equal(ebb_place_bound(&p, &peak), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_place_bound(&p, NULL, &peak), EBB_E_ARGUMENT);
     assert_true(offsets[0] == 7 && offsets[1] == 7 && peak == 7);
 }
 
@@ -255,11 +259,11 @@ static void test_empty(void **state) {
     (void)state;
     ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
     uint64_t peak = 1, bound = 1;
-    assert_int_equal(ebb_place_solve(&p, NULL, &peak), EBB_OK);
-    assert_int_equal(ebb_place_bound(&p, &bound), EBB_OK);
+    assert_int_equal(solve(&p, 0, NULL, &peak), EBB_OK);
+    assert_int_equal(ebb_place_bound(&p, NULL, &bound), EBB_OK);
     assert_int_equal(peak, 0);
     assert_int_equal(bound, 0);
-    assert_int_equal(ebb_place_check(&p, NULL, &peak), EBB_OK);
+    assert_int_equal(ebb_place_check(&p, NULL, NULL, &peak), EBB_OK);
 }
 
 static void test_overlap_message(void **state) {
@@ -269,12 +273,12 @@ static void test_overlap_message(void **state) {
     p.items = items;
     p.n_items = 3;
     uint64_t offsets[] = {0, 9, 0};
-    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_E_INVALID_PLAN);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_E_INVALID_PLAN);
     assert_non_null(strstr(ebb_last_error(), "items 0 and 1 overlap at time 3"));
     offsets[1] = 10;
-    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_OK);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
     offsets[1] = UINT64_MAX - 5;
-    assert_int_equal(ebb_place_check(&p, offsets, NULL), EBB_E_INVALID_PLAN);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_E_INVALID_PLAN);
     assert_non_null(strstr(ebb_last_error(), "64 bits"));
 }
 
@@ -287,7 +291,7 @@ int main(void) {
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_overlap_message),
         cmocka_unit_test(test_enough),
-        cmocka_unit_test(test_max_work),
+        cmocka_unit_test(test_max_steps),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
