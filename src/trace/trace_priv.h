@@ -13,6 +13,7 @@
 #define TRACE_MINOR 0u
 #define TRACE_HEADER_BYTES 32u
 #define TRACE_MAX_STRING_BYTES ((size_t)1 << 20)
+#define TRACE_MAX_TIERS 256u
 #define TRACE_MAX_RECORD_BYTES 128u /* of any record that is no string and cannot be skipped */
 
 enum {

@@ -322,7 +322,7 @@ static void read_copy_begin(ebb_trace_reader *r, cursor *c, ebb_trace_event *eve
     const ebb_trace_block *block = get_block(r, c);
     const uint64_t size_bytes = get(c);
     event->direction = get_below(c, EBB_TRACE_IN + 1);
-    event->tier = get_below(c, 256);
+    event->tier = get_below(c, TRACE_MAX_TIERS);
     c->bad = c->bad || copy->is_open;
     if (c->cut || c->bad) { return; }
     describe(event, block);

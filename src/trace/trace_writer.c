@@ -151,6 +151,9 @@ static ebb_status check_event(const ebb_trace_writer *writer, const ebb_trace_ev
     if (names_block(event->kind) && event->block >= writer->n_blocks) {
         return ebb_fail(EBB_E_ARGUMENT, "trace: there is no block %llu", (unsigned long long)event->block);
     }
+    if (event->kind == EBB_TRACE_COPY_BEGIN && event->tier >= TRACE_MAX_TIERS) {
+        return ebb_fail(EBB_E_ARGUMENT, "trace: a copy to or from tier %u", event->tier);
+    }
     if (event->stack != 0) { EBB_TRY(check_stack(writer, event->stack)); }
     if (event->kind == EBB_TRACE_STEP_BEGIN) { EBB_TRY(check_string(writer, event->op)); }
     return has_name(event->kind) ? check_string(writer, event->name) : EBB_OK;

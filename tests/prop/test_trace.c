@@ -366,6 +366,7 @@ static void test_writer_refuses(void **state) {
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_MARK, .time_ns = 10, .name = 1}, "no string 1");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_MARK, .time_ns = 10, .stack = 1}, "no stack 1");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_MARK, .time_ns = 10, .row = 256}, "row 256");
+    refuse(w, (ebb_trace_event){.kind = EBB_TRACE_COPY_BEGIN, .time_ns = 10, .tier = 256}, "tier 256");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_N_KINDS, .time_ns = 10}, "kind");
     assert_int_equal(ebb_trace_writer_frame(w, 1, 0, 0, 0, &stack), EBB_E_ARGUMENT);
     assert_int_equal(access(path, F_OK), 0);
