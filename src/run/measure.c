@@ -5,8 +5,6 @@
  */
 #include "run/run.h"
 
-#include <stdlib.h>
-
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define SMALLEST_BYTES ((uint64_t)64)
 #define ROUND_FLOPS_PER_S 1e11 /* where nothing that would tell fits the limit */
@@ -109,30 +107,34 @@ static void zero_operands(const bench *b, const ebb_lowered_step *step, const eb
     }
 }
 
-static int compare_samples(const void *a, const void *b) {
-    const sample *x = a, *y = b;
-    if (x->key != y->key) { return x->key < y->key ? -1 : 1; }
-    return x->step < y->step ? -1 : x->step > y->step;
+/* Every choice of every step, in the program's order. */
+static void list_samples(const ebb_program *program, sample *samples, uint64_t *key, uint32_t *order) {
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < program->steps.n; s++) {
+        for (uint32_t c = 0; c < program->steps.data[s].n_choices; c++, n++) {
+            key[n] = program->choices.data[program->steps.data[s].first_choice + c].key;
+            order[n] = n;
+            samples[n] = (sample){.key = key[n], .step = s, .choice = c};
+        }
+    }
+    EBB_ASSERT(n == program->choices.n);
 }
 
 static ebb_status collect_samples(const ebb_lowered *low, ebb_bump *bump, sample **samples_out, size_t *n_out) {
-    const ebb_program *program = low->program;
-    sample *samples = ebb__bump_alloc(bump, program->choices.n, sizeof *samples);
-    if (samples == NULL) { return EBB_E_NO_MEMORY; }
-    size_t n = 0;
-    for (uint32_t s = 0; s < program->steps.n; s++) {
-        for (uint32_t c = 0; c < program->steps.data[s].n_choices; c++) {
-            uint64_t key = program->choices.data[program->steps.data[s].first_choice + c].key;
-            samples[n++] = (sample){.key = key, .step = s, .choice = c};
-        }
-    }
-    qsort(samples, n, sizeof *samples, compare_samples);
-    size_t distinct = 0;
+    const size_t n = low->program->choices.n;
+    if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 1 kernels to measure"); }
+    sample *all = ebb__bump_alloc(bump, n, sizeof *all), *distinct = ebb__bump_alloc(bump, n, sizeof *distinct);
+    uint64_t *key = ebb__bump_alloc(bump, n, sizeof *key);
+    uint32_t *order = ebb__bump_alloc(bump, n, sizeof *order);
+    if (all == NULL || distinct == NULL || key == NULL || order == NULL) { return EBB_E_NO_MEMORY; }
+    list_samples(low->program, all, key, order);
+    EBB_TRY(ebb__sort_by_key(bump->mem, order, n, key)); /* stable: the first step that has a key stays the first */
+    size_t n_distinct = 0;
     for (size_t i = 0; i < n; i++) {
-        if (distinct == 0 || samples[distinct - 1].key != samples[i].key) { samples[distinct++] = samples[i]; }
+        if (i == 0 || key[order[i]] != key[order[i - 1]]) { distinct[n_distinct++] = all[order[i]]; }
     }
-    *samples_out = samples;
-    *n_out = distinct;
+    *samples_out = distinct;
+    *n_out = n_distinct;
     return EBB_OK;
 }
 
