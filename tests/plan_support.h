@@ -26,7 +26,8 @@ static inline void make_step(ebb_program *p, const ebb_access *accesses, uint32_
     (void)snprintf(name, sizeof name, "s%zu", p->steps.n);
     ebb_choice choice = {.name = "only", .scratch_bytes = scratch, .key = 1000 + p->steps.n, .flops = flops};
     const char *kind = n == 1 && accesses[0].mode == EBB_WRITE ? "feed" : "op";
-    assert_int_equal(ebb__program_add_step(p, name, kind, 0, accesses, n, &choice, 1), EBB_OK);
+    ebb_step step = {.name = name, .kind = kind, .n_accesses = n, .n_choices = 1};
+    assert_int_equal(ebb__program_add_step(p, &step, accesses, &choice), EBB_OK);
 }
 #define STEP(p, scratch, flops, ...)                                                                                   \
     make_step((p), (const ebb_access[]){__VA_ARGS__},                                                                  \

@@ -227,8 +227,12 @@ static ebb_status add_step(lowering *lo, uint32_t op, const ebb_kernel_desc *des
     if (op != UINT32_MAX) { step.rng_stream = lo->graph->ops.data[op].rng_stream; }
     ebb_choice *choices = NULL;
     EBB_TRY(add_choices(lo, desc, kernel, &step.kernel, &choices));
-    EBB_TRY(ebb__program_add_step(low->program, name, ebb__op_name(desc->kind), (uint32_t)phase, accesses, n, choices,
-                                  kernel->n_choices));
+    const ebb_step told = {.name = name,
+                           .kind = ebb__op_name(desc->kind),
+                           .phase = (uint32_t)phase,
+                           .n_accesses = n,
+                           .n_choices = kernel->n_choices};
+    EBB_TRY(ebb__program_add_step(low->program, &told, accesses, choices));
     return EBB_PUSH(low->mem, &low->steps, step);
 }
 

@@ -86,19 +86,19 @@ static bool is_work(double x) {
     return isfinite(x) && x >= 0;
 }
 
-static ebb_status check_new_step(const ebb_program *program, const char *name, const ebb_step *step,
-                                 const ebb_access *accesses, const ebb_choice *choices) {
-    if (name == NULL || step->kind == NULL) {
+static ebb_status check_new_step(const ebb_program *program, const ebb_step *step, const ebb_access *accesses,
+                                 const ebb_choice *choices) {
+    if (step->name == NULL || step->kind == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "step %zu: it has no name or no kind", program->steps.n);
     }
     if (step->phase >= EBB_N_PHASES || step->n_choices == 0) {
-        return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): %s", program->steps.n, name,
+        return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): %s", program->steps.n, step->name,
                         step->n_choices == 0 ? "it has no choice" : "it has an unknown phase");
     }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         if (accesses[i].tensor >= program->tensors.n || accesses[i].mode < EBB_READ || accesses[i].mode > EBB_UPDATE) {
             return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): access %u is of mode %u to tensor %u of %zu",
-                            program->steps.n, name, i, accesses[i].mode, accesses[i].tensor, program->tensors.n);
+                            program->steps.n, step->name, i, accesses[i].mode, accesses[i].tensor, program->tensors.n);
         }
     }
     for (uint32_t i = 0; i < step->n_choices; i++) {
@@ -106,7 +106,7 @@ static ebb_status check_new_step(const ebb_program *program, const char *name, c
         if (c->name == NULL || c->scratch_bytes > EBB_PROGRAM_MAX_BYTES || !is_work(c->flops) ||
             !is_work(c->traffic_bytes)) {
             return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): choice %u has no name, or bytes or work out of range",
-                            program->steps.n, name, i);
+                            program->steps.n, step->name, i);
         }
     }
     return EBB_OK;
@@ -126,33 +126,29 @@ static void push_accesses(ebb_program *program, const ebb_access *accesses, uint
     }
 }
 
-ebb_status ebb__program_add_step(ebb_program *program, const char *name, const char *kind, uint32_t phase,
-                                 const ebb_access *accesses, uint32_t n_accesses, const ebb_choice *choices,
-                                 uint32_t n_choices) {
-    ebb_step step = {.kind = kind,
-                     .phase = phase,
-                     .n_accesses = n_accesses,
-                     .n_choices = n_choices,
-                     .first_access = program->accesses.n,
-                     .first_choice = program->choices.n};
-    EBB_TRY(check_new_step(program, name, &step, accesses, choices));
+ebb_status ebb__program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
+                                 const ebb_choice *choices) {
+    EBB_TRY(check_new_step(program, step, accesses, choices));
     if (program->steps.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 steps"); }
     EBB_TRY(EBB_RESERVE(program->mem, &program->steps, 1));
-    EBB_TRY(EBB_RESERVE(program->mem, &program->accesses, n_accesses));
-    EBB_TRY(EBB_RESERVE(program->mem, &program->choices, n_choices));
-    step.name = ebb__bump_strdup(&program->bump, name);
-    step.kind = copy_word(program, kind);
-    if (step.name == NULL || step.kind == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t i = 0; i < n_choices; i++) {
+    EBB_TRY(EBB_RESERVE(program->mem, &program->accesses, step->n_accesses));
+    EBB_TRY(EBB_RESERVE(program->mem, &program->choices, step->n_choices));
+    ebb_step copy = *step;
+    copy.first_access = program->accesses.n;
+    copy.first_choice = program->choices.n;
+    copy.name = ebb__bump_strdup(&program->bump, step->name);
+    copy.kind = copy_word(program, step->kind);
+    if (copy.name == NULL || copy.kind == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t i = 0; i < step->n_choices; i++) {
         ebb_choice *choice = &program->choices.data[program->choices.n + i]; /* not yet counted */
         *choice = choices[i];
         choice->name = copy_word(program, choices[i].name);
         if (choice->name == NULL) { return EBB_E_NO_MEMORY; }
     }
-    program->choices.n += n_choices;
-    push_accesses(program, accesses, n_accesses);
-    step.n_accesses = (uint32_t)(program->accesses.n - step.first_access);
-    program->steps.data[program->steps.n++] = step;
+    program->choices.n += step->n_choices;
+    push_accesses(program, accesses, step->n_accesses);
+    copy.n_accesses = (uint32_t)(program->accesses.n - copy.first_access);
+    program->steps.data[program->steps.n++] = copy;
     return EBB_OK;
 }
 

@@ -36,12 +36,12 @@ ebb_status ebb__program_create(const ebb_mem *mem, const char *name, uint64_t al
 /* Names are copied. EBB_E_ARGUMENT: no name, no bytes, an unknown role. */
 ebb_status ebb__program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *tensor_out);
 
-/* Add a step behind the last, with its accesses and choices (at least one). Accesses to one tensor are
- * merged: a read and a write become an update. EBB_E_ARGUMENT, and the program is as before: a tensor that is
- * not there, an unknown mode or phase, no choice, work that is no finite number. */
-ebb_status ebb__program_add_step(ebb_program *program, const char *name, const char *kind, uint32_t phase,
-                                 const ebb_access *accesses, uint32_t n_accesses, const ebb_choice *choices,
-                                 uint32_t n_choices);
+/* Add a step behind the last, with its accesses and choices (at least one); where these begin is not asked of *step,
+ * and names are copied. Accesses to one tensor are merged: a read and a write become an update. EBB_E_ARGUMENT, and the
+ * program is as before: a tensor that is not there, an unknown mode or phase, no choice, work that is no finite number.
+ */
+ebb_status ebb__program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
+                                 const ebb_choice *choices);
 
 /* Whether it is a program at all: at least one step, indices in range, no temporary read before it is written, sizes
  * that add up within 64 bits, kept and persistent tensors accessed. EBB_E_FORMAT names the step. Builders and the

@@ -363,16 +363,19 @@ static ebb_status read_choices(reader *r) {
 
 static ebb_status read_step(reader *r, ebb_program *program) {
     size_t name = 0, kind = 0;
-    uint32_t phase = 0;
+    ebb_step step = {0};
     EBB_TRY(read_index(r, program->steps.n));
     EBB_TRY(read_text(r, &name));
     EBB_TRY(read_text(r, &kind));
-    while (phase < EBB_N_PHASES && !take_word(r, phase_words[phase])) { phase++; }
-    if (phase == EBB_N_PHASES) { return refuse(r, "an unknown phase"); }
+    while (step.phase < EBB_N_PHASES && !take_word(r, phase_words[step.phase])) { step.phase++; }
+    if (step.phase == EBB_N_PHASES) { return refuse(r, "an unknown phase"); }
     EBB_TRY(read_accesses(r));
     EBB_TRY(read_choices(r));
-    return adopt(r, ebb__program_add_step(program, r->texts.data + name, r->texts.data + kind, phase, r->accesses.data,
-                                          (uint32_t)r->accesses.n, r->choices.data, (uint32_t)r->choices.n));
+    step.name = r->texts.data + name;
+    step.kind = r->texts.data + kind;
+    step.n_accesses = (uint32_t)r->accesses.n;
+    step.n_choices = (uint32_t)r->choices.n;
+    return adopt(r, ebb__program_add_step(program, &step, r->accesses.data, r->choices.data));
 }
 
 static ebb_status read_end(reader *r, const ebb_program *program) {

@@ -17,7 +17,8 @@ static uint32_t add_tensor(ebb_program *p, uint64_t size_bytes, bool persistent,
 
 static void add_step(ebb_program *p, const ebb_access *accesses, uint32_t n, uint64_t scratch_bytes) {
     ebb_choice choice = {.name = "c", .scratch_bytes = scratch_bytes, .key = 1, .flops = 1e6};
-    if (ebb__program_add_step(p, "s", "op", 0, accesses, n, &choice, 1) != EBB_OK) { abort(); }
+    ebb_step step = {.name = "s", .kind = "op", .n_accesses = n, .n_choices = 1};
+    if (ebb__program_add_step(p, &step, accesses, &choice) != EBB_OK) { abort(); }
 }
 
 static ebb_program *make_program(void) {

@@ -86,9 +86,11 @@ static ebb_program *draw_program(ebb_rng *rng) {
                                       .flops = draw_real(rng),
                                       .traffic_bytes = draw_real(rng)};
         }
-        assert_int_equal(ebb__program_add_step(p, draw_text(rng, text), draw_text(rng, text2),
-                                               (uint32_t)ebb__rng_below(rng, 3), accesses, n, choices, n_choices),
-                         EBB_OK);
+        ebb_step step = {.n_accesses = n, .n_choices = n_choices};
+        step.name = draw_text(rng, text);
+        step.kind = draw_text(rng, text2);
+        step.phase = (uint32_t)ebb__rng_below(rng, 3);
+        assert_int_equal(ebb__program_add_step(p, &step, accesses, choices), EBB_OK);
     }
     return p;
 }

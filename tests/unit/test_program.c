@@ -26,7 +26,8 @@ static uint32_t tensor(ebb_program *program, const char *name, uint64_t size_byt
 static ebb_status step(ebb_program *program, const char *name, const ebb_access *accesses, uint32_t n_accesses,
                        uint64_t scratch_bytes) {
     ebb_choice choice = {.name = "only", .scratch_bytes = scratch_bytes, .key = 1, .flops = 1, .traffic_bytes = 1};
-    return ebb__program_add_step(program, name, "test", 0, accesses, n_accesses, &choice, 1);
+    ebb_step s = {.name = name, .kind = "test", .n_accesses = n_accesses, .n_choices = 1};
+    return ebb__program_add_step(program, &s, accesses, &choice);
 }
 #define STEP(program, name, scratch, ...)                                                                              \
     step((program), (name), (const ebb_access[]){__VA_ARGS__},                                                         \
@@ -77,7 +78,8 @@ static void test_floor(void **state) {
     ebb_choice two[2] = {{.name = "fast", .scratch_bytes = 1u << 20, .key = 1},
                          {.name = "small", .scratch_bytes = 1000, .key = 2}};
     ebb_access access = {.tensor = 0, .mode = EBB_READ};
-    assert_int_equal(ebb__program_add_step(p, "choose", "test", 0, &access, 1, two, 2), EBB_OK);
+    ebb_step choose = {.name = "choose", .kind = "test", .n_accesses = 1, .n_choices = 2};
+    assert_int_equal(ebb__program_add_step(p, &choose, &access, two), EBB_OK);
     assert_int_equal(ebb_program_floor_bytes(p, &at), 128 + 1024);
     assert_int_equal(at, 3);
     ebb_program_destroy(p);
@@ -120,13 +122,18 @@ static void test_builder_refuses(void **state) {
     assert_int_equal(STEP(p, "s", 0, {t, 4}), EBB_E_ARGUMENT);
     ebb_access read = {.tensor = t, .mode = EBB_READ};
     ebb_choice choice = {.name = "c", .flops = 1};
-    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 0), EBB_E_ARGUMENT);
-    assert_int_equal(ebb__program_add_step(p, "s", "k", 3, &read, 1, &choice, 1), EBB_E_ARGUMENT);
-    assert_int_equal(ebb__program_add_step(p, NULL, "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    const ebb_step wrong[] = {{.name = "s", .kind = "k", .n_accesses = 1, .n_choices = 0},
+                              {.name = "s", .kind = "k", .n_accesses = 1, .n_choices = 1, .phase = 3},
+                              {.name = NULL, .kind = "k", .n_accesses = 1, .n_choices = 1},
+                              {.name = "s", .kind = NULL, .n_accesses = 1, .n_choices = 1}};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(ebb__program_add_step(p, &wrong[i], &read, &choice), EBB_E_ARGUMENT);
+    }
+    const ebb_step right = {.name = "s", .kind = "k", .n_accesses = 1, .n_choices = 1};
     choice.flops = INFINITY;
-    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_add_step(p, &right, &read, &choice), EBB_E_ARGUMENT);
     choice.flops = -1;
-    assert_int_equal(ebb__program_add_step(p, "s", "k", 0, &read, 1, &choice, 1), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__program_add_step(p, &right, &read, &choice), EBB_E_ARGUMENT);
     size_t n = 1;
     (void)ebb_program_steps(p, &n);
     assert_int_equal(n, 0);
