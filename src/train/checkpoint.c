@@ -146,7 +146,10 @@ static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file)
 
 ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out) {
     *found_out = false;
-    if (access(path, F_OK) != 0) { return EBB_OK; }
+    if (access(path, F_OK) != 0) {
+        /* whatever else the cause, the checkpoint may be there, and a run from the start would replace it */
+        return errno == ENOENT ? EBB_OK : ebb__fail_errno(path, "open");
+    }
     ebb_safetensors *file = NULL;
     EBB_TRY(ebb__safetensors_open(trainer->mem, path, &file));
     ebb_status status = resume_from(trainer, file);

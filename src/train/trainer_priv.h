@@ -86,7 +86,7 @@ ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path);
 /* SHA-256 of the set's values, in the network's order, row-major float32. */
 ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65]);
 
-/* checkpoint.c: *found_out false: there is no such file. */
+/* checkpoint.c: *found_out false: there is no such file. One that cannot be looked at is EBB_E_IO. */
 ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out);
 
 #endif

@@ -276,6 +276,25 @@ static void test_checkpoint_cannot_be_written(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
+/* Only a file that is not there begins a run from the start: what cannot be reached may be a checkpoint. */
+static void test_checkpoint_out_of_reach(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "loop"));
+    assert_int_equal(symlink("loop", path), 0);
+    o.checkpoint_path = path;
+    expect_refused(o, EBB_E_IO, path);
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "d.csv.gz/c")); /* a file is no folder */
+    expect_refused(o, EBB_E_IO, path);
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "locked/c"));
+    data_put(&dir, "locked/c", "", 0);
+    (void)snprintf(dir.file, sizeof dir.file, "%s/locked", dir.path);
+    assert_int_equal(chmod(dir.file, 0), 0);
+    if (geteuid() != 0) { expect_refused(o, EBB_E_IO, path); } /* root may look anywhere */
+    assert_int_equal(chmod(dir.file, 0700), 0);
+}
+
 /* A file may not grow beyond what a checkpoint needs: the old one stays, nothing new remains. */
 static void test_full_disk(void **state) {
     (void)state;
@@ -476,6 +495,7 @@ int main(void) {
         IN_DIR(test_goes_on_as_if_nothing_had_been),
         IN_DIR(test_checkpoints_that_do_not_fit),
         IN_DIR(test_checkpoint_cannot_be_written),
+        IN_DIR(test_checkpoint_out_of_reach),
         IN_DIR(test_full_disk),
         IN_DIR(test_weights_travel),
         IN_DIR(test_gradients),
