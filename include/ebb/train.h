@@ -82,6 +82,10 @@ typedef struct ebb_lr_schedule {
     float final_factor;      /* cosine and linear: end at lr times this */
 } ebb_lr_schedule;
 
+/* Take kind, and of a step its updates, from "constant", "cosine", "linear" or "step:N"; the rest stays.
+ * EBB_E_ARGUMENT: it is none of them, and nothing is changed. */
+EBB_API ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io);
+
 typedef struct ebb_trainer_options {
     size_t size_bytes;
     const ebb_mem *mem;

@@ -10,8 +10,6 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct train_values {
@@ -73,28 +71,8 @@ static void catch_signals(void) {
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static int read_schedule(const train_values *values, ebb_lr_schedule *schedule) {
-    const char *text = values->lr_schedule;
-    schedule->warmup_updates = values->warmup;
-    if (text == NULL || strcmp(text, "constant") == 0) {
-        schedule->kind = EBB_LR_CONSTANT;
-    } else if (strcmp(text, "cosine") == 0) {
-        schedule->kind = EBB_LR_COSINE;
-    } else if (strcmp(text, "linear") == 0) {
-        schedule->kind = EBB_LR_LINEAR;
-    } else if (strncmp(text, "step:", 5) == 0 && text[5] >= '1' && text[5] <= '9') {
-        char *end = NULL;
-        schedule->kind = EBB_LR_STEP;
-        schedule->step_updates = strtoull(text + 5, &end, 10);
-        if (*end != '\0') { return ebb__cli_usage("train: --lr-schedule %s: not of the form step:N", text); }
-    } else {
-        return ebb__cli_usage("train: --lr-schedule %s: not constant, cosine, linear or step:N", text);
-    }
-    return EBB_EXIT_DONE;
-}
-
 /* What the network and its plan have in common with `ebb plan`. */
-static int set_network(const ebb_cli_network *network, ebb_trainer_options *options) {
+static void set_network(const ebb_cli_network *network, ebb_trainer_options *options) {
     options->batch = network->batch;
     options->channels = network->channels;
     options->height = network->image.height;
@@ -109,14 +87,9 @@ static int set_network(const ebb_cli_network *network, ebb_trainer_options *opti
     options->host_bytes = network->host_memory;
     options->disk_dir = network->disk;
     options->machine_path = network->machine;
-    if (network->optimizer != NULL) {
-        ebb_status status = ebb_optimizer_parse(network->optimizer, &options->optimizer.kind);
-        if (status != EBB_OK) { return ebb__cli_failed(status); }
-    }
-    return EBB_EXIT_DONE;
 }
 
-static int set_options(const train_values *values, const char *net, ebb_trainer_options *options) {
+static ebb_status set_options(const train_values *values, const char *net, ebb_trainer_options *options) {
     options->net = net;
     options->data = values->data;
     options->augment = values->augment;
@@ -131,8 +104,14 @@ static int set_options(const train_values *values, const char *net, ebb_trainer_
     options->checkpoint_every = values->checkpoint_every;
     options->record_path = values->record;
     options->keep_gradients = values->save_gradients != NULL;
-    int code = read_schedule(values, &options->schedule);
-    return code == EBB_EXIT_DONE ? set_network(&values->network, options) : code;
+    options->schedule.warmup_updates = values->warmup;
+    set_network(&values->network, options);
+    ebb_status status = EBB_OK;
+    if (values->lr_schedule != NULL) { status = ebb_lr_schedule_parse(values->lr_schedule, &options->schedule); }
+    if (status == EBB_OK && values->network.optimizer != NULL) {
+        status = ebb_optimizer_parse(values->network.optimizer, &options->optimizer.kind);
+    }
+    return status;
 }
 
 static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *report, uint64_t n_epochs) {
@@ -217,13 +196,12 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("train: say which network; see ebb train --help"); }
     if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
-    code = set_options(&values, arguments.at[0], &options);
-    if (code != EBB_EXIT_DONE) { return code; }
 
     ebb_trainer *trainer = NULL;
     ebb_no_fit no_fit = {0, 0, 0};
     char step_name[128] = "";
-    ebb_status status = check_outputs(&values);
+    ebb_status status = set_options(&values, arguments.at[0], &options);
+    if (status == EBB_OK) { status = check_outputs(&values); }
     if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name, values.json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }

@@ -206,6 +206,9 @@ ebb_status ebb__graph_drop_flatten(ebb_graph *graph); /* whose only reader is a 
 ebb_status ebb__graph_differentiate(ebb_graph *graph);
 ebb_status ebb__graph_add_updates(ebb_graph *graph, const ebb_optimizer *optimizer);
 
+/* As ebb_optimizer_parse takes it; static. */
+const char *ebb__optimizer_name(ebb_optimizer_kind kind);
+
 /* Whether the invariants above hold, and operands and shapes are those of the table. EBB_E_INTERNAL names the
  * op. Linear; tests call it, and builds with EBB_DEBUG at 2 after each pass. */
 ebb_status ebb__graph_validate(const ebb_graph *graph);

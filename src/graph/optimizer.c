@@ -21,6 +21,11 @@ ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out) {
                     name != NULL ? name : "");
 }
 
+const char *ebb__optimizer_name(ebb_optimizer_kind kind) {
+    EBB_ASSERT((unsigned)kind < N_KINDS);
+    return names[kind];
+}
+
 static bool in_unit(float x) {
     return x >= 0.0f && x < 1.0f;
 }

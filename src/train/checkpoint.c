@@ -29,24 +29,22 @@ enum { FACT_NET, FACT_BATCH, FACT_IMAGE, FACT_OPTIMIZER, FACT_DATA, FACT_SEED, F
 
 /* %.9g gives each float its own text. */
 static void describe_optimizer(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
-    static const char *const names[] = {"sgd", "momentum", "nesterov", "adam", "adamw"};
     const ebb_optimizer *p = &o->optimizer;
     if (o->keep_gradients) {
         (void)snprintf(text, TEXT_BYTES, "none");
     } else {
         (void)snprintf(text, TEXT_BYTES, "%s, momentum %.9g, beta %.9g %.9g, epsilon %.9g, weight decay %.9g",
-                       names[p->kind], (double)p->momentum, (double)p->beta1, (double)p->beta2, (double)p->epsilon,
-                       (double)p->weight_decay);
+                       ebb__optimizer_name(p->kind), (double)p->momentum, (double)p->beta1, (double)p->beta2,
+                       (double)p->epsilon, (double)p->weight_decay);
     }
 }
 
 static void describe_rate(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
-    static const char *const names[] = {"constant", "step", "cosine", "linear"};
     const ebb_lr_schedule *s = &o->schedule;
     (void)snprintf(text, TEXT_BYTES,
                    "%.9g, %s, warm-up %" PRIu64 ", total %" PRIu64 ", every %" PRIu64 " times %.9g, final %.9g",
-                   (double)o->learning_rate, names[s->kind], s->warmup_updates, s->total_updates, s->step_updates,
-                   (double)s->step_factor, (double)s->final_factor);
+                   (double)o->learning_rate, ebb__lr_schedule_name(s->kind), s->warmup_updates, s->total_updates,
+                   s->step_updates, (double)s->step_factor, (double)s->final_factor);
 }
 
 static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {

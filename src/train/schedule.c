@@ -1,12 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning rates: a pure function of the update's number, so that going on from a checkpoint needs no state.
+ * Schedules of learning rates: their names, and the rate as a pure function of the update's number, so that going
+ * on from a checkpoint needs no state.
  */
 #include "train/trainer_priv.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 #define PI 3.14159265358979323846
+
+static const char *const names[] = {
+    [EBB_LR_CONSTANT] = "constant",
+    [EBB_LR_STEP] = "step",
+    [EBB_LR_COSINE] = "cosine",
+    [EBB_LR_LINEAR] = "linear",
+};
+#define N_KINDS (sizeof names / sizeof names[0])
+
+static ebb_status refuse(const char *text) {
+    return ebb_fail(EBB_E_ARGUMENT, "there is no schedule '%s' (constant, cosine, linear, step:N)", text);
+}
+
+/* The number behind "step:". */
+static bool read_every(const char *text, uint64_t *every_out) {
+    char *end = NULL;
+    if (text[0] < '1' || text[0] > '9') { return false; }
+    errno = 0;
+    unsigned long long every = strtoull(text, &end, 10);
+    if (*end != '\0' || errno != 0) { return false; }
+    *every_out = every;
+    return true;
+}
+
+ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io) {
+    if (text == NULL) { return refuse(""); }
+    for (size_t k = 0; k < N_KINDS; k++) {
+        const size_t n = strlen(names[k]);
+        if (strncmp(text, names[k], n) != 0) { continue; }
+        bool fine =
+            k == EBB_LR_STEP ? text[n] == ':' && read_every(text + n + 1, &schedule_io->step_updates) : text[n] == '\0';
+        if (!fine) { break; }
+        schedule_io->kind = (ebb_schedule_kind)k;
+        return EBB_OK;
+    }
+    return refuse(text);
+}
+
+const char *ebb__lr_schedule_name(ebb_schedule_kind kind) {
+    return (size_t)kind < N_KINDS ? names[kind] : NULL;
+}
 
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update) {
     EBB_ASSERT(update > 0);

@@ -53,7 +53,9 @@ struct ebb_trainer {
     ebb_trainer_info info;
 };
 
-/* schedule.c: the learning rate of an update, counted from 1. */
+/* schedule.c: a schedule's name, NULL where there is none of this number; the learning rate of an update, counted
+ * from 1. */
+const char *ebb__lr_schedule_name(ebb_schedule_kind kind);
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update);
 
 /* resident.c: memory of this process, as the kernel counts. Pages of files are code: arena, slab and data are

@@ -167,6 +167,9 @@ static ebb_status check_options(const ebb_trainer_options *o) {
     if (o->batch < 0 || o->channels < 0 || o->height < 0 || o->width < 0 || o->classes < 0) {
         return ebb_fail(EBB_E_ARGUMENT, "batch, channels, height, width and classes cannot be negative");
     }
+    if (ebb__lr_schedule_name(o->schedule.kind) == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "there is no schedule of number %d", (int)o->schedule.kind);
+    }
     if (!(o->budget_percent >= 0)) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", o->budget_percent);
     }

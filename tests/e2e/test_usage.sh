@@ -29,7 +29,10 @@ says "no per cent" 2 "ebb: plan: --memory $memory, not '0%'" plan lenet --memory
 says "unknown unit" 2 "ebb: plan: --memory $memory, not '3XB'" plan lenet --memory 3XB
 says "two networks" 2 "ebb: train: vgg16 is one argument too many; see ebb train --help" train lenet vgg16
 says "steps and epochs" 2 "ebb: train: --steps or --epochs, not both" train lenet --steps 1 --epochs 1
-says "schedule" 2 "ebb: train: --lr-schedule foo: not constant, cosine, linear or step:N" train lenet --lr-schedule foo
+for schedule in foo step step: step:0 step:3x step:99999999999999999999 constantly; do
+    says "schedule $schedule" 2 "ebb: there is no schedule '$schedule' (constant, cosine, linear, step:N)" \
+        train lenet --lr-schedule $schedule
+done
 says "repetitions" 2 "ebb: probe: --reps is 1 to 1000" probe --reps 0
 complains "unknown network" 2 "nosuchnet" train nosuchnet
 complains "resnet without depths" 2 "resnet:" train resnet:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning rates at the places where a schedule turns.
+ * Learning rates at the places where a schedule turns; schedules by name.
  */
 #include "train/trainer_priv.h"
 
@@ -49,11 +49,33 @@ static void test_falling(void **state) {
     expect_rate(&s, 9, 0.05);
 }
 
+static void test_names(void **state) {
+    (void)state;
+    ebb_lr_schedule s = {.warmup_updates = 7, .step_updates = 5};
+    static const char *const texts[] = {"constant", "step:30", "cosine", "linear"};
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(ebb_lr_schedule_parse(texts[k], &s), EBB_OK);
+        assert_int_equal(s.kind, k);
+        assert_memory_equal(ebb__lr_schedule_name(s.kind), texts[k], strlen(ebb__lr_schedule_name(s.kind)));
+    }
+    assert_int_equal(s.warmup_updates * 100 + s.step_updates, 730);
+    static const char *const bad[] = {"",        "step",    "step:",   "step:0",
+                                      "step:-1", "step:3x", "cosines", "step:99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(ebb_lr_schedule_parse(bad[i], &s), EBB_E_ARGUMENT);
+    }
+    assert_int_equal(ebb_lr_schedule_parse(NULL, &s), EBB_E_ARGUMENT);
+    assert_int_equal(s.kind * 100 + s.step_updates, EBB_LR_LINEAR * 100 + 30);
+    assert_null(ebb__lr_schedule_name((ebb_schedule_kind)4));
+    assert_null(ebb__lr_schedule_name((ebb_schedule_kind)-1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_constant),
         cmocka_unit_test(test_step),
         cmocka_unit_test(test_falling),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

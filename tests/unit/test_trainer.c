@@ -444,6 +444,9 @@ static void test_bad_options(void **state) {
     o.policy = "magic";
     expect_refused(o, EBB_E_ARGUMENT, "magic");
     o = base_options();
+    o.schedule.kind = (ebb_schedule_kind)9;
+    expect_refused(o, EBB_E_ARGUMENT, "no schedule of number 9");
+    o = base_options();
     o.budget_percent = NAN;
     expect_refused(o, EBB_E_ARGUMENT, "not possible");
     o = base_options();
