@@ -17,15 +17,14 @@ static ebb_rng draws_of(const ebb_sample *sample) {
     return rng;
 }
 
-void ebb__data_draw_shift(const ebb_sample *sample, int64_t shift, bool flip, int64_t *down_out, int64_t *right_out,
-                          bool *flip_out) {
-    *down_out = *right_out = 0;
-    *flip_out = false;
-    if (!sample->augment) { return; }
+ebb_shift ebb__data_draw_shift(const ebb_sample *sample, int64_t limit, bool flip) {
+    ebb_shift shift = {0};
+    if (!sample->augment) { return shift; }
     ebb_rng rng = draws_of(sample);
-    *down_out = (int64_t)ebb__rng_below(&rng, (uint64_t)(2 * shift + 1)) - shift;
-    *right_out = (int64_t)ebb__rng_below(&rng, (uint64_t)(2 * shift + 1)) - shift;
-    *flip_out = flip && ebb__rng_unit(&rng) < 0.5f;
+    shift.down = (int64_t)ebb__rng_below(&rng, (uint64_t)(2 * limit + 1)) - limit;
+    shift.right = (int64_t)ebb__rng_below(&rng, (uint64_t)(2 * limit + 1)) - limit;
+    shift.flip = flip && ebb__rng_unit(&rng) < 0.5f;
+    return shift;
 }
 
 /* The largest part of the wanted aspect, scaled, from the middle. */

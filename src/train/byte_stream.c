@@ -80,25 +80,27 @@ ebb_status ebb__stream_read(ebb_stream *stream, void *dst, size_t n, const char 
     return EBB_OK;
 }
 
-ebb_status ebb__stream_read_grow(ebb_stream *stream, const ebb_mem *mem, uint8_t **data_io, size_t *cap_io,
-                                 size_t n_held, size_t n, const char *what) {
+ebb_status ebb__stream_read_new(ebb_stream *stream, const ebb_mem *mem, size_t n, const char *what,
+                                uint8_t **data_out) {
     mem = ebb__mem_or_default(mem);
-    uint64_t end = 0;
-    if (!ebb_add_u64(n_held, n, &end)) { return ebb_fail(EBB_E_FORMAT, "%s: %s is too large", stream->name, what); }
-    size_t at = n_held;
-    while (at < end) {
-        size_t room = at < FIRST_GROWTH_BYTES ? FIRST_GROWTH_BYTES : at <= SIZE_MAX / 2 ? 2 * at : SIZE_MAX;
-        if (room > end) { room = (size_t)end; }
-        if (room > *cap_io) {
-            uint8_t *grown = mem->resize(mem->ctx, *data_io, room);
-            if (grown == NULL) { return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: %s of %s", what, stream->name); }
-            *data_io = grown;
-            *cap_io = room;
+    uint8_t *data = NULL;
+    ebb_status status = EBB_OK;
+    for (size_t at = 0, room = FIRST_GROWTH_BYTES; at < n && status == EBB_OK; at = room, room *= 2) {
+        if (room > n || room > SIZE_MAX / 2) { room = n; }
+        uint8_t *grown = mem->resize(mem->ctx, data, room);
+        if (grown == NULL) {
+            status = ebb_fail(EBB_E_NO_MEMORY, "out of host memory: %s of %s", what, stream->name);
+        } else {
+            data = grown;
+            status = ebb__stream_read(stream, data + at, room - at, what);
         }
-        EBB_TRY(ebb__stream_read(stream, *data_io + at, room - at, what));
-        at = room;
     }
-    return EBB_OK;
+    if (status == EBB_OK) {
+        *data_out = data;
+    } else {
+        ebb__free(mem, data);
+    }
+    return status;
 }
 
 ebb_status ebb__stream_expect_end(ebb_stream *stream) {

@@ -27,10 +27,9 @@ void ebb__stream_close(ebb_stream *stream);
 ebb_status ebb__stream_read_some(ebb_stream *stream, void *dst, size_t n, size_t *n_out);
 /* EBB_E_FORMAT: it ends too early; what says what was being read. */
 ebb_status ebb__stream_read(ebb_stream *stream, void *dst, size_t n, const char *what);
-/* n bytes behind the n_held that *data_io holds, room for them taken only as they arrive: a header that lies about its
- * size costs nothing. *data_io grows with mem's hooks and stays the caller's, also on failure. */
-ebb_status ebb__stream_read_grow(ebb_stream *stream, const ebb_mem *mem, uint8_t **data_io, size_t *cap_io,
-                                 size_t n_held, size_t n, const char *what);
+/* n bytes into an array of the caller's (ebb__free), taken as they arrive: a header that lies about its size costs
+ * nothing. NULL for none. */
+ebb_status ebb__stream_read_new(ebb_stream *stream, const ebb_mem *mem, size_t n, const char *what, uint8_t **data_out);
 /* EBB_E_FORMAT unless the stream ends here. */
 ebb_status ebb__stream_expect_end(ebb_stream *stream);
 

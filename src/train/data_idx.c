@@ -37,8 +37,7 @@ ebb_status ebb__idx_read_images(ebb_stream *stream, ebb_memory_source *source) {
                         dims[2]);
     }
     size_t n_bytes = (size_t)dims[0] * dims[1] * dims[2]; /* below 2^56 */
-    EBB_TRY(
-        ebb__stream_read_grow(stream, source->base.mem, &source->pixels, &source->pixel_cap, 0, n_bytes, "the images"));
+    EBB_TRY(ebb__stream_read_new(stream, source->base.mem, n_bytes, "the images", &source->pixels));
     EBB_TRY(ebb__stream_expect_end(stream));
     source->base.n_images = dims[0];
     source->channels = 1;
@@ -63,9 +62,8 @@ ebb_status ebb__idx_read_labels(ebb_stream *stream, ebb_memory_source *source) {
                         source->base.n_images);
     }
     uint8_t *bytes = NULL;
-    size_t cap = 0;
-    ebb_status status = ebb__stream_read_grow(stream, source->base.mem, &bytes, &cap, 0, n, "the labels");
-    if (status == EBB_OK) { status = ebb__stream_expect_end(stream); }
+    EBB_TRY(ebb__stream_read_new(stream, source->base.mem, n, "the labels", &bytes));
+    ebb_status status = ebb__stream_expect_end(stream);
     if (status == EBB_OK) { status = widen_labels(source->base.mem, bytes, n, &source->labels); }
     ebb__free(source->base.mem, bytes);
     return status;

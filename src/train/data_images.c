@@ -196,8 +196,8 @@ static void begin_picture(void *ctx, int64_t height, int64_t width) {
     const double down = (double)height / (double)r->full_height, across = (double)width / (double)r->full_width;
     round_range(r->crop.top * down, r->crop.height * down, height, &r->top, &r->height);
     round_range(r->crop.left * across, r->crop.width * across, width, &r->left, &r->width);
-    ebb__resample_init(&r->resample, r->scratch, r->source->channels, r->height, r->width, r->source->height,
-                       r->source->width, r->crop.flip);
+    const ebb_resize size = {r->source->channels, r->height, r->width, r->source->height, r->source->width};
+    ebb__resample_init(&r->resample, r->scratch, &size, r->crop.flip);
 }
 
 static bool take_row(void *ctx, int64_t y, const uint8_t *rgb) {
@@ -278,9 +278,8 @@ static ebb_status open_images(const char *dir, const ebb_data_options *options, 
     }
     base->n_images = folder->pictures.n;
     base->held_bytes = held_bytes(folder);
-    base->scratch_bytes =
-        EBB_IMAGE_SCRATCH_BYTES +
-        ebb__resample_scratch_bytes(base->channels, EBB_IMAGE_MAX_SIDE, EBB_IMAGE_MAX_SIDE, base->height, base->width);
+    const ebb_resize largest = {base->channels, EBB_IMAGE_MAX_SIDE, EBB_IMAGE_MAX_SIDE, base->height, base->width};
+    base->scratch_bytes = EBB_IMAGE_SCRATCH_BYTES + ebb__resample_scratch_bytes(&largest);
     base->library_bytes = EBB_IMAGE_DECODER_BYTES;
     *source_out = base;
     return EBB_OK;

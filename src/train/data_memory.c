@@ -55,6 +55,16 @@ static bool is_resized(const ebb_memory_source *source) {
            source->base.channels != source->channels;
 }
 
+static ebb_resize resize_of(const ebb_memory_source *source) {
+    return (ebb_resize){
+        .channels = source->base.channels,
+        .in_height = source->height,
+        .in_width = source->width,
+        .height = source->base.height,
+        .width = source->base.width,
+    };
+}
+
 ebb_status ebb__memory_source_finish(ebb_memory_source *source, const ebb_data_options *options,
                                      int64_t default_classes, const char *file) {
     ebb_source *base = &source->base;
@@ -71,25 +81,24 @@ ebb_status ebb__memory_source_finish(ebb_memory_source *source, const ebb_data_o
     uint64_t image = (uint64_t)(source->channels * source->height * source->width);
     base->held_bytes = base->n_images * (image * (source->pixels != NULL ? 1 : 4) + sizeof(int32_t));
     if (is_resized(source)) {
-        base->scratch_bytes =
-            ebb__resample_scratch_bytes(base->channels, source->height, source->width, base->height, base->width) +
-            image * sizeof(float);
+        const ebb_resize size = resize_of(source);
+        base->scratch_bytes = ebb__resample_scratch_bytes(&size) + image * sizeof(float);
     }
     return EBB_OK;
 }
 
-/* (height, width) of one channel, normalised, moved down and right. */
-static void place_channel(const ebb_memory_source *source, uint64_t image, int64_t channel, int64_t down, int64_t right,
-                          bool flip, float *dst) {
+/* (height, width) of one channel, normalised and moved. */
+static void place_channel(const ebb_memory_source *source, uint64_t image, int64_t channel, const ebb_shift *shift,
+                          float *dst) {
     const int64_t h = source->height, w = source->width;
     const uint8_t *src = source->pixels + (image * (uint64_t)source->channels + (uint64_t)channel) * (uint64_t)(h * w);
     const int64_t c = channel < 3 ? channel : 0;
     const float scale = 1.0f / (source->full * source->deviation[c]);
     const float offset = -source->mean[c] / source->deviation[c];
     for (int64_t y = 0; y < h; y++) {
-        const int64_t from_y = y - down;
+        const int64_t from_y = y - shift->down;
         for (int64_t x = 0; x < w; x++) {
-            int64_t from_x = (flip ? w - 1 - x : x) - right;
+            int64_t from_x = (shift->flip ? w - 1 - x : x) - shift->right;
             bool inside = from_y >= 0 && from_y < h && from_x >= 0 && from_x < w;
             dst[y * w + x] = inside ? (float)src[from_y * w + from_x] * scale + offset : offset;
         }
@@ -100,8 +109,9 @@ static void place_channel(const ebb_memory_source *source, uint64_t image, int64
 static void resize(const ebb_memory_source *source, const float *image, void *scratch, float *dst) {
     const ebb_source *base = &source->base;
     const int64_t h = source->height, w = source->width;
+    const ebb_resize size = resize_of(source);
     ebb_resample rs;
-    ebb__resample_init(&rs, scratch, base->channels, h, w, base->height, base->width, false);
+    ebb__resample_init(&rs, scratch, &size, false);
     memset(dst, 0, (size_t)(base->channels * base->height * base->width) * sizeof *dst);
     for (int64_t y = 0; y < h; y++) {
         for (int64_t c = 0; c < base->channels; c++) {
@@ -129,11 +139,9 @@ ebb_status ebb__memory_source_read(const ebb_source *base, const ebb_sample *sam
     if (source->values != NULL) {
         memcpy(image, source->values + sample->image * n, n * sizeof *image);
     } else {
-        int64_t down = 0, right = 0;
-        bool flip = false;
-        ebb__data_draw_shift(sample, source->shift, source->flip, &down, &right, &flip);
+        const ebb_shift shift = ebb__data_draw_shift(sample, source->shift, source->flip);
         for (int64_t c = 0; c < source->channels; c++) {
-            place_channel(source, sample->image, c, down, right, flip, image + (uint64_t)c * plane);
+            place_channel(source, sample->image, c, &shift, image + (uint64_t)c * plane);
         }
     }
     if (image != dst) { resize(source, image, image + n, dst); }

@@ -36,9 +36,14 @@ typedef struct ebb_crop {
     bool flip;
 } ebb_crop;
 
-/* Shift by at most shift pixels each way, flip half of them if flip. Without augmentation: neither. */
-void ebb__data_draw_shift(const ebb_sample *sample, int64_t shift, bool flip, int64_t *down_out, int64_t *right_out,
-                          bool *flip_out);
+/* Where a picture is moved to; black comes in at the edge. */
+typedef struct ebb_shift {
+    int64_t down, right;
+    bool flip;
+} ebb_shift;
+
+/* By at most limit pixels each way, and flip half of them if flip. Without augmentation: neither. */
+ebb_shift ebb__data_draw_shift(const ebb_sample *sample, int64_t limit, bool flip);
 /* A random part of random aspect, flipped half the time; without augmentation the middle, which leaves an eighth of
  * the shorter side away. */
 ebb_crop ebb__data_draw_crop(const ebb_sample *sample, int64_t image_height, int64_t image_width, int64_t height,
@@ -64,12 +69,15 @@ typedef struct ebb_resample {
     int64_t next; /* first output row that is not complete */
 } ebb_resample;
 
-/* Bytes of scratch for pictures of at most max_height x max_width. */
-size_t ebb__resample_scratch_bytes(int64_t channels, int64_t max_height, int64_t max_width, int64_t height,
-                                   int64_t width);
-/* Lay it out in scratch, which lives as long. in_height x in_width are at most what scratch was made for. */
-void ebb__resample_init(ebb_resample *rs, void *scratch, int64_t channels, int64_t in_height, int64_t in_width,
-                        int64_t height, int64_t width, bool flip);
+/* From which size to which. */
+typedef struct ebb_resize {
+    int64_t channels, in_height, in_width, height, width;
+} ebb_resize;
+
+/* Bytes of scratch for it, and for any picture that is smaller each way. */
+size_t ebb__resample_scratch_bytes(const ebb_resize *size);
+/* Lay it out in scratch, which lives as long. */
+void ebb__resample_init(ebb_resample *rs, void *scratch, const ebb_resize *size, bool flip);
 /* rs->row is row y of the source, y = 0, 1 ...; adds it to dst (channels, height, width), zeroed before the first. */
 void ebb__resample_add_row(ebb_resample *rs, int64_t y, float *dst);
 

@@ -20,9 +20,9 @@ static size_t axis_bytes(int64_t n_in, int64_t n_out) {
     return (size_t)n_out * 4 + (size_t)(n_out + 1) * 4 + axis_weights(n_in, n_out) * 4;
 }
 
-size_t ebb__resample_scratch_bytes(int64_t channels, int64_t max_height, int64_t max_width, int64_t height,
-                                   int64_t width) {
-    return axis_bytes(max_width, width) + axis_bytes(max_height, height) + (size_t)(channels * (max_width + width)) * 4;
+size_t ebb__resample_scratch_bytes(const ebb_resize *size) {
+    return axis_bytes(size->in_width, size->width) + axis_bytes(size->in_height, size->height) +
+           (size_t)(size->channels * (size->in_width + size->width)) * 4;
 }
 
 static void *take(char **scratch, size_t n) {
@@ -56,16 +56,15 @@ static void init_axis(ebb_axis *axis, char **scratch, int64_t n_in, int64_t n_ou
     EBB_ASSERT(n <= axis_weights(n_in, n_out));
 }
 
-void ebb__resample_init(ebb_resample *rs, void *scratch, int64_t channels, int64_t in_height, int64_t in_width,
-                        int64_t height, int64_t width, bool flip) {
+void ebb__resample_init(ebb_resample *rs, void *scratch, const ebb_resize *size, bool flip) {
     char *at = scratch;
-    rs->channels = channels;
+    rs->channels = size->channels;
     rs->flip = flip;
     rs->next = 0;
-    init_axis(&rs->x, &at, in_width, width);
-    init_axis(&rs->y, &at, in_height, height);
-    rs->row = take(&at, (size_t)(channels * in_width));
-    rs->narrow = take(&at, (size_t)(channels * width));
+    init_axis(&rs->x, &at, size->in_width, size->width);
+    init_axis(&rs->y, &at, size->in_height, size->height);
+    rs->row = take(&at, (size_t)(size->channels * size->in_width));
+    rs->narrow = take(&at, (size_t)(size->channels * size->width));
 }
 
 static void narrow_row(ebb_resample *rs, int64_t channel, int64_t in_width) {

@@ -75,21 +75,27 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
 
 /* ---- plans ------------------------------------------------------------------------------------ */
 
-static ebb_status make_plan(ebb_trainer *trainer, const ebb_lowered *lowered, const char *policy, uint64_t budget_bytes,
-                            uint64_t slab_bytes, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+static ebb_plan_options plan_options(const ebb_trainer *trainer, const char *policy, uint64_t budget_bytes,
+                                     uint64_t slab_bytes) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.mem = trainer->mem;
     options.policy = policy;
     options.budget_bytes = budget_bytes;
     options.tier_bytes[EBB_TIER_HOST] = slab_bytes;
     options.tier_bytes[EBB_TIER_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
-    return ebb_plan_make(ebb_lowered_program(lowered), trainer->machine, &options, plan_out, no_fit_out);
+    return options;
+}
+
+static ebb_status make_plan(const ebb_trainer *trainer, const ebb_lowered *lowered, const ebb_plan_options *options,
+                            ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    return ebb_plan_make(ebb_lowered_program(lowered), trainer->machine, options, plan_out, no_fit_out);
 }
 
 /* What liveness needs: the measure of percentages. */
 static ebb_status find_liveness(ebb_trainer *trainer) {
+    const ebb_plan_options options = plan_options(trainer, "liveness", UINT64_MAX, 0);
     ebb_plan *plan = NULL;
-    EBB_TRY(make_plan(trainer, trainer->learn.lowered, "liveness", UINT64_MAX, 0, &plan, NULL));
+    EBB_TRY(make_plan(trainer, trainer->learn.lowered, &options, &plan, NULL));
     trainer->info.liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
     ebb_plan_destroy(plan);
     return EBB_OK;
@@ -106,9 +112,9 @@ static uint64_t device_budget(const ebb_trainer *trainer) {
 
 static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
                                 char *step_name_out) {
+    const ebb_plan_options options = plan_options(trainer, trainer->options.policy, device_budget(trainer), slab_bytes);
     ebb_no_fit no_fit = {0};
-    ebb_status status = make_plan(trainer, trainer->learn.lowered, trainer->options.policy, device_budget(trainer),
-                                  slab_bytes, &trainer->learn.plan, &no_fit);
+    ebb_status status = make_plan(trainer, trainer->learn.lowered, &options, &trainer->learn.plan, &no_fit);
     if (status != EBB_E_NO_FIT) { return status; }
     size_t n_steps = 0;
     const ebb_step *steps = ebb_program_steps(ebb_lowered_program(trainer->learn.lowered), &n_steps);
@@ -125,8 +131,9 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     const uint64_t budget = device_budget(trainer);
     const uint64_t taken = ebb_plan_get_summary(trainer->learn.plan).tier_bytes[EBB_TIER_HOST];
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
-    ebb_status status = make_plan(trainer, trainer->eval.lowered, budget != UINT64_MAX ? "budget" : "liveness", budget,
-                                  slab_bytes, &trainer->eval.plan, NULL);
+    const ebb_plan_options options =
+        plan_options(trainer, budget != UINT64_MAX ? "budget" : "liveness", budget, slab_bytes);
+    ebb_status status = make_plan(trainer, trainer->eval.lowered, &options, &trainer->eval.plan, NULL);
     if (status != EBB_E_NO_FIT) { return status; }
     ebb__log(EBB_LOG_WARN, "no evaluation: %s", ebb_last_error());
     trainer->eval_status = status;

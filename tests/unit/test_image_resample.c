@@ -9,15 +9,14 @@
 
 #include <math.h>
 
-/* src (1, h, w) to dst (1, oh, ow). */
-static void resample(const float *src, int64_t h, int64_t w, float *dst, int64_t oh, int64_t ow, bool flip) {
-    size_t bytes = ebb__resample_scratch_bytes(1, h, w, oh, ow);
-    void *scratch = malloc(bytes); /* exactly that: the sanitizer watches */
+/* src (1, in_height, in_width) to dst (1, height, width). */
+static void resample(const float *src, ebb_resize size, float *dst, bool flip) {
+    void *scratch = malloc(ebb__resample_scratch_bytes(&size)); /* exactly that: the sanitizer watches */
     ebb_resample rs;
-    ebb__resample_init(&rs, scratch, 1, h, w, oh, ow, flip);
-    memset(dst, 0, (size_t)(oh * ow) * sizeof *dst);
-    for (int64_t y = 0; y < h; y++) {
-        memcpy(rs.row, src + y * w, (size_t)w * sizeof *src);
+    ebb__resample_init(&rs, scratch, &size, flip);
+    memset(dst, 0, (size_t)(size.height * size.width) * sizeof *dst);
+    for (int64_t y = 0; y < size.in_height; y++) {
+        memcpy(rs.row, src + y * size.in_width, (size_t)size.in_width * sizeof *src);
         ebb__resample_add_row(&rs, y, dst);
     }
     free(scratch);
@@ -26,10 +25,10 @@ static void resample(const float *src, int64_t h, int64_t w, float *dst, int64_t
 static void test_same_size(void **state) {
     (void)state;
     float src[6] = {1, 2, 3, 4, 5, 6}, dst[6];
-    resample(src, 2, 3, dst, 2, 3, false);
+    resample(src, (ebb_resize){1, 2, 3, 2, 3}, dst, false);
     assert_memory_equal(src, dst, sizeof src);
     const float flipped[6] = {3, 2, 1, 6, 5, 4};
-    resample(src, 2, 3, dst, 2, 3, true);
+    resample(src, (ebb_resize){1, 2, 3, 2, 3}, dst, true);
     assert_memory_equal(flipped, dst, sizeof dst);
 }
 
@@ -39,7 +38,7 @@ static void test_flat_stays_flat(void **state) {
     for (int i = 0; i < 300 * 200; i++) { src[i] = 0.75f; }
     static const int64_t sizes[][2] = {{1, 1}, {7, 5}, {64, 64}, {64, 1000}, {3, 201}};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        resample(src, 300, 200, dst, sizes[s][0], sizes[s][1], false);
+        resample(src, (ebb_resize){1, 300, 200, sizes[s][0], sizes[s][1]}, dst, false);
         for (int64_t i = 0; i < sizes[s][0] * sizes[s][1]; i++) { assert_true(fabsf(dst[i] - 0.75f) < 1e-5f); }
     }
     free(src);
@@ -55,7 +54,7 @@ static void test_shrinks_by_weighing_all(void **state) {
         src[i] = (float)((i / N + i % N) % 2); /* a chess board: skipping pixels would give 0 or 1 */
         mean += (double)src[i] / (N * N);
     }
-    resample(src, N, N, dst, 4, 4, false);
+    resample(src, (ebb_resize){1, N, N, 4, 4}, dst, false);
     for (int i = 0; i < 16; i++) {
         assert_true(fabsf(dst[i] - 0.5f) < 0.01f);
         got += (double)dst[i] / 16;
@@ -67,7 +66,7 @@ static void test_ramp_grows_straight(void **state) {
     (void)state;
     float src[8], dst[32];
     for (int i = 0; i < 8; i++) { src[i] = (float)i; }
-    resample(src, 1, 8, dst, 1, 32, false);
+    resample(src, (ebb_resize){1, 1, 8, 1, 32}, dst, false);
     for (int i = 2; i < 30; i++) { /* linear between the centres of the outer pixels */
         float at = ((float)i + 0.5f) / 4 - 0.5f;
         assert_true(fabsf(dst[i] - at) < 1e-5f);
