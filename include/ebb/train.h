@@ -54,15 +54,22 @@ typedef struct ebb_data_info {
 } ebb_data_info;
 EBB_API ebb_data_info ebb_data_get_info(const ebb_data *data);
 
-/* Batch number batch_idx of epoch epoch, n images: a pure function of the data, the options and these three. The
- * train split is shuffled anew each epoch and an incomplete last batch is left out; the test split comes in order, a
- * last batch short of n is filled up with zeros. *n_valid_out: how many are real. Images are normalised. Decodes on the
- * data's threads; call from one thread. */
-EBB_API ebb_status ebb_data_read(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, float *images,
-                                 int32_t *labels, int64_t *n_valid_out);
+/* Batch number idx of an epoch, n images. */
+typedef struct ebb_batch {
+    uint64_t epoch, idx;
+    int64_t n;
+} ebb_batch;
+
+/* The images (n, channels, height, width), normalised, and labels (n) of a batch: a pure function of the data, the
+ * options and these three. The train split is shuffled anew each epoch and an incomplete last batch is left out; the
+ * test split comes in order, a last batch short of n is filled up with zeros. *n_valid_out (may be NULL): how many
+ * are real. Decodes on the data's threads; call from one thread. EBB_E_ARGUMENT: there is no such batch.
+ * EBB_E_FORMAT, EBB_E_IO: a picture; the message names its file. Both arrays are undefined then. */
+EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int32_t *labels_out,
+                                 int64_t *n_valid_out);
 
 /* Ask for a batch ahead of time: it is decoded meanwhile and ebb_data_read of the same finds it there. */
-EBB_API ebb_status ebb_data_prefetch(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n);
+EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
 /* ---- the trainer ------------------------------------------------------------------------------ */
 

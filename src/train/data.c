@@ -19,8 +19,7 @@ struct ebb_data {
     ebb_loader *loader;
     struct {
         bool running; /* or finished, but not waited for */
-        uint64_t epoch, batch_idx;
-        int64_t n;
+        ebb_batch batch;
         float *images; /* of room images */
         int32_t *labels;
         int64_t room;
@@ -132,18 +131,18 @@ void ebb__data_describe(const ebb_data *data, char *buf, size_t buf_bytes) {
 /* ---- batches ---------------------------------------------------------------------------------- */
 
 /* Which images make the batch. */
-static ebb_status make_job(const ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, ebb_load_job *job_out) {
+static ebb_status make_job(const ebb_data *data, ebb_batch batch, ebb_load_job *job_out) {
     const uint64_t n_images = data->source->n_images;
     const bool train = data->options.split == EBB_SPLIT_TRAIN;
     uint64_t first = 0, end = 0;
-    if (n < 1) { return ebb_fail(EBB_E_ARGUMENT, "data: a batch of %" PRId64 " images", n); }
-    bool fine = ebb_mul_u64(batch_idx, (uint64_t)n, &first) && ebb_add_u64(first, (uint64_t)n, &end);
+    if (batch.n < 1) { return ebb_fail(EBB_E_ARGUMENT, "data: a batch of %" PRId64 " images", batch.n); }
+    bool fine = ebb_mul_u64(batch.idx, (uint64_t)batch.n, &first) && ebb_add_u64(first, (uint64_t)batch.n, &end);
     if (!fine || (train ? end > n_images : first >= n_images)) {
         return ebb_fail(EBB_E_ARGUMENT, "data: there is no batch %" PRIu64 " of %" PRId64 " among %" PRIu64 " images",
-                        batch_idx, n, n_images);
+                        batch.idx, batch.n, n_images);
     }
     *job_out = (ebb_load_job){
-        .sample = {.seed = data->options.seed, .epoch = epoch, .augment = train && data->options.augment},
+        .sample = {.seed = data->options.seed, .epoch = batch.epoch, .augment = train && data->options.augment},
         .shuffle = train && !data->source->ordered,
         .first = first,
         .n = ebb_min_u64(end, n_images) - first,
@@ -170,46 +169,44 @@ ebb_status ebb__data_reserve(ebb_data *data, int64_t n) {
     return EBB_OK;
 }
 
-static bool is_ahead(const ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n) {
-    return data->ahead.running && data->ahead.epoch == epoch && data->ahead.batch_idx == batch_idx &&
-           data->ahead.n == n;
+static bool is_ahead(const ebb_data *data, ebb_batch batch) {
+    const ebb_batch ahead = data->ahead.batch;
+    return data->ahead.running && ahead.epoch == batch.epoch && ahead.idx == batch.idx && ahead.n == batch.n;
 }
 
-ebb_status ebb_data_prefetch(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n) {
-    if (is_ahead(data, epoch, batch_idx, n)) { return EBB_OK; }
+ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch) {
+    if (is_ahead(data, batch)) { return EBB_OK; }
     ebb_load_job job;
-    EBB_TRY(make_job(data, epoch, batch_idx, n, &job));
+    EBB_TRY(make_job(data, batch, &job));
     (void)finish_ahead(data); /* nobody wants that one any more, or its failure */
-    EBB_TRY(ebb__data_reserve(data, n));
+    EBB_TRY(ebb__data_reserve(data, batch.n));
     job.images = data->ahead.images;
     job.labels = data->ahead.labels;
     ebb__loader_start(data->loader, &job);
     data->ahead.running = true;
-    data->ahead.epoch = epoch;
-    data->ahead.batch_idx = batch_idx;
-    data->ahead.n = n;
+    data->ahead.batch = batch;
     return EBB_OK;
 }
 
-ebb_status ebb_data_read(ebb_data *data, uint64_t epoch, uint64_t batch_idx, int64_t n, float *images, int32_t *labels,
+ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int32_t *labels_out,
                          int64_t *n_valid_out) {
     ebb_load_job job;
-    EBB_TRY(make_job(data, epoch, batch_idx, n, &job));
+    EBB_TRY(make_job(data, batch, &job));
     const uint64_t elements = image_elements(data);
-    if (is_ahead(data, epoch, batch_idx, n)) {
+    if (is_ahead(data, batch)) {
         EBB_TRY(finish_ahead(data));
-        memcpy(images, data->ahead.images, job.n * elements * sizeof *images);
-        memcpy(labels, data->ahead.labels, job.n * sizeof *labels);
+        memcpy(images_out, data->ahead.images, job.n * elements * sizeof *images_out);
+        memcpy(labels_out, data->ahead.labels, job.n * sizeof *labels_out);
     } else {
         (void)finish_ahead(data);
-        job.images = images;
-        job.labels = labels;
+        job.images = images_out;
+        job.labels = labels_out;
         ebb__loader_start(data->loader, &job);
         EBB_TRY(ebb__loader_wait(data->loader));
     }
-    const uint64_t n_short = (uint64_t)n - job.n;
-    memset(images + job.n * elements, 0, n_short * elements * sizeof *images);
-    memset(labels + job.n, 0, n_short * sizeof *labels);
+    const uint64_t n_short = (uint64_t)batch.n - job.n;
+    memset(images_out + job.n * elements, 0, n_short * elements * sizeof *images_out);
+    memset(labels_out + job.n, 0, n_short * sizeof *labels_out);
     if (n_valid_out != NULL) { *n_valid_out = (int64_t)job.n; }
     return EBB_OK;
 }

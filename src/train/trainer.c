@@ -104,21 +104,20 @@ ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer) {
 
 /* ---- steps ------------------------------------------------------------------------------------ */
 
-static void find_batch(const ebb_trainer *trainer, uint64_t step, uint64_t *epoch_out, uint64_t *batch_idx_out) {
-    *epoch_out = step / trainer->batches_per_epoch;
-    *batch_idx_out = step % trainer->batches_per_epoch;
+static ebb_batch batch_of(const ebb_trainer *trainer, uint64_t step) {
+    return (ebb_batch){
+        .epoch = step / trainer->batches_per_epoch,
+        .idx = step % trainer->batches_per_epoch,
+        .n = trainer->options.batch,
+    };
 }
 
 /* Take this step's batch, ask for the next. */
 static ebb_status read_batch(ebb_trainer *trainer) {
-    const int64_t n = trainer->options.batch;
-    uint64_t epoch = 0, batch_idx = 0;
-    find_batch(trainer, trainer->step, &epoch, &batch_idx);
-    EBB_TRY(ebb_data_read(trainer->train, epoch, batch_idx, n, ebb_run_images(trainer->run),
+    EBB_TRY(ebb_data_read(trainer->train, batch_of(trainer, trainer->step), ebb_run_images(trainer->run),
                           ebb_run_labels(trainer->run), NULL));
     if (trainer->step + 1 == trainer->options.n_steps) { return EBB_OK; }
-    find_batch(trainer, trainer->step + 1, &epoch, &batch_idx);
-    return ebb_data_prefetch(trainer->train, epoch, batch_idx, n);
+    return ebb_data_prefetch(trainer->train, batch_of(trainer, trainer->step + 1));
 }
 
 static void note_loss(ebb_trainer *trainer, float loss) {
@@ -143,8 +142,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     }
     const uint64_t update = trainer->step + 1;
     ebb_step_result result = {.step = update, .learning_rate = ebb__lr_at(&o->schedule, o->learning_rate, update)};
-    uint64_t batch_idx = 0;
-    find_batch(trainer, trainer->step, &result.epoch, &batch_idx);
+    result.epoch = batch_of(trainer, trainer->step).epoch;
     const uint64_t begin_ns = ebb__now_ns();
     EBB_TRY(read_batch(trainer));
     result.wait_data_s = (double)(ebb__now_ns() - begin_ns) * 1e-9;

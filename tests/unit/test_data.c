@@ -49,7 +49,7 @@ static void test_mnist(void **state) {
     assert_int_equal(info.height * 100 + info.width * 10 + info.channels, 551);
     assert_int_equal(info.classes, 10);
     assert_true(info.host_bytes >= 7 * (25 + 4));
-    assert_int_equal(ebb_data_read(test, 0, 1, 4, images, labels, &n_valid), EBB_OK);
+    assert_int_equal(ebb_data_read(test, (ebb_batch){0, 1, 4}, images, labels, &n_valid), EBB_OK);
     assert_int_equal(n_valid, 3);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(labels[i], i < 3 ? data_label(4 + i) : 0);
@@ -58,11 +58,12 @@ static void test_mnist(void **state) {
             assert_true(fabsf(images[i * 25 + p] - want) < 1e-5f);
         }
     }
-    assert_int_equal(ebb_data_read(test, 0, 2, 4, images, labels, &n_valid), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_data_read(test, (ebb_batch){0, 2, 4}, images, labels, &n_valid), EBB_E_ARGUMENT);
     ebb_data_close(test);
     ebb_data *train = open_data(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain);
-    assert_int_equal(ebb_data_read(train, 0, 4, 4, images, labels, &n_valid), EBB_OK);
-    assert_int_equal(ebb_data_read(train, 0, 5, 4, images, labels, &n_valid), EBB_E_ARGUMENT); /* incomplete */
+    assert_int_equal(ebb_data_read(train, (ebb_batch){0, 4, 4}, images, labels, &n_valid), EBB_OK);
+    assert_int_equal(ebb_data_read(train, (ebb_batch){0, 5, 4}, images, labels, &n_valid),
+                     EBB_E_ARGUMENT); /* incomplete */
     ebb_data_close(train);
 }
 
@@ -128,7 +129,7 @@ static void test_cifar(void **state) {
     assert_int_equal(ebb_data_get_info(train).n_images, 15);
     ebb_data_close(train);
     ebb_data *test = open_data(spec_of("cifar10", ""), EBB_SPLIT_TEST, plain);
-    assert_int_equal(ebb_data_read(test, 0, 0, 3, images, labels, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(test, (ebb_batch){0, 0, 3}, images, labels, NULL), EBB_OK);
     assert_int_equal(labels[2], 2);
     float want = ((float)data_pixel(2, 1024) / 255.0f - 0.4822f) / 0.2435f; /* the first green one */
     assert_true(fabsf(images[2 * 3072 + 1024] - want) < 1e-5f);
@@ -151,7 +152,7 @@ static void test_digits(void **state) {
     data_put_digits(&dir, "d.csv.gz", 33);
     ebb_data *test = open_data(spec_of("digits", "d.csv.gz"), EBB_SPLIT_TEST, plain);
     assert_int_equal(ebb_data_get_info(test).n_images, 6);
-    assert_int_equal(ebb_data_read(test, 0, 1, 1, images, &label, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(test, (ebb_batch){0, 1, 1}, images, &label, NULL), EBB_OK);
     assert_int_equal(label, 3); /* row 9, the tenth */
     ebb_data_close(test);
     ebb_data *train = open_data(spec_of("digits", "d.csv.gz"), EBB_SPLIT_TRAIN, plain);
@@ -201,7 +202,7 @@ static void test_tensors(void **state) {
     put_tensors("t.safetensors", false, 4);
     ebb_data *data = open_data(spec_of("tensors", "t.safetensors"), EBB_SPLIT_TRAIN, plain);
     assert_int_equal(ebb_data_get_info(data).classes, 5);
-    assert_int_equal(ebb_data_read(data, 3, 0, 3, images, labels, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){3, 0, 3}, images, labels, NULL), EBB_OK);
     for (int i = 0; i < 12; i++) { assert_true(images[i] == (float)i - 4.5f); } /* in order, as they are */
     assert_int_equal(labels[0] * 100 + labels[1] * 10 + labels[2], 204);
     ebb_data_close(data);
@@ -228,7 +229,7 @@ static void test_images(void **state) {
     ebb_data *test = open_data(spec_of("images", "p"), EBB_SPLIT_TEST, o);
     assert_int_equal(ebb_data_get_info(test).n_images, 1);
     assert_int_equal(ebb_data_get_info(test).classes, 2);
-    assert_int_equal(ebb_data_read(test, 0, 0, 1, images, labels, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(test, (ebb_batch){0, 0, 1}, images, labels, NULL), EBB_OK);
     assert_int_equal(labels[0], 1);
     static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
     for (int c = 0; c < 3; c++) { /* the brighter half is on the left */
@@ -240,7 +241,7 @@ static void test_images(void **state) {
     ebb_data_close(test);
     ebb_data *train = open_data(spec_of("images", "p"), EBB_SPLIT_TRAIN, o);
     assert_int_equal(ebb_data_get_info(train).n_images, 2);
-    assert_int_equal(ebb_data_read(train, 0, 0, 2, images, labels, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(train, (ebb_batch){0, 0, 2}, images, labels, NULL), EBB_OK);
     assert_int_equal(labels[0] + labels[1], 1);
     ebb_data_close(train);
     o.classes = 1;
@@ -290,8 +291,8 @@ static void test_damaged_picture_is_named(void **state) {
     ebb_data *data = open_data(spec_of("images", "s"), EBB_SPLIT_TRAIN, o);
     char first[512] = "";
     for (int i = 0; i < 20; i++) { /* the same one each time, prefetched or not */
-        if (i % 2 == 0) { assert_int_equal(ebb_data_prefetch(data, 0, 0, 6), EBB_OK); }
-        assert_int_equal(ebb_data_read(data, 0, 0, 6, images, labels, NULL), EBB_E_FORMAT);
+        if (i % 2 == 0) { assert_int_equal(ebb_data_prefetch(data, (ebb_batch){0, 0, 6}), EBB_OK); }
+        assert_int_equal(ebb_data_read(data, (ebb_batch){0, 0, 6}, images, labels, NULL), EBB_E_FORMAT);
         if (i == 0) { (void)snprintf(first, sizeof first, "%s", ebb_last_error()); }
         assert_string_equal(ebb_last_error(), first);
     }
@@ -311,9 +312,11 @@ static uint64_t hash_batches(const char *spec, ebb_data_options o, int32_t n_thr
     int32_t labels[4];
     uint64_t h = EBB_HASH_INIT;
     for (uint64_t b = 0; b < 9; b++) {
-        assert_int_equal(ebb_data_read(data, b / 3, b % 3, n, images, labels, NULL), EBB_OK);
-        if (prefetch) { assert_int_equal(ebb_data_prefetch(data, (b + 1) / 3, (b + 1) % 3, n), EBB_OK); }
-        if (prefetch && b == 4) { assert_int_equal(ebb_data_prefetch(data, 0, 1, n), EBB_OK); } /* another one */
+        assert_int_equal(ebb_data_read(data, (ebb_batch){b / 3, b % 3, n}, images, labels, NULL), EBB_OK);
+        if (prefetch) { assert_int_equal(ebb_data_prefetch(data, (ebb_batch){(b + 1) / 3, (b + 1) % 3, n}), EBB_OK); }
+        if (prefetch && b == 4) {
+            assert_int_equal(ebb_data_prefetch(data, (ebb_batch){0, 1, n}), EBB_OK);
+        } /* another one */
         h = ebb__hash(h, images, elements * sizeof *images);
         h = ebb__hash(h, labels, sizeof labels);
     }
@@ -358,7 +361,7 @@ static void test_epochs_are_permutations(void **state) {
     data_put_mnist(&dir, 23, 7, 5);
     ebb_data *data = open_data(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain);
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        assert_int_equal(ebb_data_read(data, epoch, 0, 23, images[epoch], labels, NULL), EBB_OK);
+        assert_int_equal(ebb_data_read(data, (ebb_batch){epoch, 0, 23}, images[epoch], labels, NULL), EBB_OK);
         int count[10] = {0};
         for (int i = 0; i < 23; i++) { count[labels[i]]++; }
         for (int c = 0; c < 10; c++) { assert_int_equal(count[c], c < 3 ? 3 : 2); }
@@ -377,7 +380,7 @@ static void test_sizes_on_request(void **state) {
     o.height = 10;
     o.width = 12;
     ebb_data *data = open_data(spec_of("mnist", ""), EBB_SPLIT_TRAIN, o);
-    assert_int_equal(ebb_data_read(data, 0, 0, 2, images, labels, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){0, 0, 2}, images, labels, NULL), EBB_OK);
     assert_memory_equal(images, images + 120, 120 * sizeof(float)); /* grey thrice */
     ebb_data_close(data);
     o.channels = 2;
@@ -402,9 +405,9 @@ static void test_bad_calls(void **state) {
     ebb_data *data = open_data("synthetic", EBB_SPLIT_TRAIN, o);
     float image;
     int32_t label;
-    assert_int_equal(ebb_data_read(data, 0, 0, 0, &image, &label, NULL), EBB_E_ARGUMENT);
-    assert_int_equal(ebb_data_read(data, 0, UINT64_MAX, 2, &image, &label, NULL), EBB_E_ARGUMENT);
-    assert_int_equal(ebb_data_read(data, 0, 1u << 30, 1, &image, &label, NULL), EBB_OK);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){0, 0, 0}, &image, &label, NULL), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){0, UINT64_MAX, 2}, &image, &label, NULL), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){0, 1u << 30, 1}, &image, &label, NULL), EBB_OK);
     ebb_data_close(data);
     ebb_data_close(NULL);
 }
@@ -432,7 +435,7 @@ static void test_out_of_memory(void **state) {
             o.height = o.width = 8;
             o.split = schemes[i][2][0] != '\0' ? EBB_SPLIT_TEST : EBB_SPLIT_TRAIN;
             st = ebb_data_open(spec, &o, &data);
-            if (st == EBB_OK) { st = ebb_data_prefetch(data, 0, 0, 1); }
+            if (st == EBB_OK) { st = ebb_data_prefetch(data, (ebb_batch){0, 0, 1}); }
             ebb_data_close(data);
         });
     }
