@@ -43,7 +43,8 @@ typedef struct ebb_data_options {
  *                          the test split
  *   tensors:FILE           safetensors with "images" (N, C, H, W) float32 and "labels" (N) whole numbers, as
  *                          they are; "test_images" and "test_labels" are the test split
- * EBB_E_ARGUMENT: no such data. EBB_E_FORMAT, EBB_E_IO: the message names the file, the place and the cause. */
+ * options may be NULL. EBB_E_ARGUMENT: no such data, or options of another version. EBB_E_FORMAT, EBB_E_IO: the
+ * message names the file, the place and the cause. */
 EBB_API ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out);
 EBB_API void ebb_data_close(ebb_data *data);
 
@@ -130,6 +131,7 @@ typedef struct ebb_trainer_options {
                            .schedule = {.step_factor = 0.1f}})
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
+ * EBB_E_ARGUMENT: options of another version, or that do not fit each other, the data or the checkpoint.
  * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget and the step; *step_name_out (may be NULL, at
  * least 128 bytes) names the step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,

@@ -46,6 +46,9 @@ static const ebb_source_ops *find_source(const char *spec, const char **path_out
 }
 
 static ebb_status check_options(const ebb_data_options *options) {
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "ebb_data_options of %zu bytes", options->size_bytes);
+    }
     const int64_t limit = (int64_t)1 << 20; /* a side or a count of channels; keeps every product within 64 bits */
     bool fine = options->channels >= 0 && options->channels <= limit && options->height >= 0 &&
                 options->height <= limit && options->width >= 0 && options->width <= limit && options->classes >= 0 &&

@@ -68,6 +68,9 @@ static ebb_status set_up(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *ste
 
 ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out, ebb_no_fit *no_fit_out,
                               char *step_name_out) {
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "ebb_trainer_options of %zu bytes", options->size_bytes);
+    }
     ebb_trainer *trainer = ebb__calloc(options->mem, 1, sizeof *trainer);
     if (trainer == NULL) { return EBB_E_NO_MEMORY; }
     trainer->mem = ebb__mem_or_default(options->mem);

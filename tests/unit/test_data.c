@@ -395,6 +395,9 @@ static void test_bad_calls(void **state) {
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         expect_refused(specs[i], EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "not synthetic");
     }
+    o.size_bytes--;
+    expect_refused("synthetic", EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "ebb_data_options of ");
+    o = plain;
     o.height = -1;
     expect_refused("synthetic", EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "out of range");
     o = plain;

@@ -426,6 +426,9 @@ static void test_too_small_budgets(void **state) {
 static void test_bad_options(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
+    o.size_bytes = 0;
+    expect_refused(o, EBB_E_ARGUMENT, "ebb_trainer_options of 0 bytes");
+    o = base_options();
     o.net = "lenet"; /* and a function */
     expect_refused(o, EBB_E_ARGUMENT, "one of both");
     o = base_options();
