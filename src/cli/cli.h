@@ -137,6 +137,11 @@ int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_jso
 /* --help's lists of networks, policies and backends. */
 void ebb__cli_print_names(void);
 
+/* ---- tables for people (row.c) ---------------------------------------------------------------- */
+
+void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
+void ebb__cli_row_bytes(const char *name, uint64_t bytes);
+
 /* ---- JSON ------------------------------------------------------------------------------------- */
 
 /* One object on one line of stdout, member by member. Floats are printed so that they read back as the same
@@ -144,6 +149,7 @@ void ebb__cli_print_names(void);
 void ebb__json_begin(void);
 void ebb__json_text(const char *key, const char *value); /* NULL becomes null */
 void ebb__json_u64(const char *key, uint64_t value);
+void ebb__json_limit(const char *key, uint64_t value); /* UINT64_MAX, without limit, becomes null */
 void ebb__json_f64(const char *key, double value);
 void ebb__json_f32(const char *key, float value);
 void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines at once */

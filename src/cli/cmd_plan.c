@@ -109,11 +109,6 @@ static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, 
     if (network->disk != NULL) { options->tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
 }
 
-static void print_bytes_row(const char *name, uint64_t bytes) {
-    char text[32];
-    printf("%-22s %12s  %" PRIu64 "\n", name, ebb_bytes_format(bytes, text, sizeof text), bytes);
-}
-
 typedef struct figures {
     double program_s, plan_s; /* what making them took */
     size_t n_tensors, n_steps;
@@ -135,24 +130,24 @@ static double peak_over_bound(const figures *f) {
 }
 
 static void print_table(const figures *f) {
-    printf("%-22s %12zu\n", "tensors", f->n_tensors);
-    printf("%-22s %12zu\n", "steps", f->n_steps);
-    print_bytes_row("floor (one step)", f->floor_bytes);
-    print_bytes_row("liveness needs", f->liveness_bytes);
-    printf("%-22s %12s\n", "policy", f->plan.policy);
-    if (f->plan.budget_bytes != UINT64_MAX) { print_bytes_row("budget", f->plan.budget_bytes); }
-    print_bytes_row("planned peak", f->plan.peak_bytes);
-    print_bytes_row("bound", f->plan.bound_bytes);
-    printf("%-22s %12.4f\n", "peak / bound", peak_over_bound(f));
-    print_bytes_row("copied out", f->plan.moved_out_bytes);
-    print_bytes_row("copied in", f->plan.moved_in_bytes);
-    print_bytes_row("host tier", f->plan.tier_bytes[EBB_TIER_HOST]);
-    print_bytes_row("disk tier", f->plan.tier_bytes[EBB_TIER_DISK]);
-    printf("%-22s %12" PRIu64 "\n", "steps computed again", f->plan.n_recomputed_steps);
-    printf("%-22s %10.4f s\n", "predicted time", (double)f->timeline.iteration_ns / 1e9);
-    printf("%-22s %10.4f s\n", "of it computed again", (double)f->timeline.again_ns / 1e9);
-    printf("%-22s %10.4f s\n", "program made in", f->program_s);
-    printf("%-22s %10.4f s\n", "plan made in", f->plan_s);
+    ebb__cli_row("tensors", "%zu", f->n_tensors);
+    ebb__cli_row("steps", "%zu", f->n_steps);
+    ebb__cli_row_bytes("floor (one step)", f->floor_bytes);
+    ebb__cli_row_bytes("liveness needs", f->liveness_bytes);
+    ebb__cli_row("policy", "%s", f->plan.policy);
+    if (f->plan.budget_bytes != UINT64_MAX) { ebb__cli_row_bytes("budget", f->plan.budget_bytes); }
+    ebb__cli_row_bytes("planned peak", f->plan.peak_bytes);
+    ebb__cli_row_bytes("bound", f->plan.bound_bytes);
+    ebb__cli_row("peak / bound", "%.4f", peak_over_bound(f));
+    ebb__cli_row_bytes("copied out", f->plan.moved_out_bytes);
+    ebb__cli_row_bytes("copied in", f->plan.moved_in_bytes);
+    ebb__cli_row_bytes("host tier", f->plan.tier_bytes[EBB_TIER_HOST]);
+    ebb__cli_row_bytes("disk tier", f->plan.tier_bytes[EBB_TIER_DISK]);
+    ebb__cli_row("steps computed again", "%" PRIu64, f->plan.n_recomputed_steps);
+    ebb__cli_row("predicted time", "%.4f s", (double)f->timeline.iteration_ns / 1e9);
+    ebb__cli_row("of it computed again", "%.4f s", (double)f->timeline.again_ns / 1e9);
+    ebb__cli_row("program made in", "%.4f s", f->program_s);
+    ebb__cli_row("plan made in", "%.4f s", f->plan_s);
 }
 
 static void print_json(const ebb_program *program, const figures *f) {
@@ -164,11 +159,7 @@ static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_u64("floor_bytes", f->floor_bytes);
     ebb__json_u64("liveness_bytes", f->liveness_bytes);
     ebb__json_text("policy", f->plan.policy);
-    if (f->plan.budget_bytes != UINT64_MAX) {
-        ebb__json_u64("budget_bytes", f->plan.budget_bytes);
-    } else {
-        ebb__json_text("budget_bytes", NULL);
-    }
+    ebb__json_limit("budget_bytes", f->plan.budget_bytes);
     ebb__json_u64("peak_planned_bytes", f->plan.peak_bytes);
     ebb__json_u64("bound_bytes", f->plan.bound_bytes);
     ebb__json_f64("peak_over_bound", peak_over_bound(f));

@@ -58,6 +58,14 @@ void ebb__json_u64(const char *key, uint64_t value) {
     printf("%" PRIu64, value);
 }
 
+void ebb__json_limit(const char *key, uint64_t value) {
+    if (value == UINT64_MAX) {
+        ebb__json_text(key, NULL);
+    } else {
+        ebb__json_u64(key, value);
+    }
+}
+
 void ebb__json_f64(const char *key, double value) {
     write_key(key);
     write_number(value, 17);

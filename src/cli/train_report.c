@@ -103,11 +103,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_text("net", info->net);
     ebb__json_text("backend", info->backend);
     ebb__json_text("policy", info->policy);
-    if (plan->budget_bytes != UINT64_MAX) {
-        ebb__json_u64("budget_bytes", plan->budget_bytes);
-    } else {
-        ebb__json_text("budget_bytes", NULL);
-    }
+    ebb__json_limit("budget_bytes", plan->budget_bytes);
     ebb__json_u64("peak_planned_bytes", plan->peak_bytes);
     ebb__json_u64("peak_measured_bytes", summary->run.peak_bytes);
     ebb__json_u64("moved_out_bytes", summary->run.moved_out_bytes);
@@ -129,30 +125,25 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_end();
 }
 
-static void print_bytes_row(const char *name, uint64_t bytes) {
-    char text[32];
-    printf("  %-28s %12s  %" PRIu64 "\n", name, bytes_text(bytes, text), bytes);
-}
-
 static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
     const ebb_run_stats *run = &summary->run;
     printf("\ndevice memory\n");
-    print_bytes_row("planned peak", info->plan.peak_bytes);
-    print_bytes_row("measured peak", run->peak_bytes);
+    ebb__cli_row_bytes("  planned peak", info->plan.peak_bytes);
+    ebb__cli_row_bytes("  measured peak", run->peak_bytes);
     printf("an iteration\n");
-    print_bytes_row("copied out", run->moved_out_bytes);
-    print_bytes_row("copied in", run->moved_in_bytes);
-    printf("  %-28s %12" PRIu64 "\n", "steps computed again", run->n_recomputed_steps);
-    printf("  %-28s %10.4f s, predicted %.4f s\n", "time (median)", summary->step_time_median_s,
-           info->step_time_predicted_s);
-    printf("  %-28s %12.1f\n", "images a second", summary->images_per_s);
+    ebb__cli_row_bytes("  copied out", run->moved_out_bytes);
+    ebb__cli_row_bytes("  copied in", run->moved_in_bytes);
+    ebb__cli_row("  steps computed again", "%" PRIu64, run->n_recomputed_steps);
+    ebb__cli_row("  time (median)", "%.4f s", summary->step_time_median_s);
+    ebb__cli_row("  time (predicted)", "%.4f s", info->step_time_predicted_s);
+    ebb__cli_row("  images a second", "%.1f", summary->images_per_s);
     printf("resident memory of the process, as the kernel counts it\n");
-    print_bytes_row("arena", run->arena_bytes);
-    print_bytes_row("host slab", run->slab_bytes);
-    print_bytes_row("data", summary->data_bytes);
-    print_bytes_row("constant (code, kernels)", summary->constant_bytes);
-    print_bytes_row("peak of the process", summary->resident_peak_bytes);
-    if (run->file_bytes > 0) { print_bytes_row("file on disk", run->file_bytes); }
+    ebb__cli_row_bytes("  arena", run->arena_bytes);
+    ebb__cli_row_bytes("  host slab", run->slab_bytes);
+    ebb__cli_row_bytes("  data", summary->data_bytes);
+    ebb__cli_row_bytes("  constant (code, kernels)", summary->constant_bytes);
+    ebb__cli_row_bytes("  peak of the process", summary->resident_peak_bytes);
+    if (run->file_bytes > 0) { ebb__cli_row_bytes("  file on disk", run->file_bytes); }
     printf("weights sha256 %s\n", summary->weights_sha256);
 }
 
