@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement, one line a problem and solver: how near to the bound, in what time.
+ *
+ *     bench_place [solver=NAME] [steps=N] [seed=N] PROBLEM...
+ *
+ * A PROBLEM is a file of 'id,lower,upper,size' lines, or KIND:N, made by place_instances.c; no PROBLEM lists the kinds.
+ */
+#include "place_instances.h"
+
+#include "base/base.h"
+
+#include <stdlib.h>
+
+typedef struct bench {
+    ebb_place_options options;
+    uint64_t seed;
+} bench;
+
+static bool read_items(const char *path, ebb_place_item **items_out, size_t *n_out) {
+    FILE *f = fopen(path, "r");
+    char line[256], id[100];
+    EBB_VEC(ebb_place_item) items = {0};
+    if (f == NULL) { return false; }
+    while (fgets(line, sizeof line, f) != NULL) {
+        unsigned long long first = 0, last = 0, size = 0;
+        if (sscanf(line, "%99[^,],%llu,%llu,%llu", id, &first, &last, &size) != 4) { continue; }
+        const ebb_place_item item = {.size_bytes = size, .first = first, .last = last};
+        if (EBB_PUSH(NULL, &items, item) != EBB_OK) { break; }
+    }
+    (void)fclose(f);
+    *items_out = items.data;
+    *n_out = items.n;
+    return true;
+}
+
+static bool get_items(const bench *b, const char *name, ebb_place_item **items_out, size_t *n_out) {
+    char kind[32] = "";
+    unsigned long long n = 0;
+    if (sscanf(name, "%31[a-z]:%llu", kind, &n) == 2) {
+        return ebb_bench_make_items(kind, (size_t)n, b->seed, items_out, n_out);
+    }
+    return read_items(name, items_out, n_out);
+}
+
+static int run_problem(const bench *b, const char *name) {
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    ebb_place_item *items = NULL;
+    if (!get_items(b, name, &items, &p.n_items)) {
+        (void)fprintf(stderr, "bench_place: %s: no such file or kind\n", name);
+        return 2;
+    }
+    p.items = items;
+    uint64_t *offsets = calloc(p.n_items + 1, sizeof *offsets), checked = 0;
+    ebb_place_result r = {0};
+    const uint64_t begin = ebb__now_ns();
+    ebb_status st = ebb_place_solve(&p, &b->options, offsets, &r);
+    const double seconds = (double)(ebb__now_ns() - begin) * 1e-9;
+    if (st == EBB_OK) { st = ebb_place_check(&p, NULL, offsets, &checked); }
+    if (st != EBB_OK || checked != r.peak_bytes) {
+        (void)fprintf(stderr, "bench_place: %s: %s\n", name, ebb_last_error());
+    } else {
+        const char *solver = b->options.solver != NULL ? b->options.solver : "best";
+        (void)printf("%s,%zu,%s,%llu,%llu,%.6f,%d,%.3f,%llu\n", name, p.n_items, solver,
+                     (unsigned long long)r.peak_bytes, (unsigned long long)r.bound_bytes,
+                     (double)r.peak_bytes / (double)r.bound_bytes, r.peak_bytes == r.bound_bytes, seconds,
+                     (unsigned long long)r.n_steps);
+        (void)fflush(stdout);
+    }
+    free(items);
+    free(offsets);
+    return st == EBB_OK ? 0 : 1;
+}
+
+static int list_kinds(void) {
+    const char *about = NULL;
+    for (size_t k = 0; ebb_bench_kind(k, &about) != NULL; k++) {
+        (void)printf("%s: %s\n", ebb_bench_kind(k, NULL), about);
+    }
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    bench b = {.options = EBB_PLACE_OPTIONS_INIT, .seed = 1};
+    int status = argc < 2 ? list_kinds() : 0;
+    if (argc >= 2) { (void)printf("problem,items,solver,peak_bytes,bound_bytes,ratio,optimal,time_s,steps\n"); }
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "solver=", 7) == 0) {
+            b.options.solver = argv[i] + 7;
+        } else if (strncmp(argv[i], "steps=", 6) == 0) {
+            b.options.max_steps = strtoull(argv[i] + 6, NULL, 10);
+        } else if (strncmp(argv[i], "seed=", 5) == 0) {
+            b.seed = strtoull(argv[i] + 5, NULL, 10);
+        } else {
+            const int st = run_problem(&b, argv[i]);
+            status = st > status ? st : status;
+        }
+    }
+    return status;
+}
