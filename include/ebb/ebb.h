@@ -10,6 +10,7 @@
 #include "ebb/graph.h"
 #include "ebb/place.h"
 #include "ebb/plan.h"
+#include "ebb/pool.h"
 #include "ebb/program.h"
 #include "ebb/run.h"
 #include "ebb/trace.h"

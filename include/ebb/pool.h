@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run-time pool: malloc and free over one arena for programs that ask for the same blocks in every iteration.
+ * A placement says beforehand where each request of an iteration goes, so a request is answered without a search, and
+ * the arena is hardly larger than what lives at once (the idea of SmartPool: Zhang et al., 'Efficient Memory
+ * Management for GPU-based Deep Learning Systems', arXiv 1903.06631, section 4).
+ *
+ * What does not follow the plan - a request more or less, of another size, in another order, a free that comes late -
+ * is noticed and never answered with bytes of a live block: such requests go to a general allocator over the rest of
+ * the arena, and the pool finds its place in the iteration again. A pool that learns records the requests, finds the
+ * iteration, places it, and does so anew when the plan goes on missing.
+ *
+ * The pool deals in addresses alone and never touches what lies there: the arena may be memory of this process, an
+ * mmap, or a device's.
+ *
+ * Threads: one pool, one thread at a time, unless it was made with options.locked. Independent of everything in ebb
+ * but placement.
+ */
+#ifndef EBB_POOL_H
+#define EBB_POOL_H
+
+#include "ebb/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ebb_pool ebb_pool;
+
+typedef struct ebb_pool_options {
+    size_t size_bytes;
+    const ebb_mem *mem;      /* for the pool's books; kept. NULL: malloc's */
+    uint64_t base;           /* address of the arena's first byte, aligned */
+    uint64_t capacity_bytes; /* of the arena; what is beyond the last whole granule is not used */
+    uint64_t
+        alignment_bytes; /* the granule, a power of two: addresses are multiples of it, sizes are rounded up to it */
+    bool learns;         /* find the iteration, plan, and plan anew by itself */
+    bool locked;         /* every call takes a lock */
+} ebb_pool_options;
+#define EBB_POOL_OPTIONS_INIT ((ebb_pool_options){.size_bytes = sizeof(ebb_pool_options), .alignment_bytes = 512})
+
+/* A request of an iteration, in the order in which they come. It is freed before the request that comes `span` after
+ * it, be that of this iteration or the next: 1 is before the very next. 0, or more than an iteration has: it is not
+ * planned, and goes to the general allocator. */
+typedef struct ebb_pool_request {
+    uint64_t size_bytes;
+    uint64_t span;
+} ebb_pool_request;
+
+typedef struct ebb_pool_stats {
+    size_t size_bytes; /* set by the caller to sizeof this */
+    uint64_t n_requests, n_frees;
+    uint64_t n_hits;                      /* answered from the plan */
+    uint64_t n_unplanned;                 /* came where the plan has them, and has no place for them */
+    uint64_t n_mismatches;                /* came otherwise than the plan says, or while their place was still taken */
+    uint64_t n_plans;                     /* made by itself or given */
+    uint64_t n_drops;                     /* of plans that went on missing */
+    uint64_t live_bytes, peak_live_bytes; /* rounded sizes */
+    uint64_t plan_bytes;                  /* of the arena that the plan holds; 0: there is none */
+    uint64_t peak_bytes;                  /* the highest end of anything handed out, and of the plan, from base */
+} ebb_pool_stats;
+
+/* EBB_E_ARGUMENT: an arena of no granule, beyond 64 bits, or not aligned; an alignment that is no power of two. */
+EBB_API ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out);
+/* NULL is fine. Live blocks are forgotten. */
+EBB_API void ebb_pool_destroy(ebb_pool *pool);
+
+/* Follow an iteration of requests[n] from the next request on, in place of the plan that there is. offsets[n] are
+ * theirs within the plan's bytes, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n;
+ * they are checked. NULL: they are placed here. Nothing is kept of the arrays. EBB_E_NO_FIT: no such long piece of the
+ * arena is free; EBB_E_INVALID_PLAN: live requests overlap. Where it fails, the pool goes on without a plan. */
+EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
+
+/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room. From the plan O(1); a pool that learns takes longer
+ * where it plans. */
+EBB_API ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out);
+
+/* Give back the block at address. EBB_E_ARGUMENT: no live block begins there; nothing is changed. */
+EBB_API ebb_status ebb_pool_free(ebb_pool *pool, uint64_t address);
+
+EBB_API ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool: bytes and addresses without, granules within; and who answers a request.
+ *
+ *      base                                                              base + capacity
+ *        | taken | free |##### the plan's bytes #####| taken |        free          |
+ *        +-------+------+----------------------------+-------+----------------------+
+ *          all of it the general allocator's, to whom the plan's bytes are one block
+ *
+ * With a plan, requests that it expects are answered from its bytes, all others by the general allocator. Without one,
+ * everything is; a pool that learns then records what comes, until it sees an iteration. A plan that goes on missing is
+ * dropped: its live blocks become blocks of the general allocator, what is between them free, and the pool learns anew.
+ * Each time it is more patient, so a program that never repeats itself costs little.
+ */
+#include "ebb/place.h"
+#include "pool/pool_priv.h"
+
+#include <pthread.h>
+
+#define FIRST_PATIENCE 4u /* mismatches in a few iterations */
+#define MAX_PATIENCE ((uint64_t)1 << 20)
+
+struct ebb_pool {
+    ebb_pool_options options;
+    unsigned granule_log2;
+    uint64_t n_granules;
+    ebb_pool_heap *heap;
+    ebb_pool_replay *replay;     /* NULL: no plan */
+    uint64_t plan_start, plan_n; /* granules; 0 of them without a plan */
+    ebb_pool_learner learner;
+    uint64_t patience;
+    uint64_t live_n, peak_live_n; /* granules */
+    ebb_pool_stats stats;         /* without what is kept elsewhere */
+    pthread_mutex_t lock;
+};
+
+/* ---- making a plan ---------------------------------------------------------------------------- */
+
+/* Room for a plan's making. */
+typedef struct planning {
+    ebb_pool_planned *requests;
+    size_t n;
+    ebb_place_item *items; /* of the requests that are planned, in their order */
+    uint64_t *starts;
+    size_t n_items;
+    uint64_t peak;
+} planning;
+
+static bool is_plannable(const planning *p, size_t request) {
+    return p->requests[request].span > 0 && p->requests[request].span <= p->n;
+}
+
+static ebb_status alloc_planning(planning *p, ebb_bump *bump, size_t n) {
+    if (n >= UINT32_MAX / 4) { return ebb_fail(EBB_E_LIMIT, "an iteration of %zu requests", n); }
+    *p = (planning){.n = n};
+    p->requests = ebb__bump_alloc(bump, n, sizeof *p->requests);
+    p->items = ebb__bump_alloc(bump, n, sizeof *p->items);
+    p->starts = ebb__bump_alloc(bump, n, sizeof *p->starts);
+    return p->requests != NULL && p->items != NULL && p->starts != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+static ebb_place_problem describe(planning *p) {
+    p->n_items = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        if (!is_plannable(p, i)) { continue; }
+        p->items[p->n_items++] =
+            (ebb_place_item){.size_bytes = p->requests[i].n, .first = i, .last = (i + p->requests[i].span) % p->n};
+    }
+    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
+    problem.items = p->items;
+    problem.n_items = p->n_items;
+    problem.period = p->n;
+    return problem;
+}
+
+static void take_starts(planning *p) {
+    size_t item = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        if (is_plannable(p, i)) { p->requests[i].start = p->starts[item++]; }
+    }
+    EBB_ASSERT(item == p->n_items);
+}
+
+static ebb_status place(const ebb_pool *pool, planning *p) {
+    const ebb_place_problem problem = describe(p);
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result result = {0};
+    options.mem = pool->options.mem;
+    EBB_TRY(ebb_place_solve(&problem, &options, p->starts, &result));
+    p->peak = result.peak_bytes;
+    take_starts(p);
+    return EBB_OK;
+}
+
+/* The same with starts that were given. */
+static ebb_status check_given(const ebb_pool *pool, planning *p, const uint64_t *offsets) {
+    const ebb_place_problem problem = describe(p);
+    size_t item = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        if (!is_plannable(p, i)) { continue; }
+        if (offsets[i] % pool->options.alignment_bytes != 0) {
+            return ebb_fail(EBB_E_INVALID_PLAN, "request %zu: offset %llu is not aligned to %llu", i,
+                            (unsigned long long)offsets[i], (unsigned long long)pool->options.alignment_bytes);
+        }
+        p->starts[item++] = offsets[i] >> pool->granule_log2;
+    }
+    EBB_TRY(ebb_place_check(&problem, pool->options.mem, p->starts, &p->peak));
+    take_starts(p);
+    return EBB_OK;
+}
+
+/* *fits_out: whether there was room for it. */
+static ebb_status begin_plan(ebb_pool *pool, const planning *p, bool *fits_out) {
+    uint64_t start = EBB_POOL_NOWHERE;
+    EBB_ASSERT(pool->replay == NULL);
+    EBB_TRY(ebb__pool_heap_take(pool->heap, p->peak, 0, &start));
+    *fits_out = start != EBB_POOL_NOWHERE;
+    if (!*fits_out) { return EBB_OK; }
+    const ebb_status st = ebb__pool_replay_create(pool->options.mem, p->requests, p->n, &pool->replay);
+    if (st != EBB_OK) {
+        uint64_t n, note;
+        ebb__pool_heap_give(pool->heap, start, &n, &note);
+        return st;
+    }
+    pool->plan_start = start;
+    pool->plan_n = p->peak;
+    pool->stats.n_plans++;
+    pool->stats.plan_bytes = p->peak << pool->granule_log2;
+    pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, (start + p->peak) << pool->granule_log2);
+    ebb__pool_learner_reset(&pool->learner);
+    return EBB_OK;
+}
+
+/* ---- dropping it ------------------------------------------------------------------------------ */
+
+/* The plan's bytes become blocks of their own, what is between the live ones is given back. */
+static void carve(ebb_pool *pool, const ebb_pool_piece *pieces, size_t n_pieces) {
+    uint64_t at = pool->plan_start, n, note;
+    const uint64_t end = pool->plan_start + pool->plan_n;
+    for (size_t k = 0; k < n_pieces; k++) {
+        const uint64_t start = pool->plan_start + pieces[k].start;
+        EBB_ASSERT(start >= at && start + pieces[k].n <= end);
+        if (start > at) {
+            ebb__pool_heap_cut(pool->heap, at, start - at);
+            ebb__pool_heap_give(pool->heap, at, &n, &note);
+        }
+        at = start + pieces[k].n;
+        if (at < end) { ebb__pool_heap_cut(pool->heap, start, pieces[k].n); }
+    }
+    if (at < end) { ebb__pool_heap_give(pool->heap, at, &n, &note); }
+}
+
+static ebb_status drop_plan(ebb_pool *pool) {
+    if (pool->replay == NULL) { return EBB_OK; }
+    ebb_bump bump;
+    ebb_pool_piece *pieces = NULL;
+    size_t n_pieces = 0;
+    ebb__bump_init(&bump, pool->options.mem);
+    ebb_status st = ebb__pool_replay_get_live(pool->replay, &bump, &pieces, &n_pieces);
+    if (st == EBB_OK) { st = ebb__pool_heap_reserve(pool->heap, 2 * n_pieces + 1); }
+    if (st == EBB_OK) {
+        carve(pool, pieces, n_pieces);
+        pool->stats.n_hits += pool->replay->n_hits;
+        ebb__pool_replay_destroy(pool->replay);
+        pool->replay = NULL;
+        pool->plan_start = pool->plan_n = 0;
+        pool->stats.plan_bytes = 0;
+        ebb__pool_learner_reset(&pool->learner);
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* ---- learning --------------------------------------------------------------------------------- */
+
+static ebb_status plan_iteration(ebb_pool *pool, ebb_bump *bump, size_t length) {
+    planning p;
+    bool fits = false;
+    EBB_TRY(alloc_planning(&p, bump, length));
+    ebb__pool_learner_get(&pool->learner, length, p.requests);
+    EBB_TRY(place(pool, &p));
+    if (p.peak == 0) { return EBB_OK; }
+    EBB_TRY(begin_plan(pool, &p, &fits));
+    return fits ? EBB_OK : ebb__pool_learner_wait(&pool->learner, pool->options.mem, p.requests, length);
+}
+
+/* Learning is a service: what fails in it, for want of memory, does not fail the request. */
+static void learn(ebb_pool *pool) {
+    size_t length = 0;
+    ebb_bump bump;
+    ebb__bump_init(&bump, pool->options.mem);
+    if (ebb__pool_learner_find(&pool->learner, pool->options.mem, &length) == EBB_OK && length > 0) {
+        (void)plan_iteration(pool, &bump, length);
+    }
+    ebb__bump_fini(&bump);
+}
+
+static void unlearn(ebb_pool *pool) {
+    if (drop_plan(pool) != EBB_OK) { return; }
+    pool->learner.n_failed++;
+    ebb__pool_learner_reset(&pool->learner);
+    pool->stats.n_drops++;
+    pool->patience = ebb_min_u64(2 * pool->patience, MAX_PATIENCE);
+}
+
+/* ---- taking and giving ------------------------------------------------------------------------ */
+
+static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
+    return ebb_fail(
+        EBB_E_NO_FIT, "%llu bytes: no room in a pool of %llu bytes, of which %llu live and %llu are planned",
+        (unsigned long long)size_bytes, (unsigned long long)pool->options.capacity_bytes,
+        (unsigned long long)(pool->live_n << pool->granule_log2), (unsigned long long)pool->stats.plan_bytes);
+}
+
+/* From the general allocator. */
+static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+    const bool records = pool->options.learns && pool->replay == NULL;
+    uint64_t number = 0, start = EBB_POOL_NOWHERE;
+    pool->stats.n_requests++;
+    EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
+    if (start == EBB_POOL_NOWHERE) { return no_room(pool, n << pool->granule_log2); }
+    if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
+        ebb__pool_heap_note(pool->heap, start, number + 1);
+    }
+    pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, (start + n) << pool->granule_log2);
+    *start_out = start;
+    return EBB_OK;
+}
+
+static ebb_status take(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+    if (pool->replay == NULL) {
+        EBB_TRY(take_general(pool, n, start_out));
+        if (pool->options.learns && ebb__pool_learner_is_due(&pool->learner)) { learn(pool); }
+        return EBB_OK;
+    }
+    switch (ebb__pool_replay_take(pool->replay, n, start_out)) {
+    case EBB_POOL_HIT: *start_out += pool->plan_start; return EBB_OK;
+    case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
+    case EBB_POOL_MISMATCH: pool->stats.n_mismatches++; break;
+    }
+    if (pool->options.learns && ebb__pool_replay_is_stale(pool->replay, pool->patience)) { unlearn(pool); }
+    return take_general(pool, n, start_out);
+}
+
+static ebb_status take_bytes(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
+    const uint64_t mask = pool->options.alignment_bytes - 1;
+    uint64_t start = 0;
+    if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
+    const uint64_t n = (size_bytes + mask + (size_bytes == 0 ? 1 : 0)) >> pool->granule_log2;
+    EBB_TRY(take(pool, n, &start));
+    EBB_ASSERT(start + n <= pool->n_granules);
+    pool->live_n += n;
+    if (pool->live_n > pool->peak_live_n) { pool->peak_live_n = pool->live_n; }
+    *address_out = pool->options.base + (start << pool->granule_log2);
+    return EBB_OK;
+}
+
+static ebb_status give(ebb_pool *pool, uint64_t address) {
+    const uint64_t offset = address - pool->options.base, start = offset >> pool->granule_log2;
+    uint64_t n = 0, note = 0;
+    if (address >= pool->options.base && (offset & (pool->options.alignment_bytes - 1)) == 0) {
+        if (start - pool->plan_start < pool->plan_n) {
+            n = ebb__pool_replay_give(pool->replay, start - pool->plan_start);
+        } else {
+            ebb__pool_heap_give(pool->heap, start, &n, &note);
+        }
+    }
+    if (n == 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "no live block of the pool begins at address %#llx",
+                        (unsigned long long)address);
+    }
+    if (note > 0) { ebb__pool_learner_give(&pool->learner, note - 1); }
+    pool->stats.n_frees++;
+    EBB_ASSERT(pool->live_n >= n);
+    pool->live_n -= n;
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status check_options(const ebb_pool_options *o) {
+    if (o->size_bytes != sizeof *o) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
+    const uint64_t align = o->alignment_bytes;
+    if (align == 0 || (align & (align - 1)) != 0 || align > (uint64_t)1 << 32) {
+        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is no power of two up to 2^32",
+                        (unsigned long long)align);
+    }
+    if (o->base % align != 0) { return ebb_fail(EBB_E_ARGUMENT, "the arena's address is not aligned"); }
+    if (o->capacity_bytes < align) { return ebb_fail(EBB_E_ARGUMENT, "an arena of less than a granule"); }
+    if (o->capacity_bytes >= (uint64_t)1 << 62 || o->base > UINT64_MAX - o->capacity_bytes) {
+        return ebb_fail(EBB_E_ARGUMENT, "an arena beyond 64 bits");
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out) {
+    EBB_TRY(check_options(options));
+    ebb_pool *pool = ebb__calloc(options->mem, 1, sizeof *pool);
+    if (pool == NULL) { return EBB_E_NO_MEMORY; }
+    pool->options = *options;
+    pool->granule_log2 = (unsigned)__builtin_ctzll(options->alignment_bytes);
+    pool->n_granules = options->capacity_bytes >> pool->granule_log2;
+    pool->patience = FIRST_PATIENCE;
+    ebb__pool_learner_reset(&pool->learner);
+    ebb_status st = ebb__pool_heap_create(options->mem, pool->n_granules, &pool->heap);
+    if (st == EBB_OK && pthread_mutex_init(&pool->lock, NULL) != 0) {
+        st = ebb_fail(EBB_E_LIMIT, "the system has no room for a lock");
+    }
+    if (st != EBB_OK) {
+        ebb__pool_heap_destroy(pool->heap);
+        ebb__free(options->mem, pool);
+        return st;
+    }
+    *pool_out = pool;
+    return EBB_OK;
+}
+
+void ebb_pool_destroy(ebb_pool *pool) {
+    if (pool == NULL) { return; }
+    (void)pthread_mutex_destroy(&pool->lock);
+    ebb__pool_replay_destroy(pool->replay);
+    ebb__pool_heap_destroy(pool->heap);
+    EBB_VEC_FINI(pool->options.mem, &pool->learner.records);
+    ebb__free(pool->options.mem, pool);
+}
+
+static void enter(ebb_pool *pool) {
+    if (pool->options.locked) { (void)pthread_mutex_lock(&pool->lock); }
+}
+
+static void leave(ebb_pool *pool) {
+    if (pool->options.locked) { (void)pthread_mutex_unlock(&pool->lock); }
+}
+
+static ebb_status plan(ebb_pool *pool, ebb_bump *bump, const ebb_pool_request *requests, size_t n,
+                       const uint64_t *offsets) {
+    planning p;
+    bool fits = false;
+    EBB_TRY(drop_plan(pool));
+    if (n == 0) { return EBB_OK; }
+    EBB_TRY(alloc_planning(&p, bump, n));
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t bytes = ebb_max_u64(requests[i].size_bytes, 1);
+        p.requests[i] = (ebb_pool_planned){.n = ((bytes - 1) >> pool->granule_log2) + 1, .span = requests[i].span};
+    }
+    EBB_TRY(offsets != NULL ? check_given(pool, &p, offsets) : place(pool, &p));
+    if (p.peak == 0) { return EBB_OK; }
+    EBB_TRY(begin_plan(pool, &p, &fits));
+    return fits ? EBB_OK : no_room(pool, p.peak << pool->granule_log2);
+}
+
+ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, pool->options.mem);
+    enter(pool);
+    const ebb_status st = plan(pool, &bump, requests, n, offsets);
+    leave(pool);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
+    if (!pool->options.locked) { return take_bytes(pool, size_bytes, address_out); }
+    enter(pool);
+    const ebb_status st = take_bytes(pool, size_bytes, address_out);
+    leave(pool);
+    return st;
+}
+
+ebb_status ebb_pool_free(ebb_pool *pool, uint64_t address) {
+    if (!pool->options.locked) { return give(pool, address); }
+    enter(pool);
+    const ebb_status st = give(pool, address);
+    leave(pool);
+    return st;
+}
+
+ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out) {
+    if (stats_out->size_bytes != sizeof *stats_out) { return ebb_fail(EBB_E_ARGUMENT, "stats of another version"); }
+    enter(pool);
+    ebb_pool_stats stats = pool->stats;
+    if (pool->replay != NULL) { stats.n_hits += pool->replay->n_hits; }
+    stats.n_requests += stats.n_hits; /* those of the general allocator are counted there */
+    stats.live_bytes = pool->live_n << pool->granule_log2;
+    stats.peak_live_bytes = pool->peak_live_n << pool->granule_log2;
+    leave(pool);
+    stats.size_bytes = sizeof stats;
+    *stats_out = stats;
+    return EBB_OK;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool, case by case.
+ */
+#include "pool/pool_priv.h"
+#include "support.h"
+
+#define BASE ((uint64_t)1 << 30)
+
+static ebb_pool *make(uint64_t n_granules, bool learns, const ebb_mem *mem) {
+    ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
+    ebb_pool *pool = NULL;
+    options.mem = mem;
+    options.base = BASE;
+    options.capacity_bytes = n_granules * 512;
+    options.learns = learns;
+    return ebb_pool_create(&options, &pool) == EBB_OK ? pool : NULL;
+}
+
+static uint64_t take(ebb_pool *pool, uint64_t n_granules) {
+    uint64_t address = 0;
+    assert_int_equal(ebb_pool_alloc(pool, n_granules * 512, &address), EBB_OK);
+    return address;
+}
+
+static void give(ebb_pool *pool, uint64_t address) {
+    assert_int_equal(ebb_pool_free(pool, address), EBB_OK);
+}
+
+static ebb_pool_stats stats_of(ebb_pool *pool) {
+    ebb_pool_stats stats = {.size_bytes = sizeof stats};
+    assert_int_equal(ebb_pool_get_stats(pool, &stats), EBB_OK);
+    return stats;
+}
+
+/* a lives over b; c reuses a's bytes, and lives into the next iteration. */
+static const ebb_pool_request three[] = {{1024, 2}, {512, 1}, {1024, 1}};
+static const uint64_t three_offsets[] = {0, 1024, 0};
+
+static void test_replays(void **state) {
+    (void)state;
+    ebb_pool *pool = make(3, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, three_offsets), EBB_OK);
+    for (unsigned k = 0; k < 5; k++) {
+        const uint64_t a = take(pool, 2), b = take(pool, 1);
+        assert_true(a == BASE && b == BASE + 1024);
+        give(pool, b);
+        give(pool, a);
+        const uint64_t c = take(pool, 2);
+        assert_true(c == BASE);
+        give(pool, c);
+    }
+    const ebb_pool_stats stats = stats_of(pool);
+    assert_true(stats.n_hits == 15 && stats.n_requests == 15 && stats.n_mismatches == 0 && stats.live_bytes == 0);
+    assert_true(stats.peak_bytes == 1536 && stats.peak_live_bytes == 1536 && stats.plan_bytes == 1536);
+    ebb_pool_destroy(pool);
+}
+
+static void test_late_free(void **state) {
+    (void)state;
+    ebb_pool *pool = make(6, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, three_offsets), EBB_OK);
+    const uint64_t a = take(pool, 2), b = take(pool, 1);
+    give(pool, b);
+    const uint64_t c = take(pool, 2); /* its place is a's */
+    assert_true(c == BASE + 1536);
+    assert_true(stats_of(pool).n_mismatches == 1);
+    give(pool, a);
+    give(pool, c);
+    assert_true(take(pool, 2) == BASE); /* the next iteration */
+    ebb_pool_destroy(pool);
+}
+
+static void test_unplanned(void **state) {
+    (void)state;
+    static const ebb_pool_request requests[] = {{512, 1}, {512, 0}, {512, 4}};
+    ebb_pool *pool = make(16, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, requests, 3, NULL), EBB_OK);
+    give(pool, take(pool, 1));
+    (void)take(pool, 1);
+    (void)take(pool, 1);
+    const ebb_pool_stats stats = stats_of(pool);
+    assert_true(stats.n_hits == 1 && stats.n_unplanned == 2 && stats.plan_bytes == 512);
+    ebb_pool_destroy(pool);
+}
+
+static void test_no_room(void **state) {
+    (void)state;
+    ebb_pool *pool = make(4, false, NULL);
+    uint64_t address = 7;
+    (void)take(pool, 2);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, NULL), EBB_E_NO_FIT);
+    assert_int_equal(ebb_pool_alloc(pool, 2048, &address), EBB_E_NO_FIT);
+    assert_int_equal(ebb_pool_alloc(pool, UINT64_MAX, &address), EBB_E_NO_FIT);
+    assert_int_equal(address, 7);
+    (void)take(pool, 2);
+    ebb_pool_destroy(pool);
+}
+
+static void test_bad_frees(void **state) {
+    (void)state;
+    ebb_pool *pool = make(8, false, NULL);
+    const uint64_t outside = take(pool, 1);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, three_offsets), EBB_OK);
+    const uint64_t a = take(pool, 2);
+    assert_int_equal(ebb_pool_free(pool, a + 512), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_pool_free(pool, a + 1), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_pool_free(pool, BASE - 512), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_pool_free(pool, BASE + 8 * 512), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_pool_free(pool, 0), EBB_E_ARGUMENT);
+    give(pool, a);
+    assert_int_equal(ebb_pool_free(pool, a), EBB_E_ARGUMENT);
+    give(pool, outside);
+    assert_int_equal(ebb_pool_free(pool, outside), EBB_E_ARGUMENT);
+    assert_true(stats_of(pool).live_bytes == 0);
+    ebb_pool_destroy(pool);
+}
+
+static void test_bad_plans(void **state) {
+    (void)state;
+    static const uint64_t overlap[] = {0, 512, 0}, skewed[] = {0, 1030, 0};
+    ebb_pool *pool = make(8, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, overlap), EBB_E_INVALID_PLAN);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, skewed), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "request 1"));
+    (void)take(pool, 8); /* nothing is held */
+    ebb_pool_destroy(pool);
+}
+
+static void test_bad_options(void **state) {
+    (void)state;
+    ebb_pool_options good = EBB_POOL_OPTIONS_INIT, o;
+    ebb_pool *pool = NULL;
+    good.capacity_bytes = 4096;
+    o = good, o.alignment_bytes = 24;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    o = good, o.alignment_bytes = 0;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    o = good, o.base = 8;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    o = good, o.capacity_bytes = 511;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    o = good, o.capacity_bytes = UINT64_MAX;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    o = good, o.size_bytes = 1;
+    assert_int_equal(ebb_pool_create(&o, &pool), EBB_E_ARGUMENT);
+    assert_null(pool);
+}
+
+/* An iteration of n requests with equal layers in it; each block lives over the next. */
+static void iterate(ebb_pool *pool, size_t n, uint64_t n_granules) {
+    uint64_t before = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t now = take(pool, i % 3 == 2 && i + 1 < n ? n_granules : 1 + i % 3);
+        if (before != 0) { give(pool, before); }
+        before = now;
+    }
+    give(pool, before);
+}
+
+static void test_learns(void **state) {
+    (void)state;
+    ebb_pool *pool = make(4096, true, NULL);
+    const uint64_t weights = take(pool, 100);
+    iterate(pool, 10, 3);
+    for (unsigned k = 0; k < 20; k++) { iterate(pool, 50, 7); }
+    ebb_pool_stats stats = stats_of(pool);
+    assert_int_equal(stats.n_plans, 1);
+    const uint64_t n_hits = stats.n_hits, n_requests = stats.n_requests;
+    for (unsigned k = 0; k < 10; k++) { iterate(pool, 50, 7); }
+    stats = stats_of(pool);
+    assert_int_equal(stats.n_hits - n_hits, stats.n_requests - n_requests); /* nothing searched any more */
+    for (unsigned k = 0; k < 40; k++) { iterate(pool, 70, 11); }            /* another phase */
+    stats = stats_of(pool);
+    assert_true(stats.n_plans == 2 && stats.n_drops == 1);
+    const uint64_t n_hits_then = stats.n_hits;
+    iterate(pool, 70, 11);
+    assert_int_equal(stats_of(pool).n_hits - n_hits_then, 70);
+    give(pool, weights);
+    assert_true(stats_of(pool).live_bytes == 0);
+    ebb_pool_destroy(pool);
+}
+
+static void test_heap(void **state) {
+    (void)state;
+    ebb_pool_heap *heap = NULL;
+    uint64_t start[64], n = 0, note = 0;
+    assert_int_equal(ebb__pool_heap_create(NULL, 1000, &heap), EBB_OK);
+    ebb_rng rng;
+    ebb__rng_init(&rng, 9, 9);
+    for (unsigned i = 0; i < 64; i++) { start[i] = EBB_POOL_NOWHERE; }
+    for (unsigned k = 0; k < 4000; k++) {
+        const uint64_t i = ebb__rng_below(&rng, 64);
+        if (start[i] != EBB_POOL_NOWHERE) {
+            ebb__pool_heap_give(heap, start[i], &n, &note);
+            assert_true(n > 0 && note == i);
+            start[i] = EBB_POOL_NOWHERE;
+        } else {
+            assert_int_equal(ebb__pool_heap_take(heap, 1 + ebb__rng_below(&rng, 90), i, &start[i]), EBB_OK);
+        }
+        assert_true(ebb__pool_heap_is_valid(heap));
+    }
+    for (unsigned i = 0; i < 64; i++) {
+        if (start[i] != EBB_POOL_NOWHERE) { ebb__pool_heap_give(heap, start[i], &n, &note); }
+    }
+    assert_int_equal(ebb__pool_heap_take(heap, 1000, 0, &start[0]), EBB_OK); /* all is one piece again */
+    assert_int_equal(start[0], 0);
+    ebb__pool_heap_destroy(heap);
+}
+
+static void test_out_of_memory(void **state) {
+    (void)state;
+    OOM_LOOP(mem, st, {
+        ebb_pool *pool = make(64, false, mem);
+        uint64_t address = 0;
+        st = pool != NULL ? ebb_pool_plan(pool, three, 3, NULL) : EBB_E_NO_MEMORY;
+        if (st == EBB_OK) { st = ebb_pool_alloc(pool, 1024, &address); }
+        if (st == EBB_OK) { st = ebb_pool_alloc(pool, 4096, &address); }
+        if (st == EBB_OK) { st = ebb_pool_plan(pool, three, 3, three_offsets); }
+        ebb_pool_destroy(pool);
+    });
+    for (size_t fail_at = 1; fail_at < 60; fail_at++) { /* learning fails, requests do not */
+        failing_mem f;
+        ebb_pool *pool = make(4096, true, &failing_mem_init(&f, 0)->hooks);
+        f.fail_at = f.n_calls + fail_at;
+        for (unsigned k = 0; k < 600; k++) {
+            uint64_t address = 0;
+            if (ebb_pool_alloc(pool, 512 * (1 + k % 30), &address) == EBB_OK) { give(pool, address); }
+        }
+        ebb_pool_destroy(pool);
+        assert_int_equal(f.n_live, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free), cmocka_unit_test(test_unplanned),
+        cmocka_unit_test(test_no_room),       cmocka_unit_test(test_bad_frees), cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_learns),    cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
