@@ -26,6 +26,16 @@ else
 fi
 check "the example has at most 60 lines" test "$(wc -l <"$root/examples/train_digits.c")" -le 60
 
+# shellcheck disable=SC2046
+if cc -std=c11 -Wall -Wextra -pedantic -Werror "$root/examples/pool_mmap.c" $(pkg-config --cflags --libs ebb) \
+    -o pool_mmap 2>log && ./pool_mmap >out 2>&1; then
+    pass "the pool's example runs"
+else
+    fail "the pool's example runs" "$(cat log out)"
+fi
+check "the pool's example has at most 60 lines" test "$(wc -l <"$root/examples/pool_mmap.c")" -le 60
+check "the pool's example follows a plan" test "$(sed -n 's/.*, \([0-9]*\) from the plan.*/\1/p' out)" -ge 7000
+
 if [ -e "$digits" ]; then
     if ./train_digits "$digits" 4MiB >out 2>&1; then pass "the example trains"; else fail "the example trains" "$(cat out)"; fi
     accuracy=$(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' out)
