@@ -75,25 +75,47 @@ ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint3
     return EBB_OK;
 }
 
-/* Most bytes of stays at one position: a difference array, summed. The sum of all sizes is known to fit, so
- * wrapping differences cannot hide anything. */
-static ebb_status find_bound(const ebb_plan *plan, uint64_t *bound_out) {
-    size_t n = plan->actions.n;
-    uint64_t *change = ebb__calloc(plan->mem, n + 1, sizeof *change);
-    if (change == NULL) { return EBB_E_NO_MEMORY; }
+/* ---- load: a difference array ------------------------------------------------------------------ */
+
+ebb_status ebb__load_init(ebb_load *load, const ebb_mem *mem, uint64_t n) {
+    *load = (ebb_load){.mem = mem, .n = n};
+    load->change = ebb__calloc(mem, n + 1, sizeof *load->change);
+    return load->change != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+void ebb__load_fini(ebb_load *load) {
+    ebb__free(load->mem, load->change);
+    load->change = NULL;
+}
+
+/* Differences wrap; the sums do not. */
+void ebb__load_add(ebb_load *load, uint64_t first, uint64_t last, uint64_t bytes) {
+    EBB_ASSERT(first <= load->n && last <= load->n);
+    if (first >= last) { load->change[0] += bytes; }
+    load->change[last] -= bytes;
+    load->change[first] += bytes;
+}
+
+uint64_t ebb__load_most(const ebb_load *load) {
+    uint64_t sum = 0, most = 0;
+    for (uint64_t p = 0; p < load->n; p++) {
+        sum += load->change[p];
+        most = ebb_max_u64(most, sum);
+    }
+    return most;
+}
+
+/* ---- the summary ------------------------------------------------------------------------------- */
+
+ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out) {
+    ebb_load load;
+    EBB_TRY(ebb__load_init(&load, plan->mem, plan->actions.n));
     for (size_t i = 0; i < plan->stays.n; i++) {
         const ebb_stay *stay = &plan->stays.data[i];
-        if (stay->first >= stay->last) { change[0] += stay->size_bytes; }
-        change[stay->last] -= stay->size_bytes;
-        change[stay->first] += stay->size_bytes;
+        ebb__load_add(&load, stay->first, stay->last, ebb_align_up(stay->size_bytes, alignment));
     }
-    uint64_t load = 0, bound = 0;
-    for (size_t p = 0; p < n; p++) {
-        load += change[p];
-        bound = ebb_max_u64(bound, load);
-    }
-    ebb__free(plan->mem, change);
-    *bound_out = bound;
+    *bound_out = ebb__load_most(&load);
+    ebb__load_fini(&load);
     return EBB_OK;
 }
 
@@ -138,7 +160,7 @@ ebb_status ebb__plan_seal(ebb_plan *plan) {
         }
         sum.tier_bytes[slot->tier] = ebb_max_u64(sum.tier_bytes[slot->tier], end);
     }
-    EBB_TRY(find_bound(plan, &sum.bound_bytes));
+    EBB_TRY(ebb__plan_bound(plan, 1, &sum.bound_bytes));
     sum_moves(plan, &sum);
     plan->summary = sum;
     return EBB_OK;

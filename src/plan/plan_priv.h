@@ -31,6 +31,41 @@ ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint3
  * within 64 bits. */
 ebb_status ebb__plan_seal(ebb_plan *plan);
 
+/* What is there at each position of a circle of n, from what is there in each of a number of intervals. The sum of all
+ * bytes fits in 64 bits. */
+typedef struct ebb_load {
+    const ebb_mem *mem;
+    uint64_t *change; /* [n + 1] */
+    uint64_t n;
+} ebb_load;
+ebb_status ebb__load_init(ebb_load *load, const ebb_mem *mem, uint64_t n);
+void ebb__load_fini(ebb_load *load);
+void ebb__load_add(ebb_load *load, uint64_t first, uint64_t last, uint64_t bytes); /* around the end: first >= last */
+uint64_t ebb__load_most(const ebb_load *load);
+
+/* ---- placing ----------------------------------------------------------------------------------- */
+
+#define EBB_PLACING_WORK_AN_ITEM 64u
+
+typedef struct ebb_placing_options {
+    uint64_t alignment;
+    uint64_t work;         /* of the placer, beside EBB_PLACING_WORK_AN_ITEM for each */
+    uint64_t enough_bytes; /* a peak of the arena that will do; nothing lower is looked for */
+    uint64_t limit_bytes;  /* above which the plan will not be taken, so that tiers without limit need not be placed */
+    uint64_t tier_bytes[EBB_N_TIERS]; /* their limits */
+} ebb_placing_options;
+
+/* Peaks. A tier that was not placed: 0. */
+typedef struct ebb_placed {
+    uint64_t peak_bytes, tier_bytes[EBB_N_TIERS];
+} ebb_placed;
+
+/* Give stays and slots their offsets. */
+ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
+
+/* Most bytes of stays at one position, each rounded up to the alignment. */
+ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out);
+
 /* The text form in memory; name is for messages. */
 ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);
 
