@@ -118,32 +118,64 @@ static inline void data_put_digits(data_dir *d, const char *name, size_t n) {
     free(text);
 }
 
-/* A picture of one colour with a brighter left half. */
-static inline void data_fill_rgb(uint8_t *row, size_t width, const uint8_t rgb[3]) {
-    for (size_t x = 0; x < width; x++) {
-        for (size_t c = 0; c < 3; c++) { row[3 * x + c] = (uint8_t)(rgb[c] / (x < width / 2 ? 1 : 2)); }
+/* How a picture is written: one colour with a brighter left half. */
+typedef struct data_picture {
+    size_t height, width;
+    uint8_t rgb[3];
+    bool in_passes;      /* a progressive JPEG, an interlaced PNG */
+    bool one_scan_each;  /* a JPEG with a scan for each component */
+    J_COLOR_SPACE space; /* JPEG: JCS_UNKNOWN is RGB */
+    int sampling;        /* JPEG: of the first component, each way; 0: the library's choice */
+    unsigned restart;    /* JPEG: blocks between restart markers */
+    int png_type, depth; /* PNG: PNG_COLOR_TYPE_..., 0 bits: RGB of 8 bits */
+    const char *text;    /* PNG: a comment that is put in before the pixels */
+} data_picture;
+
+static inline data_picture data_picture_of(size_t height, size_t width, const uint8_t rgb[3], bool in_passes) {
+    return (data_picture){.height = height, .width = width, .rgb = {rgb[0], rgb[1], rgb[2]}, .in_passes = in_passes};
+}
+
+/* Each channel as so many bytes, all the same. */
+static inline void data_fill_row(const data_picture *p, uint8_t *row, size_t n_channels, size_t n_bytes) {
+    for (size_t x = 0; x < p->width; x++) {
+        for (size_t c = 0; c < n_channels * n_bytes; c++) {
+            row[n_channels * n_bytes * x + c] = (uint8_t)(p->rgb[c / n_bytes % 3] / (x < p->width / 2 ? 1 : 2));
+        }
     }
 }
 
-static inline void data_put_jpeg(data_dir *d, const char *name, size_t height, size_t width, const uint8_t rgb[3],
-                                 bool progressive) {
+/* One scan a component, all of its coefficients at once. */
+static inline void data_set_scans(struct jpeg_compress_struct *info, jpeg_scan_info scans[MAX_COMPONENTS]) {
+    for (int c = 0; c < info->num_components; c++) {
+        scans[c] = (jpeg_scan_info){.comps_in_scan = 1, .component_index = {c}, .Se = DCTSIZE2 - 1};
+    }
+    info->scan_info = scans;
+    info->num_scans = info->num_components;
+}
+
+static inline void data_put_jpeg(data_dir *d, const char *name, data_picture p) {
     struct jpeg_compress_struct info;
     struct jpeg_error_mgr errors;
-    uint8_t *row = malloc(3 * width);
+    jpeg_scan_info scans[MAX_COMPONENTS];
     FILE *file = fopen(data_path(d, name), "wb");
     assert_non_null(file);
     info.err = jpeg_std_error(&errors);
     jpeg_create_compress(&info);
     jpeg_stdio_dest(&info, file);
-    info.image_width = (JDIMENSION)width;
-    info.image_height = (JDIMENSION)height;
-    info.input_components = 3;
-    info.in_color_space = JCS_RGB;
+    info.image_width = (JDIMENSION)p.width;
+    info.image_height = (JDIMENSION)p.height;
+    info.in_color_space = p.space == JCS_UNKNOWN ? JCS_RGB : p.space;
+    info.input_components = p.space == JCS_CMYK ? 4 : p.space == JCS_GRAYSCALE ? 1 : 3;
     jpeg_set_defaults(&info);
     jpeg_set_quality(&info, 95, TRUE);
-    if (progressive) { jpeg_simple_progression(&info); }
+    info.restart_interval = p.restart;
+    if (p.sampling > 0) { info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = p.sampling; }
+    if (p.in_passes) { jpeg_simple_progression(&info); }
+    if (p.one_scan_each) { data_set_scans(&info, scans); }
     jpeg_start_compress(&info, TRUE);
-    data_fill_rgb(row, width, rgb);
+    uint8_t *row = malloc((size_t)info.input_components * p.width);
+    assert_non_null(row);
+    data_fill_row(&p, row, (size_t)info.input_components, 1);
     while (info.next_scanline < info.image_height) { (void)jpeg_write_scanlines(&info, &row, 1); }
     jpeg_finish_compress(&info);
     jpeg_destroy_compress(&info);
@@ -151,24 +183,44 @@ static inline void data_put_jpeg(data_dir *d, const char *name, size_t height, s
     free(row);
 }
 
-static inline void data_put_png(data_dir *d, const char *name, size_t height, size_t width, const uint8_t rgb[3],
-                                bool interlaced) {
-    FILE *file = fopen(data_path(d, name), "wb");
-    uint8_t *row = malloc(3 * width);
-    assert_non_null(file);
+static inline void data_write_png(FILE *file, const data_picture *p, uint8_t *row) {
+    static const png_color palette[2] = {{200, 100, 40}, {100, 50, 20}};
+    const int type = p->depth == 0 ? PNG_COLOR_TYPE_RGB : p->png_type, depth = p->depth == 0 ? 8 : p->depth;
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
     png_infop info = png_create_info_struct(png);
     png_init_io(png, file);
-    png_set_IHDR(png, info, (png_uint_32)width, (png_uint_32)height, 8, PNG_COLOR_TYPE_RGB,
-                 interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+    png_set_IHDR(png, info, (png_uint_32)p->width, (png_uint_32)p->height, depth, type,
+                 p->in_passes ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
+    if (type == PNG_COLOR_TYPE_PALETTE) { png_set_PLTE(png, info, palette, 2); }
+    if (p->text != NULL) {
+        png_text text = {.compression = PNG_TEXT_COMPRESSION_zTXt, .key = (char[]){"Comment"}, .text = (char *)p->text};
+        png_set_text(png, info, &text, 1);
+    }
     png_write_info(png, info);
-    data_fill_rgb(row, width, rgb);
+    if (depth == 1) { png_set_packing(png); }
     for (int pass = png_set_interlace_handling(png); pass > 0; pass--) {
-        for (size_t y = 0; y < height; y++) { png_write_row(png, row); }
+        for (size_t y = 0; y < p->height; y++) { png_write_row(png, row); }
     }
     png_write_end(png, NULL);
     png_destroy_write_struct(&png, &info);
+}
+
+static inline void data_put_png(data_dir *d, const char *name, data_picture p) {
+    static const uint8_t n_channels[] = {[PNG_COLOR_TYPE_GRAY] = 1,
+                                         [PNG_COLOR_TYPE_RGB] = 3,
+                                         [PNG_COLOR_TYPE_PALETTE] = 1,
+                                         [PNG_COLOR_TYPE_GRAY_ALPHA] = 2,
+                                         [PNG_COLOR_TYPE_RGB_ALPHA] = 4};
+    const size_t n = p.depth == 0 ? 3 : n_channels[p.png_type], bytes = p.depth == 16 ? 2 : 1;
+    FILE *file = fopen(data_path(d, name), "wb");
+    uint8_t *row = malloc(n * bytes * p.width);
+    assert_true(file != NULL && row != NULL);
+    data_fill_row(&p, row, n, bytes);
+    if (p.depth > 0 && p.depth < 8) {
+        for (size_t x = 0; x < p.width; x++) { row[x] = x >= p.width / 2; }
+    }
+    data_write_png(file, &p, row);
     assert_int_equal(fclose(file), 0);
     free(row);
 }

@@ -38,7 +38,9 @@ typedef struct ebb_data_options {
  *   cifar10:DIR            data_batch_*.bin, test_batch.bin
  *   cifar100:DIR           train.bin, test.bin (fine labels)
  *   images:DIR             DIR/train/CLASS/x.jpg and DIR/test/CLASS/y.png (or val for test); without these
- *                          two, every tenth image of DIR/CLASS is the test split
+ *                          two, every tenth image of DIR/CLASS is the test split. At most 16384 pixels each
+ *                          way; progressive JPEG and interlaced PNG up to what takes 64 MiB to decode, which are
+ *                          11 to 22 million pixels in colour
  *   digits:FILE            the UCI digits as scikit-learn ships them (digits.csv.gz): 8x8, every fifth is
  *                          the test split
  *   tensors:FILE           safetensors with "images" (N, C, H, W) float32 and "labels" (N) whole numbers, as
@@ -51,7 +53,7 @@ EBB_API void ebb_data_close(ebb_data *data);
 typedef struct ebb_data_info {
     uint64_t n_images; /* UINT64_MAX: endless */
     int64_t channels, height, width, classes;
-    uint64_t host_bytes; /* what the reader holds: decoded images, decoding threads' buffers */
+    uint64_t host_bytes; /* what the reader holds at most: images in memory, all that decoding takes */
 } ebb_data_info;
 EBB_API ebb_data_info ebb_data_get_info(const ebb_data *data);
 

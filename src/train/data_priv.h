@@ -81,10 +81,22 @@ void ebb__resample_init(ebb_resample *rs, void *scratch, const ebb_resize *size,
 /* rs->row is row y of the source, y = 0, 1 ...; adds it to dst (channels, height, width), zeroed before the first. */
 void ebb__resample_add_row(ebb_resample *rs, int64_t y, float *dst);
 
+/* ---- bytes that threads share (allowance.c) --------------------------------------------------- */
+
+typedef struct ebb_allowance ebb_allowance;
+
+ebb_status ebb__allowance_create(const ebb_mem *mem, uint64_t total_bytes, ebb_allowance **allowance_out);
+void ebb__allowance_destroy(ebb_allowance *allowance);         /* all was given back */
+uint64_t ebb__allowance_bytes(const ebb_allowance *allowance); /* in all */
+/* Waits until so many are there. false: there are never so many. A thread gives back before it takes again. */
+bool ebb__allowance_take(ebb_allowance *allowance, uint64_t n_bytes);
+void ebb__allowance_give(ebb_allowance *allowance, uint64_t n_bytes);
+
 /* ---- decoding (image_decode.c) ---------------------------------------------------------------- */
 
-#define EBB_IMAGE_MAX_SIDE 16384            /* pixels; larger pictures are refused */
-#define EBB_IMAGE_DECODER_BYTES (32u << 20) /* what a library may take inside one decoding */
+#define EBB_IMAGE_MAX_SIDE 16384          /* pixels; larger pictures are refused */
+#define EBB_IMAGE_THREAD_BYTES (4u << 20) /* what a library takes at most in a thread to decode row by row */
+#define EBB_IMAGE_WHOLE_BYTES (64u << 20) /* and all threads together for pictures that it has to hold whole */
 
 /* Gets a picture's rows as they are decoded. */
 typedef struct ebb_row_sink {
@@ -99,8 +111,9 @@ typedef struct ebb_row_sink {
 
 #define EBB_IMAGE_SCRATCH_BYTES ((size_t)EBB_IMAGE_MAX_SIDE * 4)
 
-/* Decode a JPEG or PNG file, told apart by their first bytes. scratch: EBB_IMAGE_SCRATCH_BYTES. */
-ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch);
+/* Decode a JPEG or PNG file, told apart by their first bytes. scratch: EBB_IMAGE_SCRATCH_BYTES. A progressive or
+ * interlaced picture is held whole, out of the allowance. */
+ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *whole);
 
 /* ---- sources ---------------------------------------------------------------------------------- */
 

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JPEG by libjpeg(-turbo), PNG by libpng, row by row into a sink, so that no whole picture is ever held (but
- * inside the libraries for progressive JPEG and interlaced PNG: EBB_IMAGE_DECODER_BYTES bounds that). Both
- * libraries report errors by jumping; the jumps begin and end in this file. Everything that is live across
- * one stands in a struct whose address the jump cannot lose.
+ * JPEG by libjpeg(-turbo), PNG by libpng, row by row into a sink, so that no whole picture is held where the file
+ * allows it. Both libraries report errors by jumping; the jumps begin and end in this file. Everything that is live
+ * across one stands in a struct whose address the jump cannot lose.
  *
- * A truncated or damaged JPEG is only a warning to libjpeg, which paints the rest grey: here it is an error.
+ * What a decoding takes of memory:
+ *      row by row     at most EBB_IMAGE_THREAD_BYTES. libjpeg holds 40 rows of at most 4 components, and a few more
+ *                     of the sink's: 3 MiB at the largest width. libpng asks take_png, which counts.
+ *      whole besides  of a JPEG in several scans its coefficients, of an interlaced PNG its pixels. How much that is
+ *                     the header tells; it is taken from the allowance before, and is the library's limit then.
+ *
+ * A truncated or damaged JPEG is only a warning to libjpeg, which paints the rest grey: here it is an error. A file of
+ * a few bytes can ask for thousands of scans over a large picture; so many are no picture.
  */
 #include "train/data_priv.h"
 
@@ -18,16 +24,22 @@
 #include <jerror.h>
 #include <png.h>
 
+#define MAX_SCANS 500
+
 typedef struct decoding {
     const char *path;
     FILE *file;
     const ebb_row_sink *sink;
     uint8_t *row; /* EBB_IMAGE_SCRATCH_BYTES */
+    ebb_allowance *whole;
+    uint64_t whole_bytes; /* taken from it */
+    bool no_memory;       /* there was none, whatever the cause says */
     char cause[JMSG_LENGTH_MAX];
 } decoding;
 
 static ebb_status refuse(const decoding *d) {
     long at = ftell(d->file);
+    if (d->no_memory) { return ebb_fail(EBB_E_NO_MEMORY, "%s: out of host memory for decoding", d->path); }
     return ebb_fail(EBB_E_FORMAT, "%s: byte %ld: %s", d->path, at, d->cause);
 }
 
@@ -38,10 +50,21 @@ static bool is_size_fine(decoding *d, uint64_t height, uint64_t width) {
     return false;
 }
 
+static bool take_whole(decoding *d, const char *kind, uint64_t n_bytes) {
+    if (ebb__allowance_take(d->whole, n_bytes)) {
+        d->whole_bytes = n_bytes;
+        return true;
+    }
+    (void)snprintf(d->cause, sizeof d->cause, "%s, which takes %ju bytes to decode; at most %ju are taken", kind,
+                   (uintmax_t)n_bytes, (uintmax_t)ebb__allowance_bytes(d->whole));
+    return false;
+}
+
 /* ---- JPEG ------------------------------------------------------------------------------------- */
 
 typedef struct jpeg_decoding {
     struct jpeg_error_mgr errors; /* first: libjpeg knows only its address */
+    struct jpeg_progress_mgr progress;
     struct jpeg_decompress_struct info;
     jmp_buf on_error;
     decoding *d;
@@ -50,6 +73,7 @@ typedef struct jpeg_decoding {
 static void leave_jpeg(j_common_ptr info) {
     jpeg_decoding *j = (jpeg_decoding *)(void *)info->err;
     info->err->format_message(info, j->d->cause);
+    j->d->no_memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
     longjmp(j->on_error, 1);
 }
 
@@ -57,6 +81,29 @@ static void warn_jpeg(j_common_ptr info, int level) {
     if (level >= 0) { return; } /* traces */
     int code = info->err->msg_code;
     if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE) { leave_jpeg(info); }
+}
+
+static void count_scans(j_common_ptr info) {
+    jpeg_decoding *j = (jpeg_decoding *)(void *)info->err;
+    if (j->info.input_scan_number <= MAX_SCANS) { return; }
+    (void)snprintf(j->d->cause, sizeof j->d->cause, "more than %d scans", MAX_SCANS);
+    longjmp(j->on_error, 1);
+}
+
+static uint64_t round_up(uint64_t n, int multiple) {
+    const uint64_t m = (uint64_t)multiple;
+    return (n + m - 1) / m * m;
+}
+
+/* What libjpeg holds of a picture in several scans: every component's blocks, and a pointer a row of them. */
+static uint64_t coefficient_bytes(const struct jpeg_decompress_struct *info) {
+    uint64_t bytes = 0;
+    for (int c = 0; c < info->num_components; c++) {
+        const jpeg_component_info *component = &info->comp_info[c];
+        const uint64_t row = round_up(component->width_in_blocks, component->h_samp_factor) * sizeof(JBLOCK);
+        bytes += round_up(component->height_in_blocks, component->v_samp_factor) * (row + sizeof(JBLOCKROW));
+    }
+    return bytes;
 }
 
 /* CMYK as Adobe's programs write it is inverted. */
@@ -73,9 +120,12 @@ static void make_rgb(uint8_t *row, size_t n, bool inverted) {
 static bool start_jpeg(jpeg_decoding *j) {
     struct jpeg_decompress_struct *info = &j->info;
     jpeg_stdio_src(info, j->d->file);
-    info->mem->max_memory_to_use = EBB_IMAGE_DECODER_BYTES;
     (void)jpeg_read_header(info, TRUE);
     if (!is_size_fine(j->d, info->image_height, info->image_width)) { return false; }
+    if (jpeg_has_multiple_scans(info) && !take_whole(j->d, "a JPEG in several scans", coefficient_bytes(info))) {
+        return false;
+    }
+    info->mem->max_memory_to_use = (long)(EBB_IMAGE_THREAD_BYTES + j->d->whole_bytes);
     bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     info->dct_method = JDCT_ISLOW; /* the same bytes on every machine */
@@ -107,6 +157,7 @@ static ebb_status decode_jpeg(decoding *d) {
     j.info.err = jpeg_std_error(&j.errors);
     j.errors.error_exit = leave_jpeg;
     j.errors.emit_message = warn_jpeg;
+    j.progress.progress_monitor = count_scans;
     ebb_status status = EBB_OK;
     if (setjmp(j.on_error) != 0) {
         status = refuse(d);
@@ -114,6 +165,7 @@ static ebb_status decode_jpeg(decoding *d) {
         return status;
     }
     jpeg_create_decompress(&j.info);
+    j.info.progress = &j.progress;
     if (!start_jpeg(&j) || !pump_jpeg(&j)) { status = refuse(d); }
     jpeg_destroy_decompress(&j.info);
     return status;
@@ -127,11 +179,13 @@ typedef struct png_decoding {
     png_infop info;
     png_bytep picture; /* of an interlaced one; libpng's memory */
     size_t n_bytes;    /* taken by libpng */
+    bool over_limit;   /* it wanted more */
 } png_decoding;
 
 static void leave_png(png_structp png, png_const_charp cause) {
     png_decoding *p = png_get_error_ptr(png);
-    (void)snprintf(p->d->cause, sizeof p->d->cause, "%s", cause);
+    (void)snprintf(p->d->cause, sizeof p->d->cause, "%s",
+                   p->over_limit ? "it takes more memory than its size says" : cause);
     png_longjmp(png, 1);
 }
 
@@ -143,9 +197,12 @@ static void ignore_png_warning(png_structp png, png_const_charp cause) {
 /* A total is enough of a bound: libpng takes few blocks and they live as long as the decoding. */
 static png_voidp take_png(png_structp png, png_alloc_size_t size_bytes) {
     png_decoding *p = png_get_mem_ptr(png);
-    if (size_bytes > EBB_IMAGE_DECODER_BYTES - p->n_bytes) { return NULL; }
+    p->over_limit = size_bytes > EBB_IMAGE_THREAD_BYTES + p->d->whole_bytes - p->n_bytes;
+    if (p->over_limit) { return NULL; }
+    void *ptr = malloc(size_bytes);
+    p->d->no_memory = ptr == NULL;
     p->n_bytes += size_bytes;
-    return malloc(size_bytes);
+    return ptr;
 }
 
 static void give_png(png_structp png, png_voidp ptr) {
@@ -153,8 +210,11 @@ static void give_png(png_structp png, png_voidp ptr) {
     free(ptr);
 }
 
-/* 8 bits, RGB, no alpha. */
+/* 8 bits, RGB, no alpha; nothing is read that does not change pixels (colour profiles, texts). */
 static void start_png(png_decoding *p) {
+    static const char left_out[] = "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
+                                   "sPLT\0sRGB\0tEXt\0tIME\0zTXt";
+    png_set_keep_unknown_chunks(p->png, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep)left_out, sizeof left_out / 5);
     png_init_io(p->png, p->d->file);
     png_read_info(p->png, p->info);
     png_set_expand(p->png);
@@ -172,6 +232,7 @@ static bool pump_png(png_decoding *p) {
     const size_t row_bytes = png_get_rowbytes(p->png, p->info);
     EBB_ASSERT(row_bytes == 3 * (size_t)width);
     if (passes > 1) {
+        if (!take_whole(p->d, "an interlaced PNG", (uint64_t)row_bytes * height)) { return false; }
         p->picture = png_malloc(p->png, row_bytes * height);
         for (int pass = 0; pass < passes; pass++) {
             for (uint32_t y = 0; y < height; y++) { png_read_row(p->png, p->picture + y * row_bytes, NULL); }
@@ -206,8 +267,8 @@ static ebb_status decode_png(decoding *d) {
     return status;
 }
 
-ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch) {
-    decoding d = {.path = path, .sink = sink, .row = scratch, .file = fopen(path, "rbe")};
+ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *whole) {
+    decoding d = {.path = path, .sink = sink, .row = scratch, .whole = whole, .file = fopen(path, "rbe")};
     if (d.file == NULL) { return ebb_fail(EBB_E_IO, "%s: cannot open: %s", path, strerror(errno)); }
     uint8_t magic[8] = {0};
     size_t n = fread(magic, 1, sizeof magic, d.file);
@@ -222,5 +283,6 @@ ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *s
         status = ebb_fail(EBB_E_FORMAT, "%s: byte 0: neither a JPEG nor a PNG picture", path);
     }
     (void)fclose(d.file);
+    ebb__allowance_give(whole, d.whole_bytes);
     return status;
 }

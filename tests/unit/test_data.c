@@ -220,10 +220,10 @@ static void test_images(void **state) {
     static float images[2 * 3 * 16 * 16];
     int32_t labels[2];
     static const uint8_t colours[2][3] = {{220, 40, 90}, {30, 200, 120}};
-    data_put_jpeg(&dir, "p/train/cat/1.jpg", 40, 30, colours[0], false);
-    data_put_png(&dir, "p/train/dog/2.PNG", 50, 90, colours[1], false);
+    data_put_jpeg(&dir, "p/train/cat/1.jpg", data_picture_of(40, 30, colours[0], false));
+    data_put_png(&dir, "p/train/dog/2.PNG", data_picture_of(50, 90, colours[1], false));
     data_put(&dir, "p/train/dog/notes.txt", "x", 1);
-    data_put_jpeg(&dir, "p/val/dog/3.jpeg", 64, 64, colours[1], true);
+    data_put_jpeg(&dir, "p/val/dog/3.jpeg", data_picture_of(64, 64, colours[1], true));
     ebb_data_options o = plain;
     o.height = o.width = 16;
     ebb_data *test = open_data(spec_of("images", "p"), EBB_SPLIT_TEST, o);
@@ -258,7 +258,7 @@ static void test_images_without_split(void **state) {
     char name[64];
     for (int i = 0; i < 25; i++) {
         (void)snprintf(name, sizeof name, "s/%s/%02d.png", i % 2 == 0 ? "a" : "b", i);
-        data_put_png(&dir, name, 4, 4, colour, false);
+        data_put_png(&dir, name, data_picture_of(4, 4, colour, false));
     }
     ebb_data_options o = plain;
     o.height = o.width = 4;
@@ -278,7 +278,7 @@ static void test_damaged_picture_is_named(void **state) {
     char name[32];
     for (int i = 0; i < 6; i++) {
         (void)snprintf(name, sizeof name, "s/train/a/%d.png", i);
-        data_put_png(&dir, name, 4, 4, colour, false);
+        data_put_png(&dir, name, data_picture_of(4, 4, colour, false));
     }
     for (int i = 2; i < 6; i += 2) {
         (void)snprintf(name, sizeof name, "s/train/a/%d.png", i);
@@ -287,7 +287,7 @@ static void test_damaged_picture_is_named(void **state) {
     ebb_data_options o = plain;
     o.height = o.width = 4;
     o.n_threads = 4;
-    data_put_png(&dir, "s/test/a/0.png", 4, 4, colour, false);
+    data_put_png(&dir, "s/test/a/0.png", data_picture_of(4, 4, colour, false));
     ebb_data *data = open_data(spec_of("images", "s"), EBB_SPLIT_TRAIN, o);
     char first[512] = "";
     for (int i = 0; i < 20; i++) { /* the same one each time, prefetched or not */
@@ -331,8 +331,12 @@ static void test_threads_and_prefetch_show_nowhere(void **state) {
     char name[64];
     for (size_t i = 0; i < 14; i++) {
         (void)snprintf(name, sizeof name, "p/train/%c/%02zu.%s", (char)('a' + i % 3), i, i % 2 == 0 ? "jpg" : "png");
-        if (i % 2 == 0) { data_put_jpeg(&dir, name, 20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 0); }
-        if (i % 2 == 1) { data_put_png(&dir, name, 20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 1); }
+        if (i % 2 == 0) {
+            data_put_jpeg(&dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 0));
+        }
+        if (i % 2 == 1) {
+            data_put_png(&dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 1));
+        }
     }
     data_put_mnist(&dir, 23, 7, 5);
     char specs[3][512];
@@ -422,8 +426,8 @@ static void test_out_of_memory(void **state) {
     data_put_digits(&dir, "d.csv.gz", 33);
     put_cifar("test.bin", 2, 2, 0);
     put_tensors("t.safetensors", false, 4);
-    data_put_png(&dir, "p/a/0.png", 4, 4, colour, false);
-    data_put_png(&dir, "p/b/0.png", 4, 4, colour, false);
+    data_put_png(&dir, "p/a/0.png", data_picture_of(4, 4, colour, false));
+    data_put_png(&dir, "p/b/0.png", data_picture_of(4, 4, colour, false));
     static const char *const schemes[][3] = {{"mnist", "", ""},
                                              {"digits", "d.csv.gz", ""},
                                              {"cifar100", "", "test"},

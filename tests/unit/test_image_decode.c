@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JPEG and PNG, plain, progressive and interlaced, give the pixels that were written; damaged ones a message.
+ * JPEG and PNG of every form give the pixels that were written, within the memory that is counted for them, also on
+ * several threads at once; damaged, hostile and too large ones a message.
  */
 #include "train/data_priv.h"
 
 #include "data_files.h"
+
+#include <malloc.h>
+#include <pthread.h>
 
 static data_dir dir;
 
@@ -12,7 +16,17 @@ typedef struct picture {
     int64_t height, width, n_rows;
     int reduce;
     uint8_t left[3], right[3]; /* of row 1 */
+    size_t most_bytes;         /* of the process's heap, seen at a row */
 } picture;
+
+/* The sanitizers count for themselves what malloc has given. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t heap_bytes(void) {
+    if (__sanitizer_get_current_allocated_bytes != NULL) { return __sanitizer_get_current_allocated_bytes(); }
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
 
 static int reduce(void *ctx, int64_t height, int64_t width) {
     (void)height;
@@ -30,6 +44,7 @@ static bool row(void *ctx, int64_t y, const uint8_t *rgb) {
     picture *p = ctx;
     assert_int_equal(y, p->n_rows);
     p->n_rows++;
+    if (y % 16 == 0) { p->most_bytes = (size_t)ebb_max_u64(p->most_bytes, heap_bytes()); }
     if (y == 1) {
         memcpy(p->left, rgb, 3);
         memcpy(p->right, rgb + 3 * (p->width - 1), 3);
@@ -37,11 +52,19 @@ static bool row(void *ctx, int64_t y, const uint8_t *rgb) {
     return true;
 }
 
-static ebb_status decode(const char *path, picture *p) {
+static ebb_status decode_with(const char *path, picture *p, ebb_allowance *whole) {
     const ebb_row_sink sink = {reduce, begin, row, p};
     void *scratch = malloc(EBB_IMAGE_SCRATCH_BYTES);
-    ebb_status status = ebb__image_decode(path, &sink, scratch);
+    ebb_status status = ebb__image_decode(path, &sink, scratch, whole);
     free(scratch);
+    return status;
+}
+
+static ebb_status decode(const char *path, picture *p) {
+    ebb_allowance *whole = NULL;
+    assert_int_equal(ebb__allowance_create(NULL, EBB_IMAGE_WHOLE_BYTES, &whole), EBB_OK);
+    ebb_status status = decode_with(path, p, whole);
+    ebb__allowance_destroy(whole);
     return status;
 }
 
@@ -62,16 +85,114 @@ static void expect_picture(const char *name, int by, int tolerance) {
 
 static void test_pictures(void **state) {
     (void)state;
-    data_put_png(&dir, "a.png", 48, 64, colour, false);
-    data_put_png(&dir, "b.png", 48, 64, colour, true);
-    data_put_jpeg(&dir, "c.jpg", 48, 64, colour, false);
-    data_put_jpeg(&dir, "d.jpg", 48, 64, colour, true);
+    data_put_png(&dir, "a.png", data_picture_of(48, 64, colour, false));
+    data_put_png(&dir, "b.png", data_picture_of(48, 64, colour, true));
+    data_put_jpeg(&dir, "c.jpg", data_picture_of(48, 64, colour, false));
+    data_put_jpeg(&dir, "d.jpg", data_picture_of(48, 64, colour, true));
     for (int by = 1; by <= 8; by *= 2) {
         expect_picture("a.png", by, 0);
         expect_picture("b.png", by, 0);
         expect_picture("c.jpg", by, 3);
         expect_picture("d.jpg", by, 3);
     }
+}
+
+/* What is as rare as it is legal. */
+static void test_forms(void **state) {
+    (void)state;
+    const data_picture base = data_picture_of(48, 64, colour, false);
+    data_picture p = base;
+    p.one_scan_each = true;
+    data_put_jpeg(&dir, "scans.jpg", p);
+    expect_picture("scans.jpg", 1, 3);
+    p = base;
+    p.restart = 2;
+    p.sampling = 1;
+    data_put_jpeg(&dir, "restart.jpg", p);
+    expect_picture("restart.jpg", 2, 3);
+    for (int in_passes = 0; in_passes < 2; in_passes++) {
+        static const int types[] = {PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA};
+        for (int i = 0; i < 4; i++) {
+            p = data_picture_of(48, 64, colour, in_passes == 1);
+            p.png_type = types[i / 2];
+            p.depth = i % 2 == 0 ? 8 : 16;
+            p.text = "words";
+            data_put_png(&dir, "form.png", p);
+            expect_picture("form.png", 1, 0);
+        }
+        p.png_type = PNG_COLOR_TYPE_PALETTE;
+        p.depth = 1;
+        data_put_png(&dir, "palette.png", p);
+        expect_picture("palette.png", 1, 0);
+    }
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+/* How many bytes of the heap the decoding had at its height. */
+static size_t most_bytes(const char *name) {
+    picture p = {.reduce = 1};
+    const size_t before = heap_bytes();
+    if (decode(data_path(&dir, name), &p) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_true(p.most_bytes > before);
+    return p.most_bytes - before - EBB_IMAGE_SCRATCH_BYTES;
+}
+
+static void test_memory_row_by_row(void **state) {
+    (void)state;
+    data_picture p = {.height = 64, .width = EBB_IMAGE_MAX_SIDE, .rgb = {200, 100, 40}, .space = JCS_CMYK};
+    data_put_jpeg(&dir, "wide.jpg", p);
+    assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
+    p.space = JCS_UNKNOWN;
+    p.sampling = 2;
+    data_put_jpeg(&dir, "wide.jpg", p);
+    assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
+    p.png_type = PNG_COLOR_TYPE_RGB_ALPHA;
+    p.depth = 16;
+    data_put_png(&dir, "wide.png", p);
+    assert_true(most_bytes("wide.png") <= EBB_IMAGE_THREAD_BYTES);
+}
+
+static void test_memory_of_whole_pictures(void **state) {
+    (void)state;
+    const size_t height = 1000, width = 1500;
+    data_picture p = {.height = height, .width = width, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
+    data_put_jpeg(&dir, "whole.jpg", p);
+    size_t bytes = most_bytes("whole.jpg");
+    assert_true(bytes >= height * width * 3 * sizeof(JCOEF));
+    assert_true(bytes <= height * width * 3 * sizeof(JCOEF) * 11 / 10 + EBB_IMAGE_THREAD_BYTES);
+    data_put_png(&dir, "whole.png", p);
+    bytes = most_bytes("whole.png");
+    assert_true(bytes >= height * width * 3 && bytes <= height * width * 3 + EBB_IMAGE_THREAD_BYTES);
+}
+
+/* An allowance for one at a time; what never fits is refused. */
+static void *decode_often(void *arg) {
+    for (int i = 0; i < 5; i++) {
+        char path[300];
+        picture p = {.reduce = 1};
+        (void)snprintf(path, sizeof path, "%s/%s", dir.path, i % 2 == 0 ? "w.jpg" : "w.png");
+        if (decode_with(path, &p, arg) != EBB_OK || p.n_rows != 96) { return NULL; }
+    }
+    return arg;
+}
+
+static void test_threads_share_an_allowance(void **state) {
+    (void)state;
+    enum { N_THREADS = 6 };
+    pthread_t threads[N_THREADS];
+    ebb_allowance *whole = NULL;
+    data_picture p = {.height = 96, .width = 128, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
+    data_put_jpeg(&dir, "w.jpg", p);
+    data_put_png(&dir, "w.png", p);
+    assert_int_equal(ebb__allowance_create(NULL, 80000, &whole), EBB_OK); /* the JPEG takes 73,728 and its pointers */
+    for (int i = 0; i < N_THREADS; i++) { assert_int_equal(pthread_create(&threads[i], NULL, decode_often, whole), 0); }
+    for (int i = 0; i < N_THREADS; i++) {
+        void *done = NULL;
+        assert_int_equal(pthread_join(threads[i], &done), 0);
+        assert_ptr_equal(done, whole);
+    }
+    ebb__allowance_destroy(whole);
 }
 
 static void expect_failure(const char *name, ebb_status status, const char *says) {
@@ -91,10 +212,10 @@ static void test_damaged_files(void **state) {
     (void)state;
     static const double parts[] = {0.9, 0.6, 0.3, 0.05};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        data_put_png(&dir, "t.png", 48, 64, colour, i % 2 == 0);
+        data_put_png(&dir, "t.png", data_picture_of(48, 64, colour, i % 2 == 0));
         truncate_to("t.png", parts[i]);
         expect_failure("t.png", EBB_E_FORMAT, "byte ");
-        data_put_jpeg(&dir, "t.jpg", 48, 64, colour, false);
+        data_put_jpeg(&dir, "t.jpg", data_picture_of(48, 64, colour, false));
         truncate_to("t.jpg", parts[i]);
         expect_failure("t.jpg", EBB_E_FORMAT, "byte ");
     }
@@ -105,13 +226,48 @@ static void test_damaged_files(void **state) {
     expect_failure("none.png", EBB_E_IO, "No such file");
 }
 
+static void test_too_large(void **state) {
+    (void)state;
+    data_picture p = {.height = 4, .width = EBB_IMAGE_MAX_SIDE + 1, .rgb = {200, 100, 40}};
+    data_put_png(&dir, "long.png", p);
+    expect_failure("long.png", EBB_E_FORMAT, "a picture of 4 x 16385 pixels; at most 16384");
+    data_put_jpeg(&dir, "long.jpg", p);
+    expect_failure("long.jpg", EBB_E_FORMAT, "a picture of 4 x 16385 pixels; at most 16384");
+    p = (data_picture){.height = 1500, .width = 16000, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
+    data_put_jpeg(&dir, "whole.jpg", p);
+    expect_failure("whole.jpg", EBB_E_FORMAT, "a JPEG in several scans, which takes 144388512 bytes");
+    data_put_png(&dir, "whole.png", p);
+    expect_failure("whole.png", EBB_E_FORMAT,
+                   "an interlaced PNG, which takes 72000000 bytes to decode; at most 67108864");
+}
+
+/* A header that promises little and a content that wants much: the library gets what the header was given. */
+static void test_scans_without_end(void **state) {
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    data_put_jpeg(&dir, "s.jpg", (data_picture){.height = 8, .width = 8, .space = JCS_GRAYSCALE, .in_passes = true});
+    FILE *file = fopen(data_path(&dir, "s.jpg"), "rb");
+    size_t n = fread(bytes, 1, sizeof bytes, file);
+    (void)fclose(file);
+    size_t sos = 0;
+    for (size_t i = 2; i + 1 < n; i++) {
+        if (bytes[i] == 0xff && bytes[i + 1] == 0xda) { sos = i; }
+    }
+    const size_t n_scan = n - 2 - sos; /* the last scan, up to the end's marker */
+    assert_true(sos > 0 && n + 600 * n_scan < sizeof bytes);
+    for (int i = 0; i < 600; i++) { memcpy(bytes + n - 2 + (size_t)i * n_scan, bytes + sos, n_scan); }
+    memcpy(bytes + n - 2 + 600 * n_scan, "\xff\xd9", 2);
+    data_put(&dir, "s.jpg", bytes, n + 600 * n_scan);
+    expect_failure("s.jpg", EBB_E_FORMAT, "more than 500 scans");
+}
+
 /* Every byte of a small file flipped in turn: it decodes or says why not. */
 static void test_flipped_bytes(void **state) {
     (void)state;
     static uint8_t bytes[1 << 16];
     for (int kind = 0; kind < 2; kind++) {
-        if (kind == 0) { data_put_png(&dir, "f", 8, 8, colour, true); }
-        if (kind == 1) { data_put_jpeg(&dir, "f", 8, 8, colour, true); }
+        if (kind == 0) { data_put_png(&dir, "f", data_picture_of(8, 8, colour, true)); }
+        if (kind == 1) { data_put_jpeg(&dir, "f", data_picture_of(8, 8, colour, true)); }
         FILE *file = fopen(data_path(&dir, "f"), "rb");
         size_t n = fread(bytes, 1, sizeof bytes, file);
         (void)fclose(file);
@@ -141,7 +297,13 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_pictures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_forms, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory_row_by_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory_of_whole_pictures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_threads_share_an_allowance, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_large, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_scans_without_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flipped_bytes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
