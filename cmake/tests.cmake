@@ -37,6 +37,11 @@ foreach(source ${test_sources})
   endif()
 endforeach()
 
+# Makes stored inputs that no text editor can: not a test, and built by name only.
+add_executable(make_images EXCLUDE_FROM_ALL tests/fuzz/make_images.c)
+target_include_directories(make_images PRIVATE tests)
+target_link_libraries(make_images PRIVATE ebb_static PkgConfig::CMOCKA)
+
 # Each fuzz target beside a driver that replays its stored inputs.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 foreach(source ${fuzz_sources})
