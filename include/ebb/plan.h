@@ -102,11 +102,12 @@ typedef struct ebb_plan_options {
                         .budget_bytes = UINT64_MAX,                                                                    \
                         .tier_bytes = {UINT64_MAX, 0}})
 
-/* Why a plan does not fit. */
+/* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {
     uint64_t least_budget_bytes; /* for which this policy finds a plan; 0: it knows none */
     uint32_t step;               /* that is in the way */
     uint64_t step_bytes;         /* what it touches at once */
+    uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way */
 } ebb_no_fit;
 
 /* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has

@@ -196,7 +196,7 @@ static const char *step_name(const ebb_program *program, uint32_t step) {
 
 static int make_plan(const subject *s, const plan_values *values) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    ebb_no_fit no_fit = {0, 0, 0};
+    ebb_no_fit no_fit = {0};
     ebb_plan *plan = NULL;
     figures f = {.plan_s = 0.0};
     ebb_status status = liveness_bytes(s, &f.liveness_bytes);

@@ -198,7 +198,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
 
     ebb_trainer *trainer = NULL;
-    ebb_no_fit no_fit = {0, 0, 0};
+    ebb_no_fit no_fit = {0};
     char step_name[128] = "";
     ebb_status status = set_options(&values, arguments.at[0], &options);
     if (status == EBB_OK) { status = check_outputs(&values); }

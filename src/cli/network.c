@@ -35,15 +35,23 @@ void ebb__cli_print_names(void) {
     print_list("backends (the first is the default)", ebb_backend_name);
 }
 
-int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
-    int code = ebb__cli_failed(EBB_E_NO_FIT);
-    if (as_json) {
-        ebb__json_begin();
-        ebb__json_text("error", ebb_last_error());
+static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name) {
+    ebb__json_begin();
+    ebb__json_text("error", ebb_last_error());
+    if (no_fit->least_host_bytes > 0) {
+        ebb__json_text("least_budget_bytes", NULL);
+        ebb__json_text("step", NULL);
+        ebb__json_u64("least_host_bytes", no_fit->least_host_bytes);
+    } else {
         ebb__json_u64("least_budget_bytes", no_fit->least_budget_bytes);
         ebb__json_text("step", step_name);
         ebb__json_u64("step_bytes", no_fit->step_bytes);
-        ebb__json_end();
     }
+    ebb__json_end();
+}
+
+int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
+    int code = ebb__cli_failed(EBB_E_NO_FIT);
+    if (as_json) { print_no_fit(no_fit, step_name); }
     return code;
 }

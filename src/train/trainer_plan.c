@@ -57,17 +57,18 @@ uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer) {
 }
 
 /* What the slab may have. */
-static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_out) {
+static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_out, ebb_no_fit *no_fit_out) {
     const uint64_t limit = trainer->options.host_bytes;
     *slab_bytes_out = UINT64_MAX;
     if (limit == 0) { return EBB_OK; }
     const uint64_t buffers = ebb__trainer_buffer_bytes(trainer);
     const uint64_t parked = trainer->test != NULL ? persistent_bytes(trainer->learn.lowered) : 0;
     if (buffers + parked > limit) {
-        return ebb_fail(EBB_E_LIMIT,
+        if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = buffers + parked}; }
+        return ebb_fail(EBB_E_NO_FIT,
                         "host memory: data and values need %" PRIu64 " bytes, state during evaluation %" PRIu64
-                        ", together more than the %" PRIu64 " that are allowed",
-                        buffers, parked, limit);
+                        ", together at least %" PRIu64 "; %" PRIu64 " are allowed",
+                        buffers, parked, buffers + parked, limit);
     }
     *slab_bytes_out = limit - buffers - parked;
     return EBB_OK;
@@ -178,7 +179,7 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     if (o->policy == NULL) { o->policy = limited ? "budget" : "liveness"; }
     trainer->staging_elements = largest_value(trainer->learn.graph);
     uint64_t slab_bytes = 0;
-    EBB_TRY(share_host(trainer, &slab_bytes));
+    EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
     EBB_TRY(find_machine(trainer));
     EBB_TRY(find_liveness(trainer));
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));

@@ -410,10 +410,23 @@ static void test_too_small_budgets(void **state) {
     ebb_trainer_destroy(trainer);
     o.budget_bytes--;
     assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), EBB_E_NO_FIT);
-    o = base_options();
+}
+
+static void test_too_little_host_memory(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit no_fit = {0};
     o.host_bytes = 1000;
-    expect_refused(o, EBB_E_LIMIT, "host memory");
-    o.host_bytes = 1u << 20; /* fits */
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
+    assert_non_null(strstr(ebb_last_error(), "host memory"));
+    assert_int_equal(no_fit.least_budget_bytes, 0);
+    assert_true(no_fit.least_host_bytes > 1000);
+    o.host_bytes = no_fit.least_host_bytes - 1;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), EBB_E_NO_FIT);
+    o.host_bytes = no_fit.least_host_bytes; /* enough where nothing has to leave the device */
+    ebb_trainer_destroy(make(o));
+    o.host_bytes = 1u << 20; /* and some for a slab */
     o.budget_percent = 80;
     trainer = make(o);
     step(trainer, 1, NULL);
@@ -506,6 +519,7 @@ int main(void) {
         IN_DIR(test_weights_travel),
         IN_DIR(test_gradients),
         IN_DIR(test_too_small_budgets),
+        IN_DIR(test_too_little_host_memory),
         IN_DIR(test_bad_options),
         IN_DIR(test_synthetic_has_no_test_split),
     };
