@@ -47,7 +47,7 @@ EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the 
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
  * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, or a label is none. EBB_E_IO: the
- * disk tier, or the trace that was asked for. After a failure halfway the content is not to be trusted, and every
+ * disk tier. After a failure halfway the content is not to be trusted, and every
  * further iteration is refused with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
@@ -76,8 +76,13 @@ typedef struct ebb_run_stats {
 } ebb_run_stats;
 EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 
-/* Record the next iteration into a trace file (docs/trace-format.md); written when that iteration ends. */
+/* Record the next iteration into a trace file (docs/trace-format.md), written when that iteration ends. A recording
+ * that cannot be made or written is lost alone: the iteration counts all the same, a warning is logged at once, no file
+ * remains, and the next call says why. */
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
+/* EBB_OK: the recording that was last asked for is written, or still to come, or there was none. Else it is lost, and
+ * why: EBB_E_IO, EBB_E_NO_MEMORY. */
+EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 
 /* Measure each distinct kernel of a lowered network, reps times or more after one warm-up, in an arena of the network's
  * floor, and file the least under its key. A device without data is not measured, here and below: the machine stays

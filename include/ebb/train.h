@@ -122,7 +122,7 @@ typedef struct ebb_trainer_options {
     const char *load_path;
     const char *checkpoint_path;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
-    const char *record_path;   /* trace of the last step */
+    const char *record_path;   /* trace of the last step; see ebb_trainer_record_status */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
 } ebb_trainer_options;
@@ -163,6 +163,10 @@ typedef struct ebb_step_result {
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
+
+/* Whether the trace that was asked for is there, after the last step. A trace that cannot be written ends no training:
+ * it is warned of, and here is why, as from ebb_run_record_status. */
+EBB_API ebb_status ebb_trainer_record_status(const ebb_trainer *trainer);
 
 typedef struct ebb_eval_result {
     uint64_t n_images;

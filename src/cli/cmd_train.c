@@ -151,7 +151,7 @@ static ebb_status finish(ebb_trainer *trainer, const train_values *values, const
         status = ebb_trainer_save_gradients(trainer, values->save_gradients);
     }
     if (status == EBB_OK) { ebb__cli_report_end(report, &summary); }
-    return status;
+    return status == EBB_OK ? ebb_trainer_record_status(trainer) : status;
 }
 
 static int end_by_signal(ebb_trainer *trainer, const train_values *values) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recording an iteration: an event before and one behind each command, and afterwards the plan told again with
- * the times that were measured. So recording costs the run nothing but those events.
+ * the times that were measured. So recording costs the run nothing but those events; and what goes wrong with it,
+ * before the iteration or behind it, is no failure of the iteration. A full disk loses the recording, not the training.
  *
  * A block of the trace is a stay, or the part of one that lies in this iteration; a step's scratch is a block too. It
  * is allocated when the command that brings it begins, and freed when the last command that touches it has ended:
@@ -43,18 +44,14 @@ typedef struct recording {
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
-static ebb_status issue_between_events(recording *r) {
+static ebb_status create_events(recording *r) {
     ebb_run *run = r->run;
     for (size_t a = 0; a < run->n_commands; a++) {
         if (run->commands[a].engine == EBB_N_ENGINES) { continue; }
         EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a]));
         EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a + 1]));
     }
-    for (size_t a = 0; a < run->n_commands; a++) {
-        EBB_TRY(ebb__run_issue(run, a, r->events[2 * a], r->events[2 * a + 1]));
-    }
-    EBB_TRY(ebb__run_drain(run));
-    return ebb__tiers_check(&run->tiers);
+    return EBB_OK;
 }
 
 static void read_times(recording *r) {
@@ -257,39 +254,60 @@ static ebb_status write_trace(recording *r) {
     return ebb_trace_writer_close(r->writer);
 }
 
-static ebb_status record(recording *r, ebb_bump *bump) {
+/* ---- the recording ------------------------------------------------------------------------------ */
+
+static ebb_status prepare(recording *r, ebb_bump *bump) {
     ebb_run *run = r->run;
     size_t n = run->n_commands;
     r->actions = ebb_plan_actions(run->plan, &n);
     r->stays = ebb_plan_stays(run->plan, &r->n_stays);
-    r->events = ebb__bump_alloc(bump, 2 * n, sizeof(ebb_event *));
     r->begin_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
     r->end_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
     r->block_of = ebb__bump_alloc(bump, run->lowered->program->tensors.n, sizeof(uint32_t));
-    if (r->events == NULL || r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) {
-        r->events = NULL;
-        return EBB_E_NO_MEMORY;
-    }
-    memset(r->events, 0, 2 * n * sizeof(ebb_event *));
-    EBB_TRY(issue_between_events(r));
+    if (r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) { return EBB_E_NO_MEMORY; }
+    r->events = ebb__calloc(run->mem, 2 * n, sizeof(ebb_event *));
+    return r->events != NULL ? create_events(r) : EBB_E_NO_MEMORY;
+}
+
+static ebb_status tell(recording *r, ebb_bump *bump) {
     read_times(r);
     EBB_TRY(tell_plan(r));
     EBB_TRY(order_entries(r, bump));
     return write_trace(r);
 }
 
+static void fini(recording *r) {
+    ebb_run *run = r->run;
+    for (size_t e = 0; r->events != NULL && e < 2 * run->n_commands; e++) {
+        if (r->events[e] != NULL) { run->device->ops->event_destroy(run->device, r->events[e]); }
+    }
+    ebb__free(run->mem, r->events);
+    EBB_VEC_FINI(run->mem, &r->blocks);
+    EBB_VEC_FINI(run->mem, &r->entries);
+    ebb__free(run->mem, run->record_path);
+    run->record_path = NULL;
+}
+
+static void note_loss(ebb_run *run, ebb_status why) {
+    run->record_status = why;
+    ebb__log(EBB_LOG_WARN, "iteration %llu: its recording is lost: %s", (unsigned long long)run->state.iteration,
+             ebb_last_error());
+    run->record_message = ebb__strdup(run->mem, ebb_last_error());
+}
+
 ebb_status ebb__run_record(ebb_run *run) {
     ebb_bump bump;
     ebb__bump_init(&bump, run->mem);
     recording r = {.run = run};
-    ebb_status st = record(&r, &bump);
-    for (size_t e = 0; r.events != NULL && e < 2 * run->n_commands; e++) {
-        if (r.events[e] != NULL) { run->device->ops->event_destroy(run->device, r.events[e]); }
+    ebb_status recorded = prepare(&r, &bump);
+    if (recorded != EBB_OK) { note_loss(run, recorded); }
+    ebb_status st = ebb__run_iterate(run, recorded == EBB_OK ? r.events : NULL);
+    if (st != EBB_OK) { (void)ebb__run_drain(run); } /* what is queued still names the events */
+    if (st == EBB_OK && recorded == EBB_OK) {
+        recorded = tell(&r, &bump);
+        if (recorded != EBB_OK) { note_loss(run, recorded); }
     }
-    EBB_VEC_FINI(run->mem, &r.blocks);
-    EBB_VEC_FINI(run->mem, &r.entries);
+    fini(&r);
     ebb__bump_fini(&bump);
-    ebb__free(run->mem, run->record_path);
-    run->record_path = NULL;
     return st;
 }

@@ -129,6 +129,7 @@ void ebb_run_destroy(ebb_run *run) {
     ebb_arena_destroy(run->own_arena);
     ebb__free(run->mem, run->parked);
     ebb__free(run->mem, run->record_path);
+    ebb__free(run->mem, run->record_message);
     ebb__bump_fini(&run->bump);
     ebb__free(run->mem, run);
 }
@@ -146,7 +147,7 @@ static ebb_status issue_kind(ebb_run *run, ebb_command *command, ebb_stream *str
     return EBB_OK;
 }
 
-ebb_status ebb__run_issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind) {
+static ebb_status issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind) {
     const ebb_backend_ops *ops = run->device->ops;
     ebb_command *command = &run->commands[idx];
     if (command->engine == EBB_N_ENGINES) { return EBB_OK; }
@@ -157,17 +158,21 @@ ebb_status ebb__run_issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event
     if (before != NULL) { EBB_TRY(ops->event_record(stream, before)); }
     EBB_TRY(issue_kind(run, command, stream));
     if (command->done != NULL) { EBB_TRY(ops->event_record(stream, command->done)); }
-    if (behind != NULL) { EBB_TRY(ops->event_record(stream, behind)); }
-    return EBB_OK;
+    return behind != NULL ? ops->event_record(stream, behind) : EBB_OK;
 }
 
 static ebb_status issue_all(ebb_run *run) {
     const ebb_backend_ops *ops = run->device->ops;
-    bool issue = true;
+    bool wanted = true;
     uint64_t run_id = (uint64_t)(uintptr_t)run;
-    if (ops->iteration_begin != NULL) { EBB_TRY(ops->iteration_begin(run->device, run_id, &issue)); }
-    for (size_t a = 0; issue && a < run->n_commands; a++) { EBB_TRY(ebb__run_issue(run, a, NULL, NULL)); }
-    if (ops->iteration_end != NULL) { EBB_TRY(ops->iteration_end(run->device, run_id)); }
+    if (ops->iteration_begin != NULL) { EBB_TRY(ops->iteration_begin(run->device, run_id, &wanted)); }
+    for (size_t a = 0; wanted && a < run->n_commands; a++) { EBB_TRY(issue(run, a, NULL, NULL)); }
+    return ops->iteration_end != NULL ? ops->iteration_end(run->device, run_id) : EBB_OK;
+}
+
+/* Not as an iteration that a backend may replay: its events are no part of that. */
+static ebb_status issue_between(ebb_run *run, ebb_event *const *events) {
+    for (size_t a = 0; a < run->n_commands; a++) { EBB_TRY(issue(run, a, events[2 * a], events[2 * a + 1])); }
     return EBB_OK;
 }
 
@@ -180,10 +185,11 @@ ebb_status ebb__run_drain(ebb_run *run) {
     return first;
 }
 
-static ebb_status iterate(ebb_run *run) {
-    if (run->record_path != NULL) { return ebb__run_record(run); }
-    EBB_TRY(issue_all(run));
-    EBB_TRY(run->device->ops->stream_sync(run->stream[EBB_ENGINE_COMPUTE]));
+ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events) {
+    const uint64_t begin_ns = ebb__now_ns();
+    EBB_TRY(events == NULL ? issue_all(run) : issue_between(run, events));
+    EBB_TRY(events == NULL ? run->device->ops->stream_sync(run->stream[EBB_ENGINE_COMPUTE]) : ebb__run_drain(run));
+    run->stats.iteration_ns = ebb__now_ns() - begin_ns;
     return ebb__tiers_check(&run->tiers);
 }
 
@@ -193,10 +199,8 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
     run->state.iteration = iteration;
     run->state.update = update;
     run->state.learning_rate = learning_rate;
-    uint64_t begin_ns = ebb__now_ns();
-    ebb_status st = iterate(run);
+    ebb_status st = run->record_path != NULL ? ebb__run_record(run) : ebb__run_iterate(run, NULL);
     run->failed = st != EBB_OK;
-    run->stats.iteration_ns = ebb__now_ns() - begin_ns;
     return st;
 }
 
@@ -252,6 +256,15 @@ ebb_status ebb_run_record_next(ebb_run *run, const char *path) {
     char *copy = ebb__strdup(run->mem, path);
     if (copy == NULL) { return EBB_E_NO_MEMORY; }
     ebb__free(run->mem, run->record_path);
+    ebb__free(run->mem, run->record_message);
     run->record_path = copy;
+    run->record_message = NULL;
+    run->record_status = EBB_OK;
     return EBB_OK;
+}
+
+ebb_status ebb_run_record_status(const ebb_run *run) {
+    if (run->record_status == EBB_OK) { return EBB_OK; }
+    const char *why = run->record_message != NULL ? run->record_message : ebb_status_text(run->record_status);
+    return ebb_fail(run->record_status, "a recording is lost: %s", why);
 }

@@ -98,10 +98,12 @@ struct ebb_run {
     ebb_stream *stream[EBB_N_ENGINES];
     ebb_command *commands; /* [n_commands] */
     size_t n_commands;
-    ebb_home *homes;       /* [n_tensors] */
-    unsigned char *parked; /* resident persistent content, while another run has the arena */
-    char *record_path;     /* of the next iteration; NULL: not recorded */
-    bool failed;           /* an iteration failed halfway: the content is not to be trusted */
+    ebb_home *homes;          /* [n_tensors] */
+    unsigned char *parked;    /* resident persistent content, while another run has the arena */
+    char *record_path;        /* of the next iteration; NULL: not recorded */
+    ebb_status record_status; /* of the last recording; its words, if there was memory for them */
+    char *record_message;
+    bool failed; /* an iteration failed halfway: the content is not to be trusted */
     ebb_run_stats stats;
 };
 
@@ -109,13 +111,14 @@ struct ebb_run {
 ebb_status ebb__run_bind(ebb_run *run);
 void ebb__run_unbind(ebb_run *run);
 
-/* run.c: issue command number idx with its waits; before and behind, if not NULL, are recorded around it. */
-ebb_status ebb__run_issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind);
+/* run.c: one iteration, timed. events: NULL, or two for each command but drops, to be recorded before and behind it;
+ * then every stream is idle when it returns. */
+ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events);
 /* Wait until every stream is idle; the first error. */
 ebb_status ebb__run_drain(ebb_run *run);
 
-/* record.c: issue one iteration with an event before and behind each command and write it as a trace to
- * run->record_path, which is then done with. */
+/* record.c: one iteration, written as a trace to run->record_path, which is then done with. The status is the
+ * iteration's; what became of the recording is in run. */
 ebb_status ebb__run_record(ebb_run *run);
 
 #endif

@@ -162,6 +162,10 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     return EBB_OK;
 }
 
+ebb_status ebb_trainer_record_status(const ebb_trainer *trainer) {
+    return ebb_run_record_status(trainer->run);
+}
+
 /* ---- the summary ------------------------------------------------------------------------------ */
 
 static int order_times(const void *a, const void *b) {

@@ -87,6 +87,22 @@ done
     run "the least host memory" out $train --host-memory "$(member out least_host_bytes)" && pass "the least host memory"
 }
 
+# A recording that cannot be written is lost, and said to be; what was learned is not.
+# shellcheck disable=SC2086
+{
+    run "without a recording" out $train --save kept --json
+    "$EBB" $train --save saved --checkpoint state2 --record /dev/full --json >out2 2>err
+    equal "--record on a full disk: exit code" $? 4
+    check "--record on a full disk: warned of" grep -q '^ebb: warning: iteration 1: its recording is lost: /dev/full' err
+    equal "--record on a full disk: said at the end" "$(tail -n 1 err)" \
+        "ebb: a recording is lost: /dev/full: cannot write: No space left on device"
+    equal "--record on a full disk: two lines" "$(wc -l <err)" 2
+    check "--record on a full disk: the weights are there" cmp kept saved
+    check "--record on a full disk: the checkpoint is there" test -s state2
+    equal "--record on a full disk: the figures are there" \
+        "$(member out2 weights_sha256)" "$(member out weights_sha256)"
+}
+
 : >file
 ls -A >before
 # shellcheck disable=SC2086
@@ -97,7 +113,12 @@ for option in --save --checkpoint --record; do
     (
         trap '' XFSZ
         ulimit -f 2
-        complains "$option on a full disk" 4 "full" $train $option full
+        if [ $option = --record ]; then
+            "$EBB" $train --record full >/dev/null 2>err
+            equal "--record on a full disk: a named file's exit code" $? 4
+        else
+            complains "$option on a full disk" 4 "full" $train $option full
+        fi
         exit $status
     ) || status=1
 done
