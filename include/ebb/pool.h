@@ -49,7 +49,7 @@ typedef struct ebb_pool_request {
 
 typedef struct ebb_pool_stats {
     size_t size_bytes; /* set by the caller to sizeof this */
-    uint64_t n_requests, n_frees;
+    uint64_t n_requests;
     uint64_t n_hits;                      /* answered from the plan */
     uint64_t n_unplanned;                 /* came where the plan has them, and has no place for them */
     uint64_t n_mismatches;                /* came otherwise than the plan says, or while their place was still taken */

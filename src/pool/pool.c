@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool: bytes and addresses without, granules within; and who answers a request.
+ * The pool: who answers a request.
  *
  *      base                                                              base + capacity
  *        | taken | free |##### the plan's bytes #####| taken |        free          |
@@ -17,20 +17,22 @@
 
 #include <pthread.h>
 
+/* What runs seldom is kept out of what runs for every request. */
+#define SELDOM __attribute__((noinline))
+
 #define FIRST_PATIENCE 4u /* mismatches in a few iterations */
 #define MAX_PATIENCE ((uint64_t)1 << 20)
 
 struct ebb_pool {
     ebb_pool_options options;
-    unsigned granule_log2;
-    uint64_t n_granules;
+    uint64_t mask; /* of what is below a granule */
     ebb_pool_heap *heap;
     ebb_pool_replay *replay;     /* NULL: no plan */
-    uint64_t plan_start, plan_n; /* granules; 0 of them without a plan */
+    uint64_t plan_start, plan_n; /* bytes; 0 of them without a plan */
     ebb_pool_learner learner;
     uint64_t patience;
-    uint64_t live_n, peak_live_n; /* granules */
-    ebb_pool_stats stats;         /* without what is kept elsewhere */
+    uint64_t live_bytes, peak_live_bytes;
+    ebb_pool_stats stats; /* without what is kept elsewhere */
     pthread_mutex_t lock;
 };
 
@@ -59,7 +61,7 @@ static ebb_status alloc_planning(planning *p, ebb_bump *bump, size_t n) {
     return p->requests != NULL && p->items != NULL && p->starts != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
-static ebb_place_problem describe(planning *p) {
+static ebb_place_problem describe(const ebb_pool *pool, planning *p) {
     p->n_items = 0;
     for (size_t i = 0; i < p->n; i++) {
         if (!is_plannable(p, i)) { continue; }
@@ -70,6 +72,7 @@ static ebb_place_problem describe(planning *p) {
     problem.items = p->items;
     problem.n_items = p->n_items;
     problem.period = p->n;
+    problem.alignment_bytes = pool->options.alignment_bytes;
     return problem;
 }
 
@@ -82,7 +85,7 @@ static void take_starts(planning *p) {
 }
 
 static ebb_status place(const ebb_pool *pool, planning *p) {
-    const ebb_place_problem problem = describe(p);
+    const ebb_place_problem problem = describe(pool, p);
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {0};
     options.mem = pool->options.mem;
@@ -94,28 +97,29 @@ static ebb_status place(const ebb_pool *pool, planning *p) {
 
 /* The same with starts that were given. */
 static ebb_status check_given(const ebb_pool *pool, planning *p, const uint64_t *offsets) {
-    const ebb_place_problem problem = describe(p);
+    const ebb_place_problem problem = describe(pool, p);
     size_t item = 0;
     for (size_t i = 0; i < p->n; i++) {
         if (!is_plannable(p, i)) { continue; }
-        if (offsets[i] % pool->options.alignment_bytes != 0) {
-            return ebb_fail(EBB_E_INVALID_PLAN, "request %zu: offset %llu is not aligned to %llu", i,
-                            (unsigned long long)offsets[i], (unsigned long long)pool->options.alignment_bytes);
-        }
-        p->starts[item++] = offsets[i] >> pool->granule_log2;
+        p->starts[item++] = offsets[i];
     }
     EBB_TRY(ebb_place_check(&problem, pool->options.mem, p->starts, &p->peak));
     take_starts(p);
     return EBB_OK;
 }
 
+static void note_end(ebb_pool *pool, uint64_t end) {
+    pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, end - pool->options.base);
+}
+
 /* *fits_out: whether there was room for it. */
-static ebb_status begin_plan(ebb_pool *pool, const planning *p, bool *fits_out) {
+static ebb_status begin_plan(ebb_pool *pool, planning *p, bool *fits_out) {
     uint64_t start = EBB_POOL_NOWHERE;
     EBB_ASSERT(pool->replay == NULL);
     EBB_TRY(ebb__pool_heap_take(pool->heap, p->peak, 0, &start));
     *fits_out = start != EBB_POOL_NOWHERE;
     if (!*fits_out) { return EBB_OK; }
+    for (size_t i = 0; i < p->n; i++) { p->requests[i].start += start; }
     const ebb_status st = ebb__pool_replay_create(pool->options.mem, p->requests, p->n, &pool->replay);
     if (st != EBB_OK) {
         uint64_t n, note;
@@ -125,8 +129,8 @@ static ebb_status begin_plan(ebb_pool *pool, const planning *p, bool *fits_out) 
     pool->plan_start = start;
     pool->plan_n = p->peak;
     pool->stats.n_plans++;
-    pool->stats.plan_bytes = p->peak << pool->granule_log2;
-    pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, (start + p->peak) << pool->granule_log2);
+    pool->stats.plan_bytes = p->peak;
+    note_end(pool, start + p->peak);
     ebb__pool_learner_reset(&pool->learner);
     return EBB_OK;
 }
@@ -138,7 +142,7 @@ static void carve(ebb_pool *pool, const ebb_pool_piece *pieces, size_t n_pieces)
     uint64_t at = pool->plan_start, n, note;
     const uint64_t end = pool->plan_start + pool->plan_n;
     for (size_t k = 0; k < n_pieces; k++) {
-        const uint64_t start = pool->plan_start + pieces[k].start;
+        const uint64_t start = pieces[k].start;
         EBB_ASSERT(start >= at && start + pieces[k].n <= end);
         if (start > at) {
             ebb__pool_heap_cut(pool->heap, at, start - at);
@@ -185,7 +189,7 @@ static ebb_status plan_iteration(ebb_pool *pool, ebb_bump *bump, size_t length) 
 }
 
 /* Learning is a service: what fails in it, for want of memory, does not fail the request. */
-static void learn(ebb_pool *pool) {
+static SELDOM void learn(ebb_pool *pool) {
     size_t length = 0;
     ebb_bump bump;
     ebb__bump_init(&bump, pool->options.mem);
@@ -195,7 +199,7 @@ static void learn(ebb_pool *pool) {
     ebb__bump_fini(&bump);
 }
 
-static void unlearn(ebb_pool *pool) {
+static SELDOM void unlearn(ebb_pool *pool) {
     if (drop_plan(pool) != EBB_OK) { return; }
     pool->learner.n_failed++;
     ebb__pool_learner_reset(&pool->learner);
@@ -206,10 +210,10 @@ static void unlearn(ebb_pool *pool) {
 /* ---- taking and giving ------------------------------------------------------------------------ */
 
 static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
-    return ebb_fail(
-        EBB_E_NO_FIT, "%llu bytes: no room in a pool of %llu bytes, of which %llu live and %llu are planned",
-        (unsigned long long)size_bytes, (unsigned long long)pool->options.capacity_bytes,
-        (unsigned long long)(pool->live_n << pool->granule_log2), (unsigned long long)pool->stats.plan_bytes);
+    return ebb_fail(EBB_E_NO_FIT,
+                    "%llu bytes: no room in a pool of %llu bytes, of which %llu live and %llu are planned",
+                    (unsigned long long)size_bytes, (unsigned long long)pool->options.capacity_bytes,
+                    (unsigned long long)pool->live_bytes, (unsigned long long)pool->stats.plan_bytes);
 }
 
 /* From the general allocator. */
@@ -218,23 +222,24 @@ static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
     uint64_t number = 0, start = EBB_POOL_NOWHERE;
     pool->stats.n_requests++;
     EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
-    if (start == EBB_POOL_NOWHERE) { return no_room(pool, n << pool->granule_log2); }
+    if (start == EBB_POOL_NOWHERE) { return no_room(pool, n); }
     if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
         ebb__pool_heap_note(pool->heap, start, number + 1);
     }
-    pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, (start + n) << pool->granule_log2);
+    note_end(pool, start + n);
     *start_out = start;
     return EBB_OK;
 }
 
-static ebb_status take(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+/* A request that is not just the expected one. */
+static SELDOM ebb_status take_other(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
     if (pool->replay == NULL) {
         EBB_TRY(take_general(pool, n, start_out));
         if (pool->options.learns && ebb__pool_learner_is_due(&pool->learner)) { learn(pool); }
         return EBB_OK;
     }
-    switch (ebb__pool_replay_take(pool->replay, n, start_out)) {
-    case EBB_POOL_HIT: *start_out += pool->plan_start; return EBB_OK;
+    switch (ebb__pool_replay_search(pool->replay, n, start_out)) {
+    case EBB_POOL_HIT: return EBB_OK;
     case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
     case EBB_POOL_MISMATCH: pool->stats.n_mismatches++; break;
     }
@@ -242,37 +247,36 @@ static ebb_status take(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
     return take_general(pool, n, start_out);
 }
 
-static ebb_status take_bytes(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
-    const uint64_t mask = pool->options.alignment_bytes - 1;
-    uint64_t start = 0;
+static inline ebb_status take(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
     if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
-    const uint64_t n = (size_bytes + mask + (size_bytes == 0 ? 1 : 0)) >> pool->granule_log2;
-    EBB_TRY(take(pool, n, &start));
-    EBB_ASSERT(start + n <= pool->n_granules);
-    pool->live_n += n;
-    if (pool->live_n > pool->peak_live_n) { pool->peak_live_n = pool->live_n; }
-    *address_out = pool->options.base + (start << pool->granule_log2);
+    const uint64_t n = (size_bytes + pool->mask + (size_bytes == 0 ? 1 : 0)) & ~pool->mask;
+    uint64_t start;
+    if (pool->replay == NULL || !ebb__pool_replay_take(pool->replay, n, &start)) {
+        EBB_TRY(take_other(pool, n, &start));
+    }
+    EBB_ASSERT(start >= pool->options.base && start - pool->options.base + n <= pool->options.capacity_bytes);
+    pool->live_bytes += n;
+    if (pool->live_bytes > pool->peak_live_bytes) { pool->peak_live_bytes = pool->live_bytes; }
+    *address_out = start;
     return EBB_OK;
 }
 
-static ebb_status give(ebb_pool *pool, uint64_t address) {
-    const uint64_t offset = address - pool->options.base, start = offset >> pool->granule_log2;
+static SELDOM uint64_t give_other(ebb_pool *pool, uint64_t address) {
     uint64_t n = 0, note = 0;
-    if (address >= pool->options.base && (offset & (pool->options.alignment_bytes - 1)) == 0) {
-        if (start - pool->plan_start < pool->plan_n) {
-            n = ebb__pool_replay_give(pool->replay, start - pool->plan_start);
-        } else {
-            ebb__pool_heap_give(pool->heap, start, &n, &note);
-        }
-    }
+    ebb__pool_heap_give(pool->heap, address, &n, &note);
+    if (n > 0 && note > 0) { ebb__pool_learner_give(&pool->learner, note - 1); }
+    return n;
+}
+
+static inline ebb_status give(ebb_pool *pool, uint64_t address) {
+    const bool is_planned = address - pool->plan_start < pool->plan_n;
+    const uint64_t n = is_planned ? ebb__pool_replay_give(pool->replay, address) : give_other(pool, address);
     if (n == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "no live block of the pool begins at address %#llx",
                         (unsigned long long)address);
     }
-    if (note > 0) { ebb__pool_learner_give(&pool->learner, note - 1); }
-    pool->stats.n_frees++;
-    EBB_ASSERT(pool->live_n >= n);
-    pool->live_n -= n;
+    EBB_ASSERT(pool->live_bytes >= n);
+    pool->live_bytes -= n;
     return EBB_OK;
 }
 
@@ -298,11 +302,11 @@ ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out)
     ebb_pool *pool = ebb__calloc(options->mem, 1, sizeof *pool);
     if (pool == NULL) { return EBB_E_NO_MEMORY; }
     pool->options = *options;
-    pool->granule_log2 = (unsigned)__builtin_ctzll(options->alignment_bytes);
-    pool->n_granules = options->capacity_bytes >> pool->granule_log2;
+    pool->mask = options->alignment_bytes - 1;
     pool->patience = FIRST_PATIENCE;
     ebb__pool_learner_reset(&pool->learner);
-    ebb_status st = ebb__pool_heap_create(options->mem, pool->n_granules, &pool->heap);
+    ebb_status st =
+        ebb__pool_heap_create(options->mem, options->base, options->capacity_bytes & ~pool->mask, &pool->heap);
     if (st == EBB_OK && pthread_mutex_init(&pool->lock, NULL) != 0) {
         st = ebb_fail(EBB_E_LIMIT, "the system has no room for a lock");
     }
@@ -341,12 +345,13 @@ static ebb_status plan(ebb_pool *pool, ebb_bump *bump, const ebb_pool_request *r
     EBB_TRY(alloc_planning(&p, bump, n));
     for (size_t i = 0; i < n; i++) {
         const uint64_t bytes = ebb_max_u64(requests[i].size_bytes, 1);
-        p.requests[i] = (ebb_pool_planned){.n = ((bytes - 1) >> pool->granule_log2) + 1, .span = requests[i].span};
+        if (bytes > pool->options.capacity_bytes) { return no_room(pool, bytes); }
+        p.requests[i] = (ebb_pool_planned){.n = ebb_align_up(bytes, pool->mask + 1), .span = requests[i].span};
     }
     EBB_TRY(offsets != NULL ? check_given(pool, &p, offsets) : place(pool, &p));
     if (p.peak == 0) { return EBB_OK; }
     EBB_TRY(begin_plan(pool, &p, &fits));
-    return fits ? EBB_OK : no_room(pool, p.peak << pool->granule_log2);
+    return fits ? EBB_OK : no_room(pool, p.peak);
 }
 
 ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets) {
@@ -360,9 +365,9 @@ ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_
 }
 
 ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
-    if (!pool->options.locked) { return take_bytes(pool, size_bytes, address_out); }
+    if (!pool->options.locked) { return take(pool, size_bytes, address_out); }
     enter(pool);
-    const ebb_status st = take_bytes(pool, size_bytes, address_out);
+    const ebb_status st = take(pool, size_bytes, address_out);
     leave(pool);
     return st;
 }
@@ -381,8 +386,8 @@ ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out) {
     ebb_pool_stats stats = pool->stats;
     if (pool->replay != NULL) { stats.n_hits += pool->replay->n_hits; }
     stats.n_requests += stats.n_hits; /* those of the general allocator are counted there */
-    stats.live_bytes = pool->live_n << pool->granule_log2;
-    stats.peak_live_bytes = pool->peak_live_n << pool->granule_log2;
+    stats.live_bytes = pool->live_bytes;
+    stats.peak_live_bytes = pool->peak_live_bytes;
     leave(pool);
     stats.size_bytes = sizeof stats;
     *stats_out = stats;

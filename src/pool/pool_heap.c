@@ -51,7 +51,7 @@ static size_class class_of(uint64_t n) {
     return (size_class){log2 - FINE_BITS + 1, (unsigned)(n >> (log2 - FINE_BITS)) - N_FINE};
 }
 
-/* The first class of which every block has n granules. */
+/* The first class of which every block has n bytes. */
 static size_class class_above(uint64_t n) {
     if (n < N_FINE) { return class_of(n); }
     const unsigned log2 = 63 - (unsigned)__builtin_clzll(n);
@@ -90,7 +90,7 @@ static void unhang(ebb_pool_heap *heap, uint32_t b) {
     if (heap->fine[c.coarse] == 0) { heap->coarse &= ~((uint64_t)1 << c.coarse); }
 }
 
-/* A free block of n granules or more, or NONE. Where only the class of n itself has any, they are gone through: what
+/* A free block of n bytes or more, or NONE. Where only the class of n itself has any, they are gone through: what
  * fits exactly is not to be missed, because an arena may be just large enough. */
 static uint32_t find_free(const ebb_pool_heap *heap, uint64_t n) {
     const size_class above = class_above(n), own = class_of(n);
@@ -173,7 +173,7 @@ static uint32_t make_block(ebb_pool_heap *heap, uint64_t start, uint64_t n) {
     return b;
 }
 
-/* What is behind the first n granules becomes a block of its own, which it returns. */
+/* What is behind the first n bytes becomes a block of its own, which it returns. */
 static uint32_t split(ebb_pool_heap *heap, uint32_t b, uint64_t n) {
     EBB_ASSERT(n > 0 && n < heap->blocks.data[b].n);
     const uint32_t rest = make_block(heap, heap->blocks.data[b].start + n, heap->blocks.data[b].n - n);
@@ -211,8 +211,8 @@ ebb_status ebb__pool_heap_reserve(ebb_pool_heap *heap, size_t n_more) {
     return reserve_table(heap, n_more);
 }
 
-ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t n_granules, ebb_pool_heap **heap_out) {
-    EBB_ASSERT(n_granules > 0);
+ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t start, uint64_t n, ebb_pool_heap **heap_out) {
+    EBB_ASSERT(n > 0 && start + n > start);
     ebb_pool_heap *heap = ebb__calloc(mem, 1, sizeof *heap);
     if (heap == NULL) { return EBB_E_NO_MEMORY; }
     heap->mem = mem;
@@ -223,7 +223,7 @@ ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t n_granules, ebb_po
         ebb__pool_heap_destroy(heap);
         return st;
     }
-    heap->first = make_block(heap, 0, n_granules);
+    heap->first = make_block(heap, start, n);
     hang(heap, heap->first);
     *heap_out = heap;
     return EBB_OK;
@@ -295,7 +295,7 @@ static bool hangs(const ebb_pool_heap *heap, uint32_t b) {
 }
 
 bool ebb__pool_heap_is_valid(const ebb_pool_heap *heap) {
-    uint64_t end = 0;
+    uint64_t end = heap->blocks.data[heap->first].start;
     size_t n_taken = 0;
     uint32_t before = NONE;
     for (uint32_t b = heap->first; b != NONE; before = b, b = heap->blocks.data[b].behind) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The pool's three parts: a general allocator (pool_heap.c), the plan of an iteration (pool_replay.c), and what finds
- * the iteration (pool_learn.c). All count in granules from the arena's beginning; pool.c makes bytes and addresses of
- * them.
+ * the iteration (pool_learn.c). All deal in addresses and in bytes rounded up to the granule.
  */
 #ifndef EBB_SRC_POOL_PRIV_H
 #define EBB_SRC_POOL_PRIV_H
@@ -17,10 +16,11 @@
 
 typedef struct ebb_pool_heap ebb_pool_heap;
 
-ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t n_granules, ebb_pool_heap **heap_out);
+/* Over [start, start + n). */
+ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t start, uint64_t n, ebb_pool_heap **heap_out);
 void ebb__pool_heap_destroy(ebb_pool_heap *heap);
 
-/* Take n granules, n > 0; note is kept beside the block. *start_out is EBB_POOL_NOWHERE where there is no room. */
+/* Take n bytes, n > 0; note is kept beside the block. *start_out is EBB_POOL_NOWHERE where there is no room. */
 ebb_status ebb__pool_heap_take(ebb_pool_heap *heap, uint64_t n, uint64_t note, uint64_t *start_out);
 
 /* Change the note of the taken block that starts there. */
@@ -29,7 +29,7 @@ void ebb__pool_heap_note(ebb_pool_heap *heap, uint64_t start, uint64_t note);
 /* Give back the block that starts there; *n_out is 0 where none does. */
 void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, uint64_t *note_out);
 
-/* Cut the taken block that starts there after n granules, which are fewer than it has: two taken blocks, the second
+/* Cut the taken block that starts there after n bytes, which are fewer than it has: two taken blocks, the second
  * with note 0. Room for it has been made. */
 void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n);
 
@@ -42,11 +42,11 @@ bool ebb__pool_heap_is_valid(const ebb_pool_heap *heap);
 /* ---- the plan of an iteration ----------------------------------------------------------------- */
 
 typedef struct ebb_pool_planned {
-    uint64_t n; /* granules */
-    uint64_t span, start;
+    uint64_t n, span;
+    uint64_t start; /* of meaning where 0 < span <= requests */
 } ebb_pool_planned;
 
-/* requests[n] are copied. start counts from the plan's beginning, and is of meaning where 0 < span <= n. */
+/* requests[n] are copied. */
 typedef struct ebb_pool_replay ebb_pool_replay;
 ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *requests, size_t n,
                                    ebb_pool_replay **replay_out);
@@ -102,7 +102,7 @@ static inline ebb_pool_slot *ebb__pool_replay_slot(const ebb_pool_replay *r, uin
     return &r->slots[i];
 }
 
-/* What ..._take does when the request is not just the expected one. */
+/* For a request that ..._take does not answer: *start_out is its place where it is a hit. */
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uint64_t *start_out);
 void ebb__pool_replay_forget_late(ebb_pool_replay *replay, uint32_t request);
 
@@ -115,22 +115,22 @@ static inline bool ebb__pool_replay_is_settled(const ebb_pool_replay *r, const e
     return true;
 }
 
-/* A request came: *start_out is its place where it is a hit. */
-static inline ebb_pool_answer ebb__pool_replay_take(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
+/* A request came; whether it is just the expected one, and nothing is in its way: *start_out is its place. */
+static inline bool ebb__pool_replay_take(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
     const uint32_t at = r->cursor;
     const ebb_pool_step *q = &r->requests[at];
     if (q->n != n || (r->n_late | r->n_recent) != 0 || q->slot == EBB_POOL_NONE || !ebb__pool_replay_is_settled(r, q)) {
-        return ebb__pool_replay_search(r, n, start_out);
+        return false;
     }
     EBB_ASSERT(r->slots[q->slot].live == EBB_POOL_NONE);
     r->slots[q->slot].live = at;
     r->cursor = at + 1 < r->n ? at + 1 : 0;
     r->n_hits++;
     *start_out = q->start;
-    return EBB_POOL_HIT;
+    return true;
 }
 
-/* The granules of the block that starts there, which is now free; 0: none does. */
+/* The bytes of the block that starts there, which is now free; 0: none does. */
 static inline uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start) {
     ebb_pool_slot *e = ebb__pool_replay_slot(r, start);
     const uint32_t request = e->live; /* of an empty one, none */
@@ -157,7 +157,7 @@ bool ebb__pool_replay_is_valid(const ebb_pool_replay *replay);
 
 /* What requests and frees have come, as far as it is of use for finding the iteration. */
 typedef struct ebb_pool_record {
-    uint64_t n;     /* granules */
+    uint64_t n;
     uint64_t death; /* the request before which it was freed, as a number of requests since the beginning; 0: not yet */
     uint64_t freed; /* a sum over what was freed between the request before and this */
 } ebb_pool_record;

@@ -5,6 +5,8 @@
 #include "pool/pool_priv.h"
 #include "support.h"
 
+#include <pthread.h>
+
 #define BASE ((uint64_t)1 << 30)
 
 static ebb_pool *make(uint64_t n_granules, bool learns, const ebb_mem *mem) {
@@ -122,7 +124,6 @@ static void test_bad_plans(void **state) {
     ebb_pool *pool = make(8, false, NULL);
     assert_int_equal(ebb_pool_plan(pool, three, 3, overlap), EBB_E_INVALID_PLAN);
     assert_int_equal(ebb_pool_plan(pool, three, 3, skewed), EBB_E_INVALID_PLAN);
-    assert_non_null(strstr(ebb_last_error(), "request 1"));
     (void)take(pool, 8); /* nothing is held */
     ebb_pool_destroy(pool);
 }
@@ -185,7 +186,7 @@ static void test_heap(void **state) {
     (void)state;
     ebb_pool_heap *heap = NULL;
     uint64_t start[64], n = 0, note = 0;
-    assert_int_equal(ebb__pool_heap_create(NULL, 1000, &heap), EBB_OK);
+    assert_int_equal(ebb__pool_heap_create(NULL, 0, 1000, &heap), EBB_OK);
     ebb_rng rng;
     ebb__rng_init(&rng, 9, 9);
     for (unsigned i = 0; i < 64; i++) { start[i] = EBB_POOL_NOWHERE; }
@@ -206,6 +207,51 @@ static void test_heap(void **state) {
     assert_int_equal(ebb__pool_heap_take(heap, 1000, 0, &start[0]), EBB_OK); /* all is one piece again */
     assert_int_equal(start[0], 0);
     ebb__pool_heap_destroy(heap);
+}
+
+/* Several threads, one pool: nobody gets what another one holds. */
+typedef struct sharer {
+    ebb_pool *pool;
+    unsigned char *arena;
+    unsigned char id;
+    bool failed;
+} sharer;
+
+static void *share(void *ctx) {
+    sharer *s = ctx;
+    for (unsigned k = 0; k < 3000; k++) {
+        uint64_t address = 0;
+        if (ebb_pool_alloc(s->pool, 512 * (1 + k % 5), &address) != EBB_OK) { continue; }
+        memset(s->arena + (address - BASE), s->id, 512);
+        for (unsigned i = 0; i < 512; i++) { s->failed |= s->arena[address - BASE + i] != s->id; }
+        s->failed |= ebb_pool_free(s->pool, address) != EBB_OK;
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
+    ebb_pool *pool = NULL;
+    options.base = BASE;
+    options.capacity_bytes = 64 * 512;
+    options.learns = true;
+    options.locked = true;
+    assert_int_equal(ebb_pool_create(&options, &pool), EBB_OK);
+    unsigned char *arena = calloc(64, 512);
+    sharer sharers[4];
+    pthread_t threads[4];
+    for (unsigned t = 0; t < 4; t++) {
+        sharers[t] = (sharer){pool, arena, (unsigned char)(t + 1), false};
+        assert_int_equal(pthread_create(&threads[t], NULL, share, &sharers[t]), 0);
+    }
+    for (unsigned t = 0; t < 4; t++) {
+        assert_int_equal(pthread_join(threads[t], NULL), 0);
+        assert_false(sharers[t].failed);
+    }
+    assert_true(stats_of(pool).live_bytes == 0);
+    ebb_pool_destroy(pool);
+    free(arena);
 }
 
 static void test_out_of_memory(void **state) {
@@ -234,10 +280,10 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free), cmocka_unit_test(test_unplanned),
-        cmocka_unit_test(test_no_room),       cmocka_unit_test(test_bad_frees), cmocka_unit_test(test_bad_plans),
-        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_learns),    cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_replays),     cmocka_unit_test(test_late_free),     cmocka_unit_test(test_unplanned),
+        cmocka_unit_test(test_no_room),     cmocka_unit_test(test_bad_frees),     cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_bad_options), cmocka_unit_test(test_learns),        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
