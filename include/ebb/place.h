@@ -24,9 +24,9 @@ typedef struct ebb_place_item {
     uint64_t first, last;
 } ebb_place_item;
 
-/* At times [first, last) of its life an item holds only its own bytes [low_bytes, high_bytes); none where the two are
- * equal. So an item with several lifetimes is one that lives from the first's beginning to the last's end, with an
- * empty gap between each two. */
+/* At times [first, last) of its life an item holds only its own bytes [low_bytes, high_bytes), rounded outwards to the
+ * problem's alignment; none where the two are equal. So an item with several lifetimes is one that lives from the
+ * first's beginning to the last's end, with an empty gap between each two. */
 typedef struct ebb_place_gap {
     size_t item;
     uint64_t first, last;
@@ -69,7 +69,8 @@ typedef struct ebb_place_options {
 #define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})
 
 typedef struct ebb_place_result {
-    uint64_t peak_bytes;  /* end of the highest item; of an allocator that takes segments, what it took */
+    /* End of the highest byte that an item holds; of an allocator that takes segments, what it took. */
+    uint64_t peak_bytes;
     uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
     uint64_t n_steps;     /* search steps that it took */
 } ebb_place_result;
@@ -86,12 +87,13 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 /* ---- bound and validator ---------------------------------------------------------------------- */
 
 /* Most bytes held at one time, rounded sizes, and the end of the highest fixed item: no placement has a lower peak.
- * O(n log n). mem may be NULL. */
+ * EBB_E_ARGUMENT names the item or gap that is malformed: at no time, outside of its item's life or bytes, misaligned,
+ * or where sizes, alignments and fixed offsets add up to 2^63 bytes or more. O(n log n). mem may be NULL. */
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
 /* Check offsets against the problem, sharing no code with a solver: alignment, fixed offsets, 64 bits, no two items
- * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two. O(n log n). mem and peak_bytes_out may
- * be NULL. */
+ * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two. *peak_bytes_out is the end of the
+ * highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
 EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                                    uint64_t *peak_bytes_out);
 

@@ -38,8 +38,9 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     ebb_place_result result = {0};
     EBB_TRY(find_solver(options->solver, &solver));
     EBB_TRY(ebb_place_bound(problem, options->mem, &result.bound_bytes));
-    if (problem->fixed != NULL && !solver->takes_fixed) {
-        return ebb_fail(EBB_E_UNSUPPORTED, "the placement solver '%s' takes no fixed offsets", solver->name);
+    if (!solver->takes_parts && !ebb__place_is_plain(problem)) {
+        return ebb_fail(EBB_E_UNSUPPORTED,
+                        "the placement solver '%s' takes no alignments of items, fixed offsets or gaps", solver->name);
     }
     const ebb_place_job job = {
         .problem = problem,

@@ -23,11 +23,28 @@ typedef struct ebb_place_job {
  * fills in *result, where bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
 typedef struct ebb_place_solver {
     const char *name, *about;
-    bool takes_fixed; /* offsets */
+    bool takes_parts; /* what is not plain */
     ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 } ebb_place_solver;
 
 ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
+/* ---- the problem ------------------------------------------------------------------------------ */
+
+/* Every rule that place.h states, but that fixed items do not overlap. EBB_E_ARGUMENT names what is malformed. */
+ebb_status ebb__place_check_problem(const ebb_place_problem *problem);
+
+/* Whether it is said by items, alignment_bytes and period alone. */
+bool ebb__place_is_plain(const ebb_place_problem *problem);
+
+/* What the item's offset is a multiple of. */
+uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item);
+
+/* Whether the item has its offset. */
+bool ebb__place_is_fixed(const ebb_place_problem *problem, size_t item);
+
+/* Of numbers that are not 0; 0 where it has more than 63 bits. */
+uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b);
 
 /* ---- sections --------------------------------------------------------------------------------- */
 
@@ -47,11 +64,36 @@ typedef struct ebb_sections {
     uint64_t bound_bytes;   /* most bytes in one section */
 } ebb_sections;
 
-/* Check the problem and cut its time. Arrays come from the bump. EBB_E_ARGUMENT names the malformed item. */
+/* Cut the time of a problem that has been checked, as if each item held all its bytes all its life. Arrays come from
+ * the bump. */
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out);
 
 /* Whether the item lives in all sections. */
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item);
+
+/* ---- parts ------------------------------------------------------------------------------------ */
+
+/* Bytes [low, high) of its own that an item holds in these sections. */
+typedef struct ebb_place_part {
+    ebb_place_range range;
+    uint64_t low_bytes, high_bytes; /* rounded outwards to the alignment; low < high */
+} ebb_place_part;
+
+/* The items of any problem; those that hold nothing have no parts. */
+typedef struct ebb_parts {
+    const ebb_place_problem *problem;
+    const ebb_mem *mem;
+    uint32_t n_sections;
+    ebb_place_part *part; /* by item, of one item by time */
+    size_t *first;        /* [n_items + 1]: item i has the parts [first[i], first[i + 1]) */
+    uint64_t *top;        /* [n_items]: end of the highest of its bytes that it ever holds */
+    uint64_t *alignment;  /* [n_items] */
+    size_t max_parts;     /* of an item */
+    uint64_t bound_bytes; /* most bytes held in one section, and the end of the highest fixed item */
+} ebb_parts;
+
+/* Of a problem that has been checked. Arrays come from the bump. */
+ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, ebb_parts *parts_out);
 
 /* ---- from the bottom up ----------------------------------------------------------------------- */
 
@@ -89,14 +131,22 @@ typedef struct ebb_taken ebb_taken;
 typedef enum ebb_place_fit {
     EBB_PLACE_LOWEST,   /* the lowest gap that holds it */
     EBB_PLACE_TIGHTEST, /* the smallest; above all others when none does */
+    EBB_PLACE_BETWEEN,  /* as TIGHTEST, but what lies below the lowest that is taken counts only when there is no other
+                           gap at all */
 } ebb_place_fit;
 
 /* Everything comes from the bump and dies with it. */
 ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out);
 
+/* Before items of so many parts are looked for; one is allowed from the beginning. */
+ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts);
+
 /* An offset, no lower than base, at which size_bytes are free in all sections of the range. */
 uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
                          ebb_place_fit fit);
+
+/* As find, for the parts of an item; the offset is a multiple of alignment. */
+uint64_t ebb__taken_find_parts(ebb_taken *taken, const ebb_parts *parts, size_t item, uint64_t base, ebb_place_fit fit);
 
 /* Take them. */
 ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes);

@@ -1,41 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A placement problem checked and brought to sections, and its lower bound.
+ * Time cut into sections, and the most bytes that one of them holds.
  */
 #include "place/place_priv.h"
-
-#define TOO_LARGE ((uint64_t)1 << 63)
-
-static ebb_status bad_item(size_t idx, const ebb_place_item *item, const char *why) {
-    return ebb_fail(EBB_E_ARGUMENT, "item %zu (%llu bytes, [%llu, %llu)): %s", idx,
-                    (unsigned long long)item->size_bytes, (unsigned long long)item->first,
-                    (unsigned long long)item->last, why);
-}
-
-static ebb_status check_problem(const ebb_place_problem *problem) {
-    const uint64_t align = problem->alignment_bytes;
-    if (problem->size_bytes != sizeof *problem) { return ebb_fail(EBB_E_ARGUMENT, "a problem of another version"); }
-    if (align == 0 || (align & (align - 1)) != 0 || align >= TOO_LARGE) {
-        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two", (unsigned long long)align);
-    }
-    if (problem->alignments != NULL || problem->fixed != NULL || problem->gaps != NULL) {
-        return ebb_fail(EBB_E_UNSUPPORTED, "alignments of single items, fixed offsets and gaps");
-    }
-    if (problem->n_items >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "more than 2^31 items"); }
-    uint64_t total_bytes = 0;
-    for (size_t i = 0; i < problem->n_items; i++) {
-        const ebb_place_item *item = &problem->items[i];
-        if (problem->period == 0 && item->first >= item->last) { return bad_item(i, item, "it lives at no time"); }
-        if (problem->period != 0 && (item->first > problem->period || item->last > problem->period)) {
-            return bad_item(i, item, "it lives beyond the period");
-        }
-        if (item->size_bytes >= TOO_LARGE || ebb_align_up(item->size_bytes, align) >= TOO_LARGE - total_bytes) {
-            return bad_item(i, item, "sizes add up to more than 63 bits");
-        }
-        total_bytes += ebb_align_up(item->size_bytes, align);
-    }
-    return EBB_OK;
-}
 
 /* The item's births and deaths in the form in which birth < death unless it lives around the end. */
 static uint64_t birth_time(const ebb_place_problem *problem, const ebb_place_item *item) {
@@ -109,7 +76,6 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, e
 }
 
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out) {
-    EBB_TRY(check_problem(problem));
     const size_t n = problem->n_items;
     ebb_sections sections = {.mem = bump->mem,
                              .n_items = n,
@@ -130,14 +96,4 @@ ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
     const ebb_place_range range = sections->range[item];
     return range.first == range.last || (range.first == 0 && range.last == sections->n);
-}
-
-ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out) {
-    ebb_bump bump;
-    ebb__bump_init(&bump, mem);
-    ebb_sections sections;
-    ebb_status st = ebb__place_cut(problem, &bump, &sections);
-    if (st == EBB_OK) { *bound_bytes_out = sections.bound_bytes; }
-    ebb__bump_fini(&bump);
-    return st;
 }

@@ -29,7 +29,7 @@
 
 #define SPANS_MOVED_A_LOOK 8u /* moving so many spans takes about as long as looking at one */
 #define MAX_DEPTH 33u
-#define MAX_CURSORS (2u * 4u * MAX_DEPTH) /* two ranges, at most four nodes a level each */
+#define MAX_CURSORS (2u * 4u * MAX_DEPTH) /* of a part: two ranges, at most four nodes a level each */
 
 typedef struct span {
     uint64_t start, end;
@@ -40,18 +40,20 @@ typedef struct span_set {
     uint32_t n, cap;
 } span_set;
 
-/* A set that is being read: its spans that end above the floor. */
+/* A set that is being read for one part of an item: its spans that end above the part at the floor. */
 typedef struct cursor {
     const span *at, *end;
+    uint64_t low_bytes; /* where the part begins in the item */
+    uint64_t lift;      /* how far the part ends below the item's top */
 } cursor;
 
 struct ebb_taken {
     ebb_bump *bump;
     uint32_t n_sections;
     uint64_t work;
-    span_set *cover, *below;  /* nodes as in a heap: the children of v are 2v + 1 and 2v + 2 */
-    cursor heap[MAX_CURSORS]; /* by start of the first span */
-    uint32_t n_cursors;
+    span_set *cover, *below; /* nodes as in a heap: the children of v are 2v + 1 and 2v + 2 */
+    cursor *heap;            /* by what the first span starts, lifted */
+    uint32_t n_cursors, cap;
 };
 
 /* Sections [first, last) of a node. */
@@ -78,9 +80,19 @@ ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **ta
     taken->cover = ebb__bump_alloc(bump, n_nodes, sizeof *taken->cover);
     taken->below = ebb__bump_alloc(bump, n_nodes, sizeof *taken->below);
     if (taken->cover == NULL || taken->below == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb__taken_reserve(taken, 1));
     memset(taken->cover, 0, n_nodes * sizeof *taken->cover);
     memset(taken->below, 0, n_nodes * sizeof *taken->below);
     *taken_out = taken;
+    return EBB_OK;
+}
+
+ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts) {
+    if (max_parts <= taken->cap / MAX_CURSORS) { return EBB_OK; }
+    if (max_parts > UINT32_MAX / MAX_CURSORS) { return ebb_fail(EBB_E_LIMIT, "an item has %zu parts", max_parts); }
+    taken->heap = ebb__bump_alloc(taken->bump, max_parts * MAX_CURSORS, sizeof *taken->heap);
+    if (taken->heap == NULL) { return EBB_E_NO_MEMORY; }
+    taken->cap = (uint32_t)(max_parts * MAX_CURSORS);
     return EBB_OK;
 }
 
@@ -170,67 +182,121 @@ ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offs
 
 /* ---- finding ---------------------------------------------------------------------------------- */
 
+/* For which item it looks. An offset o is free for a part when no span of its sections meets [o + low, o + high): when
+ * each either ends at or below o + low, or starts, lifted, at or above o + top. */
+typedef struct question {
+    const ebb_place_part *part;
+    size_t n_parts;
+    uint64_t top_bytes; /* of all parts */
+    uint64_t alignment, base;
+    ebb_place_fit fit;
+} question;
+
+static uint64_t key_of(const cursor *c) {
+    return c->at->start + c->lift;
+}
+
 static void sink(ebb_taken *taken, uint32_t i) {
     cursor *heap = taken->heap, moved = heap[i];
     for (;;) {
         uint32_t child = 2 * i + 1;
         if (child >= taken->n_cursors) { break; }
-        if (child + 1 < taken->n_cursors && heap[child + 1].at->start < heap[child].at->start) { child++; }
-        if (heap[child].at->start >= moved.at->start) { break; }
+        if (child + 1 < taken->n_cursors && key_of(&heap[child + 1]) < key_of(&heap[child])) { child++; }
+        if (key_of(&heap[child]) >= key_of(&moved)) { break; }
         heap[i] = heap[child];
         i = child;
     }
     heap[i] = moved;
 }
 
-static void open_cursor(ebb_taken *taken, const span_set *set, uint64_t base) {
+static void open_cursor(ebb_taken *taken, const span_set *set, cursor c, uint64_t base) {
     taken->work++;
-    if (set->n == 0 || set->data[set->n - 1].end <= base) { return; }
-    EBB_ASSERT(taken->n_cursors < MAX_CURSORS);
-    const span *end = set->data + set->n;
-    taken->heap[taken->n_cursors++] = (cursor){skip_to(set->data, end, base + 1), end};
+    if (set->n == 0 || set->data[set->n - 1].end <= base + c.low_bytes) { return; }
+    EBB_ASSERT(taken->n_cursors < taken->cap);
+    c.end = set->data + set->n;
+    c.at = skip_to(set->data, c.end, base + c.low_bytes + 1);
+    taken->heap[taken->n_cursors++] = c;
 }
 
-static void open_range(ebb_taken *taken, node v, uint32_t first, uint32_t last, uint64_t base) {
-    if (first >= v.last || last <= v.first || taken->below[v.idx].n == 0) { return; }
-    if (first <= v.first && last >= v.last) {
-        open_cursor(taken, &taken->below[v.idx], base);
+static void open_range(ebb_taken *taken, node v, ebb_place_range range, cursor c, uint64_t base) {
+    if (range.first >= v.last || range.last <= v.first || taken->below[v.idx].n == 0) { return; }
+    if (range.first <= v.first && range.last >= v.last) {
+        open_cursor(taken, &taken->below[v.idx], c, base);
         return;
     }
-    open_cursor(taken, &taken->cover[v.idx], base);
-    open_range(taken, left_of(v), first, last, base);
-    open_range(taken, right_of(v), first, last, base);
+    open_cursor(taken, &taken->cover[v.idx], c, base);
+    open_range(taken, left_of(v), range, c, base);
+    open_range(taken, right_of(v), range, c, base);
 }
 
-/* The cursor with the lowest span goes on to what ends above the floor. */
+static void open_part(ebb_taken *taken, const ebb_place_part *part, uint64_t top_bytes, uint64_t base) {
+    const node root = {0, 0, taken->n_sections};
+    const cursor c = {.low_bytes = part->low_bytes, .lift = top_bytes - part->high_bytes};
+    const bool wraps = part->range.first >= part->range.last;
+    ebb_place_range range = part->range;
+    if (wraps) { range.last = taken->n_sections; }
+    open_range(taken, root, range, c, base);
+    if (!wraps) { return; }
+    range = (ebb_place_range){0, part->range.last};
+    open_range(taken, root, range, c, base);
+}
+
+/* The cursor with the lowest span goes on to what ends above its part at the floor. */
 static void advance(ebb_taken *taken, uint64_t floor) {
     cursor *top = &taken->heap[0];
-    top->at = skip_to(top->at, top->end, floor + 1);
+    top->at = skip_to(top->at, top->end, floor + top->low_bytes + 1);
     taken->work++;
     if (top->at == top->end) { *top = taken->heap[--taken->n_cursors]; }
     if (taken->n_cursors > 0) { sink(taken, 0); }
 }
 
-uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
-                         ebb_place_fit fit) {
-    const node root = {0, 0, taken->n_sections};
-    const bool wraps = range.first >= range.last;
-    taken->n_cursors = 0;
-    open_range(taken, root, range.first, wraps ? taken->n_sections : range.last, base);
-    if (wraps) { open_range(taken, root, 0, range.last, base); }
-    for (uint32_t i = taken->n_cursors / 2; i-- > 0;) { sink(taken, i); }
+static uint64_t align_to_any(uint64_t offset, uint64_t alignment) {
+    return alignment == 1 ? offset : (offset + alignment - 1) / alignment * alignment;
+}
 
-    uint64_t floor = base; /* all below is taken or was looked at */
-    uint64_t best = UINT64_MAX, best_bytes = UINT64_MAX;
+static uint64_t find(ebb_taken *taken, const question *q) {
+    uint64_t floor = align_to_any(q->base, q->alignment); /* nothing below will do, or it was looked at */
+    uint64_t lowest = UINT64_MAX;                         /* below all that is taken */
+    uint64_t best = UINT64_MAX, best_spare = UINT64_MAX;
+    uint64_t n_ranges = 0; /* that are taken, with gaps between */
+    taken->n_cursors = 0;
+    for (size_t k = 0; k < q->n_parts; k++) { open_part(taken, &q->part[k], q->top_bytes, floor); }
+    for (uint32_t i = taken->n_cursors / 2; i-- > 0;) { sink(taken, i); }
     while (taken->n_cursors > 0) {
-        const span next = *taken->heap[0].at;
-        if (next.start > floor && next.start - floor >= size_bytes && next.start - floor < best_bytes) {
-            best = floor;
-            best_bytes = next.start - floor;
-            if (fit == EBB_PLACE_LOWEST || best_bytes == size_bytes) { return best; }
+        const cursor *c = &taken->heap[0];
+        const span next = *c->at;
+        const uint64_t key = key_of(c);
+        n_ranges += n_ranges == 0 || next.start > floor + c->low_bytes ? 1 : 0;
+        if (key >= floor + q->top_bytes && key - q->top_bytes - floor < best_spare) {
+            if (n_ranges == 1 && q->fit == EBB_PLACE_BETWEEN) {
+                lowest = floor;
+            } else {
+                best = floor;
+                best_spare = key - q->top_bytes - floor;
+                if (q->fit == EBB_PLACE_LOWEST || best_spare == 0) { return best; }
+            }
         }
-        floor = ebb_max_u64(floor, next.end);
+        floor = ebb_max_u64(floor, align_to_any(next.end - c->low_bytes, q->alignment));
         advance(taken, floor);
     }
+    if (n_ranges == 1 && lowest != UINT64_MAX) { return lowest; }
     return best != UINT64_MAX ? best : floor;
+}
+
+uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
+                         ebb_place_fit fit) {
+    const ebb_place_part all = {.range = range, .high_bytes = size_bytes};
+    const question q = {.part = &all, .n_parts = 1, .top_bytes = size_bytes, .alignment = 1, .base = base, .fit = fit};
+    return find(taken, &q);
+}
+
+uint64_t ebb__taken_find_parts(ebb_taken *taken, const ebb_parts *parts, size_t item, uint64_t base,
+                               ebb_place_fit fit) {
+    const question q = {.part = parts->part + parts->first[item],
+                        .n_parts = parts->first[item + 1] - parts->first[item],
+                        .top_bytes = parts->top[item],
+                        .alignment = parts->alignment[item],
+                        .base = base,
+                        .fit = fit};
+    return find(taken, &q);
 }

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a placement problem may say, and its lower bound.
+ *
+ * Sizes and what alignments may waste add up to less than 2^63 bytes, so that a greedy order never leaves 64 bits: each
+ * item raises the end of all by its size and its alignment at most.
+ */
+#include "place/place_priv.h"
+
+#define TOO_LARGE ((uint64_t)1 << 63)
+
+typedef unsigned long long ull;
+
+/* ---- alignments and fixed offsets ------------------------------------------------------------- */
+
+uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b) {
+    uint64_t divisor = a, rest = b, multiple = 0;
+    while (rest != 0) {
+        const uint64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return ebb_mul_u64(a / divisor, b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
+}
+
+uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item) {
+    if (problem->alignments == NULL || problem->alignments[item] == 1) { return problem->alignment_bytes; }
+    return ebb__place_common_multiple(problem->alignment_bytes, problem->alignments[item]);
+}
+
+bool ebb__place_is_fixed(const ebb_place_problem *problem, size_t item) {
+    return problem->fixed != NULL && problem->fixed[item] != EBB_PLACE_ANYWHERE;
+}
+
+bool ebb__place_is_plain(const ebb_place_problem *problem) {
+    for (size_t i = 0; i < problem->n_items; i++) {
+        if (ebb__place_is_fixed(problem, i)) { return false; }
+        if (problem->alignments != NULL && problem->alignment_bytes % problem->alignments[i] != 0) { return false; }
+    }
+    return problem->n_gaps == 0;
+}
+
+/* ---- the rules -------------------------------------------------------------------------------- */
+
+static ebb_status bad_item(size_t idx, const ebb_place_item *item, const char *why) {
+    return ebb_fail(EBB_E_ARGUMENT, "item %zu (%llu bytes, [%llu, %llu)): %s", idx, (ull)item->size_bytes,
+                    (ull)item->first, (ull)item->last, why);
+}
+
+static ebb_status check_life(const ebb_place_problem *problem, size_t i) {
+    const ebb_place_item *item = &problem->items[i];
+    if (problem->period == 0 && item->first >= item->last) { return bad_item(i, item, "it lives at no time"); }
+    if (problem->period != 0 && (item->first > problem->period || item->last > problem->period)) {
+        return bad_item(i, item, "it lives beyond the period");
+    }
+    return EBB_OK;
+}
+
+/* Add to *total_bytes what the item may need at most. */
+static ebb_status check_size(const ebb_place_problem *problem, size_t i, uint64_t *total_bytes) {
+    const ebb_place_item *item = &problem->items[i];
+    const uint64_t align = problem->alignment_bytes;
+    uint64_t wasted_bytes = 0;
+    if (problem->alignments != NULL) {
+        if (problem->alignments[i] == 0) { return bad_item(i, item, "an alignment of 0"); }
+        const uint64_t multiple = ebb__place_alignment(problem, i);
+        if (multiple == 0) { return bad_item(i, item, "an alignment of more than 63 bits"); }
+        wasted_bytes = multiple - align;
+    }
+    if (item->size_bytes >= TOO_LARGE || ebb_align_up(item->size_bytes, align) >= TOO_LARGE - *total_bytes) {
+        return bad_item(i, item, "sizes add up to more than 63 bits");
+    }
+    *total_bytes += ebb_align_up(item->size_bytes, align);
+    if (wasted_bytes >= TOO_LARGE - *total_bytes) {
+        return bad_item(i, item, "sizes and alignments add up to more than 63 bits");
+    }
+    *total_bytes += wasted_bytes;
+    return EBB_OK;
+}
+
+/* After all sizes: total_bytes go above the highest fixed item, at worst. */
+static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64_t total_bytes) {
+    if (!ebb__place_is_fixed(problem, i)) { return EBB_OK; }
+    const ebb_place_item *item = &problem->items[i];
+    const uint64_t multiple = ebb__place_alignment(problem, i), offset = problem->fixed[i];
+    if (offset % multiple != 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "item %zu: its fixed offset %llu is not aligned to %llu", i, (ull)offset,
+                        (ull)multiple);
+    }
+    if (offset >= TOO_LARGE - total_bytes) { return bad_item(i, item, "its fixed offset is beyond 63 bits"); }
+    return EBB_OK;
+}
+
+static ebb_status bad_gap(size_t idx, const ebb_place_gap *gap, const char *why) {
+    return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu ([%llu, %llu), bytes [%llu, %llu)): %s", idx, gap->item,
+                    (ull)gap->first, (ull)gap->last, (ull)gap->low_bytes, (ull)gap->high_bytes, why);
+}
+
+static ebb_status check_gap(const ebb_place_problem *problem, size_t g) {
+    const ebb_place_gap *gap = &problem->gaps[g];
+    if (gap->item >= problem->n_items) { return bad_gap(g, gap, "there is no such item"); }
+    const ebb_place_item *item = &problem->items[gap->item];
+    if (gap->first >= gap->last) { return bad_gap(g, gap, "it is at no time"); }
+    if (item->first >= item->last) { return bad_gap(g, gap, "the item lives around the end"); }
+    if (gap->first < item->first || gap->last > item->last) { return bad_gap(g, gap, "outside of the item's life"); }
+    if (gap->low_bytes > gap->high_bytes) { return bad_gap(g, gap, "its window is reversed"); }
+    if (gap->high_bytes > item->size_bytes) { return bad_gap(g, gap, "its window goes beyond the item's size"); }
+    if (g == 0 || gap[-1].item < gap->item) { return EBB_OK; }
+    if (gap[-1].item > gap->item) { return bad_gap(g, gap, "gaps are not in the order of their items"); }
+    return gap->first >= gap[-1].last ? EBB_OK : bad_gap(g, gap, "it begins before the one before it ends");
+}
+
+ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {
+    const uint64_t align = problem->alignment_bytes;
+    uint64_t total_bytes = 0;
+    if (problem->size_bytes != sizeof *problem) { return ebb_fail(EBB_E_ARGUMENT, "a problem of another version"); }
+    if (align == 0 || (align & (align - 1)) != 0 || align >= TOO_LARGE) {
+        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two", (ull)align);
+    }
+    if (problem->n_items >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "more than 2^31 items"); }
+    if (problem->n_gaps >= UINT32_MAX / 4 - problem->n_items / 2) {
+        return ebb_fail(EBB_E_LIMIT, "more than 2^31 items and gaps");
+    }
+    for (size_t i = 0; i < problem->n_items; i++) {
+        EBB_TRY(check_life(problem, i));
+        EBB_TRY(check_size(problem, i, &total_bytes));
+    }
+    for (size_t i = 0; problem->fixed != NULL && i < problem->n_items; i++) {
+        EBB_TRY(check_fixed(problem, i, total_bytes));
+    }
+    for (size_t g = 0; g < problem->n_gaps; g++) { EBB_TRY(check_gap(problem, g)); }
+    return EBB_OK;
+}
+
+/* ---- the bound -------------------------------------------------------------------------------- */
+
+ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out) {
+    EBB_TRY(ebb__place_check_problem(problem));
+    ebb_bump bump;
+    ebb__bump_init(&bump, mem);
+    ebb_status st = EBB_OK;
+    if (problem->fixed == NULL && problem->n_gaps == 0) { /* parts would say the same in more memory */
+        ebb_sections sections;
+        st = ebb__place_cut(problem, &bump, &sections);
+        if (st == EBB_OK) { *bound_bytes_out = sections.bound_bytes; }
+    } else {
+        ebb_parts parts;
+        st = ebb__place_split(problem, &bump, &parts);
+        if (st == EBB_OK) { *bound_bytes_out = parts.bound_bytes; }
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
