@@ -2,15 +2,18 @@
  *
  * The checker of placements. It shares no code with the solver, not even the reading of the problem.
  *
- * Time is swept; the live items are kept in order of offset. As long as they do not overlap, an item that
- * is born can only collide with its two neighbours in that order. The order is a tree of bits over the items'
- * ranks by offset, 64 children a node: neighbours are found by counting zeros.
+ * What an item holds over a stretch of time is a piece: one for most items, more with gaps or around the end. Time is
+ * swept; the live pieces are kept in order of address. As long as they do not overlap, a piece that is born can only
+ * collide with its two neighbours in that order. The order is a tree of bits over the pieces' ranks by address, 64
+ * children a node: neighbours are found by counting zeros.
  */
 #include "base/base.h"
 #include "ebb/place.h"
 
 #define N_LEVELS 6u /* 64^6 ranks */
 #define NO_RANK UINT64_MAX
+
+typedef unsigned long long ull;
 
 typedef struct pair {
     uint64_t key;
@@ -21,14 +24,23 @@ typedef struct rank_set {
     uint64_t *level[N_LEVELS]; /* a bit of level k + 1 is set when the word of level k is not 0 */
 } rank_set;
 
+/* What an item holds over one stretch of time: its bytes [low, low + size). */
+typedef struct piece {
+    uint64_t start, end; /* in the arena */
+    uint64_t first, last;
+    size_t item;
+} piece;
+
 typedef struct checker {
     const ebb_place_problem *problem;
     const uint64_t *offsets;
     ebb_bump bump;
-    pair *by_offset; /* [n_items]: value is the item of this rank */
-    uint64_t *rank;  /* [n_items] */
-    pair *events;    /* value: rank * 2, + 1 for a birth */
-    pair *spare;     /* as long as events */
+    piece *pieces;
+    size_t n_pieces;
+    pair *by_start; /* [n_pieces]: value is the piece of this rank */
+    uint64_t *rank; /* [n_pieces] */
+    pair *events;   /* value: rank * 2, + 1 for a birth */
+    pair *spare;    /* as long as events */
     size_t n_events;
     rank_set live;
 } checker;
@@ -103,61 +115,126 @@ static void sort_pairs(pair *pairs, size_t n, pair *spare) {
     if (from != pairs) { memcpy(pairs, from, n * sizeof *pairs); }
 }
 
-/* ---- the check -------------------------------------------------------------------------------- */
+/* ---- the problem ------------------------------------------------------------------------------ */
 
-static uint64_t end_of(const checker *c, uint64_t item) {
-    const uint64_t mask = c->problem->alignment_bytes - 1;
-    return c->offsets[item] + ((c->problem->items[item].size_bytes + mask) & ~mask);
-}
-
-static ebb_status check_item(const checker *c, size_t i) {
-    const ebb_place_item *item = &c->problem->items[i];
-    const uint64_t align = c->problem->alignment_bytes, period = c->problem->period;
-    if (period == 0 ? item->first >= item->last : item->first > period || item->last > period) {
-        return ebb_fail(EBB_E_ARGUMENT, "item %zu: its times [%llu, %llu) are none", i, (unsigned long long)item->first,
-                        (unsigned long long)item->last);
+/* Whether the item's bytes and offset obey what is said of it alone. */
+static ebb_status check_offset(const checker *c, size_t i) {
+    const ebb_place_problem *p = c->problem;
+    const uint64_t offset = c->offsets[i], own = p->alignments != NULL ? p->alignments[i] : 1;
+    if (own == 0) { return ebb_fail(EBB_E_ARGUMENT, "item %zu: an alignment of 0", i); }
+    if (offset % p->alignment_bytes != 0 || offset % own != 0) {
+        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: offset %llu is not aligned to %llu", i, (ull)offset,
+                        (ull)(offset % own != 0 ? own : p->alignment_bytes));
     }
-    if (c->offsets[i] % align != 0) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: offset %llu is not aligned to %llu", i,
-                        (unsigned long long)c->offsets[i], (unsigned long long)align);
+    if (p->fixed != NULL && p->fixed[i] != EBB_PLACE_ANYWHERE && p->fixed[i] != offset) {
+        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: offset %llu, but it is fixed at %llu", i, (ull)offset,
+                        (ull)p->fixed[i]);
     }
-    if (item->size_bytes > UINT64_MAX - (align - 1) || end_of(c, i) < c->offsets[i]) {
+    const uint64_t waste = p->alignment_bytes - 1, size_bytes = p->items[i].size_bytes;
+    if (size_bytes > UINT64_MAX - waste || ((size_bytes + waste) & ~waste) > UINT64_MAX - offset) {
         return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: %llu bytes at offset %llu end beyond 64 bits", i,
-                        (unsigned long long)item->size_bytes, (unsigned long long)c->offsets[i]);
+                        (ull)size_bytes, (ull)offset);
     }
     return EBB_OK;
 }
 
-static void rank_items(checker *c) {
-    const size_t n = c->problem->n_items;
-    for (size_t i = 0; i < n; i++) { c->by_offset[i] = (pair){c->offsets[i], i}; }
-    sort_pairs(c->by_offset, n, c->spare);
-    for (size_t r = 0; r < n; r++) { c->rank[c->by_offset[r].value] = r; }
+static ebb_status check_item(const checker *c, size_t i) {
+    const ebb_place_item *item = &c->problem->items[i];
+    const uint64_t period = c->problem->period;
+    if (period == 0 ? item->first >= item->last : item->first > period || item->last > period) {
+        return ebb_fail(EBB_E_ARGUMENT, "item %zu: its times [%llu, %llu) are none", i, (ull)item->first,
+                        (ull)item->last);
+    }
+    return check_offset(c, i);
 }
 
-/* Births or deaths of all items; an item around the end is two pieces, [first, period) and [0, last). */
-static void push_events(checker *c, bool births) {
-    const uint64_t period = c->problem->period;
-    for (size_t i = 0; i < c->problem->n_items; i++) {
-        const ebb_place_item *item = &c->problem->items[i];
-        if (item->size_bytes == 0) { continue; }
-        const uint64_t first = period > 0 ? item->first % period : item->first;
-        const uint64_t last = period > 0 ? item->last % period : item->last;
-        const uint64_t value = c->rank[i] * 2 + (births ? 1 : 0);
-        const bool wraps = first >= last;
-        c->events[c->n_events++] = (pair){births ? first : wraps ? period : last, value};
-        if (wraps && last > 0) { c->events[c->n_events++] = (pair){births ? 0 : last, value}; }
+static ebb_status check_gap(const checker *c, size_t g, uint64_t from) {
+    const ebb_place_gap *gap = &c->problem->gaps[g];
+    const ebb_place_item *item = &c->problem->items[gap->item];
+    if (gap->first < from || gap->first >= gap->last || gap->last > item->last || item->first >= item->last) {
+        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu: its times [%llu, %llu) are not within [%llu, %llu)", g,
+                        gap->item, (ull)gap->first, (ull)gap->last, (ull)from, (ull)item->last);
     }
+    if (gap->low_bytes > gap->high_bytes || gap->high_bytes > item->size_bytes) {
+        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu: its bytes [%llu, %llu) are not the item's", g, gap->item,
+                        (ull)gap->low_bytes, (ull)gap->high_bytes);
+    }
+    return EBB_OK;
+}
+
+/* Bytes [low, high) of an item, rounded outwards, at times [first, last). */
+static void add_piece(checker *c, size_t item, ebb_place_gap held) {
+    const uint64_t waste = c->problem->alignment_bytes - 1, offset = c->offsets[item];
+    if (held.low_bytes == held.high_bytes) { return; }
+    c->pieces[c->n_pieces++] = (piece){.start = offset + (held.low_bytes & ~waste),
+                                       .end = offset + ((held.high_bytes + waste) & ~waste),
+                                       .first = held.first,
+                                       .last = held.last,
+                                       .item = item};
+}
+
+/* An item around the end is two pieces, [first, period) and [0, last). */
+static void add_around(checker *c, size_t i) {
+    const ebb_place_item *item = &c->problem->items[i];
+    const uint64_t period = c->problem->period;
+    if (item->first < period) { add_piece(c, i, (ebb_place_gap){i, item->first, period, 0, item->size_bytes}); }
+    if (item->last > 0) { add_piece(c, i, (ebb_place_gap){i, 0, item->last, 0, item->size_bytes}); }
+    if (item->first == period && item->last == 0) { /* the whole circle */
+        add_piece(c, i, (ebb_place_gap){i, 0, period, 0, item->size_bytes});
+    }
+}
+
+static ebb_status make_pieces(checker *c) {
+    const ebb_place_problem *p = c->problem;
+    size_t g = 0;
+    for (size_t i = 0; i < p->n_items; i++) {
+        EBB_TRY(check_item(c, i));
+        uint64_t time = p->items[i].first;
+        const uint64_t last = p->items[i].last, size_bytes = p->items[i].size_bytes;
+        if (time >= last) { add_around(c, i); }
+        for (; g < p->n_gaps && p->gaps[g].item == i; g++) {
+            EBB_TRY(check_gap(c, g, time));
+            if (time < p->gaps[g].first) { add_piece(c, i, (ebb_place_gap){i, time, p->gaps[g].first, 0, size_bytes}); }
+            add_piece(c, i, p->gaps[g]);
+            time = p->gaps[g].last;
+        }
+        if (time < last) { add_piece(c, i, (ebb_place_gap){i, time, last, 0, size_bytes}); }
+    }
+    if (g == p->n_gaps) { return EBB_OK; }
+    return ebb_fail(EBB_E_ARGUMENT, "gap %zu: item %zu is not behind the one before it", g, p->gaps[g].item);
+}
+
+/* ---- the check -------------------------------------------------------------------------------- */
+
+static ebb_status rank_pieces(checker *c) {
+    const size_t n = c->n_pieces;
+    c->by_start = ebb__bump_alloc(&c->bump, n, sizeof *c->by_start);
+    c->rank = ebb__bump_alloc(&c->bump, n, sizeof *c->rank);
+    c->events = ebb__bump_alloc(&c->bump, n, 2 * sizeof *c->events);
+    c->spare = ebb__bump_alloc(&c->bump, n, 2 * sizeof *c->spare);
+    if (c->by_start == NULL || c->rank == NULL || c->events == NULL || c->spare == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t k = 0; k < n; k++) { c->by_start[k] = (pair){c->pieces[k].start, k}; }
+    sort_pairs(c->by_start, n, c->spare);
+    for (size_t r = 0; r < n; r++) { c->rank[c->by_start[r].value] = r; }
+    return init_ranks(&c->live, &c->bump, n);
+}
+
+/* At one time, deaths come first. */
+static void sort_events(checker *c) {
+    for (size_t k = 0; k < c->n_pieces; k++) { c->events[c->n_events++] = (pair){c->pieces[k].last, c->rank[k] * 2}; }
+    for (size_t k = 0; k < c->n_pieces; k++) {
+        c->events[c->n_events++] = (pair){c->pieces[k].first, c->rank[k] * 2 + 1};
+    }
+    sort_pairs(c->events, c->n_events, c->spare);
 }
 
 static ebb_status check_neighbour(const checker *c, uint64_t lower_rank, uint64_t upper_rank, uint64_t time) {
     if (lower_rank == NO_RANK || upper_rank == NO_RANK) { return EBB_OK; }
-    const uint64_t lower = c->by_offset[lower_rank].value, upper = c->by_offset[upper_rank].value;
-    if (end_of(c, lower) <= c->offsets[upper]) { return EBB_OK; }
-    return ebb_fail(EBB_E_INVALID_PLAN, "items %llu and %llu overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",
-                    (unsigned long long)lower, (unsigned long long)upper, (unsigned long long)time,
-                    (unsigned long long)c->offsets[lower], (unsigned long long)end_of(c, lower),
-                    (unsigned long long)c->offsets[upper], (unsigned long long)end_of(c, upper));
+    const piece *lower = &c->pieces[c->by_start[lower_rank].value], *upper = &c->pieces[c->by_start[upper_rank].value];
+    if (lower->end <= upper->start) { return EBB_OK; }
+    return ebb_fail(EBB_E_INVALID_PLAN, "items %zu and %zu overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",
+                    lower->item, upper->item, (ull)time, (ull)lower->start, (ull)lower->end, (ull)upper->start,
+                    (ull)upper->end);
 }
 
 static ebb_status sweep(checker *c) {
@@ -175,20 +252,16 @@ static ebb_status sweep(checker *c) {
 }
 
 static ebb_status check(checker *c) {
-    const size_t n = c->problem->n_items;
-    const uint64_t align = c->problem->alignment_bytes;
+    const ebb_place_problem *p = c->problem;
+    const uint64_t align = p->alignment_bytes;
     if (align == 0 || (align & (align - 1)) != 0) { return ebb_fail(EBB_E_ARGUMENT, "a bad alignment"); }
-    for (size_t i = 0; i < n; i++) { EBB_TRY(check_item(c, i)); }
-    c->by_offset = ebb__bump_alloc(&c->bump, n, sizeof *c->by_offset);
-    c->rank = ebb__bump_alloc(&c->bump, n, sizeof *c->rank);
-    c->events = ebb__bump_alloc(&c->bump, n, 4 * sizeof *c->events);
-    c->spare = ebb__bump_alloc(&c->bump, n, 4 * sizeof *c->spare);
-    if (c->by_offset == NULL || c->rank == NULL || c->events == NULL || c->spare == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(init_ranks(&c->live, &c->bump, n));
-    rank_items(c);
-    push_events(c, false); /* at one time, deaths come first */
-    push_events(c, true);
-    sort_pairs(c->events, c->n_events, c->spare);
+    if (p->n_items > SIZE_MAX / 4 || p->n_gaps > SIZE_MAX / 8) { return ebb_fail(EBB_E_LIMIT, "too many items"); }
+    const size_t max_pieces = (p->period != 0 ? 2 : 1) * p->n_items + 2 * p->n_gaps;
+    c->pieces = ebb__bump_alloc(&c->bump, max_pieces, sizeof *c->pieces);
+    if (c->pieces == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(make_pieces(c));
+    EBB_TRY(rank_pieces(c));
+    sort_events(c);
     return sweep(c);
 }
 
@@ -199,9 +272,7 @@ ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem,
     ebb_status st = check(&c);
     if (st == EBB_OK && peak_bytes_out != NULL) {
         uint64_t peak_bytes = 0;
-        for (size_t i = 0; i < problem->n_items; i++) {
-            if (problem->items[i].size_bytes > 0) { peak_bytes = ebb_max_u64(peak_bytes, end_of(&c, i)); }
-        }
+        for (size_t k = 0; k < c.n_pieces; k++) { peak_bytes = ebb_max_u64(peak_bytes, c.pieces[k].end); }
         *peak_bytes_out = peak_bytes;
     }
     ebb__bump_fini(&c.bump);

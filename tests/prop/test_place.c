@@ -3,52 +3,10 @@
  * Placement on thousands of random problems, against a checker that looks at every pair, and on the published
  * shapes: nested lifetimes, everything alive, around the end.
  */
-#include "ebb/place.h"
-#include "support.h"
+#include "place_slow.h"
 
-#define MAX_ITEMS 60u
+#define MAX_ITEMS SLOW_MAX_ITEMS
 
-/* Whether item lives at time t (times are [t, t + 1)). */
-static bool lives_at(const ebb_place_problem *p, const ebb_place_item *item, uint64_t t) {
-    if (p->period == 0 || item->first < item->last) { return item->first <= t && t < item->last; }
-    return t >= item->first || t < item->last;
-}
-
-static uint64_t rounded(const ebb_place_problem *p, size_t i) {
-    return ebb_align_up(p->items[i].size_bytes, p->alignment_bytes);
-}
-
-static bool live_together(const ebb_place_problem *p, size_t i, size_t j, uint64_t n_times) {
-    for (uint64_t t = 0; t < n_times; t++) {
-        if (lives_at(p, &p->items[i], t) && lives_at(p, &p->items[j], t)) { return true; }
-    }
-    return false;
-}
-
-/* Every pair at every time. */
-static bool is_placement(const ebb_place_problem *p, const uint64_t *offsets, uint64_t n_times) {
-    for (size_t i = 0; i < p->n_items; i++) {
-        if (offsets[i] % p->alignment_bytes != 0) { return false; }
-        for (size_t j = 0; j < i; j++) {
-            bool apart = offsets[i] + rounded(p, i) <= offsets[j] || offsets[j] + rounded(p, j) <= offsets[i];
-            bool empty = p->items[i].size_bytes == 0 || p->items[j].size_bytes == 0;
-            if (!apart && !empty && live_together(p, i, j, n_times)) { return false; }
-        }
-    }
-    return true;
-}
-
-static uint64_t slow_bound(const ebb_place_problem *p, uint64_t n_times) {
-    uint64_t bound = 0;
-    for (uint64_t t = 0; t < n_times; t++) {
-        uint64_t live = 0;
-        for (size_t i = 0; i < p->n_items; i++) { live += lives_at(p, &p->items[i], t) ? rounded(p, i) : 0; }
-        bound = ebb_max_u64(bound, live);
-    }
-    return bound;
-}
-
-/* A random problem with times below n_times. */
 static ebb_status solve(const ebb_place_problem *p, uint64_t enough_bytes, uint64_t *offsets, uint64_t *peak_out) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {0};
@@ -58,72 +16,27 @@ static ebb_status solve(const ebb_place_problem *p, uint64_t enough_bytes, uint6
     return EBB_OK;
 }
 
-static ebb_place_problem draw(ebb_rng *rng, ebb_place_item *items, uint64_t n_times) {
-    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
-    p.items = items;
-    p.n_items = ebb__rng_below(rng, MAX_ITEMS + 1);
-    p.alignment_bytes = (uint64_t)1 << ebb__rng_below(rng, 8);
-    p.period = ebb__rng_below(rng, 2) * n_times;
-    uint64_t max_bytes = (uint64_t)1 << (2 + ebb__rng_below(rng, 10));
-    uint64_t max_life = 1 + ebb__rng_below(rng, n_times);
-    for (size_t i = 0; i < p.n_items; i++) {
-        items[i].size_bytes = ebb__rng_below(rng, 20) == 0 ? 0 : 1 + ebb__rng_below(rng, max_bytes);
-        items[i].first = ebb__rng_below(rng, n_times);
-        items[i].last = items[i].first + 1 + ebb__rng_below(rng, max_life);
-        if (p.period == 0) { items[i].last = ebb_min_u64(items[i].last, n_times); }
-        if (p.period != 0) { items[i].last %= n_times; }
-    }
-    return p;
-}
-
+/* Plain problems. */
 static void test_random_problems(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 3000; seed++) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 1);
-        ebb_place_item items[MAX_ITEMS];
+        slow_problem s;
         uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
-        uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0, peak_again = 0, bound = 0, checked = 0;
-        ebb_place_problem p = draw(&rng, items, n_times);
+        uint64_t peak = 0, peak_again = 0, bound = 0, checked = 0, slow = 0;
+        slow_draw(&s, &rng, 0);
         const uint64_t enough = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
-        bool ok = solve(&p, enough, offsets, &peak) == EBB_OK && ebb_place_bound(&p, NULL, &bound) == EBB_OK &&
-                  ebb_place_check(&p, NULL, offsets, &checked) == EBB_OK && is_placement(&p, offsets, n_times) &&
-                  checked == peak && peak >= bound && bound == slow_bound(&p, n_times) &&
-                  solve(&p, enough, again, &peak_again) == EBB_OK && peak_again == peak &&
-                  memcmp(offsets, again, p.n_items * sizeof *offsets) == 0;
+        bool ok = solve(&s.p, enough, offsets, &peak) == EBB_OK && ebb_place_bound(&s.p, NULL, &bound) == EBB_OK &&
+                  ebb_place_check(&s.p, NULL, offsets, &checked) == EBB_OK &&
+                  slow_is_placement(&s.p, offsets, s.n_times, &slow) && checked == peak && slow == peak &&
+                  peak >= bound && solve(&s.p, enough, again, &peak_again) == EBB_OK && peak_again == peak &&
+                  memcmp(offsets, again, s.p.n_items * sizeof *offsets) == 0;
         if (!ok) {
             fail_msg("seed %llu: %s; peak %llu, checked %llu, bound %llu", (unsigned long long)seed, ebb_last_error(),
                      (unsigned long long)peak, (unsigned long long)checked, (unsigned long long)bound);
         }
     }
-}
-
-/* The fast checker says what the slow one says, of offsets that are mostly wrong. */
-static void test_checker_agrees(void **state) {
-    (void)state;
-    unsigned n_good = 0, n_bad = 0;
-    for (uint64_t seed = 0; seed < 6000; seed++) {
-        ebb_rng rng;
-        ebb__rng_init(&rng, seed, 2);
-        ebb_place_item items[MAX_ITEMS];
-        uint64_t offsets[MAX_ITEMS + 1];
-        uint64_t n_times = 1 + ebb__rng_below(&rng, 40), peak = 0;
-        ebb_place_problem p = draw(&rng, items, n_times);
-        if (solve(&p, UINT64_MAX, offsets, &peak) != EBB_OK) { fail_msg("seed %llu", (unsigned long long)seed); }
-        for (uint64_t k = ebb__rng_below(&rng, 4); k > 0 && p.n_items > 0; k--) {
-            offsets[ebb__rng_below(&rng, p.n_items)] =
-                ebb__rng_below(&rng, peak + 1) / p.alignment_bytes * p.alignment_bytes;
-        }
-        if (p.n_items > 0 && p.alignment_bytes > 1 && ebb__rng_below(&rng, 50) == 0) { offsets[0] += 1; }
-        bool good = is_placement(&p, offsets, n_times);
-        ebb_status st = ebb_place_check(&p, NULL, offsets, NULL);
-        if (st != (good ? EBB_OK : EBB_E_INVALID_PLAN)) {
-            fail_msg("seed %llu: %d, but good is %d", (unsigned long long)seed, st, good);
-        }
-        n_good += good;
-        n_bad += !good;
-    }
-    assert_true(n_good > 500 && n_bad > 500);
 }
 
 /* Activations of a network: item k lives over [k, 2n - k). Any of them fits exactly under its parents. */
@@ -188,14 +101,14 @@ static void test_max_steps(void **state) {
     for (uint64_t seed = 0; seed < 50; seed++) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 5);
-        ebb_place_item items[MAX_ITEMS];
+        slow_problem s;
         uint64_t offsets[MAX_ITEMS + 1], before = UINT64_MAX;
-        ebb_place_problem p = draw(&rng, items, 30);
+        slow_draw(&s, &rng, 0);
         ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
         ebb_place_result result = {0};
         for (options.max_steps = 1; options.max_steps < 1000000; options.max_steps *= 30) {
-            assert_int_equal(ebb_place_solve(&p, &options, offsets, &result), EBB_OK);
-            assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+            assert_int_equal(ebb_place_solve(&s.p, &options, offsets, &result), EBB_OK);
+            assert_int_equal(ebb_place_check(&s.p, NULL, offsets, NULL), EBB_OK);
             if (result.peak_bytes > before) { fail_msg("seed %llu", (unsigned long long)seed); }
             before = options.max_steps == 1 ? result.peak_bytes : before;
         }
@@ -284,15 +197,10 @@ static void test_overlap_message(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_problems),
-        cmocka_unit_test(test_checker_agrees),
-        cmocka_unit_test(test_nested_meets_bound),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_overlap_message),
-        cmocka_unit_test(test_enough),
-        cmocka_unit_test(test_max_steps),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random_problems), cmocka_unit_test(test_nested_meets_bound),
+        cmocka_unit_test(test_malformed),       cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_overlap_message), cmocka_unit_test(test_enough),
+        cmocka_unit_test(test_max_steps),       cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
