@@ -5,7 +5,7 @@
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
-    {"best", "sweeps, orders, dives, repair", false, ebb__place_best},
+    {"best", "sweeps, orders, dives, repair", true, ebb__place_any},
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
 
@@ -29,6 +29,15 @@ static bool never(void *ctx) {
     return false;
 }
 
+static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {
+    for (size_t i = 0; !solver->takes_fixed && i < problem->n_items; i++) {
+        if (!ebb__place_is_fixed(problem, i)) { continue; }
+        return ebb_fail(EBB_E_UNSUPPORTED, "item %zu has a fixed offset, which the placement solver '%s' does not take",
+                        i, solver->name);
+    }
+    return EBB_OK;
+}
+
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
                            ebb_place_result *result_out) {
     const ebb_place_options defaults = EBB_PLACE_OPTIONS_INIT;
@@ -38,10 +47,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     ebb_place_result result = {0};
     EBB_TRY(find_solver(options->solver, &solver));
     EBB_TRY(ebb_place_bound(problem, options->mem, &result.bound_bytes));
-    if (!solver->takes_parts && !ebb__place_is_plain(problem)) {
-        return ebb_fail(EBB_E_UNSUPPORTED,
-                        "the placement solver '%s' takes no alignments of items, fixed offsets or gaps", solver->name);
-    }
+    EBB_TRY(check_takes(problem, solver));
     const ebb_place_job job = {
         .problem = problem,
         .mem = options->mem,
@@ -50,8 +56,15 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };
-    EBB_TRY(solver->solve(&job, offsets_out, &result));
-    EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
-    *result_out = result;
-    return EBB_OK;
+    ebb_bump bump; /* offsets_out is written on success only */
+    ebb__bump_init(&bump, options->mem);
+    uint64_t *offsets = ebb__bump_alloc(&bump, problem->n_items, sizeof *offsets);
+    ebb_status st = offsets != NULL ? solver->solve(&job, offsets, &result) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) {
+        EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
+        if (problem->n_items > 0) { memcpy(offsets_out, offsets, problem->n_items * sizeof *offsets); }
+        *result_out = result;
+    }
+    ebb__bump_fini(&bump);
+    return st;
 }

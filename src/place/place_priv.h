@@ -19,14 +19,24 @@ typedef struct ebb_place_job {
     void *stop_ctx;
 } ebb_place_job;
 
-/* A solver is a row of the table in place.c. On success only, it writes an offset for every item, and
- * fills in *result, where bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
+/* A solver is a row of the table in place.c. It writes an offset for every item, and fills in *result, where
+ * bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
 typedef struct ebb_place_solver {
     const char *name, *about;
-    bool takes_parts; /* what is not plain */
+    bool takes_fixed; /* offsets */
     ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 } ebb_place_solver;
 
+ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_first_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_best_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_pytorch(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_by_size(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_smartpool_ff(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_smartpool_bf(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+ebb_status ebb__place_smartpool_cyclic(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
+/* As a solver, of plain problems only: gaps and what single items ask for are not looked at. */
 ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 
 /* ---- the problem ------------------------------------------------------------------------------ */
@@ -153,5 +163,21 @@ ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offs
 
 /* How many spans find and add have looked at so far: the measure of work. */
 uint64_t ebb__taken_work(const ebb_taken *taken);
+
+/* ---- filling ---------------------------------------------------------------------------------- */
+
+/* Items with a place so far; one that holds nothing has offset 0. */
+typedef struct ebb_fill {
+    const ebb_parts *parts;
+    ebb_taken *taken;
+    uint64_t *offsets;
+    uint64_t peak_bytes; /* end of the highest byte that is held */
+} ebb_fill;
+
+/* With the fixed items. EBB_E_NO_FIT names two that overlap. What it takes comes from the bump. */
+ebb_status ebb__fill_begin(const ebb_parts *parts, ebb_bump *bump, uint64_t *offsets, ebb_fill *fill_out);
+
+/* Give the item a place at or above base, unless it has one. */
+ebb_status ebb__fill_put(ebb_fill *fill, size_t item, uint64_t base, ebb_place_fit fit);
 
 #endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The solver `best` where single items have alignments, fixed offsets or gaps. A plain problem goes straight to best.c.
+ *
+ * 1. The problem is made plain: all bytes held all the time, in units of the common multiple of all alignments, above
+ *    all that is fixed. It is solved so, which yields a placement whatever the problem. Where there are no gaps,
+ * nothing is fixed and all sizes are whole units, nothing is lost by it: in any placement the items can sink, lowest
+ * first, until each lies at the bottom or on another, and then all offsets are sums of sizes.
+ * 2. Greedy orders, each item into a gap among the parts of those before it.
+ * 3. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some
+ * items are drawn at random and go earlier. What is no worse is kept and changed further.
+ * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be.
+ *
+ * It ends as best.c does, by work that is counted.
+ */
+#include "place/place_priv.h"
+
+#define MAX_FAILED_REPAIRS 20u /* in a row */
+#define MAX_FAILED_DRAWS 400u
+#define PLAIN_SHARE 4u /* of the work, if it is not all */
+#define ORDER_SHARE 2u /* of what is left */
+
+typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
+
+static const struct {
+    order_key key;
+    ebb_place_fit fit;
+} orders[] = {
+    {BY_SIZE, EBB_PLACE_TIGHTEST},     {BY_SIZE, EBB_PLACE_LOWEST},    {BY_LIFETIME, EBB_PLACE_LOWEST},
+    {BY_LIFETIME, EBB_PLACE_TIGHTEST}, {BY_BIRTH, EBB_PLACE_TIGHTEST}, {BY_AREA, EBB_PLACE_LOWEST},
+};
+
+typedef struct solver {
+    const ebb_place_job *job;
+    ebb_bump *bump;
+    ebb_parts parts;
+    uint32_t *idx;      /* [n_items]: the order at hand */
+    uint32_t *kept_idx; /* [n_items]: the one that is changed further */
+    uint64_t *key;
+    uint64_t *offsets, *best; /* [n_items]: of the order at hand; the best */
+    uint64_t kept_peak_bytes, peak_bytes, bound_bytes;
+    uint64_t work, max_work;
+    ebb_rng rng;
+} solver;
+
+static bool is_done(const solver *s) {
+    return s->peak_bytes <= ebb_max_u64(s->bound_bytes, s->job->enough_bytes);
+}
+
+static bool is_over(const solver *s, uint64_t work) {
+    return is_done(s) || s->work >= work || s->job->stop(s->job->stop_ctx);
+}
+
+static void keep_better(solver *s, uint64_t peak_bytes) {
+    if (peak_bytes >= s->peak_bytes) { return; }
+    s->peak_bytes = peak_bytes;
+    memcpy(s->best, s->offsets, s->parts.problem->n_items * sizeof *s->best);
+}
+
+/* ---- as a plain problem ----------------------------------------------------------------------- */
+
+typedef struct reduction {
+    ebb_place_problem problem; /* in units */
+    ebb_place_item *items;
+    uint64_t unit_bytes, base_bytes;
+    bool is_exact; /* what is best for it is best for the problem */
+} reduction;
+
+/* One above the other: always valid, and what check_problem left room for. */
+static void stack_all(solver *s, uint64_t base_bytes) {
+    uint64_t top = base_bytes;
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) {
+        s->offsets[i] = ebb__place_is_fixed(s->parts.problem, i) ? s->parts.problem->fixed[i] : 0;
+        if (s->parts.top[i] == 0 || ebb__place_is_fixed(s->parts.problem, i)) { continue; }
+        const uint64_t alignment = s->parts.alignment[i];
+        s->offsets[i] = (top + alignment - 1) / alignment * alignment;
+        top = s->offsets[i] + s->parts.top[i];
+    }
+    keep_better(s, ebb_max_u64(top, s->parts.bound_bytes));
+}
+
+/* unit_bytes is 0 when there is no common multiple that leaves all within 63 bits. */
+static void measure(const solver *s, reduction *plain) {
+    const ebb_place_problem *p = s->parts.problem;
+    uint64_t unit = p->alignment_bytes, total_bytes = 0, waste_bytes = 0;
+    for (size_t i = 0; i < p->n_items; i++) {
+        if (s->parts.top[i] == 0) { continue; }
+        total_bytes += s->parts.top[i];
+        if (ebb__place_is_fixed(p, i)) {
+            plain->base_bytes = ebb_max_u64(plain->base_bytes, p->fixed[i] + s->parts.top[i]);
+        } else if (unit != 0) {
+            unit = ebb__place_common_multiple(unit, s->parts.alignment[i]);
+        }
+    }
+    const bool fits = unit != 0 && ebb_mul_u64(unit, p->n_items + 1, &waste_bytes) &&
+                      waste_bytes < ((uint64_t)1 << 63) - ebb_min_u64(total_bytes, ((uint64_t)1 << 63) - 1) &&
+                      plain->base_bytes < ((uint64_t)1 << 63) - total_bytes - waste_bytes;
+    plain->unit_bytes = fits ? unit : 0;
+    plain->is_exact = plain->base_bytes == 0 && p->n_gaps == 0;
+}
+
+static void make_plain(const solver *s, reduction *plain) {
+    const ebb_place_problem *p = s->parts.problem;
+    const uint64_t unit = plain->unit_bytes;
+    for (size_t i = 0; i < p->n_items; i++) {
+        const uint64_t bytes = ebb__place_is_fixed(p, i) ? 0 : s->parts.top[i];
+        plain->items[i] = p->items[i];
+        plain->items[i].size_bytes = (bytes + unit - 1) / unit;
+        plain->is_exact = plain->is_exact && bytes % unit == 0;
+    }
+    plain->base_bytes = (plain->base_bytes + unit - 1) / unit * unit;
+    plain->problem = EBB_PLACE_PROBLEM_INIT;
+    plain->problem.items = plain->items;
+    plain->problem.n_items = p->n_items;
+    plain->problem.period = p->period;
+}
+
+static ebb_status solve_plain(solver *s, reduction *plain) {
+    const ebb_place_problem *p = s->parts.problem;
+    make_plain(s, plain);
+    ebb_place_job job = *s->job;
+    ebb_place_result result = {0};
+    job.problem = &plain->problem;
+    if (!plain->is_exact) { job.max_steps = 1 + job.max_steps / PLAIN_SHARE; }
+    job.enough_bytes =
+        job.enough_bytes < plain->base_bytes ? 0 : (job.enough_bytes - plain->base_bytes) / plain->unit_bytes;
+    EBB_TRY(ebb_place_bound(&plain->problem, job.mem, &result.bound_bytes));
+    EBB_TRY(ebb__place_best(&job, s->offsets, &result));
+    uint64_t peak_bytes = s->parts.bound_bytes; /* the highest fixed one's end, if that is higher */
+    for (size_t i = 0; i < p->n_items; i++) {
+        const bool is_fixed = ebb__place_is_fixed(p, i);
+        s->offsets[i] = is_fixed ? p->fixed[i] : s->offsets[i] * plain->unit_bytes + plain->base_bytes;
+        if (s->parts.top[i] == 0 && !is_fixed) { s->offsets[i] = 0; }
+        if (s->parts.top[i] > 0) { peak_bytes = ebb_max_u64(peak_bytes, s->offsets[i] + s->parts.top[i]); }
+    }
+    keep_better(s, peak_bytes);
+    s->work += result.n_steps;
+    if (plain->is_exact) { s->bound_bytes = ebb_max_u64(s->bound_bytes, result.bound_bytes * plain->unit_bytes); }
+    return EBB_OK;
+}
+
+/* ---- orders ----------------------------------------------------------------------------------- */
+
+static uint64_t key_of(const solver *s, size_t item, order_key key) {
+    const ebb_place_problem *p = s->parts.problem;
+    const ebb_place_item *it = &p->items[item];
+    const uint64_t length = it->first < it->last ? it->last - it->first : p->period - it->first + it->last;
+    uint64_t area = UINT64_MAX;
+    switch (key) {
+    case BY_SIZE: return UINT64_MAX - s->parts.top[item];
+    case BY_LIFETIME: return UINT64_MAX - length;
+    case BY_BIRTH: return it->first;
+    case BY_AREA: return UINT64_MAX - (ebb_mul_u64(s->parts.top[item], length, &area) ? area : UINT64_MAX);
+    case N_KEYS: break;
+    }
+    return 0;
+}
+
+static ebb_status sort_by(solver *s, order_key key) {
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) { s->key[i] = key_of(s, i, key); }
+    return ebb__sort_by_key(s->parts.mem, s->idx, s->parts.problem->n_items, s->key);
+}
+
+/* Ties: larger, then longer, then first in the problem. */
+static ebb_status make_order(solver *s, order_key key) {
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) { s->idx[i] = (uint32_t)i; }
+    EBB_TRY(sort_by(s, BY_LIFETIME));
+    EBB_TRY(sort_by(s, BY_SIZE));
+    return sort_by(s, key);
+}
+
+/* In the order at hand; *peak_out is UINT64_MAX where it was given up: at this peak, or with the work. */
+static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes, uint64_t *peak_out) {
+    ebb_bump bump;
+    ebb_fill fill = {0};
+    ebb__bump_init(&bump, s->job->mem);
+    ebb_status st = ebb__fill_begin(&s->parts, &bump, s->offsets, &fill);
+    *peak_out = UINT64_MAX;
+    size_t i = 0;
+    const size_t n = s->parts.problem->n_items;
+    for (; st == EBB_OK && i < n && fill.peak_bytes < give_up_bytes; i++) {
+        if (s->work + ebb__taken_work(fill.taken) > s->max_work) { break; }
+        st = ebb__fill_put(&fill, s->idx[i], 0, fit);
+    }
+    if (st == EBB_OK) {
+        s->work += ebb__taken_work(fill.taken) + n;
+        if (i == n && fill.peak_bytes < give_up_bytes) {
+            *peak_out = fill.peak_bytes;
+            keep_better(s, fill.peak_bytes);
+        }
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+static void keep_order(solver *s, uint64_t peak_bytes) {
+    if (peak_bytes > s->kept_peak_bytes) { return; }
+    s->kept_peak_bytes = peak_bytes;
+    memcpy(s->kept_idx, s->idx, s->parts.problem->n_items * sizeof *s->idx);
+}
+
+/* By ascending offset of the best: each then lies where it did or lower. */
+static ebb_status settle(solver *s) {
+    uint64_t peak_bytes = 0;
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) {
+        s->idx[i] = (uint32_t)i;
+        s->key[i] = s->best[i];
+    }
+    EBB_TRY(ebb__sort_by_key(s->parts.mem, s->idx, s->parts.problem->n_items, s->key));
+    EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
+    keep_order(s, peak_bytes);
+    return EBB_OK;
+}
+
+static ebb_status try_orders(solver *s) {
+    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->work, s->max_work)) / ORDER_SHARE;
+    if (is_over(s, end)) { return EBB_OK; }
+    EBB_TRY(settle(s));
+    for (size_t k = 0; k < sizeof orders / sizeof orders[0] && !is_over(s, end); k++) {
+        uint64_t peak_bytes = 0;
+        EBB_TRY(make_order(s, orders[k].key));
+        EBB_TRY(fill_all(s, orders[k].fit, ebb_max_u64(s->kept_peak_bytes, 1), &peak_bytes));
+        keep_order(s, peak_bytes);
+    }
+    return EBB_OK;
+}
+
+/* ---- repair ----------------------------------------------------------------------------------- */
+
+/* What sticks out first, in the order in which it was. */
+static ebb_status lift(solver *s) {
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) {
+        s->key[i] = s->offsets[i] + s->parts.top[i] > s->bound_bytes ? 0 : 1;
+    }
+    return ebb__sort_by_key(s->parts.mem, s->idx, s->parts.problem->n_items, s->key);
+}
+
+/* A few go to places anywhere before their own. */
+static void draw_changes(solver *s) {
+    const size_t n = s->parts.problem->n_items;
+    for (uint64_t k = 1 + ebb__rng_below(&s->rng, 3); k > 0; k--) {
+        const size_t from = ebb__rng_below(&s->rng, n), to = ebb__rng_below(&s->rng, from + 1);
+        const uint32_t moved = s->idx[from];
+        memmove(&s->idx[to + 1], &s->idx[to], (from - to) * sizeof *s->idx);
+        s->idx[to] = moved;
+    }
+}
+
+static ebb_status repair(solver *s, uint64_t end) {
+    const size_t n = s->parts.problem->n_items;
+    unsigned n_failed = 0;
+    uint64_t peak_bytes = 0;
+    memcpy(s->idx, s->kept_idx, n * sizeof *s->idx);
+    EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
+    while (n_failed < MAX_FAILED_REPAIRS + MAX_FAILED_DRAWS && !is_over(s, end)) {
+        const uint64_t before_bytes = s->kept_peak_bytes;
+        if (n_failed < MAX_FAILED_REPAIRS) {
+            EBB_TRY(lift(s));
+        } else {
+            memcpy(s->idx, s->kept_idx, n * sizeof *s->idx);
+            draw_changes(s);
+        }
+        EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
+        keep_order(s, peak_bytes);
+        n_failed = s->kept_peak_bytes < before_bytes ? 0 : n_failed + 1;
+    }
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status prepare(solver *s) {
+    const size_t n = s->job->problem->n_items;
+    EBB_TRY(ebb__place_split(s->job->problem, s->bump, &s->parts));
+    s->idx = ebb__bump_alloc(s->bump, n, sizeof *s->idx);
+    s->kept_idx = ebb__bump_alloc(s->bump, n, sizeof *s->kept_idx);
+    s->key = ebb__bump_alloc(s->bump, n, sizeof *s->key);
+    s->offsets = ebb__bump_alloc(s->bump, n, sizeof *s->offsets);
+    s->best = ebb__bump_alloc(s->bump, n, sizeof *s->best);
+    const bool ok = s->idx != NULL && s->kept_idx != NULL && s->key != NULL && s->offsets != NULL && s->best != NULL;
+    s->peak_bytes = s->kept_peak_bytes = UINT64_MAX;
+    s->bound_bytes = s->parts.bound_bytes;
+    s->max_work = s->job->max_steps;
+    ebb__rng_init(&s->rng, 1, 0);
+    return ok ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+/* Fixed items that overlap are said before anything else is done. */
+static ebb_status check_fixed(solver *s) {
+    ebb_bump bump;
+    ebb_fill fill = {0};
+    ebb__bump_init(&bump, s->job->mem);
+    const ebb_status st =
+        s->job->problem->fixed == NULL ? EBB_OK : ebb__fill_begin(&s->parts, &bump, s->offsets, &fill);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+static ebb_status solve(solver *s) {
+    reduction plain = {0};
+    EBB_TRY(prepare(s));
+    EBB_TRY(check_fixed(s));
+    measure(s, &plain);
+    plain.items = ebb__bump_alloc(s->bump, s->job->problem->n_items, sizeof *plain.items);
+    if (plain.items == NULL) { return EBB_E_NO_MEMORY; }
+    if (plain.unit_bytes == 0) {
+        stack_all(s, plain.base_bytes);
+    } else {
+        EBB_TRY(solve_plain(s, &plain));
+        if (plain.is_exact) { return EBB_OK; }
+    }
+    EBB_TRY(try_orders(s));
+    if (!is_over(s, s->max_work) && s->kept_peak_bytes != UINT64_MAX) {
+        EBB_TRY(repair(s, s->work + (s->max_work - s->work) / ORDER_SHARE));
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+    if (ebb__place_is_plain(job->problem)) { return ebb__place_best(job, offsets, result); }
+    ebb_bump bump;
+    ebb__bump_init(&bump, job->mem);
+    solver s = {.job = job, .bump = &bump};
+    const ebb_status st = solve(&s);
+    if (st == EBB_OK) {
+        memcpy(offsets, s.best, job->problem->n_items * sizeof *offsets);
+        *result = (ebb_place_result){s.peak_bytes, ebb_max_u64(result->bound_bytes, s.bound_bytes), s.work};
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
