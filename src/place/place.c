@@ -6,6 +6,10 @@
 
 static const ebb_place_solver solvers[] = {
     {"best", "sweeps, orders, dives, repair", true, ebb__place_any},
+    {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", true, ebb__place_by_size},
+    {"smartpool-ff", "SmartPool as published, first fit", true, ebb__place_smartpool_ff},
+    {"smartpool-bf", "SmartPool as published, best fit", true, ebb__place_smartpool_bf},
+    {"smartpool-cyclic", "SmartPool's pool for swapping, one region", true, ebb__place_smartpool_cyclic},
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
 
