@@ -6,6 +6,9 @@
 
 static const ebb_place_solver solvers[] = {
     {"best", "sweeps, orders, dives, repair", true, ebb__place_any},
+    {"first-fit", "an allocator, the lowest free block that holds it", false, ebb__place_first_fit},
+    {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, ebb__place_best_fit},
+    {"pytorch", "PyTorch's caching allocator", false, ebb__place_pytorch},
     {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", true, ebb__place_by_size},
     {"smartpool-ff", "SmartPool as published, first fit", true, ebb__place_smartpool_ff},
     {"smartpool-bf", "SmartPool as published, best fit", true, ebb__place_smartpool_bf},

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory that an allocator has taken from below it, segment by segment, and cuts into blocks. The segments lie one
+ * behind the other.
+ *
+ *      segment                    segment             segment
+ *      +-------+-----+-----------+-------------------+--------+-----+
+ *      | used  |free | used      | free              | used   |free |   Blocks know their neighbours in their segment,
+ *      +-------+-----+-----------+-------------------+--------+-----+   so that what is given back joins them at once.
+ *
+ * Free blocks are in trees, one a pool, in order of address or of size; each node knows the largest block below it. So
+ * the lowest that holds a request, and the smallest, are found in O(log n), where the allocators replayed here walk
+ * a list: the same block by another way. Trees are balanced by random priorities (Seidel and Aragon, 'Randomized search
+ * trees', Algorithmica 16, 1996), a hash of a count, so that all is deterministic.
+ *
+ * Invariants
+ *  1. Two free blocks of one segment never touch.
+ *  2. The blocks of a segment cover it.
+ */
+#include "place/segments.h"
+
+static bool comes_before(const ebb_segments *s, uint32_t a, uint32_t b) {
+    const ebb_block *x = &s->blocks.data[a], *y = &s->blocks.data[b];
+    if (s->fit == EBB_PLACE_TIGHTEST && x->size_bytes != y->size_bytes) { return x->size_bytes < y->size_bytes; }
+    return x->start < y->start;
+}
+
+/* ---- trees ------------------------------------------------------------------------------------ */
+
+static void update(ebb_segments *s, uint32_t t) {
+    ebb_block *b = &s->blocks.data[t];
+    const uint64_t left = s->blocks.data[b->left].largest_bytes, right = s->blocks.data[b->right].largest_bytes;
+    b->largest_bytes = ebb_max_u64(b->size_bytes, ebb_max_u64(left, right));
+    s->n_visits++;
+}
+
+/* All before the block, and all behind it. */
+static void split_tree(ebb_segments *s, uint32_t t, uint32_t at, uint32_t *before, uint32_t *behind) {
+    if (t == EBB_NO_BLOCK) {
+        *before = *behind = EBB_NO_BLOCK;
+        return;
+    }
+    ebb_block *b = &s->blocks.data[t];
+    if (comes_before(s, t, at)) {
+        *before = t;
+        split_tree(s, b->right, at, &b->right, behind);
+    } else {
+        *behind = t;
+        split_tree(s, b->left, at, before, &b->left);
+    }
+    update(s, t);
+}
+
+static uint32_t insert(ebb_segments *s, uint32_t t, uint32_t added) {
+    ebb_block *b = &s->blocks.data[t], *a = &s->blocks.data[added];
+    if (t == EBB_NO_BLOCK || a->priority > b->priority) {
+        split_tree(s, t, added, &a->left, &a->right);
+        t = added;
+    } else if (comes_before(s, added, t)) {
+        b->left = insert(s, b->left, added);
+    } else {
+        b->right = insert(s, b->right, added);
+    }
+    update(s, t);
+    return t;
+}
+
+static uint32_t join(ebb_segments *s, uint32_t a, uint32_t b) {
+    if (a == EBB_NO_BLOCK || b == EBB_NO_BLOCK) { return a == EBB_NO_BLOCK ? b : a; }
+    const bool a_is_above = s->blocks.data[a].priority > s->blocks.data[b].priority;
+    if (a_is_above) {
+        s->blocks.data[a].right = join(s, s->blocks.data[a].right, b);
+    } else {
+        s->blocks.data[b].left = join(s, a, s->blocks.data[b].left);
+    }
+    update(s, a_is_above ? a : b);
+    return a_is_above ? a : b;
+}
+
+static uint32_t drop(ebb_segments *s, uint32_t t, uint32_t dropped) {
+    EBB_ASSERT(t != EBB_NO_BLOCK);
+    ebb_block *b = &s->blocks.data[t];
+    if (t == dropped) { return join(s, b->left, b->right); }
+    uint32_t *child = comes_before(s, dropped, t) ? &b->left : &b->right;
+    *child = drop(s, *child, dropped);
+    update(s, t);
+    return t;
+}
+
+/* The first in the tree's order that holds so much: the lowest, or the smallest. */
+static uint32_t find(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
+    while (s->blocks.data[t].largest_bytes >= size_bytes) {
+        const ebb_block *b = &s->blocks.data[t];
+        s->n_visits++;
+        if (s->blocks.data[b->left].largest_bytes >= size_bytes) {
+            t = b->left;
+        } else if (b->size_bytes >= size_bytes) {
+            return t;
+        } else {
+            t = b->right;
+        }
+    }
+    return EBB_NO_BLOCK;
+}
+
+static void add_free(ebb_segments *s, uint32_t t) {
+    ebb_block *b = &s->blocks.data[t];
+    b->is_free = true;
+    b->left = b->right = EBB_NO_BLOCK;
+    b->largest_bytes = b->size_bytes;
+    s->root[b->pool] = insert(s, s->root[b->pool], t);
+}
+
+static void drop_free(ebb_segments *s, uint32_t t) {
+    ebb_block *b = &s->blocks.data[t];
+    s->root[b->pool] = drop(s, s->root[b->pool], t);
+    b->is_free = false;
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------- */
+
+/* A number that looks random; no two of 32 bits give the same. */
+static uint32_t mix(uint32_t x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+static ebb_status make_block(ebb_segments *s, ebb_block block, uint32_t *block_out) {
+    uint32_t t = s->unused;
+    block.priority = mix(s->n_made++);
+    if (t != EBB_NO_BLOCK) {
+        s->unused = s->blocks.data[t].next;
+        s->blocks.data[t] = block;
+    } else {
+        t = (uint32_t)s->blocks.n;
+        EBB_TRY(EBB_PUSH(s->mem, &s->blocks, block));
+    }
+    *block_out = t;
+    return EBB_OK;
+}
+
+/* The block grows over the one behind it, which is no more. */
+static void swallow_next(ebb_segments *s, uint32_t t) {
+    const uint32_t gone = s->blocks.data[t].next;
+    const uint32_t next = s->blocks.data[gone].next;
+    s->blocks.data[t].size_bytes += s->blocks.data[gone].size_bytes;
+    s->blocks.data[t].next = next;
+    if (next != EBB_NO_BLOCK) { s->blocks.data[next].prev = t; }
+    s->blocks.data[gone].next = s->unused;
+    s->unused = gone;
+}
+
+/* Keep the block's first bytes; what is behind them is free. */
+static ebb_status cut_block(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
+    const ebb_block b = s->blocks.data[t];
+    uint32_t rest = EBB_NO_BLOCK;
+    EBB_TRY(make_block(s,
+                       (ebb_block){.start = b.start + size_bytes,
+                                   .size_bytes = b.size_bytes - size_bytes,
+                                   .pool = b.pool,
+                                   .prev = t,
+                                   .next = b.next},
+                       &rest));
+    s->blocks.data[t].size_bytes = size_bytes;
+    s->blocks.data[t].next = rest;
+    if (b.next != EBB_NO_BLOCK) { s->blocks.data[b.next].prev = rest; }
+    add_free(s, rest);
+    return EBB_OK;
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+ebb_status ebb__segments_init(ebb_segments *s, const ebb_mem *mem, ebb_place_fit fit) {
+    *s = (ebb_segments){.mem = mem, .fit = fit};
+    return EBB_PUSH(mem, &s->blocks, (ebb_block){0});
+}
+
+void ebb__segments_fini(ebb_segments *s) {
+    EBB_VEC_FINI(s->mem, &s->blocks);
+}
+
+ebb_status ebb__segments_take(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out) {
+    uint32_t t = find(s, s->root[request->pool], request->size_bytes);
+    if (t != EBB_NO_BLOCK) {
+        drop_free(s, t);
+    } else {
+        const ebb_block segment = {
+            .start = s->total_bytes, .size_bytes = request->segment_bytes, .pool = request->pool};
+        EBB_TRY(make_block(s, segment, &t));
+        s->total_bytes += request->segment_bytes;
+    }
+    const uint64_t rest_bytes = s->blocks.data[t].size_bytes - request->size_bytes;
+    if (rest_bytes >= request->min_rest_bytes) { EBB_TRY(cut_block(s, t, request->size_bytes)); }
+    *block_out = t;
+    return EBB_OK;
+}
+
+void ebb__segments_give(ebb_segments *s, uint32_t block) {
+    const uint32_t prev = s->blocks.data[block].prev, next = s->blocks.data[block].next;
+    EBB_ASSERT(block != EBB_NO_BLOCK && !s->blocks.data[block].is_free);
+    if (next != EBB_NO_BLOCK && s->blocks.data[next].is_free) {
+        drop_free(s, next);
+        swallow_next(s, block);
+    }
+    if (prev != EBB_NO_BLOCK && s->blocks.data[prev].is_free) {
+        drop_free(s, prev);
+        swallow_next(s, prev);
+        block = prev;
+    }
+    add_free(s, block);
+}
