@@ -48,12 +48,7 @@ typedef struct ebb_budget_closure {
 typedef struct ebb_budget_walk {
     const ebb_policy_input *input;
     ebb_draft *draft;
-    const ebb_tensor *tensors;
-    const ebb_step *steps;
-    const ebb_access *accesses;
-    const ebb_choice *choices;
-    size_t n_tensors, n_steps, n_accesses;
-    uint64_t alignment;
+    ebb_program_view view;
     ebb_bump bump;
     ebb_versions versions;
     ebb_uses uses;

@@ -45,16 +45,16 @@ static bool add_input(ebb_budget_walk *w, uint32_t t) {
 /* own: the tensor whose chain the step belongs to. */
 static bool add_step(ebb_budget_walk *w, uint32_t step_idx, uint32_t own) {
     ebb_budget_closure *c = &w->closure;
-    const ebb_step *step = &w->steps[step_idx];
+    const ebb_step *step = &w->view.steps[step_idx];
     if (w->step_mark[step_idx] == w->mark) { return true; }
     w->step_mark[step_idx] = w->mark;
     if (++c->n_steps > MAX_STEPS || !add_cost(c, w->step_ns[step_idx])) { return false; }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
-        uint32_t t = w->accesses[at].tensor;
+        uint32_t t = w->view.accesses[at].tensor;
         if (t == own) { continue; }
-        if (w->accesses[at].mode == EBB_UPDATE) { return false; }
-        bool reads = w->accesses[at].mode == EBB_READ;
+        if (w->view.accesses[at].mode == EBB_UPDATE) { return false; }
+        bool reads = w->view.accesses[at].mode == EBB_READ;
         if (!holds(w, t, reads ? w->versions.read[at] : w->versions.after[at])) { return false; }
         if (reads && !add_input(w, t)) { return false; }
     }

@@ -38,11 +38,7 @@ typedef struct tensor_state {
 typedef struct replay {
     const ebb_program *program;
     const ebb_plan *plan;
-    const ebb_tensor *tensors;
-    const ebb_step *steps;
-    const ebb_access *accesses;
-    const ebb_choice *choices;
-    size_t n_tensors, n_steps, n_accesses;
+    ebb_program_view view;
     uint64_t n; /* actions */
     ebb_bump bump;
     tensor_state *state;        /* [n_tensors] */
@@ -64,12 +60,12 @@ static ebb_status broken(const replay *r, const char *rule) {
 static ebb_status broken_for(const replay *r, uint32_t tensor, const char *rule) {
     const ebb_action *action = &r->plan->actions.data[r->at];
     return ebb_fail(EBB_E_INVALID_PLAN, "plan: action %" PRIu64 " (%s %u), tensor %u '%s': %s", r->at,
-                    ebb__action_name(action->kind), action->target, tensor, r->tensors[tensor].name, rule);
+                    ebb__action_name(action->kind), action->target, tensor, r->view.tensors[tensor].name, rule);
 }
 
 static ebb_status broken_end(const replay *r, uint32_t tensor, const char *rule) {
-    return ebb_fail(EBB_E_INVALID_PLAN, "plan: end of the circle, tensor %u '%s': %s", tensor, r->tensors[tensor].name,
-                    rule);
+    return ebb_fail(EBB_E_INVALID_PLAN, "plan: end of the circle, tensor %u '%s': %s", tensor,
+                    r->view.tensors[tensor].name, rule);
 }
 
 /* ---- the form (rules 1, 2) --------------------------------------------------------------------- */
@@ -81,17 +77,17 @@ static ebb_status check_stay_form(const replay *r, size_t idx) {
     bool around = stay->first >= stay->last;
     if (stay->first >= r->n || stay->last > r->n) {
         rule = "a stay beyond the actions";
-    } else if (stay->tensor != EBB_SCRATCH && stay->tensor >= r->n_tensors) {
+    } else if (stay->tensor != EBB_SCRATCH && stay->tensor >= r->view.n_tensors) {
         rule = "a stay of no tensor";
     } else if (stay->tensor == EBB_SCRATCH && stay->last != stay->first + 1) {
         rule = "scratch that outlives its action";
-    } else if (stay->tensor != EBB_SCRATCH && stay->size_bytes != r->tensors[stay->tensor].size_bytes) {
+    } else if (stay->tensor != EBB_SCRATCH && stay->size_bytes != r->view.tensors[stay->tensor].size_bytes) {
         rule = "a stay that has not its tensor's size";
-    } else if (around && !r->tensors[stay->tensor].persistent) {
+    } else if (around && !r->view.tensors[stay->tensor].persistent) {
         rule = "a stay around the end of a tensor that is not persistent";
     } else if (stay->first == stay->last && stay->first != 0) {
         rule = "a stay that is everywhere but has a beginning";
-    } else if (stay->offset % ebb_program_alignment_bytes(r->program) != 0) {
+    } else if (stay->offset % r->view.alignment != 0) {
         rule = "a stay whose offset is not aligned";
     } else if (!ebb_add_u64(stay->offset, stay->size_bytes, &end) || end > r->plan->budget_bytes) {
         rule = "a stay that ends beyond the budget";
@@ -107,11 +103,11 @@ static ebb_status check_slot_form(const replay *r, size_t idx) {
     uint64_t end = 0;
     if (slot->first >= r->n || slot->last > r->n) {
         rule = "a slot beyond the actions";
-    } else if (slot->tensor >= r->n_tensors || slot->tier >= EBB_N_TIERS) {
+    } else if (slot->tensor >= r->view.n_tensors || slot->tier >= EBB_N_TIERS) {
         rule = "a slot of no tensor or tier";
-    } else if (slot->size_bytes != r->tensors[slot->tensor].size_bytes) {
+    } else if (slot->size_bytes != r->view.tensors[slot->tensor].size_bytes) {
         rule = "a slot that has not its tensor's size";
-    } else if (slot->first >= slot->last && !r->tensors[slot->tensor].persistent) {
+    } else if (slot->first >= slot->last && !r->view.tensors[slot->tensor].persistent) {
         rule = "a slot around the end of a tensor that is not persistent";
     } else if (slot->first == slot->last && slot->first != 0) {
         rule = "a slot that is everywhere but has a beginning";
@@ -150,10 +146,10 @@ static ebb_status check_form(const replay *r) {
 
 /* Versions as program.h words them: each write makes the next. */
 static void count_versions(replay *r) {
-    for (size_t i = 0; i < r->n_accesses; i++) {
-        tensor_state *state = &r->state[r->accesses[i].tensor];
+    for (size_t i = 0; i < r->view.n_accesses; i++) {
+        tensor_state *state = &r->state[r->view.accesses[i].tensor];
         r->reads[i] = state->final;
-        if ((r->accesses[i].mode & EBB_WRITE) != 0) { state->final++; }
+        if ((r->view.accesses[i].mode & EBB_WRITE) != 0) { state->final++; }
         r->leaves[i] = state->final;
     }
 }
@@ -188,9 +184,9 @@ static bool brings(const replay *r, uint32_t tensor) {
     const ebb_action *action = &r->plan->actions.data[r->at];
     if (action->kind == EBB_ACT_IN) { return action->target == tensor; }
     if (action->kind != EBB_ACT_RUN && action->kind != EBB_ACT_AGAIN) { return false; }
-    const ebb_step *step = &r->steps[action->target];
+    const ebb_step *step = &r->view.steps[action->target];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ebb_access *access = &r->accesses[step->first_access + i];
+        const ebb_access *access = &r->view.accesses[step->first_access + i];
         if (access->tensor == tensor) { return access->mode == EBB_WRITE; }
     }
     return false;
@@ -233,7 +229,7 @@ static ebb_status begin_slots(replay *r) {
 
 /* Rule 3: which choice is meant. */
 static ebb_status check_step(replay *r, const ebb_action *action) {
-    const ebb_step *step = &r->steps[action->target];
+    const ebb_step *step = &r->view.steps[action->target];
     if (action->choice >= step->n_choices) { return broken(r, "no such choice"); }
     if (action->kind == EBB_ACT_RUN) {
         if (action->target != r->next_step) { return broken(r, "a step out of the program's order"); }
@@ -248,13 +244,13 @@ static ebb_status check_step(replay *r, const ebb_action *action) {
 
 static ebb_status replay_step(replay *r, const ebb_action *action, uint64_t scratch_bytes) {
     EBB_TRY(check_step(r, action));
-    const ebb_step *step = &r->steps[action->target];
-    uint64_t needed = r->choices[step->first_choice + action->choice].scratch_bytes;
+    const ebb_step *step = &r->view.steps[action->target];
+    uint64_t needed = r->view.choices[step->first_choice + action->choice].scratch_bytes;
     if (scratch_bytes < needed) { return broken(r, "its scratch is missing or too small"); }
     if (scratch_bytes > 0 && needed == 0) { return broken(r, "scratch that it does not need"); }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
-        const ebb_access *access = &r->accesses[at];
+        const ebb_access *access = &r->view.accesses[at];
         const tensor_state *state = &r->state[access->tensor];
         if (state->stay == NONE) { return broken_for(r, access->tensor, "it is not present"); }
         if ((access->mode & EBB_READ) != 0 && state->version != r->reads[at]) {
@@ -263,7 +259,7 @@ static ebb_status replay_step(replay *r, const ebb_action *action, uint64_t scra
     }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
-        r->state[r->accesses[at].tensor].version = r->leaves[at];
+        r->state[r->view.accesses[at].tensor].version = r->leaves[at];
     }
     return EBB_OK;
 }
@@ -303,7 +299,9 @@ static ebb_status replay_action(replay *r) {
     uint64_t scratch_bytes = 0;
     if (action->kind > EBB_ACT_DROP) { return broken(r, "no such action"); }
     bool computes = action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
-    if (action->target >= (computes ? r->n_steps : r->n_tensors)) { return broken(r, "no such step or tensor"); }
+    if (action->target >= (computes ? r->view.n_steps : r->view.n_tensors)) {
+        return broken(r, "no such step or tensor");
+    }
     end_slots(r);
     EBB_TRY(begin_stays(r, &scratch_bytes));
     EBB_TRY(begin_slots(r));
@@ -315,7 +313,7 @@ static ebb_status replay_action(replay *r) {
 /* Rule 7, for one tensor. */
 static ebb_status check_end(const replay *r, uint32_t t) {
     const tensor_state *state = &r->state[t];
-    const ebb_tensor *tensor = &r->tensors[t];
+    const ebb_tensor *tensor = &r->view.tensors[t];
     bool on_device = state->stay != NONE && state->version == state->final, goes_around = false;
     if (state->stay != NONE) {
         const ebb_stay *stay = &r->plan->stays.data[state->stay];
@@ -366,12 +364,12 @@ static ebb_status replay_actions(replay *r) {
     EBB_TRY(begin_around(r));
     for (r->at = 0; r->at < r->n; r->at++) { EBB_TRY(replay_action(r)); }
     end_slots(r);
-    if (r->next_step != r->n_steps) {
+    if (r->next_step != r->view.n_steps) {
         return ebb_fail(EBB_E_INVALID_PLAN, "plan: step %u '%s' is never run", r->next_step,
-                        r->steps[r->next_step].name);
+                        r->view.steps[r->next_step].name);
     }
     EBB_TRY(check_closed(r));
-    for (uint32_t t = 0; t < r->n_tensors; t++) { EBB_TRY(check_end(r, t)); }
+    for (uint32_t t = 0; t < r->view.n_tensors; t++) { EBB_TRY(check_end(r, t)); }
     return EBB_OK;
 }
 
@@ -469,18 +467,14 @@ static ebb_status check_tier(replay *r, uint32_t tier) {
 /* ---- all --------------------------------------------------------------------------------------- */
 
 static ebb_status init_replay(replay *r) {
-    r->tensors = ebb_program_tensors(r->program, &r->n_tensors);
-    r->steps = ebb_program_steps(r->program, &r->n_steps);
-    r->accesses = ebb_program_accesses(r->program, &r->n_accesses);
-    size_t n_choices = 0;
-    r->choices = ebb_program_choices(r->program, &n_choices);
+    r->view = ebb__plan_view(r->program);
     r->n = r->plan->actions.n;
-    r->state = ebb__bump_alloc(&r->bump, r->n_tensors, sizeof *r->state);
-    r->reads = ebb__bump_alloc(&r->bump, r->n_accesses, sizeof *r->reads);
-    r->leaves = ebb__bump_alloc(&r->bump, r->n_accesses, sizeof *r->leaves);
-    r->choice = ebb__bump_alloc(&r->bump, r->n_steps, sizeof *r->choice);
+    r->state = ebb__bump_alloc(&r->bump, r->view.n_tensors, sizeof *r->state);
+    r->reads = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->reads);
+    r->leaves = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->leaves);
+    r->choice = ebb__bump_alloc(&r->bump, r->view.n_steps, sizeof *r->choice);
     if (r->state == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < r->n_tensors; t++) { r->state[t] = (tensor_state){.stay = NONE, .slot = NONE}; }
+    for (size_t t = 0; t < r->view.n_tensors; t++) { r->state[t] = (tensor_state){.stay = NONE, .slot = NONE}; }
     return ebb__plan_order_slot_ends(r->plan, &r->bump, &r->slot_ends);
 }
 

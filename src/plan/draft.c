@@ -61,22 +61,18 @@ typedef struct track {
 typedef struct sweep {
     const ebb_draft *draft;
     ebb_plan *plan;
-    const ebb_tensor *tensors;
-    const ebb_step *steps;
-    const ebb_access *accesses;
-    const ebb_choice *choices;
-    size_t n_tensors;
+    ebb_program_view view;
     track *rows;
 } sweep;
 
 static ebb_status push_stay(sweep *s, uint32_t tensor, uint64_t first, uint64_t last) {
-    ebb_stay stay = {.tensor = tensor, .first = first, .last = last, .size_bytes = s->tensors[tensor].size_bytes};
+    ebb_stay stay = {.tensor = tensor, .first = first, .last = last, .size_bytes = s->view.tensors[tensor].size_bytes};
     return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
 }
 
 static ebb_status push_slot(sweep *s, uint32_t tensor, uint32_t tier, uint64_t first, uint64_t last) {
     ebb_slot slot = {
-        .tensor = tensor, .tier = tier, .first = first, .last = last, .size_bytes = s->tensors[tensor].size_bytes};
+        .tensor = tensor, .tier = tier, .first = first, .last = last, .size_bytes = s->view.tensors[tensor].size_bytes};
     return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
 }
 
@@ -88,11 +84,11 @@ static void open_stay(track *row, uint64_t at) {
 }
 
 static ebb_status sweep_step(sweep *s, const ebb_action *action, uint64_t at) {
-    const ebb_step *step = &s->steps[action->target];
+    const ebb_step *step = &s->view.steps[action->target];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        open_stay(&s->rows[s->accesses[step->first_access + i].tensor], at);
+        open_stay(&s->rows[s->view.accesses[step->first_access + i].tensor], at);
     }
-    uint64_t scratch_bytes = s->choices[step->first_choice + action->choice].scratch_bytes;
+    uint64_t scratch_bytes = s->view.choices[step->first_choice + action->choice].scratch_bytes;
     if (scratch_bytes == 0) { return EBB_OK; }
     ebb_stay stay = {.tensor = EBB_SCRATCH, .first = at, .last = at + 1, .size_bytes = scratch_bytes};
     return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
@@ -137,7 +133,7 @@ static ebb_status close_stay(sweep *s, uint32_t t) {
 
 static ebb_status close_slot(sweep *s, uint32_t t) {
     const track *row = &s->rows[t];
-    bool around = s->tensors[t].persistent && (!s->draft->resident[t] || row->early_in != NONE);
+    bool around = s->view.tensors[t].persistent && (!s->draft->resident[t] || row->early_in != NONE);
     if (row->out == NONE) { return around ? push_slot(s, t, s->draft->home[t], 0, 0) : EBB_OK; }
     if (around) { return push_slot(s, t, row->tier, row->out, row->early_in != NONE ? row->early_in : 0); }
     return push_slot(s, t, row->tier, row->out, row->last_in != NONE ? row->last_in : row->out + 1);
@@ -155,7 +151,7 @@ static ebb_status sweep_actions(sweep *s) {
         if (action.kind == EBB_ACT_OUT) { action.choice = 0; }
         EBB_TRY(EBB_PUSH(s->plan->mem, &s->plan->actions, action));
     }
-    for (uint32_t t = 0; t < s->n_tensors; t++) {
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
         EBB_TRY(close_stay(s, t));
         EBB_TRY(close_slot(s, t));
     }
@@ -164,15 +160,10 @@ static ebb_status sweep_actions(sweep *s) {
 }
 
 ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program, ebb_plan *plan) {
-    size_t n = 0;
-    sweep s = {.draft = draft, .plan = plan};
-    s.tensors = ebb_program_tensors(program, &s.n_tensors);
-    s.steps = ebb_program_steps(program, &n);
-    s.accesses = ebb_program_accesses(program, &n);
-    s.choices = ebb_program_choices(program, &n);
-    s.rows = ebb__alloc(draft->mem, s.n_tensors, sizeof *s.rows);
+    sweep s = {.draft = draft, .plan = plan, .view = ebb__plan_view(program)};
+    s.rows = ebb__alloc(draft->mem, s.view.n_tensors, sizeof *s.rows);
     if (s.rows == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < s.n_tensors; t++) {
+    for (size_t t = 0; t < s.view.n_tensors; t++) {
         s.rows[t] = (track){.begun = NONE, .around = NONE, .out = NONE, .last_in = NONE, .early_in = NONE};
         s.rows[t].open = s.rows[t].from_start = draft->resident[t] != 0;
     }

@@ -19,14 +19,10 @@ typedef struct load_tree {
 
 typedef struct mover {
     ebb_draft *draft;
-    const ebb_program *program;
     const ebb_machine *machine;
-    const ebb_tensor *tensors;
-    const ebb_step *steps;
-    const ebb_access *accesses;
-    const ebb_choice *choices;
-    size_t n_tensors, n;
-    uint64_t limit_bytes, alignment;
+    ebb_program_view view;
+    size_t n; /* actions */
+    uint64_t limit_bytes;
     ebb_bump bump;
     load_tree tree;
     uint64_t *load;    /* [n] */
@@ -72,10 +68,10 @@ static size_t find_full(const load_tree *tree, size_t node, size_t low, size_t w
 /* Load and compute time at each position, and the tier of each copy in. */
 static void measure(mover *m, uint8_t *present, uint8_t *tier) {
     uint64_t load = 0, time = 0;
-    for (size_t t = 0; t < m->n_tensors; t++) {
+    for (size_t t = 0; t < m->view.n_tensors; t++) {
         present[t] = m->draft->resident[t];
         tier[t] = m->draft->home[t];
-        if (present[t]) { load += ebb_align_up(m->tensors[t].size_bytes, m->alignment); }
+        if (present[t]) { load += ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment); }
     }
     for (size_t a = m->n; a-- > 0;) { /* what a slot from around the end is: the tier of the last out */
         const ebb_action *action = &m->draft->actions.data[a].action;
@@ -83,7 +79,7 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
             tier[action->target] = (uint8_t)(action->choice + EBB_N_TIERS);
         }
     }
-    for (size_t t = 0; t < m->n_tensors; t++) { tier[t] %= EBB_N_TIERS; }
+    for (size_t t = 0; t < m->view.n_tensors; t++) { tier[t] %= EBB_N_TIERS; }
     for (size_t a = 0; a < m->n; a++) {
         const ebb_action *action = &m->draft->actions.data[a].action;
         uint64_t also = 0; /* there during the action only */
@@ -94,19 +90,19 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
             m->tier_in[a] = tier[action->target];
         }
         if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
-            uint64_t bytes = ebb_align_up(m->tensors[action->target].size_bytes, m->alignment);
+            uint64_t bytes = ebb_align_up(m->view.tensors[action->target].size_bytes, m->view.alignment);
             load = action->kind == EBB_ACT_DROP ? load - bytes : load + bytes;
             also = action->kind == EBB_ACT_DROP ? bytes : 0; /* what goes before a drop finds the bytes taken */
             present[action->target] = action->kind == EBB_ACT_IN;
         } else if (action->kind != EBB_ACT_OUT) {
-            const ebb_step *step = &m->steps[action->target];
-            const ebb_choice *choice = &m->choices[step->first_choice + action->choice];
+            const ebb_step *step = &m->view.steps[action->target];
+            const ebb_choice *choice = &m->view.choices[step->first_choice + action->choice];
             for (uint32_t i = 0; i < step->n_accesses; i++) {
-                uint32_t t = m->accesses[step->first_access + i].tensor;
-                if (!present[t]) { load += ebb_align_up(m->tensors[t].size_bytes, m->alignment); }
+                uint32_t t = m->view.accesses[step->first_access + i].tensor;
+                if (!present[t]) { load += ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment); }
                 present[t] = 1;
             }
-            also = ebb_align_up(choice->scratch_bytes, m->alignment);
+            also = ebb_align_up(choice->scratch_bytes, m->view.alignment);
             time += ebb_machine_step_time_ns(m->machine, choice);
         }
         m->load[a] = load + also;
@@ -116,7 +112,7 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
 
 static void move_in(mover *m, size_t a, uint64_t *engine_free) {
     const ebb_draft_action *in = &m->draft->actions.data[a];
-    uint64_t bytes = ebb_align_up(m->tensors[in->action.target].size_bytes, m->alignment);
+    uint64_t bytes = ebb_align_up(m->view.tensors[in->action.target].size_bytes, m->view.alignment);
     uint64_t takes = ebb__machine_copy_ns(m->machine, (ebb_tier)m->tier_in[a], false, bytes);
     uint64_t deadline = ebb_min_u64(m->time[a], *engine_free);
     uint64_t begin = deadline > takes ? deadline - takes : 0;
@@ -166,8 +162,8 @@ static ebb_status init_mover(mover *m) {
     m->time = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time);
     m->before = ebb__bump_alloc(&m->bump, n, sizeof *m->before);
     m->tier_in = ebb__bump_alloc(&m->bump, n, sizeof *m->tier_in);
-    uint8_t *present = ebb__bump_alloc(&m->bump, m->n_tensors, 1);
-    uint8_t *tier = ebb__bump_alloc(&m->bump, m->n_tensors, 1);
+    uint8_t *present = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
+    uint8_t *tier = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
     if (m->tree.high == NULL || m->tree.sum == NULL || m->load == NULL || m->time == NULL || m->before == NULL ||
         m->tier_in == NULL || present == NULL || tier == NULL) {
         return EBB_E_NO_MEMORY;
@@ -179,14 +175,8 @@ static ebb_status init_mover(mover *m) {
 
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
                               uint64_t limit_bytes, bool early_out, bool early_in) {
-    size_t n = 0;
-    mover m = {.draft = draft, .program = program, .machine = machine, .limit_bytes = limit_bytes};
-    m.n = draft->actions.n;
-    m.alignment = ebb_program_alignment_bytes(program);
-    m.tensors = ebb_program_tensors(program, &m.n_tensors);
-    m.steps = ebb_program_steps(program, &n);
-    m.accesses = ebb_program_accesses(program, &n);
-    m.choices = ebb_program_choices(program, &n);
+    mover m = {.draft = draft, .machine = machine, .n = draft->actions.n, .limit_bytes = limit_bytes};
+    m.view = ebb__plan_view(program);
     ebb__bump_init(&m.bump, draft->mem);
     ebb_status st = init_mover(&m);
     uint64_t engine_free = UINT64_MAX;

@@ -17,6 +17,18 @@ const char *ebb__action_name(uint32_t kind) {
     return kind <= EBB_ACT_DROP ? names[kind] : "?";
 }
 
+ebb_program_view ebb__plan_view(const ebb_program *program) {
+    ebb_program_view view = {.alignment = ebb_program_alignment_bytes(program)};
+    size_t n_choices = 0;
+    view.tensors = ebb_program_tensors(program, &view.n_tensors);
+    view.steps = ebb_program_steps(program, &view.n_steps);
+    view.accesses = ebb_program_accesses(program, &view.n_accesses);
+    view.choices = ebb_program_choices(program, &n_choices);
+    EBB_ASSERT(view.n_steps > 0 && n_choices >= view.n_steps);
+    EBB_ASSERT(view.alignment > 0 && (view.alignment & (view.alignment - 1)) == 0);
+    return view;
+}
+
 ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out) {
     mem = ebb__mem_or_default(mem);
     ebb_plan *plan = ebb__calloc(mem, 1, sizeof *plan);

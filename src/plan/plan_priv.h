@@ -8,6 +8,17 @@
 #include "plan/draft.h"
 #include "plan/plan.h"
 
+/* What there is to see of a program, in one piece; borrowed from it. */
+typedef struct ebb_program_view {
+    const ebb_tensor *tensors;
+    const ebb_step *steps;
+    const ebb_access *accesses;
+    const ebb_choice *choices;
+    size_t n_tensors, n_steps, n_accesses;
+    uint64_t alignment;
+} ebb_program_view;
+ebb_program_view ebb__plan_view(const ebb_program *program);
+
 struct ebb_plan {
     const ebb_mem *mem;
     char *policy;

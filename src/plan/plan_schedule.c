@@ -36,10 +36,8 @@ typedef struct byte_map {
 } byte_map;
 
 typedef struct tracker {
-    const ebb_program *program;
     const ebb_plan *plan;
-    const ebb_step *steps;
-    const ebb_access *accesses;
+    ebb_program_view view;
     ebb_bump bump; /* what dies with the call */
     byte_map arena, tier[EBB_N_TIERS];
     uint64_t *stay, *slot; /* [n_tensors]: the latest begun */
@@ -126,9 +124,9 @@ static void visit_ranges(tracker *t, const ebb_action *action, visit_fn visit, v
         visit(&t->tier[t->plan->slots.data[slot].tier], slot, out, ctx);
         return;
     }
-    const ebb_step *step = &t->steps[action->target];
+    const ebb_step *step = &t->view.steps[action->target];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ebb_access *access = &t->accesses[step->first_access + i];
+        const ebb_access *access = &t->view.accesses[step->first_access + i];
         visit(&t->arena, t->stay[access->tensor], (access->mode & EBB_WRITE) != 0, ctx);
     }
     if (t->scratch != UINT64_MAX) { visit(&t->arena, t->scratch, true, ctx); }
@@ -247,10 +245,7 @@ static ebb_status init_maps(tracker *t) {
 }
 
 static ebb_status init_tracker(tracker *t) {
-    size_t n_tensors = 0, n = 0;
-    (void)ebb_program_tensors(t->program, &n_tensors);
-    t->steps = ebb_program_steps(t->program, &n);
-    t->accesses = ebb_program_accesses(t->program, &n);
+    const size_t n_tensors = t->view.n_tensors;
     t->stay = ebb__bump_alloc(&t->bump, n_tensors, sizeof *t->stay);
     t->slot = ebb__bump_alloc(&t->bump, n_tensors, sizeof *t->slot);
     t->clock = ebb__bump_alloc(&t->bump, 2 * t->plan->actions.n + 1, sizeof *t->clock);
@@ -275,7 +270,7 @@ ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, 
         .engine = ebb__bump_alloc(bump, n, sizeof *schedule.engine),
     };
     if (schedule.start == NULL || schedule.dep == NULL || schedule.engine == NULL) { return EBB_E_NO_MEMORY; }
-    tracker t = {.program = program, .plan = plan};
+    tracker t = {.plan = plan, .view = ebb__plan_view(program)};
     ebb__bump_init(&t.bump, bump->mem);
     ebb_status st = init_tracker(&t);
     if (st == EBB_OK) {

@@ -91,8 +91,8 @@ static uint64_t find_need(const walk *w, uint32_t t) {
         const ebb_use *use = &w->uses.use[state->use];
         return (use->mode & EBB_READ) != 0 ? use->step : until;
     }
-    if (w->tensors[t].kept) { return w->n_steps; }
-    if (w->tensors[t].persistent) { return w->n_steps + 1 + w->uses.use[w->uses.start[t]].step; }
+    if (w->view.tensors[t].kept) { return w->view.n_steps; }
+    if (w->view.tensors[t].persistent) { return w->view.n_steps + 1 + w->uses.use[w->uses.start[t]].step; }
     return until;
 }
 
@@ -135,7 +135,7 @@ static ebb_status drop(walk *w, uint32_t t) {
     state->bound = w->draft->actions.n;
     state->stamp++;
     w->load -= state->bytes;
-    if (find_need(w, t) == NEVER && !w->tensors[t].persistent) { release_copy(w, t); }
+    if (find_need(w, t) == NEVER && !w->view.tensors[t].persistent) { release_copy(w, t); }
     return EBB_OK;
 }
 
@@ -154,13 +154,15 @@ static ebb_status unlock(walk *w, uint32_t t) {
 }
 
 static void lock_all(walk *w, const ebb_step *step) {
-    for (uint32_t i = 0; i < step->n_accesses; i++) { w->state[w->accesses[step->first_access + i].tensor].locks++; }
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        w->state[w->view.accesses[step->first_access + i].tensor].locks++;
+    }
 }
 
 static ebb_status unlock_all(walk *w, const ebb_step *step) {
     ebb_status st = EBB_OK;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        ebb_status one = unlock(w, w->accesses[step->first_access + i].tensor);
+        ebb_status one = unlock(w, w->view.accesses[step->first_access + i].tensor);
         if (st == EBB_OK) { st = one; }
     }
     return st;
@@ -206,7 +208,7 @@ static ebb_status leave(walk *w, uint32_t t) {
                   ebb__machine_copy_ns(w->input->machine, (ebb_tier)tier, false, state->bytes);
     }
     uint64_t horizon = state->needed > w->step ? ebb_max_u64(need, state->needed - 1) : need;
-    bool may_again = !w->copies_only && !w->copy_only[t] && horizon <= w->n_steps;
+    bool may_again = !w->copies_only && !w->copy_only[t] && horizon <= w->view.n_steps;
     if (may_again && ebb__budget_find_closure(w, t, horizon, copy_ns)) {
         EBB_TRY(keep_leaves(w, t));
     } else if (tier < EBB_N_TIERS) {
@@ -246,9 +248,9 @@ static ebb_status bring(walk *w, uint32_t t);
 
 /* Room for what a step writes and is absent, and its scratch. */
 static ebb_status make_room_to_run(walk *w, const ebb_step *step) {
-    uint64_t bytes = ebb_align_up(w->choices[step->first_choice].scratch_bytes, w->alignment);
+    uint64_t bytes = ebb_align_up(w->view.choices[step->first_choice].scratch_bytes, w->view.alignment);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const tensor_state *state = &w->state[w->accesses[step->first_access + i].tensor];
+        const tensor_state *state = &w->state[w->view.accesses[step->first_access + i].tensor];
         if (!state->present) { bytes += state->bytes; }
     }
     return make_room(w, bytes);
@@ -258,7 +260,7 @@ static ebb_status make_room_to_run(walk *w, const ebb_step *step) {
 static bool can_repeat(const walk *w, const ebb_step *step, uint32_t own) {
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
-        uint32_t t = w->accesses[at].tensor, mode = w->accesses[at].mode;
+        uint32_t t = w->view.accesses[at].tensor, mode = w->view.accesses[at].mode;
         if (t == own) { continue; }
         uint32_t meant = mode == EBB_READ ? w->versions.read[at] : w->versions.after[at];
         if (mode == EBB_UPDATE || w->state[t].version != meant) { return false; }
@@ -267,16 +269,16 @@ static bool can_repeat(const walk *w, const ebb_step *step, uint32_t own) {
 }
 
 static ebb_status repeat_locked(walk *w, uint32_t step_idx, uint32_t own) {
-    const ebb_step *step = &w->steps[step_idx];
+    const ebb_step *step = &w->view.steps[step_idx];
     if (!can_repeat(w, step, own) || ++w->n_again > w->max_again) { return NO_WAY; }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ebb_access *access = &w->accesses[step->first_access + i];
+        const ebb_access *access = &w->view.accesses[step->first_access + i];
         if (access->tensor != own && access->mode == EBB_READ) { EBB_TRY(bring(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
     EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_AGAIN, step_idx, 0, EBB_DRAFT_FIXED));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint32_t t = w->accesses[step->first_access + i].tensor;
+        uint32_t t = w->view.accesses[step->first_access + i].tensor;
         if (!w->state[t].present) { arrive(w, t); }
         if (t == own) { w->state[t].bound = w->draft->actions.n; }
     }
@@ -284,7 +286,7 @@ static ebb_status repeat_locked(walk *w, uint32_t step_idx, uint32_t own) {
 }
 
 static ebb_status repeat(walk *w, uint32_t step_idx, uint32_t own) {
-    const ebb_step *step = &w->steps[step_idx];
+    const ebb_step *step = &w->view.steps[step_idx];
     lock_all(w, step);
     ebb_status st = repeat_locked(w, step_idx, own);
     ebb_status undo = unlock_all(w, step);
@@ -353,26 +355,26 @@ static ebb_status expire(walk *w, uint32_t step_idx) {
         if (state->needed > w->step) { continue; }
         state->burden = 0;
         EBB_TRY(settle(w, t));
-        if (!state->present && !w->tensors[t].persistent && find_need(w, t) == NEVER) { release_copy(w, t); }
+        if (!state->present && !w->view.tensors[t].persistent && find_need(w, t) == NEVER) { release_copy(w, t); }
     }
     return EBB_OK;
 }
 
 static ebb_status run_step(walk *w, uint32_t step_idx) {
-    const ebb_step *step = &w->steps[step_idx];
+    const ebb_step *step = &w->view.steps[step_idx];
     w->step = step_idx;
     w->stuck_retried = false;
     lock_all(w, step);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        const ebb_access *access = &w->accesses[step->first_access + i];
+        const ebb_access *access = &w->view.accesses[step->first_access + i];
         if ((access->mode & EBB_READ) != 0) { EBB_TRY(bring_or_learn(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
     EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_RUN, step_idx, 0, EBB_DRAFT_FIXED));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
-        uint32_t t = w->accesses[at].tensor;
-        if ((w->accesses[at].mode & EBB_WRITE) != 0) { write_tensor(w, t, w->versions.after[at]); }
+        uint32_t t = w->view.accesses[at].tensor;
+        if ((w->view.accesses[at].mode & EBB_WRITE) != 0) { write_tensor(w, t, w->versions.after[at]); }
         w->state[t].use++;
     }
     w->step = step_idx + 1;
@@ -383,17 +385,19 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
 /* At the end: kept tensors are present, and if the circle is to be closed (close), of the persistent ones exactly
  * those that were at the start. */
 static ebb_status end_lap(walk *w, bool close) {
-    w->step = w->n_steps;
+    w->step = w->view.n_steps;
     w->stuck_retried = false;
     const uint8_t *resident = w->draft->resident;
-    for (uint32_t t = 0; t < w->n_tensors; t++) { w->state[t].locks += w->tensors[t].kept || (close && resident[t]); }
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        w->state[t].locks += w->view.tensors[t].kept || (close && resident[t]);
+    }
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (w->state[t].locks > 0) { EBB_TRY(bring_or_learn(w, t)); }
     }
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         tensor_state *state = &w->state[t];
-        if (!state->present || state->locks > 0 || (w->tensors[t].persistent && !close)) { continue; }
-        if (w->tensors[t].persistent && !state->copied) {
+        if (!state->present || state->locks > 0 || (w->view.tensors[t].persistent && !close)) { continue; }
+        if (w->view.tensors[t].persistent && !state->copied) {
             uint32_t tier = pick_tier(w, state->bytes);
             if (tier == EBB_N_TIERS) { return NO_WAY; }
             EBB_TRY(copy_out(w, t, tier));
@@ -410,13 +414,13 @@ static ebb_status begin_lap(walk *w, bool spill) {
     w->load = w->n_again = w->depth = 0;
     w->gave_up = false;
     memset(w->tier_used, 0, sizeof w->tier_used);
-    for (size_t s = 0; s <= w->n_steps; s++) { w->expiry_head[s] = NONE; }
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
+    for (size_t s = 0; s <= w->view.n_steps; s++) { w->expiry_head[s] = NONE; }
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         w->state[t] = (tensor_state){.bytes = w->state[t].bytes, .use = w->uses.start[t], .made = NEVER};
     }
     w->step = 0;
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
-        if (!w->tensors[t].persistent) { continue; }
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        if (!w->view.tensors[t].persistent) { continue; }
         uint32_t tier = pick_tier(w, w->state[t].bytes);
         if (!w->draft->resident[t] && tier == EBB_N_TIERS) {
             if (!spill) { return NO_WAY; }
@@ -435,16 +439,16 @@ static ebb_status begin_lap(walk *w, bool spill) {
 
 static ebb_status walk_lap(walk *w, bool close) {
     EBB_TRY(begin_lap(w, !close));
-    for (uint32_t s = 0; s < w->n_steps; s++) { EBB_TRY(run_step(w, s)); }
+    for (uint32_t s = 0; s < w->view.n_steps; s++) { EBB_TRY(run_step(w, s)); }
     return end_lap(w, close);
 }
 
 /* Two laps: the first finds out who is on the device at the end. */
 static ebb_status walk_laps(walk *w) {
-    memset(w->draft->resident, 0, w->n_tensors);
+    memset(w->draft->resident, 0, w->view.n_tensors);
     EBB_TRY(walk_lap(w, false));
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
-        w->draft->resident[t] = w->tensors[t].persistent && w->state[t].present;
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        w->draft->resident[t] = w->view.tensors[t].persistent && w->state[t].present;
     }
     return walk_lap(w, true);
 }
@@ -454,9 +458,9 @@ static ebb_status walk_laps(walk *w) {
 static ebb_status init_uses(walk *w) {
     EBB_TRY(ebb__program_versions(w->input->program, &w->bump, &w->versions));
     EBB_TRY(ebb__program_uses(w->input->program, &w->bump, &w->uses));
-    w->next_write = ebb__bump_alloc(&w->bump, w->n_accesses, sizeof *w->next_write);
+    w->next_write = ebb__bump_alloc(&w->bump, w->view.n_accesses, sizeof *w->next_write);
     if (w->next_write == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         uint64_t next = NEVER;
         for (uint64_t use = w->uses.start[t + 1]; use-- > w->uses.start[t];) {
             if ((w->uses.use[use].mode & EBB_WRITE) != 0) { next = w->uses.use[use].step; }
@@ -467,31 +471,25 @@ static ebb_status init_uses(walk *w) {
 }
 
 static ebb_status init_walk(walk *w) {
-    const ebb_program *program = w->input->program;
-    size_t n = 0;
-    w->tensors = ebb_program_tensors(program, &w->n_tensors);
-    w->steps = ebb_program_steps(program, &w->n_steps);
-    w->accesses = ebb_program_accesses(program, &w->n_accesses);
-    w->choices = ebb_program_choices(program, &n);
-    w->alignment = ebb_program_alignment_bytes(program);
-    w->max_again = 16 * (uint64_t)w->n_steps + 1024;
+    w->view = ebb__plan_view(w->input->program);
+    w->max_again = 16 * (uint64_t)w->view.n_steps + 1024;
     EBB_TRY(init_uses(w));
-    w->step_ns = ebb__bump_alloc(&w->bump, w->n_steps, sizeof *w->step_ns);
-    w->state = ebb__bump_alloc(&w->bump, w->n_tensors, sizeof *w->state);
-    w->copy_only = ebb__bump_alloc(&w->bump, w->n_tensors, 1);
-    w->tensor_mark = ebb__bump_alloc(&w->bump, w->n_tensors, sizeof *w->tensor_mark);
-    w->step_mark = ebb__bump_alloc(&w->bump, w->n_steps, sizeof *w->step_mark);
-    w->expiry_head = ebb__bump_alloc(&w->bump, w->n_steps + 1, sizeof *w->expiry_head);
+    w->step_ns = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_ns);
+    w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
+    w->copy_only = ebb__bump_alloc(&w->bump, w->view.n_tensors, 1);
+    w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
+    w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
+    w->expiry_head = ebb__bump_alloc(&w->bump, w->view.n_steps + 1, sizeof *w->expiry_head);
     if (w->step_ns == NULL || w->state == NULL || w->copy_only == NULL || w->tensor_mark == NULL ||
         w->step_mark == NULL || w->expiry_head == NULL) {
         return EBB_E_NO_MEMORY;
     }
-    for (size_t s = 0; s < w->n_steps; s++) {
-        w->step_ns[s] = ebb_machine_step_time_ns(w->input->machine, &w->choices[w->steps[s].first_choice]);
+    for (size_t s = 0; s < w->view.n_steps; s++) {
+        w->step_ns[s] = ebb_machine_step_time_ns(w->input->machine, &w->view.choices[w->view.steps[s].first_choice]);
         w->step_mark[s] = 0;
     }
-    for (uint32_t t = 0; t < w->n_tensors; t++) {
-        w->state[t].bytes = ebb_align_up(w->tensors[t].size_bytes, w->alignment);
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        w->state[t].bytes = ebb_align_up(w->view.tensors[t].size_bytes, w->view.alignment);
         w->copy_only[t] = 0;
         w->tensor_mark[t] = 0;
     }

@@ -5,16 +5,13 @@
  */
 #include "plan/plan_priv.h"
 
-static ebb_status draft_steps(const ebb_program *program, const uint32_t *last_step, ebb_draft *draft) {
-    size_t n_steps = 0, n = 0;
-    const ebb_step *steps = ebb_program_steps(program, &n_steps);
-    const ebb_access *accesses = ebb_program_accesses(program, &n);
-    const ebb_tensor *tensors = ebb_program_tensors(program, &n);
-    for (uint32_t s = 0; s < n_steps; s++) {
+static ebb_status draft_steps(const ebb_program_view *view, const uint32_t *last_step, ebb_draft *draft) {
+    for (uint32_t s = 0; s < view->n_steps; s++) {
+        const ebb_step *step = &view->steps[s];
         EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, 0, EBB_DRAFT_FIXED));
-        for (uint32_t i = 0; i < steps[s].n_accesses; i++) {
-            uint32_t t = accesses[steps[s].first_access + i].tensor;
-            if (last_step[t] != s || tensors[t].persistent || tensors[t].kept) { continue; }
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            uint32_t t = view->accesses[step->first_access + i].tensor;
+            if (last_step[t] != s || view->tensors[t].persistent || view->tensors[t].kept) { continue; }
             EBB_TRY(ebb__draft_add(draft, EBB_ACT_DROP, t, 0, EBB_DRAFT_FIXED));
         }
     }
@@ -22,18 +19,14 @@ static ebb_status draft_steps(const ebb_program *program, const uint32_t *last_s
 }
 
 static ebb_status draft_liveness(const ebb_policy_input *input, ebb_draft *draft) {
-    size_t n_steps = 0, n_tensors = 0, n = 0;
-    const ebb_step *steps = ebb_program_steps(input->program, &n_steps);
-    const ebb_access *accesses = ebb_program_accesses(input->program, &n);
-    (void)ebb_program_tensors(input->program, &n_tensors);
-    uint32_t *last_step = ebb__calloc(input->mem, n_tensors, sizeof *last_step);
+    const ebb_program_view view = ebb__plan_view(input->program);
+    uint32_t *last_step = ebb__calloc(input->mem, view.n_tensors, sizeof *last_step);
     if (last_step == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t s = 0; s < n_steps; s++) {
-        for (uint32_t i = 0; i < steps[s].n_accesses; i++) {
-            last_step[accesses[steps[s].first_access + i].tensor] = s;
-        }
+    for (uint32_t s = 0; s < view.n_steps; s++) {
+        const ebb_step *step = &view.steps[s];
+        for (uint32_t i = 0; i < step->n_accesses; i++) { last_step[view.accesses[step->first_access + i].tensor] = s; }
     }
-    ebb_status st = draft_steps(input->program, last_step, draft);
+    ebb_status st = draft_steps(&view, last_step, draft);
     ebb__free(input->mem, last_step);
     return st;
 }

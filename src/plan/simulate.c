@@ -22,9 +22,7 @@ typedef struct laps {
 static void set_durations(const ebb_program *program, const ebb_machine *machine, ebb_plan_cursor *cursor,
                           uint64_t *duration) {
     const ebb_plan *plan = cursor->plan;
-    size_t n = 0;
-    const ebb_step *steps = ebb_program_steps(program, &n);
-    const ebb_choice *choices = ebb_program_choices(program, &n);
+    const ebb_program_view view = ebb__plan_view(program);
     for (size_t a = 0; a < plan->actions.n; a++) {
         const ebb_action *action = &plan->actions.data[a];
         ebb__plan_cursor_next(cursor);
@@ -35,8 +33,8 @@ static void set_durations(const ebb_program *program, const ebb_machine *machine
             duration[a] =
                 ebb__machine_copy_ns(machine, (ebb_tier)slot->tier, action->kind == EBB_ACT_OUT, slot->size_bytes);
         } else {
-            const ebb_step *step = &steps[action->target];
-            duration[a] = ebb_machine_step_time_ns(machine, &choices[step->first_choice + action->choice]);
+            const ebb_step *step = &view.steps[action->target];
+            duration[a] = ebb_machine_step_time_ns(machine, &view.choices[step->first_choice + action->choice]);
         }
     }
 }
