@@ -18,13 +18,12 @@
  *     tensor has that version somewhere, each kept tensor has it on the device.
  *  8. No two live stays share a byte, nor two live slots of one tier.
  *
- * One walk over the actions, one sort by offset for each of the arena and the tiers: O(n log n).
+ * One walk over the actions, two sorts for each of the arena and the tiers: O(n log n).
  */
 #include "plan/ordset.h"
 #include "plan/plan_priv.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #define NONE UINT64_MAX
 
@@ -381,25 +380,6 @@ typedef struct box {
     uint32_t tensor;
 } box;
 
-typedef struct edge {
-    uint64_t time;
-    uint64_t box;
-    bool begins;
-} edge;
-
-static int compare_low(const void *left, const void *right) {
-    const box *a = left, *b = right;
-    if (a->low != b->low) { return a->low < b->low ? -1 : 1; }
-    return (a->first > b->first) - (a->first < b->first);
-}
-
-/* Ends before beginnings: intervals are half-open. */
-static int compare_edges(const void *left, const void *right) {
-    const edge *a = left, *b = right;
-    if (a->time != b->time) { return a->time < b->time ? -1 : 1; }
-    return (int)a->begins - (int)b->begins;
-}
-
 static ebb_status overlapping(const char *what, const box *a, const box *b, uint64_t time) {
     return ebb_fail(EBB_E_INVALID_PLAN,
                     "plan: action %" PRIu64 ": %s of tensors %d and %d overlap: [%" PRIu64 ", %" PRIu64
@@ -417,27 +397,65 @@ static ebb_status enter_box(const char *what, const box *boxes, ebb_ordset *live
     return EBB_OK;
 }
 
-/* boxes is sorted in place. */
-static ebb_status check_disjoint(const char *what, box *boxes, size_t n, ebb_bump *bump) {
-    ebb_ordset live;
-    size_t n_edges = 0;
-    edge *edges = ebb__bump_alloc(bump, 2 * n, sizeof *edges);
-    if (edges == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(ebb__ordset_init(&live, n, bump));
-    if (n > 1) { qsort(boxes, n, sizeof *boxes, compare_low); }
-    for (size_t i = 0; i < n; i++) {
-        if (boxes[i].first >= boxes[i].last) { EBB_TRY(enter_box(what, boxes, &live, i, 0)); }
-        if (boxes[i].first == boxes[i].last) { continue; }
-        edges[n_edges++] = (edge){.time = boxes[i].first, .box = i, .begins = true};
-        edges[n_edges++] = (edge){.time = boxes[i].last, .box = i, .begins = false};
+/* The boxes' numbers in order of the keys. */
+static ebb_status order_boxes(ebb_bump *bump, const uint64_t *key, size_t n, uint32_t **order_out) {
+    if (n >= UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "plan: more than 2^32 - 2 stays or slots"); }
+    uint32_t *order = ebb__bump_alloc(bump, n, sizeof *order);
+    if (order == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { order[i] = (uint32_t)i; }
+    EBB_TRY(ebb__sort_by_key(bump->mem, order, n, key));
+    *order_out = order;
+    return EBB_OK;
+}
+
+/* boxes: in order of first, as drawn; ranked: in order of low; rank: where each of boxes is in ranked; ends: numbers of
+ * boxes in order of last. */
+typedef struct packing {
+    const box *boxes;
+    size_t n;
+    box *ranked;
+    uint32_t *rank, *ends;
+    ebb_ordset live; /* ranks */
+} packing;
+
+static ebb_status init_packing(packing *p, ebb_bump *bump) {
+    uint32_t *by_low = NULL;
+    uint64_t *key = ebb__bump_alloc(bump, p->n, sizeof *key);
+    p->ranked = ebb__bump_alloc(bump, p->n, sizeof *p->ranked);
+    p->rank = ebb__bump_alloc(bump, p->n, sizeof *p->rank);
+    if (key == NULL || p->ranked == NULL || p->rank == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < p->n; i++) { key[i] = p->boxes[i].last; }
+    EBB_TRY(order_boxes(bump, key, p->n, &p->ends));
+    for (size_t i = 0; i < p->n; i++) { key[i] = p->boxes[i].low; }
+    EBB_TRY(order_boxes(bump, key, p->n, &by_low));
+    for (size_t i = 0; i < p->n; i++) {
+        p->ranked[i] = p->boxes[by_low[i]];
+        p->rank[by_low[i]] = (uint32_t)i;
     }
-    if (n_edges > 1) { qsort(edges, n_edges, sizeof *edges, compare_edges); }
-    for (size_t i = 0; i < n_edges; i++) {
-        if (edges[i].begins) {
-            EBB_TRY(enter_box(what, boxes, &live, edges[i].box, edges[i].time));
-        } else {
-            ebb__ordset_remove(&live, edges[i].box);
-        }
+    return ebb__ordset_init(&p->live, p->n, bump);
+}
+
+/* Take away what has ended by this time; what is always there does not end. */
+static void end_boxes(packing *p, size_t *n_ended, uint64_t time) {
+    for (; *n_ended < p->n && p->boxes[p->ends[*n_ended]].last <= time; ++*n_ended) {
+        const uint32_t idx = p->ends[*n_ended];
+        if (p->boxes[idx].first != p->boxes[idx].last) { ebb__ordset_remove(&p->live, p->rank[idx]); }
+    }
+}
+
+/* boxes are in order of first. */
+static ebb_status check_disjoint(const char *what, const box *boxes, size_t n, ebb_bump *bump) {
+    packing p = {.boxes = boxes, .n = n};
+    size_t n_ended = 0;
+    EBB_TRY(init_packing(&p, bump));
+    for (size_t i = 0; i < n; i++) {
+        if (boxes[i].first >= boxes[i].last) { EBB_TRY(enter_box(what, p.ranked, &p.live, p.rank[i], 0)); }
+    }
+    for (size_t i = 0; i < n; i++) {
+        EBB_ASSERT(i == 0 || boxes[i - 1].first <= boxes[i].first);
+        end_boxes(&p, &n_ended, boxes[i].first);
+        if (boxes[i].first == boxes[i].last) { continue; }
+        EBB_TRY(enter_box(what, p.ranked, &p.live, p.rank[i], boxes[i].first));
     }
     return EBB_OK;
 }

@@ -6,6 +6,9 @@
  * first drop in the list ends the stay that came around the end; its last beginning is that stay's first. A slot
  * begins at an out and is over behind the last in before the next out. Copies in before the first out read the
  * slot that came around the end, which is the last out's; without any out, the copy is always there.
+ *
+ * Stays and slots are entered where they begin, and their ends filled in later, so they come in the order of their
+ * beginnings, and only those that begin at one action are still to be sorted.
  */
 #include "plan/plan_priv.h"
 
@@ -49,13 +52,13 @@ ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t targe
 
 /* What the sweep knows of a tensor. */
 typedef struct track {
-    uint64_t begun;    /* of the stay that is open, or NONE */
+    uint64_t stay;     /* the open one, or NONE: that from around the end */
+    uint64_t slot;     /* the latest that an out began, or NONE */
     uint64_t around;   /* where the stay from around the end was dropped, or NONE */
-    uint64_t out;      /* the latest out, or NONE */
-    uint64_t last_in;  /* behind the latest in since, or NONE */
+    uint64_t last_in;  /* behind the latest in from that slot, or NONE */
     uint64_t early_in; /* behind the latest in before the first out, or NONE */
-    uint32_t tier;     /* of the latest out */
-    bool open, from_start;
+    bool open;
+    bool leaves, is_copied; /* at any time: there is a drop, an out */
 } track;
 
 typedef struct sweep {
@@ -76,17 +79,45 @@ static ebb_status push_slot(sweep *s, uint32_t tensor, uint32_t tier, uint64_t f
     return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
 }
 
-static void open_stay(track *row, uint64_t at) {
-    if (row->open) { return; }
+static bool copy_goes_around(const sweep *s, uint32_t t) {
+    return s->view.tensors[t].persistent && (!s->draft->resident[t] || s->rows[t].early_in != NONE);
+}
+
+/* Look ahead for what the beginning depends on: what is always there. */
+static ebb_status begin_sweep(sweep *s) {
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
+        s->rows[t] = (track){.stay = NONE, .slot = NONE, .around = NONE, .last_in = NONE, .early_in = NONE};
+        s->rows[t].open = s->draft->resident[t] != 0;
+    }
+    for (uint64_t at = 0; at < s->draft->actions.n; at++) {
+        const ebb_action *action = &s->draft->actions.data[at].action;
+        if (action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN) { continue; }
+        track *row = &s->rows[action->target];
+        row->leaves = row->leaves || action->kind == EBB_ACT_DROP;
+        row->is_copied = row->is_copied || action->kind == EBB_ACT_OUT;
+        if (action->kind == EBB_ACT_IN && !row->is_copied) { row->early_in = at + 1; }
+    }
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
+        const track *row = &s->rows[t];
+        if (row->open && !row->leaves) { EBB_TRY(push_stay(s, t, 0, 0)); }
+        if (copy_goes_around(s, t) && !row->is_copied) { EBB_TRY(push_slot(s, t, s->draft->home[t], 0, 0)); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status open_stay(sweep *s, uint32_t t, uint64_t at) {
+    track *row = &s->rows[t];
+    if (row->open) { return EBB_OK; }
     row->open = true;
-    row->from_start = false;
-    row->begun = at;
+    row->stay = s->plan->stays.n;
+    return push_stay(s, t, at, NONE);
 }
 
 static ebb_status sweep_step(sweep *s, const ebb_action *action, uint64_t at) {
     const ebb_step *step = &s->view.steps[action->target];
+    EBB_ASSERT(action->choice < step->n_choices);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        open_stay(&s->rows[s->view.accesses[step->first_access + i].tensor], at);
+        EBB_TRY(open_stay(s, s->view.accesses[step->first_access + i].tensor, at));
     }
     uint64_t scratch_bytes = s->view.choices[step->first_choice + action->choice].scratch_bytes;
     if (scratch_bytes == 0) { return EBB_OK; }
@@ -94,52 +125,118 @@ static ebb_status sweep_step(sweep *s, const ebb_action *action, uint64_t at) {
     return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
 }
 
+/* A slot's end where none follows around the end; one that nothing was read from ends with its out. */
+static void end_slot(sweep *s, const track *row) {
+    ebb_slot *slot = &s->plan->slots.data[row->slot];
+    EBB_ASSERT(slot->last == NONE && (row->last_in == NONE || row->last_in > slot->first));
+    slot->last = row->last_in != NONE ? row->last_in : slot->first + 1;
+}
+
 static ebb_status sweep_copy(sweep *s, const ebb_action *action, uint64_t at) {
     track *row = &s->rows[action->target];
     if (action->kind == EBB_ACT_IN) {
-        open_stay(row, at);
-        *(row->out == NONE ? &row->early_in : &row->last_in) = at + 1;
-        return EBB_OK;
+        if (row->slot != NONE) { row->last_in = at + 1; }
+        return open_stay(s, action->target, at);
     }
-    if (row->out != NONE) { /* the slot before; of no use if nothing was read from it */
-        uint64_t last = row->last_in != NONE ? row->last_in : row->out + 1;
-        EBB_TRY(push_slot(s, action->target, row->tier, row->out, last));
-    }
-    row->out = at;
+    if (row->slot != NONE) { end_slot(s, row); }
+    row->slot = s->plan->slots.n;
     row->last_in = NONE;
-    row->tier = action->choice;
-    return EBB_OK;
+    return push_slot(s, action->target, action->choice, at, NONE);
 }
 
 static ebb_status sweep_drop(sweep *s, uint32_t tensor, uint64_t at) {
     track *row = &s->rows[tensor];
     if (!row->open) { return ebb_fail(EBB_E_INTERNAL, "a draft drops tensor %u, which is absent", tensor); }
-    row->open = false;
-    if (row->from_start) {
+    if (row->stay == NONE) {
+        EBB_ASSERT(row->around == NONE);
         row->around = at;
-        return EBB_OK;
+    } else {
+        EBB_ASSERT(s->plan->stays.data[row->stay].tensor == tensor);
+        s->plan->stays.data[row->stay].last = at;
     }
-    return push_stay(s, tensor, row->begun, at);
+    row->open = false;
+    return EBB_OK;
 }
 
-static ebb_status close_stay(sweep *s, uint32_t t) {
+static void close_tensor(sweep *s, uint32_t t) {
     const track *row = &s->rows[t];
-    if (!row->open) { return EBB_OK; }
-    if (s->draft->resident[t]) {
-        return row->from_start ? push_stay(s, t, 0, 0) : push_stay(s, t, row->begun, row->around);
+    EBB_ASSERT(row->open || !s->draft->resident[t]);
+    if (row->open && row->stay != NONE) {
+        EBB_ASSERT(s->plan->stays.data[row->stay].last == NONE);
+        s->plan->stays.data[row->stay].last = s->draft->resident[t] ? row->around : s->plan->actions.n;
     }
-    return push_stay(s, t, row->begun, s->plan->actions.n);
+    if (row->slot == NONE) { return; }
+    if (copy_goes_around(s, t)) {
+        EBB_ASSERT(s->plan->slots.data[row->slot].first > 0);
+        s->plan->slots.data[row->slot].last = row->early_in != NONE ? row->early_in : 0;
+    } else {
+        end_slot(s, row);
+    }
 }
 
-static ebb_status close_slot(sweep *s, uint32_t t) {
-    const track *row = &s->rows[t];
-    bool around = s->view.tensors[t].persistent && (!s->draft->resident[t] || row->early_in != NONE);
-    if (row->out == NONE) { return around ? push_slot(s, t, s->draft->home[t], 0, 0) : EBB_OK; }
-    if (around) { return push_slot(s, t, row->tier, row->out, row->early_in != NONE ? row->early_in : 0); }
-    return push_slot(s, t, row->tier, row->out, row->last_in != NONE ? row->last_in : row->out + 1);
+/* ---- what begins at one action, by tensor ------------------------------------------------------ */
+
+#define MAX_INSERTED 32u
+
+static ebb_status sort_many_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
+    uint64_t *key = ebb__alloc(mem, n, sizeof *key);
+    uint32_t *idx = ebb__alloc(mem, n, sizeof *idx);
+    ebb_stay *copy = ebb__alloc(mem, n, sizeof *copy);
+    ebb_status st = key != NULL && idx != NULL && copy != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
+        key[i] = stays[i].tensor;
+        idx[i] = (uint32_t)i;
+        copy[i] = stays[i];
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(mem, idx, n, key); }
+    for (size_t i = 0; st == EBB_OK && i < n; i++) { stays[i] = copy[idx[i]]; }
+    ebb__free(mem, key);
+    ebb__free(mem, idx);
+    ebb__free(mem, copy);
+    return st;
 }
+
+static ebb_status sort_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
+    if (n > MAX_INSERTED) { return sort_many_stays(mem, stays, n); }
+    for (size_t i = 1; i < n; i++) {
+        const ebb_stay stay = stays[i];
+        size_t at = i;
+        for (; at > 0 && stays[at - 1].tensor > stay.tensor; at--) { stays[at] = stays[at - 1]; }
+        stays[at] = stay;
+    }
+    return EBB_OK;
+}
+
+/* An action begins at most one slot, and only the first finds others before it, those that are always there. */
+static void sort_slots(ebb_plan *plan) {
+    size_t n = 0;
+    while (n < plan->slots.n && plan->slots.data[n].first == 0) { n++; }
+    if (n < 2) { return; }
+    const ebb_slot slot = plan->slots.data[n - 1];
+    size_t at = n - 1;
+    for (; at > 0 && plan->slots.data[at - 1].tensor > slot.tensor; at--) {
+        plan->slots.data[at] = plan->slots.data[at - 1];
+    }
+    plan->slots.data[at] = slot;
+}
+
+static ebb_status put_in_order(ebb_plan *plan) {
+    ebb_stay *stays = plan->stays.data;
+    for (size_t i = 0, end = 0; i < plan->stays.n; i = end) {
+        for (end = i + 1; end < plan->stays.n && stays[end].first == stays[i].first; end++) {}
+        if (end - i > 1) { EBB_TRY(sort_stays(plan->mem, &stays[i], end - i)); }
+    }
+    sort_slots(plan);
+    return EBB_OK;
+}
+
+/* ---- the sweep --------------------------------------------------------------------------------- */
 
 static ebb_status sweep_actions(sweep *s) {
+    ebb_plan *plan = s->plan;
+    EBB_ASSERT(plan->actions.n == 0 && plan->stays.n == 0 && plan->slots.n == 0);
+    EBB_TRY(EBB_RESERVE(plan->mem, &plan->actions, s->draft->actions.n));
+    EBB_TRY(begin_sweep(s));
     for (uint64_t at = 0; at < s->draft->actions.n; at++) {
         ebb_action action = s->draft->actions.data[at].action;
         switch (action.kind) {
@@ -149,24 +246,16 @@ static ebb_status sweep_actions(sweep *s) {
         default: EBB_TRY(sweep_step(s, &action, at)); break;
         }
         if (action.kind == EBB_ACT_OUT) { action.choice = 0; }
-        EBB_TRY(EBB_PUSH(s->plan->mem, &s->plan->actions, action));
+        plan->actions.data[plan->actions.n++] = action;
     }
-    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
-        EBB_TRY(close_stay(s, t));
-        EBB_TRY(close_slot(s, t));
-    }
-    ebb__plan_sort(s->plan);
-    return EBB_OK;
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) { close_tensor(s, t); }
+    return put_in_order(plan);
 }
 
 ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program, ebb_plan *plan) {
     sweep s = {.draft = draft, .plan = plan, .view = ebb__plan_view(program)};
     s.rows = ebb__alloc(draft->mem, s.view.n_tensors, sizeof *s.rows);
     if (s.rows == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < s.view.n_tensors; t++) {
-        s.rows[t] = (track){.begun = NONE, .around = NONE, .out = NONE, .last_in = NONE, .early_in = NONE};
-        s.rows[t].open = s.rows[t].from_start = draft->resident[t] != 0;
-    }
     ebb_status st = sweep_actions(&s);
     ebb__free(draft->mem, s.rows);
     return st;

@@ -12,8 +12,12 @@
 #include "plan/plan_priv.h"
 
 /* Sums are kept where they cover a whole node; high: the most below the node, the node's own sum included. */
+typedef struct load_node {
+    uint64_t high, sum;
+} load_node;
+
 typedef struct load_tree {
-    uint64_t *high, *sum;
+    load_node *node;
     size_t n_leaves; /* a power of two */
 } load_tree;
 
@@ -27,15 +31,18 @@ typedef struct mover {
     load_tree tree;
     uint64_t *load;    /* [n] */
     uint64_t *time;    /* [n + 1]: compute time before each action */
+    size_t reach;      /* the last position whose time is not behind the beginning of the copy in at hand */
     uint64_t *before;  /* [n]: the action before which each goes; its own index if it stays */
     uint32_t *tier_in; /* [n]: of copies in */
 } mover;
 
 static void build_tree(load_tree *tree, const uint64_t *load, size_t n) {
-    for (size_t i = 0; i < tree->n_leaves; i++) { tree->high[tree->n_leaves + i] = i < n ? load[i] : 0; }
-    memset(tree->sum, 0, 2 * tree->n_leaves * sizeof *tree->sum);
+    EBB_ASSERT(n <= tree->n_leaves);
+    for (size_t i = 0; i < tree->n_leaves; i++) {
+        tree->node[tree->n_leaves + i] = (load_node){.high = i < n ? load[i] : 0};
+    }
     for (size_t i = tree->n_leaves - 1; i > 0; i--) {
-        tree->high[i] = ebb_max_u64(tree->high[2 * i], tree->high[2 * i + 1]);
+        tree->node[i] = (load_node){.high = ebb_max_u64(tree->node[2 * i].high, tree->node[2 * i + 1].high)};
     }
 }
 
@@ -43,22 +50,23 @@ static void build_tree(load_tree *tree, const uint64_t *load, size_t n) {
 static void add_load(load_tree *tree, size_t node, size_t low, size_t width, const uint64_t range[2], uint64_t bytes) {
     if (range[0] >= low + width || range[1] <= low) { return; }
     if (range[0] <= low && low + width <= range[1]) {
-        tree->high[node] += bytes;
-        tree->sum[node] += bytes;
+        tree->node[node].high += bytes;
+        tree->node[node].sum += bytes;
         return;
     }
     add_load(tree, 2 * node, low, width / 2, range, bytes);
     add_load(tree, 2 * node + 1, low + width / 2, width / 2, range, bytes);
-    tree->high[node] = ebb_max_u64(tree->high[2 * node], tree->high[2 * node + 1]) + tree->sum[node];
+    const uint64_t below = ebb_max_u64(tree->node[2 * node].high, tree->node[2 * node + 1].high);
+    tree->node[node].high = below + tree->node[node].sum;
 }
 
 /* One past the last position of [range[0], range[1]) whose load is above room; range[0] if there is none. above
  * is what the nodes on the way hold for all below them. */
 static size_t find_full(const load_tree *tree, size_t node, size_t low, size_t width, const uint64_t range[2],
                         uint64_t room) {
-    if (range[0] >= low + width || range[1] <= low || tree->high[node] <= room) { return range[0]; }
+    if (range[0] >= low + width || range[1] <= low || tree->node[node].high <= room) { return range[0]; }
     if (width == 1) { return low + 1; }
-    uint64_t sum = tree->sum[node];
+    uint64_t sum = tree->node[node].sum;
     if (sum > room) { return (size_t)ebb_min_u64(range[1], low + width); } /* everything here is full */
     size_t right = find_full(tree, 2 * node + 1, low + width / 2, width / 2, range, room - sum);
     if (right > range[0]) { return right; }
@@ -116,9 +124,13 @@ static void move_in(mover *m, size_t a, uint64_t *engine_free) {
     uint64_t takes = ebb__machine_copy_ns(m->machine, (ebb_tier)m->tier_in[a], false, bytes);
     uint64_t deadline = ebb_min_u64(m->time[a], *engine_free);
     uint64_t begin = deadline > takes ? deadline - takes : 0;
+    EBB_ASSERT(begin <= *engine_free && begin <= m->time[a]);
     *engine_free = begin;
+    m->reach =
+        (size_t)ebb_min_u64(m->reach, a); /* copies come from the last to the first, and so do their beginnings */
+    while (m->reach > 0 && m->time[m->reach] > begin) { m->reach--; }
     if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
-    uint64_t range[2] = {ebb_max_u64(ebb__find_last(m->time, a, begin), in->bound), a};
+    uint64_t range[2] = {ebb_max_u64(m->reach, in->bound), a};
     if (range[0] >= range[1]) { return; }
     range[0] = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
     if (range[0] >= a) { return; }
@@ -156,16 +168,15 @@ static ebb_status reorder(mover *m) {
 static ebb_status init_mover(mover *m) {
     size_t n = m->n;
     for (m->tree.n_leaves = 1; m->tree.n_leaves < n;) { m->tree.n_leaves *= 2; }
-    m->tree.high = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.high);
-    m->tree.sum = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.sum);
+    m->tree.node = ebb__bump_alloc(&m->bump, 2 * m->tree.n_leaves, sizeof *m->tree.node);
     m->load = ebb__bump_alloc(&m->bump, n, sizeof *m->load);
     m->time = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time);
     m->before = ebb__bump_alloc(&m->bump, n, sizeof *m->before);
     m->tier_in = ebb__bump_alloc(&m->bump, n, sizeof *m->tier_in);
     uint8_t *present = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
     uint8_t *tier = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
-    if (m->tree.high == NULL || m->tree.sum == NULL || m->load == NULL || m->time == NULL || m->before == NULL ||
-        m->tier_in == NULL || present == NULL || tier == NULL) {
+    if (m->tree.node == NULL || m->load == NULL || m->time == NULL || m->before == NULL || m->tier_in == NULL ||
+        present == NULL || tier == NULL) {
         return EBB_E_NO_MEMORY;
     }
     measure(m, present, tier);
@@ -177,6 +188,7 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
                               uint64_t limit_bytes, bool early_out, bool early_in) {
     mover m = {.draft = draft, .machine = machine, .n = draft->actions.n, .limit_bytes = limit_bytes};
     m.view = ebb__plan_view(program);
+    m.reach = m.n;
     ebb__bump_init(&m.bump, draft->mem);
     ebb_status st = init_mover(&m);
     uint64_t engine_free = UINT64_MAX;

@@ -5,8 +5,6 @@
  */
 #include "plan/plan_priv.h"
 
-#include <stdlib.h>
-
 const char *ebb__tier_name(uint32_t tier) {
     static const char *const names[EBB_N_TIERS] = {"host", "disk"};
     return tier < EBB_N_TIERS ? names[tier] : "?";
@@ -50,26 +48,6 @@ void ebb_plan_destroy(ebb_plan *plan) {
     EBB_VEC_FINI(plan->mem, &plan->slots);
     ebb__free(plan->mem, plan->policy);
     ebb__free(plan->mem, plan);
-}
-
-static int compare_keys(uint64_t first_a, uint32_t tensor_a, uint64_t first_b, uint32_t tensor_b) {
-    if (first_a != first_b) { return first_a < first_b ? -1 : 1; }
-    return (tensor_a > tensor_b) - (tensor_a < tensor_b);
-}
-
-static int compare_stays(const void *left, const void *right) {
-    const ebb_stay *a = left, *b = right;
-    return compare_keys(a->first, a->tensor, b->first, b->tensor);
-}
-
-static int compare_slots(const void *left, const void *right) {
-    const ebb_slot *a = left, *b = right;
-    return compare_keys(a->first, a->tensor, b->first, b->tensor);
-}
-
-void ebb__plan_sort(ebb_plan *plan) {
-    if (plan->stays.n > 1) { qsort(plan->stays.data, plan->stays.n, sizeof *plan->stays.data, compare_stays); }
-    if (plan->slots.n > 1) { qsort(plan->slots.data, plan->slots.n, sizeof *plan->slots.data, compare_slots); }
 }
 
 ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out) {

@@ -32,9 +32,6 @@ struct ebb_plan {
 
 ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out);
 
-/* Put stays and slots in order. */
-void ebb__plan_sort(ebb_plan *plan);
-
 /* Slots in the order of their last; the array comes from the bump. EBB_E_LIMIT: more than 2^32 - 1 slots. */
 ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out);
 

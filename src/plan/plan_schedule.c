@@ -20,8 +20,6 @@
 #include "plan/ordset.h"
 #include "plan/plan_priv.h"
 
-#include <stdlib.h>
-
 typedef struct history {
     uint64_t write;               /* time of the last */
     uint64_t read[EBB_N_ENGINES]; /* since then */
@@ -47,29 +45,34 @@ typedef struct tracker {
     uint64_t known[EBB_N_ENGINES][EBB_N_ENGINES];
 } tracker;
 
-static int compare_u64(const void *left, const void *right) {
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
+/* Number the ends of the ranges from below, equal ones alike; 0 is the address 0. How many numbers there are. */
+static ebb_status number_ends(byte_map *map, const uint64_t *ranges, size_t n, ebb_bump *bump, uint64_t *n_out) {
+    if (n >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "plan: more than 2^31 stays or slots"); }
+    uint32_t *order = ebb__bump_alloc(bump, 2 * n, sizeof *order);
+    if (order == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < 2 * n; i++) { order[i] = (uint32_t)i; }
+    EBB_TRY(ebb__sort_by_key(bump->mem, order, 2 * n, ranges));
+    uint64_t number = 0, address = 0;
+    for (size_t i = 0; i < 2 * n; i++) {
+        const uint32_t end = order[i];
+        EBB_ASSERT(ranges[end] >= address);
+        number += ranges[end] != address;
+        address = ranges[end];
+        *(end % 2 == 0 ? &map->begin[end / 2] : &map->end[end / 2]) = number;
+    }
+    *n_out = number + 1;
+    return EBB_OK;
 }
 
 /* ranges: low and high of each, one after the other; what another address space holds is [0, 0). */
 static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, ebb_bump *bump) {
-    uint64_t *sorted = ebb__bump_alloc(bump, 2 * n + 1, sizeof *sorted);
+    uint64_t n_coordinates = 0;
     map->begin = ebb__bump_alloc(bump, n, sizeof *map->begin);
     map->end = ebb__bump_alloc(bump, n, sizeof *map->end);
-    map->segment = ebb__bump_alloc(bump, 2 * n + 1, sizeof *map->segment);
-    if (sorted == NULL || map->begin == NULL || map->end == NULL || map->segment == NULL) { return EBB_E_NO_MEMORY; }
-    sorted[0] = 0;
-    if (n > 0) { memcpy(sorted + 1, ranges, 2 * n * sizeof *sorted); }
-    qsort(sorted, 2 * n + 1, sizeof *sorted, compare_u64);
-    uint64_t n_coordinates = 1;
-    for (size_t i = 1; i <= 2 * n; i++) {
-        if (sorted[i] != sorted[n_coordinates - 1]) { sorted[n_coordinates++] = sorted[i]; }
-    }
-    for (size_t i = 0; i < n; i++) {
-        map->begin[i] = ebb__find_last(sorted, n_coordinates, ranges[2 * i]);
-        map->end[i] = ebb__find_last(sorted, n_coordinates, ranges[2 * i + 1]);
-    }
+    if (map->begin == NULL || map->end == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(number_ends(map, ranges, n, bump, &n_coordinates));
+    map->segment = ebb__bump_alloc(bump, n_coordinates, sizeof *map->segment);
+    if (map->segment == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(ebb__ordset_init(&map->starts, n_coordinates, bump));
     ebb__ordset_add(&map->starts, 0);
     map->segment[0] = (history){0};
