@@ -9,6 +9,7 @@
 #include "ebb/device.h"
 #include "ebb/graph.h"
 #include "ebb/place.h"
+#include "ebb/place_file.h"
 #include "ebb/plan.h"
 #include "ebb/pool.h"
 #include "ebb/program.h"

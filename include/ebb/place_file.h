@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement problems and their answers as files: comma-separated values as minimalloc has them, defined in
+ * docs/place-format.md.
+ */
+#ifndef EBB_PLACE_FILE_H
+#define EBB_PLACE_FILE_H
+
+#include "ebb/place.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A problem with a name for each item, and with the columns that only the file knows. It does not change, so threads
+ * may share it. */
+typedef struct ebb_place_file ebb_place_file;
+
+/* Read a file; *file_out is the caller's. Linear in its bytes. path "-" is not special here.
+ * EBB_E_FORMAT: the message names file, line, column and cause. EBB_E_LIMIT: more than 2^31 buffers. EBB_E_IO. */
+EBB_API ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out);
+
+/* Make one of a problem that comes from elsewhere; all is copied, *file_out is the caller's. ids[n_items] are distinct
+ * texts; NULL: 0, 1, 2 ... The problem is not checked. In the file the alignment is the problem's alignments, or where
+ * it has none its alignment_bytes. */
+EBB_API ebb_status ebb_place_file_create(const ebb_mem *mem, const ebb_place_problem *problem, const char *const *ids,
+                                         ebb_place_file **file_out);
+EBB_API void ebb_place_file_destroy(ebb_place_file *file);
+
+/* The problem, and the name of an item; borrowed until the file dies. A file that was read holds a well-formed one. */
+EBB_API ebb_place_problem ebb_place_file_problem(const ebb_place_file *file);
+EBB_API const char *ebb_place_file_id(const ebb_place_file *file, size_t item);
+
+/* Write problem and answer, offsets[n_items], to path. EBB_E_IO: it cannot be; a file that is there stays as it was. */
+EBB_API ebb_status ebb_place_file_write(const ebb_place_file *file, const uint64_t *offsets, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
