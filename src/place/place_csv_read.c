@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement files from their records: which column is which, then each row's numbers. Whatever a problem must
+ * be is checked here, where file, line and column can be named, so that no solver refuses what this let through as
+ * malformed.
+ */
+#include "place/place_csv.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MAX_ROWS ((size_t)1 << 31)
+#define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes together, and of an offset's end */
+#define SHOWN_BYTES 48u
+
+typedef struct reader {
+    ebb_csv *csv;
+    ebb_place_file *file;
+    uint32_t column[EBB_CSV_N_KNOWN]; /* where the columns are, or EBB_CSV_NO_COLUMN */
+    uint64_t total_bytes;
+    EBB_VEC(size_t) line; /* of each row */
+    ebb_csv_ids ids;
+} reader;
+
+/* ---- refusing --------------------------------------------------------------------------------- */
+
+/* A field for a message: on one line, and not all of it if it is long. */
+static const char *show(const char *field, char *buf) {
+    size_t n = 0;
+    for (; field[n] != '\0' && n < SHOWN_BYTES - 4; n++) {
+        const unsigned char c = (unsigned char)field[n];
+        buf[n] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
+    }
+    (void)snprintf(buf + n, 4, "%s", field[n] != '\0' ? "..." : "");
+    return buf;
+}
+
+static ebb_status refuse(const reader *r, const char *column, const char *field, const char *why) {
+    char shown[SHOWN_BYTES];
+    return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s: '%s' %s", r->csv->name, r->csv->line, column, show(field, shown), why);
+}
+
+static const char *name_of(const reader *r, ebb_csv_kind kind) {
+    return r->file->names.data + r->file->columns.data[r->column[kind]].name;
+}
+
+static const char *field_of(const reader *r, ebb_csv_kind kind) {
+    return ebb__csv_field(r->csv, r->column[kind]);
+}
+
+/* Refuse the row at hand for its field of this kind. */
+static ebb_status refuse_field(const reader *r, ebb_csv_kind kind, const char *why) {
+    return refuse(r, name_of(r, kind), field_of(r, kind), why);
+}
+
+static bool has(const reader *r, ebb_csv_kind kind) {
+    return r->column[kind] != EBB_CSV_NO_COLUMN;
+}
+
+/* ---- the first line --------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    ebb_csv_kind kind;
+} known[] = {
+    {"id", EBB_CSV_ID},         {"buffer", EBB_CSV_ID},   {"buffer_id", EBB_CSV_ID}, {"lower", EBB_CSV_LOWER},
+    {"start", EBB_CSV_LOWER},   {"begin", EBB_CSV_LOWER}, {"upper", EBB_CSV_UPPER},  {"end", EBB_CSV_UPPER},
+    {"size", EBB_CSV_SIZE},     {"hint", EBB_CSV_HINT},   {"gaps", EBB_CSV_GAPS},    {"alignment", EBB_CSV_ALIGNMENT},
+    {"offset", EBB_CSV_OFFSET},
+};
+
+static ebb_csv_kind kind_of(const char *name) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(known[i].name, name) == 0) { return known[i].kind; }
+    }
+    return EBB_CSV_OTHER;
+}
+
+/* Without the blanks around it, in place: the record is the reader's own. */
+static char *trim(char *field) {
+    field += strspn(field, " \t");
+    size_t n = strlen(field);
+    while (n > 0 && (field[n - 1] == ' ' || field[n - 1] == '\t')) { n--; }
+    field[n] = '\0';
+    return field;
+}
+
+static ebb_status check_new_name(const reader *r, const char *name) {
+    if (name[0] == '\0') { return refuse(r, "column", name, "is no name"); }
+    for (size_t i = 0; i < r->file->columns.n; i++) {
+        const char *other = r->file->names.data + r->file->columns.data[i].name;
+        if (strcmp(other, name) == 0) { return refuse(r, "column", name, "is there twice"); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status read_column(reader *r, uint32_t idx) {
+    const char *name = trim(r->csv->text.data + r->csv->field.data[idx]);
+    const ebb_csv_kind kind = kind_of(name);
+    EBB_TRY(check_new_name(r, name));
+    if (kind != EBB_CSV_OTHER && has(r, kind)) {
+        char why[64];
+        (void)snprintf(why, sizeof why, "is the same as the column '%s'", name_of(r, kind));
+        return refuse(r, "column", name, why);
+    }
+    EBB_TRY(ebb__place_file_add_column(r->file, kind, name));
+    if (kind != EBB_CSV_OTHER) { r->column[kind] = idx; }
+    return EBB_OK;
+}
+
+static ebb_status read_columns(reader *r) {
+    static const char *const needed[EBB_CSV_N_NEEDED] = {"id", "lower", "upper", "size"};
+    bool done = false;
+    for (size_t k = 0; k < EBB_CSV_N_KNOWN; k++) { r->column[k] = EBB_CSV_NO_COLUMN; }
+    EBB_TRY(ebb__csv_next(r->csv, &done));
+    if (done) { return ebb_fail(EBB_E_FORMAT, "%s: the file is empty: it has no line of columns", r->csv->name); }
+    if (r->csv->field.n > EBB_CSV_MAX_COLUMNS) {
+        return ebb_fail(EBB_E_FORMAT, "%s:%zu: more than %u columns", r->csv->name, r->csv->line, EBB_CSV_MAX_COLUMNS);
+    }
+    for (size_t i = 0; i < r->csv->field.n; i++) { EBB_TRY(read_column(r, (uint32_t)i)); }
+    for (size_t k = 0; k < EBB_CSV_N_NEEDED; k++) {
+        if (r->column[k] != EBB_CSV_NO_COLUMN) { continue; }
+        return ebb_fail(EBB_E_FORMAT, "%s:%zu: there is no column '%s'", r->csv->name, r->csv->line, needed[k]);
+    }
+    r->file->inclusive = strcmp(name_of(r, EBB_CSV_UPPER), "end") == 0;
+    return EBB_OK;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------- */
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* Take digits; NULL, or why they are no number of 64 bits. */
+static const char *take_u64(const char **at, uint64_t *value_out) {
+    uint64_t value = 0;
+    const char *c = *at;
+    if (!is_digit(*c)) { return *c == '-' && is_digit(c[1]) ? "is negative" : "is not a whole number"; }
+    for (; is_digit(*c); c++) {
+        if (!ebb_mul_u64(value, 10, &value) || !ebb_add_u64(value, (uint64_t)(*c - '0'), &value)) {
+            return "is beyond 64 bits";
+        }
+    }
+    *at = c;
+    *value_out = value;
+    return NULL;
+}
+
+static ebb_status read_u64(const reader *r, ebb_csv_kind kind, uint64_t *value_out) {
+    const char *at = field_of(r, kind);
+    uint64_t value = 0;
+    at += strspn(at, " \t");
+    if (*at == '\0') { return refuse_field(r, kind, "is no number"); }
+    const char *why = take_u64(&at, &value);
+    if (why == NULL && at[strspn(at, " \t")] != '\0') { why = "is not a whole number"; }
+    if (why != NULL) { return refuse_field(r, kind, why); }
+    *value_out = value;
+    return EBB_OK;
+}
+
+static bool is_empty(const reader *r, ebb_csv_kind kind) {
+    const char *field = field_of(r, kind);
+    return field[strspn(field, " \t")] == '\0';
+}
+
+/* ---- a row ------------------------------------------------------------------------------------ */
+
+static ebb_status read_times(const reader *r, ebb_place_item *item) {
+    EBB_TRY(read_u64(r, EBB_CSV_LOWER, &item->first));
+    EBB_TRY(read_u64(r, EBB_CSV_UPPER, &item->last));
+    if (r->file->inclusive) {
+        if (item->last == UINT64_MAX) { return refuse_field(r, EBB_CSV_UPPER, "is beyond 64 bits"); }
+        item->last++;
+    }
+    if (item->first < item->last) { return EBB_OK; }
+    char why[64];
+    (void)snprintf(why, sizeof why, "is %s %s, %" PRIu64, r->file->inclusive ? "below" : "not above",
+                   name_of(r, EBB_CSV_LOWER), item->first);
+    return refuse_field(r, EBB_CSV_UPPER, why);
+}
+
+static ebb_status read_size(reader *r, ebb_place_item *item) {
+    EBB_TRY(read_u64(r, EBB_CSV_SIZE, &item->size_bytes));
+    if (item->size_bytes >= MAX_BYTES - r->total_bytes) {
+        return refuse_field(r, EBB_CSV_SIZE, "makes the sizes add up to 2^63 or more");
+    }
+    r->total_bytes += item->size_bytes;
+    return EBB_OK;
+}
+
+static ebb_status read_alignment(reader *r) {
+    uint64_t alignment = 1;
+    if (!is_empty(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_u64(r, EBB_CSV_ALIGNMENT, &alignment)); }
+    if (alignment == 0) { return refuse_field(r, EBB_CSV_ALIGNMENT, "is no alignment"); }
+    r->file->has_alignments = r->file->has_alignments || alignment != 1;
+    return EBB_PUSH(r->file->mem, &r->file->alignments, alignment);
+}
+
+static ebb_status read_hint(reader *r) {
+    uint64_t hint = EBB_PLACE_ANYWHERE;
+    const char *field = field_of(r, EBB_CSV_HINT);
+    if (!is_empty(r, EBB_CSV_HINT) && strcmp(field, "-1") != 0) { EBB_TRY(read_u64(r, EBB_CSV_HINT, &hint)); }
+    return EBB_PUSH(r->file->mem, &r->file->hints, hint);
+}
+
+static ebb_status read_offset(reader *r, const ebb_place_item *item) {
+    uint64_t offset = EBB_PLACE_ANYWHERE;
+    if (!is_empty(r, EBB_CSV_OFFSET)) {
+        EBB_TRY(read_u64(r, EBB_CSV_OFFSET, &offset));
+        if (offset >= MAX_BYTES - item->size_bytes) {
+            return refuse_field(r, EBB_CSV_OFFSET, "makes the buffer end at 2^63 or beyond");
+        }
+        const uint64_t alignment = has(r, EBB_CSV_ALIGNMENT) ? r->file->alignments.data[r->file->alignments.n - 1] : 1;
+        if (offset % alignment != 0) { return refuse_field(r, EBB_CSV_OFFSET, "is not a multiple of the alignment"); }
+        r->file->has_fixed = true;
+    }
+    return EBB_PUSH(r->file->mem, &r->file->fixed, offset);
+}
+
+/* ---- gaps ------------------------------------------------------------------------------------- */
+
+static const char not_a_gap[] = "is not a gap, t0-t1 or t0-t1@lo:hi";
+
+static bool take_char(const char **at, char c) {
+    if (**at != c) { return false; }
+    (*at)++;
+    return true;
+}
+
+static const char *take_pair(const char **at, char between, uint64_t *a_out, uint64_t *b_out) {
+    if (!is_digit(**at)) { return not_a_gap; }
+    const char *why = take_u64(at, a_out);
+    if (why != NULL) { return why; }
+    if (!take_char(at, between) || !is_digit(**at)) { return not_a_gap; }
+    return take_u64(at, b_out);
+}
+
+/* Up to a blank; NULL, or why it is none. */
+static const char *take_gap(const reader *r, const char **at, ebb_place_gap *gap) {
+    const char *why = take_pair(at, '-', &gap->first, &gap->last);
+    if (why == NULL && take_char(at, '@')) { why = take_pair(at, ':', &gap->low_bytes, &gap->high_bytes); }
+    if (why != NULL) { return why; }
+    if (**at != '\0' && **at != ' ' && **at != '\t') { return not_a_gap; }
+    if (r->file->inclusive && gap->last == UINT64_MAX) { return "is beyond 64 bits"; }
+    gap->last += r->file->inclusive ? 1 : 0;
+    return NULL;
+}
+
+static const char *check_gap(const ebb_place_gap *gap, const ebb_place_item *item) {
+    if (gap->first >= gap->last) { return "ends before it begins"; }
+    if (gap->first < item->first || gap->last > item->last) { return "is not within the buffer's life"; }
+    if (gap->low_bytes > gap->high_bytes) { return "has a window that ends before it begins"; }
+    return gap->high_bytes > item->size_bytes ? "has a window beyond the buffer's size" : NULL;
+}
+
+/* The gap that stands at from is at fault: show it alone. */
+static ebb_status refuse_gap(const reader *r, const char *from, const char *why) {
+    char gap[SHOWN_BYTES + 1];
+    (void)snprintf(gap, sizeof gap, "%.*s", (int)strcspn(from, " \t"), from);
+    return refuse(r, name_of(r, EBB_CSV_GAPS), gap, why);
+}
+
+static int compare_gaps(const void *a, const void *b) {
+    const ebb_place_gap *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Bring the row's gaps, those from n_before on, in order of time. */
+static ebb_status order_gaps(reader *r, size_t n_before, bool in_order) {
+    ebb_place_gap *gaps = r->file->gaps.data + n_before;
+    const size_t n = r->file->gaps.n - n_before;
+    if (!in_order) { qsort(gaps, n, sizeof *gaps, compare_gaps); }
+    for (size_t g = 1; g < n; g++) {
+        if (gaps[g - 1].last > gaps[g].first) { return refuse_field(r, EBB_CSV_GAPS, "has gaps that overlap"); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status read_gaps(reader *r, const ebb_place_item *item) {
+    const size_t n_before = r->file->gaps.n;
+    bool in_order = true;
+    uint64_t last_first = 0;
+    const char *at = field_of(r, EBB_CSV_GAPS);
+    for (at += strspn(at, " \t"); *at != '\0'; at += strspn(at, " \t")) {
+        const char *from = at;
+        ebb_place_gap gap = {.item = r->file->items.n};
+        const char *why = take_gap(r, &at, &gap);
+        if (why == NULL) { why = check_gap(&gap, item); }
+        if (why != NULL) { return refuse_gap(r, from, why); }
+        EBB_TRY(EBB_PUSH(r->file->mem, &r->file->gaps, gap));
+        in_order = in_order && gap.first >= last_first;
+        last_first = gap.first;
+    }
+    return r->file->gaps.n > n_before ? order_gaps(r, n_before, in_order) : EBB_OK;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
+/* The id, which must be a new one, and the texts that are kept as they are. */
+static ebb_status read_texts(reader *r) {
+    const size_t row = r->file->row_text.n;
+    size_t same = 0;
+    const char *id = field_of(r, EBB_CSV_ID);
+    if (id[0] == '\0') { return refuse_field(r, EBB_CSV_ID, "is no name"); }
+    EBB_TRY(EBB_PUSH(r->file->mem, &r->file->row_text, r->file->texts.n));
+    EBB_TRY(EBB_PUSH(r->csv->mem, &r->line, r->csv->line));
+    EBB_TRY(ebb__place_file_add_text(r->file, id));
+    for (size_t i = 0; i < r->file->columns.n; i++) {
+        if (r->file->columns.data[i].kind != EBB_CSV_OTHER) { continue; }
+        EBB_TRY(ebb__place_file_add_text(r->file, ebb__csv_field(r->csv, i)));
+    }
+    EBB_TRY(ebb__csv_ids_add(&r->ids, r->file, &same));
+    if (same == row) { return EBB_OK; }
+    char why[64];
+    (void)snprintf(why, sizeof why, "is there already, on line %zu", r->line.data[same]);
+    return refuse_field(r, EBB_CSV_ID, why);
+}
+
+static ebb_status read_row(reader *r) {
+    ebb_place_item item = {0};
+    if (r->csv->field.n != r->file->columns.n) {
+        return ebb_fail(EBB_E_FORMAT, "%s:%zu: %zu fields, but %zu columns", r->csv->name, r->csv->line,
+                        r->csv->field.n, r->file->columns.n);
+    }
+    if (r->file->items.n >= MAX_ROWS) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^31 buffers", r->csv->name); }
+    EBB_TRY(read_texts(r));
+    EBB_TRY(read_times(r, &item));
+    EBB_TRY(read_size(r, &item));
+    if (has(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_alignment(r)); }
+    if (has(r, EBB_CSV_HINT)) { EBB_TRY(read_hint(r)); }
+    if (has(r, EBB_CSV_GAPS)) { EBB_TRY(read_gaps(r, &item)); }
+    if (has(r, EBB_CSV_OFFSET)) { EBB_TRY(read_offset(r, &item)); }
+    return EBB_PUSH(r->file->mem, &r->file->items, item);
+}
+
+static ebb_status read_all(reader *r) {
+    EBB_TRY(read_columns(r));
+    for (bool done = false;;) {
+        EBB_TRY(ebb__csv_next(r->csv, &done));
+        if (done) { return EBB_OK; }
+        EBB_TRY(read_row(r));
+    }
+}
+
+ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out) {
+    reader r = {.csv = csv, .ids = {.mem = csv->mem}};
+    EBB_TRY(ebb__place_file_new(csv->mem, &r.file));
+    ebb_status st = read_all(&r);
+    EBB_VEC_FINI(csv->mem, &r.line);
+    ebb__csv_ids_fini(&r.ids);
+    if (st != EBB_OK) {
+        ebb_place_file_destroy(r.file);
+        return st;
+    }
+    *file_out = r.file;
+    return EBB_OK;
+}
+
+ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out) {
+    ebb_csv csv;
+    EBB_TRY(ebb__csv_open(mem, path, &csv));
+    ebb_status st = ebb__place_file_parse(&csv, file_out);
+    ebb__csv_close(&csv);
+    return st;
+}
