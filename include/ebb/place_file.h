@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement problems and their answers as files: comma-separated values as minimalloc has them, defined in
- * docs/place-format.md.
+ * docs/place-format.md, and a picture.
  */
 #ifndef EBB_PLACE_FILE_H
 #define EBB_PLACE_FILE_H
@@ -33,6 +33,20 @@ EBB_API const char *ebb_place_file_id(const ebb_place_file *file, size_t item);
 
 /* Write problem and answer, offsets[n_items], to path. EBB_E_IO: it cannot be; a file that is there stays as it was. */
 EBB_API ebb_status ebb_place_file_write(const ebb_place_file *file, const uint64_t *offsets, const char *path);
+
+/* What a picture says besides the rectangles; all is borrowed for the call. */
+typedef struct ebb_place_picture {
+    size_t size_bytes;
+    const char *title;     /* NULL: "placement" */
+    const char *time_name; /* below the axis of time; NULL: "time" */
+    uint64_t peak_bytes, bound_bytes;
+} ebb_place_picture;
+#define EBB_PLACE_PICTURE_INIT ((ebb_place_picture){.size_bytes = sizeof(ebb_place_picture)})
+
+/* Draw the answer as SVG to path: time to the right, offsets upwards, a rectangle an item; what is smallest is drawn as
+ * pixels together with its like where there is too much of it, so that a file stays below 5 MB. O(n). */
+EBB_API ebb_status ebb_place_file_draw(const ebb_place_file *file, const uint64_t *offsets,
+                                       const ebb_place_picture *picture, const char *path);
 
 #ifdef __cplusplus
 }
