@@ -150,12 +150,13 @@ void ebb__json_begin(void);
 void ebb__json_text(const char *key, const char *value); /* NULL becomes null */
 void ebb__json_u64(const char *key, uint64_t value);
 void ebb__json_limit(const char *key, uint64_t value); /* UINT64_MAX, without limit, becomes null */
+void ebb__json_bool(const char *key, bool value);
 void ebb__json_f64(const char *key, double value);
 void ebb__json_f32(const char *key, float value);
 void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines at once */
 
 /* ---- the commands ----------------------------------------------------------------------------- */
 
-extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_probe;
+extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_place, ebb__cli_probe;
 
 #endif

@@ -66,6 +66,11 @@ void ebb__json_limit(const char *key, uint64_t value) {
     }
 }
 
+void ebb__json_bool(const char *key, bool value) {
+    write_key(key);
+    printf(value ? "true" : "false");
+}
+
 void ebb__json_f64(const char *key, double value) {
     write_key(key);
     write_number(value, 17);

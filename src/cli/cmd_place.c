@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb place`: offsets alone. Reads buffers with known lifetimes, places them with one solver or with all of them,
+ * checks every answer, and shows its peak beside the bound; writes the answer as a CSV and as a picture.
+ */
+#include "place_command.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SHOW_EVERY_S 0.2
+
+typedef struct place_values {
+    const char *solver, *out, *svg;
+    uint64_t capacity, steps, alignment;
+    float time_s;
+    bool json, compare;
+} place_values;
+
+#define AT(member) offsetof(place_values, member)
+static const ebb_cli_option place_options[] = {
+    {"--solver", EBB_CLI_TEXT, AT(solver), "S", "what places (below)"},
+    {"--compare", EBB_CLI_FLAG, AT(compare), NULL, "all solvers, side by side"},
+    {"--capacity", EBB_CLI_BYTES, AT(capacity), "SIZE", "ask whether it fits this; a peak of that much is good enough"},
+    {"--steps", EBB_CLI_AMOUNT, AT(steps), "N", "search steps after which the best so far will do"},
+    {"--time", EBB_CLI_NUMBER, AT(time_s), "S", "seconds instead: the answer may then differ from run to run"},
+    {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two"},
+    {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
+    {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
+};
+
+/* What is placed, and the best answer so far. */
+typedef struct subject {
+    const char *path;
+    const place_values *values;
+    ebb_cli_placing placing;
+    ebb_place_problem problem;
+    ebb_cli_place_facts facts;
+    uint64_t *offsets, *best_offsets; /* of the solver at hand; of the lowest peak, when any_best */
+    ebb_cli_answer best;
+    bool any_best;
+} subject;
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- the command line ------------------------------------------------------------------------- */
+
+static bool is_solver(const char *name) {
+    const char *known = NULL;
+    for (size_t i = 0; (known = ebb_place_solver_name(i, NULL)) != NULL; i++) {
+        if (strcmp(known, name) == 0) { return true; }
+    }
+    return false;
+}
+
+static int check_values(const place_values *values, const ebb_cli_arguments *arguments) {
+    if (arguments->n == 0) {
+        return ebb__cli_usage("place: say which file, or - for standard input; see ebb place --help");
+    }
+    if (values->solver != NULL && values->compare) { return ebb__cli_usage("place: --solver or --compare, not both"); }
+    if (values->solver != NULL && !is_solver(values->solver)) {
+        return ebb__cli_usage("place: there is no solver %s; see ebb place --help", values->solver);
+    }
+    if (values->steps > 0 && values->time_s != 0.0f) { return ebb__cli_usage("place: --steps or --time, not both"); }
+    if (values->time_s < 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }
+    if ((values->alignment & (values->alignment - 1)) != 0 && values->alignment > 0) {
+        return ebb__cli_usage("place: --alignment is a power of two, not %" PRIu64, values->alignment);
+    }
+    ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
+    if (status == EBB_OK && values->svg != NULL) { status = ebb_path_check_writable(values->svg); }
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+/* ---- the clock -------------------------------------------------------------------------------- */
+
+/* Asked by a solver now and then: ends it when its time is over, and keeps a line on a terminal. */
+typedef struct watch {
+    const char *solver;
+    double start_s, limit_s, shown_s; /* limit 0: none */
+    bool shows, has_line;
+} watch;
+
+static bool look_at_watch(void *ctx) {
+    watch *w = ctx;
+    const double passed_s = now_s() - w->start_s;
+    if (w->shows && passed_s - w->shown_s >= SHOW_EVERY_S) {
+        fprintf(stderr, "\r%s: %.1f s\033[K", w->solver, passed_s);
+        fflush(stderr);
+        w->shown_s = passed_s;
+        w->has_line = true;
+    }
+    return w->limit_s > 0.0 && passed_s >= w->limit_s;
+}
+
+static void clear_line(const watch *w) {
+    if (w->has_line) { fprintf(stderr, "\r\033[K"); }
+}
+
+/* ---- solving ---------------------------------------------------------------------------------- */
+
+/* The problem's own fault, found by the library and not by a file's reader. */
+static int failed_problem(const subject *s, ebb_status status) {
+    fflush(stdout);
+    fprintf(stderr, "ebb: %s: %s\n", s->path, ebb_last_error());
+    return status == EBB_E_ARGUMENT ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
+}
+
+static int check_answer(const subject *s, const ebb_cli_answer *answer) {
+    uint64_t peak_bytes = 0;
+    ebb_status status = ebb_place_check(&s->problem, NULL, s->offsets, &peak_bytes);
+    if (status == EBB_OK && peak_bytes <= answer->result.peak_bytes) { return EBB_EXIT_DONE; }
+    fflush(stdout);
+    fprintf(stderr, "ebb: %s: the solver %s placed wrongly: %s\n", s->path, answer->solver,
+            status != EBB_OK ? ebb_last_error() : "its peak is higher than it says");
+    return EBB_EXIT_IO;
+}
+
+static void keep_if_best(subject *s, const ebb_cli_answer *answer) {
+    if (s->any_best && answer->result.peak_bytes >= s->best.result.peak_bytes) { return; }
+    uint64_t *swap = s->best_offsets;
+    s->best_offsets = s->offsets;
+    s->offsets = swap;
+    s->best = *answer;
+    s->any_best = true;
+}
+
+/* Place with one solver. One that cannot take the problem is an answer too: a refusal. */
+static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    watch w = {.solver = solver, .limit_s = (double)s->values->time_s, .shows = isatty(STDERR_FILENO) != 0};
+    options.solver = solver;
+    options.enough_bytes = s->values->capacity;
+    options.max_steps = s->values->time_s > 0.0f ? UINT64_MAX : s->values->steps;
+    options.stop = look_at_watch;
+    options.stop_ctx = &w;
+    *answer = (ebb_cli_answer){.solver = solver};
+    w.start_s = now_s();
+    ebb_status status = ebb_place_solve(&s->problem, &options, s->offsets, &answer->result);
+    answer->time_s = now_s() - w.start_s;
+    clear_line(&w);
+    if (status == EBB_E_UNSUPPORTED) {
+        snprintf(answer->refused, sizeof answer->refused, "%s", ebb_last_error());
+        return EBB_EXIT_DONE;
+    }
+    if (status != EBB_OK) { return failed_problem(s, status); }
+    const int code = check_answer(s, answer);
+    if (code == EBB_EXIT_DONE) { keep_if_best(s, answer); }
+    return code;
+}
+
+static int solve_one(subject *s) {
+    ebb_cli_answer answer;
+    const char *solver = s->values->solver != NULL ? s->values->solver : ebb_place_solver_name(0, NULL);
+    int code = solve(s, solver, &answer);
+    if (code != EBB_EXIT_DONE) { return code; }
+    if (answer.refused[0] != '\0') { return ebb__cli_usage("place: %s: %s", s->path, answer.refused); }
+    if (s->values->json) {
+        ebb__cli_place_print_json(&s->facts, &answer);
+    } else {
+        ebb__cli_place_print(&s->facts, &answer);
+    }
+    return EBB_EXIT_DONE;
+}
+
+static int solve_all(subject *s) {
+    ebb_cli_answer answer;
+    const char *solver = NULL;
+    if (!s->values->json) { ebb__cli_place_print_head(&s->facts); }
+    for (size_t i = 0; (solver = ebb_place_solver_name(i, NULL)) != NULL; i++) {
+        const int code = solve(s, solver, &answer);
+        if (code != EBB_EXIT_DONE) { return code; }
+        if (s->values->json) {
+            ebb__cli_place_print_json(&s->facts, &answer);
+        } else {
+            ebb__cli_place_print_row(&s->facts, &answer);
+        }
+    }
+    return EBB_EXIT_DONE;
+}
+
+/* ---- does it fit? ----------------------------------------------------------------------------- */
+
+static size_t largest_item(const ebb_place_problem *problem) {
+    size_t found = 0;
+    for (size_t i = 1; i < problem->n_items; i++) {
+        if (problem->items[i].size_bytes > problem->items[found].size_bytes) { found = i; }
+    }
+    return found;
+}
+
+/* What is too large for any solver is said before one begins. */
+static int check_capacity(const subject *s) {
+    char why[512];
+    const uint64_t capacity = s->facts.capacity_bytes;
+    if (capacity == 0 || s->facts.bound_bytes <= capacity) { return EBB_EXIT_DONE; }
+    const size_t largest = largest_item(&s->problem);
+    if (s->problem.items[largest].size_bytes > capacity) {
+        snprintf(why, sizeof why, "the buffer '%.80s' has %" PRIu64 " bytes, the capacity is %" PRIu64,
+                 ebb_place_file_id(s->placing.file, largest), s->problem.items[largest].size_bytes, capacity);
+    } else {
+        snprintf(why, sizeof why, "no placement is below the bound of %" PRIu64 " bytes, the capacity is %" PRIu64,
+                 s->facts.bound_bytes, capacity);
+    }
+    fprintf(stderr, "ebb: %s: %s\n", s->path, why);
+    if (s->values->json) { ebb__cli_place_print_no_fit(&s->facts, why); }
+    return EBB_EXIT_NO;
+}
+
+/* Whether the best answer fits; where it does not, whether another could. */
+static int judge_capacity(const subject *s) {
+    if (s->facts.capacity_bytes == 0 || !s->any_best || ebb__cli_place_fits(&s->facts, &s->best)) {
+        return EBB_EXIT_DONE;
+    }
+    const ebb_place_result *r = &s->best.result;
+    fflush(stdout);
+    if (r->bound_bytes > s->facts.capacity_bytes) {
+        fprintf(stderr,
+                "ebb: %s: no placement within %" PRIu64 " bytes exists: the search proved a bound of %" PRIu64 "\n",
+                s->path, s->facts.capacity_bytes, r->bound_bytes);
+    } else {
+        fprintf(stderr,
+                "ebb: %s: no placement within %" PRIu64 " bytes was found (the best has %" PRIu64
+                "); that there is none is not proven\n",
+                s->path, s->facts.capacity_bytes, r->peak_bytes);
+    }
+    return EBB_EXIT_NO;
+}
+
+/* ---- the command ------------------------------------------------------------------------------ */
+
+static int write_files(const subject *s) {
+    if (!s->any_best) { return EBB_EXIT_DONE; }
+    ebb_status status = EBB_OK;
+    if (s->values->out != NULL) { status = ebb_place_file_write(s->placing.file, s->best_offsets, s->values->out); }
+    if (status == EBB_OK && s->values->svg != NULL) {
+        char title[256];
+        ebb_place_picture picture = EBB_PLACE_PICTURE_INIT;
+        snprintf(title, sizeof title, "%s, placed by %s", s->path, s->best.solver);
+        picture.title = title;
+        picture.time_name = s->placing.time_name;
+        picture.peak_bytes = s->best.result.peak_bytes;
+        picture.bound_bytes = s->best.result.bound_bytes;
+        status = ebb_place_file_draw(s->placing.file, s->best_offsets, &picture, s->values->svg);
+    }
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+static int subject_init(subject *s) {
+    const int code = ebb__cli_place_load(s->path, &s->placing);
+    if (code != EBB_EXIT_DONE) { return code; }
+    if (strcmp(s->path, "-") == 0) { s->path = "standard input"; }
+    s->problem = ebb_place_file_problem(s->placing.file);
+    if (s->values->alignment > s->problem.alignment_bytes) { s->problem.alignment_bytes = s->values->alignment; }
+    s->facts.n_buffers = s->problem.n_items;
+    s->facts.capacity_bytes = s->values->capacity;
+    ebb_status status = ebb_place_bound(&s->problem, NULL, &s->facts.bound_bytes);
+    if (status != EBB_OK) { return failed_problem(s, status); }
+    const size_t n = s->problem.n_items > 0 ? s->problem.n_items : 1;
+    s->offsets = malloc(n * sizeof *s->offsets);
+    s->best_offsets = malloc(n * sizeof *s->best_offsets);
+    if (s->offsets != NULL && s->best_offsets != NULL) { return EBB_EXIT_DONE; }
+    fprintf(stderr, "ebb: out of host memory\n");
+    return EBB_EXIT_IO;
+}
+
+static void subject_fini(subject *s) {
+    free(s->offsets);
+    free(s->best_offsets);
+    ebb_place_file_destroy(s->placing.file);
+}
+
+static int run_place(const ebb_cli_command *command, int argc, char **argv) {
+    place_values values = {.json = false};
+    ebb_cli_arguments arguments;
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    code = check_values(&values, &arguments);
+    if (code != EBB_EXIT_DONE) { return code; }
+    subject s = {.path = arguments.at[0], .values = &values};
+    code = subject_init(&s);
+    if (code == EBB_EXIT_DONE) { code = check_capacity(&s); }
+    if (code == EBB_EXIT_DONE) { code = values.compare ? solve_all(&s) : solve_one(&s); }
+    if (code == EBB_EXIT_DONE) { code = write_files(&s); }
+    if (code == EBB_EXIT_DONE) { code = judge_capacity(&s); }
+    const int closed = ebb__cli_close_output();
+    subject_fini(&s);
+    return code != EBB_EXIT_DONE ? code : closed;
+}
+
+static void print_solvers(void) {
+    const char *name = NULL, *about = "";
+    printf("\nFILE is a CSV (docs/place-format.md), a program, a plan or a trace; - is standard input.\n");
+    printf("\nsolvers (the first is the default):\n");
+    for (size_t i = 0; (name = ebb_place_solver_name(i, &about)) != NULL; i++) { printf("  %-18s %s\n", name, about); }
+}
+
+const ebb_cli_command ebb__cli_place = {
+    .name = "place",
+    .arguments = "FILE|- [option ...]",
+    .about = "place buffers with known lifetimes in one arena, and show how good that is",
+    .options = place_options,
+    .n_options = sizeof place_options / sizeof place_options[0],
+    .n_arguments_max = 1,
+    .run = run_place,
+    .more_help = print_solvers,
+};

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `ebb place` takes, told apart by its first bytes: a CSV of buffers; a program, whose stays are those of the
+ * policy liveness; a plan's stays; a trace, whose blocks live from their alloc to their free, or to the end where
+ * none came. A trace's times are its allocs and frees, counted: only their order matters for placing.
+ */
+#include "place_command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STANDARD_INPUT "/dev/stdin"
+#define FIRST_BYTES 12u
+#define ID_BYTES 96u /* more of a name is cut off */
+
+static int complain(const char *path, const char *what) {
+    fprintf(stderr, "ebb: %s: %s\n", path, what);
+    return EBB_EXIT_INPUT;
+}
+
+static int complain_io(const char *path, const char *what) {
+    fprintf(stderr, "ebb: %s: cannot %s: %s\n", path, what, strerror(errno));
+    return EBB_EXIT_IO;
+}
+
+static int no_memory(void) {
+    fprintf(stderr, "ebb: out of host memory\n");
+    return EBB_EXIT_IO;
+}
+
+/* ---- standard input --------------------------------------------------------------------------- */
+
+static bool copy_all(int from, int to) {
+    char buf[65536];
+    for (;;) {
+        ssize_t n = read(from, buf, sizeof buf);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n <= 0) { return n == 0; }
+        for (ssize_t done = 0; done < n;) {
+            ssize_t written = write(to, buf + done, (size_t)(n - done));
+            if (written < 0 && errno != EINTR) { return false; }
+            done += written > 0 ? written : 0;
+        }
+    }
+}
+
+/* A pipe gives its bytes once, and what it holds must be known before the right reader is found: keep them in a file
+ * without a name, which becomes standard input. */
+static int keep_pipe(int from) {
+    int fd = memfd_create("ebb-place", MFD_CLOEXEC);
+    if (fd < 0) { return complain_io("standard input", "keep"); }
+    const bool copied = copy_all(from, fd) && dup2(fd, STDIN_FILENO) >= 0;
+    const int code = copied ? EBB_EXIT_DONE : complain_io("standard input", "read");
+    (void)close(fd);
+    return code;
+}
+
+/* Whatever can be read only once is kept, and *path is then what can be read again. */
+static int keep_if_pipe(const char **path) {
+    struct stat info;
+    const bool is_stdin = strcmp(*path, "-") == 0;
+    if (is_stdin) { *path = STANDARD_INPUT; }
+    int fd = is_stdin ? STDIN_FILENO : open(*path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info) != 0) { return complain_io(*path, "open"); }
+    int code = EBB_EXIT_DONE;
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        *path = STANDARD_INPUT;
+        code = keep_pipe(fd);
+    }
+    if (!is_stdin) { (void)close(fd); }
+    return code;
+}
+
+/* ---- buffers that are no CSV's ---------------------------------------------------------------- */
+
+typedef struct buffers {
+    ebb_place_item *items;
+    size_t *id; /* where in text */
+    size_t n, cap;
+    char *text;
+    size_t n_text, text_cap;
+} buffers;
+
+static void buffers_fini(buffers *b) {
+    free(b->items);
+    free(b->id);
+    free(b->text);
+}
+
+static bool grow(void **data, size_t *cap, size_t elem_bytes, size_t n_wanted) {
+    const size_t wider = n_wanted > 2 * *cap ? n_wanted : 2 * *cap;
+    void *grown = realloc(*data, wider * elem_bytes);
+    if (grown == NULL) { return false; }
+    *data = grown;
+    *cap = wider;
+    return true;
+}
+
+static int add_buffer(buffers *b, ebb_place_item item, const char *id) {
+    const size_t n_id = strlen(id) + 1;
+    if (b->n == b->cap) {
+        size_t cap = b->cap;
+        if (!grow((void **)&b->id, &cap, sizeof *b->id, b->n + 1024)) { return no_memory(); }
+        if (!grow((void **)&b->items, &b->cap, sizeof *b->items, b->n + 1024)) { return no_memory(); }
+    }
+    if (b->text_cap - b->n_text < n_id && !grow((void **)&b->text, &b->text_cap, 1, b->n_text + n_id)) {
+        return no_memory();
+    }
+    memcpy(b->text + b->n_text, id, n_id);
+    b->id[b->n] = b->n_text;
+    b->n_text += n_id;
+    b->items[b->n++] = item;
+    return EBB_EXIT_DONE;
+}
+
+static int make_file(const buffers *b, uint64_t alignment_bytes, uint64_t period, ebb_place_file **file_out) {
+    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
+    problem.items = b->items;
+    problem.n_items = b->n;
+    problem.alignment_bytes = alignment_bytes;
+    problem.period = period;
+    const char **ids = malloc((b->n > 0 ? b->n : 1) * sizeof *ids);
+    if (ids == NULL) { return no_memory(); }
+    for (size_t i = 0; i < b->n; i++) { ids[i] = b->text + b->id[i]; }
+    ebb_status status = ebb_place_file_create(NULL, &problem, ids, file_out);
+    free(ids);
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+/* ---- programs and plans ----------------------------------------------------------------------- */
+
+/* A stay's id: tensor, name where there is a program, and the action that begins it, which no two stays share. */
+static void name_stay(const ebb_stay *stay, const ebb_tensor *tensors, char *id) {
+    if (stay->tensor == EBB_SCRATCH) {
+        snprintf(id, ID_BYTES, "scratch@%" PRIu64, stay->first);
+    } else if (tensors == NULL) {
+        snprintf(id, ID_BYTES, "%" PRIu32 "@%" PRIu64, stay->tensor, stay->first);
+    } else {
+        snprintf(id, ID_BYTES, "%" PRIu32 "@%" PRIu64 ":%s", stay->tensor, stay->first, tensors[stay->tensor].name);
+    }
+}
+
+static int place_stays(const ebb_plan *plan, const ebb_program *program, ebb_cli_placing *placing) {
+    size_t n_stays = 0, n_actions = 0, n_tensors = 0;
+    const ebb_stay *stays = ebb_plan_stays(plan, &n_stays);
+    const ebb_tensor *tensors = program != NULL ? ebb_program_tensors(program, &n_tensors) : NULL;
+    buffers b = {.n = 0};
+    int code = EBB_EXIT_DONE;
+    (void)ebb_plan_actions(plan, &n_actions);
+    for (size_t i = 0; i < n_stays && code == EBB_EXIT_DONE; i++) {
+        const ebb_place_item item = {stays[i].size_bytes, stays[i].first, stays[i].last};
+        char id[ID_BYTES];
+        name_stay(&stays[i], tensors, id);
+        code = add_buffer(&b, item, id);
+    }
+    const uint64_t alignment = program != NULL ? ebb_program_alignment_bytes(program) : 1;
+    if (code == EBB_EXIT_DONE) { code = make_file(&b, alignment, n_actions, &placing->file); }
+    placing->time_name = "action of the plan";
+    buffers_fini(&b);
+    return code;
+}
+
+static int load_program(const char *path, ebb_cli_placing *placing) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_program *program = NULL;
+    ebb_machine *machine = NULL;
+    ebb_plan *plan = NULL;
+    options.policy = "liveness";
+    ebb_status status = ebb_program_load(NULL, path, &program);
+    if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }
+    if (status == EBB_OK) { status = ebb_plan_make(program, machine, &options, &plan, NULL); }
+    const int code = status == EBB_OK ? place_stays(plan, program, placing) : ebb__cli_failed(status);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(machine);
+    ebb_program_destroy(program);
+    return code;
+}
+
+static int load_plan(const char *path, ebb_cli_placing *placing) {
+    ebb_plan *plan = NULL;
+    ebb_status status = ebb_plan_load(NULL, path, &plan);
+    const int code = status == EBB_OK ? place_stays(plan, NULL, placing) : ebb__cli_failed(status);
+    ebb_plan_destroy(plan);
+    return code;
+}
+
+/* ---- traces ----------------------------------------------------------------------------------- */
+
+typedef struct recording {
+    const char *path;
+    ebb_trace_reader *reader;
+    buffers b;     /* a block's index is its number */
+    uint64_t tick; /* allocs and frees so far */
+    uint32_t space;
+} recording;
+
+static int begin_block(recording *r, const ebb_trace_event *event) {
+    const ebb_place_item item = {event->size_bytes, event->before ? 0 : r->tick, UINT64_MAX};
+    const char *name = ebb_trace_reader_string(r->reader, event->name);
+    if (r->b.n > 0 && event->space != r->space) {
+        return complain(r->path, "blocks of several spaces: only what shares one can be placed");
+    }
+    char id[ID_BYTES];
+    snprintf(id, sizeof id, "%" PRIu64 "%s%s", event->block, name[0] != '\0' ? ":" : "", name);
+    r->space = event->space;
+    return add_buffer(&r->b, item, id);
+}
+
+static int read_event(recording *r, const ebb_trace_event *event) {
+    int code = EBB_EXIT_DONE;
+    if (event->kind == EBB_TRACE_ALLOC) { code = begin_block(r, event); }
+    if (event->kind == EBB_TRACE_FREE) { r->b.items[event->block].last = r->tick; }
+    r->tick += event->kind == EBB_TRACE_ALLOC || event->kind == EBB_TRACE_FREE;
+    return code;
+}
+
+static int read_events(recording *r) {
+    ebb_trace_event event;
+    for (bool done = false;;) {
+        ebb_status status = ebb_trace_reader_next(r->reader, &event, &done);
+        if (status != EBB_OK) { return ebb__cli_failed(status); }
+        if (done) { break; }
+        const int code = read_event(r, &event);
+        if (code != EBB_EXIT_DONE) { return code; }
+    }
+    if (!ebb_trace_reader_info(r->reader).complete) {
+        fprintf(stderr, "ebb: warning: %s: the trace is cut off; what it has is placed\n", r->path);
+    }
+    for (size_t i = 0; i < r->b.n; i++) {
+        if (r->b.items[i].last == UINT64_MAX) { r->b.items[i].last = r->tick; }
+    }
+    return EBB_EXIT_DONE;
+}
+
+static int load_trace(const char *path, ebb_cli_placing *placing) {
+    recording r = {.path = path};
+    ebb_status status = ebb_trace_reader_open(NULL, path, &r.reader);
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    int code = read_events(&r);
+    if (code == EBB_EXIT_DONE) { code = make_file(&r.b, 1, 0, &placing->file); }
+    placing->time_name = "alloc or free of the trace";
+    ebb_trace_reader_close(r.reader);
+    buffers_fini(&r.b);
+    return code;
+}
+
+/* ---- telling them apart ----------------------------------------------------------------------- */
+
+static int load_csv(const char *path, ebb_cli_placing *placing) {
+    ebb_status status = ebb_place_file_read(NULL, path, &placing->file);
+    placing->time_name = "time";
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+static const struct {
+    const char *first; /* bytes of the file */
+    int (*load)(const char *path, ebb_cli_placing *placing);
+} kinds[] = {
+    {"ebb-program ", load_program},
+    {"ebb-plan ", load_plan},
+    {"\x89"
+     "ebbtr\r\n",
+     load_trace},
+};
+
+int ebb__cli_place_load(const char *path, ebb_cli_placing *placing_out) {
+    char first[FIRST_BYTES];
+    int code = keep_if_pipe(&path);
+    if (code != EBB_EXIT_DONE) { return code; }
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) { return complain_io(path, "open"); }
+    const size_t n = fread(first, 1, sizeof first, file);
+    if (ferror(file)) { code = complain_io(path, "read"); }
+    (void)fclose(file);
+    if (code != EBB_EXIT_DONE) { return code; }
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const size_t n_first = strlen(kinds[i].first);
+        if (n >= n_first && memcmp(first, kinds[i].first, n_first) == 0) { return kinds[i].load(path, placing_out); }
+    }
+    return load_csv(path, placing_out);
+}
