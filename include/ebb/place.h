@@ -59,13 +59,15 @@ typedef struct ebb_place_options {
     uint64_t enough_bytes; /* a peak of at most this is good enough: nothing better is looked for. 'Does it fit this
                               capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
     uint64_t max_steps;    /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
-                              default, EBB_PLACE_STEPS. Something is always found, in O(n log n). */
+                              default, EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item. Something is always
+                              found, in O(n log n). */
     /* Asked every few thousand steps; true ends the search with the best so far. NULL: never. It makes a result that
      * depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
 } ebb_place_options;
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
+#define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)32)
 #define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})
 
 typedef struct ebb_place_result {

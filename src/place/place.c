@@ -59,7 +59,8 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .problem = problem,
         .mem = options->mem,
         .enough_bytes = options->enough_bytes,
-        .max_steps = options->max_steps != 0 ? options->max_steps : EBB_PLACE_STEPS,
+        .max_steps =
+            options->max_steps != 0 ? options->max_steps : EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * problem->n_items,
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };

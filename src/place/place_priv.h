@@ -105,6 +105,22 @@ typedef struct ebb_parts {
 /* Of a problem that has been checked. Arrays come from the bump. */
 ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, ebb_parts *parts_out);
 
+/* ---- without what is easy --------------------------------------------------------------------- */
+
+/* The items that hold something and do not live always, numbered by birth, the larger first of those born together. */
+typedef struct ebb_compact {
+    ebb_sections sections; /* of these items; what is called bytes in it, and in what works on it, are granules */
+    uint32_t *item;        /* [sections.n_items]: its number before */
+    uint32_t *by_death;    /* [sections.n_items] */
+    uint64_t granule_bytes, base_bytes; /* of those that live always; they lie at the bottom */
+} ebb_compact;
+
+ebb_status ebb__place_compact(const ebb_sections *from, ebb_bump *bump, ebb_compact *compact_out);
+
+/* Offsets of all items, from those of a compact's. */
+void ebb__place_expand(const ebb_compact *compact, const ebb_sections *from, const uint64_t *compact_offsets,
+                       uint64_t *offsets);
+
 /* ---- from the bottom up ----------------------------------------------------------------------- */
 
 typedef struct ebb_place_dive_options {
@@ -133,6 +149,23 @@ typedef struct ebb_place_sweep_options {
 /* As a dive. */
 ebb_status ebb__place_sweep(const ebb_sections *sections, const ebb_place_sweep_options *options, uint64_t *offsets,
                             uint64_t *peak_out, uint64_t *work);
+
+/* ---- through time around obstacles ------------------------------------------------------------ */
+
+typedef struct ebb_place_span {
+    uint64_t start, end; /* of the arena */
+} ebb_place_span;
+
+typedef struct ebb_place_hybrid_options {
+    const uint32_t *by_death;  /* [n_items] */
+    const uint32_t *obstacles; /* in order: they have their offsets; all that live around the end are among them */
+    uint32_t n_obstacles;
+    uint64_t give_up_bytes; /* when the peak reaches this */
+} ebb_place_hybrid_options;
+
+/* Of a compact's items. As a dive, but for the obstacles. */
+ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
+                             uint64_t *peak_out, uint64_t *work);
 
 /* ---- what is taken ---------------------------------------------------------------------------- */
 

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement in one sweep through time around obstacles: some items, as a rule the largest, lie where they lie; each of
+ * the others goes, in order of birth, into the smallest gap that holds it for all its life. A few hundred obstacles
+ * are what lets millions of small items meet the bound.
+ *
+ * The arena is a list of blocks in order of address, as in an allocator: what dies finds its neighbours in O(1). Gaps
+ * also stand in lists by size: 32 classes for each power of two, of which a bit tells whether there are any. An
+ * obstacle that is not alive yet splits no gap; who is born before it and dies after its birth must keep clear of it,
+ *
+ *        |    gap         |  obstacle  |                 and so sees only what the obstacles that are born in
+ *        |....[== item ======================]..         its life leave of each gap. Most items live too short
+ *        |                |############|                 a time to meet any.
+ *
+ * Invariants
+ *  1. No two gaps are neighbours. The last one has no end, and stands in no list.
+ *  2. Who is in the way of an obstacle is dead when it is born.
+ */
+#include "place/place_priv.h"
+
+#define NONE UINT32_MAX
+#define WORK_AN_ITEM 8u
+#define END ((uint64_t)1 << 63)
+#define CLASS_BITS 5u
+#define N_CLASSES ((64u - CLASS_BITS) << CLASS_BITS)
+#define MAX_SEEN 24u /* gaps of one class that are looked at */
+
+/* A piece of the arena, up to where the next begins. */
+typedef struct block {
+    uint64_t start;
+    uint32_t below, above;   /* neighbours; NONE: the arena's ends */
+    uint32_t before, behind; /* in the list of its class; before of the first: NONE */
+    bool is_gap;
+} block;
+
+typedef struct hybrid {
+    const ebb_sections *sections;
+    const ebb_place_hybrid_options *options;
+    uint64_t *offsets;
+    EBB_VEC(block) blocks;
+    uint32_t unused, highest; /* blocks: a list by above; the last gap */
+    uint32_t *block_of;       /* [n_items] */
+    uint32_t class_head[N_CLASSES];
+    uint64_t class_bits[N_CLASSES / 64];
+    uint32_t next_death, next_obstacle;
+    uint32_t *by_address;  /* obstacles; options->obstacles are by birth */
+    ebb_place_span *clear; /* what the obstacles that an item meets take, by address */
+    uint32_t n_clear;
+    uint64_t work;
+} hybrid;
+
+/* ---- gaps by size ----------------------------------------------------------------------------- */
+
+static uint32_t class_of(uint64_t size_bytes) {
+    if (size_bytes >> CLASS_BITS == 0) { return (uint32_t)size_bytes; }
+    const unsigned shift = 63 - CLASS_BITS - (unsigned)__builtin_clzll(size_bytes);
+    return (uint32_t)((uint64_t)shift << CLASS_BITS) + (uint32_t)(size_bytes >> shift);
+}
+
+static uint64_t end_of(const hybrid *h, const block *b) {
+    return b->above == NONE ? END : h->blocks.data[b->above].start;
+}
+
+static void list_gap(hybrid *h, uint32_t at) {
+    block *b = &h->blocks.data[at];
+    b->is_gap = true;
+    if (b->above == NONE) { return; }
+    const uint32_t class = class_of(end_of(h, b) - b->start);
+    b->before = NONE;
+    b->behind = h->class_head[class];
+    if (b->behind != NONE) { h->blocks.data[b->behind].before = at; }
+    h->class_head[class] = at;
+    h->class_bits[class / 64] |= (uint64_t)1 << class % 64;
+}
+
+static void unlist_gap(hybrid *h, uint32_t at) {
+    block *b = &h->blocks.data[at];
+    b->is_gap = false;
+    if (b->above == NONE) { return; }
+    if (b->behind != NONE) { h->blocks.data[b->behind].before = b->before; }
+    if (b->before != NONE) {
+        h->blocks.data[b->before].behind = b->behind;
+        return;
+    }
+    const uint32_t class = class_of(end_of(h, b) - b->start);
+    h->class_head[class] = b->behind;
+    if (b->behind == NONE) { h->class_bits[class / 64] &= ~((uint64_t)1 << class % 64); }
+}
+
+/* The first class from this one on that has gaps. */
+static uint32_t class_from(const hybrid *h, uint32_t class) {
+    if (class >= N_CLASSES) { return N_CLASSES; }
+    uint64_t bits = h->class_bits[class / 64] & UINT64_MAX << class % 64;
+    for (class /= 64; bits == 0;) {
+        if (++class == N_CLASSES / 64) { return N_CLASSES; }
+        bits = h->class_bits[class];
+    }
+    return class * 64 + (uint32_t)__builtin_ctzll(bits);
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------- */
+
+/* A new block above this one. */
+static uint32_t split(hybrid *h, uint32_t at, uint64_t start) {
+    uint32_t made = h->unused;
+    if (made != NONE) {
+        h->unused = h->blocks.data[made].above;
+    } else {
+        made = (uint32_t)h->blocks.n++;
+    }
+    block *b = &h->blocks.data[at], *m = &h->blocks.data[made];
+    *m = (block){.start = start, .below = at, .above = b->above};
+    if (b->above != NONE) { h->blocks.data[b->above].below = made; }
+    b->above = made;
+    if (at == h->highest) { h->highest = made; }
+    return made;
+}
+
+/* The block and the one above it become one. */
+static void merge(hybrid *h, uint32_t at) {
+    block *b = &h->blocks.data[at];
+    const uint32_t gone = b->above;
+    b->above = h->blocks.data[gone].above;
+    if (b->above != NONE) { h->blocks.data[b->above].below = at; }
+    if (gone == h->highest) { h->highest = at; }
+    h->blocks.data[gone].above = h->unused;
+    h->unused = gone;
+}
+
+/* Take [start, start + size) of this gap. */
+static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_bytes, uint32_t item) {
+    EBB_TRY(EBB_RESERVE(h->sections->mem, &h->blocks, 2));
+    const uint64_t end = end_of(h, &h->blocks.data[at]);
+    EBB_ASSERT(h->blocks.data[at].is_gap && h->blocks.data[at].start <= start && start + size_bytes <= end);
+    unlist_gap(h, at);
+    if (h->blocks.data[at].start < start) {
+        const uint32_t taken = split(h, at, start);
+        list_gap(h, at);
+        at = taken;
+    }
+    if (start + size_bytes < end) { list_gap(h, split(h, at, start + size_bytes)); }
+    h->blocks.data[at].is_gap = false;
+    h->block_of[item] = at;
+    return EBB_OK;
+}
+
+static void give(hybrid *h, uint32_t item) {
+    uint32_t at = h->block_of[item];
+    const uint32_t above = h->blocks.data[at].above, below = h->blocks.data[at].below;
+    if (above != NONE && h->blocks.data[above].is_gap) {
+        unlist_gap(h, above);
+        merge(h, at);
+    }
+    if (below != NONE && h->blocks.data[below].is_gap) {
+        unlist_gap(h, below);
+        merge(h, below);
+        at = below;
+    }
+    list_gap(h, at);
+}
+
+/* ---- where an item goes ----------------------------------------------------------------------- */
+
+/* What is taken by the obstacles that are born in the item's life. */
+static void find_clear(hybrid *h, ebb_place_range range) {
+    const ebb_place_hybrid_options *o = h->options;
+    h->n_clear = 0;
+    if (h->next_obstacle == o->n_obstacles) { return; }
+    if (h->sections->range[o->obstacles[h->next_obstacle]].first >= range.last) { return; }
+    for (uint32_t i = 0; i < o->n_obstacles; i++) {
+        const uint32_t item = h->by_address[i], born = h->sections->range[item].first;
+        if (born <= range.first || born >= range.last) { continue; }
+        const uint64_t start = h->offsets[item], end = start + h->sections->rounded[item];
+        if (h->n_clear > 0 && start <= h->clear[h->n_clear - 1].end) {
+            h->clear[h->n_clear - 1].end = ebb_max_u64(h->clear[h->n_clear - 1].end, end);
+        } else {
+            h->clear[h->n_clear++] = (ebb_place_span){start, end};
+        }
+    }
+    h->work += o->n_obstacles / 16;
+}
+
+/* The first place in the gap, clear of obstacles; END if there is none. */
+static uint64_t place_in(const hybrid *h, const block *b, uint64_t size_bytes) {
+    const uint64_t end = end_of(h, b);
+    uint64_t start = b->start;
+    uint32_t lo = 0, hi = h->n_clear;
+    while (lo < hi) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (h->clear[mid].end <= start) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    for (; lo < h->n_clear && h->clear[lo].start < start + size_bytes; lo++) { start = h->clear[lo].end; }
+    return start < end && end - start >= size_bytes ? start : END;
+}
+
+/* The best gap of a class, as far as it is looked at; NONE if the item fits in none. */
+static uint32_t find_in_class(hybrid *h, uint32_t class, uint64_t size_bytes, uint64_t *start_out) {
+    uint32_t best = NONE, n_seen = 0;
+    uint64_t best_bytes = UINT64_MAX;
+    for (uint32_t at = h->class_head[class]; at != NONE && n_seen < MAX_SEEN; at = h->blocks.data[at].behind) {
+        const block *b = &h->blocks.data[at];
+        const uint64_t gap_bytes = end_of(h, b) - b->start;
+        n_seen++;
+        if (gap_bytes < size_bytes || gap_bytes > best_bytes) { continue; }
+        if (gap_bytes == best_bytes && b->start > h->blocks.data[best].start) { continue; }
+        const uint64_t start = place_in(h, b, size_bytes);
+        if (start == END) { continue; }
+        best = at;
+        best_bytes = gap_bytes;
+        *start_out = start;
+    }
+    h->work += n_seen / 4;
+    return best;
+}
+
+static ebb_status place(hybrid *h, uint32_t item) {
+    const uint64_t size_bytes = h->sections->rounded[item];
+    uint64_t start = END;
+    uint32_t at = NONE;
+    find_clear(h, h->sections->range[item]);
+    for (uint32_t class = class_of(size_bytes); at == NONE; class ++) {
+        class = class_from(h, class);
+        if (class == N_CLASSES) { break; }
+        at = find_in_class(h, class, size_bytes, &start);
+    }
+    if (at == NONE) {
+        at = h->highest;
+        start = place_in(h, &h->blocks.data[at], size_bytes);
+    }
+    h->offsets[item] = start;
+    return take(h, at, start, size_bytes, item);
+}
+
+/* ---- time ------------------------------------------------------------------------------------- */
+
+static void let_die(hybrid *h, uint32_t section) {
+    for (; h->next_death < h->sections->n_items; h->next_death++) {
+        const uint32_t item = h->options->by_death[h->next_death];
+        if (h->sections->range[item].last > section) { return; }
+        give(h, item);
+    }
+}
+
+/* The gap in which an obstacle finds its place. */
+static uint32_t gap_at(hybrid *h, uint64_t address) {
+    uint32_t at = h->highest;
+    while (h->blocks.data[at].start > address) {
+        at = h->blocks.data[at].below;
+        h->work++;
+    }
+    return at;
+}
+
+static ebb_status bear_obstacles(hybrid *h, uint32_t section) {
+    for (; h->next_obstacle < h->options->n_obstacles; h->next_obstacle++) {
+        const uint32_t item = h->options->obstacles[h->next_obstacle];
+        const uint32_t born = h->sections->range[item].first;
+        if (born > section) { return EBB_OK; }
+        let_die(h, born);
+        EBB_TRY(take(h, gap_at(h, h->offsets[item]), h->offsets[item], h->sections->rounded[item], item));
+    }
+    return EBB_OK;
+}
+
+/* Those that live around the end are there at the beginning. */
+static ebb_status begin(hybrid *h, uint64_t *peak_out) {
+    EBB_TRY(EBB_RESERVE(h->sections->mem, &h->blocks, 1));
+    h->blocks.data[h->blocks.n++] = (block){.start = 0, .below = NONE, .above = NONE, .is_gap = true};
+    *peak_out = 0;
+    for (uint32_t i = 0; i < h->options->n_obstacles; i++) {
+        const uint32_t item = h->options->obstacles[i];
+        const ebb_place_range range = h->sections->range[item];
+        const uint64_t offset = h->offsets[item], size_bytes = h->sections->rounded[item];
+        *peak_out = ebb_max_u64(*peak_out, offset + size_bytes);
+        if (range.first >= range.last) { EBB_TRY(take(h, gap_at(h, offset), offset, size_bytes, item)); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
+    uint64_t peak = 0;
+    uint32_t passed = 0; /* obstacles */
+    EBB_TRY(begin(h, &peak));
+    for (uint32_t item = 0; item < h->sections->n_items && peak < h->options->give_up_bytes; item++) {
+        if (passed < h->options->n_obstacles && h->options->obstacles[passed] == item) {
+            passed++;
+            continue;
+        }
+        const uint32_t section = h->sections->range[item].first;
+        EBB_TRY(bear_obstacles(h, section));
+        let_die(h, section);
+        EBB_TRY(place(h, item));
+        peak = ebb_max_u64(peak, h->offsets[item] + h->sections->rounded[item]);
+    }
+    h->work += WORK_AN_ITEM * h->sections->n_items;
+    *peak_out = peak < h->options->give_up_bytes ? peak : UINT64_MAX;
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status prepare(hybrid *h, ebb_bump *bump) {
+    const ebb_place_hybrid_options *o = h->options;
+    const size_t n = h->sections->n_items;
+    h->block_of = ebb__bump_alloc(bump, n, sizeof *h->block_of);
+    h->by_address = ebb__bump_alloc(bump, o->n_obstacles, sizeof *h->by_address);
+    h->clear = ebb__bump_alloc(bump, o->n_obstacles, sizeof *h->clear);
+    if (h->block_of == NULL || h->by_address == NULL || h->clear == NULL) { return EBB_E_NO_MEMORY; }
+    if (o->n_obstacles > 0) { memcpy(h->by_address, o->obstacles, o->n_obstacles * sizeof *h->by_address); }
+    EBB_TRY(ebb__sort_by_key(h->sections->mem, h->by_address, o->n_obstacles, h->offsets));
+    h->unused = NONE;
+    h->highest = 0;
+    for (uint32_t c = 0; c < N_CLASSES; c++) { h->class_head[c] = NONE; }
+    return EBB_OK;
+}
+
+ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
+                             uint64_t *peak_out, uint64_t *work) {
+    hybrid h = {.sections = sections, .options = options, .offsets = offsets};
+    ebb_bump bump;
+    ebb__bump_init(&bump, sections->mem);
+    ebb_status st = prepare(&h, &bump);
+    if (st == EBB_OK) { st = sweep(&h, peak_out); }
+    *work += h.work;
+    EBB_VEC_FINI(sections->mem, &h.blocks);
+    ebb__bump_fini(&bump);
+    return st;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the stages of the solver 'best' share: keeping the better, knowing when it is over, sorting.
+ */
+#include "place/search.h"
+
+bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
+    if (s->best.peak_bytes <= ebb_max_u64(s->sections->bound_bytes, s->enough_bytes)) { return true; }
+    return s->work >= work || s->job->stop(s->job->stop_ctx);
+}
+
+bool ebb__search_keep(ebb_search *s) {
+    EBB_ASSERT(s->now.peak_bytes >= s->sections->bound_bytes);
+    if (s->now.peak_bytes >= s->best.peak_bytes) { return false; }
+    const size_t n = s->sections->n_items;
+    if (n > 0) {
+        memcpy(s->best.idx, s->now.idx, n * sizeof *s->best.idx);
+        memcpy(s->best.offsets, s->now.offsets, n * sizeof *s->best.offsets);
+    }
+    s->best.fit = s->now.fit;
+    s->best.is_order = s->now.is_order;
+    s->best.peak_bytes = s->now.peak_bytes;
+    return true;
+}
+
+static uint64_t n_sections_of(const ebb_search *s, size_t item) {
+    const ebb_place_range range = s->sections->range[item];
+    return range.first < range.last ? range.last - range.first : s->sections->n - range.first + range.last;
+}
+
+/* Larger keys come first. */
+static uint64_t key_of(const ebb_search *s, size_t item, ebb_order_key key) {
+    const uint64_t size_bytes = s->sections->rounded[item], n_sections = n_sections_of(s, item);
+    uint64_t area = 0;
+    switch (key) {
+    case EBB_BY_SIZE: return size_bytes;
+    case EBB_BY_LIFETIME: return n_sections;
+    case EBB_BY_SHORTNESS: return UINT64_MAX - n_sections;
+    case EBB_BY_BIRTH: return UINT64_MAX - s->sections->range[item].first;
+    case EBB_BY_AREA: return ebb_mul_u64(size_bytes, n_sections, &area) ? area : UINT64_MAX;
+    }
+    return 0;
+}
+
+static ebb_status sort_by(ebb_search *s, ebb_order_key key) {
+    for (size_t i = 0; i < s->sections->n_items; i++) { s->key[i] = UINT64_MAX - key_of(s, i, key); }
+    return ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key);
+}
+
+/* So many of the largest first. */
+static ebb_status put_first(ebb_search *s, uint32_t n_large) {
+    const size_t n = s->sections->n_items;
+    uint32_t *by_size = ebb__alloc(s->job->mem, n, sizeof *by_size);
+    if (by_size == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        by_size[i] = (uint32_t)i;
+        s->key[i] = UINT64_MAX - s->sections->rounded[i];
+    }
+    ebb_status st = ebb__sort_by_key(s->job->mem, by_size, n, s->key);
+    for (size_t i = 0; i < n; i++) { s->key[by_size[i]] = ebb_min_u64(i, n_large); }
+    ebb__free(s->job->mem, by_size);
+    if (st == EBB_OK) { st = ebb__sort_by_key(s->job->mem, s->now.idx, n, s->key); }
+    return st;
+}
+
+ebb_status ebb__search_sort(ebb_search *s, const ebb_order *o) {
+    for (size_t i = 0; i < s->sections->n_items; i++) { s->now.idx[i] = (uint32_t)i; }
+    if (o->key != EBB_BY_LIFETIME) { EBB_TRY(sort_by(s, EBB_BY_LIFETIME)); }
+    if (o->key != EBB_BY_SIZE) { EBB_TRY(sort_by(s, EBB_BY_SIZE)); }
+    EBB_TRY(sort_by(s, o->key));
+    s->now.fit = o->fit;
+    return o->n_large > 0 ? put_first(s, o->n_large) : EBB_OK;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the stages of the solver 'best' share: the problem, the attempt at hand and the best so far, and the work that
+ * is left.
+ */
+#ifndef EBB_SRC_PLACE_SEARCH_H
+#define EBB_SRC_PLACE_SEARCH_H
+
+#include "place/place_priv.h"
+
+typedef enum ebb_order_key { EBB_BY_SIZE, EBB_BY_LIFETIME, EBB_BY_SHORTNESS, EBB_BY_AREA, EBB_BY_BIRTH } ebb_order_key;
+
+typedef struct ebb_order {
+    ebb_order_key key;
+    ebb_place_fit fit;
+    uint32_t n_large; /* so many of the largest go before all others */
+} ebb_order;
+
+/* Offsets, and the order that they came of. */
+typedef struct ebb_attempt {
+    uint32_t *idx;     /* [n_items] */
+    uint64_t *offsets; /* [n_items] */
+    ebb_place_fit fit;
+    bool is_order;       /* it came of going through idx with this fit */
+    uint64_t peak_bytes; /* UINT64_MAX: given up */
+} ebb_attempt;
+
+typedef struct ebb_search {
+    const ebb_place_job *job;
+    const ebb_compact *compact;
+    const ebb_sections *sections; /* the compact's: in here, what is called bytes is granules */
+    uint64_t *key;                /* [n_items] */
+    ebb_attempt now, best;
+    uint64_t enough_bytes;
+    uint64_t work, max_work;
+} ebb_search;
+
+/* Whether work has been done up to this much, or the best is good enough, or the caller says stop. */
+bool ebb__search_is_over(const ebb_search *s, uint64_t work);
+
+/* Keep a copy of the attempt at hand if it is better than the best so far; whether it was. */
+bool ebb__search_keep(ebb_search *s);
+
+/* Sort all items into s->now.idx. Ties: larger, then longer, then first in the problem. */
+ebb_status ebb__search_sort(ebb_search *s, const ebb_order *order);
+
+/* Lower offsets of the attempt at hand first: placed so again, each item lies where it did or lower. Keeps it. */
+ebb_status ebb__search_settle(ebb_search *s);
+
+/* The stages, the cheapest first. All but the first may find nothing. */
+ebb_status ebb__search_hybrids(ebb_search *s);
+ebb_status ebb__search_sweeps(ebb_search *s);
+ebb_status ebb__search_orders(ebb_search *s);
+ebb_status ebb__search_dives(ebb_search *s);
+ebb_status ebb__search_repair(ebb_search *s);
+
+#endif
