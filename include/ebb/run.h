@@ -58,7 +58,7 @@ EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain
 /* Every persistent value's initial content, from the seed. */
 EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
 
-/* Leave the arena to another run, and take it back: persistent content is kept on the host meanwhile, where
+/* Leave the arena to another run, and take it back: persistent and kept content is on the host meanwhile, where
  * ebb_run_get_value finds it. EBB_E_ARGUMENT: parked already, or not parked. */
 EBB_API ebb_status ebb_run_park(ebb_run *run);
 EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes of the host */

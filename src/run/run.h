@@ -99,7 +99,7 @@ struct ebb_run {
     ebb_command *commands; /* [n_commands] */
     size_t n_commands;
     ebb_home *homes;          /* [n_tensors] */
-    unsigned char *parked;    /* resident persistent content, while another run has the arena */
+    unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
     char *record_path;        /* of the next iteration; NULL: not recorded */
     ebb_status record_status; /* of the last recording; its words, if there was memory for them */
     char *record_message;

@@ -110,8 +110,9 @@ ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
 
 /* ---- parking ----------------------------------------------------------------------------------- */
 
+/* All that is in the arena between iterations: what persists, and what is kept to be read out. */
 static bool is_parkable(const ebb_run *run, size_t tensor) {
-    return run->lowered->program->tensors.data[tensor].persistent && run->homes[tensor].offset != UINT64_MAX;
+    return run->homes[tensor].offset != UINT64_MAX;
 }
 
 uint64_t ebb_run_parked_bytes(const ebb_run *run) {

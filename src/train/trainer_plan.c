@@ -39,11 +39,12 @@ static uint64_t largest_value(const ebb_graph *graph) {
     return largest;
 }
 
-static uint64_t persistent_bytes(const ebb_lowered *lowered) {
+/* What there is between iterations. */
+static uint64_t lasting_bytes(const ebb_lowered *lowered) {
     size_t n = 0;
     uint64_t bytes = 0;
     const ebb_tensor *tensors = ebb_program_tensors(ebb_lowered_program(lowered), &n);
-    for (size_t t = 0; t < n; t++) { bytes += tensors[t].persistent ? tensors[t].size_bytes : 0; }
+    for (size_t t = 0; t < n; t++) { bytes += tensors[t].persistent || tensors[t].kept ? tensors[t].size_bytes : 0; }
     return bytes;
 }
 
@@ -62,7 +63,7 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
     *slab_bytes_out = UINT64_MAX;
     if (limit == 0) { return EBB_OK; }
     const uint64_t buffers = ebb__trainer_buffer_bytes(trainer);
-    const uint64_t parked = trainer->test != NULL ? persistent_bytes(trainer->learn.lowered) : 0;
+    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->learn.lowered) : 0;
     if (buffers + parked > limit) {
         if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = buffers + parked}; }
         return ebb_fail(EBB_E_NO_FIT,
