@@ -15,12 +15,14 @@ ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena *
         ebb__free(arena->mem, arena);
         return st;
     }
+    EBB_ASSERT(arena->memory != NULL);
     *arena_out = arena;
     return EBB_OK;
 }
 
 void ebb_arena_destroy(ebb_arena *arena) {
     if (arena == NULL) { return; }
+    EBB_ASSERT(arena->device != NULL && arena->memory != NULL);
     arena->device->ops->arena_destroy(arena->device, arena->memory);
     ebb__free(arena->mem, arena);
 }

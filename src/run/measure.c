@@ -56,7 +56,10 @@ static ebb_status time_once(bench *b, ebb_kernel *kernel, ebb_bound *bound, uint
     EBB_TRY(ops->run(b->stream, kernel, bound));
     EBB_TRY(ops->event_record(b->stream, b->behind));
     EBB_TRY(ops->stream_sync(b->stream));
-    *ns_out = ops->event_time_ns(b->device, b->behind) - ops->event_time_ns(b->device, b->before);
+    const uint64_t before_ns = ops->event_time_ns(b->device, b->before);
+    const uint64_t behind_ns = ops->event_time_ns(b->device, b->behind);
+    EBB_ASSERT(before_ns <= behind_ns);
+    *ns_out = behind_ns - before_ns;
     return EBB_OK;
 }
 
@@ -75,6 +78,7 @@ static ebb_status time_kernel(bench *b, ebb_kernel *kernel, const ebb_binding *b
         if (r > 0 || reps == 0) { least_ns = ebb_min_u64(least_ns, ns); }
     }
     b->device->ops->unbind(kernel, bound);
+    EBB_ASSERT(st != EBB_OK || least_ns != UINT64_MAX);
     if (st == EBB_OK) { *ns_out = least_ns; }
     return st;
 }
@@ -86,9 +90,11 @@ static uint64_t lay_out(const ebb_lowered *low, const ebb_lowered_step *step, eb
     uint64_t end = 0;
     for (uint32_t i = 0; i < step->n_operands; i++) {
         operands[i] = (ebb_buf){.arena = arena, .offset = end, .size_bytes = step->bytes[i]};
+        EBB_ASSERT(step->bytes[i] > 0);
         uint32_t twin = 0;
         while (step->operand[twin] != step->operand[i]) { twin++; }
         if (twin < i) {
+            EBB_ASSERT(step->bytes[twin] == step->bytes[i]);
             operands[i].offset = operands[twin].offset;
             continue;
         }
@@ -133,6 +139,7 @@ static ebb_status collect_samples(const ebb_lowered *low, ebb_bump *bump, sample
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || key[order[i]] != key[order[i - 1]]) { distinct[n_distinct++] = all[order[i]]; }
     }
+    EBB_ASSERT(n_distinct <= n && (n_distinct > 0) == (n > 0));
     *samples_out = distinct;
     *n_out = n_distinct;
     return EBB_OK;
@@ -143,6 +150,7 @@ static ebb_status measure_sample(bench *b, const ebb_lowered *low, const sample 
     const ebb_lowered_step *step = &low->steps.data[s->step];
     ebb_kernel *kernel = step->kernel[s->choice];
     uint64_t end = lay_out(low, step, b->arena->memory, operands);
+    EBB_ASSERT(end + kernel->scratch_bytes <= b->arena->size_bytes);
     ebb_binding binding = {.operand = operands,
                            .scratch = {.arena = b->arena->memory, .offset = end, .size_bytes = kernel->scratch_bytes},
                            .state = &b->state,
@@ -214,8 +222,9 @@ static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, e
         transfer.buf.size_bytes = piece_bytes;
         EBB_TRY(time_transfer(stream, &transfer, &ns[d]));
     }
-    transfer.buf.size_bytes = 64;
+    transfer.buf.size_bytes = SMALLEST_BYTES;
     EBB_TRY(time_transfer(stream, &transfer, &latency_ns));
+    EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
     ebb_link link = {.out_bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0],
                      .in_bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1],
                      .latency_ns = latency_ns};
@@ -249,6 +258,7 @@ static ebb_status time_op(bench *b, ebb_op_kind kind, const ebb_operand *operand
     ebb_kernel *kernel = NULL;
     EBB_TRY(b->device->ops->kernel_create(b->device, &desc, &kernel));
     ebb_buf bufs[4];
+    EBB_ASSERT(n_in < sizeof bufs / sizeof bufs[0] && b->arena != NULL);
     uint64_t end = 0;
     for (uint32_t i = 0; i <= n_in; i++) {
         uint64_t bytes = b->device->ops->layout_bytes(b->device, kernel->layout[i]);

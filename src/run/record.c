@@ -61,6 +61,7 @@ static void read_times(recording *r) {
         if (r->events[2 * a] == NULL) { continue; }
         r->begin_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a]);
         r->end_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a + 1]);
+        EBB_ASSERT(r->begin_ns[a] <= r->end_ns[a]);
         zero_ns = ebb_min_u64(zero_ns, r->begin_ns[a]);
     }
     for (size_t a = 0; a < run->n_commands; a++) {
@@ -74,11 +75,15 @@ static void read_times(recording *r) {
 /* ---- the plan, told again ---------------------------------------------------------------------- */
 
 static ebb_status add_entry(recording *r, ebb_trace_kind kind, uint64_t time_ns, size_t action, uint32_t block) {
+    EBB_ASSERT(time_ns <= r->last_ns && action < r->run->n_commands);
+    EBB_ASSERT(block == NO_BLOCK || block < r->blocks.n);
     record_entry entry = {.time_ns = time_ns, .kind = kind, .action = (uint32_t)action, .block = block};
     return EBB_PUSH(r->run->mem, &r->entries, entry);
 }
 
 static ebb_status begin_block(recording *r, const ebb_stay *stay, bool before, uint64_t time_ns, uint32_t *block_out) {
+    EBB_ASSERT(stay->tensor == EBB_SCRATCH || r->block_of[stay->tensor] == NO_BLOCK);
+    EBB_ASSERT(stay->offset <= r->run->arena->size_bytes);
     uint64_t bytes = stay->size_bytes;
     if (stay->tensor != EBB_SCRATCH) { bytes = r->run->lowered->program->tensors.data[stay->tensor].size_bytes; }
     record_block block = {
@@ -102,6 +107,7 @@ static ebb_status tell_step(recording *r, size_t a, uint32_t scratch) {
     const ebb_program *program = r->run->lowered->program;
     const ebb_step *step = &program->steps.data[r->actions[a].target];
     const ebb_access *accesses = &program->accesses.data[step->first_access];
+    EBB_ASSERT((scratch != NO_BLOCK) == (r->run->commands[a].kernel->scratch_bytes > 0));
     EBB_TRY(add_entry(r, EBB_TRACE_STEP_BEGIN, r->begin_ns[a], a, NO_BLOCK));
     for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_READ)); }
     for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_WRITE)); }
@@ -152,6 +158,7 @@ static ebb_status tell_plan(recording *r) {
         }
         EBB_TRY(tell_action(r, a, scratch));
     }
+    EBB_ASSERT(next == r->n_stays);
     return EBB_OK;
 }
 
@@ -197,6 +204,7 @@ static ebb_status write_entry(recording *r, const record_entry *entry, uint64_t 
         bool out = command->kind == EBB_ACT_OUT;
         event.row = out ? EBB_TRACE_ROW_OUT : EBB_TRACE_ROW_IN;
         event.direction = out ? EBB_TRACE_OUT : EBB_TRACE_IN;
+        EBB_ASSERT(out || command->kind == EBB_ACT_IN);
         event.tier = (uint32_t)command->transfer.tier;
         event.size_bytes = command->transfer.buf.size_bytes;
     }
@@ -204,6 +212,7 @@ static ebb_status write_entry(recording *r, const record_entry *entry, uint64_t 
     if (entry->kind == EBB_TRACE_ALLOC) {
         EBB_TRY(fill_alloc(r, &r->blocks.data[entry->block], (*n_blocks)++, &event));
     }
+    EBB_ASSERT(entry->block == NO_BLOCK || r->blocks.data[entry->block].number < *n_blocks);
     if (entry->block != NO_BLOCK) { event.block = r->blocks.data[entry->block].number; }
     return ebb_trace_writer_add(r->writer, &event);
 }
@@ -235,6 +244,7 @@ static ebb_status write_all(recording *r) {
     }
     EBB_TRY(ebb_trace_writer_add(r->writer, &mark));
     for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[r->order[at]], &n_blocks)); }
+    EBB_ASSERT(n_blocks == r->blocks.n);
     mark.mark = EBB_TRACE_ITERATION_END;
     mark.time_ns = r->last_ns;
     return ebb_trace_writer_add(r->writer, &mark);
@@ -289,6 +299,7 @@ static void fini(recording *r) {
 }
 
 static void note_loss(ebb_run *run, ebb_status why) {
+    EBB_ASSERT(why != EBB_OK && run->record_message == NULL);
     run->record_status = why;
     ebb__log(EBB_LOG_WARN, "iteration %llu: its recording is lost: %s", (unsigned long long)run->state.iteration,
              ebb_last_error());
@@ -296,6 +307,7 @@ static void note_loss(ebb_run *run, ebb_status why) {
 }
 
 ebb_status ebb__run_record(ebb_run *run) {
+    EBB_ASSERT(run->record_path != NULL && run->record_status == EBB_OK);
     ebb_bump bump;
     ebb__bump_init(&bump, run->mem);
     recording r = {.run = run};

@@ -27,6 +27,7 @@ static ebb_status open_ports(ebb_run *run) {
         if (value == EBB_NO_VALUE) { continue; }
         const ebb_value_info *info = &graph->values.data[value];
         uint64_t bytes = (uint64_t)ebb__shape_elements(&info->shape) * (info->dtype == EBB_U8 ? 1 : 4);
+        EBB_ASSERT(bytes > 0 && run->state.port[p] == NULL);
         EBB_TRY(run->device->ops->host_alloc(run->device, bytes, &run->state.port[p]));
         run->port_bytes[p] = bytes;
     }
@@ -41,11 +42,14 @@ static ebb_status find_homes(ebb_run *run) {
     for (size_t t = 0; t < n_tensors; t++) { run->homes[t] = (ebb_home){.offset = UINT64_MAX, .slot = UINT64_MAX}; }
     const ebb_stay *stays = ebb_plan_stays(run->plan, &n_stays);
     for (size_t s = 0; s < n_stays; s++) {
+        EBB_ASSERT(stays[s].tensor == EBB_SCRATCH || stays[s].tensor < n_tensors);
+        EBB_ASSERT(stays[s].first <= run->n_commands && stays[s].last <= run->n_commands);
         bool at_border = stays[s].first >= stays[s].last || stays[s].last == run->n_commands;
         if (stays[s].tensor != EBB_SCRATCH && at_border) { run->homes[stays[s].tensor].offset = stays[s].offset; }
     }
     const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
     for (size_t s = 0; s < n_slots; s++) {
+        EBB_ASSERT(slots[s].tensor < n_tensors);
         if (slots[s].first >= slots[s].last) { run->homes[slots[s].tensor].slot = s; }
     }
     return EBB_OK;
@@ -61,6 +65,7 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
         return ebb_fail(EBB_E_ARGUMENT, "the arena's %llu bytes are less than the plan's %llu",
                         (unsigned long long)borrowed->size_bytes, (unsigned long long)peak_bytes);
     }
+    EBB_ASSERT(borrowed->device == run->device);
     run->arena = borrowed;
     return EBB_OK;
 }
@@ -89,7 +94,9 @@ static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
     }
     EBB_TRY(ebb__plan_schedule(program, run->plan, &run->bump, &run->schedule));
     EBB_TRY(ebb__run_bind(run));
-    return find_homes(run);
+    EBB_TRY(find_homes(run));
+    EBB_RUN_DEEP_CHECK(run);
+    return EBB_OK;
 }
 
 ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
@@ -148,10 +155,12 @@ static ebb_status issue_kind(ebb_run *run, ebb_command *command, ebb_stream *str
 }
 
 static ebb_status issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind) {
+    EBB_ASSERT(idx < run->n_commands);
     const ebb_backend_ops *ops = run->device->ops;
     ebb_command *command = &run->commands[idx];
     if (command->engine == EBB_N_ENGINES) { return EBB_OK; }
     ebb_stream *stream = run->stream[command->engine];
+    EBB_ASSERT((before == NULL) == (behind == NULL));
     for (uint64_t d = run->schedule.start[idx]; d < run->schedule.start[idx + 1]; d++) {
         EBB_TRY(ops->event_wait(stream, run->commands[run->schedule.dep[d]].done));
     }
@@ -177,6 +186,7 @@ static ebb_status issue_between(ebb_run *run, ebb_event *const *events) {
 }
 
 ebb_status ebb__run_drain(ebb_run *run) {
+    EBB_ASSERT(run->stream[EBB_ENGINE_COMPUTE] != NULL);
     ebb_status first = EBB_OK;
     for (int e = 0; e < EBB_N_ENGINES; e++) {
         ebb_status st = run->device->ops->stream_sync(run->stream[e]);
@@ -186,6 +196,7 @@ ebb_status ebb__run_drain(ebb_run *run) {
 }
 
 ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events) {
+    EBB_ASSERT(!run->failed && run->parked == NULL);
     const uint64_t begin_ns = ebb__now_ns();
     EBB_TRY(events == NULL ? issue_all(run) : issue_between(run, events));
     EBB_TRY(events == NULL ? run->device->ops->stream_sync(run->stream[EBB_ENGINE_COMPUTE]) : ebb__run_drain(run));
@@ -201,6 +212,8 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
     run->state.learning_rate = learning_rate;
     ebb_status st = run->record_path != NULL ? ebb__run_record(run) : ebb__run_iterate(run, NULL);
     run->failed = st != EBB_OK;
+    EBB_ASSERT(run->record_path == NULL);
+    EBB_RUN_DEEP_CHECK(run);
     return st;
 }
 
@@ -215,6 +228,7 @@ int32_t *ebb_run_labels(ebb_run *run) {
 }
 
 static float read_port(const ebb_run *run, ebb_port port) {
+    EBB_ASSERT(port == EBB_PORT_LOSS || port == EBB_PORT_CORRECT);
     const float *value = run->state.port[port];
     return value != NULL ? *value : 0.0f;
 }
@@ -236,6 +250,7 @@ static uint64_t resident_bytes(const ebb_run *run) {
     unsigned char seen[1024];
     uint64_t resident = 0;
     for (uint64_t at = 0; at < size_bytes; at += page * sizeof seen) {
+        EBB_ASSERT(resident <= at);
         uint64_t piece = ebb_min_u64(page * sizeof seen, size_bytes - at);
         if (mincore(begin + at, (size_t)piece, seen) != 0) { return 0; }
         for (uint64_t p = 0; p < (piece + page - 1) / page; p++) { resident += (seen[p] & 1u) ? page : 0; }

@@ -111,6 +111,14 @@ struct ebb_run {
 ebb_status ebb__run_bind(ebb_run *run);
 void ebb__run_unbind(ebb_run *run);
 
+/* run_valid.c: the deep check, O(commands + tensors). */
+bool ebb__run_is_valid(const ebb_run *run);
+#if EBB_DEBUG >= 2
+#define EBB_RUN_DEEP_CHECK(run) EBB_ASSERT(ebb__run_is_valid(run))
+#else
+#define EBB_RUN_DEEP_CHECK(run) ((void)0)
+#endif
+
 /* run.c: one iteration, timed. events: NULL, or two for each command but drops, to be recorded before and behind it;
  * then every stream is idle when it returns. */
 ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events);

@@ -34,6 +34,7 @@ static ebb_status open_file(const char *disk_dir, ebb_tiers *tiers) {
                         (unsigned long long)tiers->file_bytes);
     }
     EBB_TRY(open_unnamed(disk_dir, &tiers->fd));
+    EBB_ASSERT(tiers->fd >= 0 && tiers->file_bytes > 0);
     int error = posix_fallocate(tiers->fd, 0, (off_t)tiers->file_bytes);
     if (error != 0) {
         return ebb_fail(EBB_E_IO, "disk tier %s: no room for %llu bytes: %s", disk_dir,
@@ -43,6 +44,7 @@ static ebb_status open_file(const char *disk_dir, ebb_tiers *tiers) {
 }
 
 static ebb_status open_staging(ebb_tiers *tiers, uint64_t largest_bytes) {
+    EBB_ASSERT(largest_bytes > 0 && !tiers->device->ops->host_visible);
     tiers->staging_bytes = largest_bytes;
     for (int d = 0; d < 2; d++) {
         void *ptr = NULL;
@@ -87,6 +89,7 @@ ebb_status ebb__tiers_check(ebb_tiers *tiers) {
 }
 
 static void note_failure(ebb_tiers *tiers, int error) {
+    EBB_ASSERT(error != 0);
     int none = 0;
     if (atomic_compare_exchange_strong(&tiers->error_number, &none, error)) { atomic_store(&tiers->status, EBB_E_IO); }
 }
@@ -94,6 +97,8 @@ static void note_failure(ebb_tiers *tiers, int error) {
 /* Move n bytes between memory and the file; a failure is noted for whoever asks later, and returned. */
 static ebb_status move_bytes(ebb_tiers *tiers, ebb_copy_direction direction, unsigned char *ptr, uint64_t n,
                              uint64_t at) {
+    EBB_ASSERT(tiers->fd >= 0 && ptr != NULL);
+    EBB_ASSERT(at <= tiers->file_bytes && n <= tiers->file_bytes - at);
     while (n > 0) {
         size_t piece = (size_t)ebb_min_u64(n, 1u << 30);
         ssize_t done = direction == EBB_COPY_OUT ? pwrite(tiers->fd, ptr, piece, (off_t)at)
@@ -103,6 +108,7 @@ static ebb_status move_bytes(ebb_tiers *tiers, ebb_copy_direction direction, uns
             note_failure(tiers, done < 0 ? errno : EIO);
             return ebb__tiers_check(tiers);
         }
+        EBB_ASSERT((size_t)done <= piece);
         ptr += done;
         at += (uint64_t)done;
         n -= (uint64_t)done;
@@ -117,15 +123,22 @@ static ebb_status move_file(void *ctx) {
     return move_bytes(t->tiers, t->direction, ptr, t->buf.size_bytes, t->offset);
 }
 
+static bool is_in_slab(const ebb_tiers *tiers, uint64_t offset, uint64_t size_bytes) {
+    return tiers->slab != NULL && offset <= tiers->slab_bytes && size_bytes <= tiers->slab_bytes - offset;
+}
+
 ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
     ebb_tiers *tiers = transfer->tiers;
     const ebb_backend_ops *ops = tiers->device->ops;
+    EBB_ASSERT(transfer->tier < EBB_N_TIERS && transfer->buf.size_bytes > 0);
     if (transfer->tier == EBB_TIER_HOST || !ops->has_data) {
+        EBB_ASSERT(!ops->has_data || is_in_slab(tiers, transfer->offset, transfer->buf.size_bytes));
         void *host = tiers->slab != NULL ? tiers->slab + transfer->offset : NULL;
         return ops->copy(stream, transfer->direction, transfer->buf, host);
     }
     if (ops->host_visible) { return ops->call(stream, move_file, transfer); }
     void *staging = tiers->staging[transfer->direction];
+    EBB_ASSERT(staging != NULL && transfer->buf.size_bytes <= tiers->staging_bytes);
     if (transfer->direction == EBB_COPY_OUT) {
         EBB_TRY(ops->copy(stream, EBB_COPY_OUT, transfer->buf, staging));
         return ops->call(stream, move_file, transfer);
@@ -136,7 +149,9 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
 
 ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
                            void *host) {
+    EBB_ASSERT(slot->tier < EBB_N_TIERS && bytes <= slot->size_bytes);
     if (slot->tier == EBB_TIER_DISK) { return move_bytes(tiers, direction, host, bytes, slot->offset); }
+    EBB_ASSERT(is_in_slab(tiers, slot->offset, bytes));
     if (direction == EBB_COPY_OUT) {
         memcpy(tiers->slab + slot->offset, host, bytes);
     } else {

@@ -25,6 +25,7 @@ static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *p
     if (home.offset == UINT64_MAX && home.slot == UINT64_MAX) {
         return ebb_fail(EBB_E_ARGUMENT, "value '%s': is gone when the iteration ends", info->name);
     }
+    EBB_ASSERT(at->layout != EBB_LAYOUT_ANY);
     *place_out = (value_place){.info = info,
                                .layout = at->layout,
                                .home = home,
@@ -35,6 +36,7 @@ static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *p
 /* Copy between a stay and host memory, at once. */
 static ebb_status copy_arena(ebb_run *run, ebb_copy_direction direction, uint64_t offset, uint64_t bytes, void *host) {
     ebb_stream *stream = run->stream[direction == EBB_COPY_OUT ? EBB_ENGINE_OUT : EBB_ENGINE_IN];
+    EBB_ASSERT(offset <= run->arena->size_bytes && bytes <= run->arena->size_bytes - offset);
     ebb_buf buf = {.arena = run->arena->memory, .offset = offset, .size_bytes = bytes};
     EBB_TRY(run->device->ops->copy(stream, direction, buf, host));
     return run->device->ops->stream_sync(stream);
@@ -48,6 +50,7 @@ static const ebb_slot *slot_of(const ebb_run *run, uint64_t idx) {
 }
 
 static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed) {
+    EBB_ASSERT(run->parked == NULL);
     if (at->home.offset != UINT64_MAX) { EBB_TRY(copy_arena(run, EBB_COPY_IN, at->home.offset, at->bytes, packed)); }
     if (at->home.slot == UINT64_MAX) { return EBB_OK; }
     return ebb__tiers_move(&run->tiers, EBB_COPY_OUT, slot_of(run, at->home.slot), at->bytes, packed);
@@ -125,6 +128,7 @@ uint64_t ebb_run_parked_bytes(const ebb_run *run) {
 }
 
 static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
+    EBB_ASSERT(run->parked != NULL);
     const ebb_program *program = run->lowered->program;
     uint64_t at = 0;
     for (size_t t = 0; t < program->tensors.n; t++) {
@@ -134,6 +138,7 @@ static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
         EBB_TRY(copy_arena(run, direction, run->homes[t].offset, bytes, run->parked + at));
         at += bytes;
     }
+    EBB_ASSERT(at == ebb_run_parked_bytes(run));
     return EBB_OK;
 }
 
@@ -147,6 +152,7 @@ ebb_status ebb_run_park(ebb_run *run) {
         ebb__free(run->mem, run->parked);
         run->parked = NULL;
     }
+    EBB_RUN_DEEP_CHECK(run);
     return st;
 }
 
@@ -156,5 +162,6 @@ ebb_status ebb_run_unpark(ebb_run *run) {
     ebb__free(run->mem, run->parked);
     run->parked = NULL;
     run->failed = run->failed || st != EBB_OK;
+    EBB_RUN_DEEP_CHECK(run);
     return st;
 }

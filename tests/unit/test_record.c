@@ -3,74 +3,10 @@
  * A recorded iteration: its trace is whole and agrees with the plan; and whatever loses the trace (a full disk, a
  * folder that is not there, each allocation in turn) loses nothing else.
  */
-#include "backend/lower.h"
-#include "run/run.h"
-#include "support.h"
+#include "run_support.h"
 
 #include <fcntl.h>
 #include <unistd.h>
-
-#define BATCH 4
-#define CLASSES 5
-
-typedef struct fixture {
-    ebb_device *device;
-    ebb_graph *graph;
-    ebb_lowered *lowered;
-    ebb_plan *plan;
-} fixture;
-
-static ebb_graph *make_graph(void) {
-    ebb_graph *g = NULL;
-    assert_int_equal(ebb_graph_create(NULL, &g), EBB_OK);
-    ebb_value x = ebb_graph_images(g, BATCH, 1, 8, 8), labels = ebb_graph_labels(g, BATCH, CLASSES);
-    for (int i = 0; i < 4; i++) {
-        ebb_window three = ebb_window_square(3, 1, 1);
-        x = ebb_graph_relu(g, NULL, ebb_graph_conv(g, NULL, x, 8, &three, true));
-    }
-    x = ebb_graph_linear(g, "fc", ebb_graph_flatten(g, NULL, x), CLASSES, true);
-    (void)ebb_graph_softmax_loss(g, x, labels);
-    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
-    assert_int_equal(ebb_graph_train(g, &optimizer, false), EBB_OK);
-    return g;
-}
-
-/* At the least budget, so that there are copies and recomputed steps to record. */
-static void set_up(fixture *f, const ebb_mem *mem) {
-    ebb_device_options device_options = EBB_DEVICE_OPTIONS_INIT;
-    device_options.mem = mem;
-    assert_int_equal(ebb_device_open("ref", &device_options, &f->device), EBB_OK);
-    f->graph = make_graph();
-    assert_int_equal(ebb_lower(f->graph, f->device, &f->lowered), EBB_OK);
-    ebb_machine *machine = NULL;
-    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.budget_bytes = 1;
-    ebb_no_fit no_fit = {0};
-    const ebb_program *program = ebb_lowered_program(f->lowered);
-    assert_int_equal(ebb_plan_make(program, machine, &options, &f->plan, &no_fit), EBB_E_NO_FIT);
-    options.budget_bytes = no_fit.least_budget_bytes;
-    assert_int_equal(ebb_plan_make(program, machine, &options, &f->plan, &no_fit), EBB_OK);
-    ebb_machine_destroy(machine);
-}
-
-static void tear_down(fixture *f) {
-    ebb_plan_destroy(f->plan);
-    ebb_lowered_destroy(f->lowered);
-    ebb_graph_destroy(f->graph);
-    ebb_device_close(f->device);
-}
-
-static ebb_run *make_run(const fixture *f, const ebb_mem *mem) {
-    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
-    options.mem = mem;
-    ebb_run *run = NULL;
-    assert_int_equal(ebb_run_create(f->lowered, f->plan, &options, &run), EBB_OK);
-    assert_int_equal(ebb_run_init_values(run, 3), EBB_OK);
-    for (int i = 0; i < BATCH * 64; i++) { ebb_run_images(run)[i] = (float)(i % 7) - 3.0f; }
-    for (int i = 0; i < BATCH; i++) { ebb_run_labels(run)[i] = i; }
-    return run;
-}
 
 static float iterate(ebb_run *run, uint64_t i) {
     if (ebb_run_iteration(run, i, i + 1, 0.1f) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
@@ -101,12 +37,12 @@ static void make_path(char path[64]) {
 
 static void a_trace_agrees_with_its_plan(void **state) {
     (void)state;
-    fixture f;
+    run_fixture f;
     char path[64];
     uint64_t n_of[EBB_TRACE_N_KINDS];
     make_path(path);
-    set_up(&f, NULL);
-    ebb_run *run = make_run(&f, NULL);
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL);
     (void)iterate(run, 0);
     assert_int_equal(ebb_run_record_next(run, path), EBB_OK);
     (void)iterate(run, 1);
@@ -123,16 +59,16 @@ static void a_trace_agrees_with_its_plan(void **state) {
     assert_int_equal(n_of[EBB_TRACE_COPY_END], n_of[EBB_TRACE_COPY_BEGIN]);
     assert_int_equal(n_of[EBB_TRACE_MARK], 2);
     ebb_run_destroy(run);
-    tear_down(&f);
+    run_fixture_fini(&f);
     assert_int_equal(unlink(path), 0);
 }
 
 static void a_lost_recording_loses_nothing_else(void **state) {
     (void)state;
     static const char *const bad[] = {"/dev/full", "/tmp/no/such/folder/trace", "/tmp"};
-    fixture f;
-    set_up(&f, NULL);
-    ebb_run *run = make_run(&f, NULL), *undisturbed = make_run(&f, NULL);
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL), *undisturbed = run_fixture_start(&f, NULL);
     for (uint64_t i = 0; i < 3; i++) {
         assert_int_equal(ebb_run_record_next(run, bad[i]), EBB_OK);
         assert_int_equal(ebb_run_record_status(run), EBB_OK); /* that of the one before is forgotten */
@@ -144,18 +80,18 @@ static void a_lost_recording_loses_nothing_else(void **state) {
     assert_int_equal(ebb_run_record_status(run), EBB_E_IO); /* until it is asked for again */
     ebb_run_destroy(undisturbed);
     ebb_run_destroy(run);
-    tear_down(&f);
+    run_fixture_fini(&f);
 }
 
 /* The first, the second ... allocation of the recording fails; the last time none does. */
 static void any_allocation_may_fail(void **state) {
     (void)state;
-    fixture f;
+    run_fixture f;
     failing_mem mem;
     char path[64];
     make_path(path);
-    set_up(&f, &failing_mem_init(&mem, 0)->hooks); /* events are the device's */
-    ebb_run *run = make_run(&f, &mem.hooks);
+    run_fixture_init(&f, &failing_mem_init(&mem, 0)->hooks); /* events are the device's */
+    ebb_run *run = run_fixture_start(&f, &mem.hooks);
     size_t n_lost = 0;
     for (ebb_status recorded = EBB_E_NO_MEMORY; recorded != EBB_OK; n_lost++) {
         assert_int_equal(ebb_run_record_next(run, path), EBB_OK);
@@ -170,23 +106,23 @@ static void any_allocation_may_fail(void **state) {
     }
     assert_true(n_lost > 10);
     ebb_run_destroy(run);
-    tear_down(&f);
+    run_fixture_fini(&f);
     assert_int_equal(mem.n_live, 0);
     assert_int_equal(unlink(path), 0);
 }
 
 static void a_failed_iteration_is_no_recording(void **state) {
     (void)state;
-    fixture f;
-    set_up(&f, NULL);
-    ebb_run *run = make_run(&f, NULL);
-    ebb_run_labels(run)[1] = CLASSES;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL);
+    ebb_run_labels(run)[1] = RUN_CLASSES;
     assert_int_equal(ebb_run_record_next(run, "/tmp/no/such/folder/trace"), EBB_OK);
     assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_ARGUMENT);
     assert_non_null(strstr(ebb_last_error(), "label"));
     assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_DEVICE);
     ebb_run_destroy(run);
-    tear_down(&f);
+    run_fixture_fini(&f);
 }
 
 int main(void) {
