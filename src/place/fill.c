@@ -20,14 +20,6 @@ static ebb_status take(ebb_fill *fill, size_t item, uint64_t offset) {
 
 /* ---- what is fixed ---------------------------------------------------------------------------- */
 
-static bool share_time(ebb_place_range a, ebb_place_range b) {
-    const bool a_wraps = a.first >= a.last, b_wraps = b.first >= b.last;
-    if (a_wraps && b_wraps) { return true; }
-    if (a_wraps) { return b.last > a.first || b.first < a.last; }
-    if (b_wraps) { return a.last > b.first || a.first < b.last; }
-    return a.first < b.last && b.first < a.last;
-}
-
 static bool collide(const ebb_parts *parts, size_t a, size_t b) {
     const uint64_t *fixed = parts->problem->fixed;
     for (size_t k = parts->first[a]; k < parts->first[a + 1]; k++) {
@@ -35,7 +27,7 @@ static bool collide(const ebb_parts *parts, size_t a, size_t b) {
             const ebb_place_part *x = &parts->part[k], *y = &parts->part[l];
             const bool share_bytes = fixed[a] + x->low_bytes < fixed[b] + y->high_bytes &&
                                      fixed[b] + y->low_bytes < fixed[a] + x->high_bytes;
-            if (share_bytes && share_time(x->range, y->range)) { return true; }
+            if (share_bytes && ebb__place_share_time(x->range, y->range)) { return true; }
         }
     }
     return false;

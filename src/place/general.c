@@ -267,6 +267,44 @@ static ebb_status repair(solver *s, uint64_t end) {
     return EBB_OK;
 }
 
+/* ---- pairs ------------------------------------------------------------------------------------ */
+
+/* Peaks are multiples of the problem's alignment. */
+static ebb_status ask_pairs(solver *s, uint64_t cap_bytes, uint64_t max_work, bool *gained) {
+    const uint64_t align = s->parts.problem->alignment_bytes;
+    const ebb_pairs_limits limits = {cap_bytes, max_work};
+    ebb_pairs_answer answer = EBB_PAIRS_GIVEN_UP;
+    memcpy(s->offsets, s->best, s->parts.problem->n_items * sizeof *s->best); /* of those that hold nothing, too */
+    EBB_TRY(ebb__place_pairs(&s->parts, s->job, &limits, s->offsets, &answer, &s->work));
+    *gained = answer != EBB_PAIRS_GIVEN_UP;
+    if (answer == EBB_PAIRS_NONE) { s->bound_bytes = ebb_max_u64(s->bound_bytes, ebb_align_up(cap_bytes + 1, align)); }
+    if (answer != EBB_PAIRS_FOUND) { return EBB_OK; }
+    uint64_t peak_bytes = 0;
+    for (size_t i = 0; i < s->parts.problem->n_items; i++) {
+        if (s->parts.top[i] > 0) { peak_bytes = ebb_max_u64(peak_bytes, s->offsets[i] + s->parts.top[i]); }
+    }
+    EBB_ASSERT(peak_bytes <= cap_bytes);
+    keep_better(s, peak_bytes);
+    return EBB_OK;
+}
+
+/* Under caps that leave so many eighths of the gap between bound and best, from the lowest up; whatever is found or
+ * proved narrows the gap, and it begins again. */
+static ebb_status try_pairs(solver *s) {
+    static const uint64_t eighths[] = {0, 1, 3, 5, 8};
+    const size_t n_caps = sizeof eighths / sizeof eighths[0];
+    const uint64_t align = s->parts.problem->alignment_bytes;
+    for (size_t k = 0; k < n_caps && !is_over(s, s->max_work); k++) {
+        const uint64_t low_bytes = ebb_max_u64(s->bound_bytes, s->job->enough_bytes / align * align);
+        const uint64_t gap_bytes = s->peak_bytes - align - low_bytes;
+        const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * eighths[k] + gap_bytes % 8 * eighths[k] / 8;
+        bool gained = false;
+        EBB_TRY(ask_pairs(s, cap_bytes, (s->max_work - s->work) / (n_caps - k), &gained));
+        if (gained) { k = (size_t)-1; }
+    }
+    return EBB_OK;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 static ebb_status prepare(solver *s) {
@@ -313,7 +351,7 @@ static ebb_status solve(solver *s) {
     if (!is_over(s, s->max_work) && s->kept_peak_bytes != UINT64_MAX) {
         EBB_TRY(repair(s, s->work + (s->max_work - s->work) / ORDER_SHARE));
     }
-    return EBB_OK;
+    return is_over(s, s->max_work) ? EBB_OK : try_pairs(s);
 }
 
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {

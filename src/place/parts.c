@@ -101,3 +101,11 @@ ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, eb
     *parts_out = parts;
     return EBB_OK;
 }
+
+bool ebb__place_share_time(ebb_place_range a, ebb_place_range b) {
+    const bool a_wraps = a.first >= a.last, b_wraps = b.first >= b.last;
+    if (a_wraps && b_wraps) { return true; }
+    if (a_wraps) { return b.last > a.first || b.first < a.last; }
+    if (b_wraps) { return a.last > b.first || a.first < b.last; }
+    return a.first < b.last && b.first < a.last;
+}

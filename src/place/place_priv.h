@@ -105,6 +105,9 @@ typedef struct ebb_parts {
 /* Of a problem that has been checked. Arrays come from the bump. */
 ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, ebb_parts *parts_out);
 
+/* Whether there is a section in both. */
+bool ebb__place_share_time(ebb_place_range a, ebb_place_range b);
+
 /* ---- without what is easy --------------------------------------------------------------------- */
 
 /* The items that hold something and do not live always, numbered by birth, the larger first of those born together. */
@@ -212,5 +215,19 @@ ebb_status ebb__fill_begin(const ebb_parts *parts, ebb_bump *bump, uint64_t *off
 
 /* Give the item a place at or above base, unless it has one. */
 ebb_status ebb__fill_put(ebb_fill *fill, size_t item, uint64_t base, ebb_place_fit fit);
+
+/* ---- pairs ------------------------------------------------------------------------------------ */
+
+typedef enum ebb_pairs_answer { EBB_PAIRS_FOUND, EBB_PAIRS_NONE, EBB_PAIRS_GIVEN_UP } ebb_pairs_answer;
+
+typedef struct ebb_pairs_limits {
+    uint64_t cap_bytes; /* below 2^63; the peak that is looked for is this or lower */
+    uint64_t max_work;
+} ebb_pairs_limits;
+
+/* FOUND: offsets of all items that hold something are written. GIVEN_UP at once where items are many. What was done is
+ * added to *work. */
+ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, const ebb_pairs_limits *limits,
+                            uint64_t *offsets, ebb_pairs_answer *answer_out, uint64_t *work);
 
 #endif
