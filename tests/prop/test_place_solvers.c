@@ -10,7 +10,7 @@ typedef unsigned long long ull;
 static ebb_status solve(const ebb_place_problem *p, const char *solver, uint64_t *offsets, ebb_place_result *result) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     options.solver = solver;
-    options.max_steps = 20000; /* more is slow under sanitizers */
+    options.max_steps = 10000; /* more is slow under sanitizers */
     return ebb_place_solve(p, &options, offsets, result);
 }
 
@@ -44,7 +44,7 @@ static const char *try_solver(const slow_problem *s, const char *solver) {
 
 static void test_random(void **state) {
     (void)state;
-    for (uint64_t seed = 0; seed < 2000; seed++) {
+    for (uint64_t seed = 0; seed < 1000; seed++) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 12);
         slow_problem s;
@@ -57,9 +57,193 @@ static void test_random(void **state) {
     }
 }
 
+/* ---- the best of few items -------------------------------------------------------------------- */
+
+/* Lower *best to the least peak below it, over all offsets of items i and on. */
+static void try_offsets(const slow_problem *s, uint64_t *offsets, size_t i, uint64_t *best) {
+    uint64_t peak = 0;
+    if (i == s->p.n_items) {
+        if (slow_is_placement(&s->p, offsets, s->n_times, &peak)) { *best = ebb_min_u64(*best, peak); }
+        return;
+    }
+    for (uint64_t offset = 0; offset < *best; offset++) {
+        bool good = slow_is_offset(&s->p, i, offset);
+        offsets[i] = offset;
+        for (size_t j = 0; j < i && good; j++) {
+            for (uint64_t t = 0; t < s->n_times && good; t++) { good = !slow_collide(&s->p, offsets, i, j, t); }
+        }
+        if (good) { try_offsets(s, offsets, i + 1, best); }
+    }
+}
+
+static void draw_few(slow_problem *s, ebb_rng *rng, unsigned kinds) {
+    static const uint64_t alignments[] = {1, 1, 2, 3};
+    s->p = EBB_PLACE_PROBLEM_INIT;
+    s->n_times = 5;
+    s->p.items = s->items;
+    s->p.n_items = 2 + ebb__rng_below(rng, 4);
+    for (size_t i = 0; i < s->p.n_items; i++) {
+        s->items[i].size_bytes = 1 + ebb__rng_below(rng, 3);
+        s->items[i].first = ebb__rng_below(rng, 4);
+        s->items[i].last = s->items[i].first + 1 + ebb__rng_below(rng, 5 - s->items[i].first);
+        s->alignments[i] = alignments[ebb__rng_below(rng, 4)];
+    }
+    if ((kinds & SLOW_ALIGNED) != 0) { s->p.alignments = s->alignments; }
+    if ((kinds & SLOW_GAPS) != 0) { slow_draw_gaps(s, rng); }
+    if ((kinds & SLOW_FIXED) != 0) { slow_draw_fixed(s, rng, 2); }
+}
+
+/* Nothing is better, and that is known. Plain problems are best.c's. */
+static void test_few(void **state) {
+    (void)state;
+    unsigned n_above_bound = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 13);
+        slow_problem s;
+        uint64_t offsets[SLOW_MAX_ITEMS], least = UINT64_MAX, bound = 0;
+        ebb_place_result result = {0};
+        draw_few(&s, &rng, 1 + (unsigned)seed % (SLOW_N_KINDS - 1));
+        if (solve(&s.p, "best", offsets, &result) != EBB_OK) { fail_msg("seed %llu: %s", (ull)seed, ebb_last_error()); }
+        least = result.peak_bytes;
+        try_offsets(&s, offsets, 0, &least);
+        assert_int_equal(ebb_place_bound(&s.p, NULL, &bound), EBB_OK);
+        n_above_bound += least > bound;
+        if (result.peak_bytes != least || result.bound_bytes != least) {
+            fail_msg("seed %llu: peak %llu, bound %llu, not %llu", (ull)seed, (ull)result.peak_bytes,
+                     (ull)result.bound_bytes, (ull)least);
+        }
+    }
+    assert_true(n_above_bound > 20);
+}
+
+/* ---- what each is known for ------------------------------------------------------------------- */
+
+#define KIB ((uint64_t)1024)
+#define MIB (1024 * KIB)
+
+/* Peak and offsets of a problem of at most five items. */
+static void expect(const ebb_place_item *items, size_t n_items, uint64_t period, const char *solver,
+                   const uint64_t *expected /* [n_items], and the peak */) {
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    ebb_place_result result = {0};
+    uint64_t offsets[5];
+    p.items = items;
+    p.n_items = n_items;
+    p.period = period;
+    assert_int_equal(solve(&p, solver, offsets, &result), EBB_OK);
+    for (size_t i = 0; i < n_items; i++) {
+        if (offsets[i] != expected[i]) { fail_msg("%s: item %zu at %llu", solver, i, (ull)offsets[i]); }
+    }
+    if (result.peak_bytes != expected[n_items]) { fail_msg("%s: peak %llu", solver, (ull)result.peak_bytes); }
+}
+
+static void test_allocators(void **state) {
+    (void)state;
+    /* segments as asked for, in granules; free blocks of two segments never join */
+    const ebb_place_item segments[] = {{1024, 0, 2}, {512, 0, 9}, {600, 3, 5}, {512, 3, 9}, {2048, 10, 11}};
+    expect(segments, 5, 0, "best-fit", (const uint64_t[]){0, 1024, 0, 1536, 2048, 4096});
+    const ebb_place_item fits[] = {{2048, 0, 1}, {1024, 0, 1}, {1024, 2, 3}};
+    expect(fits, 3, 0, "best-fit", (const uint64_t[]){0, 2048, 2048, 3072});
+    expect(fits, 3, 0, "first-fit", (const uint64_t[]){0, 2048, 0, 3072});
+    /* two small ones share a segment; of the large ones' the second leaves too little to be split off */
+    const ebb_place_item pools[] = {
+        {100, 0, 9}, {MIB, 0, 9}, {MIB + 1, 0, 9}, {18 * MIB + 512 * KIB, 0, 9}, {30 * MIB + 1, 0, 9}};
+    expect(pools, 5, 0, "pytorch", (const uint64_t[]){0, 512, 2 * MIB, 3 * MIB + 512, 22 * MIB, 54 * MIB});
+}
+
+static void test_allocators_circle(void **state) {
+    (void)state;
+    const ebb_place_item returns[] = {{512, 6, 2}, {512, 3, 5}};
+    expect(returns, 2, 8, "best-fit", (const uint64_t[]){0, 0, 512});
+    /* in the first period the second takes a part of what the first left, which comes back elsewhere */
+    const ebb_place_item moves[] = {{1024, 6, 4}, {512, 5, 7}};
+    expect(moves, 2, 8, "best-fit", (const uint64_t[]){1024, 0, 2048});
+    const ebb_place_item always[] = {{512, 0, 0}, {512, 3, 5}, {512, 0, 8}};
+    expect(always, 3, 8, "first-fit", (const uint64_t[]){0, 1024, 512, 1536});
+}
+
+static void test_smartpool(void **state) {
+    (void)state;
+    /* the last one could go below; best fit looks between first */
+    const ebb_place_item quirk[] = {{50, 0, 4}, {40, 0, 8}, {35, 0, 3}, {30, 2, 8}, {20, 5, 8}};
+    expect(quirk, 5, 0, "smartpool-bf", (const uint64_t[]){0, 50, 90, 125, 90, 155});
+    expect(quirk, 5, 0, "smartpool-ff", (const uint64_t[]){0, 50, 90, 125, 0, 155});
+    /* but below where all that is taken is in one piece */
+    const ebb_place_item one[] = {{50, 0, 4}, {40, 0, 8}, {30, 5, 8}};
+    expect(one, 3, 0, "smartpool-bf", (const uint64_t[]){0, 50, 0, 90});
+    const ebb_place_item circle[] = {{30, 0, 0}, {100, 8, 2}, {50, 3, 5}};
+    expect(circle, 3, 10, "smartpool-bf", (const uint64_t[]){0, 30, 230, 280});
+    expect(circle, 3, 10, "smartpool-cyclic", (const uint64_t[]){0, 30, 30, 130});
+}
+
+static void test_size(void **state) {
+    (void)state;
+    /* between the first two and below them: the tighter gap */
+    const ebb_place_item items[] = {{100, 0, 4}, {90, 0, 8}, {80, 0, 3}, {70, 2, 8}, {60, 5, 8}};
+    expect(items, 5, 0, "size", (const uint64_t[]){0, 100, 190, 270, 190, 340});
+    const ebb_place_item ties[] = {{10, 0, 2}, {10, 0, 5}, {10, 0, 5}};
+    expect(ties, 3, 0, "size", (const uint64_t[]){20, 0, 10, 30});
+}
+
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+static void test_fixed(void **state) {
+    (void)state;
+    const ebb_place_item items[] = {{10, 0, 5}, {10, 3, 9}, {10, 4, 6}, {10, 6, 9}};
+    uint64_t fixed[] = {0, EBB_PLACE_ANYWHERE, 5, 5}, offsets[] = {7, 7, 7, 7};
+    const char *solver = NULL;
+    ebb_place_result result = {.peak_bytes = 7};
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = 4;
+    p.fixed = fixed;
+    for (size_t k = 0; (solver = ebb_place_solver_name(k, NULL)) != NULL; k++) {
+        const bool online = is_online(solver);
+        assert_int_equal(solve(&p, solver, offsets, &result), online ? EBB_E_UNSUPPORTED : EBB_E_NO_FIT);
+        assert_non_null(strstr(ebb_last_error(), online ? "item 0 has a fixed offset" : "items 0 and 2 overlap"));
+        assert_true(offsets[0] == 7 && offsets[3] == 7 && result.peak_bytes == 7);
+    }
+    fixed[2] = 10;
+    assert_int_equal(solve(&p, "best", offsets, &result), EBB_OK);
+    assert_true(offsets[1] == 20 && result.peak_bytes == 30 && result.bound_bytes == 30);
+    assert_int_equal(solve(&p, "worst", offsets, &result), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "'worst'"));
+}
+
+static void test_out_of_memory(void **state) {
+    (void)state;
+    slow_problem s;
+    const char *solver = NULL;
+    ebb_rng rng;
+    for (unsigned kinds = 0; kinds < SLOW_N_KINDS; kinds++) {
+        ebb__rng_init(&rng, 20 + kinds, 14);
+        do { slow_draw(&s, &rng, kinds); } while (s.p.n_items < 15 || s.p.n_items > 25 || s.p.period == 0);
+        for (size_t k = 0; (solver = ebb_place_solver_name(k, NULL)) != NULL; k++) {
+            if (is_online(solver) && (kinds & SLOW_FIXED) != 0) { continue; }
+            uint64_t offsets[SLOW_MAX_ITEMS], peak = 0;
+            OOM_LOOP(mem, st, {
+                ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+                ebb_place_result result = {0};
+                options.mem = mem;
+                options.solver = solver;
+                options.max_steps = 3000;
+                memset(offsets, 0x55, sizeof offsets);
+                st = ebb_place_solve(&s.p, &options, offsets, &result);
+                assert_true(st == EBB_OK || offsets[s.p.n_items - 1] == 0x5555555555555555u);
+            });
+            OOM_LOOP(mem, st, { st = ebb_place_check(&s.p, mem, offsets, &peak); });
+            OOM_LOOP(mem, st, { st = ebb_place_bound(&s.p, mem, &peak); });
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),     cmocka_unit_test(test_few),
+        cmocka_unit_test(test_allocators), cmocka_unit_test(test_allocators_circle),
+        cmocka_unit_test(test_smartpool),  cmocka_unit_test(test_size),
+        cmocka_unit_test(test_fixed),      cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
