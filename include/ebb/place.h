@@ -83,7 +83,13 @@ typedef struct ebb_place_result {
 EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options,
                                    uint64_t *offsets_out, ebb_place_result *result_out);
 
-/* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL. */
+/* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
+ *
+ * None but "best" searches, or looks at enough_bytes, max_steps and stop. "first-fit", "best-fit" and "pytorch" are
+ * allocators that meet births and deaths in order of time, at one time deaths first, else in the order of the problem;
+ * their segments lie one behind the other. An item holds its block through its gaps; for an alignment that their
+ * granules of 512 bytes are no multiple of, they take that much more. A circle goes round until it repeats, or else
+ * what lives around its end keeps its blocks all the time. */
 EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 
 /* ---- bound and validator ---------------------------------------------------------------------- */
