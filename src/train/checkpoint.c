@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define VERSION "1"
+#define VERSION "2" /* 1 had no batches_before */
 #define TEXT_BYTES 256
 
 typedef struct fact {
@@ -73,6 +73,8 @@ static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
     for (int f = 0; f < N_FACTS; f++) { EBB_TRY(ebb__st_writer_set(writer, facts[f].key, facts[f].text)); }
     (void)snprintf(number, sizeof number, "%" PRIu64, trainer->step);
     EBB_TRY(ebb__st_writer_set(writer, "step", number)); /* updates made; epoch and batch follow from it */
+    (void)snprintf(number, sizeof number, "%" PRIu64, trainer->tracked_before);
+    EBB_TRY(ebb__st_writer_set(writer, "batches_before", number));
     char hash[65];
     EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash));
     EBB_TRY(ebb__st_writer_set(writer, "sha256", hash));
@@ -106,15 +108,15 @@ static ebb_status compare(const ebb_trainer *trainer, const ebb_safetensors *fil
     return EBB_OK;
 }
 
-static ebb_status read_step(const ebb_safetensors *file, uint64_t *step_out) {
-    const char *text = ebb__safetensors_metadata(file, "step");
+static ebb_status read_number(const ebb_safetensors *file, const char *key, uint64_t *number_out) {
+    const char *text = ebb__safetensors_metadata(file, key);
     char *end = NULL;
     errno = 0;
-    uint64_t step = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    uint64_t number = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
     if (end == NULL || *end != '\0' || errno != 0) {
-        return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint's step is '%s'", file->path, text != NULL ? text : "");
+        return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint's %s is '%s'", file->path, key, text != NULL ? text : "");
     }
-    *step_out = step;
+    *number_out = number;
     return EBB_OK;
 }
 
@@ -133,12 +135,14 @@ static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file)
     if (version == NULL || strcmp(version, VERSION) != 0) {
         return ebb_fail(EBB_E_FORMAT, "%s: not a checkpoint of this version", file->path);
     }
-    uint64_t step = 0;
-    EBB_TRY(read_step(file, &step));
+    uint64_t step = 0, tracked_before = 0;
+    EBB_TRY(read_number(file, "step", &step));
+    EBB_TRY(read_number(file, "batches_before", &tracked_before));
     EBB_TRY(compare(trainer, file));
     EBB_TRY(ebb__trainer_read_values(trainer, EBB_VALUES_ALL, file));
     EBB_TRY(compare_hash(trainer, file));
     trainer->step = step;
+    trainer->tracked_before = tracked_before;
     return EBB_OK;
 }
 

@@ -45,6 +45,7 @@ struct ebb_trainer {
     uint64_t staging_elements;
     uint64_t batches_per_epoch; /* UINT64_MAX: endless */
     uint64_t step;              /* done so far */
+    uint64_t tracked_before;    /* batches that the weights had seen when they were loaded */
     bool warned;                /* of a loss that is not finite */
     float times_s[EBB_TRAINER_N_TIMES];
     uint64_t n_times;

@@ -2,7 +2,7 @@
  *
  * A network's values in and out of safetensors files, one after the other through the staging buffer. Names are
  * the graph's, which are PyTorch's; with weights go the counters of batch-norm that PyTorch's modules hold
- * (num_batches_tracked), so that its strict loading takes the file.
+ * (num_batches_tracked), so that its strict loading takes the file; they go on from those of the weights loaded.
  */
 #include "train/trainer_priv.h"
 
@@ -58,7 +58,7 @@ static ebb_status declare(const ebb_graph *graph, ebb_value_set set, ebb_st_writ
 
 ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, ebb_st_writer *writer) {
     const ebb_graph *graph = trainer->learn.graph;
-    const int64_t n_updates = (int64_t)trainer->step;
+    const int64_t n_tracked = (int64_t)(trainer->tracked_before + trainer->step);
     char name[NAME_BYTES];
     EBB_TRY(declare(graph, set, writer));
     EBB_TRY(ebb__st_writer_begin(writer));
@@ -69,7 +69,7 @@ ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, eb
         EBB_ASSERT(n <= trainer->staging_elements);
         EBB_TRY(ebb_run_get_value(trainer->run, (ebb_value)v, trainer->staging));
         EBB_TRY(ebb__st_writer_append(writer, trainer->staging, n * sizeof(float)));
-        if (tracked_name(info, set, name)) { EBB_TRY(ebb__st_writer_append(writer, &n_updates, sizeof n_updates)); }
+        if (tracked_name(info, set, name)) { EBB_TRY(ebb__st_writer_append(writer, &n_tracked, sizeof n_tracked)); }
     }
     return EBB_OK;
 }
@@ -176,10 +176,24 @@ ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, con
     return EBB_OK;
 }
 
+/* All counters of a file are the same, so one is enough; 0 without any. */
+static ebb_status read_tracked(const ebb_safetensors *file, uint64_t *n_out) {
+    int32_t n = 0;
+    for (size_t i = 0; i < file->tensors.n; i++) {
+        const ebb_st_tensor *tensor = &file->tensors.data[i];
+        if (!ends_with(tensor->name, TRACKED) || tensor->n_elements != 1) { continue; }
+        EBB_TRY(ebb__safetensors_read_s32(file, tensor, 0, 1, &n));
+        break;
+    }
+    *n_out = n > 0 ? (uint64_t)n : 0;
+    return EBB_OK;
+}
+
 ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path) {
     ebb_safetensors *file = NULL;
     EBB_TRY(ebb__safetensors_open(trainer->mem, path, &file));
     ebb_status status = ebb__trainer_read_values(trainer, EBB_VALUES_WEIGHTS, file);
+    if (status == EBB_OK) { status = read_tracked(file, &trainer->tracked_before); }
     ebb__safetensors_close(file);
     return status;
 }

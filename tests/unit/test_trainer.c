@@ -327,6 +327,42 @@ static void test_full_disk(void **state) {
 
 /* ---- weights ---------------------------------------------------------------------------------- */
 
+static int32_t tracked(const char *path) {
+    ebb_safetensors *file = NULL;
+    int32_t n = 0;
+    assert_int_equal(ebb__safetensors_open(NULL, path, &file), EBB_OK);
+    const ebb_st_tensor *tensor = ebb__safetensors_find(file, "bn1.num_batches_tracked");
+    assert_non_null(tensor);
+    assert_int_equal(tensor->n_dims, 0);
+    assert_int_equal(ebb__safetensors_read_s32(file, tensor, 0, 1, &n), EBB_OK);
+    ebb__safetensors_close(file);
+    return n;
+}
+
+/* Batches that batch-norm has seen add up, through weights and through checkpoints. */
+static void test_batches_tracked(void **state) {
+    (void)state;
+    char path[256], checkpoint[256];
+    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "w"));
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", data_path(&dir, "c"));
+    ebb_trainer *trainer = make(base_options());
+    step(trainer, 3, NULL);
+    assert_int_equal(ebb_trainer_save(trainer, path), EBB_OK);
+    ebb_trainer_destroy(trainer);
+    assert_int_equal(tracked(path), 3);
+    ebb_trainer_options o = base_options();
+    o.load_path = path;
+    o.checkpoint_path = checkpoint;
+    for (int run = 0; run < 2; run++) { /* the second goes on from the checkpoint of the first */
+        trainer = make(o);
+        step(trainer, 2, NULL);
+        assert_int_equal(ebb_trainer_checkpoint(trainer, checkpoint), EBB_OK);
+        assert_int_equal(ebb_trainer_save(trainer, path), EBB_OK);
+        ebb_trainer_destroy(trainer);
+        assert_int_equal(tracked(path), 5 + 2 * run);
+    }
+}
+
 static void test_weights_travel(void **state) {
     (void)state;
     char path[256], hex[2][65];
@@ -346,14 +382,8 @@ static void test_weights_travel(void **state) {
     assert_string_equal(hex[0], hex[1]);
     ebb_trainer_destroy(trainer);
     ebb_safetensors *file = NULL;
-    int32_t n = 0;
     assert_int_equal(ebb__safetensors_open(NULL, path, &file), EBB_OK);
     assert_int_equal(file->tensors.n, 1 + 4 + 1 + 2 + 2);
-    const ebb_st_tensor *tensor = ebb__safetensors_find(file, "bn1.num_batches_tracked");
-    assert_non_null(tensor);
-    assert_int_equal(tensor->n_dims, 0);
-    assert_int_equal(ebb__safetensors_read_s32(file, tensor, 0, 1, &n), EBB_OK);
-    assert_int_equal(n, 3);
     assert_non_null(ebb__safetensors_find(file, "bn1.running_var"));
     assert_null(ebb__safetensors_find(file, "conv1.bias"));
     ebb__safetensors_close(file);
@@ -517,6 +547,7 @@ int main(void) {
         IN_DIR(test_checkpoint_out_of_reach),
         IN_DIR(test_full_disk),
         IN_DIR(test_weights_travel),
+        IN_DIR(test_batches_tracked),
         IN_DIR(test_gradients),
         IN_DIR(test_too_small_budgets),
         IN_DIR(test_too_little_host_memory),
