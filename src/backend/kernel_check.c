@@ -26,23 +26,9 @@ static bool is_vector(const ebb_shape *shape, int64_t n) {
     return ebb__shape_elements(shape) == n;
 }
 
-static bool in_range(uint32_t n, uint32_t min, uint32_t max) {
-    return n >= min && n <= max;
-}
-
 static ebb_status check_counts(const ebb_kernel_desc *desc) {
-    static const struct {
-        uint32_t n_in_min, n_in_max, n_out_max, n_inout_max;
-    } count[] = {
-#define COUNT_ROW(kind, name, n_in_min, n_in_max, n_out_max, n_inout_max)                                              \
-    {n_in_min, (n_in_max) == 0 && (n_in_min) > 0 ? UINT32_MAX : (n_in_max), n_out_max, n_inout_max},
-        EBB_OP_TABLE(COUNT_ROW)
-#undef COUNT_ROW
-    };
     if ((unsigned)desc->kind >= EBB_N_OPS) { return ebb_fail(EBB_E_ARGUMENT, "no operator %d", (int)desc->kind); }
-    const uint32_t n_out_max = count[desc->kind].n_out_max, n_inout_max = count[desc->kind].n_inout_max;
-    bool ok = in_range(desc->n_in, count[desc->kind].n_in_min, count[desc->kind].n_in_max) &&
-              in_range(desc->n_out, n_out_max > 0, n_out_max) && in_range(desc->n_inout, n_inout_max > 0, n_inout_max);
+    bool ok = ebb__op_takes(desc->kind, desc->n_in, desc->n_out, desc->n_inout);
     return ok ? EBB_OK : fail_desc(desc, "another number of operands");
 }
 

@@ -13,10 +13,10 @@
 
 static const struct {
     const char *name;
-    ebb_op_arity arity;
+    uint32_t n_in_min, n_in_max, n_out_max, n_inout_max;
 } op_table[EBB_N_OPS] = {
 #define OP_ROW(kind, name, n_in_min, n_in_max, n_out_max, n_inout_max)                                                 \
-    [EBB_OP_##kind] = {name, {n_in_min, n_in_max, n_out_max, n_inout_max}},
+    [EBB_OP_##kind] = {name, n_in_min, n_in_max, n_out_max, n_inout_max},
     EBB_OP_TABLE(OP_ROW)
 #undef OP_ROW
 };
@@ -25,9 +25,17 @@ const char *ebb__op_name(ebb_op_kind kind) {
     return (unsigned)kind < EBB_N_OPS ? op_table[kind].name : "unknown";
 }
 
-ebb_op_arity ebb__op_arity(ebb_op_kind kind) {
-    EBB_ASSERT((unsigned)kind < EBB_N_OPS);
-    return op_table[kind].arity;
+static bool in_range(uint32_t n, uint32_t min, uint32_t max) {
+    return n >= min && n <= max;
+}
+
+bool ebb__op_takes(ebb_op_kind kind, uint32_t n_in, uint32_t n_out, uint32_t n_inout) {
+    if ((unsigned)kind >= EBB_N_OPS) { return false; }
+    const uint32_t n_in_min = op_table[kind].n_in_min, n_in_max = op_table[kind].n_in_max;
+    const uint32_t n_out_max = op_table[kind].n_out_max, n_inout_max = op_table[kind].n_inout_max;
+    const bool any = n_in_max == 0 && n_in_min > 0;
+    return in_range(n_in, n_in_min, any ? UINT32_MAX : n_in_max) && in_range(n_out, n_out_max > 0, n_out_max) &&
+           in_range(n_inout, n_inout_max > 0, n_inout_max);
 }
 
 ebb_shape ebb__shape_1d(int64_t n) {
@@ -203,7 +211,8 @@ static ebb_value *copy_operands(ebb_value *to, const ebb_value *from, uint32_t n
 }
 
 ebb_status ebb__graph_copy_op(ebb_graph *graph, const ebb_op *op, ebb_op *copy_out) {
-    size_t n_out_room = ebb__op_arity(op->kind).n_out_max;
+    EBB_ASSERT((unsigned)op->kind < EBB_N_OPS);
+    size_t n_out_room = op_table[op->kind].n_out_max;
     EBB_ASSERT(op->n_out <= n_out_room);
     ebb_value *list = ebb__bump_alloc(&graph->bump, op->n_in + n_out_room + op->n_inout, sizeof *list);
     if (list == NULL) { return EBB_E_NO_MEMORY; }

@@ -106,6 +106,10 @@ typedef enum ebb_op_kind {
 
 const char *ebb__op_name(ebb_op_kind kind);
 
+/* Whether an operator of this kind may have so many operands, as the table has it; where it has a maximum of outputs
+ * or inouts there is at least one. */
+bool ebb__op_takes(ebb_op_kind kind, uint32_t n_in, uint32_t n_out, uint32_t n_inout);
+
 typedef enum ebb_phase { EBB_PHASE_FORWARD, EBB_PHASE_BACKWARD, EBB_PHASE_UPDATE } ebb_phase;
 
 typedef enum ebb_dtype { EBB_F32, EBB_S32, EBB_U8 } ebb_dtype;

@@ -9,12 +9,6 @@
 
 #define EBB_NO_OP UINT32_MAX
 
-/* The row of EBB_OP_TABLE for a kind. n_in_max 0: any number. */
-typedef struct ebb_op_arity {
-    uint32_t n_in_min, n_in_max, n_out_max, n_inout_max;
-} ebb_op_arity;
-ebb_op_arity ebb__op_arity(ebb_op_kind kind);
-
 /* (n), (n, c), (n, c, h, w). */
 ebb_shape ebb__shape_1d(int64_t n);
 ebb_shape ebb__shape_2d(int64_t n, int64_t c);

@@ -33,11 +33,7 @@ static const ebb_shape *out_shape(const walk *w, uint32_t i) {
 /* ---- order and production (invariants 1 to 3) ------------------------------------------------- */
 
 static ebb_status check_counts(const walk *w) {
-    ebb_op_arity arity = ebb__op_arity(w->op->kind);
-    bool good = w->op->n_in >= arity.n_in_min && (arity.n_in_max == 0 || w->op->n_in <= arity.n_in_max);
-    if (arity.n_in_min == 0) { good = w->op->n_in == 0; }
-    good = good && w->op->n_out <= arity.n_out_max && w->op->n_inout <= arity.n_inout_max;
-    good = good && (arity.n_out_max == 0 || w->op->n_out > 0) && (arity.n_inout_max == 0 || w->op->n_inout > 0);
+    bool good = ebb__op_takes(w->op->kind, w->op->n_in, w->op->n_out, w->op->n_inout);
     return good ? EBB_OK : bad(w, "a wrong number of operands");
 }
 
