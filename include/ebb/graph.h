@@ -64,7 +64,8 @@ EBB_API ebb_value ebb_graph_relu(ebb_graph *graph, const char *name, ebb_value s
 EBB_API ebb_value ebb_graph_max_pool(ebb_graph *graph, const char *name, ebb_value src, const ebb_window *window);
 EBB_API ebb_value ebb_graph_avg_pool(ebb_graph *graph, const char *name, ebb_value src, const ebb_window *window);
 EBB_API ebb_value ebb_graph_global_avg_pool(ebb_graph *graph, const char *name, ebb_value src);
-/* Across channels: dst = src * (k + alpha / size * sum of squares) ^ -beta. */
+/* Across channels: dst = src * (k + alpha / size * sum of squares) ^ -beta; the sum is over size channels, of an even
+ * number one more before than behind. */
 EBB_API ebb_value ebb_graph_lrn(ebb_graph *graph, const char *name, ebb_value src, int32_t size, float alpha,
                                 float beta, float k);
 /* Zero with probability p, else scale by 1 / (1 - p). The mask is a function of seed, iteration and place. */

@@ -265,8 +265,8 @@ ebb_value ebb_graph_relu(ebb_graph *graph, const char *name, ebb_value src) {
 
 static ebb_status add_lrn(ebb_graph *graph, const ebb_op *op, ebb_value *dst_out) {
     EBB_TRY(ebb__graph_check_src(graph, op->name, op->in[0], 4, 4));
-    if (op->attr.size < 1 || op->attr.size % 2 == 0 || !(op->attr.k > 0.0f) || !(op->attr.alpha >= 0.0f)) {
-        return ebb_fail(EBB_E_ARGUMENT, "%s: size must be odd, k above 0 and alpha not negative", op->name);
+    if (op->attr.size < 1 || !(op->attr.k > 0.0f) || !(op->attr.alpha >= 0.0f)) {
+        return ebb_fail(EBB_E_ARGUMENT, "%s: size and k must be above 0 and alpha not negative", op->name);
     }
     ebb_shape shape = *shape_of(graph, op->in[0]);
     if (graph->inference) { return ebb__graph_add_layer(graph, op, &shape, dst_out); }

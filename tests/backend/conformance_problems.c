@@ -425,6 +425,7 @@ void problems_init(problem_list *list) {
     add_maps(list, vec(1));
     add_joins(list, f32(4, 2, 48, 4, 4), 16);
     add_lrn(list, f32(4, 1, 6, 2, 2), 4, 0.5f, 1.0f); /* an even window is not symmetric */
+    add_lrn(list, f32(4, 2, 32, 3, 5), 2, 0.5f, 1.0f);
     add_wide_concat(list);
     add_reshapes(list);
     add_loss(list, 4, 10);

@@ -170,7 +170,7 @@ static void test_failures_stay(void **state) {
     FAILS(ebb_graph_max_pool(g, "p", f.images, &dilated), EBB_E_UNSUPPORTED, "p: a dilated pool");
     FAILS(ebb_graph_avg_pool(g, "p", f.images, &grouped), EBB_E_ARGUMENT, "p: a pool has no groups");
     FAILS(ebb_graph_linear(g, "l", f.images, -3, true), EBB_E_ARGUMENT, "l: -3 output features");
-    FAILS(ebb_graph_lrn(g, "n", f.images, 4, 1.0f, 1.0f, 1.0f), EBB_E_ARGUMENT, "n: size must be odd");
+    FAILS(ebb_graph_lrn(g, "n", f.images, 0, 1.0f, 1.0f, 1.0f), EBB_E_ARGUMENT, "n: size and k must be above 0");
     FAILS(ebb_graph_dropout(g, "d", f.images, 1.0f), EBB_E_ARGUMENT, "d: p must be");
     FAILS(ebb_graph_batch_norm(g, "b", f.images, 0.0f, 0.1f), EBB_E_ARGUMENT, "b: epsilon must be");
     FAILS(ebb_graph_add(g, "a", f.images, ebb_graph_flatten(g, "f", f.images)), EBB_E_ARGUMENT, "a: its two inputs");
