@@ -28,7 +28,9 @@ def size_behind(features, image):
 
 
 def vgg(name, image, classes):
-    features = getattr(torchvision.models, name)(init_weights=False).features
+    depth, _, norm = name[3:].partition("_")
+    letter = {"11": "A", "13": "B", "16": "D", "19": "E"}[depth]
+    features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs[letter], norm == "bn")
     return Flat(features, nn.Sequential(nn.Linear(size_behind(features, image), 4096), nn.ReLU(), nn.Identity(),
                                         nn.Linear(4096, 4096), nn.ReLU(), nn.Identity(), nn.Linear(4096, classes)))
 
