@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define MAX_ROWS ((size_t)1 << 31)
-#define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes together, and of an offset's end */
+#define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes, what alignments may waste, and the highest offset together */
 #define SHOWN_BYTES 48u
 
 typedef struct reader {
@@ -18,6 +18,8 @@ typedef struct reader {
     ebb_place_file *file;
     uint32_t column[EBB_CSV_N_KNOWN]; /* where the columns are, or EBB_CSV_NO_COLUMN */
     uint64_t total_bytes;
+    uint64_t highest; /* of the fixed offsets */
+    size_t highest_line;
     EBB_VEC(size_t) line; /* of each row */
     ebb_csv_ids ids;
 } reader;
@@ -180,19 +182,25 @@ static ebb_status read_times(const reader *r, ebb_place_item *item) {
     return refuse_field(r, EBB_CSV_UPPER, why);
 }
 
+/* Solvers reckon with 63 bits, whatever order they place in. */
+static ebb_status add_bytes(reader *r, ebb_csv_kind kind, uint64_t bytes) {
+    if (bytes >= MAX_BYTES - r->total_bytes) {
+        return refuse_field(r, kind, "makes sizes and alignments add up to 2^63 or more");
+    }
+    r->total_bytes += bytes;
+    return EBB_OK;
+}
+
 static ebb_status read_size(reader *r, ebb_place_item *item) {
     EBB_TRY(read_u64(r, EBB_CSV_SIZE, &item->size_bytes));
-    if (item->size_bytes >= MAX_BYTES - r->total_bytes) {
-        return refuse_field(r, EBB_CSV_SIZE, "makes the sizes add up to 2^63 or more");
-    }
-    r->total_bytes += item->size_bytes;
-    return EBB_OK;
+    return add_bytes(r, EBB_CSV_SIZE, item->size_bytes);
 }
 
 static ebb_status read_alignment(reader *r) {
     uint64_t alignment = 1;
     if (!is_empty(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_u64(r, EBB_CSV_ALIGNMENT, &alignment)); }
     if (alignment == 0) { return refuse_field(r, EBB_CSV_ALIGNMENT, "is no alignment"); }
+    EBB_TRY(add_bytes(r, EBB_CSV_ALIGNMENT, alignment - 1));
     r->file->has_alignments = r->file->has_alignments || alignment != 1;
     return EBB_PUSH(r->file->mem, &r->file->alignments, alignment);
 }
@@ -204,18 +212,26 @@ static ebb_status read_hint(reader *r) {
     return EBB_PUSH(r->file->mem, &r->file->hints, hint);
 }
 
-static ebb_status read_offset(reader *r, const ebb_place_item *item) {
+static ebb_status read_offset(reader *r) {
     uint64_t offset = EBB_PLACE_ANYWHERE;
     if (!is_empty(r, EBB_CSV_OFFSET)) {
         EBB_TRY(read_u64(r, EBB_CSV_OFFSET, &offset));
-        if (offset >= MAX_BYTES - item->size_bytes) {
-            return refuse_field(r, EBB_CSV_OFFSET, "makes the buffer end at 2^63 or beyond");
-        }
         const uint64_t alignment = has(r, EBB_CSV_ALIGNMENT) ? r->file->alignments.data[r->file->alignments.n - 1] : 1;
         if (offset % alignment != 0) { return refuse_field(r, EBB_CSV_OFFSET, "is not a multiple of the alignment"); }
+        if (offset >= r->highest) {
+            r->highest = offset;
+            r->highest_line = r->csv->line;
+        }
         r->file->has_fixed = true;
     }
     return EBB_PUSH(r->file->mem, &r->file->fixed, offset);
+}
+
+/* Above the highest fixed offset there may have to be room for all. */
+static ebb_status check_highest(const reader *r) {
+    if (r->highest < MAX_BYTES - r->total_bytes) { return EBB_OK; }
+    return ebb_fail(EBB_E_FORMAT, "%s:%zu: offset: '%" PRIu64 "' and all sizes and alignments add up to 2^63 or more",
+                    r->csv->name, r->highest_line, r->highest);
 }
 
 /* ---- gaps ------------------------------------------------------------------------------------- */
@@ -330,7 +346,7 @@ static ebb_status read_row(reader *r) {
     if (has(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_alignment(r)); }
     if (has(r, EBB_CSV_HINT)) { EBB_TRY(read_hint(r)); }
     if (has(r, EBB_CSV_GAPS)) { EBB_TRY(read_gaps(r, &item)); }
-    if (has(r, EBB_CSV_OFFSET)) { EBB_TRY(read_offset(r, &item)); }
+    if (has(r, EBB_CSV_OFFSET)) { EBB_TRY(read_offset(r)); }
     return EBB_PUSH(r->file->mem, &r->file->items, item);
 }
 
@@ -338,7 +354,7 @@ static ebb_status read_all(reader *r) {
     EBB_TRY(read_columns(r));
     for (bool done = false;;) {
         EBB_TRY(ebb__csv_next(r->csv, &done));
-        if (done) { return EBB_OK; }
+        if (done) { return check_highest(r); }
         EBB_TRY(read_row(r));
     }
 }

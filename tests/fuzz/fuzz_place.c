@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement files from hostile bytes: what the reader lets through is a well-formed problem, and what is written of it
- * reads as the same one.
+ * Placement files from hostile bytes: what the reader lets through is a well-formed problem, for solvers too, and what
+ * is written of it reads as the same one.
  */
 #include "place/place_csv.h"
 
@@ -24,12 +24,10 @@ static ebb_status parse(const char *data, size_t n_bytes, ebb_place_file **file_
 
 static void check(const ebb_place_file *file) {
     const ebb_place_problem p = ebb_place_file_problem(file);
-    uint64_t total_bytes = 0;
+    uint64_t bound_bytes = 0;
+    if (ebb_place_bound(&p, NULL, &bound_bytes) != EBB_OK) { abort(); }
     for (size_t i = 0; i < p.n_items; i++) {
         if (p.items[i].first >= p.items[i].last || ebb_place_file_id(file, i)[0] == '\0') { abort(); }
-        if (!ebb_add_u64(total_bytes, p.items[i].size_bytes, &total_bytes) || total_bytes >> 63 != 0) { abort(); }
-        if (p.alignments != NULL && p.alignments[i] == 0) { abort(); }
-        if (p.fixed != NULL && p.fixed[i] != EBB_PLACE_ANYWHERE && p.fixed[i] >> 63 != 0) { abort(); }
     }
     for (size_t g = 0; g < p.n_gaps; g++) {
         const ebb_place_gap *gap = &p.gaps[g], *next = gap + 1;
