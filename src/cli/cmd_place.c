@@ -6,6 +6,7 @@
 #include "place_command.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +17,7 @@
 typedef struct place_values {
     const char *solver, *out, *svg;
     uint64_t capacity, steps, alignment;
-    float time_s;
+    float time_s; /* NAN: not asked for */
     bool json, compare;
 } place_values;
 
@@ -69,8 +70,8 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     if (values->solver != NULL && !is_solver(values->solver)) {
         return ebb__cli_usage("place: there is no solver %s; see ebb place --help", values->solver);
     }
-    if (values->steps > 0 && values->time_s != 0.0f) { return ebb__cli_usage("place: --steps or --time, not both"); }
-    if (values->time_s < 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }
+    if (values->steps > 0 && !isnan(values->time_s)) { return ebb__cli_usage("place: --steps or --time, not both"); }
+    if (values->time_s <= 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }
     if ((values->alignment & (values->alignment - 1)) != 0 && values->alignment > 0) {
         return ebb__cli_usage("place: --alignment is a power of two, not %" PRIu64, values->alignment);
     }
@@ -106,10 +107,12 @@ static void clear_line(const watch *w) {
 
 /* ---- solving ---------------------------------------------------------------------------------- */
 
-/* The problem's own fault, found by the library and not by a file's reader. */
+/* The problem's own fault, found by the library and not by a file's reader, who would have named the line. */
 static int failed_problem(const subject *s, ebb_status status) {
+    const bool names_item = status == EBB_E_ARGUMENT || status == EBB_E_NO_FIT;
     fflush(stdout);
-    fprintf(stderr, "ebb: %s: %s\n", s->path, ebb_last_error());
+    fprintf(stderr, "ebb: %s: %s%s\n", s->path, ebb_last_error(),
+            names_item ? " (items are counted from 0 in the order of the file)" : "");
     return status == EBB_E_ARGUMENT ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
 }
 
@@ -135,10 +138,12 @@ static void keep_if_best(subject *s, const ebb_cli_answer *answer) {
 /* Place with one solver. One that cannot take the problem is an answer too: a refusal. */
 static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-    watch w = {.solver = solver, .limit_s = (double)s->values->time_s, .shows = isatty(STDERR_FILENO) != 0};
+    const bool timed = !isnan(s->values->time_s);
+    watch w = {
+        .solver = solver, .limit_s = timed ? (double)s->values->time_s : 0.0, .shows = isatty(STDERR_FILENO) != 0};
     options.solver = solver;
     options.enough_bytes = s->values->capacity;
-    options.max_steps = s->values->time_s > 0.0f ? UINT64_MAX : s->values->steps;
+    options.max_steps = timed ? UINT64_MAX : s->values->steps;
     options.stop = look_at_watch;
     options.stop_ctx = &w;
     *answer = (ebb_cli_answer){.solver = solver};
@@ -278,7 +283,7 @@ static void subject_fini(subject *s) {
 }
 
 static int run_place(const ebb_cli_command *command, int argc, char **argv) {
-    place_values values = {.json = false};
+    place_values values = {.time_s = NAN};
     ebb_cli_arguments arguments;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
