@@ -16,9 +16,8 @@
 #include "place/place_priv.h"
 
 #define MAX_FAILED_REPAIRS 20u /* in a row */
-#define MAX_FAILED_DRAWS 400u
-#define PLAIN_SHARE 4u /* of the work, if it is not all */
-#define ORDER_SHARE 2u /* of what is left */
+#define PLAIN_SHARE 4u         /* of the work, if it is not all */
+#define ORDER_SHARE 2u         /* of what is left */
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -36,6 +35,8 @@ typedef struct solver {
     ebb_parts parts;
     uint32_t *idx;      /* [n_items]: the order at hand */
     uint32_t *kept_idx; /* [n_items]: the one that is changed further */
+    ebb_place_fit kept_fit;
+    uint64_t *kept_offsets;
     uint64_t *key;
     uint64_t *offsets, *best; /* [n_items]: of the order at hand; the best */
     uint64_t kept_peak_bytes, peak_bytes, bound_bytes;
@@ -193,10 +194,13 @@ static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes,
     return st;
 }
 
-static void keep_order(solver *s, uint64_t peak_bytes) {
-    if (peak_bytes > s->kept_peak_bytes) { return; }
+/* What is no worse, so that changes add up. */
+static void keep_order(solver *s, ebb_place_fit fit, uint64_t peak_bytes) {
+    if (peak_bytes > s->kept_peak_bytes || peak_bytes == UINT64_MAX) { return; }
     s->kept_peak_bytes = peak_bytes;
+    s->kept_fit = fit;
     memcpy(s->kept_idx, s->idx, s->parts.problem->n_items * sizeof *s->idx);
+    memcpy(s->kept_offsets, s->offsets, s->parts.problem->n_items * sizeof *s->offsets);
 }
 
 /* By ascending offset of the best: each then lies where it did or lower. */
@@ -208,7 +212,7 @@ static ebb_status settle(solver *s) {
     }
     EBB_TRY(ebb__sort_by_key(s->parts.mem, s->idx, s->parts.problem->n_items, s->key));
     EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
-    keep_order(s, peak_bytes);
+    keep_order(s, EBB_PLACE_LOWEST, peak_bytes);
     return EBB_OK;
 }
 
@@ -220,7 +224,7 @@ static ebb_status try_orders(solver *s) {
         uint64_t peak_bytes = 0;
         EBB_TRY(make_order(s, orders[k].key));
         EBB_TRY(fill_all(s, orders[k].fit, ebb_max_u64(s->kept_peak_bytes, 1), &peak_bytes));
-        keep_order(s, peak_bytes);
+        keep_order(s, orders[k].fit, peak_bytes);
     }
     return EBB_OK;
 }
@@ -235,11 +239,17 @@ static ebb_status lift(solver *s) {
     return ebb__sort_by_key(s->parts.mem, s->idx, s->parts.problem->n_items, s->key);
 }
 
-/* A few go to places anywhere before their own. */
+/* A few go to places before their own: mostly of those that end at the peak. */
 static void draw_changes(solver *s) {
-    const size_t n = s->parts.problem->n_items;
+    const ebb_parts *parts = &s->parts;
+    const size_t n = parts->problem->n_items;
     for (uint64_t k = 1 + ebb__rng_below(&s->rng, 3); k > 0; k--) {
-        const size_t from = ebb__rng_below(&s->rng, n), to = ebb__rng_below(&s->rng, from + 1);
+        const bool any = ebb__rng_below(&s->rng, 4) == 0;
+        size_t from = ebb__rng_below(&s->rng, n);
+        for (size_t i = 0; i < n && !any; i++, from = (from + 1) % n) {
+            if (s->kept_offsets[s->idx[from]] + parts->top[s->idx[from]] == s->kept_peak_bytes) { break; }
+        }
+        const size_t to = ebb__rng_below(&s->rng, from + 1);
         const uint32_t moved = s->idx[from];
         memmove(&s->idx[to + 1], &s->idx[to], (from - to) * sizeof *s->idx);
         s->idx[to] = moved;
@@ -251,17 +261,18 @@ static ebb_status repair(solver *s, uint64_t end) {
     unsigned n_failed = 0;
     uint64_t peak_bytes = 0;
     memcpy(s->idx, s->kept_idx, n * sizeof *s->idx);
-    EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
-    while (n_failed < MAX_FAILED_REPAIRS + MAX_FAILED_DRAWS && !is_over(s, end)) {
+    memcpy(s->offsets, s->kept_offsets, n * sizeof *s->offsets);
+    while (!is_over(s, end)) {
         const uint64_t before_bytes = s->kept_peak_bytes;
         if (n_failed < MAX_FAILED_REPAIRS) {
             EBB_TRY(lift(s));
+            EBB_TRY(fill_all(s, s->kept_fit, UINT64_MAX, &peak_bytes));
         } else {
             memcpy(s->idx, s->kept_idx, n * sizeof *s->idx);
             draw_changes(s);
+            EBB_TRY(fill_all(s, s->kept_fit, s->kept_peak_bytes + 1, &peak_bytes));
         }
-        EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
-        keep_order(s, peak_bytes);
+        keep_order(s, s->kept_fit, peak_bytes);
         n_failed = s->kept_peak_bytes < before_bytes ? 0 : n_failed + 1;
     }
     return EBB_OK;
@@ -314,10 +325,11 @@ static ebb_status prepare(solver *s) {
     s->kept_idx = ebb__bump_alloc(s->bump, n, sizeof *s->kept_idx);
     s->key = ebb__bump_alloc(s->bump, n, sizeof *s->key);
     s->offsets = ebb__bump_alloc(s->bump, n, sizeof *s->offsets);
+    s->kept_offsets = ebb__bump_alloc(s->bump, n, sizeof *s->kept_offsets);
     s->best = ebb__bump_alloc(s->bump, n, sizeof *s->best);
-    const bool ok = s->idx != NULL && s->kept_idx != NULL && s->key != NULL && s->offsets != NULL && s->best != NULL;
+    const bool ok = s->idx != NULL && s->kept_idx != NULL && s->key != NULL && s->offsets != NULL &&
+                    s->kept_offsets != NULL && s->best != NULL;
     s->peak_bytes = s->kept_peak_bytes = UINT64_MAX;
-    s->bound_bytes = s->parts.bound_bytes;
     s->max_work = s->job->max_steps;
     ebb__rng_init(&s->rng, 1, 0);
     return ok ? EBB_OK : EBB_E_NO_MEMORY;
@@ -349,7 +361,8 @@ static ebb_status solve(solver *s) {
     }
     EBB_TRY(try_orders(s));
     if (!is_over(s, s->max_work) && s->kept_peak_bytes != UINT64_MAX) {
-        EBB_TRY(repair(s, s->work + (s->max_work - s->work) / ORDER_SHARE));
+        const uint64_t left = s->max_work - s->work;
+        EBB_TRY(repair(s, s->work + (ebb__place_are_few(&s->parts) ? left / ORDER_SHARE : left)));
     }
     return is_over(s, s->max_work) ? EBB_OK : try_pairs(s);
 }
@@ -358,11 +371,11 @@ ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place
     if (ebb__place_is_plain(job->problem)) { return ebb__place_best(job, offsets, result); }
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
-    solver s = {.job = job, .bump = &bump};
+    solver s = {.job = job, .bump = &bump, .bound_bytes = result->bound_bytes};
     const ebb_status st = solve(&s);
     if (st == EBB_OK) {
         memcpy(offsets, s.best, job->problem->n_items * sizeof *offsets);
-        *result = (ebb_place_result){s.peak_bytes, ebb_max_u64(result->bound_bytes, s.bound_bytes), s.work};
+        *result = (ebb_place_result){s.peak_bytes, s.bound_bytes, s.work};
     }
     ebb__bump_fini(&bump);
     return st;

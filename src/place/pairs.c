@@ -253,7 +253,7 @@ static ebb_status prepare(search *s, ebb_bump *bump, uint64_t cap_bytes, bool *f
     return add_intervals(s);
 }
 
-static bool has_few(const ebb_parts *p) {
+bool ebb__place_are_few(const ebb_parts *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->problem->n_items && n <= MAX_ITEMS; i++) { n += p->top[i] > 0 ? 1 : 0; }
     return n <= MAX_ITEMS;
@@ -262,7 +262,7 @@ static bool has_few(const ebb_parts *p) {
 ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, const ebb_pairs_limits *limits,
                             uint64_t *offsets, ebb_pairs_answer *answer_out, uint64_t *work) {
     *answer_out = EBB_PAIRS_GIVEN_UP;
-    if (!has_few(parts)) { return EBB_OK; }
+    if (!ebb__place_are_few(parts)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
     search s = {.parts = parts, .job = job, .max_work = limits->max_work};

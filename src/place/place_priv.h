@@ -225,8 +225,11 @@ typedef struct ebb_pairs_limits {
     uint64_t max_work;
 } ebb_pairs_limits;
 
-/* FOUND: offsets of all items that hold something are written. GIVEN_UP at once where items are many. What was done is
- * added to *work. */
+/* Whether there are so few items that it is worth asking. */
+bool ebb__place_are_few(const ebb_parts *parts);
+
+/* FOUND: offsets of all items that hold something are written. GIVEN_UP at once where items are not few. What was done
+ * is added to *work. */
 ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, const ebb_pairs_limits *limits,
                             uint64_t *offsets, ebb_pairs_answer *answer_out, uint64_t *work);
 
