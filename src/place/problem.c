@@ -13,14 +13,18 @@ typedef unsigned long long ull;
 
 /* ---- alignments and fixed offsets ------------------------------------------------------------- */
 
-uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b) {
-    uint64_t divisor = a, rest = b, multiple = 0;
-    while (rest != 0) {
-        const uint64_t next = divisor % rest;
-        divisor = rest;
-        rest = next;
+static uint64_t divisor_of(uint64_t a, uint64_t b) {
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
     }
-    return ebb_mul_u64(a / divisor, b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
+    return a;
+}
+
+uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b) {
+    uint64_t multiple = 0;
+    return ebb_mul_u64(a / divisor_of(a, b), b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
 }
 
 uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item) {
@@ -134,20 +138,56 @@ ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {
 
 /* ---- the bound -------------------------------------------------------------------------------- */
 
+/* All offsets are multiples of one number. So items that live together are apart by their sizes in multiples of it, but
+ * for the highest, whose last multiple may be in part. */
+static ebb_status bound_by_alignment(const ebb_place_problem *problem, ebb_bump *bump, uint64_t *bound_bytes) {
+    const size_t n = problem->n_items;
+    uint64_t unit = 0, most_waste = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (problem->items[i].size_bytes > 0) { unit = divisor_of(ebb__place_alignment(problem, i), unit); }
+    }
+    if (unit <= problem->alignment_bytes) { return EBB_OK; }
+    ebb_place_item *items = ebb__bump_alloc(bump, n, sizeof *items);
+    if (items == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        items[i] = problem->items[i];
+        const uint64_t held_bytes = ebb_align_up(items[i].size_bytes, problem->alignment_bytes);
+        items[i].size_bytes = (held_bytes + unit - 1) / unit * unit;
+        most_waste = ebb_max_u64(most_waste, items[i].size_bytes - held_bytes);
+    }
+    ebb_place_problem rounded = EBB_PLACE_PROBLEM_INIT;
+    ebb_sections sections;
+    rounded.items = items;
+    rounded.n_items = n;
+    rounded.period = problem->period;
+    EBB_TRY(ebb__place_cut(&rounded, bump, &sections));
+    if (sections.bound_bytes > most_waste) {
+        *bound_bytes = ebb_max_u64(*bound_bytes, sections.bound_bytes - most_waste);
+    }
+    return EBB_OK;
+}
+
+static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, uint64_t *bound_bytes) {
+    if (problem->fixed == NULL && problem->n_gaps == 0) { /* parts would say the same in more memory */
+        ebb_sections sections;
+        EBB_TRY(ebb__place_cut(problem, bump, &sections));
+        *bound_bytes = sections.bound_bytes;
+    } else {
+        ebb_parts parts;
+        EBB_TRY(ebb__place_split(problem, bump, &parts));
+        *bound_bytes = parts.bound_bytes;
+    }
+    const bool is_aligned = problem->alignments != NULL && problem->n_gaps == 0;
+    return is_aligned ? bound_by_alignment(problem, bump, bound_bytes) : EBB_OK;
+}
+
 ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out) {
     EBB_TRY(ebb__place_check_problem(problem));
     ebb_bump bump;
+    uint64_t bound_bytes = 0;
     ebb__bump_init(&bump, mem);
-    ebb_status st = EBB_OK;
-    if (problem->fixed == NULL && problem->n_gaps == 0) { /* parts would say the same in more memory */
-        ebb_sections sections;
-        st = ebb__place_cut(problem, &bump, &sections);
-        if (st == EBB_OK) { *bound_bytes_out = sections.bound_bytes; }
-    } else {
-        ebb_parts parts;
-        st = ebb__place_split(problem, &bump, &parts);
-        if (st == EBB_OK) { *bound_bytes_out = parts.bound_bytes; }
-    }
+    const ebb_status st = find_bound(problem, &bump, &bound_bytes);
+    if (st == EBB_OK) { *bound_bytes_out = bound_bytes; }
     ebb__bump_fini(&bump);
     return st;
 }
