@@ -3,12 +3,13 @@
  * The solver `best` where single items have alignments, fixed offsets or gaps. A plain problem goes straight to best.c.
  *
  * 1. The problem is made plain: all bytes held all the time, in units of the common multiple of all alignments, above
- *    all that is fixed. It is solved so, which yields a placement whatever the problem. Where there are no gaps,
- * nothing is fixed and all sizes are whole units, nothing is lost by it: in any placement the items can sink, lowest
- * first, until each lies at the bottom or on another, and then all offsets are sums of sizes.
+ *    all that is fixed. (Gaps that only say that items live around the end of all time make it a circle.) It is solved
+ *    so, which yields a placement whatever the problem. Where there are no gaps, nothing is fixed and all sizes are
+ *    whole units, nothing is lost by it: in any placement the items can sink, lowest first, until each lies at the
+ *    bottom or on another, and then all offsets are sums of sizes.
  * 2. Greedy orders, each item into a gap among the parts of those before it.
- * 3. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some
- * items are drawn at random and go earlier. What is no worse is kept and changed further.
+ * 3. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
+ *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
  * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be.
  *
  * It ends as best.c does, by work that is counted.
@@ -64,7 +65,9 @@ typedef struct reduction {
     ebb_place_problem problem; /* in units */
     ebb_place_item *items;
     uint64_t unit_bytes, base_bytes;
-    bool is_exact; /* what is best for it is best for the problem */
+    bool is_exact;        /* what is best for it is best for the problem */
+    bool is_circle;       /* gaps are no more: time goes round, from ... */
+    uint64_t first, last; /* ... to */
 } reduction;
 
 /* One above the other: always valid, and what check_problem left room for. */
@@ -78,6 +81,24 @@ static void stack_all(solver *s, uint64_t base_bytes) {
         top = s->offsets[i] + s->parts.top[i];
     }
     keep_better(s, ebb_max_u64(top, s->parts.bound_bytes));
+}
+
+/* Whether all gaps only say that an item lives around the end: of all the problem's time it lacks one stretch. */
+static bool is_circle(const ebb_place_problem *p, uint64_t *first_out, uint64_t *last_out) {
+    uint64_t first = UINT64_MAX, last = 0;
+    for (size_t i = 0; i < p->n_items && p->period == 0; i++) {
+        first = ebb_min_u64(first, p->items[i].first);
+        last = ebb_max_u64(last, p->items[i].last);
+    }
+    *first_out = p->period == 0 ? first : 0;
+    *last_out = p->period == 0 ? last : p->period;
+    for (size_t g = 0; g < p->n_gaps; g++) {
+        const ebb_place_gap *gap = &p->gaps[g];
+        const ebb_place_item *item = &p->items[gap->item];
+        if (gap->low_bytes != gap->high_bytes || (g > 0 && gap[-1].item == gap->item)) { return false; }
+        if (item->first != *first_out || item->last != *last_out) { return false; }
+    }
+    return true;
 }
 
 /* unit_bytes is 0 when there is no common multiple that leaves all within 63 bits. */
@@ -97,7 +118,8 @@ static void measure(const solver *s, reduction *plain) {
                       waste_bytes < ((uint64_t)1 << 63) - ebb_min_u64(total_bytes, ((uint64_t)1 << 63) - 1) &&
                       plain->base_bytes < ((uint64_t)1 << 63) - total_bytes - waste_bytes;
     plain->unit_bytes = fits ? unit : 0;
-    plain->is_exact = plain->base_bytes == 0 && p->n_gaps == 0;
+    plain->is_circle = p->n_gaps > 0 && is_circle(p, &plain->first, &plain->last);
+    plain->is_exact = plain->base_bytes == 0 && (p->n_gaps == 0 || plain->is_circle);
 }
 
 static void make_plain(const solver *s, reduction *plain) {
@@ -114,6 +136,17 @@ static void make_plain(const solver *s, reduction *plain) {
     plain->problem.items = plain->items;
     plain->problem.n_items = p->n_items;
     plain->problem.period = p->period;
+    if (!plain->is_circle) { return; }
+    plain->problem.period = plain->last - plain->first;
+    for (size_t i = 0; i < p->n_items; i++) {
+        const ebb_place_item it = p->items[i];
+        plain->items[i].first = it.first - plain->first;
+        plain->items[i].last = it.last - plain->first;
+    }
+    for (size_t g = 0; g < p->n_gaps; g++) {
+        plain->items[p->gaps[g].item].first = p->gaps[g].last - plain->first;
+        plain->items[p->gaps[g].item].last = p->gaps[g].first - plain->first;
+    }
 }
 
 static ebb_status solve_plain(solver *s, reduction *plain) {

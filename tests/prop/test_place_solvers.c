@@ -117,6 +117,40 @@ static void test_few(void **state) {
     assert_true(n_above_bound > 20);
 }
 
+/* ---- circles ---------------------------------------------------------------------------------- */
+
+/* What lives around the end, said with gaps: the same problem, and best sees that. */
+static void test_circle(void **state) {
+    (void)state;
+    unsigned n_gaps = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 15);
+        slow_problem s;
+        uint64_t offsets[SLOW_MAX_ITEMS + 1], peak = 0;
+        ebb_place_result circle = {0}, gaps = {0};
+        do { slow_draw(&s, &rng, 0); } while (s.p.period == 0);
+        assert_int_equal(solve(&s.p, "best", offsets, &circle), EBB_OK);
+        for (size_t i = 0; i < s.p.n_items; i++) {
+            const ebb_place_item item = s.items[i];
+            if (item.first < item.last) { continue; }
+            s.items[i].first = 0;
+            s.items[i].last = s.n_times;
+            if (item.first > item.last) { s.gaps[s.p.n_gaps++] = (ebb_place_gap){i, item.last, item.first, 0, 0}; }
+        }
+        s.p.gaps = s.gaps;
+        s.p.period = seed % 2 * s.n_times;
+        n_gaps += s.p.n_gaps > 0;
+        assert_int_equal(solve(&s.p, "best", offsets, &gaps), EBB_OK);
+        if (!slow_is_placement(&s.p, offsets, s.n_times, &peak) || peak != gaps.peak_bytes ||
+            (s.p.n_gaps > 0 && gaps.peak_bytes != circle.peak_bytes)) {
+            fail_msg("seed %llu: peak %llu, %llu, not %llu", (ull)seed, (ull)gaps.peak_bytes, (ull)peak,
+                     (ull)circle.peak_bytes);
+        }
+    }
+    assert_true(n_gaps > 200);
+}
+
 /* ---- what each is known for ------------------------------------------------------------------- */
 
 #define KIB ((uint64_t)1024)
@@ -240,10 +274,15 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),     cmocka_unit_test(test_few),
-        cmocka_unit_test(test_allocators), cmocka_unit_test(test_allocators_circle),
-        cmocka_unit_test(test_smartpool),  cmocka_unit_test(test_size),
-        cmocka_unit_test(test_fixed),      cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_circle),
+        cmocka_unit_test(test_allocators),
+        cmocka_unit_test(test_allocators_circle),
+        cmocka_unit_test(test_smartpool),
+        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
