@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measuring: every kernel of a network gets its time, in an arena of its floor; links and rates are positive; and
+ * memory that runs out at any point is given back.
+ */
+#include "run_support.h"
+
+#define UNMEASURED_NS ((uint64_t)1 << 50)
+
+static ebb_machine *make_machine(const ebb_mem *mem) {
+    ebb_machine *machine = NULL;
+    assert_int_equal(ebb_machine_create(mem, &machine), EBB_OK);
+    ebb_machine_set_rates(machine, 1e12, 1e12, UNMEASURED_NS); /* what is not measured shows */
+    return machine;
+}
+
+static void every_kernel_gets_its_time(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_machine *machine = make_machine(NULL);
+    size_t n = 0;
+    const ebb_choice *choices = ebb_program_choices(ebb_lowered_program(f.lowered), &n);
+    assert_true(n > 20);
+    assert_true(ebb_machine_step_time_ns(machine, &choices[0]) >= UNMEASURED_NS);
+    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, machine), EBB_OK);
+    for (size_t c = 0; c < n; c++) { assert_true(ebb_machine_step_time_ns(machine, &choices[c]) < UNMEASURED_NS); }
+    ebb_machine_destroy(machine);
+    run_fixture_fini(&f);
+}
+
+static void links_are_measured_within_a_limit(void **state) {
+    (void)state;
+    ebb_device *device = NULL;
+    assert_int_equal(ebb_device_open("ref", NULL, &device), EBB_OK);
+    ebb_machine *machine = make_machine(NULL);
+    const ebb_link none = {0};
+    for (uint32_t t = 0; t < EBB_N_TIERS; t++) { ebb_machine_set_link(machine, (ebb_tier)t, &none); }
+    assert_int_equal(ebb_run_measure_links(device, "/tmp/no/such/folder", 1 << 20, machine), EBB_E_IO);
+    assert_int_equal(ebb_run_measure_links(device, "/tmp", 1 << 20, machine), EBB_OK);
+    for (uint32_t t = 0; t < EBB_N_TIERS; t++) {
+        ebb_link link = ebb_machine_link(machine, (ebb_tier)t);
+        assert_true(link.out_bytes_per_s > 0 && link.in_bytes_per_s > 0 && link.latency_ns > 0);
+    }
+    ebb_machine_destroy(machine);
+    ebb_device_close(device);
+}
+
+static ebb_status measure(const ebb_mem *mem) {
+    ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+    options.mem = mem;
+    ebb_device *device = NULL;
+    EBB_TRY(ebb_device_open("ref", &options, &device));
+    ebb_machine *machine = make_machine(NULL);
+    ebb_status st = ebb_run_measure_links(device, "/tmp", 4096, machine);
+    ebb_machine_destroy(machine);
+    ebb_device_close(device);
+    return st;
+}
+
+static void any_allocation_may_fail(void **state) {
+    (void)state;
+    OOM_LOOP(mem, st, { st = measure(mem); });
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_gets_its_time),
+        cmocka_unit_test(links_are_measured_within_a_limit),
+        cmocka_unit_test(any_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
