@@ -141,24 +141,19 @@ ebb_status ebb_place_file_create(const ebb_mem *mem, const ebb_place_problem *pr
 
 #define FIRST_SLOTS ((size_t)64)
 
-static void insert(const ebb_csv_ids *ids, uint32_t row, uint32_t hash) {
-    size_t s = hash & (ids->n_slots - 1);
-    while (ids->slot[s] != 0) { s = (s + 1) & (ids->n_slots - 1); }
-    ids->slot[s] = row + 1;
-    ids->hash[s] = hash;
+static void insert(const ebb_csv_ids *ids, ebb_csv_slot slot) {
+    size_t s = slot.hash & (ids->n_slots - 1);
+    while (ids->slot[s].row != 0) { s = (s + 1) & (ids->n_slots - 1); }
+    ids->slot[s] = slot;
 }
 
 /* Twice the slots, at most half of them full. */
 static ebb_status grow(ebb_csv_ids *ids) {
     ebb_csv_ids wider = {.mem = ids->mem, .n = ids->n, .n_slots = ids->n_slots > 0 ? 2 * ids->n_slots : FIRST_SLOTS};
     wider.slot = ebb__calloc(ids->mem, wider.n_slots, sizeof *wider.slot);
-    wider.hash = ebb__alloc(ids->mem, wider.n_slots, sizeof *wider.hash);
-    if (wider.slot == NULL || wider.hash == NULL) {
-        ebb__csv_ids_fini(&wider);
-        return EBB_E_NO_MEMORY;
-    }
+    if (wider.slot == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t s = 0; s < ids->n_slots; s++) {
-        if (ids->slot[s] != 0) { insert(&wider, ids->slot[s] - 1, ids->hash[s]); }
+        if (ids->slot[s].row != 0) { insert(&wider, ids->slot[s]); }
     }
     ebb__csv_ids_fini(ids);
     *ids = wider;
@@ -171,13 +166,14 @@ ebb_status ebb__csv_ids_add(ebb_csv_ids *ids, const ebb_place_file *file, size_t
     const char *id = file->texts.data + file->row_text.data[row];
     const uint64_t wide = ebb__hash(EBB_HASH_INIT, id, strlen(id));
     const uint32_t hash = (uint32_t)(wide ^ wide >> 32);
-    for (size_t s = hash & (ids->n_slots - 1); ids->slot[s] != 0; s = (s + 1) & (ids->n_slots - 1)) {
-        const size_t other = ids->slot[s] - 1;
-        if (ids->hash[s] != hash || strcmp(file->texts.data + file->row_text.data[other], id) != 0) { continue; }
+    for (size_t s = hash & (ids->n_slots - 1); ids->slot[s].row != 0; s = (s + 1) & (ids->n_slots - 1)) {
+        const size_t other = ids->slot[s].row - 1;
+        if (ids->slot[s].hash != hash) { continue; }
+        if (strcmp(file->texts.data + file->row_text.data[other], id) != 0) { continue; }
         *row_out = other;
         return EBB_OK;
     }
-    insert(ids, (uint32_t)row, hash);
+    insert(ids, (ebb_csv_slot){(uint32_t)row + 1, hash});
     ids->n++;
     *row_out = row;
     return EBB_OK;
@@ -185,6 +181,5 @@ ebb_status ebb__csv_ids_add(ebb_csv_ids *ids, const ebb_place_file *file, size_t
 
 void ebb__csv_ids_fini(ebb_csv_ids *ids) {
     ebb__free(ids->mem, ids->slot);
-    ebb__free(ids->mem, ids->hash);
-    ids->slot = ids->hash = NULL;
+    ids->slot = NULL;
 }

@@ -96,10 +96,14 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out);
 /* ---- the names of rows ------------------------------------------------------------------------ */
 
 /* Which ids there were: an open hash table of rows. */
+typedef struct ebb_csv_slot {
+    uint32_t row; /* + 1; 0: empty */
+    uint32_t hash;
+} ebb_csv_slot;
+
 typedef struct ebb_csv_ids {
     const ebb_mem *mem;
-    uint32_t *slot; /* row + 1, 0 for empty */
-    uint32_t *hash;
+    ebb_csv_slot *slot;
     size_t n, n_slots; /* a power of two */
 } ebb_csv_ids;
 
