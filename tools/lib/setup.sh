@@ -4,9 +4,10 @@
 # from the project's root. It installs what is missing and nothing else, says so when it does, and is silent
 # when all is there.
 
+# By names that Debian 12, Debian 13 and Ubuntu 24.04 all have.
 setup_packages="git ca-certificates make cmake gcc g++ libc6-dev pkg-config python3 python3-venv
-    libjpeg62-turbo-dev libpng-dev zlib1g-dev libjansson-dev libssl-dev"
-setup_test_packages="clang clang-format libclang-rt-14-dev libomp-dev libcmocka-dev binutils"
+    libjpeg-dev libpng-dev zlib1g-dev libjansson-dev libssl-dev"
+setup_test_packages="clang clang-format libclang-rt-dev libomp-dev libcmocka-dev binutils"
 setup_onednn="onednn-devel-cpu-gomp==2023.2.0 onednn-cpu-gomp==2023.2.0"
 
 say() {
@@ -75,6 +76,12 @@ has_onednn_3() {
 # oneDNN 3: the system's where it has one (Debian 13, Ubuntu 24.04), else PyPI's in a virtual environment.
 setup_onednn() {
     has_onednn_3 && return 0
+    case $(apt-cache policy libdnnl-dev 2>/dev/null | sed -n 's/^ *Candidate: //p') in
+    3.*)
+        setup_install libdnnl-dev
+        return 0
+        ;;
+    esac
     say "oneDNN 3 from PyPI into build/venv: $setup_onednn"
     { [ -x build/venv/bin/pip ] || /usr/bin/python3 -m venv build/venv; } >build/setup.log 2>&1 &&
         build/venv/bin/pip install --quiet --disable-pip-version-check $setup_onednn >build/setup.log 2>&1 || {
