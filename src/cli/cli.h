@@ -105,23 +105,26 @@ typedef struct ebb_cli_network {
 
 /* The rows for it in the table of a command whose values have it as a member called network. */
 #define EBB_CLI_NETWORK_OPTIONS(values)                                                                                \
-    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch"},                              \
-        {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW", "size of an image"},                        \
-        {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image"},                 \
-        {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart"},                  \
+    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch (train: 32, else 1)"},          \
+        {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW",                                             \
+         "size of an image (the data's, else the network's)"},                                                         \
+        {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image (the same)"},      \
+        {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart (the same)"},       \
         {"--no-dropout", EBB_CLI_FLAG, offsetof(values, network.no_dropout), NULL, "leave dropout out"},               \
         {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"}, {                \
-        "--threads", EBB_CLI_SIZE, offsetof(values, network.threads), "N", "threads that compute"                      \
+        "--threads", EBB_CLI_SIZE, offsetof(values, network.threads), "N",                                             \
+            "threads that compute (as many as there are)"                                                              \
     }
 
 #define EBB_CLI_PLAN_OPTIONS(values)                                                                                   \
     {"--optimizer", EBB_CLI_TEXT, offsetof(values, network.optimizer), "O",                                            \
      "sgd, momentum (the default), nesterov, adam, adamw"},                                                            \
         {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
-         "the budget, as in 2GiB or 512MB, or of what the policy liveness needs"},                                     \
-        {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P", "how to stay inside it (below)"},            \
+         "the budget, as in 2GiB or 512MB, or of what the policy liveness needs (no limit)"},                          \
+        {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
+         "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
         {"--host-memory", EBB_CLI_BYTES, offsetof(values, network.host_memory), "SIZE",                                \
-         "what may lie in the host's memory meanwhile"},                                                               \
+         "what may lie in the host's memory meanwhile (no limit)"},                                                    \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR", "what has no room there goes to a file here"}, \
     {                                                                                                                  \
         "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
