@@ -72,6 +72,13 @@ typedef struct ebb_budget_walk {
     ebb_budget_closure closure;
 } ebb_budget_walk;
 
+ebb_status ebb__budget_push(ebb_budget_walk *w, ebb_budget_entry entry);
+ebb_budget_entry ebb__budget_pop(ebb_budget_walk *w); /* the heap is not empty */
+
+/* Whether load and copies add up, and all that may leave can be found. Quadratic: of small walks only. */
+bool ebb__budget_walk_is_valid(const ebb_budget_walk *w);
+#define EBB_BUDGET_MAX_WALKED 64u /* tensors */
+
 /* Step of the next write of a tensor, at the step at hand or behind it; NEVER in this lap. */
 uint64_t ebb__budget_next_write(const ebb_budget_walk *w, uint32_t t);
 

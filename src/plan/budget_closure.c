@@ -16,6 +16,7 @@
 
 uint64_t ebb__budget_next_write(const ebb_budget_walk *w, uint32_t t) {
     uint64_t use = w->state[t].use;
+    EBB_ASSERT(use >= w->uses.start[t] && use <= w->uses.start[t + 1]);
     return use < w->uses.start[t + 1] ? w->next_write[use] : EBB_BUDGET_NEVER;
 }
 
@@ -46,6 +47,7 @@ static bool add_input(ebb_budget_walk *w, uint32_t t) {
 static bool add_step(ebb_budget_walk *w, uint32_t step_idx, uint32_t own) {
     ebb_budget_closure *c = &w->closure;
     const ebb_step *step = &w->view.steps[step_idx];
+    EBB_ASSERT(step_idx < w->view.n_steps && w->step_mark[step_idx] <= w->mark);
     if (w->step_mark[step_idx] == w->mark) { return true; }
     w->step_mark[step_idx] = w->mark;
     if (++c->n_steps > MAX_STEPS || !add_cost(c, w->step_ns[step_idx])) { return false; }
@@ -66,6 +68,7 @@ static bool add_tensor(ebb_budget_walk *w, uint32_t t) {
     uint64_t use = w->state[t].made;
     if (use == EBB_BUDGET_NEVER || ebb__budget_next_write(w, t) < w->closure.horizon) { return false; }
     w->tensor_mark[t] = w->mark;
+    EBB_ASSERT(use >= w->uses.start[t] && use < w->state[t].use + 1);
     for (;; use--) {
         const ebb_use *made = &w->uses.use[use];
         if ((made->mode & EBB_WRITE) != 0 && !add_step(w, made->step, t)) { return false; }
@@ -80,6 +83,10 @@ bool ebb__budget_find_closure(ebb_budget_walk *w, uint32_t t, uint64_t horizon, 
     c->limit_ns = limit_ns;
     c->cost_ns = 0;
     c->n_steps = c->n_leaves = 0;
+    EBB_ASSERT(horizon >= w->step && w->state[t].present && w->mark < UINT32_MAX);
     w->mark++;
-    return add_tensor(w, t) && w->state[t].burden + c->n_steps <= MAX_STEPS;
+    if (!add_tensor(w, t) || w->state[t].burden + c->n_steps > MAX_STEPS) { return false; }
+    EBB_ASSERT(c->n_steps > 0 && c->n_steps <= MAX_STEPS && c->n_leaves <= EBB_BUDGET_MAX_LEAVES);
+    EBB_ASSERT(c->cost_ns < limit_ns);
+    return true;
 }

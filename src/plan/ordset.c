@@ -18,6 +18,24 @@ ebb_status ebb__ordset_init(ebb_ordset *set, uint64_t range, ebb_bump *bump) {
     return n_words == 1 ? EBB_OK : ebb_fail(EBB_E_LIMIT, "a set over too wide a range");
 }
 
+#define MAX_WALKED 4096u /* members of a set that is looked through after each change */
+
+/* Whether each bit says of the word below it what it is to say. */
+static bool is_valid(const ebb_ordset *set) {
+    uint64_t n_words = set->range / 64 + 1;
+    for (uint32_t level = 0; level + 1 < set->n_levels; level++, n_words = n_words / 64 + 1) {
+        for (uint64_t i = 0; i < n_words; i++) {
+            const bool says = (set->word[level + 1][i / 64] >> (i % 64) & 1) != 0;
+            if (says != (set->word[level][i] != 0)) { return false; }
+        }
+    }
+    return true;
+}
+
+static bool seems_valid(const ebb_ordset *set) {
+    return EBB_DEBUG < 2 || set->range > MAX_WALKED || is_valid(set);
+}
+
 bool ebb__ordset_has(const ebb_ordset *set, uint64_t member) {
     EBB_ASSERT(member < set->range);
     return (set->word[0][member / 64] >> (member % 64) & 1) != 0;
@@ -28,14 +46,16 @@ void ebb__ordset_add(ebb_ordset *set, uint64_t member) {
     for (uint32_t level = 0; level < set->n_levels; level++, member /= 64) {
         set->word[level][member / 64] |= (uint64_t)1 << (member % 64);
     }
+    EBB_ASSERT(seems_valid(set));
 }
 
 void ebb__ordset_remove(ebb_ordset *set, uint64_t member) {
     EBB_ASSERT(member < set->range);
     for (uint32_t level = 0; level < set->n_levels; level++, member /= 64) {
         set->word[level][member / 64] &= ~((uint64_t)1 << (member % 64));
-        if (set->word[level][member / 64] != 0) { return; }
+        if (set->word[level][member / 64] != 0) { break; }
     }
+    EBB_ASSERT(seems_valid(set));
 }
 
 uint64_t ebb__ordset_next(const ebb_ordset *set, uint64_t from) {
@@ -49,7 +69,11 @@ uint64_t ebb__ordset_next(const ebb_ordset *set, uint64_t from) {
             break;
         }
     }
-    for (; level > 0; level--) { from = from * 64 + (uint64_t)__builtin_ctzll(set->word[level - 1][from]); }
+    for (; level > 0; level--) {
+        EBB_ASSERT(set->word[level - 1][from] != 0);
+        from = from * 64 + (uint64_t)__builtin_ctzll(set->word[level - 1][from]);
+    }
+    EBB_ASSERT(ebb__ordset_has(set, from));
     return from;
 }
 
@@ -66,6 +90,10 @@ uint64_t ebb__ordset_prev(const ebb_ordset *set, uint64_t from) {
         }
         if (from / 64 == 0) { return EBB_ORDSET_NONE; }
     }
-    for (; level > 0; level--) { from = from * 64 + 63 - (uint64_t)__builtin_clzll(set->word[level - 1][from]); }
+    for (; level > 0; level--) {
+        EBB_ASSERT(set->word[level - 1][from] != 0);
+        from = from * 64 + 63 - (uint64_t)__builtin_clzll(set->word[level - 1][from]);
+    }
+    EBB_ASSERT(ebb__ordset_has(set, from));
     return from;
 }

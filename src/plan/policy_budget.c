@@ -42,39 +42,6 @@ typedef ebb_budget_tensor tensor_state;
 /* Not within the limits: no message, for the caller may try others. */
 #define NO_WAY EBB_E_NO_FIT
 
-/* ---- the heap of those that may leave ---------------------------------------------------------- */
-
-static bool leaves_before(const ebb_budget_entry *a, const ebb_budget_entry *b) {
-    if (a->need != b->need) { return a->need > b->need; }
-    if (a->bytes != b->bytes) { return a->bytes > b->bytes; }
-    return a->tensor < b->tensor;
-}
-
-static ebb_status push_entry(walk *w, ebb_budget_entry entry) {
-    EBB_TRY(EBB_PUSH(w->input->mem, &w->heap, entry));
-    size_t at = w->heap.n - 1;
-    for (; at > 0 && leaves_before(&entry, &w->heap.data[(at - 1) / 2]); at = (at - 1) / 2) {
-        w->heap.data[at] = w->heap.data[(at - 1) / 2];
-    }
-    w->heap.data[at] = entry;
-    return EBB_OK;
-}
-
-static ebb_budget_entry pop_entry(walk *w) {
-    EBB_ASSERT(w->heap.n > 0);
-    ebb_budget_entry top = w->heap.data[0], moved = w->heap.data[--w->heap.n];
-    size_t at = 0, n = w->heap.n;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < n && leaves_before(&w->heap.data[child + 1], &w->heap.data[child])) { child++; }
-        if (child >= n || !leaves_before(&w->heap.data[child], &moved)) { break; }
-        w->heap.data[at] = w->heap.data[child];
-        at = child;
-    }
-    if (n > 0) { w->heap.data[at] = moved; }
-    return top;
-}
-
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
 static bool never_written(const walk *w, uint32_t t) {
@@ -99,6 +66,7 @@ static uint64_t find_need(const walk *w, uint32_t t) {
 static void release_copy(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     if (!state->copied) { return; }
+    EBB_ASSERT(state->tier < EBB_N_TIERS && w->tier_used[state->tier] >= state->bytes);
     state->copied = false;
     w->tier_used[state->tier] -= state->bytes;
 }
@@ -114,17 +82,20 @@ static uint32_t pick_tier(const walk *w, uint64_t bytes) {
 }
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
+    EBB_ASSERT(tier < EBB_N_TIERS && !w->state[t].copied);
     w->state[t].copied = true;
     w->state[t].tier = tier;
     w->tier_used[tier] += w->state[t].bytes;
+    EBB_ASSERT(w->tier_used[tier] <= w->input->tier_bytes[tier]);
 }
 
 static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    EBB_ASSERT(!state->present);
+    EBB_ASSERT(!state->present && state->bytes > 0);
     state->present = true;
     state->bound = w->draft->actions.n;
     w->load += state->bytes;
+    EBB_ASSERT(w->load >= state->bytes);
 }
 
 static ebb_status drop(walk *w, uint32_t t) {
@@ -134,6 +105,7 @@ static ebb_status drop(walk *w, uint32_t t) {
     state->present = false;
     state->bound = w->draft->actions.n;
     state->stamp++;
+    EBB_ASSERT(w->load >= state->bytes);
     w->load -= state->bytes;
     if (find_need(w, t) == NEVER && !w->view.tensors[t].persistent) { release_copy(w, t); }
     return EBB_OK;
@@ -145,7 +117,7 @@ static ebb_status settle(walk *w, uint32_t t) {
     if (!state->present || state->locks > 0) { return EBB_OK; }
     uint64_t need = find_need(w, t);
     if (need == NEVER) { return drop(w, t); }
-    return push_entry(w, (ebb_budget_entry){need, state->bytes, t, ++state->stamp});
+    return ebb__budget_push(w, (ebb_budget_entry){need, state->bytes, t, ++state->stamp});
 }
 
 static ebb_status unlock(walk *w, uint32_t t) {
@@ -176,6 +148,7 @@ static ebb_status keep_leaves(walk *w, uint32_t t) {
     for (uint32_t i = 0; i < c->n_leaves; i++) {
         uint32_t leaf = c->leaves[i];
         tensor_state *state = &w->state[leaf];
+        EBB_ASSERT(state->present || state->copied);
         uint32_t burden = w->state[t].burden + c->n_steps;
         if (state->burden < burden) { state->burden = burden; }
         if (state->needed >= c->horizon + 1) { continue; }
@@ -189,6 +162,7 @@ static ebb_status keep_leaves(walk *w, uint32_t t) {
 }
 
 static ebb_status copy_out(walk *w, uint32_t t, uint32_t tier) {
+    EBB_ASSERT(w->state[t].present && w->state[t].bound <= w->draft->actions.n);
     set_copy(w, t, tier);
     if (never_written(w, t)) { /* the copy is made once and stays */
         w->draft->home[t] = (uint8_t)tier;
@@ -201,6 +175,7 @@ static ebb_status copy_out(walk *w, uint32_t t, uint32_t tier) {
 static ebb_status leave(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     uint64_t need = find_need(w, t), copy_ns = UINT64_MAX;
+    EBB_ASSERT(state->present && state->locks == 0);
     if (need == NEVER || state->copied) { return drop(w, t); }
     uint32_t tier = pick_tier(w, state->bytes);
     if (tier < EBB_N_TIERS) {
@@ -224,9 +199,9 @@ static ebb_status evict_one(walk *w) {
         if (w->heap.n == 0 && (w->stuck_retried || w->stuck.n == 0)) { return NO_WAY; }
         if (w->heap.n == 0) {
             w->stuck_retried = true;
-            for (; w->stuck.n > 0; w->stuck.n--) { EBB_TRY(push_entry(w, w->stuck.data[w->stuck.n - 1])); }
+            for (; w->stuck.n > 0; w->stuck.n--) { EBB_TRY(ebb__budget_push(w, w->stuck.data[w->stuck.n - 1])); }
         }
-        ebb_budget_entry entry = pop_entry(w);
+        ebb_budget_entry entry = ebb__budget_pop(w);
         const tensor_state *state = &w->state[entry.tensor];
         if (state->stamp != entry.stamp || !state->present || state->locks > 0) { continue; }
         ebb_status st = leave(w, entry.tensor);
@@ -239,6 +214,7 @@ static ebb_status make_room(walk *w, uint64_t bytes) {
     uint64_t limit = w->input->limit_bytes;
     if (bytes > limit) { return NO_WAY; }
     while (w->load > limit - bytes) { EBB_TRY(evict_one(w)); }
+    EBB_ASSERT(w->load + bytes <= limit);
     return EBB_OK;
 }
 
@@ -287,6 +263,7 @@ static ebb_status repeat_locked(walk *w, uint32_t step_idx, uint32_t own) {
 
 static ebb_status repeat(walk *w, uint32_t step_idx, uint32_t own) {
     const ebb_step *step = &w->view.steps[step_idx];
+    EBB_ASSERT(step_idx < w->step); /* it was run once */
     lock_all(w, step);
     ebb_status st = repeat_locked(w, step_idx, own);
     ebb_status undo = unlock_all(w, step);
@@ -300,6 +277,7 @@ static ebb_status compute_again(walk *w, uint32_t t) {
     for (; w->uses.use[first].mode != EBB_WRITE; first--) {
         if (first == w->uses.start[t]) { return NO_WAY; }
     }
+    EBB_ASSERT(first >= w->uses.start[t] && last < w->uses.start[t + 1]);
     for (uint64_t use = first; use <= last; use++) {
         if ((w->uses.use[use].mode & EBB_WRITE) != 0) { EBB_TRY(repeat(w, w->uses.use[use].step, t)); }
     }
@@ -321,6 +299,7 @@ static ebb_status bring(walk *w, uint32_t t) {
     w->depth++;
     ebb_status st = compute_again(w, t);
     w->depth--;
+    EBB_ASSERT(st != EBB_OK || w->state[t].present);
     return st;
 }
 
@@ -342,6 +321,7 @@ static ebb_status bring_or_learn(walk *w, uint32_t t) {
 static void write_tensor(walk *w, uint32_t t, uint32_t version) {
     tensor_state *state = &w->state[t];
     release_copy(w, t);
+    EBB_ASSERT(version == state->version + 1 && w->uses.use[state->use].step == w->step);
     state->version = version;
     state->made = state->use;
     state->bound = w->draft->actions.n;
@@ -352,6 +332,7 @@ static ebb_status expire(walk *w, uint32_t step_idx) {
     for (uint32_t i = w->expiry_head[step_idx]; i != NONE; i = w->expiries.data[i].next) {
         uint32_t t = w->expiries.data[i].tensor;
         tensor_state *state = &w->state[t];
+        EBB_ASSERT(t < w->view.n_tensors && state->needed > step_idx);
         if (state->needed > w->step) { continue; }
         state->burden = 0;
         EBB_TRY(settle(w, t));
@@ -360,8 +341,14 @@ static ebb_status expire(walk *w, uint32_t step_idx) {
     return EBB_OK;
 }
 
+/* The deep check, where it does not take long. */
+static bool seems_valid(const walk *w) {
+    return EBB_DEBUG < 2 || w->view.n_tensors > EBB_BUDGET_MAX_WALKED || ebb__budget_walk_is_valid(w);
+}
+
 static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
+    EBB_ASSERT(w->load <= w->input->limit_bytes && seems_valid(w));
     w->step = step_idx;
     w->stuck_retried = false;
     lock_all(w, step);
@@ -403,6 +390,9 @@ static ebb_status end_lap(walk *w, bool close) {
             EBB_TRY(copy_out(w, t, tier));
         }
         EBB_TRY(drop(w, t));
+    }
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        EBB_ASSERT(!close || !w->view.tensors[t].persistent || w->state[t].present == (resident[t] != 0));
     }
     return EBB_OK;
 }
@@ -463,6 +453,7 @@ static ebb_status init_uses(walk *w) {
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         uint64_t next = NEVER;
         for (uint64_t use = w->uses.start[t + 1]; use-- > w->uses.start[t];) {
+            EBB_ASSERT(next == NEVER || w->uses.use[use].step < next);
             if ((w->uses.use[use].mode & EBB_WRITE) != 0) { next = w->uses.use[use].step; }
             w->next_write[use] = next;
         }
