@@ -51,6 +51,7 @@ typedef struct replay {
 
 /* The action at hand breaks a rule. */
 static ebb_status broken(const replay *r, const char *rule) {
+    EBB_ASSERT(r->at < r->n);
     const ebb_action *action = &r->plan->actions.data[r->at];
     return ebb_fail(EBB_E_INVALID_PLAN, "plan: action %" PRIu64 " (%s %u): %s", r->at, ebb__action_name(action->kind),
                     action->target, rule);
@@ -150,6 +151,7 @@ static void count_versions(replay *r) {
         r->reads[i] = state->final;
         if ((r->view.accesses[i].mode & EBB_WRITE) != 0) { state->final++; }
         r->leaves[i] = state->final;
+        EBB_ASSERT(r->leaves[i] >= r->reads[i]);
     }
 }
 
@@ -172,6 +174,7 @@ static ebb_status begin_around(replay *r) {
 static void end_slots(replay *r) {
     for (; r->n_ended < r->plan->slots.n; r->n_ended++) {
         uint64_t idx = r->slot_ends[r->n_ended];
+        EBB_ASSERT(idx < r->plan->slots.n);
         const ebb_slot *slot = &r->plan->slots.data[idx];
         if (slot->last > r->at) { return; }
         if (slot->first != slot->last && r->state[slot->tensor].slot == idx) { r->state[slot->tensor].slot = NONE; }
@@ -363,6 +366,7 @@ static ebb_status replay_actions(replay *r) {
     EBB_TRY(begin_around(r));
     for (r->at = 0; r->at < r->n; r->at++) { EBB_TRY(replay_action(r)); }
     end_slots(r);
+    EBB_ASSERT(r->next_step <= r->view.n_steps && r->stay <= r->plan->stays.n && r->slot <= r->plan->slots.n);
     if (r->next_step != r->view.n_steps) {
         return ebb_fail(EBB_E_INVALID_PLAN, "plan: step %u '%s' is never run", r->next_step,
                         r->view.steps[r->next_step].name);
@@ -390,6 +394,7 @@ static ebb_status overlapping(const char *what, const box *a, const box *b, uint
 /* While the live boxes are disjoint, a new one overlaps any of them only if it overlaps a neighbour. */
 static ebb_status enter_box(const char *what, const box *boxes, ebb_ordset *live, uint64_t idx, uint64_t time) {
     const box *b = &boxes[idx];
+    EBB_ASSERT(!ebb__ordset_has(live, idx) && b->low <= b->high);
     uint64_t left = ebb__ordset_prev(live, idx), right = ebb__ordset_next(live, idx);
     if (left != EBB_ORDSET_NONE && boxes[left].high > b->low) { return overlapping(what, &boxes[left], b, time); }
     if (right != EBB_ORDSET_NONE && boxes[right].low < b->high) { return overlapping(what, b, &boxes[right], time); }
@@ -430,6 +435,7 @@ static ebb_status init_packing(packing *p, ebb_bump *bump) {
     EBB_TRY(order_boxes(bump, key, p->n, &by_low));
     for (size_t i = 0; i < p->n; i++) {
         p->ranked[i] = p->boxes[by_low[i]];
+        EBB_ASSERT(i == 0 || p->ranked[i - 1].low <= p->ranked[i].low);
         p->rank[by_low[i]] = (uint32_t)i;
     }
     return ebb__ordset_init(&p->live, p->n, bump);
@@ -439,6 +445,7 @@ static ebb_status init_packing(packing *p, ebb_bump *bump) {
 static void end_boxes(packing *p, size_t *n_ended, uint64_t time) {
     for (; *n_ended < p->n && p->boxes[p->ends[*n_ended]].last <= time; ++*n_ended) {
         const uint32_t idx = p->ends[*n_ended];
+        EBB_ASSERT(p->boxes[idx].first == p->boxes[idx].last || ebb__ordset_has(&p->live, p->rank[idx]));
         if (p->boxes[idx].first != p->boxes[idx].last) { ebb__ordset_remove(&p->live, p->rank[idx]); }
     }
 }

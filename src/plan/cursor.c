@@ -31,6 +31,7 @@ static void end_slots(ebb_plan_cursor *cursor) {
     const ebb_plan *plan = cursor->plan;
     for (; cursor->next_slot_end < plan->slots.n; cursor->next_slot_end++) {
         size_t i = cursor->slot_by_end[cursor->next_slot_end];
+        EBB_ASSERT(i < plan->slots.n);
         const ebb_slot *slot = &plan->slots.data[i];
         bool always = slot->first == slot->last;
         if (slot->last > cursor->position) { return; }
@@ -43,6 +44,7 @@ void ebb__plan_cursor_next(ebb_plan_cursor *cursor) {
     if (cursor->position != UINT64_MAX) {
         EBB_ASSERT(cursor->position < plan->actions.n);
         const ebb_action *gone = &plan->actions.data[cursor->position];
+        EBB_ASSERT(gone->kind != EBB_ACT_DROP || cursor->offset[gone->target] != UINT64_MAX);
         if (gone->kind == EBB_ACT_DROP) { cursor->offset[gone->target] = UINT64_MAX; }
     }
     cursor->position++;
@@ -50,6 +52,7 @@ void ebb__plan_cursor_next(ebb_plan_cursor *cursor) {
     end_slots(cursor);
     for (; cursor->next_stay < plan->stays.n; cursor->next_stay++) {
         const ebb_stay *stay = &plan->stays.data[cursor->next_stay];
+        EBB_ASSERT(stay->first >= cursor->position);
         if (stay->first != cursor->position) { break; }
         if (stay->tensor == EBB_SCRATCH) {
             cursor->scratch_offset = stay->offset;
@@ -59,6 +62,7 @@ void ebb__plan_cursor_next(ebb_plan_cursor *cursor) {
     }
     for (; cursor->next_slot < plan->slots.n; cursor->next_slot++) {
         const ebb_slot *slot = &plan->slots.data[cursor->next_slot];
+        EBB_ASSERT(slot->first >= cursor->position);
         if (slot->first != cursor->position) { break; }
         cursor->slot[slot->tensor] = cursor->next_slot;
     }

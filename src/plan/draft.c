@@ -46,8 +46,34 @@ void ebb__draft_reset(ebb_draft *draft, const ebb_program *program) {
 }
 
 ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t target, uint32_t choice, uint64_t bound) {
+    EBB_ASSERT(bound == EBB_DRAFT_FIXED || (bound <= draft->actions.n && (kind == EBB_ACT_OUT || kind == EBB_ACT_IN)));
+    EBB_ASSERT(kind != EBB_ACT_OUT || choice < EBB_N_TIERS);
     ebb_draft_action added = {.action = {.kind = kind, .target = target, .choice = choice}, .bound = bound};
     return EBB_PUSH(draft->mem, &draft->actions, added);
+}
+
+bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
+    const ebb_program_view view = ebb__plan_view(program);
+    bool *present = ebb__calloc(draft->mem, view.n_tensors, sizeof *present), is_valid = true;
+    if (present == NULL) { return true; } /* nobody knows */
+    for (size_t t = 0; t < view.n_tensors; t++) { present[t] = draft->resident[t] != 0; }
+    for (size_t a = 0; is_valid && a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN) {
+            const ebb_step *step = &view.steps[action->target];
+            for (uint32_t i = 0; i < step->n_accesses; i++) {
+                const ebb_access *access = &view.accesses[step->first_access + i];
+                is_valid = is_valid && (present[access->tensor] || access->mode != EBB_READ);
+                present[access->tensor] = true;
+            }
+            continue;
+        }
+        is_valid = present[action->target] == (action->kind != EBB_ACT_IN);
+        present[action->target] = action->kind != EBB_ACT_DROP;
+    }
+    for (size_t t = 0; t < view.n_tensors; t++) { is_valid = is_valid && (present[t] || !draft->resident[t]); }
+    ebb__free(draft->mem, present);
+    return is_valid;
 }
 
 /* What the sweep knows of a tensor. */
@@ -220,6 +246,18 @@ static void sort_slots(ebb_plan *plan) {
     plan->slots.data[at] = slot;
 }
 
+static bool is_in_order(const ebb_plan *plan) {
+    for (size_t i = 1; i < plan->stays.n; i++) {
+        const ebb_stay *a = &plan->stays.data[i - 1], *b = &plan->stays.data[i];
+        if (a->first > b->first || (a->first == b->first && a->tensor >= b->tensor)) { return false; }
+    }
+    for (size_t i = 1; i < plan->slots.n; i++) {
+        const ebb_slot *a = &plan->slots.data[i - 1], *b = &plan->slots.data[i];
+        if (a->first > b->first || (a->first == b->first && a->tensor >= b->tensor)) { return false; }
+    }
+    return true;
+}
+
 static ebb_status put_in_order(ebb_plan *plan) {
     ebb_stay *stays = plan->stays.data;
     for (size_t i = 0, end = 0; i < plan->stays.n; i = end) {
@@ -227,6 +265,8 @@ static ebb_status put_in_order(ebb_plan *plan) {
         if (end - i > 1) { EBB_TRY(sort_stays(plan->mem, &stays[i], end - i)); }
     }
     sort_slots(plan);
+    const bool is_sound = EBB_DEBUG < 2 || is_in_order(plan);
+    EBB_ASSERT(is_sound);
     return EBB_OK;
 }
 
@@ -248,6 +288,7 @@ static ebb_status sweep_actions(sweep *s) {
         if (action.kind == EBB_ACT_OUT) { action.choice = 0; }
         plan->actions.data[plan->actions.n++] = action;
     }
+    EBB_ASSERT(plan->actions.n == s->draft->actions.n && plan->slots.n <= plan->actions.n + s->view.n_tensors);
     for (uint32_t t = 0; t < s->view.n_tensors; t++) { close_tensor(s, t); }
     return put_in_order(plan);
 }

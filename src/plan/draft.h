@@ -35,6 +35,9 @@ ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t targe
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
                               uint64_t limit_bytes, bool early_out, bool early_in);
 
+/* Whether its drops and copies find their tensors as they must: deep. */
+bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program);
+
 /* Turn it into the actions, stays and slots of an empty plan, in order, offsets all 0. */
 ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program, ebb_plan *plan);
 

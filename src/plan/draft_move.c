@@ -99,6 +99,8 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
         }
         if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
             uint64_t bytes = ebb_align_up(m->view.tensors[action->target].size_bytes, m->view.alignment);
+            EBB_ASSERT(present[action->target] == (action->kind == EBB_ACT_DROP));
+            EBB_ASSERT(action->kind != EBB_ACT_DROP || load >= bytes);
             load = action->kind == EBB_ACT_DROP ? load - bytes : load + bytes;
             also = action->kind == EBB_ACT_DROP ? bytes : 0; /* what goes before a drop finds the bytes taken */
             present[action->target] = action->kind == EBB_ACT_IN;
@@ -111,7 +113,7 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
                 present[t] = 1;
             }
             also = ebb_align_up(choice->scratch_bytes, m->view.alignment);
-            time += ebb_machine_step_time_ns(m->machine, choice);
+            time = ebb__add_ns(time, ebb_machine_step_time_ns(m->machine, choice));
         }
         m->load[a] = load + also;
     }
@@ -132,10 +134,14 @@ static void move_in(mover *m, size_t a, uint64_t *engine_free) {
     if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
     uint64_t range[2] = {ebb_max_u64(m->reach, in->bound), a};
     if (range[0] >= range[1]) { return; }
-    range[0] = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
-    if (range[0] >= a) { return; }
+    const size_t from = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
+    EBB_ASSERT(from >= range[0] && from <= a);
+    if (from >= a) { return; }
+    const uint64_t high = m->tree.node[1].high;
+    range[0] = from;
     add_load(&m->tree, 1, 0, m->tree.n_leaves, range, bytes);
-    m->before[a] = range[0];
+    EBB_ASSERT(m->tree.node[1].high <= ebb_max_u64(high, m->limit_bytes));
+    m->before[a] = from;
 }
 
 /* Write the actions anew: before each action those that go there (outs first), in their old order. */
@@ -151,6 +157,7 @@ static ebb_status reorder(mover *m) {
         start[i] = at;
         at += count;
     }
+    EBB_ASSERT(at == n);
     /* a moved one comes before the one whose place it took, so those that stay are set last; bounds are spent */
     for (int pass = 0; pass < 3; pass++) {
         for (size_t a = 0; a < n; a++) {
@@ -197,8 +204,10 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
         if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, &engine_free); }
         bool moves = action->action.kind == EBB_ACT_OUT && early_out && action->bound != EBB_DRAFT_FIXED;
         if (moves && action->bound < a) { m.before[a] = action->bound; }
+        EBB_ASSERT(m.before[a] <= a && (m.before[a] == a || action->bound <= m.before[a]));
     }
     if (st == EBB_OK) { st = reorder(&m); }
+    if (EBB_DEBUG >= 2) { EBB_ASSERT(st != EBB_OK || ebb__draft_is_valid(draft, program)); }
     ebb__bump_fini(&m.bump);
     return st;
 }

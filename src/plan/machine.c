@@ -73,6 +73,7 @@ void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, double byte
 
 /* The key's entry, or the free one where it belongs. */
 static measured *find_time(measured *times, size_t cap, uint64_t key) {
+    EBB_ASSERT(cap > 0 && (cap & (cap - 1)) == 0);
     size_t i = (size_t)ebb__hash(EBB_HASH_INIT, &key, sizeof key) & (cap - 1);
     while (times[i].used && times[i].key != key) { i = (i + 1) & (cap - 1); }
     return &times[i];
@@ -95,6 +96,7 @@ ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t tim
     if (machine->n >= machine->cap / 2) { EBB_TRY(grow_times(machine)); }
     measured *entry = find_time(machine->times, machine->cap, key);
     machine->n += !entry->used;
+    EBB_ASSERT(machine->n <= machine->cap / 2);
     *entry = (measured){.key = key, .time_ns = time_ns, .used = true};
     return EBB_OK;
 }
@@ -116,6 +118,7 @@ uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *
 }
 
 uint64_t ebb__machine_copy_ns(const ebb_machine *machine, ebb_tier tier, bool out, uint64_t bytes) {
+    EBB_ASSERT(tier < EBB_N_TIERS);
     const ebb_link *link = &machine->links[tier];
     uint64_t latency_ns = ebb_min_u64(link->latency_ns, MAX_NS);
     uint64_t ns = to_ns((double)bytes / (out ? link->out_bytes_per_s : link->in_bytes_per_s));

@@ -46,7 +46,8 @@ void ebb__ordset_add(ebb_ordset *set, uint64_t member) {
     for (uint32_t level = 0; level < set->n_levels; level++, member /= 64) {
         set->word[level][member / 64] |= (uint64_t)1 << (member % 64);
     }
-    EBB_ASSERT(seems_valid(set));
+    const bool is_sound = seems_valid(set);
+    EBB_ASSERT(is_sound);
 }
 
 void ebb__ordset_remove(ebb_ordset *set, uint64_t member) {
@@ -55,7 +56,8 @@ void ebb__ordset_remove(ebb_ordset *set, uint64_t member) {
         set->word[level][member / 64] &= ~((uint64_t)1 << (member % 64));
         if (set->word[level][member / 64] != 0) { break; }
     }
-    EBB_ASSERT(seems_valid(set));
+    const bool is_sound = seems_valid(set);
+    EBB_ASSERT(is_sound);
 }
 
 uint64_t ebb__ordset_next(const ebb_ordset *set, uint64_t from) {

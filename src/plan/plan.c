@@ -61,6 +61,7 @@ ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint3
         slots[i] = (uint32_t)i;
     }
     EBB_TRY(ebb__sort_by_key(bump->mem, slots, n, last));
+    EBB_ASSERT(n == 0 || last[slots[0]] <= last[slots[n - 1]]);
     *slots_out = slots;
     return EBB_OK;
 }
@@ -80,7 +81,7 @@ void ebb__load_fini(ebb_load *load) {
 
 /* Differences wrap; the sums do not. */
 void ebb__load_add(ebb_load *load, uint64_t first, uint64_t last, uint64_t bytes) {
-    EBB_ASSERT(first <= load->n && last <= load->n);
+    EBB_ASSERT(load->change != NULL && first <= load->n && last <= load->n);
     if (first >= last) { load->change[0] += bytes; }
     load->change[last] -= bytes;
     load->change[first] += bytes;
@@ -152,6 +153,7 @@ ebb_status ebb__plan_seal(ebb_plan *plan) {
     }
     EBB_TRY(ebb__plan_bound(plan, 1, &sum.bound_bytes));
     sum_moves(plan, &sum);
+    EBB_ASSERT(sum.n_recomputed_steps <= plan->actions.n && sum.policy == plan->policy);
     plan->summary = sum;
     return EBB_OK;
 }

@@ -50,6 +50,7 @@ static ebb_status next_line(reader *r, uint32_t n_fields) {
         const char *to = stop != NULL ? stop : r->end;
         split_line(r, r->at, to);
         r->at = stop != NULL ? stop + 1 : r->end;
+        EBB_ASSERT(r->at <= r->end && r->n_fields <= MAX_FIELDS + 1);
         r->line++;
     } while (r->n_fields == 0 || r->field[0][0] == '#');
     if (n_fields != 0 && r->n_fields != n_fields) { return refuse(r, "wrong number of fields"); }
@@ -57,11 +58,13 @@ static ebb_status next_line(reader *r, uint32_t n_fields) {
 }
 
 static bool field_is(const reader *r, uint32_t idx, const char *word) {
+    EBB_ASSERT(idx < MAX_FIELDS);
     return idx < r->n_fields && strlen(word) == r->length[idx] && memcmp(r->field[idx], word, r->length[idx]) == 0;
 }
 
 static ebb_status read_number(const reader *r, uint32_t idx, uint64_t max, uint64_t *value_out) {
     uint64_t value = 0;
+    EBB_ASSERT(idx < MAX_FIELDS && idx < r->n_fields && r->length[idx] > 0);
     for (size_t i = 0; i < r->length[idx]; i++) {
         char c = r->field[idx][i];
         if (c < '0' || c > '9') { return refuse(r, "not a number"); }

@@ -81,6 +81,11 @@ ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *tex
 const char *ebb__tier_name(uint32_t tier);
 const char *ebb__action_name(uint32_t kind);
 
+/* Times add up to at most UINT64_MAX: a machine may be as slow as it likes. */
+static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 /* What a copy of so many bytes takes. */
 uint64_t ebb__machine_copy_ns(const ebb_machine *machine, ebb_tier tier, bool out, uint64_t bytes);
 

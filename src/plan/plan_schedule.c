@@ -81,6 +81,7 @@ static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, ebb_
 
 static void split_at(byte_map *map, uint64_t at) {
     uint64_t start = ebb__ordset_prev(&map->starts, at);
+    EBB_ASSERT(start != EBB_ORDSET_NONE && start <= at); /* 0 is always a start */
     if (start == at) { return; }
     ebb__ordset_add(&map->starts, at);
     map->segment[at] = map->segment[start];
@@ -89,10 +90,12 @@ static void split_at(byte_map *map, uint64_t at) {
 /* Gather what an access to a range must wait for. */
 static void gather(byte_map *map, uint64_t range, bool writes, uint64_t need[EBB_N_ENGINES]) {
     uint64_t end = map->end[range];
+    EBB_ASSERT(map->begin[range] <= end);
     split_at(map, map->begin[range]);
     split_at(map, end);
     for (uint64_t at = map->begin[range]; at < end; at = ebb__ordset_next(&map->starts, at + 1)) {
         const history *past = &map->segment[at];
+        EBB_ASSERT(past->writer < EBB_N_ENGINES);
         need[past->writer] = ebb_max_u64(need[past->writer], past->write);
         for (uint32_t e = 0; writes && e < EBB_N_ENGINES; e++) { need[e] = ebb_max_u64(need[e], past->read[e]); }
     }
@@ -101,6 +104,7 @@ static void gather(byte_map *map, uint64_t range, bool writes, uint64_t need[EBB
 /* Enter the access into the history; the range was split by gather. */
 static void enter(byte_map *map, uint64_t range, bool writes, uint8_t engine, uint64_t time) {
     uint64_t begin = map->begin[range], end = map->end[range];
+    EBB_ASSERT(ebb__ordset_has(&map->starts, begin) && ebb__ordset_has(&map->starts, end));
     if (!writes) {
         for (uint64_t at = begin; at < end; at = ebb__ordset_next(&map->starts, at + 1)) {
             map->segment[at].read[engine] = time;
@@ -123,6 +127,8 @@ static void visit_ranges(tracker *t, const ebb_action *action, visit_fn visit, v
     if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
         bool out = action->kind == EBB_ACT_OUT;
         uint64_t slot = t->slot[action->target];
+        EBB_ASSERT(t->plan->slots.data[slot].tensor == action->target);
+        EBB_ASSERT(t->plan->stays.data[t->stay[action->target]].tensor == action->target);
         visit(&t->arena, t->stay[action->target], !out, ctx);
         visit(&t->tier[t->plan->slots.data[slot].tier], slot, out, ctx);
         return;
@@ -163,8 +169,10 @@ static void reduce(const tracker *t, uint8_t engine, uint64_t need[EBB_N_ENGINES
 
 static void advance_clock(tracker *t, uint8_t engine, uint64_t time, const uint64_t need[EBB_N_ENGINES]) {
     uint64_t *known = t->known[engine];
+    EBB_ASSERT(engine < EBB_N_ENGINES && known[engine] < time);
     for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
         if (need[e] == 0) { continue; }
+        EBB_ASSERT(e != engine && need[e] < time && t->clock[need[e]][e] == need[e]);
         for (uint32_t f = 0; f < EBB_N_ENGINES; f++) { known[f] = ebb_max_u64(known[f], t->clock[need[e]][f]); }
     }
     known[engine] = time;
@@ -223,6 +231,8 @@ static void walk_lap(tracker *t, uint64_t first_time, ebb_schedule *schedule) {
             schedule->dep[n_deps++] = on;
         }
     }
+    EBB_ASSERT(n_deps <= n * (EBB_N_ENGINES - 1));
+    EBB_ASSERT(t->next_stay == t->plan->stays.n && t->next_slot == t->plan->slots.n);
     if (schedule != NULL) { schedule->start[n] = n_deps; }
 }
 

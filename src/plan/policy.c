@@ -59,6 +59,7 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
     ebb_plan *plan = NULL;
     ebb__draft_reset(&m->draft, m->program);
     EBB_TRY(policy->draft(input, &m->draft));
+    EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(&m->draft, m->program));
     EBB_TRY(ebb__plan_create(m->mem, m->policy->name, &plan));
     plan->budget_bytes = m->options->budget_bytes;
     plan->fingerprint = m->fingerprint;
@@ -121,6 +122,7 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const ebb_placed *got
     /* What the placer lost this time it will lose again, and more under a lower limit; at least something must
      * change. */
     double share = (double)budget_bytes / (double)got->peak_bytes;
+    EBB_ASSERT(share >= 0 && share < 1 && input->limit_bytes >= m->floor_bytes);
     share = share < 127.0 / 128 ? share * share : 63.0 / 64;
     uint64_t limit = (uint64_t)((double)input->limit_bytes * share);
     input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);
@@ -149,6 +151,7 @@ static ebb_status try_last(maker *m, uint64_t budget_bytes, fitted *fitted_out) 
         if (st == EBB_E_NO_FIT) { m->last_bytes = UINT64_MAX; }
         return st;
     }
+    EBB_ASSERT(got.peak_bytes >= m->floor_bytes);
     const bool tiers_fit = tighten(m, got.peak_bytes, &got, &input);
     EBB_ASSERT(m->last_bytes == UNKNOWN || m->last_bytes == got.peak_bytes);
     m->last_bytes = tiers_fit ? got.peak_bytes : UINT64_MAX;
@@ -328,6 +331,7 @@ static ebb_status find_least(maker *m, uint64_t *least_out) {
         if (high - low <= ebb_max_u64(m->alignment, high / precision)) { break; }
         candidate = ebb_align_up(low + (high - low) / 2, m->alignment);
     }
+    EBB_ASSERT(high >= m->floor_bytes && high > m->options->budget_bytes);
     *least_out = high;
     return EBB_OK;
 }
@@ -337,6 +341,7 @@ static ebb_status explain(const maker *m, uint64_t least_bytes, ebb_no_fit *no_f
     const ebb_step *steps = ebb_program_steps(m->program, &n_steps);
     ebb_no_fit no_fit = {.least_budget_bytes = least_bytes};
     no_fit.step_bytes = ebb_program_floor_bytes(m->program, &no_fit.step);
+    EBB_ASSERT(least_bytes > m->options->budget_bytes && least_bytes >= no_fit.step_bytes);
     if (no_fit_out != NULL) { *no_fit_out = no_fit; }
     return ebb_fail(EBB_E_NO_FIT,
                     "a budget of %" PRIu64 " bytes is too small for policy %s: step %u '%s' alone touches %" PRIu64

@@ -348,7 +348,8 @@ static bool seems_valid(const walk *w) {
 
 static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
-    EBB_ASSERT(w->load <= w->input->limit_bytes && seems_valid(w));
+    const bool is_sound = seems_valid(w);
+    EBB_ASSERT(is_sound && w->load <= w->input->limit_bytes);
     w->step = step_idx;
     w->stuck_retried = false;
     lock_all(w, step);

@@ -29,6 +29,7 @@ static void set_durations(const ebb_program *program, const ebb_machine *machine
         if (action->kind == EBB_ACT_DROP) {
             duration[a] = 0;
         } else if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
+            EBB_ASSERT(cursor->slot[action->target] < plan->slots.n);
             const ebb_slot *slot = &plan->slots.data[cursor->slot[action->target]];
             duration[a] =
                 ebb__machine_copy_ns(machine, (ebb_tier)slot->tier, action->kind == EBB_ACT_OUT, slot->size_bytes);
@@ -49,6 +50,7 @@ static uint64_t run_lap(laps *l) {
         if (engine != EBB_N_ENGINES) { at = ebb_max_u64(at, l->free[engine]); }
         for (uint64_t i = s->start[a]; i < s->start[a + 1]; i++) {
             uint64_t on = s->dep[i];
+            EBB_ASSERT(s->engine[on] != engine && s->engine[on] != EBB_N_ENGINES);
             at = ebb_max_u64(at, on < a ? l->end[on] : l->before[on]);
         }
         l->start[a] = l->end[a] = at;
@@ -56,10 +58,12 @@ static uint64_t run_lap(laps *l) {
             l->start[a] = l->end[a] = ebb_max_u64(l->begin, l->free[EBB_ENGINE_COMPUTE]);
             continue;
         }
-        if (!ebb_add_u64(at, l->duration[a], &l->end[a])) { l->end[a] = UINT64_MAX; }
+        l->end[a] = ebb__add_ns(at, l->duration[a]);
+        EBB_ASSERT(l->start[a] >= l->begin && l->end[a] >= l->free[engine]);
         l->free[engine] = l->end[a];
         if (engine == EBB_ENGINE_COMPUTE) { last = ebb_max_u64(last, l->end[a]); }
     }
+    EBB_ASSERT(last >= l->begin);
     return last - l->begin;
 }
 
@@ -73,7 +77,7 @@ static void repeat_laps(laps *l, ebb_timeline *timeline) {
         timeline->iteration_ns = now;
         if (now == took) { return; }
         took = now;
-        if (lap + 1 < MAX_LAPS) { l->begin += now; }
+        if (lap + 1 < MAX_LAPS) { l->begin = ebb__add_ns(l->begin, now); }
     }
 }
 
@@ -81,9 +85,11 @@ static void sum_times(const laps *l, ebb_timeline *timeline) {
     for (size_t a = 0; a < l->plan->actions.n; a++) {
         uint8_t engine = l->schedule.engine[a];
         if (engine == EBB_N_ENGINES) { continue; }
-        timeline->busy_ns[engine] += l->duration[a];
-        if (l->plan->actions.data[a].kind == EBB_ACT_AGAIN) { timeline->again_ns += l->duration[a]; }
+        timeline->busy_ns[engine] = ebb__add_ns(timeline->busy_ns[engine], l->duration[a]);
+        if (l->plan->actions.data[a].kind != EBB_ACT_AGAIN) { continue; }
+        timeline->again_ns = ebb__add_ns(timeline->again_ns, l->duration[a]);
     }
+    EBB_ASSERT(timeline->again_ns <= timeline->busy_ns[EBB_ENGINE_COMPUTE]);
 }
 
 static ebb_status simulate(const ebb_program *program, const ebb_machine *machine, laps *l, ebb_bump *bump,
