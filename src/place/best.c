@@ -2,6 +2,7 @@
  *
  * The solver 'best': stages, the cheapest first, of which the best placement is kept.
  *
+ *     nested      two sweeps, longest first (here, sweep.c)
  *     hybrids     a sweep through time around obstacles (hybrids.c, hybrid.c)
  *     sweeps      through time from several places of the circle, in both directions (here, sweep.c)
  *     orders      each item in turn into a gap among those before it (orders.c, taken.c)
@@ -15,6 +16,8 @@
 #include "place/search.h"
 
 #define N_CUTS 8u /* of the circle, for sweeps */
+#define MAX_NESTED 200000u
+#define DIVE_WORK_AN_ITEM 50u /* at least */
 
 /* ---- sweeps and dives ------------------------------------------------------------------------- */
 
@@ -31,10 +34,19 @@ static ebb_status sweep(ebb_search *s, uint32_t eighth, bool backward) {
     return EBB_OK;
 }
 
-ebb_status ebb__search_sweeps(ebb_search *s) {
-    static const ebb_order births[] = {{EBB_BY_LIFETIME, EBB_PLACE_LOWEST, 0},
-                                       {EBB_BY_SHORTNESS, EBB_PLACE_LOWEST, 0},
-                                       {EBB_BY_SIZE, EBB_PLACE_LOWEST, 0}};
+/* Where lifetimes nest, as training's do, one of these meets the bound at once. */
+static ebb_status try_nested(ebb_search *s) {
+    static const ebb_order longest = {{EBB_BY_LIFETIME, EBB_BY_SIZE}, EBB_PLACE_LOWEST, 0};
+    if (s->sections->n_items > MAX_NESTED) { return EBB_OK; }
+    EBB_TRY(ebb__search_sort(s, &longest));
+    EBB_TRY(sweep(s, 0, false));
+    return ebb__search_is_over(s, s->max_work) ? EBB_OK : sweep(s, 0, true);
+}
+
+static ebb_status try_sweeps(ebb_search *s) {
+    static const ebb_order births[] = {{{EBB_BY_LIFETIME, EBB_BY_SIZE}, EBB_PLACE_LOWEST, 0},
+                                       {{EBB_BY_SHORTNESS, EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0},
+                                       {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0}};
     static const uint32_t eighths[N_CUTS] = {0, 5, 6, 4, 2, 7, 3, 1};
     const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 4;
     if (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end)) { return EBB_OK; }
@@ -48,10 +60,16 @@ ebb_status ebb__search_sweeps(ebb_search *s) {
     return EBB_OK;
 }
 
-/* From the bottom up, ties by this order, under a cap that leaves so many eighths of the gap that there is. */
-static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, uint64_t max_work) {
+/* From the bottom up, ties by this order with noise, under a cap that leaves so many eighths of the gap that there is.
+ */
+static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, uint64_t noise, ebb_rng *rng,
+                       uint64_t max_work) {
     const uint64_t bound_bytes = s->sections->bound_bytes;
     EBB_TRY(ebb__search_sort(s, o));
+    if (noise > 0) {
+        for (size_t i = 0; i < s->sections->n_items; i++) { s->key[s->now.idx[i]] = i + ebb__rng_below(rng, noise); }
+        EBB_TRY(ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key));
+    }
     for (size_t i = 0; i < s->sections->n_items; i++) { s->key[s->now.idx[i]] = i; }
     const ebb_place_dive_options options = {
         .rank = s->key,
@@ -64,18 +82,26 @@ static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, ui
     return ebb__search_keep(s) ? ebb__search_settle(s) : EBB_OK;
 }
 
-/* Whatever is found narrows the gap, and with it the caps of the dives behind it. */
-ebb_status ebb__search_dives(ebb_search *s) {
-    static const ebb_order ranks[] = {{EBB_BY_LIFETIME, EBB_PLACE_LOWEST, 0},
-                                      {EBB_BY_BIRTH, EBB_PLACE_LOWEST, 0},
-                                      {EBB_BY_AREA, EBB_PLACE_LOWEST, 0},
-                                      {EBB_BY_SIZE, EBB_PLACE_LOWEST, 0}};
+/* Each rank under the bound as cap, then under some other, then with noise: ranks are the same to a dive that fails,
+ * and a few places exchanged are often all that it lacks. Whatever is found narrows the gap, and with it the caps. */
+static ebb_status try_dives(ebb_search *s) {
+    static const ebb_order ranks[] = {{{EBB_BY_LIFETIME, EBB_BY_AREA, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_LOAD, EBB_BY_AREA, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_LOAD, EBB_BY_LIFETIME, EBB_BY_AREA}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_SIZE, EBB_BY_AREA, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_AREA, EBB_BY_LIFETIME, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_BIRTH, EBB_BY_LIFETIME, EBB_BY_SIZE}, EBB_PLACE_LOWEST, 0},
+                                      {{EBB_BY_LIFETIME, EBB_BY_SIZE, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0}};
     const uint64_t end = ebb_min_u64(s->max_work, s->work + s->max_work / 5 * 3);
-    for (uint64_t n_eighths = 8; n_eighths-- > 0;) {
-        for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
-            if (ebb__search_is_over(s, end)) { return EBB_OK; }
-            EBB_TRY(dive(s, &ranks[r], n_eighths, end - s->work));
-        }
+    const size_t n_ranks = sizeof ranks / sizeof ranks[0];
+    if (end < s->work + DIVE_WORK_AN_ITEM * s->sections->n_items) { return EBB_OK; }
+    ebb_rng rng;
+    ebb__rng_init(&rng, 1, 0);
+    for (uint64_t t = 0; !ebb__search_is_over(s, end); t++) {
+        const ebb_order *o = &ranks[t % n_ranks];
+        const uint64_t n_eighths = t < n_ranks ? 0 : ebb__rng_below(&rng, 8);
+        const uint64_t noise = t < 2 * n_ranks ? 0 : s->sections->n_items >> (1 + ebb__rng_below(&rng, 6));
+        EBB_TRY(dive(s, o, n_eighths, noise, &rng, end - s->work));
     }
     return EBB_OK;
 }
@@ -90,14 +116,16 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 }
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
-    static ebb_status (*const stages[])(ebb_search * s) = {ebb__search_hybrids, ebb__search_sweeps, ebb__search_orders,
-                                                           ebb__search_dives, ebb__search_repair};
+    static ebb_status (*const stages[])(ebb_search * s) = {
+        try_nested, ebb__search_hybrids, try_sweeps, ebb__search_orders, try_dives, ebb__search_repair,
+    };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
     *s = (ebb_search){.job = job,
                       .compact = compact,
                       .sections = &compact->sections,
                       .enough_bytes = enough > base ? (enough - base) / compact->granule_bytes : 0,
-                      .max_work = job->max_steps};
+                      .max_work = job->max_steps,
+                      .bump = bump};
     EBB_TRY(alloc_attempt(&s->now, bump, compact->sections.n_items));
     EBB_TRY(alloc_attempt(&s->best, bump, compact->sections.n_items));
     s->key = ebb__bump_alloc(bump, compact->sections.n_items, sizeof *s->key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement from the bottom up under a cap: the search that wins where a plan fills its budget at all times, and
- * the greedy orders of place.c leave holes.
+ * greedy orders leave holes.
  *
  * Each section has a skyline, the end of the highest item so far, and a remainder, the bytes of the items that are
  * still to be placed in it. Nothing is ever placed below a skyline, so an item's offset is the highest skyline of
@@ -16,40 +16,63 @@
  *            a |............|.........b |     it must wait if b + remainder > cap on the left
  *              |  skyline   | skyline   |
  *
- * Ties of offset are broken by a rank (longest, largest ... first). Two trees over the sections answer for a range
- * the highest skyline and the largest remainder in O(log n). An item that waits is looked at again only when its
- * hole is filled; still, many long items that overlap may be looked at often, so the work is limited.
+ * Ties of offset are broken by a rank (longest, largest ... first).
+ *
+ * The queue is not of items but of sections: an item is filed under the section of its highest skyline, and a section's
+ * items all rise with it, so that what is placed over hundreds of them touches one. A skyline that has risen above the
+ * one that an item is filed under shows when the item comes first; it is then filed again. Of equal skylines the
+ * section in which most items live is taken, so that few have items.
+ *
+ * A tree over the sections answers for a range the highest skyline and the largest remainder in O(log n). Items of a
+ * section are in a leftist heap by rank (Crane, 1972), those that wait for it in one by offset.
  */
 #include "place/place_priv.h"
 
 #define WORK_A_LOOK 12u /* in the measure of taken.c */
+#define NO_ITEM UINT32_MAX
+#define NO_SECTION UINT32_MAX
 
+/* A section in the queue, as it was: its skyline, and the first of its items. */
 typedef struct entry {
-    uint64_t offset; /* not above what it is now: skylines only rise */
-    uint64_t rank;
-    uint32_t item;
+    uint64_t offset, rank;
+    uint32_t section;
 } entry;
 
-/* Values of a node's sections; what holds for all of them is kept at the node and not handed down. */
+/* What holds for a range. */
+typedef struct answer {
+    uint64_t sky, rest;                /* the highest skyline, the largest remainder */
+    uint32_t sky_at, rest_at, most_at; /* their sections, and that in which most items live */
+} answer;
+
+/* Of a node's sections; what holds for all of them is kept at the node and not handed down. */
 typedef struct tree_node {
-    uint64_t sky, sky_all;      /* the highest skyline; a lower limit of all */
-    uint64_t rest, rest_placed; /* the largest remainder; already less by this for the children */
-    uint32_t rest_at;           /* the section of the largest remainder */
+    answer of;
+    uint64_t sky_all;     /* a lower limit of all skylines */
+    uint64_t rest_placed; /* the remainders of the children are less by this */
 } tree_node;
+
+/* An item in a heap. */
+typedef struct link {
+    uint32_t left, right, distance;
+} link;
 
 typedef struct dive {
     const ebb_sections *sections;
-    tree_node *tree; /* nodes as in a heap */
-    entry *heap;
-    size_t n_heap, n_left;
-    uint32_t *waiting, *next_waiting; /* [sections], [items]: lists of item + 1; 0: none */
+    const ebb_place_dive_options *options;
+    tree_node *tree;   /* nodes as in a heap */
+    uint32_t *n_alive; /* [sections] */
+    entry *queue;
+    size_t n_queue, cap_queue, n_left;
+    uint32_t *filed, *waiting; /* [sections]: the first item of its heap */
+    uint64_t *sky;             /* [sections]: as it was when it was looked at last */
+    uint64_t *has_waiting;     /* a bit a section */
+    link *links;               /* [items] */
     bool *is_placed;
-    const uint64_t *rank;
     uint64_t *offsets;
-    uint64_t cap_bytes, give_up_bytes, work;
+    uint64_t cap_bytes, work;
 } dive;
 
-/* ---- the trees -------------------------------------------------------------------------------- */
+/* ---- the tree --------------------------------------------------------------------------------- */
 
 typedef struct node_range {
     size_t idx;
@@ -64,225 +87,312 @@ static node_range right_of(node_range v) {
     return (node_range){2 * v.idx + 2, v.first + (v.last - v.first) / 2, v.last};
 }
 
-static void build(dive *d, node_range v, const uint64_t *rest, uint64_t base_bytes) {
-    tree_node *n = &d->tree[v.idx];
-    *n = (tree_node){.sky = base_bytes, .rest_at = v.first};
-    if (v.last - v.first == 1) {
-        n->rest = rest[v.first];
-        return;
-    }
-    build(d, left_of(v), rest, base_bytes);
-    build(d, right_of(v), rest, base_bytes);
-    const tree_node *a = &d->tree[2 * v.idx + 1], *b = &d->tree[2 * v.idx + 2];
-    n->rest = ebb_max_u64(a->rest, b->rest);
-    n->rest_at = a->rest >= b->rest ? a->rest_at : b->rest_at;
-}
-
-/* What an item of this size and end leaves in [first, last). */
-static void put_in(dive *d, node_range v, ebb_place_range range, uint64_t end, uint64_t size_bytes) {
-    if (range.first >= v.last || range.last <= v.first) { return; }
-    tree_node *n = &d->tree[v.idx];
-    n->sky = ebb_max_u64(n->sky, end);
-    if (range.first <= v.first && range.last >= v.last) {
-        n->sky_all = ebb_max_u64(n->sky_all, end);
-        n->rest -= size_bytes;
-        n->rest_placed += size_bytes;
-        return;
-    }
-    put_in(d, left_of(v), range, end, size_bytes);
-    put_in(d, right_of(v), range, end, size_bytes);
-    const tree_node *a = &d->tree[2 * v.idx + 1], *b = &d->tree[2 * v.idx + 2];
-    n->rest = ebb_max_u64(a->rest, b->rest) - n->rest_placed;
-    n->rest_at = a->rest >= b->rest ? a->rest_at : b->rest_at;
-}
-
-static uint64_t highest_sky(const dive *d, node_range v, ebb_place_range range) {
-    if (range.first >= v.last || range.last <= v.first) { return 0; }
-    const tree_node *n = &d->tree[v.idx];
-    if (range.first <= v.first && range.last >= v.last) { return n->sky; }
-    uint64_t below = ebb_max_u64(highest_sky(d, left_of(v), range), highest_sky(d, right_of(v), range));
-    return ebb_max_u64(n->sky_all, below);
-}
-
-typedef struct rest {
-    uint64_t size_bytes;
-    uint32_t section;
-} rest;
-
-static rest largest_rest(const dive *d, node_range v, ebb_place_range range) {
-    if (range.first >= v.last || range.last <= v.first) { return (rest){0, UINT32_MAX}; }
-    const tree_node *n = &d->tree[v.idx];
-    if (range.first <= v.first && range.last >= v.last) { return (rest){n->rest, n->rest_at}; }
-    const rest a = largest_rest(d, left_of(v), range), b = largest_rest(d, right_of(v), range);
-    rest most = b.section == UINT32_MAX || (a.section != UINT32_MAX && a.size_bytes >= b.size_bytes) ? a : b;
-    most.size_bytes -= n->rest_placed;
-    return most;
-}
-
-/* The one or two ranges of an item, the second empty where it does not live around the end. */
-static void split(const dive *d, uint32_t item, ebb_place_range part[2]) {
-    const ebb_place_range range = d->sections->range[item];
-    const bool wraps = range.first >= range.last;
-    part[0] = (ebb_place_range){range.first, wraps ? d->sections->n : range.last};
-    part[1] = (ebb_place_range){0, wraps ? range.last : 0};
-}
-
 static node_range root_of(const dive *d) {
     return (node_range){0, 0, d->sections->n};
 }
 
-static uint64_t offset_of(const dive *d, uint32_t item) {
-    ebb_place_range part[2];
-    split(d, item, part);
-    return ebb_max_u64(highest_sky(d, root_of(d), part[0]), highest_sky(d, root_of(d), part[1]));
+static uint32_t more_alive(const dive *d, uint32_t a, uint32_t b) {
+    return d->n_alive[b] > d->n_alive[a] ? b : a;
 }
 
-static rest rest_of(const dive *d, uint32_t item) {
-    ebb_place_range part[2];
-    split(d, item, part);
-    const rest a = largest_rest(d, root_of(d), part[0]), b = largest_rest(d, root_of(d), part[1]);
-    return b.section == UINT32_MAX || a.size_bytes >= b.size_bytes ? a : b;
+static answer both(const dive *d, answer a, answer b) {
+    if (a.sky < b.sky || (a.sky == b.sky && more_alive(d, a.sky_at, b.sky_at) == b.sky_at)) {
+        a.sky = b.sky;
+        a.sky_at = b.sky_at;
+    }
+    if (a.rest < b.rest) {
+        a.rest = b.rest;
+        a.rest_at = b.rest_at;
+    }
+    a.most_at = more_alive(d, a.most_at, b.most_at);
+    return a;
 }
 
-/* ---- the queue -------------------------------------------------------------------------------- */
+/* The children's answer, with what holds for all of the node. */
+static answer within(const tree_node *n, answer a) {
+    if (n->sky_all >= a.sky) {
+        a.sky = n->sky_all;
+        a.sky_at = a.most_at;
+    }
+    a.rest -= n->rest_placed;
+    return a;
+}
+
+static void build(dive *d, node_range v, const uint64_t *rest) {
+    tree_node *n = &d->tree[v.idx];
+    *n = (tree_node){.sky_all = 0};
+    if (v.last - v.first == 1) {
+        n->of = (answer){.rest = rest[v.first], .sky_at = v.first, .rest_at = v.first, .most_at = v.first};
+        return;
+    }
+    build(d, left_of(v), rest);
+    build(d, right_of(v), rest);
+    n->of = both(d, d->tree[2 * v.idx + 1].of, d->tree[2 * v.idx + 2].of);
+}
+
+/* What an item of this size and end leaves in [first, last). */
+static void put_in(dive *d, node_range v, ebb_place_range range, uint64_t end, uint64_t size_bytes) {
+    tree_node *n = &d->tree[v.idx];
+    if (range.first <= v.first && range.last >= v.last) {
+        n->sky_all = n->of.sky = end;
+        n->of.sky_at = n->of.most_at;
+        n->of.rest -= size_bytes;
+        n->rest_placed += size_bytes;
+        return;
+    }
+    const node_range left = left_of(v), right = right_of(v);
+    if (range.first < left.last) { put_in(d, left, range, end, size_bytes); }
+    if (range.last > right.first) { put_in(d, right, range, end, size_bytes); }
+    n->of = within(n, both(d, d->tree[left.idx].of, d->tree[right.idx].of));
+}
+
+static answer ask(const dive *d, node_range v, ebb_place_range range) {
+    const tree_node *n = &d->tree[v.idx];
+    if (range.first <= v.first && range.last >= v.last) { return n->of; }
+    const node_range left = left_of(v), right = right_of(v);
+    if (range.last <= right.first) { return within(n, ask(d, left, range)); }
+    if (range.first >= left.last) { return within(n, ask(d, right, range)); }
+    return within(n, both(d, ask(d, left, range), ask(d, right, range)));
+}
+
+/* The one or two ranges of an item; how many. */
+static unsigned split(const dive *d, uint32_t item, ebb_place_range part[2]) {
+    const ebb_place_range range = d->sections->range[item];
+    const bool wraps = range.first >= range.last;
+    part[0] = (ebb_place_range){range.first, wraps ? d->sections->n : range.last};
+    part[1] = (ebb_place_range){0, range.last};
+    return wraps && range.last > 0 ? 2 : 1;
+}
+
+static answer ask_of(dive *d, uint32_t item) {
+    ebb_place_range part[2];
+    const unsigned n_parts = split(d, item, part);
+    const answer a = ask(d, root_of(d), part[0]);
+    d->work += WORK_A_LOOK;
+    return n_parts == 1 ? a : both(d, a, ask(d, root_of(d), part[1]));
+}
+
+/* ---- heaps of items --------------------------------------------------------------------------- */
+
+static uint32_t merge(dive *d, const uint64_t *key, uint32_t a, uint32_t b) {
+    if (a == NO_ITEM || b == NO_ITEM) { return a == NO_ITEM ? b : a; }
+    if (key[b] < key[a]) {
+        const uint32_t swap = a;
+        a = b;
+        b = swap;
+    }
+    link *l = &d->links[a];
+    l->right = merge(d, key, l->right, b);
+    if (l->left == NO_ITEM || d->links[l->left].distance < d->links[l->right].distance) {
+        const uint32_t swap = l->left;
+        l->left = l->right;
+        l->right = swap;
+    }
+    l->distance = l->right == NO_ITEM ? 1 : d->links[l->right].distance + 1;
+    return a;
+}
+
+static uint32_t without_first(dive *d, const uint64_t *key, uint32_t first) {
+    const uint32_t rest = merge(d, key, d->links[first].left, d->links[first].right);
+    d->links[first] = (link){NO_ITEM, NO_ITEM, 1};
+    return rest;
+}
+
+/* ---- the queue of sections -------------------------------------------------------------------- */
 
 static bool is_before(const entry *a, const entry *b) {
     return a->offset != b->offset ? a->offset < b->offset : a->rank < b->rank;
 }
 
-static void push(dive *d, uint64_t offset, uint32_t item) {
-    const entry e = {offset, d->rank[item], item};
-    size_t i = d->n_heap++;
-    for (; i > 0 && is_before(&e, &d->heap[(i - 1) / 2]); i = (i - 1) / 2) { d->heap[i] = d->heap[(i - 1) / 2]; }
-    d->heap[i] = e;
+static ebb_status push(dive *d, uint32_t section) {
+    if (d->filed[section] == NO_ITEM) { return EBB_OK; }
+    EBB_TRY(ebb__grow(d->sections->mem, (void **)&d->queue, &d->cap_queue, d->n_queue, 1, sizeof *d->queue));
+    const entry e = {d->sky[section], d->options->rank[d->filed[section]], section};
+    size_t i = d->n_queue++;
+    for (; i > 0 && is_before(&e, &d->queue[(i - 1) / 2]); i = (i - 1) / 2) { d->queue[i] = d->queue[(i - 1) / 2]; }
+    d->queue[i] = e;
+    return EBB_OK;
 }
 
 static entry pop(dive *d) {
-    const entry top = d->heap[0], moved = d->heap[--d->n_heap];
+    const entry top = d->queue[0], moved = d->queue[--d->n_queue];
     size_t i = 0;
-    for (size_t child = 1; child < d->n_heap; child = 2 * i + 1) {
-        if (child + 1 < d->n_heap && is_before(&d->heap[child + 1], &d->heap[child])) { child++; }
-        if (!is_before(&d->heap[child], &moved)) { break; }
-        d->heap[i] = d->heap[child];
+    for (size_t child = 1; child < d->n_queue; child = 2 * i + 1) {
+        if (child + 1 < d->n_queue && is_before(&d->queue[child + 1], &d->queue[child])) { child++; }
+        if (!is_before(&d->queue[child], &moved)) { break; }
+        d->queue[i] = d->queue[child];
         i = child;
     }
-    d->heap[i] = moved;
+    d->queue[i] = moved;
     return top;
+}
+
+/* File items, a heap, under a section; it is queued anew if its first is another, or its skyline. */
+static ebb_status file(dive *d, uint32_t items, uint32_t section, uint64_t sky) {
+    const uint32_t first = d->filed[section];
+    const bool rises = sky != d->sky[section];
+    d->filed[section] = merge(d, d->options->rank, first, items);
+    d->sky[section] = sky;
+    return rises || d->filed[section] != first ? push(d, section) : EBB_OK;
 }
 
 /* ---- the dive --------------------------------------------------------------------------------- */
 
-static void wake(dive *d, ebb_place_range range) {
-    for (uint32_t s = range.first; s < range.last; s++) {
-        while (d->waiting[s] != 0) {
-            const uint32_t item = d->waiting[s] - 1;
-            d->waiting[s] = d->next_waiting[item];
-            push(d, d->offsets[item], item);
-        }
+/* An item's offset never falls, so it waits until the remainder has fallen far enough for it. */
+static ebb_status wake_at(dive *d, uint32_t section, uint64_t sky) {
+    const uint64_t rest = ask(d, root_of(d), (ebb_place_range){section, section + 1}).rest;
+    uint32_t item = d->waiting[section];
+    d->work += WORK_A_LOOK / 2;
+    while (item != NO_ITEM && d->offsets[item] + rest <= d->cap_bytes) {
+        d->waiting[section] = without_first(d, d->offsets, item);
+        EBB_TRY(file(d, item, section, sky));
+        item = d->waiting[section];
     }
-    d->work += (range.last - range.first) / 16;
+    if (item == NO_ITEM) { d->has_waiting[section / 64] &= ~((uint64_t)1 << section % 64); }
+    return EBB_OK;
 }
 
-static void place(dive *d, uint32_t item, uint64_t offset) {
+static ebb_status wake(dive *d, ebb_place_range range, uint64_t sky) {
+    for (uint32_t w = range.first / 64; w * 64 < range.last; w++) {
+        uint64_t bits = d->has_waiting[w];
+        if (w == range.first / 64) { bits &= UINT64_MAX << range.first % 64; }
+        for (; bits != 0; bits &= bits - 1) {
+            const uint32_t section = w * 64 + (uint32_t)__builtin_ctzll(bits);
+            if (section >= range.last) { break; }
+            EBB_TRY(wake_at(d, section, sky));
+        }
+    }
+    d->work += 1 + (range.last - range.first) / 256;
+    return EBB_OK;
+}
+
+static ebb_status place(dive *d, uint32_t item, uint64_t offset) {
     ebb_place_range part[2];
+    const unsigned n_parts = split(d, item, part);
     const uint64_t size_bytes = d->sections->rounded[item];
-    split(d, item, part);
     d->offsets[item] = offset;
     d->is_placed[item] = true;
     d->n_left--;
-    for (unsigned i = 0; i < 2; i++) {
+    d->work += WORK_A_LOOK;
+    for (unsigned i = 0; i < n_parts; i++) {
         put_in(d, root_of(d), part[i], offset + size_bytes, size_bytes);
-        wake(d, part[i]);
+        EBB_TRY(wake(d, part[i], offset + size_bytes));
     }
+    return EBB_OK;
 }
 
 /* All wait: raise the cap to the least that one of them needs, and look at all of them again. */
-static void raise_cap(dive *d, size_t n_items) {
+static ebb_status raise_cap(dive *d) {
     uint64_t least_bytes = UINT64_MAX;
-    memset(d->waiting, 0, d->sections->n * sizeof *d->waiting);
-    for (uint32_t i = 0; i < n_items; i++) {
+    for (uint32_t k = 0; k < d->sections->n; k++) { d->waiting[k] = NO_ITEM; }
+    memset(d->has_waiting, 0, (d->sections->n / 64 + 1) * sizeof *d->has_waiting);
+    for (uint32_t i = 0; i < d->sections->n_items; i++) {
         if (d->is_placed[i]) { continue; }
-        const uint64_t offset = offset_of(d, i);
-        least_bytes = ebb_min_u64(least_bytes, offset + rest_of(d, i).size_bytes);
-        push(d, offset, i);
-        d->work += WORK_A_LOOK;
+        const answer a = ask_of(d, i);
+        least_bytes = ebb_min_u64(least_bytes, a.sky + a.rest);
+        d->links[i] = (link){NO_ITEM, NO_ITEM, 1};
+        EBB_TRY(file(d, i, a.sky_at, a.sky));
     }
     EBB_ASSERT(least_bytes > d->cap_bytes);
     d->cap_bytes = least_bytes;
+    return EBB_OK;
 }
 
-/* Look at the queue's first: place it, let it wait, or put it back where it belongs by now. */
-static void look(dive *d) {
+/* Look at the first item of the queue's first section: place it, let it wait, or file it where it belongs by now. */
+static ebb_status look(dive *d) {
     const entry e = pop(d);
-    const uint64_t offset = offset_of(d, e.item);
-    d->work += WORK_A_LOOK;
-    if (offset > e.offset) {
-        push(d, offset, e.item);
-        return;
+    const uint32_t item = d->filed[e.section];
+    d->work++;
+    if (item == NO_ITEM || d->sky[e.section] != e.offset || d->options->rank[item] != e.rank) { return EBB_OK; }
+    const answer a = ask_of(d, item);
+    const answer here = ask(d, root_of(d), (ebb_place_range){e.section, e.section + 1});
+    if (here.sky > e.offset) { /* all rise */
+        d->sky[e.section] = here.sky;
+        return push(d, e.section);
     }
-    const rest r = rest_of(d, e.item);
-    if (offset + r.size_bytes <= d->cap_bytes) {
-        place(d, e.item, offset);
-        return;
-    }
-    d->offsets[e.item] = offset;
-    d->next_waiting[e.item] = d->waiting[r.section];
-    d->waiting[r.section] = e.item + 1;
+    d->filed[e.section] = without_first(d, d->options->rank, item);
+    EBB_TRY(push(d, e.section));
+    if (a.sky > e.offset) { return file(d, item, a.sky_at, a.sky); }
+    if (a.sky + a.rest <= d->cap_bytes) { return place(d, item, a.sky); }
+    d->offsets[item] = a.sky;
+    d->waiting[a.rest_at] = merge(d, d->offsets, d->waiting[a.rest_at], item);
+    d->has_waiting[a.rest_at / 64] |= (uint64_t)1 << a.rest_at % 64;
+    return EBB_OK;
 }
 
-static ebb_status prepare(dive *d, ebb_bump *bump, size_t n_items, uint64_t base_bytes) {
-    const uint32_t n_sections = d->sections->n;
+static ebb_status alloc_all(dive *d, ebb_bump *bump) {
+    const size_t n_items = d->sections->n_items, n = d->sections->n;
     size_t n_nodes = 1;
-    while (n_nodes < n_sections) { n_nodes *= 2; }
+    while (n_nodes < n) { n_nodes *= 2; }
     d->tree = ebb__bump_alloc(bump, 2 * n_nodes, sizeof *d->tree);
-    d->heap = ebb__bump_alloc(bump, n_items, sizeof *d->heap);
-    d->waiting = ebb__bump_alloc(bump, n_sections, sizeof *d->waiting);
-    d->next_waiting = ebb__bump_alloc(bump, n_items, sizeof *d->next_waiting);
+    d->n_alive = ebb__bump_alloc(bump, n + 1, sizeof *d->n_alive);
+    d->filed = ebb__bump_alloc(bump, n, sizeof *d->filed);
+    d->waiting = ebb__bump_alloc(bump, n, sizeof *d->waiting);
+    d->sky = ebb__bump_alloc(bump, n, sizeof *d->sky);
+    d->has_waiting = ebb__bump_alloc(bump, n / 64 + 1, sizeof *d->has_waiting);
+    d->links = ebb__bump_alloc(bump, n_items, sizeof *d->links);
     d->is_placed = ebb__bump_alloc(bump, n_items, sizeof *d->is_placed);
-    uint64_t *bytes = ebb__bump_alloc(bump, (size_t)n_sections + 1, sizeof *bytes);
-    if (d->tree == NULL || d->heap == NULL || d->waiting == NULL || d->next_waiting == NULL || d->is_placed == NULL ||
-        bytes == NULL) {
-        return EBB_E_NO_MEMORY;
-    }
-    memset(d->waiting, 0, n_sections * sizeof *d->waiting);
-    memset(bytes, 0, ((size_t)n_sections + 1) * sizeof *bytes);
-    for (uint32_t i = 0; i < n_items; i++) {
-        const uint64_t size_bytes = d->sections->rounded[i];
-        d->is_placed[i] = size_bytes == 0 || ebb__place_lives_always(d->sections, i);
-        if (d->is_placed[i]) { continue; }
+    return d->tree != NULL && d->n_alive != NULL && d->filed != NULL && d->waiting != NULL && d->sky != NULL &&
+                   d->has_waiting != NULL && d->links != NULL && d->is_placed != NULL
+               ? EBB_OK
+               : EBB_E_NO_MEMORY;
+}
+
+/* The bytes and the number of items of each section. */
+static void add_up(dive *d, uint64_t *bytes) {
+    const uint32_t n = d->sections->n;
+    memset(bytes, 0, ((size_t)n + 1) * sizeof *bytes);
+    memset(d->n_alive, 0, ((size_t)n + 1) * sizeof *d->n_alive);
+    for (uint32_t i = 0; i < d->sections->n_items; i++) {
         ebb_place_range part[2];
-        split(d, i, part);
-        for (unsigned k = 0; k < 2; k++) { /* differences, modulo 2^64; an empty part cancels out */
-            bytes[part[k].first] += size_bytes;
-            bytes[part[k].last] -= size_bytes;
+        const unsigned n_parts = split(d, i, part);
+        for (unsigned k = 0; k < n_parts; k++) { /* differences, modulo 2^64 */
+            bytes[part[k].first] += d->sections->rounded[i];
+            bytes[part[k].last] -= d->sections->rounded[i];
+            d->n_alive[part[k].first]++;
+            d->n_alive[part[k].last]--;
         }
-        d->n_left++;
-        push(d, base_bytes, i);
     }
-    for (uint32_t s = 1; s < n_sections; s++) { bytes[s] += bytes[s - 1]; }
-    build(d, root_of(d), bytes, base_bytes);
+    for (uint32_t s = 1; s < n; s++) {
+        bytes[s] += bytes[s - 1];
+        d->n_alive[s] += d->n_alive[s - 1];
+    }
+}
+
+static ebb_status prepare(dive *d, ebb_bump *bump) {
+    EBB_TRY(alloc_all(d, bump));
+    uint64_t *bytes = ebb__bump_alloc(bump, (size_t)d->sections->n + 1, sizeof *bytes);
+    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
+    add_up(d, bytes);
+    build(d, root_of(d), bytes);
+    memset(d->has_waiting, 0, (d->sections->n / 64 + 1) * sizeof *d->has_waiting);
+    for (uint32_t s = 0; s < d->sections->n; s++) {
+        d->filed[s] = d->waiting[s] = NO_ITEM;
+        d->sky[s] = 0;
+    }
+    d->n_left = d->sections->n_items;
+    for (uint32_t i = 0; i < d->sections->n_items; i++) {
+        d->is_placed[i] = false;
+        d->links[i] = (link){NO_ITEM, NO_ITEM, 1};
+        const uint32_t section = ask_of(d, i).sky_at;
+        d->filed[section] = merge(d, d->options->rank, d->filed[section], i);
+    }
+    for (uint32_t s = 0; s < d->sections->n; s++) { EBB_TRY(push(d, s)); }
     return EBB_OK;
 }
 
 ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
                            uint64_t *peak_out, uint64_t *work) {
-    dive d = {.sections = sections,
-              .rank = options->rank,
-              .offsets = offsets,
-              .cap_bytes = options->cap_bytes,
-              .give_up_bytes = options->give_up_bytes};
+    dive d = {.sections = sections, .options = options, .offsets = offsets, .cap_bytes = options->cap_bytes};
     ebb_bump bump;
     ebb__bump_init(&bump, sections->mem);
-    ebb_status st = prepare(&d, &bump, sections->n_items, options->base_bytes);
-    while (st == EBB_OK && d.n_left > 0 && d.work < options->max_work && d.cap_bytes < d.give_up_bytes) {
-        if (d.n_heap == 0) {
-            raise_cap(&d, sections->n_items);
-        } else {
-            look(&d);
-        }
+    ebb_status st = prepare(&d, &bump);
+    while (st == EBB_OK && d.n_left > 0 && d.work < options->max_work && d.cap_bytes < options->give_up_bytes) {
+        st = d.n_queue == 0 ? raise_cap(&d) : look(&d);
     }
-    if (st == EBB_OK) { *peak_out = d.n_left == 0 ? d.tree[0].sky : UINT64_MAX; }
+    if (st == EBB_OK) { *peak_out = d.n_left == 0 ? d.tree[0].of.sky : UINT64_MAX; }
     *work += d.work;
+    ebb__free(sections->mem, d.queue);
     ebb__bump_fini(&bump);
     return st;
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement in one sweep through time around obstacles: some items, as a rule the largest, lie where they lie; each of
- * the others goes, in order of birth, into the smallest gap that holds it for all its life. A few hundred obstacles
- * are what lets millions of small items meet the bound.
+ * the others goes, in order of birth, into a gap that holds it for all its life. A few hundred obstacles are what lets
+ * millions of small items meet the bound.
+ *
+ * Which gap: the smallest, or that in which it lies beside what dies at about the same time, so that both leave one gap
+ * in the end and not two. Both are weighed against each other: what is left of the gap over the item's size, and how
+ * far the neighbours' remaining lives differ. Allocators cannot know the latter; where sizes and lifetimes are noise,
+ * it takes away half of what the smallest gap leaves above the bound.
  *
  * The arena is a list of blocks in order of address, as in an allocator: what dies finds its neighbours in O(1). Gaps
  * also stand in lists by size: 32 classes for each power of two, of which a bit tells whether there are any. An
@@ -23,13 +28,17 @@
 #define END ((uint64_t)1 << 63)
 #define CLASS_BITS 5u
 #define N_CLASSES ((64u - CLASS_BITS) << CLASS_BITS)
-#define MAX_SEEN 24u /* gaps of one class that are looked at */
+#define MAX_SEEN 100u         /* gaps that are looked at for an item */
+#define MAX_SEEN_OF_CLASS 64u /* of one class */
+#define ONE ((uint64_t)1 << 16)
+#define TOO_MUCH ((uint64_t)1 << 40)
 
 /* A piece of the arena, up to where the next begins. */
 typedef struct block {
     uint64_t start;
     uint32_t below, above;   /* neighbours; NONE: the arena's ends */
     uint32_t before, behind; /* in the list of its class; before of the first: NONE */
+    uint32_t last;           /* of the item that lies there */
     bool is_gap;
 } block;
 
@@ -140,6 +149,7 @@ static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_byt
     }
     if (start + size_bytes < end) { list_gap(h, split(h, at, start + size_bytes)); }
     h->blocks.data[at].is_gap = false;
+    h->blocks.data[at].last = h->sections->range[item].last;
     h->block_of[item] = at;
     return EBB_OK;
 }
@@ -197,42 +207,58 @@ static uint64_t place_in(const hybrid *h, const block *b, uint64_t size_bytes) {
     return start < end && end - start >= size_bytes ? start : END;
 }
 
-/* The best gap of a class, as far as it is looked at; NONE if the item fits in none. */
-static uint32_t find_in_class(hybrid *h, uint32_t class, uint64_t size_bytes, uint64_t *start_out) {
-    uint32_t best = NONE, n_seen = 0;
-    uint64_t best_bytes = UINT64_MAX;
-    for (uint32_t at = h->class_head[class]; at != NONE && n_seen < MAX_SEEN; at = h->blocks.data[at].behind) {
-        const block *b = &h->blocks.data[at];
-        const uint64_t gap_bytes = end_of(h, b) - b->start;
-        n_seen++;
-        if (gap_bytes < size_bytes || gap_bytes > best_bytes) { continue; }
-        if (gap_bytes == best_bytes && b->start > h->blocks.data[best].start) { continue; }
-        const uint64_t start = place_in(h, b, size_bytes);
-        if (start == END) { continue; }
-        best = at;
-        best_bytes = gap_bytes;
-        *start_out = start;
-    }
-    h->work += n_seen / 4;
-    return best;
+/* A place for an item, and what is wrong with it. */
+typedef struct spot {
+    uint32_t gap;
+    uint64_t start, faults;
+} spot;
+
+/* How far the lives that two neighbours have left differ, in parts of ONE. */
+static uint64_t mismatch(const hybrid *h, uint32_t neighbour, ebb_place_range range) {
+    if (neighbour == NONE) { return ONE; }
+    const uint32_t last = h->blocks.data[neighbour].last;
+    const uint64_t a = range.last - range.first, b = last > range.first ? last - range.first : 1;
+    return ONE - ONE * ebb_min_u64(a, b) / ebb_max_u64(a, b);
 }
 
-static ebb_status place(hybrid *h, uint32_t item) {
+/* The gap's lowest place, or its highest, where the neighbour there is the better one. */
+static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
+    const ebb_place_range range = h->sections->range[item];
     const uint64_t size_bytes = h->sections->rounded[item];
-    uint64_t start = END;
-    uint32_t at = NONE;
+    const block *b = &h->blocks.data[at];
+    const uint64_t end = end_of(h, b), gap_bytes = end - b->start;
+    if (gap_bytes < size_bytes) { return; }
+    const uint64_t waste = gap_bytes - size_bytes;
+    uint64_t faults = waste < TOO_MUCH ? ONE * waste / size_bytes : UINT64_MAX / 2;
+    if (faults > best->faults) { return; }
+    uint64_t start = place_in(h, b, size_bytes);
+    if (start == END) { return; }
+    if (h->options->weight > 0) {
+        const uint64_t below = start == b->start ? mismatch(h, b->below, range) : ONE;
+        const uint64_t above = h->n_clear == 0 ? mismatch(h, b->above, range) : ONE;
+        faults += h->options->weight * (waste == 0 ? (below + above) / 2 : ebb_min_u64(below, above));
+        start = above < below ? end - size_bytes : start;
+    }
+    if (faults < best->faults || (faults == best->faults && start < best->start)) { *best = (spot){at, start, faults}; }
+}
+
+static spot find_spot(hybrid *h, uint32_t item) {
+    const uint64_t size_bytes = h->sections->rounded[item];
+    spot best = {.gap = NONE, .start = END, .faults = UINT64_MAX};
+    uint32_t n_seen = 0;
     find_clear(h, h->sections->range[item]);
-    for (uint32_t class = class_of(size_bytes); at == NONE; class ++) {
+    for (uint32_t class = class_of(size_bytes); n_seen < MAX_SEEN; class ++) {
         class = class_from(h, class);
-        if (class == N_CLASSES) { break; }
-        at = find_in_class(h, class, size_bytes, &start);
+        if (class == N_CLASSES || (h->options->weight == 0 && best.gap != NONE)) { break; }
+        uint32_t at = h->class_head[class];
+        for (uint32_t n = 0; at != NONE && n < MAX_SEEN_OF_CLASS; n++, n_seen++) {
+            consider(h, at, item, &best);
+            at = h->blocks.data[at].behind;
+        }
     }
-    if (at == NONE) {
-        at = h->highest;
-        start = place_in(h, &h->blocks.data[at], size_bytes);
-    }
-    h->offsets[item] = start;
-    return take(h, at, start, size_bytes, item);
+    h->work += n_seen / 4;
+    if (best.gap != NONE) { return best; }
+    return (spot){.gap = h->highest, .start = place_in(h, &h->blocks.data[h->highest], size_bytes)};
 }
 
 /* ---- time ------------------------------------------------------------------------------------- */
@@ -293,8 +319,10 @@ static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
         const uint32_t section = h->sections->range[item].first;
         EBB_TRY(bear_obstacles(h, section));
         let_die(h, section);
-        EBB_TRY(place(h, item));
-        peak = ebb_max_u64(peak, h->offsets[item] + h->sections->rounded[item]);
+        const spot found = find_spot(h, item);
+        EBB_TRY(take(h, found.gap, found.start, h->sections->rounded[item], item));
+        h->offsets[item] = found.start;
+        peak = ebb_max_u64(peak, found.start + h->sections->rounded[item]);
     }
     h->work += WORK_AN_ITEM * h->sections->n_items;
     *peak_out = peak < h->options->give_up_bytes ? peak : UINT64_MAX;

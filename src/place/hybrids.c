@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stage: sweeps around obstacles, with more and fewer of the largest items as obstacles, forward and backward through
- * time. Which number is best cannot be told beforehand, and a sweep is cheap.
+ * Stage: sweeps around obstacles, with more and fewer of the largest items as obstacles, and neighbours' times of death
+ * weighed more and less. What is best cannot be told beforehand, and a sweep is cheap.
  */
 #include "place/search.h"
 
 #define MAX_WRAPPING 4096u
+#define MAX_LARGE 4096u
+#define NEAR 64u /* the bound: by less than this part of it */
 
 typedef struct hybrids {
     ebb_search *search;
@@ -53,14 +55,21 @@ static ebb_status place_obstacles(const hybrids *h, uint32_t n, ebb_bump *bump) 
     return ebb__sort_by_key(s->mem, h->obstacles, n, h->search->key);
 }
 
-static ebb_status try_hybrid(const hybrids *h, uint32_t n_large) {
+typedef struct try {
+    uint32_t n_large;
+    uint64_t weight;
+}
+try;
+
+static ebb_status try_hybrid(const hybrids *h, const try *t) {
     ebb_search *s = h->search;
-    const uint32_t n_most = h->n_wrapping + n_large, n = n_most < h->n_by_size ? n_most : h->n_by_size;
+    const uint32_t n_most = h->n_wrapping + t->n_large, n = n_most < h->n_by_size ? n_most : h->n_by_size;
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     const ebb_place_hybrid_options options = {.by_death = h->compact->by_death,
                                               .obstacles = h->obstacles,
                                               .n_obstacles = n,
+                                              .weight = t->weight,
                                               .give_up_bytes = s->best.peak_bytes};
     ebb_status st = place_obstacles(h, n, &bump);
     if (st == EBB_OK) {
@@ -70,21 +79,38 @@ static ebb_status try_hybrid(const hybrids *h, uint32_t n_large) {
     return st;
 }
 
+static ebb_status try_all(const hybrids *h, const try *tries, size_t n_tries) {
+    ebb_search *s = h->search;
+    for (size_t i = 0; i < n_tries; i++) {
+        if (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, s->max_work / 2)) { return EBB_OK; }
+        EBB_TRY(try_hybrid(h, &tries[i]));
+        (void)ebb__search_keep(s);
+    }
+    return EBB_OK;
+}
+
+/* Where the smallest gap alone comes near the bound, more of it is tried first, else what weighs lives. */
+static ebb_status try_both(const hybrids *h) {
+    static const try first = {64, 0}, smallest[] = {{1024, 0}, {16, 0}, {256, 0}, {0, 0}, {MAX_LARGE, 0}},
+                     weighed[] = {{64, 5}, {0, 5}, {0, 3}, {16, 2}, {0, 10}, {256, 5}, {64, 2}};
+    const ebb_search *s = h->search;
+    EBB_TRY(try_all(h, &first, 1));
+    const bool is_near = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
+    if (is_near) { EBB_TRY(try_all(h, smallest, sizeof smallest / sizeof *smallest)); }
+    EBB_TRY(try_all(h, weighed, sizeof weighed / sizeof *weighed));
+    return try_all(h, smallest, is_near ? 0 : sizeof smallest / sizeof *smallest);
+}
+
 ebb_status ebb__search_hybrids(ebb_search *s) {
-    static const uint32_t n_large[] = {64, 256, 16, 1024, 0, 4096};
-    const size_t n = s->sections->n_items, n_tries = sizeof n_large / sizeof n_large[0];
+    const size_t n = s->sections->n_items;
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     hybrids h = {.search = s, .compact = s->compact, .offsets = s->now.offsets};
     h.by_size = ebb__bump_alloc(&bump, n, sizeof *h.by_size);
     h.obstacles = ebb__bump_alloc(&bump, n, sizeof *h.obstacles);
-    ebb_status st = h.by_size != NULL && h.obstacles != NULL ? list_large(&h, n_large[n_tries - 1]) : EBB_E_NO_MEMORY;
+    ebb_status st = h.by_size != NULL && h.obstacles != NULL ? list_large(&h, MAX_LARGE) : EBB_E_NO_MEMORY;
     s->now.is_order = false;
-    for (size_t i = 0; st == EBB_OK && h.n_wrapping <= MAX_WRAPPING && i < n_tries; i++) {
-        if (i > 0 && ebb__search_is_over(s, s->max_work / 2)) { break; }
-        st = try_hybrid(&h, n_large[i]);
-        if (st == EBB_OK) { (void)ebb__search_keep(s); }
-    }
+    if (st == EBB_OK && h.n_wrapping <= MAX_WRAPPING) { st = try_both(&h); }
     ebb__bump_fini(&bump);
     return st;
 }

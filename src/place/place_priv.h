@@ -163,6 +163,8 @@ typedef struct ebb_place_hybrid_options {
     const uint32_t *by_death;  /* [n_items] */
     const uint32_t *obstacles; /* in order: they have their offsets; all that live around the end are among them */
     uint32_t n_obstacles;
+    uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
+                               smallest gap is taken */
     uint64_t give_up_bytes; /* when the peak reaches this */
 } ebb_place_hybrid_options;
 

@@ -37,9 +37,54 @@ static uint64_t key_of(const ebb_search *s, size_t item, ebb_order_key key) {
     case EBB_BY_LIFETIME: return n_sections;
     case EBB_BY_SHORTNESS: return UINT64_MAX - n_sections;
     case EBB_BY_BIRTH: return UINT64_MAX - s->sections->range[item].first;
+    case EBB_BY_LOAD: return s->load[item];
     case EBB_BY_AREA: return ebb_mul_u64(size_bytes, n_sections, &area) ? area : UINT64_MAX;
+    case EBB_BY_NOTHING: break;
     }
     return 0;
+}
+
+/* The bytes of each section, and above them the most of each two, of each two of these ...: node v's are 2v, 2v + 1. */
+static ebb_status make_load_tree(const ebb_search *s, uint64_t **tree_out) {
+    const ebb_sections *sections = s->sections;
+    const size_t n = sections->n;
+    uint64_t *tree = ebb__calloc(s->job->mem, 2 * n + 1, sizeof *tree);
+    if (tree == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < sections->n_items; i++) {
+        const ebb_place_range range = sections->range[i];
+        tree[n + range.first] += sections->rounded[i]; /* differences, modulo 2^64 */
+        tree[n + range.last] -= sections->rounded[i];
+        if (range.first >= range.last) { tree[n] += sections->rounded[i]; }
+    }
+    for (size_t k = 1; k < n; k++) { tree[n + k] += tree[n + k - 1]; }
+    for (size_t v = n; v-- > 1;) { tree[v] = ebb_max_u64(tree[2 * v], tree[2 * v + 1]); }
+    *tree_out = tree;
+    return EBB_OK;
+}
+
+static uint64_t most_in(const uint64_t *tree, size_t first, size_t last) {
+    uint64_t most = 0;
+    for (; first < last; first /= 2, last /= 2) {
+        if (first % 2 != 0) { most = ebb_max_u64(most, tree[first++]); }
+        if (last % 2 != 0) { most = ebb_max_u64(most, tree[--last]); }
+    }
+    return most;
+}
+
+static ebb_status find_loads(ebb_search *s) {
+    const size_t n = s->sections->n;
+    uint64_t *tree = NULL;
+    s->load = ebb__bump_alloc(s->bump, s->sections->n_items, sizeof *s->load);
+    if (s->load == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(make_load_tree(s, &tree));
+    for (size_t i = 0; i < s->sections->n_items; i++) {
+        const ebb_place_range range = s->sections->range[i];
+        const bool wraps = range.first >= range.last;
+        s->load[i] = most_in(tree, n + range.first, wraps ? 2 * n : n + range.last);
+        if (wraps) { s->load[i] = ebb_max_u64(s->load[i], most_in(tree, n, n + range.last)); }
+    }
+    ebb__free(s->job->mem, tree);
+    return EBB_OK;
 }
 
 static ebb_status sort_by(ebb_search *s, ebb_order_key key) {
@@ -65,9 +110,10 @@ static ebb_status put_first(ebb_search *s, uint32_t n_large) {
 
 ebb_status ebb__search_sort(ebb_search *s, const ebb_order *o) {
     for (size_t i = 0; i < s->sections->n_items; i++) { s->now.idx[i] = (uint32_t)i; }
-    if (o->key != EBB_BY_LIFETIME) { EBB_TRY(sort_by(s, EBB_BY_LIFETIME)); }
-    if (o->key != EBB_BY_SIZE) { EBB_TRY(sort_by(s, EBB_BY_SIZE)); }
-    EBB_TRY(sort_by(s, o->key));
+    for (unsigned k = EBB_N_ORDER_KEYS; k-- > 0;) {
+        if (o->key[k] == EBB_BY_LOAD && s->load == NULL) { EBB_TRY(find_loads(s)); }
+        if (o->key[k] != EBB_BY_NOTHING) { EBB_TRY(sort_by(s, o->key[k])); }
+    }
     s->now.fit = o->fit;
     return o->n_large > 0 ? put_first(s, o->n_large) : EBB_OK;
 }

@@ -8,10 +8,19 @@
 
 #include "place/place_priv.h"
 
-typedef enum ebb_order_key { EBB_BY_SIZE, EBB_BY_LIFETIME, EBB_BY_SHORTNESS, EBB_BY_AREA, EBB_BY_BIRTH } ebb_order_key;
+typedef enum ebb_order_key {
+    EBB_BY_NOTHING,
+    EBB_BY_SIZE,
+    EBB_BY_LIFETIME,
+    EBB_BY_SHORTNESS,
+    EBB_BY_AREA,
+    EBB_BY_BIRTH,
+    EBB_BY_LOAD, /* most bytes in one of its sections */
+} ebb_order_key;
+#define EBB_N_ORDER_KEYS 3u
 
 typedef struct ebb_order {
-    ebb_order_key key;
+    ebb_order_key key[EBB_N_ORDER_KEYS]; /* the most important first; ties of all: by birth, larger first */
     ebb_place_fit fit;
     uint32_t n_large; /* so many of the largest go before all others */
 } ebb_order;
@@ -30,6 +39,8 @@ typedef struct ebb_search {
     const ebb_compact *compact;
     const ebb_sections *sections; /* the compact's: in here, what is called bytes is granules */
     uint64_t *key;                /* [n_items] */
+    uint64_t *load;               /* [n_items]: as EBB_BY_LOAD; NULL: not known yet */
+    ebb_bump *bump;               /* of the whole search */
     ebb_attempt now, best;
     uint64_t enough_bytes;
     uint64_t work, max_work;
@@ -41,17 +52,15 @@ bool ebb__search_is_over(const ebb_search *s, uint64_t work);
 /* Keep a copy of the attempt at hand if it is better than the best so far; whether it was. */
 bool ebb__search_keep(ebb_search *s);
 
-/* Sort all items into s->now.idx. Ties: larger, then longer, then first in the problem. */
+/* Sort all items into s->now.idx. */
 ebb_status ebb__search_sort(ebb_search *s, const ebb_order *order);
 
 /* Lower offsets of the attempt at hand first: placed so again, each item lies where it did or lower. Keeps it. */
 ebb_status ebb__search_settle(ebb_search *s);
 
-/* The stages, the cheapest first. All but the first may find nothing. */
+/* Stages that stand in files of their own. All may find nothing, if another has found something. */
 ebb_status ebb__search_hybrids(ebb_search *s);
-ebb_status ebb__search_sweeps(ebb_search *s);
 ebb_status ebb__search_orders(ebb_search *s);
-ebb_status ebb__search_dives(ebb_search *s);
 ebb_status ebb__search_repair(ebb_search *s);
 
 #endif

@@ -80,7 +80,7 @@ static void test_enough(void **state) {
     ebb__rng_init(&rng, 3, 3);
     for (size_t i = 0; i < N; i++) {
         uint64_t first = ebb__rng_below(&rng, 100);
-        items[i] = (ebb_place_item){1 + ebb__rng_below(&rng, 1000), first, first + 1 + ebb__rng_below(&rng, 20)};
+        items[i] = (ebb_place_item){1 + ebb__rng_below(&rng, 1000), first, first + 1 + ebb__rng_below(&rng, 60)};
     }
     ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
     p.items = items;
