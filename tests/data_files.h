@@ -1,62 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that data tests write for themselves, in a folder of their own that goes again: bytes, gzipped bytes, idx,
- * CIFAR records, rows of digits, pictures, safetensors.
+ * Files that data tests write for themselves into a test's folder: gzipped bytes, idx, rows of digits, pictures.
  */
 #ifndef EBB_TESTS_DATA_FILES_H
 #define EBB_TESTS_DATA_FILES_H
 
 #include "support.h"
 
-#include <ftw.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <jpeglib.h>
 #include <png.h>
 #include <zlib.h>
-
-typedef struct data_dir {
-    char path[64];
-    char file[256]; /* of the last call of data_path */
-} data_dir;
-
-static inline void data_dir_make(data_dir *d) {
-    strcpy(d->path, "/tmp/ebb-data-XXXXXX");
-    assert_non_null(mkdtemp(d->path));
-}
-
-static inline int data_dir_remove_one(const char *path, const struct stat *info, int kind, struct FTW *at) {
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-static inline void data_dir_remove(data_dir *d) {
-    assert_int_equal(nftw(d->path, data_dir_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-/* The path of a file in it, with the folders on the way made. Valid until the next call. */
-static inline const char *data_path(data_dir *d, const char *name) {
-    (void)snprintf(d->file, sizeof d->file, "%s/%s", d->path, name);
-    for (char *c = d->file + strlen(d->path) + 1; *c != '\0'; c++) {
-        if (*c != '/') { continue; }
-        *c = '\0';
-        (void)mkdir(d->file, 0700);
-        *c = '/';
-    }
-    return d->file;
-}
-
-static inline void data_put(data_dir *d, const char *name, const void *data, size_t n) {
-    FILE *file = fopen(data_path(d, name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
 
 static inline void data_put_gz(data_dir *d, const char *name, const void *data, size_t n) {
     gzFile file = gzopen(data_path(d, name), "wb");

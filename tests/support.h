@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests share: memory hooks that fail on demand and count what is out.
+ * What tests share: memory hooks that fail on demand and count what is out, a folder of a test's own that goes again,
+ * and what a failure has to say.
  */
 #ifndef EBB_TESTS_SUPPORT_H
 #define EBB_TESTS_SUPPORT_H
 
 #include "base/base.h"
 
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,5 +71,71 @@ static inline failing_mem *failing_mem_init(failing_mem *f, size_t fail_at) {
             assert_true(st == EBB_OK || oom_mem_.n_calls >= oom_at_);                                                  \
         }                                                                                                              \
     } while (0)
+
+/* ---- a folder --------------------------------------------------------------------------------- */
+
+typedef struct data_dir {
+    char path[64];
+    char file[256]; /* of the last call of data_path */
+} data_dir;
+
+static inline void data_dir_make(data_dir *d) {
+    strcpy(d->path, "/tmp/ebb-test-XXXXXX");
+    assert_non_null(mkdtemp(d->path));
+}
+
+static inline int data_dir_remove_one(const char *path, const struct stat *info, int kind, struct FTW *at) {
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static inline void data_dir_remove(data_dir *d) {
+    assert_int_equal(nftw(d->path, data_dir_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* The path of a file in it, with the folders on the way made. Valid until the next call. */
+static inline const char *data_path(data_dir *d, const char *name) {
+    (void)snprintf(d->file, sizeof d->file, "%s/%s", d->path, name);
+    for (char *c = d->file + strlen(d->path) + 1; *c != '\0'; c++) {
+        if (*c != '/') { continue; }
+        *c = '\0';
+        (void)mkdir(d->file, 0700);
+        *c = '/';
+    }
+    return d->file;
+}
+
+static inline void data_put(data_dir *d, const char *name, const void *data, size_t n) {
+    FILE *file = fopen(data_path(d, name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The folder of the test that runs, for tests listed as IN_DIR(test). */
+static data_dir test_dir __attribute__((unused));
+
+static inline int setup_dir(void **state) {
+    (void)state;
+    data_dir_make(&test_dir);
+    return 0;
+}
+
+static inline int teardown_dir(void **state) {
+    (void)state;
+    data_dir_remove(&test_dir);
+    return 0;
+}
+
+#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, setup_dir, teardown_dir)
+
+/* ---- failures --------------------------------------------------------------------------------- */
+
+/* The last failure's message has these words in it. */
+static inline void expect_message(const char *says) {
+    if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
+}
 
 #endif

@@ -10,11 +10,9 @@
 
 #include <math.h>
 
-static data_dir dir;
-
 static const char *spec_of(const char *scheme, const char *name) {
     static char spec[512];
-    (void)snprintf(spec, sizeof spec, "%s:%s%s%s", scheme, dir.path, name[0] != '\0' ? "/" : "", name);
+    (void)snprintf(spec, sizeof spec, "%s:%s%s%s", scheme, test_dir.path, name[0] != '\0' ? "/" : "", name);
     return spec;
 }
 
@@ -30,7 +28,7 @@ static void expect_refused(const char *spec, ebb_split split, ebb_data_options o
     o.split = split;
     assert_int_equal(ebb_data_open(spec, &o, &data), status);
     assert_null(data);
-    if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
+    expect_message(says);
 }
 
 static const ebb_data_options plain = EBB_DATA_OPTIONS_INIT;
@@ -42,7 +40,7 @@ static void test_mnist(void **state) {
     float images[4 * 25];
     int32_t labels[4];
     int64_t n_valid = 0;
-    data_put_mnist(&dir, 23, 7, 5);
+    data_put_mnist(&test_dir, 23, 7, 5);
     ebb_data *test = open_data(spec_of("mnist", ""), EBB_SPLIT_TEST, plain);
     ebb_data_info info = ebb_data_get_info(test);
     assert_int_equal(info.n_images, 7);
@@ -71,31 +69,31 @@ static void test_mnist_refusals(void **state) {
     (void)state;
     static uint8_t buf[8192];
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_IO, "no such file");
-    data_put_mnist(&dir, 23, 7, 5);
+    data_put_mnist(&test_dir, 23, 7, 5);
     size_t n = data_make_idx(buf, 23, 5);
-    data_put(&dir, "train-images-idx3-ubyte", buf, n - 1);
+    data_put(&test_dir, "train-images-idx3-ubyte", buf, n - 1);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "1 bytes are missing");
-    data_put(&dir, "train-images-idx3-ubyte", buf, n + 1);
+    data_put(&test_dir, "train-images-idx3-ubyte", buf, n + 1);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "goes on behind its end");
     buf[3] = 1;
-    data_put(&dir, "train-images-idx3-ubyte", buf, n);
+    data_put(&test_dir, "train-images-idx3-ubyte", buf, n);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "byte 0");
     n = data_make_idx(buf, 23, 5);
     memset(buf + 4, 0xff, 4); /* four thousand million images */
-    data_put(&dir, "train-images-idx3-ubyte", buf, n);
+    data_put(&test_dir, "train-images-idx3-ubyte", buf, n);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "bytes are missing");
     n = data_make_idx(buf, 22, 0);
-    data_put_mnist(&dir, 23, 7, 5);
-    data_put_gz(&dir, "train-labels-idx1-ubyte.gz", buf, n);
+    data_put_mnist(&test_dir, 23, 7, 5);
+    data_put_gz(&test_dir, "train-labels-idx1-ubyte.gz", buf, n);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "22 labels for 23 images");
     n = data_make_idx(buf, 23, 0);
     buf[8 + 17] = 10;
-    data_put_gz(&dir, "train-labels-idx1-ubyte.gz", buf, n);
+    data_put_gz(&test_dir, "train-labels-idx1-ubyte.gz", buf, n);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT,
                    "train-labels-idx1-ubyte.gz: record 17: label 10 is not among 10 classes");
     struct stat info;
-    assert_int_equal(stat(data_path(&dir, "train-labels-idx1-ubyte.gz"), &info), 0);
-    assert_int_equal(truncate(dir.file, info.st_size - 6), 0);
+    assert_int_equal(stat(data_path(&test_dir, "train-labels-idx1-ubyte.gz"), &info), 0);
+    assert_int_equal(truncate(test_dir.file, info.st_size - 6), 0);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "ends too early");
     ebb_data_options o = plain;
     o.classes = 5;
@@ -109,7 +107,7 @@ static void put_cifar(const char *name, size_t n, size_t n_label_bytes, size_t n
         buf[i * record + n_label_bytes - 1] = data_label(i);
         for (size_t p = 0; p < 3072; p++) { buf[i * record + n_label_bytes + p] = data_pixel(i, p); }
     }
-    data_put(&dir, name, buf, n * record - n_bytes_less);
+    data_put(&test_dir, name, buf, n * record - n_bytes_less);
     free(buf);
 }
 
@@ -149,7 +147,7 @@ static void test_digits(void **state) {
     (void)state;
     static float images[64];
     int32_t label = 0;
-    data_put_digits(&dir, "d.csv.gz", 33);
+    data_put_digits(&test_dir, "d.csv.gz", 33);
     ebb_data *test = open_data(spec_of("digits", "d.csv.gz"), EBB_SPLIT_TEST, plain);
     assert_int_equal(ebb_data_get_info(test).n_images, 6);
     assert_int_equal(ebb_data_read(test, (ebb_batch){0, 1, 1}, images, &label, NULL), EBB_OK);
@@ -175,7 +173,7 @@ static void test_digits(void **state) {
          "line 1: a row of more"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        data_put(&dir, "bad.csv", bad[i].text, strlen(bad[i].text));
+        data_put(&test_dir, "bad.csv", bad[i].text, strlen(bad[i].text));
         expect_refused(spec_of("digits", "bad.csv"), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, bad[i].says);
     }
 }
@@ -186,7 +184,7 @@ static void put_tensors(const char *name, bool test, int32_t last_label) {
     float images[12];
     const int64_t labels[3] = {2, 0, last_label};
     for (int i = 0; i < 12; i++) { images[i] = (float)i - 4.5f; }
-    assert_int_equal(ebb__st_writer_create(NULL, data_path(&dir, name), &writer), EBB_OK);
+    assert_int_equal(ebb__st_writer_create(NULL, data_path(&test_dir, name), &writer), EBB_OK);
     assert_int_equal(ebb__st_writer_add(writer, test ? "test_images" : "images", EBB_ST_F32, 4, dims), EBB_OK);
     assert_int_equal(ebb__st_writer_add(writer, test ? "test_labels" : "labels", EBB_ST_I64, 1, dims), EBB_OK);
     assert_int_equal(ebb__st_writer_begin(writer), EBB_OK);
@@ -220,10 +218,10 @@ static void test_images(void **state) {
     static float images[2 * 3 * 16 * 16];
     int32_t labels[2];
     static const uint8_t colours[2][3] = {{220, 40, 90}, {30, 200, 120}};
-    data_put_jpeg(&dir, "p/train/cat/1.jpg", data_picture_of(40, 30, colours[0], false));
-    data_put_png(&dir, "p/train/dog/2.PNG", data_picture_of(50, 90, colours[1], false));
-    data_put(&dir, "p/train/dog/notes.txt", "x", 1);
-    data_put_jpeg(&dir, "p/val/dog/3.jpeg", data_picture_of(64, 64, colours[1], true));
+    data_put_jpeg(&test_dir, "p/train/cat/1.jpg", data_picture_of(40, 30, colours[0], false));
+    data_put_png(&test_dir, "p/train/dog/2.PNG", data_picture_of(50, 90, colours[1], false));
+    data_put(&test_dir, "p/train/dog/notes.txt", "x", 1);
+    data_put_jpeg(&test_dir, "p/val/dog/3.jpeg", data_picture_of(64, 64, colours[1], true));
     ebb_data_options o = plain;
     o.height = o.width = 16;
     ebb_data *test = open_data(spec_of("images", "p"), EBB_SPLIT_TEST, o);
@@ -247,7 +245,7 @@ static void test_images(void **state) {
     o.classes = 1;
     expect_refused(spec_of("images", "p"), EBB_SPLIT_TRAIN, o, EBB_E_FORMAT, "train/dog: label 1 is not among 1");
     expect_refused(spec_of("images", "q"), EBB_SPLIT_TRAIN, plain, EBB_E_IO, "No such file");
-    data_put(&dir, "r/train/cat/x.txt", "x", 1);
+    data_put(&test_dir, "r/train/cat/x.txt", "x", 1);
     expect_refused(spec_of("images", "r"), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "no .jpg");
 }
 
@@ -258,7 +256,7 @@ static void test_images_without_split(void **state) {
     char name[64];
     for (int i = 0; i < 25; i++) {
         (void)snprintf(name, sizeof name, "s/%s/%02d.png", i % 2 == 0 ? "a" : "b", i);
-        data_put_png(&dir, name, data_picture_of(4, 4, colour, false));
+        data_put_png(&test_dir, name, data_picture_of(4, 4, colour, false));
     }
     ebb_data_options o = plain;
     o.height = o.width = 4;
@@ -278,16 +276,16 @@ static void test_damaged_picture_is_named(void **state) {
     char name[32];
     for (int i = 0; i < 6; i++) {
         (void)snprintf(name, sizeof name, "s/train/a/%d.png", i);
-        data_put_png(&dir, name, data_picture_of(4, 4, colour, false));
+        data_put_png(&test_dir, name, data_picture_of(4, 4, colour, false));
     }
     for (int i = 2; i < 6; i += 2) {
         (void)snprintf(name, sizeof name, "s/train/a/%d.png", i);
-        data_put(&dir, name, "oops", 4);
+        data_put(&test_dir, name, "oops", 4);
     }
     ebb_data_options o = plain;
     o.height = o.width = 4;
     o.n_threads = 4;
-    data_put_png(&dir, "s/test/a/0.png", data_picture_of(4, 4, colour, false));
+    data_put_png(&test_dir, "s/test/a/0.png", data_picture_of(4, 4, colour, false));
     ebb_data *data = open_data(spec_of("images", "s"), EBB_SPLIT_TRAIN, o);
     char first[512] = "";
     for (int i = 0; i < 20; i++) { /* the same one each time, prefetched or not */
@@ -332,13 +330,13 @@ static void test_threads_and_prefetch_show_nowhere(void **state) {
     for (size_t i = 0; i < 14; i++) {
         (void)snprintf(name, sizeof name, "p/train/%c/%02zu.%s", (char)('a' + i % 3), i, i % 2 == 0 ? "jpg" : "png");
         if (i % 2 == 0) {
-            data_put_jpeg(&dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 0));
+            data_put_jpeg(&test_dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 0));
         }
         if (i % 2 == 1) {
-            data_put_png(&dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 1));
+            data_put_png(&test_dir, name, data_picture_of(20 + 7 * i, 31 + 3 * i, colours[i % 3], i % 4 == 1));
         }
     }
-    data_put_mnist(&dir, 23, 7, 5);
+    data_put_mnist(&test_dir, 23, 7, 5);
     char specs[3][512];
     (void)snprintf(specs[0], sizeof specs[0], "%s", spec_of("images", "p"));
     (void)snprintf(specs[1], sizeof specs[1], "%s", spec_of("mnist", ""));
@@ -362,7 +360,7 @@ static void test_epochs_are_permutations(void **state) {
     (void)state;
     float images[2][23 * 25];
     int32_t labels[23];
-    data_put_mnist(&dir, 23, 7, 5);
+    data_put_mnist(&test_dir, 23, 7, 5);
     ebb_data *data = open_data(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain);
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
         assert_int_equal(ebb_data_read(data, (ebb_batch){epoch, 0, 23}, images[epoch], labels, NULL), EBB_OK);
@@ -378,7 +376,7 @@ static void test_sizes_on_request(void **state) {
     (void)state;
     static float images[2 * 3 * 10 * 12];
     int32_t labels[2];
-    data_put_mnist(&dir, 23, 7, 5);
+    data_put_mnist(&test_dir, 23, 7, 5);
     ebb_data_options o = plain;
     o.channels = 3;
     o.height = 10;
@@ -422,12 +420,12 @@ static void test_bad_calls(void **state) {
 static void test_out_of_memory(void **state) {
     (void)state;
     static const uint8_t colour[3] = {9, 99, 9};
-    data_put_mnist(&dir, 23, 7, 5);
-    data_put_digits(&dir, "d.csv.gz", 33);
+    data_put_mnist(&test_dir, 23, 7, 5);
+    data_put_digits(&test_dir, "d.csv.gz", 33);
     put_cifar("test.bin", 2, 2, 0);
     put_tensors("t.safetensors", false, 4);
-    data_put_png(&dir, "p/a/0.png", data_picture_of(4, 4, colour, false));
-    data_put_png(&dir, "p/b/0.png", data_picture_of(4, 4, colour, false));
+    data_put_png(&test_dir, "p/a/0.png", data_picture_of(4, 4, colour, false));
+    data_put_png(&test_dir, "p/b/0.png", data_picture_of(4, 4, colour, false));
     static const char *const schemes[][3] = {{"mnist", "", ""},
                                              {"digits", "d.csv.gz", ""},
                                              {"cifar100", "", "test"},
@@ -447,20 +445,6 @@ static void test_out_of_memory(void **state) {
         });
     }
 }
-
-static int setup(void **state) {
-    (void)state;
-    data_dir_make(&dir);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    data_dir_remove(&dir);
-    return 0;
-}
-
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -10,8 +10,6 @@
 #include <malloc.h>
 #include <pthread.h>
 
-static data_dir dir;
-
 typedef struct picture {
     int64_t height, width, n_rows;
     int reduce;
@@ -72,7 +70,7 @@ static const uint8_t colour[3] = {200, 100, 40};
 
 static void expect_picture(const char *name, int by, int tolerance) {
     picture p = {.reduce = by};
-    assert_int_equal(decode(data_path(&dir, name), &p), EBB_OK);
+    assert_int_equal(decode(data_path(&test_dir, name), &p), EBB_OK);
     if (strstr(name, ".png") != NULL) { by = 1; }
     assert_int_equal(p.height, 48 / by);
     assert_int_equal(p.width, 64 / by);
@@ -85,10 +83,10 @@ static void expect_picture(const char *name, int by, int tolerance) {
 
 static void test_pictures(void **state) {
     (void)state;
-    data_put_png(&dir, "a.png", data_picture_of(48, 64, colour, false));
-    data_put_png(&dir, "b.png", data_picture_of(48, 64, colour, true));
-    data_put_jpeg(&dir, "c.jpg", data_picture_of(48, 64, colour, false));
-    data_put_jpeg(&dir, "d.jpg", data_picture_of(48, 64, colour, true));
+    data_put_png(&test_dir, "a.png", data_picture_of(48, 64, colour, false));
+    data_put_png(&test_dir, "b.png", data_picture_of(48, 64, colour, true));
+    data_put_jpeg(&test_dir, "c.jpg", data_picture_of(48, 64, colour, false));
+    data_put_jpeg(&test_dir, "d.jpg", data_picture_of(48, 64, colour, true));
     for (int by = 1; by <= 8; by *= 2) {
         expect_picture("a.png", by, 0);
         expect_picture("b.png", by, 0);
@@ -103,12 +101,12 @@ static void test_forms(void **state) {
     const data_picture base = data_picture_of(48, 64, colour, false);
     data_picture p = base;
     p.one_scan_each = true;
-    data_put_jpeg(&dir, "scans.jpg", p);
+    data_put_jpeg(&test_dir, "scans.jpg", p);
     expect_picture("scans.jpg", 1, 3);
     p = base;
     p.restart = 2;
     p.sampling = 1;
-    data_put_jpeg(&dir, "restart.jpg", p);
+    data_put_jpeg(&test_dir, "restart.jpg", p);
     expect_picture("restart.jpg", 2, 3);
     for (int in_passes = 0; in_passes < 2; in_passes++) {
         static const int types[] = {PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA};
@@ -117,12 +115,12 @@ static void test_forms(void **state) {
             p.png_type = types[i / 2];
             p.depth = i % 2 == 0 ? 8 : 16;
             p.text = "words";
-            data_put_png(&dir, "form.png", p);
+            data_put_png(&test_dir, "form.png", p);
             expect_picture("form.png", 1, 0);
         }
         p.png_type = PNG_COLOR_TYPE_PALETTE;
         p.depth = 1;
-        data_put_png(&dir, "palette.png", p);
+        data_put_png(&test_dir, "palette.png", p);
         expect_picture("palette.png", 1, 0);
     }
 }
@@ -133,7 +131,7 @@ static void test_forms(void **state) {
 static size_t most_bytes(const char *name) {
     picture p = {.reduce = 1};
     const size_t before = heap_bytes();
-    if (decode(data_path(&dir, name), &p) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    if (decode(data_path(&test_dir, name), &p) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
     assert_true(p.most_bytes > before);
     return p.most_bytes - before - EBB_IMAGE_SCRATCH_BYTES;
 }
@@ -141,15 +139,15 @@ static size_t most_bytes(const char *name) {
 static void test_memory_row_by_row(void **state) {
     (void)state;
     data_picture p = {.height = 64, .width = EBB_IMAGE_MAX_SIDE, .rgb = {200, 100, 40}, .space = JCS_CMYK};
-    data_put_jpeg(&dir, "wide.jpg", p);
+    data_put_jpeg(&test_dir, "wide.jpg", p);
     assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
     p.space = JCS_UNKNOWN;
     p.sampling = 2;
-    data_put_jpeg(&dir, "wide.jpg", p);
+    data_put_jpeg(&test_dir, "wide.jpg", p);
     assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
     p.png_type = PNG_COLOR_TYPE_RGB_ALPHA;
     p.depth = 16;
-    data_put_png(&dir, "wide.png", p);
+    data_put_png(&test_dir, "wide.png", p);
     assert_true(most_bytes("wide.png") <= EBB_IMAGE_THREAD_BYTES);
 }
 
@@ -157,11 +155,11 @@ static void test_memory_of_whole_pictures(void **state) {
     (void)state;
     const size_t height = 1000, width = 1500;
     data_picture p = {.height = height, .width = width, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
-    data_put_jpeg(&dir, "whole.jpg", p);
+    data_put_jpeg(&test_dir, "whole.jpg", p);
     size_t bytes = most_bytes("whole.jpg");
     assert_true(bytes >= height * width * 3 * sizeof(JCOEF));
     assert_true(bytes <= height * width * 3 * sizeof(JCOEF) * 11 / 10 + EBB_IMAGE_THREAD_BYTES);
-    data_put_png(&dir, "whole.png", p);
+    data_put_png(&test_dir, "whole.png", p);
     bytes = most_bytes("whole.png");
     assert_true(bytes >= height * width * 3 && bytes <= height * width * 3 + EBB_IMAGE_THREAD_BYTES);
 }
@@ -171,7 +169,7 @@ static void *decode_often(void *arg) {
     for (int i = 0; i < 5; i++) {
         char path[300];
         picture p = {.reduce = 1};
-        (void)snprintf(path, sizeof path, "%s/%s", dir.path, i % 2 == 0 ? "w.jpg" : "w.png");
+        (void)snprintf(path, sizeof path, "%s/%s", test_dir.path, i % 2 == 0 ? "w.jpg" : "w.png");
         if (decode_with(path, &p, arg) != EBB_OK || p.n_rows != 96) { return NULL; }
     }
     return arg;
@@ -183,8 +181,8 @@ static void test_threads_share_an_allowance(void **state) {
     pthread_t threads[N_THREADS];
     ebb_allowance *whole = NULL;
     data_picture p = {.height = 96, .width = 128, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
-    data_put_jpeg(&dir, "w.jpg", p);
-    data_put_png(&dir, "w.png", p);
+    data_put_jpeg(&test_dir, "w.jpg", p);
+    data_put_png(&test_dir, "w.png", p);
     assert_int_equal(ebb__allowance_create(NULL, 80000, &whole), EBB_OK); /* the JPEG takes 73,728 and its pointers */
     for (int i = 0; i < N_THREADS; i++) { assert_int_equal(pthread_create(&threads[i], NULL, decode_often, whole), 0); }
     for (int i = 0; i < N_THREADS; i++) {
@@ -197,31 +195,31 @@ static void test_threads_share_an_allowance(void **state) {
 
 static void expect_failure(const char *name, ebb_status status, const char *says) {
     picture p = {.reduce = 1};
-    assert_int_equal(decode(data_path(&dir, name), &p), status);
-    assert_non_null(strstr(ebb_last_error(), dir.file)); /* the file */
-    if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
+    assert_int_equal(decode(data_path(&test_dir, name), &p), status);
+    assert_non_null(strstr(ebb_last_error(), test_dir.file)); /* the file */
+    expect_message(says);
 }
 
 static void truncate_to(const char *name, double part) {
     struct stat info;
-    assert_int_equal(stat(data_path(&dir, name), &info), 0);
-    assert_int_equal(truncate(dir.file, (off_t)((double)info.st_size * part)), 0);
+    assert_int_equal(stat(data_path(&test_dir, name), &info), 0);
+    assert_int_equal(truncate(test_dir.file, (off_t)((double)info.st_size * part)), 0);
 }
 
 static void test_damaged_files(void **state) {
     (void)state;
     static const double parts[] = {0.9, 0.6, 0.3, 0.05};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        data_put_png(&dir, "t.png", data_picture_of(48, 64, colour, i % 2 == 0));
+        data_put_png(&test_dir, "t.png", data_picture_of(48, 64, colour, i % 2 == 0));
         truncate_to("t.png", parts[i]);
         expect_failure("t.png", EBB_E_FORMAT, "byte ");
-        data_put_jpeg(&dir, "t.jpg", data_picture_of(48, 64, colour, false));
+        data_put_jpeg(&test_dir, "t.jpg", data_picture_of(48, 64, colour, false));
         truncate_to("t.jpg", parts[i]);
         expect_failure("t.jpg", EBB_E_FORMAT, "byte ");
     }
-    data_put(&dir, "text.jpg", "this is no picture", 18);
+    data_put(&test_dir, "text.jpg", "this is no picture", 18);
     expect_failure("text.jpg", EBB_E_FORMAT, "neither");
-    data_put(&dir, "empty.png", "", 0);
+    data_put(&test_dir, "empty.png", "", 0);
     expect_failure("empty.png", EBB_E_FORMAT, "neither");
     expect_failure("none.png", EBB_E_IO, "No such file");
 }
@@ -229,14 +227,14 @@ static void test_damaged_files(void **state) {
 static void test_too_large(void **state) {
     (void)state;
     data_picture p = {.height = 4, .width = EBB_IMAGE_MAX_SIDE + 1, .rgb = {200, 100, 40}};
-    data_put_png(&dir, "long.png", p);
+    data_put_png(&test_dir, "long.png", p);
     expect_failure("long.png", EBB_E_FORMAT, "a picture of 4 x 16385 pixels; at most 16384");
-    data_put_jpeg(&dir, "long.jpg", p);
+    data_put_jpeg(&test_dir, "long.jpg", p);
     expect_failure("long.jpg", EBB_E_FORMAT, "a picture of 4 x 16385 pixels; at most 16384");
     p = (data_picture){.height = 1500, .width = 16000, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
-    data_put_jpeg(&dir, "whole.jpg", p);
+    data_put_jpeg(&test_dir, "whole.jpg", p);
     expect_failure("whole.jpg", EBB_E_FORMAT, "a JPEG in several scans, which takes 144388512 bytes");
-    data_put_png(&dir, "whole.png", p);
+    data_put_png(&test_dir, "whole.png", p);
     expect_failure("whole.png", EBB_E_FORMAT,
                    "an interlaced PNG, which takes 72000000 bytes to decode; at most 67108864");
 }
@@ -245,8 +243,9 @@ static void test_too_large(void **state) {
 static void test_scans_without_end(void **state) {
     (void)state;
     static uint8_t bytes[1 << 16];
-    data_put_jpeg(&dir, "s.jpg", (data_picture){.height = 8, .width = 8, .space = JCS_GRAYSCALE, .in_passes = true});
-    FILE *file = fopen(data_path(&dir, "s.jpg"), "rb");
+    data_put_jpeg(&test_dir, "s.jpg",
+                  (data_picture){.height = 8, .width = 8, .space = JCS_GRAYSCALE, .in_passes = true});
+    FILE *file = fopen(data_path(&test_dir, "s.jpg"), "rb");
     size_t n = fread(bytes, 1, sizeof bytes, file);
     (void)fclose(file);
     size_t sos = 0;
@@ -257,7 +256,7 @@ static void test_scans_without_end(void **state) {
     assert_true(sos > 0 && n + 600 * n_scan < sizeof bytes);
     for (int i = 0; i < 600; i++) { memcpy(bytes + n - 2 + (size_t)i * n_scan, bytes + sos, n_scan); }
     memcpy(bytes + n - 2 + 600 * n_scan, "\xff\xd9", 2);
-    data_put(&dir, "s.jpg", bytes, n + 600 * n_scan);
+    data_put(&test_dir, "s.jpg", bytes, n + 600 * n_scan);
     expect_failure("s.jpg", EBB_E_FORMAT, "more than 500 scans");
 }
 
@@ -266,45 +265,33 @@ static void test_flipped_bytes(void **state) {
     (void)state;
     static uint8_t bytes[1 << 16];
     for (int kind = 0; kind < 2; kind++) {
-        if (kind == 0) { data_put_png(&dir, "f", data_picture_of(8, 8, colour, true)); }
-        if (kind == 1) { data_put_jpeg(&dir, "f", data_picture_of(8, 8, colour, true)); }
-        FILE *file = fopen(data_path(&dir, "f"), "rb");
+        if (kind == 0) { data_put_png(&test_dir, "f", data_picture_of(8, 8, colour, true)); }
+        if (kind == 1) { data_put_jpeg(&test_dir, "f", data_picture_of(8, 8, colour, true)); }
+        FILE *file = fopen(data_path(&test_dir, "f"), "rb");
         size_t n = fread(bytes, 1, sizeof bytes, file);
         (void)fclose(file);
         for (size_t i = 0; i < n; i++) {
             bytes[i] ^= 0x40;
-            data_put(&dir, "f", bytes, n);
+            data_put(&test_dir, "f", bytes, n);
             picture p = {.reduce = 1};
-            ebb_status status = decode(data_path(&dir, "f"), &p);
+            ebb_status status = decode(data_path(&test_dir, "f"), &p);
             assert_true(status == EBB_OK || status == EBB_E_FORMAT);
             bytes[i] ^= 0x40;
         }
     }
 }
 
-static int setup(void **state) {
-    (void)state;
-    data_dir_make(&dir);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    data_dir_remove(&dir);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_pictures, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_forms, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_memory_row_by_row, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_memory_of_whole_pictures, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_threads_share_an_allowance, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_damaged_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_too_large, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_scans_without_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_flipped_bytes, setup, teardown),
+        IN_DIR(test_pictures),
+        IN_DIR(test_forms),
+        IN_DIR(test_memory_row_by_row),
+        IN_DIR(test_memory_of_whole_pictures),
+        IN_DIR(test_threads_share_an_allowance),
+        IN_DIR(test_damaged_files),
+        IN_DIR(test_too_large),
+        IN_DIR(test_scans_without_end),
+        IN_DIR(test_flipped_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static data_dir dir;
-
 static ebb_status build_net(void *ctx, const ebb_zoo_options *o, ebb_graph **graph_out) {
     const int64_t hidden = ctx != NULL ? *(const int64_t *)ctx : 8;
     ebb_graph_options g = EBB_GRAPH_OPTIONS_INIT;
@@ -90,7 +88,7 @@ static void expect_refused(ebb_trainer_options o, ebb_status status, const char 
     ebb_trainer *trainer = NULL;
     assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), status);
     assert_null(trainer);
-    if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
+    expect_message(says);
 }
 
 /* ---- learning --------------------------------------------------------------------------------- */
@@ -151,10 +149,10 @@ static void test_evaluation_leaves_no_trace(void **state) {
     }
     hash(trainer, with);
     assert_string_equal(with, without);
-    assert_int_equal(ebb_trainer_save(trainer, data_path(&dir, "w")), EBB_OK);
+    assert_int_equal(ebb_trainer_save(trainer, data_path(&test_dir, "w")), EBB_OK);
     ebb_trainer_destroy(trainer);
     ebb_trainer_options o = base_options();
-    o.load_path = data_path(&dir, "w");
+    o.load_path = data_path(&test_dir, "w");
     o.batch = 7;
     trainer = make(o);
     assert_int_equal(ebb_trainer_evaluate(trainer, &eval[1]), EBB_OK);
@@ -175,7 +173,7 @@ static void test_same_bits_under_every_policy(void **state) {
         ebb_trainer_options o = base_options();
         o.policy = runs[r].policy;
         o.budget_percent = runs[r].percent;
-        if (r == 4) { o.disk_dir = dir.path; }
+        if (r == 4) { o.disk_dir = test_dir.path; }
         ebb_trainer *trainer = make(o);
         step(trainer, 10, losses[r > 0]);
         hash(trainer, hex[r > 0]);
@@ -203,7 +201,7 @@ static void test_goes_on_as_if_nothing_had_been(void **state) {
         step(trainer, 10, straight);
         hash(trainer, hex[0]);
         ebb_trainer_destroy(trainer);
-        o.checkpoint_path = data_path(&dir, k == 0 ? "c0" : "c1");
+        o.checkpoint_path = data_path(&test_dir, k == 0 ? "c0" : "c1");
         o.checkpoint_every = 4;                    /* steps 4, 8, and 10, the last */
         static const uint64_t parts[] = {5, 4, 2}; /* lost: step 5; then step 9 */
         uint64_t at = 0;
@@ -231,7 +229,7 @@ static void test_checkpoints_that_do_not_fit(void **state) {
     char path[256];
     ebb_trainer *trainer = make(base_options());
     step(trainer, 2, NULL);
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "c"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "c"));
     assert_int_equal(ebb_trainer_checkpoint(trainer, path), EBB_OK);
     ebb_trainer_destroy(trainer);
     ebb_trainer_options o = base_options();
@@ -257,7 +255,7 @@ static void test_checkpoints_that_do_not_fit(void **state) {
     ebb_trainer_destroy(make(other));
     assert_int_equal(truncate(path, 1000), 0);
     expect_refused(o, EBB_E_FORMAT, path);
-    data_put(&dir, "c", "", 0);
+    data_put(&test_dir, "c", "", 0);
     expect_refused(o, EBB_E_FORMAT, path);
 }
 
@@ -265,7 +263,7 @@ static void test_checkpoint_cannot_be_written(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
     char path[256];
-    (void)snprintf(path, sizeof path, "%s/none/c", dir.path);
+    (void)snprintf(path, sizeof path, "%s/none/c", test_dir.path);
     o.checkpoint_path = path;
     o.checkpoint_every = 1;
     ebb_trainer *trainer = make(o);
@@ -281,25 +279,25 @@ static void test_checkpoint_out_of_reach(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
     char path[256];
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "loop"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "loop"));
     assert_int_equal(symlink("loop", path), 0);
     o.checkpoint_path = path;
     expect_refused(o, EBB_E_IO, path);
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "d.csv.gz/c")); /* a file is no folder */
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "d.csv.gz/c")); /* a file is no folder */
     expect_refused(o, EBB_E_IO, path);
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "locked/c"));
-    data_put(&dir, "locked/c", "", 0);
-    (void)snprintf(dir.file, sizeof dir.file, "%s/locked", dir.path);
-    assert_int_equal(chmod(dir.file, 0), 0);
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "locked/c"));
+    data_put(&test_dir, "locked/c", "", 0);
+    (void)snprintf(test_dir.file, sizeof test_dir.file, "%s/locked", test_dir.path);
+    assert_int_equal(chmod(test_dir.file, 0), 0);
     if (geteuid() != 0) { expect_refused(o, EBB_E_IO, path); } /* root may look anywhere */
-    assert_int_equal(chmod(dir.file, 0700), 0);
+    assert_int_equal(chmod(test_dir.file, 0700), 0);
 }
 
 /* A file may not grow beyond what a checkpoint needs: the old one stays, nothing new remains. */
 static void test_full_disk(void **state) {
     (void)state;
     char path[256];
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "c"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "c"));
     ebb_trainer *trainer = make(base_options());
     step(trainer, 1, NULL);
     assert_int_equal(ebb_trainer_checkpoint(trainer, path), EBB_OK);
@@ -320,9 +318,9 @@ static void test_full_disk(void **state) {
     assert_int_equal(ebb_trainer_get_info(trainer).first_step, 1);
     ebb_trainer_destroy(trainer);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(unlink(data_path(&dir, "d.csv.gz")), 0);
-    assert_int_equal(rmdir(dir.path), 0); /* it is empty now */
-    assert_int_equal(mkdir(dir.path, 0700), 0);
+    assert_int_equal(unlink(data_path(&test_dir, "d.csv.gz")), 0);
+    assert_int_equal(rmdir(test_dir.path), 0); /* it is empty now */
+    assert_int_equal(mkdir(test_dir.path, 0700), 0);
 }
 
 /* ---- weights ---------------------------------------------------------------------------------- */
@@ -343,8 +341,8 @@ static int32_t tracked(const char *path) {
 static void test_batches_tracked(void **state) {
     (void)state;
     char path[256], checkpoint[256];
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "w"));
-    (void)snprintf(checkpoint, sizeof checkpoint, "%s", data_path(&dir, "c"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "w"));
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", data_path(&test_dir, "c"));
     ebb_trainer *trainer = make(base_options());
     step(trainer, 3, NULL);
     assert_int_equal(ebb_trainer_save(trainer, path), EBB_OK);
@@ -366,7 +364,7 @@ static void test_batches_tracked(void **state) {
 static void test_weights_travel(void **state) {
     (void)state;
     char path[256], hex[2][65];
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "w"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "w"));
     ebb_trainer *trainer = make(base_options());
     step(trainer, 3, NULL);
     hash(trainer, hex[0]);
@@ -391,7 +389,7 @@ static void test_weights_travel(void **state) {
     o.network_ctx = &hidden;
     expect_refused(o, EBB_E_FORMAT, "tensor 'conv1.weight' is of dims (8, 1, 3, 3), the network's of (4, 1, 3, 3)");
     o = base_options();
-    data_put(&dir, "w", "\x02\0\0\0\0\0\0\0{}", 10);
+    data_put(&test_dir, "w", "\x02\0\0\0\0\0\0\0{}", 10);
     o.load_path = path;
     expect_refused(o, EBB_E_FORMAT, "9 of the network's tensors are missing, 'conv1.weight' is the first");
     o.load_path = "/nonexistent/w";
@@ -401,7 +399,7 @@ static void test_weights_travel(void **state) {
 static void test_gradients(void **state) {
     (void)state;
     char path[256], hex[2][65];
-    (void)snprintf(path, sizeof path, "%s", data_path(&dir, "g"));
+    (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "g"));
     ebb_trainer_options o = base_options();
     o.keep_gradients = true;
     o.n_steps = 1;
@@ -521,38 +519,31 @@ static void test_synthetic_has_no_test_split(void **state) {
 }
 
 static int setup(void **state) {
-    (void)state;
-    data_dir_make(&dir);
-    data_put_digits(&dir, "d.csv.gz", 200);
-    (void)snprintf(data_spec, sizeof data_spec, "digits:%s/d.csv.gz", dir.path);
+    (void)setup_dir(state);
+    data_put_digits(&test_dir, "d.csv.gz", 200);
+    (void)snprintf(data_spec, sizeof data_spec, "digits:%s/d.csv.gz", test_dir.path);
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    data_dir_remove(&dir);
-    return 0;
-}
-
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define IN_DIR_OF_DIGITS(test) cmocka_unit_test_setup_teardown(test, setup, teardown_dir)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_learns),
-        IN_DIR(test_evaluation_leaves_no_trace),
-        IN_DIR(test_same_bits_under_every_policy),
-        IN_DIR(test_goes_on_as_if_nothing_had_been),
-        IN_DIR(test_checkpoints_that_do_not_fit),
-        IN_DIR(test_checkpoint_cannot_be_written),
-        IN_DIR(test_checkpoint_out_of_reach),
-        IN_DIR(test_full_disk),
-        IN_DIR(test_weights_travel),
-        IN_DIR(test_batches_tracked),
-        IN_DIR(test_gradients),
-        IN_DIR(test_too_small_budgets),
-        IN_DIR(test_too_little_host_memory),
-        IN_DIR(test_bad_options),
-        IN_DIR(test_synthetic_has_no_test_split),
+        IN_DIR_OF_DIGITS(test_learns),
+        IN_DIR_OF_DIGITS(test_evaluation_leaves_no_trace),
+        IN_DIR_OF_DIGITS(test_same_bits_under_every_policy),
+        IN_DIR_OF_DIGITS(test_goes_on_as_if_nothing_had_been),
+        IN_DIR_OF_DIGITS(test_checkpoints_that_do_not_fit),
+        IN_DIR_OF_DIGITS(test_checkpoint_cannot_be_written),
+        IN_DIR_OF_DIGITS(test_checkpoint_out_of_reach),
+        IN_DIR_OF_DIGITS(test_full_disk),
+        IN_DIR_OF_DIGITS(test_weights_travel),
+        IN_DIR_OF_DIGITS(test_batches_tracked),
+        IN_DIR_OF_DIGITS(test_gradients),
+        IN_DIR_OF_DIGITS(test_too_small_budgets),
+        IN_DIR_OF_DIGITS(test_too_little_host_memory),
+        IN_DIR_OF_DIGITS(test_bad_options),
+        IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
