@@ -117,6 +117,12 @@ check "a trace on standard input" grep -q '"optimal": true' again
 head -c $(($(wc -c <trace) / 2)) trace >cut && "$EBB" place cut >out 2>err
 equal "a trace that is cut off" "$(cat err)" "ebb: warning: cut: the trace is cut off; what it has is placed"
 
+mkdir folder && cp five.csv files/gaps.csv folder && echo "not an instance" >folder/README.md
+python3 "$root/bench/place_compare.py" --ebb "$EBB" --rounds 2 --steps 1000 -o table folder 2>err
+equal "the table of a folder: exit code" $? 0
+equal "the table of a folder: a row a solver and instance" "$(grep -c '^[^,]*,' table)" $((1 + 2 * $(echo "$solvers" | wc -l)))
+check "the table of a folder: figures" grep -qE ',five,5,best,12,12,1.000000,1,2,[0-9.]+,[0-9.]+,[0-9.]+.?$' table
+
 # ---- what is not so ---------------------------------------------------------------------------
 
 says "a capacity below a buffer" 1 "ebb: five.csv: the buffer 'b1' has 4 bytes, the capacity is 3" place five.csv --capacity 3
