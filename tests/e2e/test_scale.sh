@@ -14,5 +14,7 @@ deep() { # LAYERS PLAN_OPTIONS: three convolutions a block, and four blocks' sho
 
 deep 10000 "--policy liveness"
 deep 10000 "--memory 50%"
+deep 10000 "--memory 25%"
 deep 100000 "--policy liveness"
+deep 100000 "--memory 50%"
 exit $status

@@ -210,6 +210,53 @@ static void test_limit_is_kept(void **state) {
     assert_true(n_drafts > 50);
 }
 
+/* Times beyond 64 bits stop there. */
+static void test_slow_machine(void **state) {
+    (void)state;
+    ebb_program *p = make_chain();
+    ebb_machine *m = make_machine(1e-9);
+    ebb_plan *plan = NULL;
+    ebb_timeline timeline;
+    ebb_machine_set_rates(m, 1e-300, 1e-300, 0);
+    assert_int_equal(make(p, m, "budget", 304, &plan, NULL), EBB_OK);
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL), EBB_OK);
+    assert_true(timeline.busy_ns[EBB_ENGINE_COMPUTE] == UINT64_MAX);
+    assert_true(timeline.again_ns <= timeline.busy_ns[EBB_ENGINE_COMPUTE]);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+/* A program that is large: few tries, and what is named works. */
+static void test_large(void **state) {
+    (void)state;
+    enum { N = 10100 };
+    ebb_program *p = NULL;
+    ebb_machine *m = make_machine(1e9);
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    assert_int_equal(ebb__program_create(NULL, "deep", 1, &p), EBB_OK);
+    for (uint32_t i = 0; i < N; i++) { make_tensor(p, 50 + i % 7 * 13, false, false); }
+    uint32_t sum = make_tensor(p, 8, false, true);
+    STEP(p, 0, 1000, {0, EBB_WRITE});
+    for (uint32_t i = 1; i < N; i++) { STEP(p, 0, 1000, {i - 1, EBB_READ}, {i, EBB_WRITE}); }
+    STEP(p, 0, 1000, {N - 1, EBB_READ}, {sum, EBB_WRITE});
+    for (uint32_t i = N - 1; i-- > 0;) { STEP(p, 0, 1000, {i, EBB_READ}, {sum, EBB_UPDATE}); }
+    assert_int_equal(ebb__program_check(p), EBB_OK);
+    const uint64_t floor = ebb_program_floor_bytes(p, NULL);
+    assert_int_equal(make(p, m, "budget", floor - 1, &plan, &no_fit), EBB_E_NO_FIT);
+    assert_int_equal(no_fit.step_bytes, floor);
+    assert_true(no_fit.least_budget_bytes >= floor && no_fit.least_budget_bytes < 4 * floor);
+    const uint64_t budgets[] = {no_fit.least_budget_bytes, 100 * floor, 2000 * floor};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        assert_int_equal(make(p, m, "budget", budgets[i], &plan, NULL), EBB_OK);
+        assert_true(ebb_plan_get_summary(plan).peak_bytes <= budgets[i]);
+        ebb_plan_destroy(plan);
+    }
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 static void test_deterministic(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -237,6 +284,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),         cmocka_unit_test(test_peaks),
                                        cmocka_unit_test(test_cheaper_way),   cmocka_unit_test(test_too_little),
                                        cmocka_unit_test(test_persistent),    cmocka_unit_test(test_tiers),
-                                       cmocka_unit_test(test_limit_is_kept), cmocka_unit_test(test_deterministic)};
+                                       cmocka_unit_test(test_limit_is_kept), cmocka_unit_test(test_deterministic),
+                                       cmocka_unit_test(test_large),         cmocka_unit_test(test_slow_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
