@@ -23,12 +23,13 @@ typedef struct place_values {
 
 #define AT(member) offsetof(place_values, member)
 static const ebb_cli_option place_options[] = {
-    {"--solver", EBB_CLI_TEXT, AT(solver), "S", "what places (below)"},
+    {"--solver", EBB_CLI_TEXT, AT(solver), "S", "what places (below; best)"},
     {"--compare", EBB_CLI_FLAG, AT(compare), NULL, "all solvers, side by side"},
     {"--capacity", EBB_CLI_BYTES, AT(capacity), "SIZE", "ask whether it fits this; a peak of that much is good enough"},
-    {"--steps", EBB_CLI_AMOUNT, AT(steps), "N", "search steps after which the best so far will do"},
+    {"--steps", EBB_CLI_AMOUNT, AT(steps), "N",
+     "search steps after which the best so far will do (20 million, and 32 a buffer)"},
     {"--time", EBB_CLI_NUMBER, AT(time_s), "S", "seconds instead: the answer may then differ from run to run"},
-    {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two"},
+    {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two (1, or the program's)"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
