@@ -175,16 +175,30 @@ static ebb_status solve_plain(solver *s, reduction *plain) {
 
 /* ---- orders ----------------------------------------------------------------------------------- */
 
+/* Bytes by sections. */
+static uint64_t held_area_of(const ebb_parts *parts, size_t item) {
+    uint64_t sum = 0;
+    for (size_t k = parts->first[item]; k < parts->first[item + 1]; k++) {
+        const ebb_place_range r = parts->part[k].range;
+        const uint64_t n_sections = r.first < r.last ? r.last - r.first : parts->n_sections - r.first + r.last;
+        uint64_t area = 0;
+        if (!ebb_mul_u64(parts->part[k].high_bytes - parts->part[k].low_bytes, n_sections, &area) ||
+            !ebb_add_u64(sum, area, &sum)) {
+            return UINT64_MAX;
+        }
+    }
+    return sum;
+}
+
 static uint64_t key_of(const solver *s, size_t item, order_key key) {
     const ebb_place_problem *p = s->parts.problem;
     const ebb_place_item *it = &p->items[item];
     const uint64_t length = it->first < it->last ? it->last - it->first : p->period - it->first + it->last;
-    uint64_t area = UINT64_MAX;
     switch (key) {
     case BY_SIZE: return UINT64_MAX - s->parts.top[item];
     case BY_LIFETIME: return UINT64_MAX - length;
     case BY_BIRTH: return it->first;
-    case BY_AREA: return UINT64_MAX - (ebb_mul_u64(s->parts.top[item], length, &area) ? area : UINT64_MAX);
+    case BY_AREA: return UINT64_MAX - held_area_of(&s->parts, item);
     case N_KEYS: break;
     }
     return 0;
