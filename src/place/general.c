@@ -10,7 +10,7 @@
  * 2. Greedy orders, each item into a gap among the parts of those before it.
  * 3. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
  *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
- * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be.
+ * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; before repair and after.
  *
  * It ends as best.c does, by work that is counted.
  */
@@ -19,6 +19,8 @@
 #define MAX_FAILED_REPAIRS 20u /* in a row */
 #define PLAIN_SHARE 4u         /* of the work, if it is not all */
 #define ORDER_SHARE 2u         /* of what is left */
+#define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
+#define REPAIR_SHARE 2u
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -348,16 +350,16 @@ static ebb_status ask_pairs(solver *s, uint64_t cap_bytes, uint64_t max_work, bo
 
 /* Under caps that leave so many eighths of the gap between bound and best, from the lowest up; whatever is found or
  * proved narrows the gap, and it begins again. */
-static ebb_status try_pairs(solver *s) {
+static ebb_status try_pairs(solver *s, uint64_t end) {
     static const uint64_t eighths[] = {0, 1, 3, 5, 8};
     const size_t n_caps = sizeof eighths / sizeof eighths[0];
     const uint64_t align = s->parts.problem->alignment_bytes;
-    for (size_t k = 0; k < n_caps && !is_over(s, s->max_work); k++) {
+    for (size_t k = 0; k < n_caps && !is_over(s, end); k++) {
         const uint64_t low_bytes = ebb_max_u64(s->bound_bytes, s->job->enough_bytes / align * align);
         const uint64_t gap_bytes = s->peak_bytes - align - low_bytes;
         const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * eighths[k] + gap_bytes % 8 * eighths[k] / 8;
         bool gained = false;
-        EBB_TRY(ask_pairs(s, cap_bytes, (s->max_work - s->work) / (n_caps - k), &gained));
+        EBB_TRY(ask_pairs(s, cap_bytes, (end - s->work) / (n_caps - k), &gained));
         if (gained) { k = (size_t)-1; }
     }
     return EBB_OK;
@@ -407,11 +409,12 @@ static ebb_status solve(solver *s) {
         if (plain.is_exact) { return EBB_OK; }
     }
     EBB_TRY(try_orders(s));
-    if (!is_over(s, s->max_work) && s->kept_peak_bytes != UINT64_MAX) {
-        const uint64_t left = s->max_work - s->work;
-        EBB_TRY(repair(s, s->work + (ebb__place_are_few(&s->parts) ? left / ORDER_SHARE : left)));
-    }
-    return is_over(s, s->max_work) ? EBB_OK : try_pairs(s);
+    if (is_over(s, s->max_work) || s->kept_peak_bytes == UINT64_MAX) { return EBB_OK; }
+    const uint64_t left = s->max_work - s->work;
+    if (!ebb__place_are_few(&s->parts)) { return repair(s, s->max_work); }
+    EBB_TRY(try_pairs(s, s->work + left / FIRST_PAIRS_SHARE));
+    EBB_TRY(repair(s, s->work + left / REPAIR_SHARE));
+    return try_pairs(s, s->max_work);
 }
 
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
