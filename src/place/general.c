@@ -21,6 +21,7 @@
 #define ORDER_SHARE 2u         /* of what is left */
 #define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
 #define REPAIR_SHARE 2u
+#define PAIRS_SHARE 4u /* of what is left of theirs: a question */
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -348,19 +349,19 @@ static ebb_status ask_pairs(solver *s, uint64_t cap_bytes, uint64_t max_work, bo
     return EBB_OK;
 }
 
-/* Under caps that leave so many eighths of the gap between bound and best, from the lowest up; whatever is found or
- * proved narrows the gap, and it begins again. */
+/* At the bound first, then in the middle between what is known to be too low and the best; where that is given up, so
+ * many eighths up. */
 static ebb_status try_pairs(solver *s, uint64_t end) {
-    static const uint64_t eighths[] = {0, 1, 3, 5, 8};
-    const size_t n_caps = sizeof eighths / sizeof eighths[0];
     const uint64_t align = s->parts.problem->alignment_bytes;
-    for (size_t k = 0; k < n_caps && !is_over(s, end); k++) {
+    uint64_t n_eighths = 0;
+    while (!is_over(s, end)) {
         const uint64_t low_bytes = ebb_max_u64(s->bound_bytes, s->job->enough_bytes / align * align);
         const uint64_t gap_bytes = s->peak_bytes - align - low_bytes;
-        const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * eighths[k] + gap_bytes % 8 * eighths[k] / 8;
+        const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * n_eighths + gap_bytes % 8 * n_eighths / 8;
         bool gained = false;
-        EBB_TRY(ask_pairs(s, cap_bytes, (end - s->work) / (n_caps - k), &gained));
-        if (gained) { k = (size_t)-1; }
+        EBB_TRY(ask_pairs(s, cap_bytes, 1 + (end - s->work) / PAIRS_SHARE, &gained));
+        if (!gained && n_eighths == 8) { return EBB_OK; }
+        n_eighths = gained ? 4 : (n_eighths + 9) / 2;
     }
     return EBB_OK;
 }
