@@ -97,7 +97,8 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 /* Most bytes held at one time, rounded sizes, and the end of the highest fixed item: no placement has a lower peak.
  * Where all items have a common alignment, what it must waste counts too, unless there are gaps. EBB_E_ARGUMENT names
  * the item or gap that is malformed: at no time, outside of its item's life or bytes, misaligned, or where sizes,
- * alignments and fixed offsets add up to 2^63 bytes or more. O(n log n). mem may be NULL. */
+ * alignments and fixed offsets add up to 2^63 bytes or more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more.
+ * O(n log n). mem may be NULL. */
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
 /* Check offsets against the problem, sharing no code with a solver: alignment, fixed offsets, 64 bits, no two items
