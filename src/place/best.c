@@ -6,6 +6,7 @@
  *     hybrids     a sweep through time around obstacles (hybrids.c, hybrid.c)
  *     sweeps      through time from several places of the circle, in both directions (here, sweep.c)
  *     orders      each item in turn into a gap among those before it (orders.c, taken.c)
+ *     exact       a search of whether it fits below, again after all else (bnb.c)
  *     dives       from the bottom up under a cap (here, dive.c)
  *     repair      what sticks out goes first (orders.c)
  *
@@ -117,12 +118,14 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
     static ebb_status (*const stages[])(ebb_search * s) = {
-        try_nested, ebb__search_hybrids, try_sweeps, ebb__search_orders, try_dives, ebb__search_repair,
+        try_nested,        ebb__search_hybrids, try_sweeps,         ebb__search_orders,
+        ebb__search_exact, try_dives,           ebb__search_repair, ebb__search_exact,
     };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
     *s = (ebb_search){.job = job,
                       .compact = compact,
                       .sections = &compact->sections,
+                      .proved_bytes = compact->sections.bound_bytes,
                       .enough_bytes = enough > base ? (enough - base) / compact->granule_bytes : 0,
                       .max_work = job->max_steps,
                       .bump = bump};
@@ -146,6 +149,7 @@ ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_plac
     if (st == EBB_OK) {
         ebb__place_expand(&compact, &sections, s.best.offsets, offsets);
         result->peak_bytes = compact.base_bytes + s.best.peak_bytes * compact.granule_bytes;
+        result->bound_bytes = compact.base_bytes + s.proved_bytes * compact.granule_bytes;
         result->n_steps = s.work;
     }
     ebb__bump_fini(&bump);

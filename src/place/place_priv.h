@@ -172,6 +172,26 @@ typedef struct ebb_place_hybrid_options {
 ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
                              uint64_t *peak_out, uint64_t *work);
 
+/* ---- exact search ----------------------------------------------------------------------------- */
+
+typedef struct ebb_place_bnb_options {
+    uint64_t enough_bytes; /* of no use is a peak below this */
+    uint64_t max_work;
+    bool (*stop)(void *ctx); /* never NULL */
+    void *stop_ctx;
+} ebb_place_bnb_options;
+
+typedef struct ebb_place_bnb_result {
+    uint64_t bound_bytes; /* no placement has a lower peak */
+    uint64_t work;        /* in the measure of taken.c */
+} ebb_place_bnb_result;
+
+/* Of a compact's items. offsets is a placement; each of its parts between which nothing lives is brought lower if that
+ * can be done. Nothing is done where some item lives at each time of a circle, and to parts that are too large. It
+ * recurses once an item, up to 2048 times. */
+ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_options *options, uint64_t *offsets,
+                          ebb_place_bnb_result *result);
+
 /* ---- what is taken ---------------------------------------------------------------------------- */
 
 typedef struct ebb_taken ebb_taken;

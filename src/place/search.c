@@ -5,7 +5,7 @@
 #include "place/search.h"
 
 bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
-    if (s->best.peak_bytes <= ebb_max_u64(s->sections->bound_bytes, s->enough_bytes)) { return true; }
+    if (s->best.peak_bytes <= ebb_max_u64(s->proved_bytes, s->enough_bytes)) { return true; }
     return s->work >= work || s->job->stop(s->job->stop_ctx);
 }
 

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The exact search as a solver: it lowers the peak of a placement that is given, and raises the lower bound.
+ *
+ * The items fall into parts between which nothing lives. Each is lowered by itself, until it is no higher than the
+ * bound or than another part that could not be brought lower.
+ *
+ * Whether a cap suffices is asked of the search (bnb_search.c) again and again, each time with a little more work, in
+ * its modes in turn and with other ranks: how long a search takes depends wildly on its first decisions, so many short
+ * ones find far more than a long one. Ranks are the width of an item, disturbed a little by counted random numbers;
+ * that of every other time puts items of the fullest sections first. The bound is probed first and most, because the
+ * less slack there is, the more follows from each decision; then heights between it and the best peak.
+ */
+#include "place/bnb_priv.h"
+#include "place/search.h"
+
+#define FIRST_WORK 4000u                 /* of a run, for each item and section */
+#define N_FIRST_AT_BOUND 24u             /* runs */
+#define FIRST_TIME (EBB_PLACE_STEPS / 2) /* work at most of the stage when it comes first */
+#define FEW 600u                         /* items */
+#define MAX_REASONS ((uint64_t)1 << 22)  /* words, and as many again */
+
+typedef struct part {
+    ebb_bnb b;
+    const uint32_t *item; /* [b.n] in the problem */
+    uint64_t *key;        /* [b.n], for sorting */
+    uint32_t *idx;
+    uint32_t *fullness;   /* [b.n]: load of the fullest section */
+    int32_t lower, upper; /* no lower peak is possible; the best peak so far */
+} part;
+
+typedef struct lowering {
+    const ebb_sections *sections;
+    const ebb_place_bnb_options *options;
+    uint64_t *offsets;
+    uint32_t cut;    /* no item crosses this section's beginning */
+    uint32_t *order; /* [n_items]: by their first section after the cut */
+    uint64_t lower_bytes, peak_bytes, work;
+} lowering;
+
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- ranks and caps --------------------------------------------------------------------------- */
+
+static ebb_status sort_down(const part *p, const ebb_mem *mem) {
+    for (uint32_t i = 0; i < p->b.n; i++) { p->key[i] = UINT64_MAX - p->key[i]; }
+    return ebb__sort_by_key(mem, p->idx, p->b.n, p->key);
+}
+
+static uint32_t width_of(const part *p, uint32_t item) {
+    return p->b.range[item].last - p->b.range[item].first;
+}
+
+/* Widest first, and then largest; disturbed by up to 30 % unless it is the first time. */
+static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, n_th, 0);
+    for (uint32_t i = 0; i < p->b.n; i++) {
+        p->idx[i] = i;
+        p->key[i] = (uint64_t)p->b.size[i];
+    }
+    EBB_TRY(sort_down(p, mem));
+    for (uint32_t i = 0; i < p->b.n; i++) {
+        p->key[i] = width_of(p, i) * (1024 + (n_th == 0 ? 0 : ebb__rng_below(&rng, 308)));
+    }
+    EBB_TRY(sort_down(p, mem));
+    if (n_th % 2 == 1) {
+        for (uint32_t i = 0; i < p->b.n; i++) { p->key[i] = p->fullness[i]; }
+        EBB_TRY(sort_down(p, mem));
+    }
+    for (uint32_t i = 0; i < p->b.n; i++) { p->b.rank[p->idx[i]] = i; }
+    return EBB_OK;
+}
+
+static int32_t choose_cap(const part *p, uint64_t n_th, int32_t target) {
+    const int32_t lowest = p->lower > target ? p->lower : target, gap = p->upper - 1 - lowest;
+    if (n_th < N_FIRST_AT_BOUND) { return lowest; }
+    switch (n_th / EBB_BNB_N_MODES % 5) {
+    case 0: return lowest;
+    case 1: return lowest + gap;
+    case 2: return lowest + gap / 2;
+    case 3: return lowest + gap / 4;
+    default: return lowest + gap / 8;
+    }
+}
+
+/* ---- a part ----------------------------------------------------------------------------------- */
+
+static void keep(lowering *l, part *p) {
+    p->upper = 0;
+    for (uint32_t i = 0; i < p->b.n; i++) {
+        const int32_t end = p->b.offset[i] + p->b.size[i];
+        if (end > p->upper) { p->upper = end; }
+        l->offsets[p->item[i]] = (uint64_t)p->b.offset[i];
+    }
+    EBB_ASSERT(p->upper <= p->b.cap);
+}
+
+/* Until it is no higher than target, or work is through. */
+static ebb_status lower_part(lowering *l, part *p, int32_t target) {
+    uint64_t max_work = (uint64_t)FIRST_WORK * (p->b.n + p->b.m);
+    for (uint64_t n_th = 0; p->upper > p->lower && p->upper > target; n_th++) {
+        if (l->work >= l->options->max_work || l->options->stop(l->options->stop_ctx)) { return EBB_OK; }
+        EBB_TRY(make_rank(p, l->sections->mem, n_th / EBB_BNB_N_MODES));
+        p->b.mode = (ebb_bnb_mode)(n_th % EBB_BNB_N_MODES);
+        p->b.cap = choose_cap(p, n_th, target);
+        p->b.max_work = ebb_min_u64(max_work, l->options->max_work - l->work);
+        const ebb_bnb_verdict verdict = ebb__bnb_run(&p->b);
+        if (verdict == EBB_BNB_YES) { keep(l, p); }
+        if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
+        l->work += p->b.work + 16 * (uint64_t)p->b.n;
+        max_work += max_work / 64;
+    }
+    return EBB_OK;
+}
+
+/* Sections from here on that items of the part live in, in the order after the cut. */
+static uint32_t after_cut(const lowering *l, uint32_t section) {
+    return section >= l->cut ? section - l->cut : section + l->sections->n - l->cut;
+}
+
+static ebb_place_range range_of(const lowering *l, uint32_t item) {
+    const ebb_place_range range = l->sections->range[item];
+    const uint32_t first = after_cut(l, range.first);
+    return (ebb_place_range){first, first + (range.first < range.last ? range.last - range.first
+                                                                      : l->sections->n - range.first + range.last)};
+}
+
+static uint64_t end_of(const lowering *l, uint32_t item) {
+    return l->offsets[item] + l->sections->rounded[item];
+}
+
+/* Too much for the search: its time would not pay, or its memory. */
+static bool is_too_large(const lowering *l, const uint32_t *items, uint32_t n) {
+    uint64_t n_lists = 0;
+    if (n > EBB_BNB_MAX_ITEMS) { return true; }
+    for (uint32_t i = 0; i < n; i++) {
+        const ebb_place_range range = range_of(l, items[i]);
+        n_lists += range.last - range.first;
+        if (end_of(l, items[i]) >= EBB_BNB_TOO_HIGH) { return true; }
+    }
+    return n_lists * ((n + 63) / 64) > MAX_REASONS;
+}
+
+static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t *items, uint32_t n, part *p_out) {
+    const uint32_t from = range_of(l, items[0]).first;
+    uint32_t to = from;
+    for (uint32_t i = 0; i < n; i++) { to = larger(to, range_of(l, items[i]).last); }
+    part p = {.item = items, .upper = 0};
+    EBB_TRY(ebb__bnb_create(bump, n, to - from, &p.b));
+    p.key = ebb__bump_alloc(bump, n, sizeof *p.key);
+    p.idx = ebb__bump_alloc(bump, n, sizeof *p.idx);
+    p.fullness = ebb__bump_alloc(bump, n, sizeof *p.fullness);
+    if (p.key == NULL || p.idx == NULL || p.fullness == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t i = 0; i < n; i++) {
+        const ebb_place_range range = range_of(l, items[i]);
+        const int32_t end = (int32_t)end_of(l, items[i]);
+        p.b.range[i] = (ebb_place_range){range.first - from, range.last - from};
+        p.b.size[i] = (int32_t)l->sections->rounded[items[i]];
+        p.upper = end > p.upper ? end : p.upper;
+    }
+    p.b.stop = l->options->stop;
+    p.b.stop_ctx = l->options->stop_ctx;
+    EBB_TRY(ebb__bnb_prepare(&p.b, bump));
+    for (uint32_t t = 0; t < p.b.m; t++) { p.lower = (int32_t)larger((uint32_t)p.lower, p.b.load[t]); }
+    for (uint32_t i = 0; i < n; i++) {
+        p.fullness[i] = 0;
+        for (uint32_t t = p.b.range[i].first; t < p.b.range[i].last; t++) {
+            p.fullness[i] = larger(p.fullness[i], p.b.load[t]);
+        }
+    }
+    *p_out = p;
+    return EBB_OK;
+}
+
+/* ---- all parts -------------------------------------------------------------------------------- */
+
+static ebb_status handle_part(lowering *l, const uint32_t *items, uint32_t n) {
+    uint64_t peak_bytes = 0;
+    for (uint32_t i = 0; i < n; i++) { peak_bytes = ebb_max_u64(peak_bytes, end_of(l, items[i])); }
+    if (peak_bytes <= l->peak_bytes || is_too_large(l, items, n)) {
+        l->peak_bytes = ebb_max_u64(l->peak_bytes, peak_bytes);
+        return EBB_OK;
+    }
+    ebb_bump bump;
+    part p;
+    ebb__bump_init(&bump, l->sections->mem);
+    ebb_status st = create_part(l, &bump, items, n, &p);
+    if (st == EBB_OK) { st = lower_part(l, &p, (int32_t)l->peak_bytes); }
+    if (st == EBB_OK) {
+        l->peak_bytes = ebb_max_u64(l->peak_bytes, (uint64_t)p.upper);
+        l->lower_bytes = ebb_max_u64(l->lower_bytes, (uint64_t)p.lower);
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* From one section that no item crosses the beginning of to the next. */
+static ebb_status handle_parts(lowering *l) {
+    uint32_t begin = 0, end = 0; /* the part's first item; where its items end */
+    for (uint32_t i = 0; i < l->sections->n_items; i++) {
+        const ebb_place_range range = range_of(l, l->order[i]);
+        if (range.first >= end && i > begin) {
+            EBB_TRY(handle_part(l, l->order + begin, i - begin));
+            begin = i;
+        }
+        end = larger(end, range.last);
+    }
+    return begin < l->sections->n_items ? handle_part(l, l->order + begin, l->sections->n_items - begin) : EBB_OK;
+}
+
+/* A section whose beginning no item crosses; false if there is none. */
+static bool find_cut(const lowering *l, uint32_t *n_crossing, uint32_t *cut_out) {
+    const ebb_sections *sections = l->sections;
+    memset(n_crossing, 0, ((size_t)sections->n + 1) * sizeof *n_crossing);
+    for (size_t i = 0; i < sections->n_items; i++) { /* differences, modulo 2^32 */
+        const ebb_place_range range = sections->range[i];
+        n_crossing[range.first + 1]++;
+        n_crossing[range.last]--;
+        n_crossing[0] += range.first >= range.last;
+    }
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < sections->n; t++) {
+        n += n_crossing[t];
+        if (n > 0) { continue; }
+        *cut_out = t;
+        return true;
+    }
+    return false;
+}
+
+/* Items in the order after the cut, if there is one. */
+static ebb_status prepare(lowering *l, ebb_bump *bump, bool *has_cut_out) {
+    const ebb_sections *sections = l->sections;
+    uint64_t *key = ebb__bump_alloc(bump, sections->n_items, sizeof *key);
+    uint32_t *n_crossing = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *n_crossing);
+    l->order = ebb__bump_alloc(bump, sections->n_items, sizeof *l->order);
+    if (key == NULL || n_crossing == NULL || l->order == NULL) { return EBB_E_NO_MEMORY; }
+    *has_cut_out = find_cut(l, n_crossing, &l->cut);
+    if (!*has_cut_out) { return EBB_OK; }
+    for (uint32_t i = 0; i < sections->n_items; i++) {
+        const ebb_place_range range = range_of(l, i);
+        l->order[i] = i;
+        key[i] = (uint64_t)range.first << 32 | (UINT32_MAX - range.last);
+    }
+    return ebb__sort_by_key(sections->mem, l->order, sections->n_items, key);
+}
+
+ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_options *options, uint64_t *offsets,
+                          ebb_place_bnb_result *result) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, sections->mem);
+    lowering l = {.sections = sections, .options = options, .offsets = offsets, .lower_bytes = sections->bound_bytes};
+    bool has_cut = false;
+    l.peak_bytes = ebb_max_u64(sections->bound_bytes, options->enough_bytes); /* nothing below is of use */
+    ebb_status st = prepare(&l, &bump, &has_cut);
+    if (st == EBB_OK && has_cut) { st = handle_parts(&l); }
+    if (st == EBB_OK) {
+        result->bound_bytes = l.lower_bytes;
+        result->work = l.work;
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* Of few items this is the stage most likely to succeed, of many one of the last. */
+ebb_status ebb__search_exact(ebb_search *s) {
+    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
+    const bool is_first = s->n_exact++ == 0;
+    const size_t n = s->sections->n_items;
+    const ebb_place_bnb_options options = {
+        .enough_bytes = s->enough_bytes,
+        .max_work = is_first ? ebb_min_u64(left / 2, FIRST_TIME) : left,
+        .stop = s->job->stop,
+        .stop_ctx = s->job->stop_ctx,
+    };
+    ebb_place_bnb_result result = {0};
+    if (ebb__search_is_over(s, s->max_work) || (is_first && n > FEW)) { return EBB_OK; }
+    memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
+    s->now.is_order = false;
+    EBB_TRY(ebb__place_bnb(s->sections, &options, s->now.offsets, &result));
+    s->work += result.work;
+    s->proved_bytes = ebb_max_u64(s->proved_bytes, result.bound_bytes);
+    s->now.peak_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        s->now.peak_bytes = ebb_max_u64(s->now.peak_bytes, s->now.offsets[i] + s->sections->rounded[i]);
+    }
+    (void)ebb__search_keep(s);
+    return EBB_OK;
+}
