@@ -9,6 +9,7 @@
  *     exact       a search of whether it fits below, again after all else (bnb.c)
  *     dives       from the bottom up under a cap (here, dive.c)
  *     repair      what sticks out goes first (orders.c)
+ *     ejection    what sticks out is put back by force (here, eject.c)
  *
  * All this goes on until the lower bound is met, or the peak is good enough, or the work allowed is done. Work is
  * counted, not timed, so the same problem gives the same answer anywhere. The first sweep is gone through whatever it
@@ -17,7 +18,11 @@
 #include "place/search.h"
 
 #define N_CUTS 8u /* of the circle, for sweeps */
+#define NEAR 64u  /* the bound: by less than this part of it */
 #define MAX_NESTED 200000u
+#define N_EJECTIONS 4u        /* that may use up their work */
+#define PARTS 64u             /* of the gap */
+#define MANY 2000u            /* items */
 #define DIVE_WORK_AN_ITEM 50u /* at least */
 
 /* ---- sweeps and dives ------------------------------------------------------------------------- */
@@ -83,8 +88,9 @@ static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, ui
     return ebb__search_keep(s) ? ebb__search_settle(s) : EBB_OK;
 }
 
-/* Each rank under the bound as cap, then under some other, then with noise: ranks are the same to a dive that fails,
- * and a few places exchanged are often all that it lacks. Whatever is found narrows the gap, and with it the caps. */
+/* Each rank as it is, under the bound as cap where it is near, else under lower and lower ones; then with noise: ranks
+ * are the same to a dive that fails, and a few places exchanged are often all that it lacks. Whatever is found narrows
+ * the gap, and with it the caps. */
 static ebb_status try_dives(ebb_search *s) {
     static const ebb_order ranks[] = {{{EBB_BY_LIFETIME, EBB_BY_AREA, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_LOAD, EBB_BY_AREA, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0},
@@ -93,16 +99,39 @@ static ebb_status try_dives(ebb_search *s) {
                                       {{EBB_BY_AREA, EBB_BY_LIFETIME, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_BIRTH, EBB_BY_LIFETIME, EBB_BY_SIZE}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_LIFETIME, EBB_BY_SIZE, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0}};
-    const uint64_t end = ebb_min_u64(s->max_work, s->work + s->max_work / 5 * 3);
+    const bool is_near = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
+    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / (is_near ? 2 : 5);
     const size_t n_ranks = sizeof ranks / sizeof ranks[0];
     if (end < s->work + DIVE_WORK_AN_ITEM * s->sections->n_items) { return EBB_OK; }
     ebb_rng rng;
     ebb__rng_init(&rng, 1, 0);
     for (uint64_t t = 0; !ebb__search_is_over(s, end); t++) {
         const ebb_order *o = &ranks[t % n_ranks];
-        const uint64_t n_eighths = t < n_ranks ? 0 : ebb__rng_below(&rng, 8);
-        const uint64_t noise = t < 2 * n_ranks ? 0 : s->sections->n_items >> (1 + ebb__rng_below(&rng, 6));
+        const bool is_systematic = t < (is_near ? 1 : 8) * n_ranks;
+        const uint64_t n_eighths = is_systematic ? is_near ? 0 : 7 - t / n_ranks : ebb__rng_below(&rng, 8);
+        const uint64_t noise = is_systematic ? 0 : s->sections->n_items >> (1 + ebb__rng_below(&rng, 6));
         EBB_TRY(dive(s, o, n_eighths, noise, &rng, end - s->work));
+    }
+    return EBB_OK;
+}
+
+/* ---- ejection --------------------------------------------------------------------------------- */
+
+/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. Of few items, half
+ * the work is left to the exact search. */
+static ebb_status try_ejection(ebb_search *s) {
+    const uint64_t bound = s->sections->bound_bytes, begin = s->work;
+    if (ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
+    const uint64_t left = s->max_work - begin, share = s->sections->n_items > MANY ? left : left / 4 * 3;
+    for (uint64_t part = PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
+        const uint64_t gap = s->best.peak_bytes - bound;
+        const uint64_t less = part == PARTS ? gap : ebb_max_u64(gap / PARTS * part, 1);
+        const ebb_place_eject_options options = {.cap_bytes = s->best.peak_bytes - less,
+                                                 .max_work = share / N_EJECTIONS + 1};
+        memcpy(s->now.offsets, s->best.offsets, s->sections->n_items * sizeof *s->now.offsets);
+        s->now.is_order = false;
+        EBB_TRY(ebb__place_eject(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
+        part = ebb__search_keep(s) ? ebb_min_u64(2 * part, PARTS) : part / 2;
     }
     return EBB_OK;
 }
@@ -118,8 +147,8 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
     static ebb_status (*const stages[])(ebb_search * s) = {
-        try_nested,        ebb__search_hybrids, try_sweeps,         ebb__search_orders,
-        ebb__search_exact, try_dives,           ebb__search_repair, ebb__search_exact,
+        try_nested, ebb__search_hybrids, try_sweeps,   ebb__search_orders, ebb__search_exact,
+        try_dives,  ebb__search_repair,  try_ejection, ebb__search_exact,
     };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
     *s = (ebb_search){.job = job,

@@ -256,7 +256,7 @@ static spot find_spot(hybrid *h, uint32_t item) {
             at = h->blocks.data[at].behind;
         }
     }
-    h->work += n_seen / 4;
+    h->work += WORK_AN_ITEM + n_seen / 4;
     if (best.gap != NONE) { return best; }
     return (spot){.gap = h->highest, .start = place_in(h, &h->blocks.data[h->highest], size_bytes)};
 }
@@ -312,6 +312,7 @@ static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
     uint32_t passed = 0; /* obstacles */
     EBB_TRY(begin(h, &peak));
     for (uint32_t item = 0; item < h->sections->n_items && peak < h->options->give_up_bytes; item++) {
+        if (h->work > h->options->max_work) { peak = UINT64_MAX; }
         if (passed < h->options->n_obstacles && h->options->obstacles[passed] == item) {
             passed++;
             continue;
@@ -324,7 +325,6 @@ static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
         h->offsets[item] = found.start;
         peak = ebb_max_u64(peak, found.start + h->sections->rounded[item]);
     }
-    h->work += WORK_AN_ITEM * h->sections->n_items;
     *peak_out = peak < h->options->give_up_bytes ? peak : UINT64_MAX;
     return EBB_OK;
 }

@@ -70,7 +70,9 @@ static ebb_status try_hybrid(const hybrids *h, const try *t) {
                                               .obstacles = h->obstacles,
                                               .n_obstacles = n,
                                               .weight = t->weight,
-                                              .give_up_bytes = s->best.peak_bytes};
+                                              .give_up_bytes = s->best.peak_bytes,
+                                              .max_work =
+                                                  s->best.peak_bytes == UINT64_MAX ? UINT64_MAX : s->max_work / 2};
     ebb_status st = place_obstacles(h, n, &bump);
     if (st == EBB_OK) {
         st = ebb__place_hybrid(&h->compact->sections, &options, h->offsets, &s->now.peak_bytes, &s->work);

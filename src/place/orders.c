@@ -105,7 +105,7 @@ static ebb_status sort_repaired(ebb_search *s) {
 }
 
 ebb_status ebb__search_repair(ebb_search *s) {
-    const uint64_t end = ebb_min_u64(s->max_work, s->work + s->max_work / 5);
+    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 8;
     const size_t n = s->sections->n_items;
     if (is_large(s) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);

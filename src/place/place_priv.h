@@ -166,6 +166,7 @@ typedef struct ebb_place_hybrid_options {
     uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
                                smallest gap is taken */
     uint64_t give_up_bytes; /* when the peak reaches this */
+    uint64_t max_work;
 } ebb_place_hybrid_options;
 
 /* Of a compact's items. As a dive, but for the obstacles. */
@@ -191,6 +192,18 @@ typedef struct ebb_place_bnb_result {
  * recurses once an item, up to 2048 times. */
 ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_options *options, uint64_t *offsets,
                           ebb_place_bnb_result *result);
+
+/* ---- by ejection ------------------------------------------------------------------------------ */
+
+typedef struct ebb_place_eject_options {
+    uint64_t cap_bytes; /* the lower bound or more */
+    uint64_t max_work;
+} ebb_place_eject_options;
+
+/* Of a compact's items: from offsets, a placement, to one under the cap. *peak_out is UINT64_MAX, and offsets are as
+ * they were, when the work did not suffice. */
+ebb_status ebb__place_eject(const ebb_sections *sections, const ebb_place_eject_options *options, uint64_t *offsets,
+                            uint64_t *peak_out, uint64_t *work);
 
 /* ---- what is taken ---------------------------------------------------------------------------- */
 
