@@ -14,10 +14,11 @@
 #include "place/bnb_priv.h"
 #include "place/search.h"
 
-#define FIRST_WORK 4000u                 /* of a run, for each item and section */
+#define FIRST_WORK 250u                  /* of a run, for each item and section */
 #define N_FIRST_AT_BOUND 24u             /* runs */
 #define FIRST_TIME (EBB_PLACE_STEPS / 2) /* work at most of the stage when it comes first */
 #define FEW 600u                         /* items */
+#define MANY 400u                        /* from so many on, all of the work may be used */
 #define MAX_REASONS ((uint64_t)1 << 22)  /* words, and as many again */
 
 typedef struct part {
@@ -265,11 +266,13 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
     return st;
 }
 
-/* Of few items this is the stage most likely to succeed, of many one of the last. */
+/* Of few items this is the stage most likely to succeed, of many one of the last. What very few items do not yield soon
+ * they hardly ever yield later, so they get less of the work. */
 ebb_status ebb__search_exact(ebb_search *s) {
-    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
-    const bool is_first = s->n_exact++ == 0;
     const size_t n = s->sections->n_items;
+    const uint64_t share = n < MANY ? s->max_work / MANY * n : s->max_work;
+    const uint64_t left = ebb_min_u64(share, s->max_work - ebb_min_u64(s->max_work, s->work));
+    const bool is_first = s->n_exact++ == 0;
     const ebb_place_bnb_options options = {
         .enough_bytes = s->enough_bytes,
         .max_work = is_first ? ebb_min_u64(left / 2, FIRST_TIME) : left,
