@@ -117,8 +117,8 @@ static ebb_status try_dives(ebb_search *s) {
 
 /* ---- ejection --------------------------------------------------------------------------------- */
 
-/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. Of few items, half
- * the work is left to the exact search. */
+/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. Of few items, a
+ * quarter of the work is left to the exact search. */
 static ebb_status try_ejection(ebb_search *s) {
     const uint64_t bound = s->sections->bound_bytes, begin = s->work;
     if (ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
