@@ -20,6 +20,10 @@
 /* What runs seldom is kept out of what runs for every request. */
 #define SELDOM __attribute__((noinline))
 
+/* The placer's work: a request waits for it. */
+#define PLACE_STEPS ((uint64_t)50 * 1000)
+#define PLACE_STEPS_A_REQUEST 1000u
+
 #define FIRST_PATIENCE 4u /* mismatches in a few iterations */
 #define MAX_PATIENCE ((uint64_t)1 << 20)
 
@@ -89,6 +93,7 @@ static ebb_status place(const ebb_pool *pool, planning *p) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {0};
     options.mem = pool->options.mem;
+    options.max_steps = PLACE_STEPS + PLACE_STEPS_A_REQUEST * (uint64_t)p->n;
     EBB_TRY(ebb_place_solve(&problem, &options, p->starts, &result));
     p->peak = result.peak_bytes;
     take_starts(p);
