@@ -107,7 +107,8 @@ static ebb_status lower_part(lowering *l, part *p, int32_t target) {
         EBB_TRY(make_rank(p, l->sections->mem, n_th / EBB_BNB_N_MODES));
         p->b.mode = (ebb_bnb_mode)(n_th % EBB_BNB_N_MODES);
         p->b.cap = choose_cap(p, n_th, target);
-        p->b.max_work = ebb_min_u64(max_work, l->options->max_work - l->work);
+        const uint64_t work = p->b.cap > p->lower ? max_work / 2 : max_work; /* with slack, it is found soon or never */
+        p->b.max_work = ebb_min_u64(work, l->options->max_work - l->work);
         const ebb_bnb_verdict verdict = ebb__bnb_run(&p->b);
         if (verdict == EBB_BNB_YES) { keep(l, p); }
         if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
