@@ -66,13 +66,14 @@ static ebb_status try_hybrid(const hybrids *h, const try *t) {
     const uint32_t n_most = h->n_wrapping + t->n_large, n = n_most < h->n_by_size ? n_most : h->n_by_size;
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
+    const bool is_first = s->best.peak_bytes == UINT64_MAX; /* then it is gone through whatever it takes */
+    const uint64_t max_work = is_first ? UINT64_MAX : s->max_work - ebb_min_u64(s->work, s->max_work);
     const ebb_place_hybrid_options options = {.by_death = h->compact->by_death,
                                               .obstacles = h->obstacles,
                                               .n_obstacles = n,
                                               .weight = t->weight,
                                               .give_up_bytes = s->best.peak_bytes,
-                                              .max_work =
-                                                  s->best.peak_bytes == UINT64_MAX ? UINT64_MAX : s->max_work / 2};
+                                              .max_work = max_work};
     ebb_status st = place_obstacles(h, n, &bump);
     if (st == EBB_OK) {
         st = ebb__place_hybrid(&h->compact->sections, &options, h->offsets, &s->now.peak_bytes, &s->work);
