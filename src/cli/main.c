@@ -5,6 +5,7 @@
 #include "cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -94,6 +95,7 @@ static void hold_standard_streams(void) {
 
 int main(int argc, char **argv) {
     hold_standard_streams();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an output that failed, not the program's end */
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL) { return ebb__cli_usage("say what to do; see ebb help"); }
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
