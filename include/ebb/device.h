@@ -35,7 +35,7 @@ typedef struct ebb_device_info {
 EBB_API const char *ebb_backend_name(size_t idx, const char **about_out);
 
 /* The device is the caller's (ebb_device_close). options may be NULL. EBB_E_NO_DEVICE: no such backend in this build,
- * or no such device. EBB_E_ARGUMENT: no name, or threads below 0. */
+ * or no such device. EBB_E_ARGUMENT: no name, options of another version, or threads below 0. */
 EBB_API ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out);
 EBB_API void ebb_device_close(ebb_device *device);
 EBB_API ebb_status ebb_device_get_info(ebb_device *device, ebb_device_info *info_out);

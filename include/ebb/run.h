@@ -33,8 +33,8 @@ typedef struct ebb_run_options {
 
 /* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
  * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the
- * plan is for another program. EBB_E_ARGUMENT: the arena is too small, or the plan uses the disk and there is no
- * disk_dir. EBB_E_IO: the disk's file cannot be made. */
+ * plan is for another program. EBB_E_ARGUMENT: options of another version, the arena is too small, or the plan
+ * uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);

@@ -111,7 +111,8 @@ typedef struct ebb_trace_writer_options {
 #define EBB_TRACE_WRITER_OPTIONS_INIT ((ebb_trace_writer_options){.size_bytes = sizeof(ebb_trace_writer_options)})
 
 /* Begin a trace file at path; what was there is gone. The file grows while events are added, so that a killed
- * process leaves what it has recorded. options may be NULL. EBB_E_IO: it cannot be made. */
+ * process leaves what it has recorded. options may be NULL. EBB_E_ARGUMENT: options of another version. EBB_E_IO: it
+ * cannot be made. */
 EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                          ebb_trace_writer **writer_out);
 

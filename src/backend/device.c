@@ -25,9 +25,9 @@ ebb_status ebb_device_open(const char *backend, const ebb_device_options *option
     const ebb_backend_ops *ops = ebb__backend_find(backend);
     if (ops == NULL) { return fail_no_backend(backend); }
     ebb_device_options full = EBB_DEVICE_OPTIONS_INIT;
-    if (options != NULL) { memcpy(&full, options, (size_t)ebb_min_u64(options->size_bytes, sizeof full)); }
+    if (options != NULL) { full = *options; }
+    if (full.size_bytes != sizeof full) { return ebb_fail(EBB_E_ARGUMENT, "device: options of another version"); }
     if (full.n_threads < 0) { return ebb_fail(EBB_E_ARGUMENT, "%d threads", (int)full.n_threads); }
-    full.size_bytes = sizeof full;
     full.mem = ebb__mem_or_default(full.mem);
     return ops->open(&full, device_out);
 }

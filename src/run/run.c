@@ -103,6 +103,7 @@ ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, cons
                           ebb_run **run_out) {
     ebb_run_options defaults = EBB_RUN_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
+    if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "run: options of another version"); }
     ebb_run *run = ebb__calloc(options->mem, 1, sizeof *run);
     if (run == NULL) { return EBB_E_NO_MEMORY; }
     run->mem = ebb__mem_or_default(options->mem);

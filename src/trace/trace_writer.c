@@ -45,6 +45,9 @@ ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_option
                                  ebb_trace_writer **writer_out) {
     const ebb_trace_writer_options defaults = EBB_TRACE_WRITER_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "trace: options of another version");
+    }
     const ebb_mem *mem = ebb__mem_or_default(options->mem);
     ebb_trace_writer *writer = ebb__calloc(mem, 1, sizeof *writer);
     if (writer == NULL) { return EBB_E_NO_MEMORY; }

@@ -356,6 +356,9 @@ static void test_writer_refuses(void **state) {
     (void)state;
     ebb_trace_writer *w = NULL;
     uint32_t stack = 0;
+    ebb_trace_writer_options other = EBB_TRACE_WRITER_OPTIONS_INIT;
+    other.size_bytes++;
+    assert_int_equal(ebb_trace_writer_open("/tmp/no/such/folder/x", &other, &w), EBB_E_ARGUMENT);
     assert_int_equal(ebb_trace_writer_open("/tmp/no/such/folder/x", NULL, &w), EBB_E_IO);
     assert_int_equal(ebb_trace_writer_open(path, NULL, &w), EBB_OK);
     ebb_trace_event good = {.kind = EBB_TRACE_ALLOC, .time_ns = 10};

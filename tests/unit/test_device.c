@@ -37,6 +37,10 @@ static void unknown_names_tell_what_there_is(void **state) {
     options.index = 0;
     options.n_threads = -1;
     assert_int_equal(ebb_device_open("ref", &options, &device), EBB_E_ARGUMENT);
+    options.n_threads = 0;
+    options.size_bytes--;
+    assert_int_equal(ebb_device_open("ref", &options, &device), EBB_E_ARGUMENT);
+    assert_null(device);
 }
 
 static void devices_open_and_tell_of_themselves(void **state) {
