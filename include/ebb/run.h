@@ -48,8 +48,8 @@ EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the 
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
  * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, or a label is none. EBB_E_IO: the
- * disk tier. After a failure halfway the content is not to be trusted, and every
- * further iteration is refused with EBB_E_DEVICE. */
+ * disk tier. After a failure halfway the content is not to be trusted, and every further iteration is refused with
+ * EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
@@ -82,7 +82,7 @@ EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
  * remains, and the next call says why. */
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
 /* EBB_OK: the recording that was last asked for is written, or still to come, or there was none. Else it is lost, and
- * why: EBB_E_IO, EBB_E_NO_MEMORY. */
+ * why: EBB_E_IO, EBB_E_NO_MEMORY, or what the iteration failed with. */
 EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 
 /* Measure each distinct kernel of a lowered network, reps times or more after one warm-up, in an arena of the network's

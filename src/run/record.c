@@ -314,11 +314,11 @@ ebb_status ebb__run_record(ebb_run *run) {
     ebb_status recorded = prepare(&r, &bump);
     if (recorded != EBB_OK) { note_loss(run, recorded); }
     ebb_status st = ebb__run_iterate(run, recorded == EBB_OK ? r.events : NULL);
-    if (st != EBB_OK) { (void)ebb__run_drain(run); } /* what is queued still names the events */
-    if (st == EBB_OK && recorded == EBB_OK) {
-        recorded = tell(&r, &bump);
+    if (recorded == EBB_OK) {
+        recorded = st == EBB_OK ? tell(&r, &bump) : st;
         if (recorded != EBB_OK) { note_loss(run, recorded); }
     }
+    if (st != EBB_OK) { (void)ebb__run_drain(run); } /* what is queued still names the events */
     fini(&r);
     ebb__bump_fini(&bump);
     return st;

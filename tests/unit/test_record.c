@@ -120,6 +120,8 @@ static void a_failed_iteration_is_no_recording(void **state) {
     assert_int_equal(ebb_run_record_next(run, "/tmp/no/such/folder/trace"), EBB_OK);
     assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_ARGUMENT);
     assert_non_null(strstr(ebb_last_error(), "label"));
+    assert_int_equal(ebb_run_record_status(run), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "label"));
     assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_DEVICE);
     ebb_run_destroy(run);
     run_fixture_fini(&f);
