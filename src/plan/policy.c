@@ -122,7 +122,7 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const ebb_placed *got
     /* What the placer lost this time it will lose again, and more under a lower limit; at least something must
      * change. */
     double share = (double)budget_bytes / (double)got->peak_bytes;
-    EBB_ASSERT(share >= 0 && share < 1 && input->limit_bytes >= m->floor_bytes);
+    EBB_ASSERT(share >= 0 && share <= 1 && input->limit_bytes >= m->floor_bytes);
     share = share < 127.0 / 128 ? share * share : 63.0 / 64;
     uint64_t limit = (uint64_t)((double)input->limit_bytes * share);
     input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);

@@ -271,7 +271,8 @@ static ebb_status time_op(bench *b, ebb_op_kind kind, const ebb_operand *operand
     if (end + kernel->scratch_bytes <= ebb_arena_bytes(b->arena)) {
         uint64_t ns = 1;
         st = time_kernel(b, kernel, &binding, LINK_REPS, &ns);
-        *per_s_out = (kind == EBB_OP_CONV ? kernel->flops : kernel->traffic_bytes) * 1e9 / (double)(ns > 0 ? ns : 1);
+        const double work = kind == EBB_OP_CONV ? kernel->flops : kernel->traffic_bytes;
+        if (st == EBB_OK) { *per_s_out = work * 1e9 / (double)(ns > 0 ? ns : 1); }
     }
     b->device->ops->kernel_destroy(kernel);
     return st;
