@@ -53,12 +53,12 @@ ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *r
 void ebb__pool_replay_destroy(ebb_pool_replay *replay);
 
 /* What a request needs to be answered, together. */
-typedef struct ebb_pool_step {
+typedef struct ebb_pool_expected {
     uint64_t n, start;
     uint32_t slot;                  /* EBB_POOL_NONE: not planned */
     uint32_t death;                 /* the request before which it is dead */
     uint32_t first_death, n_deaths; /* deaths[first_death ...]: what is dead before this one */
-} ebb_pool_step;
+} ebb_pool_expected;
 
 typedef struct ebb_pool_death {
     uint32_t request, slot;
@@ -74,7 +74,7 @@ typedef struct ebb_pool_slot {
 #define EBB_POOL_GRAM 4u      /* sizes that tell a place */
 
 struct ebb_pool_replay {
-    ebb_pool_step *requests;
+    ebb_pool_expected *requests;
     ebb_pool_slot *slots;
     uint64_t mask; /* of both tables */
     unsigned shift;
@@ -107,7 +107,7 @@ ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uin
 void ebb__pool_replay_forget_late(ebb_pool_replay *replay, uint32_t request);
 
 /* Whether all that has to be dead before this request is. */
-static inline bool ebb__pool_replay_is_settled(const ebb_pool_replay *r, const ebb_pool_step *q) {
+static inline bool ebb__pool_replay_is_settled(const ebb_pool_replay *r, const ebb_pool_expected *q) {
     for (uint32_t k = 0; k < q->n_deaths; k++) {
         const ebb_pool_death dead = r->deaths[q->first_death + k];
         if (r->slots[dead.slot].live == dead.request) { return false; }
@@ -118,7 +118,7 @@ static inline bool ebb__pool_replay_is_settled(const ebb_pool_replay *r, const e
 /* A request came; whether it is just the expected one, and nothing is in its way: *start_out is its place. */
 static inline bool ebb__pool_replay_take(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
     const uint32_t at = r->cursor;
-    const ebb_pool_step *q = &r->requests[at];
+    const ebb_pool_expected *q = &r->requests[at];
     if (q->n != n || (r->n_late | r->n_recent) != 0 || q->slot == EBB_POOL_NONE || !ebb__pool_replay_is_settled(r, q)) {
         return false;
     }

@@ -36,7 +36,7 @@ typedef struct ebb_pool_gram {
 } gram_entry;
 
 typedef ebb_pool_slot slot;
-typedef ebb_pool_step planned;
+typedef ebb_pool_expected planned;
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
