@@ -60,24 +60,28 @@ typedef struct ebb_pool_stats {
     uint64_t peak_bytes;                  /* the highest end of anything handed out, and of the plan, from base */
 } ebb_pool_stats;
 
-/* EBB_E_ARGUMENT: an arena of no granule, beyond 64 bits, or not aligned; an alignment that is no power of two. */
+/* The pool is the caller's (ebb_pool_destroy). EBB_E_ARGUMENT: options of another version; an arena of no granule, of
+ * 2^62 bytes or more, beyond 64 bits, or not aligned; an alignment that is no power of two, or above 2^32. */
 EBB_API ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out);
 /* NULL is fine. Live blocks are forgotten. */
 EBB_API void ebb_pool_destroy(ebb_pool *pool);
 
 /* Follow an iteration of requests[n] from the next request on, in place of the plan that there is. offsets[n] are
  * theirs within the plan's bytes, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n;
- * they are checked. NULL: they are placed here. Nothing is kept of the arrays. EBB_E_NO_FIT: no such long piece of the
- * arena is free; EBB_E_INVALID_PLAN: live requests overlap. Where it fails, the pool goes on without a plan. */
+ * they are checked. NULL: they are placed here. Nothing is kept of the arrays. n 0: go on without a plan. EBB_E_NO_FIT:
+ * no such long piece of the arena is free; EBB_E_INVALID_PLAN: live requests overlap, or are not aligned; EBB_E_LIMIT:
+ * an iteration of 2^30 requests. Where it fails, the pool goes on without a plan, or, if there is not even the memory
+ * to take that back, with the one that there is. */
 EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
 
-/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room. From the plan O(1); a pool that learns takes longer
- * where it plans. */
+/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room. EBB_E_NO_MEMORY: none for the books; never from
+ * the plan. From the plan O(1); a pool that learns takes longer where it plans. */
 EBB_API ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out);
 
 /* Give back the block at address. EBB_E_ARGUMENT: no live block begins there; nothing is changed. */
 EBB_API ebb_status ebb_pool_free(ebb_pool *pool, uint64_t address);
 
+/* EBB_E_ARGUMENT: stats of another version. */
 EBB_API ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out);
 
 #ifdef __cplusplus

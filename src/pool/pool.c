@@ -137,6 +137,7 @@ static ebb_status begin_plan(ebb_pool *pool, planning *p, bool *fits_out) {
     pool->stats.plan_bytes = p->peak;
     note_end(pool, start + p->peak);
     ebb__pool_learner_reset(&pool->learner);
+    EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
     return EBB_OK;
 }
 
@@ -168,7 +169,9 @@ static ebb_status drop_plan(ebb_pool *pool) {
     ebb_status st = ebb__pool_replay_get_live(pool->replay, &bump, &pieces, &n_pieces);
     if (st == EBB_OK) { st = ebb__pool_heap_reserve(pool->heap, 2 * n_pieces + 1); }
     if (st == EBB_OK) {
+        EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_replay_is_valid(pool->replay));
         carve(pool, pieces, n_pieces);
+        EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
         pool->stats.n_hits += pool->replay->n_hits;
         ebb__pool_replay_destroy(pool->replay);
         pool->replay = NULL;

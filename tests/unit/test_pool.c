@@ -55,6 +55,8 @@ static void test_replays(void **state) {
     const ebb_pool_stats stats = stats_of(pool);
     assert_true(stats.n_hits == 15 && stats.n_requests == 15 && stats.n_mismatches == 0 && stats.live_bytes == 0);
     assert_true(stats.peak_bytes == 1536 && stats.peak_live_bytes == 1536 && stats.plan_bytes == 1536);
+    assert_int_equal(ebb_pool_plan(pool, NULL, 0, NULL), EBB_OK);
+    assert_true(stats_of(pool).plan_bytes == 0);
     ebb_pool_destroy(pool);
 }
 
