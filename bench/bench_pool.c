@@ -47,8 +47,13 @@ static void *take_memory(size_t n, size_t elem_bytes) {
 
 /* ---- the iteration ---------------------------------------------------------------------------- */
 
+/* Only the last iteration is kept; what a block took in one before is no request of it. */
+static void begin_iteration(iteration *it, uint32_t *request_of, size_t n_blocks) {
+    it->events.n = it->sizes.n = 0;
+    for (size_t b = 0; b < n_blocks; b++) { request_of[b] = NONE; }
+}
+
 static void add_event(iteration *it, const ebb_trace_event *e, uint32_t *request_of) {
-    if (e->kind == EBB_TRACE_MARK && e->mark == EBB_TRACE_ITERATION_BEGIN) { it->events.n = it->sizes.n = 0; }
     if (e->kind == EBB_TRACE_ALLOC) {
         request_of[e->block] = e->before ? NONE : (uint32_t)it->sizes.n;
         if (e->before) { return; }
@@ -94,6 +99,9 @@ static iteration read_iteration(const char *path) {
         must(ebb_trace_reader_next(reader, &e, &done));
         if (done) { break; }
         if (e.kind == EBB_TRACE_ALLOC) { must(EBB_PUSH(NULL, &request_of, NONE)); }
+        if (e.kind == EBB_TRACE_MARK && e.mark == EBB_TRACE_ITERATION_BEGIN) {
+            begin_iteration(&it, request_of.data, request_of.n);
+        }
         add_event(&it, &e, request_of.data);
     }
     ebb_trace_reader_close(reader);

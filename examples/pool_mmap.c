@@ -44,10 +44,13 @@ int main(void) {
     ebb_status st = ebb_pool_create(&options, &pool);
     for (int k = 0; k < 100 && st == EBB_OK; k++) { st = iterate(pool); }
     if (st == EBB_OK) { st = ebb_pool_get_stats(pool, &stats); }
-    if (st != EBB_OK) { fprintf(stderr, "pool_mmap: %s\n", ebb_last_error()); }
-    printf("%llu requests, %llu from the plan of %llu bytes; most that lived at once: %llu bytes\n",
-           (unsigned long long)stats.n_requests, (unsigned long long)stats.n_hits, (unsigned long long)stats.plan_bytes,
-           (unsigned long long)stats.peak_live_bytes);
+    if (st == EBB_OK) {
+        printf("%llu requests, %llu from the plan of %llu bytes; most that lived at once: %llu bytes\n",
+               (unsigned long long)stats.n_requests, (unsigned long long)stats.n_hits,
+               (unsigned long long)stats.plan_bytes, (unsigned long long)stats.peak_live_bytes);
+    } else {
+        fprintf(stderr, "pool_mmap: %s\n", ebb_last_error());
+    }
     ebb_pool_destroy(pool);
     return st == EBB_OK && munmap(arena, ARENA_BYTES) == 0 ? 0 : 1;
 }
