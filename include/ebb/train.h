@@ -71,7 +71,8 @@ typedef struct ebb_batch {
 EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int32_t *labels_out,
                                  int64_t *n_valid_out);
 
-/* Ask for a batch ahead of time: it is decoded meanwhile and ebb_data_read of the same finds it there. */
+/* Ask for a batch ahead of time: it is decoded meanwhile and ebb_data_read of the same finds it there, or says what
+ * failed. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
 /* ---- the trainer ------------------------------------------------------------------------------ */
@@ -161,7 +162,9 @@ typedef struct ebb_step_result {
     double wait_data_s; /* waiting for the batch */
 } ebb_step_result;
 
-/* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched. */
+/* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
+ * EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the checkpoint, before which the step has been made.
+ * EBB_E_DEVICE: a step before failed halfway, and there is no going on. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
 
 /* Whether the trace that was asked for is there, after the last step. A trace that cannot be written ends no training:
@@ -176,7 +179,9 @@ typedef struct ebb_eval_result {
 /* Evaluate on the test split (inference-mode network, inside the same budget). EBB_E_ARGUMENT: there is none. */
 EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
 
-/* Weights and running statistics as safetensors; gradients of the last step under their parameters' names. */
+/* Weights and running statistics as safetensors; gradients of the last step under their parameters' names; all that a
+ * run needs to go on. EBB_E_IO: what was at path is still there. EBB_E_ARGUMENT: gradients, without
+ * options.keep_gradients. */
 EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);
@@ -190,6 +195,7 @@ typedef struct ebb_trainer_summary {
     uint64_t constant_bytes;      /* resident beside arena, slab and data: code, kernels, libraries */
     uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM), since the memory was taken */
 } ebb_trainer_summary;
+/* After the last step, or before. EBB_E_IO: values that the hash is of cannot be read from the disk tier. */
 EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);
 
 #ifdef __cplusplus
