@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool, case by case.
+ * The pool, case by case, and with several threads on one.
  */
 #include "pool/pool_priv.h"
 #include "support.h"
