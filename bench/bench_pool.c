@@ -239,6 +239,52 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* Rounds of all contenders by turns; the one before the first warms up. */
+static void measure(contender *contenders, int n, const iteration *it, int n_rounds, double ns[][MAX_ROUNDS]) {
+    const size_t n_times = PAIRS_A_ROUND / (it->n_requests + 1) + 1;
+    for (int round = -1; round < n_rounds; round++) {
+        for (int c = 0; c < n; c++) {
+            const uint64_t begin = thread_ns();
+            contenders[c].replay(&contenders[c], it, n_times);
+            if (round >= 0) { ns[c][round] = (double)(thread_ns() - begin) / (double)(n_times * it->n_requests); }
+        }
+    }
+    for (int c = 0; c < n; c++) { qsort(ns[c], (size_t)n_rounds, sizeof ns[c][0], compare); }
+}
+
+static void print_row(const contender *c, const iteration *it, int n_rounds, const double *ns, const double *pool_ns) {
+    ebb_pool_stats stats = {.size_bytes = sizeof stats};
+    if (c->replay == replay_pool) { must(ebb_pool_get_stats(c->state, &stats)); }
+    printf("%s,%zu,%d,%.2f,%.2f,%.2f,%.4f\n", c->name, it->n_requests, n_rounds, ns[n_rounds / 2], ns[0],
+           ns[n_rounds / 2] / pool_ns[n_rounds / 2],
+           stats.n_requests > 0 ? (double)stats.n_hits / (double)stats.n_requests : 0.0);
+}
+
+static void compare_all(const iteration *it, int n_rounds) {
+    hole *holes = take_memory(it->n_requests + 1, sizeof *holes);
+    for (size_t i = 1; i < it->n_requests; i++) { holes[i].next = &holes[i + 1]; }
+    holes[0] = (hole){(uint64_t)1 << 40, (uint64_t)1 << 60, NULL};
+    hole_list list = {&holes[0], &holes[1]};
+    contender contenders[] = {
+        {"pool", replay_pool, make_pool(it, true, false), NULL},
+        {"pool that learned", replay_pool, make_pool(it, false, false), NULL},
+        {"pool, locked", replay_pool, make_pool(it, true, true), NULL},
+        {"list of holes", replay_list, &list, NULL},
+        {"malloc", replay_malloc, NULL, NULL},
+    };
+    enum { N = sizeof contenders / sizeof contenders[0] };
+    double ns[N][MAX_ROUNDS];
+    for (int c = 0; c < N; c++) { contenders[c].address = take_memory(it->n_requests, sizeof(uint64_t)); }
+    measure(contenders, N, it, n_rounds, ns);
+    printf("contender,pairs,rounds,median_ns,least_ns,times_pool,hits\n");
+    for (int c = 0; c < N; c++) {
+        print_row(&contenders[c], it, n_rounds, ns[c], ns[0]);
+        if (contenders[c].replay == replay_pool) { ebb_pool_destroy(contenders[c].state); }
+        ebb__free(NULL, contenders[c].address);
+    }
+    ebb__free(NULL, holes);
+}
+
 int main(int argc, char **argv) {
     const int n_rounds = argc > 2 ? atoi(argv[2]) : 9;
     if (argc < 2 || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
@@ -246,36 +292,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     iteration it = read_iteration(argv[1]);
-    const size_t n_pairs = it.n_requests, n_times = PAIRS_A_ROUND / (n_pairs + 1) + 1;
-    hole *holes = take_memory(it.n_requests + 1, sizeof *holes);
-    for (size_t i = 1; i < it.n_requests; i++) { holes[i].next = &holes[i + 1]; }
-    holes[0] = (hole){(uint64_t)1 << 40, (uint64_t)1 << 60, NULL};
-    hole_list list = {&holes[0], &holes[1]};
-    contender contenders[] = {
-        {"pool", replay_pool, make_pool(&it, true, false), NULL},
-        {"pool that learned", replay_pool, make_pool(&it, false, false), NULL},
-        {"pool, locked", replay_pool, make_pool(&it, true, true), NULL},
-        {"list of holes", replay_list, &list, NULL},
-        {"malloc", replay_malloc, NULL, NULL},
-    };
-    enum { N = sizeof contenders / sizeof contenders[0] };
-    double ns[N][MAX_ROUNDS];
-    for (int round = -1; round < n_rounds; round++) { /* the first warms up */
-        for (int c = 0; c < N; c++) {
-            if (round < 0) { contenders[c].address = take_memory(it.n_requests, sizeof(uint64_t)); }
-            const uint64_t begin = thread_ns();
-            contenders[c].replay(&contenders[c], &it, n_times);
-            if (round >= 0) { ns[c][round] = (double)(thread_ns() - begin) / (double)(n_times * n_pairs); }
-        }
-    }
-    printf("contender,pairs,rounds,median_ns,least_ns,times_pool,hits\n");
-    for (int c = 0; c < N; c++) {
-        qsort(ns[c], (size_t)n_rounds, sizeof ns[c][0], compare);
-        ebb_pool_stats stats = {.size_bytes = sizeof stats};
-        if (contenders[c].replay == replay_pool) { must(ebb_pool_get_stats(contenders[c].state, &stats)); }
-        printf("%s,%zu,%d,%.2f,%.2f,%.2f,%.4f\n", contenders[c].name, n_pairs, n_rounds, ns[c][n_rounds / 2], ns[c][0],
-               ns[c][n_rounds / 2] / ns[0][n_rounds / 2],
-               stats.n_requests > 0 ? (double)stats.n_hits / (double)stats.n_requests : 0.0);
-    }
+    compare_all(&it, n_rounds);
+    EBB_VEC_FINI(NULL, &it.events);
+    EBB_VEC_FINI(NULL, &it.sizes);
+    ebb__free(NULL, it.requests);
     return 0;
 }
