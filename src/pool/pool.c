@@ -93,7 +93,8 @@ static ebb_status place(const ebb_pool *pool, planning *p) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {0};
     options.mem = pool->options.mem;
-    options.max_steps = PLACE_STEPS + PLACE_STEPS_A_REQUEST * (uint64_t)p->n;
+    options.max_steps = ebb_min_u64(PLACE_STEPS + PLACE_STEPS_A_REQUEST * (uint64_t)p->n,
+                                    EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * (uint64_t)p->n);
     EBB_TRY(ebb_place_solve(&problem, &options, p->starts, &result));
     p->peak = result.peak_bytes;
     take_starts(p);
