@@ -105,7 +105,8 @@ typedef struct ebb_cli_network {
 
 /* The rows for it in the table of a command whose values have it as a member called network. */
 #define EBB_CLI_NETWORK_OPTIONS(values)                                                                                \
-    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch (train: 32, else 1)"},          \
+    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N",                                                    \
+     "images in a batch (32 in train; 1 in plan and probe)"},                                                          \
         {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW",                                             \
          "size of an image (the data's, else the network's)"},                                                         \
         {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image (the same)"},      \
@@ -125,7 +126,8 @@ typedef struct ebb_cli_network {
          "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
         {"--host-memory", EBB_CLI_BYTES, offsetof(values, network.host_memory), "SIZE",                                \
          "what may lie in the host's memory meanwhile (no limit)"},                                                    \
-        {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR", "what has no room there goes to a file here"}, \
+        {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
+         "a file here for what --host-memory has no room for"},                                                        \
     {                                                                                                                  \
         "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
             "times and bandwidths, as `ebb probe` wrote them"                                                          \
