@@ -9,6 +9,9 @@
 #include "ebb/place.h"
 #include "plan/plan_priv.h"
 
+/* Few items that cannot be placed at their bound are not worth all the work that many are. */
+#define MAX_WORK_AN_ITEM 4000u
+
 typedef struct placing {
     ebb_place_problem problem;
     ebb_place_options options;
@@ -22,7 +25,7 @@ static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint6
     p->problem.items = p->items;
     p->problem.n_items = n;
     p->options.enough_bytes = enough_bytes;
-    p->options.max_steps = p->work + EBB_PLACING_WORK_AN_ITEM * n;
+    p->options.max_steps = ebb_min_u64(p->work, MAX_WORK_AN_ITEM * (uint64_t)n) + EBB_PLACING_WORK_AN_ITEM * n;
     if (n > 0) { EBB_TRY(ebb_place_solve(&p->problem, &p->options, p->offsets, &result)); }
     EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
     *peak_out = result.peak_bytes;

@@ -6,11 +6,13 @@
 #include "place_slow.h"
 
 #define MAX_ITEMS SLOW_MAX_ITEMS
+#define MAX_STEPS 200000u /* a search that cannot meet the bound uses all, which is slow under sanitizers */
 
 static ebb_status solve(const ebb_place_problem *p, uint64_t enough_bytes, uint64_t *offsets, uint64_t *peak_out) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {0};
     options.enough_bytes = enough_bytes;
+    options.max_steps = MAX_STEPS;
     EBB_TRY(ebb_place_solve(p, &options, offsets, &result));
     *peak_out = result.peak_bytes;
     return EBB_OK;
