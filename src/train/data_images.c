@@ -48,8 +48,9 @@ static bool is_picture(const char *name) {
     return false;
 }
 
+/* name may be NULL: dir itself. */
 static ebb_status join(char path_out[PATH_BYTES], const char *dir, const char *name) {
-    int n = snprintf(path_out, PATH_BYTES, "%s/%s", dir, name);
+    int n = snprintf(path_out, PATH_BYTES, "%s%s%s", dir, name != NULL ? "/" : "", name != NULL ? name : "");
     if (n >= 0 && n < PATH_BYTES) { return EBB_OK; }
     return ebb_fail(EBB_E_ARGUMENT, "%.200s: the name is too long", dir);
 }
@@ -131,7 +132,7 @@ static ebb_status find_pictures(image_folder *folder, const char *dir, const ebb
     const bool split = is_folder(dir, "train"), train = options->split == EBB_SPLIT_TRAIN;
     const char *test = is_folder(dir, "test") ? "test" : is_folder(dir, "val") ? "val" : NULL;
     char root[PATH_BYTES];
-    EBB_TRY(split ? join(root, dir, "train") : join(root, dir, "."));
+    EBB_TRY(join(root, dir, split ? "train" : NULL));
     name_list classes = {0};
     ebb_status status = list(folder, root, true, &classes);
     if (status == EBB_OK) { status = check_classes(root, &classes, options); }
