@@ -134,6 +134,9 @@ typedef struct ebb_cli_network {
     }
 
 ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out);
+/* More threads than a few a processor wait for each other instead of computing. false: they are too many, and it has
+ * been said. */
+bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network);
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
 
 /* Say why no plan fits; with as_json also as an object on stdout. */

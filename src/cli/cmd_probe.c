@@ -90,6 +90,7 @@ static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
     ebb_device_info info;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
+    if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
     if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
     ebb_status status = ebb__cli_open_device(&values.network, &device);
     if (status == EBB_OK) { status = ebb_device_get_info(device, &info); }

@@ -5,6 +5,11 @@
  */
 #include "cli.h"
 
+#include <inttypes.h>
+#include <sched.h>
+
+#define THREADS_A_PROCESSOR 4
+
 ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out) {
     ebb_zoo_options options = EBB_ZOO_OPTIONS_INIT;
     options.batch = network->batch;
@@ -14,6 +19,16 @@ ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *networ
     options.classes = network->classes;
     options.no_dropout = network->no_dropout;
     return ebb_zoo_build(net, &options, graph_out);
+}
+
+bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) { return true; } /* more processors than the set has room for */
+    const int64_t limit = (int64_t)THREADS_A_PROCESSOR * CPU_COUNT(&set);
+    if (network->threads <= limit) { return true; }
+    ebb__cli_usage("%s: --threads takes at most %" PRId64 " here, %d for each processor, not %" PRId64, command->name,
+                   limit, THREADS_A_PROCESSOR, network->threads);
+    return false;
 }
 
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out) {

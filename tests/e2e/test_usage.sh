@@ -51,8 +51,23 @@ for command in train plan probe; do
 done
 run "help" a help && run "--help" b --help && check "help" cmp -s a b
 
-run "more threads than may decode" out train mlp --image 8x8 --batch 2 --steps 1 --threads 300 &&
-    pass "more threads than may decode"
+most=$((4 * $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)))
+for command in "train mlp" "probe mlp"; do
+    # shellcheck disable=SC2086
+    says "too many threads for $command" 2 \
+        "ebb: ${command% *}: --threads takes at most $most here, 4 for each processor, not $((most + 1))" \
+        $command --threads $((most + 1))
+done
+run "threads for another machine" out plan lenet --threads 1000 && pass "threads for another machine"
+
+outputs="--save --checkpoint --record --save-gradients"
+for a in $outputs; do
+    outputs=${outputs#"$a"}
+    outputs=${outputs# }
+    for b in $outputs; do
+        says "$a and $b" 2 "ebb: train: $a and $b would both write ./x" train mlp $a x $b ./x
+    done
+done
 run "a per cent beyond 64 bits" out plan lenet --batch 4 --backend dry --memory 1e300% && pass "a per cent beyond 64 bits"
 
 "$EBB" help >/dev/full 2>err
