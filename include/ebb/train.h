@@ -117,7 +117,7 @@ typedef struct ebb_trainer_options {
     const char *policy;       /* NULL: "budget" under a budget, else "liveness" */
     uint64_t budget_bytes;    /* 0: none */
     double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
-    uint64_t host_bytes;      /* what slab, data buffers and parked state may take; 0: no limit */
+    uint64_t host_bytes;      /* what slab, data, decoding and parked state may take; 0: no limit */
     const char *disk_dir;     /* NULL: no disk tier */
     const char *machine_path; /* NULL: kernels and links are measured before planning */
     const char *load_path;

@@ -12,7 +12,7 @@ struct ebb_allowance {
     const ebb_mem *mem;
     pthread_mutex_t lock;
     pthread_cond_t given;
-    uint64_t total_bytes, free_bytes;
+    uint64_t total_bytes, free_bytes, peak_bytes;
 };
 
 ebb_status ebb__allowance_create(const ebb_mem *mem, uint64_t total_bytes, ebb_allowance **allowance_out) {
@@ -38,11 +38,24 @@ uint64_t ebb__allowance_bytes(const ebb_allowance *allowance) {
     return allowance->total_bytes;
 }
 
+uint64_t ebb__allowance_peak(ebb_allowance *allowance) {
+    (void)pthread_mutex_lock(&allowance->lock);
+    const uint64_t peak_bytes = allowance->peak_bytes;
+    (void)pthread_mutex_unlock(&allowance->lock);
+    return peak_bytes;
+}
+
+void ebb__allowance_limit(ebb_allowance *allowance, uint64_t total_bytes) {
+    EBB_ASSERT(allowance->free_bytes == allowance->total_bytes);
+    if (total_bytes < allowance->total_bytes) { allowance->total_bytes = allowance->free_bytes = total_bytes; }
+}
+
 bool ebb__allowance_take(ebb_allowance *allowance, uint64_t n_bytes) {
     if (n_bytes > allowance->total_bytes) { return false; }
     (void)pthread_mutex_lock(&allowance->lock);
     while (n_bytes > allowance->free_bytes) { (void)pthread_cond_wait(&allowance->given, &allowance->lock); }
     allowance->free_bytes -= n_bytes;
+    allowance->peak_bytes = ebb_max_u64(allowance->peak_bytes, allowance->total_bytes - allowance->free_bytes);
     (void)pthread_mutex_unlock(&allowance->lock);
     return true;
 }

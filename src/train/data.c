@@ -17,6 +17,7 @@ struct ebb_data {
     ebb_data_options options;
     ebb_source *source;
     ebb_loader *loader;
+    ebb_allowance *allowance; /* our own, where nobody lends one */
     struct {
         bool running; /* or finished, but not waited for */
         ebb_batch batch;
@@ -61,7 +62,21 @@ static ebb_status check_options(const ebb_data_options *options) {
     return EBB_OK;
 }
 
+/* The source's allowance: the lent one or our own. */
+static ebb_status set_allowance(ebb_data *data, ebb_allowance *lent) {
+    data->source->allowance = lent;
+    if (lent != NULL || !data->source->decodes) { return EBB_OK; }
+    EBB_TRY(ebb__allowance_create(data->mem, EBB_DATA_ALLOWANCE_BYTES, &data->allowance));
+    data->source->allowance = data->allowance;
+    return EBB_OK;
+}
+
 ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out) {
+    return ebb__data_open_within(spec, options, NULL, data_out);
+}
+
+ebb_status ebb__data_open_within(const char *spec, const ebb_data_options *options, ebb_allowance *allowance,
+                                 ebb_data **data_out) {
     const ebb_data_options defaults = EBB_DATA_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     EBB_TRY(check_options(options));
@@ -78,6 +93,7 @@ ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_
     data->mem = ebb__mem_or_default(options->mem);
     data->options = *options;
     ebb_status status = ops->open(path, options, &data->source);
+    if (status == EBB_OK) { status = set_allowance(data, allowance); }
     if (status == EBB_OK) {
         status = ebb__loader_create(data->source, options->n_threads > 0 ? options->n_threads : 1, &data->loader);
     }
@@ -94,6 +110,7 @@ void ebb_data_close(ebb_data *data) {
     const ebb_mem *mem = data->mem;
     ebb__loader_destroy(data->loader);
     if (data->source != NULL) { data->source->ops->close(data->source); }
+    ebb__allowance_destroy(data->allowance);
     ebb__free(mem, data->ahead.images);
     ebb__free(mem, data->ahead.labels);
     ebb__free(mem, data);
@@ -106,14 +123,19 @@ static uint64_t image_elements(const ebb_data *data) {
 ebb_data_info ebb_data_get_info(const ebb_data *data) {
     const ebb_source *source = data->source;
     uint64_t ahead = (uint64_t)data->ahead.room * (image_elements(data) * sizeof(float) + sizeof(int32_t));
+    const uint64_t own = data->allowance != NULL ? ebb__allowance_bytes(data->allowance) : 0;
     return (ebb_data_info){
         .n_images = source->n_images,
         .channels = source->channels,
         .height = source->height,
         .width = source->width,
         .classes = source->classes,
-        .host_bytes = source->held_bytes + ebb__loader_bytes(data->loader) + ahead,
+        .host_bytes = source->held_bytes + ebb__loader_bytes(data->loader) + ahead + own,
     };
+}
+
+bool ebb__data_decodes(const ebb_data *data) {
+    return data->source->decodes;
 }
 
 bool ebb__data_has_size(const char *spec) {

@@ -31,8 +31,7 @@ typedef struct picture {
 
 typedef struct image_folder {
     ebb_source base;
-    ebb_bump bump;        /* names */
-    ebb_allowance *whole; /* for pictures that are decoded whole */
+    ebb_bump bump; /* names */
     EBB_VEC(picture) pictures;
     const char *root;
 } image_folder;
@@ -150,7 +149,7 @@ static ebb_status find_pictures(image_folder *folder, const char *dir, const ebb
 }
 
 static uint64_t held_bytes(const image_folder *folder) {
-    uint64_t bytes = EBB_IMAGE_WHOLE_BYTES + folder->pictures.cap * sizeof *folder->pictures.data;
+    uint64_t bytes = folder->pictures.cap * sizeof *folder->pictures.data;
     for (size_t i = 0; i < folder->pictures.n; i++) { bytes += strlen(folder->pictures.data[i].name) + 1; }
     return bytes;
 }
@@ -242,7 +241,7 @@ static ebb_status read_picture(const ebb_source *source, const ebb_sample *sampl
     reading r = {.source = source, .sample = sample, .scratch = (char *)scratch + EBB_IMAGE_SCRATCH_BYTES, .dst = dst};
     const ebb_row_sink sink = {choose_reduction, begin_picture, take_row, &r};
     memset(dst, 0, (size_t)(source->channels * source->height * source->width) * sizeof *dst);
-    EBB_TRY(ebb__image_decode(path, &sink, scratch, folder->whole));
+    EBB_TRY(ebb__image_decode(path, &sink, scratch, source->allowance));
     normalise(source, dst);
     *label_out = p->label;
     return EBB_OK;
@@ -255,7 +254,6 @@ static void close_images(ebb_source *source) {
     if (folder == NULL) { return; }
     const ebb_mem *mem = source->mem;
     EBB_VEC_FINI(mem, &folder->pictures);
-    ebb__allowance_destroy(folder->whole);
     ebb__bump_fini(&folder->bump);
     ebb__free(mem, folder);
 }
@@ -275,7 +273,6 @@ static ebb_status open_images(const char *dir, const ebb_data_options *options, 
         status = ebb_fail(EBB_E_ARGUMENT, "%s: pictures have 1 or 3 channels, not %" PRId64, dir, base->channels);
     }
     if (status == EBB_OK) { status = find_pictures(folder, dir, options); }
-    if (status == EBB_OK) { status = ebb__allowance_create(base->mem, EBB_IMAGE_WHOLE_BYTES, &folder->whole); }
     if (status != EBB_OK) {
         close_images(base);
         return status;
@@ -284,7 +281,8 @@ static ebb_status open_images(const char *dir, const ebb_data_options *options, 
     base->held_bytes = held_bytes(folder);
     const ebb_resize largest = {base->channels, EBB_IMAGE_MAX_SIDE, EBB_IMAGE_MAX_SIDE, base->height, base->width};
     base->scratch_bytes = EBB_IMAGE_SCRATCH_BYTES + ebb__resample_scratch_bytes(&largest);
-    base->library_bytes = EBB_IMAGE_THREAD_BYTES;
+    base->library_bytes = EBB_IMAGE_START_BYTES;
+    base->decodes = true;
     *source_out = base;
     return EBB_OK;
 }

@@ -88,15 +88,22 @@ typedef struct ebb_allowance ebb_allowance;
 ebb_status ebb__allowance_create(const ebb_mem *mem, uint64_t total_bytes, ebb_allowance **allowance_out);
 void ebb__allowance_destroy(ebb_allowance *allowance);         /* all was given back */
 uint64_t ebb__allowance_bytes(const ebb_allowance *allowance); /* in all */
+uint64_t ebb__allowance_peak(ebb_allowance *allowance);        /* the most that was ever taken */
+/* No more than so many from now on; nothing is taken. */
+void ebb__allowance_limit(ebb_allowance *allowance, uint64_t total_bytes);
 /* Waits until so many are there. false: there are never so many. A thread gives back before it takes again. */
 bool ebb__allowance_take(ebb_allowance *allowance, uint64_t n_bytes);
 void ebb__allowance_give(ebb_allowance *allowance, uint64_t n_bytes);
 
 /* ---- decoding (image_decode.c) ---------------------------------------------------------------- */
 
-#define EBB_IMAGE_MAX_SIDE 16384          /* pixels; larger pictures are refused */
-#define EBB_IMAGE_THREAD_BYTES (4u << 20) /* what a library takes at most in a thread to decode row by row */
-#define EBB_IMAGE_WHOLE_BYTES (64u << 20) /* and all threads together for pictures that it has to hold whole */
+#define EBB_IMAGE_MAX_SIDE 16384           /* pixels; larger pictures are refused */
+#define EBB_IMAGE_START_BYTES (256u << 10) /* what a library takes at most in a thread, whatever the picture */
+#define EBB_IMAGE_COLUMN_BYTES 240u        /* and to decode row by row, for each pixel of the picture's width */
+/* The widest picture, row by row. */
+#define EBB_IMAGE_THREAD_BYTES (EBB_IMAGE_START_BYTES + EBB_IMAGE_COLUMN_BYTES * EBB_IMAGE_MAX_SIDE)
+#define EBB_IMAGE_WHOLE_BYTES (64u << 20)  /* a picture that has to be held whole */
+#define EBB_IMAGE_LEAST_BYTES (512u << 10) /* the least allowance: a picture of 2184 pixels' width, row by row */
 
 /* Gets a picture's rows as they are decoded. */
 typedef struct ebb_row_sink {
@@ -111,9 +118,9 @@ typedef struct ebb_row_sink {
 
 #define EBB_IMAGE_SCRATCH_BYTES ((size_t)EBB_IMAGE_MAX_SIDE * 4)
 
-/* Decode a JPEG or PNG file, told apart by their first bytes. scratch: EBB_IMAGE_SCRATCH_BYTES. A progressive or
- * interlaced picture is held whole, out of the allowance. */
-ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *whole);
+/* Decode a JPEG or PNG file, told apart by their first bytes. scratch: EBB_IMAGE_SCRATCH_BYTES. What
+ * the picture takes beyond EBB_IMAGE_START_BYTES is of the allowance; a progressive or interlaced one is held whole. */
+ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *allowance);
 
 /* ---- sources ---------------------------------------------------------------------------------- */
 
@@ -137,8 +144,10 @@ struct ebb_source {
     int64_t channels, height, width, classes;
     uint64_t held_bytes;
     size_t scratch_bytes;   /* a thread's */
-    uint64_t library_bytes; /* at most, a thread's: what a decoding library takes by itself */
+    uint64_t library_bytes; /* at most, a thread's: what a decoding library takes whatever the image */
     bool ordered;           /* the train split is not shuffled */
+    bool decodes;           /* out of the allowance, which is there before the first read */
+    ebb_allowance *allowance;
 };
 
 extern const ebb_source_ops ebb__source_synthetic, ebb__source_mnist, ebb__source_cifar10, ebb__source_cifar100,
@@ -199,6 +208,13 @@ ebb_status ebb__loader_wait(ebb_loader *loader);
 
 /* ---- data as the trainer needs it ------------------------------------------------------------- */
 
+/* As ebb_data_open; what decoding takes is of an allowance that several data share, and is not in host_bytes. */
+ebb_status ebb__data_open_within(const char *spec, const ebb_data_options *options, ebb_allowance *allowance,
+                                 ebb_data **data_out);
+/* Whether it takes anything of an allowance. */
+bool ebb__data_decodes(const ebb_data *data);
+/* What it can make use of: the largest picture that has to be held whole. */
+#define EBB_DATA_ALLOWANCE_BYTES (EBB_IMAGE_WHOLE_BYTES + EBB_IMAGE_THREAD_BYTES)
 /* Take the buffer for prefetching batches of n now, so that it is counted. */
 ebb_status ebb__data_reserve(ebb_data *data, int64_t n);
 /* What must not change between a checkpoint and going on from it, for people: "digits, 1437 images ...". */

@@ -5,10 +5,12 @@
  * across one stands in a struct whose address the jump cannot lose.
  *
  * What a decoding takes of memory:
- *      row by row     at most EBB_IMAGE_THREAD_BYTES. libjpeg holds 40 rows of at most 4 components, and a few more
- *                     of the sink's: 3 MiB at the largest width. libpng asks take_png, which counts.
- *      whole besides  of a JPEG in several scans its coefficients, of an interlaced PNG its pixels. How much that is
- *                     the header tells; it is taken from the allowance before, and is the library's limit then.
+ *      at its start   at most EBB_IMAGE_START_BYTES: tables and buffers, whatever the picture
+ *      row by row     EBB_IMAGE_COLUMN_BYTES for each pixel of a row. libjpeg holds 40 rows of at most 4 components,
+ *                     and a few more of the sink's: 3 MiB at the largest width. libpng asks take_png, which counts.
+ *      whole besides  of a JPEG in several scans its coefficients, of an interlaced PNG its pixels
+ * The header tells how much the latter two are. They are taken from the allowance, once for each picture, and are the
+ * library's limit then.
  *
  * A truncated or damaged JPEG is only a warning to libjpeg, which paints the rest grey: here it is an error. A file of
  * a few bytes can ask for thousands of scans over a large picture; so many are no picture.
@@ -31,8 +33,8 @@ typedef struct decoding {
     FILE *file;
     const ebb_row_sink *sink;
     uint8_t *row; /* EBB_IMAGE_SCRATCH_BYTES */
-    ebb_allowance *whole;
-    uint64_t whole_bytes; /* taken from it */
+    ebb_allowance *allowance;
+    uint64_t taken_bytes; /* of it */
     bool no_memory;       /* there was none, whatever the cause says */
     char cause[JMSG_LENGTH_MAX];
 } decoding;
@@ -50,13 +52,15 @@ static bool is_size_fine(decoding *d, uint64_t height, uint64_t width) {
     return false;
 }
 
-static bool take_whole(decoding *d, const char *kind, uint64_t n_bytes) {
-    if (ebb__allowance_take(d->whole, n_bytes)) {
-        d->whole_bytes = n_bytes;
+/* Besides its rows. */
+static bool take(decoding *d, const char *kind, uint64_t width, uint64_t whole_bytes) {
+    const uint64_t n_bytes = width * EBB_IMAGE_COLUMN_BYTES + whole_bytes;
+    if (ebb__allowance_take(d->allowance, n_bytes)) {
+        d->taken_bytes = n_bytes;
         return true;
     }
     (void)snprintf(d->cause, sizeof d->cause, "%s, which takes %ju bytes to decode; at most %ju are taken", kind,
-                   (uintmax_t)n_bytes, (uintmax_t)ebb__allowance_bytes(d->whole));
+                   (uintmax_t)n_bytes, (uintmax_t)ebb__allowance_bytes(d->allowance));
     return false;
 }
 
@@ -122,10 +126,12 @@ static bool start_jpeg(jpeg_decoding *j) {
     jpeg_stdio_src(info, j->d->file);
     (void)jpeg_read_header(info, TRUE);
     if (!is_size_fine(j->d, info->image_height, info->image_width)) { return false; }
-    if (jpeg_has_multiple_scans(info) && !take_whole(j->d, "a JPEG in several scans", coefficient_bytes(info))) {
+    const bool whole = jpeg_has_multiple_scans(info);
+    if (!take(j->d, whole ? "a JPEG in several scans" : "a JPEG", info->image_width,
+              whole ? coefficient_bytes(info) : 0)) {
         return false;
     }
-    info->mem->max_memory_to_use = (long)(EBB_IMAGE_THREAD_BYTES + j->d->whole_bytes);
+    info->mem->max_memory_to_use = (long)(EBB_IMAGE_START_BYTES + j->d->taken_bytes);
     bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
     info->dct_method = JDCT_ISLOW; /* the same bytes on every machine */
@@ -197,7 +203,7 @@ static void ignore_png_warning(png_structp png, png_const_charp cause) {
 /* A total is enough of a bound: libpng takes few blocks and they live as long as the decoding. */
 static png_voidp take_png(png_structp png, png_alloc_size_t size_bytes) {
     png_decoding *p = png_get_mem_ptr(png);
-    p->over_limit = size_bytes > EBB_IMAGE_THREAD_BYTES + p->d->whole_bytes - p->n_bytes;
+    p->over_limit = size_bytes > EBB_IMAGE_START_BYTES + p->d->taken_bytes - p->n_bytes;
     if (p->over_limit) { return NULL; }
     void *ptr = malloc(size_bytes);
     p->d->no_memory = ptr == NULL;
@@ -228,11 +234,14 @@ static bool pump_png(png_decoding *p) {
     const uint32_t height = png_get_image_height(p->png, p->info), width = png_get_image_width(p->png, p->info);
     if (!is_size_fine(p->d, height, width)) { return false; }
     const int passes = png_set_interlace_handling(p->png);
+    const bool whole = passes > 1;
+    if (!take(p->d, whole ? "an interlaced PNG" : "a PNG", width, whole ? (uint64_t)3 * width * height : 0)) {
+        return false;
+    }
     png_read_update_info(p->png, p->info);
     const size_t row_bytes = png_get_rowbytes(p->png, p->info);
     EBB_ASSERT(row_bytes == 3 * (size_t)width);
-    if (passes > 1) {
-        if (!take_whole(p->d, "an interlaced PNG", (uint64_t)row_bytes * height)) { return false; }
+    if (whole) {
         p->picture = png_malloc(p->png, row_bytes * height);
         for (int pass = 0; pass < passes; pass++) {
             for (uint32_t y = 0; y < height; y++) { png_read_row(p->png, p->picture + y * row_bytes, NULL); }
@@ -267,8 +276,8 @@ static ebb_status decode_png(decoding *d) {
     return status;
 }
 
-ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *whole) {
-    decoding d = {.path = path, .sink = sink, .row = scratch, .whole = whole, .file = fopen(path, "rbe")};
+ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *allowance) {
+    decoding d = {.path = path, .sink = sink, .row = scratch, .allowance = allowance, .file = fopen(path, "rbe")};
     if (d.file == NULL) { return ebb_fail(EBB_E_IO, "%s: cannot open: %s", path, strerror(errno)); }
     uint8_t magic[8] = {0};
     size_t n = fread(magic, 1, sizeof magic, d.file);
@@ -283,6 +292,6 @@ ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *s
         status = ebb_fail(EBB_E_FORMAT, "%s: byte 0: neither a JPEG nor a PNG picture", path);
     }
     (void)fclose(d.file);
-    ebb__allowance_give(whole, d.whole_bytes);
+    ebb__allowance_give(allowance, d.taken_bytes);
     return status;
 }

@@ -97,6 +97,7 @@ void ebb_trainer_destroy(ebb_trainer *trainer) {
     ebb_device_close(trainer->device);
     ebb_data_close(trainer->test);
     ebb_data_close(trainer->train);
+    ebb__allowance_destroy(trainer->decoding);
     ebb__bump_fini(&trainer->bump);
     ebb__free(mem, trainer);
 }

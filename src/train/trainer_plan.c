@@ -2,11 +2,11 @@
  *
  * Budgets and plans. The device's budget is the caller's; the host's is shared out:
  *
- *      host_bytes = data's buffers + batch at the run's ports + staging of values + parked state + slab
+ *      host_bytes = data's buffers + batch at the run's ports + staging of values + parked state + slab + decoding
  *
  * where parked state is what training leaves on the host while the evaluated network has the arena, and the
- * slab gets what is left. Both networks are planned before anything is taken, so that one arena of the larger
- * peak serves both.
+ * slab gets what is left but a part for decoding, to which comes what the plans do not use. Both networks are planned
+ * before anything is taken, so that one arena of the larger peak serves both.
  */
 #include "train/trainer_priv.h"
 
@@ -54,7 +54,13 @@ uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer) {
                            (uint64_t)o->batch * sizeof(int32_t);
     uint64_t bytes = ebb_data_get_info(trainer->train).host_bytes + batch;
     if (trainer->test != NULL) { bytes += ebb_data_get_info(trainer->test).host_bytes + batch; }
+    bytes += ebb__allowance_peak(trainer->decoding);
     return bytes + 2 * trainer->staging_elements * sizeof(float); /* plain, and as it lies on the device */
+}
+
+/* What the slab leaves for decoding in any case: an eighth, within what any picture takes row by row. */
+static uint64_t decoding_share(uint64_t host_bytes) {
+    return ebb_max_u64(EBB_IMAGE_LEAST_BYTES, ebb_min_u64(EBB_IMAGE_THREAD_BYTES, host_bytes / 8));
 }
 
 /* What the slab may have. */
@@ -62,7 +68,8 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
     const uint64_t limit = trainer->options.host_bytes;
     *slab_bytes_out = UINT64_MAX;
     if (limit == 0) { return EBB_OK; }
-    const uint64_t buffers = ebb__trainer_buffer_bytes(trainer);
+    const bool decodes = ebb__data_decodes(trainer->train);
+    const uint64_t buffers = ebb__trainer_buffer_bytes(trainer) + (decodes ? EBB_IMAGE_LEAST_BYTES : 0);
     const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->learn.lowered) : 0;
     if (buffers + parked > limit) {
         if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = buffers + parked}; }
@@ -71,8 +78,23 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
                         ", together at least %" PRIu64 "; %" PRIu64 " are allowed",
                         buffers, parked, buffers + parked, limit);
     }
-    *slab_bytes_out = limit - buffers - parked;
+    const uint64_t rest = limit - buffers - parked;
+    const uint64_t more = decodes ? decoding_share(limit) - EBB_IMAGE_LEAST_BYTES : 0;
+    *slab_bytes_out = rest - ebb_min_u64(rest, more);
     return EBB_OK;
+}
+
+static uint64_t slab_bytes_of(const ebb_plan *plan) {
+    return plan != NULL ? ebb_plan_get_summary(plan).tier_bytes[EBB_TIER_HOST] : 0;
+}
+
+/* All that is left now that the plans are made. */
+static void limit_decoding(ebb_trainer *trainer) {
+    const uint64_t limit = trainer->options.host_bytes;
+    if (limit == 0) { return; }
+    uint64_t taken = ebb__trainer_buffer_bytes(trainer) + slab_bytes_of(trainer->learn.plan);
+    if (trainer->test != NULL) { taken += lasting_bytes(trainer->learn.lowered) + slab_bytes_of(trainer->eval.plan); }
+    ebb__allowance_limit(trainer->decoding, limit - ebb_min_u64(limit, taken));
 }
 
 /* ---- plans ------------------------------------------------------------------------------------ */
@@ -185,6 +207,7 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     EBB_TRY(find_liveness(trainer));
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
     EBB_TRY(plan_evaluation(trainer, slab_bytes));
+    limit_decoding(trainer);
     EBB_TRY(predict(trainer));
     return take_memory(trainer);
 }

@@ -34,6 +34,7 @@ struct ebb_trainer {
     ebb_trainer_options options; /* its texts are ours; sizes and counts are the real ones, never 0 */
     bool keep_test;              /* evaluation is possible as far as the data goes */
     ebb_data *train, *test;
+    ebb_allowance *decoding; /* of both */
     ebb_device *device;
     ebb_machine *machine;
     ebb_prepared learn, eval;
@@ -75,7 +76,7 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer);
 
 /* trainer_plan.c */
 ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out);
-/* What of the host the trainer takes besides the slab. */
+/* What of the host the trainer takes besides the slab; of decoding, what it has taken at most so far. */
 uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer);
 
 /* trainer_state.c */

@@ -88,7 +88,7 @@ static ebb_status open_split(ebb_trainer *trainer, ebb_split split, ebb_data **d
     if (device.n_threads > 0 && !ebb__data_has_size(o->data)) {
         d.n_threads = device.n_threads < EBB_DATA_MAX_THREADS ? device.n_threads : EBB_DATA_MAX_THREADS;
     }
-    return ebb_data_open(o->data, &d, data_out);
+    return ebb__data_open_within(o->data, &d, trainer->decoding, data_out);
 }
 
 /* Training goes without a test split; evaluation then says what is missing. */
@@ -113,6 +113,7 @@ static ebb_status open_data(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
     const uint64_t before = ebb__resident_get().anonymous_bytes;
     if (!ebb__data_has_size(o->data)) { EBB_TRY(take_network_sizes(trainer)); }
+    EBB_TRY(ebb__allowance_create(trainer->mem, EBB_DATA_ALLOWANCE_BYTES, &trainer->decoding));
     EBB_TRY(open_split(trainer, EBB_SPLIT_TRAIN, &trainer->train));
     ebb_data_info info = ebb_data_get_info(trainer->train);
     o->channels = info.channels;

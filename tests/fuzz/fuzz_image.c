@@ -22,7 +22,9 @@ static int memory_file = -1;
 static char dir[] = "/tmp/ebb-fuzz-XXXXXX", class_dir[64], link_path[64];
 
 static void remove_folder(void) {
+    ebb_allowance *allowance = source->allowance;
     source->ops->close(source);
+    ebb__allowance_destroy(allowance);
     free(scratch);
     (void)unlink(link_path);
     (void)rmdir(class_dir);
@@ -41,6 +43,7 @@ static void open_source(void) {
     (void)snprintf(link_path, sizeof link_path, "%s/class/a.jpg", dir);
     if (mkdir(class_dir, 0700) != 0 || symlink(target, link_path) != 0) { abort(); }
     if (ebb__source_images.open(dir, &options, &source) != EBB_OK || source->n_images != 1) { abort(); }
+    if (ebb__allowance_create(NULL, EBB_DATA_ALLOWANCE_BYTES, &source->allowance) != EBB_OK) { abort(); }
     scratch = malloc(source->scratch_bytes);
     if (scratch == NULL) { abort(); }
     (void)atexit(remove_folder);

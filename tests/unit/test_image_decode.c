@@ -60,7 +60,7 @@ static ebb_status decode_with(const char *path, picture *p, ebb_allowance *whole
 
 static ebb_status decode(const char *path, picture *p) {
     ebb_allowance *whole = NULL;
-    assert_int_equal(ebb__allowance_create(NULL, EBB_IMAGE_WHOLE_BYTES, &whole), EBB_OK);
+    assert_int_equal(ebb__allowance_create(NULL, EBB_DATA_ALLOWANCE_BYTES, &whole), EBB_OK);
     ebb_status status = decode_with(path, p, whole);
     ebb__allowance_destroy(whole);
     return status;
@@ -136,19 +136,25 @@ static size_t most_bytes(const char *name) {
     return p.most_bytes - before - EBB_IMAGE_SCRATCH_BYTES;
 }
 
-static void test_memory_row_by_row(void **state) {
-    (void)state;
-    data_picture p = {.height = 64, .width = EBB_IMAGE_MAX_SIDE, .rgb = {200, 100, 40}, .space = JCS_CMYK};
+static void expect_rows_within(size_t width) {
+    const size_t limit = EBB_IMAGE_START_BYTES + EBB_IMAGE_COLUMN_BYTES * width;
+    data_picture p = {.height = 64, .width = width, .rgb = {200, 100, 40}, .space = JCS_CMYK};
     data_put_jpeg(&test_dir, "wide.jpg", p);
-    assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
+    assert_true(most_bytes("wide.jpg") <= limit);
     p.space = JCS_UNKNOWN;
     p.sampling = 2;
     data_put_jpeg(&test_dir, "wide.jpg", p);
-    assert_true(most_bytes("wide.jpg") <= EBB_IMAGE_THREAD_BYTES);
+    assert_true(most_bytes("wide.jpg") <= limit);
     p.png_type = PNG_COLOR_TYPE_RGB_ALPHA;
     p.depth = 16;
     data_put_png(&test_dir, "wide.png", p);
-    assert_true(most_bytes("wide.png") <= EBB_IMAGE_THREAD_BYTES);
+    assert_true(most_bytes("wide.png") <= limit);
+}
+
+static void test_memory_row_by_row(void **state) {
+    (void)state;
+    for (size_t width = 16; width <= EBB_IMAGE_MAX_SIDE; width *= 4) { expect_rows_within(width); }
+    expect_rows_within(EBB_IMAGE_MAX_SIDE);
 }
 
 static void test_memory_of_whole_pictures(void **state) {
@@ -183,13 +189,20 @@ static void test_threads_share_an_allowance(void **state) {
     data_picture p = {.height = 96, .width = 128, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
     data_put_jpeg(&test_dir, "w.jpg", p);
     data_put_png(&test_dir, "w.png", p);
-    assert_int_equal(ebb__allowance_create(NULL, 80000, &whole), EBB_OK); /* the JPEG takes 73,728 and its pointers */
+    /* the JPEG takes 73,728, its pointers, and its rows */
+    assert_int_equal(ebb__allowance_create(NULL, 80000 + 128 * EBB_IMAGE_COLUMN_BYTES, &whole), EBB_OK);
     for (int i = 0; i < N_THREADS; i++) { assert_int_equal(pthread_create(&threads[i], NULL, decode_often, whole), 0); }
     for (int i = 0; i < N_THREADS; i++) {
         void *done = NULL;
         assert_int_equal(pthread_join(threads[i], &done), 0);
         assert_ptr_equal(done, whole);
     }
+    const uint64_t peak_bytes = ebb__allowance_peak(whole);
+    assert_true(peak_bytes > 73728 + 128 * EBB_IMAGE_COLUMN_BYTES && peak_bytes <= ebb__allowance_bytes(whole));
+    ebb__allowance_limit(whole, 70000);
+    picture refused = {.reduce = 1};
+    assert_int_equal(decode_with(data_path(&test_dir, "w.jpg"), &refused, whole), EBB_E_FORMAT);
+    expect_message("at most 70000 are taken");
     ebb__allowance_destroy(whole);
 }
 
@@ -233,10 +246,10 @@ static void test_too_large(void **state) {
     expect_failure("long.jpg", EBB_E_FORMAT, "a picture of 4 x 16385 pixels; at most 16384");
     p = (data_picture){.height = 1500, .width = 16000, .rgb = {200, 100, 40}, .in_passes = true, .sampling = 1};
     data_put_jpeg(&test_dir, "whole.jpg", p);
-    expect_failure("whole.jpg", EBB_E_FORMAT, "a JPEG in several scans, which takes 144388512 bytes");
+    expect_failure("whole.jpg", EBB_E_FORMAT, "a JPEG in several scans, which takes 148228512 bytes");
     data_put_png(&test_dir, "whole.png", p);
     expect_failure("whole.png", EBB_E_FORMAT,
-                   "an interlaced PNG, which takes 72000000 bytes to decode; at most 67108864");
+                   "an interlaced PNG, which takes 75840000 bytes to decode; at most 71303168");
 }
 
 /* A header that promises little and a content that wants much: the library gets what the header was given. */

@@ -464,6 +464,51 @@ static void test_too_little_host_memory(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
+/* Pictures are decoded out of what the host's memory has left; counted is what they took, a whole one too. */
+static void test_pictures_in_little_host_memory(void **state) {
+    (void)state;
+    const uint8_t rgb[3] = {200, 100, 40};
+    char spec[512], name[64];
+    for (int i = 0; i < 12; i++) {
+        (void)snprintf(name, sizeof name, "pictures/%s/%d.png", i % 2 == 0 ? "train/a" : "test/a", i);
+        data_put_png(&test_dir, name, data_picture_of(160, 200, rgb, i < 2));
+    }
+    (void)snprintf(spec, sizeof spec, "images:%s/pictures", test_dir.path);
+    ebb_trainer_options o = base_options();
+    o.data = spec;
+    o.batch = 2;
+    o.n_steps = 3;
+    o.channels = 3;
+    o.height = o.width = 16;
+    o.host_bytes = 1000;
+    ebb_no_fit no_fit = {0};
+    ebb_trainer *trainer = NULL;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
+    assert_true(no_fit.least_host_bytes > 1000 && no_fit.least_host_bytes < 4u << 20);
+    o.host_bytes = no_fit.least_host_bytes;
+    trainer = make(o);
+    ebb_trainer_summary before, after;
+    assert_int_equal(ebb_trainer_summarize(trainer, &before), EBB_OK);
+    step(trainer, 3, NULL);
+    ebb_eval_result eval;
+    assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_OK);
+    assert_int_equal(ebb_trainer_summarize(trainer, &after), EBB_OK);
+    assert_true(after.data_bytes >= before.data_bytes + 200 * 160 * 3); /* it was held whole */
+    assert_true(after.run.slab_bytes + after.data_bytes <= o.host_bytes);
+    ebb_trainer_destroy(trainer);
+
+    data_put_jpeg(&test_dir, "pictures/train/a/0.png", data_picture_of(1000, 1000, rgb, true));
+    trainer = make(o);
+    ebb_status status = EBB_OK;
+    bool done = false;
+    ebb_step_result result;
+    while (status == EBB_OK && !done) { status = ebb_trainer_step(trainer, &result, &done); }
+    assert_int_equal(status, EBB_E_FORMAT);
+    expect_message("a/0.png: byte ");
+    expect_message("bytes to decode; at most ");
+    ebb_trainer_destroy(trainer);
+}
+
 static void test_bad_options(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
@@ -542,6 +587,7 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_gradients),
         IN_DIR_OF_DIGITS(test_too_small_budgets),
         IN_DIR_OF_DIGITS(test_too_little_host_memory),
+        IN_DIR_OF_DIGITS(test_pictures_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_bad_options),
         IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
     };
