@@ -76,6 +76,9 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     if ((values->alignment & (values->alignment - 1)) != 0 && values->alignment > 0) {
         return ebb__cli_usage("place: --alignment is a power of two, not %" PRIu64, values->alignment);
     }
+    if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
+        return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
+    }
     ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
     if (status == EBB_OK && values->svg != NULL) { status = ebb_path_check_writable(values->svg); }
     return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct train_values {
@@ -189,19 +188,6 @@ static ebb_status check_outputs(const train_values *values) {
     return status;
 }
 
-/* Two names of one file; it need not be there yet. */
-static bool is_same_file(const char *a, const char *b) {
-    if (strcmp(a, b) == 0) { return true; }
-    struct stat info_a, info_b;
-    const bool has_a = stat(a, &info_a) == 0, has_b = stat(b, &info_b) == 0;
-    if (has_a && has_b) {
-        return S_ISREG(info_a.st_mode) && info_a.st_dev == info_b.st_dev && info_a.st_ino == info_b.st_ino;
-    }
-    while (strncmp(a, "./", 2) == 0) { a += 2; }
-    while (strncmp(b, "./", 2) == 0) { b += 2; }
-    return has_a == has_b && strcmp(a, b) == 0;
-}
-
 /* Of two outputs in one file the later would destroy the earlier. */
 static bool are_outputs_apart(const train_values *values) {
     const struct {
@@ -216,7 +202,7 @@ static bool are_outputs_apart(const train_values *values) {
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i + 1; j < n; j++) {
             if (outputs[i].path == NULL || outputs[j].path == NULL) { continue; }
-            if (!is_same_file(outputs[i].path, outputs[j].path)) { continue; }
+            if (!ebb__cli_is_same_file(outputs[i].path, outputs[j].path)) { continue; }
             ebb__cli_usage("train: %s and %s would both write %s", outputs[i].option, outputs[j].option,
                            outputs[j].path);
             return false;

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const wants[] = {
     [EBB_CLI_FLAG] = "no value",
@@ -175,4 +176,16 @@ void ebb__cli_print_help(const ebb_cli_command *command) {
         printf("  %-26s %s\n", left, option->help);
     }
     if (command->more_help != NULL) { command->more_help(); }
+}
+
+bool ebb__cli_is_same_file(const char *a, const char *b) {
+    if (strcmp(a, b) == 0) { return true; }
+    struct stat info_a, info_b;
+    const bool has_a = stat(a, &info_a) == 0, has_b = stat(b, &info_b) == 0;
+    if (has_a && has_b) {
+        return S_ISREG(info_a.st_mode) && info_a.st_dev == info_b.st_dev && info_a.st_ino == info_b.st_ino;
+    }
+    while (strncmp(a, "./", 2) == 0) { a += 2; }
+    while (strncmp(b, "./", 2) == 0) { b += 2; }
+    return has_a == has_b && strcmp(a, b) == 0;
 }
