@@ -9,15 +9,6 @@
 
 #define FEW 16u /* sorted in place */
 
-static uint64_t divisor_of(uint64_t a, uint64_t b) {
-    while (b != 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Items [n], counted into sorted by the section of their birth or death; equal ones keep their order. */
 static ebb_status sort_by_section(const ebb_sections *s, const uint32_t *items, uint32_t *sorted, size_t n,
                                   bool by_death) {
@@ -63,7 +54,7 @@ static ebb_status number_items(const ebb_sections *from, ebb_compact *c, uint32_
             c->base_bytes += from->rounded[i];
             continue;
         }
-        c->granule_bytes = divisor_of(c->granule_bytes, from->rounded[i]);
+        c->granule_bytes = ebb__place_common_divisor(c->granule_bytes, from->rounded[i]);
         spare[n++] = (uint32_t)i;
     }
     c->sections.n_items = n;

@@ -74,21 +74,8 @@ typedef struct dive {
 
 /* ---- the tree --------------------------------------------------------------------------------- */
 
-typedef struct node_range {
-    size_t idx;
-    uint32_t first, last;
-} node_range;
-
-static node_range left_of(node_range v) {
-    return (node_range){2 * v.idx + 1, v.first, v.first + (v.last - v.first) / 2};
-}
-
-static node_range right_of(node_range v) {
-    return (node_range){2 * v.idx + 2, v.first + (v.last - v.first) / 2, v.last};
-}
-
-static node_range root_of(const dive *d) {
-    return (node_range){0, 0, d->sections->n};
+static ebb_place_node root_of(const dive *d) {
+    return (ebb_place_node){0, 0, d->sections->n};
 }
 
 static uint32_t more_alive(const dive *d, uint32_t a, uint32_t b) {
@@ -118,20 +105,20 @@ static answer within(const tree_node *n, answer a) {
     return a;
 }
 
-static void build(dive *d, node_range v, const uint64_t *rest) {
+static void build(dive *d, ebb_place_node v, const uint64_t *rest) {
     tree_node *n = &d->tree[v.idx];
     *n = (tree_node){.sky_all = 0};
     if (v.last - v.first == 1) {
         n->of = (answer){.rest = rest[v.first], .sky_at = v.first, .rest_at = v.first, .most_at = v.first};
         return;
     }
-    build(d, left_of(v), rest);
-    build(d, right_of(v), rest);
+    build(d, ebb__place_left_of(v), rest);
+    build(d, ebb__place_right_of(v), rest);
     n->of = both(d, d->tree[2 * v.idx + 1].of, d->tree[2 * v.idx + 2].of);
 }
 
 /* What an item of this size and end leaves in [first, last). */
-static void put_in(dive *d, node_range v, ebb_place_range range, uint64_t end, uint64_t size_bytes) {
+static void put_in(dive *d, ebb_place_node v, ebb_place_range range, uint64_t end, uint64_t size_bytes) {
     tree_node *n = &d->tree[v.idx];
     if (range.first <= v.first && range.last >= v.last) {
         n->sky_all = n->of.sky = end;
@@ -140,16 +127,16 @@ static void put_in(dive *d, node_range v, ebb_place_range range, uint64_t end, u
         n->rest_placed += size_bytes;
         return;
     }
-    const node_range left = left_of(v), right = right_of(v);
+    const ebb_place_node left = ebb__place_left_of(v), right = ebb__place_right_of(v);
     if (range.first < left.last) { put_in(d, left, range, end, size_bytes); }
     if (range.last > right.first) { put_in(d, right, range, end, size_bytes); }
     n->of = within(n, both(d, d->tree[left.idx].of, d->tree[right.idx].of));
 }
 
-static answer ask(const dive *d, node_range v, ebb_place_range range) {
+static answer ask(const dive *d, ebb_place_node v, ebb_place_range range) {
     const tree_node *n = &d->tree[v.idx];
     if (range.first <= v.first && range.last >= v.last) { return n->of; }
-    const node_range left = left_of(v), right = right_of(v);
+    const ebb_place_node left = ebb__place_left_of(v), right = ebb__place_right_of(v);
     if (range.last <= right.first) { return within(n, ask(d, left, range)); }
     if (range.first >= left.last) { return within(n, ask(d, right, range)); }
     return within(n, both(d, ask(d, left, range), ask(d, right, range)));

@@ -53,6 +53,8 @@ uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item);
 /* Whether the item has its offset. */
 bool ebb__place_is_fixed(const ebb_place_problem *problem, size_t item);
 
+uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b);
+
 /* Of numbers that are not 0; 0 where it has more than 63 bits. */
 uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b);
 
@@ -80,6 +82,20 @@ ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_
 
 /* Whether the item lives in all sections. */
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item);
+
+/* A node of a tree over sections, kept as in a heap: the sections [first, last), and their halves below it. */
+typedef struct ebb_place_node {
+    size_t idx;
+    uint32_t first, last;
+} ebb_place_node;
+
+static inline ebb_place_node ebb__place_left_of(ebb_place_node v) {
+    return (ebb_place_node){2 * v.idx + 1, v.first, v.first + (v.last - v.first) / 2};
+}
+
+static inline ebb_place_node ebb__place_right_of(ebb_place_node v) {
+    return (ebb_place_node){2 * v.idx + 2, v.first + (v.last - v.first) / 2, v.last};
+}
 
 /* ---- parts ------------------------------------------------------------------------------------ */
 

@@ -13,7 +13,7 @@ typedef unsigned long long ull;
 
 /* ---- alignments and fixed offsets ------------------------------------------------------------- */
 
-static uint64_t divisor_of(uint64_t a, uint64_t b) {
+uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b) {
     while (b != 0) {
         const uint64_t rest = a % b;
         a = b;
@@ -24,7 +24,7 @@ static uint64_t divisor_of(uint64_t a, uint64_t b) {
 
 uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b) {
     uint64_t multiple = 0;
-    return ebb_mul_u64(a / divisor_of(a, b), b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
+    return ebb_mul_u64(a / ebb__place_common_divisor(a, b), b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
 }
 
 uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item) {
@@ -144,7 +144,9 @@ static ebb_status bound_by_alignment(const ebb_place_problem *problem, ebb_bump 
     const size_t n = problem->n_items;
     uint64_t unit = 0, most_waste = 0;
     for (size_t i = 0; i < n; i++) {
-        if (problem->items[i].size_bytes > 0) { unit = divisor_of(ebb__place_alignment(problem, i), unit); }
+        if (problem->items[i].size_bytes > 0) {
+            unit = ebb__place_common_divisor(ebb__place_alignment(problem, i), unit);
+        }
     }
     if (unit <= problem->alignment_bytes) { return EBB_OK; }
     ebb_place_item *items = ebb__bump_alloc(bump, n, sizeof *items);

@@ -56,19 +56,7 @@ struct ebb_taken {
     uint32_t n_cursors, cap;
 };
 
-/* Sections [first, last) of a node. */
-typedef struct node {
-    size_t idx;
-    uint32_t first, last;
-} node;
-
-static node left_of(node v) {
-    return (node){2 * v.idx + 1, v.first, v.first + (v.last - v.first) / 2};
-}
-
-static node right_of(node v) {
-    return (node){2 * v.idx + 2, v.first + (v.last - v.first) / 2, v.last};
-}
+typedef ebb_place_node node;
 
 ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out) {
     size_t n_nodes = 1;
@@ -167,8 +155,8 @@ static ebb_status add_range(ebb_taken *taken, node v, uint32_t first, uint32_t l
     EBB_TRY(add_span(taken, &taken->below[v.idx], add));
     if (EBB_DEBUG >= 2) { EBB_ASSERT(is_set_valid(&taken->below[v.idx])); }
     if (first <= v.first && last >= v.last) { return add_span(taken, &taken->cover[v.idx], add); }
-    EBB_TRY(add_range(taken, left_of(v), first, last, add));
-    return add_range(taken, right_of(v), first, last, add);
+    EBB_TRY(add_range(taken, ebb__place_left_of(v), first, last, add));
+    return add_range(taken, ebb__place_right_of(v), first, last, add);
 }
 
 ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes) {
@@ -225,8 +213,8 @@ static void open_range(ebb_taken *taken, node v, ebb_place_range range, cursor c
         return;
     }
     open_cursor(taken, &taken->cover[v.idx], c, base);
-    open_range(taken, left_of(v), range, c, base);
-    open_range(taken, right_of(v), range, c, base);
+    open_range(taken, ebb__place_left_of(v), range, c, base);
+    open_range(taken, ebb__place_right_of(v), range, c, base);
 }
 
 static void open_part(ebb_taken *taken, const ebb_place_part *part, uint64_t top_bytes, uint64_t base) {
