@@ -13,10 +13,11 @@ import argparse
 import csv
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
+
+from provenance import commit, processor
 
 CASES = [("resnet50", 16), ("vgg16", 8), ("alexnet", 128), ("densenet121", 8)]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,17 +41,6 @@ def run_torch(python, net, batch, steps, threads, channels_last):
 def torch_version(python):
     return subprocess.run([python, "-c", "import torch; print(torch.__version__)"], check=True,
                           stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} cores" if names else platform.machine()
-
-
-def commit():
-    result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True)
-    return result.stdout.strip()
 
 
 def contenders(args):

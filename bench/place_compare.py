@@ -13,25 +13,14 @@ import argparse
 import csv
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from provenance import commit, processor
+
 COLUMNS = ["commit", "machine", "instance", "n", "solver", "peak_bytes", "bound_bytes", "ratio", "optimal", "rounds",
            "median_s", "min_s", "max_s"]
-
-
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} cores" if names else platform.machine()
-
-
-def commit():
-    result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True)
-    return result.stdout.strip()
 
 
 def instances(folder):

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from provenance import commit
+
 PAPER = {  # network: ratios of CnMem and SmartPool
     "resnet18": (1.033, 1.003), "resnet34": (1.028, 1.001), "resnet50": (1.030, 1.003), "resnet101": (1.028, 1.0005),
     "vgg11_bn": (1.169, 1.013), "vgg13_bn": (1.115, 1.016), "vgg16_bn": (1.113, 1.012), "vgg19_bn": (1.072, 1.011),
@@ -27,11 +28,6 @@ IMAGENET = [("alexnet", 200, "224x224", 1000), ("vgg16", 32, "224x224", 1000), (
             ("resnet101", 32, "224x224", 1000), ("resnet152", 32, "224x224", 1000),
             ("resnet:3,4,788,3", 16, "224x224", 1000), ("inception4", 32, "299x299", 1000),
             ("densenet121", 32, "224x224", 1000)]
-
-
-def commit():
-    result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True)
-    return result.stdout.strip()
 
 
 def compare(ebb, net, batch, image, classes):
