@@ -8,7 +8,8 @@
  * What does not follow the plan - a request more or less, of another size, in another order, a free that comes late -
  * is noticed and never answered with bytes of a live block: such requests go to a general allocator over the rest of
  * the arena, and the pool finds its place in the iteration again. A pool that learns records the requests, finds the
- * iteration, places it, and does so anew when the plan goes on missing.
+ * iteration, places it, and does so anew when the plan goes on missing. docs/pool.md says what is noticed, and what it
+ * costs.
  *
  * The pool deals in addresses alone and never touches what lies there: the arena may be memory of this process, an
  * mmap, or a device's.
@@ -75,7 +76,8 @@ EBB_API void ebb_pool_destroy(ebb_pool *pool);
 EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
 
 /* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room. EBB_E_NO_MEMORY: none for the books; never from
- * the plan. From the plan O(1); a pool that learns takes longer where it plans. */
+ * the plan. O(1); where calls did not come as planned, counted over the calls before; a pool that learns takes longer
+ * where it plans. */
 EBB_API ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out);
 
 /* Give back the block at address. EBB_E_ARGUMENT: no live block begins there; nothing is changed. */

@@ -11,6 +11,9 @@
  * everything is; a pool that learns then records what comes, until it sees an iteration. A plan that goes on missing is
  * dropped: its live blocks become blocks of the general allocator, what is between them free, and the pool learns anew.
  * Each time it is more patient, so a program that never repeats itself costs little.
+ *
+ * A call looks at one event first, the next of the plan. Where there is no plan, or the pool has a lock, or the plan's
+ * books must be kept, that is a stop, and the rest of this file decides. So nobody pays for what he does not use.
  */
 #include "ebb/place.h"
 #include "pool/pool_priv.h"
@@ -28,15 +31,19 @@
 #define MAX_PATIENCE ((uint64_t)1 << 20)
 
 struct ebb_pool {
+    const ebb_pool_event *next; /* of a pool without a lock; else the stop */
+    uint64_t mask;              /* of what is below a granule */
     ebb_pool_options options;
-    uint64_t mask; /* of what is below a granule */
+    const ebb_pool_event **cursor; /* next, or locked_next */
+    const ebb_pool_event *locked_next;
+    ebb_pool_event stop;
     ebb_pool_heap *heap;
     ebb_pool_replay *replay;     /* NULL: no plan */
     uint64_t plan_start, plan_n; /* bytes; 0 of them without a plan */
     ebb_pool_learner learner;
     uint64_t patience;
-    uint64_t live_bytes, peak_live_bytes;
-    ebb_pool_stats stats; /* without what is kept elsewhere */
+    uint64_t general_bytes; /* live ones */
+    ebb_pool_stats stats;   /* without what is kept elsewhere */
     pthread_mutex_t lock;
 };
 
@@ -142,6 +149,46 @@ static ebb_status begin_plan(ebb_pool *pool, planning *p, bool *fits_out) {
     return EBB_OK;
 }
 
+/* ---- following it ----------------------------------------------------------------------------- */
+
+static uint64_t count_live(const ebb_pool *pool) {
+    return pool->general_bytes + (pool->replay != NULL ? pool->replay->live_bytes : 0);
+}
+
+/* The most that has lived since this was last called. */
+static void note_live(ebb_pool *pool) {
+    uint64_t most = pool->general_bytes;
+    if (pool->replay != NULL) {
+        EBB_ASSERT(pool->replay->peak_bytes >= pool->replay->live_bytes);
+        most += pool->replay->peak_bytes;
+        pool->replay->peak_bytes = pool->replay->live_bytes;
+    }
+    pool->stats.peak_live_bytes = ebb_max_u64(pool->stats.peak_live_bytes, most);
+}
+
+/* Behind the last event comes the first. */
+static void go_round(ebb_pool *pool) {
+    ebb_pool_replay *r = pool->replay;
+    if (r == NULL || *pool->cursor != &r->events[r->n_events]) { return; }
+    *pool->cursor = r->events;
+    r->n_rounds++;
+}
+
+/* From here on the books are kept. */
+static void halt(ebb_pool *pool) {
+    if (*pool->cursor != &pool->stop) { ebb__pool_replay_catch_up(pool->replay, *pool->cursor); }
+    *pool->cursor = &pool->stop;
+    note_live(pool);
+}
+
+/* From here on the plan is followed without them, if it may be. */
+static void go_on(ebb_pool *pool) {
+    const ebb_pool_event *next = pool->replay != NULL ? ebb__pool_replay_get_next(pool->replay) : NULL;
+    EBB_ASSERT(*pool->cursor == &pool->stop);
+    note_live(pool);
+    if (next != NULL) { *pool->cursor = next; }
+}
+
 /* ---- dropping it ------------------------------------------------------------------------------ */
 
 /* The plan's bytes become blocks of their own, what is between the live ones is given back. */
@@ -174,6 +221,7 @@ static ebb_status drop_plan(ebb_pool *pool) {
         carve(pool, pieces, n_pieces);
         EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
         pool->stats.n_hits += pool->replay->n_hits;
+        pool->general_bytes += pool->replay->live_bytes;
         ebb__pool_replay_destroy(pool->replay);
         pool->replay = NULL;
         pool->plan_start = pool->plan_n = 0;
@@ -222,7 +270,7 @@ static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
     return ebb_fail(EBB_E_NO_FIT,
                     "%llu bytes: no room in a pool of %llu bytes, of which %llu live and %llu are planned",
                     (unsigned long long)size_bytes, (unsigned long long)pool->options.capacity_bytes,
-                    (unsigned long long)pool->live_bytes, (unsigned long long)pool->stats.plan_bytes);
+                    (unsigned long long)count_live(pool), (unsigned long long)pool->stats.plan_bytes);
 }
 
 /* From the general allocator. */
@@ -235,13 +283,16 @@ static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
     if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
         ebb__pool_heap_note(pool->heap, start, number + 1);
     }
+    pool->general_bytes += n;
     note_end(pool, start + n);
     *start_out = start;
     return EBB_OK;
 }
 
-/* A request that is not just the expected one. */
-static SELDOM ebb_status take_other(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+/* A request that does not follow. */
+static ebb_status take_other(ebb_pool *pool, uint64_t size_bytes, uint64_t *start_out) {
+    if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
+    const uint64_t n = ebb_align_up(ebb_max_u64(size_bytes, 1), pool->mask + 1);
     if (pool->replay == NULL) {
         EBB_TRY(take_general(pool, n, start_out));
         if (pool->options.learns && ebb__pool_learner_is_due(&pool->learner)) { learn(pool); }
@@ -256,37 +307,59 @@ static SELDOM ebb_status take_other(ebb_pool *pool, uint64_t n, uint64_t *start_
     return take_general(pool, n, start_out);
 }
 
-static inline ebb_status take(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
-    if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
-    const uint64_t n = (size_bytes + pool->mask + (size_bytes == 0 ? 1 : 0)) & ~pool->mask;
-    uint64_t start;
-    if (pool->replay == NULL || !ebb__pool_replay_take(pool->replay, n, &start)) {
-        EBB_TRY(take_other(pool, n, &start));
-    }
-    EBB_ASSERT(start >= pool->options.base && start - pool->options.base + n <= pool->options.capacity_bytes);
-    pool->live_bytes += n;
-    if (pool->live_bytes > pool->peak_live_bytes) { pool->peak_live_bytes = pool->live_bytes; }
-    *address_out = start;
-    return EBB_OK;
-}
-
-static SELDOM uint64_t give_other(ebb_pool *pool, uint64_t address) {
+static ebb_status give_general(ebb_pool *pool, uint64_t address) {
     uint64_t n = 0, note = 0;
     ebb__pool_heap_give(pool->heap, address, &n, &note);
     if (n > 0 && note > 0) { ebb__pool_learner_give(&pool->learner, note - 1); }
-    return n;
+    EBB_ASSERT(pool->general_bytes >= n);
+    pool->general_bytes -= n;
+    return n > 0 ? EBB_OK : EBB_E_ARGUMENT;
 }
 
-static inline ebb_status give(ebb_pool *pool, uint64_t address) {
+static ebb_status give_other(ebb_pool *pool, uint64_t address) {
     const bool is_planned = address - pool->plan_start < pool->plan_n;
-    const uint64_t n = is_planned ? ebb__pool_replay_give(pool->replay, address) : give_other(pool, address);
-    if (n == 0) {
-        return ebb_fail(EBB_E_ARGUMENT, "no live block of the pool begins at address %#llx",
-                        (unsigned long long)address);
+    const ebb_status st = is_planned ? (ebb__pool_replay_give(pool->replay, address) > 0 ? EBB_OK : EBB_E_ARGUMENT)
+                                     : give_general(pool, address);
+    if (st == EBB_OK) { return EBB_OK; }
+    return ebb_fail(st, "no live block of the pool begins at address %#llx", (unsigned long long)address);
+}
+
+static void enter(ebb_pool *pool) {
+    if (pool->options.locked) { (void)pthread_mutex_lock(&pool->lock); }
+}
+
+static void leave(ebb_pool *pool) {
+    if (pool->options.locked) { (void)pthread_mutex_unlock(&pool->lock); }
+}
+
+static bool follow_alloc(const ebb_pool *pool, const ebb_pool_event **next, uint64_t size_bytes, uint64_t *start_out) {
+    return ebb__pool_follow_alloc(next, size_bytes, pool->mask, pool->options.capacity_bytes, start_out);
+}
+
+static SELDOM ebb_status take(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
+    ebb_status st = EBB_OK;
+    enter(pool);
+    go_round(pool);
+    if (!follow_alloc(pool, pool->cursor, size_bytes, address_out)) {
+        halt(pool);
+        st = take_other(pool, size_bytes, address_out);
+        go_on(pool);
     }
-    EBB_ASSERT(pool->live_bytes >= n);
-    pool->live_bytes -= n;
-    return EBB_OK;
+    leave(pool);
+    return st;
+}
+
+static SELDOM ebb_status give(ebb_pool *pool, uint64_t address) {
+    ebb_status st = EBB_OK;
+    enter(pool);
+    go_round(pool);
+    if (!ebb__pool_follow_free(pool->cursor, address)) {
+        halt(pool);
+        st = give_other(pool, address);
+        go_on(pool);
+    }
+    leave(pool);
+    return st;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -312,6 +385,9 @@ ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out)
     if (pool == NULL) { return EBB_E_NO_MEMORY; }
     pool->options = *options;
     pool->mask = options->alignment_bytes - 1;
+    pool->stop = (ebb_pool_event){EBB_POOL_STOP, EBB_POOL_NOWHERE};
+    pool->next = pool->locked_next = &pool->stop;
+    pool->cursor = options->locked ? &pool->locked_next : &pool->next;
     pool->patience = FIRST_PATIENCE;
     ebb__pool_learner_reset(&pool->learner);
     ebb_status st =
@@ -337,14 +413,6 @@ void ebb_pool_destroy(ebb_pool *pool) {
     ebb__free(pool->options.mem, pool);
 }
 
-static void enter(ebb_pool *pool) {
-    if (pool->options.locked) { (void)pthread_mutex_lock(&pool->lock); }
-}
-
-static void leave(ebb_pool *pool) {
-    if (pool->options.locked) { (void)pthread_mutex_unlock(&pool->lock); }
-}
-
 static ebb_status plan(ebb_pool *pool, ebb_bump *bump, const ebb_pool_request *requests, size_t n,
                        const uint64_t *offsets) {
     planning p;
@@ -367,36 +435,31 @@ ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_
     ebb_bump bump;
     ebb__bump_init(&bump, pool->options.mem);
     enter(pool);
+    halt(pool);
     const ebb_status st = plan(pool, &bump, requests, n, offsets);
+    go_on(pool);
     leave(pool);
     ebb__bump_fini(&bump);
     return st;
 }
 
 ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
-    if (!pool->options.locked) { return take(pool, size_bytes, address_out); }
-    enter(pool);
-    const ebb_status st = take(pool, size_bytes, address_out);
-    leave(pool);
-    return st;
+    return follow_alloc(pool, &pool->next, size_bytes, address_out) ? EBB_OK : take(pool, size_bytes, address_out);
 }
 
 ebb_status ebb_pool_free(ebb_pool *pool, uint64_t address) {
-    if (!pool->options.locked) { return give(pool, address); }
-    enter(pool);
-    const ebb_status st = give(pool, address);
-    leave(pool);
-    return st;
+    return ebb__pool_follow_free(&pool->next, address) ? EBB_OK : give(pool, address);
 }
 
 ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out) {
     if (stats_out->size_bytes != sizeof *stats_out) { return ebb_fail(EBB_E_ARGUMENT, "stats of another version"); }
     enter(pool);
+    halt(pool);
     ebb_pool_stats stats = pool->stats;
     if (pool->replay != NULL) { stats.n_hits += pool->replay->n_hits; }
     stats.n_requests += stats.n_hits; /* those of the general allocator are counted there */
-    stats.live_bytes = pool->live_bytes;
-    stats.peak_live_bytes = pool->peak_live_bytes;
+    stats.live_bytes = count_live(pool);
+    go_on(pool);
     leave(pool);
     stats.size_bytes = sizeof stats;
     *stats_out = stats;

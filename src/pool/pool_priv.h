@@ -46,99 +46,97 @@ typedef struct ebb_pool_planned {
     uint64_t start; /* of meaning where 0 < span <= requests */
 } ebb_pool_planned;
 
-/* requests[n] are copied. */
-typedef struct ebb_pool_replay ebb_pool_replay;
-ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *requests, size_t n,
-                                   ebb_pool_replay **replay_out);
-void ebb__pool_replay_destroy(ebb_pool_replay *replay);
+/* A call that the plan has coming: a request of n bytes, to which it gives start, or the free of what starts there. */
+typedef struct ebb_pool_event {
+    uint64_t n; /* of a request, or one of these: */
+#define EBB_POOL_FREE 0u
+#define EBB_POOL_STOP UINT64_MAX /* no call is this one; look at the books */
+    uint64_t start;
+} ebb_pool_event;
 
-/* What a request needs to be answered, together. */
+/* What an event is about. */
+typedef struct ebb_pool_meaning {
+    uint32_t request : 31;
+    uint32_t is_free : 1;
+    uint32_t before; /* the request before which it stands, or which it is */
+} ebb_pool_meaning;
+
 typedef struct ebb_pool_expected {
     uint64_t n, start;
-    uint32_t slot;                  /* EBB_POOL_NONE: not planned */
-    uint32_t death;                 /* the request before which it is dead */
-    uint32_t first_death, n_deaths; /* deaths[first_death ...]: what is dead before this one */
+    uint32_t spot; /* EBB_POOL_NONE: not planned */
+    uint32_t span;
+    uint32_t alloc_at, free_at; /* events; the second where it is planned */
+    uint32_t late_at;           /* in the list of the late; EBB_POOL_NONE */
 } ebb_pool_expected;
 
-typedef struct ebb_pool_death {
-    uint32_t request, slot;
-} ebb_pool_death;
+/* One of the plan's distinct starts. */
+typedef struct ebb_pool_spot {
+    uint64_t start;
+    uint32_t live; /* the request that lives there; EBB_POOL_NONE */
+} ebb_pool_spot;
 
-/* A place of the table of starts. */
-typedef struct ebb_pool_slot {
-    uint64_t start; /* EBB_POOL_NOWHERE: empty */
-    uint32_t live;  /* the request that lives there; EBB_POOL_NONE */
-} ebb_pool_slot;
+#define EBB_POOL_GRAM 4u /* sizes that tell a place */
 
-#define EBB_POOL_MAX_LATE 16u /* while there are more, nothing is answered from the plan */
-#define EBB_POOL_GRAM 4u      /* sizes that tell a place */
-
-struct ebb_pool_replay {
+typedef struct ebb_pool_replay {
+    ebb_pool_event *events; /* in time order; behind them a stop */
+    ebb_pool_meaning *meanings;
     ebb_pool_expected *requests;
-    ebb_pool_slot *slots;
-    uint64_t mask; /* of both tables */
-    unsigned shift;
-    uint32_t n, cursor;
-    ebb_pool_death *deaths;
-    uint32_t late[EBB_POOL_MAX_LATE], n_late; /* requests */
-    bool is_overdue;                          /* there may be late ones beyond the list */
-    uint64_t n_hits, n_others;                /* requests */
-    uint32_t n_slots;                         /* that are not empty */
-    struct ebb_pool_gram *grams;
+    ebb_pool_spot *spots;
+    uint32_t *spot_table; /* spots by start */
+    uint32_t *gram_table; /* requests by their size and those of the next few */
+    uint32_t *late;       /* requests */
+    uint64_t mask;        /* of both tables */
+    uint32_t n, n_events, n_spots, n_late;
+    uint32_t at;       /* the event that is expected, as far as the books are kept */
+    uint64_t n_rounds; /* the times that the end was passed since */
+    uint64_t live_bytes, peak_bytes;
+    uint64_t n_hits, n_others;      /* requests */
     uint64_t recent[EBB_POOL_GRAM]; /* sizes since the last one that was where the plan has it */
     uint32_t n_recent;
     uint64_t window_end, n_missed; /* mismatches until so many requests have come */
     uint64_t n_worst;              /* most mismatches in a window */
+    uint64_t next_jump;            /* not before so many requests */
     const ebb_mem *mem;
     ebb_bump bump;
-};
+} ebb_pool_replay;
+
+/* requests[n] are copied. */
+ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *requests, size_t n,
+                                   ebb_pool_replay **replay_out);
+void ebb__pool_replay_destroy(ebb_pool_replay *replay);
+
+/* Whether a request is the next event: then that is done, and *start_out its place. limit: no request is larger, and
+ * EBB_POOL_STOP is far larger; granule_mask: of what is below a granule. */
+static inline bool ebb__pool_follow_alloc(const ebb_pool_event **next, uint64_t size_bytes, uint64_t granule_mask,
+                                          uint64_t limit, uint64_t *start_out) {
+    const ebb_pool_event *e = *next;
+    if (size_bytes - 1 >= limit || e->n - size_bytes > granule_mask) { return false; }
+    *next = e + 1;
+    *start_out = e->start;
+    return true;
+}
+
+/* The same of a free. */
+static inline bool ebb__pool_follow_free(const ebb_pool_event **next, uint64_t start) {
+    const ebb_pool_event *e = *next;
+    if (e->start != start || e->n != EBB_POOL_FREE) { return false; }
+    *next = e + 1;
+    return true;
+}
+
+/* The event from which on calls may be followed without the books; NULL: no call may. */
+const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *replay);
+
+/* Calls were followed up to here: bring the books up to date. */
+void ebb__pool_replay_catch_up(ebb_pool_replay *replay, const ebb_pool_event *next);
 
 typedef enum ebb_pool_answer { EBB_POOL_HIT, EBB_POOL_UNPLANNED, EBB_POOL_MISMATCH } ebb_pool_answer;
 
-/* The slot of this start, or the empty one where it would stand. */
-static inline ebb_pool_slot *ebb__pool_replay_slot(const ebb_pool_replay *r, uint64_t start) {
-    size_t i = (size_t)((start * 0x9e3779b97f4a7c15u) >> r->shift);
-    while (r->slots[i].start != start && r->slots[i].start != EBB_POOL_NOWHERE) { i = (i + 1) & r->mask; }
-    return &r->slots[i];
-}
-
-/* For a request that ..._take does not answer: *start_out is its place where it is a hit. */
+/* With the books up to date: a request came; *start_out is its place where it is a hit. */
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uint64_t *start_out);
-void ebb__pool_replay_forget_late(ebb_pool_replay *replay, uint32_t request);
 
-/* Whether all that has to be dead before this request is. */
-static inline bool ebb__pool_replay_is_settled(const ebb_pool_replay *r, const ebb_pool_expected *q) {
-    for (uint32_t k = 0; k < q->n_deaths; k++) {
-        const ebb_pool_death dead = r->deaths[q->first_death + k];
-        if (r->slots[dead.slot].live == dead.request) { return false; }
-    }
-    return true;
-}
-
-/* A request came; whether it is just the expected one, and nothing is in its way: *start_out is its place. */
-static inline bool ebb__pool_replay_take(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
-    const uint32_t at = r->cursor;
-    const ebb_pool_expected *q = &r->requests[at];
-    if (q->n != n || (r->n_late | r->n_recent) != 0 || q->slot == EBB_POOL_NONE || !ebb__pool_replay_is_settled(r, q)) {
-        return false;
-    }
-    EBB_ASSERT(r->slots[q->slot].live == EBB_POOL_NONE);
-    r->slots[q->slot].live = at;
-    r->cursor = at + 1 < r->n ? at + 1 : 0;
-    r->n_hits++;
-    *start_out = q->start;
-    return true;
-}
-
-/* The bytes of the block that starts there, which is now free; 0: none does. */
-static inline uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start) {
-    ebb_pool_slot *e = ebb__pool_replay_slot(r, start);
-    const uint32_t request = e->live; /* of an empty one, none */
-    if (request == EBB_POOL_NONE) { return 0; }
-    e->live = EBB_POOL_NONE;
-    if (r->n_late > 0) { ebb__pool_replay_forget_late(r, request); }
-    return r->requests[request].n;
-}
+/* With the books up to date: the bytes of the block that starts there, which is now free; 0: none does. */
+uint64_t ebb__pool_replay_give(ebb_pool_replay *replay, uint64_t start);
 
 typedef struct ebb_pool_piece {
     uint64_t start, n;

@@ -1,48 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of an iteration, followed request by request.
+ * The plan of an iteration, followed call by call.
  *
- * A cursor stands at the request that is expected. The placement is sound as long as whatever lives is what the plan
- * has living there; it does not matter whether more has been freed, or in which order. So one thing alone has to be
- * watched: blocks that the plan has dead at the cursor and that still live, the late ones. Whenever the cursor moves
- * on, the requests that die there are looked at (each once an iteration, so O(1) a request), and those that still live
- * are put on the list of the late. A request whose place touches no late block gets it:
+ *      events:   free x | alloc a | alloc b | free a | alloc c | ... | stop
+ *                  ^ followed up to here; the books may be behind
+ *
+ * An iteration is a row of events, requests and frees, in the order in which they are expected. A call that is the
+ * next event is answered from it and moves on by one: that is all there is to a call that follows (pool_priv.h).
+ * Nothing is noted, for what lives is known from how far it was followed. Any other call first brings the books up to
+ * date, by going through the events that were followed since; so each is gone through once, and of more than three
+ * rounds the third and last tells all.
+ *
+ * The books say what lives in each distinct start of the plan. The placement is sound as long as whatever lives is
+ * what the plan has living there; it does not matter whether more has been freed. So the blocks to be watched are the
+ * late ones: those that live and whose free the cursor has passed. While there is one, nothing is followed without
+ * the books, and a request gets its place if that touches no late block:
  *
  *      live now = (a part of what the plan has living at the cursor) + late
  *      the place of the request at the cursor is disjoint from the first by the placement, from the second by looking
  *
+ * A block that is dead although its free is yet to come, because it was freed early or never taken, is no danger, but
+ * a call may free what no longer lives: the event becomes a stop until the cursor has passed it.
+ *
+ * Frees are put where they came: among those between the same two requests the awaited one changes places with the
+ * one that came, so after one iteration their order is right; and a free moves over a few requests too, as far as
+ * the placement's lifetimes allow.
+ *
  * When a request has another size than the expected one, it is first taken for one too many. If the next does not fit
  * either, the two sizes are looked for together, a few requests ahead: then some were left out, or one had another
  * size. When that fails too, the last EBB_POOL_GRAM sizes are looked up in a table of all places of the iteration that
- * they tell. Moving to a place behind or far ahead makes the list of the late anew, O(requests).
+ * they tell. Moving there makes the books anew, O(requests), and is not done again before a part of an iteration.
  *
- * A block that is freed is found by its start: a table of the plan's distinct starts, made once, has a slot for each,
- * which says what lives there. No two requests with one start live at a time.
- *
- * Most requests come as expected while nothing is late; they, and frees, are answered by the few lines of
- * pool_priv.h, the rest here.
+ * Invariants, while nothing is followed without the books:
+ * 1. A free stands behind its request and before the request that dies no sooner by the plan (round the circle).
+ * 2. Listed as late is what lives and is not awaited, where awaited means: the next event of it is its free.
+ * 3. A free is a stop exactly while it is awaited and its block does not live.
  */
 #include "pool/pool_priv.h"
 
 #define MAX_AHEAD 64u /* requests that may have been left out at once without the table */
+#define MAX_MOVE 64u  /* events over which a free moves */
+#define MAX_LATE 16u  /* while there are more, nothing is answered from the plan */
 #define WINDOW_ITERATIONS 4u
 #define MIN_WINDOW 1024u
-#define AMBIGUOUS (EBB_POOL_NONE - 1)
+#define JUMPS_AN_ITERATION 16u
+#define AMBIGUOUS 0x80000000u
 #define NONE EBB_POOL_NONE
 
-typedef struct ebb_pool_gram {
-    uint64_t hash;
-    uint32_t at; /* the request behind the sizes; NONE: empty; or AMBIGUOUS */
-} gram_entry;
-
-typedef ebb_pool_slot slot;
-typedef ebb_pool_expected planned;
+typedef ebb_pool_spot spot;
+typedef ebb_pool_event event;
+typedef ebb_pool_meaning meaning;
+typedef ebb_pool_expected expected;
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-static size_t table_size(size_t n) {
-    size_t size = 16;
-    while (size < 4 * n) { size *= 2; }
+static uint64_t table_size(uint64_t n) {
+    uint64_t size = 16;
+    while (size < 2 * n) { size *= 2; }
     return size;
 }
 
@@ -51,26 +65,44 @@ static uint64_t add_to_hash(uint64_t hash, uint64_t n) {
     return hash ^ hash >> 29;
 }
 
-static gram_entry *find_gram(const ebb_pool_replay *r, uint64_t hash) {
-    size_t i = (size_t)(hash & r->mask);
-    while (r->grams[i].at != NONE && r->grams[i].hash != hash) { i = (i + 1) & r->mask; }
-    return &r->grams[i];
+static uint32_t behind(uint32_t i, uint32_t n) {
+    return i + 1 < n ? i + 1 : 0;
 }
 
-static uint32_t next_of(const ebb_pool_replay *r, uint32_t at) {
-    return at + 1 < r->n ? at + 1 : 0;
+/* From one to another, forward round a circle of n. */
+static uint32_t way(uint32_t from, uint32_t to, uint32_t n) {
+    return to >= from ? to - from : to + (n - from);
+}
+
+/* Where the spot of this start stands in the table, or the empty place where it would. */
+static uint32_t *find_spot(const ebb_pool_replay *r, uint64_t start) {
+    uint64_t i = add_to_hash(0, start) & r->mask;
+    while (r->spot_table[i] != NONE && r->spots[r->spot_table[i]].start != start) { i = (i + 1) & r->mask; }
+    return &r->spot_table[i];
+}
+
+static void get_gram(const ebb_pool_replay *r, uint32_t first, uint64_t sizes[EBB_POOL_GRAM]) {
+    for (unsigned k = 0; k < EBB_POOL_GRAM; k++, first = behind(first, r->n)) { sizes[k] = r->requests[first].n; }
+}
+
+/* Where the request that begins these sizes stands, or the empty place where it would. */
+static uint32_t *find_gram(const ebb_pool_replay *r, const uint64_t sizes[EBB_POOL_GRAM]) {
+    uint64_t hash = 0, others[EBB_POOL_GRAM];
+    for (unsigned k = 0; k < EBB_POOL_GRAM; k++) { hash = add_to_hash(hash, sizes[k]); }
+    uint64_t i = hash & r->mask;
+    for (; r->gram_table[i] != NONE; i = (i + 1) & r->mask) {
+        get_gram(r, r->gram_table[i] & ~AMBIGUOUS, others);
+        if (memcmp(sizes, others, sizeof others) == 0) { break; }
+    }
+    return &r->gram_table[i];
 }
 
 static void fill_grams(ebb_pool_replay *r) {
-    for (size_t i = 0; i <= r->mask; i++) { r->grams[i].at = NONE; }
+    uint64_t sizes[EBB_POOL_GRAM];
     for (uint32_t i = 0; i < r->n; i++) {
-        uint64_t hash = 0;
-        uint32_t at = i;
-        for (unsigned k = 0; k < EBB_POOL_GRAM; k++, at = next_of(r, at)) {
-            hash = add_to_hash(hash, r->requests[at].n);
-        }
-        gram_entry *e = find_gram(r, hash);
-        *e = (gram_entry){hash, e->at == NONE ? at : AMBIGUOUS};
+        get_gram(r, i, sizes);
+        uint32_t *e = find_gram(r, sizes);
+        *e = *e == NONE ? i : *e | AMBIGUOUS;
     }
 }
 
@@ -80,48 +112,80 @@ static bool is_planned(const ebb_pool_planned *p, size_t n) {
     return p->span > 0 && p->span <= n;
 }
 
+static uint32_t add_spot(ebb_pool_replay *r, uint64_t start) {
+    uint32_t *e = find_spot(r, start);
+    if (*e == NONE) {
+        EBB_ASSERT(r->n_spots < r->n);
+        r->spots[r->n_spots] = (spot){start, NONE};
+        *e = r->n_spots++;
+    }
+    return *e;
+}
+
 static void copy_requests(ebb_pool_replay *r, const ebb_pool_planned *requests) {
-    for (uint32_t i = 0; i < r->n; i++) { r->requests[i] = (planned){.n = requests[i].n, .slot = NONE}; }
     for (uint32_t i = 0; i < r->n; i++) {
         const ebb_pool_planned *p = &requests[i];
+        r->requests[i] = (expected){.n = p->n, .spot = NONE, .late_at = NONE};
         if (!is_planned(p, r->n)) { continue; }
-        slot *e = ebb__pool_replay_slot(r, p->start);
-        r->n_slots += e->start == EBB_POOL_NOWHERE ? 1 : 0;
-        e->start = p->start;
         r->requests[i].start = p->start;
-        r->requests[i].slot = (uint32_t)(e - r->slots);
-        r->requests[i].death = (uint32_t)((i + p->span) % r->n);
-        r->requests[r->requests[i].death].n_deaths++;
+        r->requests[i].span = (uint32_t)p->span;
+        r->requests[i].spot = add_spot(r, p->start);
     }
 }
 
-static void sort_deaths(ebb_pool_replay *r) {
-    uint32_t n = 0;
+/* Before each request what dies there. first[n + 1] is scratch. */
+static void lay_events(ebb_pool_replay *r, uint32_t *first) {
+    memset(first, 0, (r->n + 1) * sizeof *first);
     for (uint32_t i = 0; i < r->n; i++) {
-        r->requests[i].first_death = n;
-        n += r->requests[i].n_deaths;
-        r->requests[i].n_deaths = 0;
+        if (r->requests[i].spot != NONE) { first[(i + (uint64_t)r->requests[i].span) % r->n + 1]++; }
+    }
+    for (uint32_t i = 0; i < r->n; i++) { first[i + 1] += first[i] + 1; }
+    for (uint32_t i = 0; i < r->n; i++) {
+        expected *q = &r->requests[i];
+        q->alloc_at = first[i + 1] - 1;
+        r->meanings[q->alloc_at] = (meaning){.request = i, .before = i};
+        r->events[q->alloc_at] = (event){q->spot != NONE ? q->n : EBB_POOL_STOP, q->start};
     }
     for (uint32_t i = 0; i < r->n; i++) {
-        if (r->requests[i].slot == NONE) { continue; }
-        planned *last = &r->requests[r->requests[i].death];
-        r->deaths[last->first_death + last->n_deaths++] = (ebb_pool_death){i, r->requests[i].slot};
+        expected *q = &r->requests[i];
+        if (q->spot == NONE) { continue; }
+        const uint32_t death = (uint32_t)((i + (uint64_t)q->span) % r->n);
+        q->free_at = first[death]++;
+        r->meanings[q->free_at] = (meaning){.request = i, .is_free = 1, .before = death};
+        r->events[q->free_at] = (event){EBB_POOL_FREE, q->start};
     }
+    r->events[r->n_events] = (event){EBB_POOL_STOP, EBB_POOL_NOWHERE};
 }
+
+static void *take_from_bump(ebb_bump *bump, uint64_t n, size_t elem_bytes, ebb_status *st) {
+    void *ptr = *st == EBB_OK ? ebb__bump_alloc(bump, n, elem_bytes) : NULL;
+    if (ptr == NULL) { *st = EBB_E_NO_MEMORY; }
+    return ptr;
+}
+
+static void make_books(ebb_pool_replay *r);
 
 static ebb_status fill(ebb_pool_replay *r, const ebb_pool_planned *requests) {
-    const size_t size = table_size(r->n);
-    r->requests = ebb__bump_alloc(&r->bump, r->n, sizeof *r->requests);
-    r->deaths = ebb__bump_alloc(&r->bump, r->n, sizeof *r->deaths);
-    r->slots = ebb__bump_alloc(&r->bump, size, sizeof *r->slots);
-    r->grams = ebb__bump_alloc(&r->bump, size, sizeof *r->grams);
-    if (r->requests == NULL || r->deaths == NULL || r->slots == NULL || r->grams == NULL) { return EBB_E_NO_MEMORY; }
+    const uint64_t size = table_size(r->n);
+    ebb_status st = EBB_OK;
+    r->n_events = r->n;
+    for (uint32_t i = 0; i < r->n; i++) { r->n_events += is_planned(&requests[i], r->n) ? 1 : 0; }
+    r->events = take_from_bump(&r->bump, (uint64_t)r->n_events + 1, sizeof *r->events, &st);
+    r->meanings = take_from_bump(&r->bump, r->n_events, sizeof *r->meanings, &st);
+    r->requests = take_from_bump(&r->bump, r->n, sizeof *r->requests, &st);
+    r->spots = take_from_bump(&r->bump, r->n, sizeof *r->spots, &st);
+    r->spot_table = take_from_bump(&r->bump, size, sizeof *r->spot_table, &st);
+    r->gram_table = take_from_bump(&r->bump, size, sizeof *r->gram_table, &st);
+    r->late = take_from_bump(&r->bump, (uint64_t)r->n + 1, sizeof *r->late, &st);
+    EBB_TRY(st);
     r->mask = size - 1;
-    r->shift = 64 - (unsigned)__builtin_ctzll(size);
-    for (size_t i = 0; i < size; i++) { r->slots[i] = (slot){.start = EBB_POOL_NOWHERE, .live = NONE}; }
+    memset(r->spot_table, 0xff, size * sizeof *r->spot_table);
+    memset(r->gram_table, 0xff, size * sizeof *r->gram_table);
     copy_requests(r, requests);
-    sort_deaths(r);
+    lay_events(r, r->late);
     fill_grams(r);
+    r->at = 0;
+    make_books(r);
     return EBB_OK;
 }
 
@@ -138,7 +202,7 @@ ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *r
         ebb__pool_replay_destroy(r);
         return st;
     }
-    EBB_ASSERT(ebb__pool_replay_is_valid(r));
+    EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_replay_is_valid(r));
     *replay_out = r;
     return EBB_OK;
 }
@@ -149,86 +213,210 @@ void ebb__pool_replay_destroy(ebb_pool_replay *replay) {
     ebb__free(replay->mem, replay);
 }
 
-/* ---- the late --------------------------------------------------------------------------------- */
+/* ---- the books -------------------------------------------------------------------------------- */
 
 static bool is_live(const ebb_pool_replay *r, uint32_t request) {
-    return r->requests[request].slot != NONE && r->slots[r->requests[request].slot].live == request;
+    return r->requests[request].spot != NONE && r->spots[r->requests[request].spot].live == request;
+}
+
+/* Of a planned request: its next event is its free. */
+static bool is_awaited(const ebb_pool_replay *r, uint32_t request) {
+    const expected *q = &r->requests[request];
+    EBB_ASSERT(q->spot != NONE);
+    const uint32_t born = behind(q->alloc_at, r->n_events);
+    return way(born, r->at, r->n_events) <= way(born, q->free_at, r->n_events);
 }
 
 static void add_late(ebb_pool_replay *r, uint32_t request) {
-    for (uint32_t k = 0; k < r->n_late; k++) {
-        if (r->late[k] == request) { return; }
-    }
-    if (r->n_late == EBB_POOL_MAX_LATE) {
-        r->is_overdue = true;
-        return;
-    }
+    EBB_ASSERT(r->requests[request].late_at == NONE && r->n_late < r->n);
+    r->requests[request].late_at = r->n_late;
     r->late[r->n_late++] = request;
 }
 
-/* What dies before the request at the cursor. */
-static void settle(ebb_pool_replay *r) {
-    const planned *q = &r->requests[r->cursor];
-    for (uint32_t k = 0; k < q->n_deaths; k++) {
-        const uint32_t dead = r->deaths[q->first_death + k].request;
-        if (is_live(r, dead)) { add_late(r, dead); }
-    }
+static void forget_late(ebb_pool_replay *r, uint32_t request) {
+    const uint32_t k = r->requests[request].late_at;
+    EBB_ASSERT(k < r->n_late && r->late[k] == request);
+    r->late[k] = r->late[--r->n_late];
+    r->requests[r->late[k]].late_at = k;
+    r->requests[request].late_at = NONE;
 }
 
-static bool lives_at_cursor(const ebb_pool_replay *r, uint32_t request) {
-    const uint32_t born = next_of(r, request), death = r->requests[request].death;
-    /* Living at [request + 1, death] of the circle: at the cursor it is dead where it dies before or at it. */
-    const uint32_t age = (r->cursor + r->n - born) % r->n, life = (death + r->n - born) % r->n;
-    return age < life;
-}
-
-static void find_late(ebb_pool_replay *r) {
-    r->n_late = 0;
-    r->is_overdue = false;
-    for (size_t s = 0; s <= r->mask; s++) {
-        if (r->slots[s].live != NONE && !lives_at_cursor(r, r->slots[s].live)) { add_late(r, r->slots[s].live); }
-    }
-}
-
-void ebb__pool_replay_forget_late(ebb_pool_replay *r, uint32_t request) {
+static bool touches_late(const ebb_pool_replay *r, const expected *q) {
+    if (r->n_late > MAX_LATE) { return true; }
     for (uint32_t k = 0; k < r->n_late; k++) {
-        if (r->late[k] != request) { continue; }
-        r->late[k] = r->late[--r->n_late];
-        if (r->is_overdue) { find_late(r); }
-        return;
-    }
-}
-
-static bool touches_late(const ebb_pool_replay *r, const planned *q) {
-    for (uint32_t k = 0; k < r->n_late; k++) {
-        const planned *l = &r->requests[r->late[k]];
+        const expected *l = &r->requests[r->late[k]];
         if (q->start < l->start + l->n && l->start < q->start + q->n) { return true; }
     }
-    return r->is_overdue;
+    return false;
 }
 
-/* ---- the cursor ------------------------------------------------------------------------------- */
+/* After the cursor was put somewhere. O(requests). */
+static void make_books(ebb_pool_replay *r) {
+    r->n_late = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        expected *q = &r->requests[i];
+        if (q->spot == NONE) { continue; }
+        const bool awaited = is_awaited(r, i), lives = is_live(r, i);
+        q->late_at = NONE;
+        if (lives && !awaited) { add_late(r, i); }
+        r->events[q->free_at].n = awaited && !lives ? EBB_POOL_STOP : EBB_POOL_FREE;
+    }
+}
 
-static void advance(ebb_pool_replay *r) {
-    if (++r->cursor == r->n) { r->cursor = 0; }
+/* The event at the cursor came. */
+static void follow(ebb_pool_replay *r) {
+    const meaning m = r->meanings[r->at];
+    const expected *q = &r->requests[m.request];
+    spot *s = &r->spots[q->spot];
+    EBB_ASSERT(r->events[r->at].n != EBB_POOL_STOP && r->events[r->at].start == q->start && q->late_at == NONE);
+    if (m.is_free) {
+        EBB_ASSERT(s->live == m.request && r->live_bytes >= q->n);
+        s->live = NONE;
+        r->live_bytes -= q->n;
+    } else {
+        EBB_ASSERT(s->live == NONE && r->events[r->at].n == q->n);
+        s->live = m.request;
+        r->live_bytes += q->n;
+        r->peak_bytes = ebb_max_u64(r->peak_bytes, r->live_bytes);
+        r->n_hits++;
+        r->n_recent = 0;
+    }
+    r->at = behind(r->at, r->n_events);
+}
+
+/* It does not come. What lives at a request's place although it is dead by the plan is from now on that request's. */
+static void pass(ebb_pool_replay *r) {
+    const meaning m = r->meanings[r->at];
+    const expected *q = &r->requests[m.request];
+    const bool lives = is_live(r, m.request);
+    if (m.is_free) {
+        EBB_ASSERT((r->events[r->at].n == EBB_POOL_FREE) == lives);
+        r->events[r->at].n = EBB_POOL_FREE;
+        if (lives) { add_late(r, m.request); }
+    } else if (lives) {
+        forget_late(r, m.request);
+    } else if (q->spot != NONE) {
+        EBB_ASSERT(r->events[q->free_at].n == EBB_POOL_FREE);
+        r->events[q->free_at].n = EBB_POOL_STOP;
+    }
+    r->at = behind(r->at, r->n_events);
+}
+
+const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *r) {
+    EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_replay_is_valid(r));
+    EBB_ASSERT(r->n_rounds == 0);
+    return r->n_late == 0 ? &r->events[r->at] : NULL;
+}
+
+/* In the first round blocks that were never taken may be missing; in the second nothing is, and all others are as the
+ * second. */
+void ebb__pool_replay_catch_up(ebb_pool_replay *r, const ebb_pool_event *next) {
+    const uint64_t N = r->n_events;
+    EBB_ASSERT(next >= r->events && next <= r->events + N && r->n_late == 0);
+    const uint64_t to = (uint64_t)(next - r->events) + r->n_rounds * N;
+    EBB_ASSERT(to >= r->at);
+    const uint64_t n_passed = to - r->at, n_more = n_passed / N > 2 ? n_passed / N - 2 : 0;
+    for (uint64_t k = n_more * N; k < n_passed; k++) { follow(r); }
+    r->n_hits += n_more * (N - r->n);
+    r->n_rounds = 0;
+    EBB_ASSERT(r->at == to % N);
+}
+
+/* ---- the order of frees ----------------------------------------------------------------------- */
+
+static void note_place(ebb_pool_replay *r, uint32_t at) {
+    expected *q = &r->requests[r->meanings[at].request];
+    if (r->meanings[at].is_free) {
+        q->free_at = at;
+    } else {
+        q->alloc_at = at;
+    }
+}
+
+static void exchange(ebb_pool_replay *r, uint32_t a, uint32_t b) {
+    const event e = r->events[a];
+    const meaning m = r->meanings[a];
+    EBB_ASSERT(m.is_free && r->meanings[b].is_free && m.before == r->meanings[b].before);
+    r->events[a] = r->events[b];
+    r->meanings[a] = r->meanings[b];
+    r->events[b] = e;
+    r->meanings[b] = m;
+    note_place(r, a);
+    note_place(r, b);
+}
+
+/* Put a free elsewhere, before this request; what is between moves up. */
+static void move(ebb_pool_replay *r, uint32_t from, uint32_t to, uint32_t before) {
+    const event e = r->events[from];
+    meaning m = r->meanings[from];
+    EBB_ASSERT(m.is_free && way(behind(m.request, r->n), before, r->n) < r->requests[m.request].span);
+    const int step = from < to ? 1 : -1;
+    for (uint32_t k = from; k != to; k += (uint32_t)step) {
+        r->events[k] = r->events[k + (uint32_t)step];
+        r->meanings[k] = r->meanings[k + (uint32_t)step];
+        note_place(r, k);
+    }
+    m.before = before;
+    r->events[to] = e;
+    r->meanings[to] = m;
+    note_place(r, to);
+}
+
+/* A block was freed while its free was awaited. */
+static void free_awaited(ebb_pool_replay *r, uint32_t request) {
+    const uint32_t at = r->at, planned_at = r->requests[request].free_at;
+    const meaning now = r->meanings[at], then = r->meanings[planned_at];
+    if (now.is_free && now.before == then.before) {
+        EBB_ASSERT(planned_at >= at);
+        exchange(r, at, planned_at);
+    } else if (planned_at > at && planned_at - at <= MAX_MOVE) {
+        move(r, planned_at, at, now.before);
+    } else {
+        r->events[planned_at].n = EBB_POOL_STOP;
+        return;
+    }
+    r->at = behind(at, r->n_events);
+}
+
+/* A block was freed after that. */
+static void free_late(ebb_pool_replay *r, uint32_t request) {
+    const uint32_t at = r->at, planned_at = r->requests[request].free_at;
+    const uint32_t before = r->meanings[at].before, age = way(behind(request, r->n), before, r->n);
+    forget_late(r, request);
+    if (age < r->requests[request].span && planned_at < at && at - planned_at <= MAX_MOVE) {
+        move(r, planned_at, at - 1, before);
+    }
+}
+
+uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start) {
+    const uint32_t s = *find_spot(r, start);
+    const uint32_t request = s != NONE ? r->spots[s].live : NONE;
+    if (request == NONE) { return 0; }
+    const expected *q = &r->requests[request];
+    EBB_ASSERT(r->live_bytes >= q->n && (q->late_at != NONE) != is_awaited(r, request));
+    r->spots[s].live = NONE;
+    r->live_bytes -= q->n;
+    if (q->late_at != NONE) {
+        free_late(r, request);
+    } else {
+        free_awaited(r, request);
+    }
+    return q->n;
+}
+
+/* ---- finding the place ------------------------------------------------------------------------ */
+
+static uint64_t count_taken(const ebb_pool_replay *r) {
+    return r->n_hits + r->n_others;
 }
 
 static void count_mismatch(ebb_pool_replay *r) {
-    const uint64_t n_taken = r->n_hits + r->n_others;
-    if (n_taken >= r->window_end) {
-        r->window_end = n_taken + ebb_max_u64(WINDOW_ITERATIONS * (uint64_t)r->n, MIN_WINDOW);
+    if (count_taken(r) >= r->window_end) {
+        r->window_end = count_taken(r) + ebb_max_u64(WINDOW_ITERATIONS * (uint64_t)r->n, MIN_WINDOW);
         r->n_missed = 0;
     }
     r->n_missed++;
     r->n_worst = ebb_max_u64(r->n_worst, r->n_missed);
-}
-
-/* Over requests that do not come. */
-static void skip_to(ebb_pool_replay *r, uint32_t at) {
-    while (r->cursor != at) {
-        settle(r);
-        advance(r);
-    }
 }
 
 static void remember(ebb_pool_replay *r, uint64_t n) {
@@ -240,21 +428,31 @@ static void remember(ebb_pool_replay *r, uint64_t n) {
 /* The request that this one is, if the one before did not fit either: the nearest ahead that has its size behind one
  * of the size before; or the one behind the cursor, if the one before was of another size than planned. */
 static uint32_t look_ahead(const ebb_pool_replay *r, uint64_t before, uint64_t n) {
-    uint32_t at = r->cursor;
+    uint32_t request = r->meanings[r->at].before;
     for (uint32_t k = 0; k < MAX_AHEAD && k < r->n; k++) {
-        const uint32_t next = next_of(r, at);
-        if (r->requests[next].n == n && (k == 0 || r->requests[at].n == before)) { return next; }
-        at = next;
+        const uint32_t next = behind(request, r->n);
+        if (r->requests[next].n == n && (k == 0 || r->requests[request].n == before)) { return next; }
+        request = next;
     }
     return NONE;
 }
 
-static uint32_t look_up(const ebb_pool_replay *r) {
-    uint64_t hash = 0;
-    for (unsigned k = 0; k < EBB_POOL_GRAM; k++) { hash = add_to_hash(hash, r->recent[k]); }
-    const uint32_t behind = find_gram(r, hash)->at;
-    if (behind == NONE || behind == AMBIGUOUS) { return NONE; }
-    return behind > 0 ? behind - 1 : r->n - 1;
+/* The one that the last few sizes tell. */
+static uint32_t look_up(ebb_pool_replay *r) {
+    if (r->n_recent < EBB_POOL_GRAM || count_taken(r) < r->next_jump) { return NONE; }
+    const uint32_t first = *find_gram(r, r->recent);
+    return (first & AMBIGUOUS) != 0 ? NONE : (uint32_t)((first + (uint64_t)EBB_POOL_GRAM - 1) % r->n);
+}
+
+/* Over what does not come. */
+static void skip_to(ebb_pool_replay *r, uint32_t request) {
+    while (r->meanings[r->at].before != request) { pass(r); }
+}
+
+static void jump_to(ebb_pool_replay *r, uint32_t request) {
+    r->at = r->requests[request].alloc_at;
+    make_books(r);
+    r->next_jump = count_taken(r) + r->n / JUMPS_AN_ITERATION;
 }
 
 /* Move the cursor to the request that this is, when it is not the expected one; whether one was found. */
@@ -262,55 +460,52 @@ static bool find_place(ebb_pool_replay *r, uint64_t n) {
     count_mismatch(r);
     remember(r, n);
     if (r->n_recent < 2) { return false; }
-    uint32_t at = look_ahead(r, r->recent[r->n_recent - 2], n);
-    if (at != NONE) {
-        skip_to(r, at);
+    uint32_t request = look_ahead(r, r->recent[r->n_recent - 2], n);
+    if (request != NONE) {
+        skip_to(r, request);
         return true;
     }
-    if (r->n_recent < EBB_POOL_GRAM) { return false; }
-    at = look_up(r);
-    if (at == NONE) { return false; }
-    r->cursor = at;
-    find_late(r);
+    request = look_up(r);
+    if (request == NONE) { return false; }
+    jump_to(r, request);
     return true;
+}
+
+ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
+    if (r->requests[r->meanings[r->at].before].n != n && !find_place(r, n)) {
+        r->n_others++;
+        return EBB_POOL_MISMATCH;
+    }
+    while (r->meanings[r->at].is_free) { pass(r); }
+    const expected *q = &r->requests[r->meanings[r->at].request];
+    EBB_ASSERT(q->n == n && q->alloc_at == r->at);
+    r->n_recent = 0;
+    if (q->spot != NONE && (r->n_late == 0 || !touches_late(r, q))) {
+        *start_out = q->start;
+        follow(r);
+        return EBB_POOL_HIT;
+    }
+    r->n_others++;
+    pass(r);
+    if (q->spot == NONE) { return EBB_POOL_UNPLANNED; }
+    count_mismatch(r);
+    return EBB_POOL_MISMATCH;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
-    r->n_others++;
-    if (r->requests[r->cursor].n != n && !find_place(r, n)) { return EBB_POOL_MISMATCH; }
-    settle(r);
-    const uint32_t at = r->cursor;
-    const planned *q = &r->requests[at];
-    EBB_ASSERT(q->n == n);
-    r->n_recent = 0;
-    advance(r);
-    if (q->slot == NONE) { return EBB_POOL_UNPLANNED; }
-    if (r->n_late > 0 && touches_late(r, q)) {
-        count_mismatch(r);
-        return EBB_POOL_MISMATCH;
-    }
-    EBB_ASSERT(r->slots[q->slot].live == NONE);
-    r->slots[q->slot].live = at;
-    *start_out = q->start;
-    r->n_others--;
-    r->n_hits++;
-    return EBB_POOL_HIT;
-}
-
 ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *r, ebb_bump *bump, ebb_pool_piece **pieces_out,
                                      size_t *n_out) {
-    ebb_pool_piece *pieces = ebb__bump_alloc(bump, r->n_slots, sizeof *pieces);
-    uint64_t *start = ebb__bump_alloc(bump, r->n_slots, sizeof *start);
-    uint32_t *idx = ebb__bump_alloc(bump, r->n_slots, sizeof *idx);
-    uint32_t *request = ebb__bump_alloc(bump, r->n_slots, sizeof *request);
+    ebb_pool_piece *pieces = ebb__bump_alloc(bump, r->n_spots, sizeof *pieces);
+    uint64_t *start = ebb__bump_alloc(bump, r->n_spots, sizeof *start);
+    uint32_t *idx = ebb__bump_alloc(bump, r->n_spots, sizeof *idx);
+    uint32_t *request = ebb__bump_alloc(bump, r->n_spots, sizeof *request);
     if (pieces == NULL || start == NULL || idx == NULL || request == NULL) { return EBB_E_NO_MEMORY; }
     uint32_t n = 0;
-    for (size_t s = 0; s <= r->mask; s++) {
-        if (r->slots[s].live == NONE) { continue; }
-        start[n] = r->slots[s].start;
-        request[n] = r->slots[s].live;
+    for (uint32_t s = 0; s < r->n_spots; s++) {
+        if (r->spots[s].live == NONE) { continue; }
+        start[n] = r->spots[s].start;
+        request[n] = r->spots[s].live;
         idx[n] = n;
         n++;
     }
@@ -325,20 +520,34 @@ bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay, uint64_t patience)
     return replay->n_worst >= patience;
 }
 
+/* A request's two events, and what the books say of it (invariants 1 to 3). */
+static bool is_request_valid(const ebb_pool_replay *r, uint32_t request) {
+    const expected *q = &r->requests[request];
+    const meaning alloc = r->meanings[q->alloc_at];
+    if (alloc.is_free || alloc.request != request || alloc.before != request) { return false; }
+    if (q->spot == NONE) { return q->late_at == NONE && r->events[q->alloc_at].n == EBB_POOL_STOP; }
+    const meaning dead = r->meanings[q->free_at];
+    const uint32_t age = way(behind(request, r->n), dead.before, r->n);
+    if (!dead.is_free || dead.request != request || age >= q->span) { return false; }
+    const bool awaited = is_awaited(r, request), lives = is_live(r, request);
+    if ((q->late_at != NONE) != (lives && !awaited)) { return false; }
+    if (r->events[q->free_at].n != (awaited && !lives ? EBB_POOL_STOP : EBB_POOL_FREE)) { return false; }
+    return r->events[q->alloc_at].n == q->n && r->spots[q->spot].start == q->start;
+}
+
 bool ebb__pool_replay_is_valid(const ebb_pool_replay *r) {
-    if (r->cursor >= r->n || r->n_late > EBB_POOL_MAX_LATE || r->n_slots > r->n) { return false; }
+    uint64_t live_bytes = 0;
+    if (r->at >= r->n_events || r->n_late > r->n_spots || r->n_spots > r->n) { return false; }
     for (uint32_t i = 0; i < r->n; i++) {
-        const planned *q = &r->requests[i];
-        if (q->slot != NONE && r->slots[q->slot].start != q->start) { return false; }
-        for (uint32_t k = 0; k < q->n_deaths; k++) {
-            if (r->requests[r->deaths[q->first_death + k].request].death != i) { return false; }
-        }
+        if (!is_request_valid(r, i)) { return false; }
+        live_bytes += is_live(r, i) ? r->requests[i].n : 0;
     }
-    for (size_t s = 0; s <= r->mask; s++) {
-        if (r->slots[s].live != NONE && r->requests[r->slots[s].live].slot != s) { return false; }
+    for (uint32_t k = 0; k < r->n_events; k++) { /* each before the next request */
+        const meaning *m = &r->meanings[k];
+        if (m->is_free && m->before != r->meanings[behind(k, r->n_events)].before) { return false; }
     }
     for (uint32_t k = 0; k < r->n_late; k++) {
-        if (!is_live(r, r->late[k])) { return false; }
+        if (r->requests[r->late[k]].late_at != k) { return false; }
     }
-    return true;
+    return live_bytes == r->live_bytes;
 }
