@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The pool against a stream that follows an iteration and leaves it: requests left out, put in, resized and reordered,
- * frees that come late or early, jumps, other iterations. Whatever comes, no block is handed out that overlaps a live
- * one. The books of the test are an owner for every granule, and share nothing with the pool's.
+ * frees that come late or early or of what does not live, jumps, other iterations; from one thread, and from several.
+ * Whatever comes, no block is handed out that overlaps a live one, and the pool knows to the byte what lives and what
+ * lived. The books of the test are an owner for every granule, and share nothing with the pool's.
+ *
+ *   test_pool_prop [MISMATCHES]    go on until the pools have counted so many
  */
 #include "pool/pool_priv.h"
 #include "support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define GRANULE 64u
 #define BASE ((uint64_t)1 << 40)
 #define MAX_LIVE 512u
 #define MAX_LENGTH 96u
-#define N_SEEDS 250u
+#define N_REQUESTS 5000u /* a seed */
+#define N_THREADS 4u
+#define N_THREAD_CALLS (EBB_DEBUG > 0 ? 20000u : 100000u)
 
-/* A seed. The first argument, where there is one, is another number. */
-static uint64_t n_requests_a_seed = EBB_DEBUG > 0 ? 3000 : 10000;
+static uint64_t n_wanted = EBB_DEBUG > 0 ? 30000 : 300000;
+
+enum { FREE, INSIDE, FIRST }; /* a granule of a live block, the first one of it */
 
 typedef struct live_block {
     uint64_t address, n_granules;
@@ -25,11 +34,14 @@ typedef struct stream {
     ebb_rng rng;
     uint64_t seed;
     ebb_pool *pool;
-    uint32_t *owner; /* [granules] */
+    unsigned char *owner; /* [granules] */
     uint64_t n_granules;
     live_block live[MAX_LIVE];
     size_t n_live;
-    uint64_t n_requests, n_refused;
+    uint64_t n_requests, n_refused, n_wrong;
+    uint64_t live_bytes, peak_bytes;
+    uint64_t freed; /* the last address */
+    uint64_t haste; /* so many requests before they must, blocks are freed */
     bool learns;
     ebb_pool_request requests[MAX_LENGTH];
     size_t length;
@@ -40,13 +52,16 @@ static void fail_seed(const stream *s, const char *what) {
              ebb_last_error());
 }
 
-static void own(stream *s, uint64_t address, uint64_t n, uint32_t from, uint32_t to) {
+static void own(stream *s, uint64_t address, uint64_t n, bool takes) {
     const uint64_t first = (address - BASE) / GRANULE;
     if (address < BASE || address % GRANULE != 0 || first + n > s->n_granules) { fail_seed(s, "outside of the arena"); }
     for (uint64_t g = first; g < first + n; g++) {
-        if (s->owner[g] != from) { fail_seed(s, "a live block was handed out"); }
-        s->owner[g] = to;
+        const unsigned char live = g == first ? FIRST : INSIDE;
+        if (s->owner[g] != (takes ? FREE : live)) { fail_seed(s, "a live block was handed out"); }
+        s->owner[g] = takes ? live : FREE;
     }
+    s->live_bytes += takes ? n * GRANULE : -(n * GRANULE);
+    s->peak_bytes = ebb_max_u64(s->peak_bytes, s->live_bytes);
 }
 
 static void request(stream *s, uint64_t size_bytes, uint64_t span) {
@@ -60,15 +75,27 @@ static void request(stream *s, uint64_t size_bytes, uint64_t span) {
     }
     if (st != EBB_OK) { fail_seed(s, "a request failed"); }
     const uint64_t n = size_bytes == 0 ? 1 : (size_bytes + GRANULE - 1) / GRANULE;
-    own(s, address, n, 0, 1);
-    s->live[s->n_live++] = (live_block){address, n, s->n_requests + span};
+    own(s, address, n, true);
+    s->live[s->n_live++] = (live_block){address, n, s->n_requests + (span > s->haste ? span - s->haste : 1)};
 }
 
 static void release(stream *s, size_t idx) {
     const live_block b = s->live[idx];
-    own(s, b.address, b.n_granules, 1, 0);
+    own(s, b.address, b.n_granules, false);
     if (ebb_pool_free(s->pool, b.address) != EBB_OK) { fail_seed(s, "a free failed"); }
     s->live[idx] = s->live[--s->n_live];
+    s->freed = b.address;
+}
+
+/* Of a block that is free again, of somewhere in one, or of nothing. */
+static void release_wrongly(stream *s) {
+    uint64_t address = s->freed;
+    if (ebb__rng_below(&s->rng, 2) == 0) { address = BASE + ebb__rng_below(&s->rng, s->n_granules + 9) * GRANULE; }
+    if (ebb__rng_below(&s->rng, 4) == 0) { address += 1 + ebb__rng_below(&s->rng, GRANULE - 1); }
+    const uint64_t g = (address - BASE) / GRANULE;
+    if (address % GRANULE == 0 && g < s->n_granules && s->owner[g] == FIRST) { return; }
+    if (ebb_pool_free(s->pool, address) != EBB_E_ARGUMENT) { fail_seed(s, "a wrong free was taken"); }
+    s->n_wrong++;
 }
 
 /* What is due; now and then something stays for longer, or goes before. */
@@ -81,6 +108,15 @@ static void release_due(stream *s, bool wild) {
             release(s, i);
         }
     }
+    if (ebb__rng_below(&s->rng, wild ? 10 : 100) == 0) { release_wrongly(s); }
+}
+
+static ebb_pool_stats check_stats(stream *s) {
+    ebb_pool_stats stats = {.size_bytes = sizeof stats};
+    assert_int_equal(ebb_pool_get_stats(s->pool, &stats), EBB_OK);
+    if (stats.live_bytes != s->live_bytes) { fail_seed(s, "other bytes live than it says"); }
+    if (stats.peak_live_bytes != s->peak_bytes) { fail_seed(s, "other bytes lived than it says"); }
+    return stats;
 }
 
 static void draw_iteration(stream *s) {
@@ -111,7 +147,7 @@ static size_t follow(stream *s, size_t at, bool wild) {
 }
 
 static void open_stream(stream *s, uint64_t seed, const ebb_mem *mem) {
-    *s = (stream){.seed = seed};
+    *s = (stream){.seed = seed, .freed = BASE, .haste = seed % 5 == 4 ? 1 + seed % 7 : 0};
     ebb__rng_init(&s->rng, seed, 77);
     s->n_granules = 200 + ebb__rng_below(&s->rng, 3000);
     s->owner = calloc(s->n_granules, sizeof *s->owner);
@@ -128,9 +164,7 @@ static void open_stream(stream *s, uint64_t seed, const ebb_mem *mem) {
 
 static void close_stream(stream *s) {
     while (s->n_live > 0) { release(s, s->n_live - 1); }
-    ebb_pool_stats stats = {.size_bytes = sizeof stats};
-    assert_int_equal(ebb_pool_get_stats(s->pool, &stats), EBB_OK);
-    assert_true(stats.live_bytes == 0);
+    assert_true(check_stats(s).live_bytes == 0);
     ebb_pool_destroy(s->pool);
     free(s->owner);
 }
@@ -141,34 +175,47 @@ static void plan(stream *s) {
     if (st != EBB_OK && st != EBB_E_NO_FIT) { fail_seed(s, "a plan failed"); }
 }
 
+/* A seed's stream; what the pool says of it in the end. */
+static ebb_pool_stats run_stream(uint64_t seed, uint64_t *n_wrong) {
+    stream s;
+    open_stream(&s, seed, NULL);
+    size_t at = 0;
+    if (!s.learns) { plan(&s); }
+    while (s.n_requests < N_REQUESTS) {
+        at = follow(&s, at, s.n_requests % 1000 > 500);
+        if (ebb__rng_below(&s.rng, 800) == 0) { (void)check_stats(&s); }
+        if (ebb__rng_below(&s.rng, 1500) != 0) { continue; }
+        draw_iteration(&s);
+        at = 0;
+        if (!s.learns) { plan(&s); }
+    }
+    const ebb_pool_stats stats = check_stats(&s);
+    *n_wrong += s.n_wrong;
+    close_stream(&s);
+    return stats;
+}
+
 static void test_mismatches(void **state) {
     (void)state;
-    uint64_t n_hits = 0, n_mismatches = 0, n_plans = 0, n_drops = 0;
-    for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
-        stream s;
-        open_stream(&s, seed, NULL);
-        size_t at = 0;
-        if (!s.learns) { plan(&s); }
-        while (s.n_requests < n_requests_a_seed) {
-            at = follow(&s, at, s.n_requests % 1000 > 500);
-            if (ebb__rng_below(&s.rng, 1500) != 0) { continue; }
-            draw_iteration(&s);
-            at = 0;
-            if (!s.learns) { plan(&s); }
+    ebb_pool_stats sum = {0};
+    uint64_t seed = 0, n_wrong = 0;
+    for (; sum.n_mismatches < n_wanted; seed++) {
+        const ebb_pool_stats stats = run_stream(seed, &n_wrong);
+        sum.n_requests += stats.n_requests;
+        sum.n_hits += stats.n_hits;
+        sum.n_mismatches += stats.n_mismatches;
+        sum.n_plans += stats.n_plans;
+        sum.n_drops += stats.n_drops;
+        if (seed >= 100 && sum.n_mismatches < seed) {
+            fail_msg("hardly a mismatch in %llu seeds", (unsigned long long)seed);
         }
-        ebb_pool_stats stats = {.size_bytes = sizeof stats};
-        assert_int_equal(ebb_pool_get_stats(s.pool, &stats), EBB_OK);
-        n_hits += stats.n_hits;
-        n_mismatches += stats.n_mismatches;
-        n_plans += stats.n_plans;
-        n_drops += stats.n_drops;
-        close_stream(&s);
     }
-    print_message("%llu hits, %llu mismatches, %llu plans, %llu dropped\n", (unsigned long long)n_hits,
-                  (unsigned long long)n_mismatches, (unsigned long long)n_plans, (unsigned long long)n_drops);
-    assert_true(n_hits > N_SEEDS * n_requests_a_seed / 8); /* else the streams show nothing */
-    assert_true(n_mismatches > N_SEEDS * n_requests_a_seed / 100);
-    assert_true(n_plans > N_SEEDS * 3 / 4 && n_drops > 10);
+    print_message("%llu seeds: %llu requests, %llu hits, %llu mismatches, %llu plans, %llu dropped, %llu wrong frees\n",
+                  (unsigned long long)seed, (unsigned long long)sum.n_requests, (unsigned long long)sum.n_hits,
+                  (unsigned long long)sum.n_mismatches, (unsigned long long)sum.n_plans,
+                  (unsigned long long)sum.n_drops, (unsigned long long)n_wrong);
+    assert_true(sum.n_hits > sum.n_requests / 8); /* else the streams show nothing */
+    assert_true(sum.n_plans > seed * 3 / 4 && sum.n_drops > seed / 25 && n_wrong > 10 * seed);
 }
 
 /* After any mess, a few iterations as planned are answered from the plan again, all of them. */
@@ -198,11 +245,88 @@ static void test_comes_back(void **state) {
     }
 }
 
+/* ---- several threads -------------------------------------------------------------------------- */
+
+typedef struct sharer {
+    ebb_pool *pool;
+    _Atomic unsigned *owner; /* [granules] of all */
+    unsigned id;
+    bool failed;
+} sharer;
+
+/* Each granule of a block changes its owner; whether it had the one that it should. */
+static bool hand_over(const sharer *s, const live_block *b, unsigned from, unsigned to) {
+    bool is_good = true;
+    for (uint64_t g = 0; g < b->n_granules; g++) {
+        is_good &= atomic_exchange(&s->owner[(b->address - BASE) / GRANULE + g], to) == from;
+    }
+    return is_good;
+}
+
+/* A little iteration of its own, over and over; now and then it does something else. */
+static void *share(void *ctx) {
+    sharer *s = ctx;
+    live_block held[8] = {{0}};
+    ebb_rng rng;
+    ebb__rng_init(&rng, s->id, 5);
+    for (uint64_t k = 0; k < N_THREAD_CALLS; k++) {
+        live_block *b = &held[ebb__rng_below(&rng, 50) == 0 ? ebb__rng_below(&rng, 8) : k % 8];
+        if (b->n_granules > 0) {
+            s->failed |= !hand_over(s, b, s->id, 0) || ebb_pool_free(s->pool, b->address) != EBB_OK;
+            b->n_granules = 0;
+        }
+        const uint64_t n = 1 + (k % 8 + s->id) % 5 + (ebb__rng_below(&rng, 50) == 0 ? 1 : 0);
+        if (ebb_pool_alloc(s->pool, n * GRANULE, &b->address) != EBB_OK) { continue; }
+        b->n_granules = n;
+        s->failed |= !hand_over(s, b, 0, s->id);
+        if (k % 64 == 0) { s->failed |= ebb_pool_free(s->pool, b->address + 1) != EBB_E_ARGUMENT; }
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        if (held[i].n_granules == 0) { continue; }
+        s->failed |= !hand_over(s, &held[i], s->id, 0) || ebb_pool_free(s->pool, held[i].address) != EBB_OK;
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    static const ebb_pool_request requests[] = {{GRANULE, 3}, {3 * GRANULE, 2}, {2 * GRANULE, 4}, {4 * GRANULE, 1}};
+    for (unsigned learns = 0; learns < 2; learns++) {
+        ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
+        ebb_pool *pool = NULL;
+        sharer sharers[N_THREADS];
+        pthread_t threads[N_THREADS];
+        options.base = BASE;
+        options.capacity_bytes = (uint64_t)8 * N_THREADS * 6 * GRANULE;
+        options.alignment_bytes = GRANULE;
+        options.learns = learns == 1;
+        options.locked = true;
+        assert_int_equal(ebb_pool_create(&options, &pool), EBB_OK);
+        if (learns == 0) { assert_int_equal(ebb_pool_plan(pool, requests, 4, NULL), EBB_OK); }
+        _Atomic unsigned *owner = calloc(options.capacity_bytes / GRANULE, sizeof *owner);
+        for (unsigned t = 0; t < N_THREADS; t++) {
+            sharers[t] = (sharer){pool, owner, t + 1, false};
+            assert_int_equal(pthread_create(&threads[t], NULL, share, &sharers[t]), 0);
+        }
+        ebb_pool_stats stats = {.size_bytes = sizeof stats};
+        for (unsigned k = 0; k < 100; k++) { assert_int_equal(ebb_pool_get_stats(pool, &stats), EBB_OK); }
+        for (unsigned t = 0; t < N_THREADS; t++) {
+            assert_int_equal(pthread_join(threads[t], NULL), 0);
+            assert_false(sharers[t].failed);
+        }
+        assert_int_equal(ebb_pool_get_stats(pool, &stats), EBB_OK);
+        assert_true(stats.live_bytes == 0 && stats.n_requests > N_THREADS * N_THREAD_CALLS / 2);
+        ebb_pool_destroy(pool);
+        free(owner);
+    }
+}
+
 int main(int argc, char **argv) {
-    if (argc > 1) { n_requests_a_seed = strtoull(argv[1], NULL, 10); }
+    if (argc > 1) { n_wanted = strtoull(argv[1], NULL, 10); }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mismatches),
         cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
