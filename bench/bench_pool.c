@@ -1,163 +1,266 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a malloc and a free cost: the pool beside the C library's malloc and beside a list of holes as CnMem keeps it,
- * for the requests of one iteration of a recorded trace.
+ * What a malloc and a free cost: the pool beside the C library's malloc and beside lists as CnMem keeps them, for the
+ * calls of one iteration.
  *
- *   bench_pool TRACE [ROUNDS]
+ *   bench_pool [rounds=N] TRACE|model:PAIRS...
  *
- * The last iteration of the trace is replayed over and over, by each contender in turn, round by round; a
- * contender's figure is the median of its rounds, in ns a pair. Nothing is read or written in what is handed out.
- * Prints CSV rows. Not a test; `cmake --build build --target bench_pool`.
+ * The iteration is the last one of a recorded trace, or one that is made up: PAIRS requests of network-like lifetimes,
+ * always the same for the same number. It is replayed over and over, by each contender in turn, round by round; a
+ * contender's figure is the median of its rounds, in ns a pair of malloc and free, the loop around the calls included.
+ * What the loop takes is a row of its own, 'loop alone': the same with calls that do nothing. Nothing is read or
+ * written in what is handed out. The library is called as programs call it, from outside. Prints CSV. Not a test;
+ * `cmake --build build --target bench_pool`.
  */
-#include "base/base.h"
 #include "ebb/ebb.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define NONE UINT32_MAX
 #define PAIRS_A_ROUND 2000000u
 #define MAX_ROUNDS 99
 #define GRANULE ((uint64_t)512)
+#define BASE ((uint64_t)1 << 40)
+#define SEVERAL 4096u
+#define KEEP_APART __attribute__((noinline)) /* is called, as the others are */
 
-/* A request, or the free of what it took. */
+/* A call: of a request, which size_bytes it asks for; of a free, 0. The address is kept at `slot`, as a program keeps
+ * it in its own structures: what is out has distinct slots, as few as there can be. */
 typedef struct event {
-    uint32_t request;
-    bool is_free;
+    uint64_t size_bytes;
+    uint32_t slot;
 } event;
 
 typedef struct iteration {
-    EBB_VEC(event) events;
-    EBB_VEC(uint64_t) sizes;    /* of all requests */
-    ebb_pool_request *requests; /* those that are replayed */
+    const char *name;
+    event *events;
+    size_t n_events, n_slots;
+    ebb_pool_request *requests;
     size_t n_requests;
 } iteration;
 
-static void must(ebb_status st) {
-    if (st == EBB_OK) { return; }
-    (void)fprintf(stderr, "bench_pool: %s\n", ebb_last_error());
+/* What is read or made, before it has slots: frees name their request. */
+typedef struct raw {
+    uint64_t *sizes; /* of requests */
+    uint32_t *calls; /* the request; with IS_FREE, its free */
+    size_t n_sizes, n_calls, cap_sizes, cap_calls;
+} raw;
+#define IS_FREE 0x80000000u
+
+static void fail(const char *what) {
+    (void)fprintf(stderr, "bench_pool: %s\n", what);
     exit(1);
 }
 
-static void *take_memory(size_t n, size_t elem_bytes) {
-    void *ptr = ebb__calloc(NULL, n, elem_bytes);
-    if (ptr == NULL) { must(EBB_E_NO_MEMORY); }
+static void must(ebb_status st) {
+    if (st != EBB_OK) { fail(ebb_last_error()); }
+}
+
+static void *take_memory(void *ptr, size_t n, size_t elem_bytes) {
+    ptr = realloc(ptr, n * elem_bytes + 1);
+    if (ptr == NULL) { fail("out of memory"); }
     return ptr;
 }
 
 /* ---- the iteration ---------------------------------------------------------------------------- */
 
-/* Only the last iteration is kept; what a block took in one before is no request of it. */
-static void begin_iteration(iteration *it, uint32_t *request_of, size_t n_blocks) {
-    it->events.n = it->sizes.n = 0;
-    for (size_t b = 0; b < n_blocks; b++) { request_of[b] = NONE; }
+static uint32_t add_request(raw *w, uint64_t size_bytes) {
+    if (w->n_sizes == w->cap_sizes) {
+        w->cap_sizes = 2 * w->cap_sizes + SEVERAL;
+        w->sizes = take_memory(w->sizes, w->cap_sizes, sizeof *w->sizes);
+    }
+    w->sizes[w->n_sizes] = size_bytes;
+    return (uint32_t)w->n_sizes++;
 }
 
-static void add_event(iteration *it, const ebb_trace_event *e, uint32_t *request_of) {
-    if (e->kind == EBB_TRACE_ALLOC) {
-        request_of[e->block] = e->before ? NONE : (uint32_t)it->sizes.n;
-        if (e->before) { return; }
-        must(EBB_PUSH(NULL, &it->events, ((event){(uint32_t)it->sizes.n, false})));
-        must(EBB_PUSH(NULL, &it->sizes, e->size_bytes));
+static void add_call(raw *w, uint32_t call) {
+    if (w->n_calls == w->cap_calls) {
+        w->cap_calls = 2 * w->cap_calls + SEVERAL;
+        w->calls = take_memory(w->calls, w->cap_calls, sizeof *w->calls);
     }
-    if (e->kind == EBB_TRACE_FREE && request_of[e->block] != NONE) {
-        must(EBB_PUSH(NULL, &it->events, ((event){request_of[e->block], true})));
-    }
+    w->calls[w->n_calls++] = call;
 }
 
-/* How long each request lives; what is not freed within the iteration would fill any pool, and is left out. */
-static void finish(iteration *it) {
-    uint32_t *kept = take_memory(it->sizes.n + 1, sizeof *kept);
-    size_t n_events = 0, n_requests = 0;
-    for (size_t k = 0; k < it->events.n; k++) {
-        if (it->events.data[k].is_free) { kept[it->events.data[k].request] = 1; }
-    }
-    it->requests = take_memory(it->sizes.n + 1, sizeof *it->requests);
-    for (size_t k = 0; k < it->events.n; k++) {
-        event e = it->events.data[k];
-        if (kept[e.request] == 0) { continue; }
-        if (!e.is_free) {
-            it->requests[n_requests].size_bytes = it->sizes.data[e.request];
-            kept[e.request] = (uint32_t)++n_requests; /* from 1 */
-        }
-        e.request = kept[e.request] - 1;
-        if (e.is_free) { it->requests[e.request].span = n_requests - e.request; }
-        it->events.data[n_events++] = e;
-    }
-    it->events.n = n_events;
-    it->n_requests = n_requests;
-    ebb__free(NULL, kept);
-}
-
-static iteration read_iteration(const char *path) {
-    iteration it = {0};
+/* The requests of a trace's last iteration; what a block took in one before is none of them. */
+static void read_raw(const char *path, raw *w) {
     ebb_trace_reader *reader = NULL;
-    EBB_VEC(uint32_t) request_of = {0};
+    uint32_t *request_of = NULL;
+    size_t n_blocks = 0, cap = 0;
+    ebb_trace_event e;
+    bool done = false;
     must(ebb_trace_reader_open(NULL, path, &reader));
-    for (bool done = false; !done;) {
-        ebb_trace_event e;
-        must(ebb_trace_reader_next(reader, &e, &done));
-        if (done) { break; }
-        if (e.kind == EBB_TRACE_ALLOC) { must(EBB_PUSH(NULL, &request_of, NONE)); }
+    for (must(ebb_trace_reader_next(reader, &e, &done)); !done; must(ebb_trace_reader_next(reader, &e, &done))) {
         if (e.kind == EBB_TRACE_MARK && e.mark == EBB_TRACE_ITERATION_BEGIN) {
-            begin_iteration(&it, request_of.data, request_of.n);
+            w->n_calls = w->n_sizes = 0;
+            for (size_t b = 0; b < n_blocks; b++) { request_of[b] = NONE; }
         }
-        add_event(&it, &e, request_of.data);
+        if (e.kind == EBB_TRACE_ALLOC) {
+            if (n_blocks == cap) {
+                cap = 2 * cap + SEVERAL;
+                request_of = take_memory(request_of, cap, sizeof *request_of);
+            }
+            request_of[n_blocks] = e.before ? NONE : add_request(w, e.size_bytes);
+            if (!e.before) { add_call(w, request_of[n_blocks]); }
+            n_blocks++;
+        }
+        if (e.kind == EBB_TRACE_FREE && request_of[e.block] != NONE) { add_call(w, request_of[e.block] | IS_FREE); }
     }
     ebb_trace_reader_close(reader);
-    EBB_VEC_FINI(NULL, &request_of);
-    finish(&it);
-    if (it.events.n == 0) { must(ebb_fail(EBB_E_FORMAT, "%s: nothing comes and goes in it", path)); }
+    free(request_of);
+}
+
+static uint64_t draw(uint64_t *state) {
+    *state += 0x9e3779b97f4a7c15u;
+    uint64_t x = (*state ^ *state >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* Blocks stack up and go in turn, 200 deep at most, as activations do; one request in two is a workspace, gone before
+ * the next but two. */
+static void make_raw(size_t n_pairs, raw *w) {
+    uint32_t deep[200], brief[2] = {NONE, NONE};
+    size_t n_deep = 0;
+    bool grows = true;
+    uint64_t state = n_pairs;
+    for (size_t i = 0; i < n_pairs; i++) {
+        const uint32_t request = add_request(w, 512 * (1 + draw(&state) % 40) << draw(&state) % 6);
+        add_call(w, request);
+        if (i % 2 == 0) {
+            const size_t k = draw(&state) % 2;
+            if (brief[k] != NONE) { add_call(w, brief[k] | IS_FREE); }
+            brief[k] = request;
+            continue;
+        }
+        deep[n_deep++] = request;
+        grows = grows ? n_deep < 200 : n_deep < 2;
+        for (int k = 0; k < 2 && !grows && n_deep > 0; k++) { add_call(w, deep[--n_deep] | IS_FREE); }
+    }
+    while (n_deep > 0) { add_call(w, deep[--n_deep] | IS_FREE); }
+    for (int k = 0; k < 2; k++) {
+        if (brief[k] != NONE) { add_call(w, brief[k] | IS_FREE); }
+    }
+}
+
+/* Slots, and how long each request lives; what is not freed within the iteration would fill any pool, and is left out.
+ */
+static iteration finish(const char *name, const raw *w) {
+    iteration it = {.name = name};
+    uint32_t *number = take_memory(NULL, w->n_sizes, sizeof *number);
+    uint32_t *slot = take_memory(NULL, w->n_sizes, sizeof *slot),
+             *unused = take_memory(NULL, w->n_sizes, sizeof *unused);
+    size_t n_unused = 0;
+    it.events = take_memory(NULL, w->n_calls, sizeof *it.events);
+    it.requests = take_memory(NULL, w->n_sizes, sizeof *it.requests);
+    memset(number, 0xff, w->n_sizes * sizeof *number);
+    for (size_t k = 0; k < w->n_calls; k++) {
+        if (w->calls[k] >= IS_FREE) { number[w->calls[k] - IS_FREE] = 0; }
+    }
+    for (size_t k = 0; k < w->n_calls; k++) {
+        const uint32_t request = w->calls[k] & ~IS_FREE;
+        if (number[request] == NONE) { continue; }
+        if (w->calls[k] >= IS_FREE) {
+            it.requests[number[request]].span = it.n_requests - number[request];
+            it.events[it.n_events++] = (event){0, slot[request]};
+            unused[n_unused++] = slot[request];
+            continue;
+        }
+        slot[request] = n_unused > 0 ? unused[--n_unused] : (uint32_t)it.n_slots++;
+        number[request] = (uint32_t)it.n_requests;
+        it.requests[it.n_requests++] = (ebb_pool_request){w->sizes[request], 0};
+        it.events[it.n_events++] = (event){w->sizes[request], slot[request]};
+    }
+    free(number);
+    free(slot);
+    free(unused);
     return it;
 }
 
-/* ---- a list of holes, in order of address ------------------------------------------------------ */
+static iteration get_iteration(const char *name) {
+    raw w = {0};
+    if (strncmp(name, "model:", 6) == 0) {
+        make_raw(strtoull(name + 6, NULL, 10), &w);
+    } else {
+        read_raw(name, &w);
+    }
+    const iteration it = finish(name, &w);
+    if (it.n_requests == 0) { fail("an iteration in which nothing comes and goes"); }
+    free(w.sizes);
+    free(w.calls);
+    return it;
+}
 
-/* As CnMem answers: the smallest hole that holds it, cut at its end; what is freed is joined to its neighbours. */
-typedef struct hole {
+/* ---- lists as CnMem's ------------------------------------------------------------------------- */
+
+/* The smallest hole that holds it, from a list in order of address, cut at its end; what is out stands in a list,
+ * latest first, where a free looks for it; what is freed is joined to its neighbours. Without CnMem's lock. */
+typedef struct piece {
     uint64_t start, n;
-    struct hole *next;
-} hole;
+    struct piece *next;
+} piece;
 
-typedef struct hole_list {
-    hole *first, *unused;
-} hole_list;
+typedef struct lists {
+    piece *holes, *used, *spare, *all;
+} lists;
 
-static uint64_t take_from_list(hole_list *l, uint64_t n) {
-    hole **best = NULL;
-    for (hole **h = &l->first; *h != NULL; h = &(*h)->next) {
+static lists make_lists(size_t n_slots) {
+    lists l = {.all = take_memory(NULL, 2 * n_slots + 2, sizeof *l.all)};
+    for (size_t i = 1; i < 2 * n_slots + 2; i++) {
+        l.all[i].next = l.spare;
+        l.spare = &l.all[i];
+    }
+    l.all[0] = (piece){BASE, (uint64_t)1 << 60, NULL};
+    l.holes = &l.all[0];
+    return l;
+}
+
+static piece *make_piece(lists *l, uint64_t start, uint64_t n, piece *next) {
+    piece *p = l->spare;
+    l->spare = p->next;
+    *p = (piece){start, n, next};
+    return p;
+}
+
+static void unlink_piece(lists *l, piece **at) {
+    piece *p = *at;
+    *at = p->next;
+    p->next = l->spare;
+    l->spare = p;
+}
+
+static KEEP_APART uint64_t take_from_lists(lists *l, uint64_t size_bytes) {
+    const uint64_t n = (size_bytes + GRANULE - 1) / GRANULE * GRANULE;
+    piece **best = NULL;
+    for (piece **h = &l->holes; *h != NULL; h = &(*h)->next) {
         if ((*h)->n >= n && (best == NULL || (*h)->n < (*best)->n)) { best = h; }
     }
-    if (best == NULL) { must(ebb_fail(EBB_E_NO_FIT, "the list is too small")); }
-    hole *h = *best;
-    const uint64_t start = h->start;
-    h->start += n;
-    h->n -= n;
-    if (h->n == 0) {
-        *best = h->next;
-        h->next = l->unused;
-        l->unused = h;
-    }
+    if (best == NULL) { fail("the lists are too small"); }
+    const uint64_t start = (*best)->start;
+    (*best)->start += n;
+    (*best)->n -= n;
+    if ((*best)->n == 0) { unlink_piece(l, best); }
+    l->used = make_piece(l, start, n, l->used);
     return start;
 }
 
-static void give_to_list(hole_list *l, uint64_t start, uint64_t n) {
-    hole **at = &l->first, *before = NULL;
+static KEEP_APART void give_to_lists(lists *l, uint64_t start) {
+    piece **used = &l->used, **at = &l->holes, *before = NULL;
+    while ((*used)->start != start) { used = &(*used)->next; }
+    const uint64_t n = (*used)->n;
+    unlink_piece(l, used);
     for (; *at != NULL && (*at)->start < start; at = &(*at)->next) { before = *at; }
-    hole *behind = *at;
     if (before != NULL && before->start + before->n == start) {
         before->n += n;
     } else {
-        hole *h = l->unused;
-        l->unused = h->next;
-        *h = (hole){start, n, behind};
-        *at = before = h;
+        *at = before = make_piece(l, start, n, *at);
     }
-    if (behind != NULL && before->start + before->n == behind->start) {
-        before->n += behind->n;
-        before->next = behind->next;
-        behind->next = l->unused;
-        l->unused = behind;
+    if (before->next != NULL && before->start + before->n == before->next->start) {
+        before->n += before->next->n;
+        unlink_piece(l, &before->next);
     }
 }
 
@@ -165,65 +268,54 @@ static void give_to_list(hole_list *l, uint64_t start, uint64_t n) {
 
 typedef struct contender {
     const char *name;
-    void (*replay)(struct contender *c, const iteration *it, size_t n_times);
+    void (*replay)(void *state, const iteration *it, size_t n_times, uint64_t *address);
     void *state;
-    uint64_t *address; /* [requests] of what is out */
+    double ns[MAX_ROUNDS];
 } contender;
 
-static void replay_pool(contender *c, const iteration *it, size_t n_times) {
-    for (size_t t = 0; t < n_times; t++) {
-        for (size_t k = 0; k < it->events.n; k++) {
-            const event e = it->events.data[k];
-            uint64_t *address = &c->address[e.request];
-            if (!e.is_free) {
-                must(ebb_pool_alloc(c->state, it->requests[e.request].size_bytes, address));
-            } else {
-                must(ebb_pool_free(c->state, *address));
-            }
-        }
+/* The one loop: TAKE a request of `size_bytes`, to *at; GIVE *at. */
+#define REPLAY(name, TAKE, GIVE)                                                                                       \
+    static void name(void *state, const iteration *it, size_t n_times, uint64_t *address) {                            \
+        for (size_t t = 0; t < n_times; t++) {                                                                         \
+            for (const event *e = it->events; e < it->events + it->n_events; e++) {                                    \
+                const uint64_t size_bytes = e->size_bytes;                                                             \
+                uint64_t *at = &address[e->slot];                                                                      \
+                if (size_bytes > 0) {                                                                                  \
+                    TAKE;                                                                                              \
+                } else {                                                                                               \
+                    GIVE;                                                                                              \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        (void)state;                                                                                                   \
     }
+
+static KEEP_APART ebb_status take_nothing(void *state, uint64_t size_bytes, uint64_t *address_out) {
+    __asm__ volatile("" : : "r"(state) : "memory");
+    *address_out = size_bytes;
+    return EBB_OK;
 }
 
-static void replay_malloc(contender *c, const iteration *it, size_t n_times) {
-    for (size_t t = 0; t < n_times; t++) {
-        for (size_t k = 0; k < it->events.n; k++) {
-            const event e = it->events.data[k];
-            uint64_t *address = &c->address[e.request];
-            if (!e.is_free) {
-                *address = (uint64_t)(uintptr_t)malloc(it->requests[e.request].size_bytes);
-            } else {
-                free((void *)(uintptr_t)*address);
-            }
-        }
-    }
+static KEEP_APART ebb_status give_nothing(void *state, uint64_t address) {
+    __asm__ volatile("" : : "r"(state), "r"(address) : "memory");
+    return EBB_OK;
 }
 
-static void replay_list(contender *c, const iteration *it, size_t n_times) {
-    for (size_t t = 0; t < n_times; t++) {
-        for (size_t k = 0; k < it->events.n; k++) {
-            const event e = it->events.data[k];
-            uint64_t *address = &c->address[e.request];
-            const uint64_t n = ebb_align_up(it->requests[e.request].size_bytes, GRANULE);
-            if (!e.is_free) {
-                *address = take_from_list(c->state, n);
-            } else {
-                give_to_list(c->state, *address, n);
-            }
-        }
-    }
-}
+REPLAY(replay_pool, must(ebb_pool_alloc(state, size_bytes, at)), must(ebb_pool_free(state, *at)))
+REPLAY(replay_malloc, *at = (uint64_t)(uintptr_t)malloc(size_bytes), free((void *)(uintptr_t)*at))
+REPLAY(replay_lists, *at = take_from_lists(state, size_bytes), give_to_lists(state, *at))
+REPLAY(replay_nothing, must(take_nothing(state, size_bytes, at)), must(give_nothing(state, *at)))
 
-static ebb_pool *make_pool(const iteration *it, bool plans, bool locked) {
+static ebb_pool *make_pool(const iteration *it, bool learns, bool locked) {
     ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
     ebb_pool *pool = NULL;
-    options.base = (uint64_t)1 << 40;
+    options.base = BASE;
     options.capacity_bytes = (uint64_t)1 << 60;
     options.alignment_bytes = GRANULE;
-    options.learns = !plans;
+    options.learns = learns;
     options.locked = locked;
     must(ebb_pool_create(&options, &pool));
-    if (!plans) { return pool; }
-    must(ebb_pool_plan(pool, it->requests, it->n_requests, NULL));
+    if (it != NULL) { must(ebb_pool_plan(pool, it->requests, it->n_requests, NULL)); }
     return pool;
 }
 
@@ -240,61 +332,71 @@ static int compare(const void *a, const void *b) {
 }
 
 /* Rounds of all contenders by turns; the one before the first warms up. */
-static void measure(contender *contenders, int n, const iteration *it, int n_rounds, double ns[][MAX_ROUNDS]) {
+static void measure(contender *contenders, int n, const iteration *it, int n_rounds) {
     const size_t n_times = PAIRS_A_ROUND / (it->n_requests + 1) + 1;
+    uint64_t *address = take_memory(NULL, it->n_slots, sizeof *address);
     for (int round = -1; round < n_rounds; round++) {
-        for (int c = 0; c < n; c++) {
+        for (contender *c = contenders; c < contenders + n; c++) {
             const uint64_t begin = thread_ns();
-            contenders[c].replay(&contenders[c], it, n_times);
-            if (round >= 0) { ns[c][round] = (double)(thread_ns() - begin) / (double)(n_times * it->n_requests); }
+            c->replay(c->state, it, n_times, address);
+            if (round >= 0) { c->ns[round] = (double)(thread_ns() - begin) / (double)(n_times * it->n_requests); }
         }
     }
-    for (int c = 0; c < n; c++) { qsort(ns[c], (size_t)n_rounds, sizeof ns[c][0], compare); }
+    for (contender *c = contenders; c < contenders + n; c++) {
+        qsort(c->ns, (size_t)n_rounds, sizeof c->ns[0], compare);
+    }
+    free(address);
 }
 
-static void print_row(const contender *c, const iteration *it, int n_rounds, const double *ns, const double *pool_ns) {
+/* The last part of a path. */
+static const char *short_name(const char *name) {
+    const char *slash = strrchr(name, '/');
+    return slash != NULL ? slash + 1 : name;
+}
+
+static void print_row(const contender *c, const iteration *it, int n_rounds, double pool_ns) {
     ebb_pool_stats stats = {.size_bytes = sizeof stats};
+    const double median_ns = c->ns[n_rounds / 2];
     if (c->replay == replay_pool) { must(ebb_pool_get_stats(c->state, &stats)); }
-    printf("%s,%zu,%d,%.2f,%.2f,%.2f,%.4f\n", c->name, it->n_requests, n_rounds, ns[n_rounds / 2], ns[0],
-           ns[n_rounds / 2] / pool_ns[n_rounds / 2],
-           stats.n_requests > 0 ? (double)stats.n_hits / (double)stats.n_requests : 0.0);
+    printf("%s,%s,%zu,%zu,%d,%.2f,%.2f,%.2f,%.3f,", short_name(it->name), c->name, it->n_requests, it->n_slots,
+           n_rounds, median_ns, c->ns[n_rounds / 10], c->ns[n_rounds - 1 - n_rounds / 10], median_ns / pool_ns);
+    if (stats.n_requests > 0) { printf("%.4f", (double)stats.n_hits / (double)stats.n_requests); }
+    printf("\n");
 }
 
 static void compare_all(const iteration *it, int n_rounds) {
-    hole *holes = take_memory(it->n_requests + 1, sizeof *holes);
-    for (size_t i = 1; i < it->n_requests; i++) { holes[i].next = &holes[i + 1]; }
-    holes[0] = (hole){(uint64_t)1 << 40, (uint64_t)1 << 60, NULL};
-    hole_list list = {&holes[0], &holes[1]};
+    lists l = make_lists(it->n_slots);
     contender contenders[] = {
-        {"pool", replay_pool, make_pool(it, true, false), NULL},
-        {"pool that learned", replay_pool, make_pool(it, false, false), NULL},
-        {"pool, locked", replay_pool, make_pool(it, true, true), NULL},
-        {"list of holes", replay_list, &list, NULL},
-        {"malloc", replay_malloc, NULL, NULL},
+        {.name = "pool", .replay = replay_pool, .state = make_pool(it, false, false)},
+        {.name = "pool that learned", .replay = replay_pool, .state = make_pool(NULL, true, false)},
+        {.name = "pool with a lock", .replay = replay_pool, .state = make_pool(it, false, true)},
+        {.name = "pool without a plan", .replay = replay_pool, .state = make_pool(NULL, false, false)},
+        {.name = "lists as CnMem's", .replay = replay_lists, .state = &l},
+        {.name = "malloc", .replay = replay_malloc},
+        {.name = "loop alone", .replay = replay_nothing},
     };
-    enum { N = sizeof contenders / sizeof contenders[0] };
-    double ns[N][MAX_ROUNDS];
-    for (int c = 0; c < N; c++) { contenders[c].address = take_memory(it->n_requests, sizeof(uint64_t)); }
-    measure(contenders, N, it, n_rounds, ns);
-    printf("contender,pairs,rounds,median_ns,least_ns,times_pool,hits\n");
-    for (int c = 0; c < N; c++) {
-        print_row(&contenders[c], it, n_rounds, ns[c], ns[0]);
+    const int n = sizeof contenders / sizeof contenders[0];
+    measure(contenders, n, it, n_rounds);
+    for (int c = 0; c < n; c++) {
+        print_row(&contenders[c], it, n_rounds, contenders[0].ns[n_rounds / 2]);
         if (contenders[c].replay == replay_pool) { ebb_pool_destroy(contenders[c].state); }
-        ebb__free(NULL, contenders[c].address);
     }
-    ebb__free(NULL, holes);
+    free(l.all);
 }
 
 int main(int argc, char **argv) {
-    const int n_rounds = argc > 2 ? atoi(argv[2]) : 9;
-    if (argc < 2 || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
-        (void)fprintf(stderr, "usage: bench_pool TRACE [ROUNDS]\n");
+    int n_rounds = 9, first = 1;
+    if (argc > 1 && strncmp(argv[1], "rounds=", 7) == 0) { n_rounds = atoi(argv[first++] + 7); }
+    if (first >= argc || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
+        (void)fprintf(stderr, "usage: bench_pool [rounds=N] TRACE|model:PAIRS...\n");
         return 2;
     }
-    iteration it = read_iteration(argv[1]);
-    compare_all(&it, n_rounds);
-    EBB_VEC_FINI(NULL, &it.events);
-    EBB_VEC_FINI(NULL, &it.sizes);
-    ebb__free(NULL, it.requests);
+    printf("iteration,contender,pairs,most_out,rounds,median_ns,p10_ns,p90_ns,times_pool,hits\n");
+    for (int i = first; i < argc; i++) {
+        iteration it = get_iteration(argv[i]);
+        compare_all(&it, n_rounds);
+        free(it.events);
+        free(it.requests);
+    }
     return 0;
 }

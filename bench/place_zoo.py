@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 from provenance import commit
+from zoo_trace import record
 
 PAPER = {  # network: ratios of CnMem and SmartPool
     "resnet18": (1.033, 1.003), "resnet34": (1.028, 1.001), "resnet50": (1.030, 1.003), "resnet101": (1.028, 1.0005),
@@ -34,9 +35,7 @@ def compare(ebb, net, batch, image, classes):
     """Solver -> its JSON object."""
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "trace")
-        subprocess.run([ebb, "train", net, "--batch", str(batch), "--image", image, "--classes", str(classes), "--steps",
-                        "2", "--backend", "dry", "--policy", "liveness", "--record", trace], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        record(ebb, net, batch, image, classes, trace)
         text = subprocess.run([ebb, "place", trace, "--compare", "--json"], check=True, stdout=subprocess.PIPE,
                               text=True).stdout
     return {row["solver"]: row for row in map(json.loads, text.splitlines())}
