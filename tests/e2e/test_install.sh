@@ -36,6 +36,15 @@ fi
 check "the pool's example has at most 60 lines" test "$(wc -l <"$root/examples/pool_mmap.c")" -le 60
 check "the pool's example follows a plan" test "$(sed -n 's/.*, \([0-9]*\) from the plan.*/\1/p' out)" -ge 7000
 
+sed -n '/^```c$/,/^```$/{/^```/d;p}' "$root/docs/pool.md" >pool.c
+# shellcheck disable=SC2046
+if cc -std=c11 -Wall -Wextra -pedantic -Werror pool.c $(pkg-config --cflags --libs ebb) -o pool 2>log && ./pool >out 2>&1; then
+    pass "the program in docs/pool.md runs"
+else
+    fail "the program in docs/pool.md runs" "$(cat log out)"
+fi
+check "it gets the same addresses in each iteration" test "$(sort -u out | wc -l)" = 1 -a "$(wc -l <out)" = 3
+
 if [ -e "$digits" ]; then
     if ./train_digits "$digits" 4MiB >out 2>&1; then pass "the example trains"; else fail "the example trains" "$(cat out)"; fi
     accuracy=$(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' out)
