@@ -164,6 +164,79 @@ static void make_xla(maker *m) {
     }
 }
 
+/* ---- a network's graph ------------------------------------------------------------------------ */
+
+/* What an operation of a layer leaves: until the next few operations have read it, until the layer's end, or until its
+ * mirror image in the backward pass. Its gradient lives shortly there, and beside it some have a weight's gradient,
+ * which lives up to the update. */
+typedef struct operation {
+    uint64_t bytes, grad_bytes, weight_bytes;
+    uint64_t steps, grad_steps; /* it lives for, unless it is kept */
+    bool is_kept, is_residual;
+} operation;
+
+enum { MAX_OPERATIONS = 48, LAYER_KINDS = 3 };
+
+static uint64_t draw_bytes(maker *m, const uint64_t *sizes, size_t n_sizes) {
+    return sizes[below(m, n_sizes)];
+}
+
+static void draw_layer(maker *m, operation *layer, size_t n, const uint64_t *sizes, size_t n_sizes) {
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t kept = below(m, 100);
+        layer[i] = (operation){.bytes = draw_bytes(m, sizes, n_sizes),
+                               .grad_bytes = draw_bytes(m, sizes, n_sizes),
+                               .weight_bytes = below(m, 4) == 0 ? draw_bytes(m, sizes, n_sizes) : 0,
+                               .steps = 1 + draw_log(m, 8),
+                               .grad_steps = 1 + draw_log(m, 6),
+                               .is_kept = kept < 35,
+                               .is_residual = kept >= 90};
+    }
+}
+
+/* Each tensor's part of a device, if it is split. */
+static uint64_t part_of(maker *m, uint64_t bytes, bool is_split) {
+    return is_split ? 4 + (bytes >> below(m, 7)) / 4 * 4 : bytes;
+}
+
+static void add_layer(maker *m, const operation *layer, size_t n, ebb_place_item span, bool is_split) {
+    const uint64_t end = span.last, update = end + 4 + below(m, 64);
+    for (size_t i = 0; i < n; i++) {
+        const operation *o = &layer[i];
+        const uint64_t at = span.first + i, mirror = end - at;
+        const uint64_t last = o->is_kept ? mirror + 1 : o->is_residual ? span.first + n + 1 : at + o->steps;
+        add(m, part_of(m, o->bytes, is_split), at, last);
+        add(m, part_of(m, o->grad_bytes, is_split), mirror, mirror + o->grad_steps);
+        if (o->weight_bytes > 0) { add(m, part_of(m, o->weight_bytes, is_split), mirror, update); }
+    }
+}
+
+static void make_network(maker *m, bool is_split) {
+    uint64_t size[150];
+    operation layer[LAYER_KINDS][MAX_OPERATIONS];
+    const uint64_t n_sizes = 30 + below(m, 120), n_ops = 12 + below(m, MAX_OPERATIONS - 12);
+    const uint64_t n_layers = m->wanted * 4 / (n_ops * 9) + 1, end = 2 * n_layers * n_ops + 8 + below(m, 64);
+    for (size_t k = 0; k < n_sizes; k++) {
+        size[k] = below(m, 3) == 0 ? 4 * draw_log(m, 512) : 512 * draw_log(m, 1 << 16);
+    }
+    for (size_t k = 0; k < LAYER_KINDS; k++) { draw_layer(m, layer[k], n_ops, size, n_sizes); }
+    for (uint64_t l = 0; l < n_layers; l++) {
+        const size_t kind = l % 8 == 7 ? 1 : l % 5 == 4 ? 2 : 0;
+        add_layer(m, layer[kind], n_ops, (ebb_place_item){0, l * n_ops, end}, is_split);
+    }
+    for (unsigned k = 0; k < 4; k++) { /* logits, and what the loss makes of them */
+        add(m, 512 * (1 + draw_log(m, 1 << 20)), n_layers * n_ops + 2 * k, n_layers * n_ops + 3 + 3 * k);
+    }
+}
+
+static void make_network_whole(maker *m) {
+    make_network(m, false);
+}
+
+static void make_network_split(maker *m) {
+    make_network(m, true);
+}
+
 /* ---- an allocator's trace --------------------------------------------------------------------- */
 
 /* Sizes of objects and buffers; most die young, in bursts, some with their phase, some never. */
@@ -195,6 +268,8 @@ static const struct {
     {"train", "one iteration of a deep network", make_train},
     {"spikes", "nested lifetimes and short large ones", make_spikes},
     {"xla", "a compiler's graph: few sizes, the same layer many times", make_xla},
+    {"network", "forward, backward and update of layers of a few kinds", make_network_whole},
+    {"split", "the same, each tensor split over a number of devices of its own", make_network_split},
     {"malloc", "an allocator's trace", make_malloc},
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
