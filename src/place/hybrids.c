@@ -16,6 +16,7 @@ typedef struct hybrids {
     uint32_t n_wrapping, n_by_size;
     uint32_t *obstacles;
     uint64_t *offsets;
+    uint64_t end; /* of the work */
 } hybrids;
 
 /* Enough of the largest, largest first: those of so many orders of magnitude. */
@@ -85,7 +86,7 @@ static ebb_status try_hybrid(const hybrids *h, const try *t) {
 static ebb_status try_all(const hybrids *h, const try *tries, size_t n_tries) {
     ebb_search *s = h->search;
     for (size_t i = 0; i < n_tries; i++) {
-        if (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, s->max_work / 2)) { return EBB_OK; }
+        if (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, h->end)) { return EBB_OK; }
         EBB_TRY(try_hybrid(h, &tries[i]));
         (void)ebb__search_keep(s);
     }
@@ -109,6 +110,7 @@ ebb_status ebb__search_hybrids(ebb_search *s) {
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     hybrids h = {.search = s, .compact = s->compact, .offsets = s->now.offsets};
+    h.end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
     h.by_size = ebb__bump_alloc(&bump, n, sizeof *h.by_size);
     h.obstacles = ebb__bump_alloc(&bump, n, sizeof *h.obstacles);
     ebb_status st = h.by_size != NULL && h.obstacles != NULL ? list_large(&h, MAX_LARGE) : EBB_E_NO_MEMORY;

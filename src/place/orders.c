@@ -13,10 +13,9 @@
  */
 #include "place/search.h"
 
-#define MAX_FAILED_REPAIRS 40u                /* in a row */
-#define FREE_WORK ((uint64_t)2 * 1000 * 1000) /* an order may always do this much, if so much is left ... */
-#define MAX_WORK_A_LEVEL 12u                  /* ... and so much an item and level of the tree */
-#define GIVEN_UP UINT64_MAX
+#define MAX_FAILED_REPAIRS 40u /* in a row */
+#define FREE_WORK ((uint64_t)2 * 1000 * 1000)
+#define MAX_WORK_A_LEVEL 12u /* an item */
 
 static const ebb_order orders[] = {
     {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_TIGHTEST, 0},
@@ -35,26 +34,29 @@ static uint64_t max_work_an_item(const ebb_search *s) {
     return work;
 }
 
-/* One order might take more than a quarter of the work. */
-static bool is_large(const ebb_search *s) {
-    return s->sections->n_items > s->max_work / 4 / max_work_an_item(s);
+bool ebb__search_is_large(const ebb_search *s, unsigned parts) {
+    return s->sections->n_items > s->max_work / parts / max_work_an_item(s);
 }
 
 /* In the order at hand, until the peak or the work is too much. */
-static ebb_status place_all(ebb_search *s, ebb_taken *taken, uint64_t give_up_bytes) {
+static ebb_status place_all(ebb_search *s, ebb_taken *taken, uint64_t give_up_bytes, uint64_t free_work) {
     const uint64_t max_work = s->max_work > s->work ? s->max_work - s->work : 0;
     const uint64_t an_item = max_work_an_item(s);
     uint64_t peak_bytes = 0;
     s->now.is_order = true;
-    s->now.peak_bytes = GIVEN_UP;
+    s->now.peak_bytes = UINT64_MAX;
+    s->now.stuck = (uint32_t)s->sections->n_items;
     for (size_t i = 0; i < s->sections->n_items; i++) {
         const uint32_t item = s->now.idx[i];
         const uint64_t size_bytes = s->sections->rounded[item];
         const uint64_t work = ebb__taken_work(taken);
-        if (work > max_work || (work > FREE_WORK && work / (i + 1) > an_item)) { return EBB_OK; }
+        if (work > max_work || (work > free_work && work / (i + 1) > an_item)) { return EBB_OK; }
         uint64_t offset = ebb__taken_find(taken, s->sections->range[item], size_bytes, 0, s->now.fit);
         peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
-        if (peak_bytes >= give_up_bytes) { return EBB_OK; }
+        if (peak_bytes >= give_up_bytes) {
+            s->now.stuck = (uint32_t)i;
+            return EBB_OK;
+        }
         EBB_TRY(ebb__taken_add(taken, s->sections->range[item], offset, size_bytes));
         s->now.offsets[item] = offset;
     }
@@ -62,23 +64,22 @@ static ebb_status place_all(ebb_search *s, ebb_taken *taken, uint64_t give_up_by
     return EBB_OK;
 }
 
-/* Place all items in the order at hand, unless it is given up. */
-static ebb_status try_now(ebb_search *s, uint64_t give_up_bytes) {
+ebb_status ebb__search_place(ebb_search *s, uint64_t give_up_bytes, uint64_t free_work) {
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     ebb_taken *taken = NULL;
     ebb_status st = ebb__taken_create(&bump, s->sections->n, &taken);
-    if (st == EBB_OK) { st = place_all(s, taken, give_up_bytes); }
+    if (st == EBB_OK) { st = place_all(s, taken, give_up_bytes, free_work); }
     if (st == EBB_OK) { s->work += ebb__taken_work(taken); }
     ebb__bump_fini(&bump);
     return st;
 }
 
 ebb_status ebb__search_orders(ebb_search *s) {
-    if (is_large(s)) { return EBB_OK; }
+    if (ebb__search_is_large(s, 4)) { return EBB_OK; }
     for (size_t o = 0; o < sizeof orders / sizeof orders[0] && !ebb__search_is_over(s, s->max_work); o++) {
         EBB_TRY(ebb__search_sort(s, &orders[o]));
-        EBB_TRY(try_now(s, s->best.peak_bytes));
+        EBB_TRY(ebb__search_place(s, s->best.peak_bytes, FREE_WORK));
         (void)ebb__search_keep(s);
     }
     return EBB_OK;
@@ -91,7 +92,7 @@ ebb_status ebb__search_settle(ebb_search *s) {
     }
     EBB_TRY(ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key));
     s->now.fit = EBB_PLACE_LOWEST;
-    EBB_TRY(try_now(s, GIVEN_UP));
+    EBB_TRY(ebb__search_place(s, UINT64_MAX, FREE_WORK));
     (void)ebb__search_keep(s);
     return EBB_OK;
 }
@@ -107,16 +108,16 @@ static ebb_status sort_repaired(ebb_search *s) {
 ebb_status ebb__search_repair(ebb_search *s) {
     const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 8;
     const size_t n = s->sections->n_items;
-    if (is_large(s) || ebb__search_is_over(s, end)) { return EBB_OK; }
+    if (ebb__search_is_large(s, 4) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.fit = s->best.fit;
     s->now.peak_bytes = s->best.peak_bytes;
     if (!s->best.is_order) { EBB_TRY(ebb__search_settle(s)); }
     for (unsigned n_failed = 0; n_failed < MAX_FAILED_REPAIRS; n_failed++) {
-        if (ebb__search_is_over(s, end) || s->now.peak_bytes == GIVEN_UP) { break; }
+        if (ebb__search_is_over(s, end) || s->now.peak_bytes == UINT64_MAX) { break; }
         EBB_TRY(sort_repaired(s));
-        EBB_TRY(try_now(s, GIVEN_UP));
+        EBB_TRY(ebb__search_place(s, UINT64_MAX, FREE_WORK));
         if (ebb__search_keep(s)) { n_failed = 0; }
     }
     return EBB_OK;

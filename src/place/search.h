@@ -32,6 +32,7 @@ typedef struct ebb_attempt {
     ebb_place_fit fit;
     bool is_order;       /* it came of going through idx with this fit */
     uint64_t peak_bytes; /* UINT64_MAX: given up */
+    uint32_t stuck;      /* where in idx, if an order was given up for its peak; else n_items */
 } ebb_attempt;
 
 typedef struct ebb_search {
@@ -57,10 +58,18 @@ bool ebb__search_keep(ebb_search *s);
 /* Sort all items into s->now.idx. */
 ebb_status ebb__search_sort(ebb_search *s, const ebb_order *order);
 
+/* Whether one order might take more than such a part of all work. */
+bool ebb__search_is_large(const ebb_search *s, unsigned parts);
+
+/* Each item of the order at hand where it fits among those before it. It is given up when the peak reaches
+ * give_up_bytes, or when more than free_work is done, if so much is left, and too much for the items so far. */
+ebb_status ebb__search_place(ebb_search *s, uint64_t give_up_bytes, uint64_t free_work);
+
 /* Lower offsets of the attempt at hand first: placed so again, each item lies where it did or lower. Keeps it. */
 ebb_status ebb__search_settle(ebb_search *s);
 
 /* Stages that stand in files of their own. All may find nothing, if another has found something. */
+ebb_status ebb__search_summit(ebb_search *s);
 ebb_status ebb__search_hybrids(ebb_search *s);
 ebb_status ebb__search_orders(ebb_search *s);
 ebb_status ebb__search_exact(ebb_search *s); /* first with some of the work that is left, then with all */
