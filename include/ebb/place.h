@@ -47,6 +47,8 @@ typedef struct ebb_place_problem {
     const ebb_place_gap *gaps;  /* by item, and of one item by time, without overlap; within the item's life, which
                                    does not go around the end */
     size_t n_gaps;
+    const uint64_t *hints; /* [n_items]: where somebody would like it, or EBB_PLACE_ANYWHERE. "best" heeds it where that
+                              costs nothing; the others do not */
 } ebb_place_problem;
 #define EBB_PLACE_PROBLEM_INIT ((ebb_place_problem){.size_bytes = sizeof(ebb_place_problem), .alignment_bytes = 1})
 
@@ -94,8 +96,9 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 
 /* ---- bound and validator ---------------------------------------------------------------------- */
 
-/* Most bytes held at one time, rounded sizes, and the end of the highest fixed item: no placement has a lower peak.
- * Where all items have a common alignment, what it must waste counts too, unless there are gaps. EBB_E_ARGUMENT names
+/* Most bytes held at one time, rounded sizes, and the end of the highest fixed item, or of what must lie above fixed
+ * ones: no placement has a lower peak. Where all items have a common alignment, what it must waste counts too, unless
+ * there are gaps. Of many fixed items not all may be looked at. EBB_E_ARGUMENT names
  * the item or gap that is malformed: at no time, outside of its item's life or bytes, misaligned, or where sizes,
  * alignments and fixed offsets add up to 2^63 bytes or more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more.
  * O(n log n). mem may be NULL. */

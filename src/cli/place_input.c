@@ -15,18 +15,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STANDARD_INPUT "/dev/stdin"
 #define FIRST_BYTES 12u
+#define MAX_KEPT_BYTES ((uint64_t)8 << 30)
 #define ID_BYTES 96u /* more of a name is cut off */
 
-static int complain(const char *path, const char *what) {
-    fprintf(stderr, "ebb: %s: %s\n", path, what);
+/* What is read. Its first bytes, which tell the kind, are taken from fd already. */
+typedef struct source {
+    const char *name; /* in messages */
+    const char *path; /* to open it again; NULL: a pipe or the like gives its bytes once */
+    int fd;
+    char first[FIRST_BYTES];
+    size_t n_first, n_given; /* of these */
+} source;
+
+static int complain(const source *s, const char *what) {
+    fprintf(stderr, "ebb: %s: %s\n", s->name, what);
     return EBB_EXIT_INPUT;
 }
 
-static int complain_io(const char *path, const char *what) {
-    fprintf(stderr, "ebb: %s: cannot %s: %s\n", path, what, strerror(errno));
+static int complain_io(const source *s, const char *what) {
+    fprintf(stderr, "ebb: %s: cannot %s: %s\n", s->name, what, strerror(errno));
     return EBB_EXIT_IO;
+}
+
+/* The library's message, with the name in place of the path. */
+static int failed(const source *s, ebb_status status) {
+    const char *message = ebb_last_error();
+    const size_t n_path = s->path != NULL ? strlen(s->path) : 0;
+    if (n_path == 0 || strcmp(s->path, s->name) == 0 || strncmp(message, s->path, n_path) != 0) {
+        return ebb__cli_failed(status);
+    }
+    fflush(stdout);
+    fprintf(stderr, "ebb: %s%s\n", s->name, message + n_path);
+    return ebb__cli_exit_code(status);
 }
 
 static int no_memory(void) {
@@ -34,47 +55,68 @@ static int no_memory(void) {
     return EBB_EXIT_IO;
 }
 
-/* ---- standard input --------------------------------------------------------------------------- */
+/* ---- bytes that come once --------------------------------------------------------------------- */
 
-static bool copy_all(int from, int to) {
+static int64_t read_source(void *ctx, void *buf, size_t n_bytes) {
+    source *s = ctx;
+    if (s->n_given < s->n_first) {
+        const size_t n_left = s->n_first - s->n_given, n = n_left < n_bytes ? n_left : n_bytes;
+        memcpy(buf, s->first + s->n_given, n);
+        s->n_given += n;
+        return (int64_t)n;
+    }
+    ssize_t n = -1;
+    do { n = read(s->fd, buf, n_bytes); } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static bool write_all(int fd, const char *buf, int64_t n) {
+    for (int64_t done = 0; done < n;) {
+        const ssize_t written = write(fd, buf + done, (size_t)(n - done));
+        if (written < 0 && errno != EINTR) { return false; }
+        done += written > 0 ? written : 0;
+    }
+    return true;
+}
+
+static int copy_all(source *s, int to) {
     char buf[65536];
-    for (;;) {
-        ssize_t n = read(from, buf, sizeof buf);
-        if (n < 0 && errno == EINTR) { continue; }
-        if (n <= 0) { return n == 0; }
-        for (ssize_t done = 0; done < n;) {
-            ssize_t written = write(to, buf + done, (size_t)(n - done));
-            if (written < 0 && errno != EINTR) { return false; }
-            done += written > 0 ? written : 0;
-        }
+    for (uint64_t n_bytes = 0;;) {
+        const int64_t n = read_source(s, buf, sizeof buf);
+        if (n < 0) { return complain_io(s, "read"); }
+        if (n == 0) { return EBB_EXIT_DONE; }
+        n_bytes += (uint64_t)n;
+        if (n_bytes > MAX_KEPT_BYTES) { return complain(s, "more than 8 GiB that are no CSV: put them in a file"); }
+        if (!write_all(to, buf, n)) { return complain_io(s, "keep"); }
     }
 }
 
-/* A pipe gives its bytes once, and what it holds must be known before the right reader is found: keep them in a file
- * without a name, which becomes standard input. */
-static int keep_pipe(int from) {
-    int fd = memfd_create("ebb-place", MFD_CLOEXEC);
-    if (fd < 0) { return complain_io("standard input", "keep"); }
-    const bool copied = copy_all(from, fd) && dup2(fd, STDIN_FILENO) >= 0;
-    const int code = copied ? EBB_EXIT_DONE : complain_io("standard input", "read");
-    (void)close(fd);
-    return code;
+/* For readers that want a path: all bytes in a file without a name, which is open until *fd_out is closed. */
+static int keep(source *s, char *path, size_t path_bytes, int *fd_out) {
+    const int fd = memfd_create("ebb-place", MFD_CLOEXEC);
+    if (fd < 0) { return complain_io(s, "keep"); }
+    *fd_out = fd;
+    snprintf(path, path_bytes, "/proc/self/fd/%d", fd);
+    s->path = path;
+    return copy_all(s, fd);
 }
 
-/* Whatever can be read only once is kept, and *path is then what can be read again. */
-static int keep_if_pipe(const char **path) {
+/* Open, and take the first bytes: a pipe may give them one by one. */
+static int open_source(source *s) {
     struct stat info;
-    const bool is_stdin = strcmp(*path, "-") == 0;
-    if (is_stdin) { *path = STANDARD_INPUT; }
-    int fd = is_stdin ? STDIN_FILENO : open(*path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &info) != 0) { return complain_io(*path, "open"); }
-    int code = EBB_EXIT_DONE;
-    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-        *path = STANDARD_INPUT;
-        code = keep_pipe(fd);
+    const bool is_stdin = strcmp(s->name, "-") == 0;
+    if (is_stdin) { s->name = "standard input"; }
+    s->fd = is_stdin ? STDIN_FILENO : open(s->name, O_RDONLY | O_CLOEXEC);
+    if (s->fd < 0 || fstat(s->fd, &info) != 0) { return complain_io(s, "open"); }
+    if (!is_stdin && S_ISREG(info.st_mode)) { s->path = s->name; }
+    while (s->n_first < FIRST_BYTES) {
+        const ssize_t n = read(s->fd, s->first + s->n_first, FIRST_BYTES - s->n_first);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) { return complain_io(s, "read"); }
+        if (n == 0) { break; }
+        s->n_first += (size_t)n;
     }
-    if (!is_stdin) { (void)close(fd); }
-    return code;
+    return EBB_EXIT_DONE;
 }
 
 /* ---- buffers that are no CSV's ---------------------------------------------------------------- */
@@ -119,7 +161,8 @@ static int add_buffer(buffers *b, ebb_place_item item, const char *id) {
     return EBB_EXIT_DONE;
 }
 
-static int make_file(const buffers *b, uint64_t alignment_bytes, uint64_t period, ebb_place_file **file_out) {
+static int make_file(const source *s, const buffers *b, uint64_t alignment_bytes, uint64_t period,
+                     ebb_place_file **file_out) {
     ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
     problem.items = b->items;
     problem.n_items = b->n;
@@ -130,7 +173,8 @@ static int make_file(const buffers *b, uint64_t alignment_bytes, uint64_t period
     for (size_t i = 0; i < b->n; i++) { ids[i] = b->text + b->id[i]; }
     ebb_status status = ebb_place_file_create(NULL, &problem, ids, file_out);
     free(ids);
-    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+    if (status == EBB_OK) { return EBB_EXIT_DONE; }
+    return status == EBB_E_ARGUMENT ? complain(s, ebb_last_error()) : ebb__cli_failed(status);
 }
 
 /* ---- programs and plans ----------------------------------------------------------------------- */
@@ -146,7 +190,7 @@ static void name_stay(const ebb_stay *stay, const ebb_tensor *tensors, char *id)
     }
 }
 
-static int place_stays(const ebb_plan *plan, const ebb_program *program, ebb_cli_placing *placing) {
+static int place_stays(const source *s, const ebb_plan *plan, const ebb_program *program, ebb_cli_placing *placing) {
     size_t n_stays = 0, n_actions = 0, n_tensors = 0;
     const ebb_stay *stays = ebb_plan_stays(plan, &n_stays);
     const ebb_tensor *tensors = program != NULL ? ebb_program_tensors(program, &n_tensors) : NULL;
@@ -160,32 +204,32 @@ static int place_stays(const ebb_plan *plan, const ebb_program *program, ebb_cli
         code = add_buffer(&b, item, id);
     }
     const uint64_t alignment = program != NULL ? ebb_program_alignment_bytes(program) : 1;
-    if (code == EBB_EXIT_DONE) { code = make_file(&b, alignment, n_actions, &placing->file); }
+    if (code == EBB_EXIT_DONE) { code = make_file(s, &b, alignment, n_actions, &placing->file); }
     placing->time_name = "action of the plan";
     buffers_fini(&b);
     return code;
 }
 
-static int load_program(const char *path, ebb_cli_placing *placing) {
+static int load_program(const source *s, ebb_cli_placing *placing) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_program *program = NULL;
     ebb_machine *machine = NULL;
     ebb_plan *plan = NULL;
     options.policy = "liveness";
-    ebb_status status = ebb_program_load(NULL, path, &program);
+    ebb_status status = ebb_program_load(NULL, s->path, &program);
     if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }
     if (status == EBB_OK) { status = ebb_plan_make(program, machine, &options, &plan, NULL); }
-    const int code = status == EBB_OK ? place_stays(plan, program, placing) : ebb__cli_failed(status);
+    const int code = status == EBB_OK ? place_stays(s, plan, program, placing) : failed(s, status);
     ebb_plan_destroy(plan);
     ebb_machine_destroy(machine);
     ebb_program_destroy(program);
     return code;
 }
 
-static int load_plan(const char *path, ebb_cli_placing *placing) {
+static int load_plan(const source *s, ebb_cli_placing *placing) {
     ebb_plan *plan = NULL;
-    ebb_status status = ebb_plan_load(NULL, path, &plan);
-    const int code = status == EBB_OK ? place_stays(plan, NULL, placing) : ebb__cli_failed(status);
+    ebb_status status = ebb_plan_load(NULL, s->path, &plan);
+    const int code = status == EBB_OK ? place_stays(s, plan, NULL, placing) : failed(s, status);
     ebb_plan_destroy(plan);
     return code;
 }
@@ -193,7 +237,7 @@ static int load_plan(const char *path, ebb_cli_placing *placing) {
 /* ---- traces ----------------------------------------------------------------------------------- */
 
 typedef struct recording {
-    const char *path;
+    const source *source;
     ebb_trace_reader *reader;
     buffers b;     /* a block's index is its number */
     uint64_t tick; /* allocs and frees so far */
@@ -204,7 +248,7 @@ static int begin_block(recording *r, const ebb_trace_event *event) {
     const ebb_place_item item = {event->size_bytes, event->before ? 0 : r->tick, UINT64_MAX};
     const char *name = ebb_trace_reader_string(r->reader, event->name);
     if (r->b.n > 0 && event->space != r->space) {
-        return complain(r->path, "blocks of several spaces: only what shares one can be placed");
+        return complain(r->source, "blocks of several spaces: only what shares one can be placed");
     }
     char id[ID_BYTES];
     snprintf(id, sizeof id, "%" PRIu64 "%s%s", event->block, name[0] != '\0' ? ":" : "", name);
@@ -224,13 +268,13 @@ static int read_events(recording *r) {
     ebb_trace_event event;
     for (bool done = false;;) {
         ebb_status status = ebb_trace_reader_next(r->reader, &event, &done);
-        if (status != EBB_OK) { return ebb__cli_failed(status); }
+        if (status != EBB_OK) { return failed(r->source, status); }
         if (done) { break; }
         const int code = read_event(r, &event);
         if (code != EBB_EXIT_DONE) { return code; }
     }
     if (!ebb_trace_reader_info(r->reader).complete) {
-        fprintf(stderr, "ebb: warning: %s: the trace is cut off; what it has is placed\n", r->path);
+        fprintf(stderr, "ebb: warning: %s: the trace is cut off; what it has is placed\n", r->source->name);
     }
     for (size_t i = 0; i < r->b.n; i++) {
         if (r->b.items[i].last == UINT64_MAX) { r->b.items[i].last = r->tick; }
@@ -238,12 +282,12 @@ static int read_events(recording *r) {
     return EBB_EXIT_DONE;
 }
 
-static int load_trace(const char *path, ebb_cli_placing *placing) {
-    recording r = {.path = path};
-    ebb_status status = ebb_trace_reader_open(NULL, path, &r.reader);
-    if (status != EBB_OK) { return ebb__cli_failed(status); }
+static int load_trace(const source *s, ebb_cli_placing *placing) {
+    recording r = {.source = s};
+    ebb_status status = ebb_trace_reader_open(NULL, s->path, &r.reader);
+    if (status != EBB_OK) { return failed(s, status); }
     int code = read_events(&r);
-    if (code == EBB_EXIT_DONE) { code = make_file(&r.b, 1, 0, &placing->file); }
+    if (code == EBB_EXIT_DONE) { code = make_file(s, &r.b, 1, 0, &placing->file); }
     placing->time_name = "alloc or free of the trace";
     ebb_trace_reader_close(r.reader);
     buffers_fini(&r.b);
@@ -252,15 +296,15 @@ static int load_trace(const char *path, ebb_cli_placing *placing) {
 
 /* ---- telling them apart ----------------------------------------------------------------------- */
 
-static int load_csv(const char *path, ebb_cli_placing *placing) {
-    ebb_status status = ebb_place_file_read(NULL, path, &placing->file);
+static int load_csv(source *s, ebb_cli_placing *placing) {
+    ebb_status status = ebb_place_file_read_from(NULL, s->name, read_source, s, &placing->file);
     placing->time_name = "time";
     return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
 }
 
 static const struct {
     const char *first; /* bytes of the file */
-    int (*load)(const char *path, ebb_cli_placing *placing);
+    int (*load)(const source *s, ebb_cli_placing *placing);
 } kinds[] = {
     {"ebb-program ", load_program},
     {"ebb-plan ", load_plan},
@@ -269,19 +313,24 @@ static const struct {
      load_trace},
 };
 
-int ebb__cli_place_load(const char *path, ebb_cli_placing *placing_out) {
-    char first[FIRST_BYTES];
-    int code = keep_if_pipe(&path);
-    if (code != EBB_EXIT_DONE) { return code; }
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) { return complain_io(path, "open"); }
-    const size_t n = fread(first, 1, sizeof first, file);
-    if (ferror(file)) { code = complain_io(path, "read"); }
-    (void)fclose(file);
-    if (code != EBB_EXIT_DONE) { return code; }
+static int load(source *s, ebb_cli_placing *placing) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const size_t n_first = strlen(kinds[i].first);
-        if (n >= n_first && memcmp(first, kinds[i].first, n_first) == 0) { return kinds[i].load(path, placing_out); }
+        if (s->n_first < n_first || memcmp(s->first, kinds[i].first, n_first) != 0) { continue; }
+        char path[64];
+        int kept = -1;
+        int code = s->path != NULL ? EBB_EXIT_DONE : keep(s, path, sizeof path, &kept);
+        if (code == EBB_EXIT_DONE) { code = kinds[i].load(s, placing); }
+        if (kept >= 0) { (void)close(kept); }
+        return code;
     }
-    return load_csv(path, placing_out);
+    return load_csv(s, placing);
+}
+
+int ebb__cli_place_load(const char *path, ebb_cli_placing *placing_out) {
+    source s = {.name = path, .fd = -1};
+    int code = open_source(&s);
+    if (code == EBB_EXIT_DONE) { code = load(&s, placing_out); }
+    if (s.fd > STDIN_FILENO) { (void)close(s.fd); }
+    return code;
 }

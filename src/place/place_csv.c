@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The placement file as an object: what is kept of a file, or of a problem that comes from elsewhere, and the set of
- * ids that finds the one that is there twice.
+ * The placement file as an object: what is kept of a file, or of a problem that comes from elsewhere, and which id is
+ * there twice.
  */
 #include "place/place_csv.h"
+
+#include "place/place_priv.h"
+
+#include <stdlib.h>
+
+#define TOO_LARGE ((uint64_t)1 << 63)
 
 /* ---- the object ------------------------------------------------------------------------------- */
 
@@ -35,6 +41,7 @@ void ebb_place_file_destroy(ebb_place_file *file) {
 ebb_status ebb__place_file_add_column(ebb_place_file *file, ebb_csv_kind kind, const char *name) {
     const ebb_csv_column column = {.kind = kind, .name = file->names.n};
     const size_t n = strlen(name) + 1;
+    EBB_ASSERT(n > 1 && kind <= EBB_CSV_OTHER);
     EBB_TRY(EBB_RESERVE(file->mem, &file->names, n));
     memcpy(file->names.data + file->names.n, name, n);
     file->names.n += n;
@@ -59,6 +66,11 @@ ebb_place_problem ebb_place_file_problem(const ebb_place_file *file) {
     problem.fixed = file->has_fixed ? file->fixed.data : NULL;
     problem.gaps = file->gaps.n > 0 ? file->gaps.data : NULL;
     problem.n_gaps = file->gaps.n;
+    problem.hints = file->has_hints ? file->hints.data : NULL;
+    EBB_ASSERT(problem.hints == NULL || file->hints.n == problem.n_items);
+    EBB_ASSERT(problem.alignments == NULL || file->alignments.n == problem.n_items);
+    EBB_ASSERT(problem.fixed == NULL || file->fixed.n == problem.n_items);
+    EBB_ASSERT(file->row_text.n == problem.n_items);
     return problem;
 }
 
@@ -68,9 +80,11 @@ const char *ebb_place_file_id(const ebb_place_file *file, size_t item) {
 }
 
 ebb_place_item ebb__place_file_unwind(const ebb_place_file *file, size_t item, ebb_place_gap *around_out) {
+    EBB_ASSERT(item < file->items.n);
     ebb_place_item life = file->items.data[item];
     *around_out = (ebb_place_gap){.item = item};
     if (file->period == 0) { return life; }
+    EBB_ASSERT(life.first <= file->period && life.last <= file->period);
     life.first %= file->period;
     if (life.first < life.last) { return life; }
     if (life.last > 0) {
@@ -79,7 +93,19 @@ ebb_place_item ebb__place_file_unwind(const ebb_place_file *file, size_t item, e
         life.first = 0;
     }
     life.last = file->period;
+    EBB_ASSERT(life.first < life.last && around_out->last <= life.last);
     return life;
+}
+
+ebb_status ebb__place_file_check_ends(const ebb_place_file *file, const uint64_t *offsets) {
+    for (size_t i = 0; i < file->items.n; i++) {
+        const uint64_t size_bytes = file->items.data[i].size_bytes;
+        EBB_ASSERT(size_bytes < TOO_LARGE);
+        if (offsets[i] < TOO_LARGE - size_bytes) { continue; }
+        return ebb_fail(EBB_E_ARGUMENT, "item %zu: %llu bytes at offset %llu end at 2^63 or beyond", i,
+                        (unsigned long long)size_bytes, (unsigned long long)offsets[i]);
+    }
+    return EBB_OK;
 }
 
 /* ---- one that comes from elsewhere ------------------------------------------------------------ */
@@ -92,6 +118,7 @@ static ebb_status add_columns(ebb_place_file *file, const ebb_place_problem *pro
     if (problem->alignments != NULL || problem->alignment_bytes > 1) {
         EBB_TRY(ebb__place_file_add_column(file, EBB_CSV_ALIGNMENT, "alignment"));
     }
+    if (problem->hints != NULL) { EBB_TRY(ebb__place_file_add_column(file, EBB_CSV_HINT, "hint")); }
     return any_gaps ? ebb__place_file_add_column(file, EBB_CSV_GAPS, "gaps") : EBB_OK;
 }
 
@@ -107,12 +134,12 @@ static ebb_status add_items(ebb_place_file *file, const ebb_place_problem *probl
     bool any_around = false;
     ebb_place_gap around;
     for (size_t i = 0; i < problem->n_items; i++) {
-        const uint64_t alignment = problem->alignments != NULL ? problem->alignments[i] : problem->alignment_bytes;
         EBB_TRY(EBB_PUSH(file->mem, &file->items, problem->items[i]));
         (void)ebb__place_file_unwind(file, i, &around);
         any_around = any_around || around.first < around.last;
-        if (aligned) { EBB_TRY(EBB_PUSH(file->mem, &file->alignments, alignment)); }
+        if (aligned) { EBB_TRY(EBB_PUSH(file->mem, &file->alignments, ebb__place_alignment(problem, i))); }
         if (problem->fixed != NULL) { EBB_TRY(EBB_PUSH(file->mem, &file->fixed, problem->fixed[i])); }
+        if (problem->hints != NULL) { EBB_TRY(EBB_PUSH(file->mem, &file->hints, problem->hints[i])); }
         EBB_TRY(add_id(file, i, ids));
     }
     for (size_t g = 0; g < problem->n_gaps; g++) { EBB_TRY(EBB_PUSH(file->mem, &file->gaps, problem->gaps[g])); }
@@ -122,10 +149,11 @@ static ebb_status add_items(ebb_place_file *file, const ebb_place_problem *probl
 ebb_status ebb_place_file_create(const ebb_mem *mem, const ebb_place_problem *problem, const char *const *ids,
                                  ebb_place_file **file_out) {
     ebb_place_file *file = NULL;
-    if (problem->size_bytes != sizeof *problem) { return ebb_fail(EBB_E_ARGUMENT, "a problem of another version"); }
+    EBB_TRY(ebb__place_check_problem(problem));
     EBB_TRY(ebb__place_file_new(mem, &file));
     file->has_alignments = problem->alignments != NULL;
     file->has_fixed = problem->fixed != NULL;
+    file->has_hints = problem->hints != NULL;
     file->alignment_bytes = problem->alignment_bytes;
     file->period = problem->period;
     ebb_status st = add_items(file, problem, ids);
@@ -137,49 +165,65 @@ ebb_status ebb_place_file_create(const ebb_mem *mem, const ebb_place_problem *pr
     return EBB_OK;
 }
 
-/* ---- the set of ids --------------------------------------------------------------------------- */
+/* ---- ids that are there twice ----------------------------------------------------------------- */
 
-#define FIRST_SLOTS ((size_t)64)
+typedef struct named {
+    const char *id;
+    size_t row;
+} named;
 
-static void insert(const ebb_csv_ids *ids, ebb_csv_slot slot) {
-    size_t s = slot.hash & (ids->n_slots - 1);
-    while (ids->slot[s].row != 0) { s = (s + 1) & (ids->n_slots - 1); }
-    ids->slot[s] = slot;
+static int compare_named(const void *a, const void *b) {
+    const named *x = a, *y = b;
+    const int order = strcmp(x->id, y->id);
+    return order != 0 ? order : (x->row > y->row) - (x->row < y->row);
 }
 
-/* Twice the slots, at most half of them full. */
-static ebb_status grow(ebb_csv_ids *ids) {
-    ebb_csv_ids wider = {.mem = ids->mem, .n = ids->n, .n_slots = ids->n_slots > 0 ? 2 * ids->n_slots : FIRST_SLOTS};
-    wider.slot = ebb__calloc(ids->mem, wider.n_slots, sizeof *wider.slot);
-    if (wider.slot == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t s = 0; s < ids->n_slots; s++) {
-        if (ids->slot[s].row != 0) { insert(&wider, ids->slot[s]); }
+/* Of rows that have one hash: sorted by what they are called. */
+static ebb_status find_in_run(const ebb_place_file *file, const uint32_t *rows, size_t n, ebb_csv_twin *twin) {
+    named *run = ebb__alloc(file->mem, n, sizeof *run);
+    if (run == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { run[i] = (named){file->texts.data + file->row_text.data[rows[i]], rows[i]}; }
+    qsort(run, n, sizeof *run, compare_named);
+    for (size_t i = 1, first = 0; i < n; i++) {
+        if (strcmp(run[i].id, run[first].id) != 0) {
+            first = i;
+        } else if (run[i].row < twin->row) {
+            *twin = (ebb_csv_twin){run[i].row, run[first].row};
+        }
     }
-    ebb__csv_ids_fini(ids);
-    *ids = wider;
+    ebb__free(file->mem, run);
     return EBB_OK;
 }
 
-ebb_status ebb__csv_ids_add(ebb_csv_ids *ids, const ebb_place_file *file, size_t *row_out) {
-    if (ids->n >= ids->n_slots / 2) { EBB_TRY(grow(ids)); }
-    const size_t row = file->row_text.n - 1;
-    const char *id = file->texts.data + file->row_text.data[row];
-    const uint64_t wide = ebb__hash(EBB_HASH_INIT, id, strlen(id));
-    const uint32_t hash = (uint32_t)(wide ^ wide >> 32);
-    for (size_t s = hash & (ids->n_slots - 1); ids->slot[s].row != 0; s = (s + 1) & (ids->n_slots - 1)) {
-        const size_t other = ids->slot[s].row - 1;
-        if (ids->slot[s].hash != hash) { continue; }
-        if (strcmp(file->texts.data + file->row_text.data[other], id) != 0) { continue; }
-        *row_out = other;
-        return EBB_OK;
+static ebb_status find_in_runs(const ebb_place_file *file, const uint32_t *rows, const uint64_t *hash,
+                               ebb_csv_twin *twin_out) {
+    const size_t n = file->row_text.n;
+    ebb_csv_twin twin = {SIZE_MAX, SIZE_MAX};
+    for (size_t begin = 0, end = 0; begin < n; begin = end) {
+        while (end < n && hash[rows[end]] == hash[rows[begin]]) { end++; }
+        if (end - begin > 1) { EBB_TRY(find_in_run(file, rows + begin, end - begin, &twin)); }
     }
-    insert(ids, (ebb_csv_slot){(uint32_t)row + 1, hash});
-    ids->n++;
-    *row_out = row;
+    EBB_ASSERT(twin.row == SIZE_MAX || twin.earlier < twin.row);
+    *twin_out = twin;
     return EBB_OK;
 }
 
-void ebb__csv_ids_fini(ebb_csv_ids *ids) {
-    ebb__free(ids->mem, ids->slot);
-    ids->slot = NULL;
+/* Sorted by hash, and only what has the same one by its text: a file of ids that were made to have one hash takes no
+ * longer than sorting does. */
+ebb_status ebb__csv_find_twin(const ebb_place_file *file, ebb_csv_twin *twin_out) {
+    const size_t n = file->row_text.n;
+    EBB_ASSERT(n <= UINT32_MAX);
+    uint32_t *rows = ebb__alloc(file->mem, n, sizeof *rows);
+    uint64_t *hash = ebb__alloc(file->mem, n, sizeof *hash);
+    ebb_status st = rows != NULL && hash != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t i = 0; i < n && st == EBB_OK; i++) {
+        const char *id = file->texts.data + file->row_text.data[i];
+        rows[i] = (uint32_t)i;
+        hash[i] = ebb__hash(EBB_HASH_INIT, id, strlen(id));
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(file->mem, rows, n, hash); }
+    if (st == EBB_OK) { st = find_in_runs(file, rows, hash, twin_out); }
+    ebb__free(file->mem, hash);
+    ebb__free(file->mem, rows);
+    return st;
 }

@@ -24,7 +24,7 @@ typedef enum ebb_csv_kind {
     EBB_CSV_OTHER = EBB_CSV_N_KNOWN, /* kept as it is */
 } ebb_csv_kind;
 
-#define EBB_CSV_MAX_COLUMNS 256u
+#define EBB_CSV_MAX_COLUMNS 256u /* besides the one of offsets, which an answer has more than its problem */
 #define EBB_CSV_NO_COLUMN UINT32_MAX
 
 typedef struct ebb_csv_column {
@@ -46,7 +46,7 @@ struct ebb_place_file {
     EBB_VEC(ebb_place_gap) gaps;
     EBB_VEC(char) texts;
     EBB_VEC(size_t) row_text;
-    bool has_alignments, has_fixed; /* some item has one that is not the default */
+    bool has_alignments, has_fixed, has_hints; /* some item has one that is not the default */
     uint64_t alignment_bytes, period;
 };
 
@@ -59,13 +59,17 @@ ebb_status ebb__place_file_add_text(ebb_place_file *file, const char *text);
  * *around_out, which is empty where it does not. */
 ebb_place_item ebb__place_file_unwind(const ebb_place_file *file, size_t item, ebb_place_gap *around_out);
 
+/* EBB_E_ARGUMENT: of an answer, an item that ends beyond what a file can say. */
+ebb_status ebb__place_file_check_ends(const ebb_place_file *file, const uint64_t *offsets);
+
 /* ---- records ---------------------------------------------------------------------------------- */
 
-/* Comma-separated values record by record, from a file or from memory. */
+/* Comma-separated values record by record, from a source or from memory. */
 typedef struct ebb_csv {
     const ebb_mem *mem;
     const char *name;
-    int fd;    /* -1: all is in memory */
+    ebb_place_source source; /* NULL: all is in memory */
+    void *source_ctx;
     char *buf; /* NULL: the bytes are the caller's */
     const char *at, *end;
     bool eof;
@@ -76,7 +80,7 @@ typedef struct ebb_csv {
     bool any_quoted;
 } ebb_csv;
 
-ebb_status ebb__csv_open(const ebb_mem *mem, const char *path, ebb_csv *csv_out);
+ebb_status ebb__csv_open(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx, ebb_csv *csv_out);
 ebb_status ebb__csv_open_memory(const ebb_mem *mem, const char *name, const char *data, size_t n_bytes,
                                 ebb_csv *csv_out);
 void ebb__csv_close(ebb_csv *csv);
@@ -95,20 +99,11 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out);
 
 /* ---- the names of rows ------------------------------------------------------------------------ */
 
-/* Which ids there were: an open hash table of rows. */
-typedef struct ebb_csv_slot {
-    uint32_t row; /* + 1; 0: empty */
-    uint32_t hash;
-} ebb_csv_slot;
+typedef struct ebb_csv_twin {
+    size_t row, earlier; /* row: SIZE_MAX where there is none */
+} ebb_csv_twin;
 
-typedef struct ebb_csv_ids {
-    const ebb_mem *mem;
-    ebb_csv_slot *slot;
-    size_t n, n_slots; /* a power of two */
-} ebb_csv_ids;
-
-/* Add the last row of the file. *row_out: the earlier row that has its id, else the last row itself. */
-ebb_status ebb__csv_ids_add(ebb_csv_ids *ids, const ebb_place_file *file, size_t *row_out);
-void ebb__csv_ids_fini(ebb_csv_ids *ids);
+/* The first row that has the id of an earlier one. O(n log n) whatever the ids are. */
+ebb_status ebb__csv_find_twin(const ebb_place_file *file, ebb_csv_twin *twin_out);
 
 #endif

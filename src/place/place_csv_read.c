@@ -4,24 +4,28 @@
  * be is checked here, where file, line and column can be named, so that no solver refuses what this let through as
  * malformed.
  */
+#include "base/file.h"
 #include "place/place_csv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MAX_ROWS ((size_t)1 << 31)
-#define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes, what alignments may waste, and the highest offset together */
+#define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes and what alignments may waste together */
 #define SHOWN_BYTES 48u
+#define FIRST_LOOK ((size_t)4096) /* at ids that are there twice: after so many rows, twice as many, ... */
 
 typedef struct reader {
     ebb_csv *csv;
     ebb_place_file *file;
-    uint32_t column[EBB_CSV_N_KNOWN]; /* where the columns are, or EBB_CSV_NO_COLUMN */
-    uint64_t total_bytes;
-    uint64_t highest; /* of the fixed offsets */
+    uint32_t column[EBB_CSV_N_KNOWN];  /* where the columns are, or EBB_CSV_NO_COLUMN */
+    uint64_t total_bytes, fixed_bytes; /* of all sizes and alignments; of those with an offset */
+    uint64_t highest, highest_end;     /* of the fixed ones: offset and end of the one that ends last */
     size_t highest_line;
     EBB_VEC(size_t) line; /* of each row */
-    ebb_csv_ids ids;
 } reader;
 
 /* ---- refusing --------------------------------------------------------------------------------- */
@@ -43,10 +47,12 @@ static ebb_status refuse(const reader *r, const char *column, const char *field,
 }
 
 static const char *name_of(const reader *r, ebb_csv_kind kind) {
+    EBB_ASSERT(r->column[kind] < r->file->columns.n);
     return r->file->names.data + r->file->columns.data[r->column[kind]].name;
 }
 
 static const char *field_of(const reader *r, ebb_csv_kind kind) {
+    EBB_ASSERT(r->column[kind] < r->csv->field.n);
     return ebb__csv_field(r->csv, r->column[kind]);
 }
 
@@ -116,14 +122,15 @@ static ebb_status read_columns(reader *r) {
     for (size_t k = 0; k < EBB_CSV_N_KNOWN; k++) { r->column[k] = EBB_CSV_NO_COLUMN; }
     EBB_TRY(ebb__csv_next(r->csv, &done));
     if (done) { return ebb_fail(EBB_E_FORMAT, "%s: the file is empty: it has no line of columns", r->csv->name); }
-    if (r->csv->field.n > EBB_CSV_MAX_COLUMNS) {
+    for (size_t i = 0; i < r->csv->field.n; i++) { EBB_TRY(read_column(r, (uint32_t)i)); }
+    if (r->csv->field.n - has(r, EBB_CSV_OFFSET) > EBB_CSV_MAX_COLUMNS) {
         return ebb_fail(EBB_E_FORMAT, "%s:%zu: more than %u columns", r->csv->name, r->csv->line, EBB_CSV_MAX_COLUMNS);
     }
-    for (size_t i = 0; i < r->csv->field.n; i++) { EBB_TRY(read_column(r, (uint32_t)i)); }
     for (size_t k = 0; k < EBB_CSV_N_NEEDED; k++) {
         if (r->column[k] != EBB_CSV_NO_COLUMN) { continue; }
         return ebb_fail(EBB_E_FORMAT, "%s:%zu: there is no column '%s'", r->csv->name, r->csv->line, needed[k]);
     }
+    EBB_ASSERT(r->file->columns.n == r->csv->field.n);
     r->file->inclusive = strcmp(name_of(r, EBB_CSV_UPPER), "end") == 0;
     return EBB_OK;
 }
@@ -184,6 +191,7 @@ static ebb_status read_times(const reader *r, ebb_place_item *item) {
 
 /* Solvers reckon with 63 bits, whatever order they place in. */
 static ebb_status add_bytes(reader *r, ebb_csv_kind kind, uint64_t bytes) {
+    EBB_ASSERT(r->total_bytes < MAX_BYTES);
     if (bytes >= MAX_BYTES - r->total_bytes) {
         return refuse_field(r, kind, "makes sizes and alignments add up to 2^63 or more");
     }
@@ -208,29 +216,41 @@ static ebb_status read_alignment(reader *r) {
 static ebb_status read_hint(reader *r) {
     uint64_t hint = EBB_PLACE_ANYWHERE;
     const char *field = field_of(r, EBB_CSV_HINT);
-    if (!is_empty(r, EBB_CSV_HINT) && strcmp(field, "-1") != 0) { EBB_TRY(read_u64(r, EBB_CSV_HINT, &hint)); }
+    if (!is_empty(r, EBB_CSV_HINT) && strcmp(field, "-1") != 0) {
+        EBB_TRY(read_u64(r, EBB_CSV_HINT, &hint));
+        if (hint >= MAX_BYTES) { return refuse_field(r, EBB_CSV_HINT, "is 2^63 or more"); }
+        r->file->has_hints = true;
+    }
     return EBB_PUSH(r->file->mem, &r->file->hints, hint);
 }
 
-static ebb_status read_offset(reader *r) {
+static ebb_status read_offset(reader *r, uint64_t size_bytes) {
     uint64_t offset = EBB_PLACE_ANYWHERE;
     if (!is_empty(r, EBB_CSV_OFFSET)) {
         EBB_TRY(read_u64(r, EBB_CSV_OFFSET, &offset));
         const uint64_t alignment = has(r, EBB_CSV_ALIGNMENT) ? r->file->alignments.data[r->file->alignments.n - 1] : 1;
         if (offset % alignment != 0) { return refuse_field(r, EBB_CSV_OFFSET, "is not a multiple of the alignment"); }
-        if (offset >= r->highest) {
+        if (offset >= MAX_BYTES - size_bytes) {
+            return refuse_field(r, EBB_CSV_OFFSET, "makes the buffer end at 2^63 or beyond");
+        }
+        if (offset + size_bytes >= r->highest_end) {
             r->highest = offset;
+            r->highest_end = offset + size_bytes;
             r->highest_line = r->csv->line;
         }
+        r->fixed_bytes += size_bytes + alignment - 1;
         r->file->has_fixed = true;
     }
     return EBB_PUSH(r->file->mem, &r->file->fixed, offset);
 }
 
-/* Above the highest fixed offset there may have to be room for all. */
+/* Above the highest fixed buffer there may have to be room for all that are not. */
 static ebb_status check_highest(const reader *r) {
-    if (r->highest < MAX_BYTES - r->total_bytes) { return EBB_OK; }
-    return ebb_fail(EBB_E_FORMAT, "%s:%zu: offset: '%" PRIu64 "' and all sizes and alignments add up to 2^63 or more",
+    EBB_ASSERT(r->fixed_bytes <= r->total_bytes && r->total_bytes < MAX_BYTES);
+    if (r->highest_end < MAX_BYTES - (r->total_bytes - r->fixed_bytes)) { return EBB_OK; }
+    return ebb_fail(EBB_E_FORMAT,
+                    "%s:%zu: offset: '%" PRIu64 "' and the sizes and alignments of buffers without an offset add up "
+                    "to 2^63 or more",
                     r->csv->name, r->highest_line, r->highest);
 }
 
@@ -288,6 +308,7 @@ static ebb_status order_gaps(reader *r, size_t n_before, bool in_order) {
     const size_t n = r->file->gaps.n - n_before;
     if (!in_order) { qsort(gaps, n, sizeof *gaps, compare_gaps); }
     for (size_t g = 1; g < n; g++) {
+        EBB_ASSERT(gaps[g - 1].first <= gaps[g].first && gaps[g].item == gaps[0].item);
         if (gaps[g - 1].last > gaps[g].first) { return refuse_field(r, EBB_CSV_GAPS, "has gaps that overlap"); }
     }
     return EBB_OK;
@@ -313,10 +334,8 @@ static ebb_status read_gaps(reader *r, const ebb_place_item *item) {
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/* The id, which must be a new one, and the texts that are kept as they are. */
+/* The id, and the texts that are kept as they are. */
 static ebb_status read_texts(reader *r) {
-    const size_t row = r->file->row_text.n;
-    size_t same = 0;
     const char *id = field_of(r, EBB_CSV_ID);
     if (id[0] == '\0') { return refuse_field(r, EBB_CSV_ID, "is no name"); }
     EBB_TRY(EBB_PUSH(r->file->mem, &r->file->row_text, r->file->texts.n));
@@ -326,11 +345,7 @@ static ebb_status read_texts(reader *r) {
         if (r->file->columns.data[i].kind != EBB_CSV_OTHER) { continue; }
         EBB_TRY(ebb__place_file_add_text(r->file, ebb__csv_field(r->csv, i)));
     }
-    EBB_TRY(ebb__csv_ids_add(&r->ids, r->file, &same));
-    if (same == row) { return EBB_OK; }
-    char why[64];
-    (void)snprintf(why, sizeof why, "is there already, on line %zu", r->line.data[same]);
-    return refuse_field(r, EBB_CSV_ID, why);
+    return EBB_OK;
 }
 
 static ebb_status read_row(reader *r) {
@@ -340,31 +355,62 @@ static ebb_status read_row(reader *r) {
                         r->csv->field.n, r->file->columns.n);
     }
     if (r->file->items.n >= MAX_ROWS) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^31 buffers", r->csv->name); }
+    EBB_ASSERT(r->line.n == r->file->items.n && r->file->row_text.n == r->file->items.n);
     EBB_TRY(read_texts(r));
     EBB_TRY(read_times(r, &item));
     EBB_TRY(read_size(r, &item));
+    EBB_ASSERT(item.first < item.last);
     if (has(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_alignment(r)); }
     if (has(r, EBB_CSV_HINT)) { EBB_TRY(read_hint(r)); }
     if (has(r, EBB_CSV_GAPS)) { EBB_TRY(read_gaps(r, &item)); }
-    if (has(r, EBB_CSV_OFFSET)) { EBB_TRY(read_offset(r)); }
+    if (has(r, EBB_CSV_OFFSET)) { EBB_TRY(read_offset(r, item.size_bytes)); }
     return EBB_PUSH(r->file->mem, &r->file->items, item);
 }
 
-static ebb_status read_all(reader *r) {
-    EBB_TRY(read_columns(r));
+/* Whether all ids so far are different. */
+static ebb_status check_ids(const reader *r) {
+    ebb_csv_twin twin;
+    char shown[SHOWN_BYTES];
+    EBB_TRY(ebb__csv_find_twin(r->file, &twin));
+    if (twin.row == SIZE_MAX) { return EBB_OK; }
+    const char *id = r->file->texts.data + r->file->row_text.data[twin.row];
+    return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s: '%s' is there already, on line %zu", r->csv->name,
+                    r->line.data[twin.row], name_of(r, EBB_CSV_ID), show(id, shown), r->line.data[twin.earlier]);
+}
+
+static ebb_status read_rows(reader *r) {
+    size_t next_look = FIRST_LOOK;
     for (bool done = false;;) {
         EBB_TRY(ebb__csv_next(r->csv, &done));
-        if (done) { return check_highest(r); }
+        if (done) { break; }
         EBB_TRY(read_row(r));
+        if (r->line.n < next_look) { continue; }
+        EBB_TRY(check_ids(r));
+        next_look *= 2;
     }
+    EBB_TRY(check_ids(r));
+    return check_highest(r);
+}
+
+/* What is wrong on the first line is said, so ids before anything that is wrong behind them. */
+static ebb_status read_all(reader *r) {
+    EBB_TRY(read_columns(r));
+    const ebb_status st = read_rows(r);
+    if (st != EBB_E_FORMAT) { return st; }
+    char *message = ebb__strdup(r->csv->mem, ebb_last_error());
+    if (message == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_status ids = check_ids(r);
+    if (ids == EBB_OK) { (void)ebb_fail(st, "%s", message); }
+    ebb__free(r->csv->mem, message);
+    return ids == EBB_OK ? st : ids;
 }
 
 ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out) {
-    reader r = {.csv = csv, .ids = {.mem = csv->mem}};
+    reader r = {.csv = csv};
     EBB_TRY(ebb__place_file_new(csv->mem, &r.file));
     ebb_status st = read_all(&r);
     EBB_VEC_FINI(csv->mem, &r.line);
-    ebb__csv_ids_fini(&r.ids);
+    EBB_ASSERT(st != EBB_OK || r.file->row_text.n == r.file->items.n);
     if (st != EBB_OK) {
         ebb_place_file_destroy(r.file);
         return st;
@@ -373,10 +419,25 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out) {
     return EBB_OK;
 }
 
-ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out) {
+ebb_status ebb_place_file_read_from(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx,
+                                    ebb_place_file **file_out) {
     ebb_csv csv;
-    EBB_TRY(ebb__csv_open(mem, path, &csv));
-    ebb_status st = ebb__place_file_parse(&csv, file_out);
+    EBB_TRY(ebb__csv_open(mem, name, source, ctx, &csv));
+    const ebb_status st = ebb__place_file_parse(&csv, file_out);
     ebb__csv_close(&csv);
+    return st;
+}
+
+static int64_t read_fd(void *ctx, void *buf, size_t n_bytes) {
+    ssize_t n = -1;
+    do { n = read(*(const int *)ctx, buf, n_bytes); } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    const ebb_status st = ebb_place_file_read_from(mem, path, read_fd, &fd, file_out);
+    (void)close(fd);
     return st;
 }

@@ -2,15 +2,17 @@
  *
  * Comma-separated values, a record at a time, through a buffer of fixed size: memory is that and the longest record.
  * Quotes, ends of lines and the byte order mark are dealt with here; what the fields mean is not.
+ *
+ * What has no end must not be read for ever: a record, its fields, and the empty lines in a row are limited, so
+ * each record comes, or is refused, after a bounded number of bytes.
  */
 #include "base/file.h"
 #include "place/place_csv.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-
 #define BUFFER_BYTES ((size_t)64 * 1024)
+#define MAX_RECORD_BYTES ((size_t)16 * 1024 * 1024)
+#define MAX_FIELDS (EBB_CSV_MAX_COLUMNS + 1u)
+#define MAX_EMPTY_LINES (1000u * 1000u) /* in a row */
 
 static ebb_status refuse(const ebb_csv *csv, const char *what) {
     return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s", csv->name, csv->line, what);
@@ -20,9 +22,10 @@ static ebb_status refuse(const ebb_csv *csv, const char *what) {
 
 /* Read once, behind the first n bytes of the buffer. */
 static ebb_status read_behind(ebb_csv *csv, size_t n) {
-    ssize_t got = -1;
-    do { got = read(csv->fd, csv->buf + n, BUFFER_BYTES - n); } while (got < 0 && errno == EINTR);
+    EBB_ASSERT(csv->source != NULL && n < BUFFER_BYTES && !csv->eof);
+    const int64_t got = csv->source(csv->source_ctx, csv->buf + n, BUFFER_BYTES - n);
     if (got < 0) { return ebb__fail_errno(csv->name, "read"); }
+    EBB_ASSERT((uint64_t)got <= BUFFER_BYTES - n);
     csv->eof = got == 0;
     csv->at = csv->buf;
     csv->end = csv->buf + n + (size_t)got;
@@ -37,6 +40,7 @@ static ebb_status fill(ebb_csv *csv, bool *more_out) {
 }
 
 static ebb_status append(ebb_csv *csv, const char *from, size_t n) {
+    if (n > MAX_RECORD_BYTES - csv->text.n) { return refuse(csv, "a line of more than 16 MiB"); }
     EBB_TRY(EBB_RESERVE(csv->mem, &csv->text, n + 1)); /* and its NUL */
     memcpy(csv->text.data + csv->text.n, from, n);
     csv->text.n += n;
@@ -94,6 +98,7 @@ static void drop_carriage_return(ebb_csv *csv, size_t field) {
 static ebb_status read_field(ebb_csv *csv, stop *stop_out) {
     bool more = false;
     const size_t field = csv->text.n;
+    if (csv->field.n == MAX_FIELDS) { return refuse(csv, "more than 256 columns"); }
     EBB_TRY(EBB_PUSH(csv->mem, &csv->field, field));
     EBB_TRY(fill(csv, &more));
     if (!more || *csv->at != '"') {
@@ -108,6 +113,7 @@ static ebb_status read_field(ebb_csv *csv, stop *stop_out) {
         if (*stop_out != STOP_COMMA) { drop_carriage_return(csv, closed); }
         if (csv->text.n > closed) { return refuse(csv, "text behind the end of a quote"); }
     }
+    EBB_ASSERT(csv->text.n < csv->text.cap && csv->at <= csv->end);
     csv->text.data[csv->text.n++] = '\0'; /* append left room for it */
     return EBB_OK;
 }
@@ -130,16 +136,16 @@ static ebb_status read_record(ebb_csv *csv) {
 }
 
 ebb_status ebb__csv_next(ebb_csv *csv, bool *done_out) {
-    for (bool more = true;;) {
+    bool more = true;
+    for (size_t n_empty = 0; n_empty <= MAX_EMPTY_LINES; n_empty++) {
         EBB_TRY(fill(csv, &more));
-        if (!more) { break; }
-        EBB_TRY(read_record(csv));
-        if (is_empty_line(csv)) { continue; }
-        *done_out = false;
+        if (more) { EBB_TRY(read_record(csv)); }
+        if (more && is_empty_line(csv)) { continue; }
+        EBB_ASSERT(!more || csv->field.n > 0);
+        *done_out = !more;
         return EBB_OK;
     }
-    *done_out = true;
-    return EBB_OK;
+    return refuse(csv, "the end of a million empty lines");
 }
 
 /* ---- open and close --------------------------------------------------------------------------- */
@@ -154,18 +160,13 @@ static ebb_status skip_byte_order_mark(ebb_csv *csv) {
     return EBB_OK;
 }
 
-static ebb_status open_fd(ebb_csv *csv, const char *path) {
-    csv->buf = ebb__alloc(csv->mem, BUFFER_BYTES, 1);
-    if (csv->buf == NULL) { return EBB_E_NO_MEMORY; }
-    csv->at = csv->end = csv->buf;
-    csv->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (csv->fd < 0) { return ebb__fail_errno(path, "open"); }
-    return skip_byte_order_mark(csv);
-}
-
-ebb_status ebb__csv_open(const ebb_mem *mem, const char *path, ebb_csv *csv_out) {
-    ebb_csv csv = {.mem = ebb__mem_or_default(mem), .name = path, .fd = -1, .line = 1, .next_line = 1};
-    ebb_status st = open_fd(&csv, path);
+ebb_status ebb__csv_open(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx, ebb_csv *csv_out) {
+    ebb_csv csv = {
+        .mem = ebb__mem_or_default(mem), .name = name, .source = source, .source_ctx = ctx, .line = 1, .next_line = 1};
+    csv.buf = ebb__alloc(csv.mem, BUFFER_BYTES, 1);
+    if (csv.buf == NULL) { return EBB_E_NO_MEMORY; }
+    csv.at = csv.end = csv.buf;
+    const ebb_status st = skip_byte_order_mark(&csv);
     if (st != EBB_OK) {
         ebb__csv_close(&csv);
         return st;
@@ -176,7 +177,7 @@ ebb_status ebb__csv_open(const ebb_mem *mem, const char *path, ebb_csv *csv_out)
 
 ebb_status ebb__csv_open_memory(const ebb_mem *mem, const char *name, const char *data, size_t n_bytes,
                                 ebb_csv *csv_out) {
-    ebb_csv csv = {.mem = ebb__mem_or_default(mem), .name = name, .fd = -1, .line = 1, .next_line = 1};
+    ebb_csv csv = {.mem = ebb__mem_or_default(mem), .name = name, .line = 1, .next_line = 1};
     csv.at = data;
     csv.end = data + n_bytes;
     csv.eof = true;
@@ -186,7 +187,6 @@ ebb_status ebb__csv_open_memory(const ebb_mem *mem, const char *name, const char
 }
 
 void ebb__csv_close(ebb_csv *csv) {
-    if (csv->fd >= 0) { (void)close(csv->fd); }
     ebb__free(csv->mem, csv->buf);
     EBB_VEC_FINI(csv->mem, &csv->text);
     EBB_VEC_FINI(csv->mem, &csv->field);

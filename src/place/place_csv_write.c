@@ -49,10 +49,12 @@ static void put_text(writer *w, const char *text) {
 }
 
 static void put_upper(writer *w, uint64_t last) {
+    EBB_ASSERT(last > 0);
     put_u64(w, w->file->inclusive ? last - 1 : last);
 }
 
 static void put_gap(writer *w, const ebb_place_gap *gap) {
+    EBB_ASSERT(gap->first < gap->last && gap->low_bytes <= gap->high_bytes);
     put_u64(w, gap->first);
     put(w, "-");
     put_upper(w, gap->last);
@@ -72,7 +74,7 @@ static void put_gaps(writer *w, size_t row) {
 }
 
 static void put_hint(writer *w, uint64_t hint) {
-    if (hint == EBB_PLACE_ANYWHERE) {
+    if (hint >= (uint64_t)1 << 63) { /* no file has offsets there */
         put(w, "-1");
     } else {
         put_u64(w, hint);
@@ -81,6 +83,7 @@ static void put_hint(writer *w, uint64_t hint) {
 
 static void put_field(writer *w, ebb_csv_kind kind, size_t row) {
     const ebb_place_file *file = w->file;
+    EBB_ASSERT(row < file->items.n);
     switch (kind) {
     case EBB_CSV_ID: put_text(w, ebb_place_file_id(file, row)); break;
     case EBB_CSV_LOWER: put_u64(w, w->life.first); break;
@@ -114,6 +117,7 @@ static void put_columns(writer *w, bool with_offset) {
 
 static void put_row(writer *w, size_t row, bool with_offset) {
     w->life = ebb__place_file_unwind(w->file, row, &w->around);
+    EBB_ASSERT(w->life.first < w->life.last);
     w->text = ebb_place_file_id(w->file, row);
     w->text += strlen(w->text) + 1;
     for (size_t c = 0; c < w->file->columns.n; c++) {
@@ -130,8 +134,10 @@ static void put_row(writer *w, size_t row, bool with_offset) {
 ebb_status ebb_place_file_write(const ebb_place_file *file, const uint64_t *offsets, const char *path) {
     writer w = {.file = file, .offsets = offsets};
     const bool with_offset = !has_offset(file);
+    EBB_TRY(ebb__place_file_check_ends(file, offsets));
     EBB_TRY(ebb__file_writer_open(file->mem, path, 0, &w.out));
     put_columns(&w, with_offset);
     for (size_t row = 0; row < file->items.n; row++) { put_row(&w, row, with_offset); }
+    EBB_ASSERT(w.gap == file->gaps.n);
     return ebb__file_writer_commit(w.out);
 }

@@ -101,15 +101,18 @@ static void put_bytes(drawing *d, uint64_t bytes) {
 /* ---- where things are ------------------------------------------------------------------------- */
 
 static double x_of(const drawing *d, uint64_t time) {
+    EBB_ASSERT(d->first < d->last && time >= d->first);
     return (double)(time - d->first) / (double)(d->last - d->first) * EBB_SVG_PLOT_WIDTH;
 }
 
 static double y_of(const drawing *d, uint64_t offset) {
+    EBB_ASSERT(offset <= d->top_bytes && d->top_bytes > 0);
     return EBB_SVG_PLOT_HEIGHT - (double)offset / (double)d->top_bytes * EBB_SVG_PLOT_HEIGHT;
 }
 
 /* Classes of equal width on a logarithmic scale from the least size to the most. */
 static unsigned class_of(const drawing *d, uint64_t size_bytes) {
+    EBB_ASSERT(size_bytes >= d->least && size_bytes <= d->most);
     if (d->least >= d->most) { return 0; }
     const double part = log((double)size_bytes / (double)d->least) / log((double)d->most / (double)d->least);
     const double k = part * EBB_SVG_N_CLASSES;
@@ -139,6 +142,7 @@ static void find_axes(drawing *d) {
         d->last = 1;
     }
     d->top_bytes = ebb_max_u64(d->top_bytes, 1);
+    EBB_ASSERT(d->first < d->last && (d->most == 0 || d->least <= d->most));
 }
 
 /* ---- rectangles ------------------------------------------------------------------------------- */
@@ -154,6 +158,8 @@ static ebb_status add_rect(drawing *d, const ebb_place_gap *part, bool is_gap) {
                                .item = (uint32_t)part->item,
                                .size_class = (uint16_t)class_of(d, size_bytes),
                                .is_gap = is_gap};
+    EBB_ASSERT(rect.x0 <= rect.x1 && rect.y0 <= rect.y1 && rect.size_class < EBB_SVG_N_CLASSES);
+    EBB_ASSERT(rect.y0 >= 0.0f && rect.y1 <= (float)EBB_SVG_PLOT_HEIGHT && rect.x1 <= (float)EBB_SVG_PLOT_WIDTH);
     return EBB_PUSH(d->file->mem, &d->rects, rect);
 }
 
@@ -162,6 +168,7 @@ static ebb_status add_gap(drawing *d, const ebb_place_gap *gap) {
     ebb_place_gap outline = *gap;
     outline.low_bytes = 0;
     outline.high_bytes = d->file->items.data[gap->item].size_bytes;
+    EBB_ASSERT(gap->low_bytes <= gap->high_bytes && gap->high_bytes <= outline.high_bytes);
     EBB_TRY(add_rect(d, gap, false));
     return add_rect(d, &outline, true);
 }
@@ -198,6 +205,7 @@ static ebb_status order_rects(const drawing *d, uint32_t **idx_out) {
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         const ebb_svg_rect *r = &d->rects.data[i];
         const double area = (double)(r->x1 - r->x0) * (double)(r->y1 - r->y0);
+        EBB_ASSERT(area >= 0.0 && area * 65536.0 <= (double)((uint64_t)1 << 60));
         idx[i] = (uint32_t)i;
         key[i] = (r->is_gap ? (uint64_t)1 << 62 : 0) + ((uint64_t)1 << 60) - (uint64_t)(area * 65536.0);
     }
@@ -213,6 +221,7 @@ static ebb_status order_rects(const drawing *d, uint32_t **idx_out) {
 
 static void put_rect(drawing *d, const ebb_svg_rect *rect) {
     const ebb_place_item *item = &d->file->items.data[rect->item];
+    EBB_ASSERT(rect->item < d->file->items.n && item->size_bytes > 0);
     (void)ebb__file_writer_printf(d->out, rect->is_gap ? "<rect class=\"gap\"" : "<rect class=\"c%u\"",
                                   (unsigned)rect->size_class);
     put_attribute(d, " x", (double)rect->x0);
@@ -263,6 +272,7 @@ static ebb_status put_items(drawing *d) {
     put_rects(d, idx, &next, false);
     ebb_status st = put_rest(d, idx, next);
     put_rects(d, idx, &next, true);
+    EBB_ASSERT(next <= d->rects.n && gap == d->file->gaps.n);
     ebb__free(d->file->mem, idx);
     return st;
 }
@@ -350,6 +360,7 @@ static void put_byte_axis(drawing *d) {
 }
 
 static void put_mark(drawing *d, uint64_t bytes, const char *name) {
+    EBB_ASSERT(bytes <= d->top_bytes);
     put(d, "<g transform=\"translate(0 ");
     ebb__svg_put_number(d->out, y_of(d, bytes));
     (void)ebb__file_writer_printf(d->out,
@@ -394,6 +405,7 @@ ebb_status ebb_place_file_draw(const ebb_place_file *file, const uint64_t *offse
     const ebb_place_picture plain = EBB_PLACE_PICTURE_INIT;
     if (picture == NULL) { picture = &plain; }
     if (picture->size_bytes != sizeof *picture) { return ebb_fail(EBB_E_ARGUMENT, "a picture of another version"); }
+    EBB_TRY(ebb__place_file_check_ends(file, offsets));
     drawing d = {.file = file, .offsets = offsets, .picture = picture};
     EBB_TRY(ebb__file_writer_open(file->mem, path, 0, &d.out));
     ebb_status st = draw(&d);

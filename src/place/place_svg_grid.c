@@ -56,6 +56,7 @@ static void find_changes(float from, float to, uint32_t n_cells, change out[4]) 
         int64_t parts = (int64_t)(pixels * (float)ONE / (float)CELL_PIXELS);
         parts = parts < 0 ? 0 : parts > limit ? limit : parts;
         const int64_t sign = i == 0 ? 1 : -1, rest = parts % ONE;
+        EBB_ASSERT(parts >= 0 && parts / ONE + 1 < (int64_t)n_cells + 2);
         out[2 * i] = (change){(size_t)(parts / ONE), sign * (ONE - rest)};
         out[2 * i + 1] = (change){(size_t)(parts / ONE) + 1, sign * rest};
     }
@@ -63,6 +64,7 @@ static void find_changes(float from, float to, uint32_t n_cells, change out[4]) 
 
 void ebb__svg_grid_add(ebb_svg_grid *grid, const ebb_svg_rect *rect) {
     change x[4], y[4];
+    EBB_ASSERT(rect->size_class < EBB_SVG_N_CLASSES && rect->x0 <= rect->x1 && rect->y0 <= rect->y1);
     int64_t *covered = grid->covered + rect->size_class * N_CELLS;
     /* What is thinner than a part still counts for one: a thousand of them side by side are no empty plot. */
     const float least = (float)CELL_PIXELS / (float)ONE;
@@ -87,6 +89,7 @@ static unsigned class_of(const ebb_svg_grid *grid, size_t cell) {
     unsigned found = EBB_SVG_N_CLASSES;
     for (unsigned k = 0; k < EBB_SVG_N_CLASSES; k++) {
         const int64_t covered = grid->covered[k * N_CELLS + cell];
+        EBB_ASSERT(covered >= 0 && cell < N_CELLS);
         total += covered;
         if (covered <= most) { continue; }
         most = covered;
@@ -100,6 +103,7 @@ static void write_class(const ebb_svg_grid *grid, unsigned size_class, ebb_file_
     for (size_t row = 0; row < N_ROWS; row++) {
         for (size_t c = 0; c < N_COLUMNS;) {
             const size_t from = c;
+            EBB_ASSERT(grid->class_at[row * N_COLUMNS + c] <= EBB_SVG_N_CLASSES);
             while (c < N_COLUMNS && grid->class_at[row * N_COLUMNS + c] == size_class) { c++; }
             if (c == from) {
                 c++;

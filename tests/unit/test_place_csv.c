@@ -7,6 +7,7 @@
 #include "place/place_csv.h"
 #include "support.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #define N_ITEMS(array) (sizeof(array) / sizeof(array)[0])
@@ -196,7 +197,7 @@ static void test_many_rows(void **state) {
 
 /* ---- refusing --------------------------------------------------------------------------------- */
 
-static void test_refusals(void **state) {
+static void test_refusals(void **state) { /* long: one table */
     (void)state;
 #define HEAD "id,lower,upper,size\n"
 #define MORE "id,lower,upper,size,alignment,hint,gaps,offset\n"
@@ -218,6 +219,9 @@ static void test_refusals(void **state) {
         {HEAD "a,0,1,5\n\nb,0,1,5,\n", "f:4: 5 fields, but 4 columns"},
         {HEAD ",0,1,5\n", "f:2: id: '' is no name"},
         {HEAD "a,0,1,5\nb,0,1,5\na,0,1,5\n", "f:4: id: 'a' is there already, on line 2"},
+        {HEAD "b,0,1,5\na,0,1,5\na,0,1,5\nb,0,1,5\nc,0,1\n", "f:4: id: 'a' is there already, on line 3"},
+        {HEAD "b,0,1,5\na,0,1,5\nb,0,x,5\n", "f:4: id: 'b' is there already, on line 2"},
+        {HEAD "b,0,1,5\na,0,x,5\nb,0,1,5\n", "f:3: upper: 'x' is not a whole number"},
         {HEAD "a,-3,1,5\n", "f:2: lower: '-3' is negative"},
         {HEAD "a,0,-1,5\n", "f:2: upper: '-1' is negative"},
         {HEAD "a,0,1,-5\n", "f:2: size: '-5' is negative"},
@@ -244,10 +248,14 @@ static void test_refusals(void **state) {
         {MORE "a,0,1,5,8,,,12\n", "f:2: offset: '12' is not a multiple of the alignment"},
         {MORE "a,0,1,5,9223372036854775805,,,\n",
          "f:2: alignment: '9223372036854775805' makes sizes and alignments add up to 2^63 or more"},
-        {MORE "a,0,1,5,,,,9223372036854775800\nb,0,1,3,,,,7\n",
-         "f:2: offset: '9223372036854775800' and all sizes and alignments add up to 2^63 or more"},
+        {MORE "a,0,1,5,,,,9223372036854775800\nb,0,1,3,,,,\n",
+         "f:2: offset: '9223372036854775800' and the sizes and alignments of buffers without an offset add up to 2^63 "
+         "or more"},
+        {MORE "a,0,1,8,,,,9223372036854775800\n",
+         "f:2: offset: '9223372036854775800' makes the buffer end at 2^63 or beyond"},
         {MORE "a,0,1,5,,,,18446744073709551615\n",
-         "f:2: offset: '18446744073709551615' and all sizes and alignments add up to 2^63 or more"},
+         "f:2: offset: '18446744073709551615' makes the buffer end at 2^63 or beyond"},
+        {MORE "a,0,1,5,,9223372036854775808,,\n", "f:2: hint: '9223372036854775808' is 2^63 or more"},
         {MORE "a,0,9,5,,,3,\n", "f:2: gaps: '3' is not a gap, t0-t1 or t0-t1@lo:hi"},
         {MORE "a,0,9,5,,,1-2 3-x,\n", "f:2: gaps: '3-x' is not a gap, t0-t1 or t0-t1@lo:hi"},
         {MORE "a,0,9,5,,,3-4@1,\n", "f:2: gaps: '3-4@1' is not a gap, t0-t1 or t0-t1@lo:hi"},
@@ -290,6 +298,92 @@ static void test_refused_bytes_and_columns(void **state) {
     assert_int_equal(ebb_place_file_read(NULL, "/nowhere/f.csv", &file), EBB_E_IO);
     assert_string_equal(ebb_last_error(), "/nowhere/f.csv: cannot open: No such file or directory");
     assert_null(file);
+}
+
+/* A pattern without an end. */
+typedef struct endless {
+    const char *begin, *pattern;
+    size_t n_begin, n_pattern, at; /* in begin, and behind it round the pattern */
+    uint64_t n_given;
+} endless;
+
+static int64_t read_endless(void *ctx, void *buf, size_t n_bytes) {
+    endless *e = ctx;
+    char *to = buf;
+    for (size_t i = 0; i < n_bytes; i++) {
+        to[i] = e->at < e->n_begin ? e->begin[e->at] : e->pattern[e->at - e->n_begin];
+        if (++e->at == e->n_begin + e->n_pattern) { e->at = e->n_begin; }
+    }
+    e->n_given += n_bytes;
+    return (int64_t)n_bytes;
+}
+
+/* What never ends is refused after bounded memory. */
+static void test_endless(void **state) {
+    (void)state;
+#define ENDLESS(begin, pattern)                                                                                        \
+    { begin, pattern, sizeof begin - 1, sizeof pattern - 1, 0, 0 }
+    static const struct {
+        endless source;
+        const char *message;
+    } cases[] = {
+        {ENDLESS("", "\0"), "f:1: a byte 0: this is no text"},
+        {ENDLESS("", "a"), "f:1: a line of more than 16 MiB"},
+        {ENDLESS(HEAD "a,", "1"), "f:2: a line of more than 16 MiB"},
+        {ENDLESS(HEAD "\"", "a\n"), "f:2: a line of more than 16 MiB"},
+        {ENDLESS(HEAD "\"", "\"\""), "f:2: a line of more than 16 MiB"},
+        {ENDLESS("", "a,"), "f:1: more than 256 columns"},
+        {ENDLESS("", "y\n"), "f:1: there is no column 'id'"},
+        {ENDLESS(HEAD, "\n"), "f:1000002: the end of a million empty lines"},
+        {ENDLESS(HEAD, "a,0,1,5\n"), "f:3: id: 'a' is there already, on line 2"},
+    };
+    for (size_t i = 0; i < N_ITEMS(cases); i++) {
+        endless source = cases[i].source;
+        ebb_place_file *file = NULL;
+        assert_int_equal(ebb_place_file_read_from(NULL, "f", read_endless, &source, &file), EBB_E_FORMAT);
+        assert_string_equal(ebb_last_error(), cases[i].message);
+        assert_null(file);
+        assert_true(source.n_given < (uint64_t)40 << 20);
+    }
+}
+
+static int64_t read_nothing(void *ctx, void *buf, size_t n_bytes) {
+    (void)ctx;
+    (void)buf;
+    (void)n_bytes;
+    errno = EIO;
+    return -1;
+}
+
+static void test_source_fails(void **state) {
+    (void)state;
+    ebb_place_file *file = NULL;
+    assert_int_equal(ebb_place_file_read_from(NULL, "f", read_nothing, NULL, &file), EBB_E_IO);
+    assert_string_equal(ebb_last_error(), "f: cannot read: Input/output error");
+    assert_null(file);
+}
+
+/* An answer has a column more than its problem, and offsets as high as there are. */
+static void test_limits_round_trip(void **state) {
+    (void)state;
+    char text[4096], wanted[4096];
+    size_t n = (size_t)sprintf(text, "id,lower,upper,size");
+    for (unsigned i = 4; i < EBB_CSV_MAX_COLUMNS; i++) { n += (size_t)sprintf(text + n, ",c%u", i); }
+    const size_t n_head = n;
+    n += (size_t)sprintf(text + n, "\na,0,1,5");
+    for (unsigned i = 4; i < EBB_CSV_MAX_COLUMNS; i++) { text[n++] = ','; }
+    text[n] = '\0';
+    (void)sprintf(wanted, "%.*s,offset%s,7\n", (int)n_head, text, text + n_head);
+    becomes(text, (uint64_t[]){7}, wanted);
+    becomes(wanted, (uint64_t[]){7}, wanted);
+    const char *high = "id,lower,upper,size,offset\na,0,1,4611686018427387904,0\n"
+                       "b,0,1,4611686018427387900,4611686018427387907\n";
+    becomes(high, (uint64_t[]){0, 4611686018427387907}, high);
+    ebb_place_file *file = parsed(high);
+    assert_int_equal(ebb_place_file_write(file, (uint64_t[]){0, 4611686018427387908}, path), EBB_E_ARGUMENT);
+    expect_message("item 1: 4611686018427387900 bytes at offset 4611686018427387908 end at 2^63 or beyond");
+    assert_int_equal(ebb_place_file_draw(file, (uint64_t[]){0, UINT64_MAX}, NULL, path), EBB_E_ARGUMENT);
+    ebb_place_file_destroy(file);
 }
 
 /* ---- from elsewhere --------------------------------------------------------------------------- */
@@ -345,6 +439,16 @@ static void test_created_plain(void **state) {
     assert_string_equal(text, "id,lower,upper,size,alignment,gaps,offset\n0,0,4,10,3,1-3@2:5,9\n1,1,2,20,1,,19\n");
     free(text);
     ebb_place_file_destroy(file);
+    p.alignment_bytes = 2; /* and 3 together */
+    const uint64_t high[] = {12, EBB_PLACE_ANYWHERE};
+    p.fixed = high;
+    assert_int_equal(ebb_place_file_create(NULL, &p, NULL, &file), EBB_OK);
+    text = written(file, (uint64_t[]){12, 22});
+    assert_string_equal(text, "id,lower,upper,size,alignment,gaps,offset\n0,0,4,10,6,1-3@2:5,12\n1,1,2,20,2,,22\n");
+    free(text);
+    ebb_place_file_destroy(file);
+    p.n_items = 0; /* the gap is nobody's */
+    assert_int_equal(ebb_place_file_create(NULL, &p, NULL, &file), EBB_E_ARGUMENT);
     p.size_bytes--;
     assert_int_equal(ebb_place_file_create(NULL, &p, NULL, &file), EBB_E_ARGUMENT);
 }
@@ -408,7 +512,8 @@ int main(void) {
         cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_created),       cmocka_unit_test(test_refused_bytes_and_columns),
         cmocka_unit_test(test_created_plain), cmocka_unit_test(test_write_fails),
-        cmocka_unit_test(test_oom),
+        cmocka_unit_test(test_oom),           cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_source_fails),  cmocka_unit_test(test_limits_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

@@ -131,7 +131,7 @@ static void test_extremes(void **state) {
     p.items = items;
     p.n_items = 3;
     ebb_place_file *file = make(&p, NULL);
-    char *text = draw(file, (uint64_t[]){0, (uint64_t)1 << 62, 0}, NULL);
+    char *text = draw(file, (uint64_t[]){0, ((uint64_t)1 << 62) - 1, 0}, NULL);
     check_xml(text);
     free(text);
     ebb_place_file_destroy(file);
