@@ -93,7 +93,8 @@ static inline uint64_t slow_bound(const ebb_place_problem *p, uint64_t n_times) 
 
 /* ---- random problems -------------------------------------------------------------------------- */
 
-enum { SLOW_ALIGNED = 1, SLOW_FIXED = 2, SLOW_GAPS = 4, SLOW_N_KINDS = 8 };
+enum { SLOW_ALIGNED = 1, SLOW_FIXED = 2, SLOW_GAPS = 4, SLOW_HUGE = 8, SLOW_N_KINDS = 16 };
+#define SLOW_HUGE_SHIFT 45u /* all sizes and offsets of a huge problem come near 2^63 */
 
 typedef struct slow_problem {
     ebb_place_problem p;
@@ -128,7 +129,8 @@ static inline void slow_draw_fixed(slow_problem *s, ebb_rng *rng, uint64_t max_b
         s->fixed[i] = EBB_PLACE_ANYWHERE;
         if (ebb__rng_below(rng, 4) != 0) { continue; }
         const uint64_t own = s->p.alignments != NULL ? s->alignments[i] : 1;
-        s->fixed[i] = ebb__rng_below(rng, 4 * max_bytes) / s->p.alignment_bytes * s->p.alignment_bytes * own;
+        const uint64_t unit = s->p.alignment_bytes * own;
+        s->fixed[i] = ebb__rng_below(rng, ebb_max_u64(4 * max_bytes, 4 * unit)) / unit * unit;
         for (size_t j = 0; j < i; j++) {
             for (uint64_t t = 0; t < s->n_times && s->fixed[j] != EBB_PLACE_ANYWHERE; t++) {
                 if (!slow_collide(&s->p, s->fixed, i, j, t)) { continue; }
@@ -150,7 +152,8 @@ static inline void slow_draw(slow_problem *s, ebb_rng *rng, unsigned kinds) {
     s->p.n_items = ebb__rng_below(rng, SLOW_MAX_ITEMS + 1);
     s->p.alignment_bytes = (uint64_t)1 << ebb__rng_below(rng, 8);
     s->p.period = ebb__rng_below(rng, 2) * s->n_times;
-    const uint64_t max_bytes = (uint64_t)1 << (2 + ebb__rng_below(rng, 10));
+    const unsigned shift = (kinds & SLOW_HUGE) != 0 ? SLOW_HUGE_SHIFT : 0;
+    const uint64_t max_bytes = (uint64_t)1 << (2 + ebb__rng_below(rng, 10) + shift);
     const uint64_t max_life = 1 + ebb__rng_below(rng, s->n_times);
     for (size_t i = 0; i < s->p.n_items; i++) {
         s->items[i].size_bytes = ebb__rng_below(rng, 20) == 0 ? 0 : 1 + ebb__rng_below(rng, max_bytes);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define SHOW_EVERY_S 0.2
+#define MAX_ALIGNMENT ((uint64_t)1 << 62)
 
 typedef struct place_values {
     const char *solver, *out, *svg;
@@ -73,8 +74,9 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     }
     if (values->steps > 0 && !isnan(values->time_s)) { return ebb__cli_usage("place: --steps or --time, not both"); }
     if (values->time_s <= 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }
-    if ((values->alignment & (values->alignment - 1)) != 0 && values->alignment > 0) {
-        return ebb__cli_usage("place: --alignment is a power of two, not %" PRIu64, values->alignment);
+    const bool is_power = (values->alignment & (values->alignment - 1)) == 0; /* or 0: not asked for */
+    if (!is_power || values->alignment > MAX_ALIGNMENT) {
+        return ebb__cli_usage("place: --alignment is a power of two below 2^63, not %" PRIu64, values->alignment);
     }
     if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
         return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
@@ -139,7 +141,7 @@ static void keep_if_best(subject *s, const ebb_cli_answer *answer) {
     s->any_best = true;
 }
 
-/* Place with one solver. One that cannot take the problem is an answer too: a refusal. */
+/* Place with one solver. One that cannot take the problem, or gives up, is an answer too: a refusal. */
 static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     const bool timed = !isnan(s->values->time_s);
@@ -155,8 +157,10 @@ static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_status status = ebb_place_solve(&s->problem, &options, s->offsets, &answer->result);
     answer->time_s = now_s() - w.start_s;
     clear_line(&w);
-    if (status == EBB_E_UNSUPPORTED) {
-        snprintf(answer->refused, sizeof answer->refused, "%s", ebb_last_error());
+    if (status == EBB_E_UNSUPPORTED || status == EBB_E_LIMIT) {
+        answer->gave_up = status == EBB_E_LIMIT;
+        snprintf(answer->refused, sizeof answer->refused, "%s%s", answer->gave_up ? "given up: " : "",
+                 ebb_last_error());
         return EBB_EXIT_DONE;
     }
     if (status != EBB_OK) { return failed_problem(s, status); }
@@ -170,13 +174,15 @@ static int solve_one(subject *s) {
     const char *solver = s->values->solver != NULL ? s->values->solver : ebb_place_solver_name(0, NULL);
     int code = solve(s, solver, &answer);
     if (code != EBB_EXIT_DONE) { return code; }
-    if (answer.refused[0] != '\0') { return ebb__cli_usage("place: %s: %s", s->path, answer.refused); }
+    const bool refused = answer.refused[0] != '\0';
     if (s->values->json) {
         ebb__cli_place_print_json(&s->facts, &answer);
-    } else {
+    } else if (!refused) {
         ebb__cli_place_print(&s->facts, &answer);
     }
-    return EBB_EXIT_DONE;
+    if (!refused) { return EBB_EXIT_DONE; }
+    fprintf(stderr, "ebb: %s: %s: %s\n", s->path, solver, answer.refused);
+    return answer.gave_up ? EBB_EXIT_NO : EBB_EXIT_USAGE;
 }
 
 static int solve_all(subject *s) {

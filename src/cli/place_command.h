@@ -22,7 +22,8 @@ int ebb__cli_place_load(const char *path, ebb_cli_placing *placing_out);
 
 typedef struct ebb_cli_answer {
     const char *solver;
-    char refused[256]; /* why it cannot take this problem; "" */
+    char refused[256]; /* why it cannot take this problem, or has no answer; "" */
+    bool gave_up;      /* for the latter */
     ebb_place_result result;
     double time_s; /* of the solver alone */
 } ebb_cli_answer;

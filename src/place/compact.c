@@ -19,6 +19,7 @@ static ebb_status sort_by_section(const ebb_sections *s, const uint32_t *items, 
         begin[(by_death ? r.last : r.first) + 1]++;
     }
     for (uint32_t k = 0; k <= s->n; k++) { begin[k + 1] += begin[k]; }
+    EBB_ASSERT(begin[s->n + 1] == n);
     for (size_t i = 0; i < n; i++) {
         const ebb_place_range r = s->range[items[i]];
         sorted[begin[by_death ? r.last : r.first]++] = items[i];
@@ -27,15 +28,13 @@ static ebb_status sort_by_section(const ebb_sections *s, const uint32_t *items, 
     return EBB_OK;
 }
 
-/* Those born together: larger first, then in their order. */
-static ebb_status sort_by_size(const ebb_sections *s, uint32_t *items, size_t n) {
+/* Those born together: larger first, then in their order. *key is made once, for the first that are many. */
+static ebb_status sort_by_size(const ebb_sections *s, uint32_t *items, size_t n, uint64_t **key) {
     if (n > FEW) {
-        uint64_t *key = ebb__alloc(s->mem, s->n_items, sizeof *key);
-        if (key == NULL) { return EBB_E_NO_MEMORY; }
-        for (size_t i = 0; i < n; i++) { key[items[i]] = UINT64_MAX - s->rounded[items[i]]; }
-        const ebb_status st = ebb__sort_by_key(s->mem, items, n, key);
-        ebb__free(s->mem, key);
-        return st;
+        if (*key == NULL) { *key = ebb__alloc(s->mem, s->n_items, sizeof **key); }
+        if (*key == NULL) { return EBB_E_NO_MEMORY; }
+        for (size_t i = 0; i < n; i++) { (*key)[items[i]] = UINT64_MAX - s->rounded[items[i]]; }
+        return ebb__sort_by_key(s->mem, items, n, *key);
     }
     for (size_t i = 1; i < n; i++) {
         const uint32_t item = items[i];
@@ -57,13 +56,18 @@ static ebb_status number_items(const ebb_sections *from, ebb_compact *c, uint32_
         c->granule_bytes = ebb__place_common_divisor(c->granule_bytes, from->rounded[i]);
         spare[n++] = (uint32_t)i;
     }
+    EBB_ASSERT(n <= from->n_items && c->base_bytes <= from->bound_bytes);
     c->sections.n_items = n;
     EBB_TRY(sort_by_section(from, spare, c->item, n, false));
-    for (size_t begin = 0, end = 0; begin < n; begin = end) {
+    uint64_t *key = NULL;
+    ebb_status st = EBB_OK;
+    for (size_t begin = 0, end = 0; begin < n && st == EBB_OK; begin = end) {
         while (end < n && from->range[c->item[end]].first == from->range[c->item[begin]].first) { end++; }
-        EBB_TRY(sort_by_size(from, c->item + begin, end - begin));
+        EBB_ASSERT(end == n || from->range[c->item[end]].first > from->range[c->item[begin]].first);
+        st = sort_by_size(from, c->item + begin, end - begin, &key);
     }
-    return EBB_OK;
+    ebb__free(from->mem, key);
+    return st;
 }
 
 ebb_status ebb__place_compact(const ebb_sections *from, ebb_bump *bump, ebb_compact *compact_out) {
@@ -83,6 +87,7 @@ ebb_status ebb__place_compact(const ebb_sections *from, ebb_bump *bump, ebb_comp
     if (numbers == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < c.sections.n_items; i++) {
         c.sections.range[i] = from->range[c.item[i]];
+        EBB_ASSERT(from->rounded[c.item[i]] > 0 && from->rounded[c.item[i]] % c.granule_bytes == 0);
         c.sections.rounded[i] = from->rounded[c.item[i]] / c.granule_bytes;
         numbers[i] = (uint32_t)i;
     }
@@ -103,6 +108,7 @@ void ebb__place_expand(const ebb_compact *compact, const ebb_sections *from, con
     }
     EBB_ASSERT(stacked_bytes == compact->base_bytes);
     for (size_t i = 0; i < compact->sections.n_items; i++) {
+        EBB_ASSERT(compact_offsets[i] <= (UINT64_MAX - compact->base_bytes) / compact->granule_bytes);
         offsets[compact->item[i]] = compact->base_bytes + compact_offsets[i] * compact->granule_bytes;
     }
 }

@@ -7,10 +7,12 @@
  *    so, which yields a placement whatever the problem. Where there are no gaps, nothing is fixed and all sizes are
  *    whole units, nothing is lost by it: in any placement the items can sink, lowest first, until each lies at the
  *    bottom or on another, and then all offsets are sums of sizes.
- * 2. Greedy orders, each item into a gap among the parts of those before it.
- * 3. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
+ * 2. The problem is made loose: nothing fixed or aligned, each part an item of its own. What holds for it holds for the
+ *    problem, so a bound that the search proves is one; and from the lowest up is an order to place the problem in.
+ * 3. Greedy orders, each item into a gap among the parts of those before it.
+ * 4. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
  *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
- * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; before repair and after.
+ * 5. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; before repair and after.
  *
  * It ends as best.c does, by work that is counted.
  */
@@ -18,6 +20,7 @@
 
 #define MAX_FAILED_REPAIRS 20u /* in a row */
 #define PLAIN_SHARE 4u         /* of the work, if it is not all */
+#define LOOSE_SHARE 4u         /* of what is left */
 #define ORDER_SHARE 2u         /* of what is left */
 #define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
 #define REPAIR_SHARE 2u
@@ -57,6 +60,7 @@ static bool is_over(const solver *s, uint64_t work) {
 }
 
 static void keep_better(solver *s, uint64_t peak_bytes) {
+    EBB_ASSERT(peak_bytes >= s->bound_bytes);
     if (peak_bytes >= s->peak_bytes) { return; }
     s->peak_bytes = peak_bytes;
     memcpy(s->best, s->offsets, s->parts.problem->n_items * sizeof *s->best);
@@ -81,6 +85,7 @@ static void stack_all(solver *s, uint64_t base_bytes) {
         if (s->parts.top[i] == 0 || ebb__place_is_fixed(s->parts.problem, i)) { continue; }
         const uint64_t alignment = s->parts.alignment[i];
         s->offsets[i] = (top + alignment - 1) / alignment * alignment;
+        EBB_ASSERT(s->offsets[i] >= top && s->offsets[i] % alignment == 0);
         top = s->offsets[i] + s->parts.top[i];
     }
     keep_better(s, ebb_max_u64(top, s->parts.bound_bytes));
@@ -134,12 +139,14 @@ static void make_plain(const solver *s, reduction *plain) {
         plain->items[i].size_bytes = (bytes + unit - 1) / unit;
         plain->is_exact = plain->is_exact && bytes % unit == 0;
     }
+    EBB_ASSERT(unit > 0 && unit % p->alignment_bytes == 0);
     plain->base_bytes = (plain->base_bytes + unit - 1) / unit * unit;
     plain->problem = EBB_PLACE_PROBLEM_INIT;
     plain->problem.items = plain->items;
     plain->problem.n_items = p->n_items;
     plain->problem.period = p->period;
     if (!plain->is_circle) { return; }
+    EBB_ASSERT(plain->first < plain->last);
     plain->problem.period = plain->last - plain->first;
     for (size_t i = 0; i < p->n_items; i++) {
         const ebb_place_item it = p->items[i];
@@ -149,6 +156,7 @@ static void make_plain(const solver *s, reduction *plain) {
     for (size_t g = 0; g < p->n_gaps; g++) {
         plain->items[p->gaps[g].item].first = p->gaps[g].last - plain->first;
         plain->items[p->gaps[g].item].last = p->gaps[g].first - plain->first;
+        EBB_ASSERT(p->gaps[g].last - plain->first <= plain->problem.period);
     }
 }
 
@@ -166,12 +174,14 @@ static ebb_status solve_plain(solver *s, reduction *plain) {
     uint64_t peak_bytes = s->parts.bound_bytes; /* the highest fixed one's end, if that is higher */
     for (size_t i = 0; i < p->n_items; i++) {
         const bool is_fixed = ebb__place_is_fixed(p, i);
+        EBB_ASSERT(s->offsets[i] <= (UINT64_MAX - plain->base_bytes) / plain->unit_bytes);
         s->offsets[i] = is_fixed ? p->fixed[i] : s->offsets[i] * plain->unit_bytes + plain->base_bytes;
         if (s->parts.top[i] == 0 && !is_fixed) { s->offsets[i] = 0; }
         if (s->parts.top[i] > 0) { peak_bytes = ebb_max_u64(peak_bytes, s->offsets[i] + s->parts.top[i]); }
     }
     keep_better(s, peak_bytes);
     s->work += result.n_steps;
+    EBB_ASSERT(result.peak_bytes >= result.bound_bytes && s->peak_bytes <= peak_bytes);
     if (plain->is_exact) { s->bound_bytes = ebb_max_u64(s->bound_bytes, result.bound_bytes * plain->unit_bytes); }
     return EBB_OK;
 }
@@ -235,6 +245,7 @@ static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes,
     }
     if (st == EBB_OK) {
         s->work += ebb__taken_work(fill.taken) + n;
+        EBB_ASSERT(fill.peak_bytes < (uint64_t)1 << 63);
         if (i == n && fill.peak_bytes < give_up_bytes) {
             *peak_out = fill.peak_bytes;
             keep_better(s, fill.peak_bytes);
@@ -279,6 +290,99 @@ static ebb_status try_orders(solver *s) {
     return EBB_OK;
 }
 
+/* ---- as a loose problem ----------------------------------------------------------------------- */
+
+/* Parts, or where gaps only make a circle the items, and whose they are. */
+typedef struct relaxation {
+    ebb_place_problem problem; /* in multiples of the problem's alignment */
+    ebb_place_item *items;
+    uint32_t *owner;
+    uint64_t *low, *offsets;
+} relaxation;
+
+static void relax_item(const solver *s, const reduction *plain, size_t i, relaxation *loose) {
+    const uint64_t align = s->parts.problem->alignment_bytes;
+    for (size_t k = s->parts.first[i]; k < s->parts.first[i + 1]; k++) {
+        const ebb_place_part *part = &s->parts.part[k];
+        const size_t n = loose->problem.n_items;
+        loose->owner[n] = (uint32_t)i;
+        loose->low[n] = part->low_bytes / align;
+        loose->items[n] =
+            (ebb_place_item){(part->high_bytes - part->low_bytes) / align, part->range.first, part->range.last};
+        EBB_ASSERT(part->low_bytes % align == 0 && loose->items[n].size_bytes > 0);
+        loose->problem.n_items++;
+        if (!plain->is_circle) { continue; }
+        loose->items[n] = plain->items[i];
+        loose->items[n].size_bytes = s->parts.top[i] / align;
+        return;
+    }
+}
+
+static ebb_status relax(const solver *s, const reduction *plain, ebb_bump *bump, relaxation *loose) {
+    const size_t n = s->parts.problem->n_items, n_parts = s->parts.first[n];
+    loose->items = ebb__bump_alloc(bump, n_parts, sizeof *loose->items);
+    loose->owner = ebb__bump_alloc(bump, n_parts, sizeof *loose->owner);
+    loose->low = ebb__bump_alloc(bump, n_parts, sizeof *loose->low);
+    loose->offsets = ebb__bump_alloc(bump, n_parts, sizeof *loose->offsets);
+    if (loose->items == NULL || loose->owner == NULL || loose->low == NULL || loose->offsets == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    loose->problem = EBB_PLACE_PROBLEM_INIT;
+    loose->problem.items = loose->items;
+    loose->problem.period = plain->is_circle ? plain->problem.period : s->parts.n_sections;
+    if (s->parts.problem->period == 0 && !plain->is_circle) { loose->problem.period = 0; }
+    for (size_t i = 0; i < n; i++) { relax_item(s, plain, i, loose); }
+    EBB_ASSERT(loose->problem.n_items <= n_parts);
+    return EBB_OK;
+}
+
+/* The items from the lowest up: an item lies where its largest part does. */
+static ebb_status sort_by_loose(solver *s, const relaxation *loose) {
+    const size_t n = s->parts.problem->n_items;
+    uint64_t largest_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        s->idx[i] = (uint32_t)i;
+        s->key[i] = 0;
+    }
+    for (size_t k = 0; k < loose->problem.n_items; k++) {
+        const bool is_next = k == 0 || loose->owner[k] != loose->owner[k - 1];
+        const uint64_t offset = loose->offsets[k], low = loose->low[k], bytes = loose->items[k].size_bytes;
+        if (!is_next && bytes <= largest_bytes) { continue; }
+        largest_bytes = bytes;
+        s->key[loose->owner[k]] = offset > low ? offset - low : 0;
+    }
+    return ebb__sort_by_key(s->parts.mem, s->idx, n, s->key);
+}
+
+static ebb_status solve_loose(solver *s, const reduction *plain, ebb_bump *bump) {
+    const uint64_t align = s->parts.problem->alignment_bytes;
+    relaxation loose = {.items = NULL};
+    ebb_place_job job = *s->job;
+    ebb_place_result result = {0};
+    uint64_t peak_bytes = 0;
+    EBB_TRY(relax(s, plain, bump, &loose));
+    job.problem = &loose.problem;
+    job.max_steps = 1 + (s->max_work - ebb_min_u64(s->work, s->max_work)) / LOOSE_SHARE;
+    job.enough_bytes /= align;
+    EBB_TRY(ebb_place_bound(&loose.problem, job.mem, &result.bound_bytes));
+    EBB_TRY(ebb__place_best(&job, loose.offsets, &result));
+    s->work += result.n_steps;
+    s->bound_bytes = ebb_max_u64(s->bound_bytes, result.bound_bytes * align);
+    EBB_TRY(sort_by_loose(s, &loose));
+    EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
+    keep_order(s, EBB_PLACE_LOWEST, peak_bytes);
+    return EBB_OK;
+}
+
+static ebb_status try_loose(solver *s, const reduction *plain) {
+    ebb_bump bump;
+    if (is_over(s, s->max_work)) { return EBB_OK; }
+    ebb__bump_init(&bump, s->job->mem);
+    const ebb_status st = solve_loose(s, plain, &bump);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
 /* ---- repair ----------------------------------------------------------------------------------- */
 
 /* What sticks out first, in the order in which it was. */
@@ -300,6 +404,7 @@ static void draw_changes(solver *s) {
             if (s->kept_offsets[s->idx[from]] + parts->top[s->idx[from]] == s->kept_peak_bytes) { break; }
         }
         const size_t to = ebb__rng_below(&s->rng, from + 1);
+        EBB_ASSERT(from < n && to <= from);
         const uint32_t moved = s->idx[from];
         memmove(&s->idx[to + 1], &s->idx[to], (from - to) * sizeof *s->idx);
         s->idx[to] = moved;
@@ -323,6 +428,7 @@ static ebb_status repair(solver *s, uint64_t end) {
             EBB_TRY(fill_all(s, s->kept_fit, s->kept_peak_bytes + 1, &peak_bytes));
         }
         keep_order(s, s->kept_fit, peak_bytes);
+        EBB_ASSERT(s->kept_peak_bytes <= before_bytes && s->kept_peak_bytes >= s->peak_bytes);
         n_failed = s->kept_peak_bytes < before_bytes ? 0 : n_failed + 1;
     }
     return EBB_OK;
@@ -356,8 +462,10 @@ static ebb_status try_pairs(solver *s, uint64_t end) {
     uint64_t n_eighths = 0;
     while (!is_over(s, end)) {
         const uint64_t low_bytes = ebb_max_u64(s->bound_bytes, s->job->enough_bytes / align * align);
+        EBB_ASSERT(s->peak_bytes >= low_bytes + align && s->peak_bytes % align == 0);
         const uint64_t gap_bytes = s->peak_bytes - align - low_bytes;
         const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * n_eighths + gap_bytes % 8 * n_eighths / 8;
+        EBB_ASSERT(n_eighths <= 8 && cap_bytes >= s->bound_bytes && cap_bytes < s->peak_bytes);
         bool gained = false;
         EBB_TRY(ask_pairs(s, cap_bytes, 1 + (end - s->work) / PAIRS_SHARE, &gained));
         if (!gained && n_eighths == 8) { return EBB_OK; }
@@ -405,11 +513,13 @@ static ebb_status solve(solver *s) {
     if (plain.items == NULL) { return EBB_E_NO_MEMORY; }
     if (plain.unit_bytes == 0) {
         stack_all(s, plain.base_bytes);
+        plain.is_circle = false;
     } else {
         EBB_TRY(solve_plain(s, &plain));
         if (plain.is_exact) { return EBB_OK; }
     }
     EBB_TRY(try_orders(s));
+    EBB_TRY(try_loose(s, &plain));
     if (is_over(s, s->max_work) || s->kept_peak_bytes == UINT64_MAX) { return EBB_OK; }
     const uint64_t left = s->max_work - s->work;
     if (!ebb__place_are_few(&s->parts)) { return repair(s, s->max_work); }
@@ -425,6 +535,7 @@ ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place
     solver s = {.job = job, .bump = &bump, .bound_bytes = result->bound_bytes};
     const ebb_status st = solve(&s);
     if (st == EBB_OK) {
+        EBB_ASSERT(s.peak_bytes >= s.bound_bytes && s.bound_bytes >= result->bound_bytes);
         memcpy(offsets, s.best, job->problem->n_items * sizeof *offsets);
         *result = (ebb_place_result){s.peak_bytes, s.bound_bytes, s.work};
     }

@@ -20,6 +20,7 @@
 #include "place/place_priv.h"
 
 #define MAX_ITEMS 64u
+#define MAX_PARTS 1024u /* of all: each two are looked at once */
 #define MAX_INTERVALS 4096u
 #define INTERVALS_A_STEP 8u /* looked at in the time of a search step */
 
@@ -70,18 +71,21 @@ static void merge_intervals(search *s, size_t from) {
             v[n_merged++] = v[k];
         }
     }
+    EBB_ASSERT(n_merged <= n && (n == 0 || n_merged > 0));
     s->intervals.n = from + n_merged;
 }
 
 static ebb_status add_pair(search *s, uint32_t first, uint32_t second) {
     const ebb_parts *parts = s->parts;
     const size_t from = s->intervals.n, i = s->item[first], j = s->item[second];
+    EBB_ASSERT(first < second && second < s->n_items && i < j);
     for (size_t k = parts->first[i]; k < parts->first[i + 1]; k++) {
         for (size_t l = parts->first[j]; l < parts->first[j + 1]; l++) {
             const ebb_place_part *x = &parts->part[k], *y = &parts->part[l];
             if (!ebb__place_share_time(x->range, y->range)) { continue; }
             const interval added = {first, second, (int64_t)x->low_bytes - (int64_t)y->high_bytes,
                                     (int64_t)x->high_bytes - (int64_t)y->low_bytes};
+            EBB_ASSERT(added.a < added.b);
             EBB_TRY(EBB_PUSH(parts->mem, &s->intervals, added));
         }
     }
@@ -92,18 +96,21 @@ static ebb_status add_pair(search *s, uint32_t first, uint32_t second) {
 /* ---- narrowing -------------------------------------------------------------------------------- */
 
 static ebb_status set_offset(search *s, int64_t *offset, int64_t value) {
+    EBB_ASSERT(*offset != value);
     EBB_TRY(EBB_PUSH(s->parts->mem, &s->trail, ((change){offset, *offset, 0})));
     *offset = value;
     return EBB_OK;
 }
 
 static ebb_status set_side(search *s, uint32_t idx, side chosen) {
+    EBB_ASSERT(idx < s->intervals.n && chosen != OPEN && s->side[idx] == OPEN);
     EBB_TRY(EBB_PUSH(s->parts->mem, &s->trail, ((change){NULL, (int64_t)s->side[idx], idx})));
     s->side[idx] = chosen;
     return EBB_OK;
 }
 
 static void undo(search *s, size_t n_changes) {
+    EBB_ASSERT(n_changes <= s->trail.n);
     while (s->trail.n > n_changes) {
         const change c = s->trail.data[--s->trail.n];
         if (c.offset != NULL) {
@@ -120,11 +127,13 @@ static ebb_status keep_apart(search *s, uint32_t lower, uint32_t upper, int64_t 
     if (least > s->least[upper]) {
         const int64_t over = least % s->alignment[upper]; /* least is above an offset, so not negative */
         if (over > 0) { least += s->alignment[upper] - over; }
+        EBB_ASSERT(least > 0 && least % s->alignment[upper] == 0);
         EBB_TRY(set_offset(s, &s->least[upper], least));
         *changed = true;
     }
     if (greatest < s->greatest[lower]) {
         const int64_t over = greatest > 0 ? greatest % s->alignment[lower] : 0;
+        EBB_ASSERT(greatest - over <= s->greatest[lower]);
         EBB_TRY(set_offset(s, &s->greatest[lower], greatest - over));
         *changed = true;
     }
@@ -230,6 +239,7 @@ static ebb_status add_intervals(search *s) {
 
 static ebb_status prepare(search *s, ebb_bump *bump, uint64_t cap_bytes, bool *fits_out) {
     const ebb_parts *p = s->parts;
+    EBB_ASSERT(cap_bytes < (uint64_t)1 << 63);
     s->item = ebb__bump_alloc(bump, MAX_ITEMS, sizeof *s->item);
     int64_t *numbers = ebb__bump_alloc(bump, (size_t)4 * MAX_ITEMS, sizeof *numbers);
     if (s->item == NULL || numbers == NULL) { return EBB_E_NO_MEMORY; }
@@ -241,6 +251,7 @@ static ebb_status prepare(search *s, ebb_bump *bump, uint64_t cap_bytes, bool *f
     for (size_t i = 0; i < p->problem->n_items; i++) {
         if (p->top[i] == 0) { continue; }
         const uint32_t k = s->n_items++;
+        EBB_ASSERT(k < MAX_ITEMS);
         const bool is_fixed = ebb__place_is_fixed(p->problem, i);
         const uint64_t room = cap_bytes < p->top[i] ? 0 : cap_bytes - p->top[i];
         s->item[k] = (uint32_t)i;
@@ -256,7 +267,7 @@ static ebb_status prepare(search *s, ebb_bump *bump, uint64_t cap_bytes, bool *f
 bool ebb__place_are_few(const ebb_parts *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->problem->n_items && n <= MAX_ITEMS; i++) { n += p->top[i] > 0 ? 1 : 0; }
-    return n <= MAX_ITEMS;
+    return n <= MAX_ITEMS && p->first[p->problem->n_items] <= MAX_PARTS;
 }
 
 ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, const ebb_pairs_limits *limits,
@@ -273,8 +284,10 @@ ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, co
     if (st == EBB_OK && fits && s.intervals.n <= MAX_INTERVALS) { st = look(&s, &answer); }
     if (st == EBB_OK) {
         for (uint32_t k = 0; answer == EBB_PAIRS_FOUND && k < s.n_items; k++) {
+            EBB_ASSERT(s.least[k] >= 0 && s.least[k] <= s.greatest[k] && s.least[k] % s.alignment[k] == 0);
             offsets[s.item[k]] = (uint64_t)s.least[k];
         }
+        EBB_ASSERT(answer != EBB_PAIRS_FOUND || fits);
         *work += s.work;
         *answer_out = answer;
     }

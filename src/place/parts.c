@@ -36,6 +36,7 @@ static void push_item(pieces *p, const ebb_place_problem *problem, size_t i, siz
         if (rest.first < gap->first) { push_piece(p, (ebb_place_item){rounded, rest.first, gap->first}, 0); }
         if (gap->low_bytes < gap->high_bytes) {
             const uint64_t low = gap->low_bytes & ~(align - 1), high = ebb_align_up(gap->high_bytes, align);
+            EBB_ASSERT(low < high && high <= rounded && gap->first < gap->last);
             push_piece(p, (ebb_place_item){high - low, gap->first, gap->last}, low);
         }
         rest.first = gap->last;
@@ -64,8 +65,10 @@ static ebb_status make_pieces(ebb_bump *bump, ebb_parts *parts, pieces *pieces_o
 
 static void finish_item(ebb_parts *parts, size_t i) {
     parts->alignment[i] = ebb__place_alignment(parts->problem, i);
+    EBB_ASSERT(parts->alignment[i] > 0 && parts->first[i] <= parts->first[i + 1]);
     parts->top[i] = 0;
     for (size_t k = parts->first[i]; k < parts->first[i + 1]; k++) {
+        EBB_ASSERT(parts->part[k].low_bytes < parts->part[k].high_bytes);
         parts->top[i] = ebb_max_u64(parts->top[i], parts->part[k].high_bytes);
     }
     if (parts->top[i] > 0 && ebb__place_is_fixed(parts->problem, i)) {
@@ -93,6 +96,7 @@ ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, eb
     if (parts.part == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t k = 0; k < p.n; k++) {
         const uint64_t low = p.low_bytes[k];
+        EBB_ASSERT(sections.range[k].first < sections.n && sections.range[k].last <= sections.n);
         parts.part[k] = (ebb_place_part){sections.range[k], low, low + p.item[k].size_bytes};
     }
     parts.n_sections = sections.n;

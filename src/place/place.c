@@ -15,6 +15,8 @@ static const ebb_place_solver solvers[] = {
     {"smartpool-cyclic", "SmartPool's pool for swapping, one region", true, ebb__place_smartpool_cyclic},
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
+#define ASK_EVERY ((uint64_t)4096) /* steps */
+#define TOO_LARGE ((uint64_t)1 << 63)
 
 const char *ebb_place_solver_name(size_t idx, const char **about_out) {
     if (idx >= N_SOLVERS) { return NULL; }
@@ -34,6 +36,18 @@ static ebb_status find_solver(const char *name, const ebb_place_solver **solver_
 static bool never(void *ctx) {
     (void)ctx;
     return false;
+}
+
+ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *asked_work) {
+    EBB_ASSERT(work >= *asked_work);
+    if (work > job->max_steps) {
+        return ebb_fail(EBB_E_LIMIT, "it takes more than the %llu steps that it may",
+                        (unsigned long long)job->max_steps);
+    }
+    if (work - *asked_work < ASK_EVERY) { return EBB_OK; }
+    *asked_work = work;
+    if (!job->stop(job->stop_ctx)) { return EBB_OK; }
+    return ebb_fail(EBB_E_LIMIT, "it was stopped after %llu steps", (unsigned long long)work);
 }
 
 static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {
@@ -68,6 +82,9 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     ebb__bump_init(&bump, options->mem);
     uint64_t *offsets = ebb__bump_alloc(&bump, problem->n_items, sizeof *offsets);
     ebb_status st = offsets != NULL ? solver->solve(&job, offsets, &result) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK && result.peak_bytes >= TOO_LARGE) { /* of two regions, or of whole segments */
+        st = ebb_fail(EBB_E_UNSUPPORTED, "the placement solver '%s' would take 2^63 bytes or more", solver->name);
+    }
     if (st == EBB_OK) {
         EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
         if (problem->n_items > 0) { memcpy(offsets_out, offsets, problem->n_items * sizeof *offsets); }

@@ -68,12 +68,23 @@ static void remove_rank(rank_set *set, uint64_t rank) {
     }
 }
 
+/* The words above a rank have a bit for it exactly if it is there. */
+static bool has_rank(const rank_set *set, uint64_t rank) {
+    const bool is_there = (set->level[0][rank / 64] >> (rank % 64) & 1) != 0;
+    for (unsigned k = 1; k < N_LEVELS && is_there; k++) {
+        rank /= 64;
+        if ((set->level[k][rank / 64] >> (rank % 64) & 1) == 0) { return false; }
+    }
+    return is_there;
+}
+
 static uint64_t rank_before(const rank_set *set, uint64_t rank) {
     for (unsigned k = 0; k < N_LEVELS; k++, rank /= 64) {
         uint64_t lower = set->level[k][rank / 64] & (((uint64_t)1 << (rank % 64)) - 1);
         if (lower == 0) { continue; }
         rank = rank / 64 * 64 + 63 - (uint64_t)__builtin_clzll(lower);
         while (k-- > 0) { rank = rank * 64 + 63 - (uint64_t)__builtin_clzll(set->level[k][rank]); }
+        EBB_ASSERT(has_rank(set, rank));
         return rank;
     }
     return NO_RANK;
@@ -85,6 +96,7 @@ static uint64_t rank_behind(const rank_set *set, uint64_t rank) {
         if (higher == 0) { continue; }
         rank = rank / 64 * 64 + (uint64_t)__builtin_ctzll(higher);
         while (k-- > 0) { rank = rank * 64 + (uint64_t)__builtin_ctzll(set->level[k][rank]); }
+        EBB_ASSERT(has_rank(set, rank));
         return rank;
     }
     return NO_RANK;
@@ -166,6 +178,7 @@ static ebb_status check_gap(const checker *c, size_t g, uint64_t from) {
 static void add_piece(checker *c, size_t item, ebb_place_gap held) {
     const uint64_t waste = c->problem->alignment_bytes - 1, offset = c->offsets[item];
     if (held.low_bytes == held.high_bytes) { return; }
+    EBB_ASSERT(held.low_bytes < held.high_bytes && held.first < held.last);
     c->pieces[c->n_pieces++] = (piece){.start = offset + (held.low_bytes & ~waste),
                                        .end = offset + ((held.high_bytes + waste) & ~waste),
                                        .first = held.first,
@@ -215,7 +228,10 @@ static ebb_status rank_pieces(checker *c) {
     if (c->by_start == NULL || c->rank == NULL || c->events == NULL || c->spare == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t k = 0; k < n; k++) { c->by_start[k] = (pair){c->pieces[k].start, k}; }
     sort_pairs(c->by_start, n, c->spare);
-    for (size_t r = 0; r < n; r++) { c->rank[c->by_start[r].value] = r; }
+    for (size_t r = 0; r < n; r++) {
+        EBB_ASSERT(r == 0 || c->by_start[r - 1].key <= c->by_start[r].key);
+        c->rank[c->by_start[r].value] = r;
+    }
     return init_ranks(&c->live, &c->bump, n);
 }
 
@@ -225,6 +241,7 @@ static void sort_events(checker *c) {
     for (size_t k = 0; k < c->n_pieces; k++) {
         c->events[c->n_events++] = (pair){c->pieces[k].first, c->rank[k] * 2 + 1};
     }
+    EBB_ASSERT(c->n_events == 2 * c->n_pieces);
     sort_pairs(c->events, c->n_events, c->spare);
 }
 
@@ -240,6 +257,8 @@ static ebb_status check_neighbour(const checker *c, uint64_t lower_rank, uint64_
 static ebb_status sweep(checker *c) {
     for (size_t e = 0; e < c->n_events; e++) {
         const uint64_t rank = c->events[e].value / 2, time = c->events[e].key;
+        EBB_ASSERT(rank < c->n_pieces && (e == 0 || c->events[e - 1].key <= time));
+        EBB_ASSERT(has_rank(&c->live, rank) == (c->events[e].value % 2 == 0));
         if (c->events[e].value % 2 == 0) {
             remove_rank(&c->live, rank);
             continue;
@@ -260,6 +279,7 @@ static ebb_status check(checker *c) {
     c->pieces = ebb__bump_alloc(&c->bump, max_pieces, sizeof *c->pieces);
     if (c->pieces == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(make_pieces(c));
+    EBB_ASSERT(c->n_pieces <= max_pieces);
     EBB_TRY(rank_pieces(c));
     sort_events(c);
     return sweep(c);

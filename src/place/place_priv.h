@@ -27,6 +27,10 @@ typedef struct ebb_place_solver {
     ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 } ebb_place_solver;
 
+/* For a solver that is a rule and no search, before each item or so: EBB_E_LIMIT when its steps are used up, or its
+ * caller says stop. work is what it has done; *asked_work, 0 at first, what it had done when the caller was asked. */
+ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *asked_work);
+
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_first_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_best_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
@@ -264,8 +268,20 @@ typedef struct ebb_fill {
 /* With the fixed items. EBB_E_NO_FIT names two that overlap. What it takes comes from the bump. */
 ebb_status ebb__fill_begin(const ebb_parts *parts, ebb_bump *bump, uint64_t *offsets, ebb_fill *fill_out);
 
+/* No placement of the items that are not there yet has a lower peak: the end of the one that must lie highest, alone
+ * among those that are there. Fewer are looked at where all would take more work. */
+uint64_t ebb__fill_bound(const ebb_fill *fill, uint64_t max_work);
+
+/* Put the item, which holds something, at the offset; *done_out: it is free. */
+ebb_status ebb__fill_put_at(ebb_fill *fill, size_t item, uint64_t offset, bool *done_out);
+
 /* Give the item a place at or above base, unless it has one. */
 ebb_status ebb__fill_put(ebb_fill *fill, size_t item, uint64_t base, ebb_place_fit fit);
+
+/* ---- wishes ------------------------------------------------------------------------------------ */
+
+/* Move items of an answer to their hints where that does not raise its peak. */
+ebb_status ebb__place_please(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 

@@ -2,12 +2,15 @@
  *
  * What a placement problem may say, and its lower bound.
  *
- * Sizes and what alignments may waste add up to less than 2^63 bytes, so that a greedy order never leaves 64 bits: each
- * item raises the end of all by its size and its alignment at most.
+ * Sizes and what alignments may waste add up to less than 2^63 bytes, those of items that may move even above the
+ * highest that is fixed. So a greedy order never leaves 63 bits: each item raises the end of all by its size and its
+ * alignment at most.
  */
 #include "place/place_priv.h"
 
 #define TOO_LARGE ((uint64_t)1 << 63)
+#define MIN_BOUND_WORK ((uint64_t)1000 * 1000) /* for what fixed items say, at most */
+#define BOUND_WORK_AN_ITEM 16u
 
 typedef unsigned long long ull;
 
@@ -16,6 +19,7 @@ typedef unsigned long long ull;
 uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b) {
     while (b != 0) {
         const uint64_t rest = a % b;
+        EBB_ASSERT(rest < b);
         a = b;
         b = rest;
     }
@@ -24,6 +28,7 @@ uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b) {
 
 uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b) {
     uint64_t multiple = 0;
+    EBB_ASSERT(a > 0 && b > 0);
     return ebb_mul_u64(a / ebb__place_common_divisor(a, b), b, &multiple) && multiple < TOO_LARGE ? multiple : 0;
 }
 
@@ -60,8 +65,12 @@ static ebb_status check_life(const ebb_place_problem *problem, size_t i) {
     return EBB_OK;
 }
 
-/* Add to *total_bytes what the item may need at most. */
-static ebb_status check_size(const ebb_place_problem *problem, size_t i, uint64_t *total_bytes) {
+/* What all items may need at most, and those that are not fixed. */
+typedef struct demand {
+    uint64_t total_bytes, movable_bytes;
+} demand;
+
+static ebb_status check_size(const ebb_place_problem *problem, size_t i, demand *all) {
     const ebb_place_item *item = &problem->items[i];
     const uint64_t align = problem->alignment_bytes;
     uint64_t wasted_bytes = 0;
@@ -71,19 +80,21 @@ static ebb_status check_size(const ebb_place_problem *problem, size_t i, uint64_
         if (multiple == 0) { return bad_item(i, item, "an alignment of more than 63 bits"); }
         wasted_bytes = multiple - align;
     }
-    if (item->size_bytes >= TOO_LARGE || ebb_align_up(item->size_bytes, align) >= TOO_LARGE - *total_bytes) {
+    EBB_ASSERT(all->movable_bytes <= all->total_bytes && all->total_bytes < TOO_LARGE);
+    if (item->size_bytes >= TOO_LARGE || ebb_align_up(item->size_bytes, align) >= TOO_LARGE - all->total_bytes) {
         return bad_item(i, item, "sizes add up to more than 63 bits");
     }
-    *total_bytes += ebb_align_up(item->size_bytes, align);
-    if (wasted_bytes >= TOO_LARGE - *total_bytes) {
+    const uint64_t held_bytes = ebb_align_up(item->size_bytes, align);
+    if (wasted_bytes >= TOO_LARGE - all->total_bytes - held_bytes) {
         return bad_item(i, item, "sizes and alignments add up to more than 63 bits");
     }
-    *total_bytes += wasted_bytes;
+    all->total_bytes += held_bytes + wasted_bytes;
+    if (!ebb__place_is_fixed(problem, i)) { all->movable_bytes += held_bytes + wasted_bytes; }
     return EBB_OK;
 }
 
-/* After all sizes: total_bytes go above the highest fixed item, at worst. */
-static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64_t total_bytes) {
+/* After all sizes: what is movable goes above the highest fixed item, at worst. */
+static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64_t movable_bytes) {
     if (!ebb__place_is_fixed(problem, i)) { return EBB_OK; }
     const ebb_place_item *item = &problem->items[i];
     const uint64_t multiple = ebb__place_alignment(problem, i), offset = problem->fixed[i];
@@ -91,7 +102,9 @@ static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64
         return ebb_fail(EBB_E_ARGUMENT, "item %zu: its fixed offset %llu is not aligned to %llu", i, (ull)offset,
                         (ull)multiple);
     }
-    if (offset >= TOO_LARGE - total_bytes) { return bad_item(i, item, "its fixed offset is beyond 63 bits"); }
+    if (offset >= TOO_LARGE - movable_bytes - ebb_align_up(item->size_bytes, problem->alignment_bytes)) {
+        return bad_item(i, item, "its fixed offset leaves no room within 63 bits");
+    }
     return EBB_OK;
 }
 
@@ -116,10 +129,11 @@ static ebb_status check_gap(const ebb_place_problem *problem, size_t g) {
 
 ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {
     const uint64_t align = problem->alignment_bytes;
-    uint64_t total_bytes = 0;
+    demand all = {0};
     if (problem->size_bytes != sizeof *problem) { return ebb_fail(EBB_E_ARGUMENT, "a problem of another version"); }
     if (align == 0 || (align & (align - 1)) != 0 || align >= TOO_LARGE) {
-        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two", (ull)align);
+        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is %s", (ull)align,
+                        align == TOO_LARGE ? "beyond 63 bits" : "not a power of two");
     }
     if (problem->n_items >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "more than 2^31 items"); }
     if (problem->n_gaps >= UINT32_MAX / 4 - problem->n_items / 2) {
@@ -127,10 +141,10 @@ ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {
     }
     for (size_t i = 0; i < problem->n_items; i++) {
         EBB_TRY(check_life(problem, i));
-        EBB_TRY(check_size(problem, i, &total_bytes));
+        EBB_TRY(check_size(problem, i, &all));
     }
     for (size_t i = 0; problem->fixed != NULL && i < problem->n_items; i++) {
-        EBB_TRY(check_fixed(problem, i, total_bytes));
+        EBB_TRY(check_fixed(problem, i, all.movable_bytes));
     }
     for (size_t g = 0; g < problem->n_gaps; g++) { EBB_TRY(check_gap(problem, g)); }
     return EBB_OK;
@@ -155,6 +169,7 @@ static ebb_status bound_by_alignment(const ebb_place_problem *problem, ebb_bump 
         items[i] = problem->items[i];
         const uint64_t held_bytes = ebb_align_up(items[i].size_bytes, problem->alignment_bytes);
         items[i].size_bytes = (held_bytes + unit - 1) / unit * unit;
+        EBB_ASSERT(items[i].size_bytes >= held_bytes && items[i].size_bytes - held_bytes < unit);
         most_waste = ebb_max_u64(most_waste, items[i].size_bytes - held_bytes);
     }
     ebb_place_problem rounded = EBB_PLACE_PROBLEM_INIT;
@@ -163,9 +178,26 @@ static ebb_status bound_by_alignment(const ebb_place_problem *problem, ebb_bump 
     rounded.n_items = n;
     rounded.period = problem->period;
     EBB_TRY(ebb__place_cut(&rounded, bump, &sections));
+    EBB_ASSERT(sections.bound_bytes % unit == 0);
     if (sections.bound_bytes > most_waste) {
         *bound_bytes = ebb_max_u64(*bound_bytes, sections.bound_bytes - most_waste);
     }
+    return EBB_OK;
+}
+
+/* Where each item lies lowest among those that are fixed. */
+static ebb_status bound_by_fixed(const ebb_parts *parts, ebb_bump *bump, uint64_t *bound_bytes) {
+    const size_t n = parts->problem->n_items;
+    size_t n_movable = 0;
+    for (size_t i = 0; i < n; i++) { n_movable += ebb__place_is_fixed(parts->problem, i) ? 0 : 1; }
+    if (n_movable == 0 || n_movable == n) { return EBB_OK; }
+    ebb_fill fill;
+    uint64_t *offsets = ebb__bump_alloc(bump, n, sizeof *offsets);
+    if (offsets == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_status st = ebb__fill_begin(parts, bump, offsets, &fill);
+    if (st == EBB_E_NO_FIT) { return EBB_OK; } /* a bound of nothing: the solver says why */
+    if (st != EBB_OK) { return st; }
+    *bound_bytes = ebb_max_u64(*bound_bytes, ebb__fill_bound(&fill, MIN_BOUND_WORK + BOUND_WORK_AN_ITEM * n));
     return EBB_OK;
 }
 
@@ -178,6 +210,7 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, u
         ebb_parts parts;
         EBB_TRY(ebb__place_split(problem, bump, &parts));
         *bound_bytes = parts.bound_bytes;
+        if (problem->fixed != NULL) { EBB_TRY(bound_by_fixed(&parts, bump, bound_bytes)); }
     }
     const bool is_aligned = problem->alignments != NULL && problem->n_gaps == 0;
     return is_aligned ? bound_by_alignment(problem, bump, bound_bytes) : EBB_OK;
@@ -189,6 +222,7 @@ ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem,
     uint64_t bound_bytes = 0;
     ebb__bump_init(&bump, mem);
     const ebb_status st = find_bound(problem, &bump, &bound_bytes);
+    EBB_ASSERT(st != EBB_OK || bound_bytes < TOO_LARGE);
     if (st == EBB_OK) { *bound_bytes_out = bound_bytes; }
     ebb__bump_fini(&bump);
     return st;

@@ -27,6 +27,7 @@
 #define MAX_PERIODS 16u
 
 typedef struct replay {
+    const ebb_place_job *job;
     const ebb_place_problem *problem;
     ebb_segments segments;
     void (*ask)(uint64_t granule_bytes, ebb_segment_request *request); /* size_bytes is there */
@@ -34,7 +35,8 @@ typedef struct replay {
     uint32_t *event; /* [2 * n_items] in order of time; below n_items a death, else a birth */
     uint32_t *block; /* [n_items] */
     uint64_t *offsets;
-    uint64_t peak_bytes, n_visits;
+    uint64_t peak_bytes, n_visits; /* of passes that are over */
+    uint64_t asked_work;
 } replay;
 
 /* ---- allocators ------------------------------------------------------------------------------- */
@@ -51,6 +53,7 @@ static void ask_pytorch(uint64_t granule_bytes, ebb_segment_request *request) {
     uint64_t segment_bytes = is_small ? 2 * MIB : 20 * MIB;
     if (size_bytes >= 10 * MIB) { segment_bytes = ebb_align_up(size_bytes, 2 * MIB); }
     request->segment_bytes = ebb_align_up(segment_bytes, granule_bytes);
+    EBB_ASSERT(request->segment_bytes >= size_bytes && size_bytes % granule_bytes == 0);
     request->min_rest_bytes = is_small ? granule_bytes : MIB + 1;
     request->pool = is_small ? 0 : 1;
 }
@@ -80,10 +83,13 @@ static ebb_status bear(replay *r, uint32_t item) {
     ebb_segment_request request = {.size_bytes = p->items[item].size_bytes};
     if (is_odd) { request.size_bytes += alignment - p->alignment_bytes; }
     request.size_bytes = ebb_align_up(request.size_bytes, r->granule_bytes);
+    EBB_ASSERT(request.size_bytes >= p->items[item].size_bytes && r->granule_bytes % GRANULE_BYTES == 0);
     r->ask(r->granule_bytes, &request);
     EBB_TRY(ebb__segments_take(&r->segments, &request, &r->block[item]));
-    const uint64_t start = r->segments.blocks.data[r->block[item]].start;
-    r->offsets[item] = is_odd ? (start + alignment - 1) / alignment * alignment : start;
+    const ebb_block *block = &r->segments.blocks.data[r->block[item]];
+    r->offsets[item] = is_odd ? (block->start + alignment - 1) / alignment * alignment : block->start;
+    EBB_ASSERT(!block->is_free && r->offsets[item] % alignment == 0);
+    EBB_ASSERT(r->offsets[item] + p->items[item].size_bytes <= block->start + block->size_bytes);
     return EBB_OK;
 }
 
@@ -103,10 +109,15 @@ static ebb_status sort_events(replay *r, ebb_bump *bump) {
     return ebb__sort_by_key(bump->mem, r->event, 2 * n, time);
 }
 
+static ebb_status go_on(replay *r) {
+    return ebb__place_go_on(r->job, r->n_visits + r->segments.n_visits, &r->asked_work);
+}
+
 /* What is there before the first period. */
 static ebb_status bear_residents(replay *r) {
     const size_t n = r->problem->n_items;
     for (size_t e = 0; e < 2 * n; e++) {
+        EBB_TRY(go_on(r));
         if (r->event[e] < n) { continue; }
         const uint32_t item = r->event[e] - (uint32_t)n;
         if (r->problem->items[item].size_bytes == 0) { continue; }
@@ -125,12 +136,14 @@ static ebb_status pass_period(replay *r, bool keep, bool *moved_out) {
         const uint32_t item = dies ? r->event[e] : r->event[e] - (uint32_t)n;
         const bool is_around = lives_around(p, item);
         if (p->items[item].size_bytes == 0 || lives_always(p, item) || (keep && is_around)) { continue; }
+        EBB_TRY(go_on(r));
         if (dies) {
             ebb__segments_give(&r->segments, r->block[item]);
             continue;
         }
         const uint64_t before = r->offsets[item];
         EBB_TRY(bear(r, item));
+        EBB_ASSERT(r->offsets[item] + p->items[item].size_bytes <= r->segments.total_bytes);
         moved = moved || (is_around && r->offsets[item] != before);
     }
     *moved_out = moved;
@@ -143,6 +156,7 @@ static ebb_status pass_periods(replay *r, bool keep, bool *repeats_out) {
     for (unsigned k = 0; k < MAX_PERIODS; k++) {
         const uint64_t total_bytes = r->segments.total_bytes;
         EBB_TRY(pass_period(r, keep, &moved));
+        EBB_ASSERT(r->segments.total_bytes >= total_bytes && !(keep && moved));
         repeats = repeats || (!moved && r->segments.total_bytes == total_bytes);
         if (repeats) { break; }
     }
@@ -164,6 +178,7 @@ static ebb_status solve(const ebb_place_job *job, ebb_place_fit fit, replay *r, 
     bool repeats = false;
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
+    r->job = job;
     r->problem = job->problem;
     r->granule_bytes = ebb_max_u64(GRANULE_BYTES, job->problem->alignment_bytes);
     r->block = ebb__bump_alloc(&bump, job->problem->n_items, sizeof *r->block);
@@ -171,6 +186,7 @@ static ebb_status solve(const ebb_place_job *job, ebb_place_fit fit, replay *r, 
     if (st == EBB_OK) { st = pass_time(r, job->mem, fit, false, &repeats); }
     if (st == EBB_OK && !repeats) { st = pass_time(r, job->mem, fit, true, &repeats); }
     if (st == EBB_OK) {
+        EBB_ASSERT(repeats && r->peak_bytes >= result->bound_bytes);
         result->peak_bytes = r->peak_bytes;
         result->n_steps = r->n_visits;
     }

@@ -40,6 +40,7 @@ static void cut(const ebb_place_problem *problem, const uint32_t *event, ebb_sec
             sections->range[i] = (ebb_place_range){0, 1};
             continue;
         }
+        EBB_ASSERT(event[e] < 2 * n && current < n);
         if (event[e] < n) {
             sections->range[i].last = current + 1;
             died = true;
@@ -49,6 +50,7 @@ static void cut(const ebb_place_problem *problem, const uint32_t *event, ebb_sec
         died = false;
         sections->range[i].first = current;
     }
+    EBB_ASSERT(current <= n);
     sections->n = current + 1;
 }
 
@@ -62,6 +64,7 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, e
     for (size_t i = 0; i < problem->n_items; i++) {
         if (problem->items[i].size_bytes == 0) { continue; }
         ebb_place_range range = sections->range[i];
+        EBB_ASSERT(range.first < sections->n && range.last <= sections->n);
         come[range.first] += sections->rounded[i];
         go[range.last] += sections->rounded[i];
         if (range.first >= range.last) { come[0] += sections->rounded[i]; }
@@ -70,6 +73,7 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, e
     for (uint32_t s = 0; s < sections->n; s++) {
         live_bytes = live_bytes + come[s] - go[s]; /* modulo 2^64; the sum itself fits */
         bound_bytes = ebb_max_u64(bound_bytes, live_bytes);
+        EBB_ASSERT(live_bytes < (uint64_t)1 << 63);
     }
     sections->bound_bytes = bound_bytes;
     return EBB_OK;
@@ -95,5 +99,6 @@ ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_
 
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
     const ebb_place_range range = sections->range[item];
+    EBB_ASSERT(item < sections->n_items && range.last <= sections->n);
     return range.first == range.last || (range.first == 0 && range.last == sections->n);
 }

@@ -19,6 +19,8 @@
  */
 #include "place/segments.h"
 
+#define TOO_LARGE ((uint64_t)1 << 63)
+
 static bool comes_before(const ebb_segments *s, uint32_t a, uint32_t b) {
     const ebb_block *x = &s->blocks.data[a], *y = &s->blocks.data[b];
     if (s->fit == EBB_PLACE_TIGHTEST && x->size_bytes != y->size_bytes) { return x->size_bytes < y->size_bytes; }
@@ -105,6 +107,7 @@ static uint32_t find(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
 
 static void add_free(ebb_segments *s, uint32_t t) {
     ebb_block *b = &s->blocks.data[t];
+    EBB_ASSERT(!b->is_free && b->size_bytes > 0 && b->pool < EBB_N_SEGMENT_POOLS);
     b->is_free = true;
     b->left = b->right = EBB_NO_BLOCK;
     b->largest_bytes = b->size_bytes;
@@ -113,6 +116,7 @@ static void add_free(ebb_segments *s, uint32_t t) {
 
 static void drop_free(ebb_segments *s, uint32_t t) {
     ebb_block *b = &s->blocks.data[t];
+    EBB_ASSERT(b->is_free);
     s->root[b->pool] = drop(s, s->root[b->pool], t);
     b->is_free = false;
 }
@@ -130,6 +134,7 @@ static ebb_status make_block(ebb_segments *s, ebb_block block, uint32_t *block_o
     uint32_t t = s->unused;
     block.priority = mix(s->n_made++);
     if (t != EBB_NO_BLOCK) {
+        EBB_ASSERT(!s->blocks.data[t].is_free);
         s->unused = s->blocks.data[t].next;
         s->blocks.data[t] = block;
     } else {
@@ -143,6 +148,8 @@ static ebb_status make_block(ebb_segments *s, ebb_block block, uint32_t *block_o
 /* The block grows over the one behind it, which is no more. */
 static void swallow_next(ebb_segments *s, uint32_t t) {
     const uint32_t gone = s->blocks.data[t].next;
+    EBB_ASSERT(gone != EBB_NO_BLOCK && s->blocks.data[gone].prev == t && !s->blocks.data[gone].is_free);
+    EBB_ASSERT(s->blocks.data[t].start + s->blocks.data[t].size_bytes == s->blocks.data[gone].start);
     const uint32_t next = s->blocks.data[gone].next;
     s->blocks.data[t].size_bytes += s->blocks.data[gone].size_bytes;
     s->blocks.data[t].next = next;
@@ -155,6 +162,7 @@ static void swallow_next(ebb_segments *s, uint32_t t) {
 static ebb_status cut_block(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
     const ebb_block b = s->blocks.data[t];
     uint32_t rest = EBB_NO_BLOCK;
+    EBB_ASSERT(!b.is_free && size_bytes > 0 && size_bytes < b.size_bytes);
     EBB_TRY(make_block(s,
                        (ebb_block){.start = b.start + size_bytes,
                                    .size_bytes = b.size_bytes - size_bytes,
@@ -169,6 +177,14 @@ static ebb_status cut_block(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
     return EBB_OK;
 }
 
+/* Free, in order with its neighbours, which it touches and which are used. */
+static bool is_free_block_valid(const ebb_segments *s, uint32_t t) {
+    const ebb_block *b = &s->blocks.data[t], *prev = &s->blocks.data[b->prev], *next = &s->blocks.data[b->next];
+    if (!b->is_free || b->size_bytes == 0 || b->start + b->size_bytes > s->total_bytes) { return false; }
+    if (b->prev != EBB_NO_BLOCK && (prev->is_free || prev->start + prev->size_bytes != b->start)) { return false; }
+    return b->next == EBB_NO_BLOCK || (!next->is_free && b->start + b->size_bytes == next->start);
+}
+
 /* ---- the door --------------------------------------------------------------------------------- */
 
 ebb_status ebb__segments_init(ebb_segments *s, const ebb_mem *mem, ebb_place_fit fit) {
@@ -181,15 +197,21 @@ void ebb__segments_fini(ebb_segments *s) {
 }
 
 ebb_status ebb__segments_take(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out) {
+    EBB_ASSERT(request->size_bytes > 0 && request->min_rest_bytes > 0 && request->pool < EBB_N_SEGMENT_POOLS);
+    EBB_ASSERT(request->segment_bytes >= request->size_bytes);
     uint32_t t = find(s, s->root[request->pool], request->size_bytes);
     if (t != EBB_NO_BLOCK) {
         drop_free(s, t);
     } else {
+        if (request->segment_bytes >= TOO_LARGE - s->total_bytes) {
+            return ebb_fail(EBB_E_UNSUPPORTED, "the allocator would take segments of 2^63 bytes or more");
+        }
         const ebb_block segment = {
             .start = s->total_bytes, .size_bytes = request->segment_bytes, .pool = request->pool};
         EBB_TRY(make_block(s, segment, &t));
         s->total_bytes += request->segment_bytes;
     }
+    EBB_ASSERT(s->blocks.data[t].size_bytes >= request->size_bytes && s->blocks.data[t].pool == request->pool);
     const uint64_t rest_bytes = s->blocks.data[t].size_bytes - request->size_bytes;
     if (rest_bytes >= request->min_rest_bytes) { EBB_TRY(cut_block(s, t, request->size_bytes)); }
     *block_out = t;
@@ -198,7 +220,7 @@ ebb_status ebb__segments_take(ebb_segments *s, const ebb_segment_request *reques
 
 void ebb__segments_give(ebb_segments *s, uint32_t block) {
     const uint32_t prev = s->blocks.data[block].prev, next = s->blocks.data[block].next;
-    EBB_ASSERT(block != EBB_NO_BLOCK && !s->blocks.data[block].is_free);
+    EBB_ASSERT(block != EBB_NO_BLOCK && block < s->blocks.n && !s->blocks.data[block].is_free);
     if (next != EBB_NO_BLOCK && s->blocks.data[next].is_free) {
         drop_free(s, next);
         swallow_next(s, block);
@@ -209,4 +231,5 @@ void ebb__segments_give(ebb_segments *s, uint32_t block) {
         block = prev;
     }
     add_free(s, block);
+    EBB_ASSERT(is_free_block_valid(s, block));
 }

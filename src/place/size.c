@@ -30,7 +30,12 @@ static ebb_status fill_all(const ebb_place_job *job, ebb_bump *bump, uint64_t *o
     EBB_TRY(ebb__sort_by_key(job->mem, idx, p->n_items, key));
     EBB_TRY(ebb__place_split(p, bump, &parts));
     EBB_TRY(ebb__fill_begin(&parts, bump, offsets, &fill));
-    for (size_t i = 0; i < p->n_items; i++) { EBB_TRY(ebb__fill_put(&fill, idx[i], 0, EBB_PLACE_TIGHTEST)); }
+    uint64_t asked_work = 0;
+    for (size_t i = 0; i < p->n_items; i++) {
+        EBB_TRY(ebb__place_go_on(job, ebb__taken_work(fill.taken), &asked_work));
+        EBB_TRY(ebb__fill_put(&fill, idx[i], 0, EBB_PLACE_TIGHTEST));
+    }
+    EBB_ASSERT(fill.peak_bytes >= parts.bound_bytes);
     result->peak_bytes = fill.peak_bytes;
     result->n_steps = ebb__taken_work(fill.taken);
     return EBB_OK;

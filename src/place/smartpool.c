@@ -24,10 +24,12 @@
 enum { ALWAYS = 1u, AROUND = 2u, WITHIN = 4u };
 
 typedef struct packing {
+    const ebb_place_job *job;
     const ebb_place_problem *problem;
     ebb_fill fill;
     uint32_t *idx; /* [n_items]: in the order in which they are placed */
     uint64_t *key;
+    uint64_t asked_work;
 } packing;
 
 static unsigned group_of(const ebb_place_problem *p, const ebb_place_item *item) {
@@ -36,7 +38,8 @@ static unsigned group_of(const ebb_place_problem *p, const ebb_place_item *item)
     return first == last ? ALWAYS : first > last && last > 0 ? AROUND : WITHIN;
 }
 
-static ebb_status sort_items(packing *pool, const ebb_mem *mem) {
+static ebb_status sort_items(packing *pool) {
+    const ebb_mem *mem = pool->job->mem;
     const ebb_place_problem *p = pool->problem;
     for (size_t i = 0; i < p->n_items; i++) {
         pool->idx[i] = (uint32_t)i;
@@ -54,7 +57,9 @@ static ebb_status put_groups(packing *pool, unsigned groups, uint64_t base, ebb_
     for (size_t k = 0; k < p->n_items; k++) {
         const uint32_t item = pool->idx[k];
         if ((group_of(p, &p->items[item]) & groups) == 0 || ebb__place_is_fixed(p, item)) { continue; }
+        EBB_TRY(ebb__place_go_on(pool->job, ebb__taken_work(pool->fill.taken), &pool->asked_work));
         EBB_TRY(ebb__fill_put(&pool->fill, item, base, fit));
+        EBB_ASSERT(pool->fill.parts->top[item] == 0 || pool->fill.offsets[item] >= base);
         end = ebb_max_u64(end, pool->fill.offsets[item] + pool->fill.parts->top[item]);
     }
     *end_out = end;
@@ -67,7 +72,9 @@ static ebb_status put_apart(packing *pool, ebb_place_fit fit) {
     EBB_TRY(put_groups(pool, ALWAYS, 0, EBB_PLACE_LOWEST, &base));
     const uint64_t around_base = ebb_max_u64(base, fixed_end);
     EBB_TRY(put_groups(pool, AROUND, around_base, fit, &end));
+    EBB_ASSERT(end >= around_base && around_base >= base);
     if (end > around_base) { base = end + (end - around_base); }
+    EBB_ASSERT(base >= fixed_end || end == around_base);
     EBB_TRY(put_groups(pool, WITHIN, base, fit, &end));
     pool->fill.peak_bytes = ebb_max_u64(pool->fill.peak_bytes, base);
     return EBB_OK;
@@ -85,15 +92,17 @@ static ebb_status solve(const ebb_place_job *job, ebb_status (*put)(packing *poo
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
     ebb_parts parts;
-    packing pool = {.problem = job->problem,
+    packing pool = {.job = job,
+                    .problem = job->problem,
                     .idx = ebb__bump_alloc(&bump, n, sizeof *pool.idx),
                     .key = ebb__bump_alloc(&bump, n, sizeof *pool.key)};
     ebb_status st = pool.idx != NULL && pool.key != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    if (st == EBB_OK) { st = sort_items(&pool, job->mem); }
+    if (st == EBB_OK) { st = sort_items(&pool); }
     if (st == EBB_OK) { st = ebb__place_split(job->problem, &bump, &parts); }
     if (st == EBB_OK) { st = ebb__fill_begin(&parts, &bump, offsets, &pool.fill); }
     if (st == EBB_OK) { st = put(&pool, fit); }
     if (st == EBB_OK) {
+        EBB_ASSERT(pool.fill.peak_bytes >= parts.bound_bytes);
         result->peak_bytes = pool.fill.peak_bytes;
         result->n_steps = ebb__taken_work(pool.fill.taken);
     }

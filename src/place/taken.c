@@ -28,8 +28,7 @@
 #include "place/place_priv.h"
 
 #define SPANS_MOVED_A_LOOK 8u /* moving so many spans takes about as long as looking at one */
-#define MAX_DEPTH 33u
-#define MAX_CURSORS (2u * 4u * MAX_DEPTH) /* of a part: two ranges, at most four nodes a level each */
+#define CURSORS_A_LEVEL 8u    /* of a part: two ranges, at most four nodes each */
 
 typedef struct span {
     uint64_t start, end;
@@ -54,17 +53,20 @@ struct ebb_taken {
     span_set *cover, *below; /* nodes as in a heap: the children of v are 2v + 1 and 2v + 2 */
     cursor *heap;            /* by what the first span starts, lifted */
     uint32_t n_cursors, cap;
+    uint32_t max_cursors; /* of a part */
 };
 
 typedef ebb_place_node node;
 
 ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out) {
     size_t n_nodes = 1;
-    while (n_nodes < n_sections) { n_nodes *= 2; }
+    uint32_t n_levels = 1;
+    for (; n_nodes < n_sections; n_nodes *= 2) { n_levels++; }
     n_nodes *= 2; /* halving unevenly never goes deeper than the next power of two */
+    EBB_ASSERT(n_nodes / 2 >= n_sections && n_levels <= 33);
     ebb_taken *taken = ebb__bump_alloc(bump, 1, sizeof *taken);
     if (taken == NULL) { return EBB_E_NO_MEMORY; }
-    *taken = (ebb_taken){.bump = bump, .n_sections = n_sections};
+    *taken = (ebb_taken){.bump = bump, .n_sections = n_sections, .max_cursors = CURSORS_A_LEVEL * n_levels};
     taken->cover = ebb__bump_alloc(bump, n_nodes, sizeof *taken->cover);
     taken->below = ebb__bump_alloc(bump, n_nodes, sizeof *taken->below);
     if (taken->cover == NULL || taken->below == NULL) { return EBB_E_NO_MEMORY; }
@@ -76,11 +78,13 @@ ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **ta
 }
 
 ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts) {
-    if (max_parts <= taken->cap / MAX_CURSORS) { return EBB_OK; }
-    if (max_parts > UINT32_MAX / MAX_CURSORS) { return ebb_fail(EBB_E_LIMIT, "an item has %zu parts", max_parts); }
-    taken->heap = ebb__bump_alloc(taken->bump, max_parts * MAX_CURSORS, sizeof *taken->heap);
+    const uint32_t max_cursors = taken->max_cursors;
+    if (max_parts <= taken->cap / max_cursors) { return EBB_OK; }
+    if (max_parts > UINT32_MAX / max_cursors) { return ebb_fail(EBB_E_LIMIT, "an item has %zu parts", max_parts); }
+    taken->heap = ebb__bump_alloc(taken->bump, max_parts * max_cursors, sizeof *taken->heap);
     if (taken->heap == NULL) { return EBB_E_NO_MEMORY; }
-    taken->cap = (uint32_t)(max_parts * MAX_CURSORS);
+    taken->cap = (uint32_t)(max_parts * max_cursors);
+    EBB_ASSERT(taken->n_cursors == 0);
     return EBB_OK;
 }
 
@@ -124,6 +128,7 @@ static ebb_status add_span(ebb_taken *taken, span_set *set, span add) {
     uint32_t lo = is_highest ? set->n : (uint32_t)(skip_to(set->data, set->data + set->n, add.start) - set->data);
     uint32_t hi = lo;
     while (hi < set->n && set->data[hi].start <= add.end) { hi++; }
+    EBB_ASSERT(lo <= hi && hi <= set->n && (lo == 0 || set->data[lo - 1].end < add.start));
     taken->work += 1 + hi - lo + (set->n - lo) / SPANS_MOVED_A_LOOK;
     if (lo == hi) { /* touches none */
         EBB_TRY(reserve_span(taken, set));
@@ -137,6 +142,7 @@ static ebb_status add_span(ebb_taken *taken, span_set *set, span add) {
     set->data[lo] = add;
     memmove(set->data + lo + 1, set->data + hi, (set->n - hi) * sizeof *set->data);
     set->n -= hi - lo - 1;
+    EBB_ASSERT(set->n > 0 && set->n <= set->cap);
     return EBB_OK;
 }
 
@@ -163,6 +169,7 @@ ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offs
     const node root = {0, 0, taken->n_sections};
     const span add = {offset, offset + size_bytes};
     EBB_ASSERT(size_bytes > 0 && add.end > offset);
+    EBB_ASSERT(range.first < taken->n_sections && range.last <= taken->n_sections);
     if (range.first < range.last) { return add_range(taken, root, range.first, range.last, add); }
     EBB_TRY(add_range(taken, root, range.first, taken->n_sections, add));
     return add_range(taken, root, 0, range.last, add);
@@ -221,6 +228,8 @@ static void open_part(ebb_taken *taken, const ebb_place_part *part, uint64_t top
     const node root = {0, 0, taken->n_sections};
     const cursor c = {.low_bytes = part->low_bytes, .lift = top_bytes - part->high_bytes};
     const bool wraps = part->range.first >= part->range.last;
+    EBB_ASSERT(part->low_bytes < part->high_bytes && part->high_bytes <= top_bytes);
+    EBB_ASSERT(part->range.first < taken->n_sections && part->range.last <= taken->n_sections);
     ebb_place_range range = part->range;
     if (wraps) { range.last = taken->n_sections; }
     open_range(taken, root, range, c, base);
@@ -247,6 +256,7 @@ static uint64_t find(ebb_taken *taken, const question *q) {
     uint64_t lowest = UINT64_MAX;                         /* below all that is taken */
     uint64_t best = UINT64_MAX, best_spare = UINT64_MAX;
     uint64_t n_ranges = 0; /* that are taken, with gaps between */
+    EBB_ASSERT(q->n_parts > 0 && q->alignment > 0 && floor >= q->base);
     taken->n_cursors = 0;
     for (size_t k = 0; k < q->n_parts; k++) { open_part(taken, &q->part[k], q->top_bytes, floor); }
     for (uint32_t i = taken->n_cursors / 2; i-- > 0;) { sink(taken, i); }

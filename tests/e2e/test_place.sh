@@ -146,6 +146,16 @@ run "fixed offsets" out place fixed.csv --json -o answer.csv
 equal "fixed offsets" "$(member out peak_bytes) $(tail -n 2 answer.csv | tr '\n' ' ')" "12 a,0,9,4,8 b,0,9,4,0 "
 run "fixed offsets for all" out place fixed.csv --compare && check "fixed offsets for all: some refuse" grep -q '^first-fit .* - ' out
 complains "fixed offsets for a replay" 2 "fixed.csv: .*first-fit" place fixed.csv --solver first-fit
+"$EBB" place fixed.csv --solver first-fit --json >out 2>err
+equal "fixed offsets for a replay: JSON" "$? $(sed 's/"error": ".*"/E/' out)" \
+    '2 {"schema_version": 1, "solver": "first-fit", "buffers": 2, E}'
+for solver in $solvers; do
+    [ "$solver" = best ] && continue
+    complains "$solver: too few steps" 1 "files/many.csv: $solver: given up: it takes more than the 1000 steps" \
+        place files/many.csv --solver "$solver" --steps 1000
+done
+run "too few steps for all" out place files/many.csv --steps 1000 --compare --json
+equal "too few steps for all" "$(grep -c '"error": "given up: ' out)" $(($(echo "$solvers" | wc -l) - 1))
 sed 's/,$/,10/' fixed.csv >clash.csv
 says "fixed offsets that overlap" 1 "ebb: clash.csv: items 0 and 1 overlap where they are fixed, at offsets 8 and 10 \
 (items are counted from 0 in the order of the file)" place clash.csv
@@ -178,7 +188,16 @@ refuses "no gap" ":2: gaps: '1..3' is not a gap, t0-t1 or t0-t1@lo:hi" "$head,ga
 refuses "no alignment" ":2: alignment: '0' is no alignment" "$head,alignment\na,0,5,4,0\n"
 refuses "a byte 0" ":2: a byte 0: this is no text" "$head\na\\000,0,1,4\n"
 "$EBB" place - <bad.csv >out 2>err
-equal "standard input that is bad" "$? $(cat err)" "3 ebb: /dev/stdin:2: a byte 0: this is no text"
+equal "standard input that is bad" "$? $(cat err)" "3 ebb: standard input:2: a byte 0: this is no text"
+cat bad.csv >pipe &
+says "a named pipe that is bad" 3 "ebb: pipe:2: a byte 0: this is no text" place pipe
+head -c 30 program | "$EBB" place - >out 2>err
+equal "a program that is bad on standard input" "$? $(cut -c 1-20 err)" "3 ebb: standard input:"
+says "bytes without an end" 3 "ebb: /dev/zero:1: a byte 0: this is no text" place /dev/zero
+yes | "$EBB" place - >out 2>err
+equal "lines without an end" "$? $(cat err)" "3 ebb: standard input:1: there is no column 'id'"
+(echo "id,lower,upper,size" && yes a,0,1,4) 2>err.yes | "$EBB" place - >out 2>err
+equal "rows without an end" "$? $(cat err)" "3 ebb: standard input:3: id: 'a' is there already, on line 2"
 head -c 3000 /dev/urandom >noise.csv
 complains "noise" 3 "noise.csv" place noise.csv
 sed '$d' program >short
@@ -189,6 +208,13 @@ says "an answer to nowhere" 4 "ebb: nowhere/a.csv: cannot create: No such file o
 complains "a picture to nowhere" 4 "nowhere/a.svg" place five.csv --svg nowhere/a.svg
 "$EBB" place five.csv -o /dev/full >out 2>err
 equal "an answer to a full disk: exit code" $? 4
+echo before >kept.csv
+(trap '' XFSZ && ulimit -f 8 && exec "$EBB" place files/many.csv --solver best-fit -o kept.csv --svg new.svg) >out 2>err
+equal "an answer too large" "$? $(sed 's,/.*/,,' err) $(cat kept.csv)" "4 ebb: kept.csv: cannot write: File too large before"
+check "an answer too large: nothing else" [ "$(ls | grep -c -e kept -e new.svg)" = 1 ]
+"$EBB" place files/many.csv --time 60 -o ended.csv >out 2>err &
+sleep 0.2 && kill -TERM $! && wait $!
+equal "ended by a signal" "$? $(ls | grep -c ended)" "143 0"
 "$EBB" place five.csv >/dev/full 2>err
 equal "a result to a full disk" "$? $(cat err)" "4 ebb: standard output could not be written"
 
@@ -204,7 +230,9 @@ says "two outputs in one file" 2 "ebb: place: -o and --svg would both write ./x"
 says "no steps" 2 "ebb: place: --steps takes a whole number from 1, not '0'" place five.csv --steps 0
 says "no time" 2 "ebb: place: --time is more than 0" place five.csv --time 0
 says "a time before now" 2 "ebb: place: --time is more than 0" place five.csv --time -1
-says "an odd alignment" 2 "ebb: place: --alignment is a power of two, not 48" place five.csv --alignment 48
+says "an odd alignment" 2 "ebb: place: --alignment is a power of two below 2^63, not 48" place five.csv --alignment 48
+says "an alignment of all" 2 "ebb: place: --alignment is a power of two below 2^63, not 9223372036854775808" \
+    place five.csv --alignment 9223372036854775808
 says "no capacity" 2 "ebb: place: --capacity takes bytes, as in 512MB or 2GiB, not '0'" place five.csv --capacity 0
 
 if script --version >out 2>&1; then
