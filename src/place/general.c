@@ -528,7 +528,7 @@ static ebb_status solve(solver *s) {
     return try_pairs(s, s->max_work);
 }
 
-ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+static ebb_status place_all(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
     if (ebb__place_is_plain(job->problem)) { return ebb__place_best(job, offsets, result); }
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
@@ -541,4 +541,9 @@ ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place
     }
     ebb__bump_fini(&bump);
     return st;
+}
+
+ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+    EBB_TRY(place_all(job, offsets, result));
+    return ebb__place_please(job, offsets, result);
 }
