@@ -62,14 +62,17 @@ typedef struct ebb_place_options {
                               capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
     uint64_t max_steps;    /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
                               default, EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item. Something is always
-                              found, in O(n log n). */
-    /* Asked every few thousand steps; true ends the search with the best so far. NULL: never. It makes a result that
-     * depends on it: without it, the same problem gives the same answer anywhere. */
+                              found, in O(n log n). A solver that is a rule, and none but "best" is not, gives up then;
+                              its default are EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each */
+    /* Asked every few thousand steps; true ends the search with the best so far, or a rule with none. NULL: never. It
+     * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
 } ebb_place_options;
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)32)
+#define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
+#define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
 #define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})
 
 typedef struct ebb_place_result {
@@ -81,17 +84,20 @@ typedef struct ebb_place_result {
 
 /* Write each item's offset to offsets_out[n_items]; optimal is result.peak_bytes == result.bound_bytes. options may be
  * NULL. EBB_E_ARGUMENT names the item that is malformed, or the solver that is not; EBB_E_UNSUPPORTED: fixed offsets
- * with a solver that is an allocator's replay; EBB_E_NO_FIT: fixed offsets that overlap, named. */
+ * with a solver that is an allocator's replay, or an answer of 2^63 bytes or more; EBB_E_NO_FIT: fixed offsets that
+ * overlap, named; EBB_E_LIMIT: a rule that gave up. */
 EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options,
                                    uint64_t *offsets_out, ebb_place_result *result_out);
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
  *
- * None but "best" searches, or looks at enough_bytes, max_steps and stop. "first-fit", "best-fit" and "pytorch" are
- * allocators that meet births and deaths in order of time, at one time deaths first, else in the order of the problem;
- * their segments lie one behind the other. An item holds its block through its gaps; for an alignment that their
- * granules of 512 bytes are no multiple of, they take that much more. A circle goes round until it repeats, or else
- * what lives around its end keeps its blocks all the time. */
+ * None but "best" searches, or looks at enough_bytes and hints. "size" and SmartPool's rules look for the tightest or
+ * lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where each
+ * item leaves one. "first-fit", "best-fit" and "pytorch" take O(n log n); they are allocators that meet births and
+ * deaths in order of time, at one time deaths first, else in the order of the problem; their segments lie one behind
+ * the other. An item holds its block through its gaps; for an alignment that their granules of 512 bytes are no
+ * multiple of, they take that much more. A circle goes round until it repeats, or else what lives around its end keeps
+ * its blocks all the time. */
 EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 
 /* ---- bound and validator ---------------------------------------------------------------------- */

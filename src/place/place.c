@@ -5,14 +5,14 @@
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
-    {"best", "sweeps, orders, dives, repair", true, ebb__place_any},
-    {"first-fit", "an allocator, the lowest free block that holds it", false, ebb__place_first_fit},
-    {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, ebb__place_best_fit},
-    {"pytorch", "PyTorch's caching allocator", false, ebb__place_pytorch},
-    {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", true, ebb__place_by_size},
-    {"smartpool-ff", "SmartPool as published, first fit", true, ebb__place_smartpool_ff},
-    {"smartpool-bf", "SmartPool as published, best fit", true, ebb__place_smartpool_bf},
-    {"smartpool-cyclic", "SmartPool's pool for swapping, one region", true, ebb__place_smartpool_cyclic},
+    {"best", "sweeps, orders, dives, repair", true, true, ebb__place_any},
+    {"first-fit", "an allocator, the lowest free block that holds it", false, false, ebb__place_first_fit},
+    {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, false, ebb__place_best_fit},
+    {"pytorch", "PyTorch's caching allocator", false, false, ebb__place_pytorch},
+    {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", false, true, ebb__place_by_size},
+    {"smartpool-ff", "SmartPool as published, first fit", false, true, ebb__place_smartpool_ff},
+    {"smartpool-bf", "SmartPool as published, best fit", false, true, ebb__place_smartpool_bf},
+    {"smartpool-cyclic", "SmartPool's pool for swapping, one region", false, true, ebb__place_smartpool_cyclic},
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
 #define ASK_EVERY ((uint64_t)4096) /* steps */
@@ -50,6 +50,11 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
     return ebb_fail(EBB_E_LIMIT, "it was stopped after %llu steps", (unsigned long long)work);
 }
 
+static uint64_t default_steps(const ebb_place_solver *solver, size_t n_items) {
+    if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
+    return EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
+}
+
 static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {
     for (size_t i = 0; !solver->takes_fixed && i < problem->n_items; i++) {
         if (!ebb__place_is_fixed(problem, i)) { continue; }
@@ -73,8 +78,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .problem = problem,
         .mem = options->mem,
         .enough_bytes = options->enough_bytes,
-        .max_steps =
-            options->max_steps != 0 ? options->max_steps : EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * problem->n_items,
+        .max_steps = options->max_steps != 0 ? options->max_steps : default_steps(solver, problem->n_items),
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };

@@ -23,6 +23,7 @@ typedef struct ebb_place_job {
  * bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
 typedef struct ebb_place_solver {
     const char *name, *about;
+    bool searches;    /* else it is a rule, which is done or gives up */
     bool takes_fixed; /* offsets */
     ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 } ebb_place_solver;
