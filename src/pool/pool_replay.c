@@ -8,8 +8,8 @@
  * An iteration is a row of events, requests and frees, in the order in which they are expected. A call that is the
  * next event is answered from it and moves on by one: that is all there is to a call that follows (pool_priv.h).
  * Nothing is noted, for what lives is known from how far it was followed. Any other call first brings the books up to
- * date, by going through the events that were followed since; so each is gone through once, and of more than three
- * rounds the third and last tells all.
+ * date, by going through the events that were followed since; so each is gone through once, and of many rounds one
+ * tells all.
  *
  * The books say what lives in each distinct start of the plan. The placement is sound as long as whatever lives is
  * what the plan has living there; it does not matter whether more has been freed. So the blocks to be watched are the
@@ -308,14 +308,14 @@ const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *r) {
     return r->n_late == 0 ? &r->events[r->at] : NULL;
 }
 
-/* In the first round blocks that were never taken may be missing; in the second nothing is, and all others are as the
- * second. */
+/* Nothing that is followed for a round was missing a block, for its free would have been a stop; so every further
+ * round is like the first. */
 void ebb__pool_replay_catch_up(ebb_pool_replay *r, const ebb_pool_event *next) {
     const uint64_t N = r->n_events;
     EBB_ASSERT(next >= r->events && next <= r->events + N && r->n_late == 0);
     const uint64_t to = (uint64_t)(next - r->events) + r->n_rounds * N;
     EBB_ASSERT(to >= r->at);
-    const uint64_t n_passed = to - r->at, n_more = n_passed / N > 2 ? n_passed / N - 2 : 0;
+    const uint64_t n_passed = to - r->at, n_more = n_passed / N > 1 ? n_passed / N - 1 : 0;
     for (uint64_t k = n_more * N; k < n_passed; k++) { follow(r); }
     r->n_hits += n_more * (N - r->n);
     r->n_rounds = 0;

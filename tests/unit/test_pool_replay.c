@@ -5,7 +5,7 @@
 #include "pool/pool_priv.h"
 #include "support.h"
 
-#define N 40u
+#define N 200u
 #define NO_LIMIT ((uint64_t)1 << 40)
 
 /* Follows as a pool does. */
@@ -56,7 +56,7 @@ static bool give(follower *f, uint64_t start) {
 static follower open_plan(const uint64_t spans[N]) {
     ebb_pool_planned requests[N];
     follower f = {0};
-    for (size_t i = 0; i < N; i++) { requests[i] = (ebb_pool_planned){10 + i, spans[i], 100 * i}; }
+    for (size_t i = 0; i < N; i++) { requests[i] = (ebb_pool_planned){10 + i, spans[i], 1000 * i}; }
     assert_int_equal(ebb__pool_replay_create(NULL, requests, N, &f.r), EBB_OK);
     f.next = ebb__pool_replay_get_next(f.r);
     return f;
@@ -67,19 +67,19 @@ static void close_plan(follower *f) {
 }
 
 /* An iteration in which request i is freed before request i + spans[i], what goes together in an order that seed
- * tells; how many calls did not just follow. */
+ * tells (0: in that of the plan); how many calls did not just follow. */
 static unsigned iterate(follower *f, const uint64_t spans[N], unsigned seed) {
     const unsigned n_slow_before = f->n_slow;
     for (size_t i = 0; i < N; i++) {
         for (size_t k = 0; k < N; k++) {
-            const size_t dead = (k * 7 + seed) % N;
+            const size_t dead = (k * (seed > 0 ? 7 : 1) + seed) % N;
             if ((dead + spans[dead]) % N != i || f->held[dead] == 0) { continue; }
             assert_true(give(f, f->held[dead] - 1));
             f->held[dead] = 0;
         }
         assert_int_equal(f->held[i], 0);
         f->held[i] = take(f, 10 + i) + 1;
-        assert_int_equal(f->held[i], 100 * i + 1);
+        assert_int_equal(f->held[i], 1000 * i + 1);
     }
     return f->n_slow - n_slow_before;
 }
@@ -124,7 +124,7 @@ static void test_early_frees(void **state) {
 static void test_catches_up(void **state) {
     (void)state;
     uint64_t spans[N], n = 0, live = 0, peak = 0;
-    draw_spans(77, 9, spans);
+    for (size_t i = 0; i < N; i++) { spans[i] = i < N - 10 ? 1 : 12; } /* most lives behind the end of an iteration */
     for (unsigned n_rounds = 0; n_rounds < 9; n_rounds++) {
         follower f = open_plan(spans);
         for (n = 0; n < n_rounds; n++) { (void)iterate(&f, spans, 0); }
@@ -152,29 +152,68 @@ static void test_wrong_frees(void **state) {
     uint64_t spans[N];
     for (size_t i = 0; i < N; i++) { spans[i] = i % 2 == 0 ? N / 2 : 1; }
     follower f = open_plan(spans);
-    assert_false(give(&f, 100 * (N / 2))); /* lives around the end, but is not yet */
+    assert_false(give(&f, 1000 * (N / 2))); /* lives around the end, but is not yet */
     const uint64_t start = take(&f, 10);
-    assert_true(start == 0 && take(&f, 11) == 100);
+    assert_true(start == 0 && take(&f, 11) == 1000);
     assert_true(give(&f, 0)); /* long before it must */
     assert_false(give(&f, 0));
-    assert_true(give(&f, 100));
-    assert_false(give(&f, 100));
+    assert_true(give(&f, 1000));
+    assert_false(give(&f, 1000));
     for (size_t i = 2; i <= N / 2; i++) {
         assert_false(give(&f, 0));
         if (i == N / 2) { break; }
-        assert_true(take(&f, 10 + i) == 100 * i);
-        if (i % 2 == 1) { assert_true(give(&f, 100 * i)); }
+        assert_true(take(&f, 10 + i) == 1000 * i);
+        if (i % 2 == 1) { assert_true(give(&f, 1000 * i)); }
     }
-    assert_true(take(&f, 10 + N / 2) == 100 * (N / 2));
+    assert_true(take(&f, 10 + N / 2) == 1000 * (N / 2));
+    close_plan(&f);
+}
+
+/* Requests that do not come: by the second of those that come it is known where it goes on, if that is near; by the
+ * fourth, if it is far. */
+static void test_finds_its_place(void **state) {
+    (void)state;
+    uint64_t spans[N];
+    for (size_t i = 0; i < N; i++) { spans[i] = 1; }
+    for (size_t n_left_out = 1; n_left_out < N - 10; n_left_out++) {
+        follower f = open_plan(spans);
+        const size_t n_lost = n_left_out < 64 ? 1 : 3;
+        for (size_t i = 0; i < 5; i++) { assert_true(take(&f, 10 + i) == 1000 * i && give(&f, 1000 * i)); }
+        for (size_t i = 5 + n_left_out; i < N; i++) {
+            const uint64_t start = take(&f, 10 + i);
+            if (i < 5 + n_left_out + n_lost) {
+                assert_true(start == EBB_POOL_NOWHERE);
+            } else {
+                assert_true(start == 1000 * i && give(&f, start));
+            }
+        }
+        close_plan(&f);
+    }
+}
+
+/* One too many, one of another size: nothing else is lost. */
+static void test_odd_requests(void **state) {
+    (void)state;
+    uint64_t spans[N];
+    for (size_t i = 0; i < N; i++) { spans[i] = 2; }
+    follower f = open_plan(spans);
+    for (size_t k = 0; k < 4 * N; k++) {
+        const size_t i = k % N;
+        if (k % 31 == 0) { assert_true(take(&f, 9) == EBB_POOL_NOWHERE); }
+        if (f.held[(i + N - 2) % N] > 0) { assert_true(give(&f, f.held[(i + N - 2) % N] - 1)); }
+        f.held[(i + N - 2) % N] = 0;
+        const uint64_t start = take(&f, k % 47 == 0 ? 1000 : 10 + i);
+        assert_true(start == (k % 47 == 0 ? EBB_POOL_NOWHERE : 1000 * i));
+        f.held[i] = start != EBB_POOL_NOWHERE ? start + 1 : 0;
+    }
     close_plan(&f);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_frees),
-        cmocka_unit_test(test_early_frees),
-        cmocka_unit_test(test_catches_up),
-        cmocka_unit_test(test_wrong_frees),
+        cmocka_unit_test(test_finds_its_place), cmocka_unit_test(test_odd_requests),
+        cmocka_unit_test(test_order_of_frees),  cmocka_unit_test(test_early_frees),
+        cmocka_unit_test(test_catches_up),      cmocka_unit_test(test_wrong_frees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
