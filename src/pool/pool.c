@@ -283,6 +283,8 @@ static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
     if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
         ebb__pool_heap_note(pool->heap, start, number + 1);
     }
+    EBB_ASSERT(start - pool->options.base <= pool->options.capacity_bytes - n);
+    EBB_ASSERT(start + n <= pool->plan_start || start >= pool->plan_start + pool->plan_n);
     pool->general_bytes += n;
     note_end(pool, start + n);
     *start_out = start;
@@ -291,6 +293,7 @@ static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
 
 /* A request that does not follow. */
 static ebb_status take_other(ebb_pool *pool, uint64_t size_bytes, uint64_t *start_out) {
+    EBB_ASSERT(*pool->cursor == &pool->stop);
     if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
     const uint64_t n = ebb_align_up(ebb_max_u64(size_bytes, 1), pool->mask + 1);
     if (pool->replay == NULL) {

@@ -140,7 +140,8 @@ static ebb_status reserve_table(ebb_pool_heap *heap, size_t n_more) {
 
 static void put_in_table(ebb_pool_heap *heap, uint32_t b) {
     const size_t s = find_slot(heap, heap->table, heap->table_size, heap->blocks.data[b].start);
-    EBB_ASSERT(heap->table[s] == NONE);
+    EBB_ASSERT(heap->table[s] == NONE && !heap->blocks.data[b].is_free);
+    EBB_ASSERT(2 * (heap->n_taken + 1) <= heap->table_size); /* a search ends */
     heap->table[s] = b;
     heap->n_taken++;
 }
@@ -148,6 +149,7 @@ static void put_in_table(ebb_pool_heap *heap, uint32_t b) {
 /* What stands behind the slot moves up where its way from home leads over it. */
 static void remove_slot(ebb_pool_heap *heap, size_t hole) {
     const size_t mask = heap->table_size - 1;
+    EBB_ASSERT(heap->table[hole] != NONE && heap->n_taken > 0);
     for (size_t s = (hole + 1) & mask; heap->table[s] != NONE; s = (s + 1) & mask) {
         const size_t home = home_of(heap->blocks.data[heap->table[s]].start, heap->table_size);
         if (((s - home) & mask) < ((s - hole) & mask)) { continue; }
@@ -244,6 +246,7 @@ ebb_status ebb__pool_heap_take(ebb_pool_heap *heap, uint64_t n, uint64_t note, u
         return EBB_OK;
     }
     EBB_TRY(ebb__pool_heap_reserve(heap, 1));
+    EBB_ASSERT(heap->blocks.data[b].is_free && heap->blocks.data[b].n >= n);
     unhang(heap, b);
     if (heap->blocks.data[b].n > n) { hang(heap, split(heap, b, n)); }
     heap->blocks.data[b].note = note;
@@ -265,6 +268,7 @@ void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, u
     uint32_t b = heap->table[slot];
     if (b == NONE) { return; }
     remove_slot(heap, slot);
+    EBB_ASSERT(!heap->blocks.data[b].is_free && heap->blocks.data[b].start == start);
     *n_out = heap->blocks.data[b].n;
     *note_out = heap->blocks.data[b].note;
     if (is_free(heap, heap->blocks.data[b].behind)) {

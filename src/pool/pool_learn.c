@@ -34,6 +34,7 @@ static uint64_t mix(uint64_t x) {
 ebb_status ebb__pool_learner_take(ebb_pool_learner *learner, const ebb_mem *mem, uint64_t n, uint64_t *number_out) {
     if (learner->records.n == MAX_RECORDS) { ebb__pool_learner_reset(learner); }
     const ebb_pool_record record = {.n = n, .freed = learner->freed};
+    EBB_ASSERT(n > 0 && learner->records.n < MAX_RECORDS);
     EBB_TRY(EBB_PUSH(mem, &learner->records, record));
     learner->freed = 0;
     *number_out = learner->first + learner->records.n - 1;
@@ -43,7 +44,7 @@ ebb_status ebb__pool_learner_take(ebb_pool_learner *learner, const ebb_mem *mem,
 void ebb__pool_learner_give(ebb_pool_learner *learner, uint64_t number) {
     if (number < learner->first) { return; }
     const uint64_t next = learner->first + learner->records.n;
-    EBB_ASSERT(number < next);
+    EBB_ASSERT(number < next && learner->records.data[number - learner->first].death == 0);
     learner->records.data[number - learner->first].death = next;
     learner->freed += mix(next - number);
 }
@@ -64,6 +65,7 @@ static void find_repeats(const ebb_pool_learner *learner, size_t n, uint32_t *sa
         size_t k = p < right ? ebb_min_u64(right - p, same[p - left]) : 0;
         while (p + k < n && signature(learner, k) == signature(learner, p + k)) { k++; }
         same[p] = (uint32_t)k;
+        EBB_ASSERT(k <= n - p && left <= p);
         if (p + k > right) {
             left = p;
             right = p + k;

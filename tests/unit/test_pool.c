@@ -6,6 +6,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #define BASE ((uint64_t)1 << 30)
 
@@ -184,6 +185,51 @@ static void test_learns(void **state) {
     ebb_pool_destroy(pool);
 }
 
+/* A plan that was given and does not hold. */
+static void test_replaces(void **state) {
+    (void)state;
+    ebb_pool *pool = make(4096, true, NULL);
+    assert_int_equal(ebb_pool_plan(pool, three, 3, NULL), EBB_OK);
+    for (unsigned k = 0; k < 40; k++) { iterate(pool, 50, 7); }
+    const ebb_pool_stats before = stats_of(pool);
+    assert_true(before.n_plans == 2 && before.n_drops == 1);
+    iterate(pool, 50, 7);
+    assert_int_equal(stats_of(pool).n_hits - before.n_hits, 50);
+    ebb_pool_destroy(pool);
+}
+
+/* Nothing is read or written in the arena: it may be a device's. */
+static void test_never_touches(void **state) {
+    (void)state;
+    const size_t n = (size_t)512 * 1024;
+    void *arena = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(arena != MAP_FAILED);
+    ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
+    ebb_pool *pool = NULL;
+    options.base = (uint64_t)(uintptr_t)arena;
+    options.capacity_bytes = n;
+    options.learns = true;
+    assert_int_equal(ebb_pool_create(&options, &pool), EBB_OK);
+    for (unsigned k = 0; k < 40; k++) { iterate(pool, 50, 7 + k / 20); }
+    assert_true(stats_of(pool).n_drops > 0 && stats_of(pool).n_hits > 500);
+    ebb_pool_destroy(pool);
+    assert_int_equal(munmap(arena, n), 0);
+}
+
+static void test_nothing_asked(void **state) {
+    (void)state;
+    static const ebb_pool_request requests[] = {{0, 1}, {513, 1}};
+    ebb_pool *pool = make(8, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, requests, 2, NULL), EBB_OK);
+    for (unsigned k = 0; k < 6; k++) {
+        uint64_t address = 0;
+        assert_int_equal(ebb_pool_alloc(pool, k % 2 == 0 ? 0 : 600 + k, &address), EBB_OK); /* of as many granules */
+        give(pool, address);
+    }
+    assert_int_equal(stats_of(pool).n_hits, 6);
+    ebb_pool_destroy(pool);
+}
+
 static void test_heap(void **state) {
     (void)state;
     ebb_pool_heap *heap = NULL;
@@ -282,10 +328,13 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replays),     cmocka_unit_test(test_late_free),     cmocka_unit_test(test_unplanned),
-        cmocka_unit_test(test_no_room),     cmocka_unit_test(test_bad_frees),     cmocka_unit_test(test_bad_plans),
-        cmocka_unit_test(test_bad_options), cmocka_unit_test(test_learns),        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free),
+        cmocka_unit_test(test_unplanned),     cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_bad_frees),     cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_replaces),
+        cmocka_unit_test(test_never_touches), cmocka_unit_test(test_nothing_asked),
+        cmocka_unit_test(test_learns),        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
