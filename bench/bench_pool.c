@@ -303,6 +303,7 @@ static KEEP_APART ebb_status give_nothing(void *state, uint64_t address) {
 
 REPLAY(replay_pool, must(ebb_pool_alloc(state, size_bytes, at)), must(ebb_pool_free(state, *at)))
 REPLAY(replay_malloc, *at = (uint64_t)(uintptr_t)malloc(size_bytes), free((void *)(uintptr_t)*at))
+REPLAY(replay_small_malloc, *at = (uint64_t)(uintptr_t)malloc(size_bytes / 1024 + 1), free((void *)(uintptr_t)*at))
 REPLAY(replay_lists, *at = take_from_lists(state, size_bytes), give_to_lists(state, *at))
 REPLAY(replay_nothing, must(take_nothing(state, size_bytes, at)), must(give_nothing(state, *at)))
 
@@ -373,6 +374,7 @@ static void compare_all(const iteration *it, int n_rounds) {
         {.name = "pool without a plan", .replay = replay_pool, .state = make_pool(NULL, false, false)},
         {.name = "lists as CnMem's", .replay = replay_lists, .state = &l},
         {.name = "malloc", .replay = replay_malloc},
+        {.name = "malloc of a 1024th", .replay = replay_small_malloc}, /* nothing goes to the system */
         {.name = "loop alone", .replay = replay_nothing},
     };
     const int n = sizeof contenders / sizeof contenders[0];
