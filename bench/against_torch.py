@@ -54,6 +54,25 @@ def contenders(args):
     return found
 
 
+def compare(args, net, batch):
+    """The rows of one network."""
+    times = {name: [] for name in contenders(args)}
+    for _ in range(args.rounds):
+        for name, measure in contenders(args).items():
+            times[name].append(measure(net, batch))
+    ours = statistics.median(times["ebb"])
+    rows = []
+    for name, seconds in times.items():
+        median = statistics.median(seconds)
+        rows.append([commit(), processor(), name, net, batch, len(seconds), f"{median:.4f}", f"{min(seconds):.4f}",
+                     f"{max(seconds):.4f}", f"{batch / median:.3f}", f"{median / ours:.3f}"])
+        print(f"{net} b{batch} {name}: {median:.3f} s a step, {batch / median:.2f} img/s", file=sys.stderr)
+    best = min((statistics.median(t) for name, t in times.items() if name != "ebb"), default=None)
+    if best is not None:
+        print(f"{net} b{batch}: ebb is {best / ours:.3f} x the fastest PyTorch", file=sys.stderr)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ebb", required=True)
@@ -64,28 +83,15 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
-    rows = []
-    for net, batch in CASES:
-        if args.nets and net not in args.nets.split(","):
-            continue
-        times = {name: [] for name in contenders(args)}
-        for _ in range(args.rounds):
-            for name, measure in contenders(args).items():
-                times[name].append(measure(net, batch))
-        best = min((statistics.median(t) for name, t in times.items() if name != "ebb"), default=None)
-        ours = statistics.median(times["ebb"])
-        for name, seconds in times.items():
-            median = statistics.median(seconds)
-            rows.append([commit(), processor(), name, net, batch, len(seconds), f"{median:.4f}", f"{min(seconds):.4f}",
-                         f"{max(seconds):.4f}", f"{batch / median:.3f}", f"{median / ours:.3f}"])
-            print(f"{net} b{batch} {name}: {median:.3f} s a step, {batch / median:.2f} img/s", file=sys.stderr)
-        if best is not None:
-            print(f"{net} b{batch}: ebb is {best / ours:.3f} x the fastest PyTorch", file=sys.stderr)
     output = open(args.output, "w", newline="", encoding="utf-8") if args.output else sys.stdout
     writer = csv.writer(output)
     writer.writerow(["commit", "machine", "contender", "net", "batch", "n", "median_s", "min_s", "max_s", "images_per_s",
                      "time_over_ebb"])
-    writer.writerows(rows)
+    for net, batch in CASES:
+        if args.nets and net not in args.nets.split(","):
+            continue
+        writer.writerows(compare(args, net, batch))
+        output.flush()  # what was measured stays, should the rest be stopped
 
 
 if __name__ == "__main__":
