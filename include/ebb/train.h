@@ -109,7 +109,7 @@ typedef struct ebb_trainer_options {
     bool augment;
     int64_t batch, channels, height, width, classes; /* 0: from the data, or the network's default */
     ebb_optimizer optimizer;
-    float learning_rate;
+    float learning_rate; /* >= 0 */
     ebb_lr_schedule schedule;
     uint64_t n_steps;  /* 0: by n_epochs */
     uint64_t n_epochs; /* with both 0: one epoch, or 100 steps of endless data */

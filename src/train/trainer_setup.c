@@ -6,6 +6,7 @@
 #include "train/trainer_priv.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define DEFAULT_BATCH 32
 #define DEFAULT_ENDLESS_STEPS 100
@@ -161,6 +162,23 @@ static ebb_status open_device(ebb_trainer *trainer) {
     return ebb_device_open(o->backend, &d, &trainer->device);
 }
 
+static bool is_rate(float x) {
+    return x >= 0 && isfinite(x);
+}
+
+static ebb_status check_optimizer(const ebb_trainer_options *o) {
+    if (!is_rate(o->learning_rate)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a learning rate of %g is not possible", (double)o->learning_rate);
+    }
+    if (!is_rate(o->optimizer.momentum)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a momentum of %g is not possible", (double)o->optimizer.momentum);
+    }
+    if (!is_rate(o->optimizer.weight_decay)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a weight decay of %g is not possible", (double)o->optimizer.weight_decay);
+    }
+    return EBB_OK;
+}
+
 static ebb_status check_options(const ebb_trainer_options *o) {
     if ((o->net == NULL) == (o->network_fn == NULL)) {
         return ebb_fail(EBB_E_ARGUMENT, "a trainer needs a network's name or a function that builds it, one of both");
@@ -174,7 +192,7 @@ static ebb_status check_options(const ebb_trainer_options *o) {
     if (!(o->budget_percent >= 0)) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", o->budget_percent);
     }
-    return EBB_OK;
+    return check_optimizer(o);
 }
 
 ebb_status ebb__trainer_open(ebb_trainer *trainer) {

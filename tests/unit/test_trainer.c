@@ -539,6 +539,15 @@ static void test_bad_options(void **state) {
     o.budget_percent = NAN;
     expect_refused(o, EBB_E_ARGUMENT, "not possible");
     o = base_options();
+    o.learning_rate = -1;
+    expect_refused(o, EBB_E_ARGUMENT, "a learning rate of -1 is not possible");
+    o = base_options();
+    o.optimizer.momentum = INFINITY;
+    expect_refused(o, EBB_E_ARGUMENT, "a momentum of inf is not possible");
+    o = base_options();
+    o.optimizer.weight_decay = NAN;
+    expect_refused(o, EBB_E_ARGUMENT, "a weight decay of nan is not possible");
+    o = base_options();
     o.data = "synthetic";
     o.n_steps = 0;
     o.n_epochs = 1;
