@@ -120,9 +120,6 @@ char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 /* Reorder idx[n] so that key[idx[0]] <= key[idx[1]] <= ...; equal keys keep their order. Linear in n. */
 ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key);
 
-/* The greatest i < n with sorted[i] <= value; 0 where there is none. O(log n). */
-size_t ebb__find_last(const uint64_t *sorted, size_t n, uint64_t value);
-
 /* ---- hashing and random numbers --------------------------------------------------------------- */
 
 #define EBB_HASH_INIT 0xcbf29ce484222325u

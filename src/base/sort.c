@@ -58,16 +58,3 @@ ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const u
     ebb__free(mem, words);
     return EBB_OK;
 }
-
-size_t ebb__find_last(const uint64_t *sorted, size_t n, uint64_t value) {
-    size_t low = 0, high = n;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (sorted[middle] <= value) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}

@@ -34,21 +34,7 @@ static void test_sorts(void **state) {
     }
 }
 
-static void test_finds_last(void **state) {
-    (void)state;
-    for (uint64_t seed = 0; seed < 300; seed++) {
-        ebb_rng rng;
-        ebb__rng_init(&rng, seed, 1);
-        uint64_t sorted[40];
-        size_t n = ebb__rng_below(&rng, 41), want = 0;
-        for (size_t i = 0; i < n; i++) { sorted[i] = (i > 0 ? sorted[i - 1] : 0) + ebb__rng_below(&rng, 3); }
-        uint64_t value = ebb__rng_below(&rng, 50);
-        for (size_t i = 0; i < n; i++) { want = sorted[i] <= value ? i : want; }
-        if (ebb__find_last(sorted, n, value) != want) { fail_msg("seed %llu", (unsigned long long)seed); }
-    }
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorts), cmocka_unit_test(test_finds_last)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
