@@ -7,17 +7,17 @@
  *
  * Whether a cap suffices is asked of the search (bnb_search.c) again and again, each time with a little more work, in
  * its modes in turn and with other ranks: how long a search takes depends wildly on its first decisions, so many short
- * ones find far more than a long one. Ranks are the width of an item, disturbed a little by counted random numbers;
- * that of every other time puts items of the fullest sections first. The bound is probed first and most, because the
- * less slack there is, the more follows from each decision; then heights between it and the best peak.
+ * ones find far more than a long one. Ranks are the load of an item's fullest section, its width, and its area, in
+ * three orders; once these have been tried, disturbed a little by counted random numbers. The bound is probed first and
+ * most, because the less slack there is, the more follows from each decision; then heights between it and the best
+ * peak.
  */
 #include "place/bnb_priv.h"
 #include "place/search.h"
 
-#define FIRST_WORK 250u                  /* of a run, for each item and section */
+#define N_FIRST_DIVES 3u                 /* work of the first runs: so many times all items without a step back */
 #define N_FIRST_AT_BOUND 24u             /* runs */
 #define FIRST_TIME (EBB_PLACE_STEPS / 2) /* work at most of the stage when it comes first */
-#define FEW 600u                         /* items */
 #define MANY 400u                        /* from so many on, all of the work may be used */
 #define MAX_REASONS ((uint64_t)1 << 22)  /* words, and as many again */
 
@@ -26,8 +26,9 @@ typedef struct part {
     const uint32_t *item; /* [b.n] in the problem */
     uint64_t *key;        /* [b.n], for sorting */
     uint32_t *idx;
-    uint32_t *fullness;   /* [b.n]: load of the fullest section */
-    int32_t lower, upper; /* no lower peak is possible; the best peak so far */
+    uint64_t *fullness;   /* [b.n]: load of the fullest section */
+    unsigned size_shift;  /* shifted so, sizes have 32 bits */
+    int64_t lower, upper; /* no lower peak is possible; the best peak so far */
 } part;
 
 typedef struct lowering {
@@ -45,38 +46,42 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 
 /* ---- ranks and caps --------------------------------------------------------------------------- */
 
-static ebb_status sort_down(const part *p, const ebb_mem *mem) {
-    for (uint32_t i = 0; i < p->b.n; i++) { p->key[i] = UINT64_MAX - p->key[i]; }
-    return ebb__sort_by_key(mem, p->idx, p->b.n, p->key);
-}
+#define N_RANK_KEYS 3u
+typedef enum rank_key { BY_LOAD, BY_WIDTH, BY_AREA } rank_key;
 
 static uint32_t width_of(const part *p, uint32_t item) {
     return p->b.range[item].last - p->b.range[item].first;
 }
 
-/* Widest first, and then largest; disturbed by up to 30 % unless it is the first time. */
+/* In 1024ths. */
+static uint64_t key_of(const part *p, uint32_t item, rank_key key) {
+    const uint64_t width = width_of(p, item);
+    return (key == BY_WIDTH ? width : width * (uint64_t)(p->b.size[item] >> p->size_shift)) * 1024;
+}
+
+/* The greatest first; disturbed by up to 30 %, but not the first time, and not the load: that many have in common. */
 static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th) {
+    static const rank_key orders[][N_RANK_KEYS] = {
+        {BY_LOAD, BY_WIDTH, BY_AREA}, {BY_WIDTH, BY_AREA, BY_LOAD}, {BY_AREA, BY_WIDTH, BY_LOAD}};
+    const size_t n_orders = sizeof orders / sizeof orders[0];
     ebb_rng rng;
     ebb__rng_init(&rng, n_th, 0);
-    for (uint32_t i = 0; i < p->b.n; i++) {
-        p->idx[i] = i;
-        p->key[i] = (uint64_t)p->b.size[i];
-    }
-    EBB_TRY(sort_down(p, mem));
-    for (uint32_t i = 0; i < p->b.n; i++) {
-        p->key[i] = width_of(p, i) * (1024 + (n_th == 0 ? 0 : ebb__rng_below(&rng, 308)));
-    }
-    EBB_TRY(sort_down(p, mem));
-    if (n_th % 2 == 1) {
-        for (uint32_t i = 0; i < p->b.n; i++) { p->key[i] = p->fullness[i]; }
-        EBB_TRY(sort_down(p, mem));
+    for (uint32_t i = 0; i < p->b.n; i++) { p->idx[i] = i; }
+    for (unsigned k = N_RANK_KEYS; k-- > 0;) {
+        const rank_key by = orders[n_th % n_orders][k];
+        for (uint32_t i = 0; i < p->b.n; i++) {
+            const uint64_t noise = n_th >= n_orders ? ebb__rng_below(&rng, 308) : 0;
+            const uint64_t key = by == BY_LOAD ? p->fullness[i] : key_of(p, i, by);
+            p->key[i] = UINT64_MAX - (by == BY_LOAD ? key : key + key / 1024 * noise);
+        }
+        EBB_TRY(ebb__sort_by_key(mem, p->idx, p->b.n, p->key));
     }
     for (uint32_t i = 0; i < p->b.n; i++) { p->b.rank[p->idx[i]] = i; }
     return EBB_OK;
 }
 
-static int32_t choose_cap(const part *p, uint64_t n_th, int32_t target) {
-    const int32_t lowest = p->lower > target ? p->lower : target, gap = p->upper - 1 - lowest;
+static int64_t choose_cap(const part *p, uint64_t n_th, int64_t target) {
+    const int64_t lowest = p->lower > target ? p->lower : target, gap = p->upper - 1 - lowest;
     if (n_th < N_FIRST_AT_BOUND) { return lowest; }
     switch (n_th / EBB_BNB_N_MODES % 5) {
     case 0: return lowest;
@@ -92,7 +97,7 @@ static int32_t choose_cap(const part *p, uint64_t n_th, int32_t target) {
 static void keep(lowering *l, part *p) {
     p->upper = 0;
     for (uint32_t i = 0; i < p->b.n; i++) {
-        const int32_t end = p->b.offset[i] + p->b.size[i];
+        const int64_t end = p->b.offset[i] + p->b.size[i];
         if (end > p->upper) { p->upper = end; }
         l->offsets[p->item[i]] = (uint64_t)p->b.offset[i];
     }
@@ -100,8 +105,8 @@ static void keep(lowering *l, part *p) {
 }
 
 /* Until it is no higher than target, or work is through. */
-static ebb_status lower_part(lowering *l, part *p, int32_t target) {
-    uint64_t max_work = (uint64_t)FIRST_WORK * (p->b.n + p->b.m);
+static ebb_status lower_part(lowering *l, part *p, int64_t target) {
+    uint64_t max_work = (uint64_t)N_FIRST_DIVES * p->b.n * ebb__bnb_step_work(&p->b, (ebb_place_range){0, p->b.m});
     for (uint64_t n_th = 0; p->upper > p->lower && p->upper > target; n_th++) {
         if (l->work >= l->options->max_work || l->options->stop(l->options->stop_ctx)) { return EBB_OK; }
         EBB_TRY(make_rank(p, l->sections->mem, n_th / EBB_BNB_N_MODES));
@@ -113,7 +118,7 @@ static ebb_status lower_part(lowering *l, part *p, int32_t target) {
         if (verdict == EBB_BNB_YES) { keep(l, p); }
         if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
         l->work += p->b.work + 16 * (uint64_t)p->b.n;
-        max_work += max_work / 64;
+        max_work += 1 + max_work / 64;
     }
     return EBB_OK;
 }
@@ -158,19 +163,20 @@ static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t 
     if (p.key == NULL || p.idx == NULL || p.fullness == NULL) { return EBB_E_NO_MEMORY; }
     for (uint32_t i = 0; i < n; i++) {
         const ebb_place_range range = range_of(l, items[i]);
-        const int32_t end = (int32_t)end_of(l, items[i]);
+        const int64_t end = (int64_t)end_of(l, items[i]);
         p.b.range[i] = (ebb_place_range){range.first - from, range.last - from};
-        p.b.size[i] = (int32_t)l->sections->rounded[items[i]];
+        p.b.size[i] = (int64_t)l->sections->rounded[items[i]];
         p.upper = end > p.upper ? end : p.upper;
     }
+    while (p.upper >> p.size_shift > UINT32_MAX) { p.size_shift++; }
     p.b.stop = l->options->stop;
     p.b.stop_ctx = l->options->stop_ctx;
     EBB_TRY(ebb__bnb_prepare(&p.b, bump));
-    for (uint32_t t = 0; t < p.b.m; t++) { p.lower = (int32_t)larger((uint32_t)p.lower, p.b.load[t]); }
+    for (uint32_t t = 0; t < p.b.m; t++) { p.lower = (int64_t)ebb_max_u64((uint64_t)p.lower, p.b.load[t]); }
     for (uint32_t i = 0; i < n; i++) {
         p.fullness[i] = 0;
         for (uint32_t t = p.b.range[i].first; t < p.b.range[i].last; t++) {
-            p.fullness[i] = larger(p.fullness[i], p.b.load[t]);
+            p.fullness[i] = ebb_max_u64(p.fullness[i], p.b.load[t]);
         }
     }
     *p_out = p;
@@ -190,7 +196,7 @@ static ebb_status handle_part(lowering *l, const uint32_t *items, uint32_t n) {
     part p;
     ebb__bump_init(&bump, l->sections->mem);
     ebb_status st = create_part(l, &bump, items, n, &p);
-    if (st == EBB_OK) { st = lower_part(l, &p, (int32_t)l->peak_bytes); }
+    if (st == EBB_OK) { st = lower_part(l, &p, (int64_t)l->peak_bytes); }
     if (st == EBB_OK) {
         l->peak_bytes = ebb_max_u64(l->peak_bytes, (uint64_t)p.upper);
         l->lower_bytes = ebb_max_u64(l->lower_bytes, (uint64_t)p.lower);
@@ -281,7 +287,7 @@ ebb_status ebb__search_exact(ebb_search *s) {
         .stop_ctx = s->job->stop_ctx,
     };
     ebb_place_bnb_result result = {0};
-    if (ebb__search_is_over(s, s->max_work) || (is_first && n > FEW)) { return EBB_OK; }
+    if (ebb__search_is_over(s, s->max_work) || (is_first && n > EBB_BNB_MAX_ITEMS)) { return EBB_OK; }
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.is_order = false;
     EBB_TRY(ebb__place_bnb(s->sections, &options, s->now.offsets, &result));

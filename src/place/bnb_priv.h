@@ -8,9 +8,8 @@
 
 #include "place/place_priv.h"
 
-/* Sizes are in units of their greatest common divisor, and the heights that they add up to stay below 2^30, so that
- * the sum of two fits. */
-#define EBB_BNB_TOO_HIGH (1 << 30)
+/* Heights add up to less than this, so that the sum of a few fits. */
+#define EBB_BNB_TOO_HIGH ((int64_t)1 << 60)
 #define EBB_BNB_MAX_ITEMS 2048u /* the search recurses once an item, and every reason has a bit for each */
 #define EBB_BNB_NONE UINT32_MAX
 
@@ -25,7 +24,7 @@ typedef enum ebb_bnb_mode {
 typedef enum ebb_bnb_verdict { EBB_BNB_NO, EBB_BNB_YES, EBB_BNB_OUT, EBB_BNB_AGAIN } ebb_bnb_verdict;
 
 typedef struct ebb_bnb_undo {
-    int32_t *at, old;
+    int64_t *at, old;
 } ebb_bnb_undo;
 
 /* A set of levels; n_words words. Level l is the decision about the (l + 1)th item in placed_order. */
@@ -35,28 +34,28 @@ typedef struct ebb_bnb {
     uint32_t n, m; /* items, sections */
     /* The problem: items in order of their first section. */
     ebb_place_range *range;
-    int32_t *size;
+    int64_t *size;
     uint32_t *begin_at;    /* [m + 1]: the first item that begins at this section or later */
     uint32_t *class_of;    /* [n]: the first item of the same range */
     uint32_t *twin;        /* [n]: the item before this of the same range and size, or NONE: it goes first */
-    uint32_t *load;        /* [m] */
+    uint64_t *load;        /* [m] */
     uint32_t n_list_total; /* of all items' sections */
     /* How it is searched: set before a run. */
     uint32_t *rank; /* [n] */
     ebb_bnb_mode mode;
-    int32_t cap;
+    int64_t cap;
     uint64_t max_work;
     bool (*stop)(void *ctx);
     void *stop_ctx;
     /* The state. */
-    int32_t *sky;       /* [m]: nothing more is placed below */
-    int32_t *top;       /* [m]: the end of the highest item placed; below sky something is lost */
-    int32_t *top_item;  /* [m]: which that is, or -1 */
-    int32_t *slack;     /* [m]: what may still be lost */
-    int32_t *least;     /* [n]: lowest offset still possible */
-    int32_t *least_top; /* [n]: the highest top below it: it lies there or on something still to be placed */
-    int32_t *ruled_out; /* [n]: 'least' as of when its last offset was ruled out, for the reason kept for the item */
-    int32_t *offset;    /* [n] */
+    int64_t *sky;       /* [m]: nothing more is placed below */
+    int64_t *top;       /* [m]: the end of the highest item placed; below sky something is lost */
+    int64_t *top_item;  /* [m]: which that is, or -1 */
+    int64_t *slack;     /* [m]: what may still be lost */
+    int64_t *least;     /* [n]: lowest offset still possible */
+    int64_t *least_top; /* [n]: the highest top below it: it lies there or on something still to be placed */
+    int64_t *ruled_out; /* [n]: 'least' as of when its last offset was ruled out, for the reason kept for the item */
+    int64_t *offset;    /* [n] */
     bool *is_placed;    /* [n] */
     uint32_t *placed_order, n_placed;
     uint32_t *class_left; /* [n]: of a class, items to be placed */
@@ -112,12 +111,17 @@ bool ebb__bnb_propagate(ebb_bnb *b, ebb_place_range part);
 bool ebb__bnb_rule_out(ebb_bnb *b, uint32_t item, const uint64_t *reason);
 
 /* Add to 'to' why the item's offset is no lower than that; why all its sections are as they are. */
-void ebb__bnb_why_least(const ebb_bnb *b, uint32_t item, int32_t offset, ebb_bnb_reason to);
+void ebb__bnb_why_least(const ebb_bnb *b, uint32_t item, int64_t offset, ebb_bnb_reason to);
 void ebb__bnb_why_sections(const ebb_bnb *b, ebb_place_range range, ebb_bnb_reason to);
 void ebb__bnb_why_part(ebb_bnb *b, ebb_place_range part);
 
 /* What the rest of the part depends on. */
 uint64_t ebb__bnb_key(const ebb_bnb *b, ebb_place_range part);
+
+/* What a step in this part counts as. */
+static inline uint64_t ebb__bnb_step_work(const ebb_bnb *b, ebb_place_range part) {
+    return 8 + (3 * (part.last - part.first) + b->begin_at[part.last] - b->begin_at[part.first]) / 4;
+}
 
 static inline uint64_t *ebb__bnb_reason_of_section(const ebb_bnb *b, uint32_t section) {
     return b->reason + (size_t)section * b->n_words;

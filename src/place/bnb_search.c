@@ -16,8 +16,10 @@
  *             the niche
  *
  * Beyond that:
- * 1. Only placements of least sum of offsets are looked for: each item lies on another, no item would fit into a hole
- *    below it, of two of one range that touch the smaller is below, of equal ones the first.
+ * 1. Only placements of least sum of size times offset are looked for, in which each item lies on another and none
+ *    would fit into a hole below it. To exchange two of one range that touch does not change that sum, so of these the
+ *    larger is below, of equal ones the first: ranks put the larger first too, and against them the search finds far
+ *    less.
  * 2. A failure comes with the decisions that it follows from. If the last is not among them, another choice there does
  *    not help, and the search goes back at once to one that is (conflict-directed backjumping: Prosser 1993).
  * 3. Where no unplaced item connects what is before with what comes after, both are solved apart.
@@ -31,12 +33,12 @@
 /* ---- niches and choices ----------------------------------------------------------------------- */
 
 /* Whether the item can lie on the floor of the niche that it lives in. */
-static bool can_lie(const ebb_bnb *b, uint32_t item, int32_t floor) {
+static bool can_lie(const ebb_bnb *b, uint32_t item, int64_t floor) {
     if (b->least[item] != floor || b->least_top[item] != floor) { return false; }
     if (b->twin[item] != EBB_BNB_NONE && !b->is_placed[b->twin[item]]) { return false; }
-    const int32_t below = b->top_item[b->range[item].first];
+    const int64_t below = b->top_item[b->range[item].first];
     if (below < 0 || b->class_of[below] != b->class_of[item]) { return true; }
-    if (b->offset[below] + b->size[below] != floor || b->size[item] > b->size[below]) { return true; }
+    if (b->offset[below] + b->size[below] != floor || b->size[item] < b->size[below]) { return true; }
     return b->size[item] == b->size[below] && item > (uint32_t)below;
 }
 
@@ -103,11 +105,26 @@ static uint32_t first_in_rank(const ebb_bnb *b, uint32_t section) {
     return best;
 }
 
-/* The first in rank of all items that can lie on floors as low as this section's. */
+/* Of its sections. */
+static int64_t least_slack(const ebb_bnb *b, uint32_t item) {
+    int64_t least = INT64_MAX;
+    for (uint32_t t = b->range[item].first; t < b->range[item].last; t++) {
+        if (b->slack[t] < least) { least = b->slack[t]; }
+    }
+    return least;
+}
+
+/* Of all items that can lie on floors as low as this section's, the one of the section of least slack, or the first of
+ * these in rank. */
 static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t section) {
-    uint32_t best = first_in_rank(b, section);
+    uint32_t best = EBB_BNB_NONE;
+    int64_t best_slack = INT64_MAX;
     for (uint32_t i = b->begin_at[part.first]; i < b->begin_at[part.last]; i++) {
-        if (!b->is_placed[i] && b->rank[i] < b->rank[best] && can_lie(b, i, b->sky[section])) { best = i; }
+        if (b->is_placed[i] || !can_lie(b, i, b->sky[section])) { continue; }
+        const int64_t slack = least_slack(b, i);
+        if (slack > best_slack || (slack == best_slack && b->rank[i] > b->rank[best])) { continue; }
+        best = i;
+        best_slack = slack;
     }
     return best;
 }
@@ -117,7 +134,7 @@ static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t
 /* Nothing can lie on the section's floor: its items are ruled out there. */
 static bool leave_floor(ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
-    const int32_t floor = b->sky[section];
+    const int64_t floor = b->sky[section];
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
         const uint32_t i = list[k], twin = b->twin[i];
         if (b->least[i] != floor) { continue; }
@@ -192,7 +209,7 @@ static ebb_bnb_verdict solve(ebb_bnb *b, ebb_place_range part) {
     ebb_bnb_verdict verdict = EBB_BNB_AGAIN;
     uint64_t key = 0;
     while (verdict == EBB_BNB_AGAIN) {
-        b->work += 8 + (3 * (part.last - part.first) + b->begin_at[part.last] - b->begin_at[part.first]) / 4;
+        b->work += ebb__bnb_step_work(b, part);
         if (b->work > b->max_work || !ebb__bnb_has_room(b)) { return EBB_BNB_OUT; }
         if (++b->n_asked % ASK_EVERY == 0 && b->stop(b->stop_ctx)) { return EBB_BNB_OUT; }
         verdict = step(b, part, &key);

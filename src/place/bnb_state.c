@@ -14,7 +14,7 @@
 
 /* ---- taking back ------------------------------------------------------------------------------ */
 
-static void set(ebb_bnb *b, int32_t *at, int32_t value) {
+static void set(ebb_bnb *b, int64_t *at, int64_t value) {
     b->trail[b->n_trail++] = (ebb_bnb_undo){at, *at};
     *at = value;
 }
@@ -87,7 +87,7 @@ static void clear(const ebb_bnb *b, ebb_bnb_reason reason) {
     memset(reason, 0, b->n_words * sizeof *reason);
 }
 
-void ebb__bnb_why_least(const ebb_bnb *b, uint32_t item, int32_t offset, ebb_bnb_reason to) {
+void ebb__bnb_why_least(const ebb_bnb *b, uint32_t item, int64_t offset, ebb_bnb_reason to) {
     const ebb_place_range range = b->range[item];
     EBB_ASSERT(b->least[item] >= offset);
     for (uint32_t t = range.first; t < range.last; t++) {
@@ -113,14 +113,14 @@ void ebb__bnb_why_part(ebb_bnb *b, ebb_place_range part) {
 
 /* ---- placing ---------------------------------------------------------------------------------- */
 
-static void lift(ebb_bnb *b, uint32_t item, int32_t to) {
+static void lift(ebb_bnb *b, uint32_t item, int64_t to) {
     if (b->least[item] < to) { set(b, &b->least[item], to); }
     if (b->least_top[item] < to) { set(b, &b->least_top[item], to); }
 }
 
 void ebb__bnb_place(ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
-    const int32_t end = b->least[item] + b->size[item];
+    const int64_t end = b->least[item] + b->size[item];
     const uint32_t level = b->n_placed;
     b->offset[item] = b->least[item];
     b->placed_order[b->n_placed++] = item;
@@ -130,7 +130,7 @@ void ebb__bnb_place(ebb_bnb *b, uint32_t item) {
         change_reason(b, t)[level / 64] |= (uint64_t)1 << level % 64;
         set(b, &b->sky[t], end);
         set(b, &b->top[t], end);
-        set(b, &b->top_item[t], (int32_t)item);
+        set(b, &b->top_item[t], (int64_t)item);
     }
     const uint32_t *list = b->list + b->list_at[range.first];
     for (uint32_t k = 0; k < b->n_list[range.first]; k++) { lift(b, list[k], end); }
@@ -142,12 +142,12 @@ void ebb__bnb_place(ebb_bnb *b, uint32_t item) {
 /* ---- what follows ----------------------------------------------------------------------------- */
 
 /* An item that fits between top and sky of all its sections could lie there in any completion of this state, and leave
- * one whose offsets add up to less; so the one in which they add up to least is not among these. */
+ * one of a lower sum of size times offset; so the one of the lowest sum is not among these. */
 static bool leaves_hole(ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
         const ebb_place_range range = b->range[list[k]];
-        const int32_t end = b->least_top[list[k]] + b->size[list[k]];
+        const int64_t end = b->least_top[list[k]] + b->size[list[k]];
         if (end > b->sky[section]) { continue; }
         uint32_t t = range.first;
         while (t < range.last && b->sky[t] >= end) { t++; }
@@ -160,7 +160,7 @@ static bool leaves_hole(ebb_bnb *b, uint32_t section) {
 }
 
 /* All unplaced items of the section lie at this or higher, which is too high. Of the largest alone that may follow. */
-static void why_too_high(ebb_bnb *b, uint32_t section, int32_t offset, int32_t n_too_much) {
+static void why_too_high(ebb_bnb *b, uint32_t section, int64_t offset, int64_t n_too_much) {
     const uint32_t *list = b->list + b->list_at[section];
     clear(b, b->why);
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
@@ -172,8 +172,8 @@ static void why_too_high(ebb_bnb *b, uint32_t section, int32_t offset, int32_t n
     }
 }
 
-static bool raise(ebb_bnb *b, uint32_t section, int32_t to) {
-    const int32_t n_lost = to - b->sky[section];
+static bool raise(ebb_bnb *b, uint32_t section, int64_t to) {
+    const int64_t n_lost = to - b->sky[section];
     const uint32_t *list = b->list + b->list_at[section];
     if (b->slack[section] < n_lost) {
         b->n_failed[section]++;
@@ -203,29 +203,29 @@ bool ebb__bnb_propagate(ebb_bnb *b, ebb_place_range part) {
         const uint32_t seen = b->witness[t];
         if (!b->is_placed[seen] && b->least[seen] == b->sky[t]) { continue; }
         b->witness[t] = find_lowest(b, t);
-        const int32_t least = b->least[b->witness[t]];
+        const int64_t least = b->least[b->witness[t]];
         if (least > b->sky[t] && !raise(b, t, least)) { return false; }
     }
     return true;
 }
 
 /* An item lies on another: on one that is placed, if at least_top, or on one that is still to be placed. */
-static int32_t find_next(const ebb_bnb *b, uint32_t item) {
+static int64_t find_next(const ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
     const uint32_t *list = b->list + b->list_at[range.first];
-    int32_t next = INT32_MAX;
+    int64_t next = INT64_MAX;
     for (uint32_t k = 0; k < b->n_list[range.first]; k++) {
-        const int32_t end = b->least[list[k]] + b->size[list[k]];
+        const int64_t end = b->least[list[k]] + b->size[list[k]];
         if (list[k] != item && end < next) { next = end; }
     }
     for (uint32_t i = b->begin_at[range.first + 1]; i < b->begin_at[range.last]; i++) {
-        const int32_t end = b->least[i] + b->size[i];
+        const int64_t end = b->least[i] + b->size[i];
         if (!b->is_placed[i] && end < next) { next = end; }
     }
     return next;
 }
 
-static void why_next(const ebb_bnb *b, uint32_t item, int32_t next, ebb_bnb_reason to) {
+static void why_next(const ebb_bnb *b, uint32_t item, int64_t next, ebb_bnb_reason to) {
     const ebb_place_range range = b->range[item];
     const uint32_t *list = b->list + b->list_at[range.first];
     ebb__bnb_why_sections(b, range, to);
@@ -238,21 +238,21 @@ static void why_next(const ebb_bnb *b, uint32_t item, int32_t next, ebb_bnb_reas
 }
 
 bool ebb__bnb_rule_out(ebb_bnb *b, uint32_t item, const uint64_t *reason) {
-    const int32_t was = b->least[item];
-    int32_t next = was + 1;
+    const int64_t was = b->least[item];
+    int64_t next = was + 1;
     clear(b, b->scratch);
     ebb__bnb_why_least(b, item, was, b->scratch);
     if (reason != NULL) {
         add(b, b->scratch, reason);
     } else {
         next = find_next(b, item);
-        if (next == INT32_MAX) {
+        if (next == INT64_MAX) {
             ebb__bnb_why_sections(b, b->range[item], b->scratch);
         } else {
             why_next(b, item, next, b->scratch);
         }
     }
-    if (next == INT32_MAX) {
+    if (next == INT64_MAX) {
         memcpy(b->why, b->scratch, b->n_words * sizeof *b->why);
         return false;
     }
@@ -272,14 +272,14 @@ static uint64_t mix(uint64_t x) {
 
 /* Which items there are and where each may go; and what lies on top, where one of the same range may not lie on it. */
 uint64_t ebb__bnb_key(const ebb_bnb *b, ebb_place_range part) {
-    uint64_t sum = 0, tops = mix((uint64_t)b->cap << 32 | (uint64_t)part.first << 16 | part.last);
+    uint64_t sum = 0, tops = mix(mix((uint64_t)b->cap) ^ ((uint64_t)part.first << 32 | part.last));
     for (uint32_t i = b->begin_at[part.first]; i < b->begin_at[part.last]; i++) {
         if (b->is_placed[i]) { continue; }
-        const uint64_t x = ((uint64_t)b->least[i] << 32 | (uint64_t)b->least_top[i]) * b->item_hash[i];
+        const uint64_t x = ((uint64_t)b->least[i] * 0x9e3779b97f4a7c15u + (uint64_t)b->least_top[i]) * b->item_hash[i];
         sum += (x ^ (x >> 32)) * 0x9e3779b97f4a7c15u + (b->item_hash[i] >> 7);
     }
     for (uint32_t t = part.first; t < part.last; t++) {
-        const int32_t i = b->top_item[t];
+        const int64_t i = b->top_item[t];
         if (i < 0 || b->class_left[b->class_of[i]] == 0 || b->sky[t] != b->top[t]) { continue; }
         tops = mix(tops + b->item_hash[i] + t);
     }
@@ -306,7 +306,7 @@ void ebb__bnb_reset(ebb_bnb *b) {
     for (uint32_t t = 0; t < b->m; t++) {
         b->sky[t] = b->top[t] = 0;
         b->top_item[t] = -1;
-        b->slack[t] = b->cap - (int32_t)b->load[t];
+        b->slack[t] = b->cap - (int64_t)b->load[t];
         b->witness[t] = b->n_list[t] > 0 ? b->list[b->list_at[t]] : 0;
     }
     b->n_trail = b->n_old_reasons = 0;
@@ -400,7 +400,7 @@ ebb_status ebb__bnb_prepare(ebb_bnb *b, ebb_bump *bump) {
         b->item_hash[i] = mix(((uint64_t)i + 1) * 0x9e3779b97f4a7c15u) | 1;
         b->begin_at[b->range[i].first + 1]++;
         for (uint32_t t = b->range[i].first; t < b->range[i].last; t++) {
-            b->load[t] += (uint32_t)b->size[i];
+            b->load[t] += (uint64_t)b->size[i];
             b->list_at[t + 1]++;
         }
     }
