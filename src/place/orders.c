@@ -14,8 +14,9 @@
 #include "place/search.h"
 
 #define MAX_FAILED_REPAIRS 40u /* in a row */
-#define FREE_WORK ((uint64_t)2 * 1000 * 1000)
-#define MAX_WORK_A_LEVEL 12u /* an item */
+#define FREE_WORK ((uint64_t)1000 * 1000)
+#define PARTS 8u            /* of all work, of which an order may take one */
+#define MAX_WORK_A_LEVEL 6u /* an item */
 
 static const ebb_order orders[] = {
     {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_TIGHTEST, 0},
@@ -38,29 +39,38 @@ bool ebb__search_is_large(const ebb_search *s, unsigned parts) {
     return s->sections->n_items > s->max_work / parts / max_work_an_item(s);
 }
 
-/* In the order at hand, until the peak or the work is too much. */
-static ebb_status place_all(ebb_search *s, ebb_taken *taken, uint64_t give_up_bytes, uint64_t free_work) {
+/* The peak of what is placed already. */
+static uint64_t peak_before(const ebb_search *s, size_t first) {
+    uint64_t peak_bytes = 0;
+    for (size_t i = 0; i < first; i++) {
+        const uint32_t item = s->now.idx[i];
+        peak_bytes = ebb_max_u64(peak_bytes, s->now.offsets[item] + s->sections->rounded[item]);
+    }
+    return peak_bytes;
+}
+
+ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first, uint64_t give_up_bytes,
+                                  uint64_t free_work) {
     const uint64_t max_work = s->max_work > s->work ? s->max_work - s->work : 0;
     const uint64_t an_item = max_work_an_item(s);
-    uint64_t peak_bytes = 0;
-    s->now.is_order = true;
-    s->now.peak_bytes = UINT64_MAX;
-    s->now.stuck = (uint32_t)s->sections->n_items;
-    for (size_t i = 0; i < s->sections->n_items; i++) {
+    const size_t n = s->sections->n_items;
+    uint64_t peak_bytes = peak_before(s, first);
+    size_t i = first;
+    for (; i < n && peak_bytes < give_up_bytes; i++) {
         const uint32_t item = s->now.idx[i];
         const uint64_t size_bytes = s->sections->rounded[item];
-        const uint64_t work = ebb__taken_work(taken);
-        if (work > max_work || (work > free_work && work / (i + 1) > an_item)) { return EBB_OK; }
-        uint64_t offset = ebb__taken_find(taken, s->sections->range[item], size_bytes, 0, s->now.fit);
-        peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
-        if (peak_bytes >= give_up_bytes) {
-            s->now.stuck = (uint32_t)i;
-            return EBB_OK;
-        }
+        const uint64_t work = ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
+        if (work > max_work || (work > free_work && work / (i + 1) > an_item)) { break; }
+        const uint64_t offset = ebb__taken_find(taken, s->sections->range[item], size_bytes, 0, s->now.fit);
         EBB_TRY(ebb__taken_add(taken, s->sections->range[item], offset, size_bytes));
         s->now.offsets[item] = offset;
+        peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
     }
-    s->now.peak_bytes = peak_bytes;
+    const bool is_stuck = peak_bytes >= give_up_bytes;
+    s->now.is_order = true;
+    s->now.peak_bytes = i == n && !is_stuck ? peak_bytes : UINT64_MAX;
+    s->now.stuck = is_stuck && i > first ? (uint32_t)i - 1 : (uint32_t)n;
+    s->work += ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
     return EBB_OK;
 }
 
@@ -69,14 +79,13 @@ ebb_status ebb__search_place(ebb_search *s, uint64_t give_up_bytes, uint64_t fre
     ebb__bump_init(&bump, s->job->mem);
     ebb_taken *taken = NULL;
     ebb_status st = ebb__taken_create(&bump, s->sections->n, &taken);
-    if (st == EBB_OK) { st = place_all(s, taken, give_up_bytes, free_work); }
-    if (st == EBB_OK) { s->work += ebb__taken_work(taken); }
+    if (st == EBB_OK) { st = ebb__search_place_from(s, taken, 0, give_up_bytes, free_work); }
     ebb__bump_fini(&bump);
     return st;
 }
 
 ebb_status ebb__search_orders(ebb_search *s) {
-    if (ebb__search_is_large(s, 4)) { return EBB_OK; }
+    if (ebb__search_is_large(s, PARTS)) { return EBB_OK; }
     for (size_t o = 0; o < sizeof orders / sizeof orders[0] && !ebb__search_is_over(s, s->max_work); o++) {
         EBB_TRY(ebb__search_sort(s, &orders[o]));
         EBB_TRY(ebb__search_place(s, s->best.peak_bytes, FREE_WORK));
@@ -108,7 +117,7 @@ static ebb_status sort_repaired(ebb_search *s) {
 ebb_status ebb__search_repair(ebb_search *s) {
     const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 8;
     const size_t n = s->sections->n_items;
-    if (ebb__search_is_large(s, 4) || ebb__search_is_over(s, end)) { return EBB_OK; }
+    if (ebb__search_is_large(s, PARTS) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.fit = s->best.fit;

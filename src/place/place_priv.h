@@ -240,6 +240,9 @@ typedef enum ebb_place_fit {
 /* Everything comes from the bump and dies with it. */
 ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out);
 
+/* What is taken in the one is taken in the other too; its work begins with that of copying. */
+ebb_status ebb__taken_copy(const ebb_taken *from, ebb_bump *bump, ebb_taken **taken_out);
+
 /* Before items of so many parts are looked for; one is allowed from the beginning. */
 ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts);
 

@@ -18,6 +18,7 @@ typedef enum ebb_order_key {
     EBB_BY_LOAD, /* most bytes in one of its sections */
 } ebb_order_key;
 #define EBB_N_ORDER_KEYS 3u
+#define EBB_LOOKS_A_STEP 2u /* of taken.c: they are quick */
 
 typedef struct ebb_order {
     ebb_order_key key[EBB_N_ORDER_KEYS]; /* the most important first; ties of all: by birth, larger first */
@@ -64,6 +65,10 @@ bool ebb__search_is_large(const ebb_search *s, unsigned parts);
 /* Each item of the order at hand where it fits among those before it. It is given up when the peak reaches
  * give_up_bytes, or when more than free_work is done, if so much is left, and too much for the items so far. */
 ebb_status ebb__search_place(ebb_search *s, uint64_t give_up_bytes, uint64_t free_work);
+
+/* As that, but items before first in the order have their offsets, and are taken. */
+ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first, uint64_t give_up_bytes,
+                                  uint64_t free_work);
 
 /* Lower offsets of the attempt at hand first: placed so again, each item lies where it did or lower. Keeps it. */
 ebb_status ebb__search_settle(ebb_search *s);

@@ -24,7 +24,8 @@
 #include "place/search.h"
 
 #define MAX_REPAIRS 12u
-#define MAX_FAILED 2u /* repairs of what was repaired before */
+#define EARLY 64u     /* what is stuck among the first of so many parts ... */
+#define MAX_FAILED 2u /* ... more often than that has no room beside this stack */
 #define FULL 1000u    /* thousandths of the bound */
 
 typedef struct shape {
@@ -144,42 +145,92 @@ static void repair(const summit *m) {
 
 /* ---- the stage -------------------------------------------------------------------------------- */
 
-static ebb_status try_shape(summit *m, const shape *like, uint64_t end) {
+static ebb_status place_stack(summit *m, ebb_taken *taken) {
     ebb_search *s = m->search;
-    const uint32_t n = (uint32_t)s->sections->n_items;
-    EBB_TRY(sort_stack_first(m, like));
-    for (unsigned r = 0, n_failed = 0; r <= MAX_REPAIRS && !ebb__search_is_over(s, end); r++) {
-        EBB_TRY(ebb__search_place(s, s->sections->bound_bytes + 1, end - s->work));
-        s->work += n;
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < m->n_stack; i++) {
+        const uint32_t item = s->now.idx[i];
+        s->now.offsets[item] = top;
+        EBB_TRY(ebb__taken_add(taken, s->sections->range[item], top, s->sections->rounded[item]));
+        top += s->sections->rounded[item];
+    }
+    s->work += s->sections->n_items + ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
+    EBB_ASSERT(top == s->sections->bound_bytes);
+    return EBB_OK;
+}
+
+/* All others around the stack, until one is stuck. */
+static ebb_status place_rest(summit *m, const ebb_taken *stack, uint64_t end) {
+    ebb_search *s = m->search;
+    ebb_taken *taken = NULL;
+    ebb_bump bump;
+    ebb__bump_init(&bump, s->job->mem);
+    ebb_status st = ebb__taken_copy(stack, &bump, &taken);
+    if (st == EBB_OK) {
+        st = ebb__search_place_from(s, taken, m->n_stack, s->sections->bound_bytes + 1, end - s->work);
+    }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+static void note_farthest(summit *m) {
+    const ebb_attempt *now = &m->search->now;
+    if (now->stuck < m->stuck) { return; }
+    m->stuck = now->stuck;
+    memcpy(m->farthest, now->idx, m->search->sections->n_items * sizeof *m->farthest);
+}
+
+static ebb_status try_rest(summit *m, const ebb_taken *stack, uint64_t end) {
+    ebb_search *s = m->search;
+    const uint32_t n = (uint32_t)s->sections->n_items, early = m->n_stack + (n - m->n_stack) / EARLY;
+    unsigned n_failed = 0;
+    for (unsigned r = 0; r <= MAX_REPAIRS && n_failed <= MAX_FAILED && !ebb__search_is_over(s, end); r++) {
+        EBB_TRY(place_rest(m, stack, end));
         (void)ebb__search_keep(s);
         if (s->now.stuck == n) { return EBB_OK; }
-        n_failed += s->now.stuck < m->n_stack + r;
-        if (n_failed > MAX_FAILED) { return EBB_OK; }
+        n_failed += s->now.stuck < early + r;
+        note_farthest(m);
         repair(m);
-        if (s->now.stuck < m->stuck) { continue; }
-        m->stuck = s->now.stuck;
-        memcpy(m->farthest, s->now.idx, n * sizeof *m->farthest);
     }
     return EBB_OK;
 }
 
+static ebb_status try_shape(summit *m, const shape *like, uint64_t end) {
+    ebb_taken *taken = NULL;
+    ebb_bump bump;
+    EBB_TRY(sort_stack_first(m, like));
+    ebb__bump_init(&bump, m->search->job->mem);
+    ebb_status st = ebb__taken_create(&bump, m->search->sections->n, &taken);
+    if (st == EBB_OK) { st = place_stack(m, taken); }
+    if (st == EBB_OK) { st = try_rest(m, taken, end); }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
 ebb_status ebb__search_summit(ebb_search *s) {
     static const shape shapes[] = {
-        {PYRAMID_AND_ENDS, 2 * FULL, false}, {PYRAMID_AND_ENDS, 970, false}, {PYRAMID_AND_ENDS, 950, true},
-        {PYRAMID_AND_ENDS, 500, false},      {BY_DEATH, 0, false},           {PYRAMID_AND_ENDS, 850, true},
-        {PYRAMID_AND_ENDS, 990, true},       {PYRAMID_AND_ENDS, 850, false}, {BY_BIRTH, 0, false},
-        {PYRAMID_AND_ENDS, 990, false},      {PYRAMID_AND_ENDS, 500, true},
+        {PYRAMID_AND_ENDS, 2 * FULL, false},
+        {PYRAMID_AND_ENDS, 970, false},
+        {BY_DEATH, 0, false},
+        {BY_BIRTH, 0, false},
+        {PYRAMID_AND_ENDS, 950, true},
+        {PYRAMID_AND_ENDS, 500, false},
+        {PYRAMID_AND_ENDS, 850, true},
+        {PYRAMID_AND_ENDS, 990, true},
+        {PYRAMID_AND_ENDS, 850, false},
+        {PYRAMID_AND_ENDS, 990, false},
+        {PYRAMID_AND_ENDS, 500, true},
     };
     const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
     summit m = {.search = s};
-    if (ebb__search_is_large(s, 1) || (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end))) {
+    if (ebb__search_is_large(s, 2) || (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end))) {
         return EBB_OK;
     }
     EBB_TRY(find_summit(&m));
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes && !ebb__search_is_over(s, end); k++) {
         EBB_TRY(try_shape(&m, &shapes[k], end));
     }
-    if (m.stuck == 0 || ebb__search_is_large(s, 4) || ebb__search_is_over(s, end)) { return EBB_OK; }
+    if (m.stuck == 0 || ebb__search_is_large(s, 8) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, m.farthest, s->sections->n_items * sizeof *m.farthest);
     EBB_TRY(ebb__search_place(s, s->best.peak_bytes, end - s->work));
     (void)ebb__search_keep(s);

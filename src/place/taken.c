@@ -49,6 +49,7 @@ typedef struct cursor {
 struct ebb_taken {
     ebb_bump *bump;
     uint32_t n_sections;
+    size_t n_nodes;
     uint64_t work;
     span_set *cover, *below; /* nodes as in a heap: the children of v are 2v + 1 and 2v + 2 */
     cursor *heap;            /* by what the first span starts, lifted */
@@ -66,7 +67,8 @@ ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **ta
     EBB_ASSERT(n_nodes / 2 >= n_sections && n_levels <= 33);
     ebb_taken *taken = ebb__bump_alloc(bump, 1, sizeof *taken);
     if (taken == NULL) { return EBB_E_NO_MEMORY; }
-    *taken = (ebb_taken){.bump = bump, .n_sections = n_sections, .max_cursors = CURSORS_A_LEVEL * n_levels};
+    *taken = (ebb_taken){
+        .bump = bump, .n_sections = n_sections, .n_nodes = n_nodes, .max_cursors = CURSORS_A_LEVEL * n_levels};
     taken->cover = ebb__bump_alloc(bump, n_nodes, sizeof *taken->cover);
     taken->below = ebb__bump_alloc(bump, n_nodes, sizeof *taken->below);
     if (taken->cover == NULL || taken->below == NULL) { return EBB_E_NO_MEMORY; }
@@ -85,6 +87,26 @@ ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts) {
     if (taken->heap == NULL) { return EBB_E_NO_MEMORY; }
     taken->cap = (uint32_t)(max_parts * max_cursors);
     EBB_ASSERT(taken->n_cursors == 0);
+    return EBB_OK;
+}
+
+static ebb_status copy_sets(ebb_taken *to, span_set *sets, const span_set *from) {
+    for (size_t v = 0; v < to->n_nodes; v++) {
+        if (from[v].n == 0) { continue; }
+        sets[v] = (span_set){ebb__bump_alloc(to->bump, from[v].n, sizeof *sets[v].data), from[v].n, from[v].n};
+        if (sets[v].data == NULL) { return EBB_E_NO_MEMORY; }
+        memcpy(sets[v].data, from[v].data, from[v].n * sizeof *sets[v].data);
+        to->work += 1 + from[v].n / SPANS_MOVED_A_LOOK;
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__taken_copy(const ebb_taken *from, ebb_bump *bump, ebb_taken **taken_out) {
+    ebb_taken *taken = NULL;
+    EBB_TRY(ebb__taken_create(bump, from->n_sections, &taken));
+    EBB_TRY(copy_sets(taken, taken->cover, from->cover));
+    EBB_TRY(copy_sets(taken, taken->below, from->below));
+    *taken_out = taken;
     return EBB_OK;
 }
 
