@@ -25,6 +25,8 @@
 #define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
 #define REPAIR_SHARE 2u
 #define PAIRS_SHARE 4u /* of what is left of theirs: a question */
+#define N_EJECTIONS 4u /* that may use up their work */
+#define GAP_PARTS 64u
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -434,6 +436,36 @@ static ebb_status repair(solver *s, uint64_t end) {
     return EBB_OK;
 }
 
+/* ---- ejection --------------------------------------------------------------------------------- */
+
+/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. */
+static ebb_status eject_all(solver *s, ebb_ejector *ejector, uint64_t end) {
+    const uint64_t begin = s->work, n = s->parts.problem->n_items;
+    for (uint64_t part = GAP_PARTS / 2; part > 0 && !is_over(s, end);) {
+        const uint64_t gap = s->peak_bytes - s->bound_bytes;
+        const uint64_t less = part == GAP_PARTS ? gap : ebb_max_u64(gap / GAP_PARTS * part, 1);
+        const ebb_place_eject_options options = {.cap_bytes = s->peak_bytes - less,
+                                                 .max_work = (end - begin) / N_EJECTIONS + 1};
+        uint64_t peak_bytes = 0;
+        memcpy(s->offsets, s->best, n * sizeof *s->offsets);
+        ebb__ejector_run(ejector, &options, s->offsets, &peak_bytes, &s->work);
+        part = peak_bytes < s->peak_bytes ? ebb_min_u64(2 * part, GAP_PARTS) : part / 2;
+        keep_better(s, peak_bytes);
+    }
+    return EBB_OK;
+}
+
+static ebb_status try_ejection(solver *s, uint64_t end) {
+    ebb_bump bump;
+    ebb_ejector *ejector = NULL;
+    if (is_over(s, end)) { return EBB_OK; }
+    ebb__bump_init(&bump, s->job->mem);
+    ebb_status st = ebb__ejector_create(&s->parts, &bump, &ejector, &s->work);
+    if (st == EBB_OK && ejector != NULL) { st = eject_all(s, ejector, end); }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
 /* Peaks are multiples of the problem's alignment. */
@@ -522,8 +554,10 @@ static ebb_status solve(solver *s) {
     EBB_TRY(try_loose(s, &plain));
     if (is_over(s, s->max_work) || s->kept_peak_bytes == UINT64_MAX) { return EBB_OK; }
     const uint64_t left = s->max_work - s->work;
-    if (!ebb__place_are_few(&s->parts)) { return repair(s, s->max_work); }
-    EBB_TRY(try_pairs(s, s->work + left / FIRST_PAIRS_SHARE));
+    const bool are_few = ebb__place_are_few(&s->parts);
+    if (are_few) { EBB_TRY(try_pairs(s, s->work + left / FIRST_PAIRS_SHARE)); }
+    EBB_TRY(try_ejection(s, s->work + left / (are_few ? REPAIR_SHARE : 1)));
+    if (!are_few) { return repair(s, s->max_work); }
     EBB_TRY(repair(s, s->work + left / REPAIR_SHARE));
     return try_pairs(s, s->max_work);
 }

@@ -24,13 +24,8 @@
 #define MAX_INTERVALS 4096u
 #define INTERVALS_A_STEP 8u /* looked at in the time of a search step */
 
-/* Of an interval: the second's offset is at b or more, or at a or less. */
+/* Of what keeps two apart: the second's offset is at b or more, or at a or less. */
 typedef enum side { OPEN, ABOVE, BELOW } side;
-
-typedef struct interval {
-    uint32_t first, second;
-    int64_t a, b;
-} interval;
 
 /* Old values: of a least offset, a greatest, a side. */
 typedef struct change {
@@ -45,53 +40,11 @@ typedef struct search {
     uint32_t n_items;
     uint32_t *item;                              /* [n_items]: those that hold something */
     int64_t *least, *greatest, *alignment, *top; /* [n_items] */
-    EBB_VEC(interval) intervals;
+    ebb_aparts intervals;
     side *side;
     EBB_VEC(change) trail;
     uint64_t work, max_work;
 } search;
-
-/* ---- intervals -------------------------------------------------------------------------------- */
-
-/* Of one pair, from intervals[from] on: by a, and what overlaps made one. */
-static void merge_intervals(search *s, size_t from) {
-    interval *v = s->intervals.data + from;
-    const size_t n = s->intervals.n - from;
-    size_t n_merged = 0;
-    for (size_t k = 1; k < n; k++) {
-        const interval moved = v[k];
-        size_t at = k;
-        for (; at > 0 && v[at - 1].a > moved.a; at--) { v[at] = v[at - 1]; }
-        v[at] = moved;
-    }
-    for (size_t k = 0; k < n; k++) {
-        if (n_merged > 0 && v[k].a < v[n_merged - 1].b) {
-            if (v[k].b > v[n_merged - 1].b) { v[n_merged - 1].b = v[k].b; }
-        } else {
-            v[n_merged++] = v[k];
-        }
-    }
-    EBB_ASSERT(n_merged <= n && (n == 0 || n_merged > 0));
-    s->intervals.n = from + n_merged;
-}
-
-static ebb_status add_pair(search *s, uint32_t first, uint32_t second) {
-    const ebb_parts *parts = s->parts;
-    const size_t from = s->intervals.n, i = s->item[first], j = s->item[second];
-    EBB_ASSERT(first < second && second < s->n_items && i < j);
-    for (size_t k = parts->first[i]; k < parts->first[i + 1]; k++) {
-        for (size_t l = parts->first[j]; l < parts->first[j + 1]; l++) {
-            const ebb_place_part *x = &parts->part[k], *y = &parts->part[l];
-            if (!ebb__place_share_time(x->range, y->range)) { continue; }
-            const interval added = {first, second, (int64_t)x->low_bytes - (int64_t)y->high_bytes,
-                                    (int64_t)x->high_bytes - (int64_t)y->low_bytes};
-            EBB_ASSERT(added.a < added.b);
-            EBB_TRY(EBB_PUSH(parts->mem, &s->intervals, added));
-        }
-    }
-    merge_intervals(s, from);
-    return EBB_OK;
-}
 
 /* ---- narrowing -------------------------------------------------------------------------------- */
 
@@ -142,7 +95,7 @@ static ebb_status keep_apart(search *s, uint32_t lower, uint32_t upper, int64_t 
 
 /* *fits_out: whether there may still be a placement. */
 static ebb_status narrow_by(search *s, uint32_t idx, bool *changed, bool *fits_out) {
-    const interval v = s->intervals.data[idx];
+    const ebb_apart v = s->intervals.data[idx];
     const bool can_be_above = s->side[idx] != BELOW && s->greatest[v.second] - s->least[v.first] >= v.b;
     const bool can_be_below = s->side[idx] != ABOVE && s->least[v.second] - s->greatest[v.first] <= v.a;
     *fits_out = can_be_above || can_be_below;
@@ -169,17 +122,17 @@ static ebb_status narrow(search *s, bool *fits_out) {
 static uint32_t find_violated(const search *s) {
     uint32_t found = (uint32_t)s->intervals.n;
     for (uint32_t k = 0; k < s->intervals.n; k++) {
-        const interval *v = &s->intervals.data[k];
+        const ebb_apart *v = &s->intervals.data[k];
         const int64_t distance = s->least[v->second] - s->least[v->first];
         if (distance <= v->a || distance >= v->b) { continue; }
-        const interval *best = &s->intervals.data[found];
+        const ebb_apart *best = &s->intervals.data[found];
         if (found == s->intervals.n || v->b - v->a > best->b - best->a) { found = k; }
     }
     return found;
 }
 
 /* The side on which the item that is pushed ends lower. */
-static side cheaper_side(const search *s, const interval *v) {
+static side cheaper_side(const search *s, const ebb_apart *v) {
     const int64_t second_end = s->least[v->first] + v->b + s->top[v->second];
     const int64_t first_end = s->least[v->second] - v->a + s->top[v->first];
     return second_end <= first_end ? ABOVE : BELOW;
@@ -224,12 +177,15 @@ static bool are_alike(const search *s, uint32_t first, uint32_t second) {
 
 static ebb_status add_intervals(search *s) {
     for (uint32_t j = 1; j < s->n_items; j++) {
-        for (uint32_t i = 0; i < j && s->intervals.n <= MAX_INTERVALS; i++) { EBB_TRY(add_pair(s, i, j)); }
+        for (uint32_t i = 0; i < j && s->intervals.n <= MAX_INTERVALS; i++) {
+            const ebb_apart names = {.first = i, .second = j};
+            EBB_TRY(ebb__place_add_aparts(s->parts, s->item[i], s->item[j], names, &s->intervals));
+        }
     }
     s->side = ebb__calloc(s->parts->mem, s->intervals.n, sizeof *s->side);
     if (s->side == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t k = 0; k < s->intervals.n; k++) { /* of those that are alike, the first lies lower */
-        const interval *v = &s->intervals.data[k];
+        const ebb_apart *v = &s->intervals.data[k];
         const bool is_only = (k == 0 || v[-1].first != v->first || v[-1].second != v->second) &&
                              (k + 1 == s->intervals.n || v[1].first != v->first || v[1].second != v->second);
         if (is_only && are_alike(s, v->first, v->second)) { s->side[k] = ABOVE; }

@@ -113,3 +113,45 @@ bool ebb__place_share_time(ebb_place_range a, ebb_place_range b) {
     if (b_wraps) { return a.last > b.first || a.first < b.last; }
     return a.first < b.last && b.first < a.last;
 }
+
+/* ---- two items -------------------------------------------------------------------------------- */
+
+/* From list[from] on, of one pair: by a, and what overlaps made one. */
+static void merge_aparts(ebb_aparts *list, size_t from) {
+    if (list->n - from < 2) { return; }
+    ebb_apart *v = list->data + from;
+    const size_t n = list->n - from;
+    size_t n_merged = 0;
+    for (size_t k = 1; k < n; k++) {
+        const ebb_apart moved = v[k];
+        size_t at = k;
+        for (; at > 0 && v[at - 1].a > moved.a; at--) { v[at] = v[at - 1]; }
+        v[at] = moved;
+    }
+    for (size_t k = 0; k < n; k++) {
+        if (n_merged > 0 && v[k].a < v[n_merged - 1].b) {
+            if (v[k].b > v[n_merged - 1].b) { v[n_merged - 1].b = v[k].b; }
+        } else {
+            v[n_merged++] = v[k];
+        }
+    }
+    EBB_ASSERT(n_merged > 0 && n_merged <= n);
+    list->n = from + n_merged;
+}
+
+ebb_status ebb__place_add_aparts(const ebb_parts *parts, size_t i, size_t j, ebb_apart names, ebb_aparts *list) {
+    const size_t from = list->n;
+    EBB_ASSERT(i != j && i < parts->problem->n_items && j < parts->problem->n_items);
+    for (size_t k = parts->first[i]; k < parts->first[i + 1]; k++) {
+        for (size_t l = parts->first[j]; l < parts->first[j + 1]; l++) {
+            const ebb_place_part *x = &parts->part[k], *y = &parts->part[l];
+            if (!ebb__place_share_time(x->range, y->range)) { continue; }
+            names.a = (int64_t)x->low_bytes - (int64_t)y->high_bytes;
+            names.b = (int64_t)x->high_bytes - (int64_t)y->low_bytes;
+            EBB_ASSERT(names.a < names.b);
+            EBB_TRY(EBB_PUSH(parts->mem, list, names));
+        }
+    }
+    merge_aparts(list, from);
+    return EBB_OK;
+}

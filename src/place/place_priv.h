@@ -287,6 +287,34 @@ ebb_status ebb__fill_put(ebb_fill *fill, size_t item, uint64_t base, ebb_place_f
 /* Move items of an answer to their hints where that does not raise its peak. */
 ebb_status ebb__place_please(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 
+/* ---- two items -------------------------------------------------------------------------------- */
+
+/* The second's offset less the first's is at most a, or at least b. */
+typedef struct ebb_apart {
+    uint32_t first, second; /* as the caller calls them */
+    int64_t a, b;           /* a < b */
+} ebb_apart;
+
+typedef struct ebb_aparts {
+    ebb_apart *data;
+    size_t n, cap;
+} ebb_aparts;
+
+/* Append what two items i and j ask for of each other, none of which overlaps another, by a. Looks at each two parts.
+ */
+ebb_status ebb__place_add_aparts(const ebb_parts *parts, size_t i, size_t j, ebb_apart names, ebb_aparts *list);
+
+/* ---- by ejection, of any items ---------------------------------------------------------------- */
+
+typedef struct ebb_ejector ebb_ejector;
+
+/* Everything comes from the bump; NULL where there are too many that live together. */
+ebb_status ebb__ejector_create(const ebb_parts *parts, ebb_bump *bump, ebb_ejector **ejector_out, uint64_t *work);
+
+/* As ebb__place_eject, of a placement of all items. */
+void ebb__ejector_run(ebb_ejector *ejector, const ebb_place_eject_options *options, uint64_t *offsets,
+                      uint64_t *peak_out, uint64_t *work);
+
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
 typedef enum ebb_pairs_answer { EBB_PAIRS_FOUND, EBB_PAIRS_NONE, EBB_PAIRS_GIVEN_UP } ebb_pairs_answer;
