@@ -127,8 +127,8 @@ static ebb_status try_ejection(ebb_search *s) {
     for (uint64_t part = PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
         const uint64_t gap = s->best.peak_bytes - bound;
         const uint64_t less = part == PARTS ? gap : ebb_max_u64(gap / PARTS * part, 1);
-        const ebb_place_eject_options options = {.cap_bytes = s->best.peak_bytes - less,
-                                                 .max_work = share / N_EJECTIONS + 1};
+        const ebb_place_eject_options options = {
+            .cap_bytes = s->best.peak_bytes - less, .max_work = share / N_EJECTIONS + 1, .job = s->job};
         memcpy(s->now.offsets, s->best.offsets, s->sections->n_items * sizeof *s->now.offsets);
         s->now.is_order = false;
         EBB_TRY(ebb__place_eject(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));

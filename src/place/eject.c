@@ -322,7 +322,7 @@ ebb_status ebb__place_eject(const ebb_sections *sections, const ebb_place_eject_
     if (st == EBB_OK) {
         list_pieces(&e, offsets);
         list_stops(&e);
-        while (e.n_pool > 0 && e.work < options->max_work) { put_back(&e); }
+        while (e.n_pool > 0 && e.work < options->max_work && !ebb__place_eject_stops(options, e.step)) { put_back(&e); }
         *peak_out = e.n_pool == 0 ? write_offsets(&e, offsets) : UINT64_MAX;
         *work += e.work + sections->n_items;
     }

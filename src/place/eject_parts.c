@@ -272,7 +272,9 @@ void ebb__ejector_run(ebb_ejector *e, const ebb_place_eject_options *options, ui
     e->cap_bytes = options->cap_bytes;
     EBB_ASSERT(options->cap_bytes >= parts->bound_bytes && options->cap_bytes < (uint64_t)1 << 63);
     begin(e, offsets);
-    while (goes_on && e->n_pool > 0 && e->work < options->max_work) { goes_on = put_back(e); }
+    while (goes_on && e->n_pool > 0 && e->work < options->max_work && !ebb__place_eject_stops(options, e->step)) {
+        goes_on = put_back(e);
+    }
     *work += e->work + parts->problem->n_items;
     *peak_out = UINT64_MAX;
     if (e->n_pool > 0 || !goes_on) { return; }

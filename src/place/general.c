@@ -444,8 +444,8 @@ static ebb_status eject_all(solver *s, ebb_ejector *ejector, uint64_t end) {
     for (uint64_t part = GAP_PARTS / 2; part > 0 && !is_over(s, end);) {
         const uint64_t gap = s->peak_bytes - s->bound_bytes;
         const uint64_t less = part == GAP_PARTS ? gap : ebb_max_u64(gap / GAP_PARTS * part, 1);
-        const ebb_place_eject_options options = {.cap_bytes = s->peak_bytes - less,
-                                                 .max_work = (end - begin) / N_EJECTIONS + 1};
+        const ebb_place_eject_options options = {
+            .cap_bytes = s->peak_bytes - less, .max_work = (end - begin) / N_EJECTIONS + 1, .job = s->job};
         uint64_t peak_bytes = 0;
         memcpy(s->offsets, s->best, n * sizeof *s->offsets);
         ebb__ejector_run(ejector, &options, s->offsets, &peak_bytes, &s->work);

@@ -219,7 +219,13 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
 typedef struct ebb_place_eject_options {
     uint64_t cap_bytes; /* the lower bound or more */
     uint64_t max_work;
+    const ebb_place_job *job; /* whose caller may say stop; NULL: nobody does */
 } ebb_place_eject_options;
+#define EBB_EJECT_ASK_EVERY 256u /* items put back */
+
+static inline bool ebb__place_eject_stops(const ebb_place_eject_options *options, uint32_t n_steps) {
+    return n_steps % EBB_EJECT_ASK_EVERY == 0 && options->job != NULL && options->job->stop(options->job->stop_ctx);
+}
 
 /* Of a compact's items: from offsets, a placement, to one under the cap. *peak_out is UINT64_MAX, and offsets are as
  * they were, when the work did not suffice. */
