@@ -14,9 +14,9 @@
 #include "place/search.h"
 
 #define MAX_FAILED_REPAIRS 40u /* in a row */
-#define FREE_WORK ((uint64_t)1000 * 1000)
-#define PARTS 8u            /* of all work, of which an order may take one */
-#define MAX_WORK_A_LEVEL 6u /* an item */
+#define FREE_WORK ((uint64_t)2 * 1000 * 1000)
+#define PARTS 4u             /* of all work, of which an order may take one */
+#define MAX_WORK_A_LEVEL 12u /* an item */
 
 static const ebb_order orders[] = {
     {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_TIGHTEST, 0},
@@ -59,7 +59,7 @@ ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first,
     for (; i < n && peak_bytes < give_up_bytes; i++) {
         const uint32_t item = s->now.idx[i];
         const uint64_t size_bytes = s->sections->rounded[item];
-        const uint64_t work = ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
+        const uint64_t work = ebb__taken_work(taken);
         if (work > max_work || (work > free_work && work / (i + 1) > an_item)) { break; }
         const uint64_t offset = ebb__taken_find(taken, s->sections->range[item], size_bytes, 0, s->now.fit);
         EBB_TRY(ebb__taken_add(taken, s->sections->range[item], offset, size_bytes));
@@ -70,7 +70,7 @@ ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first,
     s->now.is_order = true;
     s->now.peak_bytes = i == n && !is_stuck ? peak_bytes : UINT64_MAX;
     s->now.stuck = is_stuck && i > first ? (uint32_t)i - 1 : (uint32_t)n;
-    s->work += ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
+    s->work += ebb__taken_work(taken);
     return EBB_OK;
 }
 

@@ -262,7 +262,7 @@ uint64_t ebb__taken_find_parts(ebb_taken *taken, const ebb_parts *parts, size_t 
 /* Take them. */
 ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes);
 
-/* How many spans find and add have looked at so far: the measure of work. */
+/* What find and add have done so far, in steps: the measure of work. */
 uint64_t ebb__taken_work(const ebb_taken *taken);
 
 /* ---- filling ---------------------------------------------------------------------------------- */

@@ -18,7 +18,6 @@ typedef enum ebb_order_key {
     EBB_BY_LOAD, /* most bytes in one of its sections */
 } ebb_order_key;
 #define EBB_N_ORDER_KEYS 3u
-#define EBB_LOOKS_A_STEP 2u /* of taken.c: they are quick */
 
 typedef struct ebb_order {
     ebb_order_key key[EBB_N_ORDER_KEYS]; /* the most important first; ties of all: by birth, larger first */

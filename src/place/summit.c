@@ -154,7 +154,7 @@ static ebb_status place_stack(summit *m, ebb_taken *taken) {
         EBB_TRY(ebb__taken_add(taken, s->sections->range[item], top, s->sections->rounded[item]));
         top += s->sections->rounded[item];
     }
-    s->work += s->sections->n_items + ebb__taken_work(taken) / EBB_LOOKS_A_STEP;
+    s->work += s->sections->n_items + ebb__taken_work(taken);
     EBB_ASSERT(top == s->sections->bound_bytes);
     return EBB_OK;
 }
@@ -221,16 +221,17 @@ ebb_status ebb__search_summit(ebb_search *s) {
         {PYRAMID_AND_ENDS, 990, false},
         {PYRAMID_AND_ENDS, 500, true},
     };
-    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
+    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
+    const uint64_t end = s->work + (ebb__search_is_large(s, 4) ? left / 3 : left / 2);
     summit m = {.search = s};
-    if (ebb__search_is_large(s, 2) || (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end))) {
+    if (ebb__search_is_large(s, 1) || (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end))) {
         return EBB_OK;
     }
     EBB_TRY(find_summit(&m));
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes && !ebb__search_is_over(s, end); k++) {
         EBB_TRY(try_shape(&m, &shapes[k], end));
     }
-    if (m.stuck == 0 || ebb__search_is_large(s, 8) || ebb__search_is_over(s, end)) { return EBB_OK; }
+    if (m.stuck == 0 || ebb__search_is_large(s, 4) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.idx, m.farthest, s->sections->n_items * sizeof *m.farthest);
     EBB_TRY(ebb__search_place(s, s->best.peak_bytes, end - s->work));
     (void)ebb__search_keep(s);

@@ -27,6 +27,8 @@
  */
 #include "place/place_priv.h"
 
+#define LOOKS_A_STEP 2u       /* of work */
+#define LOOKS_A_SPAN 3u       /* of the heap of cursors: what comes next is far away in memory */
 #define SPANS_MOVED_A_LOOK 8u /* moving so many spans takes about as long as looking at one */
 #define CURSORS_A_LEVEL 8u    /* of a part: two ranges, at most four nodes each */
 
@@ -111,7 +113,7 @@ ebb_status ebb__taken_copy(const ebb_taken *from, ebb_bump *bump, ebb_taken **ta
 }
 
 uint64_t ebb__taken_work(const ebb_taken *taken) {
-    return taken->work;
+    return taken->work / LOOKS_A_STEP;
 }
 
 /* ---- sets ------------------------------------------------------------------------------------- */
@@ -264,7 +266,7 @@ static void open_part(ebb_taken *taken, const ebb_place_part *part, uint64_t top
 static void advance(ebb_taken *taken, uint64_t floor) {
     cursor *top = &taken->heap[0];
     top->at = skip_to(top->at, top->end, floor + top->low_bytes + 1);
-    taken->work++;
+    taken->work += LOOKS_A_SPAN;
     if (top->at == top->end) { *top = taken->heap[--taken->n_cursors]; }
     if (taken->n_cursors > 0) { sink(taken, 0); }
 }
