@@ -101,6 +101,7 @@ static answer within(const tree_node *n, answer a) {
         a.sky = n->sky_all;
         a.sky_at = a.most_at;
     }
+    EBB_ASSERT(a.rest >= n->rest_placed);
     a.rest -= n->rest_placed;
     return a;
 }
@@ -120,7 +121,9 @@ static void build(dive *d, ebb_place_node v, const uint64_t *rest) {
 /* What an item of this size and end leaves in [first, last). */
 static void put_in(dive *d, ebb_place_node v, ebb_place_range range, uint64_t end, uint64_t size_bytes) {
     tree_node *n = &d->tree[v.idx];
+    EBB_ASSERT(range.first < v.last && range.last > v.first);
     if (range.first <= v.first && range.last >= v.last) {
+        EBB_ASSERT(end >= n->of.sky && n->of.rest >= size_bytes);
         n->sky_all = n->of.sky = end;
         n->of.sky_at = n->of.most_at;
         n->of.rest -= size_bytes;
@@ -202,6 +205,7 @@ static ebb_status push(dive *d, uint32_t section) {
 }
 
 static entry pop(dive *d) {
+    EBB_ASSERT(d->n_queue > 0);
     const entry top = d->queue[0], moved = d->queue[--d->n_queue];
     size_t i = 0;
     for (size_t child = 1; child < d->n_queue; child = 2 * i + 1) {
@@ -218,6 +222,7 @@ static entry pop(dive *d) {
 static ebb_status file(dive *d, uint32_t items, uint32_t section, uint64_t sky) {
     const uint32_t first = d->filed[section];
     const bool rises = sky != d->sky[section];
+    EBB_ASSERT(items != NO_ITEM && sky >= d->sky[section]);
     d->filed[section] = merge(d, d->options->rank, first, items);
     d->sky[section] = sky;
     return rises || d->filed[section] != first ? push(d, section) : EBB_OK;
@@ -257,6 +262,7 @@ static ebb_status place(dive *d, uint32_t item, uint64_t offset) {
     ebb_place_range part[2];
     const unsigned n_parts = split(d, item, part);
     const uint64_t size_bytes = d->sections->rounded[item];
+    EBB_ASSERT(!d->is_placed[item] && d->n_left > 0 && offset + size_bytes <= d->cap_bytes);
     d->offsets[item] = offset;
     d->is_placed[item] = true;
     d->n_left--;
@@ -293,6 +299,7 @@ static ebb_status look(dive *d) {
     if (item == NO_ITEM || d->sky[e.section] != e.offset || d->options->rank[item] != e.rank) { return EBB_OK; }
     const answer a = ask_of(d, item);
     const answer here = ask(d, root_of(d), (ebb_place_range){e.section, e.section + 1});
+    EBB_ASSERT(!d->is_placed[item] && here.sky >= e.offset && a.sky >= here.sky);
     if (here.sky > e.offset) { /* all rise */
         d->sky[e.section] = here.sky;
         return push(d, e.section);
@@ -301,6 +308,7 @@ static ebb_status look(dive *d) {
     EBB_TRY(push(d, e.section));
     if (a.sky > e.offset) { return file(d, item, a.sky_at, a.sky); }
     if (a.sky + a.rest <= d->cap_bytes) { return place(d, item, a.sky); }
+    EBB_ASSERT(a.rest_at < d->sections->n);
     d->offsets[item] = a.sky;
     d->waiting[a.rest_at] = merge(d, d->offsets, d->waiting[a.rest_at], item);
     d->has_waiting[a.rest_at / 64] |= (uint64_t)1 << a.rest_at % 64;
@@ -374,6 +382,7 @@ ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_op
     ebb_bump bump;
     ebb__bump_init(&bump, sections->mem);
     ebb_status st = prepare(&d, &bump);
+    EBB_ASSERT(st != EBB_OK || d.n_left == sections->n_items);
     while (st == EBB_OK && d.n_left > 0 && d.work < options->max_work && d.cap_bytes < options->give_up_bytes) {
         st = d.n_queue == 0 ? raise_cap(&d) : look(&d);
     }

@@ -37,6 +37,7 @@ static const char *show(const char *field, char *buf) {
         const unsigned char c = (unsigned char)field[n];
         buf[n] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
     }
+    EBB_ASSERT(n + 4 <= SHOWN_BYTES);
     (void)snprintf(buf + n, 4, "%s", field[n] != '\0' ? "..." : "");
     return buf;
 }
@@ -205,6 +206,7 @@ static ebb_status read_size(reader *r, ebb_place_item *item) {
 }
 
 static ebb_status read_alignment(reader *r) {
+    EBB_ASSERT(r->file->alignments.n == r->file->items.n);
     uint64_t alignment = 1;
     if (!is_empty(r, EBB_CSV_ALIGNMENT)) { EBB_TRY(read_u64(r, EBB_CSV_ALIGNMENT, &alignment)); }
     if (alignment == 0) { return refuse_field(r, EBB_CSV_ALIGNMENT, "is no alignment"); }
@@ -214,6 +216,7 @@ static ebb_status read_alignment(reader *r) {
 }
 
 static ebb_status read_hint(reader *r) {
+    EBB_ASSERT(r->file->hints.n == r->file->items.n);
     uint64_t hint = EBB_PLACE_ANYWHERE;
     const char *field = field_of(r, EBB_CSV_HINT);
     if (!is_empty(r, EBB_CSV_HINT) && strcmp(field, "-1") != 0) {
@@ -239,6 +242,7 @@ static ebb_status read_offset(reader *r, uint64_t size_bytes) {
             r->highest_line = r->csv->line;
         }
         r->fixed_bytes += size_bytes + alignment - 1;
+        EBB_ASSERT(r->fixed_bytes <= r->total_bytes && r->highest_end < MAX_BYTES);
         r->file->has_fixed = true;
     }
     return EBB_PUSH(r->file->mem, &r->file->fixed, offset);
@@ -275,6 +279,7 @@ static const char *take_pair(const char **at, char between, uint64_t *a_out, uin
 /* Up to a blank; NULL, or why it is none. */
 static const char *take_gap(const reader *r, const char **at, ebb_place_gap *gap) {
     const char *why = take_pair(at, '-', &gap->first, &gap->last);
+    EBB_ASSERT(why != NULL || *at != field_of(r, EBB_CSV_GAPS));
     if (why == NULL && take_char(at, '@')) { why = take_pair(at, ':', &gap->low_bytes, &gap->high_bytes); }
     if (why != NULL) { return why; }
     if (**at != '\0' && **at != ' ' && **at != '\t') { return not_a_gap; }

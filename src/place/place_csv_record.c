@@ -92,6 +92,7 @@ static ebb_status read_quoted(ebb_csv *csv) {
 }
 
 static void drop_carriage_return(ebb_csv *csv, size_t field) {
+    EBB_ASSERT(field <= csv->text.n);
     if (csv->text.n > field && csv->text.data[csv->text.n - 1] == '\r') { csv->text.n--; }
 }
 
@@ -125,6 +126,7 @@ static bool is_empty_line(const ebb_csv *csv) {
 }
 
 static ebb_status read_record(ebb_csv *csv) {
+    EBB_ASSERT(csv->next_line >= csv->line);
     csv->line = csv->next_line;
     csv->text.n = csv->field.n = 0;
     csv->any_quoted = false;

@@ -5,6 +5,7 @@
 #include "place/search.h"
 
 bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
+    EBB_ASSERT(s->best.peak_bytes >= s->proved_bytes && s->proved_bytes >= s->sections->bound_bytes);
     if (s->best.peak_bytes <= ebb_max_u64(s->proved_bytes, s->enough_bytes)) { return true; }
     return s->work >= work || s->job->stop(s->job->stop_ctx);
 }
@@ -64,6 +65,7 @@ static ebb_status make_load_tree(const ebb_search *s, uint64_t **tree_out) {
 
 static uint64_t most_in(const uint64_t *tree, size_t first, size_t last) {
     uint64_t most = 0;
+    EBB_ASSERT(first <= last);
     for (; first < last; first /= 2, last /= 2) {
         if (first % 2 != 0) { most = ebb_max_u64(most, tree[first++]); }
         if (last % 2 != 0) { most = ebb_max_u64(most, tree[--last]); }
@@ -80,6 +82,7 @@ static ebb_status find_loads(ebb_search *s) {
     for (size_t i = 0; i < s->sections->n_items; i++) {
         const ebb_place_range range = s->sections->range[i];
         const bool wraps = range.first >= range.last;
+        EBB_ASSERT(range.first < n && range.last <= n);
         s->load[i] = most_in(tree, n + range.first, wraps ? 2 * n : n + range.last);
         if (wraps) { s->load[i] = ebb_max_u64(s->load[i], most_in(tree, n, n + range.last)); }
     }

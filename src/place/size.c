@@ -11,6 +11,7 @@
 
 static uint64_t length_of(const ebb_place_problem *problem, const ebb_place_item *item) {
     const bool wraps = item->first >= item->last;
+    EBB_ASSERT(!wraps || (problem->period > 0 && item->first <= problem->period));
     return wraps ? problem->period - item->first + item->last : item->last - item->first;
 }
 

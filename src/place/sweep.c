@@ -62,6 +62,7 @@ static uint32_t mix(uint32_t x) {
 
 static uint32_t make_gap(sweep *s, uint64_t start, uint64_t end) {
     uint32_t t = s->unused;
+    EBB_ASSERT(start < end);
     if (t != NO_GAP) {
         s->unused = s->gaps[t].left;
     } else {
@@ -82,6 +83,7 @@ static void update(sweep *s, uint32_t t) {
 static uint32_t rotate(sweep *s, uint32_t t, bool left_comes) {
     gap *g = &s->gaps[t];
     const uint32_t child = left_comes ? g->left : g->right;
+    EBB_ASSERT(child != NO_GAP && s->gaps[child].priority > g->priority);
     gap *c = &s->gaps[child];
     if (left_comes) {
         g->left = c->right;
@@ -97,6 +99,7 @@ static uint32_t rotate(sweep *s, uint32_t t, bool left_comes) {
 static uint32_t insert(sweep *s, uint32_t t, uint32_t added) {
     if (t == NO_GAP) { return added; }
     const bool is_left = s->gaps[added].start < s->gaps[t].start;
+    EBB_ASSERT(is_left ? s->gaps[added].end < s->gaps[t].start : s->gaps[t].end < s->gaps[added].start);
     uint32_t *child = is_left ? &s->gaps[t].left : &s->gaps[t].right;
     *child = insert(s, *child, added);
     if (s->gaps[*child].priority > s->gaps[t].priority) { t = rotate(s, t, is_left); }
@@ -133,7 +136,7 @@ static void drop_gap(sweep *s, uint32_t t) {
 
 /* New ends of a gap, which leave it where it is in the order. */
 static void resize(sweep *s, uint32_t t, uint32_t resized, uint64_t start, uint64_t end) {
-    EBB_ASSERT(t != NO_GAP);
+    EBB_ASSERT(t != NO_GAP && start < end);
     if (t == resized) {
         s->gaps[t].start = start;
         s->gaps[t].end = end;
@@ -188,6 +191,8 @@ static void give(sweep *s, uint64_t start, uint64_t size_bytes) {
     uint32_t below = NO_GAP, above = NO_GAP;
     uint64_t end = start + size_bytes;
     find_neighbours(s, start, &below, &above);
+    EBB_ASSERT(below == NO_GAP || s->gaps[below].end <= start);
+    EBB_ASSERT(above == NO_GAP || s->gaps[above].start >= end);
     const bool joins_below = below != NO_GAP && s->gaps[below].end == start;
     const bool joins_above = above != NO_GAP && s->gaps[above].start == end;
     if (joins_below) {
@@ -216,6 +221,7 @@ static void set_times(sweep *s, uint32_t item) {
     const uint32_t length = range.first < range.last ? range.last - range.first : n - range.first + range.last;
     const uint32_t first = (uint32_t)(((uint64_t)range.first + n - s->options->cut) % n);
     const uint32_t last = first + length <= n ? first + length : first + length - n;
+    EBB_ASSERT(length > 0 && length < n && first < n && last > 0 && last <= n);
     s->first[item] = s->options->backward ? n - last : first;
     s->last[item] = s->options->backward ? n - first : last;
 }
@@ -271,6 +277,7 @@ static uint64_t lowest_for(const sweep *s, uint32_t last) {
     }
     if (lo == 0) { return s->options->base_bytes; }
     const uint32_t highest = s->around[lo - 1];
+    EBB_ASSERT(s->first[highest] < last && (lo == s->n_around || s->first[s->around[lo]] >= last));
     return s->offsets[highest] + s->sections->rounded[highest];
 }
 
@@ -291,6 +298,7 @@ static uint64_t place_births(sweep *s) {
         const uint64_t size_bytes = s->sections->rounded[item];
         pass_time(s, s->first[item]);
         const uint64_t offset = find_room(s, s->root, lowest_for(s, s->last[item]), size_bytes);
+        EBB_ASSERT(offset != NOWHERE && offset >= s->options->base_bytes);
         take(s, offset, size_bytes);
         s->offsets[item] = offset;
         peak = ebb_max_u64(peak, offset + size_bytes);
@@ -303,6 +311,7 @@ ebb_status ebb__place_sweep(const ebb_sections *sections, const ebb_place_sweep_
     const size_t n = sections->n_items;
     sweep s = {.sections = sections, .options = options, .offsets = offsets};
     ebb_bump bump;
+    EBB_ASSERT(options->cut < sections->n && sections->n > 0);
     ebb__bump_init(&bump, sections->mem);
     uint32_t *const items = ebb__bump_alloc(&bump, 5 * n, sizeof *items);
     s.key = ebb__bump_alloc(&bump, n, sizeof *s.key);
