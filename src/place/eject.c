@@ -69,6 +69,7 @@ static bool lives_at(const piece *p, uint32_t section) {
 static void note_near(eject *e, uint32_t p) {
     if (e->pieces[p].seen == e->step || e->pieces[p].offset == OUT) { return; }
     e->pieces[p].seen = e->step;
+    EBB_ASSERT(e->n_near < e->n_pieces);
     e->near[e->n_near++] = p;
 }
 
@@ -187,6 +188,7 @@ static uint32_t list_changes(eject *e, const piece *p, uint64_t highest, int64_t
 
 /* Places that are equally good are not drawn with equal chances, but differently from step to step. */
 static uint64_t choose(eject *e, const piece *p) {
+    EBB_ASSERT(p->size_bytes > 0 && p->size_bytes <= e->options->cap_bytes);
     const uint64_t highest = e->options->cap_bytes - p->size_bytes;
     int64_t worth = 0, least = INT64_MAX;
     const uint32_t n = list_changes(e, p, highest, &worth);
@@ -196,6 +198,7 @@ static uint64_t choose(eject *e, const piece *p) {
     for (uint32_t i = 0;;) { /* worth holds for offsets in [at, until] */
         const uint64_t until = i < n ? e->changes[i].offset - 1 : highest;
         const uint64_t room = until - at;
+        EBB_ASSERT(worth >= 0 && at <= until + 1);
         const bool is_better = worth < least || (worth == 0 && room < best_room);
         if (i == 0 || e->changes[i - 1].offset <= until) {
             if (is_better || (worth == least && worth > 0 && mix(e->step + i) % 2 == 0)) {
@@ -212,6 +215,7 @@ static uint64_t choose(eject *e, const piece *p) {
 
 /* The one that is worth most, of those that came last. */
 static uint32_t take_from_pool(eject *e) {
+    EBB_ASSERT(e->n_pool > 0);
     uint32_t best = e->n_pool - 1;
     for (uint32_t i = e->n_pool; i-- > 0 && i + MAX_SEEN > e->n_pool;) {
         if (e->pieces[e->pool[i]].worth > e->pieces[e->pool[best]].worth) { best = i; }
@@ -225,10 +229,13 @@ static void put_back(eject *e) {
     const uint32_t x = take_from_pool(e), n_pool = e->n_pool;
     piece *p = &e->pieces[x];
     find_near(e, p);
+    EBB_ASSERT(p->offset == OUT);
     p->offset = choose(e, p);
+    EBB_ASSERT(p->offset <= e->options->cap_bytes - p->size_bytes);
     for (uint32_t i = 0; i < e->n_near; i++) {
         piece *q = &e->pieces[e->near[i]];
         if (q->offset >= p->offset + p->size_bytes || p->offset >= q->offset + q->size_bytes) { continue; }
+        EBB_ASSERT(q->offset != OUT && q != p && e->n_pool < e->n_pieces);
         q->offset = OUT;
         e->pool[e->n_pool++] = e->near[i];
     }
@@ -288,6 +295,7 @@ static void add_stop(eject *e, uint32_t section) {
     for (uint32_t p = since; p < until; p++) {
         if (lives_at(&e->pieces[p], section)) { e->alive[n++] = p; }
     }
+    EBB_ASSERT(section < e->sections->n && n >= end && n <= 3 * e->n_pieces); /* some around the end twice */
     e->stop_at[k] = section;
     e->stop_begin[k] = end;
     e->stop_begin[k + 1] = n;
@@ -306,6 +314,7 @@ static void list_stops(eject *e) {
 static uint64_t write_offsets(const eject *e, uint64_t *offsets) {
     uint64_t peak = 0;
     for (uint32_t p = 0; p < e->n_pieces; p++) {
+        EBB_ASSERT(e->pieces[p].offset <= e->options->cap_bytes - e->pieces[p].size_bytes);
         offsets[p] = e->pieces[p].offset;
         peak = ebb_max_u64(peak, e->pieces[p].offset + e->pieces[p].size_bytes);
     }

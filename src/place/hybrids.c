@@ -23,7 +23,10 @@ typedef struct hybrids {
 static ebb_status list_large(hybrids *h, uint32_t n_wanted) {
     const ebb_sections *s = &h->compact->sections;
     size_t n_of_log[64] = {0}, n = 0;
-    for (size_t i = 0; i < s->n_items; i++) { n_of_log[63 - __builtin_clzll(s->rounded[i])]++; }
+    for (size_t i = 0; i < s->n_items; i++) {
+        EBB_ASSERT(s->rounded[i] > 0);
+        n_of_log[63 - __builtin_clzll(s->rounded[i])]++;
+    }
     int log = 63;
     for (; log > 0 && n + n_of_log[log] < n_wanted; log--) { n += n_of_log[log]; }
     for (uint32_t i = 0; i < s->n_items; i++) {
@@ -36,6 +39,7 @@ static ebb_status list_large(hybrids *h, uint32_t n_wanted) {
         }
         h->by_size[h->n_by_size++] = i;
     }
+    EBB_ASSERT(h->n_wrapping <= h->n_by_size && h->n_by_size <= s->n_items);
     return ebb__sort_by_key(s->mem, h->by_size, h->n_by_size, h->search->key);
 }
 
@@ -43,6 +47,7 @@ static ebb_status list_large(hybrids *h, uint32_t n_wanted) {
 static ebb_status place_obstacles(const hybrids *h, uint32_t n, ebb_bump *bump) {
     const ebb_sections *s = &h->compact->sections;
     ebb_taken *taken = NULL;
+    EBB_ASSERT(n <= h->n_by_size && (n >= h->n_wrapping || n == h->n_by_size));
     EBB_TRY(ebb__taken_create(bump, s->n, &taken));
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t item = h->by_size[i];

@@ -54,10 +54,12 @@ ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first,
     const uint64_t max_work = s->max_work > s->work ? s->max_work - s->work : 0;
     const uint64_t an_item = max_work_an_item(s);
     const size_t n = s->sections->n_items;
+    EBB_ASSERT(first <= n);
     uint64_t peak_bytes = peak_before(s, first);
     size_t i = first;
     for (; i < n && peak_bytes < give_up_bytes; i++) {
         const uint32_t item = s->now.idx[i];
+        EBB_ASSERT(item < n && s->sections->rounded[item] > 0);
         const uint64_t size_bytes = s->sections->rounded[item];
         const uint64_t work = ebb__taken_work(taken);
         if (work > max_work || (work > free_work && work / (i + 1) > an_item)) { break; }
@@ -67,6 +69,7 @@ ebb_status ebb__search_place_from(ebb_search *s, ebb_taken *taken, size_t first,
         peak_bytes = ebb_max_u64(peak_bytes, offset + size_bytes);
     }
     const bool is_stuck = peak_bytes >= give_up_bytes;
+    EBB_ASSERT(i < n || is_stuck || peak_bytes >= s->sections->bound_bytes);
     s->now.is_order = true;
     s->now.peak_bytes = i == n && !is_stuck ? peak_bytes : UINT64_MAX;
     s->now.stuck = is_stuck && i > first ? (uint32_t)i - 1 : (uint32_t)n;
