@@ -7,19 +7,20 @@
  *
  * Whether a cap suffices is asked of the search (bnb_search.c) again and again, each time with a little more work, in
  * its modes in turn and with other ranks: how long a search takes depends wildly on its first decisions, so many short
- * ones find far more than a long one. Ranks are the load of an item's fullest section, its width, and its area, in
- * three orders; once these have been tried, disturbed a little by counted random numbers. The bound is probed first and
- * most, because the less slack there is, the more follows from each decision; then heights between it and the best
- * peak.
+ * ones find far more than a long one. Ranks are orders by load, width, area and size; once each has been tried in each
+ * mode, disturbed a little by counted random numbers. First the bound is probed, because the less slack there is, the
+ * more follows from each decision; then the bound and a height halfway to it from the best peak, by turns, and nearer
+ * to that peak when a round of runs has found nothing.
  */
 #include "place/bnb_priv.h"
 #include "place/search.h"
 
-#define N_FIRST_DIVES 3u                 /* work of the first runs: so many times all items without a step back */
-#define N_FIRST_AT_BOUND 24u             /* runs */
-#define FIRST_TIME (EBB_PLACE_STEPS / 2) /* work at most of the stage when it comes first */
-#define MANY 400u                        /* from so many on, all of the work may be used */
-#define MAX_REASONS ((uint64_t)1 << 22)  /* words, and as many again */
+#define N_ROUND (N_ORDERS * EBB_BNB_N_MODES) /* runs */
+#define N_LOW_DIVES 3u                       /* work of the first runs: so many times all items without a step back */
+#define N_HIGH_DIVES 8u                      /* and above the bound */
+#define GROW 64                              /* a run gets more than the last by this part */
+#define PARTS 64
+#define MAX_REASONS ((uint64_t)1 << 22) /* words, and as many again */
 
 typedef struct part {
     ebb_bnb b;
@@ -47,7 +48,8 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 /* ---- ranks and caps --------------------------------------------------------------------------- */
 
 #define N_RANK_KEYS 3u
-typedef enum rank_key { BY_LOAD, BY_WIDTH, BY_AREA } rank_key;
+#define N_ORDERS 4u
+typedef enum rank_key { BY_LOAD, BY_WIDTH, BY_AREA, BY_SIZE } rank_key;
 
 static uint32_t width_of(const part *p, uint32_t item) {
     return p->b.range[item].last - p->b.range[item].first;
@@ -55,22 +57,24 @@ static uint32_t width_of(const part *p, uint32_t item) {
 
 /* In 1024ths. */
 static uint64_t key_of(const part *p, uint32_t item, rank_key key) {
-    const uint64_t width = width_of(p, item);
-    return (key == BY_WIDTH ? width : width * (uint64_t)(p->b.size[item] >> p->size_shift)) * 1024;
+    const uint64_t width = width_of(p, item), size = (uint64_t)(p->b.size[item] >> p->size_shift);
+    return (key == BY_WIDTH ? width : key == BY_SIZE ? size : width * size) * 1024;
 }
 
-/* The greatest first; disturbed by up to 30 %, but not the first time, and not the load: that many have in common. */
-static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th) {
-    static const rank_key orders[][N_RANK_KEYS] = {
-        {BY_LOAD, BY_WIDTH, BY_AREA}, {BY_WIDTH, BY_AREA, BY_LOAD}, {BY_AREA, BY_WIDTH, BY_LOAD}};
-    const size_t n_orders = sizeof orders / sizeof orders[0];
+/* The greatest first by one of the orders, disturbed by up to 30 % if that is asked for, but for the load, which many
+ * have in common. */
+static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th, bool is_disturbed) {
+    static const rank_key orders[N_ORDERS][N_RANK_KEYS] = {{BY_LOAD, BY_WIDTH, BY_AREA},
+                                                           {BY_WIDTH, BY_AREA, BY_LOAD},
+                                                           {BY_AREA, BY_WIDTH, BY_LOAD},
+                                                           {BY_SIZE, BY_AREA, BY_LOAD}};
     ebb_rng rng;
     ebb__rng_init(&rng, n_th, 0);
     for (uint32_t i = 0; i < p->b.n; i++) { p->idx[i] = i; }
     for (unsigned k = N_RANK_KEYS; k-- > 0;) {
-        const rank_key by = orders[n_th % n_orders][k];
+        const rank_key by = orders[n_th % N_ORDERS][k];
         for (uint32_t i = 0; i < p->b.n; i++) {
-            const uint64_t noise = n_th >= n_orders ? ebb__rng_below(&rng, 308) : 0;
+            const uint64_t noise = is_disturbed ? ebb__rng_below(&rng, 308) : 0;
             const uint64_t key = by == BY_LOAD ? p->fullness[i] : key_of(p, i, by);
             p->key[i] = UINT64_MAX - (by == BY_LOAD ? key : key + key / 1024 * noise);
         }
@@ -78,18 +82,6 @@ static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th) {
     }
     for (uint32_t i = 0; i < p->b.n; i++) { p->b.rank[p->idx[i]] = i; }
     return EBB_OK;
-}
-
-static int64_t choose_cap(const part *p, uint64_t n_th, int64_t target) {
-    const int64_t lowest = p->lower > target ? p->lower : target, gap = p->upper - 1 - lowest;
-    if (n_th < N_FIRST_AT_BOUND) { return lowest; }
-    switch (n_th / EBB_BNB_N_MODES % 5) {
-    case 0: return lowest;
-    case 1: return lowest + gap;
-    case 2: return lowest + gap / 2;
-    case 3: return lowest + gap / 4;
-    default: return lowest + gap / 8;
-    }
 }
 
 /* ---- a part ----------------------------------------------------------------------------------- */
@@ -104,21 +96,47 @@ static void keep(lowering *l, part *p) {
     EBB_ASSERT(p->upper <= p->b.cap);
 }
 
-/* Until it is no higher than target, or work is through. */
+/* A round: each order in each mode, and from the second on disturbed. */
+typedef struct round {
+    uint64_t n_th, max_work;
+} round;
+
+/* Whether all items fit below the cap, by the next run of a round. */
+static ebb_status run(lowering *l, part *p, round *r, int64_t cap) {
+    EBB_TRY(make_rank(p, l->sections->mem, r->n_th / EBB_BNB_N_MODES, r->n_th >= N_ROUND));
+    p->b.mode = (ebb_bnb_mode)(r->n_th % EBB_BNB_N_MODES);
+    p->b.cap = cap;
+    p->b.max_work = ebb_min_u64(r->max_work, l->options->max_work - l->work);
+    const ebb_bnb_verdict verdict = ebb__bnb_run(&p->b);
+    if (verdict == EBB_BNB_YES) { keep(l, p); }
+    if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
+    l->work += p->b.work + 16 * (uint64_t)p->b.n;
+    r->max_work += 1 + r->max_work / GROW;
+    r->n_th++;
+    return EBB_OK;
+}
+
+/* Until it is no higher than target, or work is through. From the second round on every other run tries to take away so
+ * many PARTS of the gap, fewer when a round of these has not succeeded. */
 static ebb_status lower_part(lowering *l, part *p, int64_t target) {
-    uint64_t max_work = (uint64_t)N_FIRST_DIVES * p->b.n * ebb__bnb_step_work(&p->b, (ebb_place_range){0, p->b.m});
-    for (uint64_t n_th = 0; p->upper > p->lower && p->upper > target; n_th++) {
+    const uint64_t dive = (uint64_t)p->b.n * ebb__bnb_step_work(&p->b, (ebb_place_range){0, p->b.m});
+    const uint64_t first = l->options->n_before * N_ROUND * 1024; /* other ranks than before */
+    round low = {first, N_LOW_DIVES * dive}, high = {first, N_HIGH_DIVES * dive};
+    int64_t n_parts = PARTS / 2;
+    for (uint64_t n_runs = 0; p->upper > p->lower && p->upper > target; n_runs++) {
         if (l->work >= l->options->max_work || l->options->stop(l->options->stop_ctx)) { return EBB_OK; }
-        EBB_TRY(make_rank(p, l->sections->mem, n_th / EBB_BNB_N_MODES));
-        p->b.mode = (ebb_bnb_mode)(n_th % EBB_BNB_N_MODES);
-        p->b.cap = choose_cap(p, n_th, target);
-        const uint64_t work = p->b.cap > p->lower ? max_work / 2 : max_work; /* with slack, it is found soon or never */
-        p->b.max_work = ebb_min_u64(work, l->options->max_work - l->work);
-        const ebb_bnb_verdict verdict = ebb__bnb_run(&p->b);
-        if (verdict == EBB_BNB_YES) { keep(l, p); }
-        if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
-        l->work += p->b.work + 16 * (uint64_t)p->b.n;
-        max_work += 1 + max_work / 64;
+        const int64_t lowest = p->lower > target ? p->lower : target, upper = p->upper;
+        if (n_runs < N_ROUND || n_runs % 2 == 0) {
+            EBB_TRY(run(l, p, &low, lowest));
+            continue;
+        }
+        const int64_t less = (upper - lowest) * n_parts / PARTS;
+        EBB_TRY(run(l, p, &high, upper - (less > 0 ? less : 1)));
+        if (p->upper < upper) {
+            high.n_th = first;
+        } else if (high.n_th % N_ROUND == 0) {
+            n_parts = less > 1 ? n_parts / 2 : PARTS / 2;
+        }
     }
     return EBB_OK;
 }
@@ -273,21 +291,21 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
     return st;
 }
 
-/* Of few items this is the stage most likely to succeed, of many one of the last. What very few items do not yield soon
- * they hardly ever yield later, so they get less of the work. */
+/* Of few items this is the stage most likely to succeed, so half of the work is its own, and what others leave. */
 ebb_status ebb__search_exact(ebb_search *s) {
     const size_t n = s->sections->n_items;
-    const uint64_t share = n < MANY ? s->max_work / MANY * n : s->max_work;
-    const uint64_t left = ebb_min_u64(share, s->max_work - ebb_min_u64(s->max_work, s->work));
-    const bool is_first = s->n_exact++ == 0;
+    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
+    const bool is_first = s->n_exact == 0;
     const ebb_place_bnb_options options = {
         .enough_bytes = s->enough_bytes,
-        .max_work = is_first ? ebb_min_u64(left / 2, FIRST_TIME) : left,
+        .n_before = s->n_exact,
+        .max_work = is_first ? left / 2 : left,
         .stop = s->job->stop,
         .stop_ctx = s->job->stop_ctx,
     };
     ebb_place_bnb_result result = {0};
     if (ebb__search_is_over(s, s->max_work) || (is_first && n > EBB_BNB_MAX_ITEMS)) { return EBB_OK; }
+    s->n_exact++;
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.is_order = false;
     EBB_TRY(ebb__place_bnb(s->sections, &options, s->now.offsets, &result));

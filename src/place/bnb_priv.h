@@ -10,7 +10,7 @@
 
 /* Heights add up to less than this, so that the sum of a few fits. */
 #define EBB_BNB_TOO_HIGH ((int64_t)1 << 60)
-#define EBB_BNB_MAX_ITEMS 2048u /* the search recurses once an item, and every reason has a bit for each */
+#define EBB_BNB_MAX_ITEMS EBB_PLACE_FEW /* the search recurses once an item, and every reason has a bit for each */
 #define EBB_BNB_NONE UINT32_MAX
 
 /* Where the search goes on when several places are open. */

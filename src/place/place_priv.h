@@ -198,6 +198,7 @@ ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybri
 
 typedef struct ebb_place_bnb_options {
     uint64_t enough_bytes; /* of no use is a peak below this */
+    uint64_t n_before;     /* how often it was asked the same before */
     uint64_t max_work;
     bool (*stop)(void *ctx); /* never NULL */
     void *stop_ctx;
