@@ -16,9 +16,9 @@
 #include "place/search.h"
 
 #define N_ROUND (N_ORDERS * EBB_BNB_N_MODES) /* runs */
-#define N_LOW_DIVES 3u                       /* work of the first runs: so many times all items without a step back */
+#define N_LOW_DIVES 2u                       /* work of the first runs: so many times all items without a step back */
 #define N_HIGH_DIVES 8u                      /* and above the bound */
-#define GROW 64                              /* a run gets more than the last by this part */
+#define GROW 32                              /* a run gets more than the last by this part */
 #define PARTS 64
 #define MAX_REASONS ((uint64_t)1 << 22) /* words, and as many again */
 
