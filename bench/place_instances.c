@@ -84,23 +84,26 @@ static void make_guillotine(maker *m) {
 }
 
 /* Four arms around a middle, which no cut from side to side takes apart. */
-static void cut_pinwheel(maker *m, tile t, size_t n) {
-    const uint64_t length = t.last - t.first;
-    if (n < 5 || t.bytes < 16 || length < 16) {
-        add(m, t.bytes, t.first, t.last);
-        return;
-    }
-    const uint64_t low = cut_of(m, t.bytes / 2), high = t.bytes / 2 + cut_of(m, t.bytes / 2);
-    const uint64_t early = t.first + cut_of(m, length / 2), late = t.first + length / 2 + cut_of(m, length / 2);
-    cut_pinwheel(m, (tile){high, t.first, early}, n / 5);
-    cut_pinwheel(m, (tile){t.bytes - high, t.first, late}, n / 5);
-    cut_pinwheel(m, (tile){t.bytes - low, late, t.last}, n / 5);
-    cut_pinwheel(m, (tile){low, early, t.last}, n / 5);
-    cut_pinwheel(m, (tile){high - low, early, late}, n - n / 5 * 4);
+/* Four arms around a middle, which no cut from side to side takes apart: the piece becomes one, the others are added.
+ */
+static bool cut_pinwheel(maker *m, size_t at) {
+    const ebb_place_item piece = m->items[at];
+    const uint64_t bytes = piece.size_bytes, first = piece.first, last = piece.last, length = last - first;
+    if (bytes < 16 || length < 16) { return false; }
+    const uint64_t low = cut_of(m, bytes / 2), high = bytes / 2 + cut_of(m, bytes / 2);
+    const uint64_t early = first + cut_of(m, length / 2), late = first + length / 2 + cut_of(m, length / 2);
+    m->items[at] = (ebb_place_item){high, first, early};
+    add(m, bytes - high, first, late);
+    add(m, bytes - low, late, last);
+    add(m, low, early, last);
+    add(m, high - low, early, late);
+    return true;
 }
 
+/* Each piece in turn, of the oldest first, until there are as many as can be. */
 static void make_pinwheel(maker *m) {
-    cut_pinwheel(m, (tile){TILE_BYTES, 0, TILE_BYTES}, m->wanted);
+    add(m, TILE_BYTES, 0, TILE_BYTES);
+    for (size_t at = 0; at < m->n && m->n + 4 <= m->wanted; at++) { (void)cut_pinwheel(m, at); }
 }
 
 /* ---- training --------------------------------------------------------------------------------- */
