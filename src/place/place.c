@@ -52,7 +52,8 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
 
 static uint64_t default_steps(const ebb_place_solver *solver, size_t n_items) {
     if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
-    return n_items <= EBB_PLACE_FEW ? EBB_PLACE_STEPS_OF_FEW : EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
+    const uint64_t times = n_items <= EBB_PLACE_FEW ? 4 : n_items <= 10 * (size_t)EBB_PLACE_FEW ? 2 : 1;
+    return times * EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
 }
 
 static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {
