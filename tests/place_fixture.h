@@ -46,7 +46,7 @@ static inline void draw_fixture(place_fixture *f, uint64_t seed, uint64_t period
 /* The compact's offsets are a placement of this peak. */
 static inline void expect_placement(place_fixture *f, uint64_t peak, uint64_t seed) {
     uint64_t checked = 0;
-    ebb__place_expand(&f->compact, &f->sections, f->offsets, f->of_problem);
+    ebb__place_expand(&f->compact, &f->problem, f->offsets, f->of_problem);
     if (ebb_place_check(&f->problem, NULL, f->of_problem, &checked) != EBB_OK ||
         checked != f->compact.base_bytes + peak * f->compact.granule_bytes || peak < f->compact.sections.bound_bytes) {
         fail_msg("seed %llu: %s", (unsigned long long)seed, ebb_last_error());

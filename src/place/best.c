@@ -167,17 +167,26 @@ static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, e
     return EBB_OK;
 }
 
+/* What is not asked for after that is given back before the search begins. */
+static ebb_status prepare(const ebb_place_job *job, ebb_bump *bump, ebb_compact *compact_out) {
+    ebb_bump scratch;
+    ebb_sections sections;
+    ebb__bump_init(&scratch, job->mem);
+    ebb_status st = ebb__place_cut(job->problem, &scratch, &sections);
+    if (st == EBB_OK) { st = ebb__place_compact(&sections, bump, compact_out); }
+    ebb__bump_fini(&scratch);
+    return st;
+}
+
 ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
-    ebb_sections sections;
     ebb_compact compact;
     ebb_search s;
-    ebb_status st = ebb__place_cut(job->problem, &bump, &sections);
-    if (st == EBB_OK) { st = ebb__place_compact(&sections, &bump, &compact); }
+    ebb_status st = prepare(job, &bump, &compact);
     if (st == EBB_OK) { st = search(job, &compact, &bump, &s); }
     if (st == EBB_OK) {
-        ebb__place_expand(&compact, &sections, s.best.offsets, offsets);
+        ebb__place_expand(&compact, job->problem, s.best.offsets, offsets);
         result->peak_bytes = compact.base_bytes + s.best.peak_bytes * compact.granule_bytes;
         result->bound_bytes = compact.base_bytes + s.proved_bytes * compact.granule_bytes;
         result->n_steps = s.work;

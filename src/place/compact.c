@@ -97,18 +97,19 @@ ebb_status ebb__place_compact(const ebb_sections *from, ebb_bump *bump, ebb_comp
     return st;
 }
 
-void ebb__place_expand(const ebb_compact *compact, const ebb_sections *from, const uint64_t *compact_offsets,
+void ebb__place_expand(const ebb_compact *compact, const ebb_place_problem *problem, const uint64_t *compact_offsets,
                        uint64_t *offsets) {
     uint64_t stacked_bytes = 0;
-    for (size_t i = 0; i < from->n_items; i++) {
-        offsets[i] = 0;
-        if (from->rounded[i] == 0 || !ebb__place_lives_always(from, i)) { continue; }
-        offsets[i] = stacked_bytes;
-        stacked_bytes += from->rounded[i];
-    }
-    EBB_ASSERT(stacked_bytes == compact->base_bytes);
+    for (size_t i = 0; i < problem->n_items; i++) { offsets[i] = EBB_PLACE_NOWHERE; }
     for (size_t i = 0; i < compact->sections.n_items; i++) {
         EBB_ASSERT(compact_offsets[i] <= (UINT64_MAX - compact->base_bytes) / compact->granule_bytes);
         offsets[compact->item[i]] = compact->base_bytes + compact_offsets[i] * compact->granule_bytes;
     }
+    for (size_t i = 0; i < problem->n_items; i++) {
+        if (offsets[i] != EBB_PLACE_NOWHERE) { continue; }
+        const uint64_t size_bytes = ebb_align_up(problem->items[i].size_bytes, problem->alignment_bytes);
+        offsets[i] = size_bytes > 0 ? stacked_bytes : 0;
+        stacked_bytes += size_bytes;
+    }
+    EBB_ASSERT(stacked_bytes == compact->base_bytes);
 }

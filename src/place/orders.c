@@ -121,11 +121,14 @@ ebb_status ebb__search_repair(ebb_search *s) {
     const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 8;
     const size_t n = s->sections->n_items;
     if (ebb__search_is_large(s, PARTS) || ebb__search_is_over(s, end)) { return EBB_OK; }
-    memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
-    s->now.fit = s->best.fit;
     s->now.peak_bytes = s->best.peak_bytes;
-    if (!s->best.is_order) { EBB_TRY(ebb__search_settle(s)); }
+    if (s->best.is_order) {
+        memcpy(s->now.idx, s->best.idx, n * sizeof *s->now.idx);
+        s->now.fit = s->best.fit;
+    } else {
+        EBB_TRY(ebb__search_settle(s));
+    }
     for (unsigned n_failed = 0; n_failed < MAX_FAILED_REPAIRS; n_failed++) {
         if (ebb__search_is_over(s, end) || s->now.peak_bytes == UINT64_MAX) { break; }
         EBB_TRY(sort_repaired(s));

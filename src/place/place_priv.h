@@ -63,6 +63,8 @@ uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b);
 /* Of numbers that are not 0; 0 where it has more than 63 bits. */
 uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b);
 
+#define EBB_PLACE_NOWHERE UINT64_MAX /* an offset: not placed yet */
+
 /* ---- sections --------------------------------------------------------------------------------- */
 
 /* Time, cut where an item is born after another has died. All items that touch a section are alive together
@@ -142,7 +144,7 @@ typedef struct ebb_compact {
 ebb_status ebb__place_compact(const ebb_sections *from, ebb_bump *bump, ebb_compact *compact_out);
 
 /* Offsets of all items, from those of a compact's. */
-void ebb__place_expand(const ebb_compact *compact, const ebb_sections *from, const uint64_t *compact_offsets,
+void ebb__place_expand(const ebb_compact *compact, const ebb_place_problem *problem, const uint64_t *compact_offsets,
                        uint64_t *offsets);
 
 /* ---- from the bottom up ----------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ bool ebb__search_keep(ebb_search *s) {
     if (s->now.peak_bytes >= s->best.peak_bytes) { return false; }
     const size_t n = s->sections->n_items;
     if (n > 0) {
-        memcpy(s->best.idx, s->now.idx, n * sizeof *s->best.idx);
+        if (s->now.is_order) { memcpy(s->best.idx, s->now.idx, n * sizeof *s->best.idx); }
         memcpy(s->best.offsets, s->now.offsets, n * sizeof *s->best.offsets);
     }
     s->best.fit = s->now.fit;

@@ -4,6 +4,8 @@
  */
 #include "place/place_priv.h"
 
+#define MAX_TIMES 8u /* an item, to be gone through one by one */
+
 /* The item's births and deaths in the form in which birth < death unless it lives around the end. */
 static uint64_t birth_time(const ebb_place_problem *problem, const ebb_place_item *item) {
     return problem->period != 0 && item->first == problem->period ? 0 : item->first;
@@ -13,11 +15,13 @@ static uint64_t death_time(const ebb_place_problem *problem, const ebb_place_ite
     return problem->period != 0 && item->last == 0 && item->first != 0 ? problem->period : item->last;
 }
 
+/* ---- by sorting ------------------------------------------------------------------------------- */
+
 /* Events 0..n are the deaths, n..2n the births, so that at one time deaths come first. */
-static ebb_status sort_events(const ebb_place_problem *problem, ebb_bump *bump, uint32_t **event_out) {
+static ebb_status sort_events(const ebb_place_problem *problem, ebb_bump *scratch, uint32_t **event_out) {
     const size_t n = problem->n_items;
-    uint64_t *time = ebb__bump_alloc(bump, 2 * n, sizeof *time);
-    uint32_t *event = ebb__bump_alloc(bump, 2 * n, sizeof *event);
+    uint64_t *time = ebb__bump_alloc(scratch, 2 * n, sizeof *time);
+    uint32_t *event = ebb__bump_alloc(scratch, 2 * n, sizeof *event);
     if (time == NULL || event == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < n; i++) {
         time[i] = death_time(problem, &problem->items[i]);
@@ -25,15 +29,16 @@ static ebb_status sort_events(const ebb_place_problem *problem, ebb_bump *bump, 
         event[i] = (uint32_t)i;
         event[n + i] = (uint32_t)(n + i);
     }
-    EBB_TRY(ebb__sort_by_key(bump->mem, event, 2 * n, time));
+    EBB_TRY(ebb__sort_by_key(scratch->mem, event, 2 * n, time));
     *event_out = event;
     return EBB_OK;
 }
 
-static void cut(const ebb_place_problem *problem, const uint32_t *event, ebb_sections *sections) {
+static ebb_status cut_sorted(const ebb_place_problem *problem, ebb_bump *scratch, ebb_sections *sections) {
     const size_t n = problem->n_items;
-    uint32_t current = 0;
+    uint32_t *event = NULL, current = 0;
     bool died = false; /* in the current section */
+    EBB_TRY(sort_events(problem, scratch, &event));
     for (size_t e = 0; e < 2 * n; e++) {
         size_t i = event[e] < n ? event[e] : event[e] - n;
         if (problem->items[i].size_bytes == 0) {
@@ -50,32 +55,94 @@ static void cut(const ebb_place_problem *problem, const uint32_t *event, ebb_sec
         died = false;
         sections->range[i].first = current;
     }
-    EBB_ASSERT(current <= n);
     sections->n = current + 1;
+    return EBB_OK;
 }
 
-/* Bytes of each section from what comes and goes at its beginning. */
-static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections) {
-    uint64_t *come = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *come);
-    uint64_t *go = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *go);
-    if (come == NULL || go == NULL) { return EBB_E_NO_MEMORY; }
-    memset(come, 0, ((size_t)sections->n + 1) * sizeof *come);
-    memset(go, 0, ((size_t)sections->n + 1) * sizeof *go);
+/* ---- by counting ------------------------------------------------------------------------------ */
+
+/* The times [low, low + n) of all births and deaths. */
+typedef struct span {
+    uint64_t low, n;
+} span;
+
+static span find_span(const ebb_place_problem *problem) {
+    uint64_t low = UINT64_MAX, high = 0;
+    for (size_t i = 0; i < problem->n_items; i++) {
+        const uint64_t birth = birth_time(problem, &problem->items[i]);
+        const uint64_t death = death_time(problem, &problem->items[i]);
+        low = ebb_min_u64(low, ebb_min_u64(birth, death));
+        high = ebb_max_u64(high, ebb_max_u64(birth, death));
+    }
+    return (span){low, problem->n_items > 0 ? high - low + 1 : 0};
+}
+
+/* Where there are few times between events, what happens at each is noted, and nothing need be sorted. */
+static ebb_status cut_counted(const ebb_place_problem *problem, span times, ebb_bump *scratch, ebb_sections *sections) {
+    enum { DEATH = 1, BIRTH = 2 };
+    uint8_t *what = ebb__bump_alloc(scratch, times.n, sizeof *what);
+    uint32_t *after = ebb__bump_alloc(scratch, times.n + 1, sizeof *after); /* the section behind each time */
+    if (what == NULL || after == NULL) { return EBB_E_NO_MEMORY; }
+    memset(what, 0, times.n * sizeof *what);
     for (size_t i = 0; i < problem->n_items; i++) {
         if (problem->items[i].size_bytes == 0) { continue; }
-        ebb_place_range range = sections->range[i];
+        what[death_time(problem, &problem->items[i]) - times.low] |= DEATH;
+        what[birth_time(problem, &problem->items[i]) - times.low] |= BIRTH;
+    }
+    uint32_t current = 0;
+    bool died = false; /* in the current section */
+    after[0] = 0;
+    for (uint64_t t = 0; t < times.n; t++) {
+        died = died || (what[t] & DEATH) != 0;
+        if (died && (what[t] & BIRTH) != 0) {
+            current++;
+            died = false;
+        }
+        after[t + 1] = current;
+    }
+    for (size_t i = 0; i < problem->n_items; i++) {
+        const ebb_place_item *item = &problem->items[i];
+        sections->range[i] = (ebb_place_range){0, 1};
+        if (item->size_bytes == 0) { continue; }
+        sections->range[i].first = after[birth_time(problem, item) - times.low + 1];
+        sections->range[i].last = after[death_time(problem, item) - times.low] + 1;
+    }
+    sections->n = current + 1;
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status cut(const ebb_place_problem *problem, ebb_sections *sections) {
+    const span times = find_span(problem);
+    ebb_bump scratch;
+    ebb__bump_init(&scratch, sections->mem);
+    const ebb_status st = times.n / MAX_TIMES <= problem->n_items ? cut_counted(problem, times, &scratch, sections)
+                                                                  : cut_sorted(problem, &scratch, sections);
+    ebb__bump_fini(&scratch);
+    return st;
+}
+
+/* Bytes of each section from what comes and goes at its beginning: differences, modulo 2^64; the sum itself fits. */
+static ebb_status find_bound(ebb_sections *sections) {
+    uint64_t *change = ebb__calloc(sections->mem, (size_t)sections->n + 1, sizeof *change);
+    if (change == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < sections->n_items; i++) {
+        if (sections->rounded[i] == 0) { continue; }
+        const ebb_place_range range = sections->range[i];
         EBB_ASSERT(range.first < sections->n && range.last <= sections->n);
-        come[range.first] += sections->rounded[i];
-        go[range.last] += sections->rounded[i];
-        if (range.first >= range.last) { come[0] += sections->rounded[i]; }
+        change[range.first] += sections->rounded[i];
+        change[range.last] -= sections->rounded[i];
+        if (range.first >= range.last) { change[0] += sections->rounded[i]; }
     }
     uint64_t live_bytes = 0, bound_bytes = 0;
     for (uint32_t s = 0; s < sections->n; s++) {
-        live_bytes = live_bytes + come[s] - go[s]; /* modulo 2^64; the sum itself fits */
+        live_bytes += change[s];
         bound_bytes = ebb_max_u64(bound_bytes, live_bytes);
         EBB_ASSERT(live_bytes < (uint64_t)1 << 63);
     }
     sections->bound_bytes = bound_bytes;
+    ebb__free(sections->mem, change);
     return EBB_OK;
 }
 
@@ -89,10 +156,8 @@ ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_
     for (size_t i = 0; i < n; i++) {
         sections.rounded[i] = ebb_align_up(problem->items[i].size_bytes, problem->alignment_bytes);
     }
-    uint32_t *event = NULL;
-    EBB_TRY(sort_events(problem, bump, &event));
-    cut(problem, event, &sections);
-    EBB_TRY(find_bound(problem, bump, &sections));
+    EBB_TRY(cut(problem, &sections));
+    EBB_TRY(find_bound(&sections));
     *sections_out = sections;
     return EBB_OK;
 }

@@ -48,7 +48,7 @@ static ebb_status solve(fixture *f, const ebb_mem *mem) {
         st = ebb__place_bnb(&compact.sections, &f->options, f->compact_offsets, &f->result);
     }
     if (st == EBB_OK) {
-        ebb__place_expand(&compact, &sections, f->compact_offsets, f->offsets);
+        ebb__place_expand(&compact, &f->problem, f->compact_offsets, f->offsets);
         f->result.bound_bytes = compact.base_bytes + f->result.bound_bytes * compact.granule_bytes;
     }
     ebb__bump_fini(&bump);

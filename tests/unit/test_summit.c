@@ -82,7 +82,7 @@ static bool expect_placement(fixture *f, uint64_t seed) {
     uint64_t checked = 0;
     const uint64_t peak = f->search.best.peak_bytes;
     if (peak == UINT64_MAX) { return false; }
-    ebb__place_expand(&f->compact, &f->sections, f->search.best.offsets, f->offsets);
+    ebb__place_expand(&f->compact, &f->problem, f->search.best.offsets, f->offsets);
     if (ebb_place_check(&f->problem, NULL, f->offsets, &checked) != EBB_OK ||
         checked != f->compact.base_bytes + peak * f->compact.granule_bytes || peak < f->compact.sections.bound_bytes) {
         fail_msg("seed %llu: %s", (unsigned long long)seed, ebb_last_error());
