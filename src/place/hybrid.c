@@ -32,6 +32,7 @@
 #define MAX_SEEN_OF_CLASS 64u /* of one class */
 #define ONE ((uint64_t)1 << 16)
 #define TOO_MUCH ((uint64_t)1 << 40)
+#define FEW_OBSTACLES 32u /* sorted where they are needed */
 
 /* A piece of the arena, up to where the next begins. */
 typedef struct block {
@@ -52,7 +53,8 @@ typedef struct hybrid {
     uint32_t class_head[N_CLASSES];
     uint64_t class_bits[N_CLASSES / 64];
     uint32_t next_death, next_obstacle;
-    uint32_t *by_address;  /* obstacles; options->obstacles are by birth */
+    uint32_t *by_address; /* obstacles that are born; options->obstacles are by birth */
+    uint32_t n_by_address;
     ebb_place_span *clear; /* what the obstacles that an item meets take, by address */
     uint32_t n_clear;
     uint64_t work;
@@ -171,23 +173,45 @@ static void give(hybrid *h, uint32_t item) {
 
 /* ---- where an item goes ----------------------------------------------------------------------- */
 
+/* The next above those that are there. */
+static void add_clear(hybrid *h, uint32_t item) {
+    const uint64_t start = h->offsets[item], end = start + h->sections->rounded[item];
+    if (h->n_clear > 0 && start <= h->clear[h->n_clear - 1].end) {
+        h->clear[h->n_clear - 1].end = ebb_max_u64(h->clear[h->n_clear - 1].end, end);
+    } else {
+        h->clear[h->n_clear++] = (ebb_place_span){start, end};
+    }
+}
+
+/* These obstacles, sorted by address as they come. */
+static void add_few(hybrid *h, const uint32_t *obstacles, uint32_t n) {
+    uint32_t few[FEW_OBSTACLES];
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+        for (; at > 0 && h->offsets[few[at - 1]] > h->offsets[obstacles[i]]; at--) { few[at] = few[at - 1]; }
+        few[at] = obstacles[i];
+    }
+    for (uint32_t i = 0; i < n; i++) { add_clear(h, few[i]); }
+}
+
 /* What is taken by the obstacles that are born in the item's life. */
 static void find_clear(hybrid *h, ebb_place_range range) {
     const ebb_place_hybrid_options *o = h->options;
+    const uint32_t *next = o->obstacles + h->next_obstacle;
+    const uint32_t n_left = o->n_obstacles - h->next_obstacle;
+    uint32_t n = 0;
     h->n_clear = 0;
-    if (h->next_obstacle == o->n_obstacles) { return; }
-    if (h->sections->range[o->obstacles[h->next_obstacle]].first >= range.last) { return; }
-    for (uint32_t i = 0; i < o->n_obstacles; i++) {
-        const uint32_t item = h->by_address[i], born = h->sections->range[item].first;
-        if (born <= range.first || born >= range.last) { continue; }
-        const uint64_t start = h->offsets[item], end = start + h->sections->rounded[item];
-        if (h->n_clear > 0 && start <= h->clear[h->n_clear - 1].end) {
-            h->clear[h->n_clear - 1].end = ebb_max_u64(h->clear[h->n_clear - 1].end, end);
-        } else {
-            h->clear[h->n_clear++] = (ebb_place_span){start, end};
-        }
+    while (n < n_left && n <= FEW_OBSTACLES && h->sections->range[next[n]].first < range.last) { n++; }
+    h->work += n / 4;
+    if (n <= FEW_OBSTACLES) {
+        add_few(h, next, n);
+        return;
     }
-    h->work += o->n_obstacles / 16;
+    for (uint32_t i = 0; i < h->n_by_address; i++) {
+        const uint32_t item = h->by_address[i], born = h->sections->range[item].first;
+        if (born > range.first && born < range.last) { add_clear(h, item); }
+    }
+    h->work += h->n_by_address / 16;
 }
 
 /* The first place in the gap, clear of obstacles; END if there is none. */
@@ -292,17 +316,19 @@ static ebb_status bear_obstacles(hybrid *h, uint32_t section) {
     return EBB_OK;
 }
 
-/* Those that live around the end are there at the beginning. */
+/* Those that live around the end are there at the beginning: from the bottom up, so that each lies in the highest gap.
+ * Some come back at the end, and some never do. */
 static ebb_status begin(hybrid *h, uint64_t *peak_out) {
     EBB_TRY(EBB_RESERVE(h->sections->mem, &h->blocks, 1));
     h->blocks.data[h->blocks.n++] = (block){.start = 0, .below = NONE, .above = NONE, .is_gap = true};
     *peak_out = 0;
     for (uint32_t i = 0; i < h->options->n_obstacles; i++) {
-        const uint32_t item = h->options->obstacles[i];
+        const uint32_t item = h->by_address[i];
         const ebb_place_range range = h->sections->range[item];
         const uint64_t offset = h->offsets[item], size_bytes = h->sections->rounded[item];
         *peak_out = ebb_max_u64(*peak_out, offset + size_bytes);
         if (range.first >= range.last) { EBB_TRY(take(h, gap_at(h, offset), offset, size_bytes, item)); }
+        if (range.first < h->sections->n) { h->by_address[h->n_by_address++] = item; }
     }
     return EBB_OK;
 }

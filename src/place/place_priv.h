@@ -184,7 +184,8 @@ typedef struct ebb_place_span {
 
 typedef struct ebb_place_hybrid_options {
     const uint32_t *by_death;  /* [n_items] */
-    const uint32_t *obstacles; /* in order: they have their offsets; all that live around the end are among them */
+    const uint32_t *obstacles; /* by birth: they have their offsets; all that live around the end are among them,
+                                  those of a birth that never comes (n) last */
     uint32_t n_obstacles;
     uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
                                smallest gap is taken */
@@ -195,6 +196,32 @@ typedef struct ebb_place_hybrid_options {
 /* Of a compact's items. As a dive, but for the obstacles. */
 ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
                              uint64_t *peak_out, uint64_t *work);
+
+/* ---- from a section outwards ------------------------------------------------------------------ */
+
+typedef struct ebb_place_outward_options {
+    const uint32_t *by_death; /* [n_items] */
+    uint32_t section;         /* where it begins, */
+    uint32_t n_sections;      /* and this many, that one included */
+    uint32_t n_to_place;      /* of them; what begins in the others stays unplaced if it is */
+    bool backward;
+    const uint32_t *alive; /* all that live in the section; they have their offsets */
+    uint32_t n_alive;
+    uint64_t weight, give_up_bytes, max_work; /* as of a hybrid */
+} ebb_place_outward_options;
+
+typedef struct ebb_place_outward_result {
+    uint32_t *item; /* [n_items]: who got an offset, and some that had theirs */
+    uint64_t *offset;
+    size_t n_items;
+    uint64_t peak; /* of all that have a place and live in the sections; UINT64_MAX: it was given up */
+} ebb_place_outward_result;
+
+/* Of a compact's items, those without an offset whose beginning (backward: end) lies in the first n_to_place of these
+ * sections, and that live in no others. What was done is added to *work; arrays come from the bump. */
+ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outward_options *options,
+                              const uint64_t *offsets, ebb_bump *bump, ebb_place_outward_result *result_out,
+                              uint64_t *work);
 
 /* ---- exact search ----------------------------------------------------------------------------- */
 
