@@ -72,7 +72,7 @@ typedef struct ebb_place_options {
 } ebb_place_options;
 #define EBB_PLACE_FEW 2048u /* of so many the exact search can make something */
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
-#define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)32)
+#define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
 #define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})

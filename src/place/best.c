@@ -4,7 +4,8 @@
  *
  *     nested      two sweeps, longest first (here, sweep.c)
  *     summit      what lives at the fullest moment first (summit.c)
- *     hybrids     a sweep through time around obstacles (hybrids.c, hybrid.c)
+ *     hybrids     a sweep through time around obstacles; first one, then others (hybrids.c, hybrid.c)
+ *     fronts      sweeps from the fullest moment in both directions; between the former (fronts.c, outward.c)
  *     sweeps      through time from several places of the circle, in both directions (here, sweep.c)
  *     orders      each item in turn into a gap among those before it (orders.c, taken.c)
  *     exact       a search of whether it fits below, again after all else (bnb.c)
@@ -148,8 +149,9 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
     static ebb_status (*const stages[])(ebb_search * s) = {
-        try_nested,        ebb__search_summit, ebb__search_hybrids, try_sweeps,   ebb__search_orders,
-        ebb__search_exact, try_dives,          ebb__search_repair,  try_ejection, ebb__search_exact,
+        try_nested,          ebb__search_summit, ebb__search_hybrids, ebb__search_fronts,
+        ebb__search_hybrids, try_sweeps,         ebb__search_orders,  ebb__search_exact,
+        try_dives,           ebb__search_repair, try_ejection,        ebb__search_exact,
     };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
     *s = (ebb_search){.job = job,

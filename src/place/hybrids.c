@@ -98,12 +98,13 @@ static ebb_status try_all(const hybrids *h, const try *tries, size_t n_tries) {
     return EBB_OK;
 }
 
-/* Where the smallest gap alone comes near the bound, more of it is tried first, else what weighs lives. */
-static ebb_status try_both(const hybrids *h) {
+/* One that is good for most, the first time. Then, where the smallest gap alone comes near the bound, more of it is
+ * tried first, else what weighs lives. */
+static ebb_status try_some(const hybrids *h) {
     static const try first = {64, 0}, smallest[] = {{1024, 0}, {16, 0}, {256, 0}, {0, 0}, {MAX_LARGE, 0}},
                      weighed[] = {{64, 5}, {0, 5}, {0, 3}, {16, 2}, {0, 10}, {256, 5}, {64, 2}};
     const ebb_search *s = h->search;
-    EBB_TRY(try_all(h, &first, 1));
+    if (s->n_hybrids == 1) { return try_all(h, &first, 1); }
     const bool is_near = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
     if (is_near) { EBB_TRY(try_all(h, smallest, sizeof smallest / sizeof *smallest)); }
     EBB_TRY(try_all(h, weighed, sizeof weighed / sizeof *weighed));
@@ -112,6 +113,8 @@ static ebb_status try_both(const hybrids *h) {
 
 ebb_status ebb__search_hybrids(ebb_search *s) {
     const size_t n = s->sections->n_items;
+    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->work, s->max_work)) / 2;
+    if (s->n_hybrids++ > 0 && ebb__search_is_over(s, end)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     hybrids h = {.search = s, .compact = s->compact, .offsets = s->now.offsets};
@@ -120,7 +123,7 @@ ebb_status ebb__search_hybrids(ebb_search *s) {
     h.obstacles = ebb__bump_alloc(&bump, n, sizeof *h.obstacles);
     ebb_status st = h.by_size != NULL && h.obstacles != NULL ? list_large(&h, MAX_LARGE) : EBB_E_NO_MEMORY;
     s->now.is_order = false;
-    if (st == EBB_OK && h.n_wrapping <= MAX_WRAPPING) { st = try_both(&h); }
+    if (st == EBB_OK && h.n_wrapping <= MAX_WRAPPING) { st = try_some(&h); }
     ebb__bump_fini(&bump);
     return st;
 }

@@ -47,6 +47,7 @@ typedef struct ebb_search {
     uint64_t proved_bytes; /* no placement has a lower peak */
     uint64_t work, max_work;
     unsigned n_exact; /* how often the exact search has been tried */
+    unsigned n_hybrids;
 } ebb_search;
 
 /* Whether work has been done up to this much, or the best is good enough, or the caller says stop. */
@@ -74,6 +75,7 @@ ebb_status ebb__search_settle(ebb_search *s);
 
 /* Stages that stand in files of their own. All may find nothing, if another has found something. */
 ebb_status ebb__search_summit(ebb_search *s);
+ebb_status ebb__search_fronts(ebb_search *s);
 ebb_status ebb__search_hybrids(ebb_search *s);
 ebb_status ebb__search_orders(ebb_search *s);
 ebb_status ebb__search_exact(ebb_search *s); /* first with some of the work that is left, then with all */

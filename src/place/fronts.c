@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stage: from the fullest moment in both directions. What lives at one time can be stacked without waste, whatever it
+ * is; a sweep wastes more the longer it goes on, and as much as it likes where the load is low. So what lives at the
+ * fullest moment, the summit, is stacked first, and sweeps go from there in both directions (outward.c), down to the
+ * least full one. Unlike the stage 'summit', it is made for problems in which nothing but noise says who lies where.
+ *
+ *        load              #
+ *                  #      ###   #
+ *                 ###   ###### ###        #       from the summit to the right, link by link: to the valley before
+ *               ####################    ####      the next high place, from there to the next valley ...
+ *              ##############################
+ *                 <------- | ----> -----> -->
+ *
+ * A link that comes out higher than all before is tried in several ways, and the lowest is kept.
+ *
+ * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
+ * few large gaps, in both directions.
+ *
+ * On a circle each direction is one link, and the second finds what the first has put across the lowest time.
+ */
+#include "place/search.h"
+
+#define MAX_LINKS 4096u /* in a direction */
+#define HEIGHT 16u      /* what is high: lower than the bound by at most this part of it */
+#define SWING 32u       /* the load falls by at least this part of the bound to a valley */
+#define N_CLASSES 16u   /* of deaths */
+#define SHARE_BORN 4u
+#define MAX_WORK_AN_ITEM 400u
+#define MAX_RUNS 32u     /* of a side, beside the first */
+#define WORK_OF_LOOKS 8u /* items looked at to a step */
+
+typedef struct fronts {
+    ebb_search *search;
+    const ebb_sections *sections;
+    ebb_bump *bump;
+    uint64_t *load; /* [sections + 1] */
+    uint32_t section, lowest;
+    bool is_line;             /* nothing lives around the end */
+    uint32_t *alive, n_alive; /* where the link at hand begins */
+    uint32_t *at_summit, n_at_summit;
+    unsigned n_runs; /* of this side, so far */
+    uint64_t top;    /* of the stack */
+    uint64_t peak, give_up_bytes, end_work;
+} fronts;
+
+/* So many sections, of which the items that begin in the first n_to_place are placed. */
+typedef struct chain_link {
+    uint32_t section, n_sections, n_to_place;
+    bool backward;
+} chain_link;
+
+/* ---- where ------------------------------------------------------------------------------------ */
+
+static void add_up(fronts *u) {
+    const ebb_sections *s = u->sections;
+    memset(u->load, 0, ((size_t)s->n + 1) * sizeof *u->load);
+    u->is_line = true;
+    for (size_t i = 0; i < s->n_items; i++) { /* differences, modulo 2^64 */
+        const ebb_place_range r = s->range[i];
+        u->load[r.first] += s->rounded[i];
+        u->load[r.last] -= s->rounded[i];
+        if (r.first < r.last) { continue; }
+        u->load[0] += s->rounded[i];
+        u->is_line = false;
+    }
+    for (uint32_t t = 1; t < s->n; t++) { u->load[t] += u->load[t - 1]; }
+    for (uint32_t t = 1; t < s->n; t++) {
+        if (u->load[t] > u->load[u->section]) { u->section = t; }
+        if (u->load[t] < u->load[u->lowest] && !u->is_line) { u->lowest = t; }
+    }
+    if (u->lowest == u->section) { u->lowest = (u->section + 1) % s->n; }
+}
+
+/* Sections from a on to b. */
+static uint32_t distance(const fronts *u, uint32_t a, uint32_t b) {
+    return b >= a ? b - a : u->sections->n - a + b;
+}
+
+static bool lives_at(const fronts *u, uint32_t item, uint32_t section) {
+    const ebb_place_range r = u->sections->range[item];
+    return r.first < r.last ? section >= r.first && section < r.last : section >= r.first || section < r.last;
+}
+
+/* The section k behind this one, as the link goes. */
+static uint32_t section_at(const fronts *u, const chain_link *l, uint32_t k) {
+    const uint32_t n = u->sections->n;
+    return l->backward ? (l->section + n - k % n) % n : (l->section + k) % n;
+}
+
+/* How many sections until the lowest before the next high place; at most max, and so many that the items that are born
+ * on the way are not few beside those that live already. */
+static uint32_t find_valley(const fronts *u, const chain_link *l, uint32_t max) {
+    const uint64_t bound = u->sections->bound_bytes;
+    uint64_t high = 0, low = UINT64_MAX;
+    uint32_t low_at = 0;
+    for (uint32_t k = 1 + u->n_alive / SHARE_BORN; k < max; k++) {
+        const uint64_t load = u->load[section_at(u, l, k)];
+        if (load >= bound - bound / HEIGHT && load > low + ebb_min_u64(bound / SWING, UINT64_MAX - low)) {
+            return low_at;
+        }
+        if (load > high) {
+            high = load;
+            low = UINT64_MAX;
+        } else if (high - load >= bound / SWING && load < low) {
+            low = load;
+            low_at = k;
+        }
+    }
+    return max;
+}
+
+/* ---- the stack -------------------------------------------------------------------------------- */
+
+static void list_alive(fronts *u) {
+    for (uint32_t i = 0; i < u->sections->n_items; i++) {
+        u->search->now.offsets[i] = EBB_PLACE_NOWHERE;
+        if (lives_at(u, i, u->section)) { u->at_summit[u->n_at_summit++] = i; }
+    }
+    u->search->work += u->sections->n_items / WORK_OF_LOOKS;
+}
+
+static ebb_status stack(fronts *u) {
+    uint64_t *key = u->search->key;
+    const ebb_sections *s = u->sections;
+    list_alive(u);
+    for (uint32_t i = 0; i < u->n_at_summit; i++) {
+        const uint32_t item = u->at_summit[i];
+        key[item] = s->n - distance(u, u->section, s->range[item].last);
+    }
+    EBB_TRY(ebb__sort_by_key(s->mem, u->at_summit, u->n_at_summit, key));
+    for (uint32_t i = 0; i < u->n_at_summit; i++) {
+        const uint32_t item = u->at_summit[i], age = distance(u, s->range[item].first, u->section);
+        key[item] = (uint64_t)i * N_CLASSES / u->n_at_summit << 32 | (UINT32_MAX - age);
+    }
+    EBB_TRY(ebb__sort_by_key(s->mem, u->at_summit, u->n_at_summit, key));
+    for (uint32_t i = 0; i < u->n_at_summit; i++) {
+        u->search->now.offsets[u->at_summit[i]] = u->top;
+        u->top += s->rounded[u->at_summit[i]];
+    }
+    return EBB_OK;
+}
+
+/* ---- links ------------------------------------------------------------------------------------ */
+
+static ebb_status try_link(fronts *u, const chain_link *l, uint64_t weight, uint64_t give_up_bytes, ebb_bump *bump,
+                           ebb_place_outward_result *result_out) {
+    ebb_search *s = u->search;
+    const ebb_place_outward_options options = {.by_death = s->compact->by_death,
+                                               .section = l->section,
+                                               .n_sections = l->n_sections,
+                                               .n_to_place = l->n_to_place,
+                                               .backward = l->backward,
+                                               .alive = u->alive,
+                                               .n_alive = u->n_alive,
+                                               .weight = weight,
+                                               .give_up_bytes = give_up_bytes,
+                                               .max_work = u->end_work - ebb_min_u64(u->end_work, s->work)};
+    return ebb__place_outward(u->sections, &options, s->now.offsets, bump, result_out, &s->work);
+}
+
+/* Those that live in the last section of a link, of those that live in its first and those that it has placed. */
+static void move_on(fronts *u, uint32_t section, const ebb_place_outward_result *placed) {
+    uint32_t n = 0;
+    EBB_ASSERT(u->is_line);
+    for (uint32_t i = 0; i < u->n_alive; i++) {
+        if (lives_at(u, u->alive[i], section)) { u->alive[n++] = u->alive[i]; }
+    }
+    for (size_t i = 0; i < placed->n_items; i++) {
+        if (lives_at(u, placed->item[i], section)) { u->alive[n++] = placed->item[i]; }
+    }
+    u->n_alive = n;
+}
+
+/* Until it comes out no higher than what is there already. */
+static ebb_status place_link(fronts *u, const chain_link *l) {
+    static const uint64_t weights[] = {5, 3, 10, 4, 7, 2, 6, 14};
+    enum { N_WEIGHTS = sizeof weights / sizeof *weights };
+    ebb_search *s = u->search;
+    ebb_bump now, best;
+    ebb__bump_init(&best, s->job->mem);
+    ebb_place_outward_result result = {.peak = UINT64_MAX};
+    ebb_status st = EBB_OK;
+    for (size_t t = 0; st == EBB_OK && t < N_WEIGHTS && result.peak > u->peak; t++) {
+        ebb_place_outward_result tried = {0};
+        if (s->work >= u->end_work || s->job->stop(s->job->stop_ctx)) { break; }
+        ebb__bump_init(&now, s->job->mem);
+        st = try_link(u, l, weights[(u->n_runs + t) % N_WEIGHTS], ebb_min_u64(result.peak, u->give_up_bytes), &now,
+                      &tried);
+        if (st == EBB_OK && tried.peak < result.peak) {
+            const ebb_bump swap = best;
+            best = now;
+            now = swap;
+            result = tried;
+        }
+        ebb__bump_fini(&now);
+    }
+    for (size_t i = 0; i < result.n_items && result.peak != UINT64_MAX; i++) {
+        s->now.offsets[result.item[i]] = result.offset[i];
+    }
+    u->peak = ebb_max_u64(u->peak, result.peak);
+    if (u->is_line && result.peak != UINT64_MAX) { move_on(u, section_at(u, l, l->n_sections - 1), &result); }
+    ebb__bump_fini(&best);
+    return st;
+}
+
+/* From the summit to the end of time, or to its beginning. */
+static ebb_status place_line(fronts *u, bool backward) {
+    const uint32_t n = backward ? u->section + 1 : u->sections->n - u->section;
+    uint32_t done = 0;
+    for (uint32_t k = 1; done + 1 < n && u->peak != UINT64_MAX; k++) {
+        chain_link l = {.section = backward ? u->section - done : u->section + done, .backward = backward};
+        const uint32_t length = k < MAX_LINKS ? find_valley(u, &l, n - 1 - done) : n - 1 - done;
+        l.n_sections = l.n_to_place = length + 1;
+        EBB_TRY(place_link(u, &l));
+        done += length;
+    }
+    return EBB_OK;
+}
+
+/* To the lowest section and, from the other side, up to that one. */
+static ebb_status place_circle(fronts *u, bool backward) {
+    const uint32_t forth = distance(u, u->section, u->lowest), back = distance(u, u->lowest, u->section) + 1;
+    const chain_link l = {.section = u->section,
+                          .n_sections = backward ? back : u->sections->n,
+                          .n_to_place = backward ? back : forth,
+                          .backward = backward};
+    return place_link(u, &l);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status alloc_all(fronts *u) {
+    const ebb_sections *s = u->sections;
+    u->load = ebb__bump_alloc(u->bump, (size_t)s->n + 1, sizeof *u->load);
+    u->alive = ebb__bump_alloc(u->bump, s->n_items, sizeof *u->alive);
+    u->at_summit = ebb__bump_alloc(u->bump, s->n_items, sizeof *u->at_summit);
+    return u->load != NULL && u->alive != NULL && u->at_summit != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+/* In one direction; *peak_out is UINT64_MAX where it was given up. */
+static ebb_status place_side(fronts *u, bool backward, uint64_t give_up_bytes, uint64_t *peak_out) {
+    u->n_alive = u->n_at_summit;
+    memcpy(u->alive, u->at_summit, u->n_at_summit * sizeof *u->alive);
+    u->peak = u->top;
+    u->give_up_bytes = give_up_bytes;
+    EBB_TRY((u->is_line ? place_line : place_circle)(u, backward));
+    *peak_out = u->peak;
+    return EBB_OK;
+}
+
+static void forget_side(const fronts *u, bool backward) {
+    const ebb_sections *s = u->sections;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const bool is_in = backward ? s->range[i].last <= u->section : s->range[i].first > u->section;
+        if (is_in) { u->search->now.offsets[i] = EBB_PLACE_NOWHERE; }
+    }
+    u->search->work += s->n_items / WORK_OF_LOOKS;
+}
+
+/* The side that is higher again, beginning with other weights, until the other is. */
+static ebb_status run_again(fronts *u, uint64_t peak[2]) {
+    ebb_search *s = u->search;
+    unsigned n_tried[2] = {0};
+    for (;;) {
+        const bool side = peak[1] > peak[0];
+        if (peak[side] == u->top || ++n_tried[side] > MAX_RUNS || ebb__search_is_over(s, u->end_work)) {
+            return EBB_OK;
+        }
+        uint64_t found = UINT64_MAX;
+        u->n_runs = n_tried[side];
+        forget_side(u, side);
+        EBB_TRY(place_side(u, side, peak[side], &found));
+        if (found == UINT64_MAX) {
+            memcpy(s->now.offsets, s->best.offsets, u->sections->n_items * sizeof *s->now.offsets);
+            continue;
+        }
+        peak[side] = found;
+        s->now.peak_bytes = ebb_max_u64(peak[0], peak[1]);
+        if (!ebb__search_keep(s)) { /* the sides were equal */
+            memcpy(s->best.offsets, s->now.offsets, u->sections->n_items * sizeof *s->best.offsets);
+        }
+    }
+}
+
+static ebb_status run(fronts *u) {
+    uint64_t peak[2] = {UINT64_MAX, UINT64_MAX};
+    ebb_search *s = u->search;
+    EBB_TRY(alloc_all(u));
+    add_up(u);
+    EBB_TRY(stack(u));
+    EBB_TRY(place_side(u, false, s->best.peak_bytes, &peak[0]));
+    if (peak[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, s->best.peak_bytes, &peak[1])); }
+    s->now.peak_bytes = ebb_max_u64(peak[0], peak[1]);
+    s->now.is_order = false;
+    (void)ebb__search_keep(s);
+    return u->is_line && s->now.peak_bytes != UINT64_MAX ? run_again(u, peak) : EBB_OK;
+}
+
+ebb_status ebb__search_fronts(ebb_search *s) {
+    const uint64_t share = (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
+    const uint64_t end = s->work + ebb_min_u64(share, MAX_WORK_AN_ITEM * s->sections->n_items);
+    if (s->sections->n < 2 || ebb__search_is_over(s, end)) { return EBB_OK; }
+    ebb_bump bump;
+    ebb__bump_init(&bump, s->job->mem);
+    fronts u = {.search = s, .sections = s->sections, .bump = &bump, .end_work = end};
+    const ebb_status st = run(&u);
+    ebb__bump_fini(&bump);
+    return st;
+}
