@@ -5,7 +5,9 @@
  *
  *     bench_place [solver=NAME] [steps=N] [seed=N] PROBLEM...
  *
- * A PROBLEM is a file of 'id,lower,upper,size' lines, or KIND:N, made by place_instances.c; no PROBLEM lists the kinds.
+ * A PROBLEM is a file of 'id,lower,upper,size' lines, or KIND:N, made by place_instances.c, or 'table': all kinds of a
+ * thousand, ten thousand ... a million items. No PROBLEM lists the kinds. A row has the commit of the working
+ * directory's repository and the machine.
  */
 #include "place_instances.h"
 
@@ -14,10 +16,34 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define MAX_TABLE_ITEMS ((size_t)1000 * 1000)
+
 typedef struct bench {
     ebb_place_options options;
     uint64_t seed;
+    char commit[64], machine[128];
 } bench;
+
+/* ---- where rows come from --------------------------------------------------------------------- */
+
+static void find_commit(bench *b) {
+    FILE *git = popen("git describe --always --dirty 2>/dev/null", "r");
+    if (git == NULL) { return; }
+    if (fgets(b->commit, sizeof b->commit, git) != NULL) { b->commit[strcspn(b->commit, "\n")] = '\0'; }
+    (void)pclose(git);
+}
+
+static void find_machine(bench *b) {
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    if (info == NULL) { return; }
+    while (b->machine[0] == '\0' && fgets(line, sizeof line, info) != NULL) {
+        (void)sscanf(line, "model name : %127[^\n\"]", b->machine);
+    }
+    (void)fclose(info);
+}
+
+/* ---- problems --------------------------------------------------------------------------------- */
 
 static bool read_items(const char *path, ebb_place_item **items_out, size_t *n_out) {
     FILE *f = fopen(path, "r");
@@ -63,8 +89,8 @@ static int run_problem(const bench *b, const char *name) {
         (void)fprintf(stderr, "bench_place: %s: %s\n", name, ebb_last_error());
     } else {
         const char *solver = b->options.solver != NULL ? b->options.solver : "best";
-        (void)printf("%s,%zu,%s,%llu,%llu,%.6f,%d,%.3f,%llu\n", name, p.n_items, solver,
-                     (unsigned long long)r.peak_bytes, (unsigned long long)r.bound_bytes,
+        (void)printf("%s,\"%s\",%s,%zu,%s,%llu,%llu,%.6f,%d,%.3f,%llu\n", b->commit, b->machine, name, p.n_items,
+                     solver, (unsigned long long)r.peak_bytes, (unsigned long long)r.bound_bytes,
                      (double)r.peak_bytes / (double)r.bound_bytes, r.peak_bytes == r.bound_bytes, seconds,
                      (unsigned long long)r.n_steps);
         (void)fflush(stdout);
@@ -72,6 +98,19 @@ static int run_problem(const bench *b, const char *name) {
     free(items);
     free(offsets);
     return st == EBB_OK ? 0 : 1;
+}
+
+static int run_table(const bench *b) {
+    int status = 0;
+    for (size_t k = 0; ebb_bench_kind(k, NULL) != NULL; k++) {
+        for (size_t n = 1000; n <= MAX_TABLE_ITEMS; n *= 10) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s:%zu", ebb_bench_kind(k, NULL), n);
+            const int st = run_problem(b, name);
+            status = st > status ? st : status;
+        }
+    }
+    return status;
 }
 
 static int list_kinds(void) {
@@ -85,7 +124,11 @@ static int list_kinds(void) {
 int main(int argc, char **argv) {
     bench b = {.options = EBB_PLACE_OPTIONS_INIT, .seed = 1};
     int status = argc < 2 ? list_kinds() : 0;
-    if (argc >= 2) { (void)printf("problem,items,solver,peak_bytes,bound_bytes,ratio,optimal,cpu_s,steps\n"); }
+    find_commit(&b);
+    find_machine(&b);
+    if (argc >= 2) {
+        (void)printf("commit,machine,problem,items,solver,peak_bytes,bound_bytes,ratio,optimal,cpu_s,steps\n");
+    }
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "solver=", 7) == 0) {
             b.options.solver = argv[i] + 7;
@@ -94,7 +137,7 @@ int main(int argc, char **argv) {
         } else if (strncmp(argv[i], "seed=", 5) == 0) {
             b.seed = strtoull(argv[i] + 5, NULL, 10);
         } else {
-            const int st = run_problem(&b, argv[i]);
+            const int st = strcmp(argv[i], "table") == 0 ? run_table(&b) : run_problem(&b, argv[i]);
             status = st > status ? st : status;
         }
     }
