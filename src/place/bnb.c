@@ -147,10 +147,8 @@ static uint32_t after_cut(const lowering *l, uint32_t section) {
 }
 
 static ebb_place_range range_of(const lowering *l, uint32_t item) {
-    const ebb_place_range range = l->sections->range[item];
-    const uint32_t first = after_cut(l, range.first);
-    return (ebb_place_range){first, first + (range.first < range.last ? range.last - range.first
-                                                                      : l->sections->n - range.first + range.last)};
+    const uint32_t first = after_cut(l, l->sections->range[item].first);
+    return (ebb_place_range){first, first + ebb__place_n_sections(l->sections, item)};
 }
 
 static uint64_t end_of(const lowering *l, uint32_t item) {

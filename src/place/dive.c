@@ -333,32 +333,27 @@ static ebb_status alloc_all(dive *d, ebb_bump *bump) {
                : EBB_E_NO_MEMORY;
 }
 
-/* The bytes and the number of items of each section. */
-static void add_up(dive *d, uint64_t *bytes) {
+/* How many items live in each section. */
+static void count_alive(dive *d) {
     const uint32_t n = d->sections->n;
-    memset(bytes, 0, ((size_t)n + 1) * sizeof *bytes);
     memset(d->n_alive, 0, ((size_t)n + 1) * sizeof *d->n_alive);
     for (uint32_t i = 0; i < d->sections->n_items; i++) {
         ebb_place_range part[2];
         const unsigned n_parts = split(d, i, part);
-        for (unsigned k = 0; k < n_parts; k++) { /* differences, modulo 2^64 */
-            bytes[part[k].first] += d->sections->rounded[i];
-            bytes[part[k].last] -= d->sections->rounded[i];
+        for (unsigned k = 0; k < n_parts; k++) { /* differences, modulo 2^32 */
             d->n_alive[part[k].first]++;
             d->n_alive[part[k].last]--;
         }
     }
-    for (uint32_t s = 1; s < n; s++) {
-        bytes[s] += bytes[s - 1];
-        d->n_alive[s] += d->n_alive[s - 1];
-    }
+    for (uint32_t s = 1; s < n; s++) { d->n_alive[s] += d->n_alive[s - 1]; }
 }
 
 static ebb_status prepare(dive *d, ebb_bump *bump) {
     EBB_TRY(alloc_all(d, bump));
     uint64_t *bytes = ebb__bump_alloc(bump, (size_t)d->sections->n + 1, sizeof *bytes);
     if (bytes == NULL) { return EBB_E_NO_MEMORY; }
-    add_up(d, bytes);
+    count_alive(d);
+    ebb__place_add_up(d->sections, bytes);
     build(d, root_of(d), bytes);
     memset(d->has_waiting, 0, (d->sections->n / 64 + 1) * sizeof *d->has_waiting);
     for (uint32_t s = 0; s < d->sections->n; s++) {

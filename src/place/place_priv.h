@@ -87,6 +87,12 @@ typedef struct ebb_sections {
  * the bump. */
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out);
 
+/* How many sections the item lives in. */
+uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item);
+
+/* The bytes of each section; bytes has room for one more than there are. */
+void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes);
+
 /* Whether the item lives in all sections. */
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item);
 
@@ -151,14 +157,13 @@ void ebb__place_expand(const ebb_compact *compact, const ebb_place_problem *prob
 
 typedef struct ebb_place_dive_options {
     const uint64_t *rank;   /* [n_items]: lower first among items of equal offset; no two are equal */
-    uint64_t base_bytes;    /* where placing begins: items that live always lie below, and are left alone */
     uint64_t cap_bytes;     /* to begin with; the lower bound or more */
     uint64_t give_up_bytes; /* when the cap reaches this */
     uint64_t max_work;
 } ebb_place_dive_options;
 
-/* Write the offsets of all items that do not live always. *peak_out is UINT64_MAX when it was given up. What was done
- * is added to *work. */
+/* Of a compact's items: write their offsets. *peak_out is UINT64_MAX when it was given up. What was done is added to
+ * *work. */
 ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
                            uint64_t *peak_out, uint64_t *work);
 
@@ -168,7 +173,6 @@ typedef struct ebb_place_sweep_options {
     const uint32_t *idx; /* [n_items]: in this order if born together */
     uint32_t cut;        /* the section with which it begins */
     bool backward;
-    uint64_t base_bytes;    /* as of a dive */
     uint64_t give_up_bytes; /* when the peak reaches this */
 } ebb_place_sweep_options;
 

@@ -24,14 +24,9 @@ bool ebb__search_keep(ebb_search *s) {
     return true;
 }
 
-static uint64_t n_sections_of(const ebb_search *s, size_t item) {
-    const ebb_place_range range = s->sections->range[item];
-    return range.first < range.last ? range.last - range.first : s->sections->n - range.first + range.last;
-}
-
 /* Larger keys come first. */
 static uint64_t key_of(const ebb_search *s, size_t item, ebb_order_key key) {
-    const uint64_t size_bytes = s->sections->rounded[item], n_sections = n_sections_of(s, item);
+    const uint64_t size_bytes = s->sections->rounded[item], n_sections = ebb__place_n_sections(s->sections, item);
     uint64_t area = 0;
     switch (key) {
     case EBB_BY_SIZE: return size_bytes;
@@ -47,17 +42,10 @@ static uint64_t key_of(const ebb_search *s, size_t item, ebb_order_key key) {
 
 /* The bytes of each section, and above them the most of each two, of each two of these ...: node v's are 2v, 2v + 1. */
 static ebb_status make_load_tree(const ebb_search *s, uint64_t **tree_out) {
-    const ebb_sections *sections = s->sections;
-    const size_t n = sections->n;
+    const size_t n = s->sections->n;
     uint64_t *tree = ebb__calloc(s->job->mem, 2 * n + 1, sizeof *tree);
     if (tree == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < sections->n_items; i++) {
-        const ebb_place_range range = sections->range[i];
-        tree[n + range.first] += sections->rounded[i]; /* differences, modulo 2^64 */
-        tree[n + range.last] -= sections->rounded[i];
-        if (range.first >= range.last) { tree[n] += sections->rounded[i]; }
-    }
-    for (size_t k = 1; k < n; k++) { tree[n + k] += tree[n + k - 1]; }
+    ebb__place_add_up(s->sections, tree + n);
     for (size_t v = n; v-- > 1;) { tree[v] = ebb_max_u64(tree[2 * v], tree[2 * v + 1]); }
     *tree_out = tree;
     return EBB_OK;

@@ -167,3 +167,21 @@ bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
     EBB_ASSERT(item < sections->n_items && range.last <= sections->n);
     return range.first == range.last || (range.first == 0 && range.last == sections->n);
 }
+
+uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item) {
+    const ebb_place_range range = sections->range[item];
+    EBB_ASSERT(item < sections->n_items && range.first < sections->n && range.last <= sections->n);
+    return range.first < range.last ? range.last - range.first : sections->n - range.first + range.last;
+}
+
+void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes) {
+    memset(bytes, 0, ((size_t)sections->n + 1) * sizeof *bytes);
+    for (size_t i = 0; i < sections->n_items; i++) { /* differences, modulo 2^64 */
+        const ebb_place_range range = sections->range[i];
+        bytes[range.first] += sections->rounded[i];
+        bytes[range.last] -= sections->rounded[i];
+        if (range.first >= range.last) { bytes[0] += sections->rounded[i]; }
+    }
+    for (uint32_t t = 1; t < sections->n; t++) { bytes[t] += bytes[t - 1]; }
+    for (uint32_t t = 0; t < sections->n; t++) { EBB_ASSERT(bytes[t] <= sections->bound_bytes); }
+}

@@ -51,20 +51,12 @@ typedef struct sides {
 
 /* ---- where it is ------------------------------------------------------------------------------ */
 
-/* Bytes of each section; differences first, modulo 2^64. True if some item lives around the end. */
-static bool add_up(const ebb_sections *s, uint64_t *bytes) {
-    bool is_circle = false;
-    memset(bytes, 0, ((size_t)s->n + 1) * sizeof *bytes);
+/* Whether an item lives around the end. */
+static bool has_circle(const ebb_sections *s) {
     for (size_t i = 0; i < s->n_items; i++) {
-        const ebb_place_range range = s->range[i];
-        const bool wraps = range.first >= range.last;
-        bytes[range.first] += s->rounded[i];
-        bytes[range.last] -= s->rounded[i];
-        bytes[0] += wraps ? s->rounded[i] : 0;
-        is_circle = is_circle || wraps;
+        if (s->range[i].first >= s->range[i].last) { return true; }
     }
-    for (uint32_t t = 1; t < s->n; t++) { bytes[t] += bytes[t - 1]; }
-    return is_circle;
+    return false;
 }
 
 static ebb_status find_summit(summit *m) {
@@ -75,12 +67,14 @@ static ebb_status find_summit(summit *m) {
     m->right_max = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *m->right_max);
     m->farthest = ebb__bump_alloc(m->search->bump, s->n_items, sizeof *m->farthest);
     if (bytes == NULL || m->left_max == NULL || m->right_max == NULL || m->farthest == NULL) { return EBB_E_NO_MEMORY; }
-    const bool is_circle = add_up(s, bytes);
+    ebb__place_add_up(s, bytes);
+    const bool is_circle = has_circle(s);
     uint32_t cut = 0;
     for (uint32_t t = 0; t < n; t++) {
         if (bytes[t] > bytes[m->at]) { m->at = t; }
         if (is_circle && bytes[t] < bytes[cut]) { cut = t; }
     }
+    EBB_ASSERT(bytes[m->at] == s->bound_bytes);
     m->n_left = (uint32_t)(((uint64_t)m->at + n - cut) % n);
     m->n_right = n - 1 - m->n_left;
     m->left_max[m->n_left] = m->right_max[m->n_right] = 0;
@@ -97,7 +91,7 @@ static ebb_status find_summit(summit *m) {
 static bool find_sides(const summit *m, uint32_t item, sides *sides_out) {
     const ebb_sections *s = m->search->sections;
     const ebb_place_range range = s->range[item];
-    const uint32_t length = range.first < range.last ? range.last - range.first : s->n - range.first + range.last;
+    const uint32_t length = ebb__place_n_sections(s, item);
     const uint32_t before = m->at >= range.first ? m->at - range.first : m->at + (s->n - range.first);
     if (before >= length) { return false; }
     *sides_out = (sides){before, length - 1 - before};

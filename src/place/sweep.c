@@ -218,7 +218,7 @@ static bool is_around(const sweep *s, uint32_t item) {
 static void set_times(sweep *s, uint32_t item) {
     const uint32_t n = s->sections->n;
     const ebb_place_range range = s->sections->range[item];
-    const uint32_t length = range.first < range.last ? range.last - range.first : n - range.first + range.last;
+    const uint32_t length = ebb__place_n_sections(s->sections, item);
     const uint32_t first = (uint32_t)(((uint64_t)range.first + n - s->options->cut) % n);
     const uint32_t last = first + length <= n ? first + length : first + length - n;
     EBB_ASSERT(length > 0 && length < n && first < n && last > 0 && last <= n);
@@ -229,7 +229,7 @@ static void set_times(sweep *s, uint32_t item) {
 static ebb_status sort_events(sweep *s, const ebb_mem *mem, size_t n_items) {
     for (size_t i = 0; i < n_items; i++) {
         const uint32_t item = s->options->idx[i];
-        if (s->sections->rounded[item] == 0 || ebb__place_lives_always(s->sections, item)) { continue; }
+        EBB_ASSERT(s->sections->rounded[item] > 0); /* and set_times: none lives always */
         set_times(s, item);
         s->death[s->n_deaths++] = item;
         s->key[item] = s->first[item];
@@ -275,14 +275,14 @@ static uint64_t lowest_for(const sweep *s, uint32_t last) {
             hi = mid;
         }
     }
-    if (lo == 0) { return s->options->base_bytes; }
+    if (lo == 0) { return 0; }
     const uint32_t highest = s->around[lo - 1];
     EBB_ASSERT(s->first[highest] < last && (lo == s->n_around || s->first[s->around[lo]] >= last));
     return s->offsets[highest] + s->sections->rounded[highest];
 }
 
 static uint64_t stack_around(sweep *s) {
-    uint64_t top = s->options->base_bytes;
+    uint64_t top = 0;
     for (size_t i = 0; i < s->n_around; i++) {
         s->offsets[s->around[i]] = top;
         top += s->sections->rounded[s->around[i]];
@@ -298,7 +298,7 @@ static uint64_t place_births(sweep *s) {
         const uint64_t size_bytes = s->sections->rounded[item];
         pass_time(s, s->first[item]);
         const uint64_t offset = find_room(s, s->root, lowest_for(s, s->last[item]), size_bytes);
-        EBB_ASSERT(offset != NOWHERE && offset >= s->options->base_bytes);
+        EBB_ASSERT(offset != NOWHERE);
         take(s, offset, size_bytes);
         s->offsets[item] = offset;
         peak = ebb_max_u64(peak, offset + size_bytes);
