@@ -20,10 +20,9 @@
 #include "place/search.h"
 
 #define N_CUTS 8u /* of the circle, for sweeps */
-#define NEAR 64u  /* the bound: by less than this part of it */
 #define MAX_NESTED 200000u
 #define N_EJECTIONS 4u        /* that may use up their work */
-#define PARTS 64u             /* of the gap */
+#define EXCESS_PARTS 64u      /* the excess: of the best peak over the bound */
 #define MANY 2000u            /* items */
 #define DIVE_WORK_AN_ITEM 50u /* at least */
 
@@ -56,7 +55,7 @@ static ebb_status try_sweeps(ebb_search *s) {
                                        {{EBB_BY_SHORTNESS, EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0},
                                        {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0}};
     static const uint32_t eighths[N_CUTS] = {0, 5, 6, 4, 2, 7, 3, 1};
-    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 4;
+    const uint64_t end = s->work + ebb__search_left(s) / 4;
     if (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end)) { return EBB_OK; }
     for (size_t b = 0; b < sizeof births / sizeof births[0]; b++) {
         EBB_TRY(ebb__search_sort(s, &births[b]));
@@ -68,7 +67,7 @@ static ebb_status try_sweeps(ebb_search *s) {
     return EBB_OK;
 }
 
-/* From the bottom up, ties by this order with noise, under a cap that leaves so many eighths of the gap that there is.
+/* From the bottom up, ties by this order with noise, under a cap that leaves so many eighths of the excess.
  */
 static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, uint64_t noise, ebb_rng *rng,
                        uint64_t max_work) {
@@ -92,7 +91,7 @@ static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, ui
 
 /* Each rank as it is, under the bound as cap where it is near, else under lower and lower ones; then with noise: ranks
  * are the same to a dive that fails, and a few places exchanged are often all that it lacks. Whatever is found narrows
- * the gap, and with it the caps. */
+ * the excess, and with it the caps. */
 static ebb_status try_dives(ebb_search *s) {
     static const ebb_order ranks[] = {{{EBB_BY_LIFETIME, EBB_BY_AREA, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_LOAD, EBB_BY_AREA, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0},
@@ -101,8 +100,8 @@ static ebb_status try_dives(ebb_search *s) {
                                       {{EBB_BY_AREA, EBB_BY_LIFETIME, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_BIRTH, EBB_BY_LIFETIME, EBB_BY_SIZE}, EBB_PLACE_LOWEST, 0},
                                       {{EBB_BY_LIFETIME, EBB_BY_SIZE, EBB_BY_LOAD}, EBB_PLACE_LOWEST, 0}};
-    const bool is_near = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
-    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / (is_near ? 2 : 5);
+    const bool is_near = ebb__search_is_near(s);
+    const uint64_t end = s->work + ebb__search_left(s) / (is_near ? 2 : 5);
     const size_t n_ranks = sizeof ranks / sizeof ranks[0];
     if (end < s->work + DIVE_WORK_AN_ITEM * s->sections->n_items) { return EBB_OK; }
     ebb_rng rng;
@@ -119,21 +118,21 @@ static ebb_status try_dives(ebb_search *s) {
 
 /* ---- ejection --------------------------------------------------------------------------------- */
 
-/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. Of few items, a
+/* Under a cap that takes away half of the excess, then more or less of it as that succeeds or fails. Of few items, a
  * quarter of the work is left to the exact search. */
 static ebb_status try_ejection(ebb_search *s) {
     const uint64_t bound = s->sections->bound_bytes, begin = s->work;
     if (ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
     const uint64_t left = s->max_work - begin, share = s->sections->n_items > MANY ? left : left / 4 * 3;
-    for (uint64_t part = PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
-        const uint64_t gap = s->best.peak_bytes - bound;
-        const uint64_t less = part == PARTS ? gap : ebb_max_u64(gap / PARTS * part, 1);
+    for (uint64_t part = EXCESS_PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
+        const uint64_t excess = s->best.peak_bytes - bound;
+        const uint64_t less = part == EXCESS_PARTS ? excess : ebb_max_u64(excess / EXCESS_PARTS * part, 1);
         const ebb_place_eject_options options = {
             .cap_bytes = s->best.peak_bytes - less, .max_work = share / N_EJECTIONS + 1, .job = s->job};
         memcpy(s->now.offsets, s->best.offsets, s->sections->n_items * sizeof *s->now.offsets);
         s->now.is_order = false;
         EBB_TRY(ebb__place_eject(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
-        part = ebb__search_keep(s) ? ebb_min_u64(2 * part, PARTS) : part / 2;
+        part = ebb__search_keep(s) ? ebb_min_u64(2 * part, EXCESS_PARTS) : part / 2;
     }
     return EBB_OK;
 }

@@ -19,7 +19,7 @@
 #define N_LOW_DIVES 2u                       /* work of the first runs: so many times all items without a step back */
 #define N_HIGH_DIVES 8u                      /* and above the bound */
 #define GROW 32                              /* a run gets more than the last by this part */
-#define PARTS 64
+#define EXCESS_PARTS 64
 #define MAX_REASONS ((uint64_t)1 << 22) /* words, and as many again */
 
 typedef struct part {
@@ -117,12 +117,12 @@ static ebb_status run(lowering *l, part *p, round *r, int64_t cap) {
 }
 
 /* Until it is no higher than target, or work is through. From the second round on every other run tries to take away so
- * many PARTS of the gap, fewer when a round of these has not succeeded. */
+ * many EXCESS_PARTS of what is above the bound, fewer when a round of these has not succeeded. */
 static ebb_status lower_part(lowering *l, part *p, int64_t target) {
     const uint64_t dive = (uint64_t)p->b.n * ebb__bnb_step_work(&p->b, (ebb_place_range){0, p->b.m});
     const uint64_t first = l->options->n_before * N_ROUND * 1024; /* other ranks than before */
     round low = {first, N_LOW_DIVES * dive}, high = {first, N_HIGH_DIVES * dive};
-    int64_t n_parts = PARTS / 2;
+    int64_t n_parts = EXCESS_PARTS / 2;
     for (uint64_t n_runs = 0; p->upper > p->lower && p->upper > target; n_runs++) {
         if (l->work >= l->options->max_work || l->options->stop(l->options->stop_ctx)) { return EBB_OK; }
         const int64_t lowest = p->lower > target ? p->lower : target, upper = p->upper;
@@ -130,12 +130,12 @@ static ebb_status lower_part(lowering *l, part *p, int64_t target) {
             EBB_TRY(run(l, p, &low, lowest));
             continue;
         }
-        const int64_t less = (upper - lowest) * n_parts / PARTS;
+        const int64_t less = (upper - lowest) * n_parts / EXCESS_PARTS;
         EBB_TRY(run(l, p, &high, upper - (less > 0 ? less : 1)));
         if (p->upper < upper) {
             high.n_th = first;
         } else if (high.n_th % N_ROUND == 0) {
-            n_parts = less > 1 ? n_parts / 2 : PARTS / 2;
+            n_parts = less > 1 ? n_parts / 2 : EXCESS_PARTS / 2;
         }
     }
     return EBB_OK;
@@ -292,7 +292,7 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
 /* Of few items this is the stage most likely to succeed, so half of the work is its own, and what others leave. */
 ebb_status ebb__search_exact(ebb_search *s) {
     const size_t n = s->sections->n_items;
-    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
+    const uint64_t left = ebb__search_left(s);
     const bool is_first = s->n_exact == 0;
     const ebb_place_bnb_options options = {
         .enough_bytes = s->enough_bytes,

@@ -52,19 +52,10 @@ typedef struct chain_link {
 
 /* ---- where ------------------------------------------------------------------------------------ */
 
-static void add_up(fronts *u) {
+static void find_ends(fronts *u) {
     const ebb_sections *s = u->sections;
-    memset(u->load, 0, ((size_t)s->n + 1) * sizeof *u->load);
-    u->is_line = true;
-    for (size_t i = 0; i < s->n_items; i++) { /* differences, modulo 2^64 */
-        const ebb_place_range r = s->range[i];
-        u->load[r.first] += s->rounded[i];
-        u->load[r.last] -= s->rounded[i];
-        if (r.first < r.last) { continue; }
-        u->load[0] += s->rounded[i];
-        u->is_line = false;
-    }
-    for (uint32_t t = 1; t < s->n; t++) { u->load[t] += u->load[t - 1]; }
+    ebb__place_add_up(s, u->load);
+    u->is_line = !ebb__place_is_circle(s);
     for (uint32_t t = 1; t < s->n; t++) {
         if (u->load[t] > u->load[u->section]) { u->section = t; }
         if (u->load[t] < u->load[u->lowest] && !u->is_line) { u->lowest = t; }
@@ -287,7 +278,7 @@ static ebb_status run(fronts *u) {
     uint64_t peak[2] = {UINT64_MAX, UINT64_MAX};
     ebb_search *s = u->search;
     EBB_TRY(alloc_all(u));
-    add_up(u);
+    find_ends(u);
     EBB_TRY(stack(u));
     EBB_TRY(place_side(u, false, s->best.peak_bytes, &peak[0]));
     if (peak[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, s->best.peak_bytes, &peak[1])); }
@@ -298,7 +289,7 @@ static ebb_status run(fronts *u) {
 }
 
 ebb_status ebb__search_fronts(ebb_search *s) {
-    const uint64_t share = (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
+    const uint64_t share = ebb__search_left(s) / 2;
     const uint64_t end = s->work + ebb_min_u64(share, MAX_WORK_AN_ITEM * s->sections->n_items);
     if (s->sections->n < 2 || ebb__search_is_over(s, end)) { return EBB_OK; }
     ebb_bump bump;

@@ -7,12 +7,13 @@
  *    so, which yields a placement whatever the problem. Where there are no gaps, nothing is fixed and all sizes are
  *    whole units, nothing is lost by it: in any placement the items can sink, lowest first, until each lies at the
  *    bottom or on another, and then all offsets are sums of sizes.
- * 2. The problem is made loose: nothing fixed or aligned, each part an item of its own. What holds for it holds for the
+ * 2. Greedy orders, each item into a gap among the parts of those before it.
+ * 3. The problem is made loose: nothing fixed or aligned, each part an item of its own. What holds for it holds for the
  *    problem, so a bound that the search proves is one; and from the lowest up is an order to place the problem in.
- * 3. Greedy orders, each item into a gap among the parts of those before it.
- * 4. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
+ * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; again after all else.
+ * 5. Ejection (eject_parts.c), under lower and lower caps.
+ * 6. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
  *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
- * 5. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; before repair and after.
  *
  * It ends as best.c does, by work that is counted.
  */
@@ -26,7 +27,7 @@
 #define REPAIR_SHARE 2u
 #define PAIRS_SHARE 4u /* of what is left of theirs: a question */
 #define N_EJECTIONS 4u /* that may use up their work */
-#define GAP_PARTS 64u
+#define EXCESS_PARTS 64u
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -438,18 +439,18 @@ static ebb_status repair(solver *s, uint64_t end) {
 
 /* ---- ejection --------------------------------------------------------------------------------- */
 
-/* Under a cap that takes away half of the gap, then more or less of it as that succeeds or fails. */
+/* Under a cap that takes away half of the excess over the bound, then more or less of it as that succeeds or fails. */
 static ebb_status eject_all(solver *s, ebb_ejector *ejector, uint64_t end) {
     const uint64_t begin = s->work, n = s->parts.problem->n_items;
-    for (uint64_t part = GAP_PARTS / 2; part > 0 && !is_over(s, end);) {
-        const uint64_t gap = s->peak_bytes - s->bound_bytes;
-        const uint64_t less = part == GAP_PARTS ? gap : ebb_max_u64(gap / GAP_PARTS * part, 1);
+    for (uint64_t part = EXCESS_PARTS / 2; part > 0 && !is_over(s, end);) {
+        const uint64_t excess = s->peak_bytes - s->bound_bytes;
+        const uint64_t less = part == EXCESS_PARTS ? excess : ebb_max_u64(excess / EXCESS_PARTS * part, 1);
         const ebb_place_eject_options options = {
             .cap_bytes = s->peak_bytes - less, .max_work = (end - begin) / N_EJECTIONS + 1, .job = s->job};
         uint64_t peak_bytes = 0;
         memcpy(s->offsets, s->best, n * sizeof *s->offsets);
         ebb__ejector_run(ejector, &options, s->offsets, &peak_bytes, &s->work);
-        part = peak_bytes < s->peak_bytes ? ebb_min_u64(2 * part, GAP_PARTS) : part / 2;
+        part = peak_bytes < s->peak_bytes ? ebb_min_u64(2 * part, EXCESS_PARTS) : part / 2;
         keep_better(s, peak_bytes);
     }
     return EBB_OK;

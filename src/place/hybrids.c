@@ -7,7 +7,6 @@
 
 #define MAX_WRAPPING 4096u
 #define MAX_LARGE 4096u
-#define NEAR 64u /* the bound: by less than this part of it */
 
 typedef struct hybrids {
     ebb_search *search;
@@ -73,7 +72,7 @@ static ebb_status try_hybrid(const hybrids *h, const try *t) {
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     const bool is_first = s->best.peak_bytes == UINT64_MAX; /* then it is gone through whatever it takes */
-    const uint64_t max_work = is_first ? UINT64_MAX : s->max_work - ebb_min_u64(s->work, s->max_work);
+    const uint64_t max_work = is_first ? UINT64_MAX : ebb__search_left(s);
     const ebb_place_hybrid_options options = {.by_death = h->compact->by_death,
                                               .obstacles = h->obstacles,
                                               .n_obstacles = n,
@@ -105,7 +104,7 @@ static ebb_status try_some(const hybrids *h) {
                      weighed[] = {{64, 5}, {0, 5}, {0, 3}, {16, 2}, {0, 10}, {256, 5}, {64, 2}};
     const ebb_search *s = h->search;
     if (s->n_hybrids == 1) { return try_all(h, &first, 1); }
-    const bool is_near = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
+    const bool is_near = ebb__search_is_near(s);
     if (is_near) { EBB_TRY(try_all(h, smallest, sizeof smallest / sizeof *smallest)); }
     EBB_TRY(try_all(h, weighed, sizeof weighed / sizeof *weighed));
     return try_all(h, smallest, is_near ? 0 : sizeof smallest / sizeof *smallest);
@@ -113,12 +112,12 @@ static ebb_status try_some(const hybrids *h) {
 
 ebb_status ebb__search_hybrids(ebb_search *s) {
     const size_t n = s->sections->n_items;
-    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->work, s->max_work)) / 2;
+    const uint64_t end = s->work + ebb__search_left(s) / 2;
     if (s->n_hybrids++ > 0 && ebb__search_is_over(s, end)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     hybrids h = {.search = s, .compact = s->compact, .offsets = s->now.offsets};
-    h.end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 2;
+    h.end = s->work + ebb__search_left(s) / 2;
     h.by_size = ebb__bump_alloc(&bump, n, sizeof *h.by_size);
     h.obstacles = ebb__bump_alloc(&bump, n, sizeof *h.obstacles);
     ebb_status st = h.by_size != NULL && h.obstacles != NULL ? list_large(&h, MAX_LARGE) : EBB_E_NO_MEMORY;

@@ -118,7 +118,7 @@ static ebb_status sort_repaired(ebb_search *s) {
 }
 
 ebb_status ebb__search_repair(ebb_search *s) {
-    const uint64_t end = s->work + (s->max_work - ebb_min_u64(s->max_work, s->work)) / 8;
+    const uint64_t end = s->work + ebb__search_left(s) / 8;
     const size_t n = s->sections->n_items;
     if (ebb__search_is_large(s, PARTS) || ebb__search_is_over(s, end)) { return EBB_OK; }
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);

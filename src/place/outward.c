@@ -36,11 +36,6 @@ static uint32_t distance(const view *v, uint32_t a, uint32_t b) {
     return b >= a ? b - a : v->from->n - a + b;
 }
 
-static uint32_t length_of(const view *v, uint32_t item) {
-    const ebb_place_range r = v->from->range[item];
-    return r.first < r.last ? r.last - r.first : v->from->n - r.first + r.last;
-}
-
 /* How many sections after it begins the sweep meets the item's beginning. */
 static uint32_t met_after(const view *v, uint32_t item) {
     const ebb_place_range r = v->from->range[item];
@@ -55,13 +50,13 @@ static uint32_t lived_before(const view *v, uint32_t item) {
 }
 
 static bool lives_where_it_begins(const view *v, uint32_t item) {
-    return lived_before(v, item) < length_of(v, item);
+    return lived_before(v, item) < ebb__place_n_sections(v->from, item);
 }
 
 /* What lives where it begins, and comes back before it ends, is around the end; as if it were, with a birth that never
  * comes, if it does not. Deaths may lie beyond the end: who dies together is to lie together. */
 static ebb_place_range range_of(const view *v, uint32_t item) {
-    const uint32_t met = met_after(v, item), length = length_of(v, item);
+    const uint32_t met = met_after(v, item), length = ebb__place_n_sections(v->from, item);
     if (!lives_where_it_begins(v, item)) { return (ebb_place_range){met, met + length}; }
     const bool comes_back = met > 0 && met < v->sections.n;
     return (ebb_place_range){comes_back ? met : NEVER, length - lived_before(v, item)};

@@ -93,6 +93,9 @@ uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item);
 /* The bytes of each section; bytes has room for one more than there are. */
 void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes);
 
+/* Whether an item lives around the end. Of a compact's items. */
+bool ebb__place_is_circle(const ebb_sections *sections);
+
 /* Whether the item lives in all sections. */
 bool ebb__place_lives_always(const ebb_sections *sections, size_t item);
 

@@ -4,6 +4,8 @@
  */
 #include "place/search.h"
 
+#define NEAR 64u
+
 bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
     EBB_ASSERT(s->best.peak_bytes >= s->proved_bytes && s->proved_bytes >= s->sections->bound_bytes);
     if (s->best.peak_bytes <= ebb_max_u64(s->proved_bytes, s->enough_bytes)) { return true; }
@@ -22,6 +24,11 @@ bool ebb__search_keep(ebb_search *s) {
     s->best.is_order = s->now.is_order;
     s->best.peak_bytes = s->now.peak_bytes;
     return true;
+}
+
+bool ebb__search_is_near(const ebb_search *s) {
+    EBB_ASSERT(s->best.peak_bytes >= s->sections->bound_bytes);
+    return s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / NEAR;
 }
 
 /* Larger keys come first. */

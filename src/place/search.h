@@ -50,6 +50,14 @@ typedef struct ebb_search {
     unsigned n_hybrids;
 } ebb_search;
 
+/* Work that may still be done. */
+static inline uint64_t ebb__search_left(const ebb_search *s) {
+    return s->max_work - ebb_min_u64(s->max_work, s->work);
+}
+
+/* Whether the best is nearer to the bound than by a 64th of it. */
+bool ebb__search_is_near(const ebb_search *s);
+
 /* Whether work has been done up to this much, or the best is good enough, or the caller says stop. */
 bool ebb__search_is_over(const ebb_search *s, uint64_t work);
 

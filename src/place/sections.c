@@ -123,26 +123,17 @@ static ebb_status cut(const ebb_place_problem *problem, ebb_sections *sections) 
     return st;
 }
 
-/* Bytes of each section from what comes and goes at its beginning: differences, modulo 2^64; the sum itself fits. */
+/* Most bytes in one section: the sum itself fits. */
 static ebb_status find_bound(ebb_sections *sections) {
-    uint64_t *change = ebb__calloc(sections->mem, (size_t)sections->n + 1, sizeof *change);
-    if (change == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < sections->n_items; i++) {
-        if (sections->rounded[i] == 0) { continue; }
-        const ebb_place_range range = sections->range[i];
-        EBB_ASSERT(range.first < sections->n && range.last <= sections->n);
-        change[range.first] += sections->rounded[i];
-        change[range.last] -= sections->rounded[i];
-        if (range.first >= range.last) { change[0] += sections->rounded[i]; }
+    uint64_t *bytes = ebb__alloc(sections->mem, (size_t)sections->n + 1, sizeof *bytes);
+    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__place_add_up(sections, bytes);
+    sections->bound_bytes = 0;
+    for (uint32_t t = 0; t < sections->n; t++) {
+        EBB_ASSERT(bytes[t] < (uint64_t)1 << 63);
+        sections->bound_bytes = ebb_max_u64(sections->bound_bytes, bytes[t]);
     }
-    uint64_t live_bytes = 0, bound_bytes = 0;
-    for (uint32_t s = 0; s < sections->n; s++) {
-        live_bytes += change[s];
-        bound_bytes = ebb_max_u64(bound_bytes, live_bytes);
-        EBB_ASSERT(live_bytes < (uint64_t)1 << 63);
-    }
-    sections->bound_bytes = bound_bytes;
-    ebb__free(sections->mem, change);
+    ebb__free(sections->mem, bytes);
     return EBB_OK;
 }
 
@@ -178,10 +169,19 @@ void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes) {
     memset(bytes, 0, ((size_t)sections->n + 1) * sizeof *bytes);
     for (size_t i = 0; i < sections->n_items; i++) { /* differences, modulo 2^64 */
         const ebb_place_range range = sections->range[i];
+        if (sections->rounded[i] == 0) { continue; }
+        EBB_ASSERT(range.first < sections->n && range.last <= sections->n);
         bytes[range.first] += sections->rounded[i];
         bytes[range.last] -= sections->rounded[i];
         if (range.first >= range.last) { bytes[0] += sections->rounded[i]; }
     }
     for (uint32_t t = 1; t < sections->n; t++) { bytes[t] += bytes[t - 1]; }
-    for (uint32_t t = 0; t < sections->n; t++) { EBB_ASSERT(bytes[t] <= sections->bound_bytes); }
+}
+
+bool ebb__place_is_circle(const ebb_sections *sections) {
+    for (size_t i = 0; i < sections->n_items; i++) {
+        EBB_ASSERT(sections->rounded[i] > 0);
+        if (sections->range[i].first >= sections->range[i].last) { return true; }
+    }
+    return false;
 }

@@ -51,14 +51,6 @@ typedef struct sides {
 
 /* ---- where it is ------------------------------------------------------------------------------ */
 
-/* Whether an item lives around the end. */
-static bool has_circle(const ebb_sections *s) {
-    for (size_t i = 0; i < s->n_items; i++) {
-        if (s->range[i].first >= s->range[i].last) { return true; }
-    }
-    return false;
-}
-
 static ebb_status find_summit(summit *m) {
     const ebb_sections *s = m->search->sections;
     const uint32_t n = s->n;
@@ -68,7 +60,7 @@ static ebb_status find_summit(summit *m) {
     m->farthest = ebb__bump_alloc(m->search->bump, s->n_items, sizeof *m->farthest);
     if (bytes == NULL || m->left_max == NULL || m->right_max == NULL || m->farthest == NULL) { return EBB_E_NO_MEMORY; }
     ebb__place_add_up(s, bytes);
-    const bool is_circle = has_circle(s);
+    const bool is_circle = ebb__place_is_circle(s);
     uint32_t cut = 0;
     for (uint32_t t = 0; t < n; t++) {
         if (bytes[t] > bytes[m->at]) { m->at = t; }
@@ -215,7 +207,7 @@ ebb_status ebb__search_summit(ebb_search *s) {
         {PYRAMID_AND_ENDS, 990, false},
         {PYRAMID_AND_ENDS, 500, true},
     };
-    const uint64_t left = s->max_work - ebb_min_u64(s->max_work, s->work);
+    const uint64_t left = ebb__search_left(s);
     const uint64_t end = s->work + (ebb__search_is_large(s, 4) ? left / 3 : left / 2);
     summit m = {.search = s};
     if (ebb__search_is_large(s, 1) || (s->best.peak_bytes != UINT64_MAX && ebb__search_is_over(s, end))) {
