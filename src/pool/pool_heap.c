@@ -3,13 +3,16 @@
  * The general allocator of the pool: two-level segregated fit (Masmano et al., 'TLSF: a new dynamic memory allocator
  * for real-time systems', ECRTS 2004), with its books outside of what it manages.
  *
- * Free blocks hang in lists by size: a class for each power of two, cut into N_FINE parts. Two levels of bits tell
- * which lists are not empty, so a list whose every block is large enough is found in O(1). Neighbours in address are
+ * Free blocks hang in classes by size: one for each power of two, cut into N_FINE parts. Two levels of bits tell which
+ * classes are not empty, so one of which every block is large enough is found in O(1). A class is a digital tree of
+ * the sizes in it, with a list of the blocks of each: where the class of a request's own size is all there is, what
+ * fits best is found in as many steps as a size has bits, however many blocks do not fit. Neighbours in address are
  * linked, and free neighbours are joined at once. A table of all taken blocks by their start stands in for the header
  * that others put before a block.
  *
- * Invariants: no two free blocks touch; every free block hangs in the list of its size; every taken one stands in the
- * table.
+ * Invariants: no two free blocks touch; every free block hangs in the class of its size, in whose tree
+ * the blocks below the k-th level on one side have the same k bits next to those that tell the class; every taken one
+ * stands in the table.
  */
 #include "pool/pool_priv.h"
 
@@ -23,6 +26,7 @@ typedef struct block {
     uint64_t start, n, note;
     uint32_t before, behind;         /* in address; NONE at the ends */
     uint32_t list_before, list_next; /* of its size, while it is free; list_next also of unused blocks */
+    uint32_t above, below[2];        /* in the tree, of the first in its list; NONE */
     bool is_free;
 } block;
 
@@ -33,7 +37,7 @@ struct ebb_pool_heap {
     uint32_t first; /* in address */
     uint64_t coarse;
     uint32_t fine[N_COARSE];
-    uint32_t list[N_COARSE][N_FINE];
+    uint32_t tree[N_COARSE][N_FINE];
     uint32_t *table; /* of taken blocks; NONE: empty */
     size_t table_size, n_taken;
 };
@@ -60,17 +64,67 @@ static size_class class_above(uint64_t n) {
     return class_of(rounded);
 }
 
+/* ---- free blocks ------------------------------------------------------------------------------ */
+
+/* Where the first block of n bytes stands in its class, or would; *above_out is what it hangs on. */
+static uint32_t *find_size(ebb_pool_heap *heap, uint64_t n, uint32_t *above_out) {
+    const size_class c = class_of(n);
+    uint32_t *at = &heap->tree[c.coarse][c.fine];
+    *above_out = NONE;
+    for (unsigned bit = c.coarse - 1; *at != NONE && heap->blocks.data[*at].n != n;) {
+        *above_out = *at;
+        at = &heap->blocks.data[*at].below[n >> --bit & 1];
+    }
+    return at;
+}
+
 static void hang(ebb_pool_heap *heap, uint32_t b) {
     block *v = &heap->blocks.data[b];
     const size_class c = class_of(v->n);
     EBB_ASSERT(v->n > 0 && c.coarse < N_COARSE);
     v->is_free = true;
-    v->list_before = NONE;
-    v->list_next = heap->list[c.coarse][c.fine];
-    if (v->list_next != NONE) { heap->blocks.data[v->list_next].list_before = b; }
-    heap->list[c.coarse][c.fine] = b;
+    v->list_before = v->list_next = v->below[0] = v->below[1] = NONE;
+    uint32_t *at = find_size(heap, v->n, &v->above);
+    if (*at == NONE) {
+        *at = b;
+    } else { /* behind the first, which need not be moved in the tree */
+        block *first = &heap->blocks.data[*at];
+        v->list_before = *at;
+        v->list_next = first->list_next;
+        if (v->list_next != NONE) { heap->blocks.data[v->list_next].list_before = b; }
+        first->list_next = b;
+    }
     heap->fine[c.coarse] |= 1u << c.fine;
     heap->coarse |= (uint64_t)1 << c.coarse;
+}
+
+/* Another takes the place of v in the tree, or NONE, where nothing is below. */
+static void replace(ebb_pool_heap *heap, uint32_t v, uint32_t by) {
+    block *blocks = heap->blocks.data;
+    const block *old = &blocks[v];
+    const size_class c = class_of(old->n);
+    if (old->above == NONE) {
+        heap->tree[c.coarse][c.fine] = by;
+    } else {
+        blocks[old->above].below[blocks[old->above].below[1] == v] = by;
+    }
+    if (by == NONE) { return; }
+    blocks[by].above = old->above;
+    for (unsigned side = 0; side < 2; side++) {
+        blocks[by].below[side] = old->below[side];
+        if (old->below[side] != NONE) { blocks[old->below[side]].above = by; }
+    }
+}
+
+/* Any that has nothing below it may stand higher up: it has the same bits as what is between. */
+static void remove_size(ebb_pool_heap *heap, uint32_t v) {
+    uint32_t leaf = v, next = v;
+    while (next != NONE) {
+        const block *l = &heap->blocks.data[leaf = next];
+        next = l->below[l->below[0] == NONE];
+    }
+    replace(heap, leaf, NONE);
+    if (leaf != v) { replace(heap, v, leaf); }
 }
 
 static void unhang(ebb_pool_heap *heap, uint32_t b) {
@@ -83,29 +137,52 @@ static void unhang(ebb_pool_heap *heap, uint32_t b) {
         heap->blocks.data[v->list_before].list_next = v->list_next;
         return;
     }
-    EBB_ASSERT(heap->list[c.coarse][c.fine] == b);
-    heap->list[c.coarse][c.fine] = v->list_next;
-    if (v->list_next != NONE) { return; }
+    if (v->list_next != NONE) {
+        replace(heap, b, v->list_next);
+        return;
+    }
+    remove_size(heap, b);
+    if (heap->tree[c.coarse][c.fine] != NONE) { return; }
     heap->fine[c.coarse] &= ~(1u << c.fine);
     if (heap->fine[c.coarse] == 0) { heap->coarse &= ~((uint64_t)1 << c.coarse); }
 }
 
-/* A free block of n bytes or more, or NONE. Where only the class of n itself has any, they are gone through: what
- * fits exactly is not to be missed, because an arena may be just large enough. */
-static uint32_t find_free(const ebb_pool_heap *heap, uint64_t n) {
-    const size_class above = class_above(n), own = class_of(n);
-    if (above.coarse < N_COARSE) {
-        uint32_t fine = heap->fine[above.coarse] & (UINT32_MAX << above.fine);
-        if (fine != 0) { return heap->list[above.coarse][__builtin_ctz(fine)]; }
-        const uint64_t coarse = above.coarse + 1 < N_COARSE ? heap->coarse & (UINT64_MAX << (above.coarse + 1)) : 0;
-        if (coarse != 0) {
-            const unsigned c = (unsigned)__builtin_ctzll(coarse);
-            return heap->list[c][__builtin_ctz(heap->fine[c])];
-        }
+/* The smallest of n bytes or more in the class of n, or NONE. */
+static uint32_t find_fit(const ebb_pool_heap *heap, uint64_t n) {
+    const size_class c = class_of(n);
+    const block *blocks = heap->blocks.data;
+    uint32_t best = NONE, larger = NONE; /* the lowest part of the tree in which all are larger */
+    uint32_t v = heap->tree[c.coarse][c.fine];
+    for (unsigned bit = c.coarse - 1; v != NONE;) {
+        if (blocks[v].n >= n && (best == NONE || blocks[v].n < blocks[best].n)) { best = v; }
+        if (blocks[v].n == n) { return v; }
+        const unsigned side = n >> --bit & 1;
+        if (side == 0 && blocks[v].below[1] != NONE) { larger = blocks[v].below[1]; }
+        v = blocks[v].below[side];
     }
-    uint32_t b = heap->list[own.coarse][own.fine];
-    while (b != NONE && heap->blocks.data[b].n < n) { b = heap->blocks.data[b].list_next; }
-    return b;
+    for (v = larger; v != NONE; v = blocks[v].below[blocks[v].below[0] == NONE]) {
+        if (best == NONE || blocks[v].n < blocks[best].n) { best = v; }
+    }
+    return best;
+}
+
+/* A free block of n bytes or more, or NONE: of a class where all are, or else of its own, since what fits exactly is
+ * not to be missed, because an arena may be just large enough. */
+static uint32_t find_free(const ebb_pool_heap *heap, uint64_t n) {
+    const size_class above = class_above(n);
+    if (above.coarse >= N_COARSE) { return find_fit(heap, n); }
+    const uint32_t fine = heap->fine[above.coarse] & (UINT32_MAX << above.fine);
+    if (fine != 0) { return heap->tree[above.coarse][__builtin_ctz(fine)]; }
+    const uint64_t coarse = above.coarse + 1 < N_COARSE ? heap->coarse & (UINT64_MAX << (above.coarse + 1)) : 0;
+    if (coarse == 0) { return find_fit(heap, n); }
+    const unsigned c = (unsigned)__builtin_ctzll(coarse);
+    return heap->tree[c][__builtin_ctz(heap->fine[c])];
+}
+
+/* The second of its size if there is one: that leaves the tree as it is. */
+static uint32_t choose(const ebb_pool_heap *heap, uint64_t n) {
+    const uint32_t first = find_free(heap, n);
+    return first == NONE || heap->blocks.data[first].list_next == NONE ? first : heap->blocks.data[first].list_next;
 }
 
 /* ---- the table of taken blocks ---------------------------------------------------------------- */
@@ -219,7 +296,7 @@ ebb_status ebb__pool_heap_create(const ebb_mem *mem, uint64_t start, uint64_t n,
     if (heap == NULL) { return EBB_E_NO_MEMORY; }
     heap->mem = mem;
     heap->unused = NONE;
-    memset(heap->list, 0xff, sizeof heap->list);
+    memset(heap->tree, 0xff, sizeof heap->tree);
     const ebb_status st = ebb__pool_heap_reserve(heap, 1);
     if (st != EBB_OK) {
         ebb__pool_heap_destroy(heap);
@@ -240,7 +317,7 @@ void ebb__pool_heap_destroy(ebb_pool_heap *heap) {
 
 ebb_status ebb__pool_heap_take(ebb_pool_heap *heap, uint64_t n, uint64_t note, uint64_t *start_out) {
     EBB_ASSERT(n > 0);
-    const uint32_t b = find_free(heap, n);
+    const uint32_t b = choose(heap, n);
     if (b == NONE) {
         *start_out = EBB_POOL_NOWHERE;
         return EBB_OK;
@@ -291,14 +368,20 @@ void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n) {
     put_in_table(heap, rest);
 }
 
-static bool hangs(const ebb_pool_heap *heap, uint32_t b) {
-    const size_class c = class_of(heap->blocks.data[b].n);
-    uint32_t v = heap->list[c.coarse][c.fine];
-    while (v != NONE && v != b) { v = heap->blocks.data[v].list_next; }
-    return v == b && (heap->coarse >> c.coarse & 1) != 0 && (heap->fine[c.coarse] >> c.fine & 1) != 0;
+static bool hangs(ebb_pool_heap *heap, uint32_t b) {
+    const block *v = &heap->blocks.data[b];
+    const size_class c = class_of(v->n);
+    uint32_t above;
+    const uint32_t first = *find_size(heap, v->n, &above);
+    if (first == NONE || (heap->coarse >> c.coarse & 1) == 0 || (heap->fine[c.coarse] >> c.fine & 1) == 0) {
+        return false;
+    }
+    const bool is_listed = v->list_next == NONE || heap->blocks.data[v->list_next].list_before == b;
+    if (v->list_before == NONE) { return is_listed && b == first && v->above == above; }
+    return is_listed && heap->blocks.data[v->list_before].list_next == b;
 }
 
-bool ebb__pool_heap_is_valid(const ebb_pool_heap *heap) {
+bool ebb__pool_heap_is_valid(ebb_pool_heap *heap) {
     uint64_t end = heap->blocks.data[heap->first].start;
     size_t n_taken = 0;
     uint32_t before = NONE;

@@ -36,8 +36,8 @@ void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n);
 /* Make room in the books for n_more blocks. */
 ebb_status ebb__pool_heap_reserve(ebb_pool_heap *heap, size_t n_more);
 
-/* Neighbours, lists and table agree. O(blocks). */
-bool ebb__pool_heap_is_valid(const ebb_pool_heap *heap);
+/* Neighbours, trees and table agree. O(blocks). */
+bool ebb__pool_heap_is_valid(ebb_pool_heap *heap);
 
 /* ---- the plan of an iteration ----------------------------------------------------------------- */
 

@@ -257,6 +257,47 @@ static void test_heap(void **state) {
     ebb__pool_heap_destroy(heap);
 }
 
+/* Where all that is free is of about the size asked for, the smallest that suffices is found; two of equal size too. */
+static void test_heap_of_one_class(void **state) {
+    (void)state;
+    enum { N = 300, LEAST = 1 << 20, WIDTH = 1 << 15 };
+    ebb_pool_heap *heap = NULL;
+    uint64_t size[N], start[N], total = 0, wall = 0, n = 0, note = 0;
+    bool is_taken[N] = {false};
+    ebb_rng rng;
+    ebb__rng_init(&rng, 9, 10);
+    for (unsigned i = 0; i < N; i++) {
+        size[i] = LEAST + (i % 3 == 0 ? 64 * ebb__rng_below(&rng, 8) : ebb__rng_below(&rng, WIDTH));
+        total += size[i] + 1;
+    }
+    assert_int_equal(ebb__pool_heap_create(NULL, 0, total, &heap), EBB_OK);
+    for (unsigned i = 0; i < N; i++) {
+        assert_int_equal(ebb__pool_heap_take(heap, size[i], i, &start[i]), EBB_OK);
+        assert_int_equal(ebb__pool_heap_take(heap, 1, 0, &wall), EBB_OK);
+    }
+    for (unsigned i = 0; i < N; i++) { ebb__pool_heap_give(heap, start[i], &n, &note); }
+    for (unsigned k = 0; k < 20000; k++) {
+        const uint64_t asked = LEAST + ebb__rng_below(&rng, WIDTH), any = ebb__rng_below(&rng, N);
+        uint64_t best = UINT64_MAX, at = 0;
+        if (is_taken[any]) {
+            ebb__pool_heap_give(heap, start[any], &n, &note);
+            is_taken[any] = false;
+        }
+        for (unsigned i = 0; i < N; i++) {
+            if (!is_taken[i] && size[i] >= asked) { best = ebb_min_u64(best, size[i]); }
+        }
+        assert_int_equal(ebb__pool_heap_take(heap, asked, 0, &at), EBB_OK);
+        assert_true((at == EBB_POOL_NOWHERE) == (best == UINT64_MAX));
+        for (unsigned i = 0; i < N && at != EBB_POOL_NOWHERE; i++) {
+            if (start[i] != at) { continue; }
+            assert_true(!is_taken[i] && size[i] == best);
+            is_taken[i] = true;
+        }
+        assert_true(k % 16 != 0 || ebb__pool_heap_is_valid(heap));
+    }
+    ebb__pool_heap_destroy(heap);
+}
+
 /* Several threads, one pool: nobody gets what another one holds. */
 typedef struct sharer {
     ebb_pool *pool;
@@ -328,13 +369,21 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free),
-        cmocka_unit_test(test_unplanned),     cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bad_frees),     cmocka_unit_test(test_bad_plans),
-        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_replaces),
-        cmocka_unit_test(test_never_touches), cmocka_unit_test(test_nothing_asked),
-        cmocka_unit_test(test_learns),        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_replays),
+        cmocka_unit_test(test_late_free),
+        cmocka_unit_test(test_unplanned),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_bad_frees),
+        cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_replaces),
+        cmocka_unit_test(test_never_touches),
+        cmocka_unit_test(test_nothing_asked),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_heap_of_one_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
