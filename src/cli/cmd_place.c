@@ -29,7 +29,7 @@ static const ebb_cli_option place_options[] = {
     {"--compare", EBB_CLI_FLAG, AT(compare), NULL, "all solvers, side by side"},
     {"--capacity", EBB_CLI_BYTES, AT(capacity), "SIZE", "ask whether it fits this; a peak of that much is good enough"},
     {"--steps", EBB_CLI_AMOUNT, AT(steps), "N",
-     "search steps after which the best so far will do (20 million, and 32 a buffer)"},
+     "search steps after which the best so far will do (some seconds' worth, more for few buffers)"},
     {"--time", EBB_CLI_NUMBER, AT(time_s), "S", "seconds instead: the answer may then differ from run to run"},
     {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two (1, or the program's)"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},

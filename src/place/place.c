@@ -5,7 +5,7 @@
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
-    {"best", "sweeps, orders, dives, repair", true, true, ebb__place_any},
+    {"best", "ebb's own search: constructions, an exact search, ejection, repair", true, true, ebb__place_any},
     {"first-fit", "an allocator, the lowest free block that holds it", false, false, ebb__place_first_fit},
     {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, false, ebb__place_best_fit},
     {"pytorch", "PyTorch's caching allocator", false, false, ebb__place_pytorch},
