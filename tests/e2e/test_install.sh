@@ -45,6 +45,15 @@ else
 fi
 check "it gets the same addresses in each iteration" test "$(sort -u out | wc -l)" = 1 -a "$(wc -l <out)" = 3
 
+sed -n '/^```c$/,/^```$/{/^```/d;p}' "$root/docs/placement.md" >place.c
+# shellcheck disable=SC2046
+if cc -std=c11 -Wall -Wextra -pedantic -Werror place.c $(pkg-config --cflags --libs ebb) -o place 2>log && ./place >out 2>&1; then
+    pass "the program in docs/placement.md runs"
+else
+    fail "the program in docs/placement.md runs" "$(cat log out)"
+fi
+equal "its arena is as small as can be" "$(tail -n 1 out)" "an arena of 4096 bytes; none below 4096 can do"
+
 if [ -e "$digits" ]; then
     if ./train_digits "$digits" 4MiB >out 2>&1; then pass "the example trains"; else fail "the example trains" "$(cat out)"; fi
     accuracy=$(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' out)
