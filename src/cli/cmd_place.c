@@ -66,6 +66,10 @@ static bool is_solver(const char *name) {
     return false;
 }
 
+static bool is_dash(const char *path) {
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
 static int check_values(const place_values *values, const ebb_cli_arguments *arguments) {
     if (arguments->n == 0) {
         return ebb__cli_usage("place: say which file, or - for standard input; see ebb place --help");
@@ -82,6 +86,9 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     }
     if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
         return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
+    }
+    if (is_dash(values->out) || is_dash(values->svg)) {
+        return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
     }
     ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
     if (status == EBB_OK && values->svg != NULL) { status = ebb_path_check_writable(values->svg); }

@@ -50,9 +50,11 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
     return ebb_fail(EBB_E_LIMIT, "it was stopped after %llu steps", (unsigned long long)work);
 }
 
-static uint64_t default_steps(const ebb_place_solver *solver, size_t n_items) {
+static uint64_t default_steps(const ebb_place_solver *solver, const ebb_place_problem *problem) {
+    const size_t n_items = problem->n_items;
     if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
-    const uint64_t times = n_items <= EBB_PLACE_FEW ? 4 : n_items <= 10 * (size_t)EBB_PLACE_FEW ? 2 : 1;
+    const bool is_plain = ebb__place_is_plain(problem); /* of others, more steps bring little */
+    const uint64_t times = !is_plain ? 1 : n_items <= EBB_PLACE_FEW ? 4 : n_items <= 10 * (size_t)EBB_PLACE_FEW ? 2 : 1;
     return times * EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
 }
 
@@ -81,7 +83,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .problem = problem,
         .mem = options->mem,
         .enough_bytes = options->enough_bytes,
-        .max_steps = options->max_steps != 0 ? options->max_steps : default_steps(solver, problem->n_items),
+        .max_steps = options->max_steps != 0 ? options->max_steps : default_steps(solver, problem),
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };

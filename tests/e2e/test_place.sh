@@ -226,6 +226,7 @@ says "two files" 2 "ebb: place: six.csv is one argument too many; see ebb place 
 says "unknown solver" 2 "ebb: place: there is no solver foo; see ebb place --help" place five.csv --solver foo
 says "a solver and all" 2 "ebb: place: --solver or --compare, not both" place five.csv --solver best --compare
 says "steps and time" 2 "ebb: place: --steps or --time, not both" place five.csv --steps 5 --time 1
+says "an output of -" 2 "ebb: place: - is what is read; what is written goes to a file, or to /dev/stdout" place five.csv -o -
 says "two outputs in one file" 2 "ebb: place: -o and --svg would both write ./x" place five.csv -o x --svg ./x
 says "no steps" 2 "ebb: place: --steps takes a whole number from 1, not '0'" place five.csv --steps 0
 says "no time" 2 "ebb: place: --time is more than 0" place five.csv --time 0
