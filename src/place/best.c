@@ -72,6 +72,7 @@ static ebb_status try_sweeps(ebb_search *s) {
 static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, uint64_t noise, ebb_rng *rng,
                        uint64_t max_work) {
     const uint64_t bound_bytes = s->sections->bound_bytes;
+    EBB_ASSERT(n_eighths < 8 && s->best.peak_bytes > bound_bytes);
     EBB_TRY(ebb__search_sort(s, o));
     if (noise > 0) {
         for (size_t i = 0; i < s->sections->n_items; i++) { s->key[s->now.idx[i]] = i + ebb__rng_below(rng, noise); }
@@ -122,6 +123,7 @@ static ebb_status try_dives(ebb_search *s) {
  * quarter of the work is left to the exact search. */
 static ebb_status try_ejection(ebb_search *s) {
     const uint64_t bound = s->sections->bound_bytes, begin = s->work;
+    EBB_ASSERT(s->best.peak_bytes != UINT64_MAX && s->best.peak_bytes >= bound);
     if (ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
     const uint64_t left = s->max_work - begin, share = s->sections->n_items > MANY ? left : left / 4 * 3;
     for (uint64_t part = EXCESS_PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
@@ -129,6 +131,7 @@ static ebb_status try_ejection(ebb_search *s) {
         const uint64_t less = part == EXCESS_PARTS ? excess : ebb_max_u64(excess / EXCESS_PARTS * part, 1);
         const ebb_place_eject_options options = {
             .cap_bytes = s->best.peak_bytes - less, .max_work = share / N_EJECTIONS + 1, .job = s->job};
+        EBB_ASSERT(part <= EXCESS_PARTS && options.cap_bytes >= bound && options.cap_bytes < s->best.peak_bytes);
         memcpy(s->now.offsets, s->best.offsets, s->sections->n_items * sizeof *s->now.offsets);
         s->now.is_order = false;
         EBB_TRY(ebb__place_eject(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
@@ -164,7 +167,12 @@ static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, e
     EBB_TRY(alloc_attempt(&s->best, bump, compact->sections.n_items));
     s->key = ebb__bump_alloc(bump, compact->sections.n_items, sizeof *s->key);
     if (s->key == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) { EBB_TRY(stages[i](s)); }
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        const uint64_t before = s->best.peak_bytes;
+        EBB_TRY(stages[i](s));
+        EBB_ASSERT(s->best.peak_bytes <= before && s->proved_bytes <= s->best.peak_bytes);
+    }
+    EBB_ASSERT(s->best.peak_bytes != UINT64_MAX);
     return EBB_OK;
 }
 

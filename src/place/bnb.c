@@ -80,7 +80,10 @@ static ebb_status make_rank(part *p, const ebb_mem *mem, uint64_t n_th, bool is_
         }
         EBB_TRY(ebb__sort_by_key(mem, p->idx, p->b.n, p->key));
     }
-    for (uint32_t i = 0; i < p->b.n; i++) { p->b.rank[p->idx[i]] = i; }
+    for (uint32_t i = 0; i < p->b.n; i++) {
+        EBB_ASSERT(p->idx[i] < p->b.n);
+        p->b.rank[p->idx[i]] = i;
+    }
     return EBB_OK;
 }
 
@@ -103,6 +106,7 @@ typedef struct round {
 
 /* Whether all items fit below the cap, by the next run of a round. */
 static ebb_status run(lowering *l, part *p, round *r, int64_t cap) {
+    EBB_ASSERT(cap >= p->lower && cap < p->upper && l->work < l->options->max_work);
     EBB_TRY(make_rank(p, l->sections->mem, r->n_th / EBB_BNB_N_MODES, r->n_th >= N_ROUND));
     p->b.mode = (ebb_bnb_mode)(r->n_th % EBB_BNB_N_MODES);
     p->b.cap = cap;
@@ -110,6 +114,7 @@ static ebb_status run(lowering *l, part *p, round *r, int64_t cap) {
     const ebb_bnb_verdict verdict = ebb__bnb_run(&p->b);
     if (verdict == EBB_BNB_YES) { keep(l, p); }
     if (verdict == EBB_BNB_NO) { p->lower = p->b.cap + 1; }
+    EBB_ASSERT(p->lower <= p->upper); /* it was not proved that what is there cannot be */
     l->work += p->b.work + 16 * (uint64_t)p->b.n;
     r->max_work += 1 + r->max_work / GROW;
     r->n_th++;
@@ -123,6 +128,7 @@ static ebb_status lower_part(lowering *l, part *p, int64_t target) {
     const uint64_t first = l->options->n_before * N_ROUND * 1024; /* other ranks than before */
     round low = {first, N_LOW_DIVES * dive}, high = {first, N_HIGH_DIVES * dive};
     int64_t n_parts = EXCESS_PARTS / 2;
+    EBB_ASSERT(dive > 0 && target >= 0);
     for (uint64_t n_runs = 0; p->upper > p->lower && p->upper > target; n_runs++) {
         if (l->work >= l->options->max_work || l->options->stop(l->options->stop_ctx)) { return EBB_OK; }
         const int64_t lowest = p->lower > target ? p->lower : target, upper = p->upper;
@@ -143,6 +149,7 @@ static ebb_status lower_part(lowering *l, part *p, int64_t target) {
 
 /* Sections from here on that items of the part live in, in the order after the cut. */
 static uint32_t after_cut(const lowering *l, uint32_t section) {
+    EBB_ASSERT(section < l->sections->n);
     return section >= l->cut ? section - l->cut : section + l->sections->n - l->cut;
 }
 
@@ -169,6 +176,7 @@ static bool is_too_large(const lowering *l, const uint32_t *items, uint32_t n) {
 
 static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t *items, uint32_t n, part *p_out) {
     const uint32_t from = range_of(l, items[0]).first;
+    EBB_ASSERT(n > 0 && n <= EBB_BNB_MAX_ITEMS);
     uint32_t to = from;
     for (uint32_t i = 0; i < n; i++) { to = larger(to, range_of(l, items[i]).last); }
     part p = {.item = items, .upper = 0};
@@ -180,6 +188,7 @@ static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t 
     for (uint32_t i = 0; i < n; i++) {
         const ebb_place_range range = range_of(l, items[i]);
         const int64_t end = (int64_t)end_of(l, items[i]);
+        EBB_ASSERT(i == 0 || range.first >= range_of(l, items[i - 1]).first);
         p.b.range[i] = (ebb_place_range){range.first - from, range.last - from};
         p.b.size[i] = (int64_t)l->sections->rounded[items[i]];
         p.upper = end > p.upper ? end : p.upper;
@@ -188,7 +197,11 @@ static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t 
     p.b.stop = l->options->stop;
     p.b.stop_ctx = l->options->stop_ctx;
     EBB_TRY(ebb__bnb_prepare(&p.b, bump));
-    for (uint32_t t = 0; t < p.b.m; t++) { p.lower = (int64_t)ebb_max_u64((uint64_t)p.lower, p.b.load[t]); }
+    for (uint32_t t = 0; t < p.b.m; t++) {
+        EBB_ASSERT(p.b.load[t] > 0 && p.b.load[t] <= l->sections->bound_bytes);
+        p.lower = (int64_t)ebb_max_u64((uint64_t)p.lower, p.b.load[t]);
+    }
+    EBB_ASSERT(p.lower <= p.upper);
     for (uint32_t i = 0; i < n; i++) {
         p.fullness[i] = 0;
         for (uint32_t t = p.b.range[i].first; t < p.b.range[i].last; t++) {
@@ -248,6 +261,7 @@ static bool find_cut(const lowering *l, uint32_t *n_crossing, uint32_t *cut_out)
     uint32_t n = 0;
     for (uint32_t t = 0; t < sections->n; t++) {
         n += n_crossing[t];
+        EBB_ASSERT(n <= sections->n_items);
         if (n > 0) { continue; }
         *cut_out = t;
         return true;
@@ -282,6 +296,7 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
     ebb_status st = prepare(&l, &bump, &has_cut);
     if (st == EBB_OK && has_cut) { st = handle_parts(&l); }
     if (st == EBB_OK) {
+        EBB_ASSERT(l.lower_bytes >= sections->bound_bytes && l.lower_bytes <= l.peak_bytes);
         result->bound_bytes = l.lower_bytes;
         result->work = l.work;
     }
@@ -303,6 +318,7 @@ ebb_status ebb__search_exact(ebb_search *s) {
     };
     ebb_place_bnb_result result = {0};
     if (ebb__search_is_over(s, s->max_work) || (is_first && n > EBB_BNB_MAX_ITEMS)) { return EBB_OK; }
+    EBB_ASSERT(s->best.peak_bytes != UINT64_MAX);
     s->n_exact++;
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.is_order = false;
@@ -313,6 +329,7 @@ ebb_status ebb__search_exact(ebb_search *s) {
     for (size_t i = 0; i < n; i++) {
         s->now.peak_bytes = ebb_max_u64(s->now.peak_bytes, s->now.offsets[i] + s->sections->rounded[i]);
     }
+    EBB_ASSERT(s->now.peak_bytes <= s->best.peak_bytes && s->now.peak_bytes >= s->proved_bytes);
     (void)ebb__search_keep(s);
     return EBB_OK;
 }

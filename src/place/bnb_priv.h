@@ -63,8 +63,8 @@ typedef struct ebb_bnb {
     uint32_t *crossing;   /* [m + 1]: unplaced items that live in the sections on both sides of this beginning */
     /* Unplaced items of section t: list[list_at[t] ... + n_list[t]]; behind them those placed, last first. */
     uint32_t *list, *list_at, *n_list;
-    uint32_t *place_in,
-        *place_in_at; /* where item i is in the list of its k-th section: place_in[place_in_at[i] + k] */
+    /* Where item i is in the list of its k-th section: place_in[place_in_at[i] + k]. */
+    uint32_t *place_in, *place_in_at;
     /* To take back. */
     ebb_bnb_undo *trail;
     size_t n_trail, max_trail;
@@ -96,6 +96,11 @@ ebb_bnb_verdict ebb__bnb_run(ebb_bnb *b);
 /* ---- the state, for bnb_search.c -------------------------------------------------------------- */
 
 void ebb__bnb_reset(ebb_bnb *b);
+
+/* Sky, sizes still to be placed, and slack make up the cap of each section, and no least offset is below the sky. Goes
+ * through all lists. */
+bool ebb__bnb_is_valid(const ebb_bnb *b);
+
 void ebb__bnb_place(ebb_bnb *b, uint32_t item); /* at its least offset, which its sections all have as sky */
 typedef struct ebb_bnb_mark {
     size_t n_trail, n_old_reasons;

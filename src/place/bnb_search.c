@@ -58,6 +58,7 @@ typedef struct choice {
 /* The end of the niche that begins here; false if it is none, because one of its neighbours is lower. */
 static bool is_niche(const ebb_bnb *b, ebb_place_range part, uint32_t first, uint32_t *last_out) {
     uint32_t last = first + 1;
+    EBB_ASSERT(part.first <= first && first < part.last);
     while (last < part.last && b->sky[last] == b->sky[first]) { last++; }
     *last_out = last;
     return (first == part.first || b->sky[first - 1] > b->sky[first]) &&
@@ -102,6 +103,7 @@ static uint32_t first_in_rank(const ebb_bnb *b, uint32_t section) {
         if (best != EBB_BNB_NONE && b->rank[list[k]] > b->rank[best]) { continue; }
         if (can_lie(b, list[k], b->sky[section])) { best = list[k]; }
     }
+    EBB_ASSERT(best != EBB_BNB_NONE && !b->is_placed[best]);
     return best;
 }
 
@@ -126,6 +128,7 @@ static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t
         best = i;
         best_slack = slack;
     }
+    EBB_ASSERT(best != EBB_BNB_NONE && best_slack >= 0);
     return best;
 }
 
@@ -135,6 +138,7 @@ static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t
 static bool leave_floor(ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
     const int64_t floor = b->sky[section];
+    EBB_ASSERT(count_choices(b, section, 1) == 0);
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
         const uint32_t i = list[k], twin = b->twin[i];
         if (b->least[i] != floor) { continue; }
@@ -162,6 +166,7 @@ static ebb_bnb_verdict branch(ebb_bnb *b, ebb_place_range part, uint32_t item) {
     const ebb_bnb_verdict verdict = solve(b, part);
     if (verdict != EBB_BNB_NO) { return verdict; }
     ebb__bnb_undo(b, mark);
+    EBB_ASSERT(b->n_placed == mark.n_placed && !b->is_placed[item]);
     if ((b->why[word] & bit) == 0) { return EBB_BNB_NO; }
     b->why[word] &= ~bit;
     return ebb__bnb_rule_out(b, item, b->why) ? EBB_BNB_AGAIN : EBB_BNB_NO;
@@ -196,6 +201,7 @@ static ebb_bnb_verdict step(ebb_bnb *b, ebb_place_range part, uint64_t *key) {
         ebb__bnb_why_part(b, group);
         return EBB_BNB_NO;
     }
+    EBB_ASSERT(now != 0);
     if (*key == 0) { *key = now; }
     const choice c = choose_section(b, group);
     if (c.n_choices == 0) { return leave_floor(b, c.section) ? EBB_BNB_AGAIN : EBB_BNB_NO; }
@@ -208,10 +214,14 @@ static ebb_bnb_verdict step(ebb_bnb *b, ebb_place_range part, uint64_t *key) {
 static ebb_bnb_verdict solve(ebb_bnb *b, ebb_place_range part) {
     ebb_bnb_verdict verdict = EBB_BNB_AGAIN;
     uint64_t key = 0;
+    EBB_ASSERT(part.first < part.last && part.last <= b->m);
     while (verdict == EBB_BNB_AGAIN) {
         b->work += ebb__bnb_step_work(b, part);
         if (b->work > b->max_work || !ebb__bnb_has_room(b)) { return EBB_BNB_OUT; }
-        if (++b->n_asked % ASK_EVERY == 0 && b->stop(b->stop_ctx)) { return EBB_BNB_OUT; }
+        if (++b->n_asked % ASK_EVERY == 0) {
+            if (EBB_DEBUG >= 2) { EBB_ASSERT(ebb__bnb_is_valid(b)); }
+            if (b->stop(b->stop_ctx)) { return EBB_BNB_OUT; }
+        }
         verdict = step(b, part, &key);
     }
     if (verdict == EBB_BNB_NO && key != 0) { b->refuted[key & (b->n_refuted - 1)] = key; }
@@ -219,9 +229,12 @@ static ebb_bnb_verdict solve(ebb_bnb *b, ebb_place_range part) {
 }
 
 ebb_bnb_verdict ebb__bnb_run(ebb_bnb *b) {
+    EBB_ASSERT(b->mode < EBB_BNB_N_MODES && b->stop != NULL && (b->n_refuted & (b->n_refuted - 1)) == 0);
     ebb__bnb_reset(b);
     for (uint32_t t = 0; t < b->m; t++) {
         if (b->slack[t] < 0) { return EBB_BNB_NO; }
     }
-    return solve(b, (ebb_place_range){0, b->m});
+    const ebb_bnb_verdict verdict = solve(b, (ebb_place_range){0, b->m});
+    EBB_ASSERT(verdict != EBB_BNB_YES || b->n_placed == b->n);
+    return verdict;
 }

@@ -12,9 +12,27 @@
  */
 #include "place/bnb_priv.h"
 
+/* ---- what must hold --------------------------------------------------------------------------- */
+
+bool ebb__bnb_is_valid(const ebb_bnb *b) {
+    for (uint32_t t = 0; t < b->m; t++) {
+        int64_t rest = 0;
+        for (uint32_t k = 0; k < b->n_list[t]; k++) {
+            const uint32_t item = b->list[b->list_at[t] + k];
+            if (b->is_placed[item] || b->least[item] < b->sky[t] || b->least[item] < b->least_top[item]) {
+                return false;
+            }
+            rest += b->size[item];
+        }
+        if (b->sky[t] + rest + b->slack[t] != b->cap || b->top[t] > b->sky[t]) { return false; }
+    }
+    return true;
+}
+
 /* ---- taking back ------------------------------------------------------------------------------ */
 
 static void set(ebb_bnb *b, int64_t *at, int64_t value) {
+    EBB_ASSERT(b->n_trail < b->max_trail && *at != value);
     b->trail[b->n_trail++] = (ebb_bnb_undo){at, *at};
     *at = value;
 }
@@ -22,6 +40,7 @@ static void set(ebb_bnb *b, int64_t *at, int64_t value) {
 /* Keep the reason of a section, or of an item behind all sections, before it is changed. */
 static uint64_t *change_reason(ebb_bnb *b, uint32_t of) {
     uint64_t *reason = b->reason + (size_t)of * b->n_words;
+    EBB_ASSERT(of < b->m + b->n && b->n_old_reasons < b->max_old_reasons);
     memcpy(b->old_reason + b->n_old_reasons * b->n_words, reason, b->n_words * sizeof *reason);
     b->old_reason_of[b->n_old_reasons++] = of;
     return reason;
@@ -31,8 +50,10 @@ static uint64_t *change_reason(ebb_bnb *b, uint32_t of) {
 static void take_out(ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
     uint32_t *place = b->place_in + b->place_in_at[item];
+    EBB_ASSERT(!b->is_placed[item] && b->class_left[b->class_of[item]] > 0);
     for (uint32_t t = range.first; t < range.last; t++, place++) {
         uint32_t *list = b->list + b->list_at[t];
+        EBB_ASSERT(*place < b->n_list[t] && list[*place] == item);
         const uint32_t last = --b->n_list[t], other = list[last];
         list[*place] = other;
         b->place_in[b->place_in_at[other] + t - b->range[other].first] = *place;
@@ -46,6 +67,7 @@ static void take_out(ebb_bnb *b, uint32_t item) {
 
 static void put_back(ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
+    EBB_ASSERT(b->is_placed[item]);
     for (uint32_t t = range.first; t < range.last; t++) {
         EBB_ASSERT(b->list[b->list_at[t] + b->n_list[t]] == item);
         b->n_list[t]++;
@@ -60,6 +82,7 @@ ebb_bnb_mark ebb__bnb_mark(const ebb_bnb *b) {
 }
 
 void ebb__bnb_undo(ebb_bnb *b, ebb_bnb_mark mark) {
+    EBB_ASSERT(mark.n_placed <= b->n_placed && mark.n_trail <= b->n_trail && mark.n_old_reasons <= b->n_old_reasons);
     while (b->n_placed > mark.n_placed) { put_back(b, b->placed_order[--b->n_placed]); }
     while (b->n_trail > mark.n_trail) {
         const ebb_bnb_undo *u = &b->trail[--b->n_trail];
@@ -122,6 +145,7 @@ void ebb__bnb_place(ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
     const int64_t end = b->least[item] + b->size[item];
     const uint32_t level = b->n_placed;
+    EBB_ASSERT(level < b->n && end <= b->cap); /* no section has lost more than its slack */
     b->offset[item] = b->least[item];
     b->placed_order[b->n_placed++] = item;
     take_out(b, item);
@@ -175,6 +199,7 @@ static void why_too_high(ebb_bnb *b, uint32_t section, int64_t offset, int64_t n
 static bool raise(ebb_bnb *b, uint32_t section, int64_t to) {
     const int64_t n_lost = to - b->sky[section];
     const uint32_t *list = b->list + b->list_at[section];
+    EBB_ASSERT(n_lost > 0 && b->n_list[section] > 0);
     if (b->slack[section] < n_lost) {
         b->n_failed[section]++;
         why_too_high(b, section, to, n_lost - b->slack[section]);
@@ -190,6 +215,7 @@ static bool raise(ebb_bnb *b, uint32_t section, int64_t to) {
 static uint32_t find_lowest(const ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
     uint32_t lowest = list[0];
+    EBB_ASSERT(b->n_list[section] > 0);
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
         if (b->least[list[k]] < b->least[lowest]) { lowest = list[k]; }
         if (b->least[lowest] == b->sky[section]) { break; }
@@ -204,6 +230,7 @@ bool ebb__bnb_propagate(ebb_bnb *b, ebb_place_range part) {
         if (!b->is_placed[seen] && b->least[seen] == b->sky[t]) { continue; }
         b->witness[t] = find_lowest(b, t);
         const int64_t least = b->least[b->witness[t]];
+        EBB_ASSERT(least >= b->sky[t]);
         if (least > b->sky[t] && !raise(b, t, least)) { return false; }
     }
     return true;
@@ -240,6 +267,7 @@ static void why_next(const ebb_bnb *b, uint32_t item, int64_t next, ebb_bnb_reas
 bool ebb__bnb_rule_out(ebb_bnb *b, uint32_t item, const uint64_t *reason) {
     const int64_t was = b->least[item];
     int64_t next = was + 1;
+    EBB_ASSERT(!b->is_placed[item]);
     clear(b, b->scratch);
     ebb__bnb_why_least(b, item, was, b->scratch);
     if (reason != NULL) {
@@ -256,6 +284,7 @@ bool ebb__bnb_rule_out(ebb_bnb *b, uint32_t item, const uint64_t *reason) {
         memcpy(b->why, b->scratch, b->n_words * sizeof *b->why);
         return false;
     }
+    EBB_ASSERT(next > was);
     memcpy(change_reason(b, b->m + item), b->scratch, b->n_words * sizeof *b->scratch);
     set(b, &b->ruled_out[item], next);
     set(b, &b->least[item], next);
@@ -313,6 +342,7 @@ void ebb__bnb_reset(ebb_bnb *b) {
     b->n_placed = 0;
     b->work = 0;
     b->last_at = 0;
+    if (EBB_DEBUG >= 2) { EBB_ASSERT(ebb__bnb_is_valid(b)); }
 }
 
 /* Arrays from the bump until one fails. */

@@ -108,6 +108,7 @@ static answer within(const tree_node *n, answer a) {
 
 static void build(dive *d, ebb_place_node v, const uint64_t *rest) {
     tree_node *n = &d->tree[v.idx];
+    EBB_ASSERT(v.first < v.last && v.last <= d->sections->n);
     *n = (tree_node){.sky_all = 0};
     if (v.last - v.first == 1) {
         n->of = (answer){.rest = rest[v.first], .sky_at = v.first, .rest_at = v.first, .most_at = v.first};
@@ -138,6 +139,7 @@ static void put_in(dive *d, ebb_place_node v, ebb_place_range range, uint64_t en
 
 static answer ask(const dive *d, ebb_place_node v, ebb_place_range range) {
     const tree_node *n = &d->tree[v.idx];
+    EBB_ASSERT(range.first < v.last && range.last > v.first);
     if (range.first <= v.first && range.last >= v.last) { return n->of; }
     const ebb_place_node left = ebb__place_left_of(v), right = ebb__place_right_of(v);
     if (range.last <= right.first) { return within(n, ask(d, left, range)); }
@@ -376,11 +378,13 @@ ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_op
     dive d = {.sections = sections, .options = options, .offsets = offsets, .cap_bytes = options->cap_bytes};
     ebb_bump bump;
     ebb__bump_init(&bump, sections->mem);
+    EBB_ASSERT(options->cap_bytes >= sections->bound_bytes);
     ebb_status st = prepare(&d, &bump);
     EBB_ASSERT(st != EBB_OK || d.n_left == sections->n_items);
     while (st == EBB_OK && d.n_left > 0 && d.work < options->max_work && d.cap_bytes < options->give_up_bytes) {
         st = d.n_queue == 0 ? raise_cap(&d) : look(&d);
     }
+    EBB_ASSERT(st != EBB_OK || d.n_left > 0 || (d.tree[0].of.rest == 0 && d.tree[0].of.sky <= d.cap_bytes));
     if (st == EBB_OK) { *peak_out = d.n_left == 0 ? d.tree[0].of.sky : UINT64_MAX; }
     *work += d.work;
     ebb__free(sections->mem, d.queue);

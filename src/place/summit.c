@@ -85,6 +85,7 @@ static bool find_sides(const summit *m, uint32_t item, sides *sides_out) {
     const ebb_place_range range = s->range[item];
     const uint32_t length = ebb__place_n_sections(s, item);
     const uint32_t before = m->at >= range.first ? m->at - range.first : m->at + (s->n - range.first);
+    EBB_ASSERT(before < s->n);
     if (before >= length) { return false; }
     *sides_out = (sides){before, length - 1 - before};
     return true;
@@ -97,6 +98,7 @@ static uint64_t key_of(const summit *m, sides of, const shape *like) {
     const uint64_t end = m->search->sections->n, next = 2 * end;
     const uint64_t full_bytes = m->search->sections->bound_bytes / FULL * like->full;
     const uint64_t left = m->left_max[of.before < m->n_left ? of.before : m->n_left];
+    EBB_ASSERT(of.before < end && of.behind < end);
     const uint64_t right = m->right_max[of.behind < m->n_right ? of.behind : m->n_right];
     if (like->kind == BY_DEATH) { return end - of.behind; }
     if (like->kind == BY_BIRTH) { return end - of.before; }
@@ -117,6 +119,7 @@ static ebb_status sort_stack_first(summit *m, const shape *like) {
         s->key[i] = is_there ? key_of(m, of, like) : UINT64_MAX;
         m->n_stack += is_there;
     }
+    EBB_ASSERT(m->n_stack > 0);
     return ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key);
 }
 
@@ -124,7 +127,7 @@ static ebb_status sort_stack_first(summit *m, const shape *like) {
 static void repair(const summit *m) {
     ebb_attempt *now = &m->search->now;
     const uint32_t item = now->idx[now->stuck];
-    EBB_ASSERT(now->stuck >= m->n_stack);
+    EBB_ASSERT(now->stuck >= m->n_stack && now->stuck < m->search->sections->n_items);
     memmove(now->idx + m->n_stack + 1, now->idx + m->n_stack, (now->stuck - m->n_stack) * sizeof *now->idx);
     now->idx[m->n_stack] = item;
 }
@@ -150,6 +153,7 @@ static ebb_status place_rest(summit *m, const ebb_taken *stack, uint64_t end) {
     ebb_search *s = m->search;
     ebb_taken *taken = NULL;
     ebb_bump bump;
+    EBB_ASSERT(end >= s->work);
     ebb__bump_init(&bump, s->job->mem);
     ebb_status st = ebb__taken_copy(stack, &bump, &taken);
     if (st == EBB_OK) {
