@@ -3,14 +3,14 @@
  * The exact search: can all items of a part be placed within a cap?
  *
  * It looks at niches: sections next to one another of equal sky, between higher ones. An item that lives in a section
- * of a niche lies either exactly on its floor, which only an item can that lives nowhere beyond the niche, or higher;
- * and where no item lies on the floor of a section, something is lost there, which must be within the section's slack.
- * So the search takes an item and a floor, places it there, and if that leads nowhere, rules it out there and draws the
- * conclusions (bnb_state.c). Each placement of all items is met at most once. Where only one choice is left it is taken
- * first, then where there are fewest.
+ * of a niche lies either exactly on its ground, which only an item can that lives nowhere beyond the niche, or higher;
+ * and where no item lies on the ground of a section, something is lost there, which must be within the section's slack.
+ * So the search takes an item and a ground, places it there, and if that leads nowhere, rules it out there and draws
+ * the conclusions (bnb_state.c). Each placement of all items is met at most once. Where only one choice is left it is
+ * taken first, then where there are fewest.
  *
- *        |   |         |            a can lie on the floor, b cannot; if neither a nor another does,
- *        |   |    b ========        the floor of a's sections rises to the least height at which one
+ *        |   |         |            a can lie on the ground, b cannot; if neither a nor another does,
+ *        |   |    b ========        the ground of a's sections rises to the least height at which one
  *        |___|  a ===  |___|        of the items that live there can lie on another
  *            |_________|
  *             the niche
@@ -32,13 +32,13 @@
 
 /* ---- niches and choices ----------------------------------------------------------------------- */
 
-/* Whether the item can lie on the floor of the niche that it lives in. */
-static bool can_lie(const ebb_bnb *b, uint32_t item, int64_t floor) {
-    if (b->least[item] != floor || b->least_top[item] != floor) { return false; }
+/* Whether the item can lie on the ground of the niche that it lives in. */
+static bool can_lie(const ebb_bnb *b, uint32_t item, int64_t ground) {
+    if (b->least[item] != ground || b->least_top[item] != ground) { return false; }
     if (b->twin[item] != EBB_BNB_NONE && !b->is_placed[b->twin[item]]) { return false; }
     const int64_t below = b->top_item[b->range[item].first];
     if (below < 0 || b->class_of[below] != b->class_of[item]) { return true; }
-    if (b->offset[below] + b->size[below] != floor || b->size[item] < b->size[below]) { return true; }
+    if (b->offset[below] + b->size[below] != ground || b->size[item] < b->size[below]) { return true; }
     return b->size[item] == b->size[below] && item > (uint32_t)below;
 }
 
@@ -51,7 +51,7 @@ static uint32_t count_choices(const ebb_bnb *b, uint32_t section, uint32_t enoug
 
 typedef struct choice {
     uint32_t section;
-    uint32_t n_choices; /* of items; 0: nothing can lie on its floor */
+    uint32_t n_choices; /* of items; 0: nothing can lie on its ground */
     bool is_forced;
 } choice;
 
@@ -95,7 +95,7 @@ static choice choose_section(const ebb_bnb *b, ebb_place_range part) {
     return best;
 }
 
-/* Of the items that can lie on the section's floor, the first in rank. */
+/* Of the items that can lie on the section's ground, the first in rank. */
 static uint32_t first_in_rank(const ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
     uint32_t best = EBB_BNB_NONE;
@@ -116,7 +116,7 @@ static int64_t least_slack(const ebb_bnb *b, uint32_t item) {
     return least;
 }
 
-/* Of all items that can lie on floors as low as this section's, the one of the section of least slack, or the first of
+/* Of all items that can lie on grounds as low as this section's, the one of the section of least slack, or the first of
  * these in rank. */
 static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t section) {
     uint32_t best = EBB_BNB_NONE;
@@ -134,20 +134,20 @@ static uint32_t first_of_lowest(const ebb_bnb *b, ebb_place_range part, uint32_t
 
 /* ---- the search ------------------------------------------------------------------------------- */
 
-/* Nothing can lie on the section's floor: its items are ruled out there. */
-static bool leave_floor(ebb_bnb *b, uint32_t section) {
+/* Nothing can lie on the section's ground: its items are ruled out there. */
+static bool leave_ground(ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
-    const int64_t floor = b->sky[section];
+    const int64_t ground = b->sky[section];
     EBB_ASSERT(count_choices(b, section, 1) == 0);
     for (uint32_t k = 0; k < b->n_list[section]; k++) {
         const uint32_t i = list[k], twin = b->twin[i];
-        if (b->least[i] != floor) { continue; }
+        if (b->least[i] != ground) { continue; }
         const uint64_t *reason = ebb__bnb_reason_of_section(b, b->range[i].first); /* that of the same range below it */
-        if (b->least_top[i] != floor) {
+        if (b->least_top[i] != ground) {
             reason = NULL;
         } else if (twin != EBB_BNB_NONE && !b->is_placed[twin]) {
             memset(b->why, 0, b->n_words * sizeof *b->why);
-            ebb__bnb_why_least(b, twin, floor, b->why); /* it lies there or higher, and below this one */
+            ebb__bnb_why_least(b, twin, ground, b->why); /* it lies there or higher, and below this one */
             reason = b->why;
         }
         if (!ebb__bnb_rule_out(b, i, reason)) { return false; }
@@ -204,7 +204,7 @@ static ebb_bnb_verdict step(ebb_bnb *b, ebb_place_range part, uint64_t *key) {
     EBB_ASSERT(now != 0);
     if (*key == 0) { *key = now; }
     const choice c = choose_section(b, group);
-    if (c.n_choices == 0) { return leave_floor(b, c.section) ? EBB_BNB_AGAIN : EBB_BNB_NO; }
+    if (c.n_choices == 0) { return leave_ground(b, c.section) ? EBB_BNB_AGAIN : EBB_BNB_NO; }
     b->last_at = c.section;
     const bool by_rank = b->mode == EBB_BNB_LOWEST && !c.is_forced;
     return branch(b, group, by_rank ? first_of_lowest(b, group, c.section) : first_in_rank(b, c.section));

@@ -83,6 +83,7 @@ static uint32_t section_at(const fronts *u, const chain_link *l, uint32_t k) {
  * on the way are not few beside those that live already. */
 static uint32_t find_valley(const fronts *u, const chain_link *l, uint32_t max) {
     const uint64_t bound = u->sections->bound_bytes;
+    EBB_ASSERT(max > 0);
     uint64_t high = 0, low = UINT64_MAX;
     uint32_t low_at = 0;
     for (uint32_t k = 1 + u->n_alive / SHARE_BORN; k < max; k++) {
@@ -129,6 +130,7 @@ static ebb_status stack(fronts *u) {
         u->search->now.offsets[u->at_summit[i]] = u->top;
         u->top += s->rounded[u->at_summit[i]];
     }
+    EBB_ASSERT(u->top == s->bound_bytes);
     return EBB_OK;
 }
 
@@ -160,6 +162,7 @@ static void move_on(fronts *u, uint32_t section, const ebb_place_outward_result 
     for (size_t i = 0; i < placed->n_items; i++) {
         if (lives_at(u, placed->item[i], section)) { u->alive[n++] = placed->item[i]; }
     }
+    EBB_ASSERT(n <= u->sections->n_items);
     u->n_alive = n;
 }
 
@@ -203,6 +206,7 @@ static ebb_status place_line(fronts *u, bool backward) {
         chain_link l = {.section = backward ? u->section - done : u->section + done, .backward = backward};
         const uint32_t length = k < MAX_LINKS ? find_valley(u, &l, n - 1 - done) : n - 1 - done;
         l.n_sections = l.n_to_place = length + 1;
+        EBB_ASSERT(length > 0 && done + length < n);
         EBB_TRY(place_link(u, &l));
         done += length;
     }
@@ -212,6 +216,7 @@ static ebb_status place_line(fronts *u, bool backward) {
 /* To the lowest section and, from the other side, up to that one. */
 static ebb_status place_circle(fronts *u, bool backward) {
     const uint32_t forth = distance(u, u->section, u->lowest), back = distance(u, u->lowest, u->section) + 1;
+    EBB_ASSERT(!u->is_line && u->lowest != u->section);
     const chain_link l = {.section = u->section,
                           .n_sections = backward ? back : u->sections->n,
                           .n_to_place = backward ? back : forth,
@@ -266,6 +271,7 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
             memcpy(s->now.offsets, s->best.offsets, u->sections->n_items * sizeof *s->now.offsets);
             continue;
         }
+        EBB_ASSERT(found < peak[side] && found >= u->top);
         peak[side] = found;
         s->now.peak_bytes = ebb_max_u64(peak[0], peak[1]);
         if (!ebb__search_keep(s)) { /* the sides were equal */

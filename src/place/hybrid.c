@@ -75,6 +75,8 @@ static uint64_t end_of(const hybrid *h, const block *b) {
 static void list_gap(hybrid *h, uint32_t at) {
     block *b = &h->blocks.data[at];
     b->is_gap = true;
+    EBB_ASSERT(b->start < end_of(h, b));
+    EBB_ASSERT(b->below == NONE || !h->blocks.data[b->below].is_gap);
     if (b->above == NONE) { return; }
     const uint32_t class = class_of(end_of(h, b) - b->start);
     b->before = NONE;
@@ -86,6 +88,7 @@ static void list_gap(hybrid *h, uint32_t at) {
 
 static void unlist_gap(hybrid *h, uint32_t at) {
     block *b = &h->blocks.data[at];
+    EBB_ASSERT(b->is_gap);
     b->is_gap = false;
     if (b->above == NONE) { return; }
     if (b->behind != NONE) { h->blocks.data[b->behind].before = b->before; }
@@ -120,6 +123,7 @@ static uint32_t split(hybrid *h, uint32_t at, uint64_t start) {
         made = (uint32_t)h->blocks.n++;
     }
     block *b = &h->blocks.data[at], *m = &h->blocks.data[made];
+    EBB_ASSERT(made < h->blocks.n && b->start < start && start < end_of(h, b));
     *m = (block){.start = start, .below = at, .above = b->above};
     if (b->above != NONE) { h->blocks.data[b->above].below = made; }
     b->above = made;
@@ -131,6 +135,7 @@ static uint32_t split(hybrid *h, uint32_t at, uint64_t start) {
 static void merge(hybrid *h, uint32_t at) {
     block *b = &h->blocks.data[at];
     const uint32_t gone = b->above;
+    EBB_ASSERT(gone != NONE && h->blocks.data[gone].below == at);
     b->above = h->blocks.data[gone].above;
     if (b->above != NONE) { h->blocks.data[b->above].below = at; }
     if (gone == h->highest) { h->highest = at; }
@@ -158,6 +163,7 @@ static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_byt
 
 static void give(hybrid *h, uint32_t item) {
     uint32_t at = h->block_of[item];
+    EBB_ASSERT(at < h->blocks.n && !h->blocks.data[at].is_gap);
     const uint32_t above = h->blocks.data[at].above, below = h->blocks.data[at].below;
     if (above != NONE && h->blocks.data[above].is_gap) {
         unlist_gap(h, above);
@@ -176,6 +182,8 @@ static void give(hybrid *h, uint32_t item) {
 /* The next above those that are there. */
 static void add_clear(hybrid *h, uint32_t item) {
     const uint64_t start = h->offsets[item], end = start + h->sections->rounded[item];
+    EBB_ASSERT(h->n_clear < h->options->n_obstacles);
+    EBB_ASSERT(h->n_clear == 0 || h->clear[h->n_clear - 1].start <= start);
     if (h->n_clear > 0 && start <= h->clear[h->n_clear - 1].end) {
         h->clear[h->n_clear - 1].end = ebb_max_u64(h->clear[h->n_clear - 1].end, end);
     } else {
@@ -186,6 +194,7 @@ static void add_clear(hybrid *h, uint32_t item) {
 /* These obstacles, sorted by address as they come. */
 static void add_few(hybrid *h, const uint32_t *obstacles, uint32_t n) {
     uint32_t few[FEW_OBSTACLES];
+    EBB_ASSERT(n <= FEW_OBSTACLES);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = i;
         for (; at > 0 && h->offsets[few[at - 1]] > h->offsets[obstacles[i]]; at--) { few[at] = few[at - 1]; }
@@ -241,6 +250,7 @@ typedef struct spot {
 static uint64_t mismatch(const hybrid *h, uint32_t neighbour, ebb_place_range range) {
     if (neighbour == NONE) { return ONE; }
     const uint32_t last = h->blocks.data[neighbour].last;
+    EBB_ASSERT(range.first < range.last);
     const uint64_t a = range.last - range.first, b = last > range.first ? last - range.first : 1;
     return ONE - ONE * ebb_min_u64(a, b) / ebb_max_u64(a, b);
 }

@@ -58,6 +58,7 @@ static bool lives_where_it_begins(const view *v, uint32_t item) {
 static ebb_place_range range_of(const view *v, uint32_t item) {
     const uint32_t met = met_after(v, item), length = ebb__place_n_sections(v->from, item);
     if (!lives_where_it_begins(v, item)) { return (ebb_place_range){met, met + length}; }
+    EBB_ASSERT(length > lived_before(v, item));
     const bool comes_back = met > 0 && met < v->sections.n;
     return (ebb_place_range){comes_back ? met : NEVER, length - lived_before(v, item)};
 }
@@ -81,6 +82,7 @@ static size_t find_first(const view *v, uint32_t section) {
 /* Those that the sweep meets in sections [first, last), in its order; counted only where v->item is NULL. */
 static void list_met_in(view *v, uint32_t first, uint32_t last) {
     const size_t begin = find_first(v, first), end = find_first(v, last);
+    EBB_ASSERT(begin <= end && end <= v->from->n_items);
     for (size_t i = 0; i < end - begin; i++) {
         const uint32_t item = v->options->backward ? v->options->by_death[end - 1 - i] : (uint32_t)(begin + i);
         const bool is_beyond = met_after(v, item) >= v->options->n_to_place;
@@ -151,6 +153,7 @@ static ebb_status prepare(view *v, ebb_bump *bump) {
         EBB_ASSERT(v->sections.range[i].first < v->sections.range[i].last || v->offsets[i] != EBB_PLACE_NOWHERE);
         if (v->offsets[i] != EBB_PLACE_NOWHERE) { v->obstacles[v->n_obstacles++] = i; }
     }
+    EBB_ASSERT(v->sections.n_items <= v->n_born + v->options->n_alive);
     return ebb__sort_by_key(v->from->mem, v->by_death, v->sections.n_items, v->key);
 }
 

@@ -41,7 +41,7 @@ typedef struct span_set {
     uint32_t n, cap;
 } span_set;
 
-/* A set that is being read for one part of an item: its spans that end above the part at the floor. */
+/* A set that is being read for one part of an item: its spans that end above the part at the ground. */
 typedef struct cursor {
     const span *at, *end;
     uint64_t low_bytes; /* where the part begins in the item */
@@ -262,10 +262,10 @@ static void open_part(ebb_taken *taken, const ebb_place_part *part, uint64_t top
     open_range(taken, root, range, c, base);
 }
 
-/* The cursor with the lowest span goes on to what ends above its part at the floor. */
-static void advance(ebb_taken *taken, uint64_t floor) {
+/* The cursor with the lowest span goes on to what ends above its part at the ground. */
+static void advance(ebb_taken *taken, uint64_t ground) {
     cursor *top = &taken->heap[0];
-    top->at = skip_to(top->at, top->end, floor + top->low_bytes + 1);
+    top->at = skip_to(top->at, top->end, ground + top->low_bytes + 1);
     taken->work += LOOKS_A_SPAN;
     if (top->at == top->end) { *top = taken->heap[--taken->n_cursors]; }
     if (taken->n_cursors > 0) { sink(taken, 0); }
@@ -276,33 +276,33 @@ static uint64_t align_to_any(uint64_t offset, uint64_t alignment) {
 }
 
 static uint64_t find(ebb_taken *taken, const question *q) {
-    uint64_t floor = align_to_any(q->base, q->alignment); /* nothing below will do, or it was looked at */
-    uint64_t lowest = UINT64_MAX;                         /* below all that is taken */
+    uint64_t ground = align_to_any(q->base, q->alignment); /* nothing below will do, or it was looked at */
+    uint64_t lowest = UINT64_MAX;                          /* below all that is taken */
     uint64_t best = UINT64_MAX, best_spare = UINT64_MAX;
     uint64_t n_ranges = 0; /* that are taken, with gaps between */
-    EBB_ASSERT(q->n_parts > 0 && q->alignment > 0 && floor >= q->base);
+    EBB_ASSERT(q->n_parts > 0 && q->alignment > 0 && ground >= q->base);
     taken->n_cursors = 0;
-    for (size_t k = 0; k < q->n_parts; k++) { open_part(taken, &q->part[k], q->top_bytes, floor); }
+    for (size_t k = 0; k < q->n_parts; k++) { open_part(taken, &q->part[k], q->top_bytes, ground); }
     for (uint32_t i = taken->n_cursors / 2; i-- > 0;) { sink(taken, i); }
     while (taken->n_cursors > 0) {
         const cursor *c = &taken->heap[0];
         const span next = *c->at;
         const uint64_t key = key_of(c);
-        n_ranges += n_ranges == 0 || next.start > floor + c->low_bytes ? 1 : 0;
-        if (key >= floor + q->top_bytes && key - q->top_bytes - floor < best_spare) {
+        n_ranges += n_ranges == 0 || next.start > ground + c->low_bytes ? 1 : 0;
+        if (key >= ground + q->top_bytes && key - q->top_bytes - ground < best_spare) {
             if (n_ranges == 1 && q->fit == EBB_PLACE_BETWEEN) {
-                lowest = floor;
+                lowest = ground;
             } else {
-                best = floor;
-                best_spare = key - q->top_bytes - floor;
+                best = ground;
+                best_spare = key - q->top_bytes - ground;
                 if (q->fit == EBB_PLACE_LOWEST || best_spare == 0) { return best; }
             }
         }
-        floor = ebb_max_u64(floor, align_to_any(next.end - c->low_bytes, q->alignment));
-        advance(taken, floor);
+        ground = ebb_max_u64(ground, align_to_any(next.end - c->low_bytes, q->alignment));
+        advance(taken, ground);
     }
     if (n_ranges == 1 && lowest != UINT64_MAX) { return lowest; }
-    return best != UINT64_MAX ? best : floor;
+    return best != UINT64_MAX ? best : ground;
 }
 
 uint64_t ebb__taken_find(ebb_taken *taken, ebb_place_range range, uint64_t size_bytes, uint64_t base,
