@@ -63,8 +63,8 @@ typedef struct ebb_place_options {
     uint64_t max_steps;    /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
                               default, EBB_PLACE_STEPS, of plain items four times as many for at most EBB_PLACE_FEW and
                               twice for ten times those, and EBB_PLACE_STEPS_AN_ITEM for each item. Something is always
-                              found, in    O(n log n). A solver that is a rule, and none but "best" is not, gives up then; its
-                              default    are EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each */
+                              found, in O(n log n). A solver that is a rule, as all but "best" are, gives up then; its
+                              default is EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each */
     /* Asked every few thousand steps; true ends the search with the best so far, or a rule with none. NULL: never. It
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
