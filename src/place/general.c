@@ -25,8 +25,9 @@
 #define ORDER_SHARE 2u         /* of what is left */
 #define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
 #define REPAIR_SHARE 2u
-#define PAIRS_SHARE 4u /* of what is left of theirs: a question */
-#define N_EJECTIONS 4u /* that may use up their work */
+#define ASK_EVERY 4096u /* steps of a filling, whether to stop */
+#define PAIRS_SHARE 4u  /* of what is left of theirs: a question */
+#define N_EJECTIONS 4u  /* that may use up their work */
 #define EXCESS_PARTS 64u
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
@@ -242,8 +243,14 @@ static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes,
     *peak_out = UINT64_MAX;
     size_t i = 0;
     const size_t n = s->parts.problem->n_items;
+    uint64_t asked_work = 0;
     for (; st == EBB_OK && i < n && fill.peak_bytes < give_up_bytes; i++) {
-        if (s->work + ebb__taken_work(fill.taken) > s->max_work) { break; }
+        const uint64_t work = ebb__taken_work(fill.taken);
+        if (s->work + work > s->max_work) { break; }
+        if (work - asked_work >= ASK_EVERY) { /* with a gap below each item this takes O(n^2) */
+            asked_work = work;
+            if (s->job->stop(s->job->stop_ctx)) { break; }
+        }
         st = ebb__fill_put(&fill, s->idx[i], 0, fit);
     }
     if (st == EBB_OK) {

@@ -280,6 +280,36 @@ static void test_stop(void **state) {
     }
 }
 
+#define STEPS_A_CALL 500000u
+
+/* Alignments leave a gap below each item, and then one filling takes long: it ends, too. */
+static void test_stop_of_filling(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    static ebb_place_item items[N];
+    static uint64_t offsets[N], alignments[N];
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = make_long(items, N);
+    p.alignments = alignments;
+    for (size_t i = 0; i < N; i++) { alignments[i] = 3 + i % 7; }
+    uint64_t n_steps = 0;
+    for (uint64_t n_calls = 18; n_calls < 28; n_calls++) {
+        uint64_t n_left = n_calls;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+        ebb_place_result result = {0};
+        options.max_steps = 2 * 1000 * 1000;
+        options.stop = stop_after;
+        options.stop_ctx = &n_left;
+        assert_int_equal(ebb_place_solve(&p, &options, offsets, &result), EBB_OK);
+        assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+        if (n_calls > 18 && result.n_steps > n_steps + STEPS_A_CALL) {
+            fail_msg("%llu steps between two calls", (ull)(result.n_steps - n_steps));
+        }
+        n_steps = result.n_steps;
+    }
+}
+
 /* ---- refusals --------------------------------------------------------------------------------- */
 
 static void test_fixed(void **state) {
@@ -342,6 +372,7 @@ int main(void) {
         cmocka_unit_test(test_smartpool),
         cmocka_unit_test(test_size),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_of_filling),
         cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_out_of_memory),
     };
