@@ -25,6 +25,20 @@
 #define EBB_PRINTF(fmt_idx, args_idx)
 #endif
 
+/* Options are made by their EBB_..._INIT, with size_bytes set, what stands in it set, and all else 0. */
+#ifdef __cplusplus
+#define EBB_SET(member, value) init.member = value;
+#define EBB_INIT(type, sets)                                                                                           \
+    ([] {                                                                                                              \
+        type init = type();                                                                                            \
+        init.size_bytes = sizeof(type);                                                                                \
+        sets return init;                                                                                              \
+    }())
+#else
+#define EBB_SET(member, value) , .member = value
+#define EBB_INIT(type, sets) ((type){.size_bytes = sizeof(type) sets})
+#endif
+
 #define EBB_VERSION_MAJOR 0
 #define EBB_VERSION_MINOR 1
 #define EBB_VERSION_PATCH 0

@@ -21,7 +21,7 @@ typedef struct ebb_device_options {
     int32_t index;      /* which of the backend's devices */
     int32_t n_threads;  /* 0: as many as the process may run on */
 } ebb_device_options;
-#define EBB_DEVICE_OPTIONS_INIT ((ebb_device_options){.size_bytes = sizeof(ebb_device_options)})
+#define EBB_DEVICE_OPTIONS_INIT EBB_INIT(ebb_device_options, )
 
 typedef struct ebb_device_info {
     char name[128]; /* of the hardware */

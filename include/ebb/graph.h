@@ -26,7 +26,7 @@ typedef struct ebb_graph_options {
     const char *name;   /* copied */
     bool inference;     /* batch-norm uses its running statistics, dropout is left out, nothing to learn */
 } ebb_graph_options;
-#define EBB_GRAPH_OPTIONS_INIT ((ebb_graph_options){.size_bytes = sizeof(ebb_graph_options)})
+#define EBB_GRAPH_OPTIONS_INIT EBB_INIT(ebb_graph_options, )
 
 /* An empty graph. options may be NULL, here and in the zoo. */
 EBB_API ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_out);
@@ -99,12 +99,8 @@ typedef struct ebb_optimizer {
     float weight_decay;
 } ebb_optimizer;
 #define EBB_OPTIMIZER_INIT                                                                                             \
-    ((ebb_optimizer){.size_bytes = sizeof(ebb_optimizer),                                                              \
-                     .kind = EBB_OPT_MOMENTUM,                                                                         \
-                     .momentum = 0.9f,                                                                                 \
-                     .beta1 = 0.9f,                                                                                    \
-                     .beta2 = 0.999f,                                                                                  \
-                     .epsilon = 1e-8f})
+    EBB_INIT(ebb_optimizer, EBB_SET(kind, EBB_OPT_MOMENTUM) EBB_SET(momentum, 0.9f) EBB_SET(beta1, 0.9f)               \
+                                EBB_SET(beta2, 0.999f) EBB_SET(epsilon, 1e-8f))
 
 /* "sgd", "momentum", "nesterov", "adam", "adamw". */
 EBB_API ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out);
@@ -125,7 +121,7 @@ typedef struct ebb_zoo_options {
     bool inference;
     bool no_dropout; /* for comparisons with other implementations, whose masks are others */
 } ebb_zoo_options;
-#define EBB_ZOO_OPTIONS_INIT ((ebb_zoo_options){.size_bytes = sizeof(ebb_zoo_options)})
+#define EBB_ZOO_OPTIONS_INIT EBB_INIT(ebb_zoo_options, )
 
 /* Build a network by name: "resnet50", "vgg16_bn", "resnet:3,4,6,3" ... (ebb_zoo_name lists them).
  * EBB_E_ARGUMENT: no such name, or the image is too small for it (the message names the layer). */

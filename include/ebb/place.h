@@ -50,7 +50,7 @@ typedef struct ebb_place_problem {
     const uint64_t *hints; /* [n_items]: where somebody would like it, or EBB_PLACE_ANYWHERE. "best" heeds it where that
                               costs nothing; the others do not */
 } ebb_place_problem;
-#define EBB_PLACE_PROBLEM_INIT ((ebb_place_problem){.size_bytes = sizeof(ebb_place_problem), .alignment_bytes = 1})
+#define EBB_PLACE_PROBLEM_INIT EBB_INIT(ebb_place_problem, EBB_SET(alignment_bytes, 1))
 
 /* ---- solving ---------------------------------------------------------------------------------- */
 
@@ -75,7 +75,7 @@ typedef struct ebb_place_options {
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
-#define EBB_PLACE_OPTIONS_INIT ((ebb_place_options){.size_bytes = sizeof(ebb_place_options)})
+#define EBB_PLACE_OPTIONS_INIT EBB_INIT(ebb_place_options, )
 
 typedef struct ebb_place_result {
     /* End of the highest byte that an item holds; of an allocator that takes segments, what it took. */

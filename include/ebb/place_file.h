@@ -51,7 +51,7 @@ typedef struct ebb_place_picture {
     const char *time_name; /* below the axis of time; NULL: "time" */
     uint64_t peak_bytes, bound_bytes;
 } ebb_place_picture;
-#define EBB_PLACE_PICTURE_INIT ((ebb_place_picture){.size_bytes = sizeof(ebb_place_picture)})
+#define EBB_PLACE_PICTURE_INIT EBB_INIT(ebb_place_picture, )
 
 /* Draw the answer as SVG to path: time to the right, offsets upwards, a rectangle an item; what is smallest is drawn as
  * pixels together with its like where there is too much of it, so that a file stays below 5 MB. O(n). Failures are

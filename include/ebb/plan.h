@@ -97,10 +97,8 @@ typedef struct ebb_plan_options {
     uint64_t tier_bytes[EBB_N_TIERS]; /* what each tier may hold; 0: none. The nearest with room is taken */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
-    ((ebb_plan_options){.size_bytes = sizeof(ebb_plan_options),                                                        \
-                        .policy = "budget",                                                                            \
-                        .budget_bytes = UINT64_MAX,                                                                    \
-                        .tier_bytes = {UINT64_MAX, 0}})
+    EBB_INIT(ebb_plan_options,                                                                                         \
+             EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(tier_bytes[0], UINT64_MAX))
 
 /* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {

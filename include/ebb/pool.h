@@ -38,7 +38,7 @@ typedef struct ebb_pool_options {
     bool learns;         /* find the iteration, plan, and plan anew by itself */
     bool locked;         /* every call takes a lock */
 } ebb_pool_options;
-#define EBB_POOL_OPTIONS_INIT ((ebb_pool_options){.size_bytes = sizeof(ebb_pool_options), .alignment_bytes = 512})
+#define EBB_POOL_OPTIONS_INIT EBB_INIT(ebb_pool_options, EBB_SET(alignment_bytes, 512))
 
 /* A request of an iteration, in the order in which they come. It is freed before the request that comes `span` after
  * it, be that of this iteration or the next: 1 is before the very next. 0, or more than an iteration has: it is not

@@ -29,7 +29,7 @@ typedef struct ebb_run_options {
     const char *disk_dir; /* where the disk tier's file goes (unnamed, gone with the run); needed if the plan uses it */
     uint64_t seed;        /* of dropout */
 } ebb_run_options;
-#define EBB_RUN_OPTIONS_INIT ((ebb_run_options){.size_bytes = sizeof(ebb_run_options)})
+#define EBB_RUN_OPTIONS_INIT EBB_INIT(ebb_run_options, )
 
 /* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
  * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the

@@ -108,7 +108,7 @@ typedef struct ebb_trace_writer_options {
     uint32_t tells;         /* EBB_TRACE_TELLS_... */
     uint64_t start_unix_ns; /* of time 0; 0: unknown */
 } ebb_trace_writer_options;
-#define EBB_TRACE_WRITER_OPTIONS_INIT ((ebb_trace_writer_options){.size_bytes = sizeof(ebb_trace_writer_options)})
+#define EBB_TRACE_WRITER_OPTIONS_INIT EBB_INIT(ebb_trace_writer_options, )
 
 /* Begin a trace file at path; what was there is gone. The file grows while events are added, so that a killed
  * process leaves what it has recorded. options may be NULL. EBB_E_ARGUMENT: options of another version. EBB_E_IO: it

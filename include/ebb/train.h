@@ -30,7 +30,7 @@ typedef struct ebb_data_options {
     uint64_t seed;     /* of order, augmentation, synthetic content */
     int32_t n_threads; /* that decode, at most EBB_DATA_MAX_THREADS; 0: one */
 } ebb_data_options;
-#define EBB_DATA_OPTIONS_INIT ((ebb_data_options){.size_bytes = sizeof(ebb_data_options)})
+#define EBB_DATA_OPTIONS_INIT EBB_INIT(ebb_data_options, )
 
 /* Open data by its description:
  *   synthetic              random images, endless
@@ -128,10 +128,8 @@ typedef struct ebb_trainer_options {
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
-    ((ebb_trainer_options){.size_bytes = sizeof(ebb_trainer_options),                                                  \
-                           .optimizer = EBB_OPTIMIZER_INIT,                                                            \
-                           .learning_rate = 0.01f,                                                                     \
-                           .schedule = {.step_factor = 0.1f}})
+    EBB_INIT(ebb_trainer_options,                                                                                      \
+             EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(learning_rate, 0.01f) EBB_SET(schedule.step_factor, 0.1f))
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
  * EBB_E_ARGUMENT: options of another version, or that do not fit each other, the data or the checkpoint.
