@@ -136,7 +136,7 @@ static ebb_status lower_part(lowering *l, part *p, int64_t target) {
             EBB_TRY(run(l, p, &low, lowest));
             continue;
         }
-        const int64_t less = (upper - lowest) * n_parts / EXCESS_PARTS;
+        const int64_t less = n_parts > 0 ? (upper - lowest) / (EXCESS_PARTS / n_parts) : 0; /* both powers of two */
         EBB_TRY(run(l, p, &high, upper - (less > 0 ? less : 1)));
         if (p->upper < upper) {
             high.n_th = first;
