@@ -27,6 +27,7 @@
 #define N_CLASSES 16u   /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
+#define MAX_HASTY_WORK_AN_ITEM 24u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
@@ -296,12 +297,14 @@ static ebb_status run(fronts *u) {
 
 ebb_status ebb__search_fronts(ebb_search *s) {
     const uint64_t share = ebb__search_left(s) / 2;
-    const uint64_t end = s->work + ebb_min_u64(share, MAX_WORK_AN_ITEM * s->sections->n_items);
+    const uint64_t an_item = ebb__search_is_almost(s) ? MAX_HASTY_WORK_AN_ITEM : MAX_WORK_AN_ITEM;
+    const uint64_t end = s->work + ebb_min_u64(share, an_item * s->sections->n_items);
     if (s->sections->n < 2 || ebb__search_is_over(s, end)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
     fronts u = {.search = s, .sections = s->sections, .bump = &bump, .end_work = end};
     const ebb_status st = run(&u);
+    ebb__search_be_content(s);
     ebb__bump_fini(&bump);
     return st;
 }

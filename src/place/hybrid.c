@@ -54,6 +54,7 @@ typedef struct hybrid {
     uint64_t class_bits[N_CLASSES / 64];
     uint32_t next_death, next_obstacle;
     uint32_t *by_address; /* obstacles that are born; options->obstacles are by birth */
+    uint32_t *born;       /* when these are */
     uint32_t n_by_address;
     ebb_place_span *clear; /* what the obstacles that an item meets take, by address */
     uint32_t n_clear;
@@ -216,11 +217,16 @@ static void find_clear(hybrid *h, ebb_place_range range) {
         add_few(h, next, n);
         return;
     }
+    uint32_t n_later = 0;
+    h->work += h->n_by_address / 16;
     for (uint32_t i = 0; i < h->n_by_address; i++) {
-        const uint32_t item = h->by_address[i], born = h->sections->range[item].first;
+        const uint32_t item = h->by_address[i], born = h->born[i];
+        h->by_address[n_later] = item; /* the others are in nobody's way any more */
+        h->born[n_later] = born;
+        n_later += born > range.first;
         if (born > range.first && born < range.last) { add_clear(h, item); }
     }
-    h->work += h->n_by_address / 16;
+    h->n_by_address = n_later;
 }
 
 /* The first place in the gap, clear of obstacles; END if there is none. */
@@ -338,7 +344,10 @@ static ebb_status begin(hybrid *h, uint64_t *peak_out) {
         const uint64_t offset = h->offsets[item], size_bytes = h->sections->rounded[item];
         *peak_out = ebb_max_u64(*peak_out, offset + size_bytes);
         if (range.first >= range.last) { EBB_TRY(take(h, gap_at(h, offset), offset, size_bytes, item)); }
-        if (range.first < h->sections->n) { h->by_address[h->n_by_address++] = item; }
+        if (range.first < h->sections->n) {
+            h->born[h->n_by_address] = range.first;
+            h->by_address[h->n_by_address++] = item;
+        }
     }
     return EBB_OK;
 }
@@ -372,8 +381,9 @@ static ebb_status prepare(hybrid *h, ebb_bump *bump) {
     const size_t n = h->sections->n_items;
     h->block_of = ebb__bump_alloc(bump, n, sizeof *h->block_of);
     h->by_address = ebb__bump_alloc(bump, o->n_obstacles, sizeof *h->by_address);
+    h->born = ebb__bump_alloc(bump, o->n_obstacles, sizeof *h->born);
     h->clear = ebb__bump_alloc(bump, o->n_obstacles, sizeof *h->clear);
-    if (h->block_of == NULL || h->by_address == NULL || h->clear == NULL) { return EBB_E_NO_MEMORY; }
+    if (h->block_of == NULL || h->by_address == NULL || h->born == NULL || h->clear == NULL) { return EBB_E_NO_MEMORY; }
     if (o->n_obstacles > 0) { memcpy(h->by_address, o->obstacles, o->n_obstacles * sizeof *h->by_address); }
     EBB_TRY(ebb__sort_by_key(h->sections->mem, h->by_address, o->n_obstacles, h->offsets));
     h->unused = NONE;

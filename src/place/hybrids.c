@@ -7,6 +7,7 @@
 
 #define MAX_WRAPPING 4096u
 #define MAX_LARGE 4096u
+#define PROMISING 32u /* near the bound: by less than this part of it */
 
 typedef struct hybrids {
     ebb_search *search;
@@ -80,10 +81,10 @@ static ebb_status try_hybrid(const hybrids *h, const try *t) {
                                               .give_up_bytes = s->best.peak_bytes,
                                               .max_work = max_work};
     ebb_status st = place_obstacles(h, n, &bump);
+    ebb__bump_fini(&bump);
     if (st == EBB_OK) {
         st = ebb__place_hybrid(&h->compact->sections, &options, h->offsets, &s->now.peak_bytes, &s->work);
     }
-    ebb__bump_fini(&bump);
     return st;
 }
 
@@ -97,13 +98,23 @@ static ebb_status try_all(const hybrids *h, const try *tries, size_t n_tries) {
     return EBB_OK;
 }
 
-/* One that is good for most, the first time. Then, where the smallest gap alone comes near the bound, more of it is
- * tried first, else what weighs lives. */
+/* One that is good for most; of a great many items, more where it comes near. */
+static ebb_status try_first(const hybrids *h) {
+    static const try first = {64, 0}, more[] = {{1024, 0}, {256, 0}};
+    ebb_search *s = h->search;
+    EBB_TRY(try_all(h, &first, 1));
+    if (!s->is_hasty || ebb__search_is_almost(s)) { return EBB_OK; }
+    ebb__search_be_content(s);
+    const bool is_promising = s->best.peak_bytes - s->sections->bound_bytes < s->sections->bound_bytes / PROMISING;
+    return is_promising ? try_all(h, more, sizeof more / sizeof *more) : EBB_OK;
+}
+
+/* Where the smallest gap alone comes near the bound, more of it is tried first, else what weighs lives. */
 static ebb_status try_some(const hybrids *h) {
-    static const try first = {64, 0}, smallest[] = {{1024, 0}, {16, 0}, {256, 0}, {0, 0}, {MAX_LARGE, 0}},
+    static const try smallest[] = {{1024, 0}, {16, 0}, {256, 0}, {0, 0}, {MAX_LARGE, 0}},
                      weighed[] = {{64, 5}, {0, 5}, {0, 3}, {16, 2}, {0, 10}, {256, 5}, {64, 2}};
     const ebb_search *s = h->search;
-    if (s->n_hybrids == 1) { return try_all(h, &first, 1); }
+    if (s->n_hybrids == 1) { return try_first(h); }
     const bool is_near = ebb__search_is_near(s);
     if (is_near) { EBB_TRY(try_all(h, smallest, sizeof smallest / sizeof *smallest)); }
     EBB_TRY(try_all(h, weighed, sizeof weighed / sizeof *weighed));

@@ -84,6 +84,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .mem = options->mem,
         .enough_bytes = options->enough_bytes,
         .max_steps = options->max_steps != 0 ? options->max_steps : default_steps(solver, problem),
+        .is_default = options->enough_bytes == 0 && options->max_steps == 0,
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };

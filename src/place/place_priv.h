@@ -15,6 +15,7 @@ typedef struct ebb_place_job {
     const ebb_place_problem *problem;
     const ebb_mem *mem;
     uint64_t enough_bytes, max_steps;
+    bool is_default;         /* the caller asks neither for a peak nor for a number of steps */
     bool (*stop)(void *ctx); /* never NULL */
     void *stop_ctx;
 } ebb_place_job;

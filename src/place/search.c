@@ -4,12 +4,24 @@
  */
 #include "place/search.h"
 
-#define NEAR 64u
+#define NEAR 64u         /* the bound: by less than this part of it */
+#define NEAR_ENOUGH 320u /* the bound: by no more than this part of it */
+#define ALMOST 1024u     /* there: by less than this part of it */
 
 bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
     EBB_ASSERT(s->best.peak_bytes >= s->proved_bytes && s->proved_bytes >= s->sections->bound_bytes);
     if (s->best.peak_bytes <= ebb_max_u64(s->proved_bytes, s->enough_bytes)) { return true; }
     return s->work >= work || s->job->stop(s->job->stop_ctx);
+}
+
+void ebb__search_be_content(ebb_search *s) {
+    const uint64_t bound_bytes = s->sections->bound_bytes;
+    if (s->is_hasty) { s->enough_bytes = bound_bytes + bound_bytes / NEAR_ENOUGH; }
+}
+
+bool ebb__search_is_almost(const ebb_search *s) {
+    const uint64_t bound_bytes = s->sections->bound_bytes;
+    return s->is_hasty && s->best.peak_bytes - bound_bytes < bound_bytes / ALMOST;
 }
 
 bool ebb__search_keep(ebb_search *s) {

@@ -44,6 +44,7 @@ typedef struct ebb_search {
     ebb_bump *bump;               /* of the whole search */
     ebb_attempt now, best;
     uint64_t enough_bytes;
+    bool is_hasty;         /* of so many items, near the bound is enough: see best.c */
     uint64_t proved_bytes; /* no placement has a lower peak */
     uint64_t work, max_work;
     unsigned n_exact; /* how often the exact search has been tried */
@@ -60,6 +61,12 @@ bool ebb__search_is_near(const ebb_search *s);
 
 /* Whether work has been done up to this much, or the best is good enough, or the caller says stop. */
 bool ebb__search_is_over(const ebb_search *s, uint64_t work);
+
+/* Of a hasty search: from here on, a peak near the bound is good enough. */
+void ebb__search_be_content(ebb_search *s);
+
+/* Whether the best of a hasty search is so near the bound that a look at what is missing is worth it. */
+bool ebb__search_is_almost(const ebb_search *s);
 
 /* Keep a copy of the attempt at hand if it is better than the best so far; whether it was. */
 bool ebb__search_keep(ebb_search *s);

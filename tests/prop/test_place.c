@@ -117,6 +117,39 @@ static void test_max_steps(void **state) {
     }
 }
 
+/* Of a great many items, a third of a percent above the bound is enough, unless the caller asks for steps or a peak. */
+static void test_many(void **state) {
+    (void)state;
+    enum { N = 205 * 1000 };
+    ebb_place_item *items = calloc(N, sizeof *items);
+    uint64_t *offsets = calloc(N, sizeof *offsets);
+    ebb_rng rng;
+    ebb__rng_init(&rng, 3, 7);
+    for (uint64_t i = 0; i < N; i++) {
+        const uint64_t size_bytes = 1 + ebb__rng_below(&rng, (uint64_t)1 << ebb__rng_below(&rng, 4));
+        const uint64_t life = 1 + ebb__rng_below(&rng, (uint64_t)1 << ebb__rng_below(&rng, 14));
+        items[i] = (ebb_place_item){size_bytes, i, i % 50 == 0 ? 2 * N : i + life};
+    }
+    ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+    p.items = items;
+    p.n_items = N;
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result hasty = {0}, asked = {0};
+    assert_int_equal(ebb_place_solve(&p, &options, offsets, &hasty), EBB_OK);
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+    assert_true(hasty.peak_bytes > hasty.bound_bytes);
+    assert_true(hasty.peak_bytes <= hasty.bound_bytes + hasty.bound_bytes / 300);
+    options.max_steps = 2 * hasty.n_steps;
+    assert_int_equal(ebb_place_solve(&p, &options, offsets, &asked), EBB_OK);
+    assert_true(asked.n_steps > hasty.n_steps && asked.peak_bytes <= hasty.peak_bytes);
+    options.max_steps = 0;
+    options.enough_bytes = hasty.bound_bytes + hasty.bound_bytes / 4;
+    assert_int_equal(ebb_place_solve(&p, &options, offsets, &asked), EBB_OK);
+    assert_true(asked.peak_bytes <= options.enough_bytes && asked.n_steps <= hasty.n_steps);
+    free(items);
+    free(offsets);
+}
+
 static void test_out_of_memory(void **state) {
     (void)state;
     enum { N = 50 };
@@ -202,7 +235,8 @@ int main(void) {
         cmocka_unit_test(test_random_problems), cmocka_unit_test(test_nested_meets_bound),
         cmocka_unit_test(test_malformed),       cmocka_unit_test(test_empty),
         cmocka_unit_test(test_overlap_message), cmocka_unit_test(test_enough),
-        cmocka_unit_test(test_max_steps),       cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_max_steps),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
