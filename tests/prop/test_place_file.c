@@ -26,7 +26,8 @@ static void draw_text(ebb_rng *rng, uint64_t number, char *text /* [MAX_ID + 24]
     static const char letters[] = ",\"\r\n \t'aZ0-\xef\xbb\xbf\xc3\xa4@;\\";
     const size_t n = ebb__rng_below(rng, MAX_ID);
     for (size_t i = 0; i < n; i++) { text[i] = letters[ebb__rng_below(rng, sizeof letters - 1)]; }
-    (void)sprintf(text + n, number == UINT64_MAX ? "" : "#%llu", (ull)number);
+    text[n] = '\0';
+    if (number != UINT64_MAX) { (void)sprintf(text + n, "#%llu", (ull)number); }
 }
 
 /* ---- answers ---------------------------------------------------------------------------------- */
