@@ -165,6 +165,14 @@ static void write_random(ebb_rng *rng) {
     ((a)->member.n == (b)->member.n && ((a)->member.n == 0 || memcmp((a)->member.data, (b)->member.data,               \
                                                                      (a)->member.n * sizeof *(a)->member.data) == 0))
 
+static bool same_columns(const ebb_place_file *a, const ebb_place_file *b) {
+    bool same = a->columns.n == b->columns.n;
+    for (size_t c = 0; same && c < a->columns.n; c++) { /* there is padding in them */
+        same = a->columns.data[c].kind == b->columns.data[c].kind && a->columns.data[c].name == b->columns.data[c].name;
+    }
+    return same;
+}
+
 static void test_columns(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 1000; seed++) {
@@ -180,7 +188,7 @@ static void test_columns(void **state) {
         }
         assert_int_equal(ebb_place_file_write(a, offsets, path), EBB_OK);
         if (ebb_place_file_read(NULL, path, &b) != EBB_OK) { fail_msg("seed %llu: %s", (ull)seed, ebb_last_error()); }
-        if (!SAME(a, b, columns) || !SAME(a, b, names) || !SAME(a, b, items) || !SAME(a, b, alignments) ||
+        if (!same_columns(a, b) || !SAME(a, b, names) || !SAME(a, b, items) || !SAME(a, b, alignments) ||
             !SAME(a, b, hints) || !SAME(a, b, gaps) || !SAME(a, b, texts) || !SAME(a, b, row_text)) {
             fail_msg("seed %llu: it comes back as another", (ull)seed);
         }
