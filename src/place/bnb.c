@@ -150,7 +150,7 @@ static ebb_status lower_part(lowering *l, part *p, int64_t target) {
 /* Sections from here on that items of the part live in, in the order after the cut. */
 static uint32_t after_cut(const lowering *l, uint32_t section) {
     EBB_ASSERT(section < l->sections->n);
-    return section >= l->cut ? section - l->cut : section + l->sections->n - l->cut;
+    return ebb__place_distance(l->sections->n, l->cut, section);
 }
 
 static ebb_place_range range_of(const lowering *l, uint32_t item) {

@@ -270,9 +270,8 @@ static void list_pieces(eject *e, const uint64_t *offsets) {
     uint32_t born = 0;
     for (uint32_t i = 0; i < e->n_pieces; i++) {
         const ebb_place_range r = s->range[i];
-        const uint32_t length = r.first < r.last ? r.last - r.first : s->n - r.first + r.last;
         EBB_ASSERT(i == 0 || r.first >= s->range[i - 1].first);
-        e->growth[i] = 1 + (uint64_t)sqrt((double)s->rounded[i] * length);
+        e->growth[i] = 1 + (uint64_t)sqrt((double)s->rounded[i] * ebb__place_length(s->n, r));
         e->pieces[i] = (piece){offsets[i], s->rounded[i], r.first, r.last, 0, e->growth[i]};
         while (born <= r.first) { e->born[born++] = i; }
         if (offsets[i] + s->rounded[i] > e->options->cap_bytes) {

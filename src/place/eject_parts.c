@@ -106,9 +106,7 @@ static void find_growth(ebb_ejector *e) {
         double area = 0.0;
         for (size_t k = parts->first[i]; k < parts->first[i + 1]; k++) {
             const ebb_place_part *p = &parts->part[k];
-            const uint32_t wrapped = p->range.first < p->range.last ? 0 : parts->n_sections;
-            const double length = (double)wrapped + (double)p->range.last - (double)p->range.first;
-            area += (double)(p->high_bytes - p->low_bytes) * length;
+            area += (double)(p->high_bytes - p->low_bytes) * ebb__place_length(parts->n_sections, p->range);
         }
         const double most = (double)ebb_max_u64(parts->bound_bytes, 1) * (double)parts->n_sections;
         e->growth[i] = 1 + (int64_t)(sqrt(area / most) * (double)(MAX_WORTH - 1));

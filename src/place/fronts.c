@@ -64,11 +64,6 @@ static void find_ends(fronts *u) {
     if (u->lowest == u->section) { u->lowest = (u->section + 1) % s->n; }
 }
 
-/* Sections from a on to b. */
-static uint32_t distance(const fronts *u, uint32_t a, uint32_t b) {
-    return b >= a ? b - a : u->sections->n - a + b;
-}
-
 static bool lives_at(const fronts *u, uint32_t item, uint32_t section) {
     const ebb_place_range r = u->sections->range[item];
     return r.first < r.last ? section >= r.first && section < r.last : section >= r.first || section < r.last;
@@ -119,11 +114,12 @@ static ebb_status stack(fronts *u) {
     list_alive(u);
     for (uint32_t i = 0; i < u->n_at_summit; i++) {
         const uint32_t item = u->at_summit[i];
-        key[item] = s->n - distance(u, u->section, s->range[item].last);
+        key[item] = s->n - ebb__place_distance(u->sections->n, u->section, s->range[item].last);
     }
     EBB_TRY(ebb__sort_by_key(s->mem, u->at_summit, u->n_at_summit, key));
     for (uint32_t i = 0; i < u->n_at_summit; i++) {
-        const uint32_t item = u->at_summit[i], age = distance(u, s->range[item].first, u->section);
+        const uint32_t item = u->at_summit[i],
+                       age = ebb__place_distance(u->sections->n, s->range[item].first, u->section);
         key[item] = (uint64_t)i * N_CLASSES / u->n_at_summit << 32 | (UINT32_MAX - age);
     }
     EBB_TRY(ebb__sort_by_key(s->mem, u->at_summit, u->n_at_summit, key));
@@ -216,7 +212,8 @@ static ebb_status place_line(fronts *u, bool backward) {
 
 /* To the lowest section and, from the other side, up to that one. */
 static ebb_status place_circle(fronts *u, bool backward) {
-    const uint32_t forth = distance(u, u->section, u->lowest), back = distance(u, u->lowest, u->section) + 1;
+    const uint32_t forth = ebb__place_distance(u->sections->n, u->section, u->lowest),
+                   back = ebb__place_distance(u->sections->n, u->lowest, u->section) + 1;
     EBB_ASSERT(!u->is_line && u->lowest != u->section);
     const chain_link l = {.section = u->section,
                           .n_sections = backward ? back : u->sections->n,

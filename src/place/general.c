@@ -196,8 +196,7 @@ static ebb_status solve_plain(solver *s, reduction *plain) {
 static uint64_t held_area_of(const ebb_parts *parts, size_t item) {
     uint64_t sum = 0;
     for (size_t k = parts->first[item]; k < parts->first[item + 1]; k++) {
-        const ebb_place_range r = parts->part[k].range;
-        const uint64_t n_sections = r.first < r.last ? r.last - r.first : parts->n_sections - r.first + r.last;
+        const uint64_t n_sections = ebb__place_length(parts->n_sections, parts->part[k].range);
         uint64_t area = 0;
         if (!ebb_mul_u64(parts->part[k].high_bytes - parts->part[k].low_bytes, n_sections, &area) ||
             !ebb_add_u64(sum, area, &sum)) {

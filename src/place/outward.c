@@ -31,16 +31,11 @@ typedef struct view {
 
 /* ---- who is in view --------------------------------------------------------------------------- */
 
-/* Sections from a on to b. */
-static uint32_t distance(const view *v, uint32_t a, uint32_t b) {
-    return b >= a ? b - a : v->from->n - a + b;
-}
-
 /* How many sections after it begins the sweep meets the item's beginning. */
 static uint32_t met_after(const view *v, uint32_t item) {
     const ebb_place_range r = v->from->range[item];
-    return v->options->backward ? distance(v, r.last - 1, v->options->section)
-                                : distance(v, v->options->section, r.first);
+    return v->options->backward ? ebb__place_distance(v->from->n, r.last - 1, v->options->section)
+                                : ebb__place_distance(v->from->n, v->options->section, r.first);
 }
 
 /* How many sections before the one where the sweep begins, in its time, the item does; of one that lives there. */

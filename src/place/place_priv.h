@@ -88,6 +88,16 @@ typedef struct ebb_sections {
  * the bump. */
 ebb_status ebb__place_cut(const ebb_place_problem *problem, ebb_bump *bump, ebb_sections *sections_out);
 
+/* How many sections of a circle of n there are from one on to another: fewer than n. */
+static inline uint32_t ebb__place_distance(uint32_t n, uint32_t from, uint32_t to) {
+    return to >= from ? to - from : n - from + to;
+}
+
+/* How many sections of so many there are in a range. */
+static inline uint32_t ebb__place_length(uint32_t n, ebb_place_range range) {
+    return range.first < range.last ? range.last - range.first : n - range.first + range.last;
+}
+
 /* How many sections the item lives in. */
 uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item);
 

@@ -162,7 +162,7 @@ bool ebb__place_lives_always(const ebb_sections *sections, size_t item) {
 uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item) {
     const ebb_place_range range = sections->range[item];
     EBB_ASSERT(item < sections->n_items && range.first < sections->n && range.last <= sections->n);
-    return range.first < range.last ? range.last - range.first : sections->n - range.first + range.last;
+    return ebb__place_length(sections->n, range);
 }
 
 void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes) {
