@@ -6,9 +6,8 @@
  */
 #include "backend/host_stream.h"
 #include "backend/host_memory.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #define RING_COMMANDS ((size_t)2048)
@@ -126,16 +125,6 @@ static ebb_status issue(ebb_stream *stream, const command *c) {
     return EBB_OK;
 }
 
-/* Signals are the program's business: a stream's thread takes none. */
-static int start_thread(ebb_stream *stream) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&stream->thread, NULL, serve, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 /* The ring and what guards it. */
 static void free_ring(ebb_stream *stream) {
     pthread_cond_destroy(&stream->taken);
@@ -158,7 +147,7 @@ ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream 
         pthread_mutex_init(&stream->lock, NULL);
         pthread_cond_init(&stream->issued, NULL);
         pthread_cond_init(&stream->taken, NULL);
-        int error = start_thread(stream);
+        int error = ebb__thread_start(serve, stream, &stream->thread);
         if (error != 0) {
             free_ring(stream);
             ebb__free(device->mem, stream);

@@ -7,9 +7,8 @@
  * A failure carries its status and message back. Images are handed out in order, so all before the first that
  * fails are done in any case: keeping the failure of the lowest place makes the message the same each time.
  */
+#include "base/thread.h"
 #include "train/data_priv.h"
-
-#include <pthread.h>
 
 #define CAUSE_BYTES 1024
 
@@ -75,7 +74,7 @@ static ebb_status start_threads(ebb_loader *loader) {
         loader_thread *thread = &loader->threads[i];
         thread->loader = loader;
         thread->scratch = (char *)loader->scratch + (size_t)i * loader->scratch_stride;
-        int code = pthread_create(&thread->thread, NULL, run_thread, thread);
+        int code = ebb__thread_start(run_thread, thread, &thread->thread);
         if (code != 0) { return ebb_fail(EBB_E_NO_MEMORY, "cannot start a decoding thread: %s", strerror(code)); }
         loader->n_started++;
     }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the conformance suite cannot ask of every backend: that cpu's own kernels give the same bits for any
- * number of threads, that binding writes nothing into the arena, and that it gives back all it took when memory
- * runs out at any point.
+ * number of threads, that no signal's handler runs on a stack that a library's kernel made up, that binding writes
+ * nothing into the arena, and that it gives back all it took when memory runs out at any point.
  */
 #include "backend/backend.h"
 #include "support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 
 #define ARENA_BYTES ((uint64_t)8 << 20)
 #define MAX_OPERANDS 8u
@@ -71,6 +75,14 @@ static void conv(problem *p, int64_t channels) {
     p->desc.attr = (ebb_op_attr){.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
 }
 
+/* Of LeNet's size, in which oneDNN's product keeps its workspace on the heap and its stack in it. */
+static void linear(problem *p, int64_t channels) {
+    p->operand[0] = (ebb_operand){.shape = {.n_dims = 2, .dims = {32, channels}}, .layout = EBB_LAYOUT_ANY};
+    p->operand[1] = (ebb_operand){.shape = {.n_dims = 2, .dims = {500, channels}}, .layout = EBB_LAYOUT_ANY};
+    p->operand[2] = (ebb_operand){.shape = {.n_dims = 2, .dims = {32, 500}}, .layout = EBB_LAYOUT_ANY};
+    p->desc = (ebb_kernel_desc){.kind = EBB_OP_LINEAR, .n_in = 2, .n_out = 1, .operand = p->operand};
+}
+
 typedef struct place {
     ebb_buf operand[MAX_OPERANDS];
     ebb_buf scratch;
@@ -98,8 +110,8 @@ static void fill_inputs(ebb_device *device, const place *at, uint32_t n_in) {
     }
 }
 
-/* A hash of the outputs' bytes. */
-static uint64_t run_with(problem *p, int32_t n_threads) {
+/* A hash of the outputs' bytes, after n_runs. */
+static uint64_t run_with(problem *p, int32_t n_threads, int n_runs) {
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
     options.n_threads = n_threads;
     ebb_device *device = NULL;
@@ -116,7 +128,7 @@ static uint64_t run_with(problem *p, int32_t n_threads) {
     const ebb_run_state state = {0};
     fill_inputs(device, &at, p->desc.n_in);
     CHECK_OK(ops->bind(kernel, &(ebb_binding){.operand = at.operand, .scratch = at.scratch, .state = &state}, &bound));
-    CHECK_OK(ops->run(stream, kernel, bound));
+    for (int i = 0; i < n_runs; i++) { CHECK_OK(ops->run(stream, kernel, bound)); }
     CHECK_OK(ops->stream_sync(stream));
     uint64_t h = EBB_HASH_INIT;
     for (uint32_t i = p->desc.n_in; i < p->desc.n_in + p->desc.n_out; i++) {
@@ -143,10 +155,52 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
         for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++) {
             problem p;
             make[m](&p, channels[c]);
-            const uint64_t want = run_with(&p, 1);
-            for (int32_t n = 2; n <= 5; n++) { assert_true(run_with(&p, n) == want); }
+            const uint64_t want = run_with(&p, 1, 1);
+            for (int32_t n = 2; n <= 5; n++) { assert_true(run_with(&p, n, 1) == want); }
         }
     }
+}
+
+static char *stack_begin, *stack_end;
+static volatile sig_atomic_t n_signals, n_astray;
+
+static void note_stack(int number) {
+    (void)number;
+    char here = 0;
+    n_signals++;
+    n_astray += &here < stack_begin || &here >= stack_end;
+}
+
+static void find_stack(void) {
+    pthread_attr_t attr;
+    void *begin = NULL;
+    size_t n_bytes = 0;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+    assert_int_equal(pthread_attr_getstack(&attr, &begin, &n_bytes), 0);
+    pthread_attr_destroy(&attr);
+    stack_begin = begin;
+    stack_end = stack_begin + n_bytes;
+}
+
+static void set_timer(long period_us) {
+    const struct itimerval timer = {{0, period_us}, {0, period_us}};
+    assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
+static void handlers_run_on_the_threads_own_stack(void **state) {
+    (void)state;
+    if (!have_cpu()) { skip(); }
+    problem p;
+    linear(&p, 800);
+    const uint64_t want[] = {run_with(&p, 1, 1), run_with(&p, 2, 1)};
+    struct sigaction action = {.sa_handler = note_stack, .sa_flags = SA_RESTART}, before;
+    find_stack();
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    set_timer(500);
+    for (int i = 0; n_signals < 200; i++) { assert_true(run_with(&p, 1 + i % 2, 100) == want[i % 2]); }
+    set_timer(0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_equal(n_astray, 0);
 }
 
 static void binding_writes_nothing(void **state) {
@@ -225,6 +279,7 @@ static void a_huge_image_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(handlers_run_on_the_threads_own_stack),
         cmocka_unit_test(binding_writes_nothing),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(a_huge_image_is_refused),

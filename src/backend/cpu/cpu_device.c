@@ -28,14 +28,25 @@ ebb_status ebb__cpu_fail(dnnl_status_t status, const char *what) {
     return ebb_fail(EBB_E_DEVICE, "oneDNN: %s: status %d", what, (int)status);
 }
 
-int ebb__cpu_enter(const ebb_cpu_device *device) {
-    int before = omp_get_max_threads();
-    if (before != device->n_threads) { omp_set_num_threads(device->n_threads); }
+/* Of the signals that another process or a timer sends, all; a fault must come when it happens. */
+static void hold_signals(sigset_t *before_out) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) { sigdelset(&set, faults[i]); }
+    (void)pthread_sigmask(SIG_BLOCK, &set, before_out);
+}
+
+ebb_cpu_before ebb__cpu_enter(const ebb_cpu_device *device) {
+    ebb_cpu_before before = {.n_threads = omp_get_max_threads()};
+    hold_signals(&before.signals);
+    if (before.n_threads != device->n_threads) { omp_set_num_threads(device->n_threads); }
     return before;
 }
 
-void ebb__cpu_leave(int n_threads_before) {
-    if (omp_get_max_threads() != n_threads_before) { omp_set_num_threads(n_threads_before); }
+void ebb__cpu_leave(const ebb_cpu_before *before) {
+    if (omp_get_max_threads() != before->n_threads) { omp_set_num_threads(before->n_threads); }
+    (void)pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
 
 /* oneDNN's own judgement, which its users can lower (ONEDNN_MAX_CPU_ISA), decides for ours. */

@@ -118,9 +118,9 @@ static ebb_status fill_in(ebb_cpu_device *device, const ebb_kernel_desc *desc, e
     if (make[desc->kind] == NULL) {
         return ebb_fail(EBB_E_UNSUPPORTED, "cpu: no kernel for %s", ebb__op_name(desc->kind));
     }
-    int before = ebb__cpu_enter(device); /* oneDNN divides the work when a primitive is made */
+    ebb_cpu_before before = ebb__cpu_enter(device); /* oneDNN divides the work when a primitive is made */
     ebb_status st = make[desc->kind](device, desc, kernel);
-    ebb__cpu_leave(before);
+    ebb__cpu_leave(&before);
     EBB_TRY(st);
 #if EBB_DEBUG >= 1
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) { EBB_ASSERT(kernel->layout[i] != EBB_LAYOUT_ANY); }
@@ -212,8 +212,8 @@ void ebb__cpu_unbind(ebb_kernel *base, ebb_bound *bound) {
 
 ebb_status ebb__cpu_run(ebb_kernel *base, ebb_bound *bound) {
     const ebb_cpu_kernel *kernel = (const ebb_cpu_kernel *)base;
-    int before = ebb__cpu_enter(ebb__cpu_of(kernel));
+    ebb_cpu_before before = ebb__cpu_enter(ebb__cpu_of(kernel));
     ebb_status st = kernel->run(kernel, bound);
-    ebb__cpu_leave(before);
+    ebb__cpu_leave(&before);
     return st;
 }

@@ -232,7 +232,7 @@ ebb_status ebb__cpu_reorder_now(ebb_cpu_device *device, const_dnnl_memory_desc_t
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t primitive = NULL;
     dnnl_memory_t from = NULL, to = NULL;
-    int before = ebb__cpu_enter(device);
+    ebb_cpu_before before = ebb__cpu_enter(device);
     dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, src_md, device->engine, dst_md, device->engine, NULL);
     if (st == dnnl_success) { st = dnnl_primitive_create(&primitive, pd); }
     /* oneDNN has one type for memory that is read and that is written. */
@@ -242,7 +242,7 @@ ebb_status ebb__cpu_reorder_now(ebb_cpu_device *device, const_dnnl_memory_desc_t
         const dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
         st = dnnl_primitive_execute(primitive, device->stream, 2, args);
     }
-    ebb__cpu_leave(before);
+    ebb__cpu_leave(&before);
     (void)dnnl_memory_destroy(to);
     (void)dnnl_memory_destroy(from);
     (void)dnnl_primitive_destroy(primitive);

@@ -14,6 +14,11 @@
  *
  * Threads: every call that may reach OpenMP stands between ebb__cpu_enter and ebb__cpu_leave, so that the
  * number of threads is the device's and the caller's setting stays as it was. Reductions never depend on it.
+ *
+ * Signals wait until a call is over, and OpenMP's threads, begun within one, take none: some of oneDNN's matrix
+ * products (jit_avx_gemm_f32, jit_avx512_common_gemm_f32; 3.2) point the stack register at a workspace on the heap,
+ * and a handler's frame would be written below it, over whatever lies there. Faults are not held back. Threads that
+ * a program's own OpenMP regions began before ebb's are as that program made them.
  */
 #ifndef EBB_SRC_CPU_PRIV_H
 #define EBB_SRC_CPU_PRIV_H
@@ -22,6 +27,8 @@
 #include "backend/cpu/cpu_simd.h"
 #include "backend/host_stream.h"
 #include "backend/kernel_check.h"
+
+#include <signal.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -103,9 +110,14 @@ static inline ebb_cpu_device *ebb__cpu_of(const ebb_cpu_kernel *kernel) {
     return (ebb_cpu_device *)kernel->base.device;
 }
 
-/* The caller's number of threads, to be given back. */
-int ebb__cpu_enter(const ebb_cpu_device *device);
-void ebb__cpu_leave(int n_threads_before);
+/* What the calling thread had, to be given back. */
+typedef struct ebb_cpu_before {
+    int n_threads;
+    sigset_t signals;
+} ebb_cpu_before;
+
+ebb_cpu_before ebb__cpu_enter(const ebb_cpu_device *device);
+void ebb__cpu_leave(const ebb_cpu_before *before);
 
 /* ---- layouts (cpu_layout.c) -------------------------------------------------------------------- */
 
