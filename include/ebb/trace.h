@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* What a block or tensor is for; the names are those of PyTorch's component tracking where it has one.
+/* What a block or tensor is for; the names are those of PyTorch's component tracking where it has one. workspace is
+ * kernels' scratch; unknown is what the source does not say, where other is what it says to be none of these.
  * X(code, name) */
 #define EBB_ROLE_TABLE(X)                                                                                              \
     X(PARAMETER, "parameter")                                                                                          \
@@ -22,7 +23,9 @@ extern "C" {
     X(OPTIMIZER_STATE, "optimizer_state")                                                                              \
     X(TEMP, "temp")                                                                                                    \
     X(INPUT, "input")                                                                                                  \
-    X(OTHER, "other")
+    X(OTHER, "other")                                                                                                  \
+    X(WORKSPACE, "workspace")                                                                                          \
+    X(UNKNOWN, "unknown")
 
 typedef enum ebb_role {
 #define EBB_ROLE_ENUM(code, name) EBB_ROLE_##code,

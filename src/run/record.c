@@ -184,7 +184,7 @@ static ebb_status fill_alloc(recording *r, record_block *block, uint64_t number,
     event->before = block->before;
     event->size_bytes = block->size_bytes;
     event->address = block->offset;
-    event->role = scratch ? EBB_ROLE_TEMP : program->tensors.data[block->tensor].role;
+    event->role = scratch ? EBB_ROLE_WORKSPACE : program->tensors.data[block->tensor].role;
     return ebb_trace_writer_string(r->writer, scratch ? "scratch" : program->tensors.data[block->tensor].name,
                                    &event->name);
 }

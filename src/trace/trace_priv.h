@@ -10,7 +10,7 @@
 #define TRACE_MAGIC "\x89\x65\x62\x62\x74\x72\x0d\x0a"
 #define TRACE_MAGIC_BYTES 8u
 #define TRACE_MAJOR 1u
-#define TRACE_MINOR 0u
+#define TRACE_MINOR 1u
 #define TRACE_HEADER_BYTES 32u
 #define TRACE_MAX_STRING_BYTES ((size_t)1 << 20)
 #define TRACE_MAX_TIERS 256u

@@ -22,6 +22,9 @@ static ebb_trace_info read_trace(const char *path, uint64_t n_of[EBB_TRACE_N_KIN
     for (bool done = false; !done;) {
         if (ebb_trace_reader_next(r, &event, &done) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
         n_of[event.kind] += !done;
+        if (done || event.kind != EBB_TRACE_ALLOC) { continue; }
+        const bool is_scratch = strcmp(ebb_trace_reader_string(r, event.name), "scratch") == 0;
+        assert_true(is_scratch == (event.role == EBB_ROLE_WORKSPACE));
     }
     ebb_trace_info info = ebb_trace_reader_info(r);
     ebb_trace_reader_close(r);
