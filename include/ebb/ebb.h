@@ -13,6 +13,7 @@
 #include "ebb/plan.h"
 #include "ebb/pool.h"
 #include "ebb/program.h"
+#include "ebb/report.h"
 #include "ebb/run.h"
 #include "ebb/trace.h"
 #include "ebb/train.h"

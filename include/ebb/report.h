@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reports: what a recording tells about the memory of a run, for people (text, a page for the browser) and for programs
+ * (JSON, Perfetto, PyTorch's memory viewer). docs/report.md shows them.
+ */
+#ifndef EBB_REPORT_H
+#define EBB_REPORT_H
+
+#include "ebb/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ebb_report ebb_report;
+
+typedef struct ebb_report_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    const char *name;       /* what the report calls the recording; NULL: the file's name */
+    double out_bytes_per_s; /* of the machine for which it is asked what could leave; 0: the study's defaults */
+    double in_bytes_per_s;
+} ebb_report_options;
+#define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
+
+/* A report on the recording at path, of any format that ebb_trace_open_any takes. It is read when something is written
+ * from it, so the file stays where it is until then. options may be NULL. EBB_E_ARGUMENT: options of another version.
+ */
+EBB_API ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out);
+EBB_API void ebb_report_destroy(ebb_report *report);
+
+/* The name of the i-th format and a line about it; NULL behind the last. Static. */
+EBB_API const char *ebb_report_format_name(size_t i, const char **about_out);
+
+/* Takes what is written, piece by piece; another status than EBB_OK ends the writing with it. */
+typedef ebb_status (*ebb_report_sink)(void *ctx, const void *data, size_t n_bytes);
+
+/* Write the report in a format, by its name. EBB_E_ARGUMENT: no such format. EBB_E_IO, EBB_E_FORMAT: the recording.
+ * EBB_E_UNSUPPORTED: this build cannot write it, and the message says what it was built without. What the sink got
+ * before a failure is a piece of a report. */
+EBB_API ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx);
+
+/* The same to a file, which is there whole or not at all. */
+EBB_API ebb_status ebb_report_save(ebb_report *report, const char *format, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The report as an object, the table of its formats, and where they are written to.
+ */
+#include "base/file.h"
+#include "report/report_priv.h"
+
+static const ebb_report_renderer renderers[] = {
+    {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto},
+};
+#define N_RENDERERS (sizeof renderers / sizeof renderers[0])
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out) {
+    ebb_report_options o = EBB_REPORT_OPTIONS_INIT;
+    if (options != NULL) {
+        if (options->size_bytes != sizeof o) { return ebb_fail(EBB_E_ARGUMENT, "report options of another version"); }
+        o = *options;
+    }
+    const ebb_mem *mem = ebb__mem_or_default(o.mem);
+    ebb_report *report = ebb__calloc(mem, 1, sizeof *report);
+    if (report == NULL) { return EBB_E_NO_MEMORY; }
+    report->mem = mem;
+    report->out_bytes_per_s = o.out_bytes_per_s;
+    report->in_bytes_per_s = o.in_bytes_per_s;
+    report->path = ebb__strdup(mem, path);
+    report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));
+    if (report->path == NULL || report->name == NULL) {
+        ebb_report_destroy(report);
+        return EBB_E_NO_MEMORY;
+    }
+    *report_out = report;
+    return EBB_OK;
+}
+
+void ebb_report_destroy(ebb_report *report) {
+    if (report == NULL) { return; }
+    ebb__free(report->mem, report->path);
+    ebb__free(report->mem, report->name);
+    ebb__free(report->mem, report);
+}
+
+const char *ebb_report_format_name(size_t i, const char **about_out) {
+    if (i >= N_RENDERERS) { return NULL; }
+    if (about_out != NULL) { *about_out = renderers[i].about; }
+    return renderers[i].name;
+}
+
+static const ebb_report_renderer *find_renderer(const char *format) {
+    for (size_t i = 0; i < N_RENDERERS; i++) {
+        if (strcmp(renderers[i].name, format) == 0) { return &renderers[i]; }
+    }
+    return NULL;
+}
+
+ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx) {
+    const ebb_report_renderer *renderer = find_renderer(format);
+    if (renderer == NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no report format %s", format); }
+    ebb_report_out *out = ebb__calloc(report->mem, 1, sizeof *out);
+    if (out == NULL) { return EBB_E_NO_MEMORY; }
+    out->sink = sink;
+    out->ctx = ctx;
+    ebb_status status = renderer->render(report, out);
+    if (status == EBB_OK) { status = ebb__report_flush(out); }
+    ebb__free(report->mem, out);
+    return status;
+}
+
+static ebb_status write_to_file(void *ctx, const void *data, size_t n_bytes) {
+    return ebb__file_writer_write(ctx, data, n_bytes);
+}
+
+ebb_status ebb_report_save(ebb_report *report, const char *format, const char *path) {
+    ebb_file_writer *writer = NULL;
+    EBB_TRY(ebb__file_writer_open(report->mem, path, 0, &writer));
+    const ebb_status status = ebb_report_write(report, format, write_to_file, writer);
+    if (status != EBB_OK) {
+        ebb__file_writer_abandon(writer);
+        return status;
+    }
+    return ebb__file_writer_commit(writer);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing a report: a buffer in front of the sink, numbers without the locale, and anybody's bytes made fit for a
+ * terminal, for JSON inside of a page's script, and for HTML.
+ */
+#include "report/report_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- the buffer ------------------------------------------------------------------------------- */
+
+ebb_status ebb__report_flush(ebb_report_out *out) {
+    if (out->status == EBB_OK && out->n > 0) { out->status = out->sink(out->ctx, out->buffer, out->n); }
+    out->n = 0;
+    return out->status;
+}
+
+void ebb__report_put_n(ebb_report_out *out, const void *data, size_t n_bytes) {
+    const char *bytes = data;
+    while (n_bytes > 0 && out->status == EBB_OK) {
+        const size_t n = n_bytes < sizeof out->buffer - out->n ? n_bytes : sizeof out->buffer - out->n;
+        memcpy(out->buffer + out->n, bytes, n);
+        out->n += n;
+        out->n_total += n;
+        bytes += n;
+        n_bytes -= n;
+        if (out->n == sizeof out->buffer) { (void)ebb__report_flush(out); }
+    }
+}
+
+void ebb__report_put(ebb_report_out *out, const char *text) {
+    ebb__report_put_n(out, text, strlen(text));
+}
+
+void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    EBB_ASSERT(n >= 0 && (size_t)n < sizeof line);
+    ebb__report_put_n(out, line, n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits) {
+    if (!isfinite(x)) {
+        ebb__report_put(out, "null");
+        return;
+    }
+    char text[40];
+    int n = snprintf(text, sizeof text, "%.*g", n_digits < 15 ? n_digits : 15, x);
+    if (n_digits > 15 && strtod(text, NULL) != x) { n = snprintf(text, sizeof text, "%.*g", n_digits, x); }
+    for (int i = 0; i < n; i++) {
+        if (strchr("0123456789+-e", text[i]) == NULL) { text[i] = '.'; } /* the locale's own point */
+    }
+    ebb__report_put_n(out, text, (size_t)n);
+}
+
+/* ---- anybody's text --------------------------------------------------------------------------- */
+
+#define NO_CHARACTER UINT32_MAX
+
+/* The character at c, and how many bytes it has; NO_CHARACTER and one byte where this is none of UTF-8 (too long a
+ * form, half of a pair, cut off). */
+static uint32_t read_character(const unsigned char *c, size_t *n_bytes_out) {
+    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    *n_bytes_out = 1;
+    if (n == 0) { return NO_CHARACTER; }
+    uint32_t code = n == 1 ? c[0] : c[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) { return NO_CHARACTER; }
+        code = code << 6 | (c[i] & 0x3fu);
+    }
+    const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    if (code < least[n] || is_surrogate || code > 0x10ffff) { return NO_CHARACTER; }
+    *n_bytes_out = n;
+    return code;
+}
+
+/* What a terminal would obey, or what would turn the direction of what follows. */
+static bool is_control(uint32_t code) {
+    const bool is_direction = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || is_direction;
+}
+
+static size_t count_characters(const char *text, size_t enough) {
+    size_t n = 0, n_bytes = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0' && n < enough; c += n_bytes, n++) {
+        (void)read_character(c, &n_bytes);
+    }
+    return n;
+}
+
+size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars) {
+    const size_t n_chars = count_characters(text, max_chars > 0 ? max_chars + 1 : SIZE_MAX);
+    const bool is_cut = max_chars > 0 && n_chars > max_chars;
+    const size_t n_dots = !is_cut ? 0 : max_chars < 3 ? max_chars : 3;
+    const size_t n_shown = is_cut ? max_chars - n_dots : n_chars;
+    const unsigned char *c = (const unsigned char *)text;
+    for (size_t i = 0; i < n_shown; i++) {
+        size_t n_bytes = 0;
+        const uint32_t code = read_character(c, &n_bytes);
+        if (code == NO_CHARACTER || is_control(code)) {
+            ebb__report_put_n(out, "?", 1);
+        } else {
+            ebb__report_put_n(out, c, n_bytes);
+        }
+        c += n_bytes;
+    }
+    ebb__report_put_n(out, "...", n_dots);
+    return n_shown + n_dots;
+}
+
+void ebb__report_put_json_text(ebb_report_out *out, const char *text) {
+    size_t n_bytes = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c += n_bytes) {
+        const uint32_t code = read_character(c, &n_bytes);
+        if (code == NO_CHARACTER) {
+            ebb__report_put(out, "\\ufffd");
+        } else if (code == '"' || code == '\\') {
+            ebb__report_printf(out, "\\%c", (int)code);
+        } else if (is_control(code) || code == '<' || code == '>' || code == '&' || code == '\'') {
+            ebb__report_printf(out, "\\u%04x", (unsigned)code); /* so that no text ends or opens a script */
+        } else {
+            ebb__report_put_n(out, c, n_bytes);
+        }
+    }
+}
+
+void ebb__report_put_html_text(ebb_report_out *out, const char *text) {
+    size_t n_bytes = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c += n_bytes) {
+        const uint32_t code = read_character(c, &n_bytes);
+        if (code == NO_CHARACTER || is_control(code)) {
+            ebb__report_put(out, "\xef\xbf\xbd");
+        } else if (strchr("<>&\"'", (int)code) != NULL && code < 0x80) {
+            ebb__report_printf(out, "&#%u;", (unsigned)code);
+        } else {
+            ebb__report_put_n(out, c, n_bytes);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this folder share: the report, the table of its renderers, and the two things that they write
+ * with: `ebb_report_out`, a buffer in front of the caller's sink that remembers the first failure, so that nobody asks
+ * after each word; and `ebb_report_json`, which knows where a comma belongs.
+ *
+ * Names in recordings are anybody's bytes. Whatever goes out as text goes through put_clean, put_json_text or
+ * put_html_text.
+ */
+#ifndef EBB_SRC_REPORT_PRIV_H
+#define EBB_SRC_REPORT_PRIV_H
+
+#include "base/base.h"
+#include "ebb/report.h"
+#include "ebb/trace.h"
+
+#define REPORT_BUFFER_BYTES ((size_t)1 << 16)
+#define REPORT_JSON_MAX_DEPTH 32u
+
+/* ---- output ----------------------------------------------------------------------------------- */
+
+typedef struct ebb_report_out {
+    ebb_report_sink sink;
+    void *ctx;
+    ebb_status status; /* of the first failure; nothing is written behind it */
+    uint64_t n_total;  /* bytes so far */
+    size_t n;          /* in the buffer */
+    char buffer[REPORT_BUFFER_BYTES];
+} ebb_report_out;
+
+void ebb__report_put(ebb_report_out *out, const char *text);
+void ebb__report_put_n(ebb_report_out *out, const void *data, size_t n_bytes);
+void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) EBB_PRINTF(2, 3); /* no floats: see put_f64 */
+
+/* A number that reads back as the same bits, with a point whatever the locale; n_digits 1 to 17 for fewer. Not
+ * finite: null. */
+void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits);
+
+/* Text for a terminal: what is no character of UTF-8, and what would steer the terminal, is a question mark. At most
+ * max_chars characters, with dots at the end where there were more; 0: all. Returns how many were written. */
+size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars);
+
+/* The same escaped for the inside of a JSON string, which may stand inside of a script of a page; no quotes around it.
+ */
+void ebb__report_put_json_text(ebb_report_out *out, const char *text);
+
+/* Escaped for HTML, between tags and in attributes. */
+void ebb__report_put_html_text(ebb_report_out *out, const char *text);
+
+/* Hand over what is in the buffer; the first failure's status. */
+ebb_status ebb__report_flush(ebb_report_out *out);
+
+/* ---- JSON ------------------------------------------------------------------------------------- */
+
+typedef struct ebb_report_json {
+    ebb_report_out *out;
+    unsigned depth;
+    bool has_member[REPORT_JSON_MAX_DEPTH]; /* of the open objects and arrays */
+} ebb_report_json;
+
+/* key is NULL inside of an array, and outermost. Keys are ours, not a recording's. */
+void ebb__report_json_open(ebb_report_json *json, const char *key, char bracket); /* '{' or '[' */
+void ebb__report_json_close(ebb_report_json *json, char bracket);                 /* '}' or ']' */
+void ebb__report_json_u64(ebb_report_json *json, const char *key, uint64_t value);
+void ebb__report_json_f64(ebb_report_json *json, const char *key, double value);       /* 17 digits */
+void ebb__report_json_short(ebb_report_json *json, const char *key, double value);     /* 7 digits: for pictures */
+void ebb__report_json_text(ebb_report_json *json, const char *key, const char *value); /* NULL: null */
+void ebb__report_json_bool(ebb_report_json *json, const char *key, bool value);
+void ebb__report_json_null(ebb_report_json *json, const char *key);
+
+/* ---- the report and its renderers -------------------------------------------------------------- */
+
+struct ebb_report {
+    const ebb_mem *mem;
+    char *path, *name;
+    double out_bytes_per_s, in_bytes_per_s;
+};
+
+/* A way to write a report. It writes to out and returns the status of what else can fail (reading the recording,
+ * memory); out remembers its own. */
+typedef struct ebb_report_renderer {
+    const char *name, *about;
+    ebb_status (*render)(ebb_report *report, ebb_report_out *out);
+} ebb_report_renderer;
+
+ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out);
+
+#endif
