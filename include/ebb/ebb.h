@@ -8,6 +8,7 @@
 #include "ebb/base.h"
 #include "ebb/device.h"
 #include "ebb/graph.h"
+#include "ebb/iteration.h"
 #include "ebb/place.h"
 #include "ebb/place_file.h"
 #include "ebb/plan.h"

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The iteration of a trace: what a training run repeats, found in its events alone or taken from marks. What counts
+ * as one, where it begins, and how it is found is told in docs/iteration.md.
+ */
+#ifndef EBB_ITERATION_H
+#define EBB_ITERATION_H
+
+#include "ebb/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the answer stands on, the best first. */
+typedef enum ebb_iteration_source {
+    EBB_ITERATION_FROM_MARKS,       /* EBB_TRACE_ITERATION_BEGIN and _END */
+    EBB_ITERATION_FROM_ANNOTATIONS, /* marks named "Optimizer.step#..." */
+    EBB_ITERATION_FROM_EVENTS
+} ebb_iteration_source;
+
+/* All in events of the trace as a reader gives them, marks among them, the first is 0. */
+typedef struct ebb_iteration {
+    bool found; /* false: all else is 0 */
+    ebb_iteration_source source;
+    uint64_t first_event; /* of the first iteration; without marks, of the first of the usual form: before is warm-up */
+    uint64_t length_events; /* of the usual iteration */
+    uint64_t count;         /* whole iterations, also irregular ones between regular ones */
+    double regularity;      /* the mean over the iterations */
+    double confidence; /* from marks 1. Else regularity x (1 - 2^(1 - count)) x the share of the events from the first
+                          iteration's begin to the last one's end that lies in iterations */
+} ebb_iteration;
+
+typedef enum ebb_part_kind {
+    EBB_PART_BEFORE,    /* warm-up */
+    EBB_PART_ITERATION, /* one */
+    EBB_PART_BETWEEN,   /* belongs to none, such as an evaluation */
+    EBB_PART_AFTER      /* the tail */
+} ebb_part_kind;
+
+/* A stretch of events. The parts of a trace in order are all of its events. */
+typedef struct ebb_iteration_part {
+    ebb_part_kind kind;
+    uint64_t first_event, n_events;
+    double regularity; /* of an iteration: the share of events that it and the usual one have in common; else 0 */
+} ebb_iteration_part;
+
+typedef struct ebb_iteration_finder ebb_iteration_finder;
+
+/* reader (may be NULL: no mark has a name) gives the names of marks; it is asked while events are added, and not
+ * kept behind the last one. */
+EBB_API ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
+                                               ebb_iteration_finder **finder_out);
+EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder);
+
+/* The next event, as a reader gives it. At most 16 bytes an event are kept. EBB_E_LIMIT: more than 2^32 - 2. */
+EBB_API ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trace_event *event);
+
+/* Look for it in all that was added; more may be added afterwards. That there is none is no failure. */
+EBB_API ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out);
+
+/* What the last call of find made of the trace; borrowed until the next. None where it did not find it. */
+EBB_API const ebb_iteration_part *ebb_iteration_finder_parts(const ebb_iteration_finder *finder, size_t *n_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

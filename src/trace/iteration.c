@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding the iteration: what is kept of a trace, the sources in their order, and the answer. A source gives stretches
+ * that are one iteration each; here the usual one among them is chosen, each is compared with it, and the trace is cut
+ * into parts.
+ */
+#include "trace/iteration_priv.h"
+
+/* ---- what is kept ------------------------------------------------------------------------------ */
+
+ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
+                                       ebb_iteration_finder **finder_out) {
+    mem = ebb__mem_or_default(mem);
+    ebb_iteration_finder *finder = ebb__calloc(mem, 1, sizeof *finder);
+    if (finder == NULL) { return EBB_E_NO_MEMORY; }
+    finder->mem = mem;
+    finder->reader = reader;
+    *finder_out = finder;
+    return EBB_OK;
+}
+
+void ebb_iteration_finder_destroy(ebb_iteration_finder *finder) {
+    if (finder == NULL) { return; }
+    EBB_VEC_FINI(finder->mem, &finder->symbols);
+    EBB_VEC_FINI(finder->mem, &finder->blocks);
+    EBB_VEC_FINI(finder->mem, &finder->sizes);
+    EBB_VEC_FINI(finder->mem, &finder->passed);
+    EBB_VEC_FINI(finder->mem, &finder->marks);
+    EBB_VEC_FINI(finder->mem, &finder->parts);
+    ebb__free(finder->mem, finder);
+}
+
+static uint32_t symbol_of(const ebb_trace_event *event, uint64_t size_bytes) {
+    static const uint32_t of_kind[EBB_TRACE_N_KINDS] = {[EBB_TRACE_ALLOC] = EBB_SYMBOL_ALLOC,
+                                                        [EBB_TRACE_FREE] = EBB_SYMBOL_FREE,
+                                                        [EBB_TRACE_READ] = EBB_SYMBOL_READ,
+                                                        [EBB_TRACE_WRITE] = EBB_SYMBOL_WRITE};
+    const bool begins = event->kind == EBB_TRACE_STEP_BEGIN;
+    const uint64_t same[3] = {event->kind, size_bytes, begins ? (uint64_t)event->op << 32 | event->phase : 0};
+    const uint64_t hash = ebb__hash(EBB_HASH_INIT, same, sizeof same);
+    return ((uint32_t)(hash >> 32) & ~(uint32_t)EBB_SYMBOL_MASK) | of_kind[event->kind];
+}
+
+static ebb_status pass(ebb_iteration_finder *finder, const ebb_trace_event *event) {
+    const uint64_t n = finder->symbols.n + finder->passed.n;
+    EBB_TRY(EBB_PUSH(finder->mem, &finder->passed, (uint32_t)n));
+    if (event->kind != EBB_TRACE_MARK) { return EBB_OK; }
+    ebb_iteration_mark mark = {(uint32_t)n, event->mark};
+    if (event->mark == EBB_TRACE_ANNOTATION) {
+        static const char of_optimizer[] = "Optimizer.step#";
+        const char *name = finder->reader != NULL ? ebb_trace_reader_string(finder->reader, event->name) : "";
+        if (strncmp(name, of_optimizer, sizeof of_optimizer - 1) != 0) { return EBB_OK; }
+    }
+    return EBB_PUSH(finder->mem, &finder->marks, mark);
+}
+
+static ebb_status keep(ebb_iteration_finder *finder, const ebb_trace_event *event) {
+    const bool has_block = event->kind <= EBB_TRACE_WRITE;
+    if (event->kind == EBB_TRACE_ALLOC) {
+        if (event->block != finder->sizes.n) {
+            return ebb_fail(EBB_E_ARGUMENT, "an alloc of another block than the next");
+        }
+        EBB_TRY(EBB_PUSH(finder->mem, &finder->sizes, event->size_bytes));
+    }
+    if (has_block && event->block >= finder->sizes.n) {
+        return ebb_fail(EBB_E_ARGUMENT, "a block that was not allocated");
+    }
+    EBB_TRY(EBB_RESERVE(finder->mem, &finder->symbols, 1));
+    EBB_TRY(EBB_PUSH(finder->mem, &finder->blocks, has_block ? (uint32_t)event->block : EBB_NO_BLOCK));
+    finder->symbols.data[finder->symbols.n++] = symbol_of(event, has_block ? finder->sizes.data[event->block] : 0);
+    return EBB_OK;
+}
+
+ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trace_event *event) {
+    if (finder->symbols.n + finder->passed.n >= UINT32_MAX - 1) {
+        return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 events");
+    }
+    switch (event->kind) {
+    case EBB_TRACE_ALLOC:
+    case EBB_TRACE_FREE:
+    case EBB_TRACE_READ:
+    case EBB_TRACE_WRITE:
+    case EBB_TRACE_STEP_BEGIN:
+    case EBB_TRACE_STEP_END: return keep(finder, event);
+    default: return pass(finder, event);
+    }
+}
+
+/* How many passed events come before this one of the trace. */
+static uint32_t n_passed_before(const ebb_iteration_finder *finder, uint64_t event) {
+    size_t low = 0, high = finder->passed.n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (finder->passed.data[middle] < event) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return (uint32_t)low;
+}
+
+uint32_t ebb__iteration_at_of(const ebb_iteration_finder *finder, uint64_t event) {
+    return (uint32_t)event - n_passed_before(finder, event);
+}
+
+uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at) {
+    size_t low = 0, high = finder->passed.n; /* as many are passed before it as have at most at kept ones before them */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (finder->passed.data[middle] - middle <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return (uint64_t)at + low;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------- */
+
+static ebb_status find(ebb_iteration_finder *finder, ebb_iteration_parts *iterations, ebb_iteration *answer) {
+    EBB_TRY(ebb__iteration_from_marks(finder, iterations));
+    if (iterations->n > 0) {
+        EBB_TRY(ebb__iteration_judge(finder, iterations->data, iterations->n, false, answer));
+        answer->source = EBB_ITERATION_FROM_MARKS;
+        answer->confidence = 1.0;
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out) {
+    ebb_iteration_parts iterations = {0};
+    ebb_iteration answer = {.found = false};
+    finder->parts.n = 0;
+    ebb_status st = find(finder, &iterations, &answer);
+    if (st == EBB_OK) {
+        *iteration_out = answer;
+    } else {
+        finder->parts.n = 0;
+    }
+    EBB_VEC_FINI(finder->mem, &iterations);
+    return st;
+}
+
+const ebb_iteration_part *ebb_iteration_finder_parts(const ebb_iteration_finder *finder, size_t *n_out) {
+    *n_out = finder->parts.n;
+    return finder->parts.data;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From stretches that are one iteration each to the answer: the usual iteration is the one that comes most often (the
+ * first of those that come as often), each is compared with it, and the trace is cut into parts.
+ */
+#include "trace/iteration_priv.h"
+
+static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
+    return (ebb_stretch){ebb__iteration_at_of(finder, part->first_event),
+                         ebb__iteration_at_of(finder, part->first_event + part->n_events)};
+}
+
+static uint64_t hash_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
+    const ebb_stretch at = stretch_of(finder, part);
+    const uint64_t h = ebb__hash(EBB_HASH_INIT, &part->n_events, sizeof part->n_events);
+    return ebb__hash(h, finder->symbols.data + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
+}
+
+/* The index of the first of those hashes that come most often. */
+static ebb_status find_usual(const ebb_mem *mem, const uint64_t *hash, size_t n, size_t *usual_out) {
+    EBB_ASSERT(n > 0);
+    uint32_t *order = ebb__alloc(mem, n, sizeof *order);
+    if (order == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { order[i] = (uint32_t)i; }
+    ebb_status st = ebb__sort_by_key(mem, order, n, hash);
+    size_t usual = 0, n_usual = 0;
+    for (size_t i = 0, end = 0; st == EBB_OK && i < n; i = end) {
+        for (end = i + 1; end < n && hash[order[end]] == hash[order[i]];) { end++; }
+        if (end - i > n_usual || (end - i == n_usual && order[i] < usual)) {
+            n_usual = end - i;
+            usual = order[i]; /* the sort is stable: the first */
+        }
+    }
+    if (st == EBB_OK) { *usual_out = usual; }
+    ebb__free(mem, order);
+    return st;
+}
+
+static ebb_status compare(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t *usual_out) {
+    uint64_t *hash = ebb__alloc(finder->mem, n, sizeof *hash);
+    if (hash == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { hash[i] = hash_of(finder, &parts[i]); }
+    size_t usual = 0;
+    ebb_status st = find_usual(finder->mem, hash, n, &usual);
+    if (st == EBB_OK) {
+        const ebb_stretch reference = stretch_of(finder, &parts[usual]);
+        for (size_t i = 0; i < n; i++) {
+            const ebb_stretch at = stretch_of(finder, &parts[i]);
+            const uint32_t n_longer = (uint32_t)ebb_max_u64(at.last - at.first, reference.last - reference.first);
+            const bool same = hash[i] == hash[usual] || n_longer == 0;
+            parts[i].regularity = same ? 1.0 : ebb__iteration_n_common(finder, reference, at) / (double)n_longer;
+        }
+        *usual_out = usual;
+    }
+    ebb__free(finder->mem, hash);
+    return st;
+}
+
+/* A part of another kind up to this event, if there are events between. */
+static ebb_status fill_up(ebb_iteration_finder *finder, ebb_part_kind kind, uint64_t *event, uint64_t to_event) {
+    EBB_ASSERT(*event <= to_event);
+    if (*event == to_event) { return EBB_OK; }
+    ebb_iteration_part part = {.kind = kind, .first_event = *event, .n_events = to_event - *event};
+    *event = to_event;
+    return EBB_PUSH(finder->mem, &finder->parts, part);
+}
+
+static ebb_status cut(ebb_iteration_finder *finder, const ebb_iteration_part *iterations, size_t n) {
+    uint64_t event = 0;
+    for (size_t i = 0; i < n; i++) {
+        EBB_TRY(fill_up(finder, i == 0 ? EBB_PART_BEFORE : EBB_PART_BETWEEN, &event, iterations[i].first_event));
+        EBB_TRY(EBB_PUSH(finder->mem, &finder->parts, iterations[i]));
+        event += iterations[i].n_events;
+    }
+    return fill_up(finder, EBB_PART_AFTER, &event, finder->symbols.n + finder->passed.n);
+}
+
+static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual, ebb_iteration *iteration_out) {
+    const ebb_iteration_part *last = &iterations[n - 1];
+    const uint64_t n_spanned = last->first_event + last->n_events - iterations[0].first_event;
+    double regularity = 0.0, sure = 1.0;
+    uint64_t n_events = 0;
+    for (size_t i = 0; i < n; i++) {
+        regularity += iterations[i].regularity / (double)n;
+        n_events += iterations[i].n_events;
+        if (i > 0 && i < 64) { sure /= 2.0; }
+    }
+    iteration_out->found = true;
+    iteration_out->first_event = iterations[0].first_event;
+    iteration_out->length_events = iterations[usual].n_events;
+    iteration_out->count = n;
+    iteration_out->regularity = regularity;
+    iteration_out->confidence = regularity * (1.0 - sure) * (double)n_events / (double)n_spanned;
+}
+
+ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_part *iterations, size_t n, bool trim,
+                                ebb_iteration *iteration_out) {
+    size_t usual = 0, first = 0, last = n;
+    EBB_TRY(compare(finder, iterations, n, &usual));
+    for (; trim && first < usual && iterations[first].regularity < 1.0;) { first++; }
+    for (; trim && last > usual + 1 && iterations[last - 1].regularity < 1.0;) { last--; }
+    EBB_TRY(cut(finder, iterations + first, last - first));
+    sum_up(iterations + first, last - first, usual - first, iteration_out);
+    return EBB_OK;
+}
