@@ -3,7 +3,7 @@
  * CIFAR's binary files: records of one label (CIFAR-10) or a coarse and a fine one (CIFAR-100), and 3 x 32 x 32
  * bytes, channels first; no header, so that a file's length is all that can be checked.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 #include <inttypes.h>

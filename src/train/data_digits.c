@@ -4,7 +4,7 @@
  * scikit-learn ships them, digits.csv.gz: a line an image, 64 pixels of 0..16 and the digit. Every fifth line
  * (the 5th, 10th ...) is the test split.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
  * content. Images are type 08 (bytes) of three dims, labels of one. Fashion-MNIST, KMNIST and EMNIST's files
  * are of the same form.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 #include <inttypes.h>

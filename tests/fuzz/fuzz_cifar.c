@@ -2,7 +2,7 @@
  *
  * CIFAR files from hostile bytes. The first byte says which of the two kinds.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 #include <stdlib.h>

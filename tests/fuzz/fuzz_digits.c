@@ -2,7 +2,7 @@
  *
  * Rows of digits from hostile bytes. The first byte says which split.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  * Idx files from hostile bytes. The first byte says how many images were read before labels are, 0 that these are
  * images.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 #include "train/data_priv.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Reading from front to end. zlib reads gzipped and plain files alike, so nothing here has to know which it is.
  */
-#include "train/byte_stream.h"
+#include "base/byte_stream.h"
 
 #include <errno.h>
 #include <inttypes.h>
