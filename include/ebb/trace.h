@@ -110,12 +110,13 @@ typedef struct ebb_trace_writer_options {
     const ebb_mem *mem;
     uint32_t tells;         /* EBB_TRACE_TELLS_... */
     uint64_t start_unix_ns; /* of time 0; 0: unknown */
+    bool at_close; /* what is at path stays until close puts the whole file there; a killed process leaves it */
 } ebb_trace_writer_options;
 #define EBB_TRACE_WRITER_OPTIONS_INIT EBB_INIT(ebb_trace_writer_options, )
 
 /* Begin a trace file at path; what was there is gone. The file grows while events are added, so that a killed
- * process leaves what it has recorded. options may be NULL. EBB_E_ARGUMENT: options of another version. EBB_E_IO: it
- * cannot be made. */
+ * process leaves what it has recorded (but see at_close). options may be NULL. EBB_E_ARGUMENT: options of another
+ * version. EBB_E_IO: it cannot be made. */
 EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                          ebb_trace_writer **writer_out);
 
@@ -173,6 +174,40 @@ EBB_API ebb_trace_frame ebb_trace_reader_frame(const ebb_trace_reader *reader, u
 
 /* The value of the last note of this key so far; NULL when there was none. */
 EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const char *key);
+
+/* ---- recordings of other tools ---------------------------------------------------------------- */
+
+typedef struct ebb_trace_import_options {
+    size_t size_bytes;
+    const ebb_mem *mem;
+    const char *format; /* NULL: what the file's first bytes say, or where they could be several, its name */
+    /* Whose blocks: "cpu", the number of an accelerator, or "all", each device in a space of its own. NULL: those of
+     * the accelerator with most blocks, the processor's where there is none. */
+    const char *device;
+} ebb_trace_import_options;
+#define EBB_TRACE_IMPORT_OPTIONS_INIT EBB_INIT(ebb_trace_import_options, )
+
+typedef struct ebb_trace_import_result {
+    const char *format; /* static */
+    uint32_t tells;
+    uint64_t n_events, n_blocks; /* written */
+    uint64_t n_left_out;         /* records of the file that fit no block, such as the free of one never allocated */
+    bool complete;               /* false: the file was cut off, and its end is missing */
+} ebb_trace_import_result;
+
+/* Read a recording, plain or gzipped, and write it as a trace to out_path, whole or not at all. A trace is copied.
+ * docs/import.md says what of each format becomes what. options and result_out may be NULL. EBB_E_ARGUMENT: options
+ * of another version, no such format or device. EBB_E_UNSUPPORTED: a format that is not known, or a version or a
+ * content that is not read. EBB_E_FORMAT names place and cause. EBB_E_IO. */
+EBB_API ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_trace_import_options *options,
+                                    ebb_trace_import_result *result_out);
+
+/* Open a trace as it is, and a recording of another tool through a temporary file, which nobody else sees and which is
+ * gone with the reader. Failures as of ebb_trace_import and ebb_trace_reader_open. */
+EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out);
+
+/* The idx-th format that can be imported; NULL behind the last. *about_out, unless NULL: a line about it. Static. */
+EBB_API const char *ebb_trace_format_name(size_t idx, const char **about_out);
 
 #ifdef __cplusplus
 }

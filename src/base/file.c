@@ -206,16 +206,26 @@ out:
     return status;
 }
 
-ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out) {
+static ebb_status create_writer(const ebb_mem *mem, int fd, ebb_file_writer **writer_out) {
     mem = ebb__mem_or_default(mem);
     ebb_file_writer *writer = ebb__calloc(mem, 1, sizeof *writer);
-    if (writer == NULL) { return EBB_E_NO_MEMORY; }
+    char *buf = ebb__alloc(mem, BUFFER_BYTES, 1);
+    if (writer == NULL || buf == NULL) {
+        ebb__free(mem, writer);
+        ebb__free(mem, buf);
+        return EBB_E_NO_MEMORY;
+    }
     writer->mem = mem;
-    writer->fd = -1;
-    ebb_status st = EBB_E_NO_MEMORY;
-    writer->buf = ebb__alloc(mem, BUFFER_BYTES, 1);
-    if (writer->buf == NULL) { goto out; }
-    st = set_paths(writer, path);
+    writer->fd = fd;
+    writer->buf = buf;
+    *writer_out = writer;
+    return EBB_OK;
+}
+
+ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out) {
+    ebb_file_writer *writer = NULL;
+    EBB_TRY(create_writer(mem, -1, &writer));
+    ebb_status st = set_paths(writer, path);
     if (st != EBB_OK) { goto out; }
     st = open_fd(writer, flags);
     if (st != EBB_OK) { goto out; }
@@ -224,6 +234,23 @@ ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned 
 out:
     ebb__file_writer_abandon(writer);
     return st;
+}
+
+ebb_status ebb__file_writer_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_file_writer **writer_out) {
+    ebb_file_writer *writer = NULL;
+    ebb_status st = create_writer(mem, fd, &writer);
+    if (st != EBB_OK) {
+        (void)close(fd);
+        return st;
+    }
+    writer->direct = true;
+    writer->path = ebb__strdup(writer->mem, name);
+    if (writer->path == NULL) {
+        ebb__file_writer_abandon(writer);
+        return EBB_E_NO_MEMORY;
+    }
+    *writer_out = writer;
+    return EBB_OK;
 }
 
 ebb_status ebb__file_writer_flush(ebb_file_writer *writer) {

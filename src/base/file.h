@@ -31,6 +31,9 @@ enum {
  * file (a pipe, /dev/stdout) is written as the bytes come. */
 ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out);
 
+/* The same into an open file, which is the writer's then and of which nothing is removed; name is for messages. */
+ebb_status ebb__file_writer_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_file_writer **writer_out);
+
 /* Append. The first failure is remembered: later calls do nothing and return it again, so a caller may look only
  * at commit's status. */
 ebb_status ebb__file_writer_write(ebb_file_writer *writer, const void *data, size_t n_bytes);

@@ -15,4 +15,14 @@ bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
 ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, const void *data, size_t n_bytes,
                                          ebb_trace_reader **reader_out);
 
+/* Read a trace from an open file, which is the reader's in any case. */
+ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out);
+
+/* Write a trace to an open file, which is the writer's in any case. */
+ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
+                                     ebb_trace_writer **writer_out);
+
+/* Events and blocks so far. */
+void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out);
+
 #endif

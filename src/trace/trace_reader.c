@@ -509,25 +509,34 @@ static ebb_status create(const ebb_mem *mem, const char *path, ebb_trace_reader 
     return EBB_OK;
 }
 
-static ebb_status open_file(ebb_trace_reader *r) {
+static ebb_status begin_file(ebb_trace_reader *r) {
     r->buf = ebb__alloc(r->mem, BUFFER_BYTES, 1);
     if (r->buf == NULL) { return EBB_E_NO_MEMORY; }
     r->data = r->at = r->end = r->buf;
-    r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0) { return ebb__fail_errno(r->path, "open"); }
     return read_header(r);
 }
 
-ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
+ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out) {
     ebb_trace_reader *r = NULL;
-    EBB_TRY(create(mem, path, &r));
-    ebb_status st = open_file(r);
+    ebb_status st = create(mem, name, &r);
+    if (st != EBB_OK) {
+        (void)close(fd);
+        return st;
+    }
+    r->fd = fd;
+    st = begin_file(r);
     if (st != EBB_OK) {
         ebb_trace_reader_close(r);
         return st;
     }
     *reader_out = r;
     return EBB_OK;
+}
+
+ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    return ebb__trace_reader_open_fd(mem, path, fd, reader_out);
 }
 
 ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, const void *data, size_t n_bytes,

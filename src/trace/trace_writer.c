@@ -41,6 +41,27 @@ static ebb_status write_header(ebb_trace_writer *writer, const ebb_trace_writer_
     return ebb__file_writer_write(writer->file, header, sizeof header);
 }
 
+/* Takes file over in any case. */
+static ebb_status begin(ebb_file_writer *file, const ebb_trace_writer_options *options, ebb_trace_writer **writer_out) {
+    const ebb_mem *mem = ebb__mem_or_default(options->mem);
+    ebb_trace_writer *writer = ebb__calloc(mem, 1, sizeof *writer);
+    if (writer == NULL) {
+        ebb__file_writer_abandon(file);
+        return EBB_E_NO_MEMORY;
+    }
+    writer->mem = mem;
+    writer->file = file;
+    ebb__trace_keys_init(&writer->strings, mem);
+    ebb__trace_keys_init(&writer->frames, mem);
+    ebb_status st = write_header(writer, options);
+    if (st != EBB_OK) {
+        ebb_trace_writer_abandon(writer);
+        return st;
+    }
+    *writer_out = writer;
+    return EBB_OK;
+}
+
 ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                  ebb_trace_writer **writer_out) {
     const ebb_trace_writer_options defaults = EBB_TRACE_WRITER_OPTIONS_INIT;
@@ -48,20 +69,21 @@ ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_option
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "trace: options of another version");
     }
-    const ebb_mem *mem = ebb__mem_or_default(options->mem);
-    ebb_trace_writer *writer = ebb__calloc(mem, 1, sizeof *writer);
-    if (writer == NULL) { return EBB_E_NO_MEMORY; }
-    writer->mem = mem;
-    ebb__trace_keys_init(&writer->strings, mem);
-    ebb__trace_keys_init(&writer->frames, mem);
-    ebb_status st = ebb__file_writer_open(mem, path, EBB_FILE_IN_PLACE, &writer->file);
-    if (st == EBB_OK) { st = write_header(writer, options); }
-    if (st != EBB_OK) {
-        ebb_trace_writer_abandon(writer);
-        return st;
-    }
-    *writer_out = writer;
-    return EBB_OK;
+    ebb_file_writer *file = NULL;
+    EBB_TRY(ebb__file_writer_open(options->mem, path, options->at_close ? 0 : EBB_FILE_IN_PLACE, &file));
+    return begin(file, options, writer_out);
+}
+
+ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
+                                     ebb_trace_writer **writer_out) {
+    ebb_file_writer *file = NULL;
+    EBB_TRY(ebb__file_writer_open_fd(options->mem, name, fd, &file));
+    return begin(file, options, writer_out);
+}
+
+void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out) {
+    *n_events_out = writer->n_events;
+    *n_blocks_out = writer->n_blocks;
 }
 
 /* ---- what events refer to --------------------------------------------------------------------- */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Other tools' recordings as traces: tells formats apart, and gives each importer its bytes and its writer.
+ *
+ * A file is read once, front to end, so that a pipe will do. Its first bytes are kept until the importer has taken
+ * them. What is written goes to its place when it is whole; for ebb_trace_open_any it goes to a file without a name.
+ */
+#include "base/file.h"
+#include "trace/import_priv.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COPY_BYTES ((size_t)64 * 1024)
+
+static bool is_trace(const uint8_t *head, size_t n, const char *path) {
+    (void)path;
+    return n >= TRACE_MAGIC_BYTES && memcmp(head, TRACE_MAGIC, TRACE_MAGIC_BYTES) == 0;
+}
+
+static ebb_status copy_trace(ebb_importer *importer);
+
+static const ebb_import_format formats[] = {
+    {"ebb", NULL, "a trace of ebb's own, which is copied", is_trace, copy_trace},
+};
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+const char *ebb_trace_format_name(size_t idx, const char **about_out) {
+    if (idx >= N_FORMATS) { return NULL; }
+    if (about_out != NULL) { *about_out = formats[idx].about; }
+    return formats[idx].name;
+}
+
+/* ---- what importers call ---------------------------------------------------------------------- */
+
+ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t *n_out) {
+    const size_t n_left = importer->n_head - importer->n_taken;
+    if (n_left == 0) { return ebb__stream_read_some(importer->stream, buf, n, n_out); }
+    if (n > n_left) { n = n_left; }
+    memcpy(buf, importer->head + importer->n_taken, n);
+    importer->n_taken += n;
+    *n_out = n;
+    return EBB_OK;
+}
+
+ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t start_unix_ns) {
+    EBB_ASSERT(importer->writer == NULL && importer->format->source != NULL);
+    ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
+    options.mem = importer->mem;
+    options.tells = tells;
+    options.start_unix_ns = start_unix_ns;
+    options.at_close = true;
+    importer->tells = tells;
+    if (importer->out_path != NULL) {
+        EBB_TRY(ebb_trace_writer_open(importer->out_path, &options, &importer->writer));
+    } else {
+        const int fd = importer->out_fd;
+        importer->out_fd = -1;
+        EBB_TRY(ebb__trace_writer_open_fd(importer->path, fd, &options, &importer->writer));
+    }
+    return ebb_trace_writer_note(importer->writer, "source", importer->format->source);
+}
+
+static bool parse_device(const char *text, uint32_t *device_out) {
+    if (text == NULL || strcmp(text, "cpu") == 0 || strcmp(text, "all") == 0) {
+        *device_out = text == NULL ? IMPORT_BUSIEST : text[0] == 'c' ? IMPORT_CPU : IMPORT_ALL;
+        return true;
+    }
+    char *end = NULL;
+    const unsigned long number = strtoul(text, &end, 10);
+    *device_out = (uint32_t)number;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && number < IMPORT_ALL;
+}
+
+uint32_t ebb__import_device(const ebb_importer *importer) {
+    uint32_t device = IMPORT_BUSIEST;
+    const bool is_right = parse_device(importer->options->device, &device); /* asked for when the options came */
+    EBB_ASSERT(is_right);
+    (void)is_right;
+    return device;
+}
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+/* A file without a name. */
+static ebb_status make_temporary(int *fd_out) {
+    char path[] = P_tmpdir "/ebb-XXXXXX";
+    int fd = open(P_tmpdir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd >= 0) { (void)unlink(path); }
+    }
+    if (fd < 0) { fd = memfd_create("ebb-import", MFD_CLOEXEC); }
+    if (fd < 0) { return ebb__fail_errno(P_tmpdir, "make a temporary file in"); }
+    *fd_out = fd;
+    return EBB_OK;
+}
+
+static ebb_status duplicate(int fd, int *fd_out) {
+    *fd_out = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return *fd_out >= 0 ? EBB_OK : ebb__fail_errno("a temporary file", "open");
+}
+
+/* The bytes behind fd's beginning, as a trace. fd is the reader's in any case. */
+static ebb_status open_from_start(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out) {
+    if (lseek(fd, 0, SEEK_SET) != 0) {
+        const ebb_status st = ebb__fail_errno(name, "read");
+        (void)close(fd);
+        return st;
+    }
+    return ebb__trace_reader_open_fd(mem, name, fd, reader_out);
+}
+
+/* ---- traces of ebb's own ---------------------------------------------------------------------- */
+
+/* All that is left of the file, unzipped, into fd, which is closed. */
+static ebb_status spool(ebb_importer *importer, int fd) {
+    ebb_file_writer *file = NULL;
+    uint8_t buf[COPY_BYTES];
+    EBB_TRY(ebb__file_writer_open_fd(importer->mem, importer->path, fd, &file));
+    for (size_t n = 1; n > 0;) {
+        ebb_status st = ebb__import_read(importer, buf, sizeof buf, &n);
+        if (st == EBB_OK) { st = ebb__file_writer_write(file, buf, n); }
+        if (st != EBB_OK) {
+            ebb__file_writer_abandon(file);
+            return st;
+        }
+    }
+    return ebb__file_writer_commit(file);
+}
+
+/* Read the trace in fd, which is closed, to its end. */
+static ebb_status look_through(ebb_importer *importer, int fd, ebb_trace_info *info_out) {
+    ebb_trace_reader *reader = NULL;
+    ebb_trace_event event;
+    EBB_TRY(open_from_start(importer->mem, importer->path, fd, &reader));
+    ebb_status st = EBB_OK;
+    for (bool done = false; st == EBB_OK && !done;) { st = ebb_trace_reader_next(reader, &event, &done); }
+    *info_out = ebb_trace_reader_info(reader);
+    ebb_trace_reader_close(reader);
+    return st;
+}
+
+static ebb_status open_copy(ebb_importer *importer, ebb_file_writer **file_out) {
+    if (importer->out_path != NULL) { return ebb__file_writer_open(importer->mem, importer->out_path, 0, file_out); }
+    const int fd = importer->out_fd;
+    importer->out_fd = -1;
+    return ebb__file_writer_open_fd(importer->mem, importer->path, fd, file_out);
+}
+
+/* The first n bytes of fd, which have been looked through. */
+static ebb_status copy_out(ebb_importer *importer, int fd, uint64_t n_bytes) {
+    uint8_t buf[COPY_BYTES];
+    ebb_file_writer *file = NULL;
+    EBB_TRY(open_copy(importer, &file));
+    for (uint64_t at = 0; at < n_bytes;) {
+        const ssize_t n = pread(fd, buf, (size_t)ebb_min_u64(sizeof buf, n_bytes - at), (off_t)at);
+        const ebb_status st =
+            n > 0 ? ebb__file_writer_write(file, buf, (size_t)n) : ebb__fail_errno(importer->path, "copy");
+        if (st != EBB_OK) {
+            ebb__file_writer_abandon(file);
+            return st;
+        }
+        at += (uint64_t)n;
+    }
+    return ebb__file_writer_commit(file);
+}
+
+static ebb_status copy_trace(ebb_importer *importer) {
+    int fd = -1, twin = -1;
+    EBB_TRY(make_temporary(&fd));
+    ebb_trace_info info = {0};
+    ebb_status st = duplicate(fd, &twin);
+    if (st == EBB_OK) { st = spool(importer, twin); }
+    if (st == EBB_OK) { st = duplicate(fd, &twin); }
+    if (st == EBB_OK) { st = look_through(importer, twin, &info); }
+    if (st == EBB_OK) { st = copy_out(importer, fd, info.offset); }
+    (void)close(fd);
+    importer->tells = info.tells;
+    importer->n_events = info.n_events;
+    importer->n_blocks = info.n_blocks;
+    importer->cut = !info.complete;
+    return st;
+}
+
+/* ---- one import ------------------------------------------------------------------------------- */
+
+static ebb_status find_format(ebb_importer *importer) {
+    const char *wanted = importer->options->format;
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        const ebb_import_format *f = &formats[i];
+        if (wanted != NULL ? strcmp(wanted, f->name) == 0
+                           : f->looks_like(importer->head, importer->n_head, importer->path)) {
+            importer->format = f;
+            return EBB_OK;
+        }
+    }
+    if (wanted != NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no format %s to import", wanted); }
+    if (importer->n_head == 0) { return ebb_fail(EBB_E_FORMAT, "%s: an empty file", importer->path); }
+    return ebb_fail(EBB_E_UNSUPPORTED, "%s: neither a trace nor a recording of a known format", importer->path);
+}
+
+/* Take the file's first bytes, and find out what it is. */
+static ebb_status begin(ebb_importer *importer, ebb_stream *stream, const ebb_trace_import_options *options) {
+    uint32_t device = 0;
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "import: options of another version");
+    }
+    if (!parse_device(options->device, &device)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a device is cpu, all or a number, not %s", options->device);
+    }
+    *importer = (ebb_importer){.mem = ebb__mem_or_default(options->mem),
+                               .path = stream->name,
+                               .options = options,
+                               .stream = stream,
+                               .out_fd = -1};
+    importer->head = ebb__alloc(importer->mem, IMPORT_HEAD_BYTES, 1);
+    if (importer->head == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = ebb__stream_read_some(stream, importer->head, IMPORT_HEAD_BYTES, &importer->n_head);
+    if (st == EBB_OK) { st = find_format(importer); }
+    if (st != EBB_OK) { ebb__free(importer->mem, importer->head); }
+    return st;
+}
+
+static ebb_status finish(ebb_importer *importer, ebb_status st) {
+    if (importer->out_fd >= 0) { (void)close(importer->out_fd); }
+    ebb__free(importer->mem, importer->head);
+    if (importer->writer == NULL) { return st; }
+    if (st == EBB_OK && importer->cut) {
+        st = ebb_trace_writer_note(importer->writer, "cut", "the recording's end is missing");
+    }
+    ebb__trace_writer_count(importer->writer, &importer->n_events, &importer->n_blocks);
+    if (st == EBB_OK) { return ebb_trace_writer_close(importer->writer); }
+    ebb_trace_writer_abandon(importer->writer);
+    return st;
+}
+
+/* Into out_path, or into out_fd, which is closed. */
+static ebb_status import_stream(ebb_stream *stream, const char *out_path, int out_fd,
+                                const ebb_trace_import_options *options, ebb_trace_import_result *result_out) {
+    const ebb_trace_import_options defaults = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    ebb_importer importer;
+    ebb_status st = begin(&importer, stream, options != NULL ? options : &defaults);
+    if (st != EBB_OK) {
+        if (out_fd >= 0) { (void)close(out_fd); }
+        return st;
+    }
+    importer.out_path = out_path;
+    importer.out_fd = out_fd;
+    st = finish(&importer, importer.format->import(&importer));
+    if (st == EBB_OK && result_out != NULL) {
+        *result_out = (ebb_trace_import_result){.format = importer.format->name,
+                                                .tells = importer.tells,
+                                                .n_events = importer.n_events,
+                                                .n_blocks = importer.n_blocks,
+                                                .n_left_out = importer.n_left_out,
+                                                .complete = !importer.cut};
+    }
+    return st;
+}
+
+ebb_status ebb__import_stream(ebb_stream *stream, int out_fd, const ebb_trace_import_options *options,
+                              ebb_trace_import_result *result_out) {
+    return import_stream(stream, NULL, out_fd, options, result_out);
+}
+
+ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_trace_import_options *options,
+                            ebb_trace_import_result *result_out) {
+    ebb_stream stream;
+    EBB_TRY(ebb__stream_open(path, &stream));
+    const ebb_status st = import_stream(&stream, out_path, -1, options, result_out);
+    ebb__stream_close(&stream);
+    return st;
+}
+
+/* ---- opening anything ------------------------------------------------------------------------- */
+
+/* Whether path's first bytes are a trace's, and can be read again. */
+static bool is_trace_file(const char *path) {
+    uint8_t magic[TRACE_MAGIC_BYTES];
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) { return false; }
+    const bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    const bool is = is_file && pread(fd, magic, sizeof magic, 0) == sizeof magic && is_trace(magic, sizeof magic, path);
+    (void)close(fd);
+    return is;
+}
+
+ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    ebb_stream stream;
+    int fd = -1, twin = -1;
+    if (is_trace_file(path)) { return ebb_trace_reader_open(mem, path, reader_out); }
+    options.mem = mem;
+    EBB_TRY(ebb__stream_open(path, &stream));
+    ebb_status st = make_temporary(&fd);
+    if (st == EBB_OK) { st = duplicate(fd, &twin); }
+    if (st == EBB_OK) { st = import_stream(&stream, NULL, twin, &options, NULL); }
+    ebb__stream_close(&stream);
+    if (st == EBB_OK) { return open_from_start(mem, path, fd, reader_out); }
+    if (fd >= 0) { (void)close(fd); }
+    return st;
+}

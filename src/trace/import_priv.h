@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an importer is: a line in the table of import.c, and a function that reads one format and writes events.
+ *
+ * An importer takes bytes with ebb__import_read, front to end, unzipped already; calls ebb__import_begin once it knows
+ * what its source tells; then adds strings, notes and events to its writer. It neither closes nor abandons that. What
+ * fits nothing (the free of a block that was never allocated) it counts in n_left_out, what breaks the format it
+ * refuses with EBB_E_FORMAT, the path and the place. It holds memory for live blocks and distinct texts, not for the
+ * file, or says in docs/import.md why not.
+ */
+#ifndef EBB_SRC_IMPORT_PRIV_H
+#define EBB_SRC_IMPORT_PRIV_H
+
+#include "base/byte_stream.h"
+#include "trace/trace_priv.h"
+
+#define IMPORT_HEAD_BYTES ((size_t)64 * 1024) /* of a file, by which its format is told */
+
+typedef struct ebb_importer ebb_importer;
+
+typedef struct ebb_import_format {
+    const char *name;   /* of --format */
+    const char *source; /* the note of that key; NULL: it has its own */
+    const char *about;
+    /* Whether the first n bytes of the file at path are of this format. */
+    bool (*looks_like)(const uint8_t *head, size_t n, const char *path);
+    ebb_status (*import)(ebb_importer *importer);
+} ebb_import_format;
+
+struct ebb_importer {
+    const ebb_mem *mem;
+    const char *path; /* for messages */
+    const ebb_trace_import_options *options;
+    ebb_trace_writer *writer; /* NULL until ebb__import_begin */
+    uint64_t n_left_out;
+    bool cut; /* the file's end is missing */
+
+    /* import.c's own */
+    const ebb_import_format *format;
+    ebb_stream *stream;
+    uint8_t *head;
+    size_t n_head, n_taken; /* of the head */
+    const char *out_path;   /* or */
+    int out_fd;
+    uint32_t tells;
+    uint64_t n_events, n_blocks;
+};
+
+/* At most n bytes; *n_out is 0 at the end only. EBB_E_FORMAT: it is gzipped and broken or cut off. */
+ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t *n_out);
+
+/* Open importer->writer; writes the note source. */
+ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t start_unix_ns);
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+#define IMPORT_CPU UINT32_MAX /* the processor, as the number of a device */
+#define IMPORT_BUSIEST (UINT32_MAX - 1)
+#define IMPORT_ALL (UINT32_MAX - 2)
+
+/* What options ask for: IMPORT_CPU, IMPORT_BUSIEST (an accelerator, else the processor), IMPORT_ALL, or the number of
+ * an accelerator. */
+uint32_t ebb__import_device(const ebb_importer *importer);
+
+/* ---- from anywhere ---------------------------------------------------------------------------- */
+
+/* Import what a stream gives into the open file out_fd, which is closed. For tests. */
+ebb_status ebb__import_stream(ebb_stream *stream, int out_fd, const ebb_trace_import_options *options,
+                              ebb_trace_import_result *result_out);
+
+#endif
