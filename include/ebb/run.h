@@ -77,10 +77,11 @@ typedef struct ebb_run_stats {
 } ebb_run_stats;
 EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 
-/* Record the next iteration into a trace file (docs/trace-format.md), written when that iteration ends. A recording
- * that cannot be made or written is lost alone: the iteration counts all the same, a warning is logged at once, no file
- * remains, and the next call says why. */
-EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path);
+/* Record the next n_iterations into a trace file (docs/trace-format.md), one after the other, each told when it has
+ * ended; a run that ends before leaves those that it made. What is between them is not in it. A recording that cannot
+ * be made or written is lost alone: the iterations count all the same, a warning is logged at once, no file remains,
+ * and the next call says why. Ends a recording that was begun before. EBB_E_ARGUMENT: none of an iteration. */
+EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterations);
 /* EBB_OK: the recording that was last asked for is written, or still to come, or there was none. Else it is lost, and
  * why: EBB_E_IO, EBB_E_NO_MEMORY, or what the iteration failed with. */
 EBB_API ebb_status ebb_run_record_status(const ebb_run *run);

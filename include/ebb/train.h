@@ -123,7 +123,8 @@ typedef struct ebb_trainer_options {
     const char *load_path;
     const char *checkpoint_path;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
-    const char *record_path;   /* trace of the last step; see ebb_trainer_record_status */
+    const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
+    uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
 } ebb_trainer_options;

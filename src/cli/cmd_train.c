@@ -24,7 +24,7 @@ typedef struct train_values {
     float momentum, weight_decay;
     uint64_t seed;
     const char *load, *save, *checkpoint, *record, *save_gradients;
-    uint64_t checkpoint_every;
+    uint64_t checkpoint_every, record_steps;
     bool eval, no_eval, json;
 } train_values;
 
@@ -50,6 +50,7 @@ static const ebb_cli_option train_options[] = {
      "write everything here at the end, and go on from it where it exists"},
     {"--checkpoint-every", EBB_CLI_COUNT, AT(checkpoint_every), "N", "write the checkpoint every N steps, too"},
     {"--record", EBB_CLI_TEXT, AT(record), "F", "record the last step's memory as a trace"},
+    {"--record-steps", EBB_CLI_AMOUNT, AT(record_steps), "N", "the last N steps' instead"},
     {"--save-gradients", EBB_CLI_TEXT, AT(save_gradients), "F",
      "update nothing, and write the last step's gradients (safetensors)"},
     {"--eval", EBB_CLI_FLAG, AT(eval), NULL,
@@ -105,6 +106,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->checkpoint_path = values->checkpoint;
     options->checkpoint_every = values->checkpoint_every;
     options->record_path = values->record;
+    options->n_record_steps = values->record_steps;
     options->keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
     set_network(&values->network, options);
@@ -221,6 +223,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("train: say which network; see ebb train --help"); }
     if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
+    if (values.record_steps > 0 && values.record == NULL) {
+        return ebb__cli_usage("train: --record-steps without --record");
+    }
     if (!are_outputs_apart(&values) || !ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
 
     ebb_trainer *trainer = NULL;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording an iteration: an event before and one behind each command, and afterwards the plan told again with
- * the times that were measured. So recording costs the run nothing but those events; and what goes wrong with it,
+ * Recording iterations: an event before and one behind each command, and after each iteration the plan told again with
+ * the times that were measured. So recording costs an iteration nothing but those events; and what goes wrong with it,
  * before the iteration or behind it, is no failure of the iteration. A full disk loses the recording, not the training.
  *
- * A block of the trace is a stay, or the part of one that lies in this iteration; a step's scratch is a block too. It
- * is allocated when the command that brings it begins, and freed when the last command that touches it has ended:
- * that is when its bytes can be used again.
+ * A block of the trace is a stay; a step's scratch is a block too. It is allocated when the command that brings it
+ * begins, and freed when the last command that touches it has ended: that is when its bytes can be used again. A stay
+ * that reaches over the end of the iteration goes on as the same block in the next; those that were there when the
+ * first one began are told before it. What happens between iterations (evaluations, checkpoints) is not told.
  */
 #include "run/run.h"
 
@@ -27,20 +28,27 @@ typedef struct record_entry {
     uint32_t action, block;
 } record_entry;
 
-typedef struct recording {
+typedef ebb_recording recording;
+
+struct ebb_recording {
     ebb_run *run;
+    ebb_bump bump;
+    char *path;
+    uint64_t n_left; /* iterations to come */
     const ebb_action *actions;
     const ebb_stay *stays;
     size_t n_stays;
     ebb_event **events;          /* [2 * n_commands]: before, behind */
-    uint64_t *begin_ns, *end_ns; /* [n_commands], from the earliest */
-    uint64_t last_ns;
+    uint64_t zero_ns;            /* the device's time when the first iteration began */
+    uint64_t *begin_ns, *end_ns; /* [n_commands], from there */
+    uint64_t first_ns, last_ns;  /* of this iteration */
     EBB_VEC(record_block) blocks;
-    EBB_VEC(record_entry) entries;
-    uint32_t *order;    /* [entries.n]: by time, and as they were told where times are equal */
-    uint32_t *block_of; /* [n_tensors] */
-    ebb_trace_writer *writer;
-} recording;
+    EBB_VEC(record_entry) entries; /* of this iteration */
+    uint32_t *order;               /* [entries.n]: by time, and as they were told where times are equal */
+    uint32_t *block_of;            /* [n_tensors] */
+    uint64_t n_written;            /* blocks */
+    ebb_trace_writer *writer;      /* NULL: no iteration has ended */
+};
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
@@ -56,26 +64,31 @@ static ebb_status create_events(recording *r) {
 
 static void read_times(recording *r) {
     const ebb_run *run = r->run;
-    uint64_t zero_ns = UINT64_MAX;
+    const ebb_backend_ops *ops = run->device->ops;
+    uint64_t first_ns = UINT64_MAX, last_ns = 0;
     for (size_t a = 0; a < run->n_commands; a++) {
         if (r->events[2 * a] == NULL) { continue; }
-        r->begin_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a]);
-        r->end_ns[a] = run->device->ops->event_time_ns(run->device, r->events[2 * a + 1]);
+        r->begin_ns[a] = ops->event_time_ns(run->device, r->events[2 * a]);
+        r->end_ns[a] = ops->event_time_ns(run->device, r->events[2 * a + 1]);
         EBB_ASSERT(r->begin_ns[a] <= r->end_ns[a]);
-        zero_ns = ebb_min_u64(zero_ns, r->begin_ns[a]);
+        first_ns = ebb_min_u64(first_ns, r->begin_ns[a]);
+        last_ns = ebb_max_u64(last_ns, r->end_ns[a]);
     }
+    if (r->writer == NULL) { r->zero_ns = first_ns; }
     for (size_t a = 0; a < run->n_commands; a++) {
         if (r->events[2 * a] == NULL) { continue; }
-        r->begin_ns[a] -= zero_ns;
-        r->end_ns[a] -= zero_ns;
-        r->last_ns = ebb_max_u64(r->last_ns, r->end_ns[a]);
+        r->begin_ns[a] -= r->zero_ns;
+        r->end_ns[a] -= r->zero_ns;
     }
+    EBB_ASSERT(r->zero_ns + r->last_ns <= first_ns); /* iterations do not overlap */
+    r->first_ns = first_ns - r->zero_ns;
+    r->last_ns = last_ns - r->zero_ns;
 }
 
 /* ---- the plan, told again ---------------------------------------------------------------------- */
 
 static ebb_status add_entry(recording *r, ebb_trace_kind kind, uint64_t time_ns, size_t action, uint32_t block) {
-    EBB_ASSERT(time_ns <= r->last_ns && action < r->run->n_commands);
+    EBB_ASSERT(r->first_ns <= time_ns && time_ns <= r->last_ns && action < r->run->n_commands);
     EBB_ASSERT(block == NO_BLOCK || block < r->blocks.n);
     record_entry entry = {.time_ns = time_ns, .kind = kind, .action = (uint32_t)action, .block = block};
     return EBB_PUSH(r->run->mem, &r->entries, entry);
@@ -137,15 +150,22 @@ static ebb_status tell_action(recording *r, size_t a, uint32_t scratch) {
     uint32_t block = r->block_of[r->actions[a].target];
     EBB_ASSERT(block != NO_BLOCK);
     r->block_of[r->actions[a].target] = NO_BLOCK;
-    return add_entry(r, EBB_TRACE_FREE, r->blocks.data[block].last_ns, a, block);
+    return add_entry(r, EBB_TRACE_FREE, ebb_max_u64(r->first_ns, r->blocks.data[block].last_ns), a, block);
 }
 
-static ebb_status tell_plan(recording *r) {
+/* What is there when the first iteration begins. */
+static ebb_status tell_before(recording *r) {
     for (size_t t = 0; t < r->run->lowered->program->tensors.n; t++) { r->block_of[t] = NO_BLOCK; }
     for (size_t s = 0; s < r->n_stays; s++) {
         uint32_t block = 0;
         if (r->stays[s].first >= r->stays[s].last) { EBB_TRY(begin_block(r, &r->stays[s], true, 0, &block)); }
     }
+    return EBB_OK;
+}
+
+static ebb_status tell_plan(recording *r) {
+    r->entries.n = 0;
+    if (r->writer == NULL) { EBB_TRY(tell_before(r)); }
     size_t next = 0;
     for (size_t a = 0; a < r->run->n_commands; a++) {
         uint32_t scratch = NO_BLOCK;
@@ -164,17 +184,20 @@ static ebb_status tell_plan(recording *r) {
 
 /* ---- writing ----------------------------------------------------------------------------------- */
 
-static ebb_status order_entries(recording *r, ebb_bump *bump) {
+static ebb_status order_entries(recording *r) {
     const size_t n = r->entries.n;
     if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 1 events of an iteration"); }
-    uint64_t *time_ns = ebb__bump_alloc(bump, n, sizeof *time_ns);
-    r->order = ebb__bump_alloc(bump, n, sizeof *r->order);
-    if (time_ns == NULL || r->order == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) {
+    ebb__free(r->run->mem, r->order);
+    r->order = ebb__alloc(r->run->mem, n, sizeof *r->order);
+    uint64_t *time_ns = ebb__alloc(r->run->mem, n, sizeof *time_ns);
+    ebb_status st = r->order != NULL && time_ns != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
         time_ns[i] = r->entries.data[i].time_ns;
         r->order[i] = (uint32_t)i;
     }
-    return ebb__sort_by_key(bump->mem, r->order, n, time_ns);
+    if (st == EBB_OK) { st = ebb__sort_by_key(r->run->mem, r->order, n, time_ns); }
+    ebb__free(r->run->mem, time_ns);
+    return st;
 }
 
 static ebb_status fill_alloc(recording *r, record_block *block, uint64_t number, ebb_trace_event *event) {
@@ -197,7 +220,7 @@ static ebb_status fill_step(recording *r, const record_entry *entry, ebb_trace_e
     return ebb_trace_writer_string(r->writer, step->kind, &event->op);
 }
 
-static ebb_status write_entry(recording *r, const record_entry *entry, uint64_t *n_blocks) {
+static ebb_status write_entry(recording *r, const record_entry *entry) {
     ebb_trace_event event = {.kind = entry->kind, .time_ns = entry->time_ns};
     const ebb_command *command = &r->run->commands[entry->action];
     if (entry->kind == EBB_TRACE_COPY_BEGIN || entry->kind == EBB_TRACE_COPY_END) {
@@ -210,9 +233,9 @@ static ebb_status write_entry(recording *r, const record_entry *entry, uint64_t 
     }
     if (entry->kind == EBB_TRACE_STEP_BEGIN) { EBB_TRY(fill_step(r, entry, &event)); }
     if (entry->kind == EBB_TRACE_ALLOC) {
-        EBB_TRY(fill_alloc(r, &r->blocks.data[entry->block], (*n_blocks)++, &event));
+        EBB_TRY(fill_alloc(r, &r->blocks.data[entry->block], r->n_written++, &event));
     }
-    EBB_ASSERT(entry->block == NO_BLOCK || r->blocks.data[entry->block].number < *n_blocks);
+    EBB_ASSERT(entry->block == NO_BLOCK || r->blocks.data[entry->block].number < r->n_written);
     if (entry->block != NO_BLOCK) { event.block = r->blocks.data[entry->block].number; }
     return ebb_trace_writer_add(r->writer, &event);
 }
@@ -233,69 +256,67 @@ static bool is_before(const recording *r, const record_entry *entry) {
     return entry->kind == EBB_TRACE_ALLOC && r->blocks.data[entry->block].before;
 }
 
-static ebb_status write_all(recording *r) {
-    uint64_t n_blocks = 0;
-    ebb_trace_event mark = {
-        .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_BEGIN, .number = r->run->state.iteration};
-    EBB_TRY(write_notes(r));
+static ebb_status write_iteration(recording *r) {
+    ebb_trace_event mark = {.kind = EBB_TRACE_MARK,
+                            .mark = EBB_TRACE_ITERATION_BEGIN,
+                            .number = r->run->state.iteration,
+                            .time_ns = r->first_ns};
     size_t at = 0;
     for (; at < r->entries.n && is_before(r, &r->entries.data[r->order[at]]); at++) {
-        EBB_TRY(write_entry(r, &r->entries.data[r->order[at]], &n_blocks));
+        EBB_TRY(write_entry(r, &r->entries.data[r->order[at]]));
     }
     EBB_TRY(ebb_trace_writer_add(r->writer, &mark));
-    for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[r->order[at]], &n_blocks)); }
-    EBB_ASSERT(n_blocks == r->blocks.n);
+    for (; at < r->entries.n; at++) { EBB_TRY(write_entry(r, &r->entries.data[r->order[at]])); }
+    EBB_ASSERT(r->n_written == r->blocks.n);
     mark.mark = EBB_TRACE_ITERATION_END;
     mark.time_ns = r->last_ns;
     return ebb_trace_writer_add(r->writer, &mark);
 }
 
-static ebb_status write_trace(recording *r) {
+static ebb_status open_trace(recording *r) {
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = r->run->mem;
     options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_ADDRESSES |
                     EBB_TRACE_TELLS_ROLES | EBB_TRACE_TELLS_STEPS | EBB_TRACE_TELLS_BEFORE;
-    EBB_TRY(ebb_trace_writer_open(r->run->record_path, &options, &r->writer));
-    ebb_status st = write_all(r);
-    if (st != EBB_OK) {
-        ebb_trace_writer_abandon(r->writer);
-        return st;
-    }
-    return ebb_trace_writer_close(r->writer);
+    EBB_TRY(ebb_trace_writer_open(r->path, &options, &r->writer));
+    return write_notes(r);
 }
 
 /* ---- the recording ------------------------------------------------------------------------------ */
 
-static ebb_status prepare(recording *r, ebb_bump *bump) {
+static ebb_status prepare(recording *r) {
     ebb_run *run = r->run;
     size_t n = run->n_commands;
     r->actions = ebb_plan_actions(run->plan, &n);
     r->stays = ebb_plan_stays(run->plan, &r->n_stays);
-    r->begin_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
-    r->end_ns = ebb__bump_alloc(bump, n, sizeof(uint64_t));
-    r->block_of = ebb__bump_alloc(bump, run->lowered->program->tensors.n, sizeof(uint32_t));
+    r->begin_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
+    r->end_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
+    r->block_of = ebb__bump_alloc(&r->bump, run->lowered->program->tensors.n, sizeof(uint32_t));
     if (r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) { return EBB_E_NO_MEMORY; }
     r->events = ebb__calloc(run->mem, 2 * n, sizeof(ebb_event *));
     return r->events != NULL ? create_events(r) : EBB_E_NO_MEMORY;
 }
 
-static ebb_status tell(recording *r, ebb_bump *bump) {
+static ebb_status tell(recording *r) {
     read_times(r);
     EBB_TRY(tell_plan(r));
-    EBB_TRY(order_entries(r, bump));
-    return write_trace(r);
+    EBB_TRY(order_entries(r));
+    if (r->writer == NULL) { EBB_TRY(open_trace(r)); }
+    return write_iteration(r);
 }
 
-static void fini(recording *r) {
+static void destroy(recording *r) {
     ebb_run *run = r->run;
+    ebb_trace_writer_abandon(r->writer);
     for (size_t e = 0; r->events != NULL && e < 2 * run->n_commands; e++) {
         if (r->events[e] != NULL) { run->device->ops->event_destroy(run->device, r->events[e]); }
     }
     ebb__free(run->mem, r->events);
+    ebb__free(run->mem, r->order);
     EBB_VEC_FINI(run->mem, &r->blocks);
     EBB_VEC_FINI(run->mem, &r->entries);
-    ebb__free(run->mem, run->record_path);
-    run->record_path = NULL;
+    ebb__bump_fini(&r->bump);
+    ebb__free(run->mem, r);
 }
 
 static void note_loss(ebb_run *run, ebb_status why) {
@@ -306,20 +327,63 @@ static void note_loss(ebb_run *run, ebb_status why) {
     run->record_message = ebb__strdup(run->mem, ebb_last_error());
 }
 
+/* With one more iteration told, or none; the recording ends here if it was the last, or the trace is lost. */
+static ebb_status go_on(recording *r) {
+    EBB_TRY(tell(r));
+    if (--r->n_left > 0) { return EBB_OK; }
+    ebb_trace_writer *writer = r->writer;
+    r->writer = NULL;
+    return ebb_trace_writer_close(writer);
+}
+
 ebb_status ebb__run_record(ebb_run *run) {
-    EBB_ASSERT(run->record_path != NULL && run->record_status == EBB_OK);
-    ebb_bump bump;
-    ebb__bump_init(&bump, run->mem);
-    recording r = {.run = run};
-    ebb_status recorded = prepare(&r, &bump);
+    recording *r = run->recording;
+    EBB_ASSERT(r->n_left > 0 && run->record_status == EBB_OK);
+    ebb_status recorded = r->events == NULL ? prepare(r) : EBB_OK;
+    ebb_status st = ebb__run_iterate(run, recorded == EBB_OK ? r->events : NULL);
+    if (recorded == EBB_OK) { recorded = st == EBB_OK ? go_on(r) : st; }
     if (recorded != EBB_OK) { note_loss(run, recorded); }
-    ebb_status st = ebb__run_iterate(run, recorded == EBB_OK ? r.events : NULL);
-    if (recorded == EBB_OK) {
-        recorded = st == EBB_OK ? tell(&r, &bump) : st;
-        if (recorded != EBB_OK) { note_loss(run, recorded); }
-    }
     if (st != EBB_OK) { (void)ebb__run_drain(run); } /* what is queued still names the events */
-    fini(&r);
-    ebb__bump_fini(&bump);
+    if (recorded != EBB_OK || r->n_left == 0) {
+        destroy(r);
+        run->recording = NULL;
+    }
     return st;
+}
+
+ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterations) {
+    if (n_iterations == 0) { return ebb_fail(EBB_E_ARGUMENT, "a recording of no iteration"); }
+    recording *r = ebb__calloc(run->mem, 1, sizeof *r);
+    if (r == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__bump_init(&r->bump, run->mem);
+    r->run = run;
+    r->n_left = n_iterations;
+    r->path = ebb__bump_strdup(&r->bump, path);
+    if (r->path == NULL) {
+        destroy(r);
+        return EBB_E_NO_MEMORY;
+    }
+    ebb__run_record_end(run);
+    ebb__free(run->mem, run->record_message);
+    run->recording = r;
+    run->record_message = NULL;
+    run->record_status = EBB_OK;
+    return EBB_OK;
+}
+
+void ebb__run_record_end(ebb_run *run) {
+    recording *r = run->recording;
+    if (r == NULL) { return; }
+    ebb_trace_writer *writer = r->writer;
+    r->writer = NULL;
+    ebb_status st = writer != NULL ? ebb_trace_writer_close(writer) : EBB_OK;
+    if (st != EBB_OK) { ebb__log(EBB_LOG_WARN, "a recording is lost: %s", ebb_last_error()); }
+    destroy(r);
+    run->recording = NULL;
+}
+
+ebb_status ebb_run_record_status(const ebb_run *run) {
+    if (run->record_status == EBB_OK) { return EBB_OK; }
+    const char *why = run->record_message != NULL ? run->record_message : ebb_status_text(run->record_status);
+    return ebb_fail(run->record_status, "a recording is lost: %s", why);
 }

@@ -124,6 +124,7 @@ ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, cons
 
 void ebb_run_destroy(ebb_run *run) {
     if (run == NULL) { return; }
+    ebb__run_record_end(run);
     for (int e = 0; e < EBB_N_ENGINES; e++) {
         if (run->stream[e] != NULL) { run->device->ops->stream_destroy(run->stream[e]); }
     }
@@ -136,7 +137,6 @@ void ebb_run_destroy(ebb_run *run) {
     ebb__tiers_close(&run->tiers);
     ebb_arena_destroy(run->own_arena);
     ebb__free(run->mem, run->parked);
-    ebb__free(run->mem, run->record_path);
     ebb__free(run->mem, run->record_message);
     ebb__bump_fini(&run->bump);
     ebb__free(run->mem, run);
@@ -211,9 +211,9 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
     run->state.iteration = iteration;
     run->state.update = update;
     run->state.learning_rate = learning_rate;
-    ebb_status st = run->record_path != NULL ? ebb__run_record(run) : ebb__run_iterate(run, NULL);
+    ebb_status st = run->recording != NULL ? ebb__run_record(run) : ebb__run_iterate(run, NULL);
     run->failed = st != EBB_OK;
-    EBB_ASSERT(run->record_path == NULL);
+    EBB_ASSERT(run->recording == NULL || st == EBB_OK);
     EBB_RUN_DEEP_CHECK(run);
     return st;
 }
@@ -266,21 +266,4 @@ ebb_run_stats ebb_run_get_stats(const ebb_run *run) {
     stats.slab_bytes = run->tiers.slab_bytes;
     stats.file_bytes = run->tiers.file_bytes;
     return stats;
-}
-
-ebb_status ebb_run_record_next(ebb_run *run, const char *path) {
-    char *copy = ebb__strdup(run->mem, path);
-    if (copy == NULL) { return EBB_E_NO_MEMORY; }
-    ebb__free(run->mem, run->record_path);
-    ebb__free(run->mem, run->record_message);
-    run->record_path = copy;
-    run->record_message = NULL;
-    run->record_status = EBB_OK;
-    return EBB_OK;
-}
-
-ebb_status ebb_run_record_status(const ebb_run *run) {
-    if (run->record_status == EBB_OK) { return EBB_OK; }
-    const char *why = run->record_message != NULL ? run->record_message : ebb_status_text(run->record_status);
-    return ebb_fail(run->record_status, "a recording is lost: %s", why);
 }

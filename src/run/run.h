@@ -83,6 +83,8 @@ typedef struct ebb_home {
     uint64_t parked; /* in the parked content, while there is one */
 } ebb_home;
 
+typedef struct ebb_recording ebb_recording;
+
 struct ebb_run {
     const ebb_mem *mem;
     ebb_bump bump;
@@ -100,7 +102,7 @@ struct ebb_run {
     size_t n_commands;
     ebb_home *homes;          /* [n_tensors] */
     unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
-    char *record_path;        /* of the next iteration; NULL: not recorded */
+    ebb_recording *recording; /* of the next iterations; NULL: none */
     ebb_status record_status; /* of the last recording; its words, if there was memory for them */
     char *record_message;
     bool failed; /* an iteration failed halfway: the content is not to be trusted */
@@ -125,8 +127,10 @@ ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events);
 /* Wait until every stream is idle; the first error. */
 ebb_status ebb__run_drain(ebb_run *run);
 
-/* record.c: one iteration, written as a trace to run->record_path, which is then done with. The status is the
- * iteration's; what became of the recording is in run. */
+/* record.c: one iteration, told in run->recording's trace; with the last one, and when it is lost, the recording is
+ * done with. The status is the iteration's; what became of the recording is in run. */
 ebb_status ebb__run_record(ebb_run *run);
+/* End a recording, if there is one, with the iterations that it has. */
+void ebb__run_record_end(ebb_run *run);
 
 #endif

@@ -138,6 +138,15 @@ static ebb_status checkpoint_if_due(ebb_trainer *trainer) {
     return ebb_trainer_checkpoint(trainer, o->checkpoint_path);
 }
 
+/* Before the first of the last steps. */
+static ebb_status record_if_due(ebb_trainer *trainer) {
+    const ebb_trainer_options *o = &trainer->options;
+    const uint64_t n_left = o->n_steps - trainer->step;
+    if (o->record_path == NULL || trainer->is_recorded || n_left > ebb_max_u64(1, o->n_record_steps)) { return EBB_OK; }
+    trainer->is_recorded = true;
+    return ebb_run_record_next(trainer->run, o->record_path, n_left);
+}
+
 ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out) {
     const ebb_trainer_options *o = &trainer->options;
     if (trainer->step >= o->n_steps) {
@@ -150,7 +159,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     const uint64_t begin_ns = ebb__now_ns();
     EBB_TRY(read_batch(trainer));
     result.wait_data_s = (double)(ebb__now_ns() - begin_ns) * 1e-9;
-    if (o->record_path != NULL && update == o->n_steps) { EBB_TRY(ebb_run_record_next(trainer->run, o->record_path)); }
+    EBB_TRY(record_if_due(trainer));
     EBB_TRY(ebb_run_iteration(trainer->run, trainer->step, update, result.learning_rate));
     trainer->step = update;
     result.time_s = (double)ebb_run_get_stats(trainer->run).iteration_ns * 1e-9;

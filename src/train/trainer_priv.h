@@ -50,6 +50,7 @@ struct ebb_trainer {
     bool warned;                /* of a loss that is not finite */
     float times_s[EBB_TRAINER_N_TIMES];
     uint64_t n_times;
+    bool is_recorded;                           /* asked for */
     uint64_t before_bytes, data_resident_bytes; /* anonymous: before memory was taken, data's part of it */
     uint64_t again_ns;
     ebb_trainer_info info;

@@ -47,7 +47,7 @@ static void a_trace_agrees_with_its_plan(void **state) {
     run_fixture_init(&f, NULL);
     ebb_run *run = run_fixture_start(&f, NULL);
     (void)iterate(run, 0);
-    assert_int_equal(ebb_run_record_next(run, path), EBB_OK);
+    assert_int_equal(ebb_run_record_next(run, path, 1), EBB_OK);
     (void)iterate(run, 1);
     assert_int_equal(ebb_run_record_status(run), EBB_OK);
     ebb_trace_info info = read_trace(path, n_of);
@@ -66,6 +66,60 @@ static void a_trace_agrees_with_its_plan(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+/* The marks of a trace's iterations by their numbers, and that blocks that were there before are told once. */
+static void check_iterations(const char *path, uint64_t first, uint64_t n) {
+    ebb_trace_reader *r = NULL;
+    ebb_trace_event event;
+    uint64_t n_begun = 0, n_ended = 0;
+    assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+    for (bool done = false; !done;) {
+        assert_int_equal(ebb_trace_reader_next(r, &event, &done), EBB_OK);
+        if (done) { break; }
+        if (event.kind == EBB_TRACE_ALLOC) { assert_int_equal(event.before, n_begun == 0); }
+        if (event.kind != EBB_TRACE_MARK) { continue; }
+        uint64_t *count = event.mark == EBB_TRACE_ITERATION_BEGIN ? &n_begun : &n_ended;
+        assert_int_equal(event.number, first + (*count)++);
+        assert_true(n_begun == n_ended + (event.mark == EBB_TRACE_ITERATION_BEGIN));
+    }
+    assert_int_equal(n_begun, n);
+    assert_int_equal(n_ended, n);
+    ebb_trace_reader_close(r);
+}
+
+static void iterations_go_on_in_one_trace(void **state) {
+    (void)state;
+    run_fixture f;
+    char path[64];
+    uint64_t n_of[2][EBB_TRACE_N_KINDS];
+    ebb_trace_info info[2];
+    make_path(path);
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL);
+    for (uint64_t i = 0; i < 2; i++) {
+        const uint64_t n = i == 0 ? 1 : 3;
+        assert_int_equal(ebb_run_record_next(run, path, n), EBB_OK);
+        for (uint64_t k = 0; k < n; k++) { (void)iterate(run, i + k); }
+        assert_int_equal(ebb_run_record_status(run), EBB_OK);
+        check_iterations(path, i, n);
+        info[i] = read_trace(path, n_of[i]);
+        assert_true(info[i].complete);
+    }
+    for (int k = 0; k < EBB_TRACE_N_KINDS; k++) {
+        if (k != EBB_TRACE_ALLOC) { assert_int_equal(n_of[1][k], 3 * n_of[0][k]); }
+    }
+    assert_int_equal(n_of[0][EBB_TRACE_ALLOC] - n_of[0][EBB_TRACE_FREE], info[0].n_live_blocks);
+    assert_true(info[0].n_live_blocks > 0 && info[0].n_live_blocks == info[1].n_live_blocks);
+    assert_int_equal(info[0].live_bytes, info[1].live_bytes);
+    assert_int_equal(ebb_run_record_next(run, path, 0), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_run_record_next(run, path, 4), EBB_OK);
+    (void)iterate(run, 4);
+    (void)iterate(run, 5);
+    ebb_run_destroy(run); /* two of four */
+    check_iterations(path, 4, 2);
+    run_fixture_fini(&f);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void a_lost_recording_loses_nothing_else(void **state) {
     (void)state;
     static const char *const bad[] = {"/dev/full", "/tmp/no/such/folder/trace", "/tmp"};
@@ -73,7 +127,7 @@ static void a_lost_recording_loses_nothing_else(void **state) {
     run_fixture_init(&f, NULL);
     ebb_run *run = run_fixture_start(&f, NULL), *undisturbed = run_fixture_start(&f, NULL);
     for (uint64_t i = 0; i < 3; i++) {
-        assert_int_equal(ebb_run_record_next(run, bad[i]), EBB_OK);
+        assert_int_equal(ebb_run_record_next(run, bad[i], 1), EBB_OK);
         assert_int_equal(ebb_run_record_status(run), EBB_OK); /* that of the one before is forgotten */
         assert_true(iterate(run, i) == iterate(undisturbed, i));
         assert_int_equal(ebb_run_record_status(run), EBB_E_IO);
@@ -97,7 +151,7 @@ static void any_allocation_may_fail(void **state) {
     ebb_run *run = run_fixture_start(&f, &mem.hooks);
     size_t n_lost = 0;
     for (ebb_status recorded = EBB_E_NO_MEMORY; recorded != EBB_OK; n_lost++) {
-        assert_int_equal(ebb_run_record_next(run, path), EBB_OK);
+        assert_int_equal(ebb_run_record_next(run, path, 1), EBB_OK);
         const size_t n_live = mem.n_live;
         mem.n_calls = 0;
         mem.fail_at = n_lost + 1;
@@ -120,7 +174,7 @@ static void a_failed_iteration_is_no_recording(void **state) {
     run_fixture_init(&f, NULL);
     ebb_run *run = run_fixture_start(&f, NULL);
     ebb_run_labels(run)[1] = RUN_CLASSES;
-    assert_int_equal(ebb_run_record_next(run, "/tmp/no/such/folder/trace"), EBB_OK);
+    assert_int_equal(ebb_run_record_next(run, "/tmp/no/such/folder/trace", 1), EBB_OK);
     assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_ARGUMENT);
     assert_non_null(strstr(ebb_last_error(), "label"));
     assert_int_equal(ebb_run_record_status(run), EBB_E_ARGUMENT);
@@ -132,9 +186,8 @@ static void a_failed_iteration_is_no_recording(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trace_agrees_with_its_plan),
-        cmocka_unit_test(a_lost_recording_loses_nothing_else),
-        cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(a_trace_agrees_with_its_plan),        cmocka_unit_test(iterations_go_on_in_one_trace),
+        cmocka_unit_test(a_lost_recording_loses_nothing_else), cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(a_failed_iteration_is_no_recording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
