@@ -16,6 +16,7 @@
 #include "ebb/program.h"
 #include "ebb/report.h"
 #include "ebb/run.h"
+#include "ebb/study.h"
 #include "ebb/trace.h"
 #include "ebb/train.h"
 

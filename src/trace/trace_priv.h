@@ -67,27 +67,6 @@ static inline uint64_t ebb__trace_unfold_sign(uint64_t x) {
     return (x >> 1) ^ (0 - (x & 1));
 }
 
-/* ---- distinct keys ---------------------------------------------------------------------------- */
-
-/* Numbers keys of bytes 1, 2, 3 ... in the order in which they first come. */
-typedef struct ebb_trace_keys {
-    const ebb_mem *mem;
-    ebb_bump bump;
-    EBB_VEC(struct {
-        const void *data;
-        size_t n_bytes;
-        uint64_t hash;
-    })
-    keys;
-    uint32_t *slot; /* [n_slots]: a key's number, 0 free; open addressing */
-    size_t n_slots; /* a power of two, or 0 */
-} ebb_trace_keys;
-
-void ebb__trace_keys_init(ebb_trace_keys *keys, const ebb_mem *mem);
-void ebb__trace_keys_fini(ebb_trace_keys *keys);
-ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_bytes, uint32_t *number_out,
-                               bool *is_new_out);
-
 /* ---- live blocks ------------------------------------------------------------------------------ */
 
 typedef struct ebb_trace_block {

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who holds the peak: its blocks by call site, call stack, module, name.
+ *
+ * The site of a stack is the innermost of its frames of the highest rank that it has: a Python file of the user's, one
+ * of an installed package, another source file, the rest. A frame's caller has a smaller number, so one pass over the
+ * frames finds the site of each.
+ */
+#include "study/study_priv.h"
+
+#include "trace/trace.h"
+
+#include <inttypes.h>
+
+/* ---- sites ------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+static bool is_of_package(const char *file) {
+    return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
+           strstr(file, "/lib/python") != NULL || strstr(file, "torch/") != NULL || file[0] == '<';
+}
+
+static unsigned rank_of(const ebb_study *s, uint32_t stack) {
+    if (stack == 0) { return 0; }
+    const char *file = ebb_trace_reader_string(s->reader, ebb_trace_reader_frame(s->reader, stack).file);
+    if (ends_with(file, ".py")) { return is_of_package(file) ? 2 : 3; }
+    const bool is_library = strstr(file, ".so") != NULL || strncmp(file, "/usr/", 5) == 0;
+    return file[0] == '\0' || file[0] == '?' || is_library ? 0 : 1;
+}
+
+static ebb_status find_sites(ebb_study *s) {
+    const size_t n = (size_t)s->max_stack + 1;
+    s->site_of = ebb__alloc(s->mem, n, sizeof *s->site_of);
+    uint8_t *rank = ebb__alloc(s->mem, n, sizeof *rank);
+    if (s->site_of == NULL || rank == NULL) {
+        ebb__free(s->mem, rank);
+        return EBB_E_NO_MEMORY;
+    }
+    s->site_of[0] = rank[0] = 0;
+    for (uint32_t stack = 1; stack < n; stack++) {
+        const uint32_t caller = ebb_trace_reader_frame(s->reader, stack).caller;
+        EBB_ASSERT(caller < stack);
+        const unsigned here = rank_of(s, stack);
+        const bool is_it = caller == 0 || here >= rank[caller];
+        s->site_of[stack] = is_it ? stack : s->site_of[caller];
+        rank[stack] = (uint8_t)(is_it ? here : rank[caller]);
+    }
+    ebb__free(s->mem, rank);
+    return EBB_OK;
+}
+
+/* The last two parts of a path. */
+static const char *tail_of(const char *path) {
+    const char *tail = path, *before = path;
+    for (const char *at = path; *at != '\0'; at++) {
+        if (*at != '/') { continue; }
+        tail = before;
+        before = at + 1;
+    }
+    return tail;
+}
+
+static const char *make_site_label(ebb_study *s, uint32_t stack) {
+    if (stack == 0) { return ""; }
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[stack]);
+    return ebb__bump_printf(&s->bump, "%s (%s:%" PRIu32 ")", ebb_trace_reader_string(s->reader, f.function),
+                            tail_of(ebb_trace_reader_string(s->reader, f.file)), f.line);
+}
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+/* Up to its last '.'; the whole name where there is none. */
+static size_t module_length(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+static ebb_status find_group(const ebb_study *s, ebb_study_group group, const study_block *b, ebb_trace_keys *keys,
+                             uint32_t *number_out) {
+    bool is_new = false;
+    const char *name = ebb_trace_reader_string(s->reader, b->name);
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[b->stack]);
+    const uint32_t site[] = {f.function, f.file, f.line};
+    switch (group) {
+    case EBB_STUDY_BY_SITE: return ebb__trace_keys_add(keys, site, sizeof site, number_out, &is_new);
+    case EBB_STUDY_BY_STACK: return ebb__trace_keys_add(keys, &b->stack, sizeof b->stack, number_out, &is_new);
+    case EBB_STUDY_BY_MODULE: return ebb__trace_keys_add(keys, name, module_length(name), number_out, &is_new);
+    case EBB_STUDY_BY_NAME:
+    case EBB_STUDY_N_GROUPS: break;
+    }
+    return ebb__trace_keys_add(keys, name, strlen(name), number_out, &is_new);
+}
+
+static const char *make_label(ebb_study *s, ebb_study_group group, const study_block *b) {
+    const char *name = ebb_trace_reader_string(s->reader, b->name);
+    if (group == EBB_STUDY_BY_SITE || group == EBB_STUDY_BY_STACK) { return make_site_label(s, b->stack); }
+    if (group == EBB_STUDY_BY_NAME) { return ebb__bump_strdup(&s->bump, name); }
+    return ebb__bump_printf(&s->bump, "%.*s", (int)module_length(name), name);
+}
+
+static void add_to_holder(const ebb_study *s, ebb_study_holder *h, uint32_t block, uint64_t bytes) {
+    const study_block *b = &s->blocks.data[block];
+    if (h->n_blocks == 0 || b->size_bytes > s->blocks.data[h->largest_block].size_bytes) {
+        h->largest_block = block;
+        h->stack = b->stack;
+    }
+    h->n_blocks++;
+    h->bytes = study_add(h->bytes, bytes);
+    h->role_bytes[b->role] = study_add(h->role_bytes[b->role], bytes);
+}
+
+static ebb_status sort_holders(ebb_study *s, study_holders *holders) {
+    const size_t n = holders->n;
+    ebb_status st = EBB_OK;
+    ebb_bump scratch;
+    ebb__bump_init(&scratch, s->mem);
+    uint32_t *order = ebb__bump_alloc(&scratch, n, sizeof *order);
+    uint64_t *key = ebb__bump_alloc(&scratch, n, sizeof *key);
+    ebb_study_holder *copy = ebb__bump_alloc(&scratch, n, sizeof *copy);
+    if (order == NULL || key == NULL || copy == NULL) { st = EBB_E_NO_MEMORY; }
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
+        order[i] = (uint32_t)i;
+        key[i] = ~holders->data[i].bytes;
+        copy[i] = holders->data[i];
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(s->mem, order, n, key); }
+    for (size_t i = 0; st == EBB_OK && i < n; i++) { holders->data[i] = copy[order[i]]; }
+    ebb__bump_fini(&scratch);
+    return st;
+}
+
+static ebb_status gather(ebb_study *s, ebb_study_group group, const study_set *set, ebb_trace_keys *keys,
+                         study_holders *holders) {
+    for (size_t i = 0; i < set->n; i++) {
+        const study_block *b = &s->blocks.data[set->blocks[i]];
+        uint32_t number = 0;
+        EBB_TRY(find_group(s, group, b, keys, &number));
+        EBB_ASSERT(number >= 1 && number <= holders->n + 1);
+        if (number > holders->n) {
+            const ebb_study_holder holder = {.label = make_label(s, group, b)};
+            if (holder.label == NULL) { return EBB_E_NO_MEMORY; }
+            EBB_TRY(EBB_PUSH(s->mem, holders, holder));
+        }
+        add_to_holder(s, &holders->data[number - 1], set->blocks[i],
+                      set->bytes != NULL ? set->bytes[i] : b->size_bytes);
+    }
+    return sort_holders(s, holders);
+}
+
+/* A table of blocks that have nothing to be grouped by tells nothing. */
+static bool has_labels(const ebb_study *s, ebb_study_group group, const study_set *set) {
+    const bool by_stack = group == EBB_STUDY_BY_SITE || group == EBB_STUDY_BY_STACK;
+    for (size_t i = 0; i < set->n; i++) {
+        const study_block *b = &s->blocks.data[set->blocks[i]];
+        if ((by_stack ? b->stack : b->name) != 0) { return true; }
+    }
+    return false;
+}
+
+ebb_status ebb__study_group(ebb_study *s, ebb_study_group group, const study_set *set, study_holders *holders) {
+    if (!has_labels(s, group, set)) { return EBB_OK; }
+    ebb_trace_keys keys;
+    ebb__trace_keys_init(&keys, s->mem);
+    const ebb_status st = gather(s, group, set, &keys, holders);
+    ebb__trace_keys_fini(&keys);
+    return st;
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+ebb_status ebb__study_find_holders(ebb_study *s) {
+    EBB_TRY(find_sites(s));
+    const size_t n_live = (size_t)s->summary.n_live_at_peak;
+    uint32_t *live = ebb__alloc(s->mem, n_live, sizeof *live);
+    if (live == NULL) { return EBB_E_NO_MEMORY; }
+    size_t n = 0;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (s->blocks.data[b].live_at_peak) { live[n++] = (uint32_t)b; }
+    }
+    EBB_ASSERT(n == n_live);
+    ebb_status st = EBB_OK;
+    for (unsigned g = 0; st == EBB_OK && g < EBB_STUDY_N_GROUPS; g++) {
+        st = ebb__study_group(s, (ebb_study_group)g, &(study_set){.blocks = live, .n = n}, &s->holders[g]);
+    }
+    ebb__free(s->mem, live);
+    return st;
+}
+
+const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_group group, size_t *n_out) {
+    EBB_ASSERT((unsigned)group < EBB_STUDY_N_GROUPS);
+    *n_out = study->holders[group].n;
+    return study->holders[group].data;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of study share: the trace, as it lies in memory, and the tables that are made of it.
+ *
+ *      log       alloc 0 | alloc 1 | free 0 | alloc 2 | ...     births and deaths, in the order of the file
+ *      accesses  read 1 | write 0 | ...                         in the order of the file
+ *      by_block  the accesses again, block by block: those of block b are by_block[first_access(b) ..
+ * first_access(b+1))
+ *
+ * Invariants
+ *  1. A block is in the log once as born, and at most once as freed, behind that.
+ *  2. Times and events grow along log, accesses, and each block's part of by_block.
+ *  3. Once it is created nothing of a study changes.
+ */
+#ifndef EBB_SRC_STUDY_PRIV_H
+#define EBB_SRC_STUDY_PRIV_H
+
+#include "base/base.h"
+#include "ebb/study.h"
+
+#define STUDY_NONE UINT32_MAX /* no event, no index */
+
+typedef struct study_block {
+    uint64_t size_bytes, address;
+    uint64_t born_ns, died_ns;
+    uint64_t longest_idle_ns;
+    uint32_t born_event, died_event; /* died: STUDY_NONE */
+    uint32_t first_access;           /* its first in by_block */
+    uint32_t n_reads, n_writes, n_copies;
+    uint32_t name, stack, space;
+    uint8_t role, use, row;
+    bool before, live_at_peak;
+} study_block;
+
+typedef enum study_touch { TOUCH_READ, TOUCH_WRITE, TOUCH_COPY_BEGIN, TOUCH_COPY_END } study_touch;
+
+typedef struct study_access {
+    uint64_t time_ns;
+    uint32_t block;
+    uint32_t step_touch; /* step << 2 | study_touch */
+} study_access;
+#define STUDY_NO_STEP (UINT32_MAX >> 2)
+
+typedef struct study_step {
+    uint64_t begin_ns, end_ns, index;
+    uint32_t begin_event, end_event; /* end: STUDY_NONE */
+    uint32_t name, op;
+    uint8_t phase, row;
+} study_step;
+
+typedef struct study_segment {
+    uint64_t address, size_bytes;
+    uint64_t born_ns, died_ns;
+    uint32_t born_event, died_event;
+    uint32_t space;
+} study_segment;
+
+typedef EBB_VEC(ebb_study_holder) study_holders;
+typedef EBB_VEC(ebb_study_what_if) study_what_ifs;
+typedef EBB_VEC(ebb_study_hint) study_hints;
+
+struct ebb_study {
+    const ebb_mem *mem;
+    ebb_study_options options;
+    ebb_trace_reader *reader; /* borrowed; for texts and stacks */
+    ebb_bump bump;            /* texts that the study makes */
+
+    EBB_VEC(study_block) blocks;
+    EBB_VEC(uint32_t) log; /* block << 1 | freed */
+    EBB_VEC(study_access) accesses;
+    uint32_t *by_block; /* [accesses.n] */
+    EBB_VEC(study_step) steps;
+    EBB_VEC(study_segment) segments;
+    EBB_VEC(uint32_t) segment_log; /* segment << 1 | freed */
+    uint32_t max_stack;
+    uint32_t *site_of; /* [max_stack + 1]: the stack whose topmost frame is the call site */
+    uint32_t peak_log; /* of the log: the alloc that makes the peak; STUDY_NONE */
+
+    ebb_study_summary summary;
+    ebb_iteration iteration;
+    EBB_VEC(ebb_iteration_part) parts;
+    size_t usual_part; /* of parts: the most regular iteration; SIZE_MAX: none */
+    ebb_study_breakdown breakdown;
+    study_holders holders[EBB_STUDY_N_GROUPS];
+};
+
+/* ---- asking ----------------------------------------------------------------------------------- */
+
+static inline bool study_tells(const ebb_study *s, uint32_t tells) {
+    return (s->summary.tells & tells) == tells;
+}
+
+static inline size_t study_first_access(const ebb_study *s, size_t block) {
+    return block < s->blocks.n ? s->blocks.data[block].first_access : s->accesses.n;
+}
+
+static inline study_touch study_touch_of(const study_access *access) {
+    return (study_touch)(access->step_touch & 3u);
+}
+
+static inline uint32_t study_step_of(const study_access *access) {
+    return access->step_touch >> 2;
+}
+
+/* Whether a block lives in a part of the trace. */
+static inline bool study_is_in(const study_block *block, const ebb_iteration_part *part) {
+    return block->born_event < part->first_event + part->n_events && block->died_event >= part->first_event;
+}
+
+/* When an entry of the log, or of the segments' log, happened. */
+static inline uint32_t study_log_event(const ebb_study *s, uint32_t entry) {
+    const study_block *b = &s->blocks.data[entry >> 1];
+    return (entry & 1u) != 0 ? b->died_event : b->born_event;
+}
+
+static inline uint64_t study_log_ns(const ebb_study *s, uint32_t entry) {
+    const study_block *b = &s->blocks.data[entry >> 1];
+    return (entry & 1u) != 0 ? b->died_ns : b->born_ns;
+}
+
+static inline uint32_t study_segment_event(const ebb_study *s, uint32_t entry) {
+    const study_segment *g = &s->segments.data[entry >> 1];
+    return (entry & 1u) != 0 ? g->died_event : g->born_event;
+}
+
+static inline uint64_t study_segment_ns(const ebb_study *s, uint32_t entry) {
+    const study_segment *g = &s->segments.data[entry >> 1];
+    return (entry & 1u) != 0 ? g->died_ns : g->born_ns;
+}
+
+/* What does not fit 64 bits is the most that does: sums of sizes that nothing can have. */
+static inline uint64_t study_add(uint64_t a, uint64_t b) {
+    uint64_t sum = UINT64_MAX;
+    (void)ebb_add_u64(a, b, &sum);
+    return sum;
+}
+
+/* x * a / b, rounded down, for a <= b, without overflow. */
+static inline uint64_t study_part(uint64_t x, uint64_t a, uint64_t b) {
+    EBB_ASSERT(a <= b && b > 0 && b <= UINT32_MAX);
+    return x / b * a + x % b * a / b;
+}
+
+/* ---- the parts, in the order in which they are made ------------------------------------------- */
+
+ebb_status ebb__study_collect(ebb_study *s);
+ebb_status ebb__study_take_parts(ebb_study *s, ebb_iteration_finder *finder);
+void ebb__study_find_peak(ebb_study *s);
+void ebb__study_break_down(ebb_study *s);
+ebb_status ebb__study_find_holders(ebb_study *s);
+
+typedef struct study_set {
+    const uint32_t *blocks;
+    const uint64_t *bytes; /* for each; NULL: its size */
+    size_t n;
+} study_set;
+
+/* These blocks by group, the greatest first. Needs the sites of find_holders. */
+ebb_status ebb__study_group(ebb_study *s, ebb_study_group group, const study_set *set, study_holders *holders);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A trace that is small enough to be reckoned by hand: summary, roles, curve, blocks, steps, stacks, holders.
+ */
+#include "study_fixture.h"
+
+/* 0 w 100 (before) | 10 a 50 | 20 b 30 | 30 free a | 40 c 60 | 50 free b, c: live 100 150 180 130 190 100 */
+static uint64_t tell_five(study_fixture *f) {
+    const uint64_t w = study_alloc_before(f, 100, EBB_ROLE_PARAMETER, "fc.weight");
+    f->now_ns = 10;
+    const uint64_t a = study_alloc(f, 50, EBB_ROLE_ACTIVATION, "fc.out");
+    study_begin_step(f, "fc");
+    study_do(f, EBB_TRACE_READ, w);
+    f->now_ns = 15;
+    study_do(f, EBB_TRACE_WRITE, a);
+    study_do(f, EBB_TRACE_STEP_END, 0);
+    f->now_ns = 20;
+    const uint64_t b = study_alloc(f, 30, EBB_ROLE_TEMP, "relu.out");
+    f->now_ns = 30;
+    study_do(f, EBB_TRACE_FREE, a);
+    f->now_ns = 40;
+    const uint64_t c = study_alloc(f, 60, EBB_ROLE_ACTIVATION, "relu.grad");
+    study_do(f, EBB_TRACE_WRITE, w);
+    f->now_ns = 50;
+    study_do(f, EBB_TRACE_FREE, b);
+    study_do(f, EBB_TRACE_FREE, c);
+    return c;
+}
+
+static void what_it_comes_to(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "source", "a test"), EBB_OK);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "stated.allocated_bytes", "190"), EBB_OK);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "stated.reserved_bytes", "19 MB"), EBB_OK);
+    (void)tell_five(&f);
+    const ebb_study_summary sum = ebb_study_get_summary(study_fixture_study(&f, NULL));
+    assert_string_equal(sum.source, "a test");
+    assert_true(sum.complete && sum.tells == STUDY_TELLS_ALL && !sum.several_spaces);
+    assert_int_equal(sum.n_events, 12);
+    assert_int_equal(sum.n_blocks, 4);
+    assert_int_equal(sum.n_steps, 1);
+    assert_int_equal(sum.n_accesses, 3);
+    assert_int_equal(sum.n_before, 1);
+    assert_int_equal(sum.duration_ns, 50);
+    assert_int_equal(sum.peak_bytes, 190);
+    assert_int_equal(sum.peak_ns, 40);
+    assert_int_equal(sum.peak_event, 8);
+    assert_int_equal(sum.n_live_at_peak, 3);
+    assert_int_equal(sum.end_live_bytes, 100);
+    assert_int_equal(sum.mean_live_bytes, (100 * 10 + 150 * 10 + 180 * 10 + 130 * 10 + 190 * 10) / 50);
+    assert_true(sum.span_bytes == EBB_STUDY_UNKNOWN && sum.reserved_peak_bytes == EBB_STUDY_UNKNOWN);
+    assert_int_equal(sum.stated_allocated_bytes, 190);
+    assert_true(sum.stated_reserved_bytes == EBB_STUDY_UNKNOWN); /* no number */
+    study_fixture_fini(&f);
+}
+
+static void shares_of_roles_and_uses(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    (void)tell_five(&f);
+    const ebb_study_breakdown b = ebb_study_get_breakdown(study_fixture_study(&f, NULL));
+    assert_false(b.is_of_iteration);
+    assert_int_equal(b.at_peak[EBB_ROLE_PARAMETER].bytes, 100);
+    assert_int_equal(b.at_peak[EBB_ROLE_ACTIVATION].bytes, 60);
+    assert_int_equal(b.at_peak[EBB_ROLE_TEMP].n_blocks, 1);
+    assert_int_equal(b.in_all[EBB_ROLE_ACTIVATION].bytes, 110);
+    assert_int_equal(b.in_all[EBB_ROLE_ACTIVATION].n_blocks, 2);
+    assert_int_equal(b.use_in_all[EBB_STUDY_USE_PARAMETER].bytes, 100); /* read, then written */
+    assert_int_equal(b.use_in_all[EBB_STUDY_USE_INTERMEDIATE].bytes, 50);
+    assert_int_equal(b.use_in_all[EBB_STUDY_USE_UNKNOWN].bytes, 90);
+    assert_int_equal(b.use_at_peak[EBB_STUDY_USE_UNKNOWN].n_blocks, 2);
+    study_fixture_fini(&f);
+}
+
+static void the_curve_of_it(void **state) {
+    (void)state;
+    study_fixture f;
+    ebb_study_bin bins[12];
+    ebb_study_axis axis = EBB_STUDY_BY_EVENT;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    (void)tell_five(&f);
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    assert_int_equal(ebb_study_curve(study, EBB_STUDY_BY_TIME, 5, bins, &axis), EBB_OK);
+    assert_int_equal(axis, EBB_STUDY_BY_TIME);
+    static const uint64_t high[] = {100, 150, 180, 180, 190}, low[] = {0, 100, 150, 130, 100};
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(bins[i].first == 10 * i && bins[i].last == 10 * (i + 1));
+        assert_int_equal(bins[i].high_bytes, high[i]);
+        assert_int_equal(bins[i].low_bytes, low[i]);
+        assert_true(bins[i].reserved_bytes == EBB_STUDY_UNKNOWN);
+        uint64_t sum_bytes = 0;
+        for (size_t r = 0; r < EBB_N_ROLES; r++) { sum_bytes += bins[i].role_bytes[r]; }
+        assert_int_equal(sum_bytes, high[i]);
+    }
+    assert_int_equal(bins[4].high_ns, 40);
+    assert_int_equal(bins[4].high_event, 8);
+    assert_int_equal(bins[3].high_ns, 30); /* as it began */
+    assert_int_equal(ebb_study_curve(study, EBB_STUDY_BY_EVENT, 12, bins, &axis), EBB_OK);
+    assert_int_equal(axis, EBB_STUDY_BY_EVENT);
+    assert_true(bins[8].high_bytes == 190 && bins[7].high_bytes == 180 && bins[11].low_bytes == 100);
+    assert_int_equal(ebb_study_curve(study, EBB_STUDY_BY_EVENT, 0, bins, &axis), EBB_E_ARGUMENT);
+    study_fixture_fini(&f);
+}
+
+static void a_block_and_its_story(void **state) {
+    (void)state;
+    study_fixture f;
+    ebb_study_access accesses[4];
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint64_t c = tell_five(&f);
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    ebb_study_block b = ebb_study_get_block(study, 0);
+    assert_string_equal(b.name, "fc.weight");
+    assert_true(b.before && b.live_at_peak && b.died_ns == EBB_STUDY_UNKNOWN && b.died_event == EBB_STUDY_UNKNOWN);
+    assert_true(b.n_reads == 1 && b.n_writes == 1 && b.n_copies == 0 && b.use == EBB_STUDY_USE_PARAMETER);
+    assert_int_equal(ebb_study_block_accesses(study, 0, 0, 4, accesses), 2);
+    assert_true(accesses[0].kind == EBB_STUDY_READ && accesses[0].time_ns == 10 && accesses[0].step == 0);
+    assert_true(accesses[1].kind == EBB_STUDY_WRITE && accesses[1].time_ns == 40 && accesses[1].step == EBB_TRACE_NONE);
+    assert_int_equal(ebb_study_block_accesses(study, 0, 1, 4, accesses), 1);
+    assert_int_equal(ebb_study_block_accesses(study, 0, 2, 4, accesses), 0);
+    assert_int_equal(ebb_study_block_accesses(study, c, 0, 4, accesses), 0);
+    b = ebb_study_get_block(study, c);
+    assert_true(b.born_ns == 40 && b.died_ns == 50 && b.size_bytes == 60 && b.address == EBB_TRACE_NONE);
+    assert_true(b.role == EBB_ROLE_ACTIVATION && b.use == EBB_STUDY_USE_UNKNOWN && b.born_event == 8);
+    assert_false(ebb_study_get_block(study, 1).live_at_peak);
+    const ebb_study_step step = ebb_study_get_step(study, 0);
+    assert_string_equal(step.name, "fc");
+    assert_true(step.begin_ns == 10 && step.end_ns == 15 && step.begin_event == 2 && step.end_event == 5);
+    study_fixture_fini(&f);
+}
+
+/* A label counts from the beginning; without the bit there are no roles. */
+static void labels_and_no_roles(void **state) {
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        study_fixture f;
+        study_fixture_init(&f, k == 0 ? EBB_TRACE_TELLS_ROLES : 0);
+        const uint64_t a = study_alloc(&f, 8, EBB_ROLE_OTHER, "a");
+        study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_LABEL,
+                                        .block = a,
+                                        .role = EBB_ROLE_GRADIENT,
+                                        .name = study_string(&f, "a.grad")});
+        const ebb_study *study = study_fixture_study(&f, NULL);
+        const ebb_study_block b = ebb_study_get_block(study, a);
+        assert_string_equal(b.name, "a.grad");
+        assert_int_equal(b.role, k == 0 ? EBB_ROLE_GRADIENT : EBB_ROLE_UNKNOWN);
+        assert_true(ebb_study_get_summary(study).duration_ns == EBB_STUDY_UNKNOWN);
+        study_fixture_fini(&f);
+    }
+}
+
+static void holders_of_the_peak(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint32_t main_py = study_frame(&f, 0, "main", "/home/me/train.py", 7);
+    const uint32_t package = study_frame(&f, main_py, "forward", "/usr/lib/python3/site-packages/torch/nn.py", 3);
+    const uint32_t native = study_frame(&f, package, "at::empty", "??", 0);
+    const uint32_t other = study_frame(&f, 0, "step", "/home/me/optim.py", 9);
+    f.stack = native;
+    (void)study_alloc(&f, 10, EBB_ROLE_ACTIVATION, "l0.out");
+    f.stack = package;
+    const uint64_t large = study_alloc(&f, 30, EBB_ROLE_ACTIVATION, "l0.x");
+    f.stack = other;
+    (void)study_alloc(&f, 25, EBB_ROLE_GRADIENT, "l1.out");
+    f.stack = 0;
+    (void)study_alloc(&f, 50, EBB_ROLE_OTHER, "");
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    size_t n = 0;
+    const ebb_study_holder *h = ebb_study_holders(study, EBB_STUDY_BY_SITE, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(h[0].label, "");
+    assert_string_equal(h[1].label, "main (me/train.py:7)");
+    assert_true(h[1].bytes == 40 && h[1].n_blocks == 2 && h[1].largest_block == large && h[1].stack == package);
+    assert_int_equal(h[1].role_bytes[EBB_ROLE_ACTIVATION], 40);
+    assert_string_equal(h[2].label, "step (me/optim.py:9)");
+    (void)ebb_study_holders(study, EBB_STUDY_BY_STACK, &n);
+    assert_int_equal(n, 4);
+    h = ebb_study_holders(study, EBB_STUDY_BY_MODULE, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(h[1].label, "l0");
+    assert_int_equal(h[1].bytes, 40);
+    h = ebb_study_holders(study, EBB_STUDY_BY_NAME, &n);
+    assert_int_equal(n, 4);
+    assert_string_equal(h[1].label, "l0.x");
+    char text[80];
+    assert_string_equal(ebb_study_stack_text(study, other, text, sizeof text), "step (/home/me/optim.py:9)");
+    assert_string_equal(ebb_study_stack_text(study, native, text, 30), "at::empty (??:0)"); /* cut at a line */
+    assert_string_equal(ebb_study_stack_text(study, 0, text, sizeof text), "");
+    study_fixture_fini(&f);
+}
+
+static void nothing_at_all(void **state) {
+    (void)state;
+    study_fixture f;
+    ebb_study_bin bin;
+    ebb_study_axis axis;
+    size_t n = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    const ebb_study_summary sum = ebb_study_get_summary(study);
+    assert_true(sum.n_events == 0 && sum.peak_bytes == 0 && sum.peak_event == EBB_STUDY_UNKNOWN);
+    assert_int_equal(ebb_study_curve(study, EBB_STUDY_BY_TIME, 1, &bin, &axis), EBB_OK);
+    assert_int_equal(bin.high_bytes, 0);
+    (void)ebb_study_holders(study, EBB_STUDY_BY_NAME, &n);
+    assert_int_equal(n, 0);
+    assert_false(ebb_study_get_iteration(study).found);
+    study_fixture_fini(&f);
+}
+
+static void segments_and_reserved(void **state) {
+    (void)state;
+    study_fixture f;
+    ebb_study_bin bins[4];
+    ebb_study_axis axis;
+    study_fixture_init(&f, EBB_TRACE_TELLS_SEGMENTS | EBB_TRACE_TELLS_ADDRESSES);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_FREE, 4096, 0); /* of one that nobody saw begin */
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 4096, 1000);
+    (void)study_alloc_at(&f, 200, 4096, EBB_ROLE_OTHER, "");
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 8192, 500);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_FREE, 4096, 0);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 4096, 700);
+    (void)study_alloc_at(&f, 300, 8192, EBB_ROLE_OTHER, "");
+    (void)study_alloc_at(&f, 1, 4696, EBB_ROLE_OTHER, "");
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    const ebb_study_summary sum = ebb_study_get_summary(study);
+    assert_int_equal(sum.reserved_peak_bytes, 1500);
+    assert_int_equal(sum.reserved_peak_event, 3);
+    assert_int_equal(sum.span_bytes, 8192 + 300 - 4096);
+    assert_int_equal(ebb_study_curve(study, EBB_STUDY_BY_TIME, 4, bins, &axis), EBB_OK);
+    assert_int_equal(axis, EBB_STUDY_BY_EVENT); /* it tells no times */
+    assert_true(bins[0].reserved_bytes == 1000 && bins[1].reserved_bytes == 1500 && bins[3].reserved_bytes == 1200);
+    assert_true(bins[1].high_bytes == 200 && bins[3].high_bytes == 501);
+    study_fixture_fini(&f);
+}
+
+static void bad_options(void **state) {
+    (void)state;
+    ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
+    ebb_study *study = NULL;
+    options.size_bytes--;
+    assert_int_equal(ebb_study_create(NULL, &options, &study), EBB_E_ARGUMENT);
+    options.size_bytes++;
+    options.in_bytes_per_s = 0;
+    assert_int_equal(ebb_study_create(NULL, &options, &study), EBB_E_ARGUMENT);
+    assert_null(study);
+    ebb_study_destroy(NULL);
+    assert_string_equal(ebb_study_kind_name(EBB_STUDY_COPY), "copy");
+    assert_string_equal(ebb_study_use_name(EBB_STUDY_USE_INTERMEDIATE), "intermediate");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_it_comes_to),    cmocka_unit_test(shares_of_roles_and_uses),
+        cmocka_unit_test(the_curve_of_it),     cmocka_unit_test(a_block_and_its_story),
+        cmocka_unit_test(labels_and_no_roles), cmocka_unit_test(holders_of_the_peak),
+        cmocka_unit_test(nothing_at_all),      cmocka_unit_test(segments_and_reserved),
+        cmocka_unit_test(bad_options),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
