@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The placement file inside: what is kept of it, and how its records and its columns are read.
+ * The placement file inside: what is kept of it, and how its columns are read.
  */
 #ifndef EBB_SRC_PLACE_CSV_H
 #define EBB_SRC_PLACE_CSV_H
 
-#include "base/base.h"
+#include "base/csv.h"
 #include "ebb/place_file.h"
 
 /* ---- what is kept ----------------------------------------------------------------------------- */
@@ -24,7 +24,6 @@ typedef enum ebb_csv_kind {
     EBB_CSV_OTHER = EBB_CSV_N_KNOWN, /* kept as it is */
 } ebb_csv_kind;
 
-#define EBB_CSV_MAX_COLUMNS 256u /* besides the one of offsets, which an answer has more than its problem */
 #define EBB_CSV_NO_COLUMN UINT32_MAX
 
 typedef struct ebb_csv_column {
@@ -61,36 +60,6 @@ ebb_place_item ebb__place_file_unwind(const ebb_place_file *file, size_t item, e
 
 /* EBB_E_ARGUMENT: of an answer, an item that ends beyond what a file can say. */
 ebb_status ebb__place_file_check_ends(const ebb_place_file *file, const uint64_t *offsets);
-
-/* ---- records ---------------------------------------------------------------------------------- */
-
-/* Comma-separated values record by record, from a source or from memory. */
-typedef struct ebb_csv {
-    const ebb_mem *mem;
-    const char *name;
-    ebb_place_source source; /* NULL: all is in memory */
-    void *source_ctx;
-    char *buf; /* NULL: the bytes are the caller's */
-    const char *at, *end;
-    bool eof;
-    size_t line;        /* on which the record at hand begins */
-    size_t next_line;   /* on which the next one does */
-    EBB_VEC(char) text; /* of the record's fields, each with its NUL */
-    EBB_VEC(size_t) field;
-    bool any_quoted;
-} ebb_csv;
-
-ebb_status ebb__csv_open(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx, ebb_csv *csv_out);
-ebb_status ebb__csv_open_memory(const ebb_mem *mem, const char *name, const char *data, size_t n_bytes,
-                                ebb_csv *csv_out);
-void ebb__csv_close(ebb_csv *csv);
-
-/* The next record that is not an empty line; *done_out: there is none. EBB_E_FORMAT names the line. */
-ebb_status ebb__csv_next(ebb_csv *csv, bool *done_out);
-
-static inline const char *ebb__csv_field(const ebb_csv *csv, size_t idx) {
-    return csv->text.data + csv->field.data[idx];
-}
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 

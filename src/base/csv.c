@@ -6,8 +6,9 @@
  * What has no end must not be read for ever: a record, its fields, and the empty lines in a row are limited, so
  * each record comes, or is refused, after a bounded number of bytes.
  */
+#include "base/csv.h"
+
 #include "base/file.h"
-#include "place/place_csv.h"
 
 #define BUFFER_BYTES ((size_t)64 * 1024)
 #define MAX_RECORD_BYTES ((size_t)16 * 1024 * 1024)
@@ -162,7 +163,7 @@ static ebb_status skip_byte_order_mark(ebb_csv *csv) {
     return EBB_OK;
 }
 
-ebb_status ebb__csv_open(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx, ebb_csv *csv_out) {
+ebb_status ebb__csv_open(const ebb_mem *mem, const char *name, ebb_csv_source source, void *ctx, ebb_csv *csv_out) {
     ebb_csv csv = {
         .mem = ebb__mem_or_default(mem), .name = name, .source = source, .source_ctx = ctx, .line = 1, .next_line = 1};
     csv.buf = ebb__alloc(csv.mem, BUFFER_BYTES, 1);
