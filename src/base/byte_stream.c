@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <unistd.h>
 
 #define FIRST_GROWTH_BYTES ((size_t)1 << 20)
 #define MAX_READ_BYTES ((size_t)1 << 30) /* gzread counts in unsigned */
@@ -18,6 +19,22 @@ ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out) {
     }
     *stream_out = (ebb_stream){.name = name, .file = file};
     return EBB_OK;
+}
+
+ebb_status ebb__stream_open_fd(const char *name, int fd, ebb_stream *stream_out) {
+    gzFile file = gzdopen(fd, "rbe");
+    if (file == NULL) {
+        (void)close(fd);
+        return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: reading %s", name);
+    }
+    *stream_out = (ebb_stream){.name = name, .file = file};
+    return EBB_OK;
+}
+
+bool ebb__stream_rewind(ebb_stream *stream) {
+    if (stream->file != NULL && gzrewind(stream->file) != 0) { return false; }
+    stream->offset = 0;
+    return true;
 }
 
 ebb_stream ebb__stream_memory(const char *name, const void *data, size_t n_bytes) {

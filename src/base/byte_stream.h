@@ -21,7 +21,12 @@ typedef struct ebb_stream {
 /* EBB_E_IO: it cannot be opened. name and data are borrowed. */
 ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out);
 ebb_stream ebb__stream_memory(const char *name, const void *data, size_t n_bytes);
+/* The same of an open file, which is the stream's in any case. */
+ebb_status ebb__stream_open_fd(const char *name, int fd, ebb_stream *stream_out);
 void ebb__stream_close(ebb_stream *stream);
+
+/* Begin again at the front; false, and nothing has changed, where the file cannot (a pipe). */
+bool ebb__stream_rewind(ebb_stream *stream);
 
 /* At most n bytes; *n_out is less only at the end. */
 ebb_status ebb__stream_read_some(ebb_stream *stream, void *dst, size_t n, size_t *n_out);

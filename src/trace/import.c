@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "trace/import_priv.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,6 +26,10 @@ static ebb_status copy_trace(ebb_importer *importer);
 
 static const ebb_import_format formats[] = {
     {"ebb", NULL, "a trace of ebb's own, which is copied", is_trace, copy_trace},
+    {"csv", "minimalloc csv", "buffers with lifetimes, as minimalloc and `ebb place` have them", ebb__import_is_csv,
+     ebb__import_csv},
+    {"singa", "singa log", "mallocs, frees, reads and writes as lines of text, as SINGA logs them",
+     ebb__import_is_singa, ebb__import_singa},
 };
 #define N_FORMATS (sizeof formats / sizeof formats[0])
 
@@ -64,15 +69,26 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
     return ebb_trace_writer_note(importer->writer, "source", importer->format->source);
 }
 
+bool ebb__import_number(const char *text, uint64_t *number_out) {
+    char *end = NULL;
+    text += strspn(text, " \t");
+    if (*text < '0' || *text > '9') { return false; }
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (errno != 0 || end[strspn(end, " \t")] != '\0') { return false; }
+    *number_out = number;
+    return true;
+}
+
 static bool parse_device(const char *text, uint32_t *device_out) {
     if (text == NULL || strcmp(text, "cpu") == 0 || strcmp(text, "all") == 0) {
         *device_out = text == NULL ? IMPORT_BUSIEST : text[0] == 'c' ? IMPORT_CPU : IMPORT_ALL;
         return true;
     }
-    char *end = NULL;
-    const unsigned long number = strtoul(text, &end, 10);
+    uint64_t number = 0;
+    const bool is_right = ebb__import_number(text, &number) && number < IMPORT_ALL;
     *device_out = (uint32_t)number;
-    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && number < IMPORT_ALL;
+    return is_right;
 }
 
 uint32_t ebb__import_device(const ebb_importer *importer) {
@@ -114,8 +130,6 @@ static ebb_status open_from_start(const ebb_mem *mem, const char *name, int fd, 
     return ebb__trace_reader_open_fd(mem, name, fd, reader_out);
 }
 
-/* ---- traces of ebb's own ---------------------------------------------------------------------- */
-
 /* All that is left of the file, unzipped, into fd, which is closed. */
 static ebb_status spool(ebb_importer *importer, int fd) {
     ebb_file_writer *file = NULL;
@@ -131,6 +145,34 @@ static ebb_status spool(ebb_importer *importer, int fd) {
     }
     return ebb__file_writer_commit(file);
 }
+
+ebb_status ebb__import_keep(ebb_importer *importer) {
+    int fd = -1, twin = -1;
+    EBB_ASSERT(importer->n_taken == 0 && importer->kept.file == NULL);
+    if (ebb__stream_rewind(importer->stream)) {
+        importer->n_head = 0;
+        return EBB_OK;
+    }
+    EBB_TRY(make_temporary(&fd));
+    ebb_status st = duplicate(fd, &twin);
+    if (st == EBB_OK) { st = spool(importer, twin); }
+    if (st == EBB_OK && lseek(fd, 0, SEEK_SET) != 0) { st = ebb__fail_errno(importer->path, "read again"); }
+    if (st != EBB_OK) {
+        (void)close(fd);
+        return st;
+    }
+    EBB_TRY(ebb__stream_open_fd(importer->path, fd, &importer->kept));
+    importer->stream = &importer->kept;
+    return EBB_OK;
+}
+
+ebb_status ebb__import_rewind(ebb_importer *importer) {
+    EBB_ASSERT(importer->n_taken == importer->n_head);
+    if (ebb__stream_rewind(importer->stream)) { return EBB_OK; }
+    return ebb__fail_errno(importer->path, "read again");
+}
+
+/* ---- traces of ebb's own ---------------------------------------------------------------------- */
 
 /* Read the trace in fd, which is closed, to its end. */
 static ebb_status look_through(ebb_importer *importer, int fd, ebb_trace_info *info_out) {
@@ -227,6 +269,7 @@ static ebb_status begin(ebb_importer *importer, ebb_stream *stream, const ebb_tr
 
 static ebb_status finish(ebb_importer *importer, ebb_status st) {
     if (importer->out_fd >= 0) { (void)close(importer->out_fd); }
+    ebb__stream_close(&importer->kept);
     ebb__free(importer->mem, importer->head);
     if (importer->writer == NULL) { return st; }
     if (st == EBB_OK && importer->cut) {

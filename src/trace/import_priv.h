@@ -38,6 +38,7 @@ struct ebb_importer {
     /* import.c's own */
     const ebb_import_format *format;
     ebb_stream *stream;
+    ebb_stream kept; /* what stream is after ebb__import_keep of a pipe */
     uint8_t *head;
     size_t n_head, n_taken; /* of the head */
     const char *out_path;   /* or */
@@ -49,8 +50,16 @@ struct ebb_importer {
 /* At most n bytes; *n_out is 0 at the end only. EBB_E_FORMAT: it is gzipped and broken or cut off. */
 ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t *n_out);
 
+/* For importers that read twice, before the first byte: a pipe's bytes are kept in a file. */
+ebb_status ebb__import_keep(ebb_importer *importer);
+/* Begin again at the front. */
+ebb_status ebb__import_rewind(ebb_importer *importer);
+
 /* Open importer->writer; writes the note source. */
 ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t start_unix_ns);
+
+/* A whole decimal number below 2^64, with blanks around it or not; false: it is none. */
+bool ebb__import_number(const char *text, uint64_t *number_out);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
 
@@ -61,6 +70,14 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
 /* What options ask for: IMPORT_CPU, IMPORT_BUSIEST (an accelerator, else the processor), IMPORT_ALL, or the number of
  * an accelerator. */
 uint32_t ebb__import_device(const ebb_importer *importer);
+
+/* ---- formats ---------------------------------------------------------------------------------- */
+
+bool ebb__import_is_csv(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_csv(ebb_importer *importer);
+
+bool ebb__import_is_singa(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_singa(ebb_importer *importer);
 
 /* ---- from anywhere ---------------------------------------------------------------------------- */
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb import`: another tool's recording as a trace, and what was in it. What is written comes to its place whole or
+ * not at all.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define N_TELLS 8
+
+typedef struct import_values {
+    const char *out, *format, *device;
+    bool json;
+} import_values;
+
+#define AT(member) offsetof(import_values, member)
+static const ebb_cli_option import_options[] = {
+    {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace", "where the trace goes; must be given"},
+    {"--format", EBB_CLI_TEXT, AT(format), "F", "what FILE is (below; by itself, from its first bytes)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|cpu|all",
+     "whose blocks (the accelerator with most of them; where there is none, the processor)"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "what was read as an object on stdout, for programs"},
+};
+
+/* What a source can tell, in the order of the bits. */
+static const struct {
+    const char *key, *words;
+} tells[N_TELLS] = {
+    {"times", "times"},         {"accesses", "reads and writes"},
+    {"addresses", "addresses"}, {"roles", "roles"},
+    {"steps", "steps"},         {"segments", "what the allocator holds"},
+    {"stacks", "call stacks"},  {"before", "blocks from before the recording"},
+};
+
+static void print_tells(const char *name, uint32_t wanted) {
+    const char *comma = "";
+    printf("%-30s ", name);
+    for (unsigned i = 0; i < N_TELLS; i++) {
+        if ((wanted >> i & 1) == 0) { continue; }
+        printf("%s%s", comma, tells[i].words);
+        comma = ", ";
+    }
+    printf("%s\n", *comma == '\0' ? "nothing" : "");
+}
+
+static void print_result(const ebb_trace_import_result *result) {
+    ebb__cli_row("format", "%s", result->format);
+    ebb__cli_row("events", "%" PRIu64, result->n_events);
+    ebb__cli_row("blocks", "%" PRIu64, result->n_blocks);
+    if (result->n_left_out > 0) { ebb__cli_row("left out", "%" PRIu64, result->n_left_out); }
+    print_tells("it tells", result->tells);
+    print_tells("it does not tell", ~result->tells);
+}
+
+static void print_json(const char *path, const import_values *values, const ebb_trace_import_result *result) {
+    ebb__json_begin();
+    ebb__json_u64("schema_version", 1);
+    ebb__json_text("file", path);
+    ebb__json_text("out", values->out);
+    ebb__json_text("format", result->format);
+    ebb__json_u64("events", result->n_events);
+    ebb__json_u64("blocks", result->n_blocks);
+    ebb__json_u64("left_out", result->n_left_out);
+    ebb__json_bool("complete", result->complete);
+    for (unsigned i = 0; i < N_TELLS; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "tells_%s", tells[i].key);
+        ebb__json_bool(key, (result->tells >> i & 1) != 0);
+    }
+    ebb__json_end();
+}
+
+static bool is_format(const char *name) {
+    const char *known = NULL;
+    for (size_t i = 0; (known = ebb_trace_format_name(i, NULL)) != NULL; i++) {
+        if (strcmp(known, name) == 0) { return true; }
+    }
+    return false;
+}
+
+static int check_values(const import_values *values, const ebb_cli_arguments *arguments) {
+    if (arguments->n == 0) {
+        return ebb__cli_usage("import: say which file, or - for standard input; see ebb import --help");
+    }
+    if (values->out == NULL) { return ebb__cli_usage("import: say with -o where the trace goes"); }
+    if (strcmp(values->out, "-") == 0) {
+        return ebb__cli_usage("import: - is what is read; what is written goes to a file");
+    }
+    if (values->format != NULL && !is_format(values->format)) {
+        return ebb__cli_usage("import: there is no format %s; see ebb import --help", values->format);
+    }
+    if (strcmp(arguments->at[0], "-") != 0 && ebb__cli_is_same_file(arguments->at[0], values->out)) {
+        return ebb__cli_usage("import: the trace would replace what it is made of, %s", values->out);
+    }
+    const ebb_status status = ebb_path_check_writable(values->out);
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+/* A recording that is not known or not read is a fault of the file, not of the machine. */
+static int failed(ebb_status status) {
+    const int code = ebb__cli_failed(status);
+    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
+}
+
+static int run_import(const ebb_cli_command *command, int argc, char **argv) {
+    import_values values = {.json = false};
+    ebb_cli_arguments arguments;
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    ebb_trace_import_result result;
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    code = check_values(&values, &arguments);
+    if (code != EBB_EXIT_DONE) { return code; }
+    const char *path = strcmp(arguments.at[0], "-") == 0 ? "/dev/stdin" : arguments.at[0];
+    options.format = values.format;
+    options.device = values.device;
+    const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
+    if (status != EBB_OK) { return failed(status); }
+    if (!result.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
+    if (values.json) {
+        print_json(path, &values, &result);
+    } else {
+        print_result(&result);
+    }
+    return ebb__cli_close_output();
+}
+
+static void print_formats(void) {
+    const char *name = NULL, *about = "";
+    printf("\nFILE may be gzipped; - is standard input.\n\nformats:\n");
+    for (size_t i = 0; (name = ebb_trace_format_name(i, &about)) != NULL; i++) { printf("  %-18s %s\n", name, about); }
+}
+
+const ebb_cli_command ebb__cli_import = {
+    .name = "import",
+    .arguments = "FILE|- -o OUT.trace [option ...]",
+    .about = "make a trace of another tool's recording",
+    .options = import_options,
+    .n_options = sizeof import_options / sizeof import_options[0],
+    .n_arguments_max = 1,
+    .run = run_import,
+    .more_help = print_formats,
+};
