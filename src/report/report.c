@@ -6,6 +6,8 @@
 #include "report/report_priv.h"
 
 static const ebb_report_renderer renderers[] = {
+    {"text", "words, a curve and tables for a terminal", ebb__report_render_text},
+    {"json", "one object, for programs", ebb__report_render_json},
     {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto},
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])
@@ -39,9 +41,33 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
 
 void ebb_report_destroy(ebb_report *report) {
     if (report == NULL) { return; }
+    ebb_study_destroy(report->study);
+    ebb_trace_reader_close(report->reader);
     ebb__free(report->mem, report->path);
     ebb__free(report->mem, report->name);
     ebb__free(report->mem, report);
+}
+
+ebb_status ebb__report_read(ebb_report *report) {
+    if (report->study != NULL) { return EBB_OK; }
+    ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
+    options.mem = report->mem;
+    if (report->out_bytes_per_s > 0.0) { options.out_bytes_per_s = report->out_bytes_per_s; }
+    if (report->in_bytes_per_s > 0.0) { options.in_bytes_per_s = report->in_bytes_per_s; }
+    ebb_trace_reader *reader = NULL;
+    EBB_TRY(ebb_trace_open_any(report->mem, report->path, &reader));
+    const ebb_status status = ebb_study_create(reader, &options, &report->study);
+    if (status != EBB_OK) {
+        ebb_trace_reader_close(reader);
+        return status;
+    }
+    report->reader = reader;
+    report->summary = ebb_study_get_summary(report->study);
+    return EBB_OK;
+}
+
+bool ebb__report_tells(const ebb_report *report, uint32_t bit) {
+    return (report->summary.tells & bit) != 0;
 }
 
 const char *ebb_report_format_name(size_t i, const char **about_out) {

@@ -256,7 +256,7 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out) 
     if (p == NULL) { return EBB_E_NO_MEMORY; }
     p->mem = report->mem;
     p->json.out = out;
-    ebb_status status = ebb_trace_reader_open(report->mem, report->path, &p->reader);
+    ebb_status status = ebb_trace_open_any(report->mem, report->path, &p->reader);
     if (status == EBB_OK) {
         ebb__report_json_open(&p->json, NULL, '{');
         ebb__report_json_text(&p->json, "displayTimeUnit", "ms");

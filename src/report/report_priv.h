@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "ebb/report.h"
-#include "ebb/trace.h"
+#include "ebb/study.h"
 
 #define REPORT_BUFFER_BYTES ((size_t)1 << 16)
 #define REPORT_JSON_MAX_DEPTH 32u
@@ -68,13 +68,49 @@ void ebb__report_json_text(ebb_report_json *json, const char *key, const char *v
 void ebb__report_json_bool(ebb_report_json *json, const char *key, bool value);
 void ebb__report_json_null(ebb_report_json *json, const char *key);
 
+/* ---- numbers for people ------------------------------------------------------------------------ */
+
+/* "12.3 µs" into buf, which has REPORT_TEXT_BYTES; "unknown" for EBB_STUDY_UNKNOWN. Returns buf. */
+#define REPORT_TEXT_BYTES 32
+char *ebb__report_time_text(uint64_t ns, char *buf);
+char *ebb__report_bytes_text(uint64_t bytes, char *buf); /* the same for bytes */
+
 /* ---- the report and its renderers -------------------------------------------------------------- */
 
 struct ebb_report {
     const ebb_mem *mem;
     char *path, *name;
     double out_bytes_per_s, in_bytes_per_s;
+    ebb_trace_reader *reader; /* of the study; NULL before it is made */
+    ebb_study *study;
+    ebb_study_summary summary;
 };
+
+/* Make report->study, unless it is there. */
+ebb_status ebb__report_read(ebb_report *report);
+
+/* Whether the recording tells a thing, by its EBB_TRACE_TELLS_. */
+bool ebb__report_tells(const ebb_report *report, uint32_t bit);
+
+/* The grouping of holders that says most: call sites, else modules, names; none: roles are all there is. */
+typedef struct ebb_report_holders {
+    ebb_study_group group;
+    const char *by; /* "site", "module", "name", "role" */
+    const ebb_study_holder *holders;
+    size_t n;
+} ebb_report_holders;
+ebb_report_holders ebb__report_holders(const ebb_report *report);
+
+/* The first section, in plain words: sentences in a bump. */
+#define REPORT_MAX_CAUSES 3u
+typedef struct ebb_report_words {
+    const char *peak;
+    const char *causes[REPORT_MAX_CAUSES];
+    size_t n_causes;
+    const char *win;     /* the largest thing that could leave for free */
+    const char *unknown; /* what the source does not tell; NULL: it tells all */
+} ebb_report_words;
+ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_report_words *words_out);
 
 /* A way to write a report. It writes to out and returns the status of what else can fail (reading the recording,
  * memory); out remembers its own. */
@@ -83,6 +119,12 @@ typedef struct ebb_report_renderer {
     ebb_status (*render)(ebb_report *report, ebb_report_out *out);
 } ebb_report_renderer;
 
+ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out);
+ebb_status ebb__report_render_json(ebb_report *report, ebb_report_out *out);
+ebb_status ebb__report_render_html(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out);
+
+/* The object of --json, as a member of an open object or outermost (key NULL). */
+ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key);
 
 #endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The report as one object of JSON. Its first members are fixed (docs/report.md); what a source does not tell is null.
+ */
+#include "report/report_priv.h"
+
+#include <math.h>
+
+#define SCHEMA_VERSION 1
+#define MAX_HOLDERS 200u
+#define MAX_STACK_BYTES 4096
+
+/* ---- numbers that may be unknown --------------------------------------------------------------- */
+
+static void put_u64(ebb_report_json *json, const char *key, uint64_t value) {
+    if (value == EBB_STUDY_UNKNOWN) {
+        ebb__report_json_null(json, key);
+    } else {
+        ebb__report_json_u64(json, key, value);
+    }
+}
+
+static void put_seconds(ebb_report_json *json, const char *key, uint64_t ns) {
+    ebb__report_json_f64(json, key, ns == EBB_STUDY_UNKNOWN ? NAN : (double)ns / 1e9); /* NaN becomes null */
+}
+
+static void put_known(ebb_report_json *json, const char *key, bool known, uint64_t value) {
+    put_u64(json, key, known ? value : EBB_STUDY_UNKNOWN);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------ */
+
+static void put_roles(ebb_report_json *json, const char *key, const ebb_study_share shares[EBB_N_ROLES]) {
+    ebb__report_json_open(json, key, '[');
+    for (int role = 0; role < EBB_N_ROLES; role++) {
+        if (shares[role].n_blocks == 0) { continue; }
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "role", ebb_role_name((ebb_role)role));
+        ebb__report_json_u64(json, "bytes", shares[role].bytes);
+        ebb__report_json_u64(json, "blocks", shares[role].n_blocks);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_uses(ebb_report_json *json, const char *key, const ebb_study_share shares[EBB_STUDY_N_USES]) {
+    ebb__report_json_open(json, key, '[');
+    for (int use = 0; use < EBB_STUDY_N_USES; use++) {
+        if (shares[use].n_blocks == 0) { continue; }
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "use", ebb_study_use_name((ebb_study_use)use));
+        ebb__report_json_u64(json, "bytes", shares[use].bytes);
+        ebb__report_json_u64(json, "blocks", shares[use].n_blocks);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_intervals(const ebb_report *report, ebb_report_json *json) {
+    const ebb_study_times times = ebb_study_intervals(report->study, EBB_STUDY_ANY, EBB_STUDY_ANY);
+    const bool known =
+        ebb__report_tells(report, EBB_TRACE_TELLS_TIMES) && ebb__report_tells(report, EBB_TRACE_TELLS_ACCESSES);
+    ebb__report_json_open(json, "intervals", '{');
+    put_known(json, "count", known, times.count);
+    put_seconds(json, "p50_s", known ? times.p50_ns : EBB_STUDY_UNKNOWN);
+    put_seconds(json, "p90_s", known ? times.p90_ns : EBB_STUDY_UNKNOWN);
+    put_seconds(json, "p99_s", known ? times.p99_ns : EBB_STUDY_UNKNOWN);
+    put_seconds(json, "max_s", known ? times.max_ns : EBB_STUDY_UNKNOWN);
+    ebb__report_json_close(json, '}');
+}
+
+static void put_swappable(const ebb_report *report, ebb_report_json *json) {
+    const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
+    ebb__report_json_open(json, "swappable", '{');
+    put_known(json, "bytes", swap.known, swap.bytes);
+    put_known(json, "blocks", swap.known, swap.n_blocks);
+    put_known(json, "bytes_at_peak", swap.known, swap.bytes_at_peak);
+    put_known(json, "blocks_at_peak", swap.known, swap.n_blocks_at_peak);
+    put_known(json, "peak_without_bytes", swap.known, swap.peak_bytes);
+    ebb__report_json_f64(json, "byte_seconds", swap.known ? swap.byte_seconds : NAN);
+    ebb__report_json_f64(json, "bytes_per_s", swap.bytes_per_s);
+    ebb__report_json_close(json, '}');
+}
+
+static void put_fragmentation(const ebb_report *report, ebb_report_json *json) {
+    const ebb_study_fragmentation f = ebb_study_get_fragmentation(report->study);
+    ebb__report_json_open(json, "fragmentation", '{');
+    put_known(json, "reserved_peak_bytes", f.known, f.reserved_peak_bytes);
+    put_known(json, "lost_bytes", f.known, f.lost_bytes);
+    put_known(json, "rounding_bytes", f.known, f.rounding_bytes);
+    put_known(json, "pinned_bytes", f.known, f.pinned_bytes);
+    put_known(json, "empty_bytes", f.known, f.empty_bytes);
+    put_known(json, "segments", f.known, f.n_segments);
+    ebb__report_json_close(json, '}');
+}
+
+/* The frames of a stack, an array of texts. */
+static void put_stack(const ebb_report *report, ebb_report_json *json, uint32_t stack) {
+    char lines[MAX_STACK_BYTES];
+    char *line = ebb_study_stack_text(report->study, stack, lines, sizeof lines);
+    ebb__report_json_open(json, "stack", '[');
+    while (*line != '\0') {
+        char *end = strchr(line, '\n');
+        if (end != NULL) { *end = '\0'; }
+        ebb__report_json_text(json, NULL, line);
+        line = end != NULL ? end + 1 : line + strlen(line);
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_holders(const ebb_report *report, ebb_report_json *json) {
+    const ebb_report_holders found = ebb__report_holders(report);
+    ebb__report_json_open(json, "holders", '[');
+    for (size_t i = 0; i < found.n && i < MAX_HOLDERS; i++) {
+        const ebb_study_holder *holder = &found.holders[i];
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "by", found.by);
+        ebb__report_json_text(json, "label", holder->label);
+        ebb__report_json_u64(json, "bytes", holder->bytes);
+        ebb__report_json_u64(json, "blocks", holder->n_blocks);
+        put_stack(report, json, holder->stack);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_advice(const ebb_report *report, ebb_report_json *json) {
+    size_t n = 0;
+    const ebb_study_hint *hints = ebb_study_advice(report->study, &n);
+    ebb__report_json_open(json, "advice", '[');
+    for (size_t i = 0; i < n; i++) {
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "key", hints[i].key);
+        ebb__report_json_text(json, "sentence", hints[i].sentence);
+        put_u64(json, "won_bytes", hints[i].won_bytes);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_what_ifs(const ebb_report *report, ebb_report_json *json) {
+    size_t n = 0;
+    const ebb_study_what_if *rows = ebb_study_what_ifs(report->study, &n);
+    ebb__report_json_open(json, "what_if", '[');
+    for (size_t i = 0; i < n; i++) {
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "key", rows[i].key);
+        ebb__report_json_text(json, "about", rows[i].about);
+        ebb__report_json_text(json, "setting", rows[i].setting);
+        put_u64(json, "bytes", rows[i].bytes);
+        ebb__report_json_bool(json, "is_reserved", rows[i].is_reserved);
+        ebb__report_json_bool(json, "of_iteration", rows[i].of_iteration);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_tells(const ebb_report *report, ebb_report_json *json) {
+    static const char *const names[] = {"times", "accesses", "addresses", "roles",
+                                        "steps", "segments", "stacks",    "before"};
+    ebb__report_json_open(json, "tells", '{');
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ebb__report_json_bool(json, names[i], ebb__report_tells(report, 1u << i));
+    }
+    ebb__report_json_close(json, '}');
+}
+
+static void put_iteration(const ebb_report *report, ebb_report_json *json) {
+    const ebb_iteration iteration = ebb_study_get_iteration(report->study);
+    ebb__report_json_open(json, "iteration", '{');
+    ebb__report_json_bool(json, "found", iteration.found);
+    put_known(json, "first_event", iteration.found, iteration.first_event);
+    put_known(json, "length_events", iteration.found, iteration.length_events);
+    put_known(json, "count", iteration.found, iteration.count);
+    ebb__report_json_f64(json, "confidence", iteration.found ? iteration.confidence : NAN);
+    ebb__report_json_f64(json, "regularity", iteration.found ? iteration.regularity : NAN);
+    ebb__report_json_close(json, '}');
+}
+
+static void put_more(const ebb_report *report, ebb_report_json *json) {
+    const ebb_study_summary *s = &report->summary;
+    const ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
+    const ebb_study_times lives = ebb_study_lifetimes(report->study);
+    const ebb_study_churn churn = ebb_study_get_churn(report->study);
+    ebb__report_json_text(json, "name", report->name);
+    ebb__report_json_bool(json, "complete", s->complete);
+    put_tells(report, json);
+    put_u64(json, "peak_event", s->peak_event);
+    ebb__report_json_u64(json, "peak_blocks", s->n_live_at_peak);
+    put_u64(json, "end_live_bytes", s->end_live_bytes);
+    put_u64(json, "span_bytes", s->span_bytes);
+    put_u64(json, "stated_allocated_bytes", s->stated_allocated_bytes);
+    put_u64(json, "stated_reserved_bytes", s->stated_reserved_bytes);
+    ebb__report_json_u64(json, "steps", s->n_steps);
+    ebb__report_json_u64(json, "accesses", s->n_accesses);
+    put_roles(json, "static", breakdown.in_all);
+    ebb__report_json_bool(json, "static_of_iteration", breakdown.is_of_iteration);
+    put_uses(json, "uses_at_peak", breakdown.use_at_peak);
+    put_uses(json, "uses_static", breakdown.use_in_all);
+    ebb__report_json_open(json, "lifetimes", '{');
+    put_known(json, "count", ebb__report_tells(report, EBB_TRACE_TELLS_TIMES), lives.count);
+    put_seconds(json, "p50_s", lives.p50_ns);
+    put_seconds(json, "p90_s", lives.p90_ns);
+    put_seconds(json, "p99_s", lives.p99_ns);
+    ebb__report_json_close(json, '}');
+    ebb__report_json_open(json, "churn", '{');
+    ebb__report_json_u64(json, "allocs", churn.n_allocs);
+    ebb__report_json_u64(json, "frees", churn.n_frees);
+    ebb__report_json_u64(json, "bytes", churn.alloc_bytes);
+    ebb__report_json_f64(json, "turnover", churn.turnover);
+    ebb__report_json_close(json, '}');
+    put_what_ifs(report, json);
+}
+
+ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key) {
+    EBB_TRY(ebb__report_read(report));
+    const ebb_study_summary *s = &report->summary;
+    const bool has_times = ebb__report_tells(report, EBB_TRACE_TELLS_TIMES) && s->peak_event != EBB_STUDY_UNKNOWN;
+    const ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
+    ebb__report_json_open(json, key, '{');
+    ebb__report_json_u64(json, "schema_version", SCHEMA_VERSION);
+    ebb__report_json_text(json, "source", s->source[0] != '\0' ? s->source : NULL);
+    ebb__report_json_u64(json, "events", s->n_events);
+    ebb__report_json_u64(json, "blocks", s->n_blocks);
+    put_seconds(json, "duration_s", s->duration_ns);
+    ebb__report_json_u64(json, "peak_bytes", s->peak_bytes);
+    put_seconds(json, "peak_time_s", has_times ? s->peak_ns - s->first_ns : EBB_STUDY_UNKNOWN);
+    put_roles(json, "live_at_peak", breakdown.at_peak);
+    put_iteration(report, json);
+    put_intervals(report, json);
+    put_swappable(report, json);
+    put_fragmentation(report, json);
+    put_holders(report, json);
+    put_advice(report, json);
+    put_more(report, json);
+    ebb__report_json_close(json, '}');
+    return EBB_OK;
+}
+
+ebb_status ebb__report_render_json(ebb_report *report, ebb_report_out *out) {
+    ebb_report_json json = {.out = out};
+    EBB_TRY(ebb__report_put_json(report, &json, NULL));
+    ebb__report_put(out, "\n");
+    return EBB_OK;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a report says in plain words before it shows anything: the peak, who holds it, and what of it could leave for
+ * free. The numbers are the study's; here they become sentences, each with the bytes that it is about.
+ */
+#include "report/report_priv.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* ---- numbers for people ----------------------------------------------------------------------- */
+
+char *ebb__report_time_text(uint64_t ns, char *buf) {
+    static const struct {
+        double ns;
+        const char *unit;
+    } units[] = {{3600e9, "h"}, {60e9, "min"}, {1e9, "s"}, {1e6, "ms"}, {1e3, "\xc2\xb5s"}};
+    if (ns == EBB_STUDY_UNKNOWN) {
+        (void)snprintf(buf, REPORT_TEXT_BYTES, "unknown");
+        return buf;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        const double x = (double)ns / units[i].ns;
+        if (x < (i < 2 ? 2.0 : 1.0)) { continue; }
+        (void)snprintf(buf, REPORT_TEXT_BYTES, "%.*f %s", x < 10.0 ? 2 : x < 100.0 ? 1 : 0, x, units[i].unit);
+        return buf;
+    }
+    (void)snprintf(buf, REPORT_TEXT_BYTES, "%" PRIu64 " ns", ns);
+    return buf;
+}
+
+char *ebb__report_bytes_text(uint64_t bytes, char *buf) {
+    if (bytes == EBB_STUDY_UNKNOWN) {
+        (void)snprintf(buf, REPORT_TEXT_BYTES, "unknown");
+        return buf;
+    }
+    return ebb_bytes_format(bytes, buf, REPORT_TEXT_BYTES);
+}
+
+static double percent(uint64_t part, uint64_t whole) {
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+/* ---- who holds the peak ----------------------------------------------------------------------- */
+
+ebb_report_holders ebb__report_holders(const ebb_report *report) {
+    static const struct {
+        ebb_study_group group;
+        const char *by;
+    } groups[] = {{EBB_STUDY_BY_SITE, "site"}, {EBB_STUDY_BY_MODULE, "module"}, {EBB_STUDY_BY_NAME, "name"}};
+    ebb_report_holders found = {.group = EBB_STUDY_N_GROUPS, .by = "role"};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0] && found.n == 0; i++) {
+        found.holders = ebb_study_holders(report->study, groups[i].group, &found.n);
+        if (found.n > 0) {
+            found.group = groups[i].group;
+            found.by = groups[i].by;
+        }
+    }
+    return found;
+}
+
+static ebb_role largest_role(const uint64_t role_bytes[EBB_N_ROLES]) {
+    ebb_role best = EBB_ROLE_UNKNOWN;
+    for (int role = 0; role < EBB_N_ROLES; role++) {
+        if (role_bytes[role] > role_bytes[best]) { best = (ebb_role)role; }
+    }
+    return best;
+}
+
+static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_study_holder *holder) {
+    char bytes[REPORT_TEXT_BYTES];
+    const ebb_role role = largest_role(holder->role_bytes);
+    const char *what = role == EBB_ROLE_UNKNOWN ? "" : ", mostly ";
+    return ebb__bump_printf(bump, "%s holds %s (%.1f %%) in %" PRIu64 " block%s%s%s.",
+                            holder->label[0] != '\0' ? holder->label : "What has no name",
+                            ebb__report_bytes_text(holder->bytes, bytes),
+                            percent(holder->bytes, report->summary.peak_bytes), holder->n_blocks,
+                            holder->n_blocks == 1 ? "" : "s", what, what[0] == '\0' ? "" : ebb_role_name(role));
+}
+
+/* The three greatest roles, where nothing has a name or a stack. */
+static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
+    ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
+    while (words->n_causes < REPORT_MAX_CAUSES) {
+        size_t best = 0;
+        for (size_t role = 1; role < EBB_N_ROLES; role++) {
+            if (breakdown.at_peak[role].bytes > breakdown.at_peak[best].bytes) { best = role; }
+        }
+        const ebb_study_share share = breakdown.at_peak[best];
+        if (share.bytes == 0) { return EBB_OK; }
+        char bytes[REPORT_TEXT_BYTES];
+        const char *cause = ebb__bump_printf(bump, "Blocks of role %s hold %s (%.1f %%) in %" PRIu64 " block%s.",
+                                             ebb_role_name((ebb_role)best), ebb__report_bytes_text(share.bytes, bytes),
+                                             percent(share.bytes, report->summary.peak_bytes), share.n_blocks,
+                                             share.n_blocks == 1 ? "" : "s");
+        if (cause == NULL) { return EBB_E_NO_MEMORY; }
+        words->causes[words->n_causes++] = cause;
+        breakdown.at_peak[best].bytes = 0;
+    }
+    return EBB_OK;
+}
+
+static ebb_status tell_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
+    const ebb_report_holders found = ebb__report_holders(report);
+    if (found.n == 0) { return role_causes(report, bump, words); }
+    for (size_t i = 0; i < found.n && i < REPORT_MAX_CAUSES; i++) {
+        words->causes[i] = holder_cause(report, bump, &found.holders[i]);
+        if (words->causes[i] == NULL) { return EBB_E_NO_MEMORY; }
+        words->n_causes++;
+    }
+    return EBB_OK;
+}
+
+/* ---- the peak, and what could leave ------------------------------------------------------------ */
+
+static const char *tell_peak(const ebb_report *report, ebb_bump *bump) {
+    const ebb_study_summary *s = &report->summary;
+    char bytes[REPORT_TEXT_BYTES], when[REPORT_TEXT_BYTES];
+    if (s->peak_event == EBB_STUDY_UNKNOWN) {
+        return ebb__bump_strdup(bump, "Nothing is allocated in this recording.");
+    }
+    if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
+        return ebb__bump_printf(
+            bump, "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " blocks, %s after the beginning.",
+            ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak,
+            ebb__report_time_text(s->peak_ns - s->first_ns, when));
+    }
+    return ebb__bump_printf(
+        bump,
+        "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " blocks, at event %" PRIu64 " of %" PRIu64 ".",
+        ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak, s->peak_event, s->n_events);
+}
+
+static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
+    const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
+    char bytes[REPORT_TEXT_BYTES], peak[REPORT_TEXT_BYTES];
+    if (!swap.known) {
+        return ebb__bump_strdup(bump, "What could leave the device meanwhile is unknown: the source does not tell when "
+                                      "blocks are read and written.");
+    }
+    if (swap.bytes_at_peak == 0) {
+        return ebb__bump_strdup(bump, "At the peak no block lies idle long enough to be copied out and back in time.");
+    }
+    return ebb__bump_printf(bump,
+                            "%s of the peak, %" PRIu64 " block%s, lie idle long enough there to be copied out and "
+                            "back in time; without them the most is %s.",
+                            ebb__report_bytes_text(swap.bytes_at_peak, bytes), swap.n_blocks_at_peak,
+                            swap.n_blocks_at_peak == 1 ? "" : "s", ebb__report_bytes_text(swap.peak_bytes, peak));
+}
+
+static const char *tell_unknown(const ebb_report *report, ebb_bump *bump) {
+    static const struct {
+        uint32_t bit;
+        const char *what;
+    } things[] = {{EBB_TRACE_TELLS_TIMES, "times"},
+                  {EBB_TRACE_TELLS_ACCESSES, "reads and writes"},
+                  {EBB_TRACE_TELLS_ADDRESSES, "addresses"},
+                  {EBB_TRACE_TELLS_ROLES, "roles"},
+                  {EBB_TRACE_TELLS_SEGMENTS, "segments"},
+                  {EBB_TRACE_TELLS_STACKS, "call stacks"},
+                  {EBB_TRACE_TELLS_BEFORE, "what was there before the recording"}};
+    char list[256];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+        if (ebb__report_tells(report, things[i].bit)) { continue; }
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n > 0 ? ", " : "", things[i].what);
+    }
+    const char *cut = report->summary.complete ? "" : " The recording is cut off; this is what there is of it.";
+    if (n == 0) { return report->summary.complete ? "" : ebb__bump_strdup(bump, cut + 1); }
+    return ebb__bump_printf(bump, "The source does not tell: %s.%s", list, cut);
+}
+
+ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_report_words *words_out) {
+    ebb_report_words words = {
+        .peak = tell_peak(report, bump), .win = tell_win(report, bump), .unknown = tell_unknown(report, bump)};
+    if (words.peak == NULL || words.win == NULL || words.unknown == NULL) { return EBB_E_NO_MEMORY; }
+    if (words.unknown[0] == '\0') { words.unknown = NULL; }
+    EBB_TRY(tell_causes(report, bump, &words));
+    *words_out = words;
+    return EBB_OK;
+}
