@@ -8,6 +8,7 @@
 static const ebb_report_renderer renderers[] = {
     {"text", "words, a curve and tables for a terminal", ebb__report_render_text},
     {"json", "one object, for programs", ebb__report_render_json},
+    {"html", "a page for a browser, with pictures, in one file", ebb__report_render_html},
     {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto},
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])

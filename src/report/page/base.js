@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the page's other scripts share: the data, numbers for people, elements, colours. All texts of a recording become
+ * text nodes; none becomes markup.
+ */
+"use strict";
+
+const D = JSON.parse(document.getElementById("ebb-data").textContent);
+const R = D.report;
+const byTime = D.axis === "time";
+const ROLE_COLOURS = {
+  parameter: "#2f7fc4", buffer: "#56b4e9", gradient: "#e69f00", activation: "#1f9e77", optimizer_state: "#c26aa0",
+  temp: "#8c8c8c", input: "#d95f30", other: "#a89a1e", workspace: "#8066cc", unknown: "#6f8296",
+};
+
+/* ---- numbers for people ---- */
+
+function bytesText(bytes) {
+  if (bytes === null || bytes < 0) { return "unknown"; }
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let i = 0, x = bytes;
+  while (x >= 1024 && i + 1 < units.length) { x /= 1024; i++; }
+  return i === 0 ? x + " B" : (x < 100 ? x.toFixed(2) : x < 1000 ? x.toFixed(1) : x.toFixed(0)) + " " + units[i];
+}
+
+function timeText(ns) {
+  if (ns === null || ns < 0) { return "unknown"; }
+  const units = [["s", 1e9], ["ms", 1e6], ["\u00b5s", 1e3]];
+  for (const [unit, size] of units) {
+    if (ns >= size) { return parseFloat((ns / size).toPrecision(4)) + " " + unit; }
+  }
+  return parseFloat(ns.toPrecision(3)) + " ns";
+}
+
+function countText(n) { return n === null ? "unknown" : n.toLocaleString("en"); }
+function secondsText(s) { return s === null ? "unknown" : timeText(s * 1e9); }
+function xText(x) { return byTime ? timeText(x) : "event " + countText(Math.round(x)); }
+function percentText(part, whole) { return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : ""; }
+function text(number) { return number >= 0 && number < D.texts.length ? D.texts[number] : ""; }
+
+/* ---- elements ---- */
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key === "class") { made.className = value; }
+    else if (key.startsWith("on")) { made.addEventListener(key.slice(2), value); }
+    else { made.setAttribute(key, value); }
+  }
+  for (const child of children) { made.append(child); }
+  return made;
+}
+
+function byId(id) { return document.getElementById(id); }
+
+/* A number that programs can read too: its value is that of --json. */
+function dataElement(key, value, shown) {
+  return element("data", { value: value === null ? "null" : String(value), "data-key": key }, shown);
+}
+
+function frameLines(stack) {
+  const lines = [];
+  for (let at = stack; at >= 0 && at * 4 < D.frames.length; at = D.frames[at * 4]) {
+    const file = text(D.frames[at * 4 + 2]), line = D.frames[at * 4 + 3];
+    lines.push((text(D.frames[at * 4 + 1]) || "?") + (file ? " (" + file + (line ? ":" + line : "") + ")" : ""));
+  }
+  return lines;
+}
+
+function framesElement(stack) {
+  const list = element("ol", { class: "frames" });
+  for (const line of frameLines(stack)) { list.append(element("li", {}, line)); }
+  return list;
+}
+
+function hideSection(id) { byId(id).hidden = true; }
+
+/* ---- colours ---- */
+
+function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim(); }
+function roleColour(role) { return ROLE_COLOURS[role] || ROLE_COLOURS.unknown; }
+
+/* Steps of a byte axis that are powers of two. */
+function byteStep(most) {
+  let step = 1;
+  while (most / step > 8) { step *= 2; }
+  return step;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The facts at the top and the tables: sorted by a click or a key on a column's head, rows with a call stack unfold.
+ */
+"use strict";
+
+/* columns: {title, of(row), shown(row), number}; detail(row): an element behind the row, or null. */
+function fillTable(table, columns, rows, detail) {
+  const caption = table.caption;
+  table.replaceChildren(...(caption ? [caption] : []));
+  const body = element("tbody", {});
+  const heads = columns.map((column, i) => {
+    const head = element("th", { scope: "col", class: column.number ? "number" : "" });
+    head.append(element("button", { type: "button", onclick: () => sort(i) }, column.title));
+    return head;
+  });
+  function sort(i) {
+    const down = heads[i].getAttribute("aria-sort") !== "descending";
+    heads.forEach((head) => head.removeAttribute("aria-sort"));
+    heads[i].setAttribute("aria-sort", down ? "descending" : "ascending");
+    const of = columns[i].of;
+    rows = rows.slice().sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0) * (down ? -1 : 1));
+    fill();
+  }
+  function fill() {
+    body.replaceChildren();
+    for (const row of rows) { appendRow(body, columns, row, detail); }
+  }
+  table.append(element("thead", {}, element("tr", {}, ...heads)), body);
+  fill();
+}
+
+function appendRow(body, columns, row, detail) {
+  const cells = columns.map((column) => element("td", { class: column.number ? "number" : "" }, column.shown(row)));
+  const line = element("tr", {}, ...cells);
+  body.append(line);
+  if (!detail || !detail(row)) { return; }
+  const button = element("button", { type: "button", class: "more", "aria-expanded": "false", "aria-label": "call stack" }, "\u25b8");
+  let shown = null;
+  button.addEventListener("click", () => {
+    if (shown) {
+      shown.remove();
+      shown = null;
+    } else {
+      shown = element("tr", {}, element("td", { colspan: String(columns.length) }, detail(row)));
+      line.after(shown);
+    }
+    button.setAttribute("aria-expanded", String(shown !== null));
+    button.textContent = shown ? "\u25be" : "\u25b8";
+  });
+  cells[0].prepend(button);
+}
+
+function textColumn(title, of) { return { title, of, shown: (row) => of(row) || "(none)" }; }
+function bytesColumn(title, of) {
+  return { title, of: (row) => of(row) === null ? -1 : of(row), number: true, shown: (row) => dataElement("", of(row), bytesText(of(row))) };
+}
+function countColumn(title, of) { return { title, of, number: true, shown: (row) => countText(of(row)) }; }
+function timeColumn(title, of) { return { title, of, number: true, shown: (row) => timeText(of(row)) }; }
+
+/* ---- the tables ---- */
+
+function fillFacts() {
+  const facts = [
+    ["source", "source", R.source, R.source || "unknown"],
+    ["peak", "peak_bytes", R.peak_bytes, bytesText(R.peak_bytes)],
+    ["at", "peak_time_s", R.peak_time_s, secondsText(R.peak_time_s)],
+    ["duration", "duration_s", R.duration_s, secondsText(R.duration_s)],
+    ["events", "events", R.events, countText(R.events)],
+    ["blocks", "blocks", R.blocks, countText(R.blocks)],
+    ["could leave for free", "swappable.bytes", R.swappable.bytes, bytesText(R.swappable.bytes)],
+    ["reserved", "fragmentation.reserved_peak_bytes", R.fragmentation.reserved_peak_bytes,
+      bytesText(R.fragmentation.reserved_peak_bytes)],
+    ["lost to fragmentation", "fragmentation.lost_bytes", R.fragmentation.lost_bytes, bytesText(R.fragmentation.lost_bytes)],
+    ["half of intervals at most", "intervals.p50_s", R.intervals.p50_s, secondsText(R.intervals.p50_s)],
+    ["iterations", "iteration.count", R.iteration.count, R.iteration.found ? countText(R.iteration.count) : "none found"],
+  ];
+  for (const [title, key, value, shown] of facts) {
+    byId("facts").append(element("div", {}, element("dt", {}, title), element("dd", {}, dataElement(key, value, shown))));
+  }
+  byId("version").textContent = D.version;
+}
+
+function fillHolders() {
+  const names = { site: "call site", stack: "call stack", module: "module", name: "name" };
+  const groups = Object.keys(D.holders).filter((key) => D.holders[key].length > 0);
+  if (groups.length === 0) { hideSection("holders-section"); return; }
+  const select = byId("group");
+  for (const key of groups) { select.append(element("option", { value: key }, names[key])); }
+  const columns = [textColumn("who", (row) => text(row.label)), bytesColumn("bytes", (row) => row.bytes),
+    { title: "of the peak", of: (row) => row.bytes, number: true, shown: (row) => percentText(row.bytes, R.peak_bytes) },
+    countColumn("blocks", (row) => row.blocks),
+    textColumn("mostly", (row) => D.roles[row.roles.indexOf(Math.max(...row.roles))])];
+  const show = () => fillTable(byId("holders"), columns, D.holders[select.value],
+    (row) => row.stack >= 0 ? framesElement(row.stack) : null);
+  select.addEventListener("change", show);
+  show();
+}
+
+function fillShares() {
+  const sum = (shares) => shares.reduce((all, share) => all + share.bytes, 0);
+  const peak = sum(R.live_at_peak), all = sum(R.static);
+  const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
+  const rows = D.roles.filter((role) => of(R.live_at_peak, role) + of(R.static, role) > 0);
+  fillTable(byId("shares"), [textColumn("role", (role) => role), bytesColumn("at the peak", (role) => of(R.live_at_peak, role)),
+    { title: "%", number: true, of: (role) => of(R.live_at_peak, role), shown: (role) => percentText(of(R.live_at_peak, role), peak) },
+    bytesColumn(R.static_of_iteration ? "of an iteration" : "of the recording", (role) => of(R.static, role)),
+    { title: "%", number: true, of: (role) => of(R.static, role), shown: (role) => percentText(of(R.static, role), all) }], rows);
+}
+
+function fillIntervals() {
+  if (!(R.intervals.count > 0)) { hideSection("idle"); return; }
+  fillTable(byId("pairs"), [textColumn("from", (pair) => pair.from), textColumn("to", (pair) => pair.to),
+    countColumn("intervals", (pair) => pair.count), timeColumn("half at most", (pair) => pair.p50),
+    timeColumn("90 % at most", (pair) => pair.p90), timeColumn("99 % at most", (pair) => pair.p99),
+    timeColumn("longest", (pair) => pair.max)], D.intervals.pairs);
+  fillTable(byId("outliers"), [textColumn("block", (o) => blockName(o[2], o[3])), timeColumn("idle", (o) => o[0]),
+    bytesColumn("bytes", (o) => o[1]), textColumn("between", (o) => D.kinds[o[4]] + " and " + D.kinds[o[5]]),
+    textColumn("could leave", (o) => o[6] ? "yes" : "no")], D.intervals.outliers.slice(0, 20));
+}
+
+function fillFragmentation() {
+  const f = R.fragmentation;
+  if (f.reserved_peak_bytes === null) { hideSection("fragmentation"); return; }
+  const rows = [["reserved, at most", f.reserved_peak_bytes], ["of it not live", f.lost_bytes],
+    ["lost to rounding", f.rounding_bytes], ["free beside live blocks", f.pinned_bytes], ["in empty segments", f.empty_bytes]];
+  fillTable(byId("lost"), [textColumn("what", (row) => row[0]), bytesColumn("bytes", (row) => row[1])], rows);
+  if (D.pinners.length === 0) { byId("pinners").hidden = true; }
+  fillTable(byId("pinners"), [textColumn("who", (row) => text(row.label)), bytesColumn("free bytes kept", (row) => row.bytes),
+    countColumn("blocks", (row) => row.blocks)], D.pinners.slice(0, 30), (row) => row.stack >= 0 ? framesElement(row.stack) : null);
+  const pins = (segment) => {
+    const list = element("ul", {});
+    for (const [number, name, bytes] of segment.pins) { list.append(element("li", {}, blockName(number, name) + ", " + bytesText(bytes))); }
+    return list;
+  };
+  fillTable(byId("segments"), [textColumn("address", (row) => row.address), bytesColumn("bytes", (row) => row.bytes),
+    bytesColumn("free", (row) => row.free), bytesColumn("largest hole", (row) => row.largest_free),
+    countColumn("live blocks", (row) => row.n_pins)], D.segments, (row) => row.pins.length > 0 ? pins(row) : null);
+}
+
+function fillWhatIfs() {
+  if (R.what_if.length === 0) { hideSection("what-if"); return; }
+  fillTable(byId("what-ifs"), [textColumn("what", (row) => row.about + (row.of_iteration ? " (of one iteration)" : "")),
+    bytesColumn("bytes", (row) => row.bytes),
+    { title: "against now", number: true, of: (row) => row.bytes === null ? -1 : row.bytes,
+      shown: (row) => { const now = row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes;
+        return row.bytes === null ? "" : percentText(row.bytes, now); } },
+    textColumn("setting", (row) => row.setting)], R.what_if);
+}
+
+function fillIteration() {
+  const it = R.iteration;
+  byId("iteration-words").textContent = !it.found ? "No iteration was found: the recording does not repeat itself." :
+    countText(it.count) + " iterations of about " + countText(it.length_events) + " events, from event " +
+    countText(it.first_event) + " on; confidence " + (100 * it.confidence).toFixed(0) + " %.";
+  if (D.parts.length === 0) { byId("parts").parentElement.hidden = true; }
+}
+
+function fillTables() {
+  fillFacts();
+  if (R.blocks > 0) {
+    fillShares();
+  } else {
+    ["memory", "blocks", "roles"].forEach(hideSection);
+  }
+  fillHolders();
+  fillIntervals();
+  fillFragmentation();
+  fillWhatIfs();
+  fillIteration();
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The page: one file that opens from the disk, with no network. Its template, style and script are files of
+ * src/report/page, its pictures are drawn by Chart.js; the build makes bytes of them all (cmake/report.cmake), so that
+ * the library needs no file at run time. Words are written here, so that they can be read without a script; numbers go
+ * into one object that the script reads.
+ */
+#include "report/report_embed.h"
+#include "report/report_page_priv.h"
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+static void put_item(ebb_report_out *out, const char *tag, const char *text) {
+    ebb__report_printf(out, "<%s>", tag);
+    ebb__report_put_html_text(out, text);
+    ebb__report_printf(out, "</%s>\n", tag);
+}
+
+static void put_advice(const ebb_report *report, ebb_report_out *out) {
+    size_t n = 0;
+    const ebb_study_hint *hints = ebb_study_advice(report->study, &n);
+    put_item(out, "h3", "What to set or change");
+    if (n == 0) {
+        put_item(out, "p", "Nothing that the numbers would support.");
+        return;
+    }
+    ebb__report_put(out, "<ol id=\"advice\">\n");
+    for (size_t i = 0; i < n; i++) { put_item(out, "li", hints[i].sentence); }
+    ebb__report_put(out, "</ol>\n");
+}
+
+static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
+    ebb_bump bump;
+    ebb_report_words words;
+    ebb__bump_init(&bump, report->mem);
+    const ebb_status status = ebb__report_words(report, &bump, &words);
+    if (status == EBB_OK) {
+        put_item(out, "p", words.peak);
+        if (words.n_causes > 0) {
+            ebb__report_put(out, "<ol id=\"causes\">\n");
+            for (size_t i = 0; i < words.n_causes; i++) { put_item(out, "li", words.causes[i]); }
+            ebb__report_put(out, "</ol>\n");
+        }
+        put_item(out, "h3", "The largest thing that could leave for free");
+        put_item(out, "p", words.win);
+        put_advice(report, out);
+        if (words.unknown != NULL) { put_item(out, "p", words.unknown); }
+    }
+    ebb__bump_fini(&bump);
+    return status;
+}
+
+/* ---- the data --------------------------------------------------------------------------------- */
+
+static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
+    const ebb_study_summary *s = &report->summary;
+    ebb_report_page page = {.report = report, .mem = report->mem, .json = {.out = out}};
+    page.by_time = s->duration_ns != EBB_STUDY_UNKNOWN;
+    page.end = page.by_time ? s->duration_ns : s->n_events;
+    const ebb_status status = ebb__report_put_page(&page);
+    ebb__report_index_fini(page.mem, &page.texts);
+    ebb__report_index_fini(page.mem, &page.frames);
+    return status;
+}
+
+/* ---- the template ----------------------------------------------------------------------------- */
+
+static ebb_status put_part(ebb_report *report, ebb_report_out *out, const char *name, size_t n) {
+    if (strncmp(name, "NAME", n) == 0) {
+        ebb__report_put_html_text(out, report->name);
+    } else if (strncmp(name, "STYLE", n) == 0) {
+        ebb__report_put_n(out, ebb__report_style.data, ebb__report_style.n_bytes);
+    } else if (strncmp(name, "WORDS", n) == 0) {
+        return put_words(report, out);
+    } else if (strncmp(name, "DATA", n) == 0) {
+        return put_data(report, out);
+    } else if (strncmp(name, "CHARTS", n) == 0) {
+        ebb__report_put_n(out, ebb__report_charts.data, ebb__report_charts.n_bytes);
+    } else {
+        EBB_ASSERT(strncmp(name, "SCRIPT", n) == 0);
+        ebb__report_put_n(out, ebb__report_script.data, ebb__report_script.n_bytes);
+    }
+    return EBB_OK;
+}
+
+/* The template's text, with what stands between two @@ put in. */
+ebb_status ebb__report_render_html(ebb_report *report, ebb_report_out *out) {
+    if (ebb__report_charts.n_bytes == 0) {
+        return ebb_fail(
+            EBB_E_UNSUPPORTED,
+            "this ebb was built without Chart.js and cannot write pages; install the package libjs-chart.js "
+            "and build again");
+    }
+    EBB_TRY(ebb__report_read(report));
+    const char *at = (const char *)ebb__report_template.data, *const end = at + ebb__report_template.n_bytes;
+    while (at < end && out->status == EBB_OK) {
+        const char *mark = memmem(at, (size_t)(end - at), "@@", 2);
+        const char *close = mark != NULL ? memmem(mark + 2, (size_t)(end - mark - 2), "@@", 2) : NULL;
+        ebb__report_put_n(out, at, (size_t)((mark != NULL ? mark : end) - at));
+        if (close == NULL) { break; }
+        EBB_TRY(put_part(report, out, mark + 2, (size_t)(close - mark - 2)));
+        at = close + 2;
+    }
+    return EBB_OK;
+}
