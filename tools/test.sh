@@ -7,5 +7,6 @@ set -eu
 cd "$(dirname "$0")/.."
 . tools/lib/setup.sh
 setup $setup_test_packages
+setup_optional $setup_browser_packages
 setup_digits || say "the digits could not be had; tests that need them are skipped"
 exec make -s test

@@ -6,8 +6,10 @@
 
 # By names that Debian 12, Debian 13 and Ubuntu 24.04 all have.
 setup_packages="git ca-certificates make cmake gcc g++ libc6-dev pkg-config python3 python3-venv
-    libjpeg-dev libpng-dev zlib1g-dev libjansson-dev libssl-dev"
+    libjpeg-dev libpng-dev zlib1g-dev libjansson-dev libssl-dev libjs-chart.js"
 setup_test_packages="clang clang-format libclang-rt-dev libomp-dev libcmocka-dev binutils"
+# Pages of reports are tested in a browser where there is one.
+setup_browser_packages="chromium chromium-driver python3-selenium"
 setup_onednn="onednn-devel-cpu-gomp==2023.2.0 onednn-cpu-gomp==2023.2.0"
 
 say() {
@@ -63,6 +65,17 @@ setup_install() {
             die "apt-get install failed"
         }
     fi
+}
+
+# The same for what some tests would like: what the distribution does not have is left out.
+setup_optional() {
+    command -v apt-cache >/dev/null && can_be_root || return 0
+    for package in "$@"; do
+        is_installed "$package" && continue
+        candidate=$(apt-cache policy "$package" 2>/dev/null | sed -n 's/^ *Candidate: //p')
+        case $candidate in '' | '(none)') say "there is no package $package; tests that need it are skipped" && continue ;; esac
+        (setup_install "$package") || say "$package could not be installed; tests that need it are skipped"
+    done
 }
 
 has_onednn_3() {

@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb report`: text, JSON, the page in a browser, Perfetto's events. Texts of two small recordings stand in
+# tests/golden; UPDATE=1 writes them anew. Without Selenium and Chromium the browser's part is skipped.
+. "$(dirname "$0")/lib.sh"
+golden=$root/tests/golden
+
+python=
+for candidate in python3 /usr/bin/python3; do
+    "$candidate" -c 'import selenium' 2>/dev/null && python=$candidate && break
+done
+
+# page FILE NAME: its page in a browser; two lines of JSON for a hostile number would be none.
+page() {
+    run "$2: --json" report.json report "$1" --json || return
+    check "$2: --json is one line" [ "$(wc -l <report.json)" = 1 ]
+    if ! "$EBB" report "$1" -o page.html >out 2>err; then
+        if grep -q libjs-chart.js err; then skip "$2: page" "built without Chart.js"; else fail "$2: page" "$(cat err)"; fi
+        return
+    fi
+    check "$2: nothing but the page" [ ! -s out ]
+    check "$2: page below 5 MB" [ "$(wc -c <page.html)" -lt 5000000 ]
+    if [ -z "$python" ]; then
+        skip "$2: in a browser" "no python3-selenium"
+        return
+    fi
+    "$python" "$root/tests/e2e/report_page.py" page.html report.json "$2"
+    case $? in
+    0) ;;
+    77) skip "$2: in a browser" "no chromium or chromium-driver" ;;
+    *) status=1 ;;
+    esac
+}
+
+# ---- recordings -------------------------------------------------------------------------------
+
+cat >five.csv <<END
+id,lower,upper,size
+b1,0,3,4096
+b2,3,9,4096
+conv.weight,0,9,65536
+b4,9,21,4096
+</script><b>&"',5,21,1048576
+END
+cat >none.csv <<END
+id,lower,upper,size
+END
+
+run "text" out report five.csv --text && [ "${UPDATE:-0}" = 1 ] && cp out "$golden/report.txt"
+equal "golden text" "$(diff "$golden/report.txt" out)" ""
+run "text is the default" again report five.csv && equal "text is the default" "$(cat again)" "$(cat out)"
+run "json" out report five.csv --json && [ "${UPDATE:-0}" = 1 ] && cp out "$golden/report.json"
+equal "golden JSON" "$(diff "$golden/report.json" out)" ""
+run "nothing" out report none.csv && check "nothing" grep -q 'Nothing is allocated' out
+page five.csv "hostile names"
+page none.csv "nothing"
+
+run "train" out train resnet20 --batch 8 --steps 2 --backend ref --record trace
+page trace "a run of ebb's"
+run "--perfetto" out report trace --perfetto events.json
+check "--perfetto: JSON" python3 -c 'import json; json.load(open("events.json"))["traceEvents"][0]["ph"]'
+run "--perfetto and --json" out report trace --perfetto again.json --json
+equal "--perfetto and --json" "$(cmp events.json again.json)$(member out source)" "ebb run"
+head -c $(($(wc -c <trace) / 2)) trace >cut
+run "a recording that is cut off" out report cut && check "a recording that is cut off" grep -q 'cut off' out
+
+# ---- what is not so ---------------------------------------------------------------------------
+
+says "no file" 2 "ebb: report: say which file; see ebb report --help" report
+says "text and JSON" 2 "ebb: report: --text or --json, not both" report trace --text --json
+says "twice the same" 2 "ebb: report: ./x would be written twice" report trace -o x --perfetto ./x
+says "over what is read" 2 "ebb: report: trace is what is read" report trace -o trace
+complains "no such file" 4 nowhere report nowhere
+complains "no such folder" 4 nowhere report trace -o nowhere/x.html
+check "nothing is left" [ ! -e x ]
+
+exit $status
