@@ -30,6 +30,8 @@ static const ebb_import_format formats[] = {
      ebb__import_csv},
     {"singa", "singa log", "mallocs, frees, reads and writes as lines of text, as SINGA logs them",
      ebb__import_is_singa, ebb__import_singa},
+    {"snapshot", "pytorch snapshot", "a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot writes it",
+     ebb__import_is_snapshot, ebb__import_snapshot},
 };
 #define N_FORMATS (sizeof formats / sizeof formats[0])
 

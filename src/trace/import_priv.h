@@ -79,6 +79,9 @@ ebb_status ebb__import_csv(ebb_importer *importer);
 bool ebb__import_is_singa(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_singa(ebb_importer *importer);
 
+bool ebb__import_is_snapshot(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_snapshot(ebb_importer *importer);
+
 /* ---- from anywhere ---------------------------------------------------------------------------- */
 
 /* Import what a stream gives into the open file out_fd, which is closed. For tests. */

@@ -119,21 +119,34 @@ uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-static ebb_status find(ebb_iteration_finder *finder, ebb_iteration_parts *iterations, ebb_iteration *answer) {
+/* The iterations of the best source that has some. */
+static ebb_status find(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
+                       ebb_iteration_source *source_out) {
     EBB_TRY(ebb__iteration_from_marks(finder, iterations));
-    if (iterations->n > 0) {
-        EBB_TRY(ebb__iteration_judge(finder, iterations->data, iterations->n, false, answer));
-        answer->source = EBB_ITERATION_FROM_MARKS;
-        answer->confidence = 1.0;
+    *source_out = EBB_ITERATION_FROM_MARKS;
+    if (iterations->n > 0) { return EBB_OK; }
+    ebb_bump bump;
+    ebb_iteration_text text;
+    ebb__bump_init(&bump, finder->mem);
+    ebb_status st = ebb__iteration_text_init(&text, finder, &bump);
+    if (st == EBB_OK) { st = ebb__iteration_from_annotations(&text, iterations); }
+    *source_out = EBB_ITERATION_FROM_ANNOTATIONS;
+    if (st == EBB_OK && iterations->n < 2) {
+        iterations->n = 0;
+        *source_out = EBB_ITERATION_FROM_EVENTS;
+        st = ebb__iteration_from_events(&text, iterations);
     }
-    return EBB_OK;
+    ebb__bump_fini(&bump);
+    return st;
 }
 
 ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out) {
     ebb_iteration_parts iterations = {0};
+    ebb_iteration_source source = EBB_ITERATION_FROM_MARKS;
     ebb_iteration answer = {.found = false};
     finder->parts.n = 0;
-    ebb_status st = find(finder, &iterations, &answer);
+    ebb_status st = find(finder, &iterations, &source);
+    if (st == EBB_OK && iterations.n > 0) { st = ebb__iteration_judge(finder, &iterations, source, &answer); }
     if (st == EBB_OK) {
         *iteration_out = answer;
     } else {

@@ -93,13 +93,17 @@ static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual,
     iteration_out->confidence = regularity * (1.0 - sure) * (double)n_events / (double)n_spanned;
 }
 
-ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_part *iterations, size_t n, bool trim,
-                                ebb_iteration *iteration_out) {
-    size_t usual = 0, first = 0, last = n;
-    EBB_TRY(compare(finder, iterations, n, &usual));
-    for (; trim && first < usual && iterations[first].regularity < 1.0;) { first++; }
-    for (; trim && last > usual + 1 && iterations[last - 1].regularity < 1.0;) { last--; }
-    EBB_TRY(cut(finder, iterations + first, last - first));
-    sum_up(iterations + first, last - first, usual - first, iteration_out);
+ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
+                                ebb_iteration_source source, ebb_iteration *iteration_out) {
+    const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
+    ebb_iteration_part *parts = iterations->data;
+    size_t usual = 0, first = 0, last = iterations->n;
+    EBB_TRY(compare(finder, parts, last, &usual));
+    while (!is_marked && first < usual && parts[first].regularity < 1.0) { first++; }
+    while (!is_marked && last > usual + 1 && parts[last - 1].regularity < 1.0) { last--; }
+    EBB_TRY(cut(finder, parts + first, last - first));
+    sum_up(parts + first, last - first, usual - first, iteration_out);
+    iteration_out->source = source;
+    if (is_marked) { iteration_out->confidence = 1.0; }
     return EBB_OK;
 }

@@ -27,6 +27,7 @@ typedef struct ebb_stretch {
 } ebb_stretch;
 typedef EBB_VEC(ebb_stretch) ebb_stretches;
 typedef EBB_VEC(ebb_iteration_part) ebb_iteration_parts;
+typedef EBB_VEC(uint32_t) ebb_u32s;
 
 struct ebb_iteration_finder {
     const ebb_mem *mem;
@@ -43,16 +44,56 @@ struct ebb_iteration_finder {
 uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at);
 uint32_t ebb__iteration_at_of(const ebb_iteration_finder *finder, uint64_t event);
 
+/* What the search looks things up in, from the symbols. */
+typedef struct ebb_iteration_text {
+    const ebb_iteration_finder *finder;
+    const uint32_t *symbols;
+    uint32_t n;
+    uint64_t *prefix;     /* [n + 1]: hashes of what comes before each place */
+    uint64_t *live_bytes; /* [n + 1]: before each place */
+    uint64_t peak_bytes;
+    uint32_t *born, *died; /* by block: the places of its alloc and its free, or n */
+} ebb_iteration_text;
+
+ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump);
+/* Equal for equal windows of n symbols; power is that of n. */
+uint64_t ebb__iteration_power(uint32_t n);
+static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uint32_t at, uint32_t n, uint64_t power) {
+    EBB_ASSERT(at <= text->n && n <= text->n - at);
+    return text->prefix[at + n] - text->prefix[at] * power;
+}
+
+/* iteration_votes.c: lengths that an iteration may have, ascending. */
+ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths);
+
+/* iteration_runs.c: the stretches that repeat with this length, two times or more, in order; they may overlap by less
+ * than a length. exact: without any difference; else one event in five may differ. */
+ebb_status ebb__iteration_runs(const ebb_iteration_text *text, uint32_t length, bool exact, ebb_stretches *runs);
+
+/* iteration_choose.c: which of the candidates is the iteration, 0 for none; its runs. */
+ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
+                                 uint32_t *length_out, ebb_stretches *runs);
+
+/* iteration_start.c: where in the first run the first whole iteration begins. */
+ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
+                                uint32_t *start_out);
+
+/* iteration_events.c: the iterations by the events alone, in order. None: there are no iterations. */
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
+
 /* iteration_match.c: how many events of b come in the same order in a, about: places where both go on alike are looked
  * for nearby only. Linear. */
 uint32_t ebb__iteration_n_common(const ebb_iteration_finder *finder, ebb_stretch a, ebb_stretch b);
 
-/* iteration_marks.c: the iterations that are marked, in order. */
+/* iteration_marks.c: the iterations that are marked, in order; those around the annotations of optimisers. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
+ebb_status ebb__iteration_from_annotations(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
+/* Of the places [first, last) that with the least live memory behind which there is more for longest. */
+uint32_t ebb__iteration_least(const ebb_iteration_text *text, uint32_t first, uint32_t last);
 
-/* iteration_judge.c: the answer and the parts, from n > 0 iterations in order that do not overlap. trim: irregular ones
- * in front and at the end are none. */
-ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_part *iterations, size_t n, bool trim,
-                                ebb_iteration *iteration_out);
+/* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
+ * marked ones, those in front and at the end that are irregular are none. */
+ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
+                                ebb_iteration_source source, ebb_iteration *iteration_out);
 
 #endif

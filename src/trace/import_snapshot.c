@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A memory snapshot of PyTorch as a trace. The tables come from snapshot.c; here they become events.
+ *
+ * A snapshot shows the end (the segments with their blocks) and what led to it as far as the recording goes back (the
+ * events, of which a ring may have lost the first). What was there before follows from both: a block whose first
+ * event is a free, and one that is allocated at the end though no event speaks of its address, were there when the
+ * recording began; and the segments of that moment are those of the end with the events undone, last to first.
+ *
+ * A block dies when its free is requested, since from then on the program does not use it; only where a recording
+ * leaves the requests out, when the free is complete.
+ */
+#include "trace/import_priv.h"
+#include "trace/ranges.h"
+#include "trace/snapshot.h"
+
+typedef struct before_block {
+    uint64_t address, size_bytes;
+    uint32_t stack;
+} before_block;
+
+typedef struct device_state {
+    uint32_t space; /* its number */
+    bool has_requests;
+    ebb_snapshot_list events;
+    ebb_u64_map block_of; /* of live addresses */
+    EBB_VEC(before_block) before;
+    ebb_ranges held; /* segments */
+} device_state;
+
+typedef struct job {
+    ebb_importer *importer;
+    ebb_snapshot snapshot;
+    EBB_VEC(device_state) devices; /* that are imported */
+    EBB_VEC(uint32_t) device_of;   /* of a space: index into devices plus one; 0: it is left out */
+    EBB_VEC(uint32_t) string_of;   /* of the pickle's strings: the writer's plus one */
+    EBB_VEC(uint32_t) stack_of;    /* of nodes: the writer's, 0: not yet */
+    EBB_VEC(uint32_t) chain;       /* scratch: nodes */
+    EBB_VEC(uint32_t) annotations; /* by time */
+    size_t n_annotations_done;
+    uint64_t start_us, time_ns, n_blocks;
+} job;
+
+/* ---- texts and stacks ------------------------------------------------------------------------- */
+
+/* The bytes of the UTF-8 character at text, of which n_left are there; 0: none is. */
+static size_t character_bytes(const uint8_t *text, size_t n_left) {
+    const size_t n = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+    if (n == 0 || text[0] > 0xf4 || n > n_left) { return 0; }
+    for (size_t i = 1; i < n; i++) {
+        if ((text[i] & 0xc0) != 0x80) { return 0; }
+    }
+    const bool is_overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
+    const bool is_beyond = (text[0] == 0xed && text[1] >= 0xa0) || (text[0] == 0xf4 && text[1] >= 0x90);
+    return is_overlong || is_beyond || text[0] == 0 ? 0 : n;
+}
+
+/* A question mark for each byte that a string of a trace cannot have. */
+static void make_text(const uint8_t *bytes, size_t n, char *text) {
+    for (size_t i = 0; i < n;) {
+        const size_t n_here = character_bytes(bytes + i, n - i);
+        if (n_here == 0) {
+            text[i++] = '?';
+            continue;
+        }
+        memcpy(text + i, bytes + i, n_here);
+        i += n_here;
+    }
+    text[n] = '\0';
+}
+
+/* The writer's number of a string of the pickle. */
+static ebb_status get_string(job *j, uint32_t string, uint32_t *string_out) {
+    *string_out = 0;
+    if (string == 0) { return EBB_OK; }
+    uint32_t *known = &j->string_of.data[string];
+    if (*known == 0) {
+        size_t n = 0;
+        const char *bytes = ebb__pickle_text(j->snapshot.pickle, string, &n);
+        char *text = ebb__alloc(j->importer->mem, n + 1, 1);
+        if (text == NULL) { return EBB_E_NO_MEMORY; }
+        make_text((const uint8_t *)bytes, n, text);
+        uint32_t number = 0;
+        const ebb_status st = ebb_trace_writer_string(j->importer->writer, text, &number);
+        ebb__free(j->importer->mem, text);
+        EBB_TRY(st);
+        *known = number + 1;
+    }
+    *string_out = *known - 1;
+    return EBB_OK;
+}
+
+static ebb_status write_frame(job *j, uint32_t stack, uint32_t caller, uint32_t *stack_out) {
+    uint32_t below = 0, function = 0, file = 0;
+    const ebb_snapshot_frame frame = ebb__snapshot_frame(&j->snapshot, stack, &below);
+    EBB_TRY(get_string(j, frame.function, &function));
+    EBB_TRY(get_string(j, frame.file, &file));
+    return ebb_trace_writer_frame(j->importer->writer, caller, function, file, frame.line, stack_out);
+}
+
+/* The writer's number of a stack, whose callers are written before it. */
+static ebb_status get_stack(job *j, uint32_t stack, uint32_t *stack_out) {
+    j->chain.n = 0;
+    uint32_t below = stack, written = 0;
+    while (below != 0 && j->stack_of.data[below] == 0) {
+        EBB_TRY(EBB_PUSH(j->importer->mem, &j->chain, below));
+        (void)ebb__snapshot_frame(&j->snapshot, below, &below);
+    }
+    if (below != 0) { written = j->stack_of.data[below]; }
+    for (size_t i = j->chain.n; i-- > 0;) {
+        EBB_TRY(write_frame(j, j->chain.data[i], written, &written));
+        j->stack_of.data[j->chain.data[i]] = written;
+    }
+    *stack_out = written;
+    return EBB_OK;
+}
+
+/* An array of zeros, of n elements of 4 bytes. */
+#define MAKE_ZEROS(j, v, n_elems)                                                                                      \
+    (EBB_RESERVE((j)->importer->mem, (v), (n_elems)) == EBB_OK                                                         \
+         ? (memset((v)->data, 0, (n_elems) * sizeof *(v)->data), (v)->n = (n_elems), EBB_OK)                           \
+         : EBB_E_NO_MEMORY)
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+/* Devices that the snapshot speaks of. */
+static size_t count_devices(const ebb_snapshot *s) {
+    size_t n = s->devices.n;
+    for (size_t i = 0; i < s->segments.n; i++) {
+        const uint64_t device = s->segments.data[i].device;
+        if (device >= n && device < 65536) { n = (size_t)device + 1; }
+    }
+    return n;
+}
+
+static uint64_t n_events_of(const ebb_snapshot *s, size_t device) {
+    return device < s->devices.n ? s->devices.data[device].n : 0;
+}
+
+/* The device with the most events; among equals the one that holds most. */
+static ebb_status find_busiest(const job *j, size_t n_devices, uint32_t *device_out) {
+    const ebb_snapshot *s = &j->snapshot;
+    uint64_t *held = ebb__calloc(j->importer->mem, n_devices, sizeof *held);
+    if (held == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < s->segments.n; i++) {
+        const ebb_snapshot_segment *segment = &s->segments.data[i];
+        if (segment->device < n_devices && segment->total_bytes < UINT64_MAX - held[segment->device]) {
+            held[segment->device] += segment->total_bytes;
+        }
+    }
+    size_t best = 0;
+    for (size_t i = 1; i < n_devices; i++) {
+        const uint64_t n = n_events_of(s, i), n_best = n_events_of(s, best);
+        if (n > n_best || (n == n_best && held[i] > held[best])) { best = i; }
+    }
+    ebb__free(j->importer->mem, held);
+    *device_out = (uint32_t)best;
+    return EBB_OK;
+}
+
+static ebb_status add_device(job *j, uint32_t space) {
+    const ebb_snapshot *s = &j->snapshot;
+    EBB_TRY(EBB_RESERVE(j->importer->mem, &j->devices, 1));
+    device_state *d = &j->devices.data[j->devices.n++];
+    *d = (device_state){.space = space};
+    if (space < s->devices.n) { d->events = s->devices.data[space]; }
+    ebb__u64_map_init(&d->block_of, j->importer->mem);
+    ebb__ranges_init(&d->held, j->importer->mem);
+    j->device_of.data[space] = (uint32_t)j->devices.n;
+    return EBB_OK;
+}
+
+static ebb_status choose_devices(job *j) {
+    const size_t n_devices = count_devices(&j->snapshot);
+    uint32_t wanted = ebb__import_device(j->importer);
+    if (wanted == IMPORT_CPU) {
+        return ebb_fail(EBB_E_ARGUMENT, "%s: a snapshot of PyTorch has no blocks of the processor", j->importer->path);
+    }
+    EBB_TRY(MAKE_ZEROS(j, &j->device_of, n_devices));
+    if (n_devices == 0) { return EBB_OK; }
+    if (wanted == IMPORT_BUSIEST) { EBB_TRY(find_busiest(j, n_devices, &wanted)); }
+    if (wanted == IMPORT_ALL) {
+        for (size_t i = 0; i < n_devices; i++) { EBB_TRY(add_device(j, (uint32_t)i)); }
+        return EBB_OK;
+    }
+    if (wanted >= n_devices) {
+        return ebb_fail(EBB_E_ARGUMENT, "%s: there is no device %u, only %zu of them", j->importer->path, wanted,
+                        n_devices);
+    }
+    return add_device(j, wanted);
+}
+
+/* NULL: it is left out. */
+static device_state *device_at(const job *j, uint64_t space) {
+    const uint32_t idx = space < j->device_of.n ? j->device_of.data[space] : 0;
+    return idx == 0 ? NULL : &j->devices.data[idx - 1];
+}
+
+/* ---- what was there before -------------------------------------------------------------------- */
+
+static bool is_death(const device_state *d, const ebb_snapshot_event *event) {
+    return event->action == (d->has_requests ? EBB_SNAPSHOT_FREE_REQUESTED : EBB_SNAPSHOT_FREE_COMPLETED);
+}
+
+static const ebb_snapshot_event *event_at(const job *j, const device_state *d, uint64_t i) {
+    return &j->snapshot.events.data[d->events.first + i];
+}
+
+/* Blocks that are freed without having been allocated. seen: the addresses of all events. */
+static ebb_status find_freed_before(job *j, device_state *d, ebb_u64_map *seen) {
+    for (uint64_t i = 0; i < d->events.n && !d->has_requests; i++) {
+        d->has_requests = event_at(j, d, i)->action == EBB_SNAPSHOT_FREE_REQUESTED;
+    }
+    for (uint64_t i = 0; i < d->events.n; i++) {
+        const ebb_snapshot_event *event = event_at(j, d, i);
+        if (event->action > EBB_SNAPSHOT_FREE_COMPLETED) { continue; }
+        uint64_t *value = NULL;
+        bool is_new = false;
+        EBB_TRY(ebb__u64_map_add(seen, event->address, &value, &is_new));
+        if (!is_new || !is_death(d, event)) { continue; }
+        const before_block block = {event->address, event->size_bytes, 0};
+        EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
+    }
+    return EBB_OK;
+}
+
+/* A segment's blocks that are allocated and of which no event speaks. */
+static ebb_status find_kept_of(job *j, device_state *d, const ebb_snapshot_segment *segment, const ebb_u64_map *seen) {
+    const ebb_snapshot *s = &j->snapshot;
+    if (segment->blocks == 0) { return EBB_OK; }
+    const ebb_snapshot_list *list = &s->lists.data[segment->blocks - 1];
+    uint64_t offset = 0;
+    for (uint64_t i = 0; i < list->n; i++) {
+        const ebb_snapshot_block *b = &s->blocks.data[list->first + i];
+        const uint64_t address = b->address != EBB_TRACE_NONE ? b->address : segment->address + offset;
+        offset += b->size_bytes;
+        if (!b->is_allocated || ebb__u64_map_find(seen, address) != NULL) { continue; }
+        const before_block block = {address, b->requested_bytes, b->stack};
+        EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
+    }
+    return EBB_OK;
+}
+
+static ebb_status find_before(job *j, device_state *d) {
+    ebb_u64_map seen;
+    ebb__u64_map_init(&seen, j->importer->mem);
+    ebb_status st = find_freed_before(j, d, &seen);
+    for (size_t i = 0; st == EBB_OK && i < j->snapshot.segments.n; i++) {
+        const ebb_snapshot_segment *segment = &j->snapshot.segments.data[i];
+        if (segment->device == d->space) { st = find_kept_of(j, d, segment, &seen); }
+    }
+    ebb__u64_map_fini(&seen);
+    return st;
+}
+
+/* The segments of the end, with all events undone. */
+static ebb_status find_segments_before(job *j, device_state *d) {
+    const ebb_snapshot *s = &j->snapshot;
+    for (size_t i = 0; i < s->segments.n; i++) {
+        const ebb_snapshot_segment *segment = &s->segments.data[i];
+        if (segment->device != d->space) { continue; }
+        const ebb_range range = {segment->address, segment->total_bytes, segment->stack};
+        EBB_TRY(ebb__ranges_add(&d->held, &range, NULL, NULL));
+    }
+    for (uint64_t i = d->events.n; i-- > 0;) {
+        const ebb_snapshot_event *event = event_at(j, d, i);
+        const ebb_range range = {event->address, event->size_bytes, 0};
+        if (event->action == EBB_SNAPSHOT_SEGMENT_ALLOC) {
+            EBB_TRY(ebb__ranges_remove(&d->held, &range, NULL, NULL));
+        } else if (event->action == EBB_SNAPSHOT_SEGMENT_FREE && s->has_segments) {
+            EBB_TRY(ebb__ranges_add(&d->held, &range, NULL, NULL));
+        }
+    }
+    return EBB_OK;
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+static ebb_status add(job *j, const ebb_trace_event *event) {
+    ebb_trace_event e = *event;
+    e.time_ns = j->time_ns;
+    return ebb_trace_writer_add(j->importer->writer, &e);
+}
+
+static ebb_status add_free(job *j, uint64_t block, uint32_t stack) {
+    const ebb_trace_event event = {.kind = EBB_TRACE_FREE, .block = block, .stack = stack};
+    return add(j, &event);
+}
+
+/* event: an alloc, whose block is still to be numbered. */
+static ebb_status add_alloc(job *j, device_state *d, ebb_trace_event *event) {
+    uint64_t *block = NULL;
+    bool is_new = false;
+    EBB_TRY(ebb__u64_map_add(&d->block_of, event->address, &block, &is_new));
+    if (!is_new) { /* its free is missing */
+        EBB_TRY(add_free(j, *block, 0));
+        j->importer->n_left_out++;
+    }
+    *block = j->n_blocks++;
+    event->kind = EBB_TRACE_ALLOC;
+    event->block = *block;
+    event->space = d->space;
+    return add(j, event);
+}
+
+static ebb_status add_death(job *j, device_state *d, const ebb_snapshot_event *event, uint32_t stack) {
+    const uint64_t *block = ebb__u64_map_find(&d->block_of, event->address);
+    if (block == NULL) {
+        j->importer->n_left_out++;
+        return EBB_OK;
+    }
+    EBB_TRY(add_free(j, *block, stack));
+    ebb__u64_map_remove(&d->block_of, event->address);
+    return EBB_OK;
+}
+
+static ebb_status add_mark(job *j, const char *text, uint32_t stack) {
+    ebb_trace_event event = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .stack = stack};
+    EBB_TRY(ebb_trace_writer_string(j->importer->writer, text, &event.name));
+    return add(j, &event);
+}
+
+static ebb_status add_oom(job *j, const ebb_snapshot_event *event, uint32_t stack) {
+    char text[128];
+    (void)snprintf(text, sizeof text, "out of memory: %llu bytes asked for, %llu left on the device",
+                   (unsigned long long)event->size_bytes, (unsigned long long)event->address);
+    return add_mark(j, text, stack);
+}
+
+static ebb_status add_annotate(job *j, const ebb_snapshot_event *event, uint32_t stack) {
+    ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .stack = stack};
+    EBB_TRY(get_string(j, event->name, &mark.name));
+    return add(j, &mark);
+}
+
+/* What ebb__ranges_... calls for each segment that comes and goes. */
+typedef struct segment_sink {
+    job *job;
+    uint32_t space, stack;
+} segment_sink;
+
+static ebb_status add_segment_event(void *ctx, const ebb_range *range, bool comes) {
+    const segment_sink *sink = ctx;
+    const ebb_trace_event event = {.kind = comes ? EBB_TRACE_SEGMENT_ALLOC : EBB_TRACE_SEGMENT_FREE,
+                                   .space = sink->space,
+                                   .stack = sink->stack,
+                                   .address = range->address,
+                                   .size_bytes = range->size_bytes};
+    return add(sink->job, &event);
+}
+
+static ebb_status add_segment(job *j, device_state *d, const ebb_snapshot_event *event, uint32_t stack) {
+    segment_sink sink = {j, d->space, stack};
+    const ebb_range range = {event->address, event->size_bytes, event->stack};
+    if (event->action == EBB_SNAPSHOT_SEGMENT_ALLOC) {
+        return ebb__ranges_add(&d->held, &range, add_segment_event, &sink);
+    }
+    return ebb__ranges_remove(&d->held, &range, add_segment_event, &sink);
+}
+
+static uint64_t to_ns(const job *j, uint64_t time_us) {
+    uint64_t ns = UINT64_MAX;
+    if (time_us < j->start_us || !ebb_mul_u64(time_us - j->start_us, 1000, &ns)) { return j->time_ns; }
+    return ebb_max_u64(ns, j->time_ns);
+}
+
+/* Annotations of what happens up to now. number: 0 it begins, 1 it ends. */
+static ebb_status add_annotations(job *j, uint64_t until_us) {
+    const ebb_snapshot *s = &j->snapshot;
+    for (; j->n_annotations_done < j->annotations.n; j->n_annotations_done++) {
+        const ebb_snapshot_annotation *a = &s->annotations.data[j->annotations.data[j->n_annotations_done]];
+        if (a->time_us > until_us) { break; }
+        ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = a->is_end};
+        EBB_TRY(get_string(j, a->name, &mark.name));
+        j->time_ns = to_ns(j, a->time_us);
+        EBB_TRY(add(j, &mark));
+    }
+    return EBB_OK;
+}
+
+static ebb_status add_event(job *j, device_state *d, const ebb_snapshot_event *event) {
+    uint32_t stack = 0;
+    EBB_TRY(get_stack(j, event->stack, &stack));
+    switch ((ebb_snapshot_action)event->action) {
+    case EBB_SNAPSHOT_ALLOC: {
+        ebb_trace_event alloc = {
+            .stack = stack, .size_bytes = event->size_bytes, .address = event->address, .role = (ebb_role)event->role};
+        EBB_TRY(get_string(j, event->name, &alloc.name));
+        return add_alloc(j, d, &alloc);
+    }
+    case EBB_SNAPSHOT_FREE_REQUESTED:
+    case EBB_SNAPSHOT_FREE_COMPLETED: return is_death(d, event) ? add_death(j, d, event, stack) : EBB_OK;
+    case EBB_SNAPSHOT_SEGMENT_ALLOC:
+    case EBB_SNAPSHOT_SEGMENT_FREE: return add_segment(j, d, event, stack);
+    case EBB_SNAPSHOT_SNAPSHOT: return add_mark(j, "snapshot", stack);
+    case EBB_SNAPSHOT_OOM: return add_oom(j, event, stack);
+    case EBB_SNAPSHOT_ANNOTATE: return add_annotate(j, event, stack);
+    case EBB_SNAPSHOT_UNKNOWN: break;
+    }
+    j->importer->n_left_out++;
+    return EBB_OK;
+}
+
+static ebb_status add_before(job *j, device_state *d) {
+    for (size_t i = 0; i < d->held.ranges.n; i++) {
+        const ebb_range *range = &d->held.ranges.data[i];
+        segment_sink sink = {j, d->space, 0};
+        EBB_TRY(get_stack(j, range->stack, &sink.stack));
+        EBB_TRY(add_segment_event(&sink, range, true));
+    }
+    for (size_t i = 0; i < d->before.n; i++) {
+        const before_block *b = &d->before.data[i];
+        ebb_trace_event alloc = {
+            .size_bytes = b->size_bytes, .address = b->address, .role = EBB_ROLE_UNKNOWN, .before = true};
+        EBB_TRY(get_stack(j, b->stack, &alloc.stack));
+        EBB_TRY(add_alloc(j, d, &alloc));
+    }
+    EBB_VEC_FINI(j->importer->mem, &d->before);
+    return EBB_OK;
+}
+
+/* ---- order ------------------------------------------------------------------------------------ */
+
+/* Annotations of the devices that are imported, by time. */
+static ebb_status sort_annotations(job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    const ebb_mem *mem = j->importer->mem;
+    if (s->annotations.n == 0 || s->annotations.n > UINT32_MAX) { return EBB_OK; }
+    EBB_TRY(EBB_RESERVE(mem, &j->annotations, s->annotations.n));
+    uint64_t *key = ebb__alloc(mem, s->annotations.n, sizeof *key);
+    if (key == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < s->annotations.n; i++) {
+        const ebb_snapshot_annotation *a = &s->annotations.data[i];
+        key[i] = a->time_us;
+        const bool is_wanted = a->device == EBB_TRACE_NONE || device_at(j, a->device) != NULL;
+        if (is_wanted) { j->annotations.data[j->annotations.n++] = (uint32_t)i; }
+    }
+    const ebb_status st = ebb__sort_by_key(mem, j->annotations.data, j->annotations.n, key);
+    ebb__free(mem, key);
+    return st;
+}
+
+static void find_start(job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    uint64_t start_us = UINT64_MAX;
+    for (size_t i = 0; i < j->devices.n && s->has_times; i++) {
+        const device_state *d = &j->devices.data[i];
+        if (d->events.n > 0) { start_us = ebb_min_u64(start_us, event_at(j, d, 0)->time_us); }
+    }
+    if (s->has_times && j->annotations.n > 0) {
+        start_us = ebb_min_u64(start_us, s->annotations.data[j->annotations.data[0]].time_us);
+    }
+    j->start_us = start_us == UINT64_MAX ? 0 : start_us;
+}
+
+static ebb_status add_one(job *j, device_state *d, const ebb_snapshot_event *event) {
+    if (j->snapshot.has_times) {
+        EBB_TRY(add_annotations(j, event->time_us));
+        j->time_ns = to_ns(j, event->time_us);
+    } else {
+        j->time_ns++;
+    }
+    return add_event(j, d, event);
+}
+
+/* The events of several devices, by time. */
+static ebb_status add_merged(job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    const ebb_mem *mem = j->importer->mem;
+    const size_t n = s->events.n;
+    if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^32 - 1 events", j->importer->path); }
+    uint64_t *key = ebb__alloc(mem, n, sizeof *key);
+    uint32_t *order = ebb__alloc(mem, n, sizeof *order);
+    ebb_status st = key == NULL || order == NULL ? EBB_E_NO_MEMORY : EBB_OK;
+    size_t n_wanted = 0;
+    for (size_t i = 0; st == EBB_OK && i < j->devices.n; i++) {
+        const ebb_snapshot_list *list = &j->devices.data[i].events;
+        for (uint64_t k = list->first; k < list->first + list->n; k++) {
+            key[k] = s->events.data[k].time_us;
+            order[n_wanted++] = (uint32_t)k;
+        }
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(mem, order, n_wanted, key); }
+    ebb__free(mem, key);
+    for (size_t i = 0; st == EBB_OK && i < n_wanted; i++) {
+        const ebb_snapshot_event *event = &s->events.data[order[i]];
+        st = add_one(j, device_at(j, event->device), event);
+    }
+    ebb__free(mem, order);
+    return st;
+}
+
+static ebb_status add_events(job *j) {
+    if (j->devices.n > 1) { return add_merged(j); }
+    for (uint64_t i = 0; j->devices.n == 1 && i < j->devices.data[0].events.n; i++) {
+        EBB_TRY(add_one(j, &j->devices.data[0], event_at(j, &j->devices.data[0], i)));
+    }
+    return EBB_OK;
+}
+
+/* ---- notes ------------------------------------------------------------------------------------ */
+
+static ebb_status add_number(job *j, const char *key, uint64_t number) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    return ebb_trace_writer_note(j->importer->writer, key, text);
+}
+
+static ebb_status add_settings(job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    for (size_t i = 0; i < s->settings.n; i++) {
+        const ebb_snapshot_setting *setting = &s->settings.data[i];
+        char key[128], value[1024];
+        size_t n = 0;
+        const char *name = ebb__pickle_text(s->pickle, setting->key, &n);
+        if (n > sizeof key - 16) { continue; }
+        const int n_prefix = snprintf(key, sizeof key, "allocator.");
+        make_text((const uint8_t *)name, n, key + n_prefix);
+        make_text((const uint8_t *)setting->value, strnlen(setting->value, sizeof value - 1), value);
+        EBB_TRY(ebb_trace_writer_note(j->importer->writer, key, value));
+    }
+    return EBB_OK;
+}
+
+/* What the segments say of themselves. */
+static ebb_status add_stated(job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    uint64_t reserved = 0, allocated = 0, active = 0, requested = 0;
+    bool has_requested = true, fits = true;
+    for (size_t i = 0; i < s->segments.n; i++) {
+        const ebb_snapshot_segment *segment = &s->segments.data[i];
+        if (device_at(j, segment->device) == NULL) { continue; }
+        has_requested = has_requested && segment->requested_bytes != EBB_TRACE_NONE;
+        fits = fits && ebb_add_u64(reserved, segment->total_bytes, &reserved) &&
+               ebb_add_u64(allocated, segment->allocated_bytes, &allocated) &&
+               ebb_add_u64(active, segment->active_bytes, &active) &&
+               (!has_requested || ebb_add_u64(requested, segment->requested_bytes, &requested));
+    }
+    if (!s->has_segments || !fits) { return EBB_OK; }
+    EBB_TRY(add_number(j, "stated.reserved_bytes", reserved));
+    EBB_TRY(add_number(j, "stated.allocated_bytes", allocated));
+    EBB_TRY(add_number(j, "stated.active_bytes", active));
+    return has_requested ? add_number(j, "stated.requested_bytes", requested) : EBB_OK;
+}
+
+static ebb_status add_notes(job *j) {
+    const size_t n_devices = j->device_of.n;
+    if (j->devices.n == 1) { EBB_TRY(add_number(j, "device", j->devices.data[0].space)); }
+    if (j->devices.n > 1) { EBB_TRY(ebb_trace_writer_note(j->importer->writer, "device", "all")); }
+    EBB_TRY(add_number(j, "devices", n_devices));
+    EBB_TRY(add_settings(j));
+    return add_stated(j);
+}
+
+static uint32_t tells_of(const job *j) {
+    const ebb_snapshot *s = &j->snapshot;
+    bool has_segments = s->has_segments;
+    for (size_t i = 0; i < s->events.n && !has_segments; i++) {
+        has_segments = s->events.data[i].action == EBB_SNAPSHOT_SEGMENT_ALLOC;
+    }
+    return EBB_TRACE_TELLS_ADDRESSES | (s->has_times ? EBB_TRACE_TELLS_TIMES : 0u) |
+           (s->has_roles ? EBB_TRACE_TELLS_ROLES : 0u) | (has_segments ? EBB_TRACE_TELLS_SEGMENTS : 0u) |
+           (s->has_stacks ? EBB_TRACE_TELLS_STACKS : 0u) | (s->has_segments ? EBB_TRACE_TELLS_BEFORE : 0u);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static ebb_status begin(job *j) {
+    uint64_t start_ns = 0;
+    EBB_TRY(choose_devices(j));
+    EBB_TRY(sort_annotations(j));
+    find_start(j);
+    if (!ebb_mul_u64(j->start_us, 1000, &start_ns)) { start_ns = 0; }
+    EBB_TRY(ebb__import_begin(j->importer, tells_of(j), start_ns));
+    EBB_TRY(MAKE_ZEROS(j, &j->string_of, (size_t)ebb__pickle_n_strings(j->snapshot.pickle) + 1));
+    EBB_TRY(MAKE_ZEROS(j, &j->stack_of, j->snapshot.nodes.n + 1));
+    return add_notes(j);
+}
+
+static ebb_status convert(job *j) {
+    EBB_TRY(begin(j));
+    for (size_t i = 0; i < j->devices.n; i++) {
+        EBB_TRY(find_before(j, &j->devices.data[i]));
+        EBB_TRY(find_segments_before(j, &j->devices.data[i]));
+        EBB_TRY(add_before(j, &j->devices.data[i]));
+    }
+    EBB_TRY(add_events(j));
+    return add_annotations(j, UINT64_MAX);
+}
+
+static ebb_status read_file(void *ctx, void *buf, size_t n, size_t *n_out) {
+    return ebb__import_read(ctx, buf, n, n_out);
+}
+
+bool ebb__import_is_snapshot(const uint8_t *head, size_t n, const char *path) {
+    (void)path;
+    return n >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] < 16;
+}
+
+ebb_status ebb__import_snapshot(ebb_importer *importer) {
+    const ebb_mem *mem = importer->mem;
+    job j = {.importer = importer};
+    ebb__snapshot_init(&j.snapshot, mem);
+    ebb_status st = ebb__snapshot_read(&j.snapshot, importer->path, read_file, importer);
+    if (st == EBB_OK) { st = convert(&j); }
+    for (size_t i = 0; i < j.devices.n; i++) {
+        ebb__u64_map_fini(&j.devices.data[i].block_of);
+        ebb__ranges_fini(&j.devices.data[i].held);
+        EBB_VEC_FINI(mem, &j.devices.data[i].before);
+    }
+    EBB_VEC_FINI(mem, &j.devices);
+    EBB_VEC_FINI(mem, &j.device_of);
+    EBB_VEC_FINI(mem, &j.string_of);
+    EBB_VEC_FINI(mem, &j.stack_of);
+    EBB_VEC_FINI(mem, &j.chain);
+    EBB_VEC_FINI(mem, &j.annotations);
+    ebb__snapshot_fini(&j.snapshot);
+    return st;
+}

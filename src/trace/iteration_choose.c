@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which repetition is the iteration. A layer repeats within it, an optimiser's loop over the parameters too, and
+ * iterations with an evaluation behind every ten repeat again. The iteration is the one
+ *
+ *  1. after which memory is as it was: a layer leaves its activations behind, and the backward pass takes them away;
+ *  2. that reaches the height of memory: the loop over the parameters does not, nor does an evaluation;
+ *  3. that touches what stays: of the bytes of the blocks that live through all of it and are written (read), each
+ *     repetition writes (reads) most; a layer has weights of its own, a part of a batch writes no parameters;
+ *  4. that is no accident: too long for chance, and a share of the trace;
+ *  5. and of these the shortest.
+ *
+ * With a trace that tells no accesses the third has nothing to say, and where the parts of a batch are computed one
+ * after the other, each of them is taken for an iteration.
+ */
+#include "trace/iteration_priv.h"
+
+#include <math.h>
+
+#define NEUTRAL_SHARE 8u  /* of the height within: less may be left behind, by all of a run */
+#define LEAK_SHARE 64u    /* or by each repetition, in a run that is half of the trace */
+#define HEIGHT_SHARE 3u   /* of the height of the trace that a repetition has at least */
+#define TOUCHED_NUM 2.0   /* two thirds of the bytes that are touched */
+#define TOUCHED_DEN 3.0   /* ... */
+#define COVERED_SHARE 10u /* of the trace that its runs have at least */
+#define EVEN_SHARE 20u    /* heights that differ by less are equal */
+
+typedef struct repetition {
+    uint32_t length;
+    uint64_t height_bytes;
+    bool writes;
+    ebb_stretches runs;
+} repetition;
+
+typedef struct choice {
+    const ebb_iteration_text *text;
+    double chance_bits; /* what an event that is the same by chance is worth */
+    uint32_t *stamps;   /* [n_blocks] */
+    uint32_t stamp;
+} choice;
+
+/* The entropy of a coincidence: -log2 of the chance that two events have the same symbol. */
+static ebb_status measure_chance(choice *c) {
+    enum { N_SLOTS = 1 << 14 };
+    const ebb_iteration_text *text = c->text;
+    uint32_t *count = ebb__calloc(text->finder->mem, N_SLOTS, sizeof *count);
+    double same = 0.0;
+    if (count == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t i = 0; i < text->n; i++) { count[(text->symbols[i] * 0x9e3779b9u) >> 18]++; }
+    for (size_t slot = 0; slot < N_SLOTS; slot++) {
+        const double share = count[slot] / (double)text->n;
+        same += share * share;
+    }
+    ebb__free(text->finder->mem, count);
+    c->chance_bits = -log2(same);
+    return EBB_OK;
+}
+
+/* [first, whole_end): whole repetitions. */
+static uint32_t whole_end(const ebb_stretch *run, uint32_t length) {
+    return run->last - (run->last - run->first) % length;
+}
+
+static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint64_t *low, uint64_t *high) {
+    for (uint32_t at = first; at <= last; at++) {
+        *low = ebb_min_u64(*low, text->live_bytes[at]);
+        *high = ebb_max_u64(*high, text->live_bytes[at]);
+    }
+}
+
+static bool is_neutral(const ebb_iteration_text *text, const ebb_stretch *run, uint32_t length) {
+    const uint32_t end = whole_end(run, length);
+    const uint64_t before = text->live_bytes[run->first], behind = text->live_bytes[end];
+    const uint64_t left = before > behind ? before - behind : behind - before;
+    uint64_t low = UINT64_MAX, high = 0;
+    find_range(text, run->first, end, &low, &high);
+    if (left <= (high - low) / NEUTRAL_SHARE) { return true; }
+    const uint32_t n_times = (end - run->first) / length;
+    return left / n_times <= (high - low) / LEAK_SHARE && (end - run->first) > text->n / 2;
+}
+
+/* Keep the runs after which memory is as it was; whether they are enough. */
+static bool keep_neutral(const choice *c, repetition *candidate) {
+    const ebb_iteration_text *text = c->text;
+    uint64_t n_covered = 0, n_times = 0, n_kept = 0, n_longest = 0;
+    uint32_t covered_to = 0;
+    for (size_t r = 0; r < candidate->runs.n; r++) {
+        const ebb_stretch run = candidate->runs.data[r];
+        if (!is_neutral(text, &run, candidate->length)) { continue; }
+        candidate->runs.data[n_kept++] = run;
+        n_covered += run.last - ebb_min_u64(run.last, ebb_max_u64(run.first, covered_to));
+        covered_to = (uint32_t)ebb_max_u64(covered_to, run.last);
+        n_times = ebb_max_u64(n_times, (run.last - run.first) / candidate->length);
+        n_longest = ebb_max_u64(n_longest, run.last - run.first - candidate->length);
+    }
+    candidate->runs.n = n_kept;
+    const bool is_sure = (double)n_longest * c->chance_bits >= 2.0 * log2(text->n) + 16.0;
+    const bool is_often = n_times >= 3 || n_kept >= 2 || n_covered >= text->n / 2;
+    return is_sure && is_often && n_covered >= text->n / COVERED_SHARE;
+}
+
+static bool is_high(const choice *c, repetition *candidate) {
+    const ebb_iteration_text *text = c->text;
+    uint64_t low = UINT64_MAX, high = 0;
+    for (size_t r = 0; r < candidate->runs.n; r++) {
+        find_range(text, candidate->runs.data[r].first, candidate->runs.data[r].last, &low, &high);
+    }
+    candidate->height_bytes = high - low;
+    return high - low >= (text->peak_bytes - low) / HEIGHT_SHARE;
+}
+
+/* The bytes of the blocks that live through all of it and are touched so in [first, last). */
+static uint64_t touched_bytes(choice *c, const ebb_stretch *all, uint32_t symbol, uint32_t first, uint32_t last) {
+    const ebb_iteration_text *text = c->text;
+    uint64_t bytes = 0;
+    c->stamp++;
+    for (uint32_t at = first; at < last; at++) {
+        if ((text->symbols[at] & EBB_SYMBOL_MASK) != symbol) { continue; }
+        const uint32_t block = text->finder->blocks.data[at];
+        if (text->born[block] >= all->first || text->died[block] < all->last || c->stamps[block] == c->stamp) {
+            continue;
+        }
+        c->stamps[block] = c->stamp;
+        bytes += text->finder->sizes.data[block];
+    }
+    return bytes;
+}
+
+static bool does_touch(choice *c, repetition *candidate) {
+    const ebb_stretch *runs = candidate->runs.data;
+    const ebb_stretch all = {runs[0].first, runs[candidate->runs.n - 1].last};
+    static const uint32_t kinds[] = {EBB_SYMBOL_READ, EBB_SYMBOL_WRITE};
+    size_t longest = 0;
+    for (size_t r = 1; r < candidate->runs.n; r++) {
+        if (runs[r].last - runs[r].first > runs[longest].last - runs[longest].first) { longest = r; }
+    }
+    for (size_t k = 0; k < 2; k++) {
+        const uint32_t first = runs[longest].first;
+        const uint64_t once = touched_bytes(c, &all, kinds[k], first, first + candidate->length);
+        const uint64_t ever = touched_bytes(c, &all, kinds[k], all.first, c->text->n);
+        if ((double)once * TOUCHED_DEN < (double)ever * TOUCHED_NUM) { return false; }
+        candidate->writes = kinds[k] == EBB_SYMBOL_WRITE && once > 0;
+    }
+    return true;
+}
+
+/* What writes to what stays is better than what does not (an evaluation), then what is higher, then what is shorter,
+ * which is what came first. */
+static bool is_better(const repetition *a, const repetition *b) {
+    if (a->writes != b->writes) { return a->writes; }
+    return !a->writes && a->height_bytes - ebb_min_u64(a->height_bytes, b->height_bytes) > a->height_bytes / EVEN_SHARE;
+}
+
+static ebb_status choose(choice *c, const ebb_u32s *lengths, bool exact, repetition *best) {
+    const ebb_mem *mem = c->text->finder->mem;
+    repetition next = {.length = 0};
+    ebb_status st = EBB_OK;
+    for (size_t i = 0; st == EBB_OK && i < lengths->n; i++) {
+        next.length = lengths->data[i];
+        next.writes = false;
+        if (best->length > 0 && next.length % best->length == 0) { continue; }
+        st = ebb__iteration_runs(c->text, next.length, exact, &next.runs);
+        if (st != EBB_OK || !keep_neutral(c, &next) || !is_high(c, &next) || !does_touch(c, &next)) { continue; }
+        if (best->length == 0 || is_better(&next, best)) {
+            repetition worse = *best;
+            *best = next;
+            next = worse;
+        }
+    }
+    EBB_VEC_FINI(mem, &next.runs);
+    return st;
+}
+
+ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
+                                 uint32_t *length_out, ebb_stretches *runs) {
+    const ebb_mem *mem = text->finder->mem;
+    choice c = {.text = text};
+    repetition best = {.length = 0};
+    c.stamps = ebb__calloc(mem, text->finder->sizes.n + 1, sizeof *c.stamps);
+    ebb_status st = c.stamps != NULL ? measure_chance(&c) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = choose(&c, lengths, exact, &best); }
+    if (st == EBB_OK) {
+        *length_out = best.length;
+        EBB_VEC_FINI(mem, runs);
+        *runs = best.runs;
+    } else {
+        EBB_VEC_FINI(mem, &best.runs);
+    }
+    ebb__free(mem, c.stamps);
+    return st;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding the iteration in the events alone: candidates for its length are elected, one is chosen by what it does to
+ * memory, its begin is looked for, and then every place where it comes again: by hash wherever it does so exactly,
+ * within its runs also where it does not, and between two iterations also where events were put in or left out, as
+ * long as half of them are the same.
+ */
+#include "trace/iteration_priv.h"
+
+#define MIN_EVENTS 4u
+#define MIN_COMMON 0.5
+#define MAX_LONGER 1.5 /* an irregular iteration's length at most, by the usual one's */
+
+typedef struct search {
+    const ebb_iteration_text *text;
+    uint32_t length, start; /* of the one that the others are compared with */
+    ebb_stretches runs;
+    ebb_stretches found;
+} search;
+
+static bool is_same(const search *s, uint32_t at) {
+    return memcmp(s->text->symbols + at, s->text->symbols + s->start, s->length * sizeof(uint32_t)) == 0;
+}
+
+/* All exact ones, and behind them the inexact ones of the same run. */
+static ebb_status find_all(search *s) {
+    const ebb_iteration_text *text = s->text;
+    const uint64_t power = ebb__iteration_power(s->length);
+    const uint64_t wanted = ebb__iteration_window(text, s->start, s->length, power);
+    size_t run = 0;
+    uint32_t at = 0, behind = 0; /* the last one's end */
+    while (s->length <= text->n - at) {
+        while (run < s->runs.n && s->runs.data[run].last < at + s->length) { run++; }
+        const bool goes_on = behind == at && s->found.n > 0 && run < s->runs.n && s->runs.data[run].first <= at;
+        if (!goes_on && (ebb__iteration_window(text, at, s->length, power) != wanted || !is_same(s, at))) {
+            at++;
+            continue;
+        }
+        ebb_stretch next = {at, at + s->length};
+        EBB_TRY(EBB_PUSH(text->finder->mem, &s->found, next));
+        at = behind = next.last;
+    }
+    return EBB_OK;
+}
+
+static bool is_common(const search *s, ebb_stretch gap) {
+    const ebb_stretch reference = {s->start, s->start + s->length};
+    const uint32_t n_longer = (uint32_t)ebb_max_u64(s->length, gap.last - gap.first);
+    return ebb__iteration_n_common(s->text->finder, reference, gap) >= MIN_COMMON * n_longer;
+}
+
+/* Irregular iterations between two that were found: one that fills the gap, or as long as they come, of the usual
+ * length. */
+static ebb_status fill_gap(const search *s, ebb_stretch gap, ebb_stretches *all) {
+    while (gap.last - gap.first >= s->length / 2 && gap.last > gap.first) {
+        ebb_stretch next = gap;
+        if (gap.last - gap.first > MAX_LONGER * s->length) { next.last = gap.first + s->length; }
+        if (!is_common(s, next)) { break; }
+        EBB_TRY(EBB_PUSH(s->text->finder->mem, all, next));
+        gap.first = next.last;
+    }
+    return EBB_OK;
+}
+
+static ebb_status fill_gaps(search *s) {
+    const ebb_mem *mem = s->text->finder->mem;
+    ebb_stretches all = {0};
+    ebb_status st = EBB_OK;
+    for (size_t i = 0; st == EBB_OK && i < s->found.n; i++) {
+        if (i > 0) { st = fill_gap(s, (ebb_stretch){s->found.data[i - 1].last, s->found.data[i].first}, &all); }
+        if (st == EBB_OK) { st = EBB_PUSH(mem, &all, s->found.data[i]); }
+    }
+    EBB_VEC_FINI(mem, &s->found);
+    s->found = all;
+    return st;
+}
+
+/* What is passed over between two iterations belongs to the first; behind the last one of a row, to none. */
+static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
+    const ebb_iteration_finder *finder = s->text->finder;
+    for (size_t i = 0; i < s->found.n; i++) {
+        const ebb_stretch *next = &s->found.data[i];
+        const bool is_last = i + 1 == s->found.n || next[1].first != next->last;
+        ebb_iteration_part part = {.kind = EBB_PART_ITERATION,
+                                   .first_event = ebb__iteration_event_of(finder, next->first)};
+        const uint64_t end =
+            is_last ? ebb__iteration_event_of(finder, next->last - 1) + 1 : ebb__iteration_event_of(finder, next->last);
+        part.n_events = end - part.first_event;
+        EBB_TRY(EBB_PUSH(finder->mem, iterations, part));
+    }
+    return EBB_OK;
+}
+
+static ebb_status find(search *s, const ebb_u32s *lengths, ebb_iteration_parts *iterations) {
+    EBB_TRY(ebb__iteration_choose(s->text, lengths, true, &s->length, &s->runs));
+    if (s->length == 0) { EBB_TRY(ebb__iteration_choose(s->text, lengths, false, &s->length, &s->runs)); }
+    if (s->length == 0) { return EBB_OK; }
+    EBB_TRY(ebb__iteration_start(s->text, s->length, &s->runs, &s->start));
+    EBB_TRY(find_all(s));
+    EBB_TRY(fill_gaps(s));
+    return s->found.n > 1 ? tell(s, iterations) : EBB_OK;
+}
+
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, ebb_iteration_parts *iterations) {
+    if (text->n < MIN_EVENTS) { return EBB_OK; }
+    search s = {.text = text};
+    ebb_u32s lengths = {0};
+    ebb_status st = ebb__iteration_candidates(text, &lengths);
+    if (st == EBB_OK) { st = find(&s, &lengths, iterations); }
+    EBB_VEC_FINI(text->finder->mem, &lengths);
+    EBB_VEC_FINI(text->finder->mem, &s.runs);
+    EBB_VEC_FINI(text->finder->mem, &s.found);
+    return st;
+}
