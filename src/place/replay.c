@@ -8,9 +8,7 @@
  *             lowest; what is left of it stays free; where none will do, a segment of just this size; blocks
  *             join within their segment. It begins without a segment.
  * first-fit   the same, but the lowest free block that holds it.
- * pytorch     the caching allocator of PyTorch: granules of 512 bytes; up to 1 MiB from a pool of segments of 2 MiB,
- * all others from one of segments of 20 MiB, or from 10 MiB on of the size in multiples of 2 MiB; best fit in the pool;
- * what is left becomes a block from 512 bytes on in the one, above 1 MiB in the other.
+ * pytorch     the caching allocator of PyTorch without settings and streams; its rules are in caching.c.
  *
  * An item holds its block through its gaps, as no allocator takes back a part. An alignment that the granule is no
  * multiple of is had by asking for that much more.
@@ -19,10 +17,9 @@
  * each period. Periods are replayed until one takes no new segment and gives all these their old offsets: from there on
  * each is like that one. Where that does not come within some periods, they keep their blocks all the time.
  */
+#include "place/caching.h"
 #include "place/segments.h"
 
-#define KIB ((uint64_t)1024)
-#define MIB (1024 * KIB)
 #define GRANULE_BYTES ((uint64_t)512)
 #define MAX_PERIODS 16u
 
@@ -48,14 +45,11 @@ static void ask_cnmem(uint64_t granule_bytes, ebb_segment_request *request) {
 }
 
 static void ask_pytorch(uint64_t granule_bytes, ebb_segment_request *request) {
-    const uint64_t size_bytes = request->size_bytes;
-    const bool is_small = size_bytes <= MIB;
-    uint64_t segment_bytes = is_small ? 2 * MIB : 20 * MIB;
-    if (size_bytes >= 10 * MIB) { segment_bytes = ebb_align_up(size_bytes, 2 * MIB); }
-    request->segment_bytes = ebb_align_up(segment_bytes, granule_bytes);
-    EBB_ASSERT(request->segment_bytes >= size_bytes && size_bytes % granule_bytes == 0);
-    request->min_rest_bytes = is_small ? granule_bytes : MIB + 1;
-    request->pool = is_small ? 0 : 1;
+    static const ebb_caching_settings defaults = {.expandable_segments = false};
+    ebb__caching_ask(&defaults, request);
+    request->segment_bytes = ebb_align_up(request->segment_bytes, granule_bytes);
+    EBB_ASSERT(request->segment_bytes >= request->size_bytes && request->size_bytes % granule_bytes == 0);
+    if (request->pool == 0) { request->min_rest_bytes = granule_bytes; }
 }
 
 /* ---- items ------------------------------------------------------------------------------------ */

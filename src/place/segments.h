@@ -8,32 +8,42 @@
 #include "place/place_priv.h"
 
 #define EBB_NO_BLOCK 0u
-#define EBB_N_SEGMENT_POOLS 2u
-
 typedef struct ebb_block {
     uint64_t start, size_bytes;
     uint64_t largest_bytes;         /* of the free blocks below it in its tree, and itself */
     uint32_t left, right, priority; /* in the tree */
     uint32_t prev, next;            /* in the segment */
+    uint64_t freed_at;              /* while it is free: n_asked of its pool then */
     uint32_t pool;
     bool is_free;
 } ebb_block;
+
+/* One that grows has one segment, whose free end is in no tree: it is taken only when nothing else will do. */
+typedef struct ebb_segment_pool {
+    uint32_t root;
+    uint32_t last; /* of one that grows: the block at the end; EBB_NO_BLOCK: it has no segment yet */
+    bool grows;
+    uint64_t n_asked; /* requests */
+} ebb_segment_pool;
 
 typedef struct ebb_segments {
     const ebb_mem *mem;
     ebb_place_fit fit; /* LOWEST or TIGHTEST, of equal ones the lowest */
     EBB_VEC(ebb_block) blocks;
-    uint32_t root[EBB_N_SEGMENT_POOLS];
+    EBB_VEC(ebb_segment_pool) pools;
     uint32_t unused, n_made;
-    uint64_t total_bytes; /* of all segments */
+    uint64_t total_bytes; /* of all segments that were ever taken: where the next one begins */
+    uint64_t held_bytes;  /* of those that were not given back */
     uint64_t n_visits;    /* the measure of work */
 } ebb_segments;
 
 typedef struct ebb_segment_request {
-    uint64_t size_bytes;     /* not 0 */
-    uint64_t segment_bytes;  /* of the segment that is taken if no free block will do; size_bytes or more */
-    uint64_t min_rest_bytes; /* what is left of a block becomes one of its own from so many bytes on; not 0 */
-    uint32_t pool;           /* below EBB_N_SEGMENT_POOLS; each has segments of its own */
+    uint64_t size_bytes;      /* not 0 */
+    uint64_t segment_bytes;   /* of the segment that is taken if no free block will do; size_bytes or more */
+    uint64_t min_rest_bytes;  /* what is left of a block becomes one of its own from so many bytes on; not 0 */
+    uint32_t pool;            /* each has segments of its own; below 2^14 */
+    uint64_t too_large_bytes; /* a free block of so many bytes or more will not do; 0: any will */
+    uint64_t page_bytes;      /* not 0: the pool's one segment grows by multiples of it; always the same for a pool */
 } ebb_segment_request;
 
 ebb_status ebb__segments_init(ebb_segments *s, const ebb_mem *mem, ebb_place_fit fit);
@@ -42,5 +52,15 @@ void ebb__segments_fini(ebb_segments *s);
 /* A block, good until it is given back; blocks.data[*block_out].start is where it lies. */
 ebb_status ebb__segments_take(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out);
 void ebb__segments_give(ebb_segments *s, uint32_t block);
+
+/* Whether a free block will do, so that take needs no bytes from below. */
+bool ebb__segments_has(ebb_segments *s, const ebb_segment_request *request);
+
+/* Whether a block is free and all of its segment, in a pool that does not grow; and give such a segment back. */
+bool ebb__segments_is_whole(const ebb_segments *s, uint32_t block);
+void ebb__segments_drop(ebb_segments *s, uint32_t block);
+
+/* Give back the pages that are free at the end of a pool that grows. */
+void ebb__segments_trim(ebb_segments *s, uint32_t pool, uint64_t page_bytes);
 
 #endif
