@@ -94,8 +94,10 @@ static ebb_status add_access(collector *c, const ebb_trace_event *e, study_touch
     block->n_copies += touch == TOUCH_COPY_BEGIN;
     if (touch == TOUCH_READ || touch == TOUCH_WRITE) { note_use(block, touch); }
     const uint32_t step = e->step == EBB_TRACE_NONE ? STUDY_NO_STEP : (uint32_t)e->step;
-    const study_access access = {
-        .time_ns = e->time_ns, .block = (uint32_t)e->block, .step_touch = step << 2 | (uint32_t)touch};
+    const study_access access = {.time_ns = e->time_ns,
+                                 .block = (uint32_t)e->block,
+                                 .event = c->event,
+                                 .step_touch = step << 2 | (uint32_t)touch};
     return EBB_PUSH(s->mem, &s->accesses, access);
 }
 

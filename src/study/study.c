@@ -41,7 +41,13 @@ static ebb_status make_parts(ebb_study *s) {
     read_notes(s);
     ebb__study_find_peak(s);
     ebb__study_break_down(s);
-    return ebb__study_find_holders(s);
+    ebb__study_find_churn(s);
+    EBB_TRY(ebb__study_find_holders(s));
+    EBB_TRY(ebb__study_find_intervals(s));
+    EBB_TRY(ebb__study_find_swappable(s));
+    EBB_TRY(ebb__study_find_fragmentation(s));
+    EBB_TRY(ebb__study_find_what_ifs(s));
+    return ebb__study_advise(s);
 }
 
 ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *options, ebb_study **study_out) {
@@ -67,6 +73,16 @@ ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *o
 void ebb_study_destroy(ebb_study *s) {
     if (s == NULL) { return; }
     for (size_t g = 0; g < EBB_STUDY_N_GROUPS; g++) { EBB_VEC_FINI(s->mem, &s->holders[g]); }
+    EBB_VEC_FINI(s->mem, &s->hints);
+    EBB_VEC_FINI(s->mem, &s->what_ifs);
+    EBB_VEC_FINI(s->mem, &s->pinners);
+    EBB_VEC_FINI(s->mem, &s->pins);
+    EBB_VEC_FINI(s->mem, &s->first_pin);
+    EBB_VEC_FINI(s->mem, &s->segment_rows);
+    EBB_VEC_FINI(s->mem, &s->outliers);
+    EBB_VEC_FINI(s->mem, &s->density);
+    ebb__free(s->mem, s->pair_ns);
+    ebb__free(s->mem, s->sorted_ns);
     ebb__free(s->mem, s->site_of);
     EBB_VEC_FINI(s->mem, &s->parts);
     EBB_VEC_FINI(s->mem, &s->segment_log);
@@ -140,16 +156,6 @@ ebb_study_block ebb_study_get_block(const ebb_study *study, uint64_t block) {
                              .live_at_peak = b->live_at_peak};
 }
 
-static ebb_study_kind kind_of(study_touch touch) {
-    static const ebb_study_kind kinds[] = {
-        [TOUCH_READ] = EBB_STUDY_READ,
-        [TOUCH_WRITE] = EBB_STUDY_WRITE,
-        [TOUCH_COPY_BEGIN] = EBB_STUDY_COPY,
-        [TOUCH_COPY_END] = EBB_STUDY_COPY,
-    };
-    return kinds[touch];
-}
-
 size_t ebb_study_block_accesses(const ebb_study *study, uint64_t block, size_t first, size_t n,
                                 ebb_study_access *accesses_out) {
     EBB_ASSERT(block < study->blocks.n);
@@ -160,7 +166,7 @@ size_t ebb_study_block_accesses(const ebb_study *study, uint64_t block, size_t f
         const uint32_t step = study_step_of(a);
         accesses_out[n_given] = (ebb_study_access){.time_ns = a->time_ns,
                                                    .step = step == STUDY_NO_STEP ? EBB_TRACE_NONE : step,
-                                                   .kind = kind_of(study_touch_of(a))};
+                                                   .kind = study_kind_of(study_touch_of(a))};
     }
     return n_given;
 }

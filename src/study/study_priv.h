@@ -37,6 +37,7 @@ typedef enum study_touch { TOUCH_READ, TOUCH_WRITE, TOUCH_COPY_BEGIN, TOUCH_COPY
 typedef struct study_access {
     uint64_t time_ns;
     uint32_t block;
+    uint32_t event;
     uint32_t step_touch; /* step << 2 | study_touch */
 } study_access;
 #define STUDY_NO_STEP (UINT32_MAX >> 2)
@@ -54,6 +55,8 @@ typedef struct study_segment {
     uint32_t born_event, died_event;
     uint32_t space;
 } study_segment;
+
+#define STUDY_N_PAIRS ((size_t)EBB_STUDY_N_KINDS * EBB_STUDY_N_KINDS)
 
 typedef EBB_VEC(ebb_study_holder) study_holders;
 typedef EBB_VEC(ebb_study_what_if) study_what_ifs;
@@ -82,6 +85,24 @@ struct ebb_study {
     size_t usual_part; /* of parts: the most regular iteration; SIZE_MAX: none */
     ebb_study_breakdown breakdown;
     study_holders holders[EBB_STUDY_N_GROUPS];
+
+    ebb_study_times lifetimes;
+    uint64_t *sorted_ns, *pair_ns;            /* all intervals in order; and those of each pair of kinds */
+    size_t pair_first[STUDY_N_PAIRS + 1];     /* in pair_ns */
+    ebb_study_times times[STUDY_N_PAIRS + 1]; /* the last: of all */
+    EBB_VEC(ebb_study_cell) density;
+    EBB_VEC(ebb_study_interval) outliers;
+    uint64_t n_outliers;
+    double fence_byte_s;
+    ebb_study_swappable swappable;
+    ebb_study_churn churn;
+    ebb_study_fragmentation fragmentation;
+    EBB_VEC(ebb_study_segment) segment_rows; /* at its moment */
+    EBB_VEC(size_t) first_pin;               /* of each, in pins */
+    EBB_VEC(uint32_t) pins;
+    study_holders pinners;
+    study_what_ifs what_ifs;
+    study_hints hints;
 };
 
 /* ---- asking ----------------------------------------------------------------------------------- */
@@ -96,6 +117,11 @@ static inline size_t study_first_access(const ebb_study *s, size_t block) {
 
 static inline study_touch study_touch_of(const study_access *access) {
     return (study_touch)(access->step_touch & 3u);
+}
+
+static inline ebb_study_kind study_kind_of(study_touch touch) {
+    if (touch == TOUCH_READ) { return EBB_STUDY_READ; }
+    return touch == TOUCH_WRITE ? EBB_STUDY_WRITE : EBB_STUDY_COPY;
 }
 
 static inline uint32_t study_step_of(const study_access *access) {
@@ -148,6 +174,17 @@ ebb_status ebb__study_take_parts(ebb_study *s, ebb_iteration_finder *finder);
 void ebb__study_find_peak(ebb_study *s);
 void ebb__study_break_down(ebb_study *s);
 ebb_status ebb__study_find_holders(ebb_study *s);
+
+ebb_status ebb__study_find_intervals(ebb_study *s);
+ebb_status ebb__study_find_swappable(ebb_study *s);
+void ebb__study_find_churn(ebb_study *s);
+
+/* The peak if each block lived from its first access to its last; UNKNOWN where there are no accesses. */
+ebb_status ebb__study_nothing_idle(const ebb_study *s, uint64_t *peak_bytes_out);
+
+ebb_status ebb__study_find_fragmentation(ebb_study *s);
+ebb_status ebb__study_find_what_ifs(ebb_study *s);
+ebb_status ebb__study_advise(ebb_study *s);
 
 typedef struct study_set {
     const uint32_t *blocks;

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What to do, in sentences, each with the bytes that it wins: only what the numbers of this study support. A sentence
+ * is for at least 1 % of the peak, or of what is reserved. Settings of PyTorch's allocator are spoken of only where the
+ * replay of the recorded settings agrees with what was recorded; otherwise it does not know this allocator.
+ */
+#include "study/study_priv.h"
+
+#define MIN_SHARE 0.01
+#define MAX_REPLAY_ERROR 0.02
+#define BYTES_CHARS 24
+
+static bool is_worth(uint64_t won_bytes, uint64_t of_bytes) {
+    return won_bytes > 0 && (double)won_bytes >= MIN_SHARE * (double)of_bytes;
+}
+
+static const ebb_study_what_if *find_row(const ebb_study *s, const char *key) {
+    for (size_t i = 0; i < s->what_ifs.n; i++) {
+        const ebb_study_what_if *row = &s->what_ifs.data[i];
+        if (strcmp(row->key, key) == 0) { return row->bytes != EBB_STUDY_UNKNOWN ? row : NULL; }
+    }
+    return NULL;
+}
+
+static ebb_status add_hint(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence) {
+    if (sentence == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_study_hint hint = {.key = key, .sentence = sentence, .won_bytes = won_bytes};
+    EBB_TRY(EBB_PUSH(s->mem, &s->hints, hint));
+    size_t at = s->hints.n - 1; /* there are a handful */
+    for (; at > 0 && s->hints.data[at - 1].won_bytes < won_bytes; at--) { s->hints.data[at] = s->hints.data[at - 1]; }
+    s->hints.data[at] = hint;
+    return EBB_OK;
+}
+
+/* ---- what is reserved ------------------------------------------------------------------------- */
+
+static bool replay_agrees(const ebb_study *s) {
+    const ebb_study_what_if *row = find_row(s, "pytorch-recorded");
+    if (row == NULL) { row = find_row(s, "pytorch"); }
+    if (row == NULL) { return false; }
+    const double recorded = (double)s->summary.reserved_peak_bytes, error = (double)row->bytes - recorded;
+    return (error < 0 ? -error : error) <= MAX_REPLAY_ERROR * recorded;
+}
+
+static ebb_status advise_setting(ebb_study *s) {
+    const uint64_t reserved_bytes = s->summary.reserved_peak_bytes;
+    const ebb_study_what_if *best = NULL;
+    if (strncmp(s->summary.source, "pytorch", 7) != 0 || !replay_agrees(s)) { return EBB_OK; }
+    for (size_t i = 0; i < s->what_ifs.n; i++) {
+        const ebb_study_what_if *row = &s->what_ifs.data[i];
+        if (strncmp(row->key, "pytorch:", 8) != 0 || row->bytes == EBB_STUDY_UNKNOWN) { continue; }
+        if (best == NULL || row->bytes < best->bytes) { best = row; }
+    }
+    if (best == NULL || best->bytes >= reserved_bytes) { return EBB_OK; }
+    const uint64_t won_bytes = reserved_bytes - best->bytes;
+    if (!is_worth(won_bytes, reserved_bytes)) { return EBB_OK; }
+    char from[BYTES_CHARS], to[BYTES_CHARS];
+    return add_hint(s, "allocator_setting", won_bytes,
+                    ebb__bump_printf(&s->bump,
+                                     "setting PYTORCH_CUDA_ALLOC_CONF=%s would bring what is reserved from %s to %s",
+                                     best->setting, ebb_bytes_format(reserved_bytes, from, sizeof from),
+                                     ebb_bytes_format(best->bytes, to, sizeof to)));
+}
+
+static ebb_status advise_placement(ebb_study *s) {
+    const uint64_t reserved_bytes = s->summary.reserved_peak_bytes;
+    const ebb_study_what_if *row = find_row(s, "placement");
+    if (row == NULL || row->of_iteration || row->bytes >= reserved_bytes) { return EBB_OK; }
+    const uint64_t won_bytes = reserved_bytes - row->bytes;
+    if (!is_worth(won_bytes, reserved_bytes)) { return EBB_OK; }
+    char from[BYTES_CHARS], to[BYTES_CHARS];
+    return add_hint(s, "placement", won_bytes,
+                    ebb__bump_printf(&s->bump,
+                                     "with offsets planned ahead these blocks fit into %s, where %s is reserved",
+                                     ebb_bytes_format(row->bytes, to, sizeof to),
+                                     ebb_bytes_format(reserved_bytes, from, sizeof from)));
+}
+
+static ebb_status advise_pins(ebb_study *s) {
+    const ebb_study_fragmentation *f = &s->fragmentation;
+    char bytes[BYTES_CHARS], all[BYTES_CHARS];
+    if (f->empty_bytes != EBB_STUDY_UNKNOWN && is_worth(f->empty_bytes, f->reserved_peak_bytes)) {
+        EBB_TRY(add_hint(s, "empty_segments", f->empty_bytes,
+                         ebb__bump_printf(&s->bump,
+                                          "%s of the %s reserved at most lie in segments that hold nothing: emptying "
+                                          "the allocator's cache before would give them back",
+                                          ebb_bytes_format(f->empty_bytes, bytes, sizeof bytes),
+                                          ebb_bytes_format(f->reserved_peak_bytes, all, sizeof all))));
+    }
+    if (s->pinners.n == 0 || s->pinners.data[0].label[0] == '\0') { return EBB_OK; }
+    const ebb_study_holder *h = &s->pinners.data[0];
+    if (!is_worth(h->bytes, f->reserved_peak_bytes)) { return EBB_OK; }
+    return add_hint(s, "pins", h->bytes,
+                    ebb__bump_printf(&s->bump, "blocks of %s keep %s free but reserved in the segments where they lie",
+                                     h->label, ebb_bytes_format(h->bytes, bytes, sizeof bytes)));
+}
+
+/* ---- the peak --------------------------------------------------------------------------------- */
+
+static ebb_status advise_swap(ebb_study *s) {
+    const ebb_study_swappable *w = &s->swappable;
+    const uint64_t peak_bytes = s->summary.peak_bytes;
+    if (!w->known || w->peak_bytes >= peak_bytes) { return EBB_OK; }
+    const uint64_t won_bytes = peak_bytes - w->peak_bytes;
+    if (!is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
+    char idle[BYTES_CHARS], from[BYTES_CHARS], to[BYTES_CHARS];
+    return add_hint(s, "swap", won_bytes,
+                    ebb__bump_printf(&s->bump,
+                                     "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
+                                     "GB/s out, %.1f GB/s in): without any wait the peak could be as low as %s; ebb "
+                                     "plan says how much of that the links allow",
+                                     ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
+                                     ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
+                                     s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to)));
+}
+
+static ebb_status advise_lifetimes(ebb_study *s) {
+    const ebb_study_what_if *row = find_row(s, "nothing-idle");
+    const uint64_t peak_bytes = s->summary.peak_bytes;
+    if (row == NULL || row->bytes >= peak_bytes) { return EBB_OK; }
+    const uint64_t won_bytes = peak_bytes - row->bytes;
+    if (!is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
+    char from[BYTES_CHARS], to[BYTES_CHARS];
+    return add_hint(s, "lifetimes", won_bytes,
+                    ebb__bump_printf(&s->bump,
+                                     "blocks are allocated before they are used or freed late: from first to last use "
+                                     "they need %s at the peak rather than %s",
+                                     ebb_bytes_format(row->bytes, to, sizeof to),
+                                     ebb_bytes_format(peak_bytes, from, sizeof from)));
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+ebb_status ebb__study_advise(ebb_study *s) {
+    if ((s->options.wants & EBB_STUDY_ADVICE) == 0) { return EBB_OK; }
+    EBB_TRY(advise_swap(s));
+    EBB_TRY(advise_lifetimes(s));
+    if (!s->fragmentation.known) { return EBB_OK; }
+    EBB_TRY(advise_setting(s));
+    EBB_TRY(advise_placement(s));
+    return advise_pins(s);
+}
+
+const ebb_study_hint *ebb_study_advice(const ebb_study *study, size_t *n_out) {
+    *n_out = study->hints.n;
+    return study->hints.data;
+}

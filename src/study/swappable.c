@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What could be copied out after one access and be back before the next, without anybody waiting:
+ *
+ *      access                                                access
+ *        |--- out ---|............ absent ............|--- in ---|
+ *        begin       start                            stop       end
+ *
+ * An interval is free when its block is at most S_max = (interval - 2 latencies) / (1 / out + 1 / in) bytes. The links
+ * are not shared among blocks here: this bounds what a schedule can do.
+ *
+ * The content must matter, so an interval that begins with an alloc or ends with a free is none: there the block could
+ * simply be allocated later or freed earlier. A block that was there before, or stays, is idle from the recording's
+ * begin or to its end for at least so long.
+ */
+#include "study/intervals.h"
+
+#include <math.h>
+
+typedef struct window {
+    uint64_t start_ns, stop_ns, size_bytes;
+} window;
+
+typedef struct search {
+    ebb_study *study;
+    EBB_VEC(window) windows;
+    bool is_new; /* no interval of this block so far */
+} search;
+
+static double out_ns(const ebb_study *s, uint64_t size_bytes) {
+    return (double)s->options.latency_ns + (double)size_bytes * 1e9 / s->options.out_bytes_per_s;
+}
+
+static double in_ns(const ebb_study *s, uint64_t size_bytes) {
+    return (double)s->options.latency_ns + (double)size_bytes * 1e9 / s->options.in_bytes_per_s;
+}
+
+bool ebb__study_is_free(const ebb_study *s, uint64_t interval_ns, uint64_t size_bytes) {
+    return out_ns(s, size_bytes) + in_ns(s, size_bytes) <= (double)interval_ns;
+}
+
+/* ---- windows ---------------------------------------------------------------------------------- */
+
+static ebb_status take_window(search *w, const ebb_study_interval *interval) {
+    ebb_study *s = w->study;
+    ebb_study_swappable *sum = &s->swappable;
+    const double out = ceil(out_ns(s, interval->size_bytes)), in = ceil(in_ns(s, interval->size_bytes));
+    sum->n_intervals++;
+    if (w->is_new) {
+        sum->bytes = study_add(sum->bytes, interval->size_bytes);
+        sum->n_blocks++;
+        w->is_new = false;
+    }
+    if (out + in >= (double)(interval->end_ns - interval->begin_ns)) { return EBB_OK; }
+    const window absent = {.start_ns = interval->begin_ns + (uint64_t)out,
+                           .stop_ns = interval->end_ns - (uint64_t)in,
+                           .size_bytes = interval->size_bytes};
+    if (absent.start_ns >= absent.stop_ns) { return EBB_OK; }
+    sum->byte_seconds += (double)absent.size_bytes * (double)(absent.stop_ns - absent.start_ns) * 1e-9;
+    if (absent.start_ns < s->summary.peak_ns && s->summary.peak_ns < absent.stop_ns) {
+        sum->bytes_at_peak = study_add(sum->bytes_at_peak, absent.size_bytes);
+        sum->n_blocks_at_peak++;
+    }
+    return EBB_PUSH(s->mem, &w->windows, absent);
+}
+
+static ebb_status look_at(void *ctx, const ebb_study_interval *interval) {
+    search *w = ctx;
+    if (interval->from == EBB_STUDY_ALLOC || interval->to == EBB_STUDY_FREE) { return EBB_OK; }
+    const uint64_t ns = interval->end_ns - interval->begin_ns;
+    return ebb__study_is_free(w->study, ns, interval->size_bytes) ? take_window(w, interval) : EBB_OK;
+}
+
+/* Idle from the recording's begin, to its end, or all the time. */
+static ebb_status look_at_ends(search *w, uint32_t block) {
+    const ebb_study *s = w->study;
+    const study_block *b = &s->blocks.data[block];
+    const size_t first = b->first_access, end = study_first_access(s, (size_t)block + 1);
+    const bool stays = b->died_event == STUDY_NONE;
+    ebb_study_interval interval = {.block = block,
+                                   .size_bytes = b->size_bytes,
+                                   .begin_ns = b->born_ns,
+                                   .end_ns = s->summary.last_ns,
+                                   .from = EBB_STUDY_ANY,
+                                   .to = EBB_STUDY_ANY};
+    if (first == end) { return b->before && stays ? look_at(w, &interval) : EBB_OK; }
+    if (b->before) {
+        interval.end_ns = s->accesses.data[s->by_block[first]].time_ns;
+        EBB_TRY(look_at(w, &interval));
+    }
+    if (!stays) { return EBB_OK; }
+    interval.begin_ns = s->accesses.data[s->by_block[end - 1]].time_ns;
+    interval.end_ns = s->summary.last_ns;
+    return look_at(w, &interval);
+}
+
+static ebb_status find_windows(search *w) {
+    ebb_study *s = w->study;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        const study_block *block = &s->blocks.data[b];
+        const uint64_t died_ns = block->died_event != STUDY_NONE ? block->died_ns : s->summary.last_ns;
+        s->swappable.byte_seconds_all += (double)block->size_bytes * (double)(died_ns - block->born_ns) * 1e-9;
+        if (block->size_bytes == 0) { continue; }
+        w->is_new = true;
+        EBB_TRY(ebb__study_each_interval(s, (uint32_t)b, look_at, w));
+        EBB_TRY(look_at_ends(w, (uint32_t)b));
+    }
+    return EBB_OK;
+}
+
+/* ---- the peak without them -------------------------------------------------------------------- */
+
+typedef struct sweep {
+    const search *search;
+    uint32_t *by_start, *by_stop;
+    size_t next_start, next_stop;
+    uint64_t absent_bytes, peak_bytes, live_bytes;
+} sweep;
+
+static ebb_status sort_windows(const search *w, ebb_bump *scratch, sweep *sw) {
+    const size_t n = w->windows.n;
+    uint64_t *key = ebb__bump_alloc(scratch, n, sizeof *key);
+    sw->by_start = ebb__bump_alloc(scratch, n, sizeof *sw->by_start);
+    sw->by_stop = ebb__bump_alloc(scratch, n, sizeof *sw->by_stop);
+    if (key == NULL || sw->by_start == NULL || sw->by_stop == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) {
+        sw->by_start[i] = sw->by_stop[i] = (uint32_t)i;
+        key[i] = w->windows.data[i].start_ns;
+    }
+    EBB_TRY(ebb__sort_by_key(w->study->mem, sw->by_start, n, key));
+    for (size_t i = 0; i < n; i++) { key[i] = w->windows.data[i].stop_ns; }
+    return ebb__sort_by_key(w->study->mem, sw->by_stop, n, key);
+}
+
+static void note_peak(sweep *sw) {
+    EBB_ASSERT(sw->absent_bytes <= sw->live_bytes);
+    sw->peak_bytes = ebb_max_u64(sw->peak_bytes, sw->live_bytes - sw->absent_bytes);
+}
+
+/* What leaves before this time leaves, and what is back by then is back; at one time the returns come first, then
+ * births and deaths, then what leaves: the bytes of all that may meet count. */
+static void pass_until(sweep *sw, uint64_t ns) {
+    const search *w = sw->search;
+    const size_t n = w->windows.n;
+    for (;;) {
+        const window *leaves = sw->next_start < n ? &w->windows.data[sw->by_start[sw->next_start]] : NULL;
+        const window *returns = sw->next_stop < n ? &w->windows.data[sw->by_stop[sw->next_stop]] : NULL;
+        const bool may_return = returns != NULL && returns->stop_ns <= ns;
+        if (leaves != NULL && leaves->start_ns < ns && !(may_return && returns->stop_ns <= leaves->start_ns)) {
+            sw->absent_bytes += leaves->size_bytes;
+            sw->next_start++;
+        } else if (may_return) {
+            EBB_ASSERT(sw->absent_bytes >= returns->size_bytes);
+            sw->absent_bytes -= returns->size_bytes;
+            sw->next_stop++;
+            note_peak(sw);
+        } else {
+            return;
+        }
+    }
+}
+
+static ebb_status find_peak(const search *w, uint64_t *peak_bytes_out) {
+    const ebb_study *s = w->study;
+    ebb_bump scratch;
+    ebb__bump_init(&scratch, s->mem);
+    sweep sw = {.search = w};
+    const ebb_status st = sort_windows(w, &scratch, &sw);
+    for (size_t i = 0; st == EBB_OK && i < s->log.n; i++) {
+        const uint32_t entry = s->log.data[i];
+        const uint64_t size_bytes = s->blocks.data[entry >> 1].size_bytes;
+        pass_until(&sw, study_log_ns(s, entry));
+        sw.live_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
+        note_peak(&sw);
+    }
+    if (st == EBB_OK) {
+        pass_until(&sw, UINT64_MAX);
+        *peak_bytes_out = sw.peak_bytes;
+    }
+    ebb__bump_fini(&scratch);
+    return st;
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+ebb_status ebb__study_find_swappable(ebb_study *s) {
+    ebb_study_swappable *sum = &s->swappable;
+    sum->bytes_per_s = 1.0 / (1.0 / s->options.out_bytes_per_s + 1.0 / s->options.in_bytes_per_s);
+    sum->known = study_tells(s, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES);
+    if (!sum->known) { return EBB_OK; }
+    search w = {.study = s};
+    ebb_status st = find_windows(&w);
+    if (st == EBB_OK) { st = find_peak(&w, &sum->peak_bytes); }
+    EBB_VEC_FINI(s->mem, &w.windows);
+    return st;
+}
+
+ebb_study_swappable ebb_study_get_swappable(const ebb_study *study) {
+    return study->swappable;
+}

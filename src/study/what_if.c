@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the same blocks would need elsewhere: a placement that knows their future, other allocators, PyTorch's with
+ * other settings, blocks that live no longer than they are used.
+ *
+ * The order of births and deaths is the recorded one, whatever the allocator; so is the moment at which a recorded
+ * allocator gave segments back: there each one gives back what it keeps free. What was there before comes first.
+ */
+#include "place/caching.h"
+#include "study/study_priv.h"
+
+#include "ebb/place.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define ALIGNMENT_BYTES 512u /* PyTorch's, and enough for any kernel */
+#define MANY_BLOCKS ((size_t)200 * 1000)
+#define PLACE_STEPS ((uint64_t)4 * 1000 * 1000)
+#define PLACE_STEPS_AN_ITEM ((uint64_t)32)
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- rows ------------------------------------------------------------------------------------- */
+
+/* What cannot be had is unknown, and no failure of the study; only memory is. */
+static ebb_status forgive(ebb_status st, uint64_t *bytes) {
+    if (st == EBB_OK || st == EBB_E_NO_MEMORY) { return st; }
+    *bytes = EBB_STUDY_UNKNOWN;
+    return EBB_OK;
+}
+
+static ebb_status add_row(ebb_study *s, const ebb_study_what_if *row) {
+    ebb_study_what_if copy = *row;
+    copy.key = ebb__bump_strdup(&s->bump, row->key);
+    copy.setting = ebb__bump_strdup(&s->bump, row->setting);
+    if (copy.key == NULL || copy.setting == NULL) { return EBB_E_NO_MEMORY; }
+    return EBB_PUSH(s->mem, &s->what_ifs, copy);
+}
+
+/* ---- placements ------------------------------------------------------------------------------- */
+
+typedef struct problem {
+    EBB_VEC(ebb_place_item) items;
+    bool of_iteration;
+} problem;
+
+/* Time is the index in the log. */
+static ebb_status make_problem(ebb_study *s, problem *p) {
+    const ebb_iteration_part *part = s->usual_part < s->parts.n ? &s->parts.data[s->usual_part] : NULL;
+    p->of_iteration = part != NULL && s->blocks.n > MANY_BLOCKS;
+    uint32_t *item_of = ebb__alloc(s->mem, s->blocks.n, sizeof *item_of);
+    if (item_of == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = EBB_OK;
+    for (size_t i = 0; st == EBB_OK && i < s->log.n; i++) {
+        const uint32_t entry = s->log.data[i], b = entry >> 1;
+        if ((entry & 1u) != 0) {
+            if (item_of[b] != STUDY_NONE) { p->items.data[item_of[b]].last = i; }
+            continue;
+        }
+        const study_block *block = &s->blocks.data[b];
+        const bool is_in = block->size_bytes > 0 && (!p->of_iteration || study_is_in(block, part));
+        item_of[b] = is_in ? (uint32_t)p->items.n : STUDY_NONE;
+        if (!is_in) { continue; }
+        const ebb_place_item item = {.size_bytes = block->size_bytes, .first = i, .last = s->log.n};
+        st = EBB_PUSH(s->mem, &p->items, item);
+    }
+    ebb__free(s->mem, item_of);
+    return st;
+}
+
+static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint64_t *bytes_out) {
+    ebb_place_problem posed = EBB_PLACE_PROBLEM_INIT;
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result result = {.peak_bytes = 0};
+    posed.items = p->items.data;
+    posed.n_items = p->items.n;
+    posed.alignment_bytes = ALIGNMENT_BYTES;
+    options.mem = s->mem;
+    options.solver = solver;
+    if (solver == NULL) {
+        options.max_steps = s->options.max_place_steps != 0 ? s->options.max_place_steps
+                                                            : PLACE_STEPS + PLACE_STEPS_AN_ITEM * p->items.n;
+        options.stop = s->options.stop;
+        options.stop_ctx = s->options.stop_ctx;
+    }
+    uint64_t *offsets = ebb__alloc(s->mem, p->items.n, sizeof *offsets);
+    if (offsets == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_status st = ebb_place_solve(&posed, &options, offsets, &result);
+    ebb__free(s->mem, offsets);
+    *bytes_out = result.peak_bytes;
+    return forgive(st, bytes_out);
+}
+
+static ebb_status add_placements(ebb_study *s) {
+    problem p = {.of_iteration = false};
+    ebb_study_what_if best = {.key = "placement",
+                              .about = "each block at an offset that is planned ahead, multiples of 512",
+                              .setting = "",
+                              .bytes = EBB_STUDY_UNKNOWN};
+    ebb_study_what_if cnmem = {.key = "cnmem",
+                               .about = "Nvidia's CnMem: the smallest free block that is large enough",
+                               .setting = "",
+                               .bytes = EBB_STUDY_UNKNOWN,
+                               .is_reserved = true};
+    ebb_status st = EBB_OK;
+    if (!s->summary.several_spaces) {
+        st = make_problem(s, &p);
+        if (st == EBB_OK) { st = place(s, &p, NULL, &best.bytes); }
+        if (st == EBB_OK) { st = place(s, &p, "best-fit", &cnmem.bytes); }
+    }
+    EBB_VEC_FINI(s->mem, &p.items);
+    best.of_iteration = cnmem.of_iteration = p.of_iteration;
+    EBB_TRY(st);
+    EBB_TRY(add_row(s, &best));
+    return add_row(s, &cnmem);
+}
+
+/* ---- PyTorch's allocator ---------------------------------------------------------------------- */
+
+typedef struct replay {
+    ebb_study *study;
+    ebb_caching *caching;
+    uint32_t *handle; /* [blocks.n]: in caching */
+    size_t next_segment;
+} replay;
+
+/* The recorded allocator gave segments back before this event. Several in a row are one call. */
+static void empty_until(replay *r, uint32_t event) {
+    const ebb_study *s = r->study;
+    bool has_any = false;
+    for (; r->next_segment < s->segment_log.n; r->next_segment++) {
+        const uint32_t entry = s->segment_log.data[r->next_segment];
+        if (study_segment_event(s, entry) >= event) { break; }
+        has_any = has_any || (entry & 1u) != 0;
+    }
+    if (has_any) { ebb__caching_empty(r->caching); }
+}
+
+static ebb_status pass_log(replay *r) {
+    const ebb_study *s = r->study;
+    for (size_t i = 0; i < s->log.n; i++) {
+        const uint32_t entry = s->log.data[i], b = entry >> 1;
+        const study_block *block = &s->blocks.data[b];
+        empty_until(r, study_log_event(s, entry));
+        if ((entry & 1u) != 0) {
+            ebb__caching_give(r->caching, r->handle[b]);
+        } else {
+            const uint64_t stream = (uint64_t)block->space << 8 | block->row;
+            EBB_TRY(ebb__caching_take(r->caching, block->size_bytes, stream, &r->handle[b]));
+        }
+    }
+    return EBB_OK;
+}
+
+static ebb_status reserve(ebb_study *s, const ebb_caching_settings *settings, uint64_t *bytes_out) {
+    replay r = {.study = s, .handle = ebb__alloc(s->mem, s->blocks.n, sizeof *r.handle)};
+    ebb_status st = r.handle != NULL ? ebb__caching_create(s->mem, settings, &r.caching) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = pass_log(&r); }
+    if (st == EBB_OK) { (void)ebb__caching_reserved(r.caching, bytes_out); }
+    ebb__caching_destroy(r.caching);
+    ebb__free(s->mem, r.handle);
+    return forgive(st, bytes_out);
+}
+
+static ebb_status add_pytorch(ebb_study *s, const char *key, const char *setting,
+                              const ebb_caching_settings *settings) {
+    ebb_study_what_if row = {.key = key,
+                             .about = "PyTorch's caching allocator",
+                             .setting = setting,
+                             .bytes = EBB_STUDY_UNKNOWN,
+                             .is_reserved = true};
+    EBB_TRY(reserve(s, settings, &row.bytes));
+    return add_row(s, &row);
+}
+
+static ebb_caching_settings defaults_of(const ebb_study *s) {
+    return (ebb_caching_settings){.capacity_bytes = s->options.capacity_bytes};
+}
+
+static ebb_status add_settings(ebb_study *s) {
+    static const uint64_t splits_mb[] = {64, 128, 256, 512};
+    static const uint32_t divisions[] = {4, 8};
+    char key[80], setting[64];
+    ebb_caching_settings c = defaults_of(s);
+    EBB_TRY(add_pytorch(s, "pytorch", "", &c));
+    c.expandable_segments = true;
+    EBB_TRY(add_pytorch(s, "pytorch:expandable_segments", "expandable_segments:True", &c));
+    for (size_t i = 0; i < sizeof splits_mb / sizeof *splits_mb; i++) {
+        c = defaults_of(s);
+        c.max_split_bytes = splits_mb[i] * MIB;
+        (void)snprintf(setting, sizeof setting, "max_split_size_mb:%" PRIu64, splits_mb[i]);
+        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
+        EBB_TRY(add_pytorch(s, key, setting, &c));
+    }
+    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
+        c = defaults_of(s);
+        for (size_t k = 0; k < EBB_CACHING_N_ROUNDUPS; k++) { c.roundup_power2[k] = divisions[i]; }
+        (void)snprintf(setting, sizeof setting, "roundup_power2_divisions:%" PRIu32, divisions[i]);
+        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
+        EBB_TRY(add_pytorch(s, key, setting, &c));
+    }
+    if (s->options.capacity_bytes == 0) { return EBB_OK; } /* without one it collects nothing */
+    c = defaults_of(s);
+    c.gc_threshold = 0.8;
+    return add_pytorch(s, "pytorch:garbage_collection_threshold:0.8", "garbage_collection_threshold:0.8", &c);
+}
+
+/* ---- the recorded settings -------------------------------------------------------------------- */
+
+static bool is_true(const char *text) {
+    return text != NULL && (strncmp(text, "True", 4) == 0 || strncmp(text, "true", 4) == 0 || text[0] == '1');
+}
+
+/* The text behind "key:" in a list of such pairs; NULL when it is not there. */
+static const char *value_in(const char *conf, const char *key) {
+    const size_t n = strlen(key);
+    for (const char *at = conf; (at = strstr(at, key)) != NULL; at += n) {
+        const bool begins = at == conf || at[-1] == ',' || at[-1] == ' ';
+        if (begins && at[n] == ':') { return at + n + 1; }
+    }
+    return NULL;
+}
+
+/* "8", or "[256:1,512:2,>:4]" with sizes in MB: each counts from its size to the next one's. */
+static void read_roundup(const char *text, uint32_t divisions[EBB_CACHING_N_ROUNDUPS]) {
+    if (text[0] != '[') {
+        for (size_t k = 0; k < EBB_CACHING_N_ROUNDUPS; k++) { divisions[k] = (uint32_t)strtoul(text, NULL, 10); }
+        return;
+    }
+    size_t next = 0;
+    for (const char *at = text + 1; *at != '\0' && *at != ']' && next < EBB_CACHING_N_ROUNDUPS;) {
+        const char *colon = strchr(at, ':');
+        if (colon == NULL) { return; }
+        unsigned long size_mb = strtoul(at, NULL, 10);
+        const uint32_t value = (uint32_t)strtoul(colon + 1, NULL, 10);
+        size_t idx = 0;
+        for (; size_mb > 1; size_mb >>= 1) { idx++; }
+        const size_t end = *at == '>' || idx >= EBB_CACHING_N_ROUNDUPS ? EBB_CACHING_N_ROUNDUPS : idx + 1;
+        for (; next < end; next++) { divisions[next] = value; }
+        at = colon + strcspn(colon, ",]");
+        at += *at == ',';
+    }
+}
+
+static bool read_settings(const ebb_study *s, ebb_caching_settings *c) {
+    const char *conf = ebb_trace_reader_note(s->reader, "allocator.PYTORCH_CUDA_ALLOC_CONF");
+    const char *expandable = ebb_trace_reader_note(s->reader, "allocator.expandable_segments");
+    const char *split = ebb_trace_reader_note(s->reader, "allocator.max_split_size");
+    const char *gc = ebb_trace_reader_note(s->reader, "allocator.garbage_collection_threshold");
+    if (conf == NULL && expandable == NULL && split == NULL && gc == NULL) { return false; }
+    if (conf != NULL) {
+        const char *split_mb = value_in(conf, "max_split_size_mb"),
+                   *threshold = value_in(conf, "garbage_collection_threshold");
+        const char *roundup = value_in(conf, "roundup_power2_divisions");
+        c->expandable_segments = is_true(value_in(conf, "expandable_segments"));
+        if (split_mb != NULL) { c->max_split_bytes = (strtoull(split_mb, NULL, 10) & 0xFFFFFFFF) * MIB; }
+        if (threshold != NULL) { c->gc_threshold = strtod(threshold, NULL); }
+        if (roundup != NULL) { read_roundup(roundup, c->roundup_power2); }
+    }
+    if (expandable != NULL) { c->expandable_segments = is_true(expandable); }
+    if (split != NULL && split[0] != '-') { c->max_split_bytes = strtoull(split, NULL, 10); }
+    if (gc != NULL) { c->gc_threshold = strtod(gc, NULL); }
+    if (c->max_split_bytes >= (uint64_t)1 << 60) { c->max_split_bytes = 0; } /* PyTorch's way to say none */
+    return true;
+}
+
+static ebb_status add_recorded(ebb_study *s) {
+    ebb_caching_settings c = defaults_of(s);
+    const char *conf = ebb_trace_reader_note(s->reader, "allocator.PYTORCH_CUDA_ALLOC_CONF");
+    if (!read_settings(s, &c)) { return EBB_OK; }
+    return add_pytorch(s, "pytorch-recorded", conf != NULL ? conf : "", &c);
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+ebb_status ebb__study_find_what_ifs(ebb_study *s) {
+    if ((s->options.wants & (EBB_STUDY_WHAT_IF | EBB_STUDY_ADVICE)) == 0) { return EBB_OK; }
+    ebb_study_what_if live = {.key = "live",
+                              .about = "what is live at the peak: nothing that keeps these blocks needs less",
+                              .setting = "",
+                              .bytes = s->summary.peak_bytes};
+    ebb_study_what_if idle = {.key = "nothing-idle",
+                              .about = "each block from the step of its first access to that of its last",
+                              .setting = ""};
+    EBB_TRY(add_row(s, &live));
+    EBB_TRY(ebb__study_nothing_idle(s, &idle.bytes));
+    EBB_TRY(add_row(s, &idle));
+    EBB_TRY(add_placements(s));
+    EBB_TRY(add_recorded(s));
+    return add_settings(s);
+}
+
+const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size_t *n_out) {
+    *n_out = study->what_ifs.n;
+    return study->what_ifs.data;
+}
