@@ -34,7 +34,8 @@ static uint32_t symbol_of(const ebb_trace_event *event, uint64_t size_bytes) {
     static const uint32_t of_kind[EBB_TRACE_N_KINDS] = {[EBB_TRACE_ALLOC] = EBB_SYMBOL_ALLOC,
                                                         [EBB_TRACE_FREE] = EBB_SYMBOL_FREE,
                                                         [EBB_TRACE_READ] = EBB_SYMBOL_READ,
-                                                        [EBB_TRACE_WRITE] = EBB_SYMBOL_WRITE};
+                                                        [EBB_TRACE_WRITE] = EBB_SYMBOL_WRITE,
+                                                        [EBB_TRACE_STEP_BEGIN] = EBB_SYMBOL_STEP};
     const bool begins = event->kind == EBB_TRACE_STEP_BEGIN;
     const uint64_t same[3] = {event->kind, size_bytes, begins ? (uint64_t)event->op << 32 | event->phase : 0};
     const uint64_t hash = ebb__hash(EBB_HASH_INIT, same, sizeof same);
@@ -119,6 +120,16 @@ uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
+/* By the events: all of them, or if they are in another order each time, the steps; or all of them, about. */
+static ebb_status find_in_events(const ebb_iteration_text *text, ebb_bump *bump, ebb_iteration_parts *iterations) {
+    EBB_TRY(ebb__iteration_from_events(text, true, iterations));
+    if (iterations->n > 0) { return EBB_OK; }
+    ebb_iteration_text steps;
+    EBB_TRY(ebb__iteration_text_init_steps(&steps, text, bump));
+    EBB_TRY(ebb__iteration_from_events(&steps, true, iterations));
+    return iterations->n > 0 ? EBB_OK : ebb__iteration_from_events(text, false, iterations);
+}
+
 /* The iterations of the best source that has some. */
 static ebb_status find(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
                        ebb_iteration_source *source_out) {
@@ -134,7 +145,7 @@ static ebb_status find(const ebb_iteration_finder *finder, ebb_iteration_parts *
     if (st == EBB_OK && iterations->n < 2) {
         iterations->n = 0;
         *source_out = EBB_ITERATION_FROM_EVENTS;
-        st = ebb__iteration_from_events(&text, iterations);
+        st = find_in_events(&text, &bump, iterations);
     }
     ebb__bump_fini(&bump);
     return st;

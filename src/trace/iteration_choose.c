@@ -62,7 +62,9 @@ static uint32_t whole_end(const ebb_stretch *run, uint32_t length) {
 }
 
 static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint64_t *low, uint64_t *high) {
-    for (uint32_t at = first; at <= last; at++) {
+    *low = ebb_min_u64(*low, text->least[first]);
+    const uint32_t to = ebb__iteration_place(text, last);
+    for (uint32_t at = ebb__iteration_place(text, first); at <= to; at++) {
         *low = ebb_min_u64(*low, text->live_bytes[at]);
         *high = ebb_max_u64(*high, text->live_bytes[at]);
     }
@@ -70,7 +72,7 @@ static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t 
 
 static bool is_neutral(const ebb_iteration_text *text, const ebb_stretch *run, uint32_t length) {
     const uint32_t end = whole_end(run, length);
-    const uint64_t before = text->live_bytes[run->first], behind = text->live_bytes[end];
+    const uint64_t before = text->least[run->first], behind = text->least[end];
     const uint64_t left = before > behind ? before - behind : behind - before;
     uint64_t low = UINT64_MAX, high = 0;
     find_range(text, run->first, end, &low, &high);
@@ -109,35 +111,40 @@ static bool is_high(const choice *c, repetition *candidate) {
     return high - low >= (text->peak_bytes - low) / HEIGHT_SHARE;
 }
 
-/* The bytes of the blocks that live through all of it and are touched so in [first, last). */
-static uint64_t touched_bytes(choice *c, const ebb_stretch *all, uint32_t symbol, uint32_t first, uint32_t last) {
+/* The bytes of the blocks that live through all of it and are touched so in part. In kept events. */
+static uint64_t touched_bytes(choice *c, ebb_stretch all, uint32_t symbol, ebb_stretch part) {
     const ebb_iteration_text *text = c->text;
+    const ebb_iteration_finder *finder = text->finder;
     uint64_t bytes = 0;
     c->stamp++;
-    for (uint32_t at = first; at < last; at++) {
-        if ((text->symbols[at] & EBB_SYMBOL_MASK) != symbol) { continue; }
-        const uint32_t block = text->finder->blocks.data[at];
-        if (text->born[block] >= all->first || text->died[block] < all->last || c->stamps[block] == c->stamp) {
-            continue;
-        }
+    for (uint32_t at = part.first; at < part.last; at++) {
+        if ((finder->symbols.data[at] & EBB_SYMBOL_MASK) != symbol) { continue; }
+        const uint32_t block = finder->blocks.data[at];
+        const bool stays = text->born[block] < all.first && text->died[block] >= all.last;
+        if (!stays || c->stamps[block] == c->stamp) { continue; }
         c->stamps[block] = c->stamp;
-        bytes += text->finder->sizes.data[block];
+        bytes += finder->sizes.data[block];
     }
     return bytes;
 }
 
+static ebb_stretch places_of(const ebb_iteration_text *text, uint32_t first, uint32_t last) {
+    return (ebb_stretch){ebb__iteration_place(text, first), ebb__iteration_place(text, last)};
+}
+
 static bool does_touch(choice *c, repetition *candidate) {
-    const ebb_stretch *runs = candidate->runs.data;
-    const ebb_stretch all = {runs[0].first, runs[candidate->runs.n - 1].last};
     static const uint32_t kinds[] = {EBB_SYMBOL_READ, EBB_SYMBOL_WRITE};
+    const ebb_stretch *runs = candidate->runs.data;
     size_t longest = 0;
     for (size_t r = 1; r < candidate->runs.n; r++) {
         if (runs[r].last - runs[r].first > runs[longest].last - runs[longest].first) { longest = r; }
     }
+    const uint32_t first = runs[longest].first;
+    const ebb_stretch one = places_of(c->text, first, first + candidate->length);
+    const ebb_stretch all = places_of(c->text, runs[0].first, runs[candidate->runs.n - 1].last);
+    const ebb_stretch rest = {all.first, (uint32_t)c->text->finder->symbols.n};
     for (size_t k = 0; k < 2; k++) {
-        const uint32_t first = runs[longest].first;
-        const uint64_t once = touched_bytes(c, &all, kinds[k], first, first + candidate->length);
-        const uint64_t ever = touched_bytes(c, &all, kinds[k], all.first, c->text->n);
+        const uint64_t once = touched_bytes(c, all, kinds[k], one), ever = touched_bytes(c, all, kinds[k], rest);
         if ((double)once * TOUCHED_DEN < (double)ever * TOUCHED_NUM) { return false; }
         candidate->writes = kinds[k] == EBB_SYMBOL_WRITE && once > 0;
     }

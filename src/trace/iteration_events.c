@@ -7,7 +7,7 @@
  */
 #include "trace/iteration_priv.h"
 
-#define MIN_EVENTS 4u
+#define MIN_EVENTS 4u /* less is nothing twice */
 #define MIN_COMMON 0.5
 #define MAX_LONGER 1.5 /* an irregular iteration's length at most, by the usual one's */
 
@@ -46,7 +46,7 @@ static ebb_status find_all(search *s) {
 static bool is_common(const search *s, ebb_stretch gap) {
     const ebb_stretch reference = {s->start, s->start + s->length};
     const uint32_t n_longer = (uint32_t)ebb_max_u64(s->length, gap.last - gap.first);
-    return ebb__iteration_n_common(s->text->finder, reference, gap) >= MIN_COMMON * n_longer;
+    return ebb__iteration_n_common(s->text->symbols, reference, gap) >= MIN_COMMON * n_longer;
 }
 
 /* Irregular iterations between two that were found: one that fills the gap, or as long as they come, of the usual
@@ -75,6 +75,31 @@ static ebb_status fill_gaps(search *s) {
     return st;
 }
 
+/* The last kept event of [first, last] before which no more than these bytes are live, or the first one. */
+static uint32_t last_with(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint64_t bytes) {
+    uint32_t at = last;
+    while (at > first && text->live_bytes[at] > bytes) { at--; }
+    return at;
+}
+
+/* The kept event before which an iteration ends whose last step is the one before this place. */
+static uint32_t boundary_of(const ebb_iteration_text *text, uint32_t at) {
+    EBB_ASSERT(at > 0);
+    return last_with(text, text->places[at - 1] + 1, text->places[at], text->least[at]);
+}
+
+/* Stretches of a text of steps to kept events. Between two steps, the boundary is the last kept event with the least
+ * memory; before the trace's first step, the last one with as much as there is at the iteration's end. */
+static void place_all(search *s) {
+    const ebb_iteration_text *text = s->text;
+    for (size_t i = 0; i < s->found.n; i++) {
+        ebb_stretch *next = &s->found.data[i];
+        const uint64_t end_bytes = text->least[next->last];
+        next->first = next->first > 0 ? boundary_of(text, next->first) : last_with(text, 0, text->places[0], end_bytes);
+        next->last = boundary_of(text, next->last);
+    }
+}
+
 /* What is passed over between two iterations belongs to the first; behind the last one of a row, to none. */
 static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
     const ebb_iteration_finder *finder = s->text->finder;
@@ -91,22 +116,23 @@ static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
     return EBB_OK;
 }
 
-static ebb_status find(search *s, const ebb_u32s *lengths, ebb_iteration_parts *iterations) {
-    EBB_TRY(ebb__iteration_choose(s->text, lengths, true, &s->length, &s->runs));
-    if (s->length == 0) { EBB_TRY(ebb__iteration_choose(s->text, lengths, false, &s->length, &s->runs)); }
+static ebb_status find(search *s, const ebb_u32s *lengths, bool exact, ebb_iteration_parts *iterations) {
+    EBB_TRY(ebb__iteration_choose(s->text, lengths, exact, &s->length, &s->runs));
     if (s->length == 0) { return EBB_OK; }
     EBB_TRY(ebb__iteration_start(s->text, s->length, &s->runs, &s->start));
     EBB_TRY(find_all(s));
     EBB_TRY(fill_gaps(s));
-    return s->found.n > 1 ? tell(s, iterations) : EBB_OK;
+    if (s->found.n < 2) { return EBB_OK; }
+    if (s->text->places != NULL) { place_all(s); }
+    return tell(s, iterations);
 }
 
-ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, ebb_iteration_parts *iterations) {
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, bool exact, ebb_iteration_parts *iterations) {
     if (text->n < MIN_EVENTS) { return EBB_OK; }
     search s = {.text = text};
     ebb_u32s lengths = {0};
     ebb_status st = ebb__iteration_candidates(text, &lengths);
-    if (st == EBB_OK) { st = find(&s, &lengths, iterations); }
+    if (st == EBB_OK) { st = find(&s, &lengths, exact, iterations); }
     EBB_VEC_FINI(text->finder->mem, &lengths);
     EBB_VEC_FINI(text->finder->mem, &s.runs);
     EBB_VEC_FINI(text->finder->mem, &s.found);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From stretches that are one iteration each to the answer: the usual iteration is the one that comes most often (the
- * first of those that come as often), each is compared with it, and the trace is cut into parts.
+ * first of those that come as often), or if no two are the same, one of the length that comes most often; each is
+ * compared with it, and the trace is cut into parts. In front and at the end only usual ones count, or if no two are
+ * the same, those that have half of their events in common with it.
  */
 #include "trace/iteration_priv.h"
+
+#define MIN_REGULARITY 0.5
 
 static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
     return (ebb_stretch){ebb__iteration_at_of(finder, part->first_event),
@@ -16,44 +20,58 @@ static uint64_t hash_of(const ebb_iteration_finder *finder, const ebb_iteration_
     return ebb__hash(h, finder->symbols.data + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
 }
 
-/* The index of the first of those hashes that come most often. */
-static ebb_status find_usual(const ebb_mem *mem, const uint64_t *hash, size_t n, size_t *usual_out) {
+/* The index of the first of those keys that come most often, and how often. */
+static ebb_status find_usual(const ebb_mem *mem, const uint64_t *key, size_t n, size_t *usual_out,
+                             size_t *n_usual_out) {
     EBB_ASSERT(n > 0);
     uint32_t *order = ebb__alloc(mem, n, sizeof *order);
     if (order == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < n; i++) { order[i] = (uint32_t)i; }
-    ebb_status st = ebb__sort_by_key(mem, order, n, hash);
+    ebb_status st = ebb__sort_by_key(mem, order, n, key);
     size_t usual = 0, n_usual = 0;
     for (size_t i = 0, end = 0; st == EBB_OK && i < n; i = end) {
-        for (end = i + 1; end < n && hash[order[end]] == hash[order[i]];) { end++; }
+        for (end = i + 1; end < n && key[order[end]] == key[order[i]];) { end++; }
         if (end - i > n_usual || (end - i == n_usual && order[i] < usual)) {
             n_usual = end - i;
             usual = order[i]; /* the sort is stable: the first */
         }
     }
-    if (st == EBB_OK) { *usual_out = usual; }
     ebb__free(mem, order);
-    return st;
+    if (st != EBB_OK) { return st; }
+    *usual_out = usual;
+    *n_usual_out = n_usual;
+    return EBB_OK;
 }
 
-static ebb_status compare(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t *usual_out) {
-    uint64_t *hash = ebb__alloc(finder->mem, n, sizeof *hash);
-    if (hash == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) { hash[i] = hash_of(finder, &parts[i]); }
-    size_t usual = 0;
-    ebb_status st = find_usual(finder->mem, hash, n, &usual);
-    if (st == EBB_OK) {
-        const ebb_stretch reference = stretch_of(finder, &parts[usual]);
-        for (size_t i = 0; i < n; i++) {
-            const ebb_stretch at = stretch_of(finder, &parts[i]);
-            const uint32_t n_longer = (uint32_t)ebb_max_u64(at.last - at.first, reference.last - reference.first);
-            const bool same = hash[i] == hash[usual] || n_longer == 0;
-            parts[i].regularity = same ? 1.0 : ebb__iteration_n_common(finder, reference, at) / (double)n_longer;
-        }
-        *usual_out = usual;
+static void compare_with(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t usual) {
+    const ebb_stretch reference = stretch_of(finder, &parts[usual]);
+    const uint64_t wanted = hash_of(finder, &parts[usual]);
+    for (size_t i = 0; i < n; i++) {
+        const ebb_stretch at = stretch_of(finder, &parts[i]);
+        const uint32_t n_longer = (uint32_t)ebb_max_u64(at.last - at.first, reference.last - reference.first);
+        parts[i].regularity = 1.0;
+        if (hash_of(finder, &parts[i]) == wanted || n_longer == 0) { continue; }
+        parts[i].regularity = ebb__iteration_n_common(finder->symbols.data, reference, at) / (double)n_longer;
     }
-    ebb__free(finder->mem, hash);
-    return st;
+}
+
+static ebb_status compare(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t *usual_out,
+                          size_t *n_usual_out) {
+    uint64_t *key = ebb__alloc(finder->mem, n, sizeof *key);
+    size_t usual = 0, n_usual = 0, n_as_long = 0;
+    if (key == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { key[i] = hash_of(finder, &parts[i]); }
+    ebb_status st = find_usual(finder->mem, key, n, &usual, &n_usual);
+    if (st == EBB_OK && n_usual == 1) {
+        for (size_t i = 0; i < n; i++) { key[i] = parts[i].n_events; }
+        st = find_usual(finder->mem, key, n, &usual, &n_as_long);
+    }
+    ebb__free(finder->mem, key);
+    if (st != EBB_OK) { return st; }
+    compare_with(finder, parts, n, usual);
+    *usual_out = usual;
+    *n_usual_out = n_usual;
+    return EBB_OK;
 }
 
 /* A part of another kind up to this event, if there are events between. */
@@ -97,10 +115,11 @@ ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_part
                                 ebb_iteration_source source, ebb_iteration *iteration_out) {
     const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
     ebb_iteration_part *parts = iterations->data;
-    size_t usual = 0, first = 0, last = iterations->n;
-    EBB_TRY(compare(finder, parts, last, &usual));
-    while (!is_marked && first < usual && parts[first].regularity < 1.0) { first++; }
-    while (!is_marked && last > usual + 1 && parts[last - 1].regularity < 1.0) { last--; }
+    size_t usual = 0, n_usual = 0, first = 0, last = iterations->n;
+    EBB_TRY(compare(finder, parts, last, &usual, &n_usual));
+    const double wanted = is_marked ? 0.0 : n_usual > 1 ? 1.0 : MIN_REGULARITY;
+    while (first < usual && parts[first].regularity < wanted) { first++; }
+    while (last > usual + 1 && parts[last - 1].regularity < wanted) { last--; }
     EBB_TRY(cut(finder, parts + first, last - first));
     sum_up(parts + first, last - first, usual - first, iteration_out);
     iteration_out->source = source;

@@ -30,8 +30,7 @@ ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_ite
     return EBB_OK;
 }
 
-uint32_t ebb__iteration_least(const ebb_iteration_text *text, uint32_t first, uint32_t last) {
-    const uint64_t *live_bytes = text->live_bytes;
+uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
     uint32_t best = first, low = first, longest = 0;
     for (uint32_t at = first; at <= last; at++) {
         if (at < last && live_bytes[at] > live_bytes[low]) { continue; }
@@ -74,7 +73,7 @@ static ebb_status add_all(const ebb_iteration_text *text, const ebb_u32s *update
     const uint32_t *at = updates->data;
     uint32_t n_behind = UINT32_MAX; /* events of an update */
     for (size_t i = 0; i + 1 < updates->n; i++) {
-        begins[i] = ebb__iteration_least(text, at[i], at[i + 1]);
+        begins[i] = ebb__iteration_least(text->live_bytes, at[i], at[i + 1]);
         n_behind = (uint32_t)ebb_min_u64(n_behind, begins[i] - at[i]);
     }
     const uint32_t n_before = at[1] - begins[0];

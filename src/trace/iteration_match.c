@@ -32,8 +32,8 @@ static void resume(const uint32_t *s, ebb_stretch *a, ebb_stretch *b) {
     *b = (ebb_stretch){from_b.first + 1, from_b.last};
 }
 
-uint32_t ebb__iteration_n_common(const ebb_iteration_finder *finder, ebb_stretch a, ebb_stretch b) {
-    const uint32_t *s = finder->symbols.data;
+uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b) {
+    const uint32_t *s = symbols;
     uint32_t n_common = 0, n_searches = 64 + (a.last - a.first) / 64;
     while (a.first < a.last && b.first < b.last) {
         if (s[a.first] == s[b.first]) {

@@ -14,7 +14,15 @@
 #define EBB_NO_BLOCK UINT32_MAX
 
 /* The low bits of a symbol. */
-enum { EBB_SYMBOL_OTHER, EBB_SYMBOL_ALLOC, EBB_SYMBOL_FREE, EBB_SYMBOL_READ, EBB_SYMBOL_WRITE, EBB_SYMBOL_MASK = 7 };
+enum {
+    EBB_SYMBOL_OTHER,
+    EBB_SYMBOL_ALLOC,
+    EBB_SYMBOL_FREE,
+    EBB_SYMBOL_READ,
+    EBB_SYMBOL_WRITE,
+    EBB_SYMBOL_STEP, /* its beginning */
+    EBB_SYMBOL_MASK = 7
+};
 
 typedef struct ebb_iteration_mark {
     uint32_t event; /* in the trace */
@@ -44,18 +52,25 @@ struct ebb_iteration_finder {
 uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at);
 uint32_t ebb__iteration_at_of(const ebb_iteration_finder *finder, uint64_t event);
 
-/* What the search looks things up in, from the symbols. */
+/* What the search looks things up in: a sequence of symbols, all kept events or some, and what memory is at them. */
 typedef struct ebb_iteration_text {
     const ebb_iteration_finder *finder;
     const uint32_t *symbols;
     uint32_t n;
-    uint64_t *prefix;     /* [n + 1]: hashes of what comes before each place */
-    uint64_t *live_bytes; /* [n + 1]: before each place */
+    uint64_t *prefix;           /* [n + 1]: hashes of what comes before each place */
+    const uint64_t *least;      /* [n + 1]: the least live bytes between the place before and each place */
+    const uint32_t *places;     /* [n + 1]: the kept events, and how many there are; NULL: all are */
+    const uint64_t *live_bytes; /* before each kept event, and behind the last */
     uint64_t peak_bytes;
-    uint32_t *born, *died; /* by block: the places of its alloc and its free, or n */
+    const uint32_t *born, *died; /* by block: the kept events of its alloc and its free, or behind the last */
 } ebb_iteration_text;
 
 ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump);
+/* Of the same trace the beginnings of steps alone. */
+ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
+static inline uint32_t ebb__iteration_place(const ebb_iteration_text *text, uint32_t at) {
+    return text->places != NULL ? text->places[at] : at;
+}
 /* Equal for equal windows of n symbols; power is that of n. */
 uint64_t ebb__iteration_power(uint32_t n);
 static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uint32_t at, uint32_t n, uint64_t power) {
@@ -78,18 +93,18 @@ ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s 
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out);
 
-/* iteration_events.c: the iterations by the events alone, in order. None: there are no iterations. */
-ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
+/* iteration_events.c: the iterations by the events alone, or by these events, in order. None: there are none. */
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, bool exact, ebb_iteration_parts *iterations);
 
 /* iteration_match.c: how many events of b come in the same order in a, about: places where both go on alike are looked
  * for nearby only. Linear. */
-uint32_t ebb__iteration_n_common(const ebb_iteration_finder *finder, ebb_stretch a, ebb_stretch b);
+uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b);
 
 /* iteration_marks.c: the iterations that are marked, in order; those around the annotations of optimisers. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
 ebb_status ebb__iteration_from_annotations(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
-/* Of the places [first, last) that with the least live memory behind which there is more for longest. */
-uint32_t ebb__iteration_least(const ebb_iteration_text *text, uint32_t first, uint32_t last);
+/* Of the places [first, last) that with the least live bytes behind which there are more for longest. */
+uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
  * marked ones, those in front and at the end that are irregular are none. */

@@ -62,7 +62,7 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
 static bool is_low(const offsets *o, uint32_t offset, uint64_t least_bytes) {
     for (uint32_t n_on = 0; n_on < o->length; n_on++) {
         const uint32_t at = o->run.first + (offset + n_on) % o->length;
-        if (o->text->live_bytes[at] == least_bytes) { return true; }
+        if (o->text->least[at] == least_bytes) { return true; }
         if ((o->text->symbols[at] & EBB_SYMBOL_MASK) != EBB_SYMBOL_FREE) { return false; }
     }
     return false;
@@ -101,9 +101,9 @@ static uint32_t step_back(const offsets *o, uint32_t least) {
 }
 
 static uint32_t find_offset(const offsets *o) {
-    const uint32_t least = ebb__iteration_least(o->text, o->run.first, o->run.last);
+    const uint32_t least = ebb__iteration_least(o->text->least, o->run.first, o->run.last);
     if (o->is_whole) { return 0; }
-    const vote *agreed = find_agreed(o, o->text->live_bytes[least]);
+    const vote *agreed = find_agreed(o, o->text->least[least]);
     return agreed != NULL ? agreed->offset : step_back(o, (least - o->run.first) % o->length);
 }
 

@@ -17,34 +17,84 @@ uint64_t ebb__iteration_power(uint32_t n) {
     return power;
 }
 
-static void read_event(ebb_iteration_text *text, uint32_t at) {
-    const uint32_t symbol = text->symbols[at], block = text->finder->blocks.data[at];
-    uint64_t live_bytes = text->live_bytes[at];
-    const uint64_t spread = (symbol + (uint64_t)1) * HASH_SPREAD;
-    text->prefix[at + 1] = text->prefix[at] * HASH_BASE + (spread ^ spread >> 32);
-    if ((symbol & EBB_SYMBOL_MASK) == EBB_SYMBOL_ALLOC) {
-        text->born[block] = at;
-        live_bytes += text->finder->sizes.data[block];
-    } else if ((symbol & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE && text->died[block] == text->n) {
-        text->died[block] = at;
-        live_bytes -= text->finder->sizes.data[block];
+static void hash_prefixes(ebb_iteration_text *text) {
+    text->prefix[0] = 0;
+    for (uint32_t at = 0; at < text->n; at++) {
+        const uint64_t spread = (text->symbols[at] + (uint64_t)1) * HASH_SPREAD;
+        text->prefix[at + 1] = text->prefix[at] * HASH_BASE + (spread ^ spread >> 32);
     }
-    text->live_bytes[at + 1] = live_bytes;
-    text->peak_bytes = ebb_max_u64(text->peak_bytes, live_bytes);
+}
+
+/* The arrays of the text, while they are filled. */
+typedef struct memory {
+    uint64_t *live_bytes;
+    uint32_t *born, *died;
+} memory;
+
+static void read_memory(ebb_iteration_text *text, const memory *m) {
+    const ebb_iteration_finder *finder = text->finder;
+    uint64_t live_bytes = 0;
+    for (size_t b = 0; b < finder->sizes.n; b++) { m->died[b] = text->n; }
+    for (uint32_t at = 0; at < text->n; at++) {
+        const uint32_t kind = text->symbols[at] & EBB_SYMBOL_MASK, block = finder->blocks.data[at];
+        m->live_bytes[at] = live_bytes;
+        if (kind == EBB_SYMBOL_ALLOC) {
+            m->born[block] = at;
+            live_bytes += finder->sizes.data[block];
+        } else if (kind == EBB_SYMBOL_FREE && m->died[block] == text->n) {
+            m->died[block] = at;
+            live_bytes -= finder->sizes.data[block];
+        }
+        text->peak_bytes = ebb_max_u64(text->peak_bytes, live_bytes);
+    }
+    m->live_bytes[text->n] = live_bytes;
 }
 
 ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump) {
     const size_t n = finder->symbols.n, n_blocks = finder->sizes.n;
+    memory m;
     *text = (ebb_iteration_text){.finder = finder, .symbols = finder->symbols.data, .n = (uint32_t)n};
     text->prefix = ebb__bump_alloc(bump, n + 1, sizeof *text->prefix);
-    text->live_bytes = ebb__bump_alloc(bump, n + 1, sizeof *text->live_bytes);
-    text->born = ebb__bump_alloc(bump, n_blocks, sizeof *text->born);
-    text->died = ebb__bump_alloc(bump, n_blocks, sizeof *text->died);
-    if (text->prefix == NULL || text->live_bytes == NULL || text->born == NULL || text->died == NULL) {
+    text->live_bytes = text->least = m.live_bytes = ebb__bump_alloc(bump, n + 1, sizeof *m.live_bytes);
+    text->born = m.born = ebb__bump_alloc(bump, n_blocks, sizeof *m.born);
+    text->died = m.died = ebb__bump_alloc(bump, n_blocks, sizeof *m.died);
+    if (text->prefix == NULL || text->least == NULL || text->born == NULL || text->died == NULL) {
         return EBB_E_NO_MEMORY;
     }
-    text->prefix[0] = text->live_bytes[0] = 0;
-    for (size_t b = 0; b < n_blocks; b++) { text->died[b] = text->n; }
-    for (uint32_t at = 0; at < text->n; at++) { read_event(text, at); }
+    hash_prefixes(text);
+    read_memory(text, &m);
+    return EBB_OK;
+}
+
+static uint64_t least_of(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
+    uint64_t least = live_bytes[last];
+    for (uint32_t at = first; at < last; at++) { least = ebb_min_u64(least, live_bytes[at]); }
+    return least;
+}
+
+ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump) {
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < all->n; at++) { n += (all->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_STEP; }
+    uint32_t *symbols = ebb__bump_alloc(bump, n, sizeof *symbols);
+    uint32_t *places = ebb__bump_alloc(bump, n + (size_t)1, sizeof *places);
+    uint64_t *least = ebb__bump_alloc(bump, n + (size_t)1, sizeof *least);
+    uint64_t *prefix = ebb__bump_alloc(bump, n + (size_t)1, sizeof *prefix);
+    if (symbols == NULL || places == NULL || least == NULL || prefix == NULL) { return EBB_E_NO_MEMORY; }
+    *text = *all;
+    text->n = 0;
+    for (uint32_t at = 0; at < all->n; at++) {
+        if ((all->symbols[at] & EBB_SYMBOL_MASK) != EBB_SYMBOL_STEP) { continue; }
+        symbols[text->n] = all->symbols[at];
+        places[text->n++] = at;
+    }
+    places[n] = all->n;
+    for (uint32_t at = 0; at <= n; at++) {
+        least[at] = least_of(all->live_bytes, at > 0 ? places[at - 1] + 1 : places[0], places[at]);
+    }
+    text->symbols = symbols;
+    text->places = places;
+    text->least = least;
+    text->prefix = prefix;
+    hash_prefixes(text);
     return EBB_OK;
 }
