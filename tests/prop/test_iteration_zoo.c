@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The iteration of every network of the zoo, found without the marks, is the one that the marks name; of malloc and
+ * free alone too; under a budget, where copies come in another order each time, its length and count are near.
+ */
+#include "ebb/train.h"
+#include "iteration_fixture.h"
+
+#define N_RECORDED 3u
+
+static char path[64];
+
+static int make_path(void **state) {
+    (void)state;
+    strcpy(path, "/tmp/ebb-iteration-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 || close(fd) != 0 ? -1 : 0;
+}
+
+static int remove_path(void **state) {
+    (void)state;
+    (void)unlink(path);
+    return 0;
+}
+
+static void record(const char *net, double budget_percent) {
+    ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
+    ebb_trainer *trainer = NULL;
+    ebb_step_result step;
+    o.net = net;
+    o.backend = "dry";
+    o.policy = budget_percent > 0.0 ? "budget" : "liveness";
+    o.budget_percent = budget_percent;
+    o.batch = 2;
+    o.n_steps = N_RECORDED + 1;
+    o.record_path = path;
+    o.n_record_steps = N_RECORDED;
+    if (ebb_trainer_create(&o, &trainer, NULL, NULL) != EBB_OK) { fail_msg("%s: %s", net, ebb_last_error()); }
+    for (bool done = false; !done;) { assert_int_equal(ebb_trainer_step(trainer, &step, &done), EBB_OK); }
+    assert_int_equal(ebb_trainer_record_status(trainer), EBB_OK);
+    ebb_trainer_destroy(trainer);
+}
+
+/* What the marks say, in events of the trace without them and without what else is left out. */
+typedef struct truth {
+    uint64_t n_events, first, length, count;
+} truth;
+
+static bool is_kept(const ebb_trace_event *event, bool only_memory) {
+    const bool is_memory = event->kind == EBB_TRACE_ALLOC || event->kind == EBB_TRACE_FREE;
+    return is_memory || (!only_memory && event->kind != EBB_TRACE_MARK);
+}
+
+static ebb_iteration find(bool only_memory, truth *t) {
+    ebb_trace_reader *r = NULL;
+    ebb_iteration_finder *finder = NULL;
+    ebb_trace_event event;
+    ebb_iteration found;
+    *t = (truth){.count = 0};
+    assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+    assert_int_equal(ebb_iteration_finder_create(NULL, r, &finder), EBB_OK);
+    for (bool done = false;;) {
+        assert_int_equal(ebb_trace_reader_next(r, &event, &done), EBB_OK);
+        if (done) { break; }
+        if (event.kind == EBB_TRACE_MARK && event.mark == EBB_TRACE_ITERATION_BEGIN && t->count++ == 0) {
+            t->first = t->n_events;
+        }
+        if (!is_kept(&event, only_memory)) { continue; }
+        t->n_events++;
+        assert_int_equal(ebb_iteration_finder_add(finder, &event), EBB_OK);
+    }
+    assert_int_equal(t->count, N_RECORDED);
+    t->length = (t->n_events - t->first) / N_RECORDED;
+    assert_int_equal(ebb_iteration_finder_find(finder, &found), EBB_OK);
+    ebb_iteration_finder_destroy(finder);
+    ebb_trace_reader_close(r);
+    return found;
+}
+
+static void every_network_has_its_iteration(void **state) {
+    (void)state;
+    const char *net = NULL;
+    for (size_t i = 0; (net = ebb_zoo_name(i, NULL)) != NULL; i++) {
+        if (strchr(net, ':') != NULL) { continue; } /* a family */
+        record(net, 0.0);
+        for (int only_memory = 0; only_memory < 2; only_memory++) {
+            truth t;
+            const ebb_iteration found = find(only_memory != 0, &t);
+            print_message("%s: %llu events\n", net, (unsigned long long)t.n_events);
+            assert_true(found.found);
+            assert_int_equal(found.source, EBB_ITERATION_FROM_EVENTS);
+            assert_int_equal(found.length_events, t.length);
+            assert_int_equal(found.first_event, t.first);
+            assert_int_equal(found.count, t.count);
+            assert_true(found.regularity == 1.0);
+        }
+    }
+}
+
+static void under_a_budget_it_is_about_the_same(void **state) {
+    (void)state;
+    truth t;
+    record("resnet20", 75.0);
+    const ebb_iteration found = find(false, &t);
+    assert_true(found.found);
+    assert_int_equal(found.count, t.count);
+    assert_true(found.length_events > t.length - t.length / 16 && found.length_events < t.length + t.length / 16);
+    assert_true(found.first_event < t.first + t.length / 16);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_network_has_its_iteration),
+        cmocka_unit_test(under_a_budget_it_is_about_the_same),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}
