@@ -221,22 +221,29 @@ static const char *value_in(const char *conf, const char *key) {
     return NULL;
 }
 
-/* "8", or "[256:1,512:2,>:4]" with sizes in MB: each counts from its size to the next one's. */
+/* "8", or "[256:1,512:2,>:4]" with sizes in MB: as PyTorch reads it, the first counts for all below it too, and '>'
+ * from the size before it on, which it overrides. */
 static void read_roundup(const char *text, uint32_t divisions[EBB_CACHING_N_ROUNDUPS]) {
+    size_t first = 0, last = 0;
     if (text[0] != '[') {
         for (size_t k = 0; k < EBB_CACHING_N_ROUNDUPS; k++) { divisions[k] = (uint32_t)strtoul(text, NULL, 10); }
         return;
     }
-    size_t next = 0;
-    for (const char *at = text + 1; *at != '\0' && *at != ']' && next < EBB_CACHING_N_ROUNDUPS;) {
+    for (const char *at = text + 1; *at != '\0' && *at != ']';) {
         const char *colon = strchr(at, ':');
         if (colon == NULL) { return; }
-        unsigned long size_mb = strtoul(at, NULL, 10);
         const uint32_t value = (uint32_t)strtoul(colon + 1, NULL, 10);
-        size_t idx = 0;
-        for (; size_mb > 1; size_mb >>= 1) { idx++; }
-        const size_t end = *at == '>' || idx >= EBB_CACHING_N_ROUNDUPS ? EBB_CACHING_N_ROUNDUPS : idx + 1;
-        for (; next < end; next++) { divisions[next] = value; }
+        if (*at == '>') {
+            first = last;
+            last = EBB_CACHING_N_ROUNDUPS - 1;
+        } else {
+            const bool is_first = at == text + 1;
+            last = 0;
+            for (unsigned long mb = strtoul(at, NULL, 10); mb > 1; mb >>= 1) { last++; }
+            if (last >= EBB_CACHING_N_ROUNDUPS) { last = EBB_CACHING_N_ROUNDUPS - 1; }
+            first = is_first ? 0 : last;
+        }
+        for (size_t k = first; k <= last; k++) { divisions[k] = value; }
         at = colon + strcspn(colon, ",]");
         at += *at == ',';
     }
