@@ -221,8 +221,8 @@ static const char *value_in(const char *conf, const char *key) {
     return NULL;
 }
 
-/* "8", or "[256:1,512:2,>:4]" with sizes in MB: as PyTorch reads it, the first counts for all below it too, and '>'
- * from the size before it on, which it overrides. */
+/* "8", or "[256:1,512:2,>:4]" with sizes in MB: as PyTorch reads it, the first counts for all below it too, and '>' for
+ * all above the last (until 2.8 for the last too). */
 static void read_roundup(const char *text, uint32_t divisions[EBB_CACHING_N_ROUNDUPS]) {
     size_t first = 0, last = 0;
     if (text[0] != '[') {
@@ -234,7 +234,7 @@ static void read_roundup(const char *text, uint32_t divisions[EBB_CACHING_N_ROUN
         if (colon == NULL) { return; }
         const uint32_t value = (uint32_t)strtoul(colon + 1, NULL, 10);
         if (*at == '>') {
-            first = last;
+            first = last + 1;
             last = EBB_CACHING_N_ROUNDUPS - 1;
         } else {
             const bool is_first = at == text + 1;

@@ -181,7 +181,7 @@ static void recorded_settings(void **state) {
     } cases[] = {{"expandable_segments:True", 40 * MIB},
                  {"max_split_size_mb:35,expandable_segments:False", 70 * MIB},
                  {"roundup_power2_divisions:2", 80 * MIB}, /* 30 MiB are 32, 40 are 48 */
-                 {"roundup_power2_divisions:[16:4,32:2,>:1]", 72 * MIB},
+                 {"roundup_power2_divisions:[16:4,32:2,>:1]", 80 * MIB},
                  {"roundup_power2_divisions:[16:1,>:2]", 78 * MIB},
                  {"backend:native", 70 * MIB}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
