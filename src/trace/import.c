@@ -26,6 +26,8 @@ static ebb_status copy_trace(ebb_importer *importer);
 
 static const ebb_import_format formats[] = {
     {"ebb", NULL, "a trace of ebb's own, which is copied", is_trace, copy_trace},
+    {"chrome", "chrome trace", "Chrome's trace events with [memory], of torch.profiler with profile_memory",
+     ebb__import_is_chrome, ebb__import_chrome},
     {"csv", "minimalloc csv", "buffers with lifetimes, as minimalloc and `ebb place` have them", ebb__import_is_csv,
      ebb__import_csv},
     {"singa", "singa log", "mallocs, frees, reads and writes as lines of text, as SINGA logs them",
@@ -80,6 +82,50 @@ bool ebb__import_number(const char *text, uint64_t *number_out) {
     if (errno != 0 || end[strspn(end, " \t")] != '\0') { return false; }
     *number_out = number;
     return true;
+}
+
+/* How many bytes the UTF-8 character at text has; 0: it is none. */
+static size_t utf8_bytes(const unsigned char *text) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char first = text[0];
+    const size_t n = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
+    if (n <= 1) { return n; }
+    uint32_t code = first & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((text[i] & 0xc0) != 0x80) { return 0; } /* a NUL too */
+        code = code << 6 | (text[i] & 0x3fu);
+    }
+    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+/* What of text is in order: whole characters, at most 1 MiB of them. */
+static size_t sound_bytes(const char *text) {
+    size_t at = 0;
+    for (size_t n = 1; text[at] != '\0'; at += n) {
+        n = utf8_bytes((const unsigned char *)text + at);
+        if (n == 0 || n > TRACE_MAX_STRING_BYTES - at) { break; }
+    }
+    return at;
+}
+
+ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out) {
+    size_t at = sound_bytes(text);
+    if (text[at] == '\0') { return ebb_trace_writer_string(importer->writer, text, string_out); }
+    const size_t n = (size_t)ebb_min_u64(strlen(text), TRACE_MAX_STRING_BYTES);
+    char *copy = ebb__alloc(importer->mem, n + 1, 1);
+    if (copy == NULL) { return EBB_E_NO_MEMORY; }
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    for (at = sound_bytes(copy); at < n; at += sound_bytes(copy + at)) { copy[at] = '?'; }
+    const ebb_status st = ebb_trace_writer_string(importer->writer, copy, string_out);
+    ebb__free(importer->mem, copy);
+    return st;
+}
+
+ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return ebb_trace_writer_note(importer->writer, key, text);
 }
 
 static bool parse_device(const char *text, uint32_t *device_out) {

@@ -61,6 +61,13 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
 /* A whole decimal number below 2^64, with blanks around it or not; false: it is none. */
 bool ebb__import_number(const char *text, uint64_t *number_out);
 
+/* The writer's number of a text of somebody else's: bytes that are no UTF-8 become '?', and of more than 1 MiB the
+ * rest is cut off. */
+ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out);
+
+/* A note whose value is a number. */
+ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value);
+
 /* ---- devices ---------------------------------------------------------------------------------- */
 
 #define IMPORT_CPU UINT32_MAX /* the processor, as the number of a device */
@@ -75,6 +82,9 @@ uint32_t ebb__import_device(const ebb_importer *importer);
 
 bool ebb__import_is_csv(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_csv(ebb_importer *importer);
+
+bool ebb__import_is_chrome(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_chrome(ebb_importer *importer);
 
 bool ebb__import_is_singa(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_singa(ebb_importer *importer);
