@@ -22,6 +22,7 @@ typedef struct zoo_row {
 
 static const zoo_row zoo[] = {
     {"mlp", "784-512-512-10 fully connected", ebb__zoo_mlp, 0, {0}, 1, 28, 10},
+    {"perceptron:N", "784-N-10 fully connected", ebb__zoo_perceptron, 1, {0}, 1, 28, 10},
     {"lenet", "LeNet-5 with ReLU and max pools, 20 and 50 maps", ebb__zoo_lenet, 0, {0}, 1, 28, 10},
     {"alexnet", "AlexNet of 2012 in one tower, with LRN", ebb__zoo_alexnet, 0, {0}, 3, 227, 1000},
     {"alexnet_tv", "AlexNet as in torchvision", ebb__zoo_alexnet_tv, 0, {0}, 3, 224, 1000},

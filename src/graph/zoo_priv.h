@@ -40,6 +40,7 @@ ebb_value ebb__zoo_max_pool(ebb_zoo_net *net, const char *name, ebb_value x, int
 ebb_value ebb__zoo_dropout(ebb_zoo_net *net, const char *name, ebb_value x, float p);
 
 ebb_value ebb__zoo_mlp(ebb_zoo_net *net, ebb_value x);
+ebb_value ebb__zoo_perceptron(ebb_zoo_net *net, ebb_value x); /* arg: hidden units */
 ebb_value ebb__zoo_lenet(ebb_zoo_net *net, ebb_value x);
 ebb_value ebb__zoo_alexnet(ebb_zoo_net *net, ebb_value x);
 ebb_value ebb__zoo_alexnet_tv(ebb_zoo_net *net, ebb_value x);

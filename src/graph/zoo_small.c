@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The small and the old: a multi-layer perceptron, LeNet-5, both AlexNets.
+ * The small and the old: multi-layer perceptrons, LeNet-5, both AlexNets.
  *
  * LeNet: 20 and 50 maps of 5x5, max pools, 500 hidden units, as Caffe's example; ReLU after each of the three, where
  * Caffe's has it after the hidden layer only.
@@ -17,6 +17,12 @@ ebb_value ebb__zoo_mlp(ebb_zoo_net *net, ebb_value x) {
     x = ebb__zoo_relu(net, "relu1", ebb_graph_linear(net->graph, "fc1", x, 512, true));
     x = ebb__zoo_relu(net, "relu2", ebb_graph_linear(net->graph, "fc2", x, 512, true));
     return ebb_graph_linear(net->graph, "fc3", x, net->classes, true);
+}
+
+ebb_value ebb__zoo_perceptron(ebb_zoo_net *net, ebb_value x) {
+    x = ebb_graph_flatten(net->graph, "flatten", x);
+    x = ebb__zoo_relu(net, "relu1", ebb_graph_linear(net->graph, "fc1", x, net->arg[0], true));
+    return ebb_graph_linear(net->graph, "fc2", x, net->classes, true);
 }
 
 ebb_value ebb__zoo_lenet(ebb_zoo_net *net, ebb_value x) {

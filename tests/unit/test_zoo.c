@@ -20,7 +20,7 @@ static const known_net known[] = {
     {"resnet18", 11689512},   {"resnet34", 21797672},   {"resnet50", 25557032},
     {"resnet101", 44549160},  {"resnet152", 60192808},  {"resnet:3,4,6,3", 25557032},
     {"resnet20", 272474},     {"resnet110", 1730714},   {"resnet_cifar:18", 1730714},
-    {"densenet121", 7978856}, {"inception4", 42679816},
+    {"densenet121", 7978856}, {"inception4", 42679816}, {"perceptron:512", 407050},
 };
 #define N_KNOWN (sizeof known / sizeof known[0])
 
@@ -285,7 +285,7 @@ static void test_errors(void **state) {
     (void)state;
     expect_error("vgg17", 0, EBB_E_ARGUMENT, "near it: vgg11, vgg13, vgg16, vgg19");
     expect_error("resnet5O", 0, EBB_E_ARGUMENT, "resnet50");
-    expect_error("transformer", 0, EBB_E_ARGUMENT, "there are: mlp, lenet");
+    expect_error("transformer", 0, EBB_E_ARGUMENT, "there are: mlp, perceptron:N, lenet");
     expect_error("", 0, EBB_E_ARGUMENT, "there are: mlp");
     expect_error("resnet:3,4", 0, EBB_E_ARGUMENT, "4 figures are wanted, as in resnet:N1,N2,N3,N4");
     expect_error("resnet", 0, EBB_E_ARGUMENT, "4 figures are wanted");
