@@ -142,8 +142,8 @@ static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
         return ebb__bump_strdup(bump, "At the peak no block lies idle long enough to be copied out and back in time.");
     }
     return ebb__bump_printf(bump,
-                            "%s of the peak, %" PRIu64 " block%s, lie idle long enough there to be copied out and "
-                            "back in time; without them the most is %s.",
+                            "%s of the peak, %" PRIu64 " block%s, lie idle long enough then to be copied out and "
+                            "back in time. With every block away whenever it can be, the most would be %s.",
                             ebb__report_bytes_text(swap.bytes_at_peak, bytes), swap.n_blocks_at_peak,
                             swap.n_blocks_at_peak == 1 ? "" : "s", ebb__report_bytes_text(swap.peak_bytes, peak));
 }

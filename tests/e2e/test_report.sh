@@ -62,6 +62,12 @@ run "--perfetto" out report trace --perfetto events.json
 check "--perfetto: JSON" python3 -c 'import json; json.load(open("events.json"))["traceEvents"][0]["ph"]'
 run "--perfetto and --json" out report trace --perfetto again.json --json
 equal "--perfetto and --json" "$(cmp events.json again.json)$(member out source)" "ebb run"
+"$EBB" probe -o machine >out 2>err
+run "--machine" out report trace --machine machine --json
+check "--machine: its bandwidth counts" [ "$(member out bytes_per_s)" != "$(member report.json bytes_per_s)" ]
+run "many events" out train resnet50 --batch 2 --image 64x64 --steps 221 --record-steps 220 --backend dry --record many
+run "many events: --json" out report many --json && check "many events" [ "$(member out events)" -gt 1000000 ]
+run "many events: page" out report many -o many.html && check "many events: below 5 MB" [ "$(wc -c <many.html)" -lt 5000000 ]
 head -c $(($(wc -c <trace) / 2)) trace >cut
 run "a recording that is cut off" out report cut && check "a recording that is cut off" grep -q 'cut off' out
 
