@@ -291,12 +291,14 @@ EBB_API ebb_study_churn ebb_study_get_churn(const ebb_study *study);
 
 /* ---- fragmentation ---------------------------------------------------------------------------- */
 
-/* At the moment when most is reserved: what of it is not live, and why. */
+/* What of the reserved bytes is not live, and why: at the moment with the most live bytes, of all those at which at
+ * least 99 % of the most is reserved. */
 typedef struct ebb_study_fragmentation {
-    bool known; /* the source tells segments */
-    uint64_t reserved_peak_bytes, reserved_peak_ns, reserved_peak_event;
-    uint64_t live_bytes; /* then */
-    uint64_t lost_bytes; /* reserved - live */
+    bool known; /* the source tells segments, and all of them: not fewer bytes than are live */
+    uint64_t reserved_peak_bytes;
+    uint64_t moment_ns, moment_event;
+    uint64_t reserved_bytes, live_bytes; /* then */
+    uint64_t lost_bytes;                 /* reserved - live */
     /* The parts of lost_bytes; UNKNOWN without addresses. */
     uint64_t rounding_bytes; /* behind blocks, up to 512 bytes; PyTorch's allocators only */
     uint64_t pinned_bytes;   /* free in segments that hold a live block */

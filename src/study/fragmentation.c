@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is reserved and not live, at the moment when most is reserved, and who is to blame.
+ * What is reserved and not live, and who is to blame: at the moment at which most is live, of those at which at least
+ * 99 % of the most is reserved. Just when the last segment is taken, what it is taken for is not yet live; and an
+ * allocator that keeps what it has may hold the most when next to nothing is live.
  *
  *      segment  |#### live ####|r|........ free ........|## live ##|r|...|     r: rounding, up to a multiple of 512
  *
@@ -11,6 +13,7 @@
 #include "study/study_priv.h"
 
 #define GRANULE_BYTES ((uint64_t)512)
+#define NEAR_PEAK 100u /* within one part of so many of the most */
 
 typedef struct layout {
     ebb_study *study;
@@ -22,9 +25,13 @@ typedef struct layout {
 
 /* ---- over time -------------------------------------------------------------------------------- */
 
-/* What is lost on average. */
 typedef struct lost_walk {
+    const ebb_study *study;
+    bool by_time;
     uint64_t at, reserved_bytes, live_bytes;
+    uint64_t enough_bytes; /* a moment counts at which at least so much is reserved */
+    uint64_t most_bytes;   /* live at such a moment */
+    bool has_moment;
     double area;
 } lost_walk;
 
@@ -34,74 +41,56 @@ static void pass(lost_walk *w, uint64_t at) {
     w->at = at;
 }
 
+static void note_moment(lost_walk *w, ebb_study_fragmentation *f, uint32_t event, uint64_t ns) {
+    if (w->reserved_bytes < w->enough_bytes || (w->has_moment && w->live_bytes <= w->most_bytes)) { return; }
+    w->has_moment = true;
+    w->most_bytes = w->live_bytes;
+    f->reserved_bytes = w->reserved_bytes;
+    f->moment_event = event;
+    f->moment_ns = ns;
+}
+
+static void take_block(lost_walk *w, ebb_study_fragmentation *f, uint32_t entry) {
+    const uint64_t size_bytes = w->study->blocks.data[entry >> 1].size_bytes, ns = study_log_ns(w->study, entry);
+    const uint32_t event = study_log_event(w->study, entry);
+    pass(w, w->by_time ? ns : event);
+    w->live_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
+    note_moment(w, f, event, ns);
+}
+
+static void take_segment(lost_walk *w, ebb_study_fragmentation *f, uint32_t entry) {
+    const uint64_t size_bytes = w->study->segments.data[entry >> 1].size_bytes, ns = study_segment_ns(w->study, entry);
+    const uint32_t event = study_segment_event(w->study, entry);
+    pass(w, w->by_time ? ns : event);
+    w->reserved_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
+    note_moment(w, f, event, ns);
+}
+
+/* The moment, and what is lost on average. */
 static void walk_time(ebb_study *s) {
+    ebb_study_fragmentation *f = &s->fragmentation;
     const bool by_time = study_tells(s, EBB_TRACE_TELLS_TIMES);
-    lost_walk w = {.at = by_time ? s->summary.first_ns : 0};
+    const uint64_t peak_bytes = s->summary.reserved_peak_bytes;
+    lost_walk w = {.study = s,
+                   .by_time = by_time,
+                   .at = by_time ? s->summary.first_ns : 0,
+                   .enough_bytes = peak_bytes - peak_bytes / NEAR_PEAK};
     const uint64_t first_at = w.at, end_at = by_time ? s->summary.last_ns : s->summary.n_events;
     for (size_t i = 0, k = 0; i < s->log.n || k < s->segment_log.n;) {
-        const uint32_t block_entry = i < s->log.n ? s->log.data[i] : 0;
-        const uint32_t block_event = i < s->log.n ? study_log_event(s, block_entry) : STUDY_NONE;
-        const uint32_t entry = k < s->segment_log.n ? s->segment_log.data[k] : 0;
-        const uint32_t event = k < s->segment_log.n ? study_segment_event(s, entry) : STUDY_NONE;
+        const uint32_t block_event = i < s->log.n ? study_log_event(s, s->log.data[i]) : STUDY_NONE;
+        const uint32_t event = k < s->segment_log.n ? study_segment_event(s, s->segment_log.data[k]) : STUDY_NONE;
         if (block_event < event) {
-            const uint64_t size_bytes = s->blocks.data[block_entry >> 1].size_bytes;
-            pass(&w, by_time ? study_log_ns(s, block_entry) : block_event);
-            w.live_bytes += (block_entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
-            i++;
+            take_block(&w, f, s->log.data[i++]);
         } else {
-            const uint64_t size_bytes = s->segments.data[entry >> 1].size_bytes;
-            pass(&w, by_time ? study_segment_ns(s, entry) : event);
-            w.reserved_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
-            k++;
+            take_segment(&w, f, s->segment_log.data[k++]);
         }
     }
     pass(&w, end_at);
     const double mean = end_at > first_at ? w.area / (double)(end_at - first_at) : 0;
-    s->fragmentation.mean_lost_bytes = mean > 0 ? (uint64_t)(mean + 0.5) : 0;
+    f->mean_lost_bytes = mean > 0 ? (uint64_t)(mean + 0.5) : 0;
 }
 
 /* ---- the moment ------------------------------------------------------------------------------- */
-
-typedef struct moment {
-    uint32_t event;
-    uint64_t ns;
-} moment;
-
-static moment first_moment(const ebb_study *s, uint32_t *until_out) {
-    moment m = {.event = (uint32_t)s->summary.reserved_peak_event};
-    *until_out = STUDY_NONE;
-    for (size_t k = 0; k < s->segment_log.n; k++) {
-        const uint32_t event = study_segment_event(s, s->segment_log.data[k]);
-        if (event == m.event) { m.ns = study_segment_ns(s, s->segment_log.data[k]); }
-        if (event > m.event) {
-            *until_out = event;
-            break;
-        }
-    }
-    return m;
-}
-
-/* So much is reserved until segments change again. A segment is taken just before the block that it is taken for, so of
- * these moments the one counts at which most is live. */
-static moment find_moment(const ebb_study *s) {
-    uint32_t until = STUDY_NONE;
-    moment m = first_moment(s, &until);
-    const uint32_t first = m.event;
-    uint64_t live_bytes = 0, most_bytes = 0;
-    for (size_t i = 0; i < s->log.n; i++) {
-        const uint32_t entry = s->log.data[i], event = study_log_event(s, entry);
-        if (event > until) { break; }
-        const uint64_t size_bytes = s->blocks.data[entry >> 1].size_bytes;
-        live_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
-        if (event < first) {
-            most_bytes = live_bytes;
-        } else if (live_bytes > most_bytes) {
-            most_bytes = live_bytes;
-            m = (moment){.event = event, .ns = study_log_ns(s, entry)};
-        }
-    }
-    return m;
-}
 
 static bool is_there(uint32_t born_event, uint32_t died_event, uint32_t event) {
     return born_event <= event && died_event > event;
@@ -279,21 +268,24 @@ static ebb_status lay_out(layout *l, uint32_t event, ebb_bump *scratch) {
 /* ---- the door --------------------------------------------------------------------------------- */
 
 ebb_status ebb__study_find_fragmentation(ebb_study *s) {
-    ebb_study_fragmentation *f = &s->fragmentation;
-    f->known = study_tells(s, EBB_TRACE_TELLS_SEGMENTS) && s->summary.reserved_peak_event != EBB_STUDY_UNKNOWN;
-    if (!f->known) { return EBB_OK; }
-    const moment m = find_moment(s);
+    ebb_study_fragmentation f = {.known = false};
+    s->fragmentation = f;
+    if (s->summary.reserved_peak_bytes == EBB_STUDY_UNKNOWN || s->summary.reserved_peak_bytes == 0) { return EBB_OK; }
+    walk_time(s);
+    layout l = {.study = s, .rounds = strncmp(s->summary.source, "pytorch", 7) == 0};
     ebb_bump scratch;
     ebb__bump_init(&scratch, s->mem);
-    layout l = {.study = s, .rounds = strncmp(s->summary.source, "pytorch", 7) == 0};
-    const ebb_status st = lay_out(&l, m.event, &scratch);
+    const ebb_status st = lay_out(&l, (uint32_t)s->fragmentation.moment_event, &scratch);
     ebb__bump_fini(&scratch);
     EBB_TRY(st);
-    walk_time(s);
-    f->reserved_peak_bytes = s->summary.reserved_peak_bytes;
-    f->reserved_peak_event = m.event;
-    f->reserved_peak_ns = m.ns;
-    f->lost_bytes = f->reserved_peak_bytes - ebb_min_u64(f->live_bytes, f->reserved_peak_bytes);
+    s->fragmentation.known = s->fragmentation.live_bytes <= s->fragmentation.reserved_bytes;
+    if (!s->fragmentation.known) { /* not all segments were told */
+        s->fragmentation = f;
+        s->segment_rows.n = s->pinners.n = 0;
+        return EBB_OK;
+    }
+    s->fragmentation.reserved_peak_bytes = s->summary.reserved_peak_bytes;
+    s->fragmentation.lost_bytes = s->fragmentation.reserved_bytes - s->fragmentation.live_bytes;
     return EBB_OK;
 }
 

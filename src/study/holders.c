@@ -3,8 +3,9 @@
  * Who holds the peak: its blocks by call site, call stack, module, name.
  *
  * The site of a stack is the innermost of its frames of the highest rank that it has: a Python file of the user's, one
- * of an installed package, another source file, the rest. A frame's caller has a smaller number, so one pass over the
- * frames finds the site of each.
+ * of an installed package, the backward of an operator of PyTorch (its threads have no Python below them), an operator,
+ * another source file, the rest. A frame's caller has a smaller number, so one pass over the frames finds the site
+ * of each.
  */
 #include "study/study_priv.h"
 
@@ -26,8 +27,12 @@ static bool is_of_package(const char *file) {
 
 static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     if (stack == 0) { return 0; }
-    const char *file = ebb_trace_reader_string(s->reader, ebb_trace_reader_frame(s->reader, stack).file);
-    if (ends_with(file, ".py")) { return is_of_package(file) ? 2 : 3; }
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
+    const char *file = ebb_trace_reader_string(s->reader, f.file);
+    const char *function = ebb_trace_reader_string(s->reader, f.function);
+    if (ends_with(file, ".py")) { return is_of_package(file) ? 4 : 5; }
+    if (strncmp(function, "torch::autograd::generated::", 28) == 0) { return 3; }
+    if (strncmp(function, "at::_ops::", 10) == 0) { return 2; }
     const bool is_library = strstr(file, ".so") != NULL || strncmp(file, "/usr/", 5) == 0;
     return file[0] == '\0' || file[0] == '?' || is_library ? 0 : 1;
 }
@@ -64,11 +69,22 @@ static const char *tail_of(const char *path) {
     return tail;
 }
 
+/* A C++ function without its arguments. */
+static int name_length(const char *function) {
+    const char *at = strstr(function, "::") != NULL ? strchr(function, '(') : NULL;
+    while (at != NULL && strncmp(at, "(anonymous", 10) == 0) { at = strchr(at + 1, '('); }
+    const size_t n = at != NULL && at != function ? (size_t)(at - function) : strlen(function);
+    return (int)n;
+}
+
 static const char *make_site_label(ebb_study *s, uint32_t stack) {
     if (stack == 0) { return ""; }
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[stack]);
-    return ebb__bump_printf(&s->bump, "%s (%s:%" PRIu32 ")", ebb_trace_reader_string(s->reader, f.function),
-                            tail_of(ebb_trace_reader_string(s->reader, f.file)), f.line);
+    const char *function = ebb_trace_reader_string(s->reader, f.function);
+    const char *file = ebb_trace_reader_string(s->reader, f.file);
+    const int n = name_length(function);
+    if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(&s->bump, "%.*s", n, function); }
+    return ebb__bump_printf(&s->bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */

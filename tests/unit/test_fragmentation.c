@@ -28,7 +28,7 @@ static void parts_of_what_is_lost(void **state) {
     study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 16384, 512);
     const ebb_study *s = study_fixture_study(&f, NULL);
     const ebb_study_fragmentation p = ebb_study_get_fragmentation(s);
-    assert_true(p.known && p.reserved_peak_bytes == 6656 && p.reserved_peak_ns == 40);
+    assert_true(p.known && p.reserved_peak_bytes == 6656 && p.moment_ns == 40);
     assert_true(p.live_bytes == 1100 && p.lost_bytes == 5556);
     assert_true(p.rounding_bytes == 412 + 24 && p.pinned_bytes == 512 + 1024 + 1024 && p.empty_bytes == 2560);
     assert_int_equal(p.rounding_bytes + p.pinned_bytes + p.empty_bytes, p.lost_bytes);
@@ -68,7 +68,7 @@ static void the_moment_and_a_block_across(void **state) {
     study_do(&f, EBB_TRACE_FREE, b);
     const ebb_study *s = study_fixture_study(&f, NULL);
     const ebb_study_fragmentation p = ebb_study_get_fragmentation(s);
-    assert_true(p.reserved_peak_bytes == 2000 && p.reserved_peak_ns == 4 && p.live_bytes == 1510);
+    assert_true(p.reserved_peak_bytes == 2000 && p.moment_ns == 4 && p.live_bytes == 1510);
     assert_true(p.lost_bytes == 490 && p.rounding_bytes == 0 && p.pinned_bytes == 490 && p.n_empty == 0);
     size_t n = 0;
     const ebb_study_segment *g = ebb_study_segments(s, &n);
@@ -95,6 +95,41 @@ static void without_segments_or_addresses(void **state) {
         assert_int_equal(n, 0);
         study_fixture_fini(&f);
     }
+}
+
+/* Segments that the recording has not seen: fewer bytes than are live. Then all of it is unknown. */
+static void segments_are_missing(void **state) {
+    (void)state;
+    study_fixture f;
+    size_t n = 1;
+    study_fixture_init(&f, TELLS);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 0, 4096);
+    (void)study_alloc_at(&f, 100, 0, EBB_ROLE_OTHER, "");
+    (void)study_alloc_at(&f, 5000, 1 << 20, EBB_ROLE_OTHER, "");
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_false(ebb_study_get_fragmentation(s).known);
+    (void)ebb_study_segments(s, &n);
+    assert_int_equal(n, 0);
+    (void)ebb_study_pinners(s, &n);
+    assert_int_equal(n, 0);
+    study_fixture_fini(&f);
+}
+
+/* Much is reserved at the beginning and little live; 0.5 % of it goes, and then it is full. */
+static void the_moment_is_near_the_most(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, TELLS);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 0, 9950);
+    study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 1 << 20, 50);
+    (void)study_alloc_at(&f, 100, 0, EBB_ROLE_OTHER, "");
+    f.now_ns = 5;
+    study_segment_do(&f, EBB_TRACE_SEGMENT_FREE, 1 << 20, 0);
+    (void)study_alloc_at(&f, 9000, 200, EBB_ROLE_OTHER, "");
+    const ebb_study_fragmentation p = ebb_study_get_fragmentation(study_fixture_study(&f, NULL));
+    assert_true(p.known && p.reserved_peak_bytes == 10000 && p.reserved_bytes == 9950 && p.live_bytes == 9100);
+    assert_true(p.lost_bytes == 850 && p.moment_ns == 5 && p.moment_event == 4);
+    study_fixture_fini(&f);
 }
 
 /* ---- what if ---------------------------------------------------------------------------------- */
@@ -258,6 +293,8 @@ int main(void) {
         cmocka_unit_test(parts_of_what_is_lost),
         cmocka_unit_test(the_moment_and_a_block_across),
         cmocka_unit_test(without_segments_or_addresses),
+        cmocka_unit_test(segments_are_missing),
+        cmocka_unit_test(the_moment_is_near_the_most),
         cmocka_unit_test(rows_and_advice),
         cmocka_unit_test(a_replay_that_disagrees_says_nothing),
         cmocka_unit_test(recorded_settings),
