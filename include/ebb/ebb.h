@@ -7,6 +7,7 @@
 
 #include "ebb/base.h"
 #include "ebb/device.h"
+#include "ebb/diff.h"
 #include "ebb/graph.h"
 #include "ebb/iteration.h"
 #include "ebb/place.h"

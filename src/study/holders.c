@@ -77,14 +77,14 @@ static int name_length(const char *function) {
     return (int)n;
 }
 
-static const char *make_site_label(ebb_study *s, uint32_t stack) {
+const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
     if (stack == 0) { return ""; }
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[stack]);
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const int n = name_length(function);
-    if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(&s->bump, "%.*s", n, function); }
-    return ebb__bump_printf(&s->bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
+    if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(bump, "%.*s", n, function); }
+    return ebb__bump_printf(bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */
@@ -113,7 +113,9 @@ static ebb_status find_group(const ebb_study *s, ebb_study_group group, const st
 
 static const char *make_label(ebb_study *s, ebb_study_group group, const study_block *b) {
     const char *name = ebb_trace_reader_string(s->reader, b->name);
-    if (group == EBB_STUDY_BY_SITE || group == EBB_STUDY_BY_STACK) { return make_site_label(s, b->stack); }
+    if (group == EBB_STUDY_BY_SITE || group == EBB_STUDY_BY_STACK) {
+        return ebb__study_site_label(s, b->stack, &s->bump);
+    }
     if (group == EBB_STUDY_BY_NAME) { return ebb__bump_strdup(&s->bump, name); }
     return ebb__bump_printf(&s->bump, "%.*s", (int)module_length(name), name);
 }

@@ -192,6 +192,8 @@ typedef struct study_set {
     size_t n;
 } study_set;
 
+/* holders.c: the words for the call site of a stack, in bump; "" for stack 0, NULL where there is no memory. */
+const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);
 /* These blocks by group, the greatest first. Needs the sites of find_holders. */
 ebb_status ebb__study_group(ebb_study *s, ebb_study_group group, const study_set *set, study_holders *holders);
 
