@@ -164,11 +164,16 @@ void ebb__json_limit(const char *key, uint64_t value); /* UINT64_MAX, without li
 void ebb__json_bool(const char *key, bool value);
 void ebb__json_f64(const char *key, double value);
 void ebb__json_f32(const char *key, float value);
+/* A member that is a list of objects: begin, for each object item_begin, members, item_end; end. */
+void ebb__json_list_begin(const char *key);
+void ebb__json_item_begin(void);
+void ebb__json_item_end(void);
+void ebb__json_list_end(void);
 void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines at once */
 
 /* ---- the commands ----------------------------------------------------------------------------- */
 
 extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_place, ebb__cli_probe, ebb__cli_report;
-extern const ebb_cli_command ebb__cli_import;
+extern const ebb_cli_command ebb__cli_import, ebb__cli_diff, ebb__cli_check;
 
 #endif

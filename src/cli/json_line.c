@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Only one object is open at a time, and only main's thread writes. */
+/* One object is written at a time, with what is in it, and only main's thread writes. */
 static bool is_first;
 
 static void write_string(const char *text) {
@@ -79,6 +79,27 @@ void ebb__json_f64(const char *key, double value) {
 void ebb__json_f32(const char *key, float value) {
     write_key(key);
     write_number((double)value, 9);
+}
+
+void ebb__json_list_begin(const char *key) {
+    write_key(key);
+    putchar('[');
+    is_first = true;
+}
+
+void ebb__json_item_begin(void) {
+    printf(is_first ? "{" : ", {");
+    is_first = true;
+}
+
+void ebb__json_item_end(void) {
+    putchar('}');
+    is_first = false;
+}
+
+void ebb__json_list_end(void) {
+    putchar(']');
+    is_first = false;
 }
 
 void ebb__json_end(void) {

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb check`: whether a recording's peak is what it may be, for a test that runs on every change. The answer is the
+ * exit code; where it is 'no', what grew is named, or who holds the peak where there is nothing to compare with.
+ */
+#include "compare.h"
+
+#include <inttypes.h>
+
+#define N_NAMED 5
+
+typedef struct check_values {
+    uint64_t max_peak;
+    const char *baseline;
+    ebb_cli_memory tolerance;
+    bool json;
+} check_values;
+
+#define AT(member) offsetof(check_values, member)
+static const ebb_cli_option check_options[] = {
+    {"--max-peak", EBB_CLI_BYTES, AT(max_peak), "SIZE", "the most that the peak may be, as in 2GiB"},
+    {"--baseline", EBB_CLI_TEXT, AT(baseline), "FILE", "another recording, whose peak it may not exceed"},
+    {"--tolerance", EBB_CLI_MEMORY, AT(tolerance), "N%|SIZE", "by more than this (0)"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
+};
+
+typedef struct check_answer {
+    const ebb_cli_studied *file, *baseline; /* baseline: NULL without one */
+    uint64_t limit_bytes;
+    const ebb_diff *diff; /* to the baseline */
+} check_answer;
+
+static int check_arguments(const check_values *values, const ebb_cli_arguments *arguments) {
+    if (arguments->n == 0) { return ebb__cli_usage("check: say which file; see ebb check --help"); }
+    if (values->max_peak == 0 && values->baseline == NULL) {
+        return ebb__cli_usage("check: say with --max-peak or --baseline what the peak may be");
+    }
+    const bool tolerates = values->tolerance.bytes > 0 || values->tolerance.percent > 0.0;
+    if (tolerates && values->baseline == NULL) { return ebb__cli_usage("check: --tolerance without --baseline"); }
+    return EBB_EXIT_DONE;
+}
+
+/* The least of what was asked for. */
+static uint64_t limit_of(const check_values *values, const ebb_cli_studied *baseline) {
+    uint64_t limit = values->max_peak > 0 ? values->max_peak : UINT64_MAX;
+    if (baseline->study == NULL) { return limit; }
+    const double more = (double)baseline->peak_bytes * (values->tolerance.percent / 100.0);
+    uint64_t allowed = baseline->peak_bytes;
+    allowed += values->tolerance.percent > 0.0 && more < 0x1p62 ? (uint64_t)more : values->tolerance.bytes;
+    return allowed < limit && allowed >= baseline->peak_bytes ? allowed : limit;
+}
+
+static void print_holders(const ebb_study *study) {
+    static const ebb_study_group groups[] = {EBB_STUDY_BY_SITE, EBB_STUDY_BY_NAME};
+    char text[32];
+    size_t n = 0;
+    const ebb_study_holder *holders = ebb_study_holders(study, groups[0], &n);
+    if (n == 0) { holders = ebb_study_holders(study, groups[1], &n); }
+    for (size_t i = 0; i < n && i < N_NAMED; i++) {
+        printf("  held %14s  %6" PRIu64 " blocks  %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
+               holders[i].n_blocks, holders[i].label[0] != '\0' ? holders[i].label : "(none)");
+    }
+}
+
+static void print_text(const char *path, const check_answer *answer) {
+    char peak[32], limit[32], over[32], delta[32], percent[32];
+    const uint64_t peak_bytes = answer->file->peak_bytes;
+    const bool fits = peak_bytes <= answer->limit_bytes;
+    ebb_bytes_format(peak_bytes, peak, sizeof peak);
+    ebb_bytes_format(answer->limit_bytes, limit, sizeof limit);
+    if (fits) {
+        printf("%s: the peak, %s, is within %s", path, peak, limit);
+    } else {
+        printf("%s: the peak, %s, exceeds %s by %s", path, peak, limit,
+               ebb_bytes_format(peak_bytes - answer->limit_bytes, over, sizeof over));
+    }
+    if (answer->diff != NULL) {
+        const uint64_t base_bytes = answer->baseline->peak_bytes;
+        printf("; %s %s since the baseline", ebb__cli_delta(base_bytes, peak_bytes, delta, sizeof delta),
+               ebb__cli_delta_percent(base_bytes, peak_bytes, percent, sizeof percent));
+    }
+    printf("\n");
+    if (fits) { return; }
+    if (answer->diff != NULL && peak_bytes > answer->baseline->peak_bytes) {
+        ebb__cli_print_changes(answer->diff, N_NAMED, true);
+    } else {
+        print_holders(answer->file->study);
+    }
+}
+
+static void print_json(const char *path, const check_answer *answer) {
+    const uint64_t peak_bytes = answer->file->peak_bytes;
+    ebb__json_begin();
+    ebb__json_u64("schema_version", 1);
+    ebb__json_text("file", path);
+    ebb__json_bool("ok", peak_bytes <= answer->limit_bytes);
+    ebb__json_u64("peak_bytes", peak_bytes);
+    ebb__json_u64("limit_bytes", answer->limit_bytes);
+    if (answer->diff != NULL) {
+        ebb__json_u64("baseline_peak_bytes", answer->baseline->peak_bytes);
+        ebb__cli_json_changes("grew", answer->diff, true);
+    } else {
+        ebb__json_text("baseline_peak_bytes", NULL);
+        ebb__json_text("grew", NULL);
+    }
+    ebb__json_end();
+}
+
+static int say(const char *path, const check_values *values, const check_answer *answer) {
+    if (values->json) {
+        print_json(path, answer);
+    } else {
+        print_text(path, answer);
+    }
+    const int code = ebb__cli_close_output();
+    if (code != EBB_EXIT_DONE) { return code; }
+    return answer->file->peak_bytes <= answer->limit_bytes ? EBB_EXIT_DONE : EBB_EXIT_NO;
+}
+
+static int run_check(const ebb_cli_command *command, int argc, char **argv) {
+    check_values values = {.json = false};
+    ebb_cli_arguments arguments;
+    ebb_cli_studied file = {.study = NULL}, baseline = {.study = NULL};
+    ebb_diff *diff = NULL;
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    code = check_arguments(&values, &arguments);
+    if (code != EBB_EXIT_DONE) { return code; }
+    ebb_status status = ebb__cli_study(arguments.at[0], &file);
+    if (status == EBB_OK && values.baseline != NULL) { status = ebb__cli_study(values.baseline, &baseline); }
+    if (status == EBB_OK && values.baseline != NULL) {
+        status = ebb_diff_create(NULL, baseline.study, file.study, &diff);
+    }
+    const check_answer answer = {
+        .file = &file, .baseline = &baseline, .limit_bytes = limit_of(&values, &baseline), .diff = diff};
+    code = status == EBB_OK ? say(arguments.at[0], &values, &answer) : ebb__cli_study_failed(status);
+    ebb_diff_destroy(diff);
+    ebb__cli_studied_fini(&file);
+    ebb__cli_studied_fini(&baseline);
+    return code;
+}
+
+static void print_more(void) {
+    printf("\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
+           "limits,\n"
+           "1: it is not, and what grew is named.\n");
+}
+
+const ebb_cli_command ebb__cli_check = {
+    .name = "check",
+    .arguments = "FILE --max-peak SIZE | --baseline FILE [--tolerance N%]",
+    .about = "whether a recorded run's peak is what it may be",
+    .options = check_options,
+    .n_options = sizeof check_options / sizeof check_options[0],
+    .n_arguments_max = 1,
+    .run = run_check,
+    .more_help = print_more,
+};

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `ebb diff`: what holds the peaks of two recordings, side by side, and what became of it from the one to the other.
+ */
+#include "compare.h"
+
+#include <inttypes.h>
+
+#define DEFAULT_LINES 10
+
+typedef struct diff_values {
+    uint64_t lines;
+    bool json;
+} diff_values;
+
+#define AT(member) offsetof(diff_values, member)
+static const ebb_cli_option diff_options[] = {
+    {"--lines", EBB_CLI_AMOUNT, AT(lines), "N", "at most so many lines of each table (10)"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object on stdout, for programs: all lines"},
+};
+
+/* The tables of holders, and their keys in JSON. */
+static const struct {
+    ebb_study_group group;
+    const char *title, *key;
+} tables[] = {
+    {EBB_STUDY_BY_SITE, "by call site", "sites"},
+    {EBB_STUDY_BY_MODULE, "by module", "modules"},
+    {EBB_STUDY_BY_NAME, "by name", "names"},
+};
+#define N_TABLES (sizeof tables / sizeof *tables)
+
+/* ---- for people -------------------------------------------------------------------------------- */
+
+static void print_row(const char *label, uint64_t a_bytes, uint64_t b_bytes) {
+    char a[32], b[32], delta[32], percent[32];
+    printf("%-40s %12s -> %12s %14s %10s\n", label, ebb_bytes_format(a_bytes, a, sizeof a),
+           ebb_bytes_format(b_bytes, b, sizeof b), ebb__cli_delta(a_bytes, b_bytes, delta, sizeof delta),
+           ebb__cli_delta_percent(a_bytes, b_bytes, percent, sizeof percent));
+}
+
+/* Rows that changed. One that holds everything says nothing. */
+static void print_rows(const char *title, const ebb_diff_row *rows, size_t n, uint64_t n_lines) {
+    size_t n_changed = 0;
+    while (n_changed < n && rows[n_changed].a_bytes != rows[n_changed].b_bytes) { n_changed++; }
+    if (n_changed == 0 || (n == 1 && rows[0].label[0] == '\0')) { return; }
+    printf("\n%s\n", title);
+    for (size_t i = 0; i < n_changed && i < n_lines; i++) {
+        char label[64];
+        snprintf(label, sizeof label, "  %s", rows[i].label[0] != '\0' ? rows[i].label : "(none)");
+        print_row(label, rows[i].a_bytes, rows[i].b_bytes);
+    }
+    if (n_changed > n_lines) { printf("  and %" PRIu64 " more\n", (uint64_t)n_changed - n_lines); }
+}
+
+static void print_text(const ebb_diff *diff, const ebb_cli_studied *a, const ebb_cli_studied *b, uint64_t n_lines) {
+    size_t n = 0;
+    print_row("peak", a->peak_bytes, b->peak_bytes);
+    const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
+    print_rows("by role", rows, n, n_lines);
+    for (size_t t = 0; t < N_TABLES; t++) {
+        rows = ebb_diff_holders(diff, tables[t].group, &n);
+        print_rows(tables[t].title, rows, n, n_lines);
+    }
+    (void)ebb_diff_changes(diff, &n);
+    if (n == 0) { return; }
+    printf("\nblocks at the peak\n");
+    ebb__cli_print_changes(diff, n_lines, false);
+}
+
+/* ---- for programs ------------------------------------------------------------------------------ */
+
+static void json_rows(const char *key, const ebb_diff_row *rows, size_t n) {
+    ebb__json_list_begin(key);
+    for (size_t i = 0; i < n; i++) {
+        ebb__json_item_begin();
+        ebb__json_text("label", rows[i].label[0] != '\0' ? rows[i].label : NULL);
+        ebb__json_u64("a_bytes", rows[i].a_bytes);
+        ebb__json_u64("b_bytes", rows[i].b_bytes);
+        ebb__json_u64("a_blocks", rows[i].a_blocks);
+        ebb__json_u64("b_blocks", rows[i].b_blocks);
+        ebb__json_item_end();
+    }
+    ebb__json_list_end();
+}
+
+static void print_json(const char *const paths[], const ebb_diff *diff, const ebb_cli_studied *a,
+                       const ebb_cli_studied *b) {
+    size_t n = 0;
+    ebb__json_begin();
+    ebb__json_u64("schema_version", 1);
+    ebb__json_text("a", paths[0]);
+    ebb__json_text("b", paths[1]);
+    ebb__json_u64("a_peak_bytes", a->peak_bytes);
+    ebb__json_u64("b_peak_bytes", b->peak_bytes);
+    const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
+    json_rows("roles", rows, n);
+    for (size_t t = 0; t < N_TABLES; t++) {
+        rows = ebb_diff_holders(diff, tables[t].group, &n);
+        json_rows(tables[t].key, rows, n);
+    }
+    ebb__cli_json_changes("changes", diff, false);
+    ebb__json_end();
+}
+
+static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
+    diff_values values = {.lines = DEFAULT_LINES};
+    ebb_cli_arguments arguments;
+    ebb_cli_studied a = {.study = NULL}, b = {.study = NULL};
+    ebb_diff *diff = NULL;
+    int code = EBB_EXIT_DONE;
+    if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (arguments.n != 2) { return ebb__cli_usage("diff: say which two files; see ebb diff --help"); }
+    ebb_status status = ebb__cli_study(arguments.at[0], &a);
+    if (status == EBB_OK) { status = ebb__cli_study(arguments.at[1], &b); }
+    if (status == EBB_OK) { status = ebb_diff_create(NULL, a.study, b.study, &diff); }
+    if (status == EBB_OK && values.json) { print_json(arguments.at, diff, &a, &b); }
+    if (status == EBB_OK && !values.json) { print_text(diff, &a, &b, values.lines); }
+    code = status == EBB_OK ? ebb__cli_close_output() : ebb__cli_study_failed(status);
+    ebb_diff_destroy(diff);
+    ebb__cli_studied_fini(&a);
+    ebb__cli_studied_fini(&b);
+    return code;
+}
+
+static void print_more(void) {
+    printf(
+        "\nA and B are traces of ebb's, or any files that `ebb import` reads. docs/diff.md explains what is shown.\n");
+}
+
+const ebb_cli_command ebb__cli_diff = {
+    .name = "diff",
+    .arguments = "A B [option ...]",
+    .about = "what became of the peak from one recorded run to another",
+    .options = diff_options,
+    .n_options = sizeof diff_options / sizeof diff_options[0],
+    .n_arguments_max = 2,
+    .run = run_diff,
+    .more_help = print_more,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files studied for their peaks, and changes between two of them in words and as JSON.
+ */
+#include "compare.h"
+
+#include <inttypes.h>
+
+/* ---- a file ------------------------------------------------------------------------------------ */
+
+ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out) {
+    ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
+    options.wants = 0;
+    ebb_status status = ebb_trace_open_any(NULL, path, &studied_out->reader);
+    if (status == EBB_OK) { status = ebb_study_create(studied_out->reader, &options, &studied_out->study); }
+    if (status != EBB_OK) { return status; }
+    const ebb_study_summary summary = ebb_study_get_summary(studied_out->study);
+    if (!summary.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
+    studied_out->peak_bytes = summary.peak_bytes;
+    return EBB_OK;
+}
+
+int ebb__cli_study_failed(ebb_status status) {
+    const int code = ebb__cli_failed(status);
+    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
+}
+
+void ebb__cli_studied_fini(ebb_cli_studied *studied) {
+    ebb_study_destroy(studied->study);
+    ebb_trace_reader_close(studied->reader);
+}
+
+/* ---- differences ------------------------------------------------------------------------------- */
+
+char *ebb__cli_delta(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes) {
+    char text[32];
+    const uint64_t bytes = a_bytes > b_bytes ? a_bytes - b_bytes : b_bytes - a_bytes;
+    snprintf(buf, buf_bytes, "%s%s", a_bytes > b_bytes ? "-" : "+", ebb_bytes_format(bytes, text, sizeof text));
+    return buf;
+}
+
+char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes) {
+    buf[0] = '\0';
+    if (a_bytes > 0) {
+        snprintf(buf, buf_bytes, "%+.1f %%", ((double)b_bytes - (double)a_bytes) / (double)a_bytes * 100.0);
+    }
+    return buf;
+}
+
+/* ---- changes ----------------------------------------------------------------------------------- */
+
+static bool is_told(const ebb_diff_blocks *change, bool only_more) {
+    return !only_more || change->b_bytes > change->a_bytes;
+}
+
+static void print_change(const ebb_diff_blocks *change) {
+    char each[80], a[32], b[32], delta[32];
+    const uint64_t n = change->n_blocks;
+    ebb_bytes_format(change->a_bytes, a, sizeof a);
+    ebb_bytes_format(change->b_bytes, b, sizeof b);
+    if (change->a_bytes > 0 && change->b_bytes > 0) {
+        snprintf(each, sizeof each, "%s -> %s", a, b);
+    } else {
+        snprintf(each, sizeof each, "%s", change->a_bytes > 0 ? a : b);
+    }
+    printf("  %-6s %14s  %6" PRIu64 " x %-26s %s%s%s\n", ebb_diff_change_name(change->change),
+           ebb__cli_delta(change->a_bytes * n, change->b_bytes * n, delta, sizeof delta), n, each,
+           change->name[0] != '\0' ? change->name : ebb_role_name(change->role), change->site[0] != '\0' ? ", " : "",
+           change->site);
+}
+
+void ebb__cli_print_changes(const ebb_diff *diff, size_t n_lines, bool only_more) {
+    size_t n = 0, n_printed = 0, n_left = 0;
+    const ebb_diff_blocks *changes = ebb_diff_changes(diff, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(&changes[i], only_more)) { continue; }
+        if (n_printed < n_lines) {
+            print_change(&changes[i]);
+            n_printed++;
+        } else {
+            n_left++;
+        }
+    }
+    if (n_left > 0) { printf("  and %zu more\n", n_left); }
+}
+
+void ebb__cli_json_changes(const char *key, const ebb_diff *diff, bool only_more) {
+    size_t n = 0;
+    const ebb_diff_blocks *changes = ebb_diff_changes(diff, &n);
+    ebb__json_list_begin(key);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(&changes[i], only_more)) { continue; }
+        ebb__json_item_begin();
+        ebb__json_text("change", ebb_diff_change_name(changes[i].change));
+        ebb__json_text("name", changes[i].name[0] != '\0' ? changes[i].name : NULL);
+        ebb__json_text("site", changes[i].site[0] != '\0' ? changes[i].site : NULL);
+        ebb__json_text("role", ebb_role_name(changes[i].role));
+        ebb__json_u64("blocks", changes[i].n_blocks);
+        ebb__json_u64("a_bytes", changes[i].a_bytes);
+        ebb__json_u64("b_bytes", changes[i].b_bytes);
+        ebb__json_item_end();
+    }
+    ebb__json_list_end();
+}

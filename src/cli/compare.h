@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `diff` and `check` share: a file's study, and changes in words.
+ */
+#ifndef EBB_SRC_CLI_COMPARE_H
+#define EBB_SRC_CLI_COMPARE_H
+
+#include "cli.h"
+
+/* A file, read and studied: what is at its peak. Zero-initialise; fini in any case. */
+typedef struct ebb_cli_studied {
+    ebb_trace_reader *reader;
+    ebb_study *study;
+    uint64_t peak_bytes;
+} ebb_cli_studied;
+
+/* Of a file that was cut off, a warning is said. */
+ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out);
+/* Say why it failed; a recording that is not known is a fault of the file. */
+int ebb__cli_study_failed(ebb_status status);
+void ebb__cli_studied_fini(ebb_cli_studied *studied);
+
+/* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "" where there is nothing to compare with. */
+char *ebb__cli_delta(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
+char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
+
+/* A line each; at most n_lines, then how many more there are. only_more: those that make the peak higher. */
+void ebb__cli_print_changes(const ebb_diff *diff, size_t n_lines, bool only_more);
+void ebb__cli_json_changes(const char *key, const ebb_diff *diff, bool only_more);
+
+#endif

@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb diff` and `ebb check`: the answer, the exit code, and what is named.
+. "$(dirname "$0")/lib.sh"
+
+for batch in 8 12; do
+    "$EBB" train lenet --batch $batch --steps 1 --backend dry --policy liveness --record $batch.trace >/dev/null 2>err ||
+        fail "recordings" "$(cat err)"
+done
+echo nothing >not.trace
+
+field() { # file, key
+    python3 -c 'import json, sys; print(json.dumps(json.load(open(sys.argv[1]))[sys.argv[2]]))' "$1" "$2"
+}
+
+# ---- diff -------------------------------------------------------------------------------------
+
+run "the same file" out diff 8.trace 8.trace
+equal "the same file: one line" "$(wc -l <out)" 1
+run "another batch" out diff 8.trace 12.trace
+check "another batch: the peak" grep -q '^peak .* -> .* +.* %$' out
+check "another batch: roles" grep -q '^  activation .* +50.0 %$' out
+check "another batch: a block" grep -q '^  grew .* 1 x .* -> .* relu1$' out
+run "as JSON" out diff 8.trace 12.trace --json
+equal "as JSON: sums" "$(python3 - <<END
+import json
+d = json.load(open("out"))
+for key in ["roles", "names", "modules"]:
+    for side in "ab":
+        assert sum(row[side + "_bytes"] for row in d[key]) == d[side + "_peak_bytes"], (key, side)
+more = sum((c["b_bytes"] - c["a_bytes"]) * c["blocks"] for c in d["changes"])
+assert more == d["b_peak_bytes"] - d["a_peak_bytes"] > 0
+print(d["schema_version"], d["sites"])
+END
+)" "1 []"
+run "few lines" out diff 8.trace 12.trace --lines 1
+equal "few lines: the rest is counted" "$(grep -c '^  and [0-9]* more$' out)" 4
+
+# ---- check ------------------------------------------------------------------------------------
+
+code() { # name, code, arguments
+    name=$1 wanted=$2
+    shift 2
+    "$EBB" check "$@" >out 2>err
+    equal "$name" "$? $(cat err)" "$wanted "
+}
+
+code "within its limit" 0 8.trace --max-peak 1GiB
+code "as the baseline" 0 8.trace --baseline 8.trace
+code "below the baseline" 0 8.trace --baseline 12.trace
+code "within the tolerance" 0 12.trace --baseline 8.trace --tolerance 10%
+code "within bytes of tolerance" 0 12.trace --baseline 8.trace --tolerance 1MB
+code "above its limit" 1 8.trace --max-peak 1MiB
+check "above its limit: who holds it" grep -q '^  held .* fc1.weight$' out
+code "above the baseline" 1 12.trace --baseline 8.trace
+check "above the baseline: what grew" grep -q '^  grew .* relu1$' out
+code "above the tolerance" 1 12.trace --baseline 8.trace --tolerance 2%
+code "the lower limit counts" 1 12.trace --baseline 8.trace --tolerance 10% --max-peak 1MiB
+code "as JSON" 1 12.trace --baseline 8.trace --tolerance 2% --json
+equal "as JSON: no" "$(field out ok)" false
+check "as JSON: what grew" grep -q '"name": "relu1"' out
+
+# ---- what is refused --------------------------------------------------------------------------
+
+says "diff of one file" 2 "ebb: diff: say which two files; see ebb diff --help" diff 8.trace
+says "check of nothing" 2 "ebb: check: say which file; see ebb check --help" check
+says "check without a limit" 2 "ebb: check: say with --max-peak or --baseline what the peak may be" check 8.trace
+says "tolerance of nothing" 2 "ebb: check: --tolerance without --baseline" check 8.trace --max-peak 1GiB --tolerance 2%
+says "no such file" 4 "ebb: no.trace: cannot open: No such file or directory" diff 8.trace no.trace
+complains "no recording" 3 "not.trace" check not.trace --max-peak 1GiB
+complains "no recording for a baseline" 3 "not.trace" check 8.trace --baseline not.trace
+exit $status
