@@ -54,7 +54,7 @@ typedef struct ebb_study_options {
 
 /* Read all that the reader has left, which should be all, and study it. The reader is borrowed until the study goes.
  * options may be NULL. EBB_E_ARGUMENT: options of another version, a bandwidth that is not above 0. EBB_E_FORMAT,
- * EBB_E_IO: the reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 40 a step, 40 a read
+ * EBB_E_IO: the reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 50 a step, 45 a read
  * or write. Near linear time. */
 EBB_API ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *options, ebb_study **study_out);
 EBB_API void ebb_study_destroy(ebb_study *study); /* NULL is fine */
@@ -89,7 +89,7 @@ EBB_API const ebb_iteration_part *ebb_study_iteration_parts(const ebb_study *stu
 /* ---- roles ------------------------------------------------------------------------------------ */
 
 /* What the authors of 'Pinpointing' call blocks, by accesses alone: read before it is ever written, and never written;
- * so, but written later; written first. */
+ * so, but written later; written first. What the source says to be an input is one, whoever writes it. */
 typedef enum ebb_study_use {
     EBB_STUDY_USE_INPUT,
     EBB_STUDY_USE_PARAMETER,

@@ -81,7 +81,15 @@ static void add_share(ebb_study_share *share, uint64_t size_bytes) {
     share->n_blocks++;
 }
 
+/* A batch that a step of the run copies in is input all the same. */
+static void name_inputs(ebb_study *s) {
+    for (size_t i = 0; i < s->blocks.n; i++) {
+        if (s->blocks.data[i].role == EBB_ROLE_INPUT) { s->blocks.data[i].use = EBB_STUDY_USE_INPUT; }
+    }
+}
+
 void ebb__study_break_down(ebb_study *s) {
+    name_inputs(s);
     ebb_study_breakdown *b = &s->breakdown;
     const ebb_iteration_part *part = s->usual_part < s->parts.n ? &s->parts.data[s->usual_part] : NULL;
     b->is_of_iteration = part != NULL;

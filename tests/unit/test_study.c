@@ -75,6 +75,26 @@ static void shares_of_roles_and_uses(void **state) {
     study_fixture_fini(&f);
 }
 
+/* By accesses, but for what is said to be input. */
+static void inputs_and_intermediates(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint64_t batch = study_alloc(&f, 8, EBB_ROLE_INPUT, "batch");
+    const uint64_t labels = study_alloc_before(&f, 16, EBB_ROLE_OTHER, "labels");
+    const uint64_t out = study_alloc(&f, 32, EBB_ROLE_ACTIVATION, "out");
+    study_do(&f, EBB_TRACE_WRITE, batch);
+    study_do(&f, EBB_TRACE_READ, batch);
+    study_do(&f, EBB_TRACE_READ, labels);
+    study_do(&f, EBB_TRACE_WRITE, out);
+    study_do(&f, EBB_TRACE_READ, out);
+    const ebb_study *study = study_fixture_study(&f, NULL);
+    assert_int_equal(ebb_study_get_breakdown(study).use_in_all[EBB_STUDY_USE_INPUT].bytes, 24);
+    assert_int_equal(ebb_study_get_breakdown(study).use_in_all[EBB_STUDY_USE_INTERMEDIATE].bytes, 32);
+    assert_int_equal(ebb_study_get_block(study, batch).use, EBB_STUDY_USE_INPUT);
+    study_fixture_fini(&f);
+}
+
 static void the_curve_of_it(void **state) {
     (void)state;
     study_fixture f;
@@ -264,7 +284,7 @@ int main(void) {
         cmocka_unit_test(the_curve_of_it),     cmocka_unit_test(a_block_and_its_story),
         cmocka_unit_test(labels_and_no_roles), cmocka_unit_test(holders_of_the_peak),
         cmocka_unit_test(nothing_at_all),      cmocka_unit_test(segments_and_reserved),
-        cmocka_unit_test(bad_options),
+        cmocka_unit_test(bad_options),         cmocka_unit_test(inputs_and_intermediates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

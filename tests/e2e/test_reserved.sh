@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What PyTorch's caching allocator reserves, replayed from a snapshot's blocks alone, against what its segments say:
+# within 1 %, and to the byte where the snapshot goes back to the beginning. SNAPSHOTS names a folder with others, such as
+# real ones; those that have lost their beginning are left out.
+. "$(dirname "$0")/lib.sh"
+here=$root/tests/e2e
+
+# error_of FILE: how far the replay is from what was reserved at most, in units of 0.01 %.
+error_of() {
+    "$EBB" report "$1" --json | python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+reserved = report["fragmentation"]["reserved_peak_bytes"]
+rows = {row["key"]: row["bytes"] for row in report["what_if"]}
+got = rows.get("pytorch-recorded")
+print("unknown" if reserved is None or got is None else round(1e4 * abs(got - reserved) / reserved))'
+}
+
+python3 "$here/make_reserved.py" snapshots || exit 1
+for file in snapshots/*.pickle; do
+    equal "reserved, $(basename "$file" .pickle)" "$(error_of "$file")" 0
+done
+for file in ${SNAPSHOTS:+"$SNAPSHOTS"/*.pickle}; do
+    error=$(error_of "$file")
+    name="reserved, $(basename "$file" .pickle)"
+    if [ "$error" = unknown ]; then
+        skip "$name" "it does not tell all segments"
+    else
+        check "$name: 0.01 % x $error" [ "$error" -le 100 ]
+    fi
+done
+exit $status
