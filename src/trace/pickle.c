@@ -11,7 +11,7 @@
  */
 #include "trace/pickle.h"
 
-#define BUFFER_BYTES ((size_t)4 << 20)
+#define FIRST_BUFFER_BYTES ((size_t)256 << 10) /* longer texts make it grow */
 #define MAX_ARGUMENT_BYTES ((size_t)16) /* an opcode and its fixed argument */
 #define MAX_STACK ((size_t)1 << 26)
 #define MAX_MARKS ((size_t)1 << 20)
@@ -24,9 +24,9 @@ struct ebb_pickle {
     const char *name;
     ebb_pickle_read_fn read;
     void *read_ctx;
-    uint8_t *buf; /* [BUFFER_BYTES] */
+    EBB_VEC(uint8_t) buf; /* n is not used */
     const uint8_t *at, *end;
-    uint64_t base; /* the file's offset of buf */
+    uint64_t base; /* the file's offset of the buffer */
     bool eof;
 
     ebb_trace_keys strings;
@@ -143,7 +143,7 @@ static const refusal refusals[] = {
 /* ---- failing ---------------------------------------------------------------------------------- */
 
 static uint64_t offset_of(const ebb_pickle *p, const uint8_t *at) {
-    return p->base + (uint64_t)(at - p->buf);
+    return p->base + (uint64_t)(at - p->buf.data);
 }
 
 ebb_status ebb__pickle_malformed(const ebb_pickle *p, const char *what) {
@@ -171,20 +171,21 @@ static ebb_status refuse(const ebb_pickle *p, uint8_t byte) {
 
 /* Have n_bytes at hand unless the file ends before. */
 static ebb_status fill(ebb_pickle *p, size_t n_bytes) {
-    EBB_ASSERT(n_bytes <= BUFFER_BYTES);
     size_t n = (size_t)(p->end - p->at);
     if (n >= n_bytes || p->eof) { return EBB_OK; }
-    p->base += (uint64_t)(p->at - p->buf);
-    memmove(p->buf, p->at, n);
-    p->at = p->buf;
-    while (n < BUFFER_BYTES && !p->eof) {
+    p->base += (uint64_t)(p->at - p->buf.data);
+    if (n > 0) { memmove(p->buf.data, p->at, n); }
+    const ebb_status st = EBB_RESERVE(p->mem, &p->buf, ebb_max_u64(n_bytes, FIRST_BUFFER_BYTES));
+    p->at = p->buf.data;
+    p->end = p->buf.data + n;
+    EBB_TRY(st);
+    while (n < p->buf.cap && !p->eof) {
         size_t n_read = 0;
-        p->end = p->buf + n;
-        EBB_TRY(p->read(p->read_ctx, p->buf + n, BUFFER_BYTES - n, &n_read));
+        EBB_TRY(p->read(p->read_ctx, p->buf.data + n, p->buf.cap - n, &n_read));
         p->eof = n_read == 0;
         n += n_read;
+        p->end = p->buf.data + n;
     }
-    p->end = p->buf + n;
     return EBB_OK;
 }
 
@@ -528,9 +529,6 @@ ebb_status ebb__pickle_next(ebb_pickle *p, ebb_pickle_step *step_out) {
 /* ---- open and close --------------------------------------------------------------------------- */
 
 static ebb_status begin(ebb_pickle *p, const char *const *keys, size_t n_keys) {
-    p->buf = ebb__alloc(p->mem, BUFFER_BYTES, 1);
-    if (p->buf == NULL) { return EBB_E_NO_MEMORY; }
-    p->at = p->end = p->buf;
     for (size_t i = 0; i < n_keys; i++) {
         uint32_t number = 0;
         bool is_new = false;
@@ -571,7 +569,7 @@ void ebb__pickle_close(ebb_pickle *p) {
     EBB_VEC_FINI(p->mem, &p->memo);
     EBB_VEC_FINI(p->mem, &p->objects);
     ebb__trace_keys_fini(&p->strings);
-    ebb__free(p->mem, p->buf);
+    EBB_VEC_FINI(p->mem, &p->buf);
     ebb__free(p->mem, p);
 }
 
