@@ -14,6 +14,8 @@
 #include "trace/ranges.h"
 #include "trace/snapshot.h"
 
+#define END_PREFIX "end of "
+
 typedef struct before_block {
     uint64_t address, size_bytes;
     uint32_t stack;
@@ -43,23 +45,11 @@ typedef struct job {
 
 /* ---- texts and stacks ------------------------------------------------------------------------- */
 
-/* The bytes of the UTF-8 character at text, of which n_left are there; 0: none is. */
-static size_t character_bytes(const uint8_t *text, size_t n_left) {
-    const size_t n = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    if (n == 0 || text[0] > 0xf4 || n > n_left) { return 0; }
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80) { return 0; }
-    }
-    const bool is_overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    const bool is_beyond = (text[0] == 0xed && text[1] >= 0xa0) || (text[0] == 0xf4 && text[1] >= 0x90);
-    return is_overlong || is_beyond || text[0] == 0 ? 0 : n;
-}
-
 /* A question mark for each byte that a string of a trace cannot have. */
 static void make_text(const uint8_t *bytes, size_t n, char *text) {
     for (size_t i = 0; i < n;) {
-        const size_t n_here = character_bytes(bytes + i, n - i);
-        if (n_here == 0) {
+        const size_t n_here = ebb__utf8_character(bytes + i, n - i);
+        if (n_here == 0 || bytes[i] == 0) {
             text[i++] = '?';
             continue;
         }
@@ -176,8 +166,8 @@ static ebb_status choose_devices(job *j) {
     if (wanted == IMPORT_CPU) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: a snapshot of PyTorch has no blocks of the processor", j->importer->path);
     }
-    EBB_TRY(MAKE_ZEROS(j, &j->device_of, n_devices));
     if (n_devices == 0) { return EBB_OK; }
+    EBB_TRY(MAKE_ZEROS(j, &j->device_of, n_devices));
     if (wanted == IMPORT_BUSIEST) { EBB_TRY(find_busiest(j, n_devices, &wanted)); }
     if (wanted == IMPORT_ALL) {
         for (size_t i = 0; i < n_devices; i++) { EBB_TRY(add_device(j, (uint32_t)i)); }
@@ -364,16 +354,30 @@ static uint64_t to_ns(const job *j, uint64_t time_us) {
     return ebb_max_u64(ns, j->time_ns);
 }
 
-/* Annotations of what happens up to now. number: 0 it begins, 1 it ends. */
+/* The end of an annotated range has a name of its own, so that whoever looks for the range finds its beginning. */
+static ebb_status add_annotation(job *j, const ebb_snapshot_annotation *a) {
+    ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION};
+    char text[256];
+    if (!a->is_end) {
+        EBB_TRY(get_string(j, a->name, &mark.name));
+        return add(j, &mark);
+    }
+    size_t n = 0, n_text = sizeof END_PREFIX - 1;
+    const char *name = a->name == 0 ? "" : ebb__pickle_text(j->snapshot.pickle, a->name, &n);
+    memcpy(text, END_PREFIX, n_text);
+    if (n > sizeof text - n_text - 1) { n = sizeof text - n_text - 1; }
+    make_text((const uint8_t *)name, n, text + n_text);
+    return add_mark(j, text, 0);
+}
+
+/* Annotations of what happens up to now. */
 static ebb_status add_annotations(job *j, uint64_t until_us) {
     const ebb_snapshot *s = &j->snapshot;
     for (; j->n_annotations_done < j->annotations.n; j->n_annotations_done++) {
         const ebb_snapshot_annotation *a = &s->annotations.data[j->annotations.data[j->n_annotations_done]];
         if (a->time_us > until_us) { break; }
-        ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = a->is_end};
-        EBB_TRY(get_string(j, a->name, &mark.name));
         j->time_ns = to_ns(j, a->time_us);
-        EBB_TRY(add(j, &mark));
+        EBB_TRY(add_annotation(j, a));
     }
     return EBB_OK;
 }

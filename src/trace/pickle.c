@@ -12,7 +12,7 @@
 #include "trace/pickle.h"
 
 #define FIRST_BUFFER_BYTES ((size_t)256 << 10) /* longer texts make it grow */
-#define MAX_ARGUMENT_BYTES ((size_t)16) /* an opcode and its fixed argument */
+#define MAX_ARGUMENT_BYTES ((size_t)16)        /* an opcode and its fixed argument */
 #define MAX_STACK ((size_t)1 << 26)
 #define MAX_MARKS ((size_t)1 << 20)
 #define MAX_MEMO ((size_t)1 << 28)
@@ -340,10 +340,12 @@ static bool small_number(ebb_pickle_value value) {
 
 /* The tuple of what lies on the stack from first on. */
 static ebb_status make_tuple(ebb_pickle *p, size_t first) {
-    const ebb_pickle_value *items = p->stack.data + first;
     ebb_pickle_value tuple = make(EBB_PICKLE_OTHER, 0);
-    if (p->stack.n - first == 2 && small_number(items[0]) && small_number(items[1])) {
-        tuple = make(EBB_PICKLE_PAIR, ebb__pickle_payload(items[0]) << 30 | ebb__pickle_payload(items[1]));
+    if (p->stack.n - first == 2) {
+        const ebb_pickle_value *items = p->stack.data + first;
+        if (small_number(items[0]) && small_number(items[1])) {
+            tuple = make(EBB_PICKLE_PAIR, ebb__pickle_payload(items[0]) << 30 | ebb__pickle_payload(items[1]));
+        }
     }
     p->stack.n = first;
     return push(p, tuple);
@@ -374,7 +376,7 @@ static ebb_status show(ebb_pickle *p, ebb_pickle_step_kind kind, ebb_pickle_valu
         return ebb__pickle_malformed(p, is_set ? "items for what is no dictionary" : "items for what is no list");
     }
     if (is_set && n % 2 != 0) { return ebb__pickle_malformed(p, "a key without a value"); }
-    *step = (ebb_pickle_step){kind, target, p->stack.data + first, is_set ? n / 2 : n};
+    *step = (ebb_pickle_step){kind, target, n > 0 ? p->stack.data + first : NULL, is_set ? n / 2 : n};
     p->taken = first;
     return EBB_OK;
 }

@@ -112,6 +112,8 @@ static const struct {
            "1(02\x86."),
      ".5,5"},
     {BYTES("\x80\x02]r\x05\x00\x00\x00j\x05\x00\x00\x00\x86."), ".?"},
+    {BYTES("\x80\x02(d(l)\x86."), "={} +[] .?"},
+    {BYTES("\x80\x02)."), ".?"},
     /* A list that contains itself. */
     {BYTES("\x80\x02]q\x00h\x00"
            "a."),

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is a character of UTF-8 and what is not: names in other tools' files are anybody's bytes.
+ */
+#include "base/base.h"
+
+size_t ebb__utf8_character(const void *text, size_t n_bytes) {
+    const uint8_t *c = text;
+    if (n_bytes == 0) { return 0; }
+    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    if (n > n_bytes) { return 0; }
+    for (size_t i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) { return 0; }
+    }
+    const bool is_too_long = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    const bool is_half_of_pair = c[0] == 0xed && c[1] >= 0xa0;
+    const bool is_beyond = c[0] == 0xf4 && c[1] >= 0x90;
+    return is_too_long || is_half_of_pair || is_beyond ? 0 : n;
+}
