@@ -10,6 +10,7 @@ static const ebb_report_renderer renderers[] = {
     {"json", "one object, for programs", ebb__report_render_json},
     {"html", "a page for a browser, with pictures, in one file", ebb__report_render_html},
     {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto},
+    {"memory-viz", "a snapshot as PyTorch's memory viewer reads it", ebb__report_render_memory_viz},
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])
 

@@ -123,6 +123,7 @@ ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_json(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_html(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out);
+ebb_status ebb__report_render_memory_viz(ebb_report *report, ebb_report_out *out);
 
 /* The object of --json, as a member of an open object or outermost (key NULL). */
 ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key);

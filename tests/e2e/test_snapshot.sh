@@ -29,6 +29,22 @@ agrees_zipped() {
 }
 agrees_zipped
 
+# again NAME FILE: what --memory-viz makes of it is a snapshot that says the same.
+again() {
+    run "$1, for the viewer" out report "$2" --memory-viz viewer.pickle || return
+    python3 "$here/read_snapshot.py" "$2" >expected
+    python3 "$here/read_snapshot.py" viewer.pickle "$(sed -n 's/^device //p' expected)" >got 2>&1
+    equal "$1, for the viewer" "$(cat got)" "$(cat expected)"
+}
+for name in list history jit extras ring expandable devices state; do again $name snapshots/$name.pickle; done
+run "a recording for the viewer" out train mlp --steps 3 --record own.trace --record-steps 2 &&
+    run "a recording for the viewer" out report own.trace --memory-viz own.pickle &&
+    run "a recording for the viewer" out import own.pickle -o again.trace && {
+    python3 "$here/read_snapshot.py" own.pickle >expected
+    python3 "$here/read_trace.py" again.trace >got
+    equal "a recording for the viewer" "$(grep -v frames got)" "$(grep -v frames expected)"
+}
+
 complains "no such device" 2 'there is no device 3, only 3 of them' import snapshots/devices.pickle -o no --device 3
 complains "the processor" 2 'has no blocks of the processor' import snapshots/devices.pickle -o no --device cpu
 head -c 5000 snapshots/contexts.pickle >cut.pickle
