@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storages that live, as the blocks of a trace.
+
+How a free is seen: of each storage the ledger has the weak reference that PyTorch's own multiprocessing uses, which
+says whether the storage is gone and does not keep it; nor is another one made at the address that is its key. Asking
+that of every storage at each operator would be slow. So while the first tensor seen of a storage lives, the storage is
+taken to live; from then on it is a suspect, and suspects are asked before each operator. All are asked every few
+operators, for a tensor may have been given another storage.
+"""
+import time
+import weakref
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .. import trace
+
+_ASK_ALL_EVERY = 64
+_storage_of = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage  # of 2.0, of 1.13
+_expired, _forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
+
+
+class Block:
+    __slots__ = ("number", "size_bytes", "role", "name", "tensor")
+
+
+class Ledger:
+    def __init__(self, writer, is_fake):
+        self.live_bytes = self.peak_bytes = 0
+        self.is_fake = is_fake
+        self.writer = writer
+        self.are_before = True  # new blocks were there before the recording
+        self._start_ns, self._ticks = 0, 0
+        self._blocks, self._suspects, self._countdown = {}, set(), _ASK_ALL_EVERY
+        self._spaces = {}
+
+    def begin(self):
+        """What comes now is recorded; it is time 0."""
+        self.are_before, self._start_ns = False, time.perf_counter_ns()
+
+    def now(self):
+        """In ns; under fake tensors, where times mean nothing, a count."""
+        if self.are_before:
+            return 0
+        self._ticks += 1
+        return self._ticks if self.is_fake else time.perf_counter_ns() - self._start_ns
+
+    def _storage(self, tensor):
+        """(storage, its key, its bytes); None for what has none: sparse tensors, other libraries', meta, real ones
+        beside fake ones."""
+        if isinstance(tensor, FakeTensor) != self.is_fake:
+            return None
+        try:
+            storage = _storage_of(tensor)
+            return storage, storage._cdata, int(storage.nbytes())
+        except (NotImplementedError, RuntimeError, ValueError):
+            return None
+
+    def is_new(self, tensor):
+        found = self._storage(tensor)
+        return found is not None and found[2] > 0 and found[1] not in self._blocks
+
+    def block(self, tensor, time_ns, role=None, name="", stack=0):
+        """The block of a tensor's storage, allocated now if it was not known; None of what has no bytes. Without a
+        role it is a parameter or an input: nobody saw it made."""
+        found = self._storage(tensor)
+        if found is None:
+            return None
+        storage, key, size_bytes = found
+        block = self._blocks.get(key)
+        if block is not None and block.size_bytes == size_bytes:
+            return block
+        if block is not None:
+            role, name = (block.role, block.name) if role is None else (role, name)
+            self._free(key, time_ns)  # resized
+        if size_bytes == 0 or tensor.device.type == "meta":
+            return None
+        if role is None:
+            role = trace.PARAMETER if isinstance(tensor, torch.nn.Parameter) else trace.INPUT
+        block = self._blocks[storage._weak_ref()] = Block()
+        block.size_bytes, block.role, block.name = size_bytes, role, name
+        suspect = self._suspects.add
+        block.tensor = weakref.ref(tensor, lambda _: suspect(key))
+        space, name = self._space(tensor.device), self.writer.string(name)
+        self.writer.stack(stack)
+        block.number = self.writer.alloc(time_ns, size_bytes, role, name,
+                                         None if self.is_fake else storage.data_ptr(), space, self.are_before)
+        self.live_bytes += size_bytes
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        return block
+
+    def _space(self, device):
+        space = self._spaces.get(device)
+        if space is None:
+            space = self._spaces[device] = len(self._spaces)
+            self.writer.note(f"space.{space}", str(device))
+        return space
+
+    def _free(self, key, time_ns):
+        block = self._blocks.pop(key)
+        block.tensor = None
+        self.live_bytes -= block.size_bytes
+        self.writer.free(time_ns, block.number)
+        _forget(key)
+
+    def ask(self, everyone=False):
+        """Free what is gone."""
+        self._countdown -= 1
+        if everyone or self._countdown == 0:
+            self._countdown, asked = _ASK_ALL_EVERY, self._blocks
+        else:
+            asked = self._suspects
+        time_ns = self.now()
+        for key in tuple(asked):
+            if key not in self._blocks:
+                self._suspects.discard(key)
+            elif _expired(key):
+                self._suspects.discard(key)
+                self._free(key, time_ns)
+
+    def label(self, tensor, role, name):
+        """What a tensor is for, known only now."""
+        time_ns = self.now()
+        block = self.block(tensor, time_ns, role, name) if isinstance(tensor, torch.Tensor) else None
+        if block is not None and (block.role, block.name) != (role, name):
+            block.role, block.name = role, name
+            self.writer.label(time_ns, block.number, role, self.writer.string(name))
+
+    def close(self):
+        for key in self._blocks:
+            _forget(key)
+        self._blocks.clear()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of an operator before and beside its tensors: what its schema says, and who called it.
+
+Who calls is read off the interpreter's frames: the innermost module being called, an optimizer's step, the lines of the
+program. No hook is set, so nothing has to be undone when an exception passes.
+"""
+import os
+import sys
+
+import torch
+
+
+class Operator:
+    """`arguments`: (index, name, is read, is written) of each one that holds tensors."""
+
+    OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
+
+    def __init__(self, func):
+        schema = func._schema
+        self.name = schema.name.replace("::", ".")
+        self.is_pseudo = self.name.startswith(("prim.", "profiler."))
+        self.is_detach = self.name == "aten.detach"
+        self.arguments = []
+        for index, argument in enumerate(schema.arguments):
+            if "Tensor" not in str(argument.type):
+                continue
+            writes = argument.alias_info is not None and argument.alias_info.is_write
+            overwrites = writes and (argument.kwarg_only or self.name.endswith(self.OVERWRITES))
+            self.arguments.append((index, argument.name, not overwrites, writes))
+
+
+_SHOWN, _HIDDEN, _CALL, _STEP, _ENGINE = range(5)
+_LIBRARY = os.path.dirname(torch.__file__) + os.sep
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_OPTIMIZERS = sys.modules[torch.optim.Optimizer.__module__].__file__
+_ENTRIES = {torch.nn.Module._call_impl.__code__: _CALL, torch.autograd.backward.__code__: _ENGINE,
+            torch.autograd.grad.__code__: _ENGINE}
+_kinds = {}  # id of a code: what a frame of it means, and the code, so that the id stays its own
+
+
+def _kind_of(code):
+    known = _kinds.get(id(code))
+    if known is None:
+        if code in _ENTRIES:
+            kind = _ENTRIES[code]
+        elif code.co_name == "wrapper" and code.co_filename == _OPTIMIZERS:
+            kind = _STEP
+        else:
+            kind = _HIDDEN if code.co_filename.startswith((_LIBRARY, _HERE, "<")) else _SHOWN
+        known = _kinds[id(code)] = kind, code
+    return known[0]
+
+
+class Caller:
+    """`module` and `root`: the innermost and the outermost one that is being called (inside of the engine, where
+    there is one). `optimizer`: whose step it is. All three are frames or None. `lines`: the program's, as frames."""
+
+    def __init__(self, frame):
+        self.module = self.root = self.optimizer = None
+        self.in_engine = frame is None  # a thread of autograd's own has no frame above
+        self.lines = []
+        while frame is not None:
+            kind = _kind_of(frame.f_code)
+            if kind == _SHOWN:
+                self.lines.append(frame)
+            elif kind == _CALL and not self.in_engine:
+                self.module = self.module or frame
+                self.root = frame
+            elif kind == _STEP:
+                self.optimizer = self.optimizer or frame
+            elif kind == _ENGINE:
+                self.in_engine = True
+            frame = frame.f_back
+
+    def key(self):
+        """Equal for the same lines."""
+        return tuple([(id(frame.f_code), frame.f_lasti) for frame in self.lines])
+
+    def stack(self, writer):
+        """The number of the program's lines as a stack of the trace."""
+        stack = 0
+        for frame in reversed(self.lines):
+            stack = writer.frame(stack, frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno or 0)
+        return stack
+
+
+def of_frame(frame, *names):
+    """The first of these local variables that a frame has."""
+    found = frame.f_locals
+    return next((found[name] for name in names if name in found), None)

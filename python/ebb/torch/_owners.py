@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose the blocks are: names of modules and parameters, gradients, the state of optimizers."""
+import gc
+import weakref
+
+import torch
+
+from .. import trace
+
+
+class Owners:
+    def __init__(self, ledger):
+        self._ledger = ledger
+        self._modules = weakref.WeakKeyDictionary()  # to their names
+        self._parameters = {}  # name: a reference
+        self._optimizers = weakref.WeakSet()  # whose state is known
+        self._prefixes = False  # there is more than one network
+
+    def scan(self):
+        """Tell what is there when the recording begins: all that Python has."""
+        things = gc.get_objects()
+        modules = [thing for thing in things if issubclass(type(thing), torch.nn.Module)]
+        children = {id(child) for module in modules for child in module.children()}
+        roots = [module for module in modules if id(module) not in children]
+        self._prefixes = sum(any(True for _ in root.parameters()) for root in roots) > 1
+        for root in roots:
+            self._name(root)
+        self.label_gradients()
+        for thing in things:
+            if issubclass(type(thing), torch.optim.Optimizer):
+                self.label_state(thing)
+        for thing in things:
+            if issubclass(type(thing), torch.Tensor):
+                self._ledger.block(thing, 0)
+
+    def _name(self, root):
+        prefix = type(root).__name__ + "." if self._prefixes else ""
+        for name, module in root.named_modules():
+            self._modules.setdefault(module, prefix + name if name else type(root).__name__)
+        for name, parameter in root.named_parameters():
+            self._parameters[prefix + name] = weakref.ref(parameter)
+            self._ledger.label(parameter, trace.PARAMETER, prefix + name)
+        for name, buffer in root.named_buffers():
+            self._ledger.label(buffer, trace.BUFFER, prefix + name)
+        self._prefixes = self._prefixes or bool(self._parameters)
+
+    def name_of(self, module, root):
+        name = self._modules.get(module)
+        if name is None:
+            self._name(root)
+            name = self._modules.setdefault(module, type(module).__name__)
+        return name
+
+    def label_gradients(self):
+        for name, reference in self._parameters.items():
+            parameter = reference()
+            if parameter is not None and parameter.grad is not None:
+                self._ledger.label(parameter.grad, trace.GRADIENT, name + ".grad")
+
+    def begin_step(self, optimizer):
+        self.label_gradients()
+        if optimizer not in self._optimizers:
+            self.label_state(optimizer)
+
+    def label_state(self, optimizer):
+        self._optimizers.add(optimizer)
+        names = {id(reference()): name for name, reference in self._parameters.items()}
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items() if isinstance(state, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    name = names.get(id(parameter), type(optimizer).__name__)
+                    self._ledger.label(value, trace.OPTIMIZER_STATE, f"{name}.{key}")
