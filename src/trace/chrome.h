@@ -62,8 +62,8 @@ typedef struct chrome {
     bool any_frame, any_memory;
 } chrome;
 
-/* "cuda:0"; buf has 32 bytes. */
-const char *ebb__chrome_device_name(const chrome_device *device, char *buf);
+/* "cuda:0" */
+void ebb__chrome_device_name(const chrome_device *device, char *buf, size_t buf_bytes);
 
 /* Write it all through the importer, for the device that its options ask for. */
 ebb_status ebb__chrome_write(chrome *c);

@@ -28,6 +28,8 @@ static const ebb_import_format formats[] = {
     {"ebb", NULL, "a trace of ebb's own, which is copied", is_trace, copy_trace},
     {"chrome", "chrome trace", "Chrome's trace events with [memory], of torch.profiler with profile_memory",
      ebb__import_is_chrome, ebb__import_chrome},
+    {"execution", "pytorch execution trace", "PyTorch's ExecutionTraceObserver: reads and writes of every operator",
+     ebb__import_is_execution, ebb__import_execution},
     {"csv", "minimalloc csv", "buffers with lifetimes, as minimalloc and `ebb place` have them", ebb__import_is_csv,
      ebb__import_csv},
     {"singa", "singa log", "mallocs, frees, reads and writes as lines of text, as SINGA logs them",
@@ -108,16 +110,36 @@ static size_t sound_bytes(const char *text) {
     return at;
 }
 
-ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out) {
-    size_t at = sound_bytes(text);
-    if (text[at] == '\0') { return ebb_trace_writer_string(importer->writer, text, string_out); }
+/* text in order: itself, or *copy_out, which is the caller's. */
+static ebb_status make_sound(const ebb_mem *mem, const char *text, char **copy_out, const char **sound_out) {
     const size_t n = (size_t)ebb_min_u64(strlen(text), TRACE_MAX_STRING_BYTES);
-    char *copy = ebb__alloc(importer->mem, n + 1, 1);
+    *copy_out = NULL;
+    *sound_out = text;
+    if (text[sound_bytes(text)] == '\0') { return EBB_OK; }
+    char *copy = ebb__alloc(mem, n + 1, 1);
     if (copy == NULL) { return EBB_E_NO_MEMORY; }
     memcpy(copy, text, n);
     copy[n] = '\0';
-    for (at = sound_bytes(copy); at < n; at += sound_bytes(copy + at)) { copy[at] = '?'; }
-    const ebb_status st = ebb_trace_writer_string(importer->writer, copy, string_out);
+    for (size_t at = sound_bytes(copy); at < n; at += sound_bytes(copy + at)) { copy[at] = '?'; }
+    *copy_out = copy;
+    *sound_out = copy;
+    return EBB_OK;
+}
+
+ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out) {
+    char *copy = NULL;
+    const char *sound = NULL;
+    EBB_TRY(make_sound(importer->mem, text, &copy, &sound));
+    const ebb_status st = ebb_trace_writer_string(importer->writer, sound, string_out);
+    ebb__free(importer->mem, copy);
+    return st;
+}
+
+ebb_status ebb__import_note(ebb_importer *importer, const char *key, const char *value) {
+    char *copy = NULL;
+    const char *sound = NULL;
+    EBB_TRY(make_sound(importer->mem, value, &copy, &sound));
+    const ebb_status st = ebb_trace_writer_note(importer->writer, key, sound);
     ebb__free(importer->mem, copy);
     return st;
 }
@@ -145,6 +167,59 @@ uint32_t ebb__import_device(const ebb_importer *importer) {
     EBB_ASSERT(is_right);
     (void)is_right;
     return device;
+}
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+/* The accelerator with most blocks, else the processor. */
+static size_t busiest(const ebb_import_device *devices, size_t n) {
+    size_t found = 0;
+    for (size_t i = 1; i < n; i++) {
+        const ebb_import_device *a = &devices[found], *b = &devices[i];
+        if (a->is_cpu != b->is_cpu ? a->is_cpu : b->n_blocks > a->n_blocks) { found = i; }
+    }
+    return found;
+}
+
+static bool is_asked_for(const ebb_import_device *device, uint32_t wanted, bool is_busiest) {
+    switch (wanted) {
+    case IMPORT_ALL: return true;
+    case IMPORT_BUSIEST: return is_busiest;
+    case IMPORT_CPU: return device->is_cpu;
+    default: return !device->is_cpu && device->index == wanted;
+    }
+}
+
+static ebb_status refuse_device(const ebb_importer *importer, const ebb_import_device *devices, size_t n_devices) {
+    char names[256] = "";
+    for (size_t i = 0, n = 0; i < n_devices && n + sizeof devices[i].name + 2 < sizeof names; i++) {
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", devices[i].name);
+    }
+    return ebb_fail(EBB_E_ARGUMENT, "%s: has no device %s, but %s", importer->path, importer->options->device, names);
+}
+
+ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_import_device *devices, size_t n,
+                                      uint32_t *space_out) {
+    const uint32_t wanted = ebb__import_device(importer);
+    const size_t most = busiest(devices, n);
+    uint32_t n_spaces = 0;
+    for (size_t i = 0; i < n; i++) {
+        space_out[i] = is_asked_for(&devices[i], wanted, i == most) ? n_spaces++ : IMPORT_NO_SPACE;
+    }
+    return n_spaces > 0 ? EBB_OK : refuse_device(importer, devices, n);
+}
+
+ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_device *devices, size_t n,
+                                    const uint32_t *space) {
+    char key[32];
+    const char *name = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (space[i] == IMPORT_NO_SPACE) { continue; }
+        (void)snprintf(key, sizeof key, "space.%u", space[i]);
+        EBB_TRY(ebb_trace_writer_note(importer->writer, key, devices[i].name));
+        name = name == NULL ? devices[i].name : "all";
+    }
+    return ebb_trace_writer_note(importer->writer, "device", name);
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */

@@ -15,13 +15,12 @@ static const char *const step_categories[] = {
     "Memcpy", "gpu_memset", "Memset",          "mtia_ccp_events",
 };
 
-const char *ebb__chrome_device_name(const chrome_device *device, char *buf) {
+void ebb__chrome_device_name(const chrome_device *device, char *buf, size_t buf_bytes) {
     static const char *const names[] = {"cpu",  "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",
                                         "fpga", "maia", "xla",    "vulkan", "metal",  "xpu",   "mps",
                                         "meta", "hpu",  "ve",     "lazy",   "ipu",    "mtia",  "privateuse"};
     const char *name = device->type < sizeof names / sizeof names[0] ? names[device->type] : "device";
-    (void)snprintf(buf, 32, device->type == 0 ? "%s" : "%s:%llu", name, (unsigned long long)device->index);
-    return buf;
+    (void)snprintf(buf, buf_bytes, device->type == 0 ? "%s" : "%s:%llu", name, (unsigned long long)device->index);
 }
 
 bool ebb__import_is_chrome(const uint8_t *head, size_t n, const char *path) {

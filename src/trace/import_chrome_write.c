@@ -12,7 +12,6 @@
  */
 #include "trace/chrome.h"
 
-#define NO_SPACE UINT32_MAX
 #define NO_ROW UINT32_MAX
 #define FIRST_FREE_ROW 3u
 #define MAX_OPEN 4096u                                                /* spans within each other */
@@ -38,6 +37,7 @@ typedef struct row_state {
 typedef struct output {
     chrome *c;
     ebb_importer *importer;
+    ebb_import_device devices[CHROME_MAX_DEVICES];
     uint32_t space[CHROME_MAX_DEVICES];
     uint32_t *spans, *points; /* in order */
     uint32_t *strings;        /* [texts + 1]: the writer's numbers, 0 until asked for */
@@ -54,40 +54,15 @@ static bool is_cpu(const chrome_device *d) {
     return d->type == 0;
 }
 
-/* The accelerator with most points, else the processor. */
-static size_t busiest(const chrome *c) {
-    size_t found = 0;
-    for (size_t i = 1; i < c->n_devices; i++) {
-        const chrome_device *a = &c->devices[found], *b = &c->devices[i];
-        if (is_cpu(a) != is_cpu(b) ? is_cpu(a) : b->n_points > a->n_points) { found = i; }
-    }
-    return found;
-}
-
-static ebb_status refuse_device(const chrome *c) {
-    char names[256] = "", name[32];
-    for (size_t i = 0, n = 0; i < c->n_devices && n + 40 < sizeof names; i++) {
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "",
-                              ebb__chrome_device_name(&c->devices[i], name));
-    }
-    return ebb_fail(EBB_E_ARGUMENT, "%s: has no device %s, but %s", c->importer->path, c->importer->options->device,
-                    names);
-}
-
 static ebb_status choose_devices(output *out) {
     const chrome *c = out->c;
-    const uint32_t wanted = ebb__import_device(out->importer);
-    const size_t most = busiest(c);
-    uint32_t n_spaces = 0;
     for (size_t i = 0; i < c->n_devices; i++) {
         const chrome_device *d = &c->devices[i];
-        const bool takes = wanted == IMPORT_ALL       ? true
-                           : wanted == IMPORT_BUSIEST ? i == most
-                           : wanted == IMPORT_CPU     ? is_cpu(d)
-                                                      : !is_cpu(d) && d->index == wanted;
-        out->space[i] = takes ? n_spaces++ : NO_SPACE;
+        ebb_import_device *id = &out->devices[i];
+        *id = (ebb_import_device){.is_cpu = is_cpu(d), .index = d->index, .n_blocks = d->n_points};
+        ebb__chrome_device_name(d, id->name, sizeof id->name);
     }
-    return n_spaces > 0 ? EBB_OK : refuse_device(c);
+    return ebb__import_choose_devices(out->importer, out->devices, c->n_devices, out->space);
 }
 
 /* ---- order ------------------------------------------------------------------------------------ */
@@ -150,7 +125,7 @@ static uint64_t place_of(const chrome_point *p) {
 }
 
 static bool is_wanted(const output *out, const chrome_point *p) {
-    return p->name != 0 || out->space[p->device] != NO_SPACE;
+    return p->name != 0 || out->space[p->device] != IMPORT_NO_SPACE;
 }
 
 /* The blocks that are freed and were never allocated. */
@@ -192,7 +167,7 @@ static ebb_status add_rest(output *out) {
                 break;
             }
         }
-        if (out->space[d] == NO_SPACE || !device->tells_totals || device->before_bytes <= known) { continue; }
+        if (out->space[d] == IMPORT_NO_SPACE || !device->tells_totals || device->before_bytes <= known) { continue; }
         const before rest = {EBB_TRACE_NONE, device->before_bytes - known, d};
         EBB_TRY(ebb_trace_writer_string(out->importer->writer, REST_NAME, &name));
         EBB_TRY(add_before(out, &rest, name));
@@ -234,7 +209,7 @@ static uint32_t tells(const output *out) {
     bool all_before = true;
     for (size_t i = 0; i < c->n_devices; i++) { /* the processor's totals begin with the recording */
         const chrome_device *d = &c->devices[i];
-        all_before = all_before && (out->space[i] == NO_SPACE || (d->tells_totals && !is_cpu(d)));
+        all_before = all_before && (out->space[i] == IMPORT_NO_SPACE || (d->tells_totals && !is_cpu(d)));
     }
     for (size_t i = 0; i < c->threads.n; i++) { bits |= c->threads.data[i].n_steps > 0 ? EBB_TRACE_TELLS_STEPS : 0u; }
     return bits | (all_before ? EBB_TRACE_TELLS_BEFORE : 0u) | (c->any_frame ? EBB_TRACE_TELLS_STACKS : 0u);
@@ -252,29 +227,35 @@ static ebb_status string_of(output *out, uint32_t number, uint32_t *string_out) 
     return EBB_OK;
 }
 
-static ebb_status write_notes(output *out) {
-    const chrome *c = out->c;
-    char key[48], value[32];
-    for (size_t i = 0, n_wanted = 0; i < c->n_devices; i++) {
-        const chrome_device *d = &c->devices[i];
-        if (out->space[i] == NO_SPACE) { continue; }
-        (void)snprintf(key, sizeof key, "space.%u", out->space[i]);
-        const char *name = ebb__chrome_device_name(d, value);
-        EBB_TRY(ebb_trace_writer_note(out->importer->writer, key, name));
-        EBB_TRY(ebb_trace_writer_note(out->importer->writer, "device", n_wanted++ == 0 ? name : "all"));
-        if (n_wanted > 1 || !d->tells_totals || is_cpu(d)) { continue; }
-        EBB_TRY(ebb__import_note_u64(out->importer, "stated.allocated_bytes", d->allocated_bytes));
-        EBB_TRY(ebb__import_note_u64(out->importer, "stated.reserved_bytes", d->reserved_bytes));
+/* What the source says of its one device. */
+static ebb_status note_totals(const output *out) {
+    const chrome_device *found = NULL;
+    for (size_t i = 0; i < out->c->n_devices; i++) {
+        if (out->space[i] == IMPORT_NO_SPACE) { continue; }
+        if (found != NULL) { return EBB_OK; }
+        found = &out->c->devices[i];
     }
+    if (found == NULL || !found->tells_totals || is_cpu(found)) { return EBB_OK; }
+    EBB_TRY(ebb__import_note_u64(out->importer, "stated.allocated_bytes", found->allocated_bytes));
+    return ebb__import_note_u64(out->importer, "stated.reserved_bytes", found->reserved_bytes);
+}
+
+static ebb_status name_rows(output *out) {
+    const chrome *c = out->c;
+    char key[32];
     for (size_t i = 0; i < c->threads.n; i++) {
         const chrome_thread *t = &c->threads.data[i];
         if (t->name == 0 || t->row == NO_ROW) { continue; }
         (void)snprintf(key, sizeof key, "row.%u", t->row);
-        uint32_t string = 0; /* so that its bytes are put in order */
-        EBB_TRY(string_of(out, t->name, &string));
-        EBB_TRY(ebb_trace_writer_note(out->importer->writer, key, text_of(c, t->name)));
+        EBB_TRY(ebb__import_note(out->importer, key, text_of(c, t->name)));
     }
     return EBB_OK;
+}
+
+static ebb_status write_notes(output *out) {
+    EBB_TRY(ebb__import_note_devices(out->importer, out->devices, out->c->n_devices, out->space));
+    EBB_TRY(note_totals(out));
+    return name_rows(out);
 }
 
 /* ---- spans ------------------------------------------------------------------------------------ */

@@ -65,7 +65,8 @@ bool ebb__import_number(const char *text, uint64_t *number_out);
  * rest is cut off. */
 ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out);
 
-/* A note whose value is a number. */
+/* A note whose value is somebody else's text, or a number. */
+ebb_status ebb__import_note(ebb_importer *importer, const char *key, const char *value);
 ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
@@ -78,6 +79,24 @@ ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_
  * an accelerator. */
 uint32_t ebb__import_device(const ebb_importer *importer);
 
+/* A device of a source. */
+typedef struct ebb_import_device {
+    char name[32]; /* "cuda:0" */
+    bool is_cpu;
+    uint64_t index;
+    uint64_t n_blocks;
+} ebb_import_device;
+
+#define IMPORT_NO_SPACE UINT32_MAX
+
+/* Of each of n devices its space, or IMPORT_NO_SPACE where options do not ask for it. EBB_E_ARGUMENT: for none. */
+ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_import_device *devices, size_t n,
+                                      uint32_t *space_out);
+
+/* The notes device and space.N. */
+ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_device *devices, size_t n,
+                                    const uint32_t *space);
+
 /* ---- formats ---------------------------------------------------------------------------------- */
 
 bool ebb__import_is_csv(const uint8_t *head, size_t n, const char *path);
@@ -85,6 +104,9 @@ ebb_status ebb__import_csv(ebb_importer *importer);
 
 bool ebb__import_is_chrome(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_chrome(ebb_importer *importer);
+
+bool ebb__import_is_execution(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_execution(ebb_importer *importer);
 
 bool ebb__import_is_singa(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_singa(ebb_importer *importer);

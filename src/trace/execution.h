@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A PyTorch execution trace as it is held between its reading (import_execution.c) and its writing as events
+ * (import_execution_write.c), and what operators' schemas say (execution_schema.c).
+ */
+#ifndef EBB_SRC_TRACE_EXECUTION_H
+#define EBB_SRC_TRACE_EXECUTION_H
+
+#include "trace/import_json.h"
+#include "trace/u64_map.h"
+
+#define EXECUTION_MAX_ARGS 64u
+#define EXECUTION_MAX_DEVICES 64u
+
+/* ---- schemas ---------------------------------------------------------------------------------- */
+
+/* One bit an argument, in the schema's order. */
+typedef struct execution_schema {
+    bool is_there;       /* nodes of autograd and of annotations have none */
+    bool only_allocates; /* what it returns has no content yet */
+    uint64_t aliased;    /* may be what is returned */
+    uint64_t written;
+    uint64_t overwritten; /* written without being read */
+    uint64_t ignored;     /* neither read nor written: only its size or its storage changes */
+} execution_schema;
+
+/* "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"; "" has nothing. */
+execution_schema ebb__execution_schema(const char *text);
+
+/* ---- nodes ------------------------------------------------------------------------------------ */
+
+typedef enum execution_use { EXECUTION_BIRTH, EXECUTION_READ, EXECUTION_WRITE, EXECUTION_HOLD } execution_use;
+
+/* What a node does to a block. Each of its blocks has a HOLD last: while one of these is to come the block lives. */
+typedef struct execution_touch {
+    uint32_t block : 30;
+    unsigned use : 2;
+} execution_touch;
+
+typedef struct execution_node {
+    uint64_t id, parent; /* ids are given when nodes begin */
+    uint64_t first_touch;
+    uint32_t n_touches;
+    uint32_t name; /* of texts */
+    uint32_t thread : 31;
+    bool is_forward : 1;
+} execution_node;
+
+/* What a storage id stands for from one production to the next. */
+typedef struct execution_block {
+    uint64_t size_bytes;
+    uint64_t number;  /* in the trace, plus one; 0: not yet */
+    uint32_t n_holds; /* to come */
+    uint16_t device;
+    bool before;      /* it was not produced in the recording */
+    bool is_replaced; /* its storage id stands for another one now */
+} execution_block;
+
+typedef struct execution {
+    ebb_importer *importer;
+    ebb_trace_keys texts;
+    EBB_VEC(execution_node) nodes; /* in the order of their ends */
+    EBB_VEC(execution_touch) touches;
+    EBB_VEC(execution_block) blocks;
+    ebb_import_device devices[EXECUTION_MAX_DEVICES];
+    size_t n_devices;
+    size_t n_threads;
+} execution;
+
+/* Write it all through the importer, for the device that its options ask for. */
+ebb_status ebb__execution_write(execution *e);
+
+#endif
