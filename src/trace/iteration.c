@@ -50,7 +50,8 @@ static ebb_status pass(ebb_iteration_finder *finder, const ebb_trace_event *even
     if (event->mark == EBB_TRACE_ANNOTATION) {
         static const char of_optimizer[] = "Optimizer.step#";
         const char *name = finder->reader != NULL ? ebb_trace_reader_string(finder->reader, event->name) : "";
-        if (strncmp(name, of_optimizer, sizeof of_optimizer - 1) != 0) { return EBB_OK; }
+        const bool begins = event->number == 0; /* importers number its end 1 */
+        if (!begins || strncmp(name, of_optimizer, sizeof of_optimizer - 1) != 0) { return EBB_OK; }
     }
     return EBB_PUSH(finder->mem, &finder->marks, mark);
 }

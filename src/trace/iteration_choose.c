@@ -7,8 +7,9 @@
  *  2. that reaches the height of memory: the loop over the parameters does not, nor does an evaluation;
  *  3. that touches what stays: of the bytes of the blocks that live through all of it and are written (read), each
  *     repetition writes (reads) most; a layer has weights of its own, a part of a batch writes no parameters;
- *  4. that is no accident: too long for chance, and a share of the trace;
- *  5. and of these the shortest.
+ *  4. in which a third of all different events occur: in a loop, only a few do;
+ *  5. that is no accident: too long for chance, and a share of the trace;
+ *  6. and of these the shortest, but where no accesses are told, the highest.
  *
  * With a trace that tells no accesses the third has nothing to say, and where the parts of a batch are computed one
  * after the other, each of them is taken for an iteration.
@@ -22,15 +23,21 @@
 #define HEIGHT_SHARE 3u   /* of the height of the trace that a repetition has at least */
 #define TOUCHED_NUM 2.0   /* two thirds of the bytes that are touched */
 #define TOUCHED_DEN 3.0   /* ... */
-#define COVERED_SHARE 10u /* of the trace that its runs have at least */
+#define COVERED_SHARE 10u /* of the trace that its runs have at least, if it writes to what stays */
+#define COVERED_ELSE 4u   /* or if no access tells a loop from an iteration */
+#define MIN_INEXACT 32u   /* less than that, about the same, is anything */
+#define RICH_SHARE 3u     /* of the different symbols */
 #define EVEN_SHARE 20u    /* heights that differ by less are equal */
 
 typedef struct repetition {
     uint32_t length;
     uint64_t height_bytes;
+    uint64_t n_covered; /* events of the text */
     bool writes;
     ebb_stretches runs;
 } repetition;
+
+enum { N_SLOTS = 1 << 14 }; /* for symbols, by hash */
 
 typedef struct choice {
     const ebb_iteration_text *text;
@@ -39,14 +46,17 @@ typedef struct choice {
     uint32_t stamp;
 } choice;
 
+static uint32_t slot_of(uint32_t symbol) {
+    return (symbol * 0x9e3779b9u) >> 18;
+}
+
 /* The entropy of a coincidence: -log2 of the chance that two events have the same symbol. */
 static ebb_status measure_chance(choice *c) {
-    enum { N_SLOTS = 1 << 14 };
     const ebb_iteration_text *text = c->text;
     uint32_t *count = ebb__calloc(text->finder->mem, N_SLOTS, sizeof *count);
     double same = 0.0;
     if (count == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t i = 0; i < text->n; i++) { count[(text->symbols[i] * 0x9e3779b9u) >> 18]++; }
+    for (uint32_t i = 0; i < text->n; i++) { count[slot_of(text->symbols[i])]++; }
     for (size_t slot = 0; slot < N_SLOTS; slot++) {
         const double share = count[slot] / (double)text->n;
         same += share * share;
@@ -81,24 +91,80 @@ static bool is_neutral(const ebb_iteration_text *text, const ebb_stretch *run, u
     return left / n_times <= (high - low) / LEAK_SHARE && (end - run->first) > text->n / 2;
 }
 
-/* Keep the runs after which memory is as it was; whether they are enough. */
-static bool keep_neutral(const choice *c, repetition *candidate) {
-    const ebb_iteration_text *text = c->text;
-    uint64_t n_covered = 0, n_times = 0, n_kept = 0, n_longest = 0;
+/* The same for a repetition from wherever it begins. */
+static uint64_t word_of(const ebb_iteration_text *text, const ebb_stretch *run, uint32_t length) {
+    uint64_t word = 0;
+    for (uint32_t at = run->first; at < run->first + length; at++) {
+        word += ebb__hash(EBB_HASH_INIT, &text->symbols[at], sizeof text->symbols[at]);
+    }
+    return word;
+}
+
+static void keep_neutral(const ebb_iteration_text *text, repetition *candidate) {
+    size_t n_kept = 0;
+    for (size_t r = 0; r < candidate->runs.n; r++) {
+        const ebb_stretch run = candidate->runs.data[r];
+        if (is_neutral(text, &run, candidate->length)) { candidate->runs.data[n_kept++] = run; }
+    }
+    candidate->runs.n = n_kept;
+}
+
+/* The word that covers most, of words in this order. */
+static uint64_t find_word(const ebb_stretches *runs, const uint64_t *word, const uint32_t *order) {
+    uint64_t best = word[order[0]], most = 0, n_covered = 0;
+    for (size_t i = 0; i < runs->n; i++) {
+        const ebb_stretch *run = &runs->data[order[i]];
+        if (i > 0 && word[order[i]] != word[order[i - 1]]) { n_covered = 0; }
+        n_covered += run->last - run->first;
+        if (n_covered > most) {
+            most = n_covered;
+            best = word[order[i]];
+        }
+    }
+    return best;
+}
+
+/* Runs may repeat different things of one length, such as a malloc and its free; an iteration is one thing. Keep what
+ * is repeated most. */
+static ebb_status keep_word(const ebb_iteration_text *text, repetition *candidate) {
+    const size_t n = candidate->runs.n;
+    const ebb_mem *mem = text->finder->mem;
+    uint64_t *word = ebb__alloc(mem, n, sizeof *word);
+    uint32_t *order = ebb__alloc(mem, n, sizeof *order);
+    ebb_status st = word != NULL && order != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t r = 0; st == EBB_OK && r < n; r++) {
+        word[r] = word_of(text, &candidate->runs.data[r], candidate->length);
+        order[r] = (uint32_t)r;
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(mem, order, n, word); }
+    if (st == EBB_OK) {
+        const uint64_t best = find_word(&candidate->runs, word, order);
+        size_t n_kept = 0;
+        for (size_t r = 0; r < n; r++) {
+            if (word[r] == best) { candidate->runs.data[n_kept++] = candidate->runs.data[r]; }
+        }
+        candidate->runs.n = n_kept;
+    }
+    ebb__free(mem, word);
+    ebb__free(mem, order);
+    return st;
+}
+
+/* Whether so many and so long runs are no accident. */
+static bool is_no_accident(const choice *c, repetition *candidate) {
+    uint64_t n_covered = 0, n_times = 0, n_longest = 0;
     uint32_t covered_to = 0;
     for (size_t r = 0; r < candidate->runs.n; r++) {
         const ebb_stretch run = candidate->runs.data[r];
-        if (!is_neutral(text, &run, candidate->length)) { continue; }
-        candidate->runs.data[n_kept++] = run;
         n_covered += run.last - ebb_min_u64(run.last, ebb_max_u64(run.first, covered_to));
         covered_to = (uint32_t)ebb_max_u64(covered_to, run.last);
         n_times = ebb_max_u64(n_times, (run.last - run.first) / candidate->length);
         n_longest = ebb_max_u64(n_longest, run.last - run.first - candidate->length);
     }
-    candidate->runs.n = n_kept;
-    const bool is_sure = (double)n_longest * c->chance_bits >= 2.0 * log2(text->n) + 16.0;
-    const bool is_often = n_times >= 3 || n_kept >= 2 || n_covered >= text->n / 2;
-    return is_sure && is_often && n_covered >= text->n / COVERED_SHARE;
+    candidate->n_covered = n_covered;
+    const bool is_sure = (double)n_longest * c->chance_bits >= 2.0 * log2(c->text->n) + 16.0;
+    const bool is_often = n_times >= 3 || candidate->runs.n >= 2 || n_covered >= c->text->n / 2;
+    return is_sure && is_often;
 }
 
 static bool is_high(const choice *c, repetition *candidate) {
@@ -132,6 +198,24 @@ static ebb_stretch places_of(const ebb_iteration_text *text, uint32_t first, uin
     return (ebb_stretch){ebb__iteration_place(text, first), ebb__iteration_place(text, last)};
 }
 
+/* How many different symbols, about: those that share a slot count once. */
+static uint32_t n_different(const ebb_iteration_text *text, uint32_t first, uint32_t last) {
+    bool seen[N_SLOTS] = {false};
+    uint32_t n = 0;
+    for (uint32_t at = first; at < last; at++) {
+        n += !seen[slot_of(text->symbols[at])];
+        seen[slot_of(text->symbols[at])] = true;
+    }
+    return n;
+}
+
+/* Whether it has its share of what happens between its first run and its last one. */
+static bool is_rich(const choice *c, const repetition *candidate) {
+    const ebb_stretch *runs = candidate->runs.data;
+    const uint32_t first = runs[0].first, last = runs[candidate->runs.n - 1].last;
+    return n_different(c->text, first, first + candidate->length) >= n_different(c->text, first, last) / RICH_SHARE;
+}
+
 static bool does_touch(choice *c, repetition *candidate) {
     static const uint32_t kinds[] = {EBB_SYMBOL_READ, EBB_SYMBOL_WRITE};
     const ebb_stretch *runs = candidate->runs.data;
@@ -151,30 +235,42 @@ static bool does_touch(choice *c, repetition *candidate) {
     return true;
 }
 
-/* What writes to what stays is better than what does not (an evaluation), then what is higher, then what is shorter,
- * which is what came first. */
-static bool is_better(const repetition *a, const repetition *b) {
-    if (a->writes != b->writes) { return a->writes; }
-    return !a->writes && a->height_bytes - ebb_min_u64(a->height_bytes, b->height_bytes) > a->height_bytes / EVEN_SHARE;
+/* Whether b, which is longer, is better than a. What writes to what stays is, before what does not (an evaluation); if
+ * both do, the shorter one. If none does, what is higher: a loop within an iteration adds to what is there already. */
+static bool is_better(const repetition *b, const repetition *a) {
+    if (a->writes || b->writes) { return b->writes && !a->writes; }
+    const uint64_t more_bytes = b->height_bytes - ebb_min_u64(a->height_bytes, b->height_bytes);
+    return more_bytes > b->height_bytes / EVEN_SHARE;
+}
+
+/* Its runs, as far as they count; *is_one_out: they may be iterations. */
+static ebb_status judge(choice *c, bool exact, repetition *candidate, bool *is_one_out) {
+    candidate->writes = false;
+    EBB_TRY(ebb__iteration_runs(c->text, candidate->length, exact, &candidate->runs));
+    keep_neutral(c->text, candidate);
+    if (exact && candidate->runs.n > 1) { EBB_TRY(keep_word(c->text, candidate)); }
+    if (!is_no_accident(c, candidate) || !is_high(c, candidate)) { return EBB_OK; }
+    if (!is_rich(c, candidate) || !does_touch(c, candidate)) { return EBB_OK; }
+    *is_one_out = candidate->n_covered >= c->text->n / (candidate->writes ? COVERED_SHARE : COVERED_ELSE);
+    return EBB_OK;
 }
 
 static ebb_status choose(choice *c, const ebb_u32s *lengths, bool exact, repetition *best) {
-    const ebb_mem *mem = c->text->finder->mem;
     repetition next = {.length = 0};
     ebb_status st = EBB_OK;
     for (size_t i = 0; st == EBB_OK && i < lengths->n; i++) {
+        bool is_one = false;
         next.length = lengths->data[i];
-        next.writes = false;
-        if (best->length > 0 && next.length % best->length == 0) { continue; }
-        st = ebb__iteration_runs(c->text, next.length, exact, &next.runs);
-        if (st != EBB_OK || !keep_neutral(c, &next) || !is_high(c, &next) || !does_touch(c, &next)) { continue; }
-        if (best->length == 0 || is_better(&next, best)) {
-            repetition worse = *best;
+        if (!exact && next.length < MIN_INEXACT) { continue; }
+        if (best->n_covered > c->text->n / 2 && next.length % best->length == 0) { continue; }
+        st = judge(c, exact, &next, &is_one);
+        if (is_one && (best->length == 0 || is_better(&next, best))) {
+            const repetition worse = *best;
             *best = next;
             next = worse;
         }
     }
-    EBB_VEC_FINI(mem, &next.runs);
+    EBB_VEC_FINI(c->text->finder->mem, &next.runs);
     return st;
 }
 

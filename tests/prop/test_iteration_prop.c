@@ -24,6 +24,7 @@ typedef struct training {
     bool recomputes;      /* layers leave only their input behind */
     uint64_t n_parts;     /* of a batch */
     uint64_t n_temps;     /* of a layer */
+    uint64_t n_loops;     /* how often a large one comes and goes, at three places */
     uint64_t leak_bytes;  /* an iteration */
     bool is_odd;          /* something is done that is not usually done */
     uint64_t weights[MAX_LAYERS], gradients[MAX_LAYERS], momenta[MAX_LAYERS];
@@ -56,9 +57,15 @@ static void play_layer(training *t, uint64_t layer, uint64_t input, uint64_t bat
     t->kept[layer] = output;
 }
 
+static void play_loop(const training *t, uint64_t bytes) {
+    for (uint64_t i = 0; i < t->n_loops; i++) { drop(made_alloc(&m, bytes)); }
+}
+
 static void play_part(training *t, uint64_t part) {
     uint64_t input = made_alloc(&m, 128 * KIB);
+    play_loop(t, 2048 * KIB);
     for (uint64_t l = 0; l < t->n_layers; l++) { play_layer(t, l, l == 0 ? input : t->kept[l - 1], 2); }
+    play_loop(t, 1024 * KIB);
     uint64_t loss = made_alloc(&m, 4), error = made_alloc(&m, 128 * KIB);
     touch(t, EBB_TRACE_WRITE, loss);
     for (uint64_t l = t->n_layers; l-- > 0;) {
@@ -89,6 +96,7 @@ static void play_update(training *t) {
         drop(temp);
     }
     t->has_momenta = true;
+    play_loop(t, 3072 * KIB);
     for (uint64_t l = 0; !t->keeps_gradients && l < t->n_layers; l++) { drop(t->gradients[l]); }
     t->has_gradients = t->keeps_gradients;
 }
@@ -162,6 +170,20 @@ static void equal_layers_are_no_iterations(void **state) {
             check(&want, n == 2 ? 0.49 : 0.74);
             made_fini(&m);
         }
+    }
+}
+
+/* As of convolutions whose workspaces are as large as all activations. */
+static void loops_are_no_iterations(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        made_init(&m);
+        training t = plain(6, (variant & 1) != 0);
+        t.keeps_gradients = (variant & 2) != 0;
+        t.n_loops = 60;
+        expectation want = play_training(&t, 5);
+        check(&want, 0.9);
+        made_fini(&m);
     }
 }
 
@@ -370,10 +392,15 @@ static void near_periodic_noise_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_layers_are_no_iterations),    cmocka_unit_test(one_iteration_is_not_found),
-        cmocka_unit_test(evaluations_do_not_belong),         cmocka_unit_test(parts_of_a_batch_are_no_iterations),
-        cmocka_unit_test(a_leak_is_no_other_iteration),      cmocka_unit_test(an_irregular_one_is_counted),
-        cmocka_unit_test(random_programs_have_their_length), cmocka_unit_test(noise_has_none),
+        cmocka_unit_test(equal_layers_are_no_iterations),
+        cmocka_unit_test(loops_are_no_iterations),
+        cmocka_unit_test(one_iteration_is_not_found),
+        cmocka_unit_test(evaluations_do_not_belong),
+        cmocka_unit_test(parts_of_a_batch_are_no_iterations),
+        cmocka_unit_test(a_leak_is_no_other_iteration),
+        cmocka_unit_test(an_irregular_one_is_counted),
+        cmocka_unit_test(random_programs_have_their_length),
+        cmocka_unit_test(noise_has_none),
         cmocka_unit_test(near_periodic_noise_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
