@@ -205,6 +205,7 @@ static ebb_status append_record(ebb_snapshot *s, uint64_t number, ebb_pickle_val
 }
 
 static ebb_status append(ebb_snapshot *s, const ebb_pickle_step *step) {
+    if (step->n == 0) { return EBB_OK; } /* as C++ programs write empty lists */
     if (step->target.bits == s->open.list.bits) { return append_frames(s, step); }
     ebb_pickle_value list = ebb__pickle_resolve(s->pickle, step->target);
     if (ebb__pickle_kind(list) == EBB_PICKLE_LIST) {

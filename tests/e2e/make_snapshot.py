@@ -150,7 +150,8 @@ class Network:
 
 DEFAULTS = {"times": True, "split": True, "address": True, "history": False, "annotations": True, "contexts": True,
             "extras": False, "expandable": False, "devices": 1, "ring": 0, "requests": True, "traces": True,
-            "protocol": 4, "jit": False, "settings": True, "categories": False, "segments": True, "list": False}
+            "protocol": 4, "jit": False, "settings": True, "categories": False, "segments": True, "list": False,
+            "idle": False}
 GENERATIONS = {
     "list": {"list": True, "traces": False, "times": False, "address": False, "history": True, "protocol": 3},
     "history": {"times": False, "address": False, "history": True, "annotations": False, "contexts": False,
@@ -158,6 +159,7 @@ GENERATIONS = {
     "no_split": {"times": False, "split": False, "annotations": False, "contexts": False, "protocol": 4},
     "plain": {"annotations": False, "contexts": False},
     "jit": {"jit": True, "protocol": 2, "annotations": False, "contexts": False},
+    "jit_devices": {"jit": True, "protocol": 2, "annotations": False, "contexts": False, "devices": 3, "idle": True},
     "annotations": {"contexts": False, "protocol": 5},
     "contexts": {},
     "extras": {"extras": True, "categories": True, "protocol": 5},
@@ -278,6 +280,8 @@ class Snapshot:
             return segments
         tree = {"segments": segments} if self.o["segments"] else {}
         tree["device_traces"] = [events if self.o["traces"] else [] for _, events in self.devices]
+        if self.o["idle"]:  # since before the recording began
+            tree["device_traces"][0] = []
         if self.o["settings"]:
             tree["allocator_settings"] = {
                 "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True" if self.o["expandable"] else "",

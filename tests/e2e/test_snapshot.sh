@@ -17,7 +17,10 @@ agrees() {
 
 python3 "$here/make_snapshot.py" snapshots || exit 1
 for file in snapshots/*.pickle ${SNAPSHOTS:+"$SNAPSHOTS"/*.pickle}; do agrees "$(basename "$file" .pickle)" "$file" ""; done
-for device in 0 1 2; do agrees "device $device" snapshots/devices.pickle $device; done
+for device in 0 1 2; do
+    agrees "device $device" snapshots/devices.pickle $device
+    agrees "device $device of a program in C++" snapshots/jit_devices.pickle $device
+done
 python3 "$here/make_snapshot.py" others --seed 2 || exit 1
 for name in history ring expandable; do agrees "$name, other sizes" others/$name.pickle ""; done
 gzip -k snapshots/contexts.pickle
