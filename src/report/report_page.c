@@ -64,10 +64,15 @@ void ebb__report_index_fini(const ebb_mem *mem, ebb_report_index *index) {
 ebb_status ebb__report_page_text(ebb_report_page *page, const char *text, int64_t *number_out) {
     *number_out = -1;
     if (text[0] == '\0') { return EBB_OK; }
+    const uint64_t key = (uint64_t)(uintptr_t)text;
     const size_t n_before = page->texts.n;
-    if (n_before >= MAX_TEXTS || page->text_bytes >= MAX_TEXT_BYTES) { return EBB_OK; }
     uint32_t number = 0;
-    EBB_TRY(ebb__report_index_add(page->mem, &page->texts, (uint64_t)(uintptr_t)text, &number));
+    if (n_before >= MAX_TEXTS || page->text_bytes >= MAX_TEXT_BYTES) { /* only what is there */
+        const uint32_t known = page->texts.slots[find_slot(&page->texts, key)];
+        if (known != 0) { *number_out = known - 1; }
+        return EBB_OK;
+    }
+    EBB_TRY(ebb__report_index_add(page->mem, &page->texts, key, &number));
     if (page->texts.n > n_before) { page->text_bytes += strnlen(text, MAX_TEXT_SHOWN); }
     *number_out = number;
     return EBB_OK;

@@ -59,40 +59,47 @@ ebb_report_holders ebb__report_holders(const ebb_report *report) {
     return found;
 }
 
-static ebb_role largest_role(const uint64_t role_bytes[EBB_N_ROLES]) {
-    ebb_role best = EBB_ROLE_UNKNOWN;
-    for (int role = 0; role < EBB_N_ROLES; role++) {
-        if (role_bytes[role] > role_bytes[best]) { best = (ebb_role)role; }
+static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_study_holder *holder) {
+    char bytes[REPORT_TEXT_BYTES];
+    return ebb__bump_printf(
+        bump, "%s: %s (%.1f %%) in %" PRIu64 " block%s.", holder->label[0] != '\0' ? holder->label : "what has no name",
+        ebb__report_bytes_text(holder->bytes, bytes), percent(holder->bytes, report->summary.peak_bytes),
+        holder->n_blocks, holder->n_blocks == 1 ? "" : "s");
+}
+
+/* Who of the holders has most of a role; NULL: nobody has a name. */
+static const ebb_study_holder *first_of_role(const ebb_report_holders *found, size_t role) {
+    const ebb_study_holder *best = NULL;
+    for (size_t i = 0; i < found->n; i++) {
+        const ebb_study_holder *holder = &found->holders[i];
+        if (holder->label[0] == '\0' || holder->role_bytes[role] == 0) { continue; }
+        if (best == NULL || holder->role_bytes[role] > best->role_bytes[role]) { best = holder; }
     }
     return best;
 }
 
-static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_study_holder *holder) {
-    char bytes[REPORT_TEXT_BYTES];
-    const ebb_role role = largest_role(holder->role_bytes);
-    const char *what = role == EBB_ROLE_UNKNOWN ? "" : ", mostly ";
-    return ebb__bump_printf(bump, "%s holds %s (%.1f %%) in %" PRIu64 " block%s%s%s.",
-                            holder->label[0] != '\0' ? holder->label : "What has no name",
-                            ebb__report_bytes_text(holder->bytes, bytes),
-                            percent(holder->bytes, report->summary.peak_bytes), holder->n_blocks,
-                            holder->n_blocks == 1 ? "" : "s", what, what[0] == '\0' ? "" : ebb_role_name(role));
+static const char *role_cause(const ebb_report *report, ebb_bump *bump, size_t role, ebb_study_share share,
+                              const ebb_study_holder *first) {
+    char bytes[REPORT_TEXT_BYTES], most[REPORT_TEXT_BYTES];
+    return ebb__bump_printf(
+        bump, "%s: %s (%.1f %%) in %" PRIu64 " block%s%s%s%s%s%s.", ebb_role_name((ebb_role)role),
+        ebb__report_bytes_text(share.bytes, bytes), percent(share.bytes, report->summary.peak_bytes), share.n_blocks,
+        share.n_blocks == 1 ? "" : "s", first != NULL ? ", the most for " : "", first != NULL ? first->label : "",
+        first != NULL ? " (" : "", first != NULL ? ebb__report_bytes_text(first->role_bytes[role], most) : "",
+        first != NULL ? ")" : "");
 }
 
-/* The three greatest roles, where nothing has a name or a stack. */
-static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
+/* The three greatest roles. */
+static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, const ebb_report_holders *found,
+                              ebb_report_words *words) {
     ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
     while (words->n_causes < REPORT_MAX_CAUSES) {
         size_t best = 0;
         for (size_t role = 1; role < EBB_N_ROLES; role++) {
             if (breakdown.at_peak[role].bytes > breakdown.at_peak[best].bytes) { best = role; }
         }
-        const ebb_study_share share = breakdown.at_peak[best];
-        if (share.bytes == 0) { return EBB_OK; }
-        char bytes[REPORT_TEXT_BYTES];
-        const char *cause = ebb__bump_printf(bump, "Blocks of role %s hold %s (%.1f %%) in %" PRIu64 " block%s.",
-                                             ebb_role_name((ebb_role)best), ebb__report_bytes_text(share.bytes, bytes),
-                                             percent(share.bytes, report->summary.peak_bytes), share.n_blocks,
-                                             share.n_blocks == 1 ? "" : "s");
+        if (breakdown.at_peak[best].bytes == 0) { return EBB_OK; }
+        const char *cause = role_cause(report, bump, best, breakdown.at_peak[best], first_of_role(found, best));
         if (cause == NULL) { return EBB_E_NO_MEMORY; }
         words->causes[words->n_causes++] = cause;
         breakdown.at_peak[best].bytes = 0;
@@ -100,9 +107,12 @@ static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, ebb_repo
     return EBB_OK;
 }
 
+/* Roles say most where they are told: the blocks of one role are many, and have many names. */
 static ebb_status tell_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
     const ebb_report_holders found = ebb__report_holders(report);
-    if (found.n == 0) { return role_causes(report, bump, words); }
+    if (found.n == 0 || ebb__report_tells(report, EBB_TRACE_TELLS_ROLES)) {
+        return role_causes(report, bump, &found, words);
+    }
     for (size_t i = 0; i < found.n && i < REPORT_MAX_CAUSES; i++) {
         words->causes[i] = holder_cause(report, bump, &found.holders[i]);
         if (words->causes[i] == NULL) { return EBB_E_NO_MEMORY; }

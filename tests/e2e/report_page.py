@@ -162,6 +162,12 @@ def check_schemes(browser, name):
     check(f"{name}: readable in light and in dark", paper - ink > 380 and dark_ink - dark_paper > 380, light)
 
 
+def check_print(browser, name):
+    data = browser.execute_cdp_cmd("Page.printToPDF", {})["data"]
+    left = browser.execute_script("return document.documentElement.classList.contains('paper')")
+    check(f"{name}: prints, and is as before", len(data) > 10000 and not left, (len(data), left))
+
+
 def check_network(browser, name):
     loaded = browser.execute_script("return performance.getEntriesByType('resource').length")
     check(f"{name}: nothing is loaded", loaded == 0, loaded)
@@ -184,29 +190,50 @@ def test(page, report_path, name):
             check_holders(browser, name)
             check_keyboard(browser, name)
         check_schemes(browser, name)
+        check_print(browser, name)
         check_network(browser, name)
         check_console(browser, name)
     finally:
         browser.quit()
 
 
+def shrink(path):
+    """Few colours are enough for a page; without Pillow the picture stays as large as it is."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+# An activation that lies idle long.
+IDLE_BLOCK = """
+    let best = -1;
+    const worth = (i) => B.idle[i] * B.size[i];
+    for (let i = 0; i < blocks.n; i++) {
+        if (D.roles[B.role[i]] === 'activation' && (best < 0 || worth(i) > worth(best))) { best = i; }
+    }
+    if (best >= 0) { choose(best); }"""
+
+
 def shoot(folder, page):
-    browser = open_browser(1100, 760)
+    browser = open_browser(1000, 860)
     try:
         for scheme in ("light", "dark"):
             set_scheme(browser, scheme)
             browser.get("file://" + os.path.abspath(page))
             time.sleep(0.5)
-            for name, id in (("top", "words"), ("blocks", "blocks"), ("idle", "idle")):
-                target = "window.scrollTo(0, 0)" if name == "top" else f"document.getElementById('{id}').scrollIntoView()"
-                browser.execute_script(target)
-                if name == "blocks":
-                    browser.execute_script("step(1); choose(arguments[0])", browser.execute_script(
-                        "let b = 0; for (let i = 0; i < blocks.n; i++) { if (B.idle[i] * B.size[i] > B.idle[b] * B.size[b] &&"
-                        " D.roles[B.role[i]] === 'activation') { b = i; } } return b;"))
-                    browser.execute_script(f"document.getElementById('{id}').scrollIntoView()")
+            browser.execute_script(IDLE_BLOCK)
+            for name, top in (("words", "words"), ("blocks", "memory"), ("story", "story"), ("idle", "idle")):
+                path = os.path.join(folder, f"report-{name}-{scheme}.png")
+                browser.execute_script(f"document.getElementById('{top}').scrollIntoView()")
+                if name == "words":
+                    browser.execute_script("window.scrollTo(0, 0)")
                 time.sleep(0.3)
-                browser.save_screenshot(os.path.join(folder, f"report-{name}-{scheme}.png"))
+                browser.save_screenshot(path)
+                shrink(path)
     finally:
         browser.quit()
 

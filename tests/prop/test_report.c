@@ -82,10 +82,30 @@ static void check_schema(json_t *object, const recorder *r) {
 
 /* ---- the others ------------------------------------------------------------------------------- */
 
-static void check_text(const written *text, const recorder *r) {
+/* A number of the JSON, when it is known, is in the text to the byte. */
+static void expect_same(const written *text, json_t *object, const char *part, const char *key) {
+    json_t *value = member(member(object, part), key);
+    char number[32];
+    if (json_is_null(value)) { return; }
+    (void)snprintf(number, sizeof number, " %" PRIu64 "\n", (uint64_t)json_integer_value(value));
+    if (strstr(text->text, number) == NULL) { fail_msg("the text does not have %s.%s,%s", part, key, number); }
+}
+
+static void check_text(const written *text, const recorder *r, json_t *object) {
     char number[32];
     (void)snprintf(number, sizeof number, "(%" PRIu64 " bytes)", r->peak_bytes);
     if (r->n_blocks > 0) { assert_non_null(strstr(text->text, number)); }
+    expect_same(text, object, "swappable", "bytes");
+    expect_same(text, object, "swappable", "blocks");
+    expect_same(text, object, "swappable", "bytes_at_peak");
+    expect_same(text, object, "fragmentation", "reserved_peak_bytes");
+    expect_same(text, object, "fragmentation", "lost_bytes");
+    expect_same(text, object, "iteration", "first_event");
+    expect_same(text, object, "iteration", "length_events");
+    expect_same(text, object, "iteration", "count");
+    if (json_integer_value(member(member(object, "intervals"), "count")) > 0) {
+        expect_same(text, object, "intervals", "count");
+    }
     for (size_t i = 0; i < text->n; i++) {
         const unsigned char c = (unsigned char)text->text[i];
         assert_true(c == '\n' || c >= 0x20);
@@ -148,7 +168,7 @@ static void check_report(uint64_t seed, uint32_t tells, size_t n_events) {
     json_t *object = json_loadb(json.text, json.n, 0, &error);
     if (object == NULL) { fail_msg("%s at %d", error.text, error.position); }
     check_schema(object, &r);
-    check_text(&text, &r);
+    check_text(&text, &r, object);
     check_page(&page);
     check_perfetto(&events, &r);
     json_decref(object);

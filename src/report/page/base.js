@@ -8,9 +8,10 @@
 const D = JSON.parse(document.getElementById("ebb-data").textContent);
 const R = D.report;
 const byTime = D.axis === "time";
+/* In the order in which they are stacked: what stays first. */
 const ROLE_COLOURS = {
-  parameter: "#2f7fc4", buffer: "#56b4e9", gradient: "#e69f00", activation: "#1f9e77", optimizer_state: "#c26aa0",
-  temp: "#8c8c8c", input: "#d95f30", other: "#a89a1e", workspace: "#8066cc", unknown: "#6f8296",
+  parameter: "#2f7fc4", buffer: "#56b4e9", optimizer_state: "#c26aa0", gradient: "#e69f00", activation: "#1f9e77",
+  input: "#d95f30", temp: "#8c8c8c", workspace: "#8066cc", other: "#a89a1e", unknown: "#6f8296",
 };
 
 /* ---- numbers for people ---- */
@@ -71,6 +72,17 @@ function framesElement(stack) {
   const list = element("ol", { class: "frames" });
   for (const line of frameLines(stack)) { list.append(element("li", {}, line)); }
   return list;
+}
+
+/* What stands out among intervals: the study's outliers, or else the largest blocks by their longest interval and bytes. */
+function standingOut() {
+  const outliers = D.intervals.outliers.map((o) => ({ ns: o[0], bytes: o[1], number: o[2], name: o[3],
+    between: D.kinds[o[4]] + " and " + D.kinds[o[5]] }));
+  if (outliers.length > 0 || !D.blocks.number) { return outliers; }
+  const B = D.blocks;
+  const order = B.number.map((_, i) => i).filter((i) => B.idle[i] > 0);
+  order.sort((a, b) => B.idle[b] * B.size[b] - B.idle[a] * B.size[a]);
+  return order.slice(0, 20).map((i) => ({ ns: B.idle[i], bytes: B.size[i], number: B.number[i], name: B.name[i], between: "" }));
 }
 
 function hideSection(id) { byId(id).hidden = true; }

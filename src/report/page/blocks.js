@@ -108,7 +108,6 @@ const rectangles = {
 
 function drawBlocks() {
   if (R.blocks === 0) { return; }
-  const atY = (value) => bytesText(Math.max(0, Math.round(value)));
   makeChart("gantt", "blocks, time by address; " + countText(blocks.n) + " of " + countText(R.blocks) + " drawn one by one", {
     type: "scatter", data: { datasets: [{ data: [] }] }, plugins: [rectangles],
     options: {
@@ -116,7 +115,8 @@ function drawBlocks() {
       plugins: { legend: { display: false }, tooltip: { enabled: false } },
       scales: {
         x: xAxis({ min: view.x0, max: view.x1 }),
-        y: { type: "linear", min: view.y0, max: view.y1, grid: { color: colour("line") }, ticks: { callback: atY, stepSize: byteStep(view.y1 - view.y0) },
+        y: { type: "linear", min: view.y0, max: view.y1, grid: { color: colour("line") }, afterBuildTicks: byteTicks,
+          ticks: { callback: (value) => bytesText(Math.round(value)) },
           title: { display: true, text: B.pieces ? "address, from the lowest" : "laid out by ebb; no addresses are told" } },
       },
     },
@@ -145,7 +145,6 @@ function setView(x0, x1, y0, y1) {
   scales.x.max = view.x1;
   scales.y.min = view.y0;
   scales.y.max = view.y1;
-  scales.y.ticks.stepSize = byteStep(view.y1 - view.y0);
   charts.gantt.update("none");
   if (charts.curve) { charts.curve.draw(); }
   showRange();

@@ -19,15 +19,29 @@ function xAxis(more) {
     ticks: { callback: xText, maxTicksLimit: 9, maxRotation: 0 }, grid: { color: colour("line") } }, more);
 }
 
-function bytesAxis(most, more) {
-  return Object.assign({ type: "linear", min: 0, grid: { color: colour("line") },
-    ticks: { callback: bytesText, stepSize: byteStep(most) } }, more);
+function setTicks(axis, values) { axis.ticks = values.map((value) => ({ value })); }
+
+/* Ticks at multiples of a power of two. */
+function byteTicks(axis) {
+  const step = byteStep(axis.max - axis.min), values = [];
+  for (let at = Math.ceil(axis.min / step) * step; at <= axis.max; at += step) { values.push(at); }
+  setTicks(axis, values);
 }
 
-function logAxis(textOf, title) {
-  const isPower = (value) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
+function bytesAxis(more) {
+  return Object.assign({ type: "linear", min: 0, grid: { color: colour("line") }, afterBuildTicks: byteTicks,
+    ticks: { callback: bytesText } }, more);
+}
+
+/* Ticks at powers of ratio, from 1. */
+function logAxis(textOf, title, ratio) {
+  const ticks = (axis) => {
+    const values = [];
+    for (let at = 1; at <= axis.max; at *= ratio) { if (at >= axis.min) { values.push(at); } }
+    setTicks(axis, values);
+  };
   return { type: "logarithmic", grid: { color: colour("line") }, title: { display: true, text: title },
-    ticks: { callback: (value) => isPower(value) ? textOf(value) : "", maxRotation: 0, autoSkip: true } };
+    afterBuildTicks: ticks, ticks: { callback: textOf, maxRotation: 0 } };
 }
 
 function points(xs, ys) { return xs.map((x, i) => ({ x, y: ys[i] })); }
@@ -70,7 +84,8 @@ const marks = {
 };
 
 function drawCurve() {
-  const datasets = Object.entries(D.curve.live).map(([role, bytes], i) => ({
+  const roles = Object.keys(ROLE_COLOURS).filter((role) => D.curve.live[role]);
+  const datasets = roles.map((role) => [role, D.curve.live[role]]).map(([role, bytes], i) => ({
     label: role, data: points(D.curve.x, bytes), backgroundColor: roleColour(role), borderColor: roleColour(role),
     borderWidth: 0, pointRadius: 0, fill: i === 0 ? "origin" : "-1", stack: "live", parsing: false,
   }));
@@ -78,11 +93,10 @@ function drawCurve() {
     datasets.push({ label: "reserved", data: points(D.curve.x, D.curve.reserved), borderColor: colour("ink"),
       borderWidth: 1.5, pointRadius: 0, fill: false, stack: "reserved", parsing: false });
   }
-  const most = Math.max(R.peak_bytes, R.fragmentation.reserved_peak_bytes || 0);
   makeChart("curve", "live bytes over time by role; the peak is " + bytesText(R.peak_bytes) + " at " + xText(D.curve.peak_x), {
     type: "line", data: { datasets }, plugins: [marks],
     options: {
-      scales: { x: xAxis(), y: bytesAxis(most, { stacked: true }) },
+      scales: { x: xAxis(), y: bytesAxis({ stacked: true }) },
       interaction: { mode: "nearest", axis: "x", intersect: false },
       plugins: {
         legend: { position: "bottom", labels: { boxWidth: 14 } },
@@ -109,7 +123,7 @@ function drawCdf() {
   makeChart("cdf", "share of intervals that are at most so long; half are at most " + timeText(all.p50), {
     type: "scatter", data: { datasets },
     options: {
-      scales: { x: logAxis(timeText, "interval"),
+      scales: { x: logAxis(timeText, "interval", 10),
         y: { min: 0, max: 100, grid: { color: colour("line") }, ticks: { callback: (value) => value + " %" } } },
       plugins: { legend: { position: "bottom", labels: { boxWidth: 14 } },
         tooltip: { callbacks: { label: (item) => item.dataset.label + ": " + item.parsed.y.toFixed(1) + " % are at most " +
@@ -125,14 +139,14 @@ function drawScatter() {
       n: D.intervals.density[i + 2] });
     radii.push(1.5 + Math.log2(1 + D.intervals.density[i + 2]) / 2);
   }
-  const outliers = D.intervals.outliers.map((o) => ({ x: Math.max(o[0], 1), y: Math.max(o[1], 1), outlier: o }));
+  const outliers = standingOut().map((o) => ({ x: o.ns, y: Math.max(o.bytes, 1), outlier: o }));
   const xs = cells.concat(outliers).map((point) => point.x), ys = cells.concat(outliers).map((point) => point.y);
   const rate = R.swappable.bytes_per_s / 1e9; /* bytes a ns */
   const low = Math.max(Math.min(...xs), Math.min(...ys) / rate), high = Math.max(...xs);
   const datasets = [
     { label: "intervals", data: cells, parsing: false, pointRadius: radii, backgroundColor: "#2f7fc488", borderWidth: 0 },
-    { label: "outliers", data: outliers, parsing: false, pointRadius: 4, pointStyle: "rectRot", backgroundColor: "#d95f30" },
-  ];
+    outliers.length === 0 ? null : { label: D.intervals.n_outliers > 0 ? "outliers" : "largest", data: outliers, parsing: false, pointRadius: 4, pointStyle: "rectRot", backgroundColor: "#d95f30" },
+  ].filter((set) => set !== null);
   if (rate > 0 && low < high) {
     datasets.push({ label: "could leave below", data: [{ x: low, y: low * rate }, { x: high, y: high * rate }],
       parsing: false, pointRadius: 0, showLine: true, borderColor: colour("mark"), borderDash: [6, 4], borderWidth: 1.5 });
@@ -140,10 +154,10 @@ function drawScatter() {
   makeChart("scatter", countText(D.intervals.n_outliers) + " outliers by interval and size", {
     type: "scatter", data: { datasets },
     options: {
-      scales: { x: logAxis(timeText, "interval"), y: logAxis(bytesText, "size of the block") },
+      scales: { x: logAxis(timeText, "interval", 10), y: logAxis(bytesText, "size of the block", 32) },
       plugins: { legend: { position: "bottom", labels: { boxWidth: 14 } }, tooltip: { callbacks: { label: (item) => {
         const point = item.raw, where = timeText(point.x) + ", " + bytesText(Math.round(point.y));
-        if (point.outlier) { return blockName(point.outlier[2], point.outlier[3]) + ": " + where; }
+        if (point.outlier) { return blockName(point.outlier.number, point.outlier.name) + ": " + where; }
         return point.n ? countText(point.n) + " intervals of about " + where : where;
       } } } },
     },
@@ -154,14 +168,13 @@ function drawScatter() {
 
 function drawBreakdown() {
   const rows = [["at the peak", R.live_at_peak], [R.static_of_iteration ? "of an iteration" : "of the recording", R.static]];
-  const roles = D.roles.filter((role) => rows.some(([, shares]) => shares.some((share) => share.role === role)));
+  const roles = Object.keys(ROLE_COLOURS).filter((role) => rows.some(([, shares]) => shares.some((share) => share.role === role)));
   const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
-  const most = Math.max(...rows.map(([, shares]) => shares.reduce((sum, share) => sum + share.bytes, 0)));
   makeChart("breakdown", "bytes by role, at the peak and in all; the table below has the figures", {
     type: "bar",
     data: { labels: rows.map(([name]) => name), datasets: roles.map((role) => ({ label: role,
       data: rows.map(([, shares]) => of(shares, role)), backgroundColor: roleColour(role) })) },
-    options: { indexAxis: "y", scales: { x: bytesAxis(most, { stacked: true }), y: { stacked: true, grid: { display: false } } },
+    options: { indexAxis: "y", scales: { x: bytesAxis({ stacked: true }), y: { stacked: true, grid: { display: false } } },
       plugins: { legend: { position: "bottom", labels: { boxWidth: 14 } },
         tooltip: { callbacks: { label: (item) => item.dataset.label + " " + bytesText(item.raw) } } } },
   });
@@ -176,7 +189,7 @@ function drawReserved() {
   ].map((set) => Object.assign(set, { parsing: false, pointRadius: 0, borderWidth: 1.5 }));
   makeChart("reserved", "reserved and live bytes over time", {
     type: "line", data: { datasets },
-    options: { scales: { x: xAxis(), y: bytesAxis(R.fragmentation.reserved_peak_bytes) },
+    options: { scales: { x: xAxis(), y: bytesAxis() },
       interaction: { mode: "nearest", axis: "x", intersect: false },
       plugins: { legend: { position: "bottom", labels: { boxWidth: 14 } }, tooltip: { callbacks: {
         title: (items) => items.length ? xText(items[0].parsed.x) : "",

@@ -68,7 +68,7 @@ function fillFacts() {
     ["duration", "duration_s", R.duration_s, secondsText(R.duration_s)],
     ["events", "events", R.events, countText(R.events)],
     ["blocks", "blocks", R.blocks, countText(R.blocks)],
-    ["could leave for free", "swappable.bytes", R.swappable.bytes, bytesText(R.swappable.bytes)],
+    ["blocks that could leave at times", "swappable.bytes", R.swappable.bytes, bytesText(R.swappable.bytes)],
     ["reserved", "fragmentation.reserved_peak_bytes", R.fragmentation.reserved_peak_bytes,
       bytesText(R.fragmentation.reserved_peak_bytes)],
     ["lost to fragmentation", "fragmentation.lost_bytes", R.fragmentation.lost_bytes, bytesText(R.fragmentation.lost_bytes)],
@@ -114,9 +114,11 @@ function fillIntervals() {
     countColumn("intervals", (pair) => pair.count), timeColumn("half at most", (pair) => pair.p50),
     timeColumn("90 % at most", (pair) => pair.p90), timeColumn("99 % at most", (pair) => pair.p99),
     timeColumn("longest", (pair) => pair.max)], D.intervals.pairs);
-  fillTable(byId("outliers"), [textColumn("block", (o) => blockName(o[2], o[3])), timeColumn("idle", (o) => o[0]),
-    bytesColumn("bytes", (o) => o[1]), textColumn("between", (o) => D.kinds[o[4]] + " and " + D.kinds[o[5]]),
-    textColumn("could leave", (o) => o[6] ? "yes" : "no")], D.intervals.outliers.slice(0, 20));
+  const largest = standingOut().slice(0, 20);
+  fillTable(byId("outliers"), [textColumn("block", (o) => blockName(o.number, o.name)), timeColumn("idle", (o) => o.ns),
+    bytesColumn("bytes", (o) => o.bytes), textColumn("between", (o) => o.between || "two accesses"),
+    textColumn("could leave", (o) => o.bytes <= o.ns * R.swappable.bytes_per_s / 1e9 ? "yes" : "no")], largest);
+  byId("outliers").hidden = largest.length === 0;
 }
 
 function fillFragmentation() {
