@@ -19,6 +19,7 @@
 typedef struct before_block {
     uint64_t address, size_bytes;
     uint32_t stack;
+    uint8_t stream;
 } before_block;
 
 typedef struct device_state {
@@ -208,7 +209,7 @@ static ebb_status find_freed_before(job *j, device_state *d, ebb_u64_map *seen) 
         bool is_new = false;
         EBB_TRY(ebb__u64_map_add(seen, event->address, &value, &is_new));
         if (!is_new || !is_death(d, event)) { continue; }
-        const before_block block = {event->address, event->size_bytes, 0};
+        const before_block block = {event->address, event->size_bytes, 0, event->stream};
         EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
     }
     return EBB_OK;
@@ -225,7 +226,7 @@ static ebb_status find_kept_of(job *j, device_state *d, const ebb_snapshot_segme
         const uint64_t address = b->address != EBB_TRACE_NONE ? b->address : segment->address + offset;
         offset += b->size_bytes;
         if (!b->is_allocated || ebb__u64_map_find(seen, address) != NULL) { continue; }
-        const before_block block = {address, b->requested_bytes, b->stack};
+        const before_block block = {address, b->requested_bytes, b->stack, segment->stream};
         EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
     }
     return EBB_OK;
@@ -387,8 +388,11 @@ static ebb_status add_event(job *j, device_state *d, const ebb_snapshot_event *e
     EBB_TRY(get_stack(j, event->stack, &stack));
     switch ((ebb_snapshot_action)event->action) {
     case EBB_SNAPSHOT_ALLOC: {
-        ebb_trace_event alloc = {
-            .stack = stack, .size_bytes = event->size_bytes, .address = event->address, .role = (ebb_role)event->role};
+        ebb_trace_event alloc = {.row = event->stream,
+                                 .stack = stack,
+                                 .size_bytes = event->size_bytes,
+                                 .address = event->address,
+                                 .role = (ebb_role)event->role};
         EBB_TRY(get_string(j, event->name, &alloc.name));
         return add_alloc(j, d, &alloc);
     }
@@ -414,8 +418,11 @@ static ebb_status add_before(job *j, device_state *d) {
     }
     for (size_t i = 0; i < d->before.n; i++) {
         const before_block *b = &d->before.data[i];
-        ebb_trace_event alloc = {
-            .size_bytes = b->size_bytes, .address = b->address, .role = EBB_ROLE_UNKNOWN, .before = true};
+        ebb_trace_event alloc = {.row = b->stream,
+                                 .size_bytes = b->size_bytes,
+                                 .address = b->address,
+                                 .role = EBB_ROLE_UNKNOWN,
+                                 .before = true};
         EBB_TRY(get_stack(j, b->stack, &alloc.stack));
         EBB_TRY(add_alloc(j, d, &alloc));
     }
@@ -547,11 +554,23 @@ static ebb_status add_stated(job *j) {
     return has_requested ? add_number(j, "stated.requested_bytes", requested) : EBB_OK;
 }
 
+/* A row for each stream. */
+static ebb_status add_streams(job *j) {
+    for (size_t i = 0; i < j->snapshot.streams.n && j->snapshot.streams.n > 1; i++) {
+        char key[32], text[48];
+        (void)snprintf(key, sizeof key, "row.%zu", i);
+        (void)snprintf(text, sizeof text, "stream %llu", (unsigned long long)j->snapshot.streams.data[i]);
+        EBB_TRY(ebb_trace_writer_note(j->importer->writer, key, text));
+    }
+    return EBB_OK;
+}
+
 static ebb_status add_notes(job *j) {
     const size_t n_devices = j->device_of.n;
     if (j->devices.n == 1) { EBB_TRY(add_number(j, "device", j->devices.data[0].space)); }
     if (j->devices.n > 1) { EBB_TRY(ebb_trace_writer_note(j->importer->writer, "device", "all")); }
     EBB_TRY(add_number(j, "devices", n_devices));
+    EBB_TRY(add_streams(j));
     EBB_TRY(add_settings(j));
     return add_stated(j);
 }

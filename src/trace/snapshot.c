@@ -18,6 +18,7 @@
 #define MAX_DEVICES ((size_t)65535) /* that have a list of events */
 #define MAX_TEXT_BYTES ((size_t)1024)
 #define MAX_SETTINGS ((size_t)4096)
+#define MAX_STREAMS 256u
 
 /* X(code, text): what a snapshot's texts are compared with */
 #define WORDS(X)                                                                                                       \
@@ -25,6 +26,7 @@
     X(ADDR, "addr")                                                                                                    \
     X(ADDRESS, "address")                                                                                              \
     X(SIZE, "size")                                                                                                    \
+    X(STREAM, "stream")                                                                                                \
     X(TIME_US, "time_us")                                                                                              \
     X(COMPILE_CONTEXT, "compile_context")                                                                              \
     X(USER_METADATA, "user_metadata")                                                                                  \
@@ -294,6 +296,16 @@ static uint32_t name_of(const ebb_snapshot *s, const items *it) {
     return 0;
 }
 
+/* A stream's place among those that have come so far; the last place is for all that have none of their own. */
+static ebb_status find_stream(ebb_snapshot *s, const items *it, uint8_t *stream_out) {
+    const uint64_t stream = u64_or(s, it, WORD_STREAM, 0);
+    size_t idx = 0;
+    while (idx < s->streams.n && s->streams.data[idx] != stream) { idx++; }
+    if (idx == s->streams.n && idx < MAX_STREAMS) { EBB_TRY(EBB_PUSH(s->mem, &s->streams, stream)); }
+    *stream_out = (uint8_t)(idx < MAX_STREAMS ? idx : MAX_STREAMS - 1);
+    return EBB_OK;
+}
+
 static ebb_status add_event(ebb_snapshot *s, const items *it, ebb_pickle_value *record) {
     ebb_snapshot_event event = {.time_us = u64_or(s, it, WORD_TIME_US, 0),
                                 .size_bytes = u64_or(s, it, WORD_SIZE, 0),
@@ -302,6 +314,7 @@ static ebb_status add_event(ebb_snapshot *s, const items *it, ebb_pickle_value *
     event.address = u64_or(s, it, event.action == EBB_SNAPSHOT_OOM ? WORD_DEVICE_FREE : WORD_ADDR, 0);
     event.role = (uint8_t)role_of(s, string_or_0(it, WORD_CATEGORY));
     EBB_TRY(get_stack(s, it->of[WORD_FRAMES], &event.stack));
+    EBB_TRY(find_stream(s, it, &event.stream));
     s->has_times = s->has_times || event.time_us != 0;
     s->has_roles = s->has_roles || event.role != EBB_ROLE_UNKNOWN;
     *record = become(IS_EVENT, s->events.n);
@@ -316,6 +329,7 @@ static ebb_status add_segment(ebb_snapshot *s, const items *it, ebb_pickle_value
                                     .requested_bytes = u64_or(s, it, WORD_REQUESTED_SIZE, EBB_TRACE_NONE),
                                     .device = u64_or(s, it, WORD_DEVICE, 0)};
     EBB_TRY(get_stack(s, it->of[WORD_FRAMES], &segment.stack));
+    EBB_TRY(find_stream(s, it, &segment.stream));
     const ebb_pickle_value blocks = ebb__pickle_resolve(s->pickle, it->of[WORD_BLOCKS]);
     const bool has_list = what_of(blocks) == IS_LIST && s->lists.data[number_of(blocks)].kind == IS_BLOCK;
     if (has_list) { segment.blocks = (uint32_t)number_of(blocks) + 1; }
@@ -503,6 +517,7 @@ static void free_reading(ebb_snapshot *s) {
 void ebb__snapshot_fini(ebb_snapshot *s) {
     free_reading(s);
     ebb__pickle_close(s->pickle);
+    EBB_VEC_FINI(s->mem, &s->streams);
     EBB_VEC_FINI(s->mem, &s->events);
     EBB_VEC_FINI(s->mem, &s->segments);
     EBB_VEC_FINI(s->mem, &s->blocks);

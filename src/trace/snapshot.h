@@ -27,12 +27,14 @@ typedef struct ebb_snapshot_event {
     uint32_t stack, name;
     uint16_t device;
     uint8_t action, role;
+    uint8_t stream; /* index into streams */
 } ebb_snapshot_event;
 
 typedef struct ebb_snapshot_segment {
     uint64_t address, total_bytes, allocated_bytes, active_bytes, requested_bytes;
     uint64_t device;
     uint32_t stack, blocks; /* the list of its blocks plus one; 0: none */
+    uint8_t stream;         /* index into streams */
 } ebb_snapshot_segment;
 
 typedef struct ebb_snapshot_block {
@@ -80,6 +82,7 @@ typedef struct ebb_snapshot {
     ebb_trace_keys frames;              /* ebb_snapshot_frame */
     EBB_VEC(uint64_t) nodes;            /* of stack i + 1: its caller << 32 | its frame */
     EBB_VEC(ebb_snapshot_list) devices; /* their events; n is 0 for a device without any */
+    EBB_VEC(uint64_t) streams;          /* as PyTorch names them, in the order in which they come; at most 256 */
     bool has_segments, has_times, has_roles, has_stacks;
 
     /* While it is read. */

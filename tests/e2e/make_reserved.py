@@ -19,13 +19,14 @@ MIB = 1 << 20
 class Allocator:
     def __init__(self, max_split=0, divisions=0, expandable=False):
         self.max_split, self.divisions, self.expandable = max_split, divisions, expandable
-        self.segments = []  # {"address", "size", "small", "blocks": [[address, size, requested or None]]}
+        self.segments = []  # {"address", "size", "small", "stream", "blocks": [[address, size, requested or None]]}
+        self.stream = 0
         self.events, self.next_address, self.now_us = [], 1 << 40, 1_700_000_000_000_000
 
     def note(self, action, address, size):
         self.now_us += 7
-        self.events.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": self.now_us,
-                            "frames": []})
+        self.events.append({"action": action, "addr": address, "size": size, "stream": self.stream,
+                            "time_us": self.now_us, "frames": []})
 
     def round(self, size):
         if self.divisions > 1 and size > 512 * self.divisions:
@@ -38,7 +39,7 @@ class Allocator:
         best = None
         for segment in self.segments:
             for at, (address, n, requested) in enumerate(segment["blocks"]):
-                if segment["small"] != small or requested is not None or n < size:
+                if (segment["small"], segment["stream"]) != (small, self.stream) or requested is not None or n < size:
                     continue
                 end = self.expandable and at == len(segment["blocks"]) - 1
                 if best is None or (end, n, address) < best[0]:
@@ -52,9 +53,9 @@ class Allocator:
     def grow(self, size, small):
         page = 2 * MIB if small else 20 * MIB
         if self.expandable:
-            segment = next((s for s in self.segments if s["small"] == small), None)
+            segment = next((s for s in self.segments if (s["small"], s["stream"]) == (small, self.stream)), None)
             if segment is None:
-                segment = {"address": self.next_address, "size": 0, "small": small, "blocks": []}
+                segment = {"address": self.next_address, "size": 0, "small": small, "stream": self.stream, "blocks": []}
                 self.next_address += 1 << 44
                 self.segments.append(segment)
             blocks = segment["blocks"]
@@ -70,7 +71,7 @@ class Allocator:
             return
         more = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
         self.note("segment_alloc", self.next_address, more)
-        self.segments.append({"address": self.next_address, "size": more, "small": small,
+        self.segments.append({"address": self.next_address, "size": more, "small": small, "stream": self.stream,
                               "blocks": [[self.next_address, more, None]]})
         self.next_address += more + 2 * MIB
 
@@ -82,7 +83,7 @@ class Allocator:
             self.grow(size, small)
             segment = self.segments[-1]
             if self.expandable:
-                segment = next(s for s in self.segments if s["small"] == small)
+                segment = next(s for s in self.segments if (s["small"], s["stream"]) == (small, self.stream))
             at = len(segment["blocks"]) - 1
         else:
             _, segment, at = found
@@ -124,7 +125,8 @@ class Allocator:
             used = sum(n for _, n, requested in s["blocks"] if requested is not None)
             segments.append({
                 "device": 0, "address": s["address"], "total_size": s["size"], "allocated_size": used,
-                "active_size": used, "requested_size": sum(r for _, _, r in s["blocks"] if r is not None), "stream": 0,
+                "active_size": used, "requested_size": sum(r for _, _, r in s["blocks"] if r is not None),
+                "stream": s["stream"],
                 "segment_type": "small" if s["small"] else "large", "segment_pool_id": (0, 0),
                 "is_expandable": self.expandable, "frames": [],
                 "blocks": [{"address": a, "size": n, "requested_size": r or 0, "frames": [],
@@ -135,7 +137,7 @@ class Allocator:
                                        "expandable_segments": self.expandable}}
 
 
-def train(allocator, rng, n_iterations=6):
+def train(allocator, rng, streams, n_iterations=6):
     sizes = [rng.choice([rng.randrange(1, 4096), rng.randrange(1 << 14, 3 * MIB), rng.randrange(MIB, 30 * MIB)])
              for _ in range(60)]
     weights, gradients, state = [allocator.alloc(n) for n in sizes], [], []
@@ -143,6 +145,7 @@ def train(allocator, rng, n_iterations=6):
         batch = rng.choice([1, 1, 2])  # an odd last batch is what fragments
         kept = []
         for n in sizes:
+            allocator.stream = rng.choice(streams)
             kept.append(allocator.alloc(n * batch))
             allocator.free(allocator.alloc(n // 2 * batch + 1))
         for n in reversed(sizes):
@@ -161,6 +164,8 @@ CASES = {
     "defaults": ("", {}),
     "split": ("max_split_size_mb:24", {"max_split": 24 * MIB}),
     "roundup": ("roundup_power2_divisions:4", {"divisions": 4}),
+    "streams": ("", {}),
+    "streams_expandable": ("expandable_segments:True", {"expandable": True}),
     "expandable": ("expandable_segments:True", {"expandable": True}),
 }
 
@@ -169,7 +174,7 @@ def main():
     os.makedirs(sys.argv[1], exist_ok=True)
     for seed, (name, (settings, arguments)) in enumerate(CASES.items()):
         allocator = Allocator(**arguments)
-        train(allocator, random.Random(seed))
+        train(allocator, random.Random(seed), (0, 0x7F52C4B3D2A0) if name.startswith("streams") else (0,))
         with open(os.path.join(sys.argv[1], name + ".pickle"), "wb") as file:
             pickle.dump(allocator.tree(settings), file, protocol=4)
 
