@@ -31,11 +31,10 @@ void ebb_iteration_finder_destroy(ebb_iteration_finder *finder) {
 }
 
 static uint32_t symbol_of(const ebb_trace_event *event, uint64_t size_bytes) {
-    static const uint32_t of_kind[EBB_TRACE_N_KINDS] = {[EBB_TRACE_ALLOC] = EBB_SYMBOL_ALLOC,
-                                                        [EBB_TRACE_FREE] = EBB_SYMBOL_FREE,
-                                                        [EBB_TRACE_READ] = EBB_SYMBOL_READ,
-                                                        [EBB_TRACE_WRITE] = EBB_SYMBOL_WRITE,
-                                                        [EBB_TRACE_STEP_BEGIN] = EBB_SYMBOL_STEP};
+    static const uint32_t of_kind[EBB_TRACE_N_KINDS] = {
+        [EBB_TRACE_ALLOC] = EBB_SYMBOL_ALLOC,     [EBB_TRACE_FREE] = EBB_SYMBOL_FREE,
+        [EBB_TRACE_READ] = EBB_SYMBOL_READ,       [EBB_TRACE_WRITE] = EBB_SYMBOL_WRITE,
+        [EBB_TRACE_STEP_BEGIN] = EBB_SYMBOL_STEP, [EBB_TRACE_STEP_END] = EBB_SYMBOL_STEP_END};
     const bool begins = event->kind == EBB_TRACE_STEP_BEGIN;
     const uint64_t same[3] = {event->kind, size_bytes, begins ? (uint64_t)event->op << 32 | event->phase : 0};
     const uint64_t hash = ebb__hash(EBB_HASH_INIT, same, sizeof same);
@@ -131,40 +130,68 @@ static ebb_status find_in_events(const ebb_iteration_text *text, ebb_bump *bump,
     return iterations->n > 0 ? EBB_OK : ebb__iteration_from_events(text, false, iterations);
 }
 
-/* The iterations of the best source that has some. */
-static ebb_status find(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
-                       ebb_iteration_source *source_out) {
-    EBB_TRY(ebb__iteration_from_marks(finder, iterations));
-    *source_out = EBB_ITERATION_FROM_MARKS;
-    if (iterations->n > 0) { return EBB_OK; }
-    ebb_bump bump;
+/* Whether each iteration has one update. */
+static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations) {
+    size_t m = 0;
+    for (size_t i = 0; i < iterations->n; i++) {
+        const uint64_t first = iterations->data[i].first_event, last = first + iterations->data[i].n_events;
+        uint64_t n_updates = 0;
+        for (; m < finder->marks.n && finder->marks.data[m].event < last; m++) {
+            n_updates += finder->marks.data[m].event >= first;
+        }
+        if (n_updates != 1) { return false; }
+    }
+    return true;
+}
+
+/* By the events, and by the annotations. Where each iteration by the events has one update, these are right, and have
+ * the better boundaries; else what is more of a repetition is. */
+static ebb_status find_unmarked(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *by_events,
+                                ebb_iteration_parts *by_updates, ebb_iteration *answer) {
     ebb_iteration_text text;
+    ebb_iteration other = {.found = false};
+    EBB_TRY(ebb__iteration_text_init(&text, finder, bump));
+    EBB_TRY(find_in_events(&text, bump, by_events));
+    EBB_TRY(ebb__iteration_from_annotations(&text, by_updates));
+    if (by_events->n > 0) { EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer)); }
+    if (by_updates->n < 2) { return EBB_OK; }
+    if (by_events->n > 0 && has_updates(finder, by_events)) {
+        answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
+        return EBB_OK;
+    }
+    EBB_TRY(ebb__iteration_judge(finder, by_updates, EBB_ITERATION_FROM_ANNOTATIONS, &other));
+    if (other.confidence >= answer->confidence) {
+        *answer = other;
+        return EBB_OK;
+    }
+    return ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer);
+}
+
+static ebb_status find(ebb_iteration_finder *finder, ebb_iteration *answer) {
+    ebb_iteration_parts first = {0}, second = {0};
+    ebb_bump bump;
     ebb__bump_init(&bump, finder->mem);
-    ebb_status st = ebb__iteration_text_init(&text, finder, &bump);
-    if (st == EBB_OK) { st = ebb__iteration_from_annotations(&text, iterations); }
-    *source_out = EBB_ITERATION_FROM_ANNOTATIONS;
-    if (st == EBB_OK && iterations->n < 2) {
-        iterations->n = 0;
-        *source_out = EBB_ITERATION_FROM_EVENTS;
-        st = find_in_events(&text, &bump, iterations);
+    ebb_status st = ebb__iteration_from_marks(finder, &first);
+    if (st == EBB_OK && first.n > 0) {
+        st = ebb__iteration_judge(finder, &first, EBB_ITERATION_FROM_MARKS, answer);
+    } else if (st == EBB_OK) {
+        st = find_unmarked(finder, &bump, &first, &second, answer);
     }
     ebb__bump_fini(&bump);
+    EBB_VEC_FINI(finder->mem, &first);
+    EBB_VEC_FINI(finder->mem, &second);
     return st;
 }
 
 ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out) {
-    ebb_iteration_parts iterations = {0};
-    ebb_iteration_source source = EBB_ITERATION_FROM_MARKS;
     ebb_iteration answer = {.found = false};
     finder->parts.n = 0;
-    ebb_status st = find(finder, &iterations, &source);
-    if (st == EBB_OK && iterations.n > 0) { st = ebb__iteration_judge(finder, &iterations, source, &answer); }
+    const ebb_status st = find(finder, &answer);
     if (st == EBB_OK) {
         *iteration_out = answer;
     } else {
         finder->parts.n = 0;
     }
-    EBB_VEC_FINI(finder->mem, &iterations);
     return st;
 }
 

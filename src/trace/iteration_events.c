@@ -49,15 +49,25 @@ static bool is_common(const search *s, ebb_stretch gap) {
     return ebb__iteration_n_common(s->text->symbols, reference, gap) >= MIN_COMMON * n_longer;
 }
 
-/* Irregular iterations between two that were found: one that fills the gap, or as long as they come, of the usual
- * length. */
+/* Irregular iterations between two that were found: one that fills the gap, or as many of the usual length as follow
+ * the first or come before the second. */
 static ebb_status fill_gap(const search *s, ebb_stretch gap, ebb_stretches *all) {
-    while (gap.last - gap.first >= s->length / 2 && gap.last > gap.first) {
-        ebb_stretch next = gap;
-        if (gap.last - gap.first > MAX_LONGER * s->length) { next.last = gap.first + s->length; }
+    const ebb_mem *mem = s->text->finder->mem;
+    const uint32_t n_gap = gap.last - gap.first;
+    const bool may_fill = n_gap > s->length / 2 && n_gap <= MAX_LONGER * s->length;
+    if (may_fill && is_common(s, gap)) { return EBB_PUSH(mem, all, gap); }
+    for (; s->length <= gap.last - gap.first; gap.first += s->length) {
+        const ebb_stretch next = {gap.first, gap.first + s->length};
         if (!is_common(s, next)) { break; }
-        EBB_TRY(EBB_PUSH(s->text->finder->mem, all, next));
-        gap.first = next.last;
+        EBB_TRY(EBB_PUSH(mem, all, next));
+    }
+    uint32_t first = gap.last;
+    while (s->length <= first - gap.first && is_common(s, (ebb_stretch){first - s->length, first})) {
+        first -= s->length;
+    }
+    for (; first < gap.last; first += s->length) {
+        const ebb_stretch next = {first, first + s->length};
+        EBB_TRY(EBB_PUSH(mem, all, next));
     }
     return EBB_OK;
 }

@@ -120,6 +120,7 @@ ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_part
     const double wanted = is_marked ? 0.0 : n_usual > 1 ? 1.0 : MIN_REGULARITY;
     while (first < usual && parts[first].regularity < wanted) { first++; }
     while (last > usual + 1 && parts[last - 1].regularity < wanted) { last--; }
+    finder->parts.n = 0;
     EBB_TRY(cut(finder, parts + first, last - first));
     sum_up(parts + first, last - first, usual - first, iteration_out);
     iteration_out->source = source;

@@ -74,7 +74,8 @@ static ebb_status add_all(const ebb_iteration_text *text, const ebb_u32s *update
     uint32_t n_behind = UINT32_MAX; /* events of an update */
     for (size_t i = 0; i + 1 < updates->n; i++) {
         begins[i] = ebb__iteration_least(text->live_bytes, at[i], at[i + 1]);
-        n_behind = (uint32_t)ebb_min_u64(n_behind, begins[i] - at[i]);
+        const bool is_warm_up = i == 0 && updates->n > 2; /* the first update makes the optimiser's state */
+        if (!is_warm_up) { n_behind = (uint32_t)ebb_min_u64(n_behind, begins[i] - at[i]); }
     }
     const uint32_t n_before = at[1] - begins[0];
     if (at[0] >= n_before) { EBB_TRY(add(text->finder, at[0] - n_before, at[0] + n_behind, iterations)); }

@@ -15,7 +15,7 @@
 
 /* The low bits of a symbol. */
 enum {
-    EBB_SYMBOL_OTHER,
+    EBB_SYMBOL_STEP_END,
     EBB_SYMBOL_ALLOC,
     EBB_SYMBOL_FREE,
     EBB_SYMBOL_READ,

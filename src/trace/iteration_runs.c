@@ -12,6 +12,7 @@
 #define MIN_DROP 8u     /* events that differ in a row and end no run */
 #define DROP_SHARE 8u   /* of a length, as many */
 #define ENOUGH_SHARE 8u /* of two lengths an eighth of one may be missing */
+#define EXACT_SHARE 16u /* or a sixteenth: the first event behind an evaluation may free what that left */
 
 static ebb_status add_run(const ebb_iteration_text *text, uint32_t first, uint32_t last, ebb_stretches *runs) {
     ebb_stretch run = {first, last};
@@ -28,9 +29,10 @@ static uint32_t behind_difference(const uint32_t *s, uint32_t length, uint32_t a
 static ebb_status find_exact(const ebb_iteration_text *text, uint32_t length, ebb_stretches *runs) {
     const uint32_t *s = text->symbols;
     const uint32_t end = text->n - length; /* places that have a place a length later */
-    uint32_t at = 0, same_to = 0;          /* [at, same_to) are known to be the same */
-    while (length <= end - at) {
-        const uint32_t to = at + length;
+    const uint32_t enough = length - length / EXACT_SHARE;
+    uint32_t at = 0, same_to = 0; /* [at, same_to) are known to be the same */
+    while (enough <= end - at) {
+        const uint32_t to = at + enough;
         const uint32_t behind = behind_difference(s, length, ebb_max_u64(at, same_to), to);
         if (behind > ebb_max_u64(at, same_to)) {
             at = behind;

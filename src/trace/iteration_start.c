@@ -4,14 +4,19 @@
  *
  *  1. what comes before the first iteration and behind the last one (set-up, the end of the program) is not part of the
  *     repetition: an event with which the first run begins and behind which the last one ends is where iterations meet;
- *  2. memory is least there, or becomes so by frees alone, and something else comes between two iterations (an
- *     evaluation): where a run ends and another begins;
- *  3. where memory is least, and if that is so more than once, where it then is more for longest. Were blocks freed
- * right before it, the boundary may lie among these frees: then a place where a run begins or ends is taken.
+ *  2. memory is least there, or becomes so before anything is allocated, and something else comes between two
+ * iterations (an evaluation): where a run ends and another begins;
+ *  3. where memory is least, and if that is so more than once, where it then is more for longest. If memory hardly grew
+ *     before it was least, the boundary may lie earlier: an optimiser's gradients are freed at the begin of the loop's
+ *     body. Then it is where a run ends, or, if nothing was allocated in between, where one begins.
+ *
+ * A boundary is in no step: what comes behind an evaluation may begin with the same steps as the evaluation does.
  *
  * Places of different runs are compared by what is behind them, as offsets into the first run's repetition.
  */
 #include "trace/iteration_priv.h"
+
+#define GROWTH_SHARE 16u /* of the height of memory: less is hardly growth */
 
 typedef struct vote {
     uint32_t offset;
@@ -58,12 +63,12 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
     return EBB_OK;
 }
 
-/* Whether memory is least there, or is after nothing but frees. */
+/* Whether memory is least there, or becomes so before anything is allocated. */
 static bool is_low(const offsets *o, uint32_t offset, uint64_t least_bytes) {
     for (uint32_t n_on = 0; n_on < o->length; n_on++) {
         const uint32_t at = o->run.first + (offset + n_on) % o->length;
         if (o->text->least[at] == least_bytes) { return true; }
-        if ((o->text->symbols[at] & EBB_SYMBOL_MASK) != EBB_SYMBOL_FREE) { return false; }
+        if ((o->text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_ALLOC) { return false; }
     }
     return false;
 }
@@ -85,19 +90,37 @@ static const vote *find_vote(const offsets *o, uint32_t offset) {
     return NULL;
 }
 
-/* Back over frees from the least place, to one where a run begins or ends, if there is one. */
+/* The height of memory within a repetition. */
+static uint64_t height_of(const offsets *o, uint64_t least_bytes) {
+    uint64_t most = least_bytes;
+    for (uint32_t at = o->run.first; at < o->run.first + o->length; at++) {
+        most = ebb_max_u64(most, o->text->least[at]);
+    }
+    return most - least_bytes;
+}
+
+/* Back from the least place, as long as memory from there on hardly grew before it became least, to where a run ends;
+ * or, as long as nothing was allocated, to where a run begins. The least place itself where there is neither. */
 static uint32_t step_back(const offsets *o, uint32_t least) {
-    const uint32_t *s = o->text->symbols + o->run.first;
-    const vote *best = NULL;
+    const uint64_t *bytes = o->text->least + o->run.first;
+    const uint64_t slack = height_of(o, bytes[least]) / GROWTH_SHARE;
+    uint64_t most = 0;
+    uint32_t best = least, best_score = 0;
+    bool is_narrow = true;
     for (uint32_t n_back = 0; n_back < o->length; n_back++) {
         const uint32_t offset = (least + o->length - n_back) % o->length;
         const vote *next = find_vote(o, offset);
-        if (next != NULL && (best == NULL || next->n_begins + next->n_ends > best->n_begins + best->n_ends)) {
-            best = next;
+        most = ebb_max_u64(most, bytes[offset]);
+        if (most - bytes[offset] > slack) { break; }
+        const uint32_t score = next != NULL ? 2 * next->n_ends + (is_narrow ? next->n_begins : 0) : 0;
+        if (score > best_score) {
+            best = offset;
+            best_score = score;
         }
-        if ((s[(offset + o->length - 1) % o->length] & EBB_SYMBOL_MASK) != EBB_SYMBOL_FREE) { break; }
+        const uint32_t before = o->run.first + (offset + o->length - 1) % o->length;
+        is_narrow = is_narrow && (o->text->symbols[before] & EBB_SYMBOL_MASK) != EBB_SYMBOL_ALLOC;
     }
-    return best != NULL ? best->offset : least;
+    return best;
 }
 
 static uint32_t find_offset(const offsets *o) {
@@ -107,12 +130,36 @@ static uint32_t find_offset(const offsets *o) {
     return agreed != NULL ? agreed->offset : step_back(o, (least - o->run.first) % o->length);
 }
 
+static int32_t deeper(const offsets *o, uint32_t offset) {
+    switch (o->text->symbols[o->run.first + offset] & EBB_SYMBOL_MASK) {
+    case EBB_SYMBOL_STEP: return 1;
+    case EBB_SYMBOL_STEP_END: return -1;
+    default: return 0;
+    }
+}
+
+/* Out of the steps that are open there, back to where the outermost began. */
+static uint32_t leave_steps(const offsets *o, uint32_t offset) {
+    int32_t depth = 0, least = 0;
+    for (uint32_t n_on = 0; n_on < o->length; n_on++) {
+        depth += deeper(o, (offset + n_on) % o->length);
+        least = depth < least ? depth : least;
+    }
+    depth = 0;
+    for (uint32_t n_back = 0; n_back < o->length; n_back++) {
+        const uint32_t at = (offset + o->length - n_back) % o->length;
+        if (depth == least) { return at; }
+        depth -= deeper(o, (at + o->length - 1) % o->length);
+    }
+    return offset;
+}
+
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out) {
     offsets o = {.text = text, .length = length, .run = runs->data[0]};
     ebb_status st = count_votes(&o, runs);
     if (st == EBB_OK) {
-        const uint32_t offset = find_offset(&o);
+        const uint32_t offset = text->places == NULL ? leave_steps(&o, find_offset(&o)) : find_offset(&o);
         const bool has_room = offset + length <= o.run.last - o.run.first;
         *start_out = o.run.first + (has_room ? offset : 0);
     }

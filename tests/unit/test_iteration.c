@@ -3,6 +3,7 @@
  * The iteration of small traces that were thought out.
  */
 #include "iteration_fixture.h"
+#include "trace/iteration_priv.h"
 
 static made_trace m;
 
@@ -75,6 +76,88 @@ static void marks_without_ends_end_at_the_next(void **state) {
     assert_int_equal(found.length_events, 6);
 }
 
+/* ---- annotations -------------------------------------------------------------------------------- */
+
+static void step(uint32_t name, uint64_t number) {
+    made_add(&m,
+             &(ebb_trace_event){.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .name = name, .number = number});
+}
+
+/* A pass over n blocks, forward and backward. */
+static void pass(uint64_t n, uint64_t bytes) {
+    uint64_t kept[8];
+    for (uint64_t i = 0; i < n; i++) { kept[i] = made_alloc(&m, bytes + i); }
+    for (uint64_t i = n; i-- > 0;) { made_touch(&m, EBB_TRACE_FREE, kept[i]); }
+}
+
+/* Names of marks come from a reader, so that a file is needed. */
+static ebb_trace_reader *open_names(uint32_t *step_out, uint32_t *other_out) {
+    const char *path = data_path(&test_dir, "names");
+    ebb_trace_writer *w = NULL;
+    ebb_trace_reader *r = NULL;
+    ebb_trace_event event;
+    bool done = false;
+    assert_int_equal(ebb_trace_writer_open(path, NULL, &w), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "Optimizer.step#Adam.step", step_out), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "Optimizer.zero_grad#Adam.zero_grad", other_out), EBB_OK);
+    assert_int_equal(ebb_trace_writer_close(w), EBB_OK);
+    assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+    assert_int_equal(ebb_trace_reader_next(r, &event, &done), EBB_OK);
+    assert_true(done);
+    return r;
+}
+
+/* Parts of a batch that malloc and free alone do not tell from iterations. */
+static void annotations_tell_parts_from_iterations(void **state) {
+    (void)state;
+    uint32_t of_step = 0, other = 0;
+    ebb_trace_reader *r = open_names(&of_step, &other);
+    ebb_iteration found;
+    for (int annotated = 0; annotated < 2; annotated++) {
+        made_init(&m);
+        m.finder->reader = annotated != 0 ? r : NULL;
+        made_alloc(&m, 1000);
+        for (uint64_t i = 0; i < 6; i++) {
+            step(other, 0);
+            for (int part = 0; part < 4; part++) { pass(8, 5000); }
+            step(of_step, 0);
+            pass(2, 50);
+            step(of_step, 1); /* its end */
+        }
+        found = made_find(&m);
+        made_check_parts(&m, &found);
+        assert_true(found.found);
+        assert_int_equal(found.length_events < 20, annotated == 0);
+        if (annotated != 0) { assert_int_equal(found.source, EBB_ITERATION_FROM_ANNOTATIONS); }
+        if (annotated != 0) { assert_true(found.length_events >= 4 * 16 + 4 && found.count >= 5); }
+        made_fini(&m);
+    }
+    ebb_trace_reader_close(r);
+}
+
+static ebb_status live(const ebb_mem *mem) {
+    ebb_iteration_finder *finder = NULL;
+    ebb_iteration found;
+    ebb_status st = ebb_iteration_finder_create(mem, NULL, &finder);
+    for (uint64_t i = 0; st == EBB_OK && i < 60; i++) {
+        const ebb_trace_event alloc = {.kind = EBB_TRACE_ALLOC, .block = i, .size_bytes = 1 + i % 12};
+        const ebb_trace_event free_it = {.kind = EBB_TRACE_FREE, .block = i};
+        const ebb_trace_event segment = {.kind = EBB_TRACE_SEGMENT_ALLOC};
+        st = ebb_iteration_finder_add(finder, &alloc);
+        if (st == EBB_OK) { st = ebb_iteration_finder_add(finder, &free_it); }
+        if (st == EBB_OK && i % 12 == 0) { st = ebb_iteration_finder_add(finder, &segment); }
+    }
+    if (st == EBB_OK) { st = ebb_iteration_finder_find(finder, &found); }
+    if (st == EBB_OK) { assert_int_equal(found.count, 5); }
+    ebb_iteration_finder_destroy(finder);
+    return st;
+}
+
+static void any_allocation_may_fail(void **state) {
+    (void)state;
+    OOM_LOOP(mem, st, { st = live(mem); });
+}
+
 static void blocks_come_in_order(void **state) {
     (void)state;
     const ebb_trace_event late = {.kind = EBB_TRACE_ALLOC, .block = 1};
@@ -88,6 +171,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nothing_is_no_iteration, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_are_taken_at_their_word, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_without_ends_end_at_the_next, setup, teardown),
+        IN_DIR(annotations_tell_parts_from_iterations),
+        cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test_setup_teardown(blocks_come_in_order, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
