@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libebb_record.so: preloaded into a program that nobody can change, it records the program's large allocations as a
+ * trace. `ebb record` sets it up through the environment; docs/record.md says what is seen and what is not.
+ *
+ * It stands between a program and its allocator, so other rules hold here than in the library:
+ *  - There is one recorder a process, and it is global.
+ *  - Inside the recorder nothing calls malloc: what it needs comes from preload_memory.c.
+ *  - A call below the least size costs a comparison; a free below it a look at a filter of 32 KiB.
+ *  - No lock is held while the dynamic linker is asked: a thread that loads a library holds the linker's own lock, and
+ *    may wait for ours with a large allocation.
+ *  - A thread that is in the recorder already, or in an allocation that is being recorded (CUDA's allocator calls
+ *    malloc, too), is let through unrecorded.
+ */
+#ifndef EBB_SRC_PRELOAD_H
+#define EBB_SRC_PRELOAD_H
+
+#include "base/base.h"
+
+#define PRELOAD_EXPORT __attribute__((visibility("default")))
+
+/* Spaces of the trace; a device's is PRELOAD_DEVICE plus its number. */
+enum { PRELOAD_MALLOC, PRELOAD_MMAP, PRELOAD_PINNED, PRELOAD_MANAGED, PRELOAD_DEVICE, PRELOAD_MAX_SPACES = 4 + 64 };
+
+/* ---- real functions (preload_real.c) ----------------------------------------------------------- */
+
+/* The function that the program would have without us; NULL when there is none. */
+void *ebb__preload_next(const char *name);
+
+/* glibc's dlsym, to which this library's own is an addition. */
+void *ebb__preload_dlsym(void *handle, const char *name);
+
+/* The same in a library that is loaded already, where its file's name begins with this; for one that the program
+ * loaded with RTLD_LOCAL. */
+void *ebb__preload_in_library(const char *prefix, const char *name);
+
+/* ---- memory of the recorder itself (preload_memory.c) ------------------------------------------ */
+
+extern const ebb_mem ebb__preload_mem;
+
+/* ---- live blocks by address (preload_blocks.c) -------------------------------------------------- */
+
+typedef struct preload_block {
+    uint64_t key; /* 0: a free slot */
+    uint64_t block, size_bytes;
+    uint32_t space;
+} preload_block;
+
+typedef struct preload_blocks {
+    preload_block *slot; /* [n_slots], open addressing */
+    size_t n_slots, n;
+} preload_blocks;
+
+preload_block *ebb__preload_blocks_find(const preload_blocks *blocks, uint64_t key);
+bool ebb__preload_blocks_add(preload_blocks *blocks, const preload_block *block);
+void ebb__preload_blocks_remove(preload_blocks *blocks, preload_block *block);
+
+/* ---- call stacks (preload_stacks.c) -------------------------------------------------------------- */
+
+enum { PRELOAD_MAX_FRAMES = 32 };
+
+typedef struct preload_stack {
+    size_t n;
+    uintptr_t pc[PRELOAD_MAX_FRAMES]; /* the innermost first */
+} preload_stack;
+
+/* The callers of this library, at most n_max. */
+void ebb__preload_stack_take(preload_stack *stack, size_t n_max);
+
+/* ---- the recorder (preload_recorder.c) ----------------------------------------------------------- */
+
+/* Calls for fewer bytes are none of ours; SIZE_MAX while nothing is recorded. */
+extern size_t ebb__preload_min_bytes;
+
+typedef enum preload_answer {
+    PRELOAD_PASS,   /* not recorded: do it */
+    PRELOAD_REFUSE, /* past the limit: fail */
+    PRELOAD_RECORD, /* do it, then say ebb__preload_done */
+} preload_answer;
+
+/* Before an allocation of at least the least size. */
+preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes);
+
+/* Behind it: a key (an address; 0 when it failed) under which it will be freed, and what was asked for and taken. */
+void ebb__preload_done(uint32_t space, uint64_t key, uint64_t asked_bytes, uint64_t size_bytes);
+
+/* Whether a key may be one of a recorded block. */
+bool ebb__preload_may_be(uint64_t key);
+
+/* Before a free: the block of this key, if there is one, is no more. What it was, for ebb__preload_give_back when
+ * the program keeps it after all. */
+bool ebb__preload_take(uint64_t key, preload_block *was_out);
+void ebb__preload_give_back(const preload_block *was);
+
+/* Before [address, address + size_bytes) is unmapped: of mapped blocks what lies in it is no more. */
+void ebb__preload_unmap(uint64_t address, uint64_t size_bytes);
+#define PRELOAD_MAPPED 1u /* the lowest bit of a mapped block's key, which an allocator may also give out */
+
+/* The memory of a device or the host as the limit has it: what is left and what there is. */
+void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* CUDA's own memory: physical handles live until they are released and nowhere mapped. */
+void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
+void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes);
+void ebb__preload_handle_released(uint64_t handle);
+#define PRELOAD_HANDLE ((uint64_t)1 << 63) /* of a handle's key */
+
+/* ---- CUDA (preload_cuda.c) ------------------------------------------------------------------------ */
+
+/* The wrapper of a function of CUDA by its name, remembering the real one; NULL when it has none. */
+void *ebb__preload_cuda_wrap(const char *name, void *real);
+
+#endif
