@@ -22,6 +22,9 @@ ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int f
 ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
                                      ebb_trace_writer **writer_out);
 
+/* Hand what was added to the kernel now. */
+ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
+
 /* Events and blocks so far. */
 void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out);
 

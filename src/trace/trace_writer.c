@@ -278,6 +278,10 @@ ebb_status ebb_trace_writer_add(ebb_trace_writer *writer, const ebb_trace_event 
     return event->kind == EBB_TRACE_MARK ? ebb__file_writer_flush(writer->file) : EBB_OK;
 }
 
+ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer) {
+    return ebb__file_writer_flush(writer->file);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------- */
 
 ebb_status ebb_trace_writer_close(ebb_trace_writer *writer) {

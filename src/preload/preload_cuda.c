@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In front of CUDA's memory, the runtime's and the driver's, without its headers: the functions' types are its ABI. A
+ * program may reach them by its link, by dlsym, or by cuGetProcAddress; each way ends at the wrapper, which calls what
+ * that way would have found. The runtime calls the driver: the inner call is let through unrecorded.
+ *
+ * All sizes that a program can be told are under the limit, where there is one.
+ */
+#include "preload/preload.h"
+
+#include <stdatomic.h>
+
+enum { CUDA_OK = 0, CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_THERE = 3 };
+enum { PER_THREAD_STREAM = 2 }; /* a flag of cuGetProcAddress */
+enum { LOCATION_DEVICE = 1 };   /* of memory that cuMemCreate makes */
+enum { FIRST_64_BIT_VERSION = 3020, FIRST_FIVE_ARGUMENTS = 12000 };
+
+/* What CUmemAllocationProp begins with. */
+typedef struct allocation_prop {
+    int type, handle_types, location_type, location_id;
+} allocation_prop;
+
+typedef struct function {
+    const char *name;      /* as it is exported */
+    const char *base_name; /* as cuGetProcAddress has it; NULL: the same */
+    void *wrapper;
+    _Atomic(void *) real;
+} function;
+
+static void *find_real(const char *name);
+
+#define REAL(name, ...)                                                                                                \
+    int (*real)(__VA_ARGS__) = NULL;                                                                                   \
+    *(void **)&real = find_real(#name);                                                                                \
+    if (real == NULL) { return CUDA_NOT_THERE; }
+
+static bool is_runtime(const char *name) {
+    return strncmp(name, "cuda", 4) == 0;
+}
+
+/* The space of the device that this thread works on. */
+static uint32_t current_device(bool runtime) {
+    int (*get)(int *) = NULL;
+    int device = 0;
+    const char *name = runtime ? "cudaGetDevice" : "cuCtxGetDevice";
+    *(void **)&get = find_real(name);
+    if (get == NULL || get(&device) != CUDA_OK || device < 0) { return PRELOAD_DEVICE; }
+    return PRELOAD_DEVICE + (uint32_t)device;
+}
+
+/* A function that gives memory: its address or handle goes to *out. SPACE and SIZE may use its parameters; TAKEN is
+ * what it took, KEY under what it is freed. */
+#define TAKES(name, space, size, taken, key, params, args)                                                             \
+    PRELOAD_EXPORT int name params;                                                                                    \
+    int name params {                                                                                                  \
+        REAL(name, PARAMS params)                                                                                      \
+        const uint32_t in_space = (space);                                                                             \
+        const uint64_t asked_bytes = (size);                                                                           \
+        const preload_answer answer = ebb__preload_ask(in_space, asked_bytes);                                         \
+        if (answer == PRELOAD_REFUSE) { return CUDA_OUT_OF_MEMORY; }                                                   \
+        const int status = real args;                                                                                  \
+        if (answer == PRELOAD_RECORD) {                                                                                \
+            ebb__preload_done(in_space, status == CUDA_OK ? (key) : 0, asked_bytes, (taken));                          \
+        }                                                                                                              \
+        return status;                                                                                                 \
+    }
+#define PARAMS(...) __VA_ARGS__
+
+#define GIVES(name, params, args)                                                                                      \
+    PRELOAD_EXPORT int name params;                                                                                    \
+    int name params {                                                                                                  \
+        REAL(name, PARAMS params)                                                                                      \
+        preload_block was;                                                                                             \
+        const bool had = ebb__preload_may_be(at) && ebb__preload_take(at, &was);                                       \
+        const int status = real args;                                                                                  \
+        if (status != CUDA_OK && had) { ebb__preload_give_back(&was); }                                                \
+        return status;                                                                                                 \
+    }
+
+#define RUNTIME current_device(true)
+#define DRIVER current_device(false)
+
+TAKES(cudaMalloc, RUNTIME, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
+TAKES(cudaMallocAsync, RUNTIME, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, void *stream),
+      (out, n_bytes, stream))
+TAKES(cudaMallocAsync_ptsz, RUNTIME, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, void *stream),
+      (out, n_bytes, stream))
+TAKES(cudaMallocFromPoolAsync, RUNTIME, n_bytes, n_bytes, *out,
+      (uint64_t * out, size_t n_bytes, void *pool, void *stream), (out, n_bytes, pool, stream))
+TAKES(cudaMallocFromPoolAsync_ptsz, RUNTIME, n_bytes, n_bytes, *out,
+      (uint64_t * out, size_t n_bytes, void *pool, void *stream), (out, n_bytes, pool, stream))
+TAKES(cudaMallocPitch, RUNTIME, (width) * (height), (*pitch) * (height), *out,
+      (uint64_t * out, size_t *pitch, size_t width, size_t height), (out, pitch, width, height))
+TAKES(cudaMallocManaged, PRELOAD_MANAGED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
+      (out, n_bytes, flags))
+TAKES(cudaMallocHost, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
+TAKES(cudaHostAlloc, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
+      (out, n_bytes, flags))
+TAKES(cuMemAlloc_v2, DRIVER, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
+TAKES(cuMemAllocPitch_v2, DRIVER, (width) * (height), (*pitch) * (height), *out,
+      (uint64_t * out, size_t *pitch, size_t width, size_t height, unsigned elem_bytes),
+      (out, pitch, width, height, elem_bytes))
+TAKES(cuMemAllocManaged, PRELOAD_MANAGED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
+      (out, n_bytes, flags))
+TAKES(cuMemAllocHost_v2, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
+TAKES(cuMemHostAlloc, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
+      (out, n_bytes, flags))
+TAKES(cuMemAllocAsync, DRIVER, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, void *stream),
+      (out, n_bytes, stream))
+TAKES(cuMemAllocAsync_ptsz, DRIVER, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, void *stream),
+      (out, n_bytes, stream))
+TAKES(cuMemAllocFromPoolAsync, DRIVER, n_bytes, n_bytes, *out,
+      (uint64_t * out, size_t n_bytes, void *pool, void *stream), (out, n_bytes, pool, stream))
+TAKES(cuMemAllocFromPoolAsync_ptsz, DRIVER, n_bytes, n_bytes, *out,
+      (uint64_t * out, size_t n_bytes, void *pool, void *stream), (out, n_bytes, pool, stream))
+
+static uint32_t space_of_prop(const allocation_prop *prop) {
+    if (prop->location_type != LOCATION_DEVICE) { return PRELOAD_PINNED; }
+    return prop->location_id >= 0 ? PRELOAD_DEVICE + (uint32_t)prop->location_id : PRELOAD_DEVICE;
+}
+TAKES(cuMemCreate, space_of_prop(prop), n_bytes, n_bytes, *out | PRELOAD_HANDLE,
+      (uint64_t * out, size_t n_bytes, const allocation_prop *prop, unsigned long long flags),
+      (out, n_bytes, prop, flags))
+
+GIVES(cudaFree, (uint64_t at), (at))
+GIVES(cudaFreeAsync, (uint64_t at, void *stream), (at, stream))
+GIVES(cudaFreeAsync_ptsz, (uint64_t at, void *stream), (at, stream))
+GIVES(cudaFreeHost, (uint64_t at), (at))
+GIVES(cuMemFree_v2, (uint64_t at), (at))
+GIVES(cuMemFreeHost, (uint64_t at), (at))
+GIVES(cuMemFreeAsync, (uint64_t at, void *stream), (at, stream))
+GIVES(cuMemFreeAsync_ptsz, (uint64_t at, void *stream), (at, stream))
+
+/* ---- physical handles ---------------------------------------------------------------------------- */
+
+PRELOAD_EXPORT int cuMemMap(uint64_t at, size_t n_bytes, size_t offset, uint64_t handle, unsigned long long flags);
+PRELOAD_EXPORT int cuMemUnmap(uint64_t at, size_t n_bytes);
+PRELOAD_EXPORT int cuMemRelease(uint64_t handle);
+
+int cuMemMap(uint64_t at, size_t n_bytes, size_t offset, uint64_t handle, unsigned long long flags) {
+    REAL(cuMemMap, uint64_t, size_t, size_t, uint64_t, unsigned long long)
+    const int status = real(at, n_bytes, offset, handle, flags);
+    if (status == CUDA_OK) { ebb__preload_handle_mapped(at, n_bytes, handle); }
+    return status;
+}
+
+int cuMemUnmap(uint64_t at, size_t n_bytes) {
+    REAL(cuMemUnmap, uint64_t, size_t)
+    const int status = real(at, n_bytes);
+    if (status == CUDA_OK) { ebb__preload_handle_unmapped(at, n_bytes); }
+    return status;
+}
+
+int cuMemRelease(uint64_t handle) {
+    REAL(cuMemRelease, uint64_t)
+    const int status = real(handle);
+    if (status == CUDA_OK) { ebb__preload_handle_released(handle); }
+    return status;
+}
+
+/* ---- how much there is --------------------------------------------------------------------------- */
+
+PRELOAD_EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+PRELOAD_EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
+PRELOAD_EXPORT int cuDeviceTotalMem_v2(size_t *total_bytes, int device);
+
+int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    REAL(cudaMemGetInfo, size_t *, size_t *)
+    const int status = real(free_bytes, total_bytes);
+    if (status == CUDA_OK) { ebb__preload_shrink(RUNTIME, free_bytes, total_bytes); }
+    return status;
+}
+
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    REAL(cuMemGetInfo_v2, size_t *, size_t *)
+    const int status = real(free_bytes, total_bytes);
+    if (status == CUDA_OK) { ebb__preload_shrink(DRIVER, free_bytes, total_bytes); }
+    return status;
+}
+
+int cuDeviceTotalMem_v2(size_t *total_bytes, int device) {
+    REAL(cuDeviceTotalMem_v2, size_t *, int)
+    const int status = real(total_bytes, device);
+    uint64_t rest = UINT64_MAX;
+    if (status == CUDA_OK) { ebb__preload_shrink(PRELOAD_DEVICE, &rest, total_bytes); }
+    return status;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+PRELOAD_EXPORT int cuGetProcAddress(const char *name, void **out, int version, uint64_t flags);
+PRELOAD_EXPORT int cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *found);
+
+#define SAME(name)                                                                                                     \
+    { #name, NULL, (void *)(name), NULL }
+#define BASE(name, base)                                                                                               \
+    { #name, base, (void *)(name), NULL }
+static function functions[] = {
+    SAME(cudaMalloc),
+    SAME(cudaMallocAsync),
+    SAME(cudaMallocAsync_ptsz),
+    SAME(cudaMallocFromPoolAsync),
+    SAME(cudaMallocFromPoolAsync_ptsz),
+    SAME(cudaMallocPitch),
+    SAME(cudaMallocManaged),
+    SAME(cudaMallocHost),
+    SAME(cudaHostAlloc),
+    SAME(cudaFree),
+    SAME(cudaFreeAsync),
+    SAME(cudaFreeAsync_ptsz),
+    SAME(cudaFreeHost),
+    SAME(cudaMemGetInfo),
+    BASE(cuMemAlloc_v2, "cuMemAlloc"),
+    BASE(cuMemAllocPitch_v2, "cuMemAllocPitch"),
+    SAME(cuMemAllocManaged),
+    BASE(cuMemAllocHost_v2, "cuMemAllocHost"),
+    SAME(cuMemHostAlloc),
+    SAME(cuMemAllocAsync),
+    BASE(cuMemAllocAsync_ptsz, "cuMemAllocAsync"),
+    SAME(cuMemAllocFromPoolAsync),
+    BASE(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync"),
+    BASE(cuMemFree_v2, "cuMemFree"),
+    SAME(cuMemFreeHost),
+    SAME(cuMemFreeAsync),
+    BASE(cuMemFreeAsync_ptsz, "cuMemFreeAsync"),
+    SAME(cuMemCreate),
+    SAME(cuMemMap),
+    SAME(cuMemUnmap),
+    SAME(cuMemRelease),
+    BASE(cuMemGetInfo_v2, "cuMemGetInfo"),
+    BASE(cuDeviceTotalMem_v2, "cuDeviceTotalMem"),
+    SAME(cuGetProcAddress),
+    SAME(cuGetProcAddress_v2),
+};
+#define N_FUNCTIONS (sizeof functions / sizeof functions[0])
+
+static function *find_function(const char *name) {
+    for (size_t i = 0; i < N_FUNCTIONS; i++) {
+        if (strcmp(functions[i].name, name) == 0) { return &functions[i]; }
+    }
+    return NULL;
+}
+
+/* What the program's own way found; else what its link would find, also in a library that only a part of it sees. */
+static void *find_real(const char *name) {
+    function *f = find_function(name);
+    void *real = f != NULL ? atomic_load(&f->real) : NULL;
+    if (real != NULL) { return real; }
+    real = ebb__preload_next(name);
+    if (real == NULL) { real = ebb__preload_in_library(is_runtime(name) ? "libcudart.so" : "libcuda.so", name); }
+    if (f != NULL && real != NULL) { atomic_store(&f->real, real); }
+    return real;
+}
+
+void *ebb__preload_cuda_wrap(const char *name, void *real) {
+    function *f = find_function(name);
+    if (f == NULL) { return NULL; }
+    if (real != f->wrapper) { atomic_store(&f->real, real); }
+    return f->wrapper;
+}
+
+/* Of the functions with this base name the one for the program's kind of stream. */
+static function *find_base(const char *name, int version, uint64_t flags) {
+    if (strcmp(name, "cuGetProcAddress") == 0) {
+        return find_function(version >= FIRST_FIVE_ARGUMENTS ? "cuGetProcAddress_v2" : name);
+    }
+    function *found = NULL;
+    for (size_t i = 0; i < N_FUNCTIONS; i++) {
+        function *f = &functions[i];
+        const size_t n = strlen(f->name);
+        const bool is_per_thread = n > 5 && strcmp(f->name + n - 5, "_ptsz") == 0;
+        const bool is_wanted = strcmp(f->base_name != NULL ? f->base_name : f->name, name) == 0;
+        if (!is_wanted || is_runtime(name) || (is_per_thread && (flags & PER_THREAD_STREAM) == 0)) { continue; }
+        if (found == NULL || is_per_thread) { found = f; }
+    }
+    return found;
+}
+
+static void wrap_found(const char *name, void **out, int version, uint64_t flags) {
+    if (name == NULL || out == NULL || *out == NULL || version < FIRST_64_BIT_VERSION) { return; }
+    function *f = find_base(name, version, flags);
+    if (f == NULL || *out == f->wrapper) { return; }
+    atomic_store(&f->real, *out);
+    *out = f->wrapper;
+}
+
+int cuGetProcAddress(const char *name, void **out, int version, uint64_t flags) {
+    REAL(cuGetProcAddress, const char *, void **, int, uint64_t)
+    const int status = real(name, out, version, flags);
+    if (status == CUDA_OK) { wrap_found(name, out, version, flags); }
+    return status;
+}
+
+int cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *found) {
+    REAL(cuGetProcAddress_v2, const char *, void **, int, uint64_t, int *)
+    const int status = real(name, out, version, flags, found);
+    if (status == CUDA_OK) { wrap_found(name, out, version, flags); }
+    return status;
+}
