@@ -174,6 +174,6 @@ void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines 
 /* ---- the commands ----------------------------------------------------------------------------- */
 
 extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_place, ebb__cli_probe, ebb__cli_report;
-extern const ebb_cli_command ebb__cli_import, ebb__cli_diff, ebb__cli_check;
+extern const ebb_cli_command ebb__cli_import, ebb__cli_diff, ebb__cli_check, ebb__cli_record;
 
 #endif

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const ebb_cli_command *const commands[] = {&ebb__cli_train,  &ebb__cli_plan,   &ebb__cli_place, &ebb__cli_probe,
-                                                  &ebb__cli_report, &ebb__cli_import, &ebb__cli_diff,  &ebb__cli_check};
+static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan,   &ebb__cli_place,
+                                                  &ebb__cli_probe, &ebb__cli_report, &ebb__cli_import,
+                                                  &ebb__cli_diff,  &ebb__cli_check,  &ebb__cli_record};
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
 int ebb__cli_exit_code(ebb_status status) {

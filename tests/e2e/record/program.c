@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A program that allocates in a known way, for test_record.sh: the first argument says which. What it prints is what it
+ * found; what it took stands in the test.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define K ((size_t)1024)
+#define M (K * K)
+
+#define SYMBOL(library, name, ...)                                                                                     \
+    int (*name)(__VA_ARGS__) = NULL;                                                                                   \
+    *(void **)&name = dlsym(library, #name)
+
+/* noinline, so that it is a frame of its own. */
+__attribute__((noinline, visibility("default"))) void *take_here(size_t n_bytes);
+void *take_here(size_t n_bytes) {
+    void *memory = malloc(n_bytes);
+    __asm__ volatile("" : : "r"(memory) : "memory");
+    return memory;
+}
+
+static int do_family(void) {
+    void *a = take_here(100 * K), *b = calloc(100, 2 * K), *c = realloc(NULL, 300 * K), *d = NULL;
+    void *e = aligned_alloc(4096, 400 * K), *f = malloc(1000);
+    if (posix_memalign(&d, 64, 500 * K) != 0) { return 1; }
+    c = realloc(c, 600 * K);
+    f = realloc(f, 700 * K);
+    f = realloc(f, 10);
+    free(a);
+    free(b);
+    free(c);
+    free(d);
+    free(e);
+    free(f);
+    volatile size_t too_many = SIZE_MAX / 2;
+    return calloc(too_many, 4) != NULL || reallocarray(NULL, too_many, 4) != NULL;
+}
+
+static int do_mmap(void) {
+    char *a = mmap(NULL, 8 * M, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *reserved = mmap(NULL, 64 * M, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(a + 2 * M, 1 * M); /* leaves 2 MiB and 5 MiB */
+    a = mremap(a, 2 * M, 3 * M, MREMAP_MAYMOVE);
+    munmap(reserved, 64 * M);
+    return a == MAP_FAILED;
+}
+
+static void *allocate_a_lot(void *arg) {
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    void *at[16] = {0};
+    for (int i = 0; i < 20000; i++) {
+        const unsigned k = (seed = seed * 1103515245u + 12345u) >> 16;
+        void **slot = &at[k % 16];
+        if (k % 5 == 0 && *slot != NULL) {
+            void *grown = realloc(*slot, (seed >> 8) % (300 * K) + 1);
+            *slot = grown != NULL ? grown : *slot;
+        } else {
+            free(*slot);
+            *slot = malloc((seed >> 8) % (200 * K));
+        }
+    }
+    for (int i = 0; i < 16; i++) { free(at[i]); }
+    return NULL;
+}
+
+static int do_threads(void) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) { pthread_create(&threads[i], NULL, allocate_a_lot, (void *)(i + 1)); }
+    for (int i = 0; i < 4; i++) { pthread_join(threads[i], NULL); }
+    return 0;
+}
+
+static void map_some(int number) {
+    (void)number;
+    void *memory = mmap(NULL, 1 * M, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(memory, 1 * M);
+}
+
+static int do_signals(void) {
+    struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, map_some);
+    setitimer(ITIMER_REAL, &often, NULL);
+    allocate_a_lot((void *)7);
+    setitimer(ITIMER_REAL, &never, NULL);
+    return 0;
+}
+
+static int do_fork(void) {
+    void *a = take_here(1 * M);
+    if (fork() == 0) {
+        free(a);
+        a = take_here(2 * M);
+        exit(0);
+    }
+    int status = 0;
+    wait(&status);
+    free(a);
+    return status;
+}
+
+static int do_limit(void) {
+    void *a = malloc(6 * M), *b = malloc(6 * M);
+    const int cause = errno;
+    void *c = realloc(a, 20 * M);
+    void *d = mmap(NULL, 8 * M, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *e = malloc(3 * M);
+    printf("%d %d %d %d %d\n", a != NULL, b == NULL && cause == ENOMEM, c == NULL, d == MAP_FAILED, e != NULL);
+    free(c != NULL ? c : a);
+    a = malloc(6 * M);
+    printf("%d\n", a != NULL);
+    return 0;
+}
+
+static int do_cuda(void *runtime) {
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    size_t free_bytes = 0, total_bytes = 0;
+    SYMBOL(runtime, cudaMalloc, uint64_t *, size_t);
+    SYMBOL(runtime, cudaMallocAsync, uint64_t *, size_t, void *);
+    SYMBOL(runtime, cudaMallocHost, uint64_t *, size_t);
+    SYMBOL(runtime, cudaFree, uint64_t);
+    SYMBOL(runtime, cudaFreeHost, uint64_t);
+    SYMBOL(runtime, cudaMemGetInfo, size_t *, size_t *);
+    const int first = cudaMalloc(&a, 4 * M), second = cudaMallocAsync(&b, 3 * M, NULL);
+    const int third = cudaMallocHost(&c, 20 * M), fourth = cudaMalloc(&d, 5 * M);
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    printf("%d %d %d %d, %zu of %zu MiB\n", first, second, third, fourth, free_bytes / M, total_bytes / M);
+    cudaFree(a);
+    if (fourth == 0) { cudaFree(d); }
+    return cudaFree(b) + cudaFreeHost(c);
+}
+
+#ifdef LINKED
+int cudaMalloc(uint64_t *out, size_t n);
+int cudaFree(uint64_t at);
+
+static int do_linked(void) {
+    uint64_t a = 0;
+    return cudaMalloc(&a, 2 * M) + cudaFree(a);
+}
+#endif
+
+static int do_driver(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    uint64_t handle = 0, a = 0;
+    const int prop[4] = {1, 0, 1, 2};
+    int (*take)(uint64_t *, size_t, void *) = NULL;
+    SYMBOL(driver, cuGetProcAddress_v2, const char *, void **, int, uint64_t, int *);
+    SYMBOL(driver, cuMemCreate, uint64_t *, size_t, const int *, unsigned long long);
+    SYMBOL(driver, cuMemMap, uint64_t, size_t, size_t, uint64_t, unsigned long long);
+    SYMBOL(driver, cuMemUnmap, uint64_t, size_t);
+    SYMBOL(driver, cuMemRelease, uint64_t);
+    SYMBOL(driver, cuMemFreeAsync, uint64_t, void *);
+    cuMemCreate(&handle, 2 * M, prop, 0);
+    cuMemMap(0x1000000, 1 * M, 0, handle, 0);
+    cuMemMap(0x2000000, 1 * M, 1 * M, handle, 0);
+    cuMemRelease(handle);
+    cuMemUnmap(0x1000000, 1 * M);
+    cuGetProcAddress_v2("cuMemAllocAsync", (void **)&take, 12000, 2, NULL);
+    take(&a, 7 * M, NULL); /* while the handle lives */
+    cuMemUnmap(0x2000000, 1 * M);
+    return cuMemFreeAsync(a, NULL);
+}
+
+/* Many small ones, for the cost. */
+static int do_small(void) {
+    void *at[1000] = {0};
+    for (int i = 0; i < 20000000; i++) {
+        void **slot = &at[(unsigned)i * 2654435761u % 1000];
+        free(*slot);
+        *slot = malloc(16 + (unsigned)i % 500);
+    }
+    return 0;
+}
+
+static int do_large(void) {
+    for (int i = 0; i < 200000; i++) { free(take_here(100 * K)); }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "family") == 0) { return do_family(); }
+    if (strcmp(what, "mmap") == 0) { return do_mmap(); }
+    if (strcmp(what, "threads") == 0) { return do_threads(); }
+    if (strcmp(what, "signals") == 0) { return do_signals(); }
+    if (strcmp(what, "fork") == 0) { return do_fork(); }
+    if (strcmp(what, "limit") == 0) { return do_limit(); }
+    if (strcmp(what, "cuda") == 0) { return do_cuda(dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL)); }
+    if (strcmp(what, "driver") == 0) { return do_driver(); }
+    if (strcmp(what, "small") == 0) { return do_small(); }
+    if (strcmp(what, "large") == 0) { return do_large(); }
+#ifdef LINKED
+    if (strcmp(what, "linked") == 0) { return do_linked(); }
+#endif
+    return 2;
+}

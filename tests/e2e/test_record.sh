@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb record`: programs that allocate in a known way, their traces read in Python; a CUDA without a device; limits;
+# processes that fork, get signals, are killed.
+. "$(dirname "$0")/lib.sh"
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE
+source=$root/tests/e2e/record
+flags="-std=gnu11 -O1 -fno-builtin -D_GNU_SOURCE -Wall -Wextra -Wno-use-after-free"
+
+mkdir lib
+# shellcheck disable=SC2086
+cc $flags -shared -fPIC -o lib/libcuda.so.1 "$source/fake_cuda.c" -ldl &&
+    cc $flags -DRUNTIME -shared -fPIC -Wl,-soname,libcudart.so.12 -o lib/libcudart.so.12 "$source/fake_cuda.c" -ldl &&
+    cc $flags -rdynamic -o program "$source/program.c" -ldl -pthread &&
+    cc $flags -DLINKED -o linked "$source/program.c" lib/libcudart.so.12 -ldl -pthread &&
+    cc $flags -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread ||
+    {
+        fail "the programs build"
+        exit 1
+    }
+LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+
+# record CODE ARGUMENTS...: ebb record -o trace ARGUMENTS; its exit code is CODE.
+record() {
+    want=$1
+    shift
+    rm -f trace trace.*
+    "$EBB" record -o trace "$@" >out 2>err </dev/null
+    got=$?
+    [ $got = "$want" ] || fail "record $*" "exit $got, wanted $want" "$(head -n 5 err)"
+}
+
+# tell FILE: its blocks as 'size in KiB @ space', in their order, what lives at the end, and whether it is whole.
+tell() {
+    python3 - "$root/tests/e2e" "$1" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+from trace_reader import Trace
+t = Trace(sys.argv[2])
+blocks = [f"{e['size'] // 1024}@{t.notes['space.%d' % e['space']]}{'*' if e['before'] else ''}"
+          for e in t.events if e["kind"] == "alloc"]
+print(*blocks, "left", sum(e["size"] for e in t.live.values()) // 1024, "peak", t.peak() // 1024,
+      "whole" if t.is_whole else "cut")
+END
+}
+
+# What the C library takes by itself (a buffer of stdout, C++'s emergency pool) is below this.
+least="--min-size 80KiB"
+# shellcheck disable=SC2086
+{
+    record 0 $least -- ./program family
+    equal "malloc's family" "$(tell trace)" \
+        "100@malloc 200@malloc 300@malloc 400@malloc 500@malloc 600@malloc 700@malloc left 0 peak 2500 whole"
+    python3 "$root/tests/e2e/trace_reader.py" trace trace.copy && check "the file is as the format has it" cmp -s trace trace.copy
+    python3 - "$root/tests/e2e" <<'END' >stack
+import sys
+sys.path.insert(0, sys.argv[1])
+from trace_reader import Trace
+t = Trace("trace")
+print(*t.stack_lines(t.events[0]["stack"])[:1], t.notes["source"], t.notes["command"])
+END
+    equal "the caller" "$(cat stack)" "take_here (./program:0) ebb record ./program family"
+    record 0 $least --stacks 0 -- ./program family
+    check "without callers" test "$(strings trace | grep -c take_here)" = 0
+    record 0 --min-size 350KiB -- ./program family
+    equal "the least size" "$(tell trace)" "400@malloc 500@malloc 600@malloc 700@malloc left 0 peak 2200 whole"
+    record 0 $least -- ./program mmap
+    equal "mmap, a part unmapped, and moved" "$(tell trace)" \
+        "8192@mmap 2048@mmap 5120@mmap 3072@mmap left 8192 peak 8192 whole"
+    record 0 $least -- ./program threads
+    equal "threads" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
+    record 0 $least -- ./program signals
+    equal "signals" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
+    record 0 $least -- ./program fork
+    equal "a parent" "$(tell trace)" "1024@malloc left 0 peak 1024 whole"
+    equal "its child" "$(tell trace.[0-9]*)" "1024@malloc* 2048@malloc left 2048 peak 2048 whole"
+    record 0 $least -- sh -c './program family; ./program mmap'
+    check "a file for each process" test "$(ls trace trace.[0-9]* | wc -l)" = 2
+    LD_PRELOAD=$work/count_alloc.so record 0 $least -- ./program family
+    equal "beside another preloaded library" "$(tell trace | sed 's/.*left/left/')" "left 0 peak 2500 whole"
+
+    record 0 $least --limit 10MiB -- ./program limit
+    equal "a limit" "$(cat out)" "$(printf '1 1 1 1 1\n1')"
+    check "what was refused is said" grep -q '3 allocations past the limit of 10.00 MiB were refused' err
+    record 0 $least -- ./program limit
+    equal "no limit" "$(cat out)" "$(printf '1 0 0 0 1\n1')"
+
+    record 0 $least -- ./program cuda
+    equal "CUDA's runtime, opened by hand" "$(tell trace); $(cat out)" \
+        "4096@cuda:1 3072@cuda:1 20480@pinned 5120@cuda:1 left 0 peak 32768 whole; 0 0 0 0, 61440 of 81920 MiB"
+    record 0 $least --limit 8MiB -- ./program cuda
+    equal "a limit of the device" "$(tell trace); $(cat out)" \
+        "4096@cuda:1 3072@cuda:1 20480@pinned left 0 peak 27648 whole; 0 0 0 2, 1 of 8 MiB"
+    record 0 $least -- ./linked linked
+    equal "CUDA's runtime, linked" "$(tell trace)" "2048@cuda:1 left 0 peak 2048 whole"
+    record 0 $least -- ./program driver
+    equal "CUDA's driver, physical memory" "$(tell trace)" "2048@cuda:2 7168@cuda:1 left 0 peak 9216 whole"
+}
+
+record 0 -- true
+check "nothing large: an empty trace" test "$(tell trace)" = "left 0 peak 0 whole"
+check "and that is said" grep -q 'trace is empty' err
+record 3 -- sh -c 'exit 3'
+record 127 -- ./nosuch
+equal "a command that is not there" "$(cat err)" "ebb: record: cannot run ./nosuch: No such file or directory"
+record 126 -- /
+record 143 -- sh -c 'kill -TERM $$'
+record 137 -- python3 -c 'import os; x = bytearray(9 << 20); os.kill(os.getpid(), 9)'
+check "a killed one leaves what it did" test "$(tell trace | grep -c '9216@malloc .*cut')" = 1
+run "a report of it" out report trace --text && pass "a report of it"
+if [ -e /dev/full ]; then
+    ln -s /dev/full full
+    "$EBB" record -o full/x -- ./program family 2>err
+    equal "a place that cannot be written" $? 4
+fi
+
+says "no output" 2 "ebb: record: say where the trace goes: -o OUT.trace" record -- true
+says "no command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x
+says "an empty command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x --
+says "no dashes" 2 "ebb: record: true is one argument too many; see ebb record --help" record -o x true
+exit $status
