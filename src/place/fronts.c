@@ -14,6 +14,12 @@
  *
  * A link that comes out higher than all before is tried in several ways, and the lowest is kept.
  *
+ * Before that, on a line, each side is gone through as one, under a cap a little above the bound: where an item would
+ * end above it, room is made among what was born lately (room.c), and the cap rises where there is none. Sizes and
+ * lifetimes that are noise come within one or two percent of the bound so. What goes on at the front of a sweep has
+ * nothing in its way but what lives there, while in a whole placement, pushing one out of its place only moves the
+ * hole.
+ *
  * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
  * few large gaps, in both directions.
  *
@@ -21,10 +27,18 @@
  */
 #include "place/search.h"
 
-#define MAX_LINKS 4096u /* in a direction */
-#define HEIGHT 16u      /* what is high: lower than the bound by at most this part of it */
-#define SWING 32u       /* the load falls by at least this part of the bound to a valley */
-#define N_CLASSES 16u   /* of deaths */
+#define MAX_LINKS 4096u    /* in a direction */
+#define CAP_PARTS 256u     /* the first cap is above the bound by such a part of it, */
+#define CAP_STEPS 1024u    /* and rises by such */
+#define HOPELESS_PARTS 8u  /* a cap that is above it by so much is not worth its work */
+#define ENOUGH_PARTS 100u  /* of a great many items, what is above the bound by less is good enough then */
+#define LEAST_PATIENCE 64u /* doubled each time */
+#define HASTY_PATIENCE 256u
+#define MAX_DOUBLED 4u
+#define MAX_MOVABLE 16384u /* items at the summit; making room takes as long as there are items alive */
+#define HEIGHT 16u         /* what is high: lower than the bound by at most this part of it */
+#define SWING 32u          /* the load falls by at least this part of the bound to a valley */
+#define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
 #define MAX_HASTY_WORK_AN_ITEM 24u
@@ -41,7 +55,8 @@ typedef struct fronts {
     uint32_t *alive, n_alive; /* where the link at hand begins */
     uint32_t *at_summit, n_at_summit;
     unsigned n_runs; /* of this side, so far */
-    uint64_t top;    /* of the stack */
+    ebb_place_cap cap;
+    uint64_t top; /* of the stack */
     uint64_t peak, give_up_bytes, end_work;
 } fronts;
 
@@ -144,6 +159,7 @@ static ebb_status try_link(fronts *u, const chain_link *l, uint64_t weight, uint
                                                .alive = u->alive,
                                                .n_alive = u->n_alive,
                                                .weight = weight,
+                                               .cap = u->cap,
                                                .give_up_bytes = give_up_bytes,
                                                .max_work = u->end_work - ebb_min_u64(u->end_work, s->work)};
     return ebb__place_outward(u->sections, &options, s->now.offsets, bump, result_out, &s->work);
@@ -172,7 +188,8 @@ static ebb_status place_link(fronts *u, const chain_link *l) {
     ebb__bump_init(&best, s->job->mem);
     ebb_place_outward_result result = {.peak = UINT64_MAX};
     ebb_status st = EBB_OK;
-    for (size_t t = 0; st == EBB_OK && t < N_WEIGHTS && result.peak > u->peak; t++) {
+    const size_t n_tries = u->cap.bytes > 0 ? 1 : N_WEIGHTS;
+    for (size_t t = 0; st == EBB_OK && t < n_tries && result.peak > u->peak; t++) {
         ebb_place_outward_result tried = {0};
         if (s->work >= u->end_work || s->job->stop(s->job->stop_ctx)) { break; }
         ebb__bump_init(&now, s->job->mem);
@@ -201,7 +218,8 @@ static ebb_status place_line(fronts *u, bool backward) {
     uint32_t done = 0;
     for (uint32_t k = 1; done + 1 < n && u->peak != UINT64_MAX; k++) {
         chain_link l = {.section = backward ? u->section - done : u->section + done, .backward = backward};
-        const uint32_t length = k < MAX_LINKS ? find_valley(u, &l, n - 1 - done) : n - 1 - done;
+        const bool is_cut = k < MAX_LINKS && u->cap.bytes == 0;
+        const uint32_t length = is_cut ? find_valley(u, &l, n - 1 - done) : n - 1 - done;
         l.n_sections = l.n_to_place = length + 1;
         EBB_ASSERT(length > 0 && done + length < n);
         EBB_TRY(place_link(u, &l));
@@ -278,17 +296,55 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
     }
 }
 
+/* Both sides; their peaks are UINT64_MAX where they were given up. */
+static ebb_status place_sides(fronts *u, uint64_t give_up_bytes, uint64_t peak_out[2]) {
+    ebb_search *s = u->search;
+    peak_out[0] = peak_out[1] = UINT64_MAX;
+    EBB_TRY(place_side(u, false, give_up_bytes, &peak_out[0]));
+    if (u->cap.bytes > 0) { u->cap.bytes = ebb_max_u64(u->cap.bytes, peak_out[0]); }
+    if (peak_out[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, give_up_bytes, &peak_out[1])); }
+    s->now.peak_bytes = ebb_max_u64(peak_out[0], peak_out[1]);
+    s->now.is_order = false;
+    (void)ebb__search_keep(s);
+    return EBB_OK;
+}
+
+/* Under a cap near the bound at first, then under one that takes away a part of what the best has more than that, with
+ * other weights, and with more patience. */
+static ebb_status run_capped(fronts *u) {
+    ebb_search *s = u->search;
+    const uint64_t bound = u->sections->bound_bytes, end_work = s->work + ebb__search_left(s) / 4 * 3;
+    const uint64_t hopeless = bound + bound / HOPELESS_PARTS;
+    uint64_t excess = bound / CAP_PARTS;
+    u->end_work = end_work;
+    for (u->n_runs = 0; !ebb__search_is_over(s, end_work); u->n_runs++) {
+        uint64_t peak[2];
+        const unsigned n_doubled = u->n_runs < MAX_DOUBLED ? u->n_runs : MAX_DOUBLED;
+        u->cap = (ebb_place_cap){bound + excess, bound / CAP_STEPS + 1,
+                                 (s->is_hasty ? HASTY_PATIENCE : LEAST_PATIENCE) << n_doubled};
+        EBB_TRY(place_sides(u, ebb_min_u64(s->best.peak_bytes, hopeless), peak));
+        forget_side(u, false);
+        forget_side(u, true);
+        if (s->best.peak_bytes >= hopeless) { break; }
+        excess = (s->best.peak_bytes - bound) / 4 * 3;
+        if (s->is_hasty) { s->enough_bytes = ebb_max_u64(s->enough_bytes, bound + bound / ENOUGH_PARTS); }
+    }
+    u->cap.bytes = 0;
+    u->n_runs = 0;
+    return EBB_OK;
+}
+
 static ebb_status run(fronts *u) {
-    uint64_t peak[2] = {UINT64_MAX, UINT64_MAX};
+    uint64_t peak[2];
     ebb_search *s = u->search;
     EBB_TRY(alloc_all(u));
     find_ends(u);
     EBB_TRY(stack(u));
-    EBB_TRY(place_side(u, false, s->best.peak_bytes, &peak[0]));
-    if (peak[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, s->best.peak_bytes, &peak[1])); }
-    s->now.peak_bytes = ebb_max_u64(peak[0], peak[1]);
-    s->now.is_order = false;
-    (void)ebb__search_keep(s);
+    const uint64_t share = u->end_work - s->work;
+    if (u->is_line && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }
+    u->end_work = s->work + ebb_min_u64(share, ebb__search_left(s) / 2);
+    if (ebb__search_is_over(s, u->end_work)) { return EBB_OK; }
+    EBB_TRY(place_sides(u, s->best.peak_bytes, peak));
     return u->is_line && s->now.peak_bytes != UINT64_MAX ? run_again(u, peak) : EBB_OK;
 }
 

@@ -58,6 +58,9 @@ typedef struct hybrid {
     uint32_t n_by_address;
     ebb_place_span *clear; /* what the obstacles that an item meets take, by address */
     uint32_t n_clear;
+    ebb_room *room;    /* NULL: the arena has no end */
+    ebb_place_cap cap; /* what it is by now */
+    uint64_t top;      /* end of the highest item so far */
     uint64_t work;
 } hybrid;
 
@@ -352,12 +355,76 @@ static ebb_status begin(hybrid *h, uint64_t *peak_out) {
     return EBB_OK;
 }
 
+/* ---- under a cap ------------------------------------------------------------------------------ */
+
+static ebb_status begin_room(hybrid *h, ebb_bump *bump) {
+    if (h->options->cap.bytes == 0) { return EBB_OK; }
+    EBB_TRY(ebb__room_create(h->sections, bump, &h->room));
+    h->cap = h->options->cap;
+    for (uint32_t i = 0; i < h->options->n_obstacles; i++) {
+        const uint32_t item = h->options->obstacles[i];
+        EBB_ASSERT(h->sections->range[item].first >= h->sections->n);
+        EBB_TRY(ebb__room_add_fixed(h->room, item, h->offsets[item]));
+    }
+    return EBB_OK;
+}
+
+/* Those that are alive have left their blocks for others; the item itself had none. */
+static ebb_status move_blocks(hybrid *h, uint32_t item, ebb_room_moved moved) {
+    const uint32_t section = h->sections->range[item].first;
+    for (size_t i = 0; i < moved.n; i++) {
+        const bool has_block = moved.item[i] != item && h->sections->range[moved.item[i]].last > section;
+        if (has_block) { give(h, moved.item[i]); }
+    }
+    for (size_t i = 0; i < moved.n; i++) {
+        const uint32_t m = moved.item[i];
+        const uint64_t start = h->offsets[m], size_bytes = h->sections->rounded[m];
+        h->top = ebb_max_u64(h->top, start + size_bytes);
+        if (h->sections->range[m].last > section) { EBB_TRY(take(h, gap_at(h, start), start, size_bytes, m)); }
+    }
+    return EBB_OK;
+}
+
+/* Where the item would end above the cap: others are moved, or the cap rises until it does not. */
+static ebb_status make_room(hybrid *h, uint32_t item, uint64_t end, bool *done_out) {
+    ebb_room_moved moved = {0};
+    EBB_ASSERT(h->cap.step_bytes > 0);
+    while (h->cap.bytes < end && h->cap.bytes < h->options->give_up_bytes && h->work < h->options->max_work) {
+        EBB_TRY(ebb__room_make(h->room, item, h->cap, h->offsets, &moved, &h->work));
+        if (moved.n > 0) { break; }
+        h->cap.bytes += h->cap.step_bytes;
+    }
+    *done_out = moved.n > 0;
+    return move_blocks(h, item, moved);
+}
+
+/* ---- the sweep -------------------------------------------------------------------------------- */
+
+static ebb_status place_item(hybrid *h, uint32_t item) {
+    const spot found = find_spot(h, item);
+    const uint64_t size_bytes = h->sections->rounded[item], end = found.start + size_bytes;
+    bool is_done = false;
+    if (h->room != NULL && end > h->cap.bytes) { EBB_TRY(make_room(h, item, end, &is_done)); }
+    if (is_done) { return EBB_OK; }
+    h->offsets[item] = found.start;
+    h->top = ebb_max_u64(h->top, end);
+    return take(h, found.gap, found.start, size_bytes, item);
+}
+
+/* The highest may have been moved since. */
+static void measure_top(hybrid *h) {
+    if (h->room == NULL) { return; }
+    h->top = 0;
+    for (size_t i = 0; i < h->sections->n_items; i++) {
+        h->top = ebb_max_u64(h->top, h->offsets[i] + h->sections->rounded[i]);
+    }
+}
+
 static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
-    uint64_t peak = 0;
     uint32_t passed = 0; /* obstacles */
-    EBB_TRY(begin(h, &peak));
-    for (uint32_t item = 0; item < h->sections->n_items && peak < h->options->give_up_bytes; item++) {
-        if (h->work > h->options->max_work) { peak = UINT64_MAX; }
+    EBB_TRY(begin(h, &h->top));
+    for (uint32_t item = 0; item < h->sections->n_items && h->top < h->options->give_up_bytes; item++) {
+        if (h->work > h->options->max_work) { h->top = UINT64_MAX; }
         if (passed < h->options->n_obstacles && h->options->obstacles[passed] == item) {
             passed++;
             continue;
@@ -365,12 +432,10 @@ static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
         const uint32_t section = h->sections->range[item].first;
         EBB_TRY(bear_obstacles(h, section));
         let_die(h, section);
-        const spot found = find_spot(h, item);
-        EBB_TRY(take(h, found.gap, found.start, h->sections->rounded[item], item));
-        h->offsets[item] = found.start;
-        peak = ebb_max_u64(peak, found.start + h->sections->rounded[item]);
+        EBB_TRY(place_item(h, item));
     }
-    *peak_out = peak < h->options->give_up_bytes ? peak : UINT64_MAX;
+    if (h->top < h->options->give_up_bytes) { measure_top(h); }
+    *peak_out = h->top < h->options->give_up_bytes ? h->top : UINT64_MAX;
     return EBB_OK;
 }
 
@@ -398,8 +463,10 @@ ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybri
     ebb_bump bump;
     ebb__bump_init(&bump, sections->mem);
     ebb_status st = prepare(&h, &bump);
+    if (st == EBB_OK) { st = begin_room(&h, &bump); }
     if (st == EBB_OK) { st = sweep(&h, peak_out); }
     *work += h.work;
+    ebb__room_fini(h.room);
     EBB_VEC_FINI(sections->mem, &h.blocks);
     ebb__bump_fini(&bump);
     return st;

@@ -165,6 +165,7 @@ ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outw
                                                 .obstacles = v.obstacles,
                                                 .n_obstacles = v.n_obstacles,
                                                 .weight = options->weight,
+                                                .cap = options->cap,
                                                 .give_up_bytes = options->give_up_bytes,
                                                 .max_work = options->max_work};
     uint64_t peak = UINT64_MAX;

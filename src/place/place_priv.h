@@ -200,6 +200,12 @@ typedef struct ebb_place_span {
     uint64_t start, end; /* of the arena */
 } ebb_place_span;
 
+/* Where a sweep ends its arena, and gives way: when no room can be made, the cap rises by a step. */
+typedef struct ebb_place_cap {
+    uint64_t bytes, step_bytes; /* 0: there is none */
+    unsigned patience;          /* moves without success, when room is made */
+} ebb_place_cap;
+
 typedef struct ebb_place_hybrid_options {
     const uint32_t *by_death;  /* [n_items] */
     const uint32_t *obstacles; /* by birth: they have their offsets; all that live around the end are among them,
@@ -207,6 +213,7 @@ typedef struct ebb_place_hybrid_options {
     uint32_t n_obstacles;
     uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
                                smallest gap is taken */
+    ebb_place_cap cap;      /* only where all obstacles are there from the beginning, and never come back */
     uint64_t give_up_bytes; /* when the peak reaches this */
     uint64_t max_work;
 } ebb_place_hybrid_options;
@@ -214,6 +221,28 @@ typedef struct ebb_place_hybrid_options {
 /* Of a compact's items. As a dive, but for the obstacles. */
 ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
                              uint64_t *peak_out, uint64_t *work);
+
+/* ---- room at the front of a sweep ------------------------------------------------------------- */
+
+typedef struct ebb_room ebb_room;
+
+typedef struct ebb_room_moved {
+    const uint32_t *item; /* until it is asked again */
+    size_t n;
+} ebb_room_moved;
+
+/* For items by birth on a line. The room comes from the bump, what is in it does not: fini, which accepts NULL. */
+ebb_status ebb__room_create(const ebb_sections *sections, ebb_bump *bump, ebb_room **room_out);
+void ebb__room_fini(ebb_room *room);
+
+/* An item that lives from before the beginning on, and stays where it is. */
+ebb_status ebb__room_add_fixed(ebb_room *room, uint32_t item, uint64_t offset);
+
+/* Those before the item have their offsets, and none behind it is there yet: find an offset for it, below the cap,
+ * moving others of them. *moved_out: who has got another one, this item included; nobody, if it was not found. Items
+ * are asked for in their order, and the same again if it was not. */
+ebb_status ebb__room_make(ebb_room *room, uint32_t item, ebb_place_cap cap, uint64_t *offsets,
+                          ebb_room_moved *moved_out, uint64_t *work);
 
 /* ---- from a section outwards ------------------------------------------------------------------ */
 
@@ -225,6 +254,7 @@ typedef struct ebb_place_outward_options {
     bool backward;
     const uint32_t *alive; /* all that live in the section; they have their offsets */
     uint32_t n_alive;
+    ebb_place_cap cap;
     uint64_t weight, give_up_bytes, max_work; /* as of a hybrid */
 } ebb_place_outward_options;
 

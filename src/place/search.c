@@ -16,7 +16,7 @@ bool ebb__search_is_over(const ebb_search *s, uint64_t work) {
 
 void ebb__search_be_content(ebb_search *s) {
     const uint64_t bound_bytes = s->sections->bound_bytes;
-    if (s->is_hasty) { s->enough_bytes = bound_bytes + bound_bytes / NEAR_ENOUGH; }
+    if (s->is_hasty) { s->enough_bytes = ebb_max_u64(s->enough_bytes, bound_bytes + bound_bytes / NEAR_ENOUGH); }
 }
 
 bool ebb__search_is_almost(const ebb_search *s) {
