@@ -285,6 +285,11 @@ static uint64_t to_us(const viz *v, uint64_t time_ns) {
     return v->info.start_unix_ns / 1000 + time_ns / 1000;
 }
 
+/* Where the recording still grows, a block may not have been there in the first pass. */
+static ebb_role final_role(const viz *v, const ebb_trace_event *alloc) {
+    return alloc->block < v->role_of.n ? (ebb_role)v->role_of.data[alloc->block] : alloc->role;
+}
+
 static ebb_status put_event(viz *v, word action, uint64_t address, const ebb_trace_event *event) {
     next_element(v);
     open_dict(v);
@@ -298,7 +303,7 @@ static ebb_status put_event(viz *v, word action, uint64_t address, const ebb_tra
         EBB_TRY(put_string(v, event->name));
     }
     if (event->kind == EBB_TRACE_ALLOC && (v->info.tells & EBB_TRACE_TELLS_ROLES) != 0) {
-        const ebb_role role = (ebb_role)v->role_of.data[event->block];
+        const ebb_role role = final_role(v, event);
         put_word(v, WORD_CATEGORY);
         ebb__report_pickle_again(&v->pickle, ebb_role_name(role), &v->role_word_of[role]);
     }
@@ -337,21 +342,13 @@ static ebb_status tell_free(viz *v, const ebb_trace_event *event) {
     return put_event(v, WORD_FREE_COMPLETED, address, event);
 }
 
-/* The range that begins at address; NULL: none does. */
-static const ebb_range *range_at(const viz *v, uint64_t address) {
-    for (size_t i = 0; i < v->d->held.ranges.n; i++) {
-        if (v->d->held.ranges.data[i].address == address) { return &v->d->held.ranges.data[i]; }
-    }
-    return NULL;
-}
-
 static ebb_status tell_segment(viz *v, const ebb_trace_event *event) {
     if (event->kind == EBB_TRACE_SEGMENT_ALLOC) {
         const ebb_range range = {event->address, event->size_bytes, event->stack};
         EBB_TRY(ebb__ranges_add(&v->d->held, &range, NULL, NULL));
         return put_event(v, WORD_SEGMENT_ALLOC, event->address, event);
     }
-    const ebb_range *found = range_at(v, event->address);
+    const ebb_range *found = ebb__ranges_find(&v->d->held, event->address);
     if (found == NULL) { return EBB_OK; }
     const ebb_range range = *found;
     ebb_trace_event whole = *event;

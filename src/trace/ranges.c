@@ -77,3 +77,8 @@ ebb_status ebb__ranges_add(ebb_ranges *r, const ebb_range *range, ebb_ranges_fn 
     EBB_TRY(replace(r, at, at, range, 1));
     return tell(fn, ctx, range, true);
 }
+
+const ebb_range *ebb__ranges_find(const ebb_ranges *r, uint64_t address) {
+    const size_t i = find(r, address);
+    return i < r->ranges.n && r->ranges.data[i].address == address ? &r->ranges.data[i] : NULL;
+}

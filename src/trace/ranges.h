@@ -29,4 +29,7 @@ void ebb__ranges_fini(ebb_ranges *ranges);
 ebb_status ebb__ranges_add(ebb_ranges *ranges, const ebb_range *range, ebb_ranges_fn fn, void *ctx);
 ebb_status ebb__ranges_remove(ebb_ranges *ranges, const ebb_range *range, ebb_ranges_fn fn, void *ctx);
 
+/* The range that begins at address, until the next call; NULL: none does. */
+const ebb_range *ebb__ranges_find(const ebb_ranges *ranges, uint64_t address);
+
 #endif

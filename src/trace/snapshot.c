@@ -462,7 +462,7 @@ static ebb_status sort_out_devices(ebb_snapshot *s) {
     if (s->device_traces == 0) { return EBB_OK; }
     const uint64_t n_devices = s->lists.data[s->device_traces - 1].n;
     if (n_devices > MAX_DEVICES) {
-        return ebb_fail(EBB_E_LIMIT, "a snapshot of %llu devices", (unsigned long long)n_devices);
+        return ebb_fail(EBB_E_LIMIT, "%s: a snapshot of %llu devices", s->name, (unsigned long long)n_devices);
     }
     EBB_TRY(EBB_RESERVE(s->mem, &s->devices, (size_t)n_devices));
     memset(s->devices.data, 0, (size_t)n_devices * sizeof *s->devices.data);
@@ -480,8 +480,9 @@ static ebb_status end(ebb_snapshot *s, ebb_pickle_value whole) {
     /* The oldest snapshots are a list of segments. */
     const bool is_segments = what_of(whole) == IS_LIST && s->lists.data[number_of(whole)].kind == IS_SEGMENT;
     if (what_of(whole) != IS_SNAPSHOT && !is_segments) {
-        return ebb_fail(EBB_E_UNSUPPORTED, "a pickle, but no memory snapshot of PyTorch: it has neither segments nor "
-                                           "device_traces");
+        return ebb_fail(EBB_E_UNSUPPORTED,
+                        "%s: a pickle, but no memory snapshot of PyTorch: it has neither segments nor device_traces",
+                        s->name);
     }
     s->has_segments = s->has_segments || is_segments;
     return sort_out_devices(s);
@@ -533,6 +534,7 @@ void ebb__snapshot_fini(ebb_snapshot *s) {
 
 ebb_status ebb__snapshot_read(ebb_snapshot *s, const char *name, ebb_pickle_read_fn read, void *ctx) {
     EBB_ASSERT(s->pickle == NULL);
+    s->name = name;
     EBB_TRY(ebb__pickle_open(s->mem, name, read, ctx, words, N_WORDS - 1, &s->pickle));
     EBB_TRY(read_steps(s));
     free_reading(s);

@@ -70,6 +70,7 @@ enum { EBB_SNAPSHOT_N_RECORDS = 8 }; /* kinds of them */
 
 typedef struct ebb_snapshot {
     const ebb_mem *mem;
+    const char *name; /* of the file */
     ebb_pickle *pickle;
     ebb_bump bump; /* values of settings */
     EBB_VEC(ebb_snapshot_event) events;

@@ -37,6 +37,8 @@ static void check(const ebb_ranges *r, const told *t, const bool *held, uint64_t
         for (uint64_t k = 0; k < t->size[a]; k++) { said[a + k] = true; }
     }
     for (uint64_t a = 0; a < N_ADDRESSES; a++) {
+        const ebb_range *found = ebb__ranges_find(r, a);
+        assert_int_equal(found != NULL ? found->size_bytes : 0, t->size[a]);
         if (covered[a] != held[a] || said[a] != held[a]) { fail_msg("seed %d: address %d", (int)seed, (int)a); }
     }
 }
