@@ -251,6 +251,8 @@ typedef struct ebb_study_swappable {
     uint64_t bytes_at_peak, n_blocks_at_peak; /* absent at the peak's moment */
     uint64_t peak_bytes;                      /* the peak if all that can be absent is, always */
     double bytes_per_s; /* 1 / (1/out + 1/in): S_max of an interval is this many, of what the latencies leave */
+    /* The share of the recording's time in which each link would copy, if all of it left: above 1 it cannot. */
+    double out_busy, in_busy;
 } ebb_study_swappable;
 EBB_API ebb_study_swappable ebb_study_get_swappable(const ebb_study *study);
 

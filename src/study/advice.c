@@ -104,14 +104,17 @@ static ebb_status advise_swap(ebb_study *s) {
     const uint64_t won_bytes = peak_bytes - w->peak_bytes;
     if (!is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
     char idle[BYTES_CHARS], from[BYTES_CHARS], to[BYTES_CHARS];
+    const double busy = w->out_busy > w->in_busy ? w->out_busy : w->in_busy;
     return add_hint(s, "swap", won_bytes,
                     ebb__bump_printf(&s->bump,
                                      "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
-                                     "GB/s out, %.1f GB/s in): without any wait the peak could be as low as %s; ebb "
-                                     "plan says how much of that the links allow",
+                                     "GB/s out, %.1f GB/s in): each block by itself, the peak could be as low as %s; "
+                                     "for all of them a link would copy %.3g %% of the time, and ebb plan says what of "
+                                     "it can be had",
                                      ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
                                      ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
-                                     s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to)));
+                                     s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to),
+                                     100 * busy));
 }
 
 static ebb_status advise_lifetimes(ebb_study *s) {

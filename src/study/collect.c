@@ -211,6 +211,30 @@ static ebb_status match_segments(ebb_study *s) {
     return st;
 }
 
+/* ---- what must hold --------------------------------------------------------------------------- */
+
+static bool is_log_valid(const ebb_study *s) {
+    for (size_t i = 1; i < s->log.n; i++) {
+        const uint32_t before = s->log.data[i - 1], entry = s->log.data[i];
+        if (study_log_event(s, before) >= study_log_event(s, entry)) { return false; }
+        if (study_log_ns(s, before) > study_log_ns(s, entry)) { return false; }
+    }
+    return true;
+}
+
+static bool are_accesses_valid(const ebb_study *s) {
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        const study_block *block = &s->blocks.data[b];
+        uint32_t event = block->born_event;
+        for (size_t i = block->first_access; i < study_first_access(s, b + 1); i++) {
+            const study_access *a = &s->accesses.data[s->by_block[i]];
+            if (a->block != b || a->event <= event || a->event >= block->died_event) { return false; }
+            event = a->event;
+        }
+    }
+    return true;
+}
+
 /* ---- the door --------------------------------------------------------------------------------- */
 
 static ebb_status take_event(collector *c, const ebb_trace_event *e) {
@@ -274,6 +298,7 @@ static ebb_status collect(collector *c) {
     EBB_TRY(sort_accesses(c->study));
     EBB_TRY(match_segments(c->study));
     summarize(c);
+    if (EBB_DEBUG >= 2) { EBB_ASSERT(is_log_valid(c->study) && are_accesses_valid(c->study)); }
     return EBB_OK;
 }
 

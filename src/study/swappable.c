@@ -56,6 +56,8 @@ static ebb_status take_window(search *w, const ebb_study_interval *interval) {
                            .stop_ns = interval->end_ns - (uint64_t)in,
                            .size_bytes = interval->size_bytes};
     if (absent.start_ns >= absent.stop_ns) { return EBB_OK; }
+    sum->out_busy += out; /* in ns for now */
+    sum->in_busy += in;
     sum->byte_seconds += (double)absent.size_bytes * (double)(absent.stop_ns - absent.start_ns) * 1e-9;
     if (absent.start_ns < s->summary.peak_ns && s->summary.peak_ns < absent.stop_ns) {
         sum->bytes_at_peak = study_add(sum->bytes_at_peak, absent.size_bytes);
@@ -190,6 +192,9 @@ ebb_status ebb__study_find_swappable(ebb_study *s) {
     if (!sum->known) { return EBB_OK; }
     search w = {.study = s};
     ebb_status st = find_windows(&w);
+    const double duration_ns = s->summary.duration_ns > 0 ? (double)s->summary.duration_ns : 1;
+    sum->out_busy /= duration_ns;
+    sum->in_busy /= duration_ns;
     if (st == EBB_OK) { st = find_peak(&w, &sum->peak_bytes); }
     EBB_VEC_FINI(s->mem, &w.windows);
     return st;

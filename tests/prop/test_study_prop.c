@@ -323,6 +323,8 @@ static size_t list_windows(const told *t, told_interval *windows, ebb_study_swap
         windows[n_windows].begin_ns += (uint64_t)ceil(out);
         windows[n_windows].end_ns -= (uint64_t)ceil(in);
         if (windows[n_windows].begin_ns < windows[n_windows].end_ns) {
+            sum->out_busy += ceil(out);
+            sum->in_busy += ceil(in);
             sum->byte_seconds +=
                 (double)x->size_bytes * (double)(windows[n_windows].end_ns - windows[n_windows].begin_ns) * 1e-9;
             n_windows++;
@@ -350,6 +352,9 @@ static void check_swappable(const told *t, const ebb_study *study) {
     assert_int_equal(got.bytes, expected.bytes);
     assert_true(fabs(got.byte_seconds - expected.byte_seconds) < 1e-9 * (1 + expected.byte_seconds));
     const ebb_study_summary sum = ebb_study_get_summary(study);
+    const double duration_ns = sum.duration_ns > 0 ? (double)sum.duration_ns : 1;
+    assert_true(fabs(got.out_busy - expected.out_busy / duration_ns) < 1e-9);
+    assert_true(fabs(got.in_busy - expected.in_busy / duration_ns) < 1e-9);
     assert_int_equal(got.bytes_at_peak, t->n_blocks > 0 ? absent_at(windows, n, sum.peak_ns) : 0);
     uint64_t peak_bytes = 0, ns = 0;
     for (size_t e = 0; e < t->n_events; e++) { /* behind each event of a block */

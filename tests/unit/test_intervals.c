@@ -115,6 +115,7 @@ static void absent_at_the_peak(void **state) {
         assert_true(w.bytes == 100 && w.n_blocks == 1 && w.n_intervals == 1);
         assert_true(w.bytes_at_peak == 100 && w.n_blocks_at_peak == 1);
         assert_int_equal(w.peak_bytes, late == 1 ? 190 : 100);
+        assert_true(fabs(w.out_busy - 100.0 / 510) < 1e-12 && fabs(w.in_busy - 100.0 / 510) < 1e-12);
         assert_true(fabs(w.byte_seconds - 100 * 300e-9) < 1e-15);
         assert_true(fabs(w.byte_seconds_all - (510 * 100 + 100 * 50 + (late == 1 ? 150 : 100) * 90) * 1e-9) < 1e-15);
         size_t n = 0;
