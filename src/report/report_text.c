@@ -24,7 +24,7 @@ static void head(const text *t, const char *title) {
 
 /* Anybody's text in a column of n characters. */
 static void put_column(const text *t, const char *name, size_t n) {
-    const size_t n_shown = ebb__report_put_clean(t->out, name[0] != '\0' ? name : "(none)", n);
+    const size_t n_shown = ebb__report_put_clean(t->out, name[0] != '\0' ? name : "(no name)", n);
     for (size_t i = n_shown; i < n; i++) { ebb__report_put(t->out, " "); }
 }
 
@@ -196,16 +196,30 @@ static void put_fragmentation(const text *t) {
     }
 }
 
+/* A setting of PyTorch's allocator that changes nothing. */
+static bool is_same_as_plain(const ebb_study_what_if *row, const ebb_study_what_if *rows, size_t n) {
+    if (strncmp(row->key, "pytorch:", strlen("pytorch:")) != 0) { return false; }
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(rows[i].key, "pytorch") == 0) { return rows[i].bytes == row->bytes; }
+    }
+    return false;
+}
+
 static void put_what_ifs(const text *t) {
-    size_t n = 0;
+    size_t n = 0, n_same = 0;
     const ebb_study_what_if *rows = ebb_study_what_ifs(t->report->study, &n);
     if (n > 0) { head(t, "what it would be"); }
     for (size_t i = 0; i < n; i++) {
+        if (is_same_as_plain(&rows[i], rows, n)) {
+            n_same++;
+            continue;
+        }
         ebb__report_put(t->out, "  ");
         put_column(t, rows[i].key, 34);
         put_bytes(t, rows[i].bytes);
         ebb__report_printf(t->out, "  %s%s\n", rows[i].about, rows[i].of_iteration ? " (of one iteration)" : "");
     }
+    if (n_same > 0) { ebb__report_printf(t->out, "  pytorch with %zu other settings: the same\n", n_same); }
 }
 
 static void put_iteration(const text *t) {

@@ -43,20 +43,26 @@ static double percent(uint64_t part, uint64_t whole) {
 
 /* ---- who holds the peak ----------------------------------------------------------------------- */
 
+static uint64_t named_bytes(const ebb_study_holder *holders, size_t n) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++) { bytes += holders[i].label[0] != '\0' ? holders[i].bytes : 0; }
+    return bytes;
+}
+
+/* The grouping in which most bytes have a name. */
 ebb_report_holders ebb__report_holders(const ebb_report *report) {
     static const struct {
         ebb_study_group group;
         const char *by;
     } groups[] = {{EBB_STUDY_BY_SITE, "site"}, {EBB_STUDY_BY_MODULE, "module"}, {EBB_STUDY_BY_NAME, "name"}};
-    ebb_report_holders found = {.group = EBB_STUDY_N_GROUPS, .by = "role"};
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0] && found.n == 0; i++) {
-        found.holders = ebb_study_holders(report->study, groups[i].group, &found.n);
-        if (found.n > 0) {
-            found.group = groups[i].group;
-            found.by = groups[i].by;
-        }
+    ebb_report_holders best = {.group = EBB_STUDY_N_GROUPS, .by = "role"};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        ebb_report_holders found = {.group = groups[i].group, .by = groups[i].by};
+        found.holders = ebb_study_holders(report->study, found.group, &found.n);
+        const bool is_better = best.n == 0 || named_bytes(found.holders, found.n) > named_bytes(best.holders, best.n);
+        if (found.n > 0 && is_better) { best = found; }
     }
-    return found;
+    return best;
 }
 
 static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_study_holder *holder) {

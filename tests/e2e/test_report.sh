@@ -71,6 +71,33 @@ run "many events: page" out report many -o many.html && check "many events: belo
 head -c $(($(wc -c <trace) / 2)) trace >cut
 run "a recording that is cut off" out report cut && check "a recording that is cut off" grep -q 'cut off' out
 
+python3 "$root/tests/e2e/make_snapshot.py" snapshots || fail "snapshots" "none were made"
+page snapshots/contexts.pickle "a snapshot of PyTorch's"
+
+cat >step.py <<END
+import sys
+import torch
+sys.path.insert(0, sys.argv[1])
+import ebb.torch
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(7200, 10))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+with ebb.torch.record("recorded"):
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(torch.randn(4, 3, 32, 32)), torch.randint(10, (4,))).backward()
+        optimizer.step()
+END
+for candidate in ${PYTHON:-} python3 /usr/bin/python3 none; do
+    "$candidate" -c 'import torch' 2>/dev/null && break
+done
+if [ "$candidate" = none ]; then
+    skip "a step of PyTorch's" "no Python with torch"
+elif PYTHONDONTWRITEBYTECODE=1 "$candidate" -W ignore step.py "$root/python" 2>err; then
+    page recorded "a step of PyTorch's"
+else
+    fail "a step of PyTorch's" "$(cat err)"
+fi
+
 # ---- what is not so ---------------------------------------------------------------------------
 
 says "no file" 2 "ebb: report: say which file; see ebb report --help" report

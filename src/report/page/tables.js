@@ -51,7 +51,7 @@ function appendRow(body, columns, row, detail) {
   cells[0].prepend(button);
 }
 
-function textColumn(title, of) { return { title, of, shown: (row) => of(row) || "(none)" }; }
+function textColumn(title, of) { return { title, of, shown: (row) => of(row) || "(no name)" }; }
 function bytesColumn(title, of) {
   return { title, of: (row) => of(row) === null ? -1 : of(row), number: true, shown: (row) => dataElement("", of(row), bytesText(of(row))) };
 }
@@ -85,7 +85,7 @@ function fillHolders() {
   const names = { site: "call site", stack: "call stack", module: "module", name: "name" };
   const groups = Object.keys(D.holders).filter((key) => D.holders[key].length > 0);
   if (groups.length === 0) { hideSection("holders-section"); return; }
-  const select = byId("group");
+  const select = byId("group"), first = R.holders.length > 0 ? R.holders[0].by : groups[0];
   for (const key of groups) { select.append(element("option", { value: key }, names[key])); }
   const columns = [textColumn("who", (row) => text(row.label)), bytesColumn("bytes", (row) => row.bytes),
     { title: "of the peak", of: (row) => row.bytes, number: true, shown: (row) => percentText(row.bytes, R.peak_bytes) },
@@ -94,6 +94,7 @@ function fillHolders() {
   const show = () => fillTable(byId("holders"), columns, D.holders[select.value],
     (row) => row.stack >= 0 ? framesElement(row.stack) : null);
   select.addEventListener("change", show);
+  select.value = first;
   show();
 }
 
