@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A memory snapshot of PyTorch as a trace. The tables come from snapshot.c; here they become events.
- *
- * A snapshot shows the end (the segments with their blocks) and what led to it as far as the recording goes back (the
- * events, of which a ring may have lost the first). What was there before follows from both: a block whose first
- * event is a free, and one that is allocated at the end though no event speaks of its address, were there when the
- * recording began; and the segments of that moment are those of the end with the events undone, last to first.
- *
- * A block dies when its free is requested, since from then on the program does not use it; only where a recording
- * leaves the requests out, when the free is complete.
+ * A memory snapshot of PyTorch as a trace. The tables come from snapshot.c, what was there before them from
+ * snapshot_before.c; here they become events: of one device, or of all by time.
  */
 #include "trace/import_priv.h"
 #include "trace/ranges.h"
@@ -16,19 +9,11 @@
 
 #define END_PREFIX "end of "
 
-typedef struct before_block {
-    uint64_t address, size_bytes;
-    uint32_t stack;
-    uint8_t stream;
-} before_block;
-
 typedef struct device_state {
     uint32_t space; /* its number */
-    bool has_requests;
     ebb_snapshot_list events;
-    ebb_u64_map block_of; /* of live addresses */
-    EBB_VEC(before_block) before;
-    ebb_ranges held; /* segments */
+    ebb_u64_map block_of;       /* of live addresses */
+    ebb_snapshot_before before; /* its segments are then those that are held */
 } device_state;
 
 typedef struct job {
@@ -124,6 +109,10 @@ static size_t count_devices(const ebb_snapshot *s) {
     return n;
 }
 
+static const ebb_snapshot_event *event_at(const job *j, const device_state *d, uint64_t i) {
+    return &j->snapshot.events.data[d->events.first + i];
+}
+
 static uint64_t n_events_of(const ebb_snapshot *s, size_t device) {
     return device < s->devices.n ? s->devices.data[device].n : 0;
 }
@@ -156,7 +145,7 @@ static ebb_status add_device(job *j, uint32_t space) {
     *d = (device_state){.space = space};
     if (space < s->devices.n) { d->events = s->devices.data[space]; }
     ebb__u64_map_init(&d->block_of, j->importer->mem);
-    ebb__ranges_init(&d->held, j->importer->mem);
+    ebb__snapshot_before_init(&d->before, j->importer->mem);
     j->device_of.data[space] = (uint32_t)j->devices.n;
     return EBB_OK;
 }
@@ -185,84 +174,6 @@ static ebb_status choose_devices(job *j) {
 static device_state *device_at(const job *j, uint64_t space) {
     const uint32_t idx = space < j->device_of.n ? j->device_of.data[space] : 0;
     return idx == 0 ? NULL : &j->devices.data[idx - 1];
-}
-
-/* ---- what was there before -------------------------------------------------------------------- */
-
-static bool is_death(const device_state *d, const ebb_snapshot_event *event) {
-    return event->action == (d->has_requests ? EBB_SNAPSHOT_FREE_REQUESTED : EBB_SNAPSHOT_FREE_COMPLETED);
-}
-
-static const ebb_snapshot_event *event_at(const job *j, const device_state *d, uint64_t i) {
-    return &j->snapshot.events.data[d->events.first + i];
-}
-
-/* Blocks that are freed without having been allocated. seen: the addresses of all events. */
-static ebb_status find_freed_before(job *j, device_state *d, ebb_u64_map *seen) {
-    for (uint64_t i = 0; i < d->events.n && !d->has_requests; i++) {
-        d->has_requests = event_at(j, d, i)->action == EBB_SNAPSHOT_FREE_REQUESTED;
-    }
-    for (uint64_t i = 0; i < d->events.n; i++) {
-        const ebb_snapshot_event *event = event_at(j, d, i);
-        if (event->action > EBB_SNAPSHOT_FREE_COMPLETED) { continue; }
-        uint64_t *value = NULL;
-        bool is_new = false;
-        EBB_TRY(ebb__u64_map_add(seen, event->address, &value, &is_new));
-        if (!is_new || !is_death(d, event)) { continue; }
-        const before_block block = {event->address, event->size_bytes, 0, event->stream};
-        EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
-    }
-    return EBB_OK;
-}
-
-/* A segment's blocks that are allocated and of which no event speaks. */
-static ebb_status find_kept_of(job *j, device_state *d, const ebb_snapshot_segment *segment, const ebb_u64_map *seen) {
-    const ebb_snapshot *s = &j->snapshot;
-    if (segment->blocks == 0) { return EBB_OK; }
-    const ebb_snapshot_list *list = &s->lists.data[segment->blocks - 1];
-    uint64_t offset = 0;
-    for (uint64_t i = 0; i < list->n; i++) {
-        const ebb_snapshot_block *b = &s->blocks.data[list->first + i];
-        const uint64_t address = b->address != EBB_TRACE_NONE ? b->address : segment->address + offset;
-        offset += b->size_bytes;
-        if (!b->is_allocated || ebb__u64_map_find(seen, address) != NULL) { continue; }
-        const before_block block = {address, b->requested_bytes, b->stack, segment->stream};
-        EBB_TRY(EBB_PUSH(j->importer->mem, &d->before, block));
-    }
-    return EBB_OK;
-}
-
-static ebb_status find_before(job *j, device_state *d) {
-    ebb_u64_map seen;
-    ebb__u64_map_init(&seen, j->importer->mem);
-    ebb_status st = find_freed_before(j, d, &seen);
-    for (size_t i = 0; st == EBB_OK && i < j->snapshot.segments.n; i++) {
-        const ebb_snapshot_segment *segment = &j->snapshot.segments.data[i];
-        if (segment->device == d->space) { st = find_kept_of(j, d, segment, &seen); }
-    }
-    ebb__u64_map_fini(&seen);
-    return st;
-}
-
-/* The segments of the end, with all events undone. */
-static ebb_status find_segments_before(job *j, device_state *d) {
-    const ebb_snapshot *s = &j->snapshot;
-    for (size_t i = 0; i < s->segments.n; i++) {
-        const ebb_snapshot_segment *segment = &s->segments.data[i];
-        if (segment->device != d->space) { continue; }
-        const ebb_range range = {segment->address, segment->total_bytes, segment->stack};
-        EBB_TRY(ebb__ranges_add(&d->held, &range, NULL, NULL));
-    }
-    for (uint64_t i = d->events.n; i-- > 0;) {
-        const ebb_snapshot_event *event = event_at(j, d, i);
-        const ebb_range range = {event->address, event->size_bytes, 0};
-        if (event->action == EBB_SNAPSHOT_SEGMENT_ALLOC) {
-            EBB_TRY(ebb__ranges_remove(&d->held, &range, NULL, NULL));
-        } else if (event->action == EBB_SNAPSHOT_SEGMENT_FREE && s->has_segments) {
-            EBB_TRY(ebb__ranges_add(&d->held, &range, NULL, NULL));
-        }
-    }
-    return EBB_OK;
 }
 
 /* ---- events ----------------------------------------------------------------------------------- */
@@ -344,9 +255,9 @@ static ebb_status add_segment(job *j, device_state *d, const ebb_snapshot_event 
     segment_sink sink = {j, d->space, stack};
     const ebb_range range = {event->address, event->size_bytes, event->stack};
     if (event->action == EBB_SNAPSHOT_SEGMENT_ALLOC) {
-        return ebb__ranges_add(&d->held, &range, add_segment_event, &sink);
+        return ebb__ranges_add(&d->before.segments, &range, add_segment_event, &sink);
     }
-    return ebb__ranges_remove(&d->held, &range, add_segment_event, &sink);
+    return ebb__ranges_remove(&d->before.segments, &range, add_segment_event, &sink);
 }
 
 static uint64_t to_ns(const job *j, uint64_t time_us) {
@@ -397,7 +308,8 @@ static ebb_status add_event(job *j, device_state *d, const ebb_snapshot_event *e
         return add_alloc(j, d, &alloc);
     }
     case EBB_SNAPSHOT_FREE_REQUESTED:
-    case EBB_SNAPSHOT_FREE_COMPLETED: return is_death(d, event) ? add_death(j, d, event, stack) : EBB_OK;
+    case EBB_SNAPSHOT_FREE_COMPLETED:
+        return ebb__snapshot_is_death(&d->before, event) ? add_death(j, d, event, stack) : EBB_OK;
     case EBB_SNAPSHOT_SEGMENT_ALLOC:
     case EBB_SNAPSHOT_SEGMENT_FREE: return add_segment(j, d, event, stack);
     case EBB_SNAPSHOT_SNAPSHOT: return add_mark(j, "snapshot", stack);
@@ -410,14 +322,14 @@ static ebb_status add_event(job *j, device_state *d, const ebb_snapshot_event *e
 }
 
 static ebb_status add_before(job *j, device_state *d) {
-    for (size_t i = 0; i < d->held.ranges.n; i++) {
-        const ebb_range *range = &d->held.ranges.data[i];
+    for (size_t i = 0; i < d->before.segments.ranges.n; i++) {
+        const ebb_range *range = &d->before.segments.ranges.data[i];
         segment_sink sink = {j, d->space, 0};
         EBB_TRY(get_stack(j, range->stack, &sink.stack));
         EBB_TRY(add_segment_event(&sink, range, true));
     }
-    for (size_t i = 0; i < d->before.n; i++) {
-        const before_block *b = &d->before.data[i];
+    for (size_t i = 0; i < d->before.blocks.n; i++) {
+        const ebb_snapshot_kept *b = &d->before.blocks.data[i];
         ebb_trace_event alloc = {.row = b->stream,
                                  .size_bytes = b->size_bytes,
                                  .address = b->address,
@@ -426,7 +338,7 @@ static ebb_status add_before(job *j, device_state *d) {
         EBB_TRY(get_stack(j, b->stack, &alloc.stack));
         EBB_TRY(add_alloc(j, d, &alloc));
     }
-    EBB_VEC_FINI(j->importer->mem, &d->before);
+    EBB_VEC_FINI(j->importer->mem, &d->before.blocks);
     return EBB_OK;
 }
 
@@ -603,9 +515,9 @@ static ebb_status begin(job *j) {
 static ebb_status convert(job *j) {
     EBB_TRY(begin(j));
     for (size_t i = 0; i < j->devices.n; i++) {
-        EBB_TRY(find_before(j, &j->devices.data[i]));
-        EBB_TRY(find_segments_before(j, &j->devices.data[i]));
-        EBB_TRY(add_before(j, &j->devices.data[i]));
+        device_state *d = &j->devices.data[i];
+        EBB_TRY(ebb__snapshot_find_before(&j->snapshot, d->space, &d->before));
+        EBB_TRY(add_before(j, d));
     }
     EBB_TRY(add_events(j));
     return add_annotations(j, UINT64_MAX);
@@ -628,8 +540,7 @@ ebb_status ebb__import_snapshot(ebb_importer *importer) {
     if (st == EBB_OK) { st = convert(&j); }
     for (size_t i = 0; i < j.devices.n; i++) {
         ebb__u64_map_fini(&j.devices.data[i].block_of);
-        ebb__ranges_fini(&j.devices.data[i].held);
-        EBB_VEC_FINI(mem, &j.devices.data[i].before);
+        ebb__snapshot_before_fini(&j.devices.data[i].before);
     }
     EBB_VEC_FINI(mem, &j.devices);
     EBB_VEC_FINI(mem, &j.device_of);

@@ -7,6 +7,7 @@
 #define EBB_SRC_TRACE_SNAPSHOT_H
 
 #include "trace/pickle.h"
+#include "trace/ranges.h"
 #include "trace/u64_map.h"
 
 typedef enum ebb_snapshot_action {
@@ -106,5 +107,28 @@ ebb_status ebb__snapshot_read(ebb_snapshot *snapshot, const char *name, ebb_pick
 
 /* The frame of a stack, and the stack below. */
 ebb_snapshot_frame ebb__snapshot_frame(const ebb_snapshot *snapshot, uint32_t stack, uint32_t *caller_out);
+
+/* ---- what was there before (snapshot_before.c) -------------------------------------------------- */
+
+typedef struct ebb_snapshot_kept {
+    uint64_t address, size_bytes;
+    uint32_t stack;
+    uint8_t stream;
+} ebb_snapshot_kept;
+
+typedef struct ebb_snapshot_before {
+    const ebb_mem *mem;
+    bool has_requests; /* the recording says when frees are requested */
+    EBB_VEC(ebb_snapshot_kept) blocks;
+    ebb_ranges segments;
+} ebb_snapshot_before;
+
+void ebb__snapshot_before_init(ebb_snapshot_before *before, const ebb_mem *mem);
+void ebb__snapshot_before_fini(ebb_snapshot_before *before);
+ebb_status ebb__snapshot_find_before(const ebb_snapshot *snapshot, uint32_t device, ebb_snapshot_before *before);
+
+/* Whether a block ends by this event: when that is requested, since from then on the program does not use it; only
+ * where a recording leaves the requests out, when the free is complete. */
+bool ebb__snapshot_is_death(const ebb_snapshot_before *before, const ebb_snapshot_event *event);
 
 #endif
