@@ -81,7 +81,7 @@ static const char *const words[] = {
 
 typedef struct live_block {
     uint64_t block, address, size_bytes;
-    uint32_t stack;
+    uint32_t stack, row;
 } live_block;
 
 /* A space of the trace, and what is there at the end. */
@@ -111,6 +111,7 @@ typedef struct viz {
     EBB_VEC(viz_mark) marks;
     EBB_VEC(uint8_t) role_of; /* of blocks, as the last label says */
     size_t n_devices;         /* that a list of them needs */
+    uint64_t stream_of[EBB_TRACE_MAX_ROWS];
 
     uint32_t word_of[N_WORDS]; /* memo entries plus one, 0: not written so far */
     uint32_t role_word_of[EBB_N_ROLES];
@@ -296,7 +297,7 @@ static ebb_status put_event(viz *v, word action, uint64_t address, const ebb_tra
     put_pair(v, WORD_ACTION, action);
     put_number(v, WORD_ADDR, address);
     put_number(v, WORD_SIZE, event->size_bytes);
-    put_number(v, WORD_STREAM, 0);
+    put_number(v, WORD_STREAM, v->stream_of[event->row]);
     if ((v->info.tells & EBB_TRACE_TELLS_TIMES) != 0) { put_number(v, WORD_TIME_US, to_us(v, event->time_ns)); }
     if (event->kind == EBB_TRACE_ALLOC && event->name != 0) {
         put_word(v, WORD_USER_METADATA);
@@ -313,7 +314,7 @@ static ebb_status put_event(viz *v, word action, uint64_t address, const ebb_tra
 }
 
 static ebb_status tell_alloc(viz *v, const ebb_trace_event *event) {
-    live_block b = {event->block, event->address, event->size_bytes, event->stack};
+    live_block b = {event->block, event->address, event->size_bytes, event->stack, event->row};
     if (b.address == EBB_TRACE_NONE) {
         b.address = v->d->next_address;
         v->d->next_address += ebb_align_up(ebb_min_u64(b.size_bytes, (uint64_t)1 << 50) + 1, BLOCK_ALIGN);
@@ -335,11 +336,13 @@ static ebb_status tell_free(viz *v, const ebb_trace_event *event) {
     EBB_ASSERT(found != NULL); /* the reader frees what is live */
     const size_t idx = (size_t)*found;
     const uint64_t address = v->d->live.data[idx].address;
+    ebb_trace_event end = *event;
+    end.row = v->d->live.data[idx].row;
     v->d->live.data[idx] = v->d->live.data[--v->d->live.n];
     if (idx < v->d->live.n) { *ebb__u64_map_find(&v->d->live_of, v->d->live.data[idx].block) = idx; }
     ebb__u64_map_remove(&v->d->live_of, event->block);
-    EBB_TRY(put_event(v, WORD_FREE_REQUESTED, address, event));
-    return put_event(v, WORD_FREE_COMPLETED, address, event);
+    EBB_TRY(put_event(v, WORD_FREE_REQUESTED, address, &end));
+    return put_event(v, WORD_FREE_COMPLETED, address, &end);
 }
 
 static ebb_status tell_segment(viz *v, const ebb_trace_event *event) {
@@ -442,7 +445,7 @@ static ebb_status put_segment(viz *v, uint32_t device, const ebb_range *range, s
     put_number(v, WORD_ALLOCATED_SIZE, requested);
     put_number(v, WORD_ACTIVE_SIZE, requested);
     put_number(v, WORD_REQUESTED_SIZE, requested);
-    put_number(v, WORD_STREAM, 0);
+    put_number(v, WORD_STREAM, v->stream_of[first < last ? v->d->live.data[first].row : 0]);
     put_pair(v, WORD_SEGMENT_TYPE, range->size_bytes > (uint64_t)2 << 20 ? WORD_LARGE : WORD_SMALL);
     put_word(v, WORD_SEGMENT_POOL_ID);
     ebb__report_pickle_u64(&v->pickle, 0);
@@ -546,8 +549,20 @@ static ebb_status put_devices(viz *v) {
     return EBB_OK;
 }
 
+/* The streams that rows stand for; the import of snapshots notes which. */
+static void find_streams(viz *v) {
+    for (uint32_t row = 0; row < EBB_TRACE_MAX_ROWS; row++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "row.%" PRIu32, row);
+        const char *note = ebb_trace_reader_note(v->reader, key);
+        const bool is_stream = note != NULL && strncmp(note, "stream ", 7) == 0;
+        v->stream_of[row] = is_stream ? strtoull(note + 7, NULL, 10) : row;
+    }
+}
+
 static ebb_status write_all(viz *v) {
     EBB_TRY(pass(v));
+    find_streams(v);
     ebb__report_pickle_op(&v->pickle, 0x80);
     ebb__report_pickle_op(&v->pickle, 4);
     open_dict(v);

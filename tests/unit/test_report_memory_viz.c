@@ -97,6 +97,7 @@ static void write_devices(void) {
     assert_int_equal(ebb_trace_writer_string(w, "\xff odd \xc3\xa4", &odd), EBB_OK);
     assert_int_equal(ebb_trace_writer_frame(w, 0, name, odd, 7, &frame), EBB_OK);
     assert_int_equal(ebb_trace_writer_note(w, "allocator.max_split_size", "-1"), EBB_OK);
+    assert_int_equal(ebb_trace_writer_note(w, "row.0", "stream 77"), EBB_OK);
     const uint32_t spaces[] = {0, 2, 100};
     const ebb_trace_event early[] = {
         {.kind = EBB_TRACE_SEGMENT_ALLOC, .space = 2, .address = 1 << 20, .size_bytes = 1 << 20},
@@ -112,6 +113,7 @@ static void write_devices(void) {
                                        .address = (1 << 20) + 512,
                                        .size_bytes = 1000 + i,
                                        .block = 1 + i,
+                                       .row = i == 1 ? 3 : 0,
                                        .stack = frame,
                                        .name = name};
         assert_int_equal(ebb_trace_writer_add(w, &alloc), EBB_OK);
@@ -138,6 +140,15 @@ static void test_devices(void **state) {
         assert_int_equal(f.reserved_bytes, expected[i].reserved_bytes);
         assert_int_equal(f.n_marks, i == 0 ? 2 : 0);
     }
+    ebb_trace_reader *reader = NULL; /* streams, in the order in which they come: the events' of device 0 first */
+    assert_int_equal(ebb_trace_open_any(NULL, snapshot, &reader), EBB_OK);
+    for (bool done = false; !done;) {
+        ebb_trace_event event;
+        assert_int_equal(ebb_trace_reader_next(reader, &event, &done), EBB_OK);
+    }
+    assert_string_equal(ebb_trace_reader_note(reader, "row.0"), "stream 77");
+    assert_string_equal(ebb_trace_reader_note(reader, "row.1"), "stream 3");
+    ebb_trace_reader_close(reader);
 }
 
 /* Random recordings, of sources that tell this and that. */
