@@ -120,14 +120,16 @@ uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* By the events: all of them, or if they are in another order each time, the steps; or all of them, about. */
-static ebb_status find_in_events(const ebb_iteration_text *text, ebb_bump *bump, ebb_iteration_parts *iterations) {
-    EBB_TRY(ebb__iteration_from_events(text, true, iterations));
+/* By the events: all of them; so that frees in a row may come in any order; the steps, if all else may; all, about. */
+static ebb_status find_in_events(const ebb_iteration_text *all, const ebb_iteration_text *sorted, ebb_bump *bump,
+                                 ebb_iteration_parts *iterations) {
+    EBB_TRY(ebb__iteration_from_events(all, true, iterations));
+    if (iterations->n == 0) { EBB_TRY(ebb__iteration_from_events(sorted, true, iterations)); }
     if (iterations->n > 0) { return EBB_OK; }
     ebb_iteration_text steps;
-    EBB_TRY(ebb__iteration_text_init_steps(&steps, text, bump));
+    EBB_TRY(ebb__iteration_text_init_steps(&steps, all, bump));
     EBB_TRY(ebb__iteration_from_events(&steps, true, iterations));
-    return iterations->n > 0 ? EBB_OK : ebb__iteration_from_events(text, false, iterations);
+    return iterations->n > 0 ? EBB_OK : ebb__iteration_from_events(sorted, false, iterations);
 }
 
 /* Whether each iteration has one update. */
@@ -146,13 +148,9 @@ static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_
 
 /* By the events, and by the annotations. Where each iteration by the events has one update, these are right, and have
  * the better boundaries; else what is more of a repetition is. */
-static ebb_status find_unmarked(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *by_events,
-                                ebb_iteration_parts *by_updates, ebb_iteration *answer) {
-    ebb_iteration_text text;
+static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteration_parts *by_events,
+                                const ebb_iteration_parts *by_updates, ebb_iteration *answer) {
     ebb_iteration other = {.found = false};
-    EBB_TRY(ebb__iteration_text_init(&text, finder, bump));
-    EBB_TRY(find_in_events(&text, bump, by_events));
-    EBB_TRY(ebb__iteration_from_annotations(&text, by_updates));
     if (by_events->n > 0) { EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer)); }
     if (by_updates->n < 2) { return EBB_OK; }
     if (by_events->n > 0 && has_updates(finder, by_events)) {
@@ -167,16 +165,23 @@ static ebb_status find_unmarked(ebb_iteration_finder *finder, ebb_bump *bump, eb
     return ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer);
 }
 
+static ebb_status find_by(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *first,
+                          ebb_iteration_parts *second, ebb_iteration *answer) {
+    ebb_iteration_text all, sorted;
+    EBB_TRY(ebb__iteration_text_init(&all, finder, bump));
+    EBB_TRY(ebb__iteration_text_init_sorted(&sorted, &all, bump));
+    EBB_TRY(ebb__iteration_from_marks(finder, first));
+    if (first->n > 0) { return ebb__iteration_judge(finder, first, EBB_ITERATION_FROM_MARKS, answer); }
+    EBB_TRY(find_in_events(&all, &sorted, bump, first));
+    EBB_TRY(ebb__iteration_from_annotations(&all, second));
+    return find_unmarked(finder, first, second, answer);
+}
+
 static ebb_status find(ebb_iteration_finder *finder, ebb_iteration *answer) {
     ebb_iteration_parts first = {0}, second = {0};
     ebb_bump bump;
     ebb__bump_init(&bump, finder->mem);
-    ebb_status st = ebb__iteration_from_marks(finder, &first);
-    if (st == EBB_OK && first.n > 0) {
-        st = ebb__iteration_judge(finder, &first, EBB_ITERATION_FROM_MARKS, answer);
-    } else if (st == EBB_OK) {
-        st = find_unmarked(finder, &bump, &first, &second, answer);
-    }
+    const ebb_status st = find_by(finder, &bump, &first, &second, answer);
     ebb__bump_fini(&bump);
     EBB_VEC_FINI(finder->mem, &first);
     EBB_VEC_FINI(finder->mem, &second);

@@ -14,10 +14,10 @@ static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iter
                          ebb__iteration_at_of(finder, part->first_event + part->n_events)};
 }
 
-static uint64_t hash_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
+static uint64_t hash_of(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part) {
     const ebb_stretch at = stretch_of(finder, part);
     const uint64_t h = ebb__hash(EBB_HASH_INIT, &part->n_events, sizeof part->n_events);
-    return ebb__hash(h, finder->symbols.data + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
+    return ebb__hash(h, symbols + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
 }
 
 /* The index of the first of those keys that come most often, and how often. */
@@ -43,24 +43,25 @@ static ebb_status find_usual(const ebb_mem *mem, const uint64_t *key, size_t n, 
     return EBB_OK;
 }
 
-static void compare_with(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t usual) {
+static void compare_with(const ebb_iteration_finder *finder, const uint32_t *symbols, ebb_iteration_part *parts,
+                         size_t n, size_t usual) {
     const ebb_stretch reference = stretch_of(finder, &parts[usual]);
-    const uint64_t wanted = hash_of(finder, &parts[usual]);
+    const uint64_t wanted = hash_of(finder, symbols, &parts[usual]);
     for (size_t i = 0; i < n; i++) {
         const ebb_stretch at = stretch_of(finder, &parts[i]);
         const uint32_t n_longer = (uint32_t)ebb_max_u64(at.last - at.first, reference.last - reference.first);
         parts[i].regularity = 1.0;
-        if (hash_of(finder, &parts[i]) == wanted || n_longer == 0) { continue; }
-        parts[i].regularity = ebb__iteration_n_common(finder->symbols.data, reference, at) / (double)n_longer;
+        if (hash_of(finder, symbols, &parts[i]) == wanted || n_longer == 0) { continue; }
+        parts[i].regularity = ebb__iteration_n_common(symbols, reference, at) / (double)n_longer;
     }
 }
 
-static ebb_status compare(const ebb_iteration_finder *finder, ebb_iteration_part *parts, size_t n, size_t *usual_out,
-                          size_t *n_usual_out) {
+static ebb_status compare(const ebb_iteration_finder *finder, const uint32_t *symbols, ebb_iteration_part *parts,
+                          size_t n, size_t *usual_out, size_t *n_usual_out) {
     uint64_t *key = ebb__alloc(finder->mem, n, sizeof *key);
     size_t usual = 0, n_usual = 0, n_as_long = 0;
     if (key == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) { key[i] = hash_of(finder, &parts[i]); }
+    for (size_t i = 0; i < n; i++) { key[i] = hash_of(finder, symbols, &parts[i]); }
     ebb_status st = find_usual(finder->mem, key, n, &usual, &n_usual);
     if (st == EBB_OK && n_usual == 1) {
         for (size_t i = 0; i < n; i++) { key[i] = parts[i].n_events; }
@@ -68,7 +69,7 @@ static ebb_status compare(const ebb_iteration_finder *finder, ebb_iteration_part
     }
     ebb__free(finder->mem, key);
     if (st != EBB_OK) { return st; }
-    compare_with(finder, parts, n, usual);
+    compare_with(finder, symbols, parts, n, usual);
     *usual_out = usual;
     *n_usual_out = n_usual;
     return EBB_OK;
@@ -111,12 +112,29 @@ static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual,
     iteration_out->confidence = regularity * (1.0 - sure) * (double)n_events / (double)n_spanned;
 }
 
-ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
+/* The symbols, with frees in a row in one order within each iteration. */
+static ebb_status copy_sorted(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
+                              uint32_t **symbols_out) {
+    uint32_t *symbols = ebb__alloc(finder->mem, finder->symbols.n, sizeof *symbols);
+    if (symbols == NULL) { return EBB_E_NO_MEMORY; }
+    if (finder->symbols.n > 0) { memcpy(symbols, finder->symbols.data, finder->symbols.n * sizeof *symbols); }
+    for (size_t i = 0; i < iterations->n; i++) {
+        ebb__iteration_sort_frees(symbols, stretch_of(finder, &iterations->data[i]));
+    }
+    *symbols_out = symbols;
+    return EBB_OK;
+}
+
+ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out) {
     const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
     ebb_iteration_part *parts = iterations->data;
     size_t usual = 0, n_usual = 0, first = 0, last = iterations->n;
-    EBB_TRY(compare(finder, parts, last, &usual, &n_usual));
+    uint32_t *symbols = NULL;
+    EBB_TRY(copy_sorted(finder, iterations, &symbols));
+    const ebb_status st = compare(finder, symbols, parts, last, &usual, &n_usual);
+    ebb__free(finder->mem, symbols);
+    EBB_TRY(st);
     const double wanted = is_marked ? 0.0 : n_usual > 1 ? 1.0 : MIN_REGULARITY;
     while (first < usual && parts[first].regularity < wanted) { first++; }
     while (last > usual + 1 && parts[last - 1].regularity < wanted) { last--; }

@@ -66,6 +66,10 @@ typedef struct ebb_iteration_text {
 } ebb_iteration_text;
 
 ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump);
+/* Frees in a row into one order. */
+void ebb__iteration_sort_frees(uint32_t *symbols, ebb_stretch part);
+/* Of the same trace with frees in a row in one order, whatever order they came in. */
+ebb_status ebb__iteration_text_init_sorted(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
 /* Of the same trace the beginnings of steps alone. */
 ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
 static inline uint32_t ebb__iteration_place(const ebb_iteration_text *text, uint32_t at) {
@@ -108,7 +112,7 @@ uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
  * marked ones, those in front and at the end that are irregular are none. */
-ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, ebb_iteration_parts *iterations,
+ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out);
 
 #endif

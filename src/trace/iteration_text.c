@@ -66,6 +66,38 @@ ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteratio
     return EBB_OK;
 }
 
+/* Shell's sort, for a few, or a few thousand when a program ends. */
+static void sort(uint32_t *data, uint32_t n) {
+    for (uint32_t gap = n / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11) {
+        for (uint32_t i = gap; i < n; i++) {
+            const uint32_t value = data[i];
+            uint32_t k = i;
+            for (; k >= gap && data[k - gap] > value; k -= gap) { data[k] = data[k - gap]; }
+            data[k] = value;
+        }
+    }
+}
+
+void ebb__iteration_sort_frees(uint32_t *symbols, ebb_stretch part) {
+    for (uint32_t at = part.first, end = at; at < part.last; at = end + 1) {
+        for (end = at; end < part.last && (symbols[end] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE;) { end++; }
+        sort(symbols + at, end - at);
+    }
+}
+
+ebb_status ebb__iteration_text_init_sorted(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump) {
+    uint32_t *symbols = ebb__bump_alloc(bump, all->n, sizeof *symbols);
+    uint64_t *prefix = ebb__bump_alloc(bump, all->n + (size_t)1, sizeof *prefix);
+    if (symbols == NULL || prefix == NULL) { return EBB_E_NO_MEMORY; }
+    if (all->n > 0) { memcpy(symbols, all->symbols, all->n * sizeof *symbols); }
+    ebb__iteration_sort_frees(symbols, (ebb_stretch){0, all->n});
+    *text = *all;
+    text->symbols = symbols;
+    text->prefix = prefix;
+    hash_prefixes(text);
+    return EBB_OK;
+}
+
 static uint64_t least_of(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
     uint64_t least = live_bytes[last];
     for (uint32_t at = first; at < last; at++) { least = ebb_min_u64(least, live_bytes[at]); }
