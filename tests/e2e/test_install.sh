@@ -15,6 +15,9 @@ export PKG_CONFIG_PATH LD_LIBRARY_PATH
 
 equal "soname" "$(readelf -d "$library" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" libebb.so.0
 equal "the program finds its library" "$(env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" version)" "ebb 0.1.0"
+env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" record -o recorded -- python3 -c 'x = bytearray(9 << 20)' 2>err
+check "ebb record finds its library" grep -q 'recorded: [0-9]* blocks' err
+check "the Python package" env PYTHONPATH="$work/prefix/share/ebb/python" python3 -c 'import ebb.trace'
 equal "pkg-config's version" "$(pkg-config --modversion ebb)" 0.1.0
 
 # shellcheck disable=SC2046
