@@ -6,8 +6,8 @@
  * one that neither ends is not whole.
  *
  * An optimiser's annotation is where an update begins. The iteration begins somewhere between an update and the next:
- * where the least memory is live, and if that is so more than once, where it then is more for longest, which is the
- * forward and backward pass. It ends as far behind the next annotation as the shortest update says; an evaluation
+ * where the least memory is live, and if that is so more than once, where most is added until it is so again, which is
+ * the forward and backward pass. It ends as far behind the next annotation as the shortest update says; an evaluation
  * behind that is not part of it.
  */
 #include "trace/iteration_priv.h"
@@ -31,19 +31,23 @@ ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_ite
 }
 
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
-    uint32_t best = first, low = first, longest = 0;
-    for (uint32_t at = first; at <= last; at++) {
-        if (at < last && live_bytes[at] > live_bytes[low]) { continue; }
-        if (at < last && live_bytes[at] < live_bytes[low]) {
-            best = low = at;
-            longest = 0;
+    uint32_t best = first, low = first;
+    double most = -1.0, more = 0.0; /* byte-events above the least, behind low */
+    for (uint32_t at = first + 1; at <= last; at++) {
+        if (at < last && live_bytes[at] > live_bytes[low]) {
+            more += (double)(live_bytes[at] - live_bytes[low]);
             continue;
         }
-        if (at - low > longest) { /* from low on it was more until here */
-            longest = at - low;
+        if (more > most) {
+            most = more;
             best = low;
         }
+        if (at < last && live_bytes[at] < live_bytes[low]) {
+            most = -1.0;
+            best = at;
+        }
         low = at;
+        more = 0.0;
     }
     return best;
 }

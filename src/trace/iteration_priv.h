@@ -107,7 +107,7 @@ uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_str
 /* iteration_marks.c: the iterations that are marked, in order; those around the annotations of optimisers. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
 ebb_status ebb__iteration_from_annotations(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
-/* Of the places [first, last) that with the least live bytes behind which there are more for longest. */
+/* Of the places [first, last) that with the least live bytes behind which most is added, in bytes times events. */
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for

@@ -6,9 +6,9 @@
  *     repetition: an event with which the first run begins and behind which the last one ends is where iterations meet;
  *  2. memory is least there, or becomes so before anything is allocated, and something else comes between two
  * iterations (an evaluation): where a run ends and another begins;
- *  3. where memory is least, and if that is so more than once, where it then is more for longest. If memory hardly grew
- *     before it was least, the boundary may lie earlier: an optimiser's gradients are freed at the begin of the loop's
- *     body. Then it is where a run ends, or, if nothing was allocated in between, where one begins.
+ *  3. where memory is least, and if that is so more than once, where most is added until it is so again. If memory
+ * hardly grew before it was least, the boundary may lie earlier: an optimiser's gradients are freed at the begin of the
+ * loop's body. Then it is where a run ends, or, if nothing was allocated in between, where one begins.
  *
  * A boundary is in no step: what comes behind an evaluation may begin with the same steps as the evaluation does.
  *
