@@ -17,6 +17,7 @@ static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iter
 static uint64_t hash_of(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part) {
     const ebb_stretch at = stretch_of(finder, part);
     const uint64_t h = ebb__hash(EBB_HASH_INIT, &part->n_events, sizeof part->n_events);
+    if (at.first == at.last) { return h; } /* marks with no event of a block between them; there may be no symbols */
     return ebb__hash(h, symbols + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
 }
 
