@@ -32,11 +32,15 @@ EBB_API void ebb_report_destroy(ebb_report *report);
 /* The name of the i-th format and a line about it; NULL behind the last. Static. */
 EBB_API const char *ebb_report_format_name(size_t i, const char **about_out);
 
+/* Whether this build writes that format. EBB_E_ARGUMENT: there is none of this name. EBB_E_UNSUPPORTED: the message
+ * says what it was built without. */
+EBB_API ebb_status ebb_report_check_format(const char *format);
+
 /* Takes what is written, piece by piece; another status than EBB_OK ends the writing with it. */
 typedef ebb_status (*ebb_report_sink)(void *ctx, const void *data, size_t n_bytes);
 
-/* Write the report in a format, by its name. EBB_E_ARGUMENT: no such format. EBB_E_IO, EBB_E_FORMAT: the recording.
- * EBB_E_UNSUPPORTED: this build cannot write it, and the message says what it was built without. What the sink got
+/* Write the report in a format, by its name. As ebb_report_check_format, and: EBB_E_IO, EBB_E_FORMAT: the recording;
+ * EBB_E_UNSUPPORTED: a recording that is not known, or of another version. What the sink got
  * before a failure is a piece of a report. */
 EBB_API ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx);
 

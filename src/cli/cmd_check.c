@@ -133,7 +133,7 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     }
     const check_answer answer = {
         .file = &file, .baseline = &baseline, .limit_bytes = limit_of(&values, &baseline), .diff = diff};
-    code = status == EBB_OK ? say(arguments.at[0], &values, &answer) : ebb__cli_study_failed(status);
+    code = status == EBB_OK ? say(arguments.at[0], &values, &answer) : ebb__cli_file_failed(status);
     ebb_diff_destroy(diff);
     ebb__cli_studied_fini(&file);
     ebb__cli_studied_fini(&baseline);

@@ -116,7 +116,7 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = ebb_diff_create(NULL, a.study, b.study, &diff); }
     if (status == EBB_OK && values.json) { print_json(arguments.at, diff, &a, &b); }
     if (status == EBB_OK && !values.json) { print_text(diff, &a, &b, values.lines); }
-    code = status == EBB_OK ? ebb__cli_close_output() : ebb__cli_study_failed(status);
+    code = status == EBB_OK ? ebb__cli_close_output() : ebb__cli_file_failed(status);
     ebb_diff_destroy(diff);
     ebb__cli_studied_fini(&a);
     ebb__cli_studied_fini(&b);

@@ -98,12 +98,6 @@ static int check_values(const import_values *values, const ebb_cli_arguments *ar
     return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
 }
 
-/* A recording that is not known or not read is a fault of the file, not of the machine. */
-static int failed(ebb_status status) {
-    const int code = ebb__cli_failed(status);
-    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
-}
-
 static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     import_values values = {.json = false};
     ebb_cli_arguments arguments;
@@ -117,7 +111,7 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     options.format = values.format;
     options.device = values.device;
     const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
-    if (status != EBB_OK) { return failed(status); }
+    if (status != EBB_OK) { return ebb__cli_file_failed(status); }
     if (!result.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
     if (values.json) {
         print_json(path, &values, &result);

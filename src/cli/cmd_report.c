@@ -40,7 +40,8 @@ static int check_values(const report_values *values, const ebb_cli_arguments *ar
         if (ebb__cli_is_same_file(outputs[i].path, arguments->at[0])) {
             return ebb__cli_usage("report: %s is what is read", outputs[i].path);
         }
-        const ebb_status status = ebb_path_check_writable(outputs[i].path);
+        ebb_status status = ebb_report_check_format(outputs[i].format);
+        if (status == EBB_OK) { status = ebb_path_check_writable(outputs[i].path); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
     return EBB_EXIT_DONE;
@@ -91,8 +92,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }
     ebb_report_destroy(report);
-    if (status != EBB_OK) { return ebb__cli_failed(status); }
-    return ebb__cli_close_output();
+    return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_file_failed(status);
 }
 
 static void print_more(void) {

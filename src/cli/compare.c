@@ -20,11 +20,6 @@ ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out) {
     return EBB_OK;
 }
 
-int ebb__cli_study_failed(ebb_status status) {
-    const int code = ebb__cli_failed(status);
-    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
-}
-
 void ebb__cli_studied_fini(ebb_cli_studied *studied) {
     ebb_study_destroy(studied->study);
     ebb_trace_reader_close(studied->reader);

@@ -16,8 +16,6 @@ typedef struct ebb_cli_studied {
 
 /* Of a file that was cut off, a warning is said. */
 ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out);
-/* Say why it failed; a recording that is not known is a fault of the file. */
-int ebb__cli_study_failed(ebb_status status);
 void ebb__cli_studied_fini(ebb_cli_studied *studied);
 
 /* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "" where there is nothing to compare with. */

@@ -40,6 +40,11 @@ int ebb__cli_failed(ebb_status status) {
     return ebb__cli_exit_code(status);
 }
 
+int ebb__cli_file_failed(ebb_status status) {
+    const int code = ebb__cli_failed(status);
+    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
+}
+
 int ebb__cli_usage(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

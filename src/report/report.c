@@ -6,11 +6,11 @@
 #include "report/report_priv.h"
 
 static const ebb_report_renderer renderers[] = {
-    {"text", "words, a curve and tables for a terminal", ebb__report_render_text},
-    {"json", "one object, for programs", ebb__report_render_json},
-    {"html", "a page for a browser, with pictures, in one file", ebb__report_render_html},
-    {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto},
-    {"memory-viz", "a snapshot as PyTorch's memory viewer reads it", ebb__report_render_memory_viz},
+    {"text", "words, a curve and tables for a terminal", ebb__report_render_text, NULL},
+    {"json", "one object, for programs", ebb__report_render_json, NULL},
+    {"html", "a page for a browser, with pictures, in one file", ebb__report_render_html, ebb__report_check_html},
+    {"perfetto", "Chrome's trace events, for ui.perfetto.dev", ebb__report_render_perfetto, NULL},
+    {"memory-viz", "a snapshot as PyTorch's memory viewer reads it", ebb__report_render_memory_viz, NULL},
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])
 
@@ -78,16 +78,23 @@ const char *ebb_report_format_name(size_t i, const char **about_out) {
     return renderers[i].name;
 }
 
-static const ebb_report_renderer *find_renderer(const char *format) {
+static ebb_status find_renderer(const char *format, const ebb_report_renderer **renderer_out) {
     for (size_t i = 0; i < N_RENDERERS; i++) {
-        if (strcmp(renderers[i].name, format) == 0) { return &renderers[i]; }
+        if (strcmp(renderers[i].name, format) != 0) { continue; }
+        *renderer_out = &renderers[i];
+        return renderers[i].check != NULL ? renderers[i].check() : EBB_OK;
     }
-    return NULL;
+    return ebb_fail(EBB_E_ARGUMENT, "there is no report format %s", format);
+}
+
+ebb_status ebb_report_check_format(const char *format) {
+    const ebb_report_renderer *renderer = NULL;
+    return find_renderer(format, &renderer);
 }
 
 ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx) {
-    const ebb_report_renderer *renderer = find_renderer(format);
-    if (renderer == NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no report format %s", format); }
+    const ebb_report_renderer *renderer = NULL;
+    EBB_TRY(find_renderer(format, &renderer));
     ebb_report_out *out = ebb__calloc(report->mem, 1, sizeof *out);
     if (out == NULL) { return EBB_E_NO_MEMORY; }
     out->sink = sink;

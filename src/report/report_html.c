@@ -83,14 +83,15 @@ static ebb_status put_part(ebb_report *report, ebb_report_out *out, const char *
     return EBB_OK;
 }
 
+ebb_status ebb__report_check_html(void) {
+    if (ebb__report_charts.n_bytes > 0) { return EBB_OK; }
+    return ebb_fail(EBB_E_UNSUPPORTED,
+                    "this ebb was built without Chart.js and cannot write pages; install the package libjs-chart.js "
+                    "and build again");
+}
+
 /* The template's text, with what stands between two @@ put in. */
 ebb_status ebb__report_render_html(ebb_report *report, ebb_report_out *out) {
-    if (ebb__report_charts.n_bytes == 0) {
-        return ebb_fail(
-            EBB_E_UNSUPPORTED,
-            "this ebb was built without Chart.js and cannot write pages; install the package libjs-chart.js "
-            "and build again");
-    }
     EBB_TRY(ebb__report_read(report));
     const char *at = (const char *)ebb__report_template.data, *const end = at + ebb__report_template.n_bytes;
     while (at < end && out->status == EBB_OK) {

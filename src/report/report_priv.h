@@ -117,10 +117,12 @@ ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_repor
 typedef struct ebb_report_renderer {
     const char *name, *about;
     ebb_status (*render)(ebb_report *report, ebb_report_out *out);
+    ebb_status (*check)(void); /* whether this build can; NULL: every build */
 } ebb_report_renderer;
 
 ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_json(ebb_report *report, ebb_report_out *out);
+ebb_status ebb__report_check_html(void);
 ebb_status ebb__report_render_html(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_memory_viz(ebb_report *report, ebb_report_out *out);
