@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The iteration of a PyTorch training of 24 equal layers, as its profiler sees it: the first step, which makes the
+# momenta, is warm-up; all others are one iteration each, to the event; one step alone has none. Left out where no
+# Python with torch is found; PYTHON names one.
+. "$(dirname "$0")/lib.sh"
+python=
+for candidate in ${PYTHON:-} python3 /usr/bin/python3; do
+    "$candidate" -c 'import torch.profiler' 2>/dev/null && python=$candidate && break
+done
+[ -n "$python" ] || {
+    skip "the iteration of a PyTorch training" "no Python with torch"
+    exit 77
+}
+
+events() { # file
+    "$EBB" import "$1" -o t.trace --json 2>err | sed -n 's/.*"events": \([0-9]*\).*/\1/p'
+}
+
+for n in 1 5; do
+    "$python" "$root/tests/e2e/profile_transformer.py" $n $n.json >out 2>&1 || fail "profile" "$(tail -n 3 out)"
+done
+one=$(events 1.json)
+five=$(events 5.json)
+check "four steps more are four times as many events" [ $(((five - one) % 4)) = 0 ]
+"$EBB" report 5.json --json >five 2>err || fail "report" "$(cat err)"
+"$EBB" report 1.json --json >one 2>err || fail "report" "$(cat err)"
+found() { # file, key
+    "$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["iteration"][sys.argv[2]])' "$1" "$2"
+}
+equal "of five steps: found" "$(found five found)" True
+equal "of five steps: the first behind the warm-up" "$(found five first_event)" "$one"
+equal "of five steps: the length" "$(found five length_events)" $(((five - one) / 4))
+equal "of five steps: the count" "$(found five count)" 4
+equal "of one step: not found" "$(found one found)" False
+exit $status
