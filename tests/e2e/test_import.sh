@@ -1,0 +1,101 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb import`: recordings that a generator makes, against what is true of the runs that they tell of; PyTorch's own,
+# where a Python has it (PYTHON names one more), against counts in Python; the command line and its failures.
+. "$(dirname "$0")/lib.sh"
+here=$root/tests/e2e
+
+for seed in 1 2 3; do
+    python3 "$here/make_imports.py" made$seed $seed || exit 1
+    for facts in made$seed/*.facts; do
+        file=${facts%.facts} name="seed $seed: $(basename "${facts%.facts}")"
+        run "$name" out import "$file" -o trace || continue
+        python3 "$here/make_imports.py" --facts trace >got 2>&1
+        equal "$name" "$(cat got)" "$(cat "$facts")"
+    done
+done
+
+# ---- PyTorch's --------------------------------------------------------------------------------------------------------
+
+# The execution trace has no frees and no allocs of its own: that what it lets live is what the profiler counts is a
+# check of how lives are found. Momentum and statistics of the first step differ a little.
+near() { # name, a, b: within 1 per cent
+    if [ $((100 * ($2 > $3 ? $2 - $3 : $3 - $2))) -le "$3" ]; then pass "$1"; else fail "$1" "$2 is not near $3"; fi
+}
+
+try_torch() { # python
+    version=$("$1" -c 'import torch; print(torch.__version__)')
+    rm -rf recorded
+    mkdir recorded # a folder torch would be taken for the module
+    "$1" "$here/torch_traces.py" recorded >torch.log 2>&1 || {
+        fail "PyTorch $version" "$(tail -n 3 torch.log)"
+        return
+    }
+    run "PyTorch $version: an execution trace" out import recorded/execution.json -o trace || return
+    python3 "$here/make_imports.py" --facts trace >got
+    before=$(python3 -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+from trace_reader import Trace
+print(sum(e["size"] for e in Trace("trace").events if e["kind"] == "alloc" and e["before"]))' "$here")
+    check "PyTorch $version: blocks are freed" [ "$(sed -n 's/^free //p' got)" -gt 100 ]
+    if ! grep -q '\[memory\]' recorded/chrome.json; then # Debian's is built without what writes them
+        complains "PyTorch $version: no memory events" 3 'no \[memory\] events: record with' import recorded/chrome.json -o no
+        return
+    fi
+    python3 "$here/torch_traces.py" --facts recorded/chrome.json >expected
+    near "PyTorch $version: an execution trace's peak" $(($(sed -n 's/^peak //p' got) - before)) \
+        "$(sed -n 's/^most //p' expected)"
+    run "PyTorch $version: a Chrome trace" out import recorded/chrome.json -o trace || return
+    python3 "$here/make_imports.py" --facts trace >got
+    equal "PyTorch $version: a Chrome trace's allocs" "$(sed -n '/^alloc/p' got)" "$(sed -n '/^alloc/p' expected)"
+    equal "PyTorch $version: its iterations" "$(python3 "$here/trace_reader.py" trace | grep -c "mark=0")" \
+        "$(sed -n 's/^steps //p' expected)"
+}
+
+tried=
+for python in /usr/bin/python3 python3 ${PYTHON:-}; do
+    path=$(command -v "$python") && "$python" -c 'import torch' 2>/dev/null || continue
+    case " $tried " in *" $(readlink -f "$path") "*) continue ;; esac
+    tried="$tried $(readlink -f "$path")"
+    try_torch "$python"
+done
+[ -n "$tried" ] || skip "PyTorch's own traces" "no Python with torch"
+
+# ---- the command line -------------------------------------------------------------------------------------------------
+
+log=made1/singa_pool.log
+says "no file" 2 "ebb: import: say which file, or - for standard input; see ebb import --help" import
+says "no output" 2 "ebb: import: say with -o where the trace goes" import $log
+says "output to -" 2 "ebb: import: - is what is read; what is written goes to a file" import $log -o -
+says "no such format" 2 "ebb: import: there is no format xyz; see ebb import --help" import $log -o no --format xyz
+says "onto itself" 2 "ebb: import: the trace would replace what it is made of, $log" import $log -o $log
+says "no such file" 4 "ebb: none: cannot open: No such file or directory" import none -o no
+says "no such folder" 4 "ebb: nowhere/no: cannot create: No such file or directory" import $log -o nowhere/no
+echo "something else" >other
+says "another file" 3 "ebb: other: neither a trace nor a recording of a known format" import other -o no
+: >empty
+says "an empty file" 3 "ebb: empty: an empty file" import empty -o no
+says "of another format" 3 "ebb: $log:1: lexical error: invalid char in json text." import $log -o no --format chrome
+printf '[{"name":"a","ph":"X"},\n{"name" "b"}]' >bad.json
+says "a fault's line" 3 \
+    "ebb: bad.json:2: parse error: object key and value must be separated by a colon (':')" import bad.json -o no
+head -c 3000 made1/object.json.gz >cut.gz
+complains "a zipped file that is cut off" 3 'cut.gz: byte [0-9]* of its content: gzip: the file ends too early' \
+    import cut.gz -o no
+check "nothing is left of failures" [ ! -e no ]
+
+run "from a pipe" out import "$log" -o one && {
+    "$EBB" import - -o two --json <$log >out 2>err
+    check "from a pipe" cmp one two
+    equal "its facts as JSON" "$(sed 's/"events": [0-9]*/"events": N/' out)" \
+        '{"schema_version": 1, "file": "/dev/stdin", "out": "two", "format": "singa", "events": N, "blocks": 500, "left_out": 0, "complete": true, "tells_times": true, "tells_accesses": true, "tells_addresses": true, "tells_roles": false, "tells_steps": false, "tells_segments": false, "tells_stacks": false, "tells_before": false}'
+    cat $log | "$EBB" import - -o three >/dev/null 2>&1
+    check "from a real pipe" cmp one three
+}
+run "a trace" out import one -o four && check "a trace is copied" cmp one four
+head -c 20000 made1/list.json >cut.json
+"$EBB" import cut.json -o five >out 2>err
+equal "cut JSON" "$? $(cat err)" "0 ebb: warning: cut.json: the file is cut off; what it has was read"
+exit $status
