@@ -39,6 +39,7 @@ typedef struct chrome_device {
     uint64_t index;
     uint64_t n_points;
     bool tells_totals;
+    bool is_unsound;                                   /* a total was less than what had just been allocated */
     uint64_t first_ns, before_bytes;                   /* what was allocated before the earliest point */
     uint64_t last_ns, allocated_bytes, reserved_bytes; /* behind the latest */
 } chrome_device;

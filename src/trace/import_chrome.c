@@ -120,11 +120,14 @@ static void note_totals(chrome_device *d, const ebb_json *json, uint32_t args, c
     uint64_t allocated = 0, reserved = 0, before = 0;
     if (!ebb__json_u64(json, ebb__json_member(json, args, "Total Allocated"), &allocated)) { return; }
     (void)ebb__json_u64(json, ebb__json_member(json, args, "Total Reserved"), &reserved);
-    d->tells_totals = true;
-    if (p->time_ns < d->first_ns && (p->is_free || allocated >= p->size_bytes)) {
-        const bool is_sound = p->is_free ? ebb_add_u64(allocated, p->size_bytes, &before) : true;
+    d->is_unsound = d->is_unsound || (!p->is_free && allocated < p->size_bytes);
+    d->tells_totals = !d->is_unsound;
+    if (!d->tells_totals) { return; }
+    if (p->time_ns < d->first_ns) {
         d->first_ns = p->time_ns;
-        d->before_bytes = !p->is_free ? allocated - p->size_bytes : is_sound ? before : 0;
+        d->before_bytes = !p->is_free                                      ? allocated - p->size_bytes
+                          : ebb_add_u64(allocated, p->size_bytes, &before) ? before
+                                                                           : 0;
     }
     if (p->time_ns >= d->last_ns) {
         d->last_ns = p->time_ns;

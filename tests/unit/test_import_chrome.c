@@ -113,6 +113,13 @@ static void test_before(void **state) {
     imported_fini(&im);
 }
 
+/* Totals that cannot be right say nothing. */
+static void test_unsound_totals(void **state) {
+    (void)state;
+    expect_events("[" CUDA(10, 100, 512, 0, 0) "," CUDA(20, -100, 512, 0, 0) "," CUDA(30, 8, 512, 0, 8) "]",
+                  "+0=0:100 -10000=0:100 +20000=1:8 ");
+}
+
 static void test_devices(void **state) {
     (void)state;
     static const struct {
@@ -204,7 +211,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_DIR(test_memory),  IN_DIR(test_steps),  IN_DIR(test_phases_and_marks), IN_DIR(test_before),
         IN_DIR(test_devices), IN_DIR(test_stacks), IN_DIR(test_left_out),         IN_DIR(test_cut),
-        IN_DIR(test_refused), IN_DIR(test_texts),
+        IN_DIR(test_refused), IN_DIR(test_texts),  IN_DIR(test_unsound_totals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
