@@ -3,9 +3,10 @@
 
 How a free is seen: of each storage the ledger has the weak reference that PyTorch's own multiprocessing uses, which
 says whether the storage is gone and does not keep it; nor is another one made at the address that is its key. Asking
-that of every storage at each operator would be slow. So while the first tensor seen of a storage lives, the storage is
-taken to live; from then on it is a suspect, and suspects are asked before each operator. All are asked every few
-operators, for a tensor may have been given another storage.
+that of every storage at each operator would be slow. So while a tensor lives that was seen with a storage, the storage is
+taken to live; from then on, until it is seen with another one, it is a suspect, and suspects are asked before each
+operator. All are asked every few operators,
+for a tensor may have been given another storage.
 """
 import time
 import weakref
@@ -69,6 +70,8 @@ class Ledger:
         storage, key, size_bytes = found
         block = self._blocks.get(key)
         if block is not None and block.size_bytes == size_bytes:
+            if key in self._suspects:
+                self._anchor(block, key, tensor)
             return block
         if block is not None:
             role, name = (block.role, block.name) if role is None else (role, name)
@@ -79,8 +82,7 @@ class Ledger:
             role = trace.PARAMETER if isinstance(tensor, torch.nn.Parameter) else trace.INPUT
         block = self._blocks[storage._weak_ref()] = Block()
         block.size_bytes, block.role, block.name = size_bytes, role, name
-        suspect = self._suspects.add
-        block.tensor = weakref.ref(tensor, lambda _: suspect(key))
+        self._anchor(block, key, tensor)
         space, name = self._space(tensor.device), self.writer.string(name)
         self.writer.stack(stack)
         block.number = self.writer.alloc(time_ns, size_bytes, role, name,
@@ -88,6 +90,12 @@ class Ledger:
         self.live_bytes += size_bytes
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         return block
+
+    def _anchor(self, block, key, tensor):
+        """While this tensor lives, so does the block."""
+        self._suspects.discard(key)
+        suspect = self._suspects.add
+        block.tensor = weakref.ref(tensor, lambda _: suspect(key))
 
     def _space(self, device):
         space = self._spaces.get(device)

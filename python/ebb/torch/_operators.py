@@ -39,16 +39,11 @@ _kinds = {}  # id of a code: what a frame of it means, and the code, so that the
 
 
 def _kind_of(code):
-    known = _kinds.get(id(code))
-    if known is None:
-        if code in _ENTRIES:
-            kind = _ENTRIES[code]
-        elif code.co_name == "wrapper" and code.co_filename == _OPTIMIZERS:
-            kind = _STEP
-        else:
-            kind = _HIDDEN if code.co_filename.startswith((_LIBRARY, _HERE, "<")) else _SHOWN
-        known = _kinds[id(code)] = kind, code
-    return known[0]
+    if code in _ENTRIES:
+        return _ENTRIES[code]
+    if code.co_name == "wrapper" and code.co_filename == _OPTIMIZERS:
+        return _STEP
+    return _HIDDEN if code.co_filename.startswith((_LIBRARY, _HERE, "<")) else _SHOWN
 
 
 class Caller:
@@ -60,7 +55,11 @@ class Caller:
         self.in_engine = frame is None  # a thread of autograd's own has no frame above
         self.lines = []
         while frame is not None:
-            kind = _kind_of(frame.f_code)
+            code = frame.f_code
+            known = _kinds.get(id(code))
+            if known is None:
+                known = _kinds[id(code)] = _kind_of(code), code
+            kind = known[0]
             if kind == _SHOWN:
                 self.lines.append(frame)
             elif kind == _CALL and not self.in_engine:
