@@ -14,11 +14,11 @@
  *
  * A link that comes out higher than all before is tried in several ways, and the lowest is kept.
  *
- * Before that, on a line, each side is gone through as one, under a cap a little above the bound: where an item would
- * end above it, room is made among what was born lately (room.c), and the cap rises where there is none. Sizes and
- * lifetimes that are noise come within one or two percent of the bound so. What goes on at the front of a sweep has
- * nothing in its way but what lives there, while in a whole placement, pushing one out of its place only moves the
- * hole.
+ * Before that, on a line of more than a few items, each side is gone through as one, under a cap a little above the
+ * bound: where an item would end above it, room is made among what was born lately (room.c), and the cap rises where
+ * there is none. Sizes and lifetimes that are noise come within one or two percent of the bound so. What goes on at the
+ * front of a sweep has nothing in its way but what lives there, while in a whole placement, pushing one out of its
+ * place only moves the hole.
  *
  * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
  * few large gaps, in both directions.
@@ -341,7 +341,8 @@ static ebb_status run(fronts *u) {
     find_ends(u);
     EBB_TRY(stack(u));
     const uint64_t share = u->end_work - s->work;
-    if (u->is_line && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }
+    const bool is_few = u->sections->n_items <= EBB_PLACE_FEW; /* the exact search makes more of its work */
+    if (u->is_line && !is_few && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }
     u->end_work = s->work + ebb_min_u64(share, ebb__search_left(s) / 2);
     if (ebb__search_is_over(s, u->end_work)) { return EBB_OK; }
     EBB_TRY(place_sides(u, s->best.peak_bytes, peak));
