@@ -36,12 +36,9 @@ typedef struct checker {
     const uint64_t *offsets;
     ebb_bump bump;
     piece *pieces;
-    size_t n_pieces;
-    pair *by_start; /* [n_pieces]: value is the piece of this rank */
-    uint64_t *rank; /* [n_pieces] */
-    pair *events;   /* value: rank * 2, + 1 for a birth */
-    pair *spare;    /* as long as events */
-    size_t n_events;
+    uint32_t n_pieces;
+    uint32_t *by_start, *by_first, *by_last; /* [n_pieces]: pieces in this order */
+    uint32_t *rank;                          /* [n_pieces]: of each piece in by_start */
     rank_set live;
 } checker;
 
@@ -104,27 +101,40 @@ static uint64_t rank_behind(const rank_set *set, uint64_t rank) {
 
 /* ---- sorting ---------------------------------------------------------------------------------- */
 
-static void merge_runs(const pair *from, size_t n_a, size_t n, pair *to) {
-    size_t a = 0, b = n_a;
-    for (size_t i = 0; i < n; i++) {
-        bool take_a = b == n || (a < n_a && from[a].key <= from[b].key);
-        to[i] = take_a ? from[a++] : from[b++];
+/* Two sorted runs into one; spare has room for the first. */
+static void merge_runs(pair *pairs, size_t n_first, size_t n, pair *spare) {
+    if (n_first >= n || pairs[n_first - 1].key <= pairs[n_first].key) { return; }
+    memcpy(spare, pairs, n_first * sizeof *spare);
+    for (size_t i = 0, a = 0, b = n_first; a < n_first; i++) {
+        const bool take_a = b == n || spare[a].key <= pairs[b].key;
+        pairs[i] = take_a ? spare[a++] : pairs[b++];
     }
 }
 
 /* By key, stable: runs of 1, 2, 4, ... are merged. */
 static void sort_pairs(pair *pairs, size_t n, pair *spare) {
-    pair *from = pairs, *to = spare;
     for (size_t run = 1; run < n; run *= 2) {
         for (size_t i = 0; i < n; i += 2 * run) {
-            size_t n_left = n - i;
-            merge_runs(from + i, n_left < run ? n_left : run, n_left < 2 * run ? n_left : 2 * run, to + i);
+            merge_runs(pairs + i, run, n - i < 2 * run ? n - i : 2 * run, spare);
         }
-        pair *swap = from;
-        from = to;
-        to = swap;
     }
-    if (from != pairs) { memcpy(pairs, from, n * sizeof *pairs); }
+}
+
+/* Pieces by one of their members. What that takes beside them is given back at once, for there are many. */
+static ebb_status sort_pieces(const checker *c, size_t member, uint32_t *sorted) {
+    const size_t n = c->n_pieces;
+    size_t n_spare = 1;
+    while (2 * n_spare < n) { n_spare *= 2; } /* the longest first run */
+    pair *pairs = ebb__alloc(c->bump.mem, n + n_spare, sizeof *pairs);
+    if (pairs == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t k = 0; k < n; k++) {
+        memcpy(&pairs[k].key, (const char *)&c->pieces[k] + member, sizeof pairs[k].key);
+        pairs[k].value = k;
+    }
+    sort_pairs(pairs, n, pairs + n);
+    for (size_t k = 0; k < n; k++) { sorted[k] = (uint32_t)pairs[k].value; }
+    ebb__free(c->bump.mem, pairs);
+    return EBB_OK;
 }
 
 /* ---- the problem ------------------------------------------------------------------------------ */
@@ -219,50 +229,43 @@ static ebb_status make_pieces(checker *c) {
 
 /* ---- the check -------------------------------------------------------------------------------- */
 
-static ebb_status rank_pieces(checker *c) {
-    const size_t n = c->n_pieces;
-    c->by_start = ebb__bump_alloc(&c->bump, n, sizeof *c->by_start);
-    c->rank = ebb__bump_alloc(&c->bump, n, sizeof *c->rank);
-    c->events = ebb__bump_alloc(&c->bump, n, 2 * sizeof *c->events);
-    c->spare = ebb__bump_alloc(&c->bump, n, 2 * sizeof *c->spare);
-    if (c->by_start == NULL || c->rank == NULL || c->events == NULL || c->spare == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t k = 0; k < n; k++) { c->by_start[k] = (pair){c->pieces[k].start, k}; }
-    sort_pairs(c->by_start, n, c->spare);
-    for (size_t r = 0; r < n; r++) {
-        EBB_ASSERT(r == 0 || c->by_start[r - 1].key <= c->by_start[r].key);
-        c->rank[c->by_start[r].value] = r;
+static ebb_status order_pieces(checker *c) {
+    const uint32_t n = c->n_pieces;
+    uint32_t *orders = ebb__bump_alloc(&c->bump, n, 4 * sizeof *orders);
+    if (orders == NULL) { return EBB_E_NO_MEMORY; }
+    c->by_start = orders;
+    c->by_first = orders + n;
+    c->by_last = orders + 2 * (size_t)n;
+    c->rank = orders + 3 * (size_t)n;
+    EBB_TRY(sort_pieces(c, offsetof(piece, start), c->by_start));
+    EBB_TRY(sort_pieces(c, offsetof(piece, first), c->by_first));
+    EBB_TRY(sort_pieces(c, offsetof(piece, last), c->by_last));
+    for (uint32_t r = 0; r < n; r++) {
+        EBB_ASSERT(r == 0 || c->pieces[c->by_start[r - 1]].start <= c->pieces[c->by_start[r]].start);
+        c->rank[c->by_start[r]] = r;
     }
     return init_ranks(&c->live, &c->bump, n);
 }
 
-/* At one time, deaths come first. */
-static void sort_events(checker *c) {
-    for (size_t k = 0; k < c->n_pieces; k++) { c->events[c->n_events++] = (pair){c->pieces[k].last, c->rank[k] * 2}; }
-    for (size_t k = 0; k < c->n_pieces; k++) {
-        c->events[c->n_events++] = (pair){c->pieces[k].first, c->rank[k] * 2 + 1};
-    }
-    EBB_ASSERT(c->n_events == 2 * c->n_pieces);
-    sort_pairs(c->events, c->n_events, c->spare);
-}
-
 static ebb_status check_neighbour(const checker *c, uint64_t lower_rank, uint64_t upper_rank, uint64_t time) {
     if (lower_rank == NO_RANK || upper_rank == NO_RANK) { return EBB_OK; }
-    const piece *lower = &c->pieces[c->by_start[lower_rank].value], *upper = &c->pieces[c->by_start[upper_rank].value];
+    const piece *lower = &c->pieces[c->by_start[lower_rank]], *upper = &c->pieces[c->by_start[upper_rank]];
     if (lower->end <= upper->start) { return EBB_OK; }
     return ebb_fail(EBB_E_INVALID_PLAN, "items %zu and %zu overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",
                     lower->item, upper->item, (ull)time, (ull)lower->start, (ull)lower->end, (ull)upper->start,
                     (ull)upper->end);
 }
 
+/* At one time, deaths come first. */
 static ebb_status sweep(checker *c) {
-    for (size_t e = 0; e < c->n_events; e++) {
-        const uint64_t rank = c->events[e].value / 2, time = c->events[e].key;
-        EBB_ASSERT(rank < c->n_pieces && (e == 0 || c->events[e - 1].key <= time));
-        EBB_ASSERT(has_rank(&c->live, rank) == (c->events[e].value % 2 == 0));
-        if (c->events[e].value % 2 == 0) {
-            remove_rank(&c->live, rank);
-            continue;
+    for (uint32_t birth = 0, death = 0; birth < c->n_pieces; birth++) {
+        const uint32_t born = c->by_first[birth];
+        const uint64_t time = c->pieces[born].first, rank = c->rank[born];
+        for (; death < c->n_pieces && c->pieces[c->by_last[death]].last <= time; death++) {
+            EBB_ASSERT(has_rank(&c->live, c->rank[c->by_last[death]]));
+            remove_rank(&c->live, c->rank[c->by_last[death]]);
         }
+        EBB_ASSERT(!has_rank(&c->live, rank));
         EBB_TRY(check_neighbour(c, rank_before(&c->live, rank), rank, time));
         EBB_TRY(check_neighbour(c, rank, rank_behind(&c->live, rank), time));
         insert_rank(&c->live, rank);
@@ -274,14 +277,13 @@ static ebb_status check(checker *c) {
     const ebb_place_problem *p = c->problem;
     const uint64_t align = p->alignment_bytes;
     if (align == 0 || (align & (align - 1)) != 0) { return ebb_fail(EBB_E_ARGUMENT, "a bad alignment"); }
-    if (p->n_items > SIZE_MAX / 4 || p->n_gaps > SIZE_MAX / 8) { return ebb_fail(EBB_E_LIMIT, "too many items"); }
+    if (p->n_items > UINT32_MAX / 4 || p->n_gaps > UINT32_MAX / 8) { return ebb_fail(EBB_E_LIMIT, "too many items"); }
     const size_t max_pieces = (p->period != 0 ? 2 : 1) * p->n_items + 2 * p->n_gaps;
     c->pieces = ebb__bump_alloc(&c->bump, max_pieces, sizeof *c->pieces);
     if (c->pieces == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(make_pieces(c));
     EBB_ASSERT(c->n_pieces <= max_pieces);
-    EBB_TRY(rank_pieces(c));
-    sort_events(c);
+    EBB_TRY(order_pieces(c));
     return sweep(c);
 }
 
