@@ -272,7 +272,8 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
     const uint64_t end = end_of(h, b), gap_bytes = end - b->start;
     if (gap_bytes < size_bytes) { return; }
     const uint64_t waste = gap_bytes - size_bytes;
-    uint64_t faults = waste < TOO_MUCH ? ONE * waste / size_bytes : UINT64_MAX / 2;
+    uint64_t faults = waste; /* alone; else in parts of the size */
+    if (h->options->weight > 0) { faults = waste < TOO_MUCH ? ONE * waste / size_bytes : UINT64_MAX / 2; }
     if (faults > best->faults) { return; }
     uint64_t start = place_in(h, b, size_bytes);
     if (start == END) { return; }
@@ -314,14 +315,18 @@ static void let_die(hybrid *h, uint32_t section) {
     }
 }
 
-/* The gap in which an obstacle finds its place. */
-static uint32_t gap_at(hybrid *h, uint64_t address) {
-    uint32_t at = h->highest;
-    while (h->blocks.data[at].start > address) {
-        at = h->blocks.data[at].below;
-        h->work++;
+/* The gap in which an obstacle finds its place: one of those that are large enough, which are few. */
+static uint32_t gap_at(hybrid *h, uint64_t address, uint64_t size_bytes) {
+    if (h->blocks.data[h->highest].start <= address) { return h->highest; }
+    for (uint32_t class = class_from(h, class_of(size_bytes)); class < N_CLASSES; class = class_from(h, class + 1)) {
+        for (uint32_t at = h->class_head[class]; at != NONE; at = h->blocks.data[at].behind) {
+            const block *b = &h->blocks.data[at];
+            h->work++;
+            if (b->start <= address && address + size_bytes <= end_of(h, b)) { return at; }
+        }
     }
-    return at;
+    EBB_ASSERT(false); /* nothing else lies there: see find_clear */
+    return h->highest;
 }
 
 static ebb_status bear_obstacles(hybrid *h, uint32_t section) {
@@ -330,7 +335,8 @@ static ebb_status bear_obstacles(hybrid *h, uint32_t section) {
         const uint32_t born = h->sections->range[item].first;
         if (born > section) { return EBB_OK; }
         let_die(h, born);
-        EBB_TRY(take(h, gap_at(h, h->offsets[item]), h->offsets[item], h->sections->rounded[item], item));
+        const uint64_t offset = h->offsets[item], size_bytes = h->sections->rounded[item];
+        EBB_TRY(take(h, gap_at(h, offset, size_bytes), offset, size_bytes, item));
     }
     return EBB_OK;
 }
@@ -346,7 +352,7 @@ static ebb_status begin(hybrid *h, uint64_t *peak_out) {
         const ebb_place_range range = h->sections->range[item];
         const uint64_t offset = h->offsets[item], size_bytes = h->sections->rounded[item];
         *peak_out = ebb_max_u64(*peak_out, offset + size_bytes);
-        if (range.first >= range.last) { EBB_TRY(take(h, gap_at(h, offset), offset, size_bytes, item)); }
+        if (range.first >= range.last) { EBB_TRY(take(h, gap_at(h, offset, size_bytes), offset, size_bytes, item)); }
         if (range.first < h->sections->n) {
             h->born[h->n_by_address] = range.first;
             h->by_address[h->n_by_address++] = item;
@@ -380,7 +386,9 @@ static ebb_status move_blocks(hybrid *h, uint32_t item, ebb_room_moved moved) {
         const uint32_t m = moved.item[i];
         const uint64_t start = h->offsets[m], size_bytes = h->sections->rounded[m];
         h->top = ebb_max_u64(h->top, start + size_bytes);
-        if (h->sections->range[m].last > section) { EBB_TRY(take(h, gap_at(h, start), start, size_bytes, m)); }
+        if (h->sections->range[m].last > section) {
+            EBB_TRY(take(h, gap_at(h, start, size_bytes), start, size_bytes, m));
+        }
     }
     return EBB_OK;
 }
