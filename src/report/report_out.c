@@ -61,20 +61,14 @@ void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits) {
 
 #define NO_CHARACTER UINT32_MAX
 
-/* The character at c, and how many bytes it has; NO_CHARACTER and one byte where this is none of UTF-8 (too long a
- * form, half of a pair, cut off). */
+/* The character at c, and how many bytes it has; NO_CHARACTER and one byte where this is none of UTF-8. */
 static uint32_t read_character(const unsigned char *c, size_t *n_bytes_out) {
-    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     *n_bytes_out = 1;
+    if (c[0] < 0x80) { return c[0]; }
+    const size_t n = ebb__utf8_character(c, strnlen((const char *)c, 4));
     if (n == 0) { return NO_CHARACTER; }
-    uint32_t code = n == 1 ? c[0] : c[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if ((c[i] & 0xc0) != 0x80) { return NO_CHARACTER; }
-        code = code << 6 | (c[i] & 0x3fu);
-    }
-    const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-    if (code < least[n] || is_surrogate || code > 0x10ffff) { return NO_CHARACTER; }
+    uint32_t code = c[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) { code = code << 6 | (c[i] & 0x3fu); }
     *n_bytes_out = n;
     return code;
 }

@@ -86,25 +86,11 @@ bool ebb__import_number(const char *text, uint64_t *number_out) {
     return true;
 }
 
-/* How many bytes the UTF-8 character at text has; 0: it is none. */
-static size_t utf8_bytes(const unsigned char *text) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char first = text[0];
-    const size_t n = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
-    if (n <= 1) { return n; }
-    uint32_t code = first & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80) { return 0; } /* a NUL too */
-        code = code << 6 | (text[i] & 0x3fu);
-    }
-    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
-}
-
 /* What of text is in order: whole characters, at most 1 MiB of them. */
 static size_t sound_bytes(const char *text) {
     size_t at = 0;
     for (size_t n = 1; text[at] != '\0'; at += n) {
-        n = utf8_bytes((const unsigned char *)text + at);
+        n = ebb__utf8_character(text + at, strnlen(text + at, 4));
         if (n == 0 || n > TRACE_MAX_STRING_BYTES - at) { break; }
     }
     return at;
