@@ -49,7 +49,7 @@ static ebb_status pass(ebb_iteration_finder *finder, const ebb_trace_event *even
     if (event->mark == EBB_TRACE_ANNOTATION) {
         static const char of_optimizer[] = "Optimizer.step#";
         const char *name = finder->reader != NULL ? ebb_trace_reader_string(finder->reader, event->name) : "";
-        const bool begins = event->number == 0; /* importers number its end 1 */
+        const bool begins = event->number == 0; /* a writer may number an end 1 */
         if (!begins || strncmp(name, of_optimizer, sizeof of_optimizer - 1) != 0) { return EBB_OK; }
     }
     return EBB_PUSH(finder->mem, &finder->marks, mark);
@@ -67,7 +67,7 @@ static ebb_status keep(ebb_iteration_finder *finder, const ebb_trace_event *even
         return ebb_fail(EBB_E_ARGUMENT, "a block that was not allocated");
     }
     EBB_TRY(EBB_RESERVE(finder->mem, &finder->symbols, 1));
-    EBB_TRY(EBB_PUSH(finder->mem, &finder->blocks, has_block ? (uint32_t)event->block : EBB_NO_BLOCK));
+    EBB_TRY(EBB_PUSH(finder->mem, &finder->blocks, has_block ? (uint32_t)event->block : EBB_ITERATION_NO_BLOCK));
     finder->symbols.data[finder->symbols.n++] = symbol_of(event, has_block ? finder->sizes.data[event->block] : 0);
     return EBB_OK;
 }

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "ebb/iteration.h"
 
-#define EBB_NO_BLOCK UINT32_MAX
+#define EBB_ITERATION_NO_BLOCK UINT32_MAX
 
 /* The low bits of a symbol. */
 enum {
@@ -41,7 +41,7 @@ struct ebb_iteration_finder {
     const ebb_mem *mem;
     const ebb_trace_reader *reader;
     EBB_VEC(uint32_t) symbols; /* of the kept events */
-    EBB_VEC(uint32_t) blocks;  /* as many; or EBB_NO_BLOCK */
+    EBB_VEC(uint32_t) blocks;  /* as many; or EBB_ITERATION_NO_BLOCK */
     EBB_VEC(uint64_t) sizes;   /* by block */
     EBB_VEC(uint32_t) passed;  /* the events of the trace that are not kept */
     EBB_VEC(ebb_iteration_mark) marks;
