@@ -12,6 +12,7 @@
 #include "report/report_pickle.h"
 
 #include "trace/ranges.h"
+#include "trace/trace.h"
 #include "trace/u64_map.h"
 
 #include <inttypes.h>
@@ -21,7 +22,6 @@
 #define BATCH 1000u
 #define MAX_FRAMES 1000u
 #define BLOCK_ALIGN ((uint64_t)512)
-#define END_PREFIX "end of " /* of the mark at an annotation's end, as the import writes it */
 
 /* X(code, text): keys and words of a snapshot */
 #define WORDS(X)                                                                                                       \
@@ -259,8 +259,8 @@ static ebb_status note_mark(viz *v, const ebb_trace_event *event) {
     viz_mark mark = {.time_ns = event->time_ns};
     const char *name = ebb_trace_reader_string(v->reader, event->name);
     if (event->mark == EBB_TRACE_ANNOTATION) {
-        mark.is_end = strncmp(name, END_PREFIX, sizeof END_PREFIX - 1) == 0;
-        mark.name = ebb__bump_strdup(&v->bump, mark.is_end ? name + sizeof END_PREFIX - 1 : name);
+        mark.is_end = strncmp(name, EBB_TRACE_END_PREFIX, sizeof EBB_TRACE_END_PREFIX - 1) == 0;
+        mark.name = ebb__bump_strdup(&v->bump, mark.is_end ? name + sizeof EBB_TRACE_END_PREFIX - 1 : name);
     } else { /* as PyTorch's profiler calls an iteration */
         mark.is_end = event->mark == EBB_TRACE_ITERATION_END;
         mark.name = ebb__bump_printf(&v->bump, "ProfilerStep#%" PRIu64, event->number);

@@ -7,8 +7,6 @@
 #include "trace/ranges.h"
 #include "trace/snapshot.h"
 
-#define END_PREFIX "end of "
-
 typedef struct device_state {
     uint32_t space; /* its number */
     ebb_snapshot_list events;
@@ -274,9 +272,9 @@ static ebb_status add_annotation(job *j, const ebb_snapshot_annotation *a) {
         EBB_TRY(get_string(j, a->name, &mark.name));
         return add(j, &mark);
     }
-    size_t n = 0, n_text = sizeof END_PREFIX - 1;
+    size_t n = 0, n_text = sizeof EBB_TRACE_END_PREFIX - 1;
     const char *name = a->name == 0 ? "" : ebb__pickle_text(j->snapshot.pickle, a->name, &n);
-    memcpy(text, END_PREFIX, n_text);
+    memcpy(text, EBB_TRACE_END_PREFIX, n_text);
     if (n > sizeof text - n_text - 1) { n = sizeof text - n_text - 1; }
     make_text((const uint8_t *)name, n, text + n_text);
     return add_mark(j, text, 0);
@@ -423,12 +421,6 @@ static ebb_status add_events(job *j) {
 
 /* ---- notes ------------------------------------------------------------------------------------ */
 
-static ebb_status add_number(job *j, const char *key, uint64_t number) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)number);
-    return ebb_trace_writer_note(j->importer->writer, key, text);
-}
-
 static ebb_status add_settings(job *j) {
     const ebb_snapshot *s = &j->snapshot;
     for (size_t i = 0; i < s->settings.n; i++) {
@@ -460,10 +452,10 @@ static ebb_status add_stated(job *j) {
                (!has_requested || ebb_add_u64(requested, segment->requested_bytes, &requested));
     }
     if (!s->has_segments || !fits) { return EBB_OK; }
-    EBB_TRY(add_number(j, "stated.reserved_bytes", reserved));
-    EBB_TRY(add_number(j, "stated.allocated_bytes", allocated));
-    EBB_TRY(add_number(j, "stated.active_bytes", active));
-    return has_requested ? add_number(j, "stated.requested_bytes", requested) : EBB_OK;
+    EBB_TRY(ebb__import_note_u64(j->importer, "stated.reserved_bytes", reserved));
+    EBB_TRY(ebb__import_note_u64(j->importer, "stated.allocated_bytes", allocated));
+    EBB_TRY(ebb__import_note_u64(j->importer, "stated.active_bytes", active));
+    return has_requested ? ebb__import_note_u64(j->importer, "stated.requested_bytes", requested) : EBB_OK;
 }
 
 /* A row for each stream. */
@@ -479,9 +471,9 @@ static ebb_status add_streams(job *j) {
 
 static ebb_status add_notes(job *j) {
     const size_t n_devices = j->device_of.n;
-    if (j->devices.n == 1) { EBB_TRY(add_number(j, "device", j->devices.data[0].space)); }
+    if (j->devices.n == 1) { EBB_TRY(ebb__import_note_u64(j->importer, "device", j->devices.data[0].space)); }
     if (j->devices.n > 1) { EBB_TRY(ebb_trace_writer_note(j->importer->writer, "device", "all")); }
-    EBB_TRY(add_number(j, "devices", n_devices));
+    EBB_TRY(ebb__import_note_u64(j->importer, "devices", n_devices));
     EBB_TRY(add_streams(j));
     EBB_TRY(add_settings(j));
     return add_stated(j);

@@ -25,6 +25,10 @@ ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_w
 /* Hand what was added to the kernel now. */
 ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
 
+/* A mark at the end of an annotated range is named so, and then as the range: who looks for the range finds its
+ * beginning alone. */
+#define EBB_TRACE_END_PREFIX "end of "
+
 /* Events and blocks so far. */
 void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out);
 
