@@ -22,10 +22,6 @@ static bool is_any(const char *name, size_t n, const char *const *names, size_t 
 }
 #define IS_ANY(name, n, names) is_any((name), (n), (names), sizeof(names) / sizeof *(names))
 
-static bool begins_with(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The end of the argument that begins at text: a comma or parenthesis that is not within brackets or quotes. */
 static const char *end_of_argument(const char *text) {
     unsigned depth = 0;
@@ -54,7 +50,7 @@ execution_schema ebb__execution_schema(const char *text) {
     const size_t n_name = strcspn(name, ".(");
     bool is_out = false;
     s.is_there = true;
-    s.only_allocates = begins_with(name, "empty") || begins_with(name, "new_empty");
+    s.only_allocates = ebb__import_begins_with(name, "empty") || ebb__import_begins_with(name, "new_empty");
     const char *at = open + 1;
     for (unsigned i = 0; i < EXECUTION_MAX_ARGS && *at != '\0' && *at != ')';) {
         at += strspn(at, " ");
@@ -63,7 +59,7 @@ execution_schema ebb__execution_schema(const char *text) {
             is_out = true;
         } else {
             const uint64_t bit = (uint64_t)1 << i++;
-            const size_t n_type = begins_with(at, "Tensor(") ? strcspn(at, ")") : 0;
+            const size_t n_type = ebb__import_begins_with(at, "Tensor(") ? strcspn(at, ")") : 0;
             const bool is_written = n_type > 0 && memchr(at, '!', n_type) != NULL;
             s.aliased |= n_type > 0 && !is_written ? bit : 0;
             s.written |= is_written ? bit : 0;

@@ -136,6 +136,12 @@ ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_
     return ebb_trace_writer_note(importer->writer, key, text);
 }
 
+uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around) {
+    if (ebb__import_begins_with(name, "autograd::engine::evaluate_function")) { return 1; }
+    if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { return 2; }
+    return around == EBB_TRACE_PHASE_UNKNOWN && is_forward ? 0 : around;
+}
+
 static bool parse_device(const char *text, uint32_t *device_out) {
     if (text == NULL || strcmp(text, "cpu") == 0 || strcmp(text, "all") == 0) {
         *device_out = text == NULL ? IMPORT_BUSIEST : text[0] == 'c' ? IMPORT_CPU : IMPORT_ALL;

@@ -13,7 +13,6 @@
 #include "trace/chrome.h"
 
 #define NO_ROW UINT32_MAX
-#define FIRST_FREE_ROW 3u
 #define MAX_OPEN 4096u                                                /* spans within each other */
 #define UNIX_FROM ((uint64_t)1000 * 1000 * 1000 * 1000 * 1000 * 1000) /* times above are since 1970: 2001, in ns */
 #define REST_NAME "before the recording"
@@ -109,7 +108,7 @@ static ebb_status sort_all(output *out) {
 /* Row 0 is the thread with most steps; others are in order of their first event. */
 static void choose_rows(chrome *c) {
     size_t most = 0;
-    uint32_t next = FIRST_FREE_ROW;
+    uint32_t next = IMPORT_FIRST_FREE_ROW;
     for (size_t i = 0; i < c->threads.n; i++) {
         if (c->threads.data[i].n_steps > c->threads.data[most].n_steps) { most = i; }
     }
@@ -290,16 +289,6 @@ static ebb_status push_frame(output *out, const char *text, uint32_t caller, uin
     return ebb_trace_writer_frame(out->importer->writer, caller, function, file, (uint32_t)line, stack_out);
 }
 
-static bool begins_with(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-static uint32_t phase_of(const chrome_span *span, const char *text, uint32_t around) {
-    if (begins_with(text, "autograd::engine::evaluate_function")) { return 1; }
-    if (begins_with(text, "Optimizer.step#")) { return 2; }
-    return around == EBB_TRACE_PHASE_UNKNOWN && span->is_forward ? 0 : around;
-}
-
 static ebb_status begin_step(output *out, const open_span *span) {
     const ebb_trace_event event = {.kind = EBB_TRACE_STEP_BEGIN,
                                    .row = span->row,
@@ -316,11 +305,12 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
     row_state *state = &out->rows[row];
     const char *text = text_of(out->c, span->name), *number = strchr(text, '#');
     const open_span *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : NULL;
-    open_span o = {.end_ns = around != NULL ? ebb_min_u64(span->end_ns, around->end_ns) : span->end_ns,
-                   .row = row,
-                   .stack = around != NULL ? around->stack : 0,
-                   .phase = phase_of(span, text, around != NULL ? around->phase : EBB_TRACE_PHASE_UNKNOWN),
-                   .kind = (chrome_span_kind)span->kind};
+    open_span o = {
+        .end_ns = around != NULL ? ebb_min_u64(span->end_ns, around->end_ns) : span->end_ns,
+        .row = row,
+        .stack = around != NULL ? around->stack : 0,
+        .phase = ebb__import_phase(text, span->is_forward, around != NULL ? around->phase : EBB_TRACE_PHASE_UNKNOWN),
+        .kind = (chrome_span_kind)span->kind};
     if (o.kind == CHROME_FRAME) { EBB_TRY(push_frame(out, text, o.stack, &o.stack)); }
     if (o.kind == CHROME_STEP) { EBB_TRY(string_of(out, span->name, &o.name)); }
     if (o.kind == CHROME_ITERATION) {
@@ -328,7 +318,7 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
         out->n_iterations++;
         EBB_TRY(add_mark(out, &o, EBB_TRACE_ITERATION_BEGIN, o.number));
     }
-    if (begins_with(text, "Optimizer.step#")) { EBB_TRY(add_mark(out, &o, EBB_TRACE_ANNOTATION, 0)); }
+    if (ebb__import_begins_with(text, IMPORT_OPTIMIZER)) { EBB_TRY(add_mark(out, &o, EBB_TRACE_ANNOTATION, 0)); }
     if (o.kind == CHROME_STEP) { EBB_TRY(begin_step(out, &o)); }
     out->next_end_ns = ebb_min_u64(out->next_end_ns, o.end_ns);
     return EBB_PUSH(out->importer->mem, &state->open, o);

@@ -8,9 +8,7 @@
  */
 #include "trace/execution.h"
 
-#define FIRST_FREE_ROW 3u
 #define MAX_OPEN 4096u /* nodes within each other */
-#define OPTIMIZER "Optimizer.step#"
 #define ITERATION "ProfilerStep#"
 
 typedef struct open_node {
@@ -100,27 +98,17 @@ static const char *name_of(const output *out, const execution_node *node) {
     return out->e->texts.keys.data[node->name - 1].data;
 }
 
-static bool begins_with(const char *text, const char *prefix) {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-static uint32_t phase_of(const execution_node *node, const char *name, uint32_t around) {
-    if (begins_with(name, "autograd::engine::evaluate_function")) { return 1; }
-    if (begins_with(name, OPTIMIZER)) { return 2; }
-    return around == EBB_TRACE_PHASE_UNKNOWN && node->is_forward ? 0 : around;
-}
-
 static ebb_status begin_node(output *out, const execution_node *node, uint32_t row) {
     row_state *state = &out->rows[row];
     const char *name = name_of(out, node);
     uint32_t *string = &out->strings[node->name];
     open_node o = {.node = node, .iteration = EBB_TRACE_NONE};
-    o.phase =
-        phase_of(node, name, state->open.n > 0 ? state->open.data[state->open.n - 1].phase : EBB_TRACE_PHASE_UNKNOWN);
+    const uint32_t around = state->open.n > 0 ? state->open.data[state->open.n - 1].phase : EBB_TRACE_PHASE_UNKNOWN;
+    o.phase = ebb__import_phase(name, node->is_forward, around);
     if (*string == 0) { EBB_TRY(ebb__import_string(out->importer, name, string)); }
     ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .row = row, .mark = EBB_TRACE_ANNOTATION, .name = *string};
-    if (begins_with(name, OPTIMIZER)) { EBB_TRY(add(out, mark)); }
-    if (begins_with(name, ITERATION)) {
+    if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { EBB_TRY(add(out, mark)); }
+    if (ebb__import_begins_with(name, ITERATION)) {
         if (!ebb__import_number(name + strlen(ITERATION), &o.iteration)) { o.iteration = out->n_iterations; }
         out->n_iterations++;
         mark.mark = EBB_TRACE_ITERATION_BEGIN;
@@ -152,7 +140,7 @@ static ebb_status end_node(output *out, uint32_t row) {
 /* Row 0 is the thread with most nodes. What threads there are beyond the rows share the last one. */
 static uint32_t row_of(const output *out, uint32_t thread) {
     if (thread == out->main_thread) { return EBB_TRACE_ROW_COMPUTE; }
-    const uint32_t row = FIRST_FREE_ROW + thread - (thread > out->main_thread);
+    const uint32_t row = IMPORT_FIRST_FREE_ROW + thread - (thread > out->main_thread);
     return row < EBB_TRACE_MAX_ROWS ? row : EBB_TRACE_MAX_ROWS - 1;
 }
 

@@ -69,6 +69,20 @@ ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t
 ebb_status ebb__import_note(ebb_importer *importer, const char *key, const char *value);
 ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value);
 
+/* ---- PyTorch's names -------------------------------------------------------------------------- */
+
+#define IMPORT_OPTIMIZER "Optimizer.step#" /* what an optimiser's update is called, and then its class */
+
+static inline bool ebb__import_begins_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The phase of a span of this name; around: of the one that it lies in. is_forward: autograd numbered it. */
+uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around);
+
+/* Rows of other threads than the one with most steps begin here. */
+#define IMPORT_FIRST_FREE_ROW 3u
+
 /* ---- devices ---------------------------------------------------------------------------------- */
 
 #define IMPORT_CPU UINT32_MAX /* the processor, as the number of a device */
