@@ -74,6 +74,24 @@ static bool is_dash(const char *path) {
     return path != NULL && strcmp(path, "-") == 0;
 }
 
+static int check_outputs(const place_values *values, const char *input) {
+    if (is_dash(values->out) || is_dash(values->svg)) {
+        return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
+    }
+    if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
+        return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
+    }
+    const char *outputs[] = {values->out, values->svg};
+    const char *read = is_dash(input) ? "/dev/stdin" : input; /* it may be a file */
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        if (outputs[i] == NULL) { continue; }
+        if (ebb__cli_is_same_file(outputs[i], read)) { return ebb__cli_usage("place: %s is what is read", outputs[i]); }
+        const ebb_status status = ebb_path_check_writable(outputs[i]);
+        if (status != EBB_OK) { return ebb__cli_failed(status); }
+    }
+    return EBB_EXIT_DONE;
+}
+
 static int check_values(const place_values *values, const ebb_cli_arguments *arguments) {
     if (arguments->n == 0) {
         return ebb__cli_usage("place: say which file, or - for standard input; see ebb place --help");
@@ -88,15 +106,7 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     if (!is_power || values->alignment > MAX_ALIGNMENT) {
         return ebb__cli_usage("place: --alignment is a power of two below 2^63, not %" PRIu64, values->alignment);
     }
-    if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
-        return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
-    }
-    if (is_dash(values->out) || is_dash(values->svg)) {
-        return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
-    }
-    ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
-    if (status == EBB_OK && values->svg != NULL) { status = ebb_path_check_writable(values->svg); }
-    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+    return check_outputs(values, arguments->at[0]);
 }
 
 /* ---- the clock -------------------------------------------------------------------------------- */

@@ -228,6 +228,16 @@ says "a solver and all" 2 "ebb: place: --solver or --compare, not both" place fi
 says "steps and time" 2 "ebb: place: --steps or --time, not both" place five.csv --steps 5 --time 1
 says "an output of -" 2 "ebb: place: - is what is read; what is written goes to a file, or to /dev/stdout" place five.csv -o -
 says "two outputs in one file" 2 "ebb: place: -o and --svg would both write ./x" place five.csv -o x --svg ./x
+mkdir -p other && cp five.csv same.csv && ln -s ../same.csv other/soft.csv && ln same.csv other/hard.csv
+for to in same.csv ./same.csv other/../same.csv other/soft.csv other/hard.csv; do
+    says "an answer over what is read: $to" 2 "ebb: place: $to is what is read" place same.csv -o $to
+    says "a picture over what is read: $to" 2 "ebb: place: $to is what is read" place same.csv --svg $to
+    says "an answer and a picture: $to" 2 "ebb: place: -o and --svg would both write $to" \
+        place five.csv -o same.csv --svg $to
+done
+"$EBB" place - -o other/hard.csv <same.csv >out 2>err
+equal "an answer over standard input" "$? $(cat err)" "2 ebb: place: other/hard.csv is what is read"
+check "what is read stays" cmp -s five.csv same.csv
 says "no steps" 2 "ebb: place: --steps takes a whole number from 1, not '0'" place five.csv --steps 0
 says "no time" 2 "ebb: place: --time is more than 0" place five.csv --time 0
 says "a time before now" 2 "ebb: place: --time is more than 0" place five.csv --time -1
