@@ -85,13 +85,17 @@ static bool find_device(execution *e, const char *name, uint16_t *device_out) {
 }
 
 /* Elements from the storage's beginning to the last of a tensor with this shape and these strides. */
-static bool reach_of(const ebb_json *json, uint32_t shape, uint32_t strides, uint64_t offset, uint64_t *n_out) {
+static bool reach_of(const ebb_import_json *json, uint32_t shape, uint32_t strides, uint64_t offset, uint64_t *n_out) {
     uint64_t n = offset;
-    if (!ebb__json_is(json, shape, EBB_JSON_ARRAY) || !ebb__json_is(json, strides, EBB_JSON_ARRAY)) { return false; }
+    if (!ebb__import_json_is(json, shape, EBB_IMPORT_JSON_ARRAY) ||
+        !ebb__import_json_is(json, strides, EBB_IMPORT_JSON_ARRAY)) {
+        return false;
+    }
     uint32_t s = strides + 1;
     for (uint32_t d = shape + 1; d < json->tokens[shape].next; d = json->tokens[d].next) {
         uint64_t size = 0, stride = 0, step = 0;
-        if (s >= json->tokens[strides].next || !ebb__json_u64(json, d, &size) || !ebb__json_u64(json, s, &stride)) {
+        if (s >= json->tokens[strides].next || !ebb__import_json_u64(json, d, &size) ||
+            !ebb__import_json_u64(json, s, &stride)) {
             return false;
         }
         if (size == 0 || !ebb_mul_u64(size - 1, stride, &step) || !ebb_add_u64(n, step, &n)) { return false; }
@@ -101,15 +105,15 @@ static bool reach_of(const ebb_json *json, uint32_t shape, uint32_t strides, uin
 }
 
 /* [tensor, storage, offset, elements, bytes of one, "device"] */
-static bool read_tensor(execution *e, const ebb_json *json, uint32_t at, uint32_t shape, uint32_t strides,
+static bool read_tensor(execution *e, const ebb_import_json *json, uint32_t at, uint32_t shape, uint32_t strides,
                         tensor *out) {
     uint64_t number[5];
     uint64_t n_elems = 0;
-    if (!ebb__json_is(json, at, EBB_JSON_ARRAY) || json->tokens[at].next != at + 7) { return false; }
+    if (!ebb__import_json_is(json, at, EBB_IMPORT_JSON_ARRAY) || json->tokens[at].next != at + 7) { return false; }
     for (uint32_t i = 0; i < 5; i++) {
-        if (!ebb__json_u64(json, at + 1 + i, &number[i])) { return false; }
+        if (!ebb__import_json_u64(json, at + 1 + i, &number[i])) { return false; }
     }
-    if (!ebb__json_is(json, at + 6, EBB_JSON_STRING)) { return false; }
+    if (!ebb__import_json_is(json, at + 6, EBB_IMPORT_JSON_STRING)) { return false; }
     const bool has_reach = reach_of(json, shape, strides, number[2], &n_elems);
     if (!has_reach && !ebb_add_u64(number[2], number[3], &n_elems)) { return false; }
     out->id = number[0];
@@ -117,33 +121,33 @@ static bool read_tensor(execution *e, const ebb_json *json, uint32_t at, uint32_
     out->has_strides = has_reach;
     out->size_bytes = 0;
     if (number[3] == 0 || !ebb_mul_u64(n_elems, number[4], &out->size_bytes) || out->size_bytes == 0) { return true; }
-    return find_device(e, ebb__json_text(json, at + 6), &out->device);
+    return find_device(e, ebb__import_json_text(json, at + 6), &out->device);
 }
 
-/* The next of an array's elements at *at, which moves on; EBB_JSON_NONE where there is no array or no more. */
-static uint32_t take(const ebb_json *json, uint32_t array, uint32_t *at) {
-    if (array == EBB_JSON_NONE || *at >= json->tokens[array].next) { return EBB_JSON_NONE; }
+/* The next of an array's elements at *at, which moves on; EBB_IMPORT_JSON_NONE where there is no array or no more. */
+static uint32_t take(const ebb_import_json *json, uint32_t array, uint32_t *at) {
+    if (array == EBB_IMPORT_JSON_NONE || *at >= json->tokens[array].next) { return EBB_IMPORT_JSON_NONE; }
     const uint32_t found = *at;
     *at = json->tokens[found].next;
     return found;
 }
 
-static uint32_t if_array(const ebb_json *json, uint32_t token) {
-    return ebb__json_is(json, token, EBB_JSON_ARRAY) ? token : EBB_JSON_NONE;
+static uint32_t if_array(const ebb_import_json *json, uint32_t token) {
+    return ebb__import_json_is(json, token, EBB_IMPORT_JSON_ARRAY) ? token : EBB_IMPORT_JSON_NONE;
 }
 
 /* The tensor at token, or those of the list there (lists within lists too). */
-static ebb_status add_tensors(reader *r, const ebb_json *json, uint32_t token, uint32_t shape, uint32_t strides,
+static ebb_status add_tensors(reader *r, const ebb_import_json *json, uint32_t token, uint32_t shape, uint32_t strides,
                               uint32_t arg, tensors *list) {
     tensor t = {.arg = arg};
-    if (!ebb__json_is(json, token, EBB_JSON_ARRAY)) { return EBB_OK; }
+    if (!ebb__import_json_is(json, token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
     if (read_tensor(&r->e, json, token, shape, strides, &t)) {
         return t.size_bytes > 0 ? EBB_PUSH(r->e.importer->mem, list, t) : EBB_OK;
     }
     shape = if_array(json, shape);
     strides = if_array(json, strides);
     uint32_t at = token + 1, shape_at = shape + 1, strides_at = strides + 1;
-    for (uint32_t i = take(json, token, &at); i != EBB_JSON_NONE; i = take(json, token, &at)) {
+    for (uint32_t i = take(json, token, &at); i != EBB_IMPORT_JSON_NONE; i = take(json, token, &at)) {
         const uint32_t its_shape = take(json, shape, &shape_at), its_strides = take(json, strides, &strides_at);
         EBB_TRY(add_tensors(r, json, i, its_shape, its_strides, arg, list));
     }
@@ -151,17 +155,18 @@ static ebb_status add_tensors(reader *r, const ebb_json *json, uint32_t token, u
 }
 
 /* A node's arguments or results; of_node is "inputs" or "outputs", shapes_name the later word for shapes. */
-static ebb_status read_tensors(reader *r, const ebb_json *json, const char *of_node, const char *shapes_name,
+static ebb_status read_tensors(reader *r, const ebb_import_json *json, const char *of_node, const char *shapes_name,
                                tensors *list) {
-    const uint32_t member = ebb__json_member(json, 0, of_node);
-    const bool is_apart = ebb__json_is(json, member, EBB_JSON_OBJECT);
-    const uint32_t values = if_array(json, is_apart ? ebb__json_member(json, member, "values") : member);
-    const uint32_t shapes =
-        if_array(json, is_apart ? ebb__json_member(json, member, "shapes") : ebb__json_member(json, 0, shapes_name));
-    const uint32_t strides = if_array(json, is_apart ? ebb__json_member(json, member, "strides") : EBB_JSON_NONE);
+    const uint32_t member = ebb__import_json_member(json, 0, of_node);
+    const bool is_apart = ebb__import_json_is(json, member, EBB_IMPORT_JSON_OBJECT);
+    const uint32_t values = if_array(json, is_apart ? ebb__import_json_member(json, member, "values") : member);
+    const uint32_t shapes = if_array(json, is_apart ? ebb__import_json_member(json, member, "shapes")
+                                                    : ebb__import_json_member(json, 0, shapes_name));
+    const uint32_t strides =
+        if_array(json, is_apart ? ebb__import_json_member(json, member, "strides") : EBB_IMPORT_JSON_NONE);
     uint32_t at = values + 1, shape_at = shapes + 1, strides_at = strides + 1, arg = 0;
     list->n = 0;
-    for (uint32_t i = take(json, values, &at); i != EBB_JSON_NONE; i = take(json, values, &at)) {
+    for (uint32_t i = take(json, values, &at); i != EBB_IMPORT_JSON_NONE; i = take(json, values, &at)) {
         const uint32_t its_shape = take(json, shapes, &shape_at), its_strides = take(json, strides, &strides_at);
         EBB_TRY(add_tensors(r, json, i, its_shape, its_strides, arg++, list));
     }
@@ -351,14 +356,14 @@ static ebb_status use_tensors(reader *r, const call *c) {
 /* ---- nodes ------------------------------------------------------------------------------------ */
 
 /* What a node says beside its tensors: a member of its own, or of the later schemas one of its attrs. */
-static uint32_t find_attribute(const ebb_json *json, const char *name) {
-    const uint32_t attrs = if_array(json, ebb__json_member(json, 0, "attrs"));
-    if (attrs == EBB_JSON_NONE) { return ebb__json_member(json, 0, name); }
+static uint32_t find_attribute(const ebb_import_json *json, const char *name) {
+    const uint32_t attrs = if_array(json, ebb__import_json_member(json, 0, "attrs"));
+    if (attrs == EBB_IMPORT_JSON_NONE) { return ebb__import_json_member(json, 0, name); }
     for (uint32_t at = attrs + 1; at < json->tokens[attrs].next; at = json->tokens[at].next) {
-        const char *its_name = ebb__json_string(json, at, "name");
-        if (its_name != NULL && strcmp(its_name, name) == 0) { return ebb__json_member(json, at, "value"); }
+        const char *its_name = ebb__import_json_string(json, at, "name");
+        if (its_name != NULL && strcmp(its_name, name) == 0) { return ebb__import_json_member(json, at, "value"); }
     }
-    return EBB_JSON_NONE;
+    return EBB_IMPORT_JSON_NONE;
 }
 
 static ebb_status note_expanded(reader *r, const char *name) {
@@ -382,35 +387,37 @@ static ebb_status find_schema(reader *r, const char *text, execution_schema *sch
     return EBB_OK;
 }
 
-static ebb_status find_thread(reader *r, const ebb_json *json, uint32_t *thread_out) {
+static ebb_status find_thread(reader *r, const ebb_import_json *json, uint32_t *thread_out) {
     uint64_t tid = 0, *thread = NULL;
     bool is_new = false;
-    (void)ebb__json_u64(json, find_attribute(json, "tid"), &tid);
+    (void)ebb__import_json_u64(json, find_attribute(json, "tid"), &tid);
     EBB_TRY(ebb__u64_map_add(&r->threads, tid, &thread, &is_new));
     if (is_new) { *thread = r->e.n_threads++; }
     *thread_out = (uint32_t)*thread & 0x7fffffffu;
     return EBB_OK;
 }
 
-static ebb_status read_node(void *ctx, const ebb_json *json) {
+static ebb_status read_node(void *ctx, const ebb_import_json *json) {
     reader *r = ctx;
     execution_node node = {.first_touch = r->e.touches.n};
     call c = {.number = r->e.nodes.n + 1};
     bool is_new = false;
     int64_t sequence = -1;
-    const char *name = ebb__json_string(json, 0, "name");
-    uint32_t parent = ebb__json_member(json, 0, "ctrl_deps");
-    if (parent == EBB_JSON_NONE) { parent = ebb__json_member(json, 0, "parent"); }
-    if (name == NULL || !ebb__json_u64(json, ebb__json_member(json, 0, "id"), &node.id)) {
-        return ebb__json_fail(json, "a node without a name or an id");
+    const char *name = ebb__import_json_string(json, 0, "name");
+    uint32_t parent = ebb__import_json_member(json, 0, "ctrl_deps");
+    if (parent == EBB_IMPORT_JSON_NONE) { parent = ebb__import_json_member(json, 0, "parent"); }
+    if (name == NULL || !ebb__import_json_u64(json, ebb__import_json_member(json, 0, "id"), &node.id)) {
+        return ebb__import_json_fail(json, "a node without a name or an id");
     }
-    (void)ebb__json_u64(json, parent, &node.parent);
+    (void)ebb__import_json_u64(json, parent, &node.parent);
     if (strncmp(name, "[pytorch|profiler|execution_", 28) == 0) { return EBB_OK; } /* the process and its threads */
     const uint32_t schema = find_attribute(json, "op_schema");
-    EBB_TRY(find_schema(r, ebb__json_is(json, schema, EBB_JSON_STRING) ? ebb__json_text(json, schema) : "", &c.schema));
+    EBB_TRY(find_schema(
+        r, ebb__import_json_is(json, schema, EBB_IMPORT_JSON_STRING) ? ebb__import_json_text(json, schema) : "",
+        &c.schema));
     EBB_TRY(find_thread(r, json, &c.thread));
     c.id = node.id;
-    node.is_forward = ebb__json_i64(json, find_attribute(json, "seq_id"), &sequence) && sequence >= 0;
+    node.is_forward = ebb__import_json_i64(json, find_attribute(json, "seq_id"), &sequence) && sequence >= 0;
     node.thread = c.thread & 0x7fffffffu;
     EBB_TRY(ebb__trace_keys_add(&r->e.texts, name, strlen(name) + 1, &node.name, &is_new));
     EBB_TRY(read_tensors(r, json, "inputs", "input_shapes", &r->inputs));
@@ -428,12 +435,14 @@ static bool wants(void *ctx, const char *key) {
     return strcmp(key, "schema") == 0;
 }
 
-static ebb_status read_member(void *ctx, const char *key, const ebb_json *json) {
+static ebb_status read_member(void *ctx, const char *key, const ebb_import_json *json) {
     const reader *r = ctx;
     (void)key;
-    if (ebb__json_is(json, 0, EBB_JSON_STRING) && strncmp(ebb__json_text(json, 0), "1.", 2) == 0) { return EBB_OK; }
+    if (ebb__import_json_is(json, 0, EBB_IMPORT_JSON_STRING) && strncmp(ebb__import_json_text(json, 0), "1.", 2) == 0) {
+        return EBB_OK;
+    }
     return ebb_fail(EBB_E_UNSUPPORTED, "%s: an execution trace of schema '%.40s'; 1.x are read", r->e.importer->path,
-                    ebb__json_text(json, 0));
+                    ebb__import_json_text(json, 0));
 }
 
 static ebb_status check(const reader *r) {
@@ -451,8 +460,8 @@ ebb_status ebb__import_execution(ebb_importer *importer) {
     ebb__u64_map_init(&r->storage_of, mem);
     ebb__u64_map_init(&r->threads, mem);
     ebb__u64_map_init(&r->expanded, mem);
-    const ebb_json_handler handler = {"nodes", false, read_node, wants, read_member, r};
-    ebb_status st = ebb__json_read(importer, &handler);
+    const ebb_import_json_handler handler = {"nodes", false, read_node, wants, read_member, r};
+    ebb_status st = ebb__import_json_read(importer, &handler);
     if (st == EBB_OK) { st = check(r); }
     if (st == EBB_OK) { st = ebb__execution_write(&r->e); }
     EBB_VEC_FINI(mem, &r->inputs);

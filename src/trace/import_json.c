@@ -19,9 +19,9 @@
 #define MAX_VALUE_BYTES ((size_t)64 << 20)
 #define MAX_TOKENS ((size_t)8 << 20)
 
-typedef struct ebb_json_reader {
+typedef struct ebb_import_json_reader {
     ebb_importer *importer;
-    const ebb_json_handler *handler;
+    const ebb_import_json_handler *handler;
     yajl_handle yajl;
     yajl_alloc_funcs hooks;
     bool out_of_memory;
@@ -37,26 +37,26 @@ typedef struct ebb_json_reader {
     bool is_list, any_value, seen_array, expects_array, is_collecting;
     bool is_member; /* what is collected is no element */
     EBB_VEC(char) key;
-    EBB_VEC(ebb_json_token) tokens;
+    EBB_VEC(ebb_import_json_token) tokens;
     EBB_VEC(char) texts;
     uint32_t open[MAX_DEPTH]; /* the containers around what is collected */
     size_t n_open;
-} ebb_json_reader;
+} ebb_import_json_reader;
 
 /* ---- failing ---------------------------------------------------------------------------------- */
 
-static uint64_t line_of(const ebb_json_reader *r) {
+static uint64_t line_of(const ebb_import_json_reader *r) {
     uint64_t line = r->n_lines + 1;
     const size_t n = ebb_min_u64(yajl_get_bytes_consumed(r->yajl), r->n_chunk);
     for (size_t i = 0; i < n; i++) { line += r->chunk[i] == '\n'; }
     return line;
 }
 
-static ebb_status refuse(ebb_json_reader *r, ebb_status status, const char *what) {
+static ebb_status refuse(ebb_import_json_reader *r, ebb_status status, const char *what) {
     return ebb_fail(status, "%s:%llu: %s", r->importer->path, (unsigned long long)line_of(r), what);
 }
 
-ebb_status ebb__json_fail(const ebb_json *json, const char *fmt, ...) {
+ebb_status ebb__import_json_fail(const ebb_import_json *json, const char *fmt, ...) {
     char why[256];
     va_list args;
     va_start(args, fmt);
@@ -67,7 +67,7 @@ ebb_status ebb__json_fail(const ebb_json *json, const char *fmt, ...) {
 }
 
 /* What a callback returns: 0 ends the reading. */
-static int go_on(ebb_json_reader *r, ebb_status status) {
+static int go_on(ebb_import_json_reader *r, ebb_status status) {
     if (status == EBB_OK && r->out_of_memory) {
         status = ebb_fail(EBB_E_NO_MEMORY, "out of host memory: reading %s", r->importer->path);
     }
@@ -88,7 +88,7 @@ typedef union piece {
 } piece;
 
 static void *yajl_take(void *ctx, size_t n_bytes) {
-    ebb_json_reader *r = ctx;
+    ebb_import_json_reader *r = ctx;
     piece *p = ebb__alloc(r->importer->mem, n_bytes + sizeof *p, 1);
     const bool is_malloced = p == NULL;
     if (is_malloced) {
@@ -102,7 +102,7 @@ static void *yajl_take(void *ctx, size_t n_bytes) {
 }
 
 static void yajl_give(void *ctx, void *ptr) {
-    const ebb_json_reader *r = ctx;
+    const ebb_import_json_reader *r = ctx;
     if (ptr == NULL) { return; }
     piece *p = (piece *)ptr - 1;
     if (p->head.is_malloced) {
@@ -122,12 +122,12 @@ static void *yajl_resize(void *ctx, void *ptr, size_t n_bytes) {
 
 /* ---- collecting ------------------------------------------------------------------------------- */
 
-static ebb_status add_token(ebb_json_reader *r, ebb_json_kind kind, const void *text, size_t n) {
+static ebb_status add_token(ebb_import_json_reader *r, ebb_import_json_kind kind, const void *text, size_t n) {
     if (r->tokens.n >= MAX_TOKENS || n > MAX_VALUE_BYTES - r->texts.n) {
         return refuse(r, EBB_E_LIMIT, "a value of more than 64 MiB");
     }
     EBB_TRY(EBB_RESERVE(r->importer->mem, &r->texts, n + 1));
-    ebb_json_token token = {kind, (uint32_t)r->texts.n, (uint32_t)r->tokens.n + 1};
+    ebb_import_json_token token = {kind, (uint32_t)r->texts.n, (uint32_t)r->tokens.n + 1};
     EBB_TRY(EBB_PUSH(r->importer->mem, &r->tokens, token));
     if (n > 0) { memcpy(r->texts.data + r->texts.n, text, n); }
     r->texts.n += n;
@@ -136,9 +136,9 @@ static ebb_status add_token(ebb_json_reader *r, ebb_json_kind kind, const void *
 }
 
 /* Hand over what was collected. */
-static ebb_status give(ebb_json_reader *r) {
-    const ebb_json json = {r->tokens.data, r->texts.data, r};
-    const ebb_json_handler *h = r->handler;
+static ebb_status give(ebb_import_json_reader *r) {
+    const ebb_import_json json = {r->tokens.data, r->texts.data, r};
+    const ebb_import_json_handler *h = r->handler;
     const bool is_member = r->is_member;
     r->is_collecting = r->is_member = false;
     EBB_TRY(is_member ? h->member(h->ctx, r->key.data, &json) : h->element(h->ctx, &json));
@@ -147,29 +147,29 @@ static ebb_status give(ebb_json_reader *r) {
 }
 
 /* Whether the value that begins here is to be collected. */
-static ebb_status look_at_value(ebb_json_reader *r, ebb_json_kind kind) {
+static ebb_status look_at_value(ebb_import_json_reader *r, ebb_import_json_kind kind) {
     const bool is_root = r->depth == 0;
     if (r->is_collecting) { return EBB_OK; }
     r->any_value = true;
-    if (is_root && kind == EBB_JSON_ARRAY && r->handler->takes_list) {
+    if (is_root && kind == EBB_IMPORT_JSON_ARRAY && r->handler->takes_list) {
         r->is_list = true;
-    } else if (is_root && kind != EBB_JSON_OBJECT) {
+    } else if (is_root && kind != EBB_IMPORT_JSON_OBJECT) {
         return refuse(r, EBB_E_FORMAT, r->handler->takes_list ? "neither an object nor an array" : "no object");
     }
-    if (r->expects_array && kind != EBB_JSON_ARRAY) { return refuse(r, EBB_E_FORMAT, "its list is no array"); }
+    if (r->expects_array && kind != EBB_IMPORT_JSON_ARRAY) { return refuse(r, EBB_E_FORMAT, "its list is no array"); }
     r->is_collecting = r->is_member || (r->element_depth > 0 && r->depth == r->element_depth);
     r->n_open = 0;
     return EBB_OK;
 }
 
-static int take_scalar(ebb_json_reader *r, ebb_json_kind kind, const void *text, size_t n) {
+static int take_scalar(ebb_import_json_reader *r, ebb_import_json_kind kind, const void *text, size_t n) {
     ebb_status st = look_at_value(r, kind);
     if (st == EBB_OK && r->is_collecting) { st = add_token(r, kind, text, n); }
     if (st == EBB_OK && r->is_collecting && r->n_open == 0) { st = give(r); }
     return go_on(r, st);
 }
 
-static ebb_status begin_container(ebb_json_reader *r, ebb_json_kind kind) {
+static ebb_status begin_container(ebb_import_json_reader *r, ebb_import_json_kind kind) {
     EBB_TRY(look_at_value(r, kind));
     if (r->depth == MAX_DEPTH) { return refuse(r, EBB_E_FORMAT, "values within values, deeper than 512"); }
     r->depth++;
@@ -182,7 +182,7 @@ static ebb_status begin_container(ebb_json_reader *r, ebb_json_kind kind) {
     return EBB_OK;
 }
 
-static int end_container(ebb_json_reader *r) {
+static int end_container(ebb_import_json_reader *r) {
     ebb_status st = EBB_OK;
     if (r->depth == r->element_depth && !r->is_collecting) { r->element_depth = 0; }
     r->depth--;
@@ -194,7 +194,7 @@ static int end_container(ebb_json_reader *r) {
 }
 
 /* A key of the outermost object: is its value the array, or wanted? */
-static ebb_status look_at_key(ebb_json_reader *r, const void *text, size_t n) {
+static ebb_status look_at_key(ebb_import_json_reader *r, const void *text, size_t n) {
     r->key.n = 0;
     EBB_TRY(EBB_RESERVE(r->importer->mem, &r->key, n + 1));
     if (n > 0) { memcpy(r->key.data, text, n); }
@@ -209,30 +209,30 @@ static ebb_status look_at_key(ebb_json_reader *r, const void *text, size_t n) {
 /* ---- what yajl calls -------------------------------------------------------------------------- */
 
 static int on_null(void *ctx) {
-    return take_scalar(ctx, EBB_JSON_NULL, NULL, 0);
+    return take_scalar(ctx, EBB_IMPORT_JSON_NULL, NULL, 0);
 }
 
 static int on_boolean(void *ctx, int is_true) {
-    return take_scalar(ctx, EBB_JSON_BOOL, is_true ? "true" : "false", is_true ? 4 : 5);
+    return take_scalar(ctx, EBB_IMPORT_JSON_BOOL, is_true ? "true" : "false", is_true ? 4 : 5);
 }
 
 static int on_number(void *ctx, const char *text, size_t n) {
-    return take_scalar(ctx, EBB_JSON_NUMBER, text, n);
+    return take_scalar(ctx, EBB_IMPORT_JSON_NUMBER, text, n);
 }
 
 static int on_string(void *ctx, const unsigned char *text, size_t n) {
-    return take_scalar(ctx, EBB_JSON_STRING, text, n);
+    return take_scalar(ctx, EBB_IMPORT_JSON_STRING, text, n);
 }
 
 static int on_map(void *ctx) {
-    return go_on(ctx, begin_container(ctx, EBB_JSON_OBJECT));
+    return go_on(ctx, begin_container(ctx, EBB_IMPORT_JSON_OBJECT));
 }
 
 static int on_key(void *ctx, const unsigned char *text, size_t n) {
-    ebb_json_reader *r = ctx;
+    ebb_import_json_reader *r = ctx;
     ebb_status st = EBB_OK;
     if (r->is_collecting) {
-        st = add_token(r, EBB_JSON_KEY, text, n);
+        st = add_token(r, EBB_IMPORT_JSON_KEY, text, n);
     } else if (r->depth == 1 && !r->is_list) {
         st = look_at_key(r, text, n);
     }
@@ -240,7 +240,7 @@ static int on_key(void *ctx, const unsigned char *text, size_t n) {
 }
 
 static int on_array(void *ctx) {
-    return go_on(ctx, begin_container(ctx, EBB_JSON_ARRAY));
+    return go_on(ctx, begin_container(ctx, EBB_IMPORT_JSON_ARRAY));
 }
 
 static int on_end(void *ctx) {
@@ -260,7 +260,7 @@ static const yajl_callbacks callbacks = {.yajl_null = on_null,
 /* ---- the file --------------------------------------------------------------------------------- */
 
 /* yajl's words for what is wrong with the chunk, on one line. */
-static ebb_status refuse_text(ebb_json_reader *r) {
+static ebb_status refuse_text(ebb_import_json_reader *r) {
     char why[128];
     unsigned char *words = yajl_get_error(r->yajl, 0, r->chunk, r->n_chunk);
     (void)snprintf(why, sizeof why, "%s", words != NULL ? (const char *)words : "no JSON");
@@ -269,7 +269,7 @@ static ebb_status refuse_text(ebb_json_reader *r) {
     return refuse(r, EBB_E_FORMAT, why);
 }
 
-static ebb_status read_chunk(ebb_json_reader *r) {
+static ebb_status read_chunk(ebb_import_json_reader *r) {
     EBB_TRY(ebb__import_read(r->importer, r->chunk, CHUNK_BYTES, &r->n_chunk));
     r->n_since_callback += r->n_chunk;
     const yajl_status status = yajl_parse(r->yajl, r->chunk, r->n_chunk);
@@ -285,7 +285,7 @@ static ebb_status read_chunk(ebb_json_reader *r) {
     return EBB_OK;
 }
 
-static ebb_status read_all(ebb_json_reader *r) {
+static ebb_status read_all(ebb_import_json_reader *r) {
     do { EBB_TRY(read_chunk(r)); } while (r->n_chunk > 0);
     if (!r->any_value) { return refuse(r, EBB_E_FORMAT, "no JSON"); }
     r->importer->cut = r->depth > 0;
@@ -295,8 +295,8 @@ static ebb_status read_all(ebb_json_reader *r) {
     return EBB_OK;
 }
 
-ebb_status ebb__json_read(ebb_importer *importer, const ebb_json_handler *handler) {
-    ebb_json_reader *r = ebb__calloc(importer->mem, 1, sizeof *r);
+ebb_status ebb__import_json_read(ebb_importer *importer, const ebb_import_json_handler *handler) {
+    ebb_import_json_reader *r = ebb__calloc(importer->mem, 1, sizeof *r);
     if (r == NULL) { return EBB_E_NO_MEMORY; }
     r->importer = importer;
     r->handler = handler;
@@ -317,28 +317,29 @@ out:
 
 /* ---- looking into a value --------------------------------------------------------------------- */
 
-uint32_t ebb__json_member(const ebb_json *json, uint32_t token, const char *key) {
-    uint32_t found = EBB_JSON_NONE;
-    if (!ebb__json_is(json, token, EBB_JSON_OBJECT)) { return found; }
+uint32_t ebb__import_json_member(const ebb_import_json *json, uint32_t token, const char *key) {
+    uint32_t found = EBB_IMPORT_JSON_NONE;
+    if (!ebb__import_json_is(json, token, EBB_IMPORT_JSON_OBJECT)) { return found; }
     for (uint32_t at = token + 1; at < json->tokens[token].next; at = json->tokens[at + 1].next) {
-        if (strcmp(ebb__json_text(json, at), key) == 0) { found = at + 1; }
+        if (strcmp(ebb__import_json_text(json, at), key) == 0) { found = at + 1; }
     }
     return found;
 }
 
-const char *ebb__json_string(const ebb_json *json, uint32_t token, const char *key) {
-    const uint32_t member = ebb__json_member(json, token, key);
-    return ebb__json_is(json, member, EBB_JSON_STRING) ? ebb__json_text(json, member) : NULL;
+const char *ebb__import_json_string(const ebb_import_json *json, uint32_t token, const char *key) {
+    const uint32_t member = ebb__import_json_member(json, token, key);
+    return ebb__import_json_is(json, member, EBB_IMPORT_JSON_STRING) ? ebb__import_json_text(json, member) : NULL;
 }
 
-bool ebb__json_u64(const ebb_json *json, uint32_t token, uint64_t *number_out) {
-    return ebb__json_is(json, token, EBB_JSON_NUMBER) && ebb__import_number(ebb__json_text(json, token), number_out);
+bool ebb__import_json_u64(const ebb_import_json *json, uint32_t token, uint64_t *number_out) {
+    return ebb__import_json_is(json, token, EBB_IMPORT_JSON_NUMBER) &&
+           ebb__import_number(ebb__import_json_text(json, token), number_out);
 }
 
-bool ebb__json_i64(const ebb_json *json, uint32_t token, int64_t *number_out) {
+bool ebb__import_json_i64(const ebb_import_json *json, uint32_t token, int64_t *number_out) {
     uint64_t number = 0;
-    if (!ebb__json_is(json, token, EBB_JSON_NUMBER)) { return false; }
-    const char *text = ebb__json_text(json, token);
+    if (!ebb__import_json_is(json, token, EBB_IMPORT_JSON_NUMBER)) { return false; }
+    const char *text = ebb__import_json_text(json, token);
     const bool is_negative = *text == '-';
     if (!ebb__import_number(text + is_negative, &number) || number > INT64_MAX) { return false; }
     *number_out = is_negative ? -(int64_t)number : (int64_t)number;
@@ -354,10 +355,10 @@ static bool read_scientific(const char *text, uint64_t *number_out) {
     return true;
 }
 
-bool ebb__json_thousandths(const ebb_json *json, uint32_t token, uint64_t *number_out) {
+bool ebb__import_json_thousandths(const ebb_import_json *json, uint32_t token, uint64_t *number_out) {
     uint64_t number = 0;
-    if (!ebb__json_is(json, token, EBB_JSON_NUMBER)) { return false; }
-    const char *text = ebb__json_text(json, token), *c = text;
+    if (!ebb__import_json_is(json, token, EBB_IMPORT_JSON_NUMBER)) { return false; }
+    const char *text = ebb__import_json_text(json, token), *c = text;
     if (strpbrk(text, "eE") != NULL) { return read_scientific(text, number_out); }
     unsigned n_decimals = 0;
     for (bool is_behind = false; *c != '\0' && n_decimals < 3; c++) {
