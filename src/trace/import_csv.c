@@ -145,7 +145,7 @@ static ebb_status read_buffer(reader *r) {
     }
     if (r->buffers.n == MAX_BUFFERS) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^30 buffers", r->csv.name); }
     const char *id = ebb__csv_field(&r->csv, r->column[COLUMN_ID]);
-    EBB_TRY(ebb_trace_writer_string(r->importer->writer, id, &b.name));
+    EBB_TRY(ebb__import_string(r->importer, id, &b.name));
     return EBB_PUSH(r->importer->mem, &r->buffers, b);
 }
 

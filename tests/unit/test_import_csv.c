@@ -51,6 +51,15 @@ static void test_forms(void **state) {
     imported_fini(&im);
 }
 
+/* A trace's texts are UTF-8, whatever the file's are. */
+static void test_bytes(void **state) {
+    (void)state;
+    imported im;
+    assert_int_equal(import_text("f", "id,lower,upper,size\n\xffx\xc3\xb6,0,1,8\n", &im), EBB_OK);
+    assert_string_equal(ebb_trace_reader_string(im.reader, im.events[0].name), "?x\xc3\xb6");
+    imported_fini(&im);
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -73,6 +82,7 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_DIR(test_events), IN_DIR(test_forms), IN_DIR(test_refused)};
+    const struct CMUnitTest tests[] = {IN_DIR(test_events), IN_DIR(test_forms), IN_DIR(test_bytes),
+                                       IN_DIR(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
