@@ -156,10 +156,19 @@ void ebb__cli_print_names(void);
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
+/* ---- anybody's text (text.c) ------------------------------------------------------------------ */
+
+/* Bytes of the character of UTF-8 with which text begins; 0: it begins with none. */
+size_t ebb__cli_character(const char *text);
+
+/* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
+ * buf ends. Returns buf. */
+char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes);
+
 /* ---- JSON ------------------------------------------------------------------------------------- */
 
 /* One object on one line of stdout, member by member. Floats are printed so that they read back as the same
- * bits; what JSON has no number for (NaN, infinity) becomes null. */
+ * bits; what JSON has no number for (NaN, infinity) becomes null. What of a text is no UTF-8 becomes U+FFFD. */
 void ebb__json_begin(void);
 void ebb__json_text(const char *key, const char *value); /* NULL becomes null */
 void ebb__json_u64(const char *key, uint64_t value);

@@ -52,13 +52,14 @@ static uint64_t limit_of(const check_values *values, const ebb_cli_studied *base
 
 static void print_holders(const ebb_study *study) {
     static const ebb_study_group groups[] = {EBB_STUDY_BY_SITE, EBB_STUDY_BY_NAME};
-    char text[32];
+    char text[32], label[256];
     size_t n = 0;
     const ebb_study_holder *holders = ebb_study_holders(study, groups[0], &n);
     if (n == 0) { holders = ebb_study_holders(study, groups[1], &n); }
     for (size_t i = 0; i < n && i < N_NAMED; i++) {
         printf("  held %14s  %6" PRIu64 " blocks  %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
-               holders[i].n_blocks, holders[i].label[0] != '\0' ? holders[i].label : "(none)");
+               holders[i].n_blocks,
+               holders[i].label[0] != '\0' ? ebb__cli_clean(holders[i].label, label, sizeof label) : "(none)");
     }
 }
 

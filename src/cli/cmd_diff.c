@@ -46,8 +46,8 @@ static void print_rows(const char *title, const ebb_diff_row *rows, size_t n, ui
     if (n_changed == 0 || (n == 1 && rows[0].label[0] == '\0')) { return; }
     printf("\n%s\n", title);
     for (size_t i = 0; i < n_changed && i < n_lines; i++) {
-        char label[64];
-        snprintf(label, sizeof label, "  %s", rows[i].label[0] != '\0' ? rows[i].label : "(none)");
+        char label[64] = "  ";
+        (void)ebb__cli_clean(rows[i].label[0] != '\0' ? rows[i].label : "(none)", label + 2, sizeof label - 2);
         print_row(label, rows[i].a_bytes, rows[i].b_bytes);
     }
     if (n_changed > n_lines) { printf("  and %" PRIu64 " more\n", (uint64_t)n_changed - n_lines); }

@@ -49,7 +49,7 @@ static bool is_told(const ebb_diff_blocks *change, bool only_more) {
 }
 
 static void print_change(const ebb_diff_blocks *change) {
-    char each[80], a[32], b[32], delta[32];
+    char each[80], a[32], b[32], delta[32], name[256], site[256];
     const uint64_t n = change->n_blocks;
     ebb_bytes_format(change->a_bytes, a, sizeof a);
     ebb_bytes_format(change->b_bytes, b, sizeof b);
@@ -60,8 +60,8 @@ static void print_change(const ebb_diff_blocks *change) {
     }
     printf("  %-6s %14s  %6" PRIu64 " x %-26s %s%s%s\n", ebb_diff_change_name(change->change),
            ebb__cli_delta(change->a_bytes * n, change->b_bytes * n, delta, sizeof delta), n, each,
-           change->name[0] != '\0' ? change->name : ebb_role_name(change->role), change->site[0] != '\0' ? ", " : "",
-           change->site);
+           change->name[0] != '\0' ? ebb__cli_clean(change->name, name, sizeof name) : ebb_role_name(change->role),
+           change->site[0] != '\0' ? ", " : "", ebb__cli_clean(change->site, site, sizeof site));
 }
 
 void ebb__cli_print_changes(const ebb_diff *diff, size_t n_lines, bool only_more) {

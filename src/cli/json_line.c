@@ -12,13 +12,16 @@ static bool is_first;
 
 static void write_string(const char *text) {
     putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            printf("\\%c", *c);
-        } else if (*c < 0x20) {
-            printf("\\u%04x", *c);
+    for (size_t n = 1; *text != '\0'; text += n > 0 ? n : 1) {
+        n = ebb__cli_character(text);
+        if (n == 0) {
+            printf("\\ufffd");
+        } else if (*text == '"' || *text == '\\') {
+            printf("\\%c", *text);
+        } else if (n == 1 && *text < 0x20) {
+            printf("\\u%04x", (unsigned)*text);
         } else {
-            putchar(*c);
+            printf("%.*s", (int)n, text);
         }
     }
     putchar('"');

@@ -37,6 +37,23 @@ END
 run "few lines" out diff 8.trace 12.trace --lines 1
 equal "few lines: the rest is counted" "$(grep -c '^  and [0-9]* more$' out)" 4
 
+# Names are anybody's bytes.
+printf 'id,lower,upper,size\n\033[31mred,0,2,5\n' >a.csv
+printf 'id,lower,upper,size\n\033[31mred,0,2,9\nc1\302\233,0,2,9\nturn\342\200\256,0,2,9\nhalf\303,0,2,9\n' >b.csv
+strange() { # file
+    LC_ALL=C tr -d '\n -~' <"$1" | od -An -c
+}
+run "hostile names" out diff a.csv b.csv
+equal "hostile names: nothing steers the terminal" "$(strange out)" ""
+check "hostile names: they are told" grep -q '^  grew .* ?\[31mred$' out
+"$EBB" check b.csv --max-peak 1 >out
+equal "hostile names: nor does check" "$(strange out)" ""
+check "hostile names: check tells them" grep -q ' turn?$' out
+bytes=$(printf 'x\377.csv')
+cp b.csv "$bytes"
+run "hostile names as JSON" out diff a.csv "$bytes" --json
+check "hostile names as JSON: UTF-8" python3 -c 'import json; json.loads(open("out", "rb").read().decode("utf-8"))'
+
 # ---- check ------------------------------------------------------------------------------------
 
 code() { # name, code, arguments

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Anybody's text: names in recordings and paths are bytes of others, and the terminal obeys some of them. The library
+ * has its own rule for characters (base/utf8.c), but the command line sees include/ebb alone.
+ */
+#include "cli.h"
+
+#include <string.h>
+
+size_t ebb__cli_character(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) { return 0; } /* a NUL too */
+    }
+    const bool is_too_long = n > 2 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90));
+    const bool is_none = n > 2 && ((c[0] == 0xed && c[1] >= 0xa0) || (c[0] == 0xf4 && c[1] >= 0x90));
+    return is_too_long || is_none ? 0 : n;
+}
+
+/* What a terminal would obey, or what would turn the direction of what follows. */
+static bool is_control(const char *text, size_t n_bytes) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (n_bytes == 1) { return c[0] < 0x20 || c[0] == 0x7f; }
+    if (n_bytes == 2) { return c[0] == 0xc2 && c[1] < 0xa0; }
+    const bool is_line_or_direction = c[1] == 0x80 ? c[2] >= 0xa8 && c[2] <= 0xae : c[1] == 0x81 && c[2] >= 0xa6;
+    return n_bytes == 3 && c[0] == 0xe2 && is_line_or_direction;
+}
+
+char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes) {
+    size_t n = 0;
+    while (*text != '\0') {
+        const size_t n_bytes = ebb__cli_character(text);
+        const bool is_shown = n_bytes > 0 && !is_control(text, n_bytes);
+        const size_t n_put = is_shown ? n_bytes : 1;
+        if (n + n_put >= buf_bytes) { break; }
+        memcpy(buf + n, is_shown ? text : "?", n_put);
+        n += n_put;
+        text += n_bytes > 0 ? n_bytes : 1;
+    }
+    buf[n] = '\0';
+    return buf;
+}
