@@ -142,6 +142,7 @@ static int failed_problem(const subject *s, ebb_status status) {
     fflush(stdout);
     fprintf(stderr, "ebb: %s: %s%s\n", s->path, ebb_last_error(),
             names_item ? " (items are counted from 0 in the order of the file)" : "");
+    if (s->values->json && status == EBB_E_NO_FIT) { ebb__cli_place_print_no_fit(&s->facts, ebb_last_error()); }
     return status == EBB_E_ARGUMENT ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
 }
 

@@ -48,7 +48,8 @@ void ebb__cli_place_print_head(const ebb_cli_place_facts *facts);
 void ebb__cli_place_print_row(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer);
 void ebb__cli_place_print_json(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer);
 
-/* The object for a capacity that is known to be too small before any search. */
+/* The object for a problem that no solver could place: its fixed offsets overlap, or a capacity is known to be too
+ * small before any search. */
 void ebb__cli_place_print_no_fit(const ebb_cli_place_facts *facts, const char *why);
 
 #endif

@@ -80,7 +80,7 @@ void ebb__cli_place_print_no_fit(const ebb_cli_place_facts *facts, const char *w
     begin_object(facts, NULL);
     ebb__json_text("error", why);
     ebb__json_u64("lower_bound_bytes", facts->bound_bytes);
-    ebb__json_u64("capacity_bytes", facts->capacity_bytes);
+    if (facts->capacity_bytes > 0) { ebb__json_u64("capacity_bytes", facts->capacity_bytes); }
     ebb__json_bool("fits", false);
     ebb__json_end();
 }

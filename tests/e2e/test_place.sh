@@ -159,6 +159,13 @@ equal "too few steps for all" "$(grep -c '"error": "given up: ' out)" $(($(echo 
 sed 's/,$/,10/' fixed.csv >clash.csv
 says "fixed offsets that overlap" 1 "ebb: clash.csv: items 0 and 1 overlap where they are fixed, at offsets 8 and 10 \
 (items are counted from 0 in the order of the file)" place clash.csv
+clash='{"schema_version": 1, "solver": null, "buffers": 2, "error": "items 0 and 1 overlap where they are fixed, at offsets 8 and 10", "lower_bound_bytes": 14, "fits": false}'
+for how in "" --compare "--solver size" "--solver smartpool-bf"; do
+    "$EBB" place clash.csv --json $how >out 2>err
+    equal "fixed offsets that overlap: JSON $how" "$? $(cat out)" "1 $clash"
+done
+"$EBB" place clash.csv --json --capacity 20 >out 2>err
+equal "fixed offsets that overlap: JSON with a capacity" "$? $(cat out)" "1 ${clash%\"fits*}\"capacity_bytes\": 20, \"fits\": false}"
 
 # refuses NAME MESSAGE TEXT: the file of this text is bad input, with this message.
 refuses() {
