@@ -261,7 +261,7 @@ EBB_API ebb_study_swappable ebb_study_get_swappable(const ebb_study *study);
 typedef enum ebb_study_group {
     EBB_STUDY_BY_SITE,   /* the innermost frame of the user's: not of a library, nor of C++ */
     EBB_STUDY_BY_STACK,  /* whole call stacks; label is the site */
-    EBB_STUDY_BY_MODULE, /* names up to the last '.' */
+    EBB_STUDY_BY_MODULE, /* names up to the last '.', those of gradients and state up to the one before */
     EBB_STUDY_BY_NAME,
     EBB_STUDY_N_GROUPS
 } ebb_study_group;

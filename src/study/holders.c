@@ -89,10 +89,19 @@ const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *
 
 /* ---- groups ----------------------------------------------------------------------------------- */
 
-/* Up to its last '.'; the whole name where there is none. */
-static size_t module_length(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot != NULL ? (size_t)(dot - name) : strlen(name);
+static size_t dot_before(const char *name, size_t end) {
+    while (end > 0 && name[end - 1] != '.') { end--; }
+    return end > 0 ? end - 1 : SIZE_MAX;
+}
+
+/* Of the block's name: up to its last '.', the whole where there is none. What belongs to a parameter is named after
+ * it, layer.weight.grad, and is of the parameter's module. */
+static size_t module_length(const study_block *b, const char *name) {
+    const size_t whole = strlen(name), last = dot_before(name, whole);
+    if (last == SIZE_MAX) { return whole; }
+    const bool is_of_parameter = b->role == EBB_ROLE_GRADIENT || b->role == EBB_ROLE_OPTIMIZER_STATE;
+    const size_t second = is_of_parameter ? dot_before(name, last) : SIZE_MAX;
+    return second != SIZE_MAX ? second : last;
 }
 
 static ebb_status find_group(const ebb_study *s, ebb_study_group group, const study_block *b, ebb_trace_keys *keys,
@@ -104,7 +113,7 @@ static ebb_status find_group(const ebb_study *s, ebb_study_group group, const st
     switch (group) {
     case EBB_STUDY_BY_SITE: return ebb__trace_keys_add(keys, site, sizeof site, number_out, &is_new);
     case EBB_STUDY_BY_STACK: return ebb__trace_keys_add(keys, &b->stack, sizeof b->stack, number_out, &is_new);
-    case EBB_STUDY_BY_MODULE: return ebb__trace_keys_add(keys, name, module_length(name), number_out, &is_new);
+    case EBB_STUDY_BY_MODULE: return ebb__trace_keys_add(keys, name, module_length(b, name), number_out, &is_new);
     case EBB_STUDY_BY_NAME:
     case EBB_STUDY_N_GROUPS: break;
     }
@@ -117,7 +126,7 @@ static const char *make_label(ebb_study *s, ebb_study_group group, const study_b
         return ebb__study_site_label(s, b->stack, &s->bump);
     }
     if (group == EBB_STUDY_BY_NAME) { return ebb__bump_strdup(&s->bump, name); }
-    return ebb__bump_printf(&s->bump, "%.*s", (int)module_length(name), name);
+    return ebb__bump_printf(&s->bump, "%.*s", (int)module_length(b, name), name);
 }
 
 static void add_to_holder(const ebb_study *s, ebb_study_holder *h, uint32_t block, uint64_t bytes) {

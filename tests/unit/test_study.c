@@ -184,7 +184,7 @@ static void holders_of_the_peak(void **state) {
     const uint32_t node = study_frame(&f, engine, "torch::autograd::generated::MmBackward0::apply(int)", "??", 0);
     const uint32_t malloc_frame = study_frame(&f, node, "c10::malloc(long)", "alloc.cpp", 12);
     f.stack = malloc_frame;
-    (void)study_alloc(&f, 5, EBB_ROLE_GRADIENT, "l0.grad");
+    (void)study_alloc(&f, 5, EBB_ROLE_GRADIENT, "l0.weight.grad");
     f.stack = native;
     (void)study_alloc(&f, 10, EBB_ROLE_ACTIVATION, "l0.out");
     f.stack = package;
