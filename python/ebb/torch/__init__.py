@@ -197,12 +197,14 @@ class record(TorchDispatchMode):
             if operator.is_detach and phase == trace.BACKWARD:
                 self._label_gradient(result)
             return  # a view
+        short = operator.name.rpartition(".")[2]
+        made = f"{name}.{short}" if name else short
         writer.step_begin(begin_ns, writer.string(name or operator.name), writer.string(operator.name), phase)
         for block in reads:
             writer.read(begin_ns, block.number)
         for tensor in fresh:
             stack = self._stack(caller)
-            block = ledger.block(tensor, begin_ns, self._places.role(operator, caller, phase), name or operator.name, stack)
+            block = ledger.block(tensor, begin_ns, self._places.role(operator, caller, phase), made, stack)
             writes[block] = None
             if caller.optimizer is not None:
                 self._born_in_step.append(block)
