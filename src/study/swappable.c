@@ -11,7 +11,8 @@
  *
  * The content must matter, so an interval that begins with an alloc or ends with a free is none: there the block could
  * simply be allocated later or freed earlier. A block that was there before, or stays, is idle from the recording's
- * begin or to its end for at least so long.
+ * begin or to its end for at least so long (EBB_STUDY_ANY stands for what is beyond): it may have been out before, and
+ * need not be back. Otherwise what stays would all be there at the end, and the peak without it never below that.
  */
 #include "study/intervals.h"
 
@@ -44,7 +45,9 @@ bool ebb__study_is_free(const ebb_study *s, uint64_t interval_ns, uint64_t size_
 static ebb_status take_window(search *w, const ebb_study_interval *interval) {
     ebb_study *s = w->study;
     ebb_study_swappable *sum = &s->swappable;
-    const double out = ceil(out_ns(s, interval->size_bytes)), in = ceil(in_ns(s, interval->size_bytes));
+    const bool leaves = interval->from != EBB_STUDY_ANY, returns = interval->to != EBB_STUDY_ANY;
+    const double out = leaves ? ceil(out_ns(s, interval->size_bytes)) : 0;
+    const double in = returns ? ceil(in_ns(s, interval->size_bytes)) : 0;
     sum->n_intervals++;
     if (w->is_new) {
         sum->bytes = study_add(sum->bytes, interval->size_bytes);
@@ -52,13 +55,14 @@ static ebb_status take_window(search *w, const ebb_study_interval *interval) {
         w->is_new = false;
     }
     if (out + in >= (double)(interval->end_ns - interval->begin_ns)) { return EBB_OK; }
-    const window absent = {.start_ns = interval->begin_ns + (uint64_t)out,
-                           .stop_ns = interval->end_ns - (uint64_t)in,
-                           .size_bytes = interval->size_bytes};
+    window absent = {.start_ns = interval->begin_ns + (uint64_t)out,
+                     .stop_ns = interval->end_ns - (uint64_t)in,
+                     .size_bytes = interval->size_bytes};
     if (absent.start_ns >= absent.stop_ns) { return EBB_OK; }
     sum->out_busy += out; /* in ns for now */
     sum->in_busy += in;
     sum->byte_seconds += (double)absent.size_bytes * (double)(absent.stop_ns - absent.start_ns) * 1e-9;
+    if (!returns) { absent.stop_ns = UINT64_MAX; }
     if (absent.start_ns < s->summary.peak_ns && s->summary.peak_ns < absent.stop_ns) {
         sum->bytes_at_peak = study_add(sum->bytes_at_peak, absent.size_bytes);
         sum->n_blocks_at_peak++;
@@ -88,11 +92,14 @@ static ebb_status look_at_ends(search *w, uint32_t block) {
     if (first == end) { return b->before && stays ? look_at(w, &interval) : EBB_OK; }
     if (b->before) {
         interval.end_ns = s->accesses.data[s->by_block[first]].time_ns;
+        interval.to = EBB_STUDY_READ; /* or whatever it is */
         EBB_TRY(look_at(w, &interval));
     }
     if (!stays) { return EBB_OK; }
     interval.begin_ns = s->accesses.data[s->by_block[end - 1]].time_ns;
     interval.end_ns = s->summary.last_ns;
+    interval.from = EBB_STUDY_READ;
+    interval.to = EBB_STUDY_ANY;
     return look_at(w, &interval);
 }
 
@@ -170,13 +177,15 @@ static ebb_status find_peak(const search *w, uint64_t *peak_bytes_out) {
     const ebb_status st = sort_windows(w, &scratch, &sw);
     for (size_t i = 0; st == EBB_OK && i < s->log.n; i++) {
         const uint32_t entry = s->log.data[i];
-        const uint64_t size_bytes = s->blocks.data[entry >> 1].size_bytes;
+        const study_block *block = &s->blocks.data[entry >> 1];
         pass_until(&sw, study_log_ns(s, entry));
-        sw.live_bytes += (entry & 1u) != 0 ? 0 - size_bytes : size_bytes;
-        note_peak(&sw);
+        const bool is_birth = (entry & 1u) == 0;
+        sw.live_bytes += is_birth ? block->size_bytes : 0 - block->size_bytes;
+        if (!is_birth || !block->before) { note_peak(&sw); } /* what was there may be out by what comes next */
     }
     if (st == EBB_OK) {
-        pass_until(&sw, UINT64_MAX);
+        pass_until(&sw, s->summary.last_ns);
+        note_peak(&sw);
         *peak_bytes_out = sw.peak_bytes;
     }
     ebb__bump_fini(&scratch);

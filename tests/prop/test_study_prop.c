@@ -288,7 +288,8 @@ static void check_intervals(const told *t, const ebb_study *study) {
     check_outliers(study, list, n);
 }
 
-/* Windows of absence: out at 2 bytes a ns, in at 4, and 3 ns before each. */
+/* Windows of absence: out at 2 bytes a ns, in at 4, and 3 ns before each. From ANY it is out already, to ANY it stays
+ * out; both would fit in even so. */
 static size_t list_windows(const told *t, told_interval *windows, ebb_study_swappable *sum) {
     told_interval list[2 * MAX_EVENTS];
     size_t n = list_intervals(t, list), n_windows = 0;
@@ -301,16 +302,18 @@ static size_t list_windows(const told *t, told_interval *windows, ebb_study_swap
         if (first == last) { continue; }
         if (block->before) {
             list[n] = x;
+            list[n].to = block->moments[first].kind;
             list[n++].end_ns = block->moments[first].ns;
         }
         if (!block->freed) {
             list[n] = x;
+            list[n].from = block->moments[last - 1].kind;
             list[n++].begin_ns = block->moments[last - 1].ns;
         }
     }
     for (size_t i = 0; i < n; i++) {
         const told_interval *x = &list[i];
-        const double out = 3 + (double)x->size_bytes / 2, in = 3 + (double)x->size_bytes / 4;
+        double out = 3 + (double)x->size_bytes / 2, in = 3 + (double)x->size_bytes / 4;
         if (x->from == EBB_STUDY_ALLOC || x->to == EBB_STUDY_FREE || x->size_bytes == 0) { continue; }
         if (out + in > (double)(x->end_ns - x->begin_ns)) { continue; }
         sum->n_intervals++;
@@ -319,6 +322,8 @@ static size_t list_windows(const told *t, told_interval *windows, ebb_study_swap
             sum->bytes += x->size_bytes;
         }
         has_one[x->block] = true;
+        out = x->from == EBB_STUDY_ANY ? 0 : out;
+        in = x->to == EBB_STUDY_ANY ? 0 : in;
         windows[n_windows] = *x;
         windows[n_windows].begin_ns += (uint64_t)ceil(out);
         windows[n_windows].end_ns -= (uint64_t)ceil(in);
@@ -327,6 +332,7 @@ static size_t list_windows(const told *t, told_interval *windows, ebb_study_swap
             sum->in_busy += ceil(in);
             sum->byte_seconds +=
                 (double)x->size_bytes * (double)(windows[n_windows].end_ns - windows[n_windows].begin_ns) * 1e-9;
+            if (x->to == EBB_STUDY_ANY) { windows[n_windows].end_ns = UINT64_MAX; }
             n_windows++;
         }
     }
@@ -339,6 +345,14 @@ static uint64_t absent_at(const told_interval *windows, size_t n, uint64_t ns) {
         bytes += windows[i].begin_ns < ns && ns < windows[i].end_ns ? windows[i].size_bytes : 0;
     }
     return bytes;
+}
+
+/* The event tells a block that was there before. */
+static bool is_from_before(const told *t, size_t event) {
+    for (size_t b = 0; b < t->n_blocks; b++) {
+        if (t->blocks[b].before && t->blocks[b].moments[0].event == event) { return true; }
+    }
+    return false;
 }
 
 static void check_swappable(const told *t, const ebb_study *study) {
@@ -361,9 +375,14 @@ static void check_swappable(const told *t, const ebb_study *study) {
         uint64_t here = UINT64_MAX;
         if (ns_of(t, e, &here) == UINT64_MAX) { continue; }
         ns = here;
+        if (is_from_before(t, e)) { continue; }
         peak_bytes = ebb_max_u64(peak_bytes, live_behind(t, e) - absent_at(windows, n, ns));
     }
+    if (t->n_events > 0) {
+        peak_bytes = ebb_max_u64(peak_bytes, live_behind(t, t->n_events) - absent_at(windows, n, sum.last_ns));
+    }
     for (size_t i = 0; i < n; i++) { /* when something is back, before what happens at that time */
+        if (windows[i].end_ns == UINT64_MAX) { continue; }
         size_t e = 0;
         for (size_t k = 0; k < t->n_events; k++) {
             uint64_t here = UINT64_MAX;

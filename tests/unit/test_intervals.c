@@ -127,6 +127,32 @@ static void absent_at_the_peak(void **state) {
     }
 }
 
+/* Weights that are there before and after, 100 bytes, are out until 400 and from 600 on; two that come meanwhile need
+ * no more room than they. */
+static void out_at_both_ends(void **state) {
+    (void)state;
+    study_fixture f;
+    ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
+    options.out_bytes_per_s = options.in_bytes_per_s = 1e9;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint64_t weights = study_alloc_before(&f, 100, EBB_ROLE_PARAMETER, "weights");
+    f.now_ns = 10;
+    const uint64_t early = study_alloc(&f, 70, EBB_ROLE_TEMP, "early");
+    at(&f, 390, EBB_TRACE_FREE, early);
+    at(&f, 500, EBB_TRACE_READ, weights);
+    f.now_ns = 610;
+    const uint64_t late = study_alloc(&f, 80, EBB_ROLE_TEMP, "late");
+    at(&f, 1000, EBB_TRACE_FREE, late);
+    const ebb_study *s = study_fixture_study(&f, &options);
+    const ebb_study_swappable w = ebb_study_get_swappable(s);
+    assert_int_equal(ebb_study_get_summary(s).peak_bytes, 180);
+    assert_true(w.bytes == 100 && w.n_intervals == 2 && w.bytes_at_peak == 100);
+    assert_int_equal(w.peak_bytes, 100);
+    assert_true(fabs(w.out_busy - 0.1) < 1e-12 && fabs(w.in_busy - 0.1) < 1e-12);
+    assert_true(fabs(w.byte_seconds - 100 * 800e-9) < 1e-15);
+    study_fixture_fini(&f);
+}
+
 /* Eight of 1 ns x 64 bytes, and one of 1000 ns: Q1 = Q3 = 64, so is the fence. */
 static void an_outlier(void **state) {
     (void)state;
@@ -191,6 +217,7 @@ int main(void) {
         cmocka_unit_test(copies),
         cmocka_unit_test(the_bound_of_a_swap),
         cmocka_unit_test(absent_at_the_peak),
+        cmocka_unit_test(out_at_both_ends),
         cmocka_unit_test(an_outlier),
         cmocka_unit_test(churn),
         cmocka_unit_test(unknown),
