@@ -171,8 +171,9 @@ static void tell_trace(const char *path, uint64_t limit) {
                 command != NULL ? command : "");
     }
     if (t.n_refused > 0) {
-        fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocations past the limit of %s were refused\n", path,
-                t.n_refused, ebb_bytes_format(limit, most, sizeof most));
+        fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused\n", path,
+                t.n_refused, t.n_refused == 1 ? "" : "s", ebb_bytes_format(limit, most, sizeof most),
+                t.n_refused == 1 ? "was" : "were");
     }
     ebb_trace_reader_close(reader);
 }
