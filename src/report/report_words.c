@@ -151,8 +151,10 @@ static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
     const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
     char bytes[REPORT_TEXT_BYTES], peak[REPORT_TEXT_BYTES];
     if (!swap.known) {
-        return ebb__bump_strdup(bump, "What could leave the device meanwhile is unknown: the source does not tell when "
-                                      "blocks are read and written.");
+        const bool is_ordered = ebb__report_tells(report, EBB_TRACE_TELLS_ACCESSES);
+        return ebb__bump_printf(bump, "What could leave the device meanwhile is unknown: the source %s.",
+                                is_ordered ? "tells the order of reads and writes, not their times"
+                                           : "does not tell when blocks are read and written");
     }
     if (swap.bytes_at_peak == 0) {
         return ebb__bump_strdup(bump, "At the peak no block lies idle long enough to be copied out and back in time.");
