@@ -148,7 +148,7 @@ function fillWhatIfs() {
     { title: "against now", number: true, of: (row) => row.bytes === null ? -1 : row.bytes,
       shown: (row) => { const now = row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes;
         return row.bytes === null ? "" : percentText(row.bytes, now); } },
-    textColumn("setting", (row) => row.setting)], R.what_if);
+    { title: "setting", of: (row) => row.setting, shown: (row) => row.setting }], R.what_if);
 }
 
 function fillIteration() {
