@@ -51,9 +51,10 @@ typedef struct ebb_iteration_finder ebb_iteration_finder;
  * kept behind the last one. */
 EBB_API ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
                                                ebb_iteration_finder **finder_out);
-EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder);
+EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder); /* NULL is fine */
 
-/* The next event, as a reader gives it. At most 16 bytes an event are kept. EBB_E_LIMIT: more than 2^32 - 2. */
+/* The next event, as a reader gives it. At most 16 bytes an event are kept. EBB_E_ARGUMENT: a block that was not
+ * allocated, or is not the next number. EBB_E_LIMIT: more than 2^32 - 2 events. */
 EBB_API ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trace_event *event);
 
 /* Look for it in all that was added; more may be added afterwards. That there is none is no failure. */

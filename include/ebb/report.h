@@ -27,7 +27,7 @@ typedef struct ebb_report_options {
  * from it, so the file stays where it is until then. options may be NULL. EBB_E_ARGUMENT: options of another version.
  */
 EBB_API ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out);
-EBB_API void ebb_report_destroy(ebb_report *report);
+EBB_API void ebb_report_destroy(ebb_report *report); /* NULL is fine */
 
 /* The name of the i-th format and a line about it; NULL behind the last. Static. */
 EBB_API const char *ebb_report_format_name(size_t i, const char **about_out);
@@ -40,8 +40,8 @@ EBB_API ebb_status ebb_report_check_format(const char *format);
 typedef ebb_status (*ebb_report_sink)(void *ctx, const void *data, size_t n_bytes);
 
 /* Write the report in a format, by its name. As ebb_report_check_format, and: EBB_E_IO, EBB_E_FORMAT: the recording;
- * EBB_E_UNSUPPORTED: a recording that is not known, or of another version. What the sink got
- * before a failure is a piece of a report. */
+ * EBB_E_UNSUPPORTED: a recording that is not known, or of another version. What the sink got before a failure is a
+ * piece of a report. */
 EBB_API ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx);
 
 /* The same to a file, which is there whole or not at all. */

@@ -96,7 +96,7 @@ typedef struct ebb_trace_event {
     uint32_t direction;  /* copy begin; from a reader also copy end */
     uint32_t tier;       /* copy begin; from a reader also copy end: ebb_tier */
     uint32_t mark;       /* mark */
-    uint64_t number;     /* mark: of the iteration */
+    uint64_t number;     /* mark: of the iteration; of another mark what its writer says, 0 at a range's beginning */
     uint64_t step;       /* from a reader: the innermost open step of the row (the first step begin of the file is
                             0; a begin and an end belong to their own step), or EBB_TRACE_NONE */
 } ebb_trace_event;

@@ -54,7 +54,7 @@ void *ebb__preload_in_library(const char *prefix, const char *name) {
 }
 
 /* A program that loads CUDA by hand gets the wrappers here. Everything else is handed on by a jump: dlsym looks at who
- * called it (RTLD_NEXT), and that must not be us. CMakeLists.txt has this file optimised, which makes it one. */
+ * called it (RTLD_NEXT), and that must not be us. cmake/preload.cmake has this file optimised, which makes it one. */
 PRELOAD_EXPORT void *dlsym(void *restrict handle, const char *restrict name);
 PRELOAD_EXPORT void *dlsym(void *restrict handle, const char *restrict name) {
     if (real_dlsym == NULL) { real_dlsym = find_dlsym(); }

@@ -45,7 +45,7 @@ static bool replay_agrees(const ebb_study *s) {
 static ebb_status advise_setting(ebb_study *s) {
     const uint64_t reserved_bytes = s->summary.reserved_peak_bytes;
     const ebb_study_what_if *best = NULL;
-    if (strncmp(s->summary.source, "pytorch", 7) != 0 || !replay_agrees(s)) { return EBB_OK; }
+    if (!study_is_pytorch(s) || !replay_agrees(s)) { return EBB_OK; }
     for (size_t i = 0; i < s->what_ifs.n; i++) {
         const ebb_study_what_if *row = &s->what_ifs.data[i];
         if (strncmp(row->key, "pytorch:", 8) != 0 || row->bytes == EBB_STUDY_UNKNOWN) { continue; }

@@ -272,7 +272,7 @@ ebb_status ebb__study_find_fragmentation(ebb_study *s) {
     s->fragmentation = f;
     if (s->summary.reserved_peak_bytes == EBB_STUDY_UNKNOWN || s->summary.reserved_peak_bytes == 0) { return EBB_OK; }
     walk_time(s);
-    layout l = {.study = s, .rounds = strncmp(s->summary.source, "pytorch", 7) == 0};
+    layout l = {.study = s, .rounds = study_is_pytorch(s)};
     ebb_bump scratch;
     ebb__bump_init(&scratch, s->mem);
     const ebb_status st = lay_out(&l, (uint32_t)s->fragmentation.moment_event, &scratch);

@@ -4,8 +4,7 @@
  *
  *      log       alloc 0 | alloc 1 | free 0 | alloc 2 | ...     births and deaths, in the order of the file
  *      accesses  read 1 | write 0 | ...                         in the order of the file
- *      by_block  the accesses again, block by block: those of block b are by_block[first_access(b) ..
- * first_access(b+1))
+ *      by_block  the accesses again, block by block          those of b: [first_access(b), first_access(b + 1))
  *
  * Invariants
  *  1. A block is in the log once as born, and at most once as freed, behind that.
@@ -109,6 +108,11 @@ struct ebb_study {
 
 static inline bool study_tells(const ebb_study *s, uint32_t tells) {
     return (s->summary.tells & tells) == tells;
+}
+
+/* Whether the allocator that was recorded is PyTorch's. */
+static inline bool study_is_pytorch(const ebb_study *s) {
+    return strncmp(s->summary.source, "pytorch", strlen("pytorch")) == 0;
 }
 
 static inline size_t study_first_access(const ebb_study *s, size_t block) {

@@ -5,8 +5,7 @@ How a free is seen: of each storage the ledger has the weak reference that PyTor
 says whether the storage is gone and does not keep it; nor is another one made at the address that is its key. Asking
 that of every storage at each operator would be slow. So while a tensor lives that was seen with a storage, the storage is
 taken to live; from then on, until it is seen with another one, it is a suspect, and suspects are asked before each
-operator. All are asked every few operators,
-for a tensor may have been given another storage.
+operator. All are asked every few operators, for a tensor may have been given another storage.
 """
 import time
 import weakref
