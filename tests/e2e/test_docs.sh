@@ -13,7 +13,9 @@ for page in *.md docs/*.md; do
     equal "links of $page" "$broken" ""
 done
 
-{ "$EBB" help train; "$EBB" help plan; "$EBB" help place; "$EBB" help probe; "$EBB" help report; } >"$work/help"
+for command in $("$EBB" help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vE '^(help|version)$'); do
+    "$EBB" help "$command"
+done >"$work/help"
 unknown=
 for option in $(grep -E '^ *(build/release/)?ebb |^ +--|`--' README.md | grep -oE -- '--[a-z][a-z-]*' | sort -u); do
     grep -qE -- "^  $option( |$)" "$work/help" || unknown="$unknown $option"
