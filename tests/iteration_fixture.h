@@ -58,9 +58,11 @@ static inline void made_check_parts(const made_trace *m, const ebb_iteration *fo
         assert_int_equal(parts[i].first_event, event);
         assert_true(parts[i].n_events > 0);
         assert_true(parts[i].regularity >= 0.0 && parts[i].regularity <= 1.0);
-        if (parts[i].kind == EBB_PART_ITERATION && count++ == 0) { assert_int_equal(event, found->first_event); }
-        assert_true(parts[i].kind != EBB_PART_BEFORE || i == 0);
-        assert_true(parts[i].kind != EBB_PART_AFTER || i == n - 1);
+        if (parts[i].kind == EBB_ITERATION_PART_ITERATION && count++ == 0) {
+            assert_int_equal(event, found->first_event);
+        }
+        assert_true(parts[i].kind != EBB_ITERATION_PART_BEFORE || i == 0);
+        assert_true(parts[i].kind != EBB_ITERATION_PART_AFTER || i == n - 1);
         event += parts[i].n_events;
     }
     assert_int_equal(count, found->count);

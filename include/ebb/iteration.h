@@ -31,16 +31,16 @@ typedef struct ebb_iteration {
                           iteration's begin to the last one's end that lies in iterations */
 } ebb_iteration;
 
-typedef enum ebb_part_kind {
-    EBB_PART_BEFORE,    /* warm-up */
-    EBB_PART_ITERATION, /* one */
-    EBB_PART_BETWEEN,   /* belongs to none, such as an evaluation */
-    EBB_PART_AFTER      /* the tail */
-} ebb_part_kind;
+typedef enum ebb_iteration_part_kind {
+    EBB_ITERATION_PART_BEFORE,    /* warm-up */
+    EBB_ITERATION_PART_ITERATION, /* one */
+    EBB_ITERATION_PART_BETWEEN,   /* belongs to none, such as an evaluation */
+    EBB_ITERATION_PART_AFTER      /* the tail */
+} ebb_iteration_part_kind;
 
 /* A stretch of events. The parts of a trace in order are all of its events. */
 typedef struct ebb_iteration_part {
-    ebb_part_kind kind;
+    ebb_iteration_part_kind kind;
     uint64_t first_event, n_events;
     double regularity; /* of an iteration: the share of events that it and the usual one have in common; else 0 */
 } ebb_iteration_part;

@@ -110,7 +110,7 @@ ebb_status ebb__study_take_parts(ebb_study *s, ebb_iteration_finder *finder) {
     s->usual_part = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         s->parts.data[s->parts.n++] = parts[i];
-        if (parts[i].kind != EBB_PART_ITERATION) { continue; }
+        if (parts[i].kind != EBB_ITERATION_PART_ITERATION) { continue; }
         if (s->usual_part == SIZE_MAX || parts[i].regularity > s->parts.data[s->usual_part].regularity) {
             s->usual_part = i;
         }

@@ -116,7 +116,7 @@ static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
     for (size_t i = 0; i < s->found.n; i++) {
         const ebb_stretch *next = &s->found.data[i];
         const bool is_last = i + 1 == s->found.n || next[1].first != next->last;
-        ebb_iteration_part part = {.kind = EBB_PART_ITERATION,
+        ebb_iteration_part part = {.kind = EBB_ITERATION_PART_ITERATION,
                                    .first_event = ebb__iteration_event_of(finder, next->first)};
         const uint64_t end =
             is_last ? ebb__iteration_event_of(finder, next->last - 1) + 1 : ebb__iteration_event_of(finder, next->last);

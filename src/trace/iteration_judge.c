@@ -77,7 +77,8 @@ static ebb_status compare(const ebb_iteration_finder *finder, const uint32_t *sy
 }
 
 /* A part of another kind up to this event, if there are events between. */
-static ebb_status fill_up(ebb_iteration_finder *finder, ebb_part_kind kind, uint64_t *event, uint64_t to_event) {
+static ebb_status fill_up(ebb_iteration_finder *finder, ebb_iteration_part_kind kind, uint64_t *event,
+                          uint64_t to_event) {
     EBB_ASSERT(*event <= to_event);
     if (*event == to_event) { return EBB_OK; }
     ebb_iteration_part part = {.kind = kind, .first_event = *event, .n_events = to_event - *event};
@@ -88,11 +89,12 @@ static ebb_status fill_up(ebb_iteration_finder *finder, ebb_part_kind kind, uint
 static ebb_status cut(ebb_iteration_finder *finder, const ebb_iteration_part *iterations, size_t n) {
     uint64_t event = 0;
     for (size_t i = 0; i < n; i++) {
-        EBB_TRY(fill_up(finder, i == 0 ? EBB_PART_BEFORE : EBB_PART_BETWEEN, &event, iterations[i].first_event));
+        EBB_TRY(fill_up(finder, i == 0 ? EBB_ITERATION_PART_BEFORE : EBB_ITERATION_PART_BETWEEN, &event,
+                        iterations[i].first_event));
         EBB_TRY(EBB_PUSH(finder->mem, &finder->parts, iterations[i]));
         event += iterations[i].n_events;
     }
-    return fill_up(finder, EBB_PART_AFTER, &event, finder->symbols.n + finder->passed.n);
+    return fill_up(finder, EBB_ITERATION_PART_AFTER, &event, finder->symbols.n + finder->passed.n);
 }
 
 static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual, ebb_iteration *iteration_out) {

@@ -20,7 +20,7 @@ ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_ite
         if (mark->mark == EBB_TRACE_ANNOTATION) { continue; }
         const bool begins = mark->mark == EBB_TRACE_ITERATION_BEGIN;
         if (is_open) {
-            ebb_iteration_part part = {.kind = EBB_PART_ITERATION, .first_event = first_event};
+            ebb_iteration_part part = {.kind = EBB_ITERATION_PART_ITERATION, .first_event = first_event};
             part.n_events = mark->event + (begins ? 0u : 1u) - first_event;
             EBB_TRY(EBB_PUSH(finder->mem, iterations, part));
         }
@@ -66,7 +66,8 @@ static ebb_status find_updates(const ebb_iteration_finder *finder, ebb_u32s *upd
 
 static ebb_status add(const ebb_iteration_finder *finder, uint32_t first, uint32_t last, ebb_iteration_parts *parts) {
     if (first >= last || last > finder->symbols.n) { return EBB_OK; }
-    ebb_iteration_part part = {.kind = EBB_PART_ITERATION, .first_event = ebb__iteration_event_of(finder, first)};
+    ebb_iteration_part part = {.kind = EBB_ITERATION_PART_ITERATION,
+                               .first_event = ebb__iteration_event_of(finder, first)};
     part.n_events = ebb__iteration_event_of(finder, last - 1) + 1 - part.first_event;
     return EBB_PUSH(finder->mem, parts, part);
 }

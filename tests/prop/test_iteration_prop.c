@@ -223,7 +223,7 @@ static void evaluations_do_not_belong(void **state) {
             check(&want, 0.3);
             size_t n = 0, n_between = 0;
             const ebb_iteration_part *parts = ebb_iteration_finder_parts(m.finder, &n);
-            for (size_t i = 0; i < n; i++) { n_between += parts[i].kind == EBB_PART_BETWEEN; }
+            for (size_t i = 0; i < n; i++) { n_between += parts[i].kind == EBB_ITERATION_PART_BETWEEN; }
             assert_int_equal(n_between, 3);
             made_fini(&m);
         }

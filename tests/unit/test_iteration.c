@@ -57,7 +57,7 @@ static void marks_are_taken_at_their_word(void **state) {
     size_t n = 0;
     const ebb_iteration_part *parts = ebb_iteration_finder_parts(m.finder, &n);
     assert_int_equal(n, 6);
-    assert_int_equal(parts[2].kind, EBB_PART_BETWEEN);
+    assert_int_equal(parts[2].kind, EBB_ITERATION_PART_BETWEEN);
     assert_int_equal(parts[2].n_events, 5);
     assert_int_equal(parts[3].n_events, 8);
     assert_true(parts[3].regularity == 5.0 / 6.0);
