@@ -344,13 +344,13 @@ EBB_API const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size
 
 /* ---- advice ----------------------------------------------------------------------------------- */
 
-typedef struct ebb_study_hint {
+typedef struct ebb_study_tip {
     const char *key;      /* "expandable_segments", "swap", "placement" ... */
     const char *sentence; /* with its numbers */
     uint64_t won_bytes;   /* of the peak or of what is reserved */
-} ebb_study_hint;
+} ebb_study_tip;
 /* What to do, what wins most first; only what the numbers support, so there may be none. */
-EBB_API const ebb_study_hint *ebb_study_advice(const ebb_study *study, size_t *n_out);
+EBB_API const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out);
 
 #ifdef __cplusplus
 }

@@ -18,14 +18,14 @@ static void put_item(ebb_report_out *out, const char *tag, const char *text) {
 
 static void put_advice(const ebb_report *report, ebb_report_out *out) {
     size_t n = 0;
-    const ebb_study_hint *hints = ebb_study_advice(report->study, &n);
+    const ebb_study_tip *tips = ebb_study_advice(report->study, &n);
     put_item(out, "h3", "What to set or change");
     if (n == 0) {
         put_item(out, "p", "Nothing that the numbers would support.");
         return;
     }
     ebb__report_put(out, "<ol id=\"advice\">\n");
-    for (size_t i = 0; i < n; i++) { put_item(out, "li", hints[i].sentence); }
+    for (size_t i = 0; i < n; i++) { put_item(out, "li", tips[i].sentence); }
     ebb__report_put(out, "</ol>\n");
 }
 

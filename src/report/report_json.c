@@ -126,13 +126,13 @@ static void put_holders(const ebb_report *report, ebb_report_json *json) {
 
 static void put_advice(const ebb_report *report, ebb_report_json *json) {
     size_t n = 0;
-    const ebb_study_hint *hints = ebb_study_advice(report->study, &n);
+    const ebb_study_tip *tips = ebb_study_advice(report->study, &n);
     ebb__report_json_open(json, "advice", '[');
     for (size_t i = 0; i < n; i++) {
         ebb__report_json_open(json, NULL, '{');
-        ebb__report_json_text(json, "key", hints[i].key);
-        ebb__report_json_text(json, "sentence", hints[i].sentence);
-        put_u64(json, "won_bytes", hints[i].won_bytes);
+        ebb__report_json_text(json, "key", tips[i].key);
+        ebb__report_json_text(json, "sentence", tips[i].sentence);
+        put_u64(json, "won_bytes", tips[i].won_bytes);
         ebb__report_json_close(json, '}');
     }
     ebb__report_json_close(json, ']');

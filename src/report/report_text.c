@@ -88,9 +88,9 @@ static void put_words(const text *t, const ebb_report_words *words) {
     put_sentence(t, "", words->win);
     if (words->unknown != NULL) { put_sentence(t, "", words->unknown); }
     size_t n = 0;
-    const ebb_study_hint *hints = ebb_study_advice(t->report->study, &n);
+    const ebb_study_tip *tips = ebb_study_advice(t->report->study, &n);
     if (n > 0) { head(t, "what to do"); }
-    for (size_t i = 0; i < n; i++) { put_sentence(t, "- ", hints[i].sentence); }
+    for (size_t i = 0; i < n; i++) { put_sentence(t, "- ", tips[i].sentence); }
 }
 
 static const char *const bars[] = {" ",

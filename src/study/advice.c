@@ -22,13 +22,13 @@ static const ebb_study_what_if *find_row(const ebb_study *s, const char *key) {
     return NULL;
 }
 
-static ebb_status add_hint(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence) {
+static ebb_status add_tip(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence) {
     if (sentence == NULL) { return EBB_E_NO_MEMORY; }
-    const ebb_study_hint hint = {.key = key, .sentence = sentence, .won_bytes = won_bytes};
-    EBB_TRY(EBB_PUSH(s->mem, &s->hints, hint));
-    size_t at = s->hints.n - 1; /* there are a handful */
-    for (; at > 0 && s->hints.data[at - 1].won_bytes < won_bytes; at--) { s->hints.data[at] = s->hints.data[at - 1]; }
-    s->hints.data[at] = hint;
+    const ebb_study_tip tip = {.key = key, .sentence = sentence, .won_bytes = won_bytes};
+    EBB_TRY(EBB_PUSH(s->mem, &s->tips, tip));
+    size_t at = s->tips.n - 1; /* there are a handful */
+    for (; at > 0 && s->tips.data[at - 1].won_bytes < won_bytes; at--) { s->tips.data[at] = s->tips.data[at - 1]; }
+    s->tips.data[at] = tip;
     return EBB_OK;
 }
 
@@ -55,11 +55,11 @@ static ebb_status advise_setting(ebb_study *s) {
     const uint64_t won_bytes = reserved_bytes - best->bytes;
     if (!is_worth(won_bytes, reserved_bytes)) { return EBB_OK; }
     char from[BYTES_CHARS], to[BYTES_CHARS];
-    return add_hint(s, "allocator_setting", won_bytes,
-                    ebb__bump_printf(&s->bump,
-                                     "setting PYTORCH_CUDA_ALLOC_CONF=%s would bring what is reserved from %s to %s",
-                                     best->setting, ebb_bytes_format(reserved_bytes, from, sizeof from),
-                                     ebb_bytes_format(best->bytes, to, sizeof to)));
+    return add_tip(s, "allocator_setting", won_bytes,
+                   ebb__bump_printf(&s->bump,
+                                    "setting PYTORCH_CUDA_ALLOC_CONF=%s would bring what is reserved from %s to %s",
+                                    best->setting, ebb_bytes_format(reserved_bytes, from, sizeof from),
+                                    ebb_bytes_format(best->bytes, to, sizeof to)));
 }
 
 static ebb_status advise_placement(ebb_study *s) {
@@ -69,30 +69,30 @@ static ebb_status advise_placement(ebb_study *s) {
     const uint64_t won_bytes = reserved_bytes - row->bytes;
     if (!is_worth(won_bytes, reserved_bytes)) { return EBB_OK; }
     char from[BYTES_CHARS], to[BYTES_CHARS];
-    return add_hint(s, "placement", won_bytes,
-                    ebb__bump_printf(&s->bump,
-                                     "with offsets planned ahead these blocks fit into %s, where %s is reserved",
-                                     ebb_bytes_format(row->bytes, to, sizeof to),
-                                     ebb_bytes_format(reserved_bytes, from, sizeof from)));
+    return add_tip(s, "placement", won_bytes,
+                   ebb__bump_printf(&s->bump,
+                                    "with offsets planned ahead these blocks fit into %s, where %s is reserved",
+                                    ebb_bytes_format(row->bytes, to, sizeof to),
+                                    ebb_bytes_format(reserved_bytes, from, sizeof from)));
 }
 
 static ebb_status advise_pins(ebb_study *s) {
     const ebb_study_fragmentation *f = &s->fragmentation;
     char bytes[BYTES_CHARS], all[BYTES_CHARS];
     if (f->empty_bytes != EBB_STUDY_UNKNOWN && is_worth(f->empty_bytes, f->reserved_peak_bytes)) {
-        EBB_TRY(add_hint(s, "empty_segments", f->empty_bytes,
-                         ebb__bump_printf(&s->bump,
-                                          "%s of the %s reserved at most lie in segments that hold nothing: emptying "
-                                          "the allocator's cache before would give them back",
-                                          ebb_bytes_format(f->empty_bytes, bytes, sizeof bytes),
-                                          ebb_bytes_format(f->reserved_peak_bytes, all, sizeof all))));
+        EBB_TRY(add_tip(s, "empty_segments", f->empty_bytes,
+                        ebb__bump_printf(&s->bump,
+                                         "%s of the %s reserved at most lie in segments that hold nothing: emptying "
+                                         "the allocator's cache before would give them back",
+                                         ebb_bytes_format(f->empty_bytes, bytes, sizeof bytes),
+                                         ebb_bytes_format(f->reserved_peak_bytes, all, sizeof all))));
     }
     if (s->pinners.n == 0 || s->pinners.data[0].label[0] == '\0') { return EBB_OK; }
     const ebb_study_holder *h = &s->pinners.data[0];
     if (!is_worth(h->bytes, f->reserved_peak_bytes)) { return EBB_OK; }
-    return add_hint(s, "pins", h->bytes,
-                    ebb__bump_printf(&s->bump, "blocks of %s keep %s free but reserved in the segments where they lie",
-                                     h->label, ebb_bytes_format(h->bytes, bytes, sizeof bytes)));
+    return add_tip(s, "pins", h->bytes,
+                   ebb__bump_printf(&s->bump, "blocks of %s keep %s free but reserved in the segments where they lie",
+                                    h->label, ebb_bytes_format(h->bytes, bytes, sizeof bytes)));
 }
 
 /* ---- the peak --------------------------------------------------------------------------------- */
@@ -105,16 +105,16 @@ static ebb_status advise_swap(ebb_study *s) {
     if (!is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
     char idle[BYTES_CHARS], from[BYTES_CHARS], to[BYTES_CHARS];
     const double busy = w->out_busy > w->in_busy ? w->out_busy : w->in_busy;
-    return add_hint(s, "swap", won_bytes,
-                    ebb__bump_printf(&s->bump,
-                                     "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
-                                     "GB/s out, %.1f GB/s in): each block by itself, the peak could be as low as %s; "
-                                     "for all of them a link would copy %.3g %% of the time, and ebb plan says what of "
-                                     "it can be had",
-                                     ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
-                                     ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
-                                     s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to),
-                                     100 * busy));
+    return add_tip(s, "swap", won_bytes,
+                   ebb__bump_printf(&s->bump,
+                                    "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
+                                    "GB/s out, %.1f GB/s in): each block by itself, the peak could be as low as %s; "
+                                    "for all of them a link would copy %.3g %% of the time, and ebb plan says what of "
+                                    "it can be had",
+                                    ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
+                                    ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
+                                    s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to),
+                                    100 * busy));
 }
 
 static ebb_status advise_lifetimes(ebb_study *s) {
@@ -124,12 +124,12 @@ static ebb_status advise_lifetimes(ebb_study *s) {
     const uint64_t won_bytes = peak_bytes - row->bytes;
     if (!is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
     char from[BYTES_CHARS], to[BYTES_CHARS];
-    return add_hint(s, "lifetimes", won_bytes,
-                    ebb__bump_printf(&s->bump,
-                                     "blocks are allocated before they are used or freed late: from first to last use "
-                                     "they need %s at the peak rather than %s",
-                                     ebb_bytes_format(row->bytes, to, sizeof to),
-                                     ebb_bytes_format(peak_bytes, from, sizeof from)));
+    return add_tip(s, "lifetimes", won_bytes,
+                   ebb__bump_printf(&s->bump,
+                                    "blocks are allocated before they are used or freed late: from first to last use "
+                                    "they need %s at the peak rather than %s",
+                                    ebb_bytes_format(row->bytes, to, sizeof to),
+                                    ebb_bytes_format(peak_bytes, from, sizeof from)));
 }
 
 /* ---- the door --------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ ebb_status ebb__study_advise(ebb_study *s) {
     return advise_pins(s);
 }
 
-const ebb_study_hint *ebb_study_advice(const ebb_study *study, size_t *n_out) {
-    *n_out = study->hints.n;
-    return study->hints.data;
+const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out) {
+    *n_out = study->tips.n;
+    return study->tips.data;
 }

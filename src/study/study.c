@@ -73,7 +73,7 @@ ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *o
 void ebb_study_destroy(ebb_study *s) {
     if (s == NULL) { return; }
     for (size_t g = 0; g < EBB_STUDY_N_GROUPS; g++) { EBB_VEC_FINI(s->mem, &s->holders[g]); }
-    EBB_VEC_FINI(s->mem, &s->hints);
+    EBB_VEC_FINI(s->mem, &s->tips);
     EBB_VEC_FINI(s->mem, &s->what_ifs);
     EBB_VEC_FINI(s->mem, &s->pinners);
     EBB_VEC_FINI(s->mem, &s->pins);

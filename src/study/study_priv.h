@@ -59,7 +59,7 @@ typedef struct study_segment {
 
 typedef EBB_VEC(ebb_study_holder) study_holders;
 typedef EBB_VEC(ebb_study_what_if) study_what_ifs;
-typedef EBB_VEC(ebb_study_hint) study_hints;
+typedef EBB_VEC(ebb_study_tip) study_tips;
 
 struct ebb_study {
     const ebb_mem *mem;
@@ -101,7 +101,7 @@ struct ebb_study {
     EBB_VEC(uint32_t) pins;
     study_holders pinners;
     study_what_ifs what_ifs;
-    study_hints hints;
+    study_tips tips;
 };
 
 /* ---- asking ----------------------------------------------------------------------------------- */

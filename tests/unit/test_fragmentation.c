@@ -146,10 +146,10 @@ static uint64_t what_if(const ebb_study *s, const char *key) {
 
 static const char *advice(const ebb_study *s, const char *key) {
     size_t n = 0;
-    const ebb_study_hint *hints = ebb_study_advice(s, &n);
-    for (size_t i = 1; i < n; i++) { assert_true(hints[i - 1].won_bytes >= hints[i].won_bytes); }
+    const ebb_study_tip *tips = ebb_study_advice(s, &n);
+    for (size_t i = 1; i < n; i++) { assert_true(tips[i - 1].won_bytes >= tips[i].won_bytes); }
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(hints[i].key, key) == 0) { return hints[i].sentence; }
+        if (strcmp(tips[i].key, key) == 0) { return tips[i].sentence; }
     }
     return NULL;
 }

@@ -119,9 +119,9 @@ static void absent_at_the_peak(void **state) {
         assert_true(fabs(w.byte_seconds - 100 * 300e-9) < 1e-15);
         assert_true(fabs(w.byte_seconds_all - (510 * 100 + 100 * 50 + (late == 1 ? 150 : 100) * 90) * 1e-9) < 1e-15);
         size_t n = 0;
-        const ebb_study_hint *hints = ebb_study_advice(s, &n);
+        const ebb_study_tip *tips = ebb_study_advice(s, &n);
         bool advised = false;
-        for (size_t i = 0; i < n; i++) { advised = advised || strcmp(hints[i].key, "swap") == 0; }
+        for (size_t i = 0; i < n; i++) { advised = advised || strcmp(tips[i].key, "swap") == 0; }
         assert_true(advised == (late == 0));
         study_fixture_fini(&f);
     }
