@@ -4,6 +4,7 @@
  * without knowing of it. That allocator is the only caller of posix_memalign in libc10; oneDNN's objects and scratch,
  * which come from elsewhere, are left out. A test reads the log through ctypes.
  */
+#define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
