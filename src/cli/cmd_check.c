@@ -57,8 +57,8 @@ static void print_holders(const ebb_study *study) {
     const ebb_study_holder *holders = ebb_study_holders(study, groups[0], &n);
     if (n == 0) { holders = ebb_study_holders(study, groups[1], &n); }
     for (size_t i = 0; i < n && i < N_NAMED; i++) {
-        printf("  held %14s  %6" PRIu64 " blocks  %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
-               holders[i].n_blocks,
+        printf("  held %14s  %6" PRIu64 " block%s  %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
+               holders[i].n_blocks, holders[i].n_blocks == 1 ? " " : "s",
                holders[i].label[0] != '\0' ? ebb__cli_clean(holders[i].label, label, sizeof label) : "(none)");
     }
 }
