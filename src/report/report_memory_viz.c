@@ -7,7 +7,7 @@
  * A block's free is requested and complete at once. Blocks that were there before are in the segments if they are at
  * the end, and else the viewer sees them by their free. Reads, writes, steps and copies have no place in a snapshot.
  * Where a source tells no addresses, each block gets one that no other has; where it tells no segments, what blocks
- * have touched is one.
+ * have touched is one. Unless that is far more than ever lived: a host's heap and its mappings lie tens of TiB apart.
  */
 #include "report/report_pickle.h"
 
@@ -21,6 +21,7 @@
 #define MAX_SPACES 64u
 #define BATCH 1000u
 #define MAX_FRAMES 1000u
+#define FAR_APART 64u /* times the peak */
 #define BLOCK_ALIGN ((uint64_t)512)
 
 /* X(code, text): keys and words of a snapshot */
@@ -93,6 +94,7 @@ typedef struct viz_device {
     ebb_ranges held;
     uint64_t next_address;                /* for blocks without one */
     uint64_t first_address, last_address; /* that blocks have touched */
+    uint64_t live_bytes, peak_bytes;
 } viz_device;
 
 typedef struct viz_mark {
@@ -324,6 +326,8 @@ static ebb_status tell_alloc(viz *v, const ebb_trace_event *event) {
     EBB_TRY(ebb__u64_map_add(&v->d->live_of, b.block, &idx, &is_new));
     *idx = v->d->live.n;
     EBB_TRY(EBB_PUSH(v->mem, &v->d->live, b));
+    v->d->live_bytes += b.size_bytes;
+    v->d->peak_bytes = ebb_max_u64(v->d->peak_bytes, v->d->live_bytes);
     if (b.size_bytes <= UINT64_MAX - b.address) {
         v->d->first_address = ebb_min_u64(v->d->first_address, b.address);
         v->d->last_address = ebb_max_u64(v->d->last_address, b.address + b.size_bytes);
@@ -336,6 +340,7 @@ static ebb_status tell_free(viz *v, const ebb_trace_event *event) {
     EBB_ASSERT(found != NULL); /* the reader frees what is live */
     const size_t idx = (size_t)*found;
     const uint64_t address = v->d->live.data[idx].address;
+    v->d->live_bytes -= v->d->live.data[idx].size_bytes;
     ebb_trace_event end = *event;
     end.row = v->d->live.data[idx].row;
     v->d->live.data[idx] = v->d->live.data[--v->d->live.n];
@@ -461,8 +466,9 @@ static ebb_status put_segment(viz *v, uint32_t device, const ebb_range *range, s
 
 /* The segments at the end of the pass, with their blocks; a block outside of all is a segment of its own. */
 static ebb_status put_segments(viz *v, uint32_t device) {
-    if (v->d->held.ranges.n == 0 && v->d->first_address < v->d->last_address) {
-        const ebb_range range = {v->d->first_address, v->d->last_address - v->d->first_address, 0};
+    const uint64_t span_bytes = v->d->first_address < v->d->last_address ? v->d->last_address - v->d->first_address : 0;
+    if (v->d->held.ranges.n == 0 && span_bytes > 0 && span_bytes / FAR_APART <= v->d->peak_bytes) {
+        const ebb_range range = {v->d->first_address, span_bytes, 0};
         EBB_TRY(ebb__ranges_add(&v->d->held, &range, NULL, NULL));
     }
     if (v->d->live.n > 0) { qsort(v->d->live.data, v->d->live.n, sizeof *v->d->live.data, by_address); }

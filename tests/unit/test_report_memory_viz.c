@@ -151,6 +151,25 @@ static void test_devices(void **state) {
     ebb_trace_reader_close(reader);
 }
 
+/* Blocks in a host's heap and in a mapping, far above: no segment reaches from one to the other. */
+static void test_far_apart(void **state) {
+    (void)state;
+    set_paths();
+    ebb_trace_writer *w = NULL;
+    assert_int_equal(ebb_trace_writer_open(recording, NULL, &w), EBB_OK);
+    static const uint64_t address[] = {0x562df1c7c000, 0x7f2df1c7c000};
+    for (uint64_t i = 0; i < 2; i++) {
+        const ebb_trace_event alloc = {
+            .kind = EBB_TRACE_ALLOC, .time_ns = i, .address = address[i], .size_bytes = 1000, .block = i};
+        assert_int_equal(ebb_trace_writer_add(w, &alloc), EBB_OK);
+    }
+    assert_int_equal(ebb_trace_writer_close(w), EBB_OK);
+    if (write_snapshot(NULL) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    const facts f = read_facts(snapshot, NULL);
+    assert_true(f.n_allocs == 2 && f.live_bytes == 2000);
+    assert_int_equal(f.reserved_bytes, 2000);
+}
+
 /* Random recordings, of sources that tell this and that. */
 static void test_round_trip(void **state) {
     (void)state;
@@ -194,6 +213,7 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_DIR(test_devices), IN_DIR(test_round_trip), IN_DIR(test_no_memory)};
+    const struct CMUnitTest tests[] = {IN_DIR(test_devices), IN_DIR(test_far_apart), IN_DIR(test_round_trip),
+                                       IN_DIR(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
