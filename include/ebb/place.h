@@ -49,6 +49,9 @@ typedef struct ebb_place_problem {
     size_t n_gaps;
     const uint64_t *hints; /* [n_items]: where somebody would like it, or EBB_PLACE_ANYWHERE. "best" heeds it where that
                               costs nothing; the others do not */
+    /* What messages call an item: write a text of less than n_bytes to buf. NULL: its number, from 0. */
+    void (*name)(const void *ctx, size_t item, char *buf, size_t n_bytes);
+    const void *name_ctx;
 } ebb_place_problem;
 #define EBB_PLACE_PROBLEM_INIT EBB_INIT(ebb_place_problem, EBB_SET(alignment_bytes, 1))
 

@@ -138,10 +138,8 @@ static void clear_line(const watch *w) {
 
 /* The problem's own fault, found by the library and not by a file's reader, who would have named the line. */
 static int failed_problem(const subject *s, ebb_status status) {
-    const bool names_item = status == EBB_E_ARGUMENT || status == EBB_E_NO_FIT;
     fflush(stdout);
-    fprintf(stderr, "ebb: %s: %s%s\n", s->path, ebb_last_error(),
-            names_item ? " (items are counted from 0 in the order of the file)" : "");
+    fprintf(stderr, "ebb: %s: %s\n", s->path, ebb_last_error());
     if (s->values->json && status == EBB_E_NO_FIT) { ebb__cli_place_print_no_fit(&s->facts, ebb_last_error()); }
     return status == EBB_E_ARGUMENT ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
 }

@@ -3,6 +3,7 @@
  * An arena that is filled one item after the other, whatever the problem: first what is fixed, then each item into a
  * gap among those that are there.
  */
+#include "place/item_name.h"
 #include "place/place_priv.h"
 
 #define MAX_LOOKS ((size_t)100 * 1000 * 1000) /* at pairs of parts, for a message */
@@ -43,21 +44,22 @@ static size_t n_parts_of(const ebb_parts *parts, size_t item) {
 
 /* The item does not fit where it is fixed: name another in its way, unless that is long to find. */
 static ebb_status say_overlap(const ebb_parts *parts, size_t item) {
-    const uint64_t *fixed = parts->problem->fixed;
+    const ebb_place_problem *p = parts->problem;
+    const uint64_t *fixed = p->fixed;
     size_t other = 0, n_looks = 0;
-    for (; other < parts->problem->n_items && n_looks < MAX_LOOKS; other++) {
-        if (other == item || !ebb__place_is_fixed(parts->problem, other)) { continue; }
+    for (; other < p->n_items && n_looks < MAX_LOOKS; other++) {
+        if (other == item || !ebb__place_is_fixed(p, other)) { continue; }
         n_looks += 1 + n_parts_of(parts, item) * n_parts_of(parts, other);
         if (n_looks < MAX_LOOKS && collide(parts, other, item)) { break; }
     }
-    EBB_ASSERT(other < parts->problem->n_items || n_looks >= MAX_LOOKS);
+    EBB_ASSERT(other < p->n_items || n_looks >= MAX_LOOKS);
     if (n_looks >= MAX_LOOKS) {
-        return ebb_fail(EBB_E_NO_FIT, "item %zu overlaps another where they are fixed, at offset %llu", item,
-                        (ull)fixed[item]);
+        return ebb_fail(EBB_E_NO_FIT, "item %s overlaps another where they are fixed, at offset %llu",
+                        ebb__item_name(p, item).text, (ull)fixed[item]);
     }
     const size_t a = other < item ? other : item, b = other < item ? item : other;
-    return ebb_fail(EBB_E_NO_FIT, "items %zu and %zu overlap where they are fixed, at offsets %llu and %llu", a, b,
-                    (ull)fixed[a], (ull)fixed[b]);
+    return ebb_fail(EBB_E_NO_FIT, "items %s and %s overlap where they are fixed, at offsets %llu and %llu",
+                    ebb__item_name(p, a).text, ebb__item_name(p, b).text, (ull)fixed[a], (ull)fixed[b]);
 }
 
 static ebb_status take_fixed(ebb_fill *fill, size_t item) {

@@ -2,6 +2,7 @@
  *
  * The door of the module: the table of solvers, and what every solve begins with.
  */
+#include "place/item_name.h"
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
@@ -64,8 +65,8 @@ static uint64_t default_steps(const ebb_place_solver *solver, const ebb_place_pr
 static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {
     for (size_t i = 0; !solver->takes_fixed && i < problem->n_items; i++) {
         if (!ebb__place_is_fixed(problem, i)) { continue; }
-        return ebb_fail(EBB_E_UNSUPPORTED, "item %zu has a fixed offset, which the placement solver '%s' does not take",
-                        i, solver->name);
+        return ebb_fail(EBB_E_UNSUPPORTED, "item %s has a fixed offset, which the placement solver '%s' does not take",
+                        ebb__item_name(problem, i).text, solver->name);
     }
     return EBB_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checker of placements. It shares no code with the solver, not even the reading of the problem.
+ * The checker of placements. It shares no code with the solver, not even the reading of the problem,
+ * but for what a message calls an item.
  *
  * What an item holds over a stretch of time is a piece: one for most items, more with gaps or around the end. Time is
  * swept; the live pieces are kept in order of address. As long as they do not overlap, a piece that is born can only
@@ -9,6 +10,7 @@
  */
 #include "base/base.h"
 #include "ebb/place.h"
+#include "place/item_name.h"
 
 #define N_LEVELS 6u /* 64^6 ranks */
 #define NO_RANK UINT64_MAX
@@ -143,19 +145,19 @@ static ebb_status sort_pieces(const checker *c, size_t member, uint32_t *sorted)
 static ebb_status check_offset(const checker *c, size_t i) {
     const ebb_place_problem *p = c->problem;
     const uint64_t offset = c->offsets[i], own = p->alignments != NULL ? p->alignments[i] : 1;
-    if (own == 0) { return ebb_fail(EBB_E_ARGUMENT, "item %zu: an alignment of 0", i); }
+    if (own == 0) { return ebb_fail(EBB_E_ARGUMENT, "item %s: an alignment of 0", ebb__item_name(p, i).text); }
     if (offset % p->alignment_bytes != 0 || offset % own != 0) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: offset %llu is not aligned to %llu", i, (ull)offset,
-                        (ull)(offset % own != 0 ? own : p->alignment_bytes));
+        return ebb_fail(EBB_E_INVALID_PLAN, "item %s: offset %llu is not aligned to %llu", ebb__item_name(p, i).text,
+                        (ull)offset, (ull)(offset % own != 0 ? own : p->alignment_bytes));
     }
     if (p->fixed != NULL && p->fixed[i] != EBB_PLACE_ANYWHERE && p->fixed[i] != offset) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: offset %llu, but it is fixed at %llu", i, (ull)offset,
-                        (ull)p->fixed[i]);
+        return ebb_fail(EBB_E_INVALID_PLAN, "item %s: offset %llu, but it is fixed at %llu", ebb__item_name(p, i).text,
+                        (ull)offset, (ull)p->fixed[i]);
     }
     const uint64_t waste = p->alignment_bytes - 1, size_bytes = p->items[i].size_bytes;
     if (size_bytes > UINT64_MAX - waste || ((size_bytes + waste) & ~waste) > UINT64_MAX - offset) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "item %zu: %llu bytes at offset %llu end beyond 64 bits", i,
-                        (ull)size_bytes, (ull)offset);
+        return ebb_fail(EBB_E_INVALID_PLAN, "item %s: %llu bytes at offset %llu end beyond 64 bits",
+                        ebb__item_name(p, i).text, (ull)size_bytes, (ull)offset);
     }
     return EBB_OK;
 }
@@ -164,8 +166,8 @@ static ebb_status check_item(const checker *c, size_t i) {
     const ebb_place_item *item = &c->problem->items[i];
     const uint64_t period = c->problem->period;
     if (period == 0 ? item->first >= item->last : item->first > period || item->last > period) {
-        return ebb_fail(EBB_E_ARGUMENT, "item %zu: its times [%llu, %llu) are none", i, (ull)item->first,
-                        (ull)item->last);
+        return ebb_fail(EBB_E_ARGUMENT, "item %s: its times [%llu, %llu) are none", ebb__item_name(c->problem, i).text,
+                        (ull)item->first, (ull)item->last);
     }
     return check_offset(c, i);
 }
@@ -174,12 +176,13 @@ static ebb_status check_gap(const checker *c, size_t g, uint64_t from) {
     const ebb_place_gap *gap = &c->problem->gaps[g];
     const ebb_place_item *item = &c->problem->items[gap->item];
     if (gap->first < from || gap->first >= gap->last || gap->last > item->last || item->first >= item->last) {
-        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu: its times [%llu, %llu) are not within [%llu, %llu)", g,
-                        gap->item, (ull)gap->first, (ull)gap->last, (ull)from, (ull)item->last);
+        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %s: its times [%llu, %llu) are not within [%llu, %llu)", g,
+                        ebb__item_name(c->problem, gap->item).text, (ull)gap->first, (ull)gap->last, (ull)from,
+                        (ull)item->last);
     }
     if (gap->low_bytes > gap->high_bytes || gap->high_bytes > item->size_bytes) {
-        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu: its bytes [%llu, %llu) are not the item's", g, gap->item,
-                        (ull)gap->low_bytes, (ull)gap->high_bytes);
+        return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %s: its bytes [%llu, %llu) are not the item's", g,
+                        ebb__item_name(c->problem, gap->item).text, (ull)gap->low_bytes, (ull)gap->high_bytes);
     }
     return EBB_OK;
 }
@@ -224,7 +227,8 @@ static ebb_status make_pieces(checker *c) {
         if (time < last) { add_piece(c, i, (ebb_place_gap){i, time, last, 0, size_bytes}); }
     }
     if (g == p->n_gaps) { return EBB_OK; }
-    return ebb_fail(EBB_E_ARGUMENT, "gap %zu: item %zu is not behind the one before it", g, p->gaps[g].item);
+    return ebb_fail(EBB_E_ARGUMENT, "gap %zu: item %s is not behind the one before it", g,
+                    ebb__item_name(p, p->gaps[g].item).text);
 }
 
 /* ---- the check -------------------------------------------------------------------------------- */
@@ -251,9 +255,9 @@ static ebb_status check_neighbour(const checker *c, uint64_t lower_rank, uint64_
     if (lower_rank == NO_RANK || upper_rank == NO_RANK) { return EBB_OK; }
     const piece *lower = &c->pieces[c->by_start[lower_rank]], *upper = &c->pieces[c->by_start[upper_rank]];
     if (lower->end <= upper->start) { return EBB_OK; }
-    return ebb_fail(EBB_E_INVALID_PLAN, "items %zu and %zu overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",
-                    lower->item, upper->item, (ull)time, (ull)lower->start, (ull)lower->end, (ull)upper->start,
-                    (ull)upper->end);
+    return ebb_fail(EBB_E_INVALID_PLAN, "items %s and %s overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",
+                    ebb__item_name(c->problem, lower->item).text, ebb__item_name(c->problem, upper->item).text,
+                    (ull)time, (ull)lower->start, (ull)lower->end, (ull)upper->start, (ull)upper->end);
 }
 
 /* At one time, deaths come first. */

@@ -5,6 +5,7 @@
  */
 #include "place/place_csv.h"
 
+#include "place/item_name.h"
 #include "place/place_priv.h"
 
 #include <stdlib.h>
@@ -35,6 +36,7 @@ void ebb_place_file_destroy(ebb_place_file *file) {
     EBB_VEC_FINI(mem, &file->gaps);
     EBB_VEC_FINI(mem, &file->texts);
     EBB_VEC_FINI(mem, &file->row_text);
+    EBB_VEC_FINI(mem, &file->line);
     ebb__free(mem, file);
 }
 
@@ -56,6 +58,26 @@ ebb_status ebb__place_file_add_text(ebb_place_file *file, const char *text) {
     return EBB_OK;
 }
 
+const char *ebb__place_file_show(const char *text, char buf[EBB_CSV_SHOWN_BYTES]) {
+    size_t n = 0;
+    for (; text[n] != '\0' && n < EBB_CSV_SHOWN_BYTES - 4; n++) {
+        const unsigned char c = (unsigned char)text[n];
+        buf[n] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
+    }
+    EBB_ASSERT(n + 4 <= EBB_CSV_SHOWN_BYTES);
+    (void)snprintf(buf + n, 4, "%s", text[n] != '\0' ? "..." : "");
+    return buf;
+}
+
+/* Its id, and its line where that is known. */
+static void name_item(const void *ctx, size_t item, char *buf, size_t n_bytes) {
+    const ebb_place_file *file = ctx;
+    char shown[EBB_CSV_SHOWN_BYTES], line[32] = "";
+    EBB_ASSERT(file->line.n == 0 || item < file->line.n);
+    if (file->line.n > 0) { (void)snprintf(line, sizeof line, " (line %zu)", file->line.data[item]); }
+    (void)snprintf(buf, n_bytes, "'%s'%s", ebb__place_file_show(ebb_place_file_id(file, item), shown), line);
+}
+
 ebb_place_problem ebb_place_file_problem(const ebb_place_file *file) {
     ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
     problem.items = file->items.data;
@@ -67,6 +89,8 @@ ebb_place_problem ebb_place_file_problem(const ebb_place_file *file) {
     problem.gaps = file->gaps.n > 0 ? file->gaps.data : NULL;
     problem.n_gaps = file->gaps.n;
     problem.hints = file->has_hints ? file->hints.data : NULL;
+    problem.name = name_item;
+    problem.name_ctx = file;
     EBB_ASSERT(problem.hints == NULL || file->hints.n == problem.n_items);
     EBB_ASSERT(problem.alignments == NULL || file->alignments.n == problem.n_items);
     EBB_ASSERT(problem.fixed == NULL || file->fixed.n == problem.n_items);
@@ -102,8 +126,10 @@ ebb_status ebb__place_file_check_ends(const ebb_place_file *file, const uint64_t
         const uint64_t size_bytes = file->items.data[i].size_bytes;
         EBB_ASSERT(size_bytes < TOO_LARGE);
         if (offsets[i] < TOO_LARGE - size_bytes) { continue; }
-        return ebb_fail(EBB_E_ARGUMENT, "item %zu: %llu bytes at offset %llu end at 2^63 or beyond", i,
-                        (unsigned long long)size_bytes, (unsigned long long)offsets[i]);
+        const ebb_place_problem problem = ebb_place_file_problem(file);
+        return ebb_fail(EBB_E_ARGUMENT, "item %s: %llu bytes at offset %llu end at 2^63 or beyond",
+                        ebb__item_name(&problem, i).text, (unsigned long long)size_bytes,
+                        (unsigned long long)offsets[i]);
     }
     return EBB_OK;
 }

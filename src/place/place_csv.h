@@ -45,6 +45,7 @@ struct ebb_place_file {
     EBB_VEC(ebb_place_gap) gaps;
     EBB_VEC(char) texts;
     EBB_VEC(size_t) row_text;
+    EBB_VEC(size_t) line;                      /* of each row; empty where it is not known, or kept */
     bool has_alignments, has_fixed, has_hints; /* some item has one that is not the default */
     uint64_t alignment_bytes, period;
 };
@@ -53,6 +54,10 @@ ebb_status ebb__place_file_new(const ebb_mem *mem, ebb_place_file **file_out);
 ebb_status ebb__place_file_add_column(ebb_place_file *file, ebb_csv_kind kind, const char *name);
 /* Append a text to the row at hand. */
 ebb_status ebb__place_file_add_text(ebb_place_file *file, const char *text);
+
+/* A text of a file for a message: on one line, and not all of it if it is long. */
+#define EBB_CSV_SHOWN_BYTES 48u
+const char *ebb__place_file_show(const char *text, char buf[EBB_CSV_SHOWN_BYTES]);
 
 /* The item without a circle: one that lives around the end of the circle lives through all of it, but for the gap
  * *around_out, which is empty where it does not. */

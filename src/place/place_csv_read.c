@@ -15,8 +15,7 @@
 
 #define MAX_ROWS ((size_t)1 << 31)
 #define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes and what alignments may waste together */
-#define SHOWN_BYTES 48u
-#define FIRST_LOOK ((size_t)4096) /* at ids that are there twice: after so many rows, twice as many, ... */
+#define FIRST_LOOK ((size_t)4096)     /* at ids that are there twice: after so many rows, twice as many, ... */
 
 typedef struct reader {
     ebb_csv *csv;
@@ -25,26 +24,14 @@ typedef struct reader {
     uint64_t total_bytes, fixed_bytes; /* of all sizes and alignments; of those with an offset */
     uint64_t highest, highest_end;     /* of the fixed ones: offset and end of the one that ends last */
     size_t highest_line;
-    EBB_VEC(size_t) line; /* of each row */
 } reader;
 
 /* ---- refusing --------------------------------------------------------------------------------- */
 
-/* A field for a message: on one line, and not all of it if it is long. */
-static const char *show(const char *field, char *buf) {
-    size_t n = 0;
-    for (; field[n] != '\0' && n < SHOWN_BYTES - 4; n++) {
-        const unsigned char c = (unsigned char)field[n];
-        buf[n] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
-    }
-    EBB_ASSERT(n + 4 <= SHOWN_BYTES);
-    (void)snprintf(buf + n, 4, "%s", field[n] != '\0' ? "..." : "");
-    return buf;
-}
-
 static ebb_status refuse(const reader *r, const char *column, const char *field, const char *why) {
-    char shown[SHOWN_BYTES];
-    return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s: '%s' %s", r->csv->name, r->csv->line, column, show(field, shown), why);
+    char shown[EBB_CSV_SHOWN_BYTES];
+    return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s: '%s' %s", r->csv->name, r->csv->line, column,
+                    ebb__place_file_show(field, shown), why);
 }
 
 static const char *name_of(const reader *r, ebb_csv_kind kind) {
@@ -297,7 +284,7 @@ static const char *check_gap(const ebb_place_gap *gap, const ebb_place_item *ite
 
 /* The gap that stands at from is at fault: show it alone. */
 static ebb_status refuse_gap(const reader *r, const char *from, const char *why) {
-    char gap[SHOWN_BYTES + 1];
+    char gap[EBB_CSV_SHOWN_BYTES + 1];
     (void)snprintf(gap, sizeof gap, "%.*s", (int)strcspn(from, " \t"), from);
     return refuse(r, name_of(r, EBB_CSV_GAPS), gap, why);
 }
@@ -344,7 +331,7 @@ static ebb_status read_texts(reader *r) {
     const char *id = field_of(r, EBB_CSV_ID);
     if (id[0] == '\0') { return refuse_field(r, EBB_CSV_ID, "is no name"); }
     EBB_TRY(EBB_PUSH(r->file->mem, &r->file->row_text, r->file->texts.n));
-    EBB_TRY(EBB_PUSH(r->csv->mem, &r->line, r->csv->line));
+    EBB_TRY(EBB_PUSH(r->file->mem, &r->file->line, r->csv->line));
     EBB_TRY(ebb__place_file_add_text(r->file, id));
     for (size_t i = 0; i < r->file->columns.n; i++) {
         if (r->file->columns.data[i].kind != EBB_CSV_OTHER) { continue; }
@@ -360,7 +347,7 @@ static ebb_status read_row(reader *r) {
                         r->csv->field.n, r->file->columns.n);
     }
     if (r->file->items.n >= MAX_ROWS) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^31 buffers", r->csv->name); }
-    EBB_ASSERT(r->line.n == r->file->items.n && r->file->row_text.n == r->file->items.n);
+    EBB_ASSERT(r->file->line.n == r->file->items.n && r->file->row_text.n == r->file->items.n);
     EBB_TRY(read_texts(r));
     EBB_TRY(read_times(r, &item));
     EBB_TRY(read_size(r, &item));
@@ -375,12 +362,13 @@ static ebb_status read_row(reader *r) {
 /* Whether all ids so far are different. */
 static ebb_status check_ids(const reader *r) {
     ebb_csv_twin twin;
-    char shown[SHOWN_BYTES];
+    char shown[EBB_CSV_SHOWN_BYTES];
     EBB_TRY(ebb__csv_find_twin(r->file, &twin));
     if (twin.row == SIZE_MAX) { return EBB_OK; }
     const char *id = r->file->texts.data + r->file->row_text.data[twin.row];
     return ebb_fail(EBB_E_FORMAT, "%s:%zu: %s: '%s' is there already, on line %zu", r->csv->name,
-                    r->line.data[twin.row], name_of(r, EBB_CSV_ID), show(id, shown), r->line.data[twin.earlier]);
+                    r->file->line.data[twin.row], name_of(r, EBB_CSV_ID), ebb__place_file_show(id, shown),
+                    r->file->line.data[twin.earlier]);
 }
 
 static ebb_status read_rows(reader *r) {
@@ -389,7 +377,7 @@ static ebb_status read_rows(reader *r) {
         EBB_TRY(ebb__csv_next(r->csv, &done));
         if (done) { break; }
         EBB_TRY(read_row(r));
-        if (r->line.n < next_look) { continue; }
+        if (r->file->line.n < next_look) { continue; }
         EBB_TRY(check_ids(r));
         next_look *= 2;
     }
@@ -414,12 +402,12 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out) {
     reader r = {.csv = csv};
     EBB_TRY(ebb__place_file_new(csv->mem, &r.file));
     ebb_status st = read_all(&r);
-    EBB_VEC_FINI(csv->mem, &r.line);
     EBB_ASSERT(st != EBB_OK || r.file->row_text.n == r.file->items.n);
     if (st != EBB_OK) {
         ebb_place_file_destroy(r.file);
         return st;
     }
+    if (!r.file->has_fixed) { EBB_VEC_FINI(r.file->mem, &r.file->line); } /* ids do, where little can be wrong */
     *file_out = r.file;
     return EBB_OK;
 }

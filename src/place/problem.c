@@ -6,6 +6,7 @@
  * highest that is fixed. So a greedy order never leaves 63 bits: each item raises the end of all by its size and its
  * alignment at most.
  */
+#include "place/item_name.h"
 #include "place/place_priv.h"
 
 #define TOO_LARGE ((uint64_t)1 << 63)
@@ -51,16 +52,17 @@ bool ebb__place_is_plain(const ebb_place_problem *problem) {
 
 /* ---- the rules -------------------------------------------------------------------------------- */
 
-static ebb_status bad_item(size_t idx, const ebb_place_item *item, const char *why) {
-    return ebb_fail(EBB_E_ARGUMENT, "item %zu (%llu bytes, [%llu, %llu)): %s", idx, (ull)item->size_bytes,
-                    (ull)item->first, (ull)item->last, why);
+static ebb_status bad_item(const ebb_place_problem *problem, size_t idx, const char *why) {
+    const ebb_place_item *item = &problem->items[idx];
+    return ebb_fail(EBB_E_ARGUMENT, "item %s (%llu bytes, [%llu, %llu)): %s", ebb__item_name(problem, idx).text,
+                    (ull)item->size_bytes, (ull)item->first, (ull)item->last, why);
 }
 
 static ebb_status check_life(const ebb_place_problem *problem, size_t i) {
     const ebb_place_item *item = &problem->items[i];
-    if (problem->period == 0 && item->first >= item->last) { return bad_item(i, item, "it lives at no time"); }
+    if (problem->period == 0 && item->first >= item->last) { return bad_item(problem, i, "it lives at no time"); }
     if (problem->period != 0 && (item->first > problem->period || item->last > problem->period)) {
-        return bad_item(i, item, "it lives beyond the period");
+        return bad_item(problem, i, "it lives beyond the period");
     }
     return EBB_OK;
 }
@@ -75,18 +77,18 @@ static ebb_status check_size(const ebb_place_problem *problem, size_t i, demand 
     const uint64_t align = problem->alignment_bytes;
     uint64_t wasted_bytes = 0;
     if (problem->alignments != NULL) {
-        if (problem->alignments[i] == 0) { return bad_item(i, item, "an alignment of 0"); }
+        if (problem->alignments[i] == 0) { return bad_item(problem, i, "an alignment of 0"); }
         const uint64_t multiple = ebb__place_alignment(problem, i);
-        if (multiple == 0) { return bad_item(i, item, "an alignment of more than 63 bits"); }
+        if (multiple == 0) { return bad_item(problem, i, "an alignment of more than 63 bits"); }
         wasted_bytes = multiple - align;
     }
     EBB_ASSERT(all->movable_bytes <= all->total_bytes && all->total_bytes < TOO_LARGE);
     if (item->size_bytes >= TOO_LARGE || ebb_align_up(item->size_bytes, align) >= TOO_LARGE - all->total_bytes) {
-        return bad_item(i, item, "sizes add up to more than 63 bits");
+        return bad_item(problem, i, "sizes add up to more than 63 bits");
     }
     const uint64_t held_bytes = ebb_align_up(item->size_bytes, align);
     if (wasted_bytes >= TOO_LARGE - all->total_bytes - held_bytes) {
-        return bad_item(i, item, "sizes and alignments add up to more than 63 bits");
+        return bad_item(problem, i, "sizes and alignments add up to more than 63 bits");
     }
     all->total_bytes += held_bytes + wasted_bytes;
     if (!ebb__place_is_fixed(problem, i)) { all->movable_bytes += held_bytes + wasted_bytes; }
@@ -99,32 +101,36 @@ static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64
     const ebb_place_item *item = &problem->items[i];
     const uint64_t multiple = ebb__place_alignment(problem, i), offset = problem->fixed[i];
     if (offset % multiple != 0) {
-        return ebb_fail(EBB_E_ARGUMENT, "item %zu: its fixed offset %llu is not aligned to %llu", i, (ull)offset,
-                        (ull)multiple);
+        return ebb_fail(EBB_E_ARGUMENT, "item %s: its fixed offset %llu is not aligned to %llu",
+                        ebb__item_name(problem, i).text, (ull)offset, (ull)multiple);
     }
     if (offset >= TOO_LARGE - movable_bytes - ebb_align_up(item->size_bytes, problem->alignment_bytes)) {
-        return bad_item(i, item, "its fixed offset leaves no room within 63 bits");
+        return bad_item(problem, i, "its fixed offset leaves no room within 63 bits");
     }
     return EBB_OK;
 }
 
-static ebb_status bad_gap(size_t idx, const ebb_place_gap *gap, const char *why) {
-    return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %zu ([%llu, %llu), bytes [%llu, %llu)): %s", idx, gap->item,
-                    (ull)gap->first, (ull)gap->last, (ull)gap->low_bytes, (ull)gap->high_bytes, why);
+static ebb_status bad_gap(const ebb_place_problem *problem, size_t idx, const char *why) {
+    const ebb_place_gap *gap = &problem->gaps[idx];
+    return ebb_fail(EBB_E_ARGUMENT, "gap %zu of item %s ([%llu, %llu), bytes [%llu, %llu)): %s", idx,
+                    ebb__item_name(problem, gap->item).text, (ull)gap->first, (ull)gap->last, (ull)gap->low_bytes,
+                    (ull)gap->high_bytes, why);
 }
 
 static ebb_status check_gap(const ebb_place_problem *problem, size_t g) {
     const ebb_place_gap *gap = &problem->gaps[g];
-    if (gap->item >= problem->n_items) { return bad_gap(g, gap, "there is no such item"); }
+    if (gap->item >= problem->n_items) { return bad_gap(problem, g, "there is no such item"); }
     const ebb_place_item *item = &problem->items[gap->item];
-    if (gap->first >= gap->last) { return bad_gap(g, gap, "it is at no time"); }
-    if (item->first >= item->last) { return bad_gap(g, gap, "the item lives around the end"); }
-    if (gap->first < item->first || gap->last > item->last) { return bad_gap(g, gap, "outside of the item's life"); }
-    if (gap->low_bytes > gap->high_bytes) { return bad_gap(g, gap, "its window is reversed"); }
-    if (gap->high_bytes > item->size_bytes) { return bad_gap(g, gap, "its window goes beyond the item's size"); }
+    if (gap->first >= gap->last) { return bad_gap(problem, g, "it is at no time"); }
+    if (item->first >= item->last) { return bad_gap(problem, g, "the item lives around the end"); }
+    if (gap->first < item->first || gap->last > item->last) {
+        return bad_gap(problem, g, "outside of the item's life");
+    }
+    if (gap->low_bytes > gap->high_bytes) { return bad_gap(problem, g, "its window is reversed"); }
+    if (gap->high_bytes > item->size_bytes) { return bad_gap(problem, g, "its window goes beyond the item's size"); }
     if (g == 0 || gap[-1].item < gap->item) { return EBB_OK; }
-    if (gap[-1].item > gap->item) { return bad_gap(g, gap, "gaps are not in the order of their items"); }
-    return gap->first >= gap[-1].last ? EBB_OK : bad_gap(g, gap, "it begins before the one before it ends");
+    if (gap[-1].item > gap->item) { return bad_gap(problem, g, "gaps are not in the order of their items"); }
+    return gap->first >= gap[-1].last ? EBB_OK : bad_gap(problem, g, "it begins before the one before it ends");
 }
 
 ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {

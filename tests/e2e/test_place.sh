@@ -145,7 +145,8 @@ END
 run "fixed offsets" out place fixed.csv --json -o answer.csv
 equal "fixed offsets" "$(member out peak_bytes) $(tail -n 2 answer.csv | tr '\n' ' ')" "12 a,0,9,4,8 b,0,9,4,0 "
 run "fixed offsets for all" out place fixed.csv --compare && check "fixed offsets for all: some refuse" grep -q '^first-fit .* - ' out
-complains "fixed offsets for a replay" 2 "fixed.csv: .*first-fit" place fixed.csv --solver first-fit
+says "fixed offsets for a replay" 2 "ebb: fixed.csv: first-fit: item 'a' (line 2) has a fixed offset, which the \
+placement solver 'first-fit' does not take" place fixed.csv --solver first-fit
 "$EBB" place fixed.csv --solver first-fit --json >out 2>err
 equal "fixed offsets for a replay: JSON" "$? $(sed 's/"error": ".*"/E/' out)" \
     '2 {"schema_version": 1, "solver": "first-fit", "buffers": 2, E}'
@@ -157,9 +158,11 @@ done
 run "too few steps for all" out place files/many.csv --steps 1000 --compare --json
 equal "too few steps for all" "$(grep -c '"error": "given up: ' out)" $(($(echo "$solvers" | wc -l) - 1))
 sed 's/,$/,10/' fixed.csv >clash.csv
-says "fixed offsets that overlap" 1 "ebb: clash.csv: items 0 and 1 overlap where they are fixed, at offsets 8 and 10 \
-(items are counted from 0 in the order of the file)" place clash.csv
-clash='{"schema_version": 1, "solver": null, "buffers": 2, "error": "items 0 and 1 overlap where they are fixed, at offsets 8 and 10", "lower_bound_bytes": 14, "fits": false}'
+says "fixed offsets that overlap" 1 "ebb: clash.csv: items 'a' (line 2) and 'b' (line 3) overlap where they are fixed, at \
+offsets 8 and 10" place clash.csv
+says "fixed offsets off the alignment" 3 "ebb: fixed.csv: item 'a' (line 2): its fixed offset 8 is not aligned to 16" \
+    place fixed.csv --alignment 16
+clash="{\"schema_version\": 1, \"solver\": null, \"buffers\": 2, \"error\": \"items 'a' (line 2) and 'b' (line 3) overlap where they are fixed, at offsets 8 and 10\", \"lower_bound_bytes\": 14, \"fits\": false}"
 for how in "" --compare "--solver size" "--solver smartpool-bf"; do
     "$EBB" place clash.csv --json $how >out 2>err
     equal "fixed offsets that overlap: JSON $how" "$? $(cat out)" "1 $clash"

@@ -381,8 +381,30 @@ static void test_limits_round_trip(void **state) {
     becomes(high, (uint64_t[]){0, 4611686018427387907}, high);
     ebb_place_file *file = parsed(high);
     assert_int_equal(ebb_place_file_write(file, (uint64_t[]){0, 4611686018427387908}, path), EBB_E_ARGUMENT);
-    expect_message("item 1: 4611686018427387900 bytes at offset 4611686018427387908 end at 2^63 or beyond");
+    expect_message("item 'b' (line 3): 4611686018427387900 bytes at offset 4611686018427387908 end at 2^63 or beyond");
     assert_int_equal(ebb_place_file_draw(file, (uint64_t[]){0, UINT64_MAX}, NULL, path), EBB_E_ARGUMENT);
+    ebb_place_file_destroy(file);
+}
+
+/* What messages call the file's items: lines are kept where there are offsets, of a file that was read. */
+static void test_names_of_items(void **state) {
+    (void)state;
+    ebb_place_file *file = parsed("id,lower,upper,size,offset\na,0,9,4,8\n\n\"b\n\",0,9,4,10\n");
+    ebb_place_problem p = ebb_place_file_problem(file);
+    uint64_t offsets[2] = {8, 10}, bound_bytes = 0;
+    ebb_place_result result;
+    assert_int_equal(ebb_place_solve(&p, NULL, offsets, &result), EBB_E_NO_FIT);
+    expect_message("items 'a' (line 2) and 'b?' (line 4) overlap where they are fixed, at offsets 8 and 10");
+    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_E_INVALID_PLAN);
+    expect_message("items 'a' (line 2) and 'b?' (line 4) overlap at time 0: bytes [8, 12) and [10, 14)");
+    p.alignment_bytes = 16;
+    assert_int_equal(ebb_place_bound(&p, NULL, &bound_bytes), EBB_E_ARGUMENT);
+    expect_message("item 'a' (line 2): its fixed offset 8 is not aligned to 16");
+    ebb_place_file_destroy(file);
+    file = parsed("id,lower,upper,size\na,0,9,4\nb,0,9,4\n");
+    p = ebb_place_file_problem(file);
+    assert_int_equal(ebb_place_check(&p, NULL, (uint64_t[]){0, 3}, NULL), EBB_E_INVALID_PLAN);
+    expect_message("items 'a' and 'b' overlap at time 0: bytes [0, 4) and [3, 7)");
     ebb_place_file_destroy(file);
 }
 
@@ -505,15 +527,25 @@ static int remove_file(void **state) {
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-place-csv-%d.csv", (int)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_columns),   cmocka_unit_test(test_defaults_are_absent),
-        cmocka_unit_test(test_inclusive_end), cmocka_unit_test(test_forms_of_text),
-        cmocka_unit_test(test_quotes),        cmocka_unit_test(test_no_buffers),
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_long_records),
-        cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_created),       cmocka_unit_test(test_refused_bytes_and_columns),
-        cmocka_unit_test(test_created_plain), cmocka_unit_test(test_write_fails),
-        cmocka_unit_test(test_oom),           cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_source_fails),  cmocka_unit_test(test_limits_round_trip),
+        cmocka_unit_test(test_all_columns),
+        cmocka_unit_test(test_defaults_are_absent),
+        cmocka_unit_test(test_inclusive_end),
+        cmocka_unit_test(test_forms_of_text),
+        cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_no_buffers),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_long_records),
+        cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_created),
+        cmocka_unit_test(test_refused_bytes_and_columns),
+        cmocka_unit_test(test_created_plain),
+        cmocka_unit_test(test_write_fails),
+        cmocka_unit_test(test_oom),
+        cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_source_fails),
+        cmocka_unit_test(test_limits_round_trip),
+        cmocka_unit_test(test_names_of_items),
     };
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
