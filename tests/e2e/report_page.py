@@ -5,7 +5,7 @@
     report_page.py PAGE.html REPORT.json NAME     the tests; REPORT.json is `ebb report --json` of the same recording
     report_page.py --shots FOLDER PAGE.html       pictures in light and dark, for the documents
 
-Exit status 77: Selenium, Chromium or its driver is missing.
+Exit status 77: Selenium, Chromium or its driver is missing, or the browser does not start.
 """
 import json
 import os
@@ -15,6 +15,7 @@ import time
 
 try:
     from selenium import webdriver
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -33,7 +34,11 @@ def open_browser(width=1280, height=1000):
                      f"--window-size={width},{height}"]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(service=Service(DRIVER, log_path=os.devnull), options=options)
+    try:
+        return webdriver.Chrome(service=Service(DRIVER, log_path=os.devnull), options=options)
+    except WebDriverException as error:
+        print(f"the browser does not start: {error.msg}", file=sys.stderr)
+        sys.exit(77)
 
 
 def set_scheme(browser, scheme):

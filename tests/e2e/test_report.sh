@@ -28,7 +28,7 @@ page() {
     "$python" "$root/tests/e2e/report_page.py" page.html report.json "$2"
     case $? in
     0) ;;
-    77) skip "$2: in a browser" "no chromium or chromium-driver" ;;
+    77) skip "$2: in a browser" "no chromium or chromium-driver that starts" ;;
     *) status=1 ;;
     esac
 }

@@ -36,7 +36,10 @@ static void make_pickle(maker *m, const char *text) {
         case 'F': put(m, "\x89", 1); break;
         case 'N': put(m, "N", 1); break;
         case '&':
-        case '*': put(m, (uint8_t[]){*c == '&' ? 'q' : 'h', (uint8_t)(*++c - '0')}, 2); break;
+        case '*':
+            put(m, (uint8_t[]){*c == '&' ? 'q' : 'h', (uint8_t)(c[1] - '0')}, 2);
+            c++;
+            break;
         case '"': {
             const char *close = strchr(c + 1, '"');
             put(m, "X", 1);
