@@ -109,8 +109,7 @@ static ebb_status advise_swap(ebb_study *s) {
                    ebb__bump_printf(&s->bump,
                                     "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
                                     "GB/s out, %.1f GB/s in): each block by itself, the peak could be as low as %s; "
-                                    "for all of them a link would copy %.3g %% of the time, and ebb plan says what of "
-                                    "it can be had",
+                                    "for all of them a link would copy %.3g %% of the time",
                                     ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
                                     ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
                                     s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to),
