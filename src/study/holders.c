@@ -31,6 +31,7 @@ static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     if (ends_with(file, ".py")) { return is_of_package(file) ? 4 : 5; }
+    if (strcmp(function, "_start") == 0) { return 0; } /* calls all there is */
     if (strncmp(function, "torch::autograd::generated::", 28) == 0) { return 3; }
     if (strncmp(function, "at::_ops::", 10) == 0) { return 2; }
     const bool is_library = strstr(file, ".so") != NULL || strncmp(file, "/usr/", 5) == 0;

@@ -219,6 +219,21 @@ static void holders_of_the_peak(void **state) {
     study_fixture_fini(&f);
 }
 
+/* An interpreter that is all library: not the program's entry, but who called malloc. */
+static void entry_is_no_site(void **state) {
+    (void)state;
+    study_fixture f;
+    size_t n = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint32_t entry = study_frame(&f, 0, "_start", "/home/me/bin/python3", 0);
+    f.stack = study_frame(&f, entry, "new_list", "/home/me/lib/libpython3.so", 0);
+    (void)study_alloc(&f, 5, EBB_ROLE_OTHER, "");
+    const ebb_study_holder *h = ebb_study_holders(study_fixture_study(&f, NULL), EBB_STUDY_BY_SITE, &n);
+    assert_int_equal(n, 1);
+    assert_string_equal(h[0].label, "new_list (lib/libpython3.so:0)");
+    study_fixture_fini(&f);
+}
+
 static void nothing_at_all(void **state) {
     (void)state;
     study_fixture f;
@@ -280,11 +295,12 @@ static void bad_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_comes_to),    cmocka_unit_test(shares_of_roles_and_uses),
-        cmocka_unit_test(the_curve_of_it),     cmocka_unit_test(a_block_and_its_story),
-        cmocka_unit_test(labels_and_no_roles), cmocka_unit_test(holders_of_the_peak),
-        cmocka_unit_test(nothing_at_all),      cmocka_unit_test(segments_and_reserved),
-        cmocka_unit_test(bad_options),         cmocka_unit_test(inputs_and_intermediates),
+        cmocka_unit_test(what_it_comes_to),         cmocka_unit_test(shares_of_roles_and_uses),
+        cmocka_unit_test(the_curve_of_it),          cmocka_unit_test(a_block_and_its_story),
+        cmocka_unit_test(labels_and_no_roles),      cmocka_unit_test(holders_of_the_peak),
+        cmocka_unit_test(entry_is_no_site),         cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(segments_and_reserved),    cmocka_unit_test(bad_options),
+        cmocka_unit_test(inputs_and_intermediates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
