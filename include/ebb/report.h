@@ -20,6 +20,7 @@ typedef struct ebb_report_options {
     const char *name;       /* what the report calls the recording; NULL: the file's name */
     double out_bytes_per_s; /* of the machine for which it is asked what could leave; 0: the study's defaults */
     double in_bytes_per_s;
+    uint64_t latency_ns; /* of each copy, before its first byte */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 

@@ -55,6 +55,7 @@ static ebb_status set_machine(const char *path, ebb_report_options *options) {
     const ebb_link link = ebb_machine_link(machine, EBB_TIER_HOST);
     options->out_bytes_per_s = link.out_bytes_per_s;
     options->in_bytes_per_s = link.in_bytes_per_s;
+    options->latency_ns = link.latency_ns;
     ebb_machine_destroy(machine);
     return EBB_OK;
 }

@@ -31,6 +31,7 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
     report->mem = mem;
     report->out_bytes_per_s = o.out_bytes_per_s;
     report->in_bytes_per_s = o.in_bytes_per_s;
+    report->latency_ns = o.latency_ns;
     report->path = ebb__strdup(mem, path);
     report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));
     if (report->path == NULL || report->name == NULL) {
@@ -56,6 +57,7 @@ ebb_status ebb__report_read(ebb_report *report) {
     options.mem = report->mem;
     if (report->out_bytes_per_s > 0.0) { options.out_bytes_per_s = report->out_bytes_per_s; }
     if (report->in_bytes_per_s > 0.0) { options.in_bytes_per_s = report->in_bytes_per_s; }
+    options.latency_ns = report->latency_ns;
     ebb_trace_reader *reader = NULL;
     EBB_TRY(ebb_trace_open_any(report->mem, report->path, &reader));
     const ebb_status status = ebb_study_create(reader, &options, &report->study);

@@ -81,6 +81,7 @@ struct ebb_report {
     const ebb_mem *mem;
     char *path, *name;
     double out_bytes_per_s, in_bytes_per_s;
+    uint64_t latency_ns;
     ebb_trace_reader *reader; /* of the study; NULL before it is made */
     ebb_study *study;
     ebb_study_summary summary;
