@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,6 +50,8 @@ static struct {
     uint64_t limit_bytes;
     size_t n_frames;
     ebb_trace_writer *writer; /* NULL: nothing happened yet */
+    int fd;                   /* the writer's, and which file that was */
+    struct stat file;
     uint64_t n_blocks;
     int64_t start_ns;
     preload_blocks blocks;
@@ -98,6 +101,12 @@ static uint64_t unix_ns(void) {
 static void give_up(void) {
     recorder.is_over = true;
     ebb__preload_min_bytes = SIZE_MAX;
+}
+
+/* A program may close what is not its own; a file that it opens behind that has our number. */
+static bool has_file(void) {
+    struct stat now;
+    return fstat(recorder.fd, &now) == 0 && now.st_dev == recorder.file.st_dev && now.st_ino == recorder.file.st_ino;
 }
 
 /* A file that was not there, -1 when none can be made. Its name goes to path. */
@@ -174,7 +183,7 @@ static void write_alloc(preload_block *block, uint32_t stack, bool before) {
 static bool open_trace(void) {
     if (recorder.writer != NULL || recorder.is_over) { return !recorder.is_over; }
     char path[MAX_PATH_BYTES];
-    const int fd = make_file(path);
+    const int fd = recorder.fd = make_file(path);
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = &ebb__preload_mem;
     options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ADDRESSES;
@@ -182,7 +191,8 @@ static bool open_trace(void) {
     options.start_unix_ns = unix_ns();
     recorder.start_ns = 0;
     (void)now_ns();
-    if (fd < 0 || ebb__trace_writer_open_fd(path, fd, &options, &recorder.writer) != EBB_OK) {
+    if (fd < 0 || fstat(fd, &recorder.file) != 0 ||
+        ebb__trace_writer_open_fd(path, fd, &options, &recorder.writer) != EBB_OK) {
         give_up();
         return false;
     }
@@ -194,9 +204,8 @@ static bool open_trace(void) {
 }
 
 static void flush(void) {
-    if (recorder.writer != NULL && !recorder.is_over && ebb__trace_writer_flush(recorder.writer) != EBB_OK) {
-        give_up();
-    }
+    if (recorder.writer == NULL || recorder.is_over) { return; }
+    if (!has_file() || ebb__trace_writer_flush(recorder.writer) != EBB_OK) { give_up(); }
 }
 
 /* ---- set-up and end ------------------------------------------------------------------------------ */
@@ -257,7 +266,7 @@ __attribute__((constructor)) static void begin(void) {
 
 __attribute__((destructor)) static void end(void) {
     if (!enter()) { return; }
-    if (recorder.writer != NULL && !recorder.is_over) { (void)ebb_trace_writer_close(recorder.writer); }
+    if (recorder.writer != NULL && !recorder.is_over && has_file()) { (void)ebb_trace_writer_close(recorder.writer); }
     recorder.writer = NULL;
     give_up();
     leave();
@@ -339,6 +348,12 @@ static void begin_block(preload_block block, uint32_t stack) {
     atomic_fetch_add_explicit(&filter[filter_of(block.key)], 1, memory_order_relaxed);
 }
 
+/* Of a mapped block. */
+static void add_range(uint64_t key, uint64_t size_bytes) {
+    const range mapped = {key & ~(uint64_t)PRELOAD_MAPPED, size_bytes, 0};
+    if (EBB_PUSH(&ebb__preload_mem, &recorder.ranges, mapped) != EBB_OK) { give_up(); }
+}
+
 static uint64_t used_bytes(uint32_t space) {
     return space >= PRELOAD_DEVICE ? recorder.live_bytes[space]
                                    : recorder.live_bytes[PRELOAD_MALLOC] + recorder.live_bytes[PRELOAD_MMAP] +
@@ -359,7 +374,7 @@ preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes) {
     if (answer == PRELOAD_RECORD && is_past_limit(space, size_bytes)) {
         answer = PRELOAD_REFUSE;
         ebb_trace_event event = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = size_bytes};
-        if (open_trace() && ebb_trace_writer_string(recorder.writer, "refused", &event.name) == EBB_OK) {
+        if (open_trace() && has_file() && ebb_trace_writer_string(recorder.writer, "refused", &event.name) == EBB_OK) {
             event.time_ns = now_ns();
             add_event(&event);
         }
@@ -381,10 +396,7 @@ void ebb__preload_done(uint32_t space, uint64_t key, uint64_t asked_bytes, uint6
     if (key != 0) {
         const uint32_t number = number_stack(&stack);
         begin_block((preload_block){.key = key, .size_bytes = size_bytes, .space = space}, number);
-        if (space == PRELOAD_MMAP) {
-            const range mapped = {key & ~(uint64_t)PRELOAD_MAPPED, size_bytes, 0};
-            if (EBB_PUSH(&ebb__preload_mem, &recorder.ranges, mapped) != EBB_OK) { give_up(); }
-        }
+        if (space == PRELOAD_MMAP) { add_range(key, size_bytes); }
         flush();
     }
     leave();
@@ -410,6 +422,7 @@ bool ebb__preload_take(uint64_t key, preload_block *was_out) {
 void ebb__preload_give_back(const preload_block *was) {
     if (!enter()) { return; }
     begin_block(*was, 0);
+    if (was->space == PRELOAD_MMAP) { add_range(was->key, was->size_bytes); }
     flush();
     leave();
 }
@@ -430,10 +443,9 @@ static bool overlaps(const range *r, uint64_t address, uint64_t size_bytes) {
 
 /* What is left of a mapped block on one side of what was unmapped. */
 static void keep_part(uint64_t address, uint64_t size_bytes) {
-    const range part = {address, size_bytes, 0};
     if (size_bytes == 0) { return; }
     begin_block((preload_block){.key = address | PRELOAD_MAPPED, .size_bytes = size_bytes, .space = PRELOAD_MMAP}, 0);
-    if (EBB_PUSH(&ebb__preload_mem, &recorder.ranges, part) != EBB_OK) { give_up(); }
+    add_range(address, size_bytes);
 }
 
 static void unmap_range(size_t i, uint64_t address, uint64_t size_bytes) {

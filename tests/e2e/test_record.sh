@@ -70,6 +70,11 @@ END
     record 0 $least -- ./program mmap
     equal "mmap, a part unmapped, and moved" "$(tell trace)" \
         "8192@mmap 2048@mmap 5120@mmap 3072@mmap left 8192 peak 8192 whole"
+    record 0 $least -- ./program stuck
+    equal "mmap, not moved" "$(tell trace)" "1024@mmap 1024@mmap left 0 peak 1024 whole"
+    record 0 $least -- ./program close
+    equal "a program that closes all files: its own are its own" "$(cat mine)" mine
+    equal "a program that closes all files: what was before" "$(tell trace)" "1024@malloc left 1024 peak 1024 cut"
     record 0 $least -- ./program threads
     equal "threads" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
     record 0 $least -- ./program signals

@@ -5,8 +5,10 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +57,24 @@ static int do_mmap(void) {
     a = mremap(a, 2 * M, 3 * M, MREMAP_MAYMOVE);
     munmap(reserved, 64 * M);
     return a == MAP_FAILED;
+}
+
+/* What cannot be moved is still there, and goes. */
+static int do_stuck(void) {
+    char *a = mmap(NULL, 1 * M, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool moved = mremap(a, 1 * M, M * M, 0) != MAP_FAILED;
+    return moved || munmap(a, 1 * M) != 0;
+}
+
+/* A program that closes all that it can, and has files of its own then. */
+static int do_close(void) {
+    void *a = take_here(1 * M);
+    for (int fd = 3; fd < 256; fd++) { (void)close(fd); }
+    for (int i = 0; i < 8; i++) { (void)open("mine", O_WRONLY | O_CREAT | O_APPEND, 0666); }
+    void *b = take_here(2 * M);
+    free(a);
+    free(b);
+    return write(3, "mine", 4) != 4;
 }
 
 static void *allocate_a_lot(void *arg) {
@@ -193,6 +213,8 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "family") == 0) { return do_family(); }
     if (strcmp(what, "mmap") == 0) { return do_mmap(); }
+    if (strcmp(what, "stuck") == 0) { return do_stuck(); }
+    if (strcmp(what, "close") == 0) { return do_close(); }
     if (strcmp(what, "threads") == 0) { return do_threads(); }
     if (strcmp(what, "signals") == 0) { return do_signals(); }
     if (strcmp(what, "fork") == 0) { return do_fork(); }
