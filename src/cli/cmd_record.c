@@ -230,6 +230,22 @@ static int record(const record_values *values, char **command) {
     return code;
 }
 
+/* What is there goes before the command runs, so it must be a recording's place: no device, and nothing of the
+ * command's own. */
+static int check_out(const char *out, char **command) {
+    struct stat info;
+    if (stat(out, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        return ebb__cli_usage("record: %s is no file", out);
+    }
+    for (size_t i = 0; command[i] != NULL; i++) {
+        if (access(out, F_OK) == 0 && ebb__cli_is_same_file(out, command[i])) {
+            return ebb__cli_usage("record: %s is the command's, and would be replaced", out);
+        }
+    }
+    const ebb_status status = ebb_path_check_writable(out);
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
 static int run(const ebb_cli_command *command, int argc, char **argv) {
     record_values values = {.stacks = UINT64_MAX};
     ebb_cli_arguments arguments;
@@ -242,8 +258,8 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     if (behind == NULL || end + 1 >= argc) {
         return ebb__cli_usage("record: say which command, behind --; see ebb record --help");
     }
-    const ebb_status status = ebb_path_check_writable(values.out);
-    return status == EBB_OK ? record(&values, argv + end + 1) : ebb__cli_failed(status);
+    exit_code = check_out(values.out, argv + end + 1);
+    return exit_code == EBB_EXIT_DONE ? record(&values, argv + end + 1) : exit_code;
 }
 
 static void more_help(void) {

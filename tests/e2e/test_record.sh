@@ -122,6 +122,11 @@ if [ -e /dev/full ]; then
     equal "a place that cannot be written" $? 4
 fi
 
+mkfifo pipe && cp program own && : >data
+says "a pipe stays" 2 "ebb: record: pipe is no file" record -o pipe -- ./program family
+says "the program stays" 2 "ebb: record: own is the command's, and would be replaced" record -o own -- ./own family
+says "its data stays" 2 "ebb: record: data is the command's, and would be replaced" record -o data -- cat ./data
+check "and they are there" test -p pipe -a -x own -a -f data
 says "no output" 2 "ebb: record: say where the trace goes: -o OUT.trace" record -- true
 says "no command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x
 says "an empty command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x --
