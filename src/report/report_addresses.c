@@ -97,12 +97,14 @@ static ebb_status lay_placed(axis *a, uint64_t *top_out) {
     const size_t n = (size_t)a->page->report->summary.n_blocks;
     ebb_place_item *items = ebb__alloc(a->page->mem, n + 1, sizeof *items);
     if (items == NULL) { return EBB_E_NO_MEMORY; }
+    const uint64_t most_bytes = ((uint64_t)1 << 62) / (n + 1); /* a solver takes no more; no machine has so much */
     for (size_t i = 0; i < n; i++) {
         const ebb_study_block block = ebb_study_get_block(a->page->report->study, i);
         const uint64_t died =
             block.died_event == EBB_STUDY_UNKNOWN ? a->page->report->summary.n_events : block.died_event;
-        items[i] = (ebb_place_item){
-            .size_bytes = block.size_bytes, .first = block.born_event, .last = ebb_max_u64(died, block.born_event + 1)};
+        items[i] = (ebb_place_item){.size_bytes = ebb_min_u64(block.size_bytes, most_bytes),
+                                    .first = block.born_event,
+                                    .last = ebb_max_u64(died, block.born_event + 1)};
     }
     ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
     problem.items = items;

@@ -58,6 +58,14 @@ page none.csv "nothing"
 
 run "train" out train resnet20 --batch 8 --steps 2 --backend ref --record trace
 page trace "a run of ebb's"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 -c '
+from ebb import trace
+w = trace.Writer("huge", 0)
+for i in range(3): w.alloc(i, (1 << 64) // 3 - 1, 9)
+w.close()'
+"$EBB" report huge -o huge.html >out 2>err
+equal "sizes beyond 63 bits" "$(grep -v libjs-chart.js err)" ""
+
 run "--perfetto" out report trace --perfetto events.json
 check "--perfetto: JSON" python3 -c 'import json; json.load(open("events.json"))["traceEvents"][0]["ph"]'
 run "--perfetto and --json" out report trace --perfetto again.json --json
