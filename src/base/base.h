@@ -125,6 +125,9 @@ ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const u
 /* Bytes of the character of UTF-8 with which text begins, of which n_bytes are there; 0: it begins with none. */
 size_t ebb__utf8_character(const void *text, size_t n_bytes);
 
+/* Make a line of text: what ends a line becomes a blank, what is no character or would be obeyed by a terminal '?'. */
+void ebb__utf8_make_line(char *text);
+
 /* ---- hashing and random numbers --------------------------------------------------------------- */
 
 #define EBB_HASH_INIT 0xcbf29ce484222325u

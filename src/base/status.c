@@ -45,9 +45,7 @@ ebb_status ebb_fail(ebb_status code, const char *fmt, ...) {
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    for (char *c = text; *c != '\0'; c++) {
-        if (*c == '\n' || *c == '\r') { *c = ' '; }
-    }
+    ebb__utf8_make_line(text); /* what a file has may be in it */
     memcpy(last_message, text, sizeof text);
     return code;
 }
@@ -69,6 +67,7 @@ void ebb__log(ebb_log_level level, const char *fmt, ...) {
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    ebb__utf8_make_line(text);
     log_sink.fn(log_sink.ctx, level, text);
 }
 

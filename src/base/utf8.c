@@ -17,3 +17,18 @@ size_t ebb__utf8_character(const void *text, size_t n_bytes) {
     const bool is_beyond = c[0] == 0xf4 && c[1] >= 0x90;
     return is_too_long || is_half_of_pair || is_beyond ? 0 : n;
 }
+
+void ebb__utf8_make_line(char *text) {
+    size_t n = strlen(text);
+    for (uint8_t *c = (uint8_t *)text; n > 0;) {
+        const size_t n_here = ebb__utf8_character(c, n), n_step = n_here > 0 ? n_here : 1;
+        const bool is_upper_control = n_here == 2 && c[0] == 0xc2 && c[1] < 0xa0;
+        if (*c == '\n' || *c == '\r' || *c == '\t') {
+            *c = ' ';
+        } else if (n_here == 0 || *c < ' ' || *c == 0x7f || is_upper_control) {
+            memset(c, '?', n_step);
+        }
+        c += n_step;
+        n -= n_step;
+    }
+}

@@ -39,7 +39,19 @@ static void test_no_character(void **state) {
     assert_int_equal(ebb__utf8_character("\xe2\x82\xac and more", 12), 3);
 }
 
+static void test_line(void **state) {
+    (void)state;
+    char text[] = "a\tb\r\nc \x1b[31m\x7f \xc2\x9b"
+                  "31m \xff\xe2\x82\xac \xc3\xa9 \xe2\x82";
+    ebb__utf8_make_line(text);
+    assert_string_equal(text, "a b  c ?[31m? ?"
+                              "?31m ?\xe2\x82\xac \xc3\xa9 ??");
+    (void)ebb_fail(EBB_E_FORMAT, "line 3: %s", "\x1b[31m\xff");
+    assert_string_equal(ebb_last_error(), "line 3: ?[31m?");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_characters), cmocka_unit_test(test_no_character)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_characters), cmocka_unit_test(test_no_character),
+                                       cmocka_unit_test(test_line)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
