@@ -101,6 +101,9 @@ check "--svg is XML" python3 -c 'import xml.dom.minidom as m; m.parse("picture.s
 
 run "program" out plan lenet --batch 4 --backend dry --program-out ./program --json -o plan
 planned=$(member out peak_planned_bytes)
+equal "a plan at the bound of its alignment" "$(member out bound_bytes) $(member out peak_over_bound)" "$planned 1"
+run "a plan that is checked" again plan ./program --check plan --json
+equal "a plan that is checked has the same bound" "$(member again bound_bytes)" "$planned"
 run "a program" out place program -o answer.csv --json
 peak=$(member out peak_bytes) # the highest tensor's size is rounded up here, to 64 bytes
 check "a program's peak is its plan's" [ "$peak" -ge "$planned" -a "$peak" -lt $((planned + 64)) ]
