@@ -155,7 +155,7 @@ def measure_preload(ebb, table, rounds, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ebb", default="build/release/ebb")
     parser.add_argument("--torch", action="append", default=[])
     parser.add_argument("--rounds", type=int, default=5)
