@@ -57,9 +57,11 @@ static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
     ebb_report_page page = {.report = report, .mem = report->mem, .json = {.out = out}};
     page.by_time = s->duration_ns != EBB_STUDY_UNKNOWN;
     page.end = page.by_time ? s->duration_ns : s->n_events;
+    ebb__report_index_init(&page.texts, page.mem);
+    ebb__report_index_init(&page.frames, page.mem);
     const ebb_status status = ebb__report_put_page(&page);
-    ebb__report_index_fini(page.mem, &page.texts);
-    ebb__report_index_fini(page.mem, &page.frames);
+    ebb__report_index_fini(&page.texts);
+    ebb__report_index_fini(&page.frames);
     return status;
 }
 

@@ -23,72 +23,56 @@
 
 /* ---- numbers for what comes again -------------------------------------------------------------- */
 
-static size_t find_slot(const ebb_report_index *index, uint64_t key) {
-    size_t slot = (size_t)ebb__hash(EBB_HASH_INIT, &key, sizeof key) & (index->n_slots - 1);
-    while (index->slots[slot] != 0 && index->keys[index->slots[slot] - 1] != key) {
-        slot = (slot + 1) & (index->n_slots - 1);
-    }
-    return slot;
+void ebb__report_index_init(ebb_report_index *index, const ebb_mem *mem) {
+    *index = (ebb_report_index){.keys = {0}};
+    ebb__u64_map_init(&index->number_of, mem);
 }
 
-static ebb_status grow_slots(const ebb_mem *mem, ebb_report_index *index) {
-    if (2 * (index->n + 1) < index->n_slots) { return EBB_OK; }
-    const size_t n_slots = index->n_slots > 0 ? 2 * index->n_slots : 64;
-    uint32_t *slots = ebb__calloc(mem, n_slots, sizeof *slots);
-    if (slots == NULL) { return EBB_E_NO_MEMORY; }
-    ebb__free(mem, index->slots);
-    index->slots = slots;
-    index->n_slots = n_slots;
-    for (size_t i = 0; i < index->n; i++) { index->slots[find_slot(index, index->keys[i])] = (uint32_t)i + 1; }
+void ebb__report_index_fini(ebb_report_index *index) {
+    EBB_VEC_FINI(index->number_of.mem, &index->keys);
+    ebb__u64_map_fini(&index->number_of);
+}
+
+static ebb_status add_key(ebb_report_index *index, uint64_t key, int64_t *number_out) {
+    uint64_t *number = NULL;
+    bool is_new = false;
+    EBB_TRY(ebb__u64_map_add(&index->number_of, key, &number, &is_new));
+    if (is_new) {
+        *number = index->keys.n;
+        EBB_TRY(EBB_PUSH(index->number_of.mem, &index->keys, key));
+    }
+    *number_out = (int64_t)*number;
     return EBB_OK;
 }
 
-ebb_status ebb__report_index_add(const ebb_mem *mem, ebb_report_index *index, uint64_t key, uint32_t *number_out) {
-    EBB_TRY(grow_slots(mem, index));
-    const size_t slot = find_slot(index, key);
-    if (index->slots[slot] == 0) {
-        EBB_TRY(ebb__grow(mem, (void **)&index->keys, &index->cap, index->n, 1, sizeof *index->keys));
-        index->keys[index->n] = key;
-        index->slots[slot] = (uint32_t)++index->n;
-    }
-    *number_out = index->slots[slot] - 1;
-    return EBB_OK;
-}
-
-void ebb__report_index_fini(const ebb_mem *mem, ebb_report_index *index) {
-    ebb__free(mem, index->keys);
-    ebb__free(mem, index->slots);
-    *index = (ebb_report_index){.n = 0};
+/* -1: it is not in. */
+static int64_t find_key(const ebb_report_index *index, uint64_t key) {
+    const uint64_t *number = ebb__u64_map_find(&index->number_of, key);
+    return number != NULL ? (int64_t)*number : -1;
 }
 
 ebb_status ebb__report_page_text(ebb_report_page *page, const char *text, int64_t *number_out) {
     *number_out = -1;
     if (text[0] == '\0') { return EBB_OK; }
     const uint64_t key = (uint64_t)(uintptr_t)text;
-    const size_t n_before = page->texts.n;
-    uint32_t number = 0;
+    const size_t n_before = page->texts.keys.n;
     if (n_before >= MAX_TEXTS || page->text_bytes >= MAX_TEXT_BYTES) { /* only what is there */
-        const uint32_t known = page->texts.slots[find_slot(&page->texts, key)];
-        if (known != 0) { *number_out = known - 1; }
+        *number_out = find_key(&page->texts, key);
         return EBB_OK;
     }
-    EBB_TRY(ebb__report_index_add(page->mem, &page->texts, key, &number));
-    if (page->texts.n > n_before) { page->text_bytes += strnlen(text, MAX_TEXT_SHOWN); }
-    *number_out = number;
+    EBB_TRY(add_key(&page->texts, key, number_out));
+    if (page->texts.keys.n > n_before) { page->text_bytes += strnlen(text, MAX_TEXT_SHOWN); }
     return EBB_OK;
 }
 
 ebb_status ebb__report_page_stack(ebb_report_page *page, uint32_t stack, int64_t *number_out) {
     *number_out = -1;
-    uint32_t first = 0;
-    if (stack == 0 || page->frames.n >= MAX_FRAMES) { return EBB_OK; }
-    EBB_TRY(ebb__report_index_add(page->mem, &page->frames, stack, &first));
-    *number_out = first;
+    if (stack == 0 || page->frames.keys.n >= MAX_FRAMES) { return EBB_OK; }
+    EBB_TRY(add_key(&page->frames, stack, number_out));
     for (unsigned depth = 0; stack != 0 && depth < MAX_STACK_DEPTH; depth++) {
         const ebb_trace_frame frame = ebb_trace_reader_frame(page->report->reader, stack);
-        uint32_t number = 0;
-        int64_t text = 0;
-        EBB_TRY(ebb__report_index_add(page->mem, &page->frames, stack, &number));
+        int64_t number = 0, text = 0;
+        EBB_TRY(add_key(&page->frames, stack, &number));
         EBB_TRY(ebb__report_page_text(page, ebb_trace_reader_string(page->report->reader, frame.function), &text));
         EBB_TRY(ebb__report_page_text(page, ebb_trace_reader_string(page->report->reader, frame.file), &text));
         stack = frame.caller;
@@ -357,9 +341,9 @@ static void put_parts(ebb_report_page *page) {
 /* At most MAX_TEXT_SHOWN bytes of a text, and not half a character: what the cut leaves of one is replaced anyway. */
 static void put_texts(ebb_report_page *page) {
     ebb__report_json_open(&page->json, "texts", '[');
-    for (size_t i = 0; i < page->texts.n; i++) {
+    for (size_t i = 0; i < page->texts.keys.n; i++) {
         char text[MAX_TEXT_SHOWN + 4];
-        (void)snprintf(text, MAX_TEXT_SHOWN, "%s", (const char *)(uintptr_t)page->texts.keys[i]);
+        (void)snprintf(text, MAX_TEXT_SHOWN, "%s", (const char *)(uintptr_t)page->texts.keys.data[i]);
         ebb__report_json_text(&page->json, NULL, text);
     }
     ebb__report_json_close(&page->json, ']');
@@ -368,14 +352,11 @@ static void put_texts(ebb_report_page *page) {
 /* Four numbers a frame: the frame below, function, file, line. */
 static ebb_status put_frames(ebb_report_page *page) {
     ebb__report_json_open(&page->json, "frames", '[');
-    const size_t n = page->frames.n;
+    const size_t n = page->frames.keys.n;
     for (size_t i = 0; i < n; i++) {
-        const ebb_trace_frame frame = ebb_trace_reader_frame(page->report->reader, (uint32_t)page->frames.keys[i]);
-        int64_t caller = -1, function = -1, file = -1;
-        if (frame.caller != 0) {
-            const size_t slot = find_slot(&page->frames, frame.caller);
-            caller = (int64_t)page->frames.slots[slot] - 1; /* none where the depth ended */
-        }
+        const ebb_trace_frame frame = ebb_trace_reader_frame(page->report->reader, (uint32_t)page->frames.keys.data[i]);
+        int64_t function = -1, file = -1;
+        const int64_t caller = find_key(&page->frames, frame.caller); /* none at the bottom and where the depth ended */
         EBB_TRY(ebb__report_page_text(page, ebb_trace_reader_string(page->report->reader, frame.function), &function));
         EBB_TRY(ebb__report_page_text(page, ebb_trace_reader_string(page->report->reader, frame.file), &file));
         ebb__report_page_i64(page, NULL, caller);

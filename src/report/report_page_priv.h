@@ -10,16 +10,16 @@
 #define EBB_SRC_REPORT_PAGE_PRIV_H
 
 #include "report/report_priv.h"
+#include "trace/u64_map.h"
 
 /* Distinct keys, numbered from 0 in the order in which they came. */
 typedef struct ebb_report_index {
-    uint64_t *keys;  /* [n] */
-    uint32_t *slots; /* [n_slots]: number + 1, or 0 */
-    size_t n, cap, n_slots;
+    ebb_u64_map number_of;
+    EBB_VEC(uint64_t) keys;
 } ebb_report_index;
 
-ebb_status ebb__report_index_add(const ebb_mem *mem, ebb_report_index *index, uint64_t key, uint32_t *number_out);
-void ebb__report_index_fini(const ebb_mem *mem, ebb_report_index *index);
+void ebb__report_index_init(ebb_report_index *index, const ebb_mem *mem);
+void ebb__report_index_fini(ebb_report_index *index);
 
 typedef struct ebb_report_page {
     ebb_report *report;
