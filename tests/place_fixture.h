@@ -43,6 +43,20 @@ static inline void draw_fixture(place_fixture *f, uint64_t seed, uint64_t period
     begin_fixture(f);
 }
 
+/* The same on a line. */
+static inline void draw_line_fixture(place_fixture *f, uint64_t seed, uint64_t period) {
+    draw_fixture(f, seed, period);
+    ebb__bump_fini(&f->bump);
+    for (size_t i = 0; i < N_FIXTURE; i++) {
+        ebb_place_item *item = &f->items[i];
+        const uint64_t a = item->first, b = item->last;
+        item->first = ebb_min_u64(a, b);
+        item->last = ebb_max_u64(a, b) + 1;
+    }
+    f->problem.period = 0;
+    begin_fixture(f);
+}
+
 /* The compact's offsets are a placement of this peak. */
 static inline void expect_placement(place_fixture *f, uint64_t peak, uint64_t seed) {
     uint64_t checked = 0;

@@ -131,6 +131,24 @@ static inline int teardown_dir(void **state) {
 
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, setup_dir, teardown_dir)
 
+/* ---- a file ----------------------------------------------------------------------------------- */
+
+/* The path of the test or group that runs, between setup_path and teardown_path; an empty file at first. */
+static char test_path[64] __attribute__((unused));
+
+static inline int setup_path(void **state) {
+    (void)state;
+    strcpy(test_path, "/tmp/ebb-test-XXXXXX");
+    const int fd = mkstemp(test_path);
+    return fd < 0 || close(fd) != 0 ? -1 : 0;
+}
+
+static inline int teardown_path(void **state) {
+    (void)state;
+    (void)unlink(test_path);
+    return 0;
+}
+
 /* ---- failures --------------------------------------------------------------------------------- */
 
 /* The last failure's message has these words in it. */

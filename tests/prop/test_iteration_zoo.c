@@ -8,21 +8,6 @@
 
 #define N_RECORDED 3u
 
-static char path[64];
-
-static int make_path(void **state) {
-    (void)state;
-    strcpy(path, "/tmp/ebb-iteration-XXXXXX");
-    int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0 ? -1 : 0;
-}
-
-static int remove_path(void **state) {
-    (void)state;
-    (void)unlink(path);
-    return 0;
-}
-
 static void record(const char *net, double budget_percent) {
     ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
     ebb_trainer *trainer = NULL;
@@ -33,7 +18,7 @@ static void record(const char *net, double budget_percent) {
     o.budget_percent = budget_percent;
     o.batch = 2;
     o.n_steps = N_RECORDED + 1;
-    o.record_path = path;
+    o.record_path = test_path;
     o.n_record_steps = N_RECORDED;
     if (ebb_trainer_create(&o, &trainer, NULL, NULL) != EBB_OK) { fail_msg("%s: %s", net, ebb_last_error()); }
     for (bool done = false; !done;) { assert_int_equal(ebb_trainer_step(trainer, &step, &done), EBB_OK); }
@@ -57,7 +42,7 @@ static ebb_iteration find(bool only_memory, truth *t) {
     ebb_trace_event event;
     ebb_iteration found;
     *t = (truth){.count = 0};
-    assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+    assert_int_equal(ebb_trace_reader_open(NULL, test_path, &r), EBB_OK);
     assert_int_equal(ebb_iteration_finder_create(NULL, r, &finder), EBB_OK);
     for (bool done = false;;) {
         assert_int_equal(ebb_trace_reader_next(r, &event, &done), EBB_OK);
@@ -113,5 +98,5 @@ int main(void) {
         cmocka_unit_test(every_network_has_its_iteration),
         cmocka_unit_test(under_a_budget_it_is_about_the_same),
     };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return cmocka_run_group_tests(tests, setup_path, teardown_path);
 }

@@ -11,21 +11,6 @@
 
 #define MAX_EVENTS 400u
 
-static char path[64];
-
-static int make_path(void **state) {
-    (void)state;
-    strcpy(path, "/tmp/ebb-trace-XXXXXX");
-    int fd = mkstemp(path);
-    return fd < 0 || close(fd) != 0 ? -1 : 0;
-}
-
-static int remove_path(void **state) {
-    (void)state;
-    (void)unlink(path);
-    return 0;
-}
-
 /* A random trace: what is written, and what a reader should give. */
 typedef struct model {
     ebb_rng rng;
@@ -166,7 +151,7 @@ static void write_model(model *m, uint64_t seed, size_t n_events) {
     options.tells = (uint32_t)below(m, 256);
     options.start_unix_ns = seed;
     ebb_trace_writer *w = NULL;
-    assert_int_equal(ebb_trace_writer_open(path, &options, &w), EBB_OK);
+    assert_int_equal(ebb_trace_writer_open(test_path, &options, &w), EBB_OK);
     assert_int_equal(ebb_trace_writer_note(w, "source", "random"), EBB_OK);
     const char *texts[] = {"", "conv1", "a name with \"quotes\" and \xc3\xa9", "relu", "w"};
     for (size_t i = 0; i < 5; i++) { assert_int_equal(ebb_trace_writer_string(w, texts[i], &m->strings[i]), EBB_OK); }
@@ -213,7 +198,7 @@ static void test_round_trip(void **state) {
         ebb__rng_init(&rng, seed, 9);
         write_model(&m, seed, ebb__rng_below(&rng, MAX_EVENTS + 1));
         ebb_trace_reader *r = NULL;
-        assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+        assert_int_equal(ebb_trace_reader_open(NULL, test_path, &r), EBB_OK);
         assert_int_equal(read_and_compare(r, &m, seed), m.n_events);
         ebb_trace_info info = ebb_trace_reader_info(r);
         assert_true(info.complete);
@@ -237,7 +222,7 @@ static void test_round_trip(void **state) {
 
 static char *slurp(size_t *n_out) {
     char *data = NULL;
-    assert_int_equal(ebb__file_read_all(NULL, path, UINT64_MAX, &data, n_out), EBB_OK);
+    assert_int_equal(ebb__file_read_all(NULL, test_path, UINT64_MAX, &data, n_out), EBB_OK);
     return data;
 }
 
@@ -312,7 +297,7 @@ static void test_long_and_unknown_records(void **state) {
     memset(text, 'n', n_long + 1);
     text[n_long + 1] = '\0';
     ebb_trace_writer *w = NULL;
-    assert_int_equal(ebb_trace_writer_open(path, NULL, &w), EBB_OK);
+    assert_int_equal(ebb_trace_writer_open(test_path, NULL, &w), EBB_OK);
     uint32_t name = 0, same = 0;
     assert_int_equal(ebb_trace_writer_string(w, text, &name), EBB_E_LIMIT);
     text[n_long] = '\0';
@@ -327,7 +312,7 @@ static void test_long_and_unknown_records(void **state) {
     char *data = slurp(&n);
     const size_t n_end = 3, n_skipped = 300000; /* the end: its kind and two numbers */
     ebb_file_writer *f = NULL;
-    assert_int_equal(ebb__file_writer_open(NULL, path, 0, &f), EBB_OK);
+    assert_int_equal(ebb__file_writer_open(NULL, test_path, 0, &f), EBB_OK);
     (void)ebb__file_writer_write(f, data, n - n_end);
     (void)ebb__file_writer_write(f, "\x7f\xe0\xa7\x12", 4); /* 300000 bytes */
     for (size_t i = 0; i < n_skipped; i++) { (void)ebb__file_writer_write(f, "\xff", 1); }
@@ -336,7 +321,7 @@ static void test_long_and_unknown_records(void **state) {
 
     ebb_trace_reader *r = NULL;
     bool done = false;
-    assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
+    assert_int_equal(ebb_trace_reader_open(NULL, test_path, &r), EBB_OK);
     assert_int_equal(ebb_trace_reader_next(r, &e, &done), EBB_OK);
     assert_string_equal(ebb_trace_reader_string(r, e.name), text);
     assert_int_equal(ebb_trace_reader_next(r, &e, &done), EBB_OK);
@@ -360,7 +345,7 @@ static void test_writer_refuses(void **state) {
     other.size_bytes++;
     assert_int_equal(ebb_trace_writer_open("/tmp/no/such/folder/x", &other, &w), EBB_E_ARGUMENT);
     assert_int_equal(ebb_trace_writer_open("/tmp/no/such/folder/x", NULL, &w), EBB_E_IO);
-    assert_int_equal(ebb_trace_writer_open(path, NULL, &w), EBB_OK);
+    assert_int_equal(ebb_trace_writer_open(test_path, NULL, &w), EBB_OK);
     ebb_trace_event good = {.kind = EBB_TRACE_ALLOC, .time_ns = 10};
     assert_int_equal(ebb_trace_writer_add(w, &good), EBB_OK);
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_READ, .time_ns = 9}, "time goes back");
@@ -372,9 +357,9 @@ static void test_writer_refuses(void **state) {
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_COPY_BEGIN, .time_ns = 10, .tier = 256}, "tier 256");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_N_KINDS, .time_ns = 10}, "kind");
     assert_int_equal(ebb_trace_writer_frame(w, 1, 0, 0, 0, &stack), EBB_E_ARGUMENT);
-    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(access(test_path, F_OK), 0);
     ebb_trace_writer_abandon(w);
-    assert_int_not_equal(access(path, F_OK), 0); /* an abandoned trace leaves nothing */
+    assert_int_not_equal(access(test_path, F_OK), 0); /* an abandoned trace leaves nothing */
 }
 
 static void test_header(void **state) {
@@ -403,7 +388,7 @@ static ebb_status write_some(const ebb_mem *mem) {
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = mem;
     ebb_trace_writer *w = NULL;
-    ebb_status st = ebb_trace_writer_open(path, &options, &w);
+    ebb_status st = ebb_trace_writer_open(test_path, &options, &w);
     uint32_t name = 0, stack = 0;
     for (int i = 0; i < 40 && st == EBB_OK; i++) {
         char text[32];
@@ -422,7 +407,7 @@ static ebb_status write_some(const ebb_mem *mem) {
 static ebb_status read_some(const ebb_mem *mem) {
     ebb_trace_reader *r = NULL;
     ebb_trace_event e;
-    ebb_status st = ebb_trace_reader_open(mem, path, &r);
+    ebb_status st = ebb_trace_reader_open(mem, test_path, &r);
     for (bool done = false; st == EBB_OK && !done;) { st = ebb_trace_reader_next(r, &e, &done); }
     ebb_trace_reader_close(r);
     return st;
@@ -436,13 +421,13 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_round_trip, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_cut_at_every_byte, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_mutations, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_long_and_unknown_records, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_writer_refuses, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_header, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(test_out_of_memory, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(test_round_trip, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_cut_at_every_byte, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_mutations, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_long_and_unknown_records, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_writer_refuses, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_header, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, setup_path, teardown_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,17 +19,10 @@ static bool lives_at(const ebb_sections *s, uint32_t item, uint32_t section) {
 
 /* On a circle of all odd seeds, else a line. */
 static void draw(outward_fixture *f, uint64_t seed) {
-    draw_fixture(&f->base, seed, 30);
     if (seed % 2 == 0) {
-        ebb__bump_fini(&f->base.bump);
-        for (size_t i = 0; i < N_FIXTURE; i++) {
-            ebb_place_item *item = &f->base.items[i];
-            const uint64_t a = item->first, b = item->last;
-            item->first = ebb_min_u64(a, b);
-            item->last = ebb_max_u64(a, b) + 1;
-        }
-        f->base.problem.period = 0;
-        begin_fixture(&f->base);
+        draw_line_fixture(&f->base, seed, 30);
+    } else {
+        draw_fixture(&f->base, seed, 30);
     }
     const ebb_sections *s = &f->base.compact.sections;
     f->options = (ebb_place_outward_options){.by_death = f->base.compact.by_death,

@@ -11,18 +11,8 @@ typedef struct room_fixture {
     uint32_t by_birth[N_FIXTURE];
 } room_fixture;
 
-/* On a line. */
 static void draw(room_fixture *f, uint64_t seed) {
-    draw_fixture(&f->base, seed, 30);
-    ebb__bump_fini(&f->base.bump);
-    for (size_t i = 0; i < N_FIXTURE; i++) {
-        ebb_place_item *item = &f->base.items[i];
-        const uint64_t a = item->first, b = item->last;
-        item->first = ebb_min_u64(a, b);
-        item->last = ebb_max_u64(a, b) + 1;
-    }
-    f->base.problem.period = 0;
-    begin_fixture(&f->base);
+    draw_line_fixture(&f->base, seed, 30);
     assert_int_equal(ebb__room_create(&f->base.compact.sections, &f->base.bump, &f->room), EBB_OK);
 }
 
