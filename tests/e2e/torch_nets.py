@@ -62,6 +62,15 @@ class Mlp(nn.Module):
         return self.fc3(torch.relu(self.fc2(torch.relu(self.fc1(torch.flatten(x, 1))))))
 
 
+class Perceptron(nn.Module):
+    def __init__(self, hidden, image, classes):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(image[0] * image[1] * image[2], hidden), nn.Linear(hidden, classes)
+
+    def forward(self, x):
+        return self.fc2(torch.relu(self.fc1(torch.flatten(x, 1))))
+
+
 class Lenet(nn.Module):
     def __init__(self, image, classes):
         super().__init__()
@@ -211,6 +220,8 @@ def build(name, image, classes):
     """image: (channels, height, width)."""
     if name in TORCHVISION:
         return getattr(torchvision.models, name)(num_classes=classes)
+    if name.startswith("perceptron:"):
+        return Perceptron(int(name.split(":")[1]), image, classes)
     if name.startswith("vgg"):
         return vgg(name, image, classes)
     if name.startswith("resnet_cifar:"):
