@@ -120,16 +120,29 @@ uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* By the events: all of them; so that frees in a row may come in any order; the steps, if all else may; all, about. */
+/* By the beginnings of steps. */
+static ebb_status find_in_steps(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations) {
+    ebb_u32s lengths = {0};
+    ebb_iteration_text steps;
+    ebb_status st = ebb__iteration_text_init_steps(&steps, all, bump);
+    if (st == EBB_OK) { st = ebb__iteration_candidates(&steps, &lengths); }
+    if (st == EBB_OK) { st = ebb__iteration_from_events(&steps, &lengths, true, iterations); }
+    EBB_VEC_FINI(all->finder->mem, &lengths);
+    return st;
+}
+
+/* By the events: all of them; so that frees in a row may come in any order; the steps, if all else may; all, about.
+ * What repeats with some order of frees does so in every one: the lengths are the same. */
 static ebb_status find_in_events(const ebb_iteration_text *all, const ebb_iteration_text *sorted, ebb_bump *bump,
                                  ebb_iteration_parts *iterations) {
-    EBB_TRY(ebb__iteration_from_events(all, true, iterations));
-    if (iterations->n == 0) { EBB_TRY(ebb__iteration_from_events(sorted, true, iterations)); }
-    if (iterations->n > 0) { return EBB_OK; }
-    ebb_iteration_text steps;
-    EBB_TRY(ebb__iteration_text_init_steps(&steps, all, bump));
-    EBB_TRY(ebb__iteration_from_events(&steps, true, iterations));
-    return iterations->n > 0 ? EBB_OK : ebb__iteration_from_events(sorted, false, iterations);
+    ebb_u32s lengths = {0};
+    ebb_status st = ebb__iteration_candidates(sorted, &lengths);
+    if (st == EBB_OK) { st = ebb__iteration_from_events(all, &lengths, true, iterations); }
+    if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, true, iterations); }
+    if (st == EBB_OK && iterations->n == 0) { st = find_in_steps(all, bump, iterations); }
+    if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, false, iterations); }
+    EBB_VEC_FINI(all->finder->mem, &lengths);
+    return st;
 }
 
 /* Whether each iteration has one update. */

@@ -137,13 +137,11 @@ static ebb_status find(search *s, const ebb_u32s *lengths, bool exact, ebb_itera
     return tell(s, iterations);
 }
 
-ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, bool exact, ebb_iteration_parts *iterations) {
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
+                                      ebb_iteration_parts *iterations) {
     if (text->n < MIN_EVENTS) { return EBB_OK; }
     search s = {.text = text};
-    ebb_u32s lengths = {0};
-    ebb_status st = ebb__iteration_candidates(text, &lengths);
-    if (st == EBB_OK) { st = find(&s, &lengths, exact, iterations); }
-    EBB_VEC_FINI(text->finder->mem, &lengths);
+    const ebb_status st = find(&s, lengths, exact, iterations);
     EBB_VEC_FINI(text->finder->mem, &s.runs);
     EBB_VEC_FINI(text->finder->mem, &s.found);
     return st;

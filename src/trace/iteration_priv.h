@@ -82,7 +82,7 @@ static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uin
     return text->prefix[at + n] - text->prefix[at] * power;
 }
 
-/* iteration_votes.c: lengths that an iteration may have, ascending. */
+/* iteration_votes.c: lengths that an iteration may have, ascending, into an empty vector. */
 ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths);
 
 /* iteration_runs.c: the stretches that repeat with this length, two times or more, in order; they may overlap by less
@@ -97,8 +97,10 @@ ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s 
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out);
 
-/* iteration_events.c: the iterations by the events alone, or by these events, in order. None: there are none. */
-ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, bool exact, ebb_iteration_parts *iterations);
+/* iteration_events.c: the iterations by the events alone, or by these events, in order, of one of the lengths. None:
+ * there are none. */
+ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
+                                      ebb_iteration_parts *iterations);
 
 /* iteration_match.c: how many events of b come in the same order in a, about: places where both go on alike are looked
  * for nearby only. Linear. */

@@ -8,10 +8,11 @@
  *
  * Of long traces a share of the windows votes, chosen by what is in them, so that the same ones are chosen whenever
  * they come: time is linear in the events for each of the log n widths, but for the votes, of which there is a limit.
+ * Where no window comes again, no wider one does: noise is left after a few widths.
  */
 #include "trace/iteration_priv.h"
 
-#define MAX_VOTERS ((uint32_t)1 << 18) /* about; at a width */
+#define MAX_VOTERS ((uint32_t)1 << 16) /* about; at a width: both tables stay in a core's cache */
 #define N_ELECTED 12u                  /* at a width */
 #define N_SHORTEST 16u                 /* lengths that are candidates anyway: few windows would speak for them */
 
@@ -22,7 +23,7 @@ typedef struct seen {
 
 typedef struct votes {
     seen *windows, *gaps; /* hashed; [n_slots], a power of two */
-    uint32_t n_slots, mask;
+    uint32_t n_slots, n_gaps, mask;
 } votes;
 
 static uint64_t mix(uint64_t x) {
@@ -38,9 +39,22 @@ static seen *look_up(seen *table, uint32_t n_slots, uint64_t key) {
     return &table[slot];
 }
 
-static void vote(votes *v, const ebb_iteration_text *text, uint32_t width) {
+/* One window more was seen again behind so many events. */
+static void count_gap(votes *v, uint32_t gap) {
+    seen *counted = look_up(v->gaps, v->n_slots, gap);
+    if (counted->key == 0) {
+        if (v->n_gaps == v->n_slots / 2) { return; }
+        v->n_gaps++;
+        counted->key = gap;
+    }
+    counted->value++;
+}
+
+/* Whether a window that is wider may come again, for all that is known. */
+static bool vote(votes *v, const ebb_iteration_text *text, uint32_t width) {
     const uint64_t power = ebb__iteration_power(width);
-    uint32_t n_windows = 0, n_gaps = 0;
+    uint32_t n_windows = 0;
+    v->n_gaps = 0;
     memset(v->windows, 0, v->n_slots * sizeof *v->windows);
     memset(v->gaps, 0, v->n_slots * sizeof *v->gaps);
     for (uint32_t at = 0; at + width <= text->n; at++) {
@@ -52,16 +66,11 @@ static void vote(votes *v, const ebb_iteration_text *text, uint32_t width) {
             n_windows++;
             window->key = key;
         } else {
-            const uint32_t gap = at - window->value;
-            seen *counted = look_up(v->gaps, v->n_slots, gap);
-            if (counted->key == 0 && n_gaps < v->n_slots / 2) {
-                n_gaps++;
-                counted->key = gap;
-            }
-            if (counted->key != 0) { counted->value++; }
+            count_gap(v, at - window->value);
         }
         window->value = at;
     }
+    return n_windows == 0 || v->n_gaps > 0;
 }
 
 /* Into the ascending lengths, once; there are few. */
@@ -107,7 +116,7 @@ ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *l
     v.gaps = ebb__alloc(mem, v.n_slots, sizeof *v.gaps);
     if (v.windows == NULL || v.gaps == NULL) { st = EBB_E_NO_MEMORY; }
     for (uint32_t width = 1; st == EBB_OK && width <= text->n / 2; width *= 2) {
-        vote(&v, text, width);
+        if (!vote(&v, text, width)) { break; }
         st = elect(&v, mem, lengths);
     }
     for (uint32_t length = 1; st == EBB_OK && length <= N_SHORTEST; length++) { st = add_length(mem, lengths, length); }
