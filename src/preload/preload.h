@@ -43,7 +43,8 @@ extern const ebb_mem ebb__preload_mem;
 typedef struct preload_block {
     uint64_t key; /* 0: a free slot */
     uint64_t block, size_bytes;
-    uint32_t space;
+    uint32_t space, stack;
+    uint32_t n_uses; /* of a handle: the program's and its mappings; else 1 */
 } preload_block;
 
 typedef struct preload_blocks {
@@ -66,6 +67,23 @@ typedef struct preload_stack {
 
 /* The callers of this library, at most n_max. */
 void ebb__preload_stack_take(preload_stack *stack, size_t n_max);
+
+/* ---- its files (preload_file.c) ------------------------------------------------------------------- */
+
+#define PRELOAD_MAX_PATH_BYTES ((size_t)4096)
+#define PRELOAD_SAYS "ebb-record"
+
+/* A file that was not there, -1 when none can be made (with a message). Its name goes to path[PRELOAD_MAX_PATH_BYTES].
+ */
+int ebb__preload_make_file(const char *base, char *path);
+
+/* The process's command line, its words separated by blanks. */
+void ebb__preload_read_command(char *text, size_t n_bytes);
+
+/* What went wrong, to `ebb record`: a line into a file without a name that it holds open at this path (of /proc). It
+ * says so when the command has ended; the command's own stderr is none of ours. Nothing happens when the path has
+ * become another file's. */
+void ebb__preload_tell(const char *says, const char *what);
 
 /* ---- the recorder (preload_recorder.c) ----------------------------------------------------------- */
 
@@ -92,17 +110,20 @@ bool ebb__preload_may_be(uint64_t key);
 bool ebb__preload_take(uint64_t key, preload_block *was_out);
 void ebb__preload_give_back(const preload_block *was);
 
-/* Before [address, address + size_bytes) is unmapped: of mapped blocks what lies in it is no more. */
-void ebb__preload_unmap(uint64_t address, uint64_t size_bytes);
+/* Before the pages of [address, address + size_bytes) are unmapped: of mapped blocks what lies in it is no more. How
+ * many bytes that were, for ebb__preload_map_back when they stay after all. */
+uint64_t ebb__preload_unmap(uint64_t address, uint64_t size_bytes);
+void ebb__preload_map_back(uint64_t address, uint64_t size_bytes);
 #define PRELOAD_MAPPED 1u /* the lowest bit of a mapped block's key, which an allocator may also give out */
 
 /* The memory of a device or the host as the limit has it: what is left and what there is. */
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* CUDA's own memory: physical handles live until they are released and nowhere mapped. */
+/* CUDA's own memory: physical handles live until they are released as often as made and retained, and nowhere
+ * mapped. */
 void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
 void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes);
-void ebb__preload_handle_released(uint64_t handle);
+void ebb__preload_handle_used(uint64_t handle, bool more);
 #define PRELOAD_HANDLE ((uint64_t)1 << 63) /* of a handle's key */
 
 /* ---- CUDA (preload_cuda.c) ------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@ static size_t home_of(const preload_blocks *blocks, uint64_t key) {
 
 static size_t probe(const preload_blocks *blocks, uint64_t key) {
     size_t at = home_of(blocks, key);
+    EBB_ASSERT(key != 0 && 2 * blocks->n <= blocks->n_slots && (blocks->n_slots & (blocks->n_slots - 1)) == 0);
     while (blocks->slot[at].key != 0 && blocks->slot[at].key != key) { at = (at + 1) & (blocks->n_slots - 1); }
     return at;
 }
@@ -31,6 +32,7 @@ static bool grow(preload_blocks *blocks) {
         if (blocks->slot[i].key != 0) { larger.slot[probe(&larger, blocks->slot[i].key)] = blocks->slot[i]; }
     }
     ebb__free(&ebb__preload_mem, blocks->slot);
+    EBB_ASSERT(2 * (larger.n + 1) <= larger.n_slots);
     *blocks = larger;
     return true;
 }

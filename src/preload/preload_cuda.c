@@ -154,7 +154,7 @@ int cuMemUnmap(uint64_t at, size_t n_bytes) {
 int cuMemRelease(uint64_t handle) {
     REAL(cuMemRelease, uint64_t)
     const int status = real(handle);
-    if (status == CUDA_OK) { ebb__preload_handle_released(handle); }
+    if (status == CUDA_OK) { ebb__preload_handle_used(handle, false); }
     return status;
 }
 

@@ -74,6 +74,7 @@ static void *call_real(family which, size_t alignment, size_t n_bytes) {
     case ALIGNED: return real_aligned_alloc(alignment, n_bytes);
     case MEMALIGN: return real_memalign(alignment, n_bytes);
     }
+    EBB_ASSERT(false);
     return NULL;
 }
 
@@ -165,6 +166,7 @@ int posix_memalign(void **memory_out, size_t alignment, size_t n_bytes) {
     if (answer == PRELOAD_REFUSE) { return ENOMEM; }
     void *memory = NULL;
     const int status = real_posix_memalign(&memory, alignment, n_bytes);
+    EBB_ASSERT(status == 0 || memory == NULL);
     if (answer == PRELOAD_RECORD) { ebb__preload_done(PRELOAD_MALLOC, (uintptr_t)memory, n_bytes, n_bytes); }
     if (status == 0) { *memory_out = memory; }
     return status;

@@ -37,6 +37,7 @@ static void *take(void *ctx, size_t size_bytes) {
         }
         at = chunk;
         if (at != NULL) {
+            EBB_ASSERT(n <= chunk_left);
             chunk += n;
             chunk_left -= n;
         }
@@ -51,6 +52,7 @@ static void give(void *ctx, void *piece) {
     if (piece == NULL) { return; }
     uint8_t *at = (uint8_t *)piece - HEADER_BYTES;
     const size_t n = *(size_t *)(void *)at;
+    EBB_ASSERT(n > HEADER_BYTES && n % 16 == 0 && (uintptr_t)at % 16 == 0);
     if (n >= LARGE_BYTES) { (void)syscall(SYS_munmap, at, n); }
 }
 

@@ -33,20 +33,18 @@ static uint64_t key_of(const void *address) {
     return address == MAP_FAILED ? 0 : (uintptr_t)address | PRELOAD_MAPPED;
 }
 
+/* What a fixed mapping lies over is no more, unless it fails. Nobody else can have these addresses meanwhile. */
 void *mmap(void *address, size_t n_bytes, int protection, int flags, int fd, off_t offset) {
     if (!find_real()) { return MAP_FAILED; }
-    if ((flags & MAP_FIXED) != 0) { ebb__preload_unmap((uintptr_t)address, n_bytes); }
+    const uint64_t over_bytes = (flags & MAP_FIXED) != 0 ? ebb__preload_unmap((uintptr_t)address, n_bytes) : 0;
     const bool is_memory = (flags & MAP_ANONYMOUS) != 0 && (protection & PROT_WRITE) != 0;
-    if (!is_memory || n_bytes < ebb__preload_min_bytes) {
-        return real_mmap(address, n_bytes, protection, flags, fd, offset);
-    }
-    const preload_answer answer = ebb__preload_ask(PRELOAD_MMAP, n_bytes);
-    if (answer == PRELOAD_REFUSE) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    void *memory = real_mmap(address, n_bytes, protection, flags, fd, offset);
+    const bool is_large = is_memory && n_bytes >= ebb__preload_min_bytes;
+    const preload_answer answer = is_large ? ebb__preload_ask(PRELOAD_MMAP, n_bytes) : PRELOAD_PASS;
+    void *memory = MAP_FAILED;
+    if (answer != PRELOAD_REFUSE) { memory = real_mmap(address, n_bytes, protection, flags, fd, offset); }
     if (answer == PRELOAD_RECORD) { ebb__preload_done(PRELOAD_MMAP, key_of(memory), n_bytes, n_bytes); }
+    if (memory == MAP_FAILED) { ebb__preload_map_back((uintptr_t)address, over_bytes); }
+    if (answer == PRELOAD_REFUSE) { errno = ENOMEM; }
     return memory;
 }
 
@@ -56,8 +54,10 @@ void *mmap64(void *address, size_t n_bytes, int protection, int flags, int fd, o
 
 int munmap(void *address, size_t n_bytes) {
     if (!find_real()) { return -1; }
-    ebb__preload_unmap((uintptr_t)address, n_bytes);
-    return real_munmap(address, n_bytes);
+    const uint64_t had_bytes = ebb__preload_unmap((uintptr_t)address, n_bytes);
+    const int status = real_munmap(address, n_bytes);
+    if (status != 0) { ebb__preload_map_back((uintptr_t)address, had_bytes); }
+    return status;
 }
 
 /* Nobody else can have the old addresses before the kernel has let them go, and then the block is not there. */
@@ -67,15 +67,15 @@ void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) 
     void *wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(args, void *) : NULL;
     va_end(args);
     if (!find_real()) { return MAP_FAILED; }
-    preload_block was;
-    const bool had = ebb__preload_may_be(key_of(address)) && ebb__preload_take(key_of(address), &was);
-    if (had) { ebb__preload_unmap((uintptr_t)address, old_bytes); }
-    const preload_answer answer =
-        had && new_bytes >= ebb__preload_min_bytes ? ebb__preload_ask(PRELOAD_MMAP, new_bytes) : PRELOAD_PASS;
+    const uint64_t had_bytes = ebb__preload_unmap((uintptr_t)address, old_bytes);
+    const bool is_large = had_bytes > 0 && new_bytes >= ebb__preload_min_bytes;
+    const preload_answer answer = is_large ? ebb__preload_ask(PRELOAD_MMAP, new_bytes) : PRELOAD_PASS;
     void *moved = MAP_FAILED;
     if (answer != PRELOAD_REFUSE) { moved = real_mremap(address, old_bytes, new_bytes, flags, wanted); }
+    const bool is_kept = moved == MAP_FAILED || (flags & MREMAP_DONTUNMAP) != 0;
+    if (moved != MAP_FAILED && wanted != NULL) { (void)ebb__preload_unmap((uintptr_t)moved, new_bytes); }
     if (answer == PRELOAD_RECORD) { ebb__preload_done(PRELOAD_MMAP, key_of(moved), new_bytes, new_bytes); }
-    if (moved == MAP_FAILED && had) { ebb__preload_give_back(&was); }
+    if (is_kept) { ebb__preload_map_back((uintptr_t)address, had_bytes); }
     if (answer == PRELOAD_REFUSE) { errno = ENOMEM; }
     return moved;
 }

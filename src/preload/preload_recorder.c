@@ -3,26 +3,29 @@
  * The recorder of a process: what lives, how much that is, and the trace.
  *
  * Each event goes to the kernel at once, so that a process that is killed leaves all it did: a write of some 20 bytes,
- * for large allocations alone. The file is made with the first event, under the first name that is free: OUT, else
- * OUT.PID, OUT.PID.1 and so on; so the first process that does anything has OUT. A child of fork has a trace of its
- * own, which begins with what it inherited.
+ * for large allocations alone. The file is made with the first event. A child of fork has a trace of its own, which
+ * begins with what it inherited.
  *
- * Invariants, under the lock
- *  1. live_bytes[s] is the sum over the blocks of space s, plus what was admitted and is not done yet.
+ * Invariants, under the lock (is_valid walks them)
+ *  1. live_bytes[s] is the sum over the blocks of space s; admitted_bytes[s] is what has been allowed and is not done.
  *  2. filter counts the blocks by the hash of their key.
+ *  3. Each range of mapped is a block of the space mmap, and the other way round.
+ *  4. Each range of views, a mapping of a handle, is in handle_of; while that handle has uses, it is a block.
  */
 #include "preload/preload.h"
 
 #include "base/file.h"
+#include "trace/ranges.h"
 #include "trace/trace.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,23 +33,13 @@
 #define DEFAULT_MIN_BYTES ((size_t)64 * 1024)
 #define DEFAULT_FRAMES 16u
 #define FILTER_BITS 14
-#define MAX_PATH_BYTES ((size_t)4096)
-#define MAX_TRIES 1000
-
-typedef struct range {
-    uint64_t address, size_bytes, handle; /* handle 0: a mapped block */
-} range;
-
-typedef struct handle_state {
-    uint64_t handle;
-    uint32_t n_maps;
-    bool is_released;
-} handle_state;
 
 static struct {
     pthread_mutex_t lock;
     bool is_set_up, is_over;
-    char path[MAX_PATH_BYTES];
+    bool has_file_limit; /* a write beyond it ends a process, and that must not be ours */
+    pid_t pid;           /* of the process that this is for */
+    char path[PRELOAD_MAX_PATH_BYTES], says[64];
     uint64_t limit_bytes;
     size_t n_frames;
     ebb_trace_writer *writer; /* NULL: nothing happened yet */
@@ -55,13 +48,18 @@ static struct {
     uint64_t n_blocks;
     int64_t start_ns;
     preload_blocks blocks;
-    uint64_t live_bytes[PRELOAD_MAX_SPACES];
+    uint64_t live_bytes[PRELOAD_MAX_SPACES], admitted_bytes[PRELOAD_MAX_SPACES];
     bool is_named[PRELOAD_MAX_SPACES]; /* in the trace */
     bool has_device;
-    EBB_VEC(range) ranges; /* few: looked through */
-    EBB_VEC(handle_state) handles;
-    preload_blocks symbols; /* by program counter: block is the function's string, size_bytes the file's */
-} recorder = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    ebb_ranges mapped;        /* the blocks of the space mmap */
+    ebb_ranges views;         /* where CUDA's handles are mapped */
+    preload_blocks handle_of; /* by a view's address: block is the handle */
+    preload_blocks symbols;   /* by program counter: block is the function's string, size_bytes the file's */
+} recorder = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .mapped = {.mem = &ebb__preload_mem},
+    .views = {.mem = &ebb__preload_mem},
+};
 
 size_t ebb__preload_min_bytes = DEFAULT_MIN_BYTES; /* until the environment was read */
 
@@ -70,6 +68,7 @@ static _Atomic uint16_t filter[1u << FILTER_BITS];
  */
 static _Thread_local bool is_inside __attribute__((tls_model("initial-exec")));
 static _Thread_local bool is_nested __attribute__((tls_model("initial-exec")));
+static _Thread_local sigset_t signals_before __attribute__((tls_model("initial-exec")));
 
 /* ---- the filter --------------------------------------------------------------------------------- */
 
@@ -97,47 +96,29 @@ static uint64_t unix_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The recording is over; the program goes on. */
+/* The recording is over, because of the last error; the program goes on. */
 static void give_up(void) {
+    if (!recorder.is_over) { ebb__preload_tell(recorder.says, ebb_last_error()); }
     recorder.is_over = true;
     ebb__preload_min_bytes = SIZE_MAX;
 }
 
-/* A program may close what is not its own; a file that it opens behind that has our number. */
+/* A program may close what is not its own; a file that it opens behind that has our number. And a child that was made
+ * without fork's handlers has its parent's file. */
 static bool has_file(void) {
     struct stat now;
-    return fstat(recorder.fd, &now) == 0 && now.st_dev == recorder.file.st_dev && now.st_ino == recorder.file.st_ino;
-}
-
-/* A file that was not there, -1 when none can be made. Its name goes to path. */
-static int make_file(char *path) {
-    for (int i = 0; i < MAX_TRIES; i++) {
-        int n = 0;
-        if (i == 0) { n = snprintf(path, MAX_PATH_BYTES, "%s", recorder.path); }
-        if (i == 1) { n = snprintf(path, MAX_PATH_BYTES, "%s.%d", recorder.path, (int)getpid()); }
-        if (i > 1) { n = snprintf(path, MAX_PATH_BYTES, "%s.%d.%d", recorder.path, (int)getpid(), i - 1); }
-        if (n < 0 || (size_t)n >= MAX_PATH_BYTES) { return -1; }
-        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) { return fd; }
-    }
-    return -1;
-}
-
-/* The command line, its words separated by blanks. */
-static void read_command(char *text, size_t n_bytes) {
-    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, n_bytes - 1) : 0;
-    if (fd >= 0) { (void)close(fd); }
-    n = n > 0 ? n : 0;
-    while (n > 0 && text[n - 1] == '\0') { n--; }
-    for (ssize_t i = 0; i < n; i++) { text[i] = (unsigned char)text[i] < ' ' ? ' ' : text[i]; }
-    text[n] = '\0';
+    const bool is_ours = getpid() == recorder.pid;
+    const bool is_there =
+        fstat(recorder.fd, &now) == 0 && now.st_dev == recorder.file.st_dev && now.st_ino == recorder.file.st_ino;
+    if (!is_ours) { (void)ebb_fail(EBB_E_IO, "%s: a copy that a process made of itself without fork", recorder.path); }
+    if (is_ours && !is_there) { (void)ebb_fail(EBB_E_IO, "%s: the program closed its recording", recorder.path); }
+    return is_ours && is_there;
 }
 
 static void write_notes(void) {
     char text[512];
     (void)ebb_trace_writer_note(recorder.writer, "source", "ebb record");
-    read_command(text, sizeof text);
+    ebb__preload_read_command(text, sizeof text);
     (void)ebb_trace_writer_note(recorder.writer, "command", text);
     (void)snprintf(text, sizeof text, "%d", (int)getpid());
     (void)ebb_trace_writer_note(recorder.writer, "pid", text);
@@ -150,6 +131,7 @@ static void write_notes(void) {
 }
 
 static void name_space(uint32_t space) {
+    EBB_ASSERT(space < PRELOAD_MAX_SPACES && recorder.writer != NULL);
     static const char *const names[] = {"malloc", "mmap", "pinned", "managed"};
     if (recorder.is_named[space]) { return; }
     char key[32], name[32];
@@ -164,16 +146,18 @@ static void name_space(uint32_t space) {
 }
 
 static void add_event(const ebb_trace_event *event) {
+    EBB_ASSERT(recorder.writer != NULL);
     if (ebb_trace_writer_add(recorder.writer, event) != EBB_OK) { give_up(); }
 }
 
-static void write_alloc(preload_block *block, uint32_t stack, bool before) {
+static void write_alloc(preload_block *block, bool before) {
     ebb_trace_event event = {.kind = EBB_TRACE_ALLOC, .time_ns = now_ns(), .role = EBB_ROLE_UNKNOWN};
+    EBB_ASSERT(block->key != 0 && block->size_bytes > 0);
     name_space(block->space);
     event.block = block->block = recorder.n_blocks++;
     event.size_bytes = block->size_bytes;
     event.space = block->space;
-    event.stack = stack;
+    event.stack = block->stack;
     event.before = before;
     event.address = (block->key & PRELOAD_HANDLE) != 0 ? EBB_TRACE_NONE : block->key & ~(uint64_t)PRELOAD_MAPPED;
     add_event(&event);
@@ -182,8 +166,8 @@ static void write_alloc(preload_block *block, uint32_t stack, bool before) {
 /* Open the trace unless it is open; what lives already (in a child of fork) comes first. */
 static bool open_trace(void) {
     if (recorder.writer != NULL || recorder.is_over) { return !recorder.is_over; }
-    char path[MAX_PATH_BYTES];
-    const int fd = recorder.fd = make_file(path);
+    char path[PRELOAD_MAX_PATH_BYTES];
+    const int fd = recorder.fd = ebb__preload_make_file(recorder.path, path);
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = &ebb__preload_mem;
     options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ADDRESSES;
@@ -191,6 +175,7 @@ static bool open_trace(void) {
     options.start_unix_ns = unix_ns();
     recorder.start_ns = 0;
     (void)now_ns();
+    EBB_ASSERT(recorder.n_blocks == 0);
     if (fd < 0 || fstat(fd, &recorder.file) != 0 ||
         ebb__trace_writer_open_fd(path, fd, &options, &recorder.writer) != EBB_OK) {
         give_up();
@@ -198,7 +183,7 @@ static bool open_trace(void) {
     }
     write_notes();
     for (size_t i = 0; i < recorder.blocks.n_slots; i++) {
-        if (recorder.blocks.slot[i].key != 0) { write_alloc(&recorder.blocks.slot[i], 0, true); }
+        if (recorder.blocks.slot[i].key != 0) { write_alloc(&recorder.blocks.slot[i], true); }
     }
     return true;
 }
@@ -206,6 +191,41 @@ static bool open_trace(void) {
 static void flush(void) {
     if (recorder.writer == NULL || recorder.is_over) { return; }
     if (!has_file() || ebb__trace_writer_flush(recorder.writer) != EBB_OK) { give_up(); }
+}
+
+/* ---- the invariants -------------------------------------------------------------------------------- */
+
+static bool are_blocks_valid(void) {
+    uint64_t live_bytes[PRELOAD_MAX_SPACES] = {0};
+    size_t n = 0, n_mapped = 0, n_filtered = 0;
+    for (size_t i = 0; i < recorder.blocks.n_slots; i++) {
+        const preload_block *block = &recorder.blocks.slot[i];
+        if (block->key == 0) { continue; }
+        const bool is_mapped = block->space == PRELOAD_MMAP;
+        if (!ebb__preload_may_be(block->key) || is_mapped != ((block->key & PRELOAD_MAPPED) != 0)) { return false; }
+        live_bytes[block->space] += block->size_bytes;
+        n_mapped += is_mapped;
+        n++;
+    }
+    for (size_t i = 0; i < sizeof filter / sizeof filter[0]; i++) { n_filtered += filter[i]; }
+    return n == recorder.blocks.n && n == n_filtered && n_mapped == recorder.mapped.ranges.n &&
+           memcmp(live_bytes, recorder.live_bytes, sizeof live_bytes) == 0;
+}
+
+/* Of a recording that goes on; one that is over may have ended anywhere. */
+static bool is_valid(void) {
+    if (recorder.is_over) { return true; }
+    for (size_t i = 0; i < recorder.mapped.ranges.n; i++) {
+        const ebb_range *range = &recorder.mapped.ranges.data[i];
+        const preload_block *block = ebb__preload_blocks_find(&recorder.blocks, range->address | PRELOAD_MAPPED);
+        if (block == NULL || block->size_bytes != range->size_bytes) { return false; }
+    }
+    for (size_t i = 0; i < recorder.views.ranges.n; i++) {
+        if (ebb__preload_blocks_find(&recorder.handle_of, recorder.views.ranges.data[i].address) == NULL) {
+            return false;
+        }
+    }
+    return recorder.views.ranges.n == recorder.handle_of.n && are_blocks_valid();
 }
 
 /* ---- set-up and end ------------------------------------------------------------------------------ */
@@ -225,20 +245,29 @@ static void unlock_after_fork(void) {
 
 static void begin_in_child(void) {
     recorder.writer = NULL; /* the parent's, with what it has not written; its memory is lost */
+    recorder.pid = getpid();
     recorder.n_blocks = 0;
+    for (size_t i = 0; i < recorder.blocks.n_slots; i++) { recorder.blocks.slot[i].stack = 0; } /* the parent's, too */
+    for (size_t i = 0; i < recorder.mapped.ranges.n; i++) { recorder.mapped.ranges.data[i].stack = 0; }
     memset(recorder.is_named, 0, sizeof recorder.is_named);
     recorder.symbols = (preload_blocks){0};
     (void)pthread_mutex_unlock(&recorder.lock);
 }
 
+/* Not before there is an environment: a program may have code that comes before the C library's own. */
 static void set_up(void) {
-    if (recorder.is_set_up) { return; }
+    if (recorder.is_set_up || environ == NULL) { return; }
     recorder.is_set_up = true;
-    const char *path = getenv("EBB_RECORD_OUT");
+    const char *path = getenv("EBB_RECORD_OUT"), *says = getenv("EBB_RECORD_SAYS");
     const uint64_t n_frames = number_of("EBB_RECORD_STACKS", DEFAULT_FRAMES);
+    struct rlimit files;
+    (void)snprintf(recorder.says, sizeof recorder.says, "%s", says != NULL ? says : "");
+    recorder.pid = getpid();
+    recorder.has_file_limit = getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
     recorder.limit_bytes = number_of("EBB_RECORD_LIMIT", UINT64_MAX);
     recorder.n_frames = (size_t)(n_frames < PRELOAD_MAX_FRAMES ? n_frames : PRELOAD_MAX_FRAMES);
     if (path == NULL || strlen(path) >= sizeof recorder.path) {
+        (void)ebb_fail(EBB_E_ARGUMENT, "%s: is no place for a recording", path != NULL ? path : "nothing");
         give_up();
         return;
     }
@@ -247,20 +276,40 @@ static void set_up(void) {
     (void)pthread_atfork(lock_for_fork, unlock_after_fork, begin_in_child);
 }
 
+static void block_signal(void) {
+    sigset_t one;
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &one, &signals_before);
+}
+
+/* A signal that our own write brought is taken back. */
+static void unblock_signal(void) {
+    sigset_t one;
+    const struct timespec now = {0};
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGXFSZ);
+    if (recorder.is_over && sigismember(&signals_before, SIGXFSZ) == 0) { (void)sigtimedwait(&one, NULL, &now); }
+    (void)pthread_sigmask(SIG_SETMASK, &signals_before, NULL);
+}
+
 static bool enter(void) {
     if (is_inside) { return false; }
     is_inside = true;
     (void)pthread_mutex_lock(&recorder.lock);
     set_up();
+    if (recorder.has_file_limit) { block_signal(); }
     return true;
 }
 
 static void leave(void) {
+    EBB_ASSERT(is_inside && (EBB_DEBUG < 2 || is_valid()));
+    if (recorder.has_file_limit) { unblock_signal(); }
     (void)pthread_mutex_unlock(&recorder.lock);
     is_inside = false;
 }
 
-__attribute__((constructor)) static void begin(void) {
+__attribute__((constructor)) static void start(void) {
     if (enter()) { leave(); }
 }
 
@@ -268,7 +317,8 @@ __attribute__((destructor)) static void end(void) {
     if (!enter()) { return; }
     if (recorder.writer != NULL && !recorder.is_over && has_file()) { (void)ebb_trace_writer_close(recorder.writer); }
     recorder.writer = NULL;
-    give_up();
+    recorder.is_over = true;
+    ebb__preload_min_bytes = SIZE_MAX;
     leave();
 }
 
@@ -329,35 +379,59 @@ static void end_block(preload_block *block) {
         const ebb_trace_event event = {.kind = EBB_TRACE_FREE, .time_ns = now_ns(), .block = block->block};
         add_event(&event);
     }
+    EBB_ASSERT(recorder.live_bytes[block->space] >= block->size_bytes && ebb__preload_may_be(block->key));
     recorder.live_bytes[block->space] -= block->size_bytes;
     atomic_fetch_sub_explicit(&filter[filter_of(block->key)], 1, memory_order_relaxed);
     ebb__preload_blocks_remove(&recorder.blocks, block);
 }
 
 /* What was there under this key is gone without a word (freed inside of another call, or by a signal's handler). */
-static void begin_block(preload_block block, uint32_t stack) {
+static void begin_block(preload_block block) {
     if (!open_trace()) { return; }
     preload_block *old = ebb__preload_blocks_find(&recorder.blocks, block.key);
     if (old != NULL) { end_block(old); }
-    write_alloc(&block, stack, false);
+    write_alloc(&block, false);
     if (!ebb__preload_blocks_add(&recorder.blocks, &block)) {
         give_up();
         return;
     }
     recorder.live_bytes[block.space] += block.size_bytes;
-    atomic_fetch_add_explicit(&filter[filter_of(block.key)], 1, memory_order_relaxed);
+    const uint16_t n = atomic_fetch_add_explicit(&filter[filter_of(block.key)], 1, memory_order_relaxed);
+    EBB_ASSERT(n < UINT16_MAX);
+    (void)n;
 }
 
-/* Of a mapped block. */
-static void add_range(uint64_t key, uint64_t size_bytes) {
-    const range mapped = {key & ~(uint64_t)PRELOAD_MAPPED, size_bytes, 0};
-    if (EBB_PUSH(&ebb__preload_mem, &recorder.ranges, mapped) != EBB_OK) { give_up(); }
+/* A mapped block is no more, or what is left of one comes. *ctx: the bytes that went. */
+static ebb_status follow_mapped(void *ctx, const ebb_range *range, bool comes) {
+    uint64_t *n_bytes = ctx;
+    const uint64_t key = range->address | PRELOAD_MAPPED;
+    EBB_ASSERT(range->size_bytes > 0 && (range->address & PRELOAD_MAPPED) == 0);
+    if (comes) {
+        begin_block(
+            (preload_block){.key = key, .size_bytes = range->size_bytes, .space = PRELOAD_MMAP, .stack = range->stack});
+        *n_bytes -= range->size_bytes;
+        return EBB_OK;
+    }
+    preload_block *block = ebb__preload_blocks_find(&recorder.blocks, key);
+    EBB_ASSERT(recorder.is_over || (block != NULL && block->size_bytes == range->size_bytes));
+    if (block != NULL) { end_block(block); }
+    *n_bytes += range->size_bytes;
+    return EBB_OK;
 }
 
+static void begin_mapped(uint64_t address, uint64_t size_bytes, uint32_t stack) {
+    const ebb_range range = {address, size_bytes, stack};
+    uint64_t n_bytes = 0;
+    if (ebb__ranges_add(&recorder.mapped, &range, follow_mapped, &n_bytes) != EBB_OK) { give_up(); }
+}
+
+/* With what is being allocated now; the host's spaces are one. */
 static uint64_t used_bytes(uint32_t space) {
-    return space >= PRELOAD_DEVICE ? recorder.live_bytes[space]
-                                   : recorder.live_bytes[PRELOAD_MALLOC] + recorder.live_bytes[PRELOAD_MMAP] +
-                                         recorder.live_bytes[PRELOAD_PINNED] + recorder.live_bytes[PRELOAD_MANAGED];
+    const uint32_t first = space >= PRELOAD_DEVICE ? space : 0,
+                   last = space >= PRELOAD_DEVICE ? space + 1 : PRELOAD_DEVICE;
+    uint64_t used = 0;
+    for (uint32_t s = first; s < last; s++) { used += recorder.live_bytes[s] + recorder.admitted_bytes[s]; }
+    return used;
 }
 
 /* The limit is the device's: of CUDA's devices where the process has used one, of the host until then. */
@@ -367,9 +441,19 @@ static bool is_past_limit(uint32_t space, uint64_t size_bytes) {
     return size_bytes > recorder.limit_bytes || used > recorder.limit_bytes - size_bytes;
 }
 
+static void begin(preload_block block) {
+    if (block.space == PRELOAD_MMAP) {
+        begin_mapped(block.key & ~(uint64_t)PRELOAD_MAPPED, block.size_bytes, block.stack);
+    } else {
+        block.n_uses = 1;
+        begin_block(block);
+    }
+}
+
 preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes) {
     if (space >= PRELOAD_MAX_SPACES || is_nested || !enter()) { return PRELOAD_PASS; }
-    preload_answer answer = recorder.is_over || size_bytes < ebb__preload_min_bytes ? PRELOAD_PASS : PRELOAD_RECORD;
+    preload_answer answer =
+        !recorder.is_set_up || recorder.is_over || size_bytes < ebb__preload_min_bytes ? PRELOAD_PASS : PRELOAD_RECORD;
     if (answer == PRELOAD_RECORD && space >= PRELOAD_DEVICE) { recorder.has_device = true; }
     if (answer == PRELOAD_RECORD && is_past_limit(space, size_bytes)) {
         answer = PRELOAD_REFUSE;
@@ -379,7 +463,7 @@ preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes) {
             add_event(&event);
         }
     }
-    if (answer == PRELOAD_RECORD) { recorder.live_bytes[space] += size_bytes; }
+    if (answer == PRELOAD_RECORD) { recorder.admitted_bytes[space] += size_bytes; }
     leave();
     is_nested = answer == PRELOAD_RECORD; /* what it takes from others meanwhile is its own business */
     return answer;
@@ -392,11 +476,10 @@ void ebb__preload_done(uint32_t space, uint64_t key, uint64_t asked_bytes, uint6
     if (key != 0) { ebb__preload_stack_take(&stack, recorder.n_frames); }
     is_nested = false;
     (void)enter();
-    recorder.live_bytes[space] -= asked_bytes;
+    EBB_ASSERT(recorder.admitted_bytes[space] >= asked_bytes);
+    recorder.admitted_bytes[space] -= asked_bytes;
     if (key != 0) {
-        const uint32_t number = number_stack(&stack);
-        begin_block((preload_block){.key = key, .size_bytes = size_bytes, .space = space}, number);
-        if (space == PRELOAD_MMAP) { add_range(key, size_bytes); }
+        begin((preload_block){.key = key, .size_bytes = size_bytes, .space = space, .stack = number_stack(&stack)});
         flush();
     }
     leave();
@@ -408,7 +491,7 @@ bool ebb__preload_take(uint64_t key, preload_block *was_out) {
     const int saved_errno = errno;
     if (!enter()) { return false; }
     preload_block *block = ebb__preload_blocks_find(&recorder.blocks, key);
-    const bool found = block != NULL && !recorder.is_over;
+    const bool found = block != NULL && block->space != PRELOAD_MMAP && !recorder.is_over;
     if (found) {
         *was_out = *block;
         end_block(block);
@@ -420,11 +503,12 @@ bool ebb__preload_take(uint64_t key, preload_block *was_out) {
 }
 
 void ebb__preload_give_back(const preload_block *was) {
+    const int saved_errno = errno;
     if (!enter()) { return; }
-    begin_block(*was, 0);
-    if (was->space == PRELOAD_MMAP) { add_range(was->key, was->size_bytes); }
+    begin_block(*was);
     flush();
     leave();
+    errno = saved_errno;
 }
 
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -437,97 +521,77 @@ void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_b
 
 /* ---- ranges: mapped blocks, and where CUDA's handles are mapped ---------------------------------- */
 
-static bool overlaps(const range *r, uint64_t address, uint64_t size_bytes) {
-    return r->address < address + size_bytes && address < r->address + r->size_bytes;
-}
-
-/* What is left of a mapped block on one side of what was unmapped. */
-static void keep_part(uint64_t address, uint64_t size_bytes) {
-    if (size_bytes == 0) { return; }
-    begin_block((preload_block){.key = address | PRELOAD_MAPPED, .size_bytes = size_bytes, .space = PRELOAD_MMAP}, 0);
-    add_range(address, size_bytes);
-}
-
-static void unmap_range(size_t i, uint64_t address, uint64_t size_bytes) {
-    const range r = recorder.ranges.data[i];
-    recorder.ranges.data[i] = recorder.ranges.data[--recorder.ranges.n];
-    preload_block *block = ebb__preload_blocks_find(&recorder.blocks, r.address | PRELOAD_MAPPED);
-    if (block != NULL) { end_block(block); }
-    if (r.address < address) { keep_part(r.address, address - r.address); }
-    if (address + size_bytes < r.address + r.size_bytes) {
-        keep_part(address + size_bytes, r.address + r.size_bytes - address - size_bytes);
-    }
-}
-
-void ebb__preload_unmap(uint64_t address, uint64_t size_bytes) {
-    if (recorder.ranges.n == 0) { return; } /* a glance; this thread sees its own mappings */
+uint64_t ebb__preload_unmap(uint64_t address, uint64_t size_bytes) {
+    if (recorder.mapped.ranges.n == 0) { return 0; } /* a glance; this thread sees its own mappings */
     const int saved_errno = errno;
-    if (!enter()) { return; }
-    for (size_t i = 0; i < recorder.ranges.n && !recorder.is_over;) {
-        const bool hit = recorder.ranges.data[i].handle == 0 && overlaps(&recorder.ranges.data[i], address, size_bytes);
-        if (hit) {
-            unmap_range(i, address, size_bytes); /* another one is at i now, or a part of it that does not overlap */
-        } else {
-            i++;
-        }
+    const uint64_t page_bytes = (uint64_t)getpagesize();
+    if (address % page_bytes != 0 || size_bytes > INT64_MAX || !enter()) { return 0; } /* the kernel refuses those */
+    const ebb_range range = {address, ebb_align_up(size_bytes, page_bytes), 0};
+    uint64_t n_bytes = 0;
+    if (!recorder.is_over && ebb__ranges_remove(&recorder.mapped, &range, follow_mapped, &n_bytes) != EBB_OK) {
+        give_up();
     }
+    if (n_bytes > 0) { flush(); }
+    leave();
+    errno = saved_errno;
+    return n_bytes;
+}
+
+void ebb__preload_map_back(uint64_t address, uint64_t size_bytes) {
+    const int saved_errno = errno;
+    if (size_bytes == 0 || !enter()) { return; }
+    if (!recorder.is_over) { begin_mapped(address, size_bytes, 0); }
     flush();
     leave();
     errno = saved_errno;
 }
 
-static handle_state *find_handle(uint64_t handle) {
-    for (size_t i = 0; i < recorder.handles.n; i++) {
-        if (recorder.handles.data[i].handle == handle) { return &recorder.handles.data[i]; }
+/* One use of a physical handle more or less: the program's own, and each mapping. Without any it is no more. */
+static void use_handle(uint64_t handle, bool more) {
+    preload_block *block = ebb__preload_blocks_find(&recorder.blocks, handle | PRELOAD_HANDLE);
+    if (block == NULL || recorder.is_over) { return; } /* a small one, or imported */
+    EBB_ASSERT(block->n_uses > 0);
+    block->n_uses += more ? 1u : UINT32_MAX;
+    if (block->n_uses == 0) {
+        end_block(block);
+        flush();
     }
-    const handle_state fresh = {.handle = handle};
-    if (EBB_PUSH(&ebb__preload_mem, &recorder.handles, fresh) != EBB_OK) {
-        give_up();
-        return NULL;
-    }
-    return &recorder.handles.data[recorder.handles.n - 1];
 }
 
-static void end_handle_if_unused(handle_state *state) {
-    if (!state->is_released || state->n_maps > 0) { return; }
-    preload_block *block = ebb__preload_blocks_find(&recorder.blocks, state->handle | PRELOAD_HANDLE);
-    if (block != NULL) { end_block(block); }
-    *state = recorder.handles.data[--recorder.handles.n];
-    flush();
+/* *ctx: the handle of what comes. CUDA unmaps no part of a mapping; were one left, it would be nobody's. */
+static ebb_status follow_view(void *ctx, const ebb_range *range, bool comes) {
+    const uint64_t *handle = ctx;
+    const preload_block view = {.key = range->address, .block = *handle};
+    preload_block *old = ebb__preload_blocks_find(&recorder.handle_of, range->address);
+    EBB_ASSERT((old == NULL) == comes);
+    if (!comes) {
+        use_handle(old->block, false);
+        ebb__preload_blocks_remove(&recorder.handle_of, old);
+        return EBB_OK;
+    }
+    use_handle(*handle, true);
+    return ebb__preload_blocks_add(&recorder.handle_of, &view) ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle) {
+    const ebb_range range = {address, size_bytes, 0};
     if (!enter()) { return; }
-    handle_state *state = find_handle(handle);
-    const range mapped = {address, size_bytes, handle};
-    if (state != NULL) { state->n_maps++; }
-    if (EBB_PUSH(&ebb__preload_mem, &recorder.ranges, mapped) != EBB_OK) { give_up(); }
+    if (!recorder.is_over && ebb__ranges_add(&recorder.views, &range, follow_view, &handle) != EBB_OK) { give_up(); }
     leave();
 }
 
 void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes) {
+    const ebb_range range = {address, size_bytes, 0};
+    uint64_t nobodys = 0;
     if (!enter()) { return; }
-    for (size_t i = 0; i < recorder.ranges.n;) {
-        const range r = recorder.ranges.data[i];
-        if (r.handle == 0 || !overlaps(&r, address, size_bytes)) {
-            i++;
-            continue;
-        }
-        recorder.ranges.data[i] = recorder.ranges.data[--recorder.ranges.n];
-        handle_state *state = find_handle(r.handle);
-        if (state == NULL) { break; }
-        state->n_maps--;
-        end_handle_if_unused(state);
+    if (!recorder.is_over && ebb__ranges_remove(&recorder.views, &range, follow_view, &nobodys) != EBB_OK) {
+        give_up();
     }
     leave();
 }
 
-void ebb__preload_handle_released(uint64_t handle) {
+void ebb__preload_handle_used(uint64_t handle, bool more) {
     if (!enter()) { return; }
-    handle_state *state = find_handle(handle);
-    if (state != NULL) {
-        state->is_released = true;
-        end_handle_if_unused(state);
-    }
+    use_handle(handle, more);
     leave();
 }

@@ -35,4 +35,5 @@ void ebb__preload_stack_take(preload_stack *stack, size_t n_max) {
     stack->n = 0;
     walk w = {stack, n_max};
     if (n_max > 0) { (void)_Unwind_Backtrace(add_frame, &w); }
+    EBB_ASSERT(stack->n <= n_max);
 }
