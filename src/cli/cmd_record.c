@@ -8,13 +8,15 @@
  */
 #include "cli.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <glob.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,6 +24,9 @@
 
 #define MAX_PATH_BYTES ((size_t)4096)
 #define LIBRARY "libebb_record.so"
+#define SAYS "ebb-record" /* the name of the file that the library tells us by (src/preload/preload.h) */
+#define MAX_LINKS 40
+#define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
 
@@ -42,7 +47,9 @@ static const ebb_cli_option record_options[] = {
 /* ---- the library and its environment ------------------------------------------------------------ */
 
 static int fail_errno(const char *what) {
-    fprintf(stderr, "ebb: record: %s: %s\n", what, strerror(errno));
+    const int cause = errno;
+    char shown[MAX_PATH_BYTES];
+    fprintf(stderr, "ebb: record: %s: %s\n", ebb__cli_clean(what, shown, sizeof shown), strerror(cause));
     return EBB_EXIT_IO;
 }
 
@@ -59,12 +66,33 @@ static bool find_library(char *path, size_t n_bytes) {
     return n > 0 && (size_t)n < n_bytes && access(path, R_OK) == 0;
 }
 
-/* A path that means the same wherever the command goes. */
-static bool make_absolute(const char *path, char *absolute, size_t n_bytes) {
-    char cwd[MAX_PATH_BYTES] = "";
-    if (path[0] != '/' && getcwd(cwd, sizeof cwd - 1) == NULL) { return false; }
-    const int n = snprintf(absolute, n_bytes, "%s%s%s", cwd, path[0] != '/' ? "/" : "", path);
-    return n > 0 && (size_t)n < n_bytes;
+/* to = the folder of what is there now, then name; or name alone where it begins at the root. */
+static bool set_name(char *to, size_t n_bytes, const char *name) {
+    char *slash = strrchr(to, '/');
+    const size_t n_kept = name[0] == '/' || slash == NULL ? 0 : (size_t)(slash - to) + 1;
+    const int n = snprintf(to + n_kept, n_bytes - n_kept, "%s", name);
+    errno = ENAMETOOLONG;
+    return n >= 0 && (size_t)n < n_bytes - n_kept;
+}
+
+/* A path that means the same wherever the command goes, and where its links end: they stay, and what they name is
+ * written, be it there or not. false: errno says why. */
+static bool find_place(const char *path, char *place, size_t n_bytes) {
+    char target[MAX_PATH_BYTES];
+    place[0] = '\0';
+    if (path[0] != '/') {
+        if (getcwd(place, n_bytes - 1) == NULL) { return false; }
+        strcat(place, "/"); /* there is room for it */
+    }
+    if (!set_name(place, n_bytes, path)) { return false; }
+    for (int i = 0; i < MAX_LINKS; i++) {
+        const ssize_t n = readlink(place, target, sizeof target - 1);
+        if (n < 0) { return true; } /* no link, or nothing there */
+        target[n] = '\0';
+        if (!set_name(place, n_bytes, target)) { return false; }
+    }
+    errno = ELOOP;
+    return false;
 }
 
 static void set_number(const char *name, uint64_t value) {
@@ -77,12 +105,14 @@ static void set_number(const char *name, uint64_t value) {
     (void)setenv(name, text, 1);
 }
 
-static void set_environment(const record_values *values, const char *library, const char *out) {
-    char preload[2 * MAX_PATH_BYTES];
+static void set_environment(const record_values *values, const char *library, const char *out, int says) {
+    char preload[2 * MAX_PATH_BYTES], says_path[64];
     const char *others = getenv("LD_PRELOAD");
     snprintf(preload, sizeof preload, "%s%s%s", library, others != NULL ? ":" : "", others != NULL ? others : "");
     (void)setenv("LD_PRELOAD", preload, 1);
     (void)setenv("EBB_RECORD_OUT", out, 1);
+    snprintf(says_path, sizeof says_path, "/proc/%ld/fd/%d", (long)getpid(), says);
+    (void)setenv("EBB_RECORD_SAYS", says_path, 1);
     set_number("EBB_RECORD_LIMIT", values->limit);
     set_number("EBB_RECORD_MIN_SIZE", values->min_size);
     (void)unsetenv("EBB_RECORD_STACKS");
@@ -95,41 +125,93 @@ static void set_environment(const record_values *values, const char *library, co
 
 static volatile sig_atomic_t child_pid;
 
-static void hand_on(int number) {
-    if (child_pid > 0) { (void)kill((pid_t)child_pid, number); }
-}
-
 /* The terminal's signals reach the command by themselves; of others only we know. */
-static void set_signals(void) {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, hand = {.sa_handler = hand_on};
-    sigemptyset(&ignore.sa_mask);
-    sigemptyset(&hand.sa_mask);
-    hand.sa_flags = SA_RESTART;
-    (void)sigaction(SIGINT, &ignore, NULL);
-    (void)sigaction(SIGQUIT, &ignore, NULL);
-    (void)sigaction(SIGTERM, &hand, NULL);
-    (void)sigaction(SIGHUP, &hand, NULL);
+static void hand_on(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (child_pid > 0 && info->si_code != SI_KERNEL) { (void)kill((pid_t)child_pid, number); }
 }
 
-static _Noreturn void become(char **command) {
+static const int handed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+
+static void set_signals(void) {
+    struct sigaction hand = {.sa_sigaction = hand_on, .sa_flags = SA_RESTART | SA_SIGINFO};
+    sigemptyset(&hand.sa_mask);
+    for (size_t i = 0; i < sizeof handed_on / sizeof handed_on[0]; i++) { (void)sigaction(handed_on[i], &hand, NULL); }
+}
+
+/* Why this file cannot be run; 0: it can. */
+static int why_not(const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0) { return errno; }
+    return S_ISREG(info.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+/* The same of a command, looked for as execvp does, before anything is replaced. */
+static int why_no_command(const char *command) {
+    const char *folders = getenv("PATH");
+    char path[MAX_PATH_BYTES];
+    int cause = ENOENT;
+    if (strchr(command, '/') != NULL) { return why_not(command); }
+    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin"; *command != '\0' && at != NULL;) {
+        const int n = (int)strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s%s%s", n, at, n > 0 ? "/" : "", command);
+        const int here = why_not(path);
+        if (here == 0) { return 0; }
+        if (here == EACCES) { cause = EACCES; }
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    return cause;
+}
+
+static int say_cannot_run(const char *command, int cause) {
+    char shown[MAX_PATH_BYTES];
+    fprintf(stderr, "ebb: record: cannot run %s: %s\n", ebb__cli_clean(command, shown, sizeof shown), strerror(cause));
+    return cause == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+/* The pipe says why not; where the command runs it is closed without a word. */
+static _Noreturn void become(char **command, int pipe_fd, const sigset_t *signals) {
     (void)signal(SIGXFSZ, SIG_DFL); /* as it was before this program */
+    (void)sigprocmask(SIG_SETMASK, signals, NULL);
     (void)execvp(command[0], command);
     const int cause = errno;
-    fprintf(stderr, "ebb: record: cannot run %s: %s\n", command[0], strerror(cause));
-    _exit(cause == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+    const ssize_t n = write(pipe_fd, &cause, sizeof cause);
+    _exit(n == sizeof cause ? EXIT_CANNOT_RUN : EXIT_NOT_FOUND);
 }
 
-static int run_command(char **command) {
+/* Start it, with signals held back until they are handed on. false: *cause_out says why not. */
+static bool start_command(char **command, int *cause_out) {
+    int ends[2];
+    sigset_t all, before;
+    *cause_out = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        *cause_out = errno;
+        return false;
+    }
+    sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &before);
     const pid_t pid = fork();
-    if (pid < 0) { return fail_errno("fork"); }
-    if (pid == 0) { become(command); }
+    if (pid == 0) { become(command, ends[1], &before); }
+    if (pid < 0) { *cause_out = errno; }
+    (void)close(ends[1]);
     child_pid = pid;
     set_signals();
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0) {
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    while (pid > 0 && read(ends[0], cause_out, sizeof *cause_out) < 0 && errno == EINTR) {}
+    (void)close(ends[0]);
+    return *cause_out == 0;
+}
+
+/* Its exit code; *has_run_out: it is the command's. */
+static int run_command(char **command, bool *has_run_out) {
+    int cause = 0, status = 0;
+    *has_run_out = start_command(command, &cause);
+    if (child_pid < 0) { return fail_errno("fork"); }
+    while (child_pid > 0 && waitpid((pid_t)child_pid, &status, 0) < 0) {
         if (errno != EINTR) { return fail_errno("wait"); }
     }
     child_pid = 0;
+    if (!*has_run_out) { return say_cannot_run(command[0], cause); }
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_SIGNAL + WTERMSIG(status);
 }
 
@@ -159,19 +241,20 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
 static void tell_trace(const char *path, uint64_t limit) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
-    char peak[32], most[32];
+    char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
+    (void)ebb__cli_clean(path, shown, sizeof shown);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
     if (status == EBB_OK) { status = add_up(reader, &t); }
     if (status != EBB_OK) {
         (void)ebb__cli_failed(status);
     } else {
         const char *command = ebb_trace_reader_note(reader, "command");
-        fprintf(stderr, "ebb: record: %s: %" PRIu64 " blocks, at most %s at once%s: %.60s\n", path, t.n_blocks,
+        fprintf(stderr, "ebb: record: %s: %" PRIu64 " blocks, at most %s at once%s: %s\n", shown, t.n_blocks,
                 ebb_bytes_format(t.peak_bytes, peak, sizeof peak), t.complete ? "" : ", cut off",
-                command != NULL ? command : "");
+                ebb__cli_clean(command != NULL ? command : "", shown_command, sizeof shown_command));
     }
     if (t.n_refused > 0) {
-        fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused\n", path,
+        fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused\n", shown,
                 t.n_refused, t.n_refused == 1 ? "" : "s", ebb_bytes_format(limit, most, sizeof most),
                 t.n_refused == 1 ? "was" : "were");
     }
@@ -188,45 +271,84 @@ static int write_empty(const char *out) {
     (void)ebb_trace_writer_note(writer, "source", "ebb record");
     status = ebb_trace_writer_close(writer);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
+    char shown[MAX_PATH_BYTES];
     fprintf(stderr,
             "ebb: record: %s is empty: the command allocated nothing large, or takes no LD_PRELOAD (it is "
             "static, or runs with other rights)\n",
-            out);
+            ebb__cli_clean(out, shown, sizeof shown));
     return EBB_EXIT_DONE;
 }
 
-static void tell_others(const char *out, uint64_t limit, const struct timespec *start) {
-    char pattern[MAX_PATH_BYTES + 16];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s.[0-9]*", out);
-    if (glob(pattern, 0, NULL, &found) != 0) { return; }
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct stat info;
-        const bool is_new = stat(found.gl_pathv[i], &info) == 0 && info.st_mtim.tv_sec >= start->tv_sec;
-        if (is_new) { tell_trace(found.gl_pathv[i], limit); }
-    }
-    globfree(&found);
+/* Of another process: OUT.PID, OUT.PID.N. */
+static bool is_others(const char *name, const char *out_name) {
+    const size_t n = strlen(out_name);
+    return strncmp(name, out_name, n) == 0 && name[n] == '.' && name[n + 1] != '\0' &&
+           strspn(name + n + 1, "0123456789.") == strlen(name + n + 1);
 }
 
-static int record(const record_values *values, char **command) {
-    char library[MAX_PATH_BYTES], out[MAX_PATH_BYTES];
+static bool is_behind(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
+}
+
+/* Those that were written since; older ones are another recording's. */
+static void tell_others(const char *out, uint64_t limit, const struct timespec *start) {
+    char path[MAX_PATH_BYTES];
+    struct dirent **entries = NULL;
+    struct stat info;
+    const char *name = strrchr(out, '/') + 1;
+    snprintf(path, sizeof path, "%.*s", (int)(name - out), out);
+    const int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%.*s%.255s", (int)(name - out), out, entries[i]->d_name);
+        if (is_others(entries[i]->d_name, name) && stat(path, &info) == 0 && is_behind(&info.st_mtim, start)) {
+            tell_trace(path, limit);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* What the library could not do: a line a process that ended its recording early. */
+static void tell_failures(int says) {
+    char line[MAX_PATH_BYTES + 256], shown[sizeof line];
+    const int fd = dup(says);
+    FILE *lines = fd >= 0 && lseek(fd, 0, SEEK_SET) == 0 ? fdopen(fd, "r") : NULL;
+    while (lines != NULL && fgets(line, sizeof line, lines) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        fprintf(stderr, "ebb: record: %s; the recording ends there\n", ebb__cli_clean(line, shown, sizeof shown));
+    }
+    if (lines != NULL) {
+        fclose(lines);
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static int record(const record_values *values, const char *out, char **command) {
+    char library[MAX_PATH_BYTES];
     struct timespec start;
+    bool has_run = false;
     if (!find_library(library, sizeof library)) {
         fprintf(stderr, "ebb: record: there is no %s beside libebb.so\n", LIBRARY);
         return EBB_EXIT_IO;
     }
-    if (!make_absolute(values->out, out, sizeof out)) { return fail_errno(values->out); }
-    if (unlink(out) != 0 && errno != ENOENT) { return fail_errno(values->out); }
-    (void)clock_gettime(CLOCK_REALTIME, &start);
-    set_environment(values, library, out);
-    const int code = run_command(command);
+    const int cause = why_no_command(command[0]);
+    if (cause != 0) { return say_cannot_run(command[0], cause); }
+    const int says = memfd_create(SAYS, MFD_CLOEXEC);
+    if (says < 0) { return fail_errno(SAYS); }
+    if (unlink(out) != 0 && errno != ENOENT) { return fail_errno(out); }
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &start); /* as files have it */
+    set_environment(values, library, out, says);
+    int code = run_command(command, &has_run);
     if (access(out, F_OK) == 0) {
         tell_trace(out, values->limit);
         tell_others(out, values->limit, &start);
-    } else if (code < EXIT_CANNOT_RUN || code > EXIT_NOT_FOUND) {
+    } else if (has_run) {
         const int written = write_empty(out);
-        return code == 0 ? written : code;
+        code = code == 0 ? written : code;
     }
+    tell_failures(says);
+    (void)close(says);
     return code;
 }
 
@@ -234,16 +356,17 @@ static int record(const record_values *values, char **command) {
  * command's own. */
 static int check_out(const char *out, char **command) {
     struct stat info;
+    char shown[MAX_PATH_BYTES];
+    (void)ebb__cli_clean(out, shown, sizeof shown);
     if (stat(out, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-        return ebb__cli_usage("record: %s is no file", out);
+        return ebb__cli_usage("record: %s is no file", shown);
     }
     for (size_t i = 0; command[i] != NULL; i++) {
         if (access(out, F_OK) == 0 && ebb__cli_is_same_file(out, command[i])) {
-            return ebb__cli_usage("record: %s is the command's, and would be replaced", out);
+            return ebb__cli_usage("record: %s is the command's, and would be replaced", shown);
         }
     }
-    const ebb_status status = ebb_path_check_writable(out);
-    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+    return EBB_EXIT_DONE;
 }
 
 static int run(const ebb_cli_command *command, int argc, char **argv) {
@@ -258,8 +381,12 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     if (behind == NULL || end + 1 >= argc) {
         return ebb__cli_usage("record: say which command, behind --; see ebb record --help");
     }
+    char out[MAX_PATH_BYTES];
     exit_code = check_out(values.out, argv + end + 1);
-    return exit_code == EBB_EXIT_DONE ? record(&values, argv + end + 1) : exit_code;
+    if (exit_code != EBB_EXIT_DONE) { return exit_code; }
+    if (!find_place(values.out, out, sizeof out)) { return fail_errno(values.out); }
+    const ebb_status status = ebb_path_check_writable(out);
+    return status == EBB_OK ? record(&values, out, argv + end + 1) : ebb__cli_failed(status);
 }
 
 static void more_help(void) {

@@ -15,7 +15,10 @@ cc $flags -shared -fPIC -o lib/libcuda.so.1 "$source/fake_cuda.c" -ldl &&
     cc $flags -DRUNTIME -shared -fPIC -Wl,-soname,libcudart.so.12 -o lib/libcudart.so.12 "$source/fake_cuda.c" -ldl &&
     cc $flags -rdynamic -o program "$source/program.c" -ldl -pthread &&
     cc $flags -DLINKED -o linked "$source/program.c" lib/libcudart.so.12 -ldl -pthread &&
-    cc $flags -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread ||
+    cc $flags -shared -fPIC -o lib/early.so "$source/early.c" &&
+    cc $flags -DEARLY -rdynamic -o early "$source/program.c" lib/early.so -ldl -pthread &&
+    cc $flags -shared -fPIC -o own.so "$source/own_allocator.c" &&
+    cc -std=gnu11 -O1 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread ||
     {
         fail "the programs build"
         exit 1
@@ -63,6 +66,16 @@ t = Trace("trace")
 print(*t.stack_lines(t.events[0]["stack"])[:1], t.notes["source"], t.notes["command"])
 END
     equal "the caller" "$(cat stack)" "take_here (./program:0) ebb record ./program family"
+    record 0 $least -- ./program aligned
+    equal "aligned memory, arrays" "$(tell trace)" "100@malloc 200@malloc 300@malloc 500@malloc left 0 peak 800 whole"
+    record 0 $least -- ./program fixed
+    equal "mmap over what is there" "$(tell trace)" \
+        "8192@mmap 99@mmap 2048@mmap 5120@mmap 1024@mmap 1024@mmap 3072@mmap left 0 peak 8291 whole"
+    record 0 $least -- ./program remap
+    equal "mremap of a part, over another, and without leaving" "$(tell trace)" \
+        "8192@mmap 1024@mmap 2048@mmap 5120@mmap 1024@mmap 1024@mmap 1024@mmap 1024@mmap left 0 peak 9216 whole"
+    record 0 $least -- ./program many
+    equal "thousands of mappings" "$(tell trace | sed 's/.*left/left/')" "left 0 peak 768000 whole"
     record 0 $least --stacks 0 -- ./program family
     check "without callers" test "$(strings trace | grep -c take_here)" = 0
     record 0 --min-size 350KiB -- ./program family
@@ -74,6 +87,7 @@ END
     equal "mmap, not moved" "$(tell trace)" "1024@mmap 1024@mmap left 0 peak 1024 whole"
     record 0 $least -- ./program close
     equal "a program that closes all files: its own are its own" "$(cat mine)" mine
+    check "and that is said" grep -q 'trace: the program closed its recording; the recording ends there$' err
     equal "a program that closes all files: what was before" "$(tell trace)" "1024@malloc left 1024 peak 1024 cut"
     record 0 $least -- ./program threads
     equal "threads" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
@@ -84,7 +98,17 @@ END
     equal "its child" "$(tell trace.[0-9]*)" "1024@malloc* 2048@malloc left 2048 peak 2048 whole"
     record 0 $least -- sh -c './program family; ./program mmap'
     check "a file for each process" test "$(ls trace trace.[0-9]* | wc -l)" = 2
-    LD_PRELOAD=$work/count_alloc.so record 0 $least -- ./program family
+    record 0 $least -- ./program exec
+    equal "before exec" "$(tell trace)" "1024@malloc left 1024 peak 1024 cut"
+    equal "behind exec" "$(tell trace.[0-9]* | sed 's/.*left/left/')" "left 0 peak 2500 whole"
+    record 0 $least -- ./program clone
+    equal "a child without fork's handlers leaves its parent's file alone" "$(tell trace)" \
+        "1024@malloc left 0 peak 1024 whole"
+    record 0 $least -- ./early early
+    equal "before main" "$(tell trace)" "1024@malloc left 1024 peak 1024 whole"
+    record 0 $least -- ./program own
+    equal "an allocator that was opened by hand" "$(tell trace)" "4096@mmap 500@malloc left 0 peak 4596 whole"
+    record 0 $least -- sh -c 'LD_PRELOAD=$LD_PRELOAD:./count_alloc.so exec ./program family'
     equal "beside another preloaded library" "$(tell trace | sed 's/.*left/left/')" "left 0 peak 2500 whole"
 
     record 0 $least --limit 10MiB -- ./program limit
@@ -109,18 +133,76 @@ record 0 -- true
 check "nothing large: an empty trace" test "$(tell trace)" = "left 0 peak 0 whole"
 check "and that is said" grep -q 'trace is empty' err
 record 3 -- sh -c 'exit 3'
-record 127 -- ./nosuch
-equal "a command that is not there" "$(cat err)" "ebb: record: cannot run ./nosuch: No such file or directory"
-record 126 -- /
+record 127 -- sh -c 'exit 127'
+check "a command's own 127 has a trace" test "$(tell trace)" = "left 0 peak 0 whole"
+echo mine >trace
+says "a command that is not there" 127 "ebb: record: cannot run ./nosuch: No such file or directory" \
+    record -o trace -- ./nosuch
+says "the same, looked for" 127 "ebb: record: cannot run nosuch: No such file or directory" record -o trace -- nosuch
+says "its name" 127 "ebb: record: cannot run no?such: No such file or directory" record -o trace -- "$(printf 'no\033such')"
+says "a folder" 126 "ebb: record: cannot run /: Permission denied" record -o trace -- /
+says "no program" 126 "ebb: record: cannot run ./trace: Permission denied" record -o other -- ./trace
+equal "and what was there stays" "$(cat trace)" mine
+printf '#!/nosuch/interpreter\n' >script && chmod +x script
+record 127 -- ./script
 record 143 -- sh -c 'kill -TERM $$'
 record 137 -- python3 -c 'import os; x = bytearray(9 << 20); os.kill(os.getpid(), 9)'
 check "a killed one leaves what it did" test "$(tell trace | grep -c '9216@malloc .*cut')" = 1
+interrupt() { # who: it gets SIGINT, and the exit code of ebb is printed
+    rm -f trace
+    python3 - "$EBB" "$1" <<'END'
+import os, signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+ebb = subprocess.Popen([sys.argv[1], "record", "-o", "trace", "--min-size", "80KiB", "--", "./program", "wait"],
+                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+ebb.stdout.readline()
+child = int(open(f"/proc/{ebb.pid}/task/{ebb.pid}/children").read())
+os.kill(child if sys.argv[2] == "command" else ebb.pid, signal.SIGINT)
+print(ebb.wait())
+END
+}
+equal "SIGINT to the command" "$(interrupt command); $(tell trace)" "130; 1024@malloc left 1024 peak 1024 cut"
+equal "SIGINT to ebb is handed on" "$(interrupt ebb); $(tell trace)" "130; 1024@malloc left 1024 peak 1024 cut"
 run "a report of it" out report trace --text && pass "a report of it"
 if [ -e /dev/full ]; then
     ln -s /dev/full full
     "$EBB" record -o full/x -- ./program family 2>err
     equal "a place that cannot be written" $? 4
 fi
+
+mkdir small
+# shellcheck disable=SC2016
+unshare -rm sh -c 'mount -t tmpfs -o size=16k none small && "$1" record -o small/trace --min-size 16KiB -- ./program threads &&
+    cp small/trace trace' sh "$EBB" >out 2>err
+got=$?
+if grep -q 'mount\|unshare' err; then
+    skip "a full disk" "no file system of its own"
+else
+    equal "a full disk: the command's exit code" $got 0
+    check "and that is said" grep -q 'small/trace: cannot write: No space left on device; the recording ends there$' err
+    equal "and the trace reads up to there" "$(tell trace | sed 's/.* //')" cut
+fi
+# shellcheck disable=SC2016
+sh -c 'ulimit -f 8; exec "$1" record -o trace --min-size 16KiB -- ./program threads' sh "$EBB" >out 2>err
+equal "a limit of files' sizes: the command's exit code" $? 0
+check "and that is said" grep -q 'trace: cannot write: File too large; the recording ends there$' err
+
+: >aim && ln -s aim link && ln -s new dangling
+# shellcheck disable=SC2086
+for name in link dangling; do
+    "$EBB" record -o $name $least -- ./program family >out 2>err
+    check "$name: a link stays" test -L $name
+done
+equal "and what it names is written" "$(tell aim | sed 's/.*left/left/'); $(tell new | sed 's/.*left/left/')" \
+    "left 0 peak 2500 whole; left 0 peak 2500 whole"
+ln -s loop loop
+says "a link to itself" 4 "ebb: record: loop: Too many levels of symbolic links" record -o loop -- true
+mkdir 'a[b]*' && : >'a[b]*/t.7'
+touch -d '1 hour ago' 'a[b]*/t.7'
+# shellcheck disable=SC2086
+"$EBB" record -o 'a[b]*/t' $least -- ./program fork "$(printf 'x\033\342\200\256y')" >out 2>err
+equal "a name that is a pattern, a command that would steer the terminal" \
+    "$(sed 's/.*once: //' err)" "$(printf './program fork x ?y\n./program fork x ?y')"
 
 mkfifo pipe && cp program own && : >data
 says "a pipe stays" 2 "ebb: record: pipe is no file" record -o pipe -- ./program family

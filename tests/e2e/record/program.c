@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,6 +132,119 @@ static int do_fork(void) {
     return status;
 }
 
+static int do_aligned(void) {
+    void *a = memalign(4096, 100 * K), *b = valloc(200 * K), *c = reallocarray(NULL, 3, 100 * K), *d = NULL;
+    void *small = aligned_alloc(64, 640);
+    int wrong = posix_memalign(&d, 3, 400 * K) != EINVAL; /* no power of two */
+    wrong += ((uintptr_t)a | (uintptr_t)b) % 4096 != 0;
+    c = reallocarray(c, 5, 100 * K);
+    free(a);
+    free(b);
+    free(c);
+    free(small);
+    return wrong;
+}
+
+#define MAP(at, n, protection, flags) mmap(at, n, protection, MAP_PRIVATE | MAP_ANONYMOUS | (flags), -1, 0)
+
+/* Over a part of what is there, over all of it, where it fails, and where nothing may be. */
+static int do_fixed(void) {
+    const int rw = PROT_READ | PROT_WRITE;
+    char *a = MAP(NULL, 8 * M, rw, 0), *odd = MAP(NULL, 100 * K - 1, rw, 0);
+    int wrong = MAP(a + 2 * M, 1 * M, rw, MAP_FIXED) != a + 2 * M;     /* 2, 5 and 1 MiB */
+    wrong += MAP(a + 4 * M, 1 * M, PROT_NONE, MAP_FIXED) != a + 4 * M; /* 1 and 3 of the 5 */
+    wrong += MAP(a + 1, 1 * M, rw, MAP_FIXED) != MAP_FAILED;           /* stays as it is */
+    wrong += MAP(a, 1 * M, rw, MAP_FIXED_NOREPLACE) != MAP_FAILED;     /* the same */
+    wrong += munmap(a + 1, 1 * M) == 0;                                /* the same */
+    wrong += munmap(odd, 97 * K) != 0;                                 /* leaves nothing: pages are whole */
+    return wrong + munmap(a, 8 * M);
+}
+
+/* A part moved away, moved over another one, and moved without leaving. */
+static int do_remap(void) {
+    const int rw = PROT_READ | PROT_WRITE;
+    char *a = MAP(NULL, 8 * M, rw, 0), *b = MAP(NULL, 1 * M, rw, 0), *room = MAP(NULL, 16 * M, PROT_NONE, 0);
+    char *c = mremap(a + 2 * M, 1 * M, 1 * M, MREMAP_MAYMOVE | MREMAP_FIXED, room); /* 2 and 5 stay, 1 there */
+    char *d = mremap(b, 1 * M, 1 * M, MREMAP_MAYMOVE | MREMAP_FIXED, c);            /* over it */
+    char *e = mremap(d, 1 * M, 1 * M, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    const int wrong = c != room || d != c || e == MAP_FAILED || e == d;
+    return wrong + munmap(a, 8 * M) + munmap(room, 16 * M) + munmap(e, 1 * M);
+}
+
+/* Thousands of mappings that live at once, and go in another order, each third in two halves. */
+static int do_many(void) {
+    enum { N = 3000 };
+    char *at[N];
+    for (int i = 0; i < N; i++) {
+        at[i] = MAP(NULL, 256 * K, PROT_READ | (i % 2 != 0 ? PROT_WRITE : PROT_WRITE | PROT_EXEC), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        char *gone = at[i * 1009 % N];
+        const size_t n_first = i % 3 == 0 ? 128 * K : 256 * K;
+        if (munmap(gone, n_first) != 0 || (n_first < 256 * K && munmap(gone + n_first, 128 * K) != 0)) { return 1; }
+    }
+    return 0;
+}
+
+static int do_exec(char *self) {
+    void *a = take_here(1 * M);
+    char *args[] = {self, "family", NULL};
+    if (a != NULL) { execv(self, args); }
+    return 1;
+}
+
+/* Without fork's handlers the child has the parent's file, and must leave it alone. */
+static int do_clone(void) {
+    void *a = take_here(1 * M);
+    const pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        void *b = take_here(2 * M);
+        _exit(b == NULL);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    free(a);
+    return status;
+}
+
+/* Until a signal ends it. */
+static int do_wait(void) {
+    void *a = take_here(1 * M);
+    (void)!write(STDOUT_FILENO, "ready\n", 6);
+    while (a != NULL) { pause(); }
+    return 0;
+}
+
+#ifdef EARLY
+static void *(*early_malloc)(size_t);
+static void *before_main;
+
+static void take_before_main(void) {
+    *(void **)&early_malloc = dlsym(RTLD_DEFAULT, "malloc");
+    before_main = early_malloc(2 * M);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = take_before_main;
+
+int early_is_there(void);
+
+static int do_early(void) {
+    return !early_is_there() || before_main == NULL;
+}
+#endif
+
+static int do_own(void) {
+    void *library = dlopen("./own.so", RTLD_NOW | RTLD_LOCAL);
+    void *(*own_malloc)(size_t) = NULL;
+    void (*own_free)(void *) = NULL;
+    *(void **)&own_malloc = dlsym(library, "malloc");
+    *(void **)&own_free = dlsym(library, "free");
+    void *a = own_malloc(1 * M), *b = own_malloc(1 * M), *c = take_here(500 * K);
+    own_free(b);
+    own_free(a);
+    free(c);
+    return (char *)b != (char *)a + 1 * M;
+}
+
 static int do_limit(void) {
     void *a = malloc(6 * M), *b = malloc(6 * M);
     const int cause = errno;
@@ -218,11 +333,22 @@ int main(int argc, char **argv) {
     if (strcmp(what, "threads") == 0) { return do_threads(); }
     if (strcmp(what, "signals") == 0) { return do_signals(); }
     if (strcmp(what, "fork") == 0) { return do_fork(); }
+    if (strcmp(what, "aligned") == 0) { return do_aligned(); }
+    if (strcmp(what, "fixed") == 0) { return do_fixed(); }
+    if (strcmp(what, "remap") == 0) { return do_remap(); }
+    if (strcmp(what, "many") == 0) { return do_many(); }
+    if (strcmp(what, "exec") == 0) { return do_exec(argv[0]); }
+    if (strcmp(what, "clone") == 0) { return do_clone(); }
+    if (strcmp(what, "wait") == 0) { return do_wait(); }
+    if (strcmp(what, "own") == 0) { return do_own(); }
     if (strcmp(what, "limit") == 0) { return do_limit(); }
     if (strcmp(what, "cuda") == 0) { return do_cuda(dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL)); }
     if (strcmp(what, "driver") == 0) { return do_driver(); }
     if (strcmp(what, "small") == 0) { return do_small(); }
     if (strcmp(what, "large") == 0) { return do_large(); }
+#ifdef EARLY
+    if (strcmp(what, "early") == 0) { return do_early(); }
+#endif
 #ifdef LINKED
     if (strcmp(what, "linked") == 0) { return do_linked(); }
 #endif
