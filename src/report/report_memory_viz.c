@@ -13,7 +13,7 @@
 
 #include "trace/ranges.h"
 #include "trace/trace.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

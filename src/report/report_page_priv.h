@@ -10,7 +10,7 @@
 #define EBB_SRC_REPORT_PAGE_PRIV_H
 
 #include "report/report_priv.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 /* Distinct keys, numbered from 0 in the order in which they came. */
 typedef struct ebb_report_index {

@@ -6,7 +6,7 @@
 #define EBB_SRC_TRACE_CHROME_H
 
 #include "trace/import_json.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 #define CHROME_MAX_DEVICES 64u
 

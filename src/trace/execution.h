@@ -7,7 +7,7 @@
 #define EBB_SRC_TRACE_EXECUTION_H
 
 #include "trace/import_json.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 #define EXECUTION_MAX_ARGS 64u
 #define EXECUTION_MAX_DEVICES 64u

@@ -12,6 +12,7 @@
  * The log is read twice. The first time finds the blocks that were there before: those of addresses that are used and
  * were never allocated, as far as some line says their size. Memory is for distinct addresses.
  */
+#include "base/u64_map.h"
 #include "trace/import_priv.h"
 
 #include <strings.h>
@@ -121,14 +122,13 @@ typedef struct before {
     uint64_t address, size_bytes;
 } before;
 
-/* Blocks are kept by their address: the number of block is the address, `address` the block's number in the trace. */
 typedef struct text_log {
     ebb_importer *importer;
     char buf[LINE_BYTES + 1];
     size_t at, n; /* in buf */
     bool ended;
     uint64_t line;
-    ebb_trace_live blocks; /* of every address seen; space 1: live */
+    ebb_u64_map block_of; /* of every address seen: the number plus one of its live block, or 0 */
     EBB_VEC(before) befores;
     bool any_time, any_access;
     uint64_t first_time, ns; /* and how many ns its unit has */
@@ -138,6 +138,7 @@ typedef struct text_log {
 /* The next line, ended by a NUL; NULL: there is none. */
 static ebb_status next_line(text_log *l, char **line_out) {
     for (;;) {
+        EBB_ASSERT(l->at <= l->n && l->n <= LINE_BYTES);
         char *from = l->buf + l->at, *stop = memchr(from, '\n', l->n - l->at);
         if (stop == NULL && l->ended) { stop = l->at < l->n ? l->buf + l->n : NULL; }
         *line_out = stop != NULL ? from : NULL;
@@ -183,14 +184,8 @@ static ebb_status rewind_log(text_log *l) {
     l->at = l->n = 0;
     l->line = 0;
     l->ended = false;
-    ebb__trace_live_fini(&l->blocks);
-    ebb__trace_live_init(&l->blocks, l->importer->mem);
+    ebb__u64_map_fini(&l->block_of);
     return EBB_OK;
-}
-
-static ebb_status add_block(text_log *l, const record *r, bool is_live) {
-    const ebb_trace_block block = {r->address + 1, r->size_bytes, l->n_blocks, 0, is_live, EBB_ROLE_UNKNOWN};
-    return ebb__trace_live_add(&l->blocks, &block);
 }
 
 /* ---- the first reading ------------------------------------------------------------------------ */
@@ -200,17 +195,20 @@ static void note_time(text_log *l, const record *r) {
     l->any_time = true;
     l->first_time = r->time;
     l->ns = r->time < FIRST_TIME * 1000 ? 1000000 : r->time < FIRST_TIME * 1000000 ? 1000 : 1;
+    EBB_ASSERT(l->first_time >= FIRST_TIME);
 }
 
 static ebb_status look_at(text_log *l, const record *r) {
     note_time(l, r);
     l->any_access = l->any_access || r->action == READ || r->action == WRITE;
-    if (r->action >= ITERATION || ebb__trace_live_find(&l->blocks, r->address) != NULL) { return EBB_OK; }
-    if (r->action == MALLOC) { return add_block(l, r, true); }
-    if (!r->has_size) { return EBB_OK; } /* a later line may say it */
+    if (r->action >= ITERATION) { return EBB_OK; }
+    if (r->action != MALLOC && !r->has_size) { return EBB_OK; } /* a later line may say it */
+    uint64_t *block = NULL;
+    bool is_new = false;
+    EBB_TRY(ebb__u64_map_add(&l->block_of, r->address, &block, &is_new));
+    if (!is_new || r->action == MALLOC) { return EBB_OK; }
     const before b = {r->address, r->size_bytes};
-    EBB_TRY(EBB_PUSH(l->importer->mem, &l->befores, b));
-    return add_block(l, r, true);
+    return EBB_PUSH(l->importer->mem, &l->befores, b);
 }
 
 static ebb_status look_through(text_log *l) {
@@ -238,15 +236,11 @@ static ebb_status add_alloc(text_log *l, const record *r, bool was_before) {
                                    .address = r->address,
                                    .role = EBB_ROLE_UNKNOWN,
                                    .before = was_before};
-    ebb_trace_block *block = ebb__trace_live_find(&l->blocks, r->address);
-    if (block == NULL) {
-        EBB_TRY(add_block(l, r, true));
-    } else {
-        block->size_bytes = r->size_bytes;
-        block->address = l->n_blocks;
-        block->space = 1;
-    }
-    l->n_blocks++;
+    uint64_t *block = NULL;
+    bool is_new = false;
+    EBB_TRY(ebb__u64_map_add(&l->block_of, r->address, &block, &is_new));
+    EBB_ASSERT(*block == 0); /* its free was written, told or not */
+    *block = ++l->n_blocks;
     l->n_events++;
     return ebb_trace_writer_add(l->importer->writer, &event);
 }
@@ -270,27 +264,25 @@ static void move_time(text_log *l, const record *r) {
     }
 }
 
+/* What an action does to a live block: an alloc at its address ends it. */
+static ebb_trace_kind kind_of(action does) {
+    EBB_ASSERT(does < ITERATION);
+    return does == READ ? EBB_TRACE_READ : does == WRITE ? EBB_TRACE_WRITE : EBB_TRACE_FREE;
+}
+
 static ebb_status write_record(text_log *l, const record *r) {
     if (r->action == NOTHING) { return EBB_OK; }
     move_time(l, r);
     if (r->action == ITERATION) { return add_iteration(l); }
-    ebb_trace_block *block = ebb__trace_live_find(&l->blocks, r->address);
-    const bool is_live = block != NULL && block->space == 1;
-    if (r->action == MALLOC) {
-        l->importer->n_left_out += is_live; /* its free */
-        if (is_live) { EBB_TRY(add_event(l, EBB_TRACE_FREE, block->address)); }
-        return add_alloc(l, r, false);
+    uint64_t *found = ebb__u64_map_find(&l->block_of, r->address);
+    const bool is_live = found != NULL && *found != 0;
+    l->importer->n_left_out += is_live == (r->action == MALLOC); /* an alloc's missing free, or what has no alloc */
+    if (is_live) {
+        const uint64_t block = *found - 1;
+        if (r->action == MALLOC || r->action == FREE) { *found = 0; }
+        EBB_TRY(add_event(l, kind_of(r->action), block));
     }
-    if (!is_live) {
-        l->importer->n_left_out++;
-        return EBB_OK;
-    }
-    if (r->action == FREE) { block->space = 0; }
-    return add_event(l,
-                     r->action == FREE   ? EBB_TRACE_FREE
-                     : r->action == READ ? EBB_TRACE_READ
-                                         : EBB_TRACE_WRITE,
-                     block->address);
+    return r->action == MALLOC ? add_alloc(l, r, false) : EBB_OK;
 }
 
 static uint64_t start_unix_ns(const text_log *l) {
@@ -323,11 +315,11 @@ ebb_status ebb__import_singa(ebb_importer *importer) {
     text_log *l = ebb__calloc(importer->mem, 1, sizeof *l);
     if (l == NULL) { return EBB_E_NO_MEMORY; }
     l->importer = importer;
-    ebb__trace_live_init(&l->blocks, importer->mem);
+    ebb__u64_map_init(&l->block_of, importer->mem);
     ebb_status st = look_through(l);
     if (st == EBB_OK) { st = rewind_log(l); }
     if (st == EBB_OK) { st = write_log(l); }
-    ebb__trace_live_fini(&l->blocks);
+    ebb__u64_map_fini(&l->block_of);
     EBB_VEC_FINI(importer->mem, &l->befores);
     ebb__free(importer->mem, l);
     return st;

@@ -8,7 +8,7 @@
 
 #include "trace/pickle.h"
 #include "trace/ranges.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 typedef enum ebb_snapshot_action {
     EBB_SNAPSHOT_ALLOC,

@@ -3,7 +3,7 @@
  * The map of numbers: what is put in is found, what is removed is not, however the keys collide.
  */
 #include "support.h"
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 #define N_KEYS 512u
 

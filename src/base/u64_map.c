@@ -3,7 +3,7 @@
  * The map of u64_map.h. Removing moves back what the freed slot had kept from its home, so that no slot is ever
  * marked as deleted.
  */
-#include "trace/u64_map.h"
+#include "base/u64_map.h"
 
 #define FIRST_SLOTS ((size_t)64)
 
@@ -38,6 +38,7 @@ static ebb_status grow(ebb_u64_map *map) {
     if (2 * (map->n + 1) <= map->n_slots) { return EBB_OK; }
     const ebb_u64_map old = *map;
     const size_t n_slots = old.n_slots == 0 ? FIRST_SLOTS : 2 * old.n_slots;
+    EBB_ASSERT((n_slots & (n_slots - 1)) == 0);
     ebb_u64_slot *slot = ebb__calloc(map->mem, n_slots, sizeof *slot);
     if (slot == NULL) { return EBB_E_NO_MEMORY; }
     map->slot = slot;
@@ -52,6 +53,7 @@ static ebb_status grow(ebb_u64_map *map) {
 ebb_status ebb__u64_map_add(ebb_u64_map *map, uint64_t key, uint64_t **value_out, bool *is_new_out) {
     EBB_TRY(grow(map));
     ebb_u64_slot *slot = slot_of(map, key);
+    EBB_ASSERT(2 * (map->n + 1) <= map->n_slots); /* so that a search ends */
     *is_new_out = !slot->used;
     if (!slot->used) {
         *slot = (ebb_u64_slot){key, 0, true};
@@ -72,6 +74,7 @@ void ebb__u64_map_remove(ebb_u64_map *map, uint64_t key) {
             hole = i;
         }
     }
+    EBB_ASSERT(map->slot[hole].used && map->n > 0);
     map->slot[hole].used = false;
     map->n--;
 }

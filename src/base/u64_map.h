@@ -2,8 +2,8 @@
  *
  * A map from numbers of 64 bits to numbers of 64 bits: slots probed one behind the other, at most half of them full.
  */
-#ifndef EBB_SRC_TRACE_U64_MAP_H
-#define EBB_SRC_TRACE_U64_MAP_H
+#ifndef EBB_SRC_BASE_U64_MAP_H
+#define EBB_SRC_BASE_U64_MAP_H
 
 #include "base/base.h"
 
