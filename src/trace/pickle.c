@@ -1,219 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine of pickle.h.
- *
- * Invariants
- *  1. at .. end is what was read and not yet taken; before an opcode it holds the opcode and its fixed argument,
- *     unless the file ends in them.
- *  2. Each mark is at most the stack's size, and they do not decrease.
- *  3. Nothing grows faster than the file: an opcode of one byte makes at most one value, one memo entry or one slot,
- *     and a memo index is at most the offset. MAX_... end what goes beyond any snapshot.
+ * The machine of pickle.h: its stack, its memo, and one step after the other.
  */
-#include "trace/pickle.h"
+#include "trace/pickle_priv.h"
 
-#define FIRST_BUFFER_BYTES ((size_t)256 << 10) /* longer texts make it grow */
-#define MAX_ARGUMENT_BYTES ((size_t)16)        /* an opcode and its fixed argument */
+#define MAX_ARGUMENT_BYTES ((size_t)16) /* an opcode and its fixed argument */
 #define MAX_STACK ((size_t)1 << 26)
 #define MAX_MARKS ((size_t)1 << 20)
 #define MAX_MEMO ((size_t)1 << 28)
 #define MAX_OBJECTS ((size_t)1 << 28)
 #define SMALL_INT_BITS 60
 
-struct ebb_pickle {
-    const ebb_mem *mem;
-    const char *name;
-    ebb_pickle_read_fn read;
-    void *read_ctx;
-    EBB_VEC(uint8_t) buf; /* n is not used */
-    const uint8_t *at, *end;
-    uint64_t base; /* the file's offset of the buffer */
-    bool eof;
-
-    ebb_trace_keys strings;
-    EBB_VEC(uint64_t) wide; /* integers and floats of 64 bits */
-    EBB_VEC(ebb_pickle_value) stack;
-    EBB_VEC(size_t) marks;
-    EBB_VEC(ebb_pickle_value) memo;
-    uint64_t n_memo;                   /* entries that are set */
-    EBB_VEC(ebb_pickle_value) objects; /* what a list or dictionary has become; absent: it is open */
-
-    size_t taken; /* the stack's size after the step that the caller has */
-    ebb_pickle_value pushed;
-};
-
-/* ---- opcodes ---------------------------------------------------------------------------------- */
-
-/* X(code, byte, bytes of its fixed argument) */
-#define DATA_OPCODES(X)                                                                                                \
-    X(PROTO, 0x80, 1)                                                                                                  \
-    X(FRAME, 0x95, 8)                                                                                                  \
-    X(STOP, '.', 0)                                                                                                    \
-    X(MARK, '(', 0)                                                                                                    \
-    X(POP, '0', 0)                                                                                                     \
-    X(POP_MARK, '1', 0)                                                                                                \
-    X(DUP, '2', 0)                                                                                                     \
-    X(NONE, 'N', 0)                                                                                                    \
-    X(NEWTRUE, 0x88, 0)                                                                                                \
-    X(NEWFALSE, 0x89, 0)                                                                                               \
-    X(BININT, 'J', 4)                                                                                                  \
-    X(BININT1, 'K', 1)                                                                                                 \
-    X(BININT2, 'M', 2)                                                                                                 \
-    X(LONG1, 0x8a, 1)                                                                                                  \
-    X(LONG4, 0x8b, 4)                                                                                                  \
-    X(BINFLOAT, 'G', 8)                                                                                                \
-    X(SHORT_BINSTRING, 'U', 1)                                                                                         \
-    X(BINSTRING, 'T', 4)                                                                                               \
-    X(SHORT_BINUNICODE, 0x8c, 1)                                                                                       \
-    X(BINUNICODE, 'X', 4)                                                                                              \
-    X(BINUNICODE8, 0x8d, 8)                                                                                            \
-    X(SHORT_BINBYTES, 'C', 1)                                                                                          \
-    X(BINBYTES, 'B', 4)                                                                                                \
-    X(BINBYTES8, 0x8e, 8)                                                                                              \
-    X(BYTEARRAY8, 0x96, 8)                                                                                             \
-    X(EMPTY_LIST, ']', 0)                                                                                              \
-    X(LIST, 'l', 0)                                                                                                    \
-    X(APPEND, 'a', 0)                                                                                                  \
-    X(APPENDS, 'e', 0)                                                                                                 \
-    X(EMPTY_DICT, '}', 0)                                                                                              \
-    X(DICT, 'd', 0)                                                                                                    \
-    X(SETITEM, 's', 0)                                                                                                 \
-    X(SETITEMS, 'u', 0)                                                                                                \
-    X(EMPTY_TUPLE, ')', 0)                                                                                             \
-    X(TUPLE, 't', 0)                                                                                                   \
-    X(TUPLE1, 0x85, 0)                                                                                                 \
-    X(TUPLE2, 0x86, 0)                                                                                                 \
-    X(TUPLE3, 0x87, 0)                                                                                                 \
-    X(EMPTY_SET, 0x8f, 0)                                                                                              \
-    X(ADDITEMS, 0x90, 0)                                                                                               \
-    X(FROZENSET, 0x91, 0)                                                                                              \
-    X(BINGET, 'h', 1)                                                                                                  \
-    X(LONG_BINGET, 'j', 4)                                                                                             \
-    X(BINPUT, 'q', 1)                                                                                                  \
-    X(LONG_BINPUT, 'r', 4)                                                                                             \
-    X(MEMOIZE, 0x94, 0)
-
-/* X(code, byte, why not) */
-#define REFUSED_OPCODES(X)                                                                                             \
-    X(GLOBAL, 'c', "names code")                                                                                       \
-    X(STACK_GLOBAL, 0x93, "names code")                                                                                \
-    X(REDUCE, 'R', "calls code")                                                                                       \
-    X(BUILD, 'b', "calls code")                                                                                        \
-    X(INST, 'i', "calls code")                                                                                         \
-    X(OBJ, 'o', "calls code")                                                                                          \
-    X(NEWOBJ, 0x81, "calls code")                                                                                      \
-    X(NEWOBJ_EX, 0x92, "calls code")                                                                                   \
-    X(EXT1, 0x82, "names code")                                                                                        \
-    X(EXT2, 0x83, "names code")                                                                                        \
-    X(EXT4, 0x84, "names code")                                                                                        \
-    X(PERSID, 'P', "refers to another file")                                                                           \
-    X(BINPERSID, 'Q', "refers to another file")                                                                        \
-    X(NEXT_BUFFER, 0x97, "refers to another file")                                                                     \
-    X(READONLY_BUFFER, 0x98, "refers to another file")                                                                 \
-    X(INT, 'I', "is of protocol 0")                                                                                    \
-    X(LONG, 'L', "is of protocol 0")                                                                                   \
-    X(FLOAT, 'F', "is of protocol 0")                                                                                  \
-    X(STRING, 'S', "is of protocol 0")                                                                                 \
-    X(UNICODE, 'V', "is of protocol 0")                                                                                \
-    X(GET, 'g', "is of protocol 0")                                                                                    \
-    X(PUT, 'p', "is of protocol 0")
-
-enum {
-#define OPCODE_ENUM(code, byte, n) OP_##code = (byte),
-    DATA_OPCODES(OPCODE_ENUM)
-#undef OPCODE_ENUM
-};
-
-static const uint8_t argument_bytes[256] = {
-#define OPCODE_BYTES(code, byte, n) [byte] = (n),
-    DATA_OPCODES(OPCODE_BYTES)
-#undef OPCODE_BYTES
-};
-
-typedef struct refusal {
-    uint8_t byte;
-    const char *name, *why;
-} refusal;
-
-static const refusal refusals[] = {
-#define OPCODE_REFUSAL(code, byte, why) {byte, #code, why},
-    REFUSED_OPCODES(OPCODE_REFUSAL)
-#undef OPCODE_REFUSAL
-};
-
-/* ---- failing ---------------------------------------------------------------------------------- */
-
-static uint64_t offset_of(const ebb_pickle *p, const uint8_t *at) {
-    return p->base + (uint64_t)(at - p->buf.data);
-}
-
-ebb_status ebb__pickle_malformed(const ebb_pickle *p, const char *what) {
-    return ebb_fail(EBB_E_FORMAT, "%s: offset %llu: %s", p->name, (unsigned long long)offset_of(p, p->at), what);
-}
-
 static ebb_status too_many(const ebb_pickle *p, const char *what) {
     return ebb_fail(EBB_E_LIMIT, "%s: offset %llu: more %s than a snapshot has", p->name,
-                    (unsigned long long)offset_of(p, p->at), what);
-}
-
-/* Of the opcode in front of at. */
-static ebb_status refuse(const ebb_pickle *p, uint8_t byte) {
-    const unsigned long long offset = offset_of(p, p->at) - 1;
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        if (refusals[i].byte == byte) {
-            return ebb_fail(EBB_E_UNSUPPORTED, "%s: offset %llu: the opcode %s %s; a snapshot is data alone", p->name,
-                            offset, refusals[i].name, refusals[i].why);
-        }
-    }
-    return ebb_fail(EBB_E_FORMAT, "%s: offset %llu: 0x%02x is no opcode of a pickle", p->name, offset, byte);
-}
-
-/* ---- bytes ------------------------------------------------------------------------------------ */
-
-/* Have n_bytes at hand unless the file ends before. */
-static ebb_status fill(ebb_pickle *p, size_t n_bytes) {
-    size_t n = (size_t)(p->end - p->at);
-    if (n >= n_bytes || p->eof) { return EBB_OK; }
-    p->base += (uint64_t)(p->at - p->buf.data);
-    if (n > 0) { memmove(p->buf.data, p->at, n); }
-    const ebb_status st = EBB_RESERVE(p->mem, &p->buf, ebb_max_u64(n_bytes, FIRST_BUFFER_BYTES));
-    p->at = p->buf.data;
-    p->end = p->buf.data + n;
-    EBB_TRY(st);
-    while (n < p->buf.cap && !p->eof) {
-        size_t n_read = 0;
-        EBB_TRY(p->read(p->read_ctx, p->buf.data + n, p->buf.cap - n, &n_read));
-        p->eof = n_read == 0;
-        n += n_read;
-        p->end = p->buf.data + n;
-    }
-    return EBB_OK;
-}
-
-static ebb_status cut_off(const ebb_pickle *p) {
-    return ebb__pickle_malformed(p, "the pickle is cut off here");
-}
-
-/* Pass over n_bytes. */
-static ebb_status skip(ebb_pickle *p, uint64_t n_bytes) {
-    while (n_bytes > 0) {
-        EBB_TRY(fill(p, 1));
-        const uint64_t n_here = ebb_min_u64((uint64_t)(p->end - p->at), n_bytes);
-        if (n_here == 0) { return cut_off(p); }
-        p->at += n_here;
-        n_bytes -= n_here;
-    }
-    return EBB_OK;
-}
-
-static uint64_t little_endian(const uint8_t *at, unsigned n_bytes) {
-    uint64_t x = 0;
-    for (unsigned i = 0; i < n_bytes; i++) { x |= (uint64_t)at[i] << (8 * i); }
-    return x;
+                    (unsigned long long)ebb__pickle_offset(p), what);
 }
 
 /* ---- values ----------------------------------------------------------------------------------- */
 
 static ebb_pickle_value make(ebb_pickle_kind kind, uint64_t payload) {
+    EBB_ASSERT(kind == EBB_PICKLE_INT || payload >> SMALL_INT_BITS == 0);
     return (ebb_pickle_value){payload << 4 | kind};
 }
 
@@ -241,38 +47,36 @@ static ebb_status push_int(ebb_pickle *p, uint64_t x, bool negative) {
 /* An integer of n_bytes, the top one holding the sign. */
 static ebb_status push_long(ebb_pickle *p, uint64_t n_bytes) {
     if (n_bytes > 9) {
-        EBB_TRY(skip(p, n_bytes));
+        EBB_TRY(ebb__pickle_skip(p, n_bytes));
         return push(p, make(EBB_PICKLE_OTHER, 0));
     }
-    EBB_TRY(fill(p, (size_t)n_bytes));
-    if ((uint64_t)(p->end - p->at) < n_bytes) { return cut_off(p); }
-    const uint8_t *bytes = p->at;
-    p->at += n_bytes;
+    const uint8_t *bytes = NULL;
+    EBB_TRY(ebb__pickle_take(p, (size_t)n_bytes, &bytes));
     if (n_bytes == 9) {
-        return bytes[8] == 0 ? push_int(p, little_endian(bytes, 8), false) : push(p, make(EBB_PICKLE_OTHER, 0));
+        return bytes[8] == 0 ? push_int(p, ebb__pickle_little_endian(bytes, 8), false)
+                             : push(p, make(EBB_PICKLE_OTHER, 0));
     }
     const bool negative = n_bytes > 0 && bytes[n_bytes - 1] >= 0x80;
-    uint64_t x = little_endian(bytes, (unsigned)n_bytes);
+    uint64_t x = ebb__pickle_little_endian(bytes, (unsigned)n_bytes);
     if (negative && n_bytes < 8) { x |= UINT64_MAX << (8 * n_bytes); }
     return push_int(p, x, negative);
 }
 
 static ebb_status push_text(ebb_pickle *p, uint64_t n_bytes) {
     if (n_bytes > TRACE_MAX_STRING_BYTES) {
-        EBB_TRY(skip(p, n_bytes));
+        EBB_TRY(ebb__pickle_skip(p, n_bytes));
         return push(p, make(EBB_PICKLE_OTHER, 0));
     }
-    EBB_TRY(fill(p, (size_t)n_bytes));
-    if ((uint64_t)(p->end - p->at) < n_bytes) { return cut_off(p); }
+    const uint8_t *bytes = NULL;
     uint32_t number = 0;
     bool is_new = false;
-    EBB_TRY(ebb__trace_keys_add(&p->strings, p->at, (size_t)n_bytes, &number, &is_new));
-    p->at += n_bytes;
+    EBB_TRY(ebb__pickle_take(p, (size_t)n_bytes, &bytes));
+    EBB_TRY(ebb__trace_keys_add(&p->strings, bytes, (size_t)n_bytes, &number, &is_new));
     return push(p, make(EBB_PICKLE_STRING, number));
 }
 
 static ebb_status push_bytes(ebb_pickle *p, uint64_t n_bytes) {
-    EBB_TRY(skip(p, n_bytes));
+    EBB_TRY(ebb__pickle_skip(p, n_bytes));
     return push(p, make(EBB_PICKLE_OTHER, 0));
 }
 
@@ -294,6 +98,7 @@ static ebb_status push_object(ebb_pickle *p, ebb_pickle_kind kind) {
 
 static ebb_status need(const ebb_pickle *p, size_t n) {
     const size_t floor = p->marks.n > 0 ? p->marks.data[p->marks.n - 1] : 0;
+    EBB_ASSERT(floor <= p->stack.n);
     return p->stack.n - floor >= n ? EBB_OK : ebb__pickle_malformed(p, "values are missing on the stack");
 }
 
@@ -312,7 +117,7 @@ static ebb_status push_mark(ebb_pickle *p) {
 
 static ebb_status put(ebb_pickle *p, uint64_t idx) {
     EBB_TRY(need(p, 1));
-    if (idx > offset_of(p, p->at)) { return ebb__pickle_malformed(p, "a memo entry far behind the others"); }
+    if (idx > ebb__pickle_offset(p)) { return ebb__pickle_malformed(p, "a memo entry far behind the others"); }
     if (idx >= MAX_MEMO) { return too_many(p, "memo entries"); }
     if (idx >= p->memo.n) {
         EBB_TRY(EBB_RESERVE(p->mem, &p->memo, (size_t)idx + 1 - p->memo.n));
@@ -321,6 +126,7 @@ static ebb_status put(ebb_pickle *p, uint64_t idx) {
     }
     ebb_pickle_value *entry = &p->memo.data[idx];
     p->n_memo += ebb__pickle_kind(*entry) == EBB_PICKLE_ABSENT;
+    EBB_ASSERT(p->n_memo <= p->memo.n);
     *entry = p->stack.data[p->stack.n - 1];
     return EBB_OK;
 }
@@ -341,6 +147,7 @@ static bool small_number(ebb_pickle_value value) {
 /* The tuple of what lies on the stack from first on. */
 static ebb_status make_tuple(ebb_pickle *p, size_t first) {
     ebb_pickle_value tuple = make(EBB_PICKLE_OTHER, 0);
+    EBB_ASSERT(first <= p->stack.n);
     if (p->stack.n - first == 2) {
         const ebb_pickle_value *items = p->stack.data + first;
         if (small_number(items[0]) && small_number(items[1])) {
@@ -370,6 +177,7 @@ static ebb_status make_set(ebb_pickle *p, bool is_new) {
  * n_left and pushed goes on it, unless absent. */
 static ebb_status show(ebb_pickle *p, ebb_pickle_step_kind kind, ebb_pickle_value target, size_t first,
                        ebb_pickle_step *step) {
+    EBB_ASSERT(first <= p->stack.n);
     const size_t n = p->stack.n - first;
     const bool is_set = kind == EBB_PICKLE_SET;
     if (ebb__pickle_kind(target) != (is_set ? EBB_PICKLE_DICT : EBB_PICKLE_LIST)) {
@@ -504,7 +312,7 @@ static ebb_status run(ebb_pickle *p, uint8_t op, uint64_t x, ebb_pickle_step *st
     case OP_LIST: return step_of_new(p, EBB_PICKLE_APPEND, step);
     case OP_DICT: return step_of_new(p, EBB_PICKLE_SET, step);
     case OP_STOP: return step_of_end(p, step);
-    default: return refuse(p, op);
+    default: return ebb__pickle_refuse(p, op);
     }
 }
 
@@ -516,12 +324,13 @@ ebb_status ebb__pickle_next(ebb_pickle *p, ebb_pickle_step *step_out) {
         p->pushed = (ebb_pickle_value){0};
     }
     for (bool done = false; !done;) {
-        if ((size_t)(p->end - p->at) < MAX_ARGUMENT_BYTES) { EBB_TRY(fill(p, MAX_ARGUMENT_BYTES)); }
-        if (p->at == p->end) { return cut_off(p); }
+        if ((size_t)(p->end - p->at) < MAX_ARGUMENT_BYTES) { EBB_TRY(ebb__pickle_fill(p, MAX_ARGUMENT_BYTES)); }
+        if (p->at == p->end) { return ebb__pickle_cut_off(p); }
         const uint8_t op = *p->at++;
-        const unsigned n_bytes = argument_bytes[op];
-        if ((size_t)(p->end - p->at) < n_bytes) { return cut_off(p); }
-        const uint64_t x = little_endian(p->at, n_bytes);
+        const unsigned n_bytes = ebb__pickle_argument_bytes[op];
+        EBB_ASSERT(n_bytes < MAX_ARGUMENT_BYTES);
+        if ((size_t)(p->end - p->at) < n_bytes) { return ebb__pickle_cut_off(p); }
+        const uint64_t x = ebb__pickle_little_endian(p->at, n_bytes);
         p->at += n_bytes;
         EBB_TRY(run(p, op, x, step_out, &done));
     }
@@ -530,31 +339,30 @@ ebb_status ebb__pickle_next(ebb_pickle *p, ebb_pickle_step *step_out) {
 
 /* ---- open and close --------------------------------------------------------------------------- */
 
-static ebb_status begin(ebb_pickle *p, const char *const *keys, size_t n_keys) {
-    for (size_t i = 0; i < n_keys; i++) {
+static ebb_status begin(ebb_pickle *p, const ebb_pickle_source *source) {
+    for (size_t i = 0; i < source->n_keys; i++) {
         uint32_t number = 0;
         bool is_new = false;
-        EBB_TRY(ebb__trace_keys_add(&p->strings, keys[i], strlen(keys[i]), &number, &is_new));
+        EBB_TRY(ebb__trace_keys_add(&p->strings, source->keys[i], strlen(source->keys[i]), &number, &is_new));
         EBB_ASSERT(is_new && number == i + 1);
     }
-    EBB_TRY(fill(p, 2));
+    EBB_TRY(ebb__pickle_fill(p, 2));
     if (p->end - p->at < 2 || p->at[0] != OP_PROTO) {
         return ebb_fail(EBB_E_FORMAT, "%s: no pickle of protocol 2 to 5", p->name);
     }
     return EBB_OK;
 }
 
-ebb_status ebb__pickle_open(const ebb_mem *mem, const char *name, ebb_pickle_read_fn read, void *ctx,
-                            const char *const *keys, size_t n_keys, ebb_pickle **pickle_out) {
+ebb_status ebb__pickle_open(const ebb_mem *mem, const ebb_pickle_source *source, ebb_pickle **pickle_out) {
     mem = ebb__mem_or_default(mem);
     ebb_pickle *p = ebb__calloc(mem, 1, sizeof *p);
     if (p == NULL) { return EBB_E_NO_MEMORY; }
     p->mem = mem;
-    p->name = name;
-    p->read = read;
-    p->read_ctx = ctx;
+    p->name = source->name;
+    p->read = source->read;
+    p->read_ctx = source->ctx;
     ebb__trace_keys_init(&p->strings, mem);
-    const ebb_status st = begin(p, keys, n_keys);
+    const ebb_status st = begin(p, source);
     if (st != EBB_OK) {
         ebb__pickle_close(p);
         return st;
@@ -573,73 +381,4 @@ void ebb__pickle_close(ebb_pickle *p) {
     ebb__trace_keys_fini(&p->strings);
     EBB_VEC_FINI(p->mem, &p->buf);
     ebb__free(p->mem, p);
-}
-
-/* ---- what values say -------------------------------------------------------------------------- */
-
-ebb_pickle_value ebb__pickle_resolve(const ebb_pickle *p, ebb_pickle_value value) {
-    const ebb_pickle_kind kind = ebb__pickle_kind(value);
-    if (kind != EBB_PICKLE_LIST && kind != EBB_PICKLE_DICT) { return value; }
-    const ebb_pickle_value became = p->objects.data[ebb__pickle_payload(value)];
-    return ebb__pickle_kind(became) == EBB_PICKLE_ABSENT ? value : became;
-}
-
-void ebb__pickle_become(ebb_pickle *p, ebb_pickle_value target, ebb_pickle_value mine) {
-    EBB_ASSERT(ebb__pickle_kind(target) == EBB_PICKLE_LIST || ebb__pickle_kind(target) == EBB_PICKLE_DICT);
-    p->objects.data[ebb__pickle_payload(target)] = mine;
-}
-
-static int64_t small_int(ebb_pickle_value value) {
-    return (int64_t)value.bits >> 4; /* the sign comes down with it */
-}
-
-bool ebb__pickle_u64(const ebb_pickle *p, ebb_pickle_value value, uint64_t *x_out) {
-    switch (ebb__pickle_kind(value)) {
-    case EBB_PICKLE_INT:
-        if (small_int(value) < 0) { return false; }
-        *x_out = (uint64_t)small_int(value);
-        return true;
-    case EBB_PICKLE_WIDE_INT: *x_out = p->wide.data[ebb__pickle_payload(value)]; return true;
-    default: return false;
-    }
-}
-
-const char *ebb__pickle_text(const ebb_pickle *p, uint64_t string, size_t *n_bytes_out) {
-    EBB_ASSERT(string > 0 && string <= p->strings.keys.n);
-    *n_bytes_out = p->strings.keys.data[string - 1].n_bytes;
-    return p->strings.keys.data[string - 1].data;
-}
-
-uint32_t ebb__pickle_n_strings(const ebb_pickle *p) {
-    return (uint32_t)p->strings.keys.n;
-}
-
-void ebb__pickle_show(const ebb_pickle *p, ebb_pickle_value value, char *buf, size_t cap, size_t *n_bytes) {
-    EBB_ASSERT(*n_bytes < cap);
-    char *at = buf + *n_bytes;
-    const size_t room = cap - *n_bytes;
-    const uint64_t payload = ebb__pickle_payload(value);
-    size_t n_text = 0;
-    const char *text = NULL;
-    double x = 0;
-    int n = 0;
-    switch (ebb__pickle_kind(value)) {
-    case EBB_PICKLE_BOOL: n = snprintf(at, room, "%s", payload != 0 ? "true" : "false"); break;
-    case EBB_PICKLE_INT: n = snprintf(at, room, "%lld", (long long)small_int(value)); break;
-    case EBB_PICKLE_WIDE_INT: n = snprintf(at, room, "%llu", (unsigned long long)p->wide.data[payload]); break;
-    case EBB_PICKLE_FLOAT:
-        memcpy(&x, &p->wide.data[payload], sizeof x);
-        n = snprintf(at, room, "%.9g", x);
-        break;
-    case EBB_PICKLE_STRING:
-        text = ebb__pickle_text(p, payload, &n_text);
-        n = snprintf(at, room, "%.*s", (int)ebb_min_u64(n_text, cap), text);
-        break;
-    case EBB_PICKLE_PAIR:
-        n = snprintf(at, room, "%llu,%llu", (unsigned long long)(payload >> 30),
-                     (unsigned long long)(payload & (((uint64_t)1 << 30) - 1)));
-        break;
-    default: break;
-    }
-    *n_bytes += n < 0 ? 0 : (size_t)ebb_min_u64((uint64_t)n, room - 1);
 }

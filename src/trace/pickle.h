@@ -54,9 +54,16 @@ static inline ebb_pickle_value ebb__pickle_mine(uint64_t number) {
 /* Bytes of the file: at most n; *n_out is 0 at the end only. */
 typedef ebb_status (*ebb_pickle_read_fn)(void *ctx, void *buf, size_t n, size_t *n_out);
 
-/* name is borrowed, for messages; keys[n_keys] are distinct texts, which get the string numbers 1 to n_keys. */
-ebb_status ebb__pickle_open(const ebb_mem *mem, const char *name, ebb_pickle_read_fn read, void *ctx,
-                            const char *const *keys, size_t n_keys, ebb_pickle **pickle_out);
+typedef struct ebb_pickle_source {
+    const char *name; /* for messages */
+    ebb_pickle_read_fn read;
+    void *ctx;
+    const char *const *keys; /* [n_keys]: distinct texts, which get the string numbers 1 to n_keys */
+    size_t n_keys;
+} ebb_pickle_source;
+
+/* The source's name is borrowed as long as the pickle is open. */
+ebb_status ebb__pickle_open(const ebb_mem *mem, const ebb_pickle_source *source, ebb_pickle **pickle_out);
 void ebb__pickle_close(ebb_pickle *pickle);
 
 typedef enum ebb_pickle_step_kind {

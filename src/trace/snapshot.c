@@ -155,7 +155,8 @@ static ebb_status append_frames(ebb_snapshot *s, const ebb_pickle_step *step) {
     const size_t n = (size_t)ebb_min_u64(step->n, MAX_FRAMES - s->open.frames.n);
     EBB_TRY(EBB_RESERVE(s->mem, &s->open.frames, n));
     for (size_t i = 0; i < n; i++) {
-        const ebb_pickle_value item = ebb__pickle_resolve(s->pickle, step->items[i]);
+        ebb_pickle_value item = step->items[i];
+        if (what_of(item) != IS_FRAME) { item = ebb__pickle_resolve(s->pickle, item); } /* most come from the memo */
         if (what_of(item) == IS_FRAME) { s->open.frames.data[s->open.frames.n++] = (uint32_t)number_of(item); }
     }
     return EBB_OK;
@@ -535,7 +536,8 @@ void ebb__snapshot_fini(ebb_snapshot *s) {
 ebb_status ebb__snapshot_read(ebb_snapshot *s, const char *name, ebb_pickle_read_fn read, void *ctx) {
     EBB_ASSERT(s->pickle == NULL);
     s->name = name;
-    EBB_TRY(ebb__pickle_open(s->mem, name, read, ctx, words, N_WORDS - 1, &s->pickle));
+    const ebb_pickle_source source = {name, read, ctx, words, N_WORDS - 1};
+    EBB_TRY(ebb__pickle_open(s->mem, &source, &s->pickle));
     EBB_TRY(read_steps(s));
     free_reading(s);
     return EBB_OK;

@@ -19,6 +19,12 @@ static ebb_status read_source(void *ctx, void *buf, size_t n, size_t *n_out) {
     return EBB_OK;
 }
 
+static ebb_status open_source(const ebb_mem *mem, source *s, ebb_pickle **pickle_out) {
+    static const char *const keys[] = {"key"};
+    const ebb_pickle_source from = {"file", read_source, s, keys, 1};
+    return ebb__pickle_open(mem, &from, pickle_out);
+}
+
 /* A value as people write it, behind what is in text. */
 static void show(const ebb_pickle *p, ebb_pickle_value value, char *text, size_t cap) {
     size_t n = strlen(text);
@@ -38,11 +44,10 @@ static void show(const ebb_pickle *p, ebb_pickle_value value, char *text, size_t
 
 /* Steps as text: "+[1,a] ={k:1} .2"; the i-th target becomes #i. */
 static ebb_status run(const ebb_mem *mem, const void *data, size_t n, size_t n_at_once, char *text, size_t cap) {
-    static const char *const keys[] = {"key"};
     source s = {data, n, n_at_once};
     ebb_pickle *p = NULL;
     text[0] = '\0';
-    EBB_TRY(ebb__pickle_open(mem, "file", read_source, &s, keys, 1, &p));
+    EBB_TRY(open_source(mem, &s, &p));
     ebb_status st = EBB_OK;
     for (uint64_t i = 1;; i++) {
         ebb_pickle_step step;
@@ -229,7 +234,7 @@ static void test_long_texts(void **state) {
     source s = {data, (size_t)(at - data), 12345};
     ebb_pickle *p = NULL;
     ebb_pickle_step step;
-    assert_int_equal(ebb__pickle_open(NULL, "file", read_source, &s, NULL, 0, &p), EBB_OK);
+    assert_int_equal(open_source(NULL, &s, &p), EBB_OK);
     assert_int_equal(ebb__pickle_next(p, &step), EBB_OK);
     assert_int_equal(step.n, n_texts);
     for (size_t i = 0; i < n_texts; i++) {
@@ -262,7 +267,7 @@ static void test_nesting(void **state) {
     source s = {data, 2 * n + 2, SIZE_MAX};
     ebb_pickle *p = NULL;
     ebb_pickle_step step;
-    assert_int_equal(ebb__pickle_open(NULL, "file", read_source, &s, NULL, 0, &p), EBB_OK);
+    assert_int_equal(open_source(NULL, &s, &p), EBB_OK);
     do { assert_int_equal(ebb__pickle_next(p, &step), EBB_OK); } while (step.kind != EBB_PICKLE_END);
     ebb__pickle_close(p);
     memset(data + 2, '(', n);
