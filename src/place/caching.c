@@ -79,6 +79,12 @@ static uint64_t segment_bytes_for(uint64_t size_bytes) {
     return size_bytes < OWN_SEGMENT_BYTES ? LARGE_SEGMENT_BYTES : ebb_align_up(size_bytes, SEGMENT_STEP_BYTES);
 }
 
+bool ebb__caching_max_split_matters(const ebb_caching_settings *settings, uint64_t largest_bytes) {
+    if (largest_bytes >= TOO_LARGE / 2) { return true; }
+    const uint64_t segment_bytes = segment_bytes_for(ebb__caching_round(settings, largest_bytes));
+    return ebb_max_u64(segment_bytes, LARGE_SEGMENT_BYTES) >= settings->max_split_bytes;
+}
+
 void ebb__caching_ask(const ebb_caching_settings *settings, ebb_segment_request *request) {
     const uint64_t size_bytes = request->size_bytes, max_split_bytes = settings->max_split_bytes;
     const bool is_small = size_bytes <= SMALL_BYTES;
@@ -172,7 +178,6 @@ void ebb__caching_empty(ebb_caching *c) {
 /* Before bytes are taken from the device. */
 static void make_room(ebb_caching *c, const ebb_segment_request *request) {
     const uint64_t capacity_bytes = c->settings.capacity_bytes;
-    if (capacity_bytes == 0) { return; }
     if (c->settings.gc_threshold > 0) { collect_garbage(c); }
     if (c->segments.held_bytes + request->segment_bytes <= capacity_bytes) { return; }
     if (c->settings.max_split_bytes != 0 && !c->settings.expandable_segments) { release_oversize(c, request); }
@@ -226,7 +231,7 @@ ebb_status ebb__caching_take(ebb_caching *c, uint64_t size_bytes, uint64_t strea
     ebb_segment_request request = {.size_bytes = ebb__caching_round(&c->settings, size_bytes)};
     ebb__caching_ask(&c->settings, &request);
     request.pool += 2 * idx;
-    if (!ebb__segments_has(&c->segments, &request)) { make_room(c, &request); }
+    if (c->settings.capacity_bytes != 0 && !ebb__segments_has(&c->segments, &request)) { make_room(c, &request); }
     EBB_TRY(ebb__segments_take(&c->segments, &request, block_out));
     c->peak_bytes = ebb_max_u64(c->peak_bytes, c->segments.held_bytes);
     return EBB_OK;

@@ -33,6 +33,10 @@ void ebb__caching_empty(ebb_caching *caching);
 /* Taken from the device now, and at most so far. */
 uint64_t ebb__caching_reserved(const ebb_caching *caching, uint64_t *peak_bytes_out);
 
+/* false: where no request is for more than largest_bytes, no block is as large as max_split_bytes, which then changes
+ * nothing. */
+bool ebb__caching_max_split_matters(const ebb_caching_settings *settings, uint64_t largest_bytes);
+
 struct ebb_segment_request;
 
 /* The rounded size. And what is asked of segments for one that is rounded: pool (0 small, 1 large), segment, rest. */

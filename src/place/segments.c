@@ -56,39 +56,51 @@ static void split_tree(ebb_segments *s, uint32_t t, uint32_t at, uint32_t *befor
     update(s, t);
 }
 
-static uint32_t insert(ebb_segments *s, uint32_t t, uint32_t added) {
-    ebb_block *b = &s->blocks.data[t], *a = &s->blocks.data[added];
-    if (t == EBB_NO_BLOCK || a->priority > b->priority) {
-        split_tree(s, t, added, &a->left, &a->right);
-        t = added;
-    } else if (comes_before(s, added, t)) {
-        b->left = insert(s, b->left, added);
-    } else {
-        b->right = insert(s, b->right, added);
+/* From the root down; what lies above the new node only hears of its size. */
+static void insert(ebb_segments *s, uint32_t *root, uint32_t added) {
+    ebb_block *a = &s->blocks.data[added];
+    uint32_t *link = root;
+    while (*link != EBB_NO_BLOCK && a->priority <= s->blocks.data[*link].priority) {
+        ebb_block *b = &s->blocks.data[*link];
+        b->largest_bytes = ebb_max_u64(b->largest_bytes, a->size_bytes);
+        s->n_visits++;
+        link = comes_before(s, added, *link) ? &b->left : &b->right;
     }
-    update(s, t);
-    return t;
+    split_tree(s, *link, added, &a->left, &a->right);
+    update(s, added);
+    *link = added;
 }
 
+/* All of a come before all of b. */
 static uint32_t join(ebb_segments *s, uint32_t a, uint32_t b) {
-    if (a == EBB_NO_BLOCK || b == EBB_NO_BLOCK) { return a == EBB_NO_BLOCK ? b : a; }
-    const bool a_is_above = s->blocks.data[a].priority > s->blocks.data[b].priority;
-    if (a_is_above) {
-        s->blocks.data[a].right = join(s, s->blocks.data[a].right, b);
-    } else {
-        s->blocks.data[b].left = join(s, a, s->blocks.data[b].left);
+    uint32_t root = EBB_NO_BLOCK, *link = &root;
+    while (a != EBB_NO_BLOCK && b != EBB_NO_BLOCK) {
+        ebb_block *x = &s->blocks.data[a], *y = &s->blocks.data[b];
+        const uint64_t largest_bytes = ebb_max_u64(x->largest_bytes, y->largest_bytes);
+        const bool a_is_above = x->priority > y->priority;
+        *link = a_is_above ? a : b;
+        s->blocks.data[*link].largest_bytes = largest_bytes;
+        s->n_visits++;
+        link = a_is_above ? &x->right : &y->left;
+        a = a_is_above ? *link : a;
+        b = a_is_above ? b : *link;
     }
-    update(s, a_is_above ? a : b);
-    return a_is_above ? a : b;
+    *link = a == EBB_NO_BLOCK ? b : a;
+    return root;
 }
 
+/* Nodes above that have a larger one below them need no second look. */
 static uint32_t drop(ebb_segments *s, uint32_t t, uint32_t dropped) {
     EBB_ASSERT(t != EBB_NO_BLOCK);
     ebb_block *b = &s->blocks.data[t];
     if (t == dropped) { return join(s, b->left, b->right); }
     uint32_t *child = comes_before(s, dropped, t) ? &b->left : &b->right;
     *child = drop(s, *child, dropped);
-    update(s, t);
+    if (b->largest_bytes == s->blocks.data[dropped].size_bytes) {
+        update(s, t);
+    } else {
+        s->n_visits++;
+    }
     return t;
 }
 
@@ -122,7 +134,7 @@ static void add_free(ebb_segments *s, uint32_t t) {
     b->freed_at = pool->n_asked;
     b->left = b->right = EBB_NO_BLOCK;
     b->largest_bytes = b->size_bytes;
-    if (!is_end(s, t)) { pool->root = insert(s, pool->root, t); }
+    if (!is_end(s, t)) { insert(s, &pool->root, t); }
 }
 
 static void drop_free(ebb_segments *s, uint32_t t) {

@@ -162,15 +162,25 @@ static ebb_status reserve(ebb_study *s, const ebb_caching_settings *settings, ui
     return forgive(st, bytes_out);
 }
 
+static ebb_status add_pytorch_row(ebb_study *s, const char *key, const char *setting, uint64_t bytes) {
+    const ebb_study_what_if row = {
+        .key = key, .about = "PyTorch's caching allocator", .setting = setting, .bytes = bytes, .is_reserved = true};
+    return add_row(s, &row);
+}
+
 static ebb_status add_pytorch(ebb_study *s, const char *key, const char *setting,
                               const ebb_caching_settings *settings) {
-    ebb_study_what_if row = {.key = key,
-                             .about = "PyTorch's caching allocator",
-                             .setting = setting,
-                             .bytes = EBB_STUDY_UNKNOWN,
-                             .is_reserved = true};
-    EBB_TRY(reserve(s, settings, &row.bytes));
-    return add_row(s, &row);
+    uint64_t bytes = EBB_STUDY_UNKNOWN;
+    EBB_TRY(reserve(s, settings, &bytes));
+    return add_pytorch_row(s, key, setting, bytes);
+}
+
+static uint64_t largest_block(const ebb_study *s) {
+    uint64_t largest_bytes = 0;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        largest_bytes = ebb_max_u64(largest_bytes, s->blocks.data[b].size_bytes);
+    }
+    return largest_bytes;
 }
 
 static ebb_caching_settings defaults_of(const ebb_study *s) {
@@ -183,6 +193,7 @@ static ebb_status add_settings(ebb_study *s) {
     char key[80], setting[64];
     ebb_caching_settings c = defaults_of(s);
     EBB_TRY(add_pytorch(s, "pytorch", "", &c));
+    const uint64_t default_bytes = s->what_ifs.data[s->what_ifs.n - 1].bytes, largest_bytes = largest_block(s);
     c.expandable_segments = true;
     EBB_TRY(add_pytorch(s, "pytorch:expandable_segments", "expandable_segments:True", &c));
     for (size_t i = 0; i < sizeof splits_mb / sizeof *splits_mb; i++) {
@@ -190,7 +201,8 @@ static ebb_status add_settings(ebb_study *s) {
         c.max_split_bytes = splits_mb[i] * MIB;
         (void)snprintf(setting, sizeof setting, "max_split_size_mb:%" PRIu64, splits_mb[i]);
         (void)snprintf(key, sizeof key, "pytorch:%s", setting);
-        EBB_TRY(add_pytorch(s, key, setting, &c));
+        EBB_TRY(ebb__caching_max_split_matters(&c, largest_bytes) ? add_pytorch(s, key, setting, &c)
+                                                                  : add_pytorch_row(s, key, setting, default_bytes));
     }
     for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
         c = defaults_of(s);

@@ -310,6 +310,52 @@ static void reserves_what_pytorch_does(void **state) {
     }
 }
 
+/* The peak of what is reserved for random requests of at most so many bytes. */
+static uint64_t reserve(uint64_t seed, const ebb_caching_settings *settings, uint64_t most_bytes) {
+    ebb_rng rng;
+    ebb_caching *caching = NULL;
+    uint32_t blocks[N_LIVE];
+    size_t n = 0;
+    uint64_t peak_bytes = 0;
+    ebb__rng_init(&rng, seed, 1);
+    assert_int_equal(ebb__caching_create(NULL, settings, &caching), EBB_OK);
+    for (unsigned k = 0; k < 400; k++) {
+        if (n == N_LIVE || (n > 0 && ebb__rng_below(&rng, 3) == 0)) {
+            const size_t at = (size_t)ebb__rng_below(&rng, n);
+            ebb__caching_give(caching, blocks[at]);
+            blocks[at] = blocks[--n];
+        } else {
+            const uint64_t bytes = 1 + ebb__rng_below(&rng, most_bytes);
+            assert_int_equal(ebb__caching_take(caching, bytes, 0, &blocks[n++]), EBB_OK);
+        }
+    }
+    (void)ebb__caching_reserved(caching, &peak_bytes);
+    ebb__caching_destroy(caching);
+    return peak_bytes;
+}
+
+/* Where it is said that max_split_size changes nothing, it does not; and it is said of more than a few. */
+static void knows_when_max_split_matters(void **state) {
+    (void)state;
+    unsigned n_same = 0, n_other = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        ebb_caching_settings s = {.capacity_bytes = seed % 2 * 300 * MIB};
+        const uint64_t most_bytes = (1 + seed % 50) * MIB - seed % 3, plain_bytes = reserve(seed, &s, most_bytes);
+        s.max_split_bytes = (20 + 2 * (seed % 13)) * MIB;
+        const uint64_t bytes = reserve(seed, &s, most_bytes);
+        if (ebb__caching_max_split_matters(&s, most_bytes)) {
+            n_other += bytes != plain_bytes;
+        } else {
+            assert_int_equal(bytes, plain_bytes);
+            n_same++;
+        }
+    }
+    assert_true(n_same > 50 && n_other > 20);
+    const ebb_caching_settings s = {.max_split_bytes = 20 * MIB};
+    assert_true(ebb__caching_max_split_matters(&s, 1)); /* its segments of 20 MiB */
+    assert_true(ebb__caching_max_split_matters(&s, UINT64_MAX));
+}
+
 static void rounds_sizes(void **state) {
     (void)state;
     ebb_caching_settings s = {.max_split_bytes = 0};
@@ -386,6 +432,7 @@ static void oom_loses_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reserves_what_pytorch_does),
+        cmocka_unit_test(knows_when_max_split_matters),
         cmocka_unit_test(rounds_sizes),
         cmocka_unit_test(takes_segments),
         cmocka_unit_test(oom_loses_nothing),
