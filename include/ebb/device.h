@@ -20,6 +20,10 @@ typedef struct ebb_device_options {
     const ebb_mem *mem; /* outlives the device */
     int32_t index;      /* which of the backend's devices */
     int32_t n_threads;  /* 0: as many as the process may run on */
+    /* Of GPUs; the others have no use for them. */
+    bool tf32;             /* products of matrices in 19 bits where the hardware is faster so */
+    bool nondeterministic; /* algorithms whose sums depend on the order in which threads arrive may be chosen */
+    bool no_capture;       /* an iteration's commands are issued one by one each time, never replayed as one */
 } ebb_device_options;
 #define EBB_DEVICE_OPTIONS_INIT EBB_INIT(ebb_device_options, )
 
@@ -30,12 +34,13 @@ typedef struct ebb_device_info {
     int32_t n_threads;
 } ebb_device_info;
 
-/* Backend number idx of this build ("cpu", "ref", "dry"), with *about_out a line about it (may be NULL); NULL
+/* Backend number idx of this build ("cpu", "ref", "dry", "cuda"), with *about_out a line about it (may be NULL); NULL
  * past the last. The first is the default. */
 EBB_API const char *ebb_backend_name(size_t idx, const char **about_out);
 
 /* The device is the caller's (ebb_device_close). options may be NULL. EBB_E_NO_DEVICE: no such backend in this build,
- * or no such device. EBB_E_ARGUMENT: no name, options of another version, or threads below 0. */
+ * no such device, or a library or driver that it needs is missing, which the message names. EBB_E_ARGUMENT: no name,
+ * options of another version, or threads below 0. */
 EBB_API ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out);
 EBB_API void ebb_device_close(ebb_device *device);
 EBB_API ebb_status ebb_device_get_info(ebb_device *device, ebb_device_info *info_out);

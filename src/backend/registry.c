@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backends of this build, one line each. The first is the default; cpu is there with oneDNN only.
+ * The backends of this build, one line each. The first is the default; cpu is there with oneDNN only, and
+ * plug-ins are named whether their library is there or not.
  */
 #include "backend/backend.h"
 #include "backend/dry/dry.h"
+#include "backend/plugin.h"
 #include "backend/ref/ref.h"
 #ifdef EBB_HAVE_DNNL
 #include "backend/cpu/cpu.h"
@@ -15,6 +17,7 @@ static const ebb_backend_ops *const backends[] = {
 #endif
     &ebb__backend_ref,
     &ebb__backend_dry,
+    &ebb__plugin_cuda,
 };
 
 const ebb_backend_ops *ebb__backend_get(size_t idx) {

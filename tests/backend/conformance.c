@@ -452,7 +452,12 @@ static int tear_down(void **state) {
 }
 
 int conformance_main(const char *backend) {
-    if (ebb__backend_find(backend) == NULL) { return 77; }
+    ebb_device *device = NULL;
+    if (ebb_device_open(backend, NULL, &device) == EBB_E_NO_DEVICE) {
+        print_message("%s\n", ebb_last_error());
+        return 77;
+    }
+    ebb_device_close(device);
     suite.backend = backend;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_complete),

@@ -102,7 +102,7 @@ void events_order_streams(void **state);
 void late_errors_surface_once(void **state);
 void kernels_run_in_stream_order(void **state);
 
-/* Exit code of a test program; 77 when the backend is not in this build. */
+/* Exit code of a test program; 77 when the backend is not in this build or has no device. */
 int conformance_main(const char *backend);
 
 #endif

@@ -14,8 +14,9 @@
 #define UNWRITTEN 0xFF /* a NaN as a float */
 
 void bench_init(bench *b, const char *backend) {
-    *b = (bench){.ops = ebb__backend_find(backend)};
+    *b = (bench){.ops = NULL};
     MUST(ebb_device_open(backend, NULL, &b->device));
+    b->ops = b->device->ops;
     MUST(b->ops->arena_create(b->device, BENCH_BYTES, &b->arena));
     MUST(b->ops->stream_create(b->device, true, &b->stream));
     MUST(b->ops->host_alloc(b->device, BENCH_BYTES, (void **)&b->image));

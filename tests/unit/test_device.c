@@ -48,7 +48,9 @@ static void devices_open_and_tell_of_themselves(void **state) {
     for (size_t i = 0; ebb_backend_name(i, NULL) != NULL; i++) {
         ebb_device *device = NULL;
         ebb_device_info info;
-        assert_int_equal(ebb_device_open(ebb_backend_name(i, NULL), NULL, &device), EBB_OK);
+        const ebb_status st = ebb_device_open(ebb_backend_name(i, NULL), NULL, &device);
+        if (st == EBB_E_NO_DEVICE && ebb__backend_get(i)->info == NULL) { continue; } /* a plug-in without hardware */
+        assert_int_equal(st, EBB_OK);
         assert_string_equal(ebb_device_backend(device), ebb_backend_name(i, NULL));
         assert_int_equal(ebb_device_get_info(device, &info), EBB_OK);
         assert_int_not_equal(info.name[0], '\0');

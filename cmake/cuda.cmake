@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# libebb_cuda.so, the plug-in of the backend cuda, where a toolkit (CUDA 12 or later, with nvcc, cuBLASLt and cuDNN 9)
+# is; elsewhere one line of notice says what is missing, and all else builds. EBB_CUDA=ON makes that an error, OFF does
+# not look. The C files of src/backend/cuda need the toolkit's headers only, and are what the tests link over their fake
+# of the runtime. cuDNN is looked for in the toolkit, in the system's folders, and in Python's package nvidia/cudnn.
+set(EBB_CUDA AUTO CACHE STRING "Build the plug-in of the backend cuda: ON, OFF, or AUTO: where a toolkit is")
+set_property(CACHE EBB_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(ebb_cuda_found FALSE)
+if(NOT EBB_CUDA)
+  return()
+endif()
+
+# The first thing that is missing, or "".
+function(ebb_find_cuda missing_out)
+  set(${missing_out} "the CUDA toolkit (12 or later)" PARENT_SCOPE)
+  find_package(CUDAToolkit 12 QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    return()
+  endif()
+  set(${missing_out} "cuBLASLt" PARENT_SCOPE)
+  if(NOT TARGET CUDA::cublasLt)
+    return()
+  endif()
+  set(${missing_out} "cuDNN 9" PARENT_SCOPE)
+  file(GLOB python_cudnn /usr/lib/python3*/*-packages/nvidia/cudnn /usr/local/lib/python3*/*-packages/nvidia/cudnn
+       $ENV{HOME}/.local/lib/python3*/site-packages/nvidia/cudnn $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cudnn
+       ${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cudnn)
+  find_path(CUDNN_INCLUDE_DIR cudnn_backend.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${python_cudnn} PATH_SUFFIXES include)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ${python_cudnn}
+               PATH_SUFFIXES lib lib64)
+  if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY)
+    return()
+  endif()
+  set(${missing_out} "nvcc" PARENT_SCOPE)
+  if(NOT CUDAToolkit_NVCC_EXECUTABLE)
+    return()
+  endif()
+  set(${missing_out} "" PARENT_SCOPE)
+endfunction()
+
+ebb_find_cuda(missing)
+if(missing)
+  if(EBB_CUDA STREQUAL "AUTO")
+    message(NOTICE "${missing} was not found: the backend cuda is left out")
+    return()
+  endif()
+  message(FATAL_ERROR "EBB_CUDA is ON, and ${missing} was not found")
+endif()
+# find_package's targets are this folder's; the function's scope had them too, its variables it kept.
+find_package(CUDAToolkit 12 QUIET REQUIRED)
+
+# Machine code for each generation that this toolkit knows, and PTX of the last for those to come. Builds with
+# sanitizers never meet a GPU: for them PTX alone, which compiles in a fraction of the time.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} --list-gpu-arch OUTPUT_VARIABLE known)
+  set(CMAKE_CUDA_ARCHITECTURES 90-virtual)
+  foreach(arch 90 89 86 80 75 70)
+    if(known MATCHES "compute_${arch}" AND NOT EBB_SANITIZE AND EBB_DEBUG EQUAL 0)
+      list(PREPEND CMAKE_CUDA_ARCHITECTURES ${arch}-real)
+    endif()
+  endforeach()
+endif()
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+set(CMAKE_CUDA_STANDARD 17)
+enable_language(CUDA)
+set(ebb_cuda_found TRUE)
+
+file(GLOB ebb_cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c)
+file(GLOB ebb_cuda_kernels CONFIGURE_DEPENDS src/backend/cuda/*.cu)
+
+# nvcc has options of its own: none of the C files' are for it.
+add_library(ebb_cuda_kernels OBJECT ${ebb_cuda_kernels})
+target_include_directories(ebb_cuda_kernels PRIVATE include src)
+set(kernel_options -fvisibility=hidden -Wall -Wextra --expt-relaxed-constexpr)
+if(EBB_WERROR)
+  list(APPEND kernel_options --Werror=all-warnings -Xcompiler=-Werror)
+endif()
+set_target_properties(ebb_cuda_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON COMPILE_OPTIONS "${kernel_options}"
+                      CUDA_STANDARD 17)
+
+# What it uses of base/, graph/ and backend/ is compiled once more: it links no libebb (src/backend/plugin.h).
+add_library(ebb_cuda MODULE ${ebb_cuda_sources} $<TARGET_OBJECTS:ebb_cuda_kernels> src/base/mem.c src/base/rng.c
+            src/base/units.c src/base/utf8.c src/graph/graph.c src/backend/dropout_mask.c src/backend/kernel_check.c
+            src/backend/work.c)
+target_include_directories(ebb_cuda PRIVATE include src)
+target_include_directories(ebb_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+target_compile_options(ebb_cuda PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffunction-sections>)
+target_link_options(ebb_cuda PRIVATE -Wl,--gc-sections -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
+if(NOT EBB_SANITIZE)
+  target_link_options(ebb_cuda PRIVATE -Wl,--no-undefined)
+endif()
+target_link_libraries(ebb_cuda PRIVATE CUDA::cudart CUDA::cublasLt ${CUDNN_LIBRARY} Threads::Threads m)
+set_target_properties(ebb_cuda PROPERTIES LINKER_LANGUAGE C CUDA_RUNTIME_LIBRARY None INSTALL_RPATH_USE_LINK_PATH ON
+                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device and its table: which GPU, what it can, and what of its memory is gone before ebb takes any.
+ */
+#include "backend/cuda/cuda_priv.h"
+
+ebb_status ebb__cuda_fail(cudaError_t error, const char *what) {
+    ebb_status code = EBB_E_DEVICE;
+    if (error == cudaErrorMemoryAllocation) { code = EBB_E_NO_MEMORY; }
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInvalidDevice) {
+        code = EBB_E_NO_DEVICE;
+    }
+    (void)cudaGetLastError(); /* what it remembers would fail the next launch */
+    return ebb_fail(code, "cuda: %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+ebb_status ebb__cuda_enter(const ebb_cuda_device *device) {
+    EBB_CUDA(cudaSetDevice(device->index), "choosing the device");
+    return EBB_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static ebb_status check_driver(void) {
+    int driver = 0;
+    EBB_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    if (driver == 0) {
+        return ebb_fail(EBB_E_NO_DEVICE,
+                        "cuda: there is no NVIDIA driver (libcuda.so.1) on this machine; install one "
+                        "that is made for CUDA %d.%d or later",
+                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
+    if (driver / 1000 < CUDART_VERSION / 1000) {
+        return ebb_fail(EBB_E_NO_DEVICE,
+                        "cuda: the NVIDIA driver is made for CUDA %d.%d; install one for %d.%d or later", driver / 1000,
+                        driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
+    return EBB_OK;
+}
+
+static ebb_status check_index(int index) {
+    int n_devices = 0;
+    EBB_TRY(check_driver());
+    cudaError_t error = cudaGetDeviceCount(&n_devices);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && n_devices == 0)) {
+        (void)cudaGetLastError();
+        return ebb_fail(EBB_E_NO_DEVICE, "cuda: there is a driver, but it finds no GPU on this machine");
+    }
+    EBB_CUDA(error, "looking for GPUs");
+    if (index < 0 || index >= n_devices) {
+        return ebb_fail(EBB_E_NO_DEVICE, "cuda: no device %d; there are %d, from 0", index, n_devices);
+    }
+    return EBB_OK;
+}
+
+static void close_device(ebb_device *base) {
+    if (base == NULL) { return; }
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    (void)ebb__cuda_enter(device);
+    ebb__cuda_layouts_fini(device);
+    if (device->states != NULL) { (void)cudaFree(device->states); }
+    ebb__cuda_anchor_fini(device);
+    if (device->stream != NULL) { (void)cudaStreamDestroy(device->stream); }
+    (void)cudaGetLastError();
+    ebb__free(base->mem, device);
+}
+
+static ebb_status fill_in(ebb_cuda_device *device) {
+    void *states = NULL;
+    EBB_TRY(ebb__cuda_enter(device));
+    EBB_TRY(ebb__cuda_memory_init(device));
+    EBB_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "a stream");
+    EBB_TRY(ebb__cuda_anchor_init(device));
+    EBB_CUDA(cudaMalloc(&states, EBB_CUDA_MAX_STATES * sizeof *device->states), "the iteration's figures");
+    device->states = states;
+    return EBB_OK;
+}
+
+static ebb_status open_device(const ebb_device_options *options, ebb_device **device_out) {
+    EBB_TRY(check_index(options->index));
+    ebb_cuda_device *device = ebb__calloc(options->mem, 1, sizeof *device);
+    if (device == NULL) { return EBB_E_NO_MEMORY; }
+    device->base = (ebb_device){.ops = &ebb__backend_cuda, .mem = options->mem};
+    device->index = options->index;
+    device->tf32 = options->tf32;
+    device->nondeterministic = options->nondeterministic;
+    ebb_status st = fill_in(device);
+    if (st != EBB_OK) {
+        close_device(&device->base);
+        return st;
+    }
+    *device_out = &device->base;
+    return EBB_OK;
+}
+
+/* The context's bytes are all that is taken of the card and is not ours: the context itself, the libraries' code and
+ * tables so far, and whatever other processes have there. */
+static ebb_status describe(ebb_device *base, ebb_device_info *info_out) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    struct cudaDeviceProp properties;
+    size_t free_bytes = 0, total_bytes = 0;
+    EBB_TRY(ebb__cuda_enter(device));
+    EBB_CUDA(cudaGetDeviceProperties(&properties, device->index), "asking what the device is");
+    EBB_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
+    const uint64_t taken_bytes = total_bytes - ebb_min_u64(free_bytes, total_bytes);
+    *info_out = (ebb_device_info){.capacity_bytes = total_bytes,
+                                  .context_bytes = taken_bytes - ebb_min_u64(device->arena_bytes, taken_bytes),
+                                  .n_threads = properties.multiProcessorCount};
+    (void)snprintf(info_out->name, sizeof info_out->name, "%.127s", properties.name);
+    return EBB_OK;
+}
+
+const ebb_backend_ops ebb__backend_cuda = {
+    .abi = EBB_BACKEND_ABI,
+    .name = "cuda",
+    .about = "an NVIDIA GPU, with cuDNN and cuBLAS (a plug-in, loaded when asked for)",
+    .alignment_bytes = EBB_CUDA_ALIGNMENT,
+    .host_visible = false,
+    .has_data = true,
+    .open = open_device,
+    .close = close_device,
+    .info = describe,
+    .arena_create = ebb__cuda_arena_create,
+    .arena_destroy = ebb__cuda_arena_destroy,
+    .host_alloc = ebb__cuda_host_alloc,
+    .host_free = ebb__cuda_host_free,
+    .layout_plain = ebb__cuda_layout_plain,
+    .layout_bytes = ebb__cuda_layout_bytes,
+    .layout_name = ebb__cuda_layout_name,
+    .layout_pack = ebb__cuda_layout_pack,
+    .layout_unpack = ebb__cuda_layout_unpack,
+    .kernel_create = ebb__cuda_kernel_create,
+    .kernel_destroy = ebb__cuda_kernel_destroy,
+    .bind = ebb__cuda_bind,
+    .unbind = ebb__cuda_unbind,
+    .stream_create = ebb__cuda_stream_create,
+    .stream_destroy = ebb__cuda_stream_destroy,
+    .event_create = ebb__cuda_event_create,
+    .event_destroy = ebb__cuda_event_destroy,
+    .run = ebb__cuda_run,
+    .copy = ebb__cuda_copy,
+    .call = ebb__cuda_call,
+    .event_record = ebb__cuda_event_record,
+    .event_wait = ebb__cuda_event_wait,
+    .event_sync = ebb__cuda_event_sync,
+    .event_time_ns = ebb__cuda_event_time_ns,
+    .stream_sync = ebb__cuda_stream_sync,
+};

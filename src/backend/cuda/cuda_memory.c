@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arena and pinned host memory.
+ *
+ * An arena is one reservation of addresses over one piece of the card (cuMemCreate, cuMemMap): cudaMalloc rounds up,
+ * keeps pools and gives up earlier when the card is nearly full. It takes whole granules, 2 MiB as a rule, and what
+ * device->arena_bytes counts are those. Devices without such mapping get it from cudaMalloc.
+ *
+ * Host memory is mapped to the page and then registered, so that a slab of a plan's bytes costs the host these bytes
+ * and no more: cudaHostAlloc's callers see powers of two.
+ */
+#include "backend/cuda/cuda_priv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct ebb_arena_mem {
+    CUdeviceptr base;
+    uint64_t size_bytes;   /* as asked for */
+    uint64_t mapped_bytes; /* of the card */
+    bool is_mapped;        /* else cudaMalloc's */
+};
+
+void *ebb__cuda_address(ebb_buf buf) {
+    EBB_ASSERT(buf.arena != NULL && buf.offset <= buf.arena->size_bytes);
+    EBB_ASSERT(buf.size_bytes <= buf.arena->size_bytes - buf.offset);
+    return (void *)(uintptr_t)(buf.arena->base + buf.offset);
+}
+
+/* ---- the driver's calls ------------------------------------------------------------------------ */
+
+static bool find_call(const char *name, void **fn_out) {
+    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    void *fn = NULL;
+#if CUDART_VERSION >= 12050
+    cudaError_t error = cudaGetDriverEntryPointByVersion(name, &fn, 12000, cudaEnableDefault, &result);
+#else
+    cudaError_t error = cudaGetDriverEntryPoint(name, &fn, cudaEnableDefault, &result);
+#endif
+    if (error != cudaSuccess) { (void)cudaGetLastError(); }
+    *fn_out = fn;
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess && fn != NULL;
+}
+
+ebb_status ebb__cuda_memory_init(ebb_cuda_device *device) {
+    ebb_cuda_driver *d = &device->driver;
+    const struct {
+        const char *name;
+        void *to;
+    } calls[] = {
+        {"cuMemAddressReserve", &d->address_reserve},
+        {"cuMemAddressFree", &d->address_free},
+        {"cuMemCreate", &d->create},
+        {"cuMemRelease", &d->release},
+        {"cuMemMap", &d->map},
+        {"cuMemUnmap", &d->unmap},
+        {"cuMemSetAccess", &d->set_access},
+        {"cuMemGetAllocationGranularity", &d->granularity},
+        {"cuGetErrorString", &d->error_text},
+    };
+    int can_map = 0; /* not in the runtime's list of attributes; its numbers are the driver's */
+    EBB_CUDA(cudaDeviceGetAttribute(
+                 &can_map, (enum cudaDeviceAttr)CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->index),
+             "asking what the device can map");
+    device->has_mapping = can_map != 0;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0] && device->has_mapping; i++) {
+        void *fn = NULL;
+        device->has_mapping = find_call(calls[i].name, &fn);
+        memcpy(calls[i].to, &fn, sizeof fn);
+    }
+    return EBB_OK;
+}
+
+/* ---- the arena --------------------------------------------------------------------------------- */
+
+static ebb_status fail_no_room(uint64_t size_bytes) {
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaGetLastError();
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) { (void)cudaGetLastError(); }
+    return ebb_fail(EBB_E_NO_MEMORY,
+                    "cuda: no memory for an arena of %" PRIu64 " bytes: %zu of the device's %zu are free", size_bytes,
+                    free_bytes, total_bytes);
+}
+
+static ebb_status fail_mapping(ebb_cuda_device *device, CUresult result, uint64_t size_bytes) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) { return fail_no_room(size_bytes); }
+    const char *text = NULL;
+    (void)device->driver.error_text(result, &text);
+    return ebb_fail(EBB_E_DEVICE, "cuda: an arena of %" PRIu64 " bytes: %s (%d)", size_bytes,
+                    text != NULL ? text : "the driver failed", (int)result);
+}
+
+/* Addresses, a piece of the card behind them, and the right to use it; whatever fails, nothing is left of it. */
+static ebb_status map_arena(ebb_cuda_device *device, ebb_arena_mem *arena) {
+    const ebb_cuda_driver *d = &device->driver;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
+    const CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle piece = 0;
+    CUdeviceptr base = 0;
+    size_t granule = 0;
+    CUresult r = d->granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (r != CUDA_SUCCESS) { return fail_mapping(device, r, arena->size_bytes); }
+    EBB_ASSERT(granule > 0 && (granule & (granule - 1)) == 0);
+    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), granule);
+    r = d->create(&piece, n_bytes, &prop, 0);
+    if (r != CUDA_SUCCESS) { return fail_mapping(device, r, arena->size_bytes); }
+    r = d->address_reserve(&base, n_bytes, 0, 0, 0);
+    if (r == CUDA_SUCCESS) {
+        r = d->map(base, n_bytes, 0, piece, 0);
+        if (r == CUDA_SUCCESS) {
+            r = d->set_access(base, n_bytes, &access, 1);
+            if (r != CUDA_SUCCESS) { (void)d->unmap(base, n_bytes); }
+        }
+        if (r != CUDA_SUCCESS) { (void)d->address_free(base, n_bytes); }
+    }
+    (void)d->release(piece); /* the mapping keeps it */
+    if (r != CUDA_SUCCESS) { return fail_mapping(device, r, arena->size_bytes); }
+    arena->base = base;
+    arena->mapped_bytes = n_bytes;
+    arena->is_mapped = true;
+    return EBB_OK;
+}
+
+static ebb_status allocate_arena(ebb_arena_mem *arena) {
+    void *ptr = NULL;
+    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), EBB_CUDA_ALIGNMENT);
+    cudaError_t error = cudaMalloc(&ptr, n_bytes);
+    if (error == cudaErrorMemoryAllocation) { return fail_no_room(arena->size_bytes); }
+    EBB_CUDA(error, "an arena");
+    arena->base = (CUdeviceptr)(uintptr_t)ptr;
+    arena->mapped_bytes = n_bytes;
+    return EBB_OK;
+}
+
+static void give_back(ebb_cuda_device *device, ebb_arena_mem *arena) {
+    if (arena->is_mapped) {
+        (void)device->driver.unmap(arena->base, arena->mapped_bytes);
+        (void)device->driver.address_free(arena->base, arena->mapped_bytes);
+    } else if (arena->base != 0) {
+        (void)cudaFree((void *)(uintptr_t)arena->base);
+    }
+}
+
+/* Zero, as every backend's arena is: a kernel that is measured before anything was computed then sees numbers. */
+static ebb_status clear_arena(const ebb_arena_mem *arena) {
+    EBB_CUDA(cudaMemset((void *)(uintptr_t)arena->base, 0, arena->mapped_bytes), "clearing an arena");
+    EBB_CUDA(cudaDeviceSynchronize(), "clearing an arena");
+    return EBB_OK;
+}
+
+static ebb_status fill_in(ebb_cuda_device *device, ebb_arena_mem *arena) {
+    EBB_TRY(ebb__cuda_enter(device));
+    EBB_TRY(device->has_mapping ? map_arena(device, arena) : allocate_arena(arena));
+    return clear_arena(arena);
+}
+
+ebb_status ebb__cuda_arena_create(ebb_device *base, uint64_t size_bytes, ebb_arena_mem **arena_out) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    if (size_bytes > ((uint64_t)1 << 46)) {
+        return ebb_fail(EBB_E_NO_MEMORY, "an arena of %" PRIu64 " bytes is beyond any memory", size_bytes);
+    }
+    ebb_arena_mem *arena = ebb__calloc(base->mem, 1, sizeof *arena);
+    if (arena == NULL) { return EBB_E_NO_MEMORY; }
+    arena->size_bytes = size_bytes;
+    ebb_status st = fill_in(device, arena);
+    if (st != EBB_OK) {
+        give_back(device, arena);
+        ebb__free(base->mem, arena);
+        return st;
+    }
+    device->arena_bytes += arena->mapped_bytes;
+    *arena_out = arena;
+    return EBB_OK;
+}
+
+void ebb__cuda_arena_destroy(ebb_device *base, ebb_arena_mem *arena) {
+    if (arena == NULL) { return; }
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    EBB_ASSERT(device->arena_bytes >= arena->mapped_bytes);
+    (void)ebb__cuda_enter(device);
+    device->arena_bytes -= arena->mapped_bytes;
+    give_back(device, arena);
+    ebb__free(base->mem, arena);
+}
+
+/* ---- host memory ------------------------------------------------------------------------------- */
+
+/* Registered memory is whole pages; the last one's rest is never used. */
+static size_t page_up(uint64_t size_bytes) {
+    return (size_t)ebb_align_up(ebb_max_u64(size_bytes, 1), (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+ebb_status ebb__cuda_host_alloc(ebb_device *base, uint64_t size_bytes, void **ptr_out) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(base)));
+    const size_t n_bytes = page_up(size_bytes);
+    void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED) {
+        return ebb_fail(EBB_E_NO_MEMORY, "no memory for a host piece of %" PRIu64 " bytes: %s", size_bytes,
+                        strerror(errno));
+    }
+    cudaError_t error = cudaHostRegister(ptr, n_bytes, cudaHostRegisterDefault);
+    if (error != cudaSuccess) {
+        (void)munmap(ptr, n_bytes);
+        return ebb__cuda_fail(error, "pinning host memory (a limit on locked memory?)");
+    }
+    *ptr_out = ptr;
+    return EBB_OK;
+}
+
+void ebb__cuda_host_free(ebb_device *base, void *ptr, uint64_t size_bytes) {
+    if (ptr == NULL) { return; }
+    (void)ebb__cuda_enter(ebb__cuda_of(base));
+    (void)cudaHostUnregister(ptr);
+    (void)cudaGetLastError();
+    (void)munmap(ptr, page_up(size_bytes));
+}

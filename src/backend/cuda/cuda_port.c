@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the host and the device give each other in an iteration: batches in, the loss out. A port's memory is pinned
+ * and stays where it is, so a captured copy finds each iteration's content there. What is wrong with labels the kernel
+ * that reads them has to bear: a replay runs nothing on the host.
+ */
+#include "backend/cuda/cuda_priv.h"
+
+static ebb_status run_feed(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
+    EBB_CUDA(cudaMemcpyAsync(bound->at[0], bound->host_state->port[kernel->attr.port],
+                             ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[0]), cudaMemcpyHostToDevice,
+                             stream),
+             "feed");
+    return EBB_OK;
+}
+
+static ebb_status run_fetch(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
+    EBB_CUDA(cudaMemcpyAsync(bound->host_state->port[kernel->attr.port], bound->at[0],
+                             ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[0]), cudaMemcpyDeviceToHost,
+                             stream),
+             "fetch");
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_make_port(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
+    kernel->run = desc->kind == EBB_OP_FEED ? run_feed : run_fetch;
+    return ebb__cuda_all_plain(device, desc, kernel);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Streams and events are CUDA's own. What is added: times on one clock (see ebb_cuda_anchor), and calls of the host in
+ * stream order whose failures are kept until stream_sync.
+ *
+ * A call's place is taken from a ring that the stream has from its creation, so that no command allocates; a full ring
+ * blocks the issuer until the oldest call is done. They are done in the order of issue, on a thread of CUDA's. After a
+ * failure calls are left out until stream_sync has told of it; copies and kernels, which are the device's by then, are
+ * done all the same, on content that nobody trusts any more.
+ */
+#include "backend/cuda/cuda_priv.h"
+
+#define RING_CALLS 1024u
+#define MESSAGE_BYTES 512
+#define ANCHOR_NS ((uint64_t)1000 * 1000 * 1000)
+
+typedef struct call {
+    ebb_call_fn fn;
+    void *ctx;
+} call;
+
+typedef struct ebb_cuda_calls {
+    pthread_mutex_t lock;
+    pthread_cond_t taken;
+    size_t first, n; /* the one that is being done is still in it */
+    ebb_status status;
+    char message[MESSAGE_BYTES];
+    call ring[RING_CALLS];
+} ebb_cuda_calls;
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+static void CUDART_CB do_call(void *arg) {
+    ebb_cuda_calls *calls = arg;
+    pthread_mutex_lock(&calls->lock);
+    EBB_ASSERT(calls->n > 0);
+    const call c = calls->ring[calls->first];
+    const bool skip = calls->status != EBB_OK;
+    pthread_mutex_unlock(&calls->lock);
+    const ebb_status status = skip ? EBB_OK : c.fn(c.ctx);
+    pthread_mutex_lock(&calls->lock);
+    if (status != EBB_OK) {
+        calls->status = status;
+        (void)snprintf(calls->message, sizeof calls->message, "%s", ebb_last_error());
+    }
+    calls->first = (calls->first + 1) % RING_CALLS;
+    calls->n--;
+    pthread_cond_signal(&calls->taken);
+    pthread_mutex_unlock(&calls->lock);
+}
+
+ebb_status ebb__cuda_call(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
+    ebb_cuda_calls *calls = stream->calls;
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    pthread_mutex_lock(&calls->lock);
+    while (calls->n == RING_CALLS) { pthread_cond_wait(&calls->taken, &calls->lock); }
+    calls->ring[(calls->first + calls->n) % RING_CALLS] = (call){fn, ctx};
+    calls->n++;
+    pthread_mutex_unlock(&calls->lock);
+    cudaError_t error = cudaLaunchHostFunc(stream->handle, do_call, calls);
+    if (error == cudaSuccess) { return EBB_OK; }
+    pthread_mutex_lock(&calls->lock);
+    calls->n--; /* the last one: nobody will come for it */
+    pthread_mutex_unlock(&calls->lock);
+    return ebb__cuda_fail(error, "a call of the host");
+}
+
+static ebb_status take_failure(ebb_cuda_calls *calls) {
+    pthread_mutex_lock(&calls->lock);
+    const ebb_status status = calls->status;
+    calls->status = EBB_OK;
+    pthread_mutex_unlock(&calls->lock);
+    return status == EBB_OK ? EBB_OK : ebb__fail_adopt(status, calls->message);
+}
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+static ebb_cuda_calls *make_calls(const ebb_mem *mem) {
+    ebb_cuda_calls *calls = ebb__calloc(mem, 1, sizeof *calls);
+    if (calls == NULL) { return NULL; }
+    pthread_mutex_init(&calls->lock, NULL);
+    pthread_cond_init(&calls->taken, NULL);
+    return calls;
+}
+
+static void free_stream(ebb_stream *stream) {
+    const ebb_mem *mem = stream->device->mem;
+    if (stream->calls != NULL) {
+        pthread_cond_destroy(&stream->calls->taken);
+        pthread_mutex_destroy(&stream->calls->lock);
+        ebb__free(mem, stream->calls);
+    }
+    ebb__free(mem, stream);
+}
+
+ebb_status ebb__cuda_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out) {
+    (void)compute;
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
+    ebb_stream *stream = ebb__calloc(device->mem, 1, sizeof *stream);
+    if (stream == NULL) { return EBB_E_NO_MEMORY; }
+    stream->device = device;
+    stream->calls = make_calls(device->mem);
+    if (stream->calls == NULL) {
+        free_stream(stream);
+        return EBB_E_NO_MEMORY;
+    }
+    cudaError_t error = cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking);
+    if (error != cudaSuccess) {
+        free_stream(stream);
+        return ebb__cuda_fail(error, "a stream");
+    }
+    *stream_out = stream;
+    return EBB_OK;
+}
+
+void ebb__cuda_stream_destroy(ebb_stream *stream) {
+    if (stream == NULL) { return; }
+    (void)ebb__cuda_enter(ebb__cuda_of(stream->device));
+    (void)cudaStreamSynchronize(stream->handle);
+    (void)cudaStreamDestroy(stream->handle);
+    (void)cudaGetLastError();
+    free_stream(stream);
+}
+
+/* ---- events ------------------------------------------------------------------------------------ */
+
+static ebb_cuda_anchor *get_anchor(ebb_cuda_device *device, uint64_t number) {
+    EBB_ASSERT(number < device->n_anchors);
+    const uint64_t oldest = device->n_anchors > EBB_CUDA_N_ANCHORS ? device->n_anchors - EBB_CUDA_N_ANCHORS : 0;
+    return &device->anchors[ebb_max_u64(number, oldest) % EBB_CUDA_N_ANCHORS];
+}
+
+static uint64_t time_after(const ebb_cuda_anchor *anchor, cudaEvent_t event) {
+    float ms = 0.0f;
+    if (cudaEventElapsedTime(&ms, anchor->event, event) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return anchor->ns;
+    }
+    return anchor->ns + (uint64_t)((double)(ms > 0.0f ? ms : 0.0f) * 1e6);
+}
+
+/* Recorded on the device's own stream and waited for, so it is for when the device has nothing to do. */
+static ebb_status move_anchor(ebb_cuda_device *device) {
+    ebb_cuda_anchor *next = &device->anchors[device->n_anchors % EBB_CUDA_N_ANCHORS];
+    EBB_CUDA(cudaEventRecord(next->event, device->stream), "an anchor of times");
+    EBB_CUDA(cudaEventSynchronize(next->event), "an anchor of times");
+    next->ns =
+        device->n_anchors == 0 ? ebb__now_ns() : time_after(get_anchor(device, device->n_anchors - 1), next->event);
+    device->n_anchors++;
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_anchor_init(ebb_cuda_device *device) {
+    for (size_t i = 0; i < EBB_CUDA_N_ANCHORS; i++) {
+        EBB_CUDA(cudaEventCreateWithFlags(&device->anchors[i].event, cudaEventDefault), "an anchor of times");
+    }
+    return move_anchor(device);
+}
+
+void ebb__cuda_anchor_fini(ebb_cuda_device *device) {
+    for (size_t i = 0; i < EBB_CUDA_N_ANCHORS; i++) {
+        if (device->anchors[i].event != NULL) { (void)cudaEventDestroy(device->anchors[i].event); }
+    }
+}
+
+ebb_status ebb__cuda_event_create(ebb_device *device, ebb_event **event_out) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
+    ebb_event *event = ebb__calloc(device->mem, 1, sizeof *event);
+    if (event == NULL) { return EBB_E_NO_MEMORY; }
+    cudaError_t error = cudaEventCreateWithFlags(&event->handle, cudaEventDefault);
+    if (error != cudaSuccess) {
+        ebb__free(device->mem, event);
+        return ebb__cuda_fail(error, "an event");
+    }
+    *event_out = event;
+    return EBB_OK;
+}
+
+void ebb__cuda_event_destroy(ebb_device *device, ebb_event *event) {
+    if (event == NULL) { return; }
+    (void)ebb__cuda_enter(ebb__cuda_of(device));
+    (void)cudaEventDestroy(event->handle);
+    (void)cudaGetLastError();
+    ebb__free(device->mem, event);
+}
+
+ebb_status ebb__cuda_event_record(ebb_stream *stream, ebb_event *event) {
+    ebb_cuda_device *device = ebb__cuda_of(stream->device);
+    EBB_TRY(ebb__cuda_enter(device));
+    EBB_CUDA(cudaEventRecord(event->handle, stream->handle), "recording an event");
+    event->anchor = device->n_anchors - 1;
+    event->is_recorded = true;
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    if (!event->is_recorded) { return EBB_OK; }
+    EBB_CUDA(cudaStreamWaitEvent(stream->handle, event->handle, 0), "waiting for an event");
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_event_sync(ebb_device *device, ebb_event *event) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
+    if (event->is_recorded) { EBB_CUDA(cudaEventSynchronize(event->handle), "waiting for an event"); }
+    return EBB_OK;
+}
+
+uint64_t ebb__cuda_event_time_ns(ebb_device *base, ebb_event *event) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    EBB_ASSERT(event->is_recorded);
+    if (ebb__cuda_enter(device) != EBB_OK) { return 0; }
+    return time_after(get_anchor(device, event->anchor), event->handle);
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+ebb_status ebb__cuda_copy(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    void *device_ptr = ebb__cuda_address(device_side);
+    const bool out = direction == EBB_COPY_OUT;
+    EBB_CUDA(cudaMemcpyAsync(out ? host_side : device_ptr, out ? device_ptr : host_side, device_side.size_bytes,
+                             out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream->handle),
+             out ? "a copy out" : "a copy in");
+    return EBB_OK;
+}
+
+/* What failed on the device stays failed; what a call said is told once. */
+ebb_status ebb__cuda_stream_sync(ebb_stream *stream) {
+    ebb_cuda_device *device = ebb__cuda_of(stream->device);
+    EBB_TRY(ebb__cuda_enter(device));
+    cudaError_t error = cudaStreamSynchronize(stream->handle);
+    EBB_TRY(take_failure(stream->calls));
+    EBB_CUDA(error, "what was queued on a stream");
+    const bool is_old = ebb__now_ns() > get_anchor(device, device->n_anchors - 1)->ns + ANCHOR_NS;
+    return is_old ? move_anchor(device) : EBB_OK;
+}

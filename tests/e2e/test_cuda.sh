@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The backend cuda where it cannot be had: exit code 5 and one line that says what is missing, whether the plug-in is
+# not there, is no plug-in, or finds no driver. A copy of libebb alone in a folder stands for a build without it.
+. "$(dirname "$0")/lib.sh"
+
+build=$(dirname "$EBB")
+mkdir alone && cp -L "$build"/libebb.so.0 alone/
+missing() { # name, pattern, file that is said to be the plug-in
+    rm -f alone/libebb_cuda.so
+    [ -z "$3" ] || cp "$3" alone/libebb_cuda.so
+    LD_LIBRARY_PATH=$PWD/alone complains "$1" 5 "$2" train mlp --steps 1 --backend cuda
+}
+missing "no plug-in" "backend cuda: there is no libebb_cuda.so in .*/alone, .*toolkit" ""
+echo "no library" >text
+missing "a plug-in that is no library" "backend cuda: a library that it needs cannot be loaded: .*libebb_cuda.so" text
+missing "a library that is no plug-in" "libebb_cuda.so is no plug-in of this version" "$build/libebb_record.so"
+
+equal "help names it" "$("$EBB" help train | grep -c '^  cuda  *an NVIDIA GPU')" 1
+
+if [ ! -e "$build/libebb_cuda.so" ]; then
+    skip "no driver" "this build has no plug-in"
+elif ldconfig -p | grep -q 'libcuda\.so\.1'; then
+    skip "no driver" "there is one"
+else
+    for command in "train mlp --steps 1" "plan mlp" probe; do
+        complains "$command without a driver" 5 "cuda: there is no NVIDIA driver .*; install one" $command --backend cuda
+    done
+fi
+exit $status
