@@ -116,6 +116,9 @@ uint64_t ebb__preload_unmap(uint64_t address, uint64_t size_bytes);
 void ebb__preload_map_back(uint64_t address, uint64_t size_bytes);
 #define PRELOAD_MAPPED 1u /* the lowest bit of a mapped block's key, which an allocator may also give out */
 
+/* A device was reset: of its space there is nothing any more. */
+void ebb__preload_reset(uint32_t space);
+
 /* The memory of a device or the host as the limit has it: what is left and what there is. */
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes);
 

@@ -13,12 +13,18 @@
 enum { CUDA_OK = 0, CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_THERE = 3 };
 enum { PER_THREAD_STREAM = 2 }; /* a flag of cuGetProcAddress */
 enum { LOCATION_DEVICE = 1 };   /* of memory that cuMemCreate makes */
+enum { TOTAL_AT = 288 };        /* in what describes a device: its memory's bytes, in all versions from 10 on */
 enum { FIRST_64_BIT_VERSION = 3020, FIRST_FIVE_ARGUMENTS = 12000 };
 
 /* What CUmemAllocationProp begins with. */
 typedef struct allocation_prop {
     int type, handle_types, location_type, location_id;
 } allocation_prop;
+
+/* cudaExtent. */
+typedef struct extent {
+    size_t width, height, depth;
+} extent;
 
 typedef struct function {
     const char *name;      /* as it is exported */
@@ -91,6 +97,9 @@ TAKES(cudaMallocFromPoolAsync_ptsz, RUNTIME, n_bytes, n_bytes, *out,
       (uint64_t * out, size_t n_bytes, void *pool, void *stream), (out, n_bytes, pool, stream))
 TAKES(cudaMallocPitch, RUNTIME, (width) * (height), (*pitch) * (height), *out,
       (uint64_t * out, size_t *pitch, size_t width, size_t height), (out, pitch, width, height))
+/* *out begins with the address and the pitch. */
+TAKES(cudaMalloc3D, RUNTIME, (size.width) * (size.height) * (size.depth), (out[1]) * (size.height) * (size.depth), *out,
+      (uint64_t * out, extent size), (out, size))
 TAKES(cudaMallocManaged, PRELOAD_MANAGED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
       (out, n_bytes, flags))
 TAKES(cudaMallocHost, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
@@ -103,6 +112,7 @@ TAKES(cuMemAllocPitch_v2, DRIVER, (width) * (height), (*pitch) * (height), *out,
 TAKES(cuMemAllocManaged, PRELOAD_MANAGED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
       (out, n_bytes, flags))
 TAKES(cuMemAllocHost_v2, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes), (out, n_bytes))
+TAKES(cuMemAllocHost, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, unsigned n_bytes), (out, n_bytes))
 TAKES(cuMemHostAlloc, PRELOAD_PINNED, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, unsigned flags),
       (out, n_bytes, flags))
 TAKES(cuMemAllocAsync, DRIVER, n_bytes, n_bytes, *out, (uint64_t * out, size_t n_bytes, void *stream),
@@ -136,6 +146,7 @@ GIVES(cuMemFreeAsync_ptsz, (uint64_t at, void *stream), (at, stream))
 PRELOAD_EXPORT int cuMemMap(uint64_t at, size_t n_bytes, size_t offset, uint64_t handle, unsigned long long flags);
 PRELOAD_EXPORT int cuMemUnmap(uint64_t at, size_t n_bytes);
 PRELOAD_EXPORT int cuMemRelease(uint64_t handle);
+PRELOAD_EXPORT int cuMemRetainAllocationHandle(uint64_t *out, void *at);
 
 int cuMemMap(uint64_t at, size_t n_bytes, size_t offset, uint64_t handle, unsigned long long flags) {
     REAL(cuMemMap, uint64_t, size_t, size_t, uint64_t, unsigned long long)
@@ -158,11 +169,40 @@ int cuMemRelease(uint64_t handle) {
     return status;
 }
 
+int cuMemRetainAllocationHandle(uint64_t *out, void *at) {
+    REAL(cuMemRetainAllocationHandle, uint64_t *, void *)
+    const int status = real(out, at);
+    if (status == CUDA_OK) { ebb__preload_handle_used(*out, true); }
+    return status;
+}
+
+/* ---- all of a device at once --------------------------------------------------------------------- */
+
+PRELOAD_EXPORT int cudaDeviceReset(void);
+PRELOAD_EXPORT int cuDevicePrimaryCtxReset_v2(int device);
+
+int cudaDeviceReset(void) {
+    REAL(cudaDeviceReset, void)
+    const uint32_t space = RUNTIME;
+    const int status = real();
+    if (status == CUDA_OK) { ebb__preload_reset(space); }
+    return status;
+}
+
+int cuDevicePrimaryCtxReset_v2(int device) {
+    REAL(cuDevicePrimaryCtxReset_v2, int)
+    const int status = real(device);
+    if (status == CUDA_OK && device >= 0) { ebb__preload_reset(PRELOAD_DEVICE + (uint32_t)device); }
+    return status;
+}
+
 /* ---- how much there is --------------------------------------------------------------------------- */
 
 PRELOAD_EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 PRELOAD_EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 PRELOAD_EXPORT int cuDeviceTotalMem_v2(size_t *total_bytes, int device);
+PRELOAD_EXPORT int cudaGetDeviceProperties(uint8_t *properties, int device);
+PRELOAD_EXPORT int cudaGetDeviceProperties_v2(uint8_t *properties, int device);
 
 int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     REAL(cudaMemGetInfo, size_t *, size_t *)
@@ -178,18 +218,43 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return status;
 }
 
+static void shrink_total(size_t *total_bytes) {
+    uint64_t rest = UINT64_MAX;
+    ebb__preload_shrink(PRELOAD_DEVICE, &rest, total_bytes);
+}
+
 int cuDeviceTotalMem_v2(size_t *total_bytes, int device) {
     REAL(cuDeviceTotalMem_v2, size_t *, int)
     const int status = real(total_bytes, device);
-    uint64_t rest = UINT64_MAX;
-    if (status == CUDA_OK) { ebb__preload_shrink(PRELOAD_DEVICE, &rest, total_bytes); }
+    if (status == CUDA_OK) { shrink_total(total_bytes); }
+    return status;
+}
+
+int cudaGetDeviceProperties(uint8_t *properties, int device) {
+    REAL(cudaGetDeviceProperties, uint8_t *, int)
+    const int status = real(properties, device);
+    if (status == CUDA_OK) { shrink_total((size_t *)(void *)(properties + TOTAL_AT)); }
+    return status;
+}
+
+int cudaGetDeviceProperties_v2(uint8_t *properties, int device) {
+    REAL(cudaGetDeviceProperties_v2, uint8_t *, int)
+    const int status = real(properties, device);
+    if (status == CUDA_OK) { shrink_total((size_t *)(void *)(properties + TOTAL_AT)); }
     return status;
 }
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-PRELOAD_EXPORT int cuGetProcAddress(const char *name, void **out, int version, uint64_t flags);
-PRELOAD_EXPORT int cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *found);
+/* Below, behind the table that they look at. */
+PRELOAD_EXPORT int cuGetProcAddress(const char *symbol, void **out, int version, uint64_t flags);
+PRELOAD_EXPORT int cuGetProcAddress_v2(const char *symbol, void **out, int version, uint64_t flags, int *found);
+PRELOAD_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **out, uint64_t flags, int *found);
+PRELOAD_EXPORT int cudaGetDriverEntryPoint_ptsz(const char *symbol, void **out, uint64_t flags, int *found);
+PRELOAD_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version, uint64_t flags,
+                                                    int *found);
+PRELOAD_EXPORT int cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **out, unsigned version,
+                                                         uint64_t flags, int *found);
 
 #define SAME(name)                                                                                                     \
     { #name, NULL, (void *)(name), NULL }
@@ -202,6 +267,7 @@ static function functions[] = {
     SAME(cudaMallocFromPoolAsync),
     SAME(cudaMallocFromPoolAsync_ptsz),
     SAME(cudaMallocPitch),
+    SAME(cudaMalloc3D),
     SAME(cudaMallocManaged),
     SAME(cudaMallocHost),
     SAME(cudaHostAlloc),
@@ -209,11 +275,19 @@ static function functions[] = {
     SAME(cudaFreeAsync),
     SAME(cudaFreeAsync_ptsz),
     SAME(cudaFreeHost),
+    SAME(cudaDeviceReset),
     SAME(cudaMemGetInfo),
+    SAME(cudaGetDeviceProperties),
+    SAME(cudaGetDeviceProperties_v2),
+    SAME(cudaGetDriverEntryPoint),
+    SAME(cudaGetDriverEntryPoint_ptsz),
+    SAME(cudaGetDriverEntryPointByVersion),
+    SAME(cudaGetDriverEntryPointByVersion_ptsz),
     BASE(cuMemAlloc_v2, "cuMemAlloc"),
     BASE(cuMemAllocPitch_v2, "cuMemAllocPitch"),
     SAME(cuMemAllocManaged),
     BASE(cuMemAllocHost_v2, "cuMemAllocHost"),
+    SAME(cuMemAllocHost), /* behind its successor, which has the same base name */
     SAME(cuMemHostAlloc),
     SAME(cuMemAllocAsync),
     BASE(cuMemAllocAsync_ptsz, "cuMemAllocAsync"),
@@ -227,6 +301,8 @@ static function functions[] = {
     SAME(cuMemMap),
     SAME(cuMemUnmap),
     SAME(cuMemRelease),
+    SAME(cuMemRetainAllocationHandle),
+    BASE(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset"),
     BASE(cuMemGetInfo_v2, "cuMemGetInfo"),
     BASE(cuDeviceTotalMem_v2, "cuDeviceTotalMem"),
     SAME(cuGetProcAddress),
@@ -255,6 +331,7 @@ static void *find_real(const char *name) {
 void *ebb__preload_cuda_wrap(const char *name, void *real) {
     function *f = find_function(name);
     if (f == NULL) { return NULL; }
+    EBB_ASSERT(real != NULL);
     if (real != f->wrapper) { atomic_store(&f->real, real); }
     return f->wrapper;
 }
@@ -284,16 +361,39 @@ static void wrap_found(const char *name, void **out, int version, uint64_t flags
     *out = f->wrapper;
 }
 
-int cuGetProcAddress(const char *name, void **out, int version, uint64_t flags) {
-    REAL(cuGetProcAddress, const char *, void **, int, uint64_t)
-    const int status = real(name, out, version, flags);
-    if (status == CUDA_OK) { wrap_found(name, out, version, flags); }
-    return status;
+/* The runtime's version, where a function has none among its parameters. */
+static int runtime_version(void) {
+    int (*get)(int *) = NULL;
+    int version = 0;
+    *(void **)&get = find_real("cudaRuntimeGetVersion");
+    return get != NULL && get(&version) == CUDA_OK ? version : FIRST_FIVE_ARGUMENTS;
 }
 
-int cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *found) {
-    REAL(cuGetProcAddress_v2, const char *, void **, int, uint64_t, int *)
-    const int status = real(name, out, version, flags, found);
-    if (status == CUDA_OK) { wrap_found(name, out, version, flags); }
-    return status;
+/* In programs whose streams are each thread's own unless they say so. */
+static uint64_t or_per_thread(uint64_t flags) {
+    return flags == 0 ? PER_THREAD_STREAM : flags;
 }
+
+/* A function that finds functions of the driver. WANTED: for which kind of stream. */
+#define FINDS(name, version, wanted, params, args)                                                                     \
+    int name params {                                                                                                  \
+        REAL(name, PARAMS params)                                                                                      \
+        const int status = real args;                                                                                  \
+        if (status == CUDA_OK) { wrap_found(symbol, out, (int)(version), (wanted)); }                                  \
+        return status;                                                                                                 \
+    }
+
+FINDS(cuGetProcAddress, version, flags, (const char *symbol, void **out, int version, uint64_t flags),
+      (symbol, out, version, flags))
+FINDS(cuGetProcAddress_v2, version, flags, (const char *symbol, void **out, int version, uint64_t flags, int *found),
+      (symbol, out, version, flags, found))
+FINDS(cudaGetDriverEntryPoint, runtime_version(), flags, (const char *symbol, void **out, uint64_t flags, int *found),
+      (symbol, out, flags, found))
+FINDS(cudaGetDriverEntryPoint_ptsz, runtime_version(), or_per_thread(flags),
+      (const char *symbol, void **out, uint64_t flags, int *found), (symbol, out, flags, found))
+FINDS(cudaGetDriverEntryPointByVersion, version, flags,
+      (const char *symbol, void **out, unsigned version, uint64_t flags, int *found),
+      (symbol, out, version, flags, found))
+FINDS(cudaGetDriverEntryPointByVersion_ptsz, version, or_per_thread(flags),
+      (const char *symbol, void **out, unsigned version, uint64_t flags, int *found),
+      (symbol, out, version, flags, found))

@@ -511,6 +511,17 @@ void ebb__preload_give_back(const preload_block *was) {
     errno = saved_errno;
 }
 
+void ebb__preload_reset(uint32_t space) {
+    if (space < PRELOAD_DEVICE || space >= PRELOAD_MAX_SPACES || !enter()) { return; }
+    for (size_t i = 0; i < recorder.blocks.n_slots && !recorder.is_over; i++) {
+        preload_block *block = &recorder.blocks.slot[i];
+        while (block->key != 0 && block->space == space) { end_block(block); } /* another one may come up to here */
+    }
+    EBB_ASSERT(recorder.is_over || recorder.live_bytes[space] == 0);
+    flush();
+    leave();
+}
+
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes) {
     if (recorder.limit_bytes == UINT64_MAX || space >= PRELOAD_MAX_SPACES || !enter()) { return; }
     const uint64_t used = used_bytes(space), limit = recorder.limit_bytes;

@@ -11,7 +11,7 @@ flags="-std=gnu11 -O1 -fno-builtin -D_GNU_SOURCE -Wall -Wextra -Wno-use-after-fr
 
 mkdir lib
 # shellcheck disable=SC2086
-cc $flags -shared -fPIC -o lib/libcuda.so.1 "$source/fake_cuda.c" -ldl &&
+cc $flags -shared -fPIC -Wl,-soname,libcuda.so.1 -o lib/libcuda.so.1 "$source/fake_cuda.c" -ldl &&
     cc $flags -DRUNTIME -shared -fPIC -Wl,-soname,libcudart.so.12 -o lib/libcudart.so.12 "$source/fake_cuda.c" -ldl &&
     cc $flags -rdynamic -o program "$source/program.c" -ldl -pthread &&
     cc $flags -DLINKED -o linked "$source/program.c" lib/libcudart.so.12 -ldl -pthread &&
@@ -128,6 +128,26 @@ END
     record 0 $least -- ./program driver
     equal "CUDA's driver, physical memory" "$(tell trace)" "2048@cuda:2 7168@cuda:1 left 0 peak 9216 whole"
 }
+
+# With CUDA's own headers, and both kinds of streams.
+include=${CUDA_HOME:-/usr/local/cuda}/include
+if [ -e "$include/cuda.h" ]; then
+    blocks="100@cuda:1 200@cuda:1 300@cuda:1 400@managed 500@cuda:1 600@cuda:1 700@pinned 800@pinned"
+    blocks="$blocks 100@cuda:1 200@cuda:1 300@cuda:1 400@managed 500@cuda:1 600@pinned 700@pinned"
+    blocks="$blocks 8000@cuda:2 9000@cuda:1 10000@cuda:1 1100@cuda:1 1200@cuda:1 left 0 peak 17000 whole"
+    for streams in DEFAULT PER_THREAD; do
+        # shellcheck disable=SC2086
+        cc $flags -DCUDA_API_${streams}_DEFAULT_STREAM -isystem "$include" -o family "$source/cuda_family.c" \
+            lib/libcudart.so.12 lib/libcuda.so.1 -ldl || fail "CUDA's family, $streams: it builds"
+        for way in link name entry runtime; do
+            # shellcheck disable=SC2086
+            record 0 $least --limit 16MiB -- ./family $way
+            equal "CUDA's family, streams $streams, found by $way" "$(tell trace); $(cat out)" "$blocks; 16 13 16 13 16 16"
+        done
+    done
+else
+    skip "CUDA's family" "no cuda.h"
+fi
 
 record 0 -- true
 check "nothing large: an empty trace" test "$(tell trace)" = "left 0 peak 0 whole"

@@ -2,7 +2,7 @@
  *
  * A CUDA that has no device, for test_record.sh: with -DRUNTIME the runtime's library, which finds the driver as the
  * real one does (dlopen, dlsym, cuGetProcAddress), else the driver's. Addresses are numbers; each allocation takes some
- * host memory as well, as the real ones do.
+ * host memory as well, as the real ones do. Without CUDA's headers; cuda_family.c is compiled with them.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -13,24 +13,30 @@
 
 #ifdef RUNTIME
 
-static int (*get_proc)(const char *, void **, int, uint64_t, int *);
-static int (*mem_alloc)(uint64_t *, size_t);
-static int (*mem_free)(uint64_t);
-static int (*host_alloc)(uint64_t *, size_t, unsigned);
-static int (*host_free)(uint64_t);
-static int (*mem_info)(size_t *, size_t *);
+typedef struct extent {
+    size_t width, height, depth;
+} extent;
 
-static void load(void) {
-    int found = 0;
-    if (get_proc != NULL) { return; }
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    *(void **)&get_proc = dlsym(driver, "cuGetProcAddress_v2");
-    get_proc("cuGetProcAddress", (void **)&get_proc, 12000, 0, &found);
-    get_proc("cuMemAlloc", (void **)&mem_alloc, 12000, 0, &found);
-    get_proc("cuMemFree", (void **)&mem_free, 12000, 0, &found);
-    get_proc("cuMemHostAlloc", (void **)&host_alloc, 12000, 0, &found);
-    get_proc("cuMemFreeHost", (void **)&host_free, 12000, 0, &found);
-    get_proc("cuMemGetInfo", (void **)&mem_info, 12000, 0, &found);
+static int (*get_proc)(const char *, void **, int, uint64_t, int *);
+
+/* The driver's function of this name; each time anew, for programs that have both kinds of streams. */
+static void *driver(const char *name, uint64_t flags) {
+    void *found = NULL;
+    int how = 0;
+    if (get_proc == NULL) {
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+        *(void **)&get_proc = dlsym(library, "cuGetProcAddress_v2");
+        get_proc("cuGetProcAddress", (void **)&get_proc, 12000, 0, &how);
+    }
+    get_proc(name, &found, 12000, flags, &how);
+    return found;
+}
+
+#define CALL(name, flags, types, args) (*(int(**) types)(void *[]){driver(name, flags)}) args
+
+EXPORT int cudaRuntimeGetVersion(int *version) {
+    *version = 12000;
+    return 0;
 }
 
 EXPORT int cudaGetDevice(int *device) {
@@ -39,38 +45,73 @@ EXPORT int cudaGetDevice(int *device) {
 }
 
 EXPORT int cudaMalloc(uint64_t *out, size_t n) {
-    load();
-    return mem_alloc(out, n);
+    return CALL("cuMemAlloc", 0, (uint64_t *, size_t), (out, n));
 }
 
-EXPORT int cudaMallocAsync(uint64_t *out, size_t n, void *stream) {
-    (void)stream;
-    return cudaMalloc(out, n);
+EXPORT int cudaMallocPitch(uint64_t *out, size_t *pitch, size_t width, size_t height) {
+    return CALL("cuMemAllocPitch", 0, (uint64_t *, size_t *, size_t, size_t, unsigned), (out, pitch, width, height, 4));
 }
 
-EXPORT int cudaFree(uint64_t at) {
-    load();
-    return mem_free(at);
+EXPORT int cudaMalloc3D(uint64_t *out, extent size) {
+    out[2] = size.width;
+    out[3] = size.height;
+    return cudaMallocPitch(&out[0], &out[1], size.width, size.height * size.depth);
 }
 
-EXPORT int cudaFreeAsync(uint64_t at, void *stream) {
-    (void)stream;
-    return cudaFree(at);
+EXPORT int cudaMallocManaged(uint64_t *out, size_t n, unsigned flags) {
+    return CALL("cuMemAllocManaged", 0, (uint64_t *, size_t, unsigned), (out, n, flags));
 }
 
 EXPORT int cudaMallocHost(uint64_t *out, size_t n) {
-    load();
-    return host_alloc(out, n, 0);
+    return CALL("cuMemHostAlloc", 0, (uint64_t *, size_t, unsigned), (out, n, 0));
+}
+
+EXPORT int cudaHostAlloc(uint64_t *out, size_t n, unsigned flags) {
+    return CALL("cuMemHostAlloc", 0, (uint64_t *, size_t, unsigned), (out, n, flags));
+}
+
+EXPORT int cudaFree(uint64_t at) {
+    return CALL("cuMemFree", 0, (uint64_t), (at));
 }
 
 EXPORT int cudaFreeHost(uint64_t at) {
-    load();
-    return host_free(at);
+    return CALL("cuMemFreeHost", 0, (uint64_t), (at));
 }
 
+#define STREAMS(suffix, flags)                                                                                         \
+    EXPORT int cudaMallocAsync##suffix(uint64_t *out, size_t n, void *stream) {                                        \
+        return CALL("cuMemAllocAsync", flags, (uint64_t *, size_t, void *), (out, n, stream));                         \
+    }                                                                                                                  \
+    EXPORT int cudaMallocFromPoolAsync##suffix(uint64_t *out, size_t n, void *pool, void *stream) {                    \
+        return CALL("cuMemAllocFromPoolAsync", flags, (uint64_t *, size_t, void *, void *), (out, n, pool, stream));   \
+    }                                                                                                                  \
+    EXPORT int cudaFreeAsync##suffix(uint64_t at, void *stream) {                                                      \
+        return CALL("cuMemFreeAsync", flags, (uint64_t, void *), (at, stream));                                        \
+    }                                                                                                                  \
+    EXPORT int cudaGetDriverEntryPointByVersion##suffix(const char *name, void **out, unsigned version,                \
+                                                        uint64_t wanted, int *found) {                                 \
+        (void)driver("cuMemAlloc", 0);                                                                                 \
+        return get_proc(name, out, (int)version, wanted == 0 ? flags : wanted, found);                                 \
+    }                                                                                                                  \
+    EXPORT int cudaGetDriverEntryPoint##suffix(const char *name, void **out, uint64_t wanted, int *found) {            \
+        return cudaGetDriverEntryPointByVersion##suffix(name, out, 12000, wanted, found);                              \
+    }
+STREAMS(, 0)
+STREAMS(_ptsz, 2)
+
 EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-    load();
-    return mem_info(free_bytes, total_bytes);
+    return CALL("cuMemGetInfo", 0, (size_t *, size_t *), (free_bytes, total_bytes));
+}
+
+EXPORT int cudaGetDeviceProperties(char *properties, int device) {
+    size_t n = 0;
+    const int status = CALL("cuDeviceTotalMem", 0, (size_t *, int), (&n, device));
+    memcpy(properties + 288, &n, sizeof n);
+    return status;
+}
+
+EXPORT int cudaDeviceReset(void) {
+    return CALL("cuDevicePrimaryCtxReset", 0, (int), (1));
 }
 
 #else
@@ -96,29 +137,49 @@ EXPORT int cuMemAlloc_v2(uint64_t *out, size_t n) {
     return 0;
 }
 
+EXPORT int cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height, unsigned n_bytes) {
+    *pitch = (width + 511) / 512 * 512;
+    *out = take(*pitch * height);
+    return n_bytes == 0;
+}
+
+EXPORT int cuMemAllocManaged(uint64_t *out, size_t n, unsigned flags) {
+    return cuMemAlloc_v2(out, n) + (flags == 0);
+}
+
 EXPORT int cuMemFree_v2(uint64_t at) {
     return at == 0;
 }
 
-EXPORT int cuMemAllocAsync(uint64_t *out, size_t n, void *stream) {
-    (void)stream;
-    return cuMemAlloc_v2(out, n);
-}
-
-EXPORT int cuMemAllocAsync_ptsz(uint64_t *out, size_t n, void *stream) {
-    (void)stream;
-    return cuMemAlloc_v2(out, n);
-}
-
-EXPORT int cuMemFreeAsync(uint64_t at, void *stream) {
-    (void)stream;
-    return at == 0;
-}
+#define STREAMS(suffix)                                                                                                \
+    EXPORT int cuMemAllocAsync##suffix(uint64_t *out, size_t n, void *stream) {                                        \
+        (void)stream;                                                                                                  \
+        return cuMemAlloc_v2(out, n);                                                                                  \
+    }                                                                                                                  \
+    EXPORT int cuMemAllocFromPoolAsync##suffix(uint64_t *out, size_t n, void *pool, void *stream) {                    \
+        (void)pool;                                                                                                    \
+        (void)stream;                                                                                                  \
+        return cuMemAlloc_v2(out, n);                                                                                  \
+    }                                                                                                                  \
+    EXPORT int cuMemFreeAsync##suffix(uint64_t at, void *stream) {                                                     \
+        (void)stream;                                                                                                  \
+        return at == 0;                                                                                                \
+    }
+STREAMS()
+STREAMS(_ptsz)
 
 EXPORT int cuMemHostAlloc(uint64_t *out, size_t n, unsigned flags) {
     (void)flags;
     *out = (uintptr_t)malloc(n);
     return 0;
+}
+
+EXPORT int cuMemAllocHost_v2(uint64_t *out, size_t n) {
+    return cuMemHostAlloc(out, n, 0);
+}
+
+EXPORT int cuMemAllocHost(uint64_t *out, unsigned n) {
+    return cuMemHostAlloc(out, n, 0);
 }
 
 EXPORT int cuMemFreeHost(uint64_t at) {
@@ -133,11 +194,19 @@ EXPORT int cuMemCreate(uint64_t *out, size_t n, const int *prop, unsigned long l
     return 0;
 }
 
+static uint64_t last_mapped;
+
 EXPORT int cuMemMap(uint64_t at, size_t n, size_t offset, uint64_t handle, unsigned long long flags) {
     (void)n;
     (void)offset;
     (void)flags;
+    last_mapped = handle;
     return at == 0 || handle == 0;
+}
+
+EXPORT int cuMemRetainAllocationHandle(uint64_t *out, void *at) {
+    *out = last_mapped;
+    return at == NULL;
 }
 
 EXPORT int cuMemUnmap(uint64_t at, size_t n) {
@@ -155,14 +224,23 @@ EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return 0;
 }
 
+EXPORT int cuDeviceTotalMem_v2(size_t *total_bytes, int device) {
+    *total_bytes = (size_t)80 << 30;
+    return device != 1;
+}
+
+EXPORT int cuDevicePrimaryCtxReset_v2(int device) {
+    return device != 1;
+}
+
 EXPORT int cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *found) {
     char exported[64];
     static const char *const forms[] = {"_v2", ""};
     (void)version;
     *out = NULL;
-    for (int i = 0; i < 2 && *out == NULL; i++) {
+    for (int i = flags == 2 ? -1 : 0; i < 2 && *out == NULL; i++) {
         strcpy(exported, name);
-        strcat(exported, flags == 2 && i == 0 ? "_ptsz" : forms[i]);
+        strcat(exported, i < 0 ? "_ptsz" : forms[i]);
         *out = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), exported);
     }
     if (found != NULL) { *found = *out == NULL; }
