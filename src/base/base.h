@@ -120,6 +120,11 @@ char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 /* Reorder idx[n] so that key[idx[0]] <= key[idx[1]] <= ...; equal keys keep their order. Linear in n. */
 ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key);
 
+/* Reorder n items, below 2^32, so that their keys never fall; ~x for a key has the greatest x first. Equal keys keep
+ * their order. Linear in n. */
+ebb_status ebb__sort_items(const ebb_mem *mem, void *items, size_t n, size_t item_bytes,
+                           uint64_t (*key_of)(const void *item));
+
 /* ---- text ------------------------------------------------------------------------------------- */
 
 /* Bytes of the character of UTF-8 with which text begins, of which n_bytes are there; 0: it begins with none. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Searching what is sorted, and indices sorted by 64-bit keys: least significant byte first, each pass stable, so
- * several keys are sorted by calling once for each, the least important first. The C library's qsort is not stable and
- * may take memory beside the hooks.
+ * Indices, or whole items, sorted by 64-bit keys: least significant byte first, each pass stable, so several keys are
+ * sorted by calling once for each, the least important first. The C library's qsort is not stable and may take memory
+ * beside the hooks.
  *
  * A pass that looked its keys up by index would miss the cache at each of a million. So half a key travels with its
  * index in one word, the passes read words in order, and the keys themselves are looked up once a half.
@@ -57,4 +57,28 @@ ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const u
     }
     ebb__free(mem, words);
     return EBB_OK;
+}
+
+ebb_status ebb__sort_items(const ebb_mem *mem, void *items, size_t n, size_t item_bytes,
+                           uint64_t (*key_of)(const void *item)) {
+    EBB_ASSERT(n <= UINT32_MAX);
+    if (n < 2) { return EBB_OK; }
+    const char *item = items;
+    ebb_bump scratch;
+    ebb__bump_init(&scratch, mem);
+    uint64_t *key = ebb__bump_alloc(&scratch, n, sizeof *key);
+    uint32_t *idx = ebb__bump_alloc(&scratch, n, sizeof *idx);
+    char *sorted = ebb__bump_alloc(&scratch, n, item_bytes);
+    ebb_status st = key != NULL && idx != NULL && sorted != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
+        key[i] = key_of(item + i * item_bytes);
+        idx[i] = (uint32_t)i;
+    }
+    if (st == EBB_OK) { st = ebb__sort_by_key(mem, idx, n, key); }
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
+        memcpy(sorted + i * item_bytes, item + idx[i] * item_bytes, item_bytes);
+    }
+    if (st == EBB_OK) { memcpy(items, sorted, n * item_bytes); }
+    ebb__bump_fini(&scratch);
+    return st;
 }
