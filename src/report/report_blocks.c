@@ -7,8 +7,6 @@
  */
 #include "report/report_page_priv.h"
 
-#include <stdlib.h>
-
 #define MAX_EXACT ((size_t)16000)
 #define MAX_ACCESSES ((size_t)40000) /* of all blocks */
 #define MAX_BLOCK_ACCESSES 64u
@@ -64,9 +62,8 @@ static ebb_status order_by_area(picture *p, uint64_t *key) {
     return EBB_OK;
 }
 
-static int by_birth(const void *a, const void *b) {
-    const drawn *x = a, *y = b; /* blocks are numbered by birth */
-    return x->block < y->block ? -1 : x->block > y->block;
+static uint64_t by_birth(const void *item) {
+    return ((const drawn *)item)->block; /* they are numbered by birth */
 }
 
 /* The greatest blocks have their accesses told, as long as there is room. */
@@ -81,8 +78,7 @@ static ebb_status choose(picture *p) {
         p->exact[i] = (drawn){.block = p->order[i], .n_accesses = n_told};
         n_left -= n_told;
     }
-    qsort(p->exact, p->n_exact, sizeof *p->exact, by_birth);
-    return EBB_OK;
+    return ebb__sort_items(p->page->mem, p->exact, p->n_exact, sizeof *p->exact, by_birth);
 }
 
 /* ---- one by one --------------------------------------------------------------------------------- */

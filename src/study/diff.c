@@ -54,56 +54,28 @@ static uint64_t distance(uint64_t a, uint64_t b) {
     return a > b ? a - b : b - a;
 }
 
-/* The order of n items by a key of each. */
-static ebb_status order_by(const ebb_mem *mem, size_t n, uint64_t (*key_of)(const void *items, size_t i),
-                           const void *items, uint32_t **order_out) {
-    uint64_t *key = ebb__alloc(mem, n, sizeof *key);
-    uint32_t *order = ebb__alloc(mem, n, sizeof *order);
-    ebb_status st = key != NULL && order != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    for (size_t i = 0; st == EBB_OK && i < n; i++) {
-        key[i] = key_of(items, i);
-        order[i] = (uint32_t)i;
-    }
-    if (st == EBB_OK) { st = ebb__sort_by_key(mem, order, n, key); }
-    ebb__free(mem, key);
-    if (st == EBB_OK) {
-        *order_out = order;
-    } else {
-        ebb__free(mem, order);
-    }
-    return st;
+static uint64_t label_key(const void *item) {
+    return hash_text(EBB_HASH_INIT, ((const ebb_diff_row *)item)->label);
 }
 
-static uint64_t label_key(const void *items, size_t i) {
-    return hash_text(EBB_HASH_INIT, ((const ebb_diff_row *)items)[i].label);
-}
-
-static uint64_t row_key(const void *items, size_t i) {
-    const ebb_diff_row *row = &((const ebb_diff_row *)items)[i];
-    return ~distance(row->a_bytes, row->b_bytes); /* the greatest first */
+static uint64_t falling_distance(const void *item) {
+    const ebb_diff_row *row = item;
+    return ~distance(row->a_bytes, row->b_bytes);
 }
 
 static ebb_status sort_rows(const ebb_mem *mem, rows *all) {
-    uint32_t *order = NULL;
-    rows sorted = {0};
-    ebb_status st = order_by(mem, all->n, row_key, all->data, &order);
-    for (size_t i = 0; st == EBB_OK && i < all->n; i++) { st = EBB_PUSH(mem, &sorted, all->data[order[i]]); }
-    ebb__free(mem, order);
-    EBB_VEC_FINI(mem, all);
-    *all = sorted;
-    return st;
+    return ebb__sort_items(mem, all->data, all->n, sizeof *all->data, falling_distance);
 }
 
 /* Rows of one label become one. */
 static ebb_status merge_rows(const ebb_mem *mem, rows *all) {
-    uint32_t *order = NULL;
-    rows merged = {0};
-    ebb_status st = order_by(mem, all->n, label_key, all->data, &order);
-    for (size_t i = 0; st == EBB_OK && i < all->n; i++) {
-        const ebb_diff_row *next = &all->data[order[i]];
-        ebb_diff_row *last = merged.n > 0 ? &merged.data[merged.n - 1] : NULL;
+    EBB_TRY(ebb__sort_items(mem, all->data, all->n, sizeof *all->data, label_key));
+    size_t n = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const ebb_diff_row *next = &all->data[i];
+        ebb_diff_row *last = n > 0 ? &all->data[n - 1] : NULL;
         if (last == NULL || strcmp(last->label, next->label) != 0) {
-            st = EBB_PUSH(mem, &merged, *next);
+            all->data[n++] = *next;
             continue;
         }
         last->a_bytes += next->a_bytes;
@@ -111,10 +83,8 @@ static ebb_status merge_rows(const ebb_mem *mem, rows *all) {
         last->a_blocks += next->a_blocks;
         last->b_blocks += next->b_blocks;
     }
-    ebb__free(mem, order);
-    EBB_VEC_FINI(mem, all);
-    *all = merged;
-    return st == EBB_OK ? sort_rows(mem, all) : st;
+    all->n = n;
+    return sort_rows(mem, all);
 }
 
 static ebb_status compare_roles(ebb_diff *d) {
@@ -263,35 +233,27 @@ static ebb_status match_round(ebb_diff *d, int round) {
 
 /* ---- changes ----------------------------------------------------------------------------------- */
 
-static uint64_t alike_key(const void *items, size_t i) {
-    return ((const block_change *)items)[i].key;
+static uint64_t alike_key(const void *item) {
+    return ((const block_change *)item)->key;
 }
 
-static uint64_t change_key(const void *items, size_t i) {
-    const ebb_diff_blocks *blocks = &((const ebb_diff_blocks *)items)[i];
-    return ~(distance(blocks->a_bytes, blocks->b_bytes) * blocks->n_blocks); /* the greatest first */
+static uint64_t falling_change(const void *item) {
+    const ebb_diff_blocks *blocks = item;
+    return ~(distance(blocks->a_bytes, blocks->b_bytes) * blocks->n_blocks);
 }
 
 /* Changes that are alike become one. */
 static ebb_status sum_up(ebb_diff *d) {
-    uint32_t *order = NULL;
-    EBB_VEC(ebb_diff_blocks) summed = {0};
-    ebb_status st = order_by(d->mem, d->all.n, alike_key, d->all.data, &order);
-    for (size_t i = 0; st == EBB_OK && i < d->all.n; i++) {
-        const block_change *next = &d->all.data[order[i]];
-        if (i > 0 && d->all.data[order[i - 1]].key == next->key) {
-            summed.data[summed.n - 1].n_blocks++;
+    EBB_TRY(ebb__sort_items(d->mem, d->all.data, d->all.n, sizeof *d->all.data, alike_key));
+    for (size_t i = 0; i < d->all.n; i++) {
+        const block_change *next = &d->all.data[i];
+        if (i > 0 && d->all.data[i - 1].key == next->key) {
+            d->changes.data[d->changes.n - 1].n_blocks++;
         } else {
-            st = EBB_PUSH(d->mem, &summed, next->told);
+            EBB_TRY(EBB_PUSH(d->mem, &d->changes, next->told));
         }
     }
-    ebb__free(d->mem, order);
-    order = NULL;
-    if (st == EBB_OK) { st = order_by(d->mem, summed.n, change_key, summed.data, &order); }
-    for (size_t i = 0; st == EBB_OK && i < summed.n; i++) { st = EBB_PUSH(d->mem, &d->changes, summed.data[order[i]]); }
-    ebb__free(d->mem, order);
-    EBB_VEC_FINI(d->mem, &summed);
-    return st;
+    return ebb__sort_items(d->mem, d->changes.data, d->changes.n, sizeof *d->changes.data, falling_change);
 }
 
 static ebb_status compare_blocks(ebb_diff *d) {

@@ -207,24 +207,26 @@ static ebb_status measure_segment(layout *l, const study_segment *g, size_t *nex
     return EBB_PUSH(s->mem, &s->segment_rows, f.row);
 }
 
+/* A row, and where its pins begin. */
+typedef struct pinned_row {
+    ebb_study_segment row;
+    size_t first_pin;
+} pinned_row;
+
+static uint64_t falling_free_bytes(const void *item) {
+    return ~((const pinned_row *)item)->row.free_bytes;
+}
+
 /* Those with the most free bytes first. */
 static ebb_status sort_rows(ebb_study *s, ebb_bump *scratch) {
     const size_t n = s->segment_rows.n;
-    uint64_t *key = ebb__bump_alloc(scratch, n, sizeof *key);
-    uint32_t *order = ebb__bump_alloc(scratch, n, sizeof *order);
-    ebb_study_segment *rows = ebb__bump_alloc(scratch, n, sizeof *rows);
-    size_t *first = ebb__bump_alloc(scratch, n, sizeof *first);
-    if (key == NULL || order == NULL || rows == NULL || first == NULL) { return EBB_E_NO_MEMORY; }
+    pinned_row *rows = ebb__bump_alloc(scratch, n, sizeof *rows);
+    if (rows == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n; i++) { rows[i] = (pinned_row){s->segment_rows.data[i], s->first_pin.data[i]}; }
+    EBB_TRY(ebb__sort_items(s->mem, rows, n, sizeof *rows, falling_free_bytes));
     for (size_t i = 0; i < n; i++) {
-        order[i] = (uint32_t)i;
-        key[i] = ~s->segment_rows.data[i].free_bytes;
-        rows[i] = s->segment_rows.data[i];
-        first[i] = s->first_pin.data[i];
-    }
-    EBB_TRY(ebb__sort_by_key(s->mem, order, n, key));
-    for (size_t i = 0; i < n; i++) {
-        s->segment_rows.data[i] = rows[order[i]];
-        s->first_pin.data[i] = first[order[i]];
+        s->segment_rows.data[i] = rows[i].row;
+        s->first_pin.data[i] = rows[i].first_pin;
     }
     return EBB_OK;
 }

@@ -141,24 +141,8 @@ static void add_to_holder(const ebb_study *s, ebb_study_holder *h, uint32_t bloc
     h->role_bytes[b->role] = study_add(h->role_bytes[b->role], bytes);
 }
 
-static ebb_status sort_holders(ebb_study *s, study_holders *holders) {
-    const size_t n = holders->n;
-    ebb_status st = EBB_OK;
-    ebb_bump scratch;
-    ebb__bump_init(&scratch, s->mem);
-    uint32_t *order = ebb__bump_alloc(&scratch, n, sizeof *order);
-    uint64_t *key = ebb__bump_alloc(&scratch, n, sizeof *key);
-    ebb_study_holder *copy = ebb__bump_alloc(&scratch, n, sizeof *copy);
-    if (order == NULL || key == NULL || copy == NULL) { st = EBB_E_NO_MEMORY; }
-    for (size_t i = 0; st == EBB_OK && i < n; i++) {
-        order[i] = (uint32_t)i;
-        key[i] = ~holders->data[i].bytes;
-        copy[i] = holders->data[i];
-    }
-    if (st == EBB_OK) { st = ebb__sort_by_key(s->mem, order, n, key); }
-    for (size_t i = 0; st == EBB_OK && i < n; i++) { holders->data[i] = copy[order[i]]; }
-    ebb__bump_fini(&scratch);
-    return st;
+static uint64_t falling_bytes(const void *item) {
+    return ~((const ebb_study_holder *)item)->bytes;
 }
 
 static ebb_status gather(ebb_study *s, ebb_study_group group, const study_set *set, ebb_trace_keys *keys,
@@ -176,7 +160,7 @@ static ebb_status gather(ebb_study *s, ebb_study_group group, const study_set *s
         add_to_holder(s, &holders->data[number - 1], set->blocks[i],
                       set->bytes != NULL ? set->bytes[i] : b->size_bytes);
     }
-    return sort_holders(s, holders);
+    return ebb__sort_items(s->mem, holders->data, holders->n, sizeof *holders->data, falling_bytes);
 }
 
 /* A table of blocks that have nothing to be grouped by tells nothing. */

@@ -212,27 +212,15 @@ static ebb_status take_product(void *ctx, const ebb_study_interval *interval) {
     return EBB_OK;
 }
 
+static uint64_t falling_product(const void *item) {
+    return ~product_bits(item);
+}
+
 /* The greatest options.max_outliers of those that are kept, in descending order. */
 static ebb_status keep_greatest(ebb_study *s) {
-    const size_t n = s->outliers.n;
-    ebb_bump scratch;
-    ebb__bump_init(&scratch, s->mem);
-    uint64_t *key = ebb__bump_alloc(&scratch, n, sizeof *key);
-    uint32_t *order = ebb__bump_alloc(&scratch, n, sizeof *order);
-    ebb_study_interval *copy = ebb__bump_alloc(&scratch, n, sizeof *copy);
-    ebb_status st = key != NULL && order != NULL && copy != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    for (size_t i = 0; st == EBB_OK && i < n; i++) {
-        order[i] = (uint32_t)i;
-        key[i] = ~product_bits(&s->outliers.data[i]);
-        copy[i] = s->outliers.data[i];
-    }
-    if (st == EBB_OK) { st = ebb__sort_by_key(s->mem, order, n, key); }
-    if (st == EBB_OK) {
-        s->outliers.n = n < s->options.max_outliers ? n : s->options.max_outliers;
-        for (size_t i = 0; i < s->outliers.n; i++) { s->outliers.data[i] = copy[order[i]]; }
-    }
-    ebb__bump_fini(&scratch);
-    return st;
+    EBB_TRY(ebb__sort_items(s->mem, s->outliers.data, s->outliers.n, sizeof *s->outliers.data, falling_product));
+    if (s->outliers.n > s->options.max_outliers) { s->outliers.n = s->options.max_outliers; }
+    return EBB_OK;
 }
 
 static ebb_status take_outlier(void *ctx, const ebb_study_interval *interval) {
