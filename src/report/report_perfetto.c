@@ -4,10 +4,11 @@
  * allocator holds as counters, each block's life as an asynchronous slice, steps and copies as slices of their row,
  * iterations as asynchronous slices, other marks as instants.
  *
- * Written while the recording is read: a byte a block is all that is kept, since a label does not say which role it
- * replaces. Where a source tells no times, an event takes a microsecond.
+ * Written while the recording is read: a byte a block is all that is kept of them, since a label does not say which
+ * role it replaces. Where a source tells no times, an event takes a microsecond.
  */
 #include "report/report_priv.h"
+#include "trace/trace.h"
 
 #include <inttypes.h>
 
@@ -20,8 +21,9 @@ typedef struct perfetto {
     const ebb_mem *mem;
     uint64_t time_ns;
     uint64_t live_bytes[EBB_N_ROLES], all_bytes, reserved_bytes;
-    EBB_VEC(uint8_t) role_of; /* [blocks so far]: DEAD or the role that it counts for */
-    EBB_VEC(ebb_trace_event) segments;
+    EBB_VEC(uint8_t) role_of;             /* [blocks so far]: DEAD or the role that it counts for */
+    ebb_trace_keys segments;              /* by address and space, from 1 */
+    EBB_VEC(uint64_t) segment_bytes;      /* of each; 0: it is gone */
     uint64_t n_begun[EBB_TRACE_MAX_ROWS]; /* open slices */
     bool has_row[EBB_TRACE_MAX_ROWS];
     bool in_iteration;
@@ -122,20 +124,18 @@ static void tell_label(perfetto *p, const ebb_trace_event *event) {
     put_live(p, event->role);
 }
 
-/* Segments are few, hundreds in a run of gigabytes. */
 static ebb_status tell_segment(perfetto *p, const ebb_trace_event *event) {
-    if (event->kind == EBB_TRACE_SEGMENT_ALLOC) {
-        EBB_TRY(EBB_PUSH(p->mem, &p->segments, *event));
-        p->reserved_bytes += event->size_bytes;
-    } else {
-        for (size_t i = 0; i < p->segments.n; i++) {
-            const ebb_trace_event *segment = &p->segments.data[i];
-            if (segment->address != event->address || segment->space != event->space) { continue; }
-            p->reserved_bytes -= segment->size_bytes;
-            p->segments.data[i] = p->segments.data[--p->segments.n];
-            break;
-        }
-    }
+    const uint64_t key[] = {event->address, event->space};
+    uint32_t number = 0;
+    bool is_new = false;
+    EBB_TRY(ebb__trace_keys_add(&p->segments, key, sizeof key, &number, &is_new));
+    EBB_ASSERT(number >= 1);
+    if (is_new) { EBB_TRY(EBB_PUSH(p->mem, &p->segment_bytes, 0)); }
+    EBB_ASSERT(number <= p->segment_bytes.n);
+    uint64_t *bytes = &p->segment_bytes.data[number - 1];
+    p->reserved_bytes -= *bytes;
+    *bytes = event->kind == EBB_TRACE_SEGMENT_ALLOC ? event->size_bytes : 0;
+    p->reserved_bytes += *bytes;
     put_counter(p, "reserved", p->reserved_bytes);
     return EBB_OK;
 }
@@ -255,6 +255,7 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out) 
     perfetto *p = ebb__calloc(report->mem, 1, sizeof *p);
     if (p == NULL) { return EBB_E_NO_MEMORY; }
     p->mem = report->mem;
+    ebb__trace_keys_init(&p->segments, p->mem);
     p->json.out = out;
     ebb_status status = ebb_trace_open_any(report->mem, report->path, &p->reader);
     if (status == EBB_OK) {
@@ -269,7 +270,8 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out) 
     }
     ebb_trace_reader_close(p->reader);
     EBB_VEC_FINI(p->mem, &p->role_of);
-    EBB_VEC_FINI(p->mem, &p->segments);
+    ebb__trace_keys_fini(&p->segments);
+    EBB_VEC_FINI(p->mem, &p->segment_bytes);
     ebb__free(p->mem, p);
     return status;
 }
