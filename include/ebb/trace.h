@@ -67,6 +67,10 @@ enum {
     EBB_TRACE_TELLS_BEFORE = 1u << 7, /* the blocks that were there before the recording */
 };
 
+/* The name of the idx-th of these bits, "times", "accesses" ...; NULL from the last on. *words_out (may be NULL): what
+ * it is, for people. Both static. */
+EBB_API const char *ebb_trace_tells_name(size_t idx, const char **words_out);
+
 /* Rows of the timeline; others are free for streams and threads. */
 enum { EBB_TRACE_ROW_COMPUTE, EBB_TRACE_ROW_OUT, EBB_TRACE_ROW_IN, EBB_TRACE_MAX_ROWS = 256 };
 

@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define N_TELLS 8
-
 typedef struct import_values {
     const char *out, *format, *device;
     bool json;
@@ -24,22 +22,12 @@ static const ebb_cli_option import_options[] = {
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "what was read as an object on stdout, for programs"},
 };
 
-/* What a source can tell, in the order of the bits. */
-static const struct {
-    const char *key, *words;
-} tells[N_TELLS] = {
-    {"times", "times"},         {"accesses", "reads and writes"},
-    {"addresses", "addresses"}, {"roles", "roles"},
-    {"steps", "steps"},         {"segments", "what the allocator holds"},
-    {"stacks", "call stacks"},  {"before", "blocks from before the recording"},
-};
-
 static void print_tells(const char *name, uint32_t wanted) {
-    const char *comma = "";
+    const char *comma = "", *words = NULL;
     printf("%-30s ", name);
-    for (unsigned i = 0; i < N_TELLS; i++) {
+    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL; i++) {
         if ((wanted >> i & 1) == 0) { continue; }
-        printf("%s%s", comma, tells[i].words);
+        printf("%s%s", comma, words);
         comma = ", ";
     }
     printf("%s\n", *comma == '\0' ? "nothing" : "");
@@ -64,9 +52,10 @@ static void print_json(const char *path, const import_values *values, const ebb_
     ebb__json_u64("blocks", result->n_blocks);
     ebb__json_u64("left_out", result->n_left_out);
     ebb__json_bool("complete", result->complete);
-    for (unsigned i = 0; i < N_TELLS; i++) {
+    const char *name = NULL;
+    for (size_t i = 0; (name = ebb_trace_tells_name(i, NULL)) != NULL; i++) {
         char key[32];
-        snprintf(key, sizeof key, "tells_%s", tells[i].key);
+        snprintf(key, sizeof key, "tells_%s", name);
         ebb__json_bool(key, (result->tells >> i & 1) != 0);
     }
     ebb__json_end();

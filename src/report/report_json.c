@@ -156,11 +156,10 @@ static void put_what_ifs(const ebb_report *report, ebb_report_json *json) {
 }
 
 static void put_tells(const ebb_report *report, ebb_report_json *json) {
-    static const char *const names[] = {"times", "accesses", "addresses", "roles",
-                                        "steps", "segments", "stacks",    "before"};
+    const char *name = NULL;
     ebb__report_json_open(json, "tells", '{');
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        ebb__report_json_bool(json, names[i], ebb__report_tells(report, 1u << i));
+    for (size_t i = 0; (name = ebb_trace_tells_name(i, NULL)) != NULL; i++) {
+        ebb__report_json_bool(json, name, ebb__report_tells(report, 1u << i));
     }
     ebb__report_json_close(json, '}');
 }

@@ -167,21 +167,13 @@ static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
 }
 
 static const char *tell_unknown(const ebb_report *report, ebb_bump *bump) {
-    static const struct {
-        uint32_t bit;
-        const char *what;
-    } things[] = {{EBB_TRACE_TELLS_TIMES, "times"},
-                  {EBB_TRACE_TELLS_ACCESSES, "reads and writes"},
-                  {EBB_TRACE_TELLS_ADDRESSES, "addresses"},
-                  {EBB_TRACE_TELLS_ROLES, "roles"},
-                  {EBB_TRACE_TELLS_SEGMENTS, "segments"},
-                  {EBB_TRACE_TELLS_STACKS, "call stacks"},
-                  {EBB_TRACE_TELLS_BEFORE, "what was there before the recording"}};
     char list[256];
     size_t n = 0;
-    for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
-        if (ebb__report_tells(report, things[i].bit)) { continue; }
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n > 0 ? ", " : "", things[i].what);
+    const char *words = NULL;
+    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL; i++) {
+        if (ebb__report_tells(report, 1u << i)) { continue; }
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n > 0 ? ", " : "", words);
+        EBB_ASSERT(n < sizeof list);
     }
     const char *cut = report->summary.complete ? "" : " The recording is cut off; this is what there is of it.";
     if (n == 0) { return report->summary.complete ? "" : ebb__bump_strdup(bump, cut + 1); }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names of roles, both ways.
+ * The names of roles, both ways, and of what sources tell.
  */
 #include "trace/trace.h"
 
@@ -22,4 +22,16 @@ bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out) {
         }
     }
     return false;
+}
+
+const char *ebb_trace_tells_name(size_t idx, const char **words_out) {
+    static const struct {
+        const char *name, *words;
+    } things[] = {{"times", "times"},         {"accesses", "reads and writes"},
+                  {"addresses", "addresses"}, {"roles", "roles"},
+                  {"steps", "steps"},         {"segments", "what the allocator holds"},
+                  {"stacks", "call stacks"},  {"before", "what was there before the recording"}};
+    if (idx >= sizeof things / sizeof things[0]) { return NULL; }
+    if (words_out != NULL) { *words_out = things[idx].words; }
+    return things[idx].name;
 }
