@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+#define MANY_TIMES 10.0 /* of what was, in which a percentage is hard to read */
+
 /* ---- a file ------------------------------------------------------------------------------------ */
 
 ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out) {
@@ -35,10 +37,15 @@ char *ebb__cli_delta(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_b
 }
 
 char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes) {
+    const double before = (double)a_bytes, now = (double)b_bytes;
     buf[0] = '\0';
-    if (a_bytes > 0) {
-        snprintf(buf, buf_bytes, "%+.1f %%", ((double)b_bytes - (double)a_bytes) / (double)a_bytes * 100.0);
-    }
+    if (a_bytes == 0) {
+        snprintf(buf, buf_bytes, "%s", b_bytes > 0 ? "new" : "");
+    } else if (now < MANY_TIMES * before) {
+        snprintf(buf, buf_bytes, "%+.1f %%", (now - before) / before * 100.0);
+    } else if (now < MANY_TIMES * MANY_TIMES * before) {
+        snprintf(buf, buf_bytes, "x %.0f", now / before);
+    } /* else there was next to nothing; the difference says it */
     return buf;
 }
 
