@@ -25,10 +25,10 @@ typedef struct ebb_iteration {
     ebb_iteration_source source;
     uint64_t first_event; /* of the first iteration; without marks, of the first of the usual form: before is warm-up */
     uint64_t length_events; /* of the usual iteration */
-    uint64_t count;         /* whole iterations, also irregular ones between regular ones */
+    uint64_t count;         /* whole iterations, also irregular ones between regular ones; without marks 2 at least */
     double regularity;      /* the mean over the iterations */
-    double confidence; /* from marks 1. Else regularity x (1 - 2^(1 - count)) x the share of the events from the first
-                          iteration's begin to the last one's end that lies in iterations */
+    double confidence; /* from marks 1. Else regularity x (1 - 4^(1 - count)), and where less than half of the events
+                          from the first one's begin to the last one's end lies in iterations, x twice that share */
 } ebb_iteration;
 
 typedef enum ebb_iteration_part_kind {

@@ -131,14 +131,34 @@ static ebb_status find_in_steps(const ebb_iteration_text *all, ebb_bump *bump, e
     return st;
 }
 
-/* By the events: all of them; so that frees in a row may come in any order; the steps, if all else may; all, about.
- * What repeats with some order of frees does so in every one: the lengths are the same. */
+static uint64_t n_covered(const ebb_iteration_parts *iterations) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < iterations->n; i++) { n += iterations->data[i].n_events; }
+    return n;
+}
+
+/* With frees in a row as they came, or in any order, if so more is found: that some come in one order is an accident.
+ * What repeats with some order does so in any: the lengths are the same. */
+static ebb_status find_exact(const ebb_iteration_text *all, const ebb_iteration_text *sorted, const ebb_u32s *lengths,
+                             ebb_iteration_parts *iterations) {
+    ebb_iteration_parts other = {0};
+    EBB_TRY(ebb__iteration_from_events(all, lengths, true, iterations));
+    ebb_status st = ebb__iteration_from_events(sorted, lengths, true, &other);
+    if (st == EBB_OK && n_covered(&other) > n_covered(iterations)) {
+        const ebb_iteration_parts less = *iterations;
+        *iterations = other;
+        other = less;
+    }
+    EBB_VEC_FINI(all->finder->mem, &other);
+    return st;
+}
+
+/* By the events: all of them; the steps, if all else may come in any order; all, about. */
 static ebb_status find_in_events(const ebb_iteration_text *all, const ebb_iteration_text *sorted, ebb_bump *bump,
                                  ebb_iteration_parts *iterations) {
     ebb_u32s lengths = {0};
     ebb_status st = ebb__iteration_candidates(sorted, &lengths);
-    if (st == EBB_OK) { st = ebb__iteration_from_events(all, &lengths, true, iterations); }
-    if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, true, iterations); }
+    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, iterations); }
     if (st == EBB_OK && iterations->n == 0) { st = find_in_steps(all, bump, iterations); }
     if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, false, iterations); }
     EBB_VEC_FINI(all->finder->mem, &lengths);
@@ -159,6 +179,11 @@ static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_
     return true;
 }
 
+/* How much of a repetition it is. */
+static double worth_of(const ebb_iteration *answer, const ebb_iteration_parts *iterations) {
+    return answer->found ? answer->regularity * ebb__iteration_share(iterations->data, iterations->n) : 0.0;
+}
+
 /* By the events, and by the annotations. Where each iteration by the events has one update, these are right, and have
  * the better boundaries; else what is more of a repetition is. */
 static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteration_parts *by_events,
@@ -166,12 +191,12 @@ static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteratio
     ebb_iteration other = {.found = false};
     if (by_events->n > 0) { EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer)); }
     if (by_updates->n < 2) { return EBB_OK; }
-    if (by_events->n > 0 && has_updates(finder, by_events)) {
+    if (answer->found && has_updates(finder, by_events)) {
         answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
         return EBB_OK;
     }
     EBB_TRY(ebb__iteration_judge(finder, by_updates, EBB_ITERATION_FROM_ANNOTATIONS, &other));
-    if (other.confidence >= answer->confidence) {
+    if (!answer->found || (other.found && worth_of(&other, by_updates) >= worth_of(answer, by_events))) {
         *answer = other;
         return EBB_OK;
     }

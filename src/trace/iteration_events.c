@@ -18,25 +18,42 @@ typedef struct search {
     ebb_stretches found;
 } search;
 
-static bool is_same(const search *s, uint32_t at) {
-    return memcmp(s->text->symbols + at, s->text->symbols + s->start, s->length * sizeof(uint32_t)) == 0;
+static bool is_free(const ebb_iteration_text *text, uint32_t at) {
+    return (text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE;
+}
+
+/* Without the row of frees at its end, which has others where an evaluation, or nothing, follows. */
+static uint32_t length_of_core(const search *s) {
+    uint32_t length = s->length;
+    while (s->text->is_sorted && length > 1 && is_free(s->text, s->start + length - 1)) { length--; }
+    return length;
+}
+
+/* Whether the iteration's core is there, and behind it a row of frees if it has one, or the end. */
+static bool is_core(const search *s, uint32_t at, uint32_t n_core) {
+    const uint32_t behind = at + n_core;
+    const bool ends = n_core == s->length || behind == s->text->n || is_free(s->text, behind);
+    return ends && memcmp(s->text->symbols + at, s->text->symbols + s->start, n_core * sizeof(uint32_t)) == 0;
 }
 
 /* All exact ones, and behind them the inexact ones of the same run. */
 static ebb_status find_all(search *s) {
     const ebb_iteration_text *text = s->text;
-    const uint64_t power = ebb__iteration_power(s->length);
-    const uint64_t wanted = ebb__iteration_window(text, s->start, s->length, power);
+    const uint32_t n_core = length_of_core(s);
+    const uint64_t power = ebb__iteration_power(n_core);
+    const uint64_t wanted = ebb__iteration_window(text, s->start, n_core, power);
     size_t run = 0;
     uint32_t at = 0, behind = 0; /* the last one's end */
-    while (s->length <= text->n - at) {
+    while (n_core <= text->n - at) {
         while (run < s->runs.n && s->runs.data[run].last < at + s->length) { run++; }
         const bool goes_on = behind == at && s->found.n > 0 && run < s->runs.n && s->runs.data[run].first <= at;
-        if (!goes_on && (ebb__iteration_window(text, at, s->length, power) != wanted || !is_same(s, at))) {
+        const bool is_one = ebb__iteration_window(text, at, n_core, power) == wanted && is_core(s, at, n_core);
+        if (!is_one && !goes_on) {
             at++;
             continue;
         }
-        ebb_stretch next = {at, at + s->length};
+        ebb_stretch next = {at, at + (is_one ? n_core : s->length)};
+        while (next.last < text->n && next.last - at < s->length && is_free(text, next.last)) { next.last++; }
         EBB_TRY(EBB_PUSH(text->finder->mem, &s->found, next));
         at = behind = next.last;
     }

@@ -8,6 +8,7 @@
 #include "trace/iteration_priv.h"
 
 #define MIN_REGULARITY 0.5
+#define DOUBT_SHARE 4.0 /* of the doubt that each repetition leaves */
 
 static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
     return (ebb_stretch){ebb__iteration_at_of(finder, part->first_event),
@@ -76,6 +77,16 @@ static ebb_status compare(const ebb_iteration_finder *finder, const uint32_t *sy
     return EBB_OK;
 }
 
+/* Whether it is the usual one but for frees at its end, which the recording may have ended before. */
+static bool is_whole(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part,
+                     const ebb_iteration_part *usual) {
+    ebb_stretch a = stretch_of(finder, part), b = stretch_of(finder, usual);
+    while (a.last > a.first && (symbols[a.last - 1] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { a.last--; }
+    while (b.last > b.first && (symbols[b.last - 1] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { b.last--; }
+    if (a.last - a.first != b.last - b.first || a.first == a.last) { return false; }
+    return memcmp(symbols + a.first, symbols + b.first, (a.last - a.first) * sizeof *symbols) == 0;
+}
+
 /* A part of another kind up to this event, if there are events between. */
 static ebb_status fill_up(ebb_iteration_finder *finder, ebb_iteration_part_kind kind, uint64_t *event,
                           uint64_t to_event) {
@@ -97,22 +108,29 @@ static ebb_status cut(ebb_iteration_finder *finder, const ebb_iteration_part *it
     return fill_up(finder, EBB_ITERATION_PART_AFTER, &event, finder->symbols.n + finder->passed.n);
 }
 
-static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual, ebb_iteration *iteration_out) {
+double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n) {
+    EBB_ASSERT(n > 0);
     const ebb_iteration_part *last = &iterations[n - 1];
     const uint64_t n_spanned = last->first_event + last->n_events - iterations[0].first_event;
-    double regularity = 0.0, sure = 1.0;
     uint64_t n_events = 0;
+    for (size_t i = 0; i < n; i++) { n_events += iterations[i].n_events; }
+    EBB_ASSERT(n_events > 0 && n_events <= n_spanned);
+    return (double)n_events / (double)n_spanned;
+}
+
+static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual, ebb_iteration *iteration_out) {
+    double regularity = 0.0, doubt = 1.0;
     for (size_t i = 0; i < n; i++) {
-        regularity += iterations[i].regularity / (double)n;
-        n_events += iterations[i].n_events;
-        if (i > 0 && i < 64) { sure /= 2.0; }
+        regularity += iterations[i].regularity;
+        if (i > 0 && i < 32) { doubt /= DOUBT_SHARE; }
     }
+    const double share = ebb__iteration_share(iterations, n);
     iteration_out->found = true;
     iteration_out->first_event = iterations[0].first_event;
     iteration_out->length_events = iterations[usual].n_events;
     iteration_out->count = n;
-    iteration_out->regularity = regularity;
-    iteration_out->confidence = regularity * (1.0 - sure) * (double)n_events / (double)n_spanned;
+    iteration_out->regularity = regularity / (double)n;
+    iteration_out->confidence = iteration_out->regularity * (1.0 - doubt) * (share < 0.5 ? 2.0 * share : 1.0);
 }
 
 /* The symbols, with frees in a row in one order within each iteration. */
@@ -128,22 +146,37 @@ static ebb_status copy_sorted(const ebb_iteration_finder *finder, const ebb_iter
     return EBB_OK;
 }
 
+/* The iterations without those in front and at the end that are irregular. Frees may be missing at the end. */
+static ebb_stretch trim(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_parts *parts,
+                        size_t usual, bool has_usual) {
+    const ebb_iteration_part *part = parts->data;
+    ebb_stretch of = {0, (uint32_t)parts->n};
+    EBB_ASSERT(usual < parts->n);
+    const double wanted = has_usual ? 1.0 : MIN_REGULARITY;
+    while (part[of.first].regularity < wanted) { of.first++; }
+    while (part[of.last - 1].regularity < wanted && !is_whole(finder, symbols, &part[of.last - 1], &part[usual])) {
+        of.last--;
+    }
+    EBB_ASSERT(of.first <= usual && usual < of.last);
+    return of;
+}
+
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out) {
     const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
     ebb_iteration_part *parts = iterations->data;
-    size_t usual = 0, n_usual = 0, first = 0, last = iterations->n;
+    size_t usual = 0, n_usual = 0;
+    ebb_stretch of = {0, (uint32_t)iterations->n};
     uint32_t *symbols = NULL;
     EBB_TRY(copy_sorted(finder, iterations, &symbols));
-    const ebb_status st = compare(finder, symbols, parts, last, &usual, &n_usual);
+    const ebb_status st = compare(finder, symbols, parts, iterations->n, &usual, &n_usual);
+    if (st == EBB_OK && !is_marked) { of = trim(finder, symbols, iterations, usual, n_usual > 1); }
     ebb__free(finder->mem, symbols);
     EBB_TRY(st);
-    const double wanted = is_marked ? 0.0 : n_usual > 1 ? 1.0 : MIN_REGULARITY;
-    while (first < usual && parts[first].regularity < wanted) { first++; }
-    while (last > usual + 1 && parts[last - 1].regularity < wanted) { last--; }
     finder->parts.n = 0;
-    EBB_TRY(cut(finder, parts + first, last - first));
-    sum_up(parts + first, last - first, usual - first, iteration_out);
+    if (!is_marked && of.last - of.first < 2) { return EBB_OK; } /* what comes once is no repetition */
+    EBB_TRY(cut(finder, parts + of.first, of.last - of.first));
+    sum_up(parts + of.first, of.last - of.first, usual - of.first, iteration_out);
     iteration_out->source = source;
     if (is_marked) { iteration_out->confidence = 1.0; }
     return EBB_OK;

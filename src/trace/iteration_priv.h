@@ -57,6 +57,7 @@ typedef struct ebb_iteration_text {
     const ebb_iteration_finder *finder;
     const uint32_t *symbols;
     uint32_t n;
+    bool is_sorted;             /* frees in a row have no order */
     uint64_t *prefix;           /* [n + 1]: hashes of what comes before each place */
     const uint64_t *least;      /* [n + 1]: the least live bytes between the place before and each place */
     const uint32_t *places;     /* [n + 1]: the kept events, and how many there are; NULL: all are */
@@ -113,8 +114,11 @@ ebb_status ebb__iteration_from_annotations(const ebb_iteration_text *text, ebb_i
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
- * marked ones, those in front and at the end that are irregular are none. */
+ * marked ones, those in front and at the end that are irregular are none, and one alone is none: then nothing is
+ * written. */
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out);
+/* Of the events from the first one's begin to the last one's end, the share that lies in them. */
+double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n);
 
 #endif

@@ -26,9 +26,10 @@ typedef struct vote {
 typedef struct offsets {
     const ebb_iteration_text *text;
     uint32_t length;
-    ebb_stretch run; /* the first one */
+    ebb_stretch run; /* two repetitions of the first one */
     EBB_VEC(vote) votes;
-    bool is_whole; /* the last run ends as the first one begins */
+    uint32_t first_begins; /* the first run, as an offset */
+    bool is_whole;         /* the last run ends as the first one begins */
 } offsets;
 
 static ebb_status add_vote(offsets *o, uint32_t offset, bool begins) {
@@ -55,10 +56,11 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
         const uint32_t end = run.first + (uint32_t)ebb_min_u64(o->length, run.last - run.first - o->length + 1);
         while (at < end && ebb__iteration_window(o->text, at, o->length, power) != wanted) { at++; }
         if (at == end) { continue; }
-        const uint32_t ends = (run.last - at) % o->length;
-        EBB_TRY(add_vote(o, (o->length - (at - run.first)) % o->length, true));
+        const uint32_t begins = (o->length - (at - run.first)) % o->length, ends = (run.last - at) % o->length;
+        EBB_TRY(add_vote(o, begins, true));
         EBB_TRY(add_vote(o, ends, false));
-        if (r == runs->n - 1) { o->is_whole = ends == 0; }
+        if (r == 0) { o->first_begins = begins; }
+        if (r == runs->n - 1) { o->is_whole = ends == o->first_begins; }
     }
     return EBB_OK;
 }
@@ -125,7 +127,7 @@ static uint32_t step_back(const offsets *o, uint32_t least) {
 
 static uint32_t find_offset(const offsets *o) {
     const uint32_t least = ebb__iteration_least(o->text->least, o->run.first, o->run.last);
-    if (o->is_whole) { return 0; }
+    if (o->is_whole) { return o->first_begins; }
     const vote *agreed = find_agreed(o, o->text->least[least]);
     return agreed != NULL ? agreed->offset : step_back(o, (least - o->run.first) % o->length);
 }
@@ -154,15 +156,34 @@ static uint32_t leave_steps(const offsets *o, uint32_t offset) {
     return offset;
 }
 
+/* Two repetitions of a run; not the first one, if there are three, for that may begin in what memory is otherwise at.
+ */
+static ebb_stretch two_of(ebb_stretch run, uint32_t length) {
+    EBB_ASSERT(length > 0 && (run.last - run.first) / length >= 2);
+    const uint32_t first = (uint32_t)ebb_min_u64(run.first + (uint64_t)length, run.last - 2 * (uint64_t)length);
+    return (ebb_stretch){first, first + 2 * length};
+}
+
+/* Forward to where no block is freed. */
+static uint32_t behind_frees(const ebb_iteration_text *text, uint32_t at, uint32_t last) {
+    while (at < last && (text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { at++; }
+    return at;
+}
+
+static uint32_t place_start(const offsets *o, ebb_stretch run) {
+    const ebb_iteration_text *text = o->text;
+    uint32_t offset = find_offset(o);
+    if (text->places == NULL) { offset = leave_steps(o, offset); }
+    if (text->is_sorted) { offset = behind_frees(text, o->run.first + offset, o->run.last) - o->run.first; }
+    offset = (o->run.first - run.first + offset) % o->length;
+    return run.first + (offset + o->length <= run.last - run.first ? offset : 0);
+}
+
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out) {
-    offsets o = {.text = text, .length = length, .run = runs->data[0]};
-    ebb_status st = count_votes(&o, runs);
-    if (st == EBB_OK) {
-        const uint32_t offset = text->places == NULL ? leave_steps(&o, find_offset(&o)) : find_offset(&o);
-        const bool has_room = offset + length <= o.run.last - o.run.first;
-        *start_out = o.run.first + (has_room ? offset : 0);
-    }
+    offsets o = {.text = text, .length = length, .run = two_of(runs->data[0], length)};
+    const ebb_status st = count_votes(&o, runs);
+    if (st == EBB_OK) { *start_out = place_start(&o, runs->data[0]); }
     EBB_VEC_FINI(text->finder->mem, &o.votes);
     return st;
 }

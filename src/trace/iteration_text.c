@@ -92,6 +92,7 @@ ebb_status ebb__iteration_text_init_sorted(ebb_iteration_text *text, const ebb_i
     if (all->n > 0) { memcpy(symbols, all->symbols, all->n * sizeof *symbols); }
     ebb__iteration_sort_frees(symbols, (ebb_stretch){0, all->n});
     *text = *all;
+    text->is_sorted = true;
     text->symbols = symbols;
     text->prefix = prefix;
     hash_prefixes(text);
