@@ -61,7 +61,7 @@ typedef struct bench {
 } bench;
 #define BENCH_BYTES ((uint64_t)4 << 20)
 
-void bench_init(bench *b, const char *backend);
+void bench_init(bench *b, ebb_device *device); /* takes it over */
 void bench_fini(bench *b);
 
 /* Operands' contents: row-major, or raw bytes for opaque ones and before unpack_outputs. */
@@ -104,5 +104,7 @@ void kernels_run_in_stream_order(void **state);
 
 /* Exit code of a test program; 77 when the backend is not in this build or has no device. */
 int conformance_main(const char *backend);
+/* The same on a device that is open, which is closed. */
+int conformance_run(ebb_device *device);
 
 #endif

@@ -57,6 +57,8 @@ static void close_device(ebb_device *base) {
     if (base == NULL) { return; }
     ebb_cuda_device *device = ebb__cuda_of(base);
     (void)ebb__cuda_enter(device);
+    ebb__cuda_capture_abandon(device);
+    ebb__cuda_capture_forget(device, NULL);
     ebb__cuda_layouts_fini(device);
     if (device->states != NULL) { (void)cudaFree(device->states); }
     ebb__cuda_anchor_fini(device);
@@ -84,6 +86,7 @@ static ebb_status open_device(const ebb_device_options *options, ebb_device **de
     device->index = options->index;
     device->tf32 = options->tf32;
     device->nondeterministic = options->nondeterministic;
+    device->no_capture = options->no_capture;
     ebb_status st = fill_in(device);
     if (st != EBB_OK) {
         close_device(&device->base);
@@ -145,4 +148,6 @@ const ebb_backend_ops ebb__backend_cuda = {
     .event_sync = ebb__cuda_event_sync,
     .event_time_ns = ebb__cuda_event_time_ns,
     .stream_sync = ebb__cuda_stream_sync,
+    .iteration_begin = ebb__cuda_iteration_begin,
+    .iteration_end = ebb__cuda_iteration_end,
 };

@@ -130,7 +130,9 @@ void ebb__cuda_unbind(ebb_kernel *base, ebb_bound *bound) {
 ebb_status ebb__cuda_run(ebb_stream *stream, ebb_kernel *base, ebb_bound *bound) {
     const ebb_cuda_kernel *kernel = (const ebb_cuda_kernel *)base;
     ebb_cuda_device *device = ebb__cuda_of(base->device);
-    EBB_TRY(ebb__cuda_enter(device));
-    if (bound->state != NULL) { EBB_TRY(ebb__cuda_state_send(device, bound->slot, stream->handle)); }
+    EBB_TRY(ebb__cuda_begin_command(stream));
+    if (bound->state != NULL && !ebb__cuda_capture_keeps_state(device, bound->slot)) {
+        EBB_TRY(ebb__cuda_state_send(device, bound->slot, stream->handle));
+    }
     return kernel->run(kernel, bound, stream->handle);
 }

@@ -49,7 +49,7 @@ typedef struct ebb_cuda_driver {
     CUresult (*error_text)(CUresult error, const char **text);
 } ebb_cuda_driver;
 
-typedef struct ebb_cuda_capture ebb_cuda_capture; /* cuda_capture.c */
+typedef struct ebb_cuda_iteration ebb_cuda_iteration; /* cuda_capture.c */
 
 /* A run's state and where the device has it. */
 typedef struct ebb_cuda_state_slot {
@@ -89,7 +89,10 @@ typedef struct ebb_cuda_device {
     uint64_t n_anchors;     /* ever; number k is anchors[k % EBB_CUDA_N_ANCHORS] */
     ebb_cuda_state *states; /* on the device, [EBB_CUDA_MAX_STATES] */
     ebb_cuda_state_slot slots[EBB_CUDA_MAX_STATES];
-    ebb_cuda_capture *capture; /* NULL: every iteration is issued */
+    bool no_capture, capturing;
+    ebb_cuda_iteration *current; /* between begin and end, unless it is replayed or never to be captured */
+    EBB_VEC(ebb_cuda_iteration *) iterations;
+    uint64_t n_iterations; /* ever */
     EBB_VEC(ebb_cuda_layout) layouts;
     ebb_layout *layout_slots; /* [n_layout_slots], a power of two; EBB_LAYOUT_ANY is empty */
     size_t n_layout_slots;
@@ -114,24 +117,47 @@ struct ebb_stream {
     ebb_device *device;
     cudaStream_t handle;
     struct ebb_cuda_calls *calls; /* host calls under way, and the first one's failure */
+    cudaEvent_t join;             /* for what comes behind all of it */
+    uint64_t joined;              /* number of the latest capture that it is or was part of */
 };
 
 struct ebb_event {
     cudaEvent_t handle;
-    uint64_t anchor; /* number of the device's latest when it was recorded */
+    uint64_t anchor;   /* number of the device's latest when it was recorded */
+    uint64_t captured; /* number of the capture that has its latest record; 0: none */
     bool is_recorded;
 };
 
+/* Before each command: the device is the thread's, and the stream part of a capture that is going on. */
+ebb_status ebb__cuda_begin_command(ebb_stream *stream);
 /* The first anchor; events' times begin there. */
 ebb_status ebb__cuda_anchor_init(ebb_cuda_device *device);
 void ebb__cuda_anchor_fini(ebb_cuda_device *device);
+
+/* ---- captured iterations (cuda_capture.c) ------------------------------------------------------ */
+
+/* Before each command: the stream takes part in the iteration that is noted or captured, if one is. */
+ebb_status ebb__cuda_capture_join(ebb_stream *stream);
+/* Before a call of the host. */
+ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device);
+/* Whether a kernel that reads the state is being captured: then each launch of the graph sends it. */
+bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot);
+/* Of the capture that is going on; 0: none is. */
+uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device);
+/* The event behind the latest launch of a captured iteration, with its anchor. false: there is none, or no more. */
+bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out,
+                            uint64_t *anchor_out);
+/* Give up what is being captured, if anything is: before everything that waits for the device. */
+void ebb__cuda_capture_abandon(ebb_cuda_device *device);
+/* Drop the iterations that stream is part of; NULL: all. */
+void ebb__cuda_capture_forget(ebb_cuda_device *device, const ebb_stream *stream);
 
 /* ---- the run's state (cuda_state.c) ------------------------------------------------------------ */
 
 /* A kernel that reads state holds its slot from bind to unbind. EBB_E_LIMIT: more runs than there are slots. */
 ebb_status ebb__cuda_state_hold(ebb_cuda_device *device, const ebb_run_state *state, uint32_t *slot_out);
 void ebb__cuda_state_release(ebb_cuda_device *device, uint32_t slot);
-/* Before kernels of a new iteration: carry what has changed to the device, in the stream's order. */
+/* Before a kernel that reads it: carry to the device what has changed, in the stream's order. */
 ebb_status ebb__cuda_state_send(ebb_cuda_device *device, uint32_t slot, cudaStream_t stream);
 
 /* ---- layouts (cuda_layout.c) ------------------------------------------------------------------- */
@@ -209,6 +235,8 @@ ebb_status ebb__cuda_event_record(ebb_stream *stream, ebb_event *event);
 ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event);
 ebb_status ebb__cuda_event_sync(ebb_device *device, ebb_event *event);
 uint64_t ebb__cuda_event_time_ns(ebb_device *device, ebb_event *event);
+ebb_status ebb__cuda_iteration_begin(ebb_device *device, uint64_t run_id, bool *issue_out);
+ebb_status ebb__cuda_iteration_end(ebb_device *device, uint64_t run_id);
 
 /* ---- families of operators: fill in a kernel whose common parts are there ---------------------- */
 

@@ -28,6 +28,11 @@ typedef struct ebb_cuda_calls {
     call ring[RING_CALLS];
 } ebb_cuda_calls;
 
+ebb_status ebb__cuda_begin_command(ebb_stream *stream) {
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    return ebb__cuda_capture_join(stream);
+}
+
 /* ---- calls ------------------------------------------------------------------------------------- */
 
 static void CUDART_CB do_call(void *arg) {
@@ -51,7 +56,8 @@ static void CUDART_CB do_call(void *arg) {
 
 ebb_status ebb__cuda_call(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
     ebb_cuda_calls *calls = stream->calls;
-    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    EBB_TRY(ebb__cuda_capture_note_call(ebb__cuda_of(stream->device)));
+    EBB_TRY(ebb__cuda_begin_command(stream));
     pthread_mutex_lock(&calls->lock);
     while (calls->n == RING_CALLS) { pthread_cond_wait(&calls->taken, &calls->lock); }
     calls->ring[(calls->first + calls->n) % RING_CALLS] = (call){fn, ctx};
@@ -85,6 +91,9 @@ static ebb_cuda_calls *make_calls(const ebb_mem *mem) {
 
 static void free_stream(ebb_stream *stream) {
     const ebb_mem *mem = stream->device->mem;
+    if (stream->join != NULL) { (void)cudaEventDestroy(stream->join); }
+    if (stream->handle != NULL) { (void)cudaStreamDestroy(stream->handle); }
+    (void)cudaGetLastError();
     if (stream->calls != NULL) {
         pthread_cond_destroy(&stream->calls->taken);
         pthread_mutex_destroy(&stream->calls->lock);
@@ -93,21 +102,24 @@ static void free_stream(ebb_stream *stream) {
     ebb__free(mem, stream);
 }
 
+static ebb_status fill_in(ebb_stream *stream) {
+    stream->calls = make_calls(stream->device->mem);
+    if (stream->calls == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_CUDA(cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking), "a stream");
+    EBB_CUDA(cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming), "a stream");
+    return EBB_OK;
+}
+
 ebb_status ebb__cuda_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out) {
     (void)compute;
     EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
     ebb_stream *stream = ebb__calloc(device->mem, 1, sizeof *stream);
     if (stream == NULL) { return EBB_E_NO_MEMORY; }
     stream->device = device;
-    stream->calls = make_calls(device->mem);
-    if (stream->calls == NULL) {
+    ebb_status st = fill_in(stream);
+    if (st != EBB_OK) {
         free_stream(stream);
-        return EBB_E_NO_MEMORY;
-    }
-    cudaError_t error = cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking);
-    if (error != cudaSuccess) {
-        free_stream(stream);
-        return ebb__cuda_fail(error, "a stream");
+        return st;
     }
     *stream_out = stream;
     return EBB_OK;
@@ -115,10 +127,11 @@ ebb_status ebb__cuda_stream_create(ebb_device *device, bool compute, ebb_stream 
 
 void ebb__cuda_stream_destroy(ebb_stream *stream) {
     if (stream == NULL) { return; }
-    (void)ebb__cuda_enter(ebb__cuda_of(stream->device));
+    ebb_cuda_device *device = ebb__cuda_of(stream->device);
+    (void)ebb__cuda_enter(device);
+    ebb__cuda_capture_abandon(device);
     (void)cudaStreamSynchronize(stream->handle);
-    (void)cudaStreamDestroy(stream->handle);
-    (void)cudaGetLastError();
+    ebb__cuda_capture_forget(device, stream);
     free_stream(stream);
 }
 
@@ -186,37 +199,59 @@ void ebb__cuda_event_destroy(ebb_device *device, ebb_event *event) {
 
 ebb_status ebb__cuda_event_record(ebb_stream *stream, ebb_event *event) {
     ebb_cuda_device *device = ebb__cuda_of(stream->device);
-    EBB_TRY(ebb__cuda_enter(device));
+    EBB_TRY(ebb__cuda_begin_command(stream));
     EBB_CUDA(cudaEventRecord(event->handle, stream->handle), "recording an event");
     event->anchor = device->n_anchors - 1;
+    event->captured = ebb__cuda_capture_number(device);
     event->is_recorded = true;
     return EBB_OK;
 }
 
+/* What stands for the event's latest record: itself, or, where that is in a captured iteration, its latest launch. A
+ * capture in which it was recorded is over, and with it the event's meaning to others. false: nothing to wait for. */
+static bool get_record(const ebb_cuda_device *device, const ebb_event *event, cudaEvent_t *handle_out,
+                       uint64_t *anchor_out) {
+    if (!event->is_recorded) { return false; }
+    if (event->captured != 0) { return ebb__cuda_capture_done(device, event->captured, handle_out, anchor_out); }
+    *handle_out = event->handle;
+    *anchor_out = event->anchor;
+    return true;
+}
+
 ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event) {
-    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
-    if (!event->is_recorded) { return EBB_OK; }
-    EBB_CUDA(cudaStreamWaitEvent(stream->handle, event->handle, 0), "waiting for an event");
+    const ebb_cuda_device *device = ebb__cuda_of(stream->device);
+    const uint64_t number = ebb__cuda_capture_number(device);
+    EBB_TRY(ebb__cuda_begin_command(stream));
+    cudaEvent_t handle = event->handle;
+    uint64_t anchor = 0;
+    if (number != 0 && event->captured != number) { return EBB_OK; } /* the launch comes behind it */
+    if (number == 0 && !get_record(device, event, &handle, &anchor)) { return EBB_OK; }
+    EBB_CUDA(cudaStreamWaitEvent(stream->handle, handle, 0), "waiting for an event");
     return EBB_OK;
 }
 
-ebb_status ebb__cuda_event_sync(ebb_device *device, ebb_event *event) {
-    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
-    if (event->is_recorded) { EBB_CUDA(cudaEventSynchronize(event->handle), "waiting for an event"); }
+ebb_status ebb__cuda_event_sync(ebb_device *base, ebb_event *event) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    cudaEvent_t handle = NULL;
+    uint64_t anchor = 0;
+    EBB_TRY(ebb__cuda_enter(device));
+    ebb__cuda_capture_abandon(device);
+    if (get_record(device, event, &handle, &anchor)) { EBB_CUDA(cudaEventSynchronize(handle), "waiting for an event"); }
     return EBB_OK;
 }
 
 uint64_t ebb__cuda_event_time_ns(ebb_device *base, ebb_event *event) {
     ebb_cuda_device *device = ebb__cuda_of(base);
-    EBB_ASSERT(event->is_recorded);
-    if (ebb__cuda_enter(device) != EBB_OK) { return 0; }
-    return time_after(get_anchor(device, event->anchor), event->handle);
+    cudaEvent_t handle = NULL;
+    uint64_t anchor = 0;
+    if (ebb__cuda_enter(device) != EBB_OK || !get_record(device, event, &handle, &anchor)) { return 0; }
+    return time_after(get_anchor(device, anchor), handle);
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
 
 ebb_status ebb__cuda_copy(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side) {
-    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(stream->device)));
+    EBB_TRY(ebb__cuda_begin_command(stream));
     void *device_ptr = ebb__cuda_address(device_side);
     const bool out = direction == EBB_COPY_OUT;
     EBB_CUDA(cudaMemcpyAsync(out ? host_side : device_ptr, out ? device_ptr : host_side, device_side.size_bytes,
@@ -229,6 +264,7 @@ ebb_status ebb__cuda_copy(ebb_stream *stream, ebb_copy_direction direction, ebb_
 ebb_status ebb__cuda_stream_sync(ebb_stream *stream) {
     ebb_cuda_device *device = ebb__cuda_of(stream->device);
     EBB_TRY(ebb__cuda_enter(device));
+    ebb__cuda_capture_abandon(device);
     cudaError_t error = cudaStreamSynchronize(stream->handle);
     EBB_TRY(take_failure(stream->calls));
     EBB_CUDA(error, "what was queued on a stream");

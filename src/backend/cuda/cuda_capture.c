@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Iterations as CUDA graphs: a run's iteration is issued once as it is, captured when it comes again, and from then on
+ * launched as one.
+ *
+ *   iteration   begin says   what happens
+ *   first       issue        commands go to their streams; which streams, and whether the host is called, is noted.
+ *                            The libraries load what they load lazily, which a capture would not bear
+ *   second      issue        commands are captured; end instantiates the graph and launches it
+ *   later       no issue     end launches the graph
+ *
+ * A capture begins on the device's own stream and spreads: each stream joins at its first command, behind `fork`, and
+ * is joined at the end. A launch comes behind all that these streams were given before it, and they wait for it:
+ *
+ *   compute  ... ─ join ┐                      ┌ wait done ─ ...
+ *   out      ... ─ join ┤                      ├ wait done ─ ...
+ *   in       ... ─ join ┤                      ├ wait done ─ ...
+ *   own                 └ state ─ graph ─ done ┘
+ *
+ * Invariants
+ *  1. What differs between iterations lies behind fixed addresses: the state (cuda_state.c), which the launch sends
+ *     before, and the ports.
+ *  2. An iteration that calls the host (the file tier's) is never captured: the file's waits belong to one stream, not
+ *     to everything. So nothing in a graph runs on the host.
+ *  3. A wait in a capture for an event from before it is met by the launch's place behind all of that.
+ *  4. A run dies with its streams, and its graph with the first of them: a run_id that comes again is another run.
+ *  5. The end of an iteration is a border: a copy that would go on into the next one is waited for. Streams alone
+ *     (ebb_device_options.no_capture) have no such border.
+ *
+ * A capture whose commands failed halfway is abandoned by whatever synchronises next.
+ */
+#include "backend/cuda/cuda_priv.h"
+
+typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_STREAMS } phase;
+
+struct ebb_cuda_iteration {
+    uint64_t run_id;
+    uint64_t number; /* of the capture, from 1 */
+    phase phase;
+    bool has_calls;
+    uint64_t slots; /* bit s: kernels in it read state s */
+    cudaEvent_t fork, done;
+    uint64_t anchor; /* of done */
+    cudaGraphExec_t exec;
+    EBB_VEC(ebb_stream *) streams;
+};
+
+/* ---- the device's iterations ------------------------------------------------------------------- */
+
+static ebb_cuda_iteration *find_run(const ebb_cuda_device *device, uint64_t run_id) {
+    for (size_t i = 0; i < device->iterations.n; i++) {
+        if (device->iterations.data[i]->run_id == run_id) { return device->iterations.data[i]; }
+    }
+    return NULL;
+}
+
+static ebb_cuda_iteration *find_number(const ebb_cuda_device *device, uint64_t number) {
+    for (size_t i = 0; i < device->iterations.n; i++) {
+        if (device->iterations.data[i]->number == number) { return device->iterations.data[i]; }
+    }
+    return NULL;
+}
+
+static void free_iteration(const ebb_mem *mem, ebb_cuda_iteration *it) {
+    if (it->exec != NULL) { (void)cudaGraphExecDestroy(it->exec); }
+    if (it->done != NULL) { (void)cudaEventDestroy(it->done); }
+    if (it->fork != NULL) { (void)cudaEventDestroy(it->fork); }
+    (void)cudaGetLastError();
+    EBB_VEC_FINI(mem, &it->streams);
+    ebb__free(mem, it);
+}
+
+static ebb_status add_run(ebb_cuda_device *device, uint64_t run_id, ebb_cuda_iteration **it_out) {
+    EBB_TRY(EBB_RESERVE(device->base.mem, &device->iterations, 1));
+    ebb_cuda_iteration *it = ebb__calloc(device->base.mem, 1, sizeof *it);
+    if (it == NULL) { return EBB_E_NO_MEMORY; }
+    it->run_id = run_id;
+    it->number = ++device->n_iterations;
+    cudaError_t error = cudaEventCreateWithFlags(&it->fork, cudaEventDisableTiming);
+    if (error == cudaSuccess) { error = cudaEventCreateWithFlags(&it->done, cudaEventDefault); }
+    if (error != cudaSuccess) {
+        free_iteration(device->base.mem, it);
+        return ebb__cuda_fail(error, "a graph's events");
+    }
+    device->iterations.data[device->iterations.n++] = it;
+    *it_out = it;
+    return EBB_OK;
+}
+
+static bool has_stream(const ebb_cuda_iteration *it, const ebb_stream *stream) {
+    for (size_t i = 0; i < it->streams.n; i++) {
+        if (it->streams.data[i] == stream) { return true; }
+    }
+    return false;
+}
+
+void ebb__cuda_capture_abandon(ebb_cuda_device *device) {
+    if (device->capturing) {
+        cudaGraph_t graph = NULL;
+        (void)cudaStreamEndCapture(device->stream, &graph);
+        if (graph != NULL) { (void)cudaGraphDestroy(graph); }
+        (void)cudaGetLastError();
+    }
+    device->capturing = false;
+    device->current = NULL;
+}
+
+void ebb__cuda_capture_forget(ebb_cuda_device *device, const ebb_stream *stream) {
+    size_t n_kept = 0;
+    for (size_t i = 0; i < device->iterations.n; i++) {
+        ebb_cuda_iteration *it = device->iterations.data[i];
+        if (stream != NULL && !has_stream(it, stream)) {
+            device->iterations.data[n_kept++] = it;
+            continue;
+        }
+        if (it->phase == PHASE_REPLAY) { (void)cudaStreamSynchronize(device->stream); }
+        free_iteration(device->base.mem, it);
+    }
+    device->iterations.n = n_kept;
+    if (stream == NULL) { EBB_VEC_FINI(device->base.mem, &device->iterations); }
+}
+
+/* ---- what commands ask ------------------------------------------------------------------------- */
+
+ebb_status ebb__cuda_capture_join(ebb_stream *stream) {
+    ebb_cuda_device *device = ebb__cuda_of(stream->device);
+    ebb_cuda_iteration *it = device->current;
+    if (it == NULL) { return EBB_OK; }
+    if (!has_stream(it, stream)) { EBB_TRY(EBB_PUSH(device->base.mem, &it->streams, stream)); }
+    if (!device->capturing || stream->joined == it->number) { return EBB_OK; }
+    EBB_CUDA(cudaStreamWaitEvent(stream->handle, it->fork, 0), "joining a capture");
+    stream->joined = it->number;
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device) {
+    if (device->capturing) { return ebb_fail(EBB_E_INTERNAL, "cuda: an iteration calls the host that did not before"); }
+    if (device->current != NULL) { device->current->has_calls = true; }
+    return EBB_OK;
+}
+
+bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot) {
+    if (!device->capturing) { return false; }
+    device->current->slots |= (uint64_t)1 << slot;
+    return true;
+}
+
+uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device) {
+    return device->capturing ? device->current->number : 0;
+}
+
+bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out,
+                            uint64_t *anchor_out) {
+    const ebb_cuda_iteration *it = find_number(device, number);
+    if (it == NULL || it->phase != PHASE_REPLAY) { return false; }
+    *done_out = it->done;
+    *anchor_out = it->anchor;
+    return true;
+}
+
+/* ---- capture and launch ------------------------------------------------------------------------ */
+
+static ebb_status begin_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    EBB_CUDA(cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    device->capturing = true;
+    device->current = it;
+    EBB_CUDA(cudaEventRecord(it->fork, device->stream), "beginning a capture");
+    return EBB_OK;
+}
+
+static ebb_status join_streams(ebb_cuda_device *device, const ebb_cuda_iteration *it, bool captured) {
+    for (size_t i = 0; i < it->streams.n; i++) {
+        const ebb_stream *stream = it->streams.data[i];
+        if (captured && stream->joined != it->number) { continue; }
+        EBB_CUDA(cudaEventRecord(stream->join, stream->handle), "joining a stream");
+        EBB_CUDA(cudaStreamWaitEvent(device->stream, stream->join, 0), "joining a stream");
+    }
+    return EBB_OK;
+}
+
+static ebb_status end_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    cudaGraph_t graph = NULL;
+    EBB_TRY(join_streams(device, it, true));
+    device->capturing = false; /* whatever becomes of it */
+    device->current = NULL;
+    EBB_CUDA(cudaStreamEndCapture(device->stream, &graph), "capturing an iteration");
+    cudaError_t error = cudaGraphInstantiate(&it->exec, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    EBB_CUDA(error, "making an iteration's graph (streams alone do without)");
+    it->phase = PHASE_REPLAY;
+    return EBB_OK;
+}
+
+static ebb_status launch(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    EBB_TRY(join_streams(device, it, false));
+    for (uint32_t slot = 0; slot < EBB_CUDA_MAX_STATES; slot++) {
+        if ((it->slots >> slot & 1u) != 0) { EBB_TRY(ebb__cuda_state_send(device, slot, device->stream)); }
+    }
+    EBB_CUDA(cudaGraphLaunch(it->exec, device->stream), "launching an iteration");
+    EBB_CUDA(cudaEventRecord(it->done, device->stream), "launching an iteration");
+    it->anchor = device->n_anchors - 1;
+    for (size_t i = 0; i < it->streams.n; i++) {
+        EBB_CUDA(cudaStreamWaitEvent(it->streams.data[i]->handle, it->done, 0), "launching an iteration");
+    }
+    return EBB_OK;
+}
+
+/* ---- table entries ----------------------------------------------------------------------------- */
+
+ebb_status ebb__cuda_iteration_begin(ebb_device *base, uint64_t run_id, bool *issue_out) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    EBB_TRY(ebb__cuda_enter(device));
+    ebb__cuda_capture_abandon(device);
+    ebb_cuda_iteration *it = find_run(device, run_id);
+    if (it == NULL && !device->no_capture) { EBB_TRY(add_run(device, run_id, &it)); }
+    if (it != NULL && it->phase == PHASE_SECOND) {
+        EBB_TRY(begin_capture(device, it));
+    } else if (it != NULL && it->phase == PHASE_FIRST) {
+        device->current = it;
+    }
+    *issue_out = it == NULL || it->phase != PHASE_REPLAY;
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_iteration_end(ebb_device *base, uint64_t run_id) {
+    ebb_cuda_device *device = ebb__cuda_of(base);
+    EBB_TRY(ebb__cuda_enter(device));
+    ebb_cuda_iteration *it = find_run(device, run_id);
+    if (it == NULL) { return EBB_OK; }
+    if (it->phase == PHASE_FIRST) {
+        device->current = NULL;
+        it->phase = it->has_calls || it->streams.n == 0 ? PHASE_STREAMS : PHASE_SECOND;
+    } else if (it->phase == PHASE_SECOND) {
+        EBB_TRY(end_capture(device, it));
+    }
+    return it->phase == PHASE_REPLAY ? launch(device, it) : EBB_OK;
+}
