@@ -10,7 +10,9 @@
  *            |#########  ####|#######            finds none. Only what was born since t0 is moved: of the past, only
  *                                                what lived then is looked at.
  *
- * Worth is size, a quarter more each time that an item had to be put back by force.
+ * Worth is size, up to nine times as much the longer the item has lived since t0: what was just born finds another
+ * place easily, as nothing is there yet in its future, while an older one needs a gap that has been there as long. It
+ * is a quarter more each time that an item had to be put back by force.
  *
  * The past is as long as it took for as many items as live now to be born. t0 never goes back, so who is dead by then
  * is forgotten, and finding who lives costs O(1) an item over all calls.
@@ -22,6 +24,8 @@
 #define WORK_OF_LOOKS 4u  /* lodgers looked at to a step */
 #define WORK_OF_SHIFTS 8u /* tops put up by one to a step */
 #define MAX_GROWTH 64u    /* of worth over size */
+#define MAX_AGE 128u      /* what has lived since t0, */
+#define NEWBORN 16u       /* and what has not lived yet, is worth, for its size */
 
 typedef struct lodger {
     uint64_t offset, size_bytes, worth;
@@ -61,13 +65,22 @@ static uint32_t count_alive(const ebb_room *r, uint32_t item) {
     return n;
 }
 
-static void forget(ebb_room *r) {
+/* How much of the time from t0 until now it has lived. */
+static uint64_t worth_of(const ebb_room *r, const lodger *l, uint32_t now) {
+    const uint32_t first = l->range.first > r->horizon ? l->range.first : r->horizon;
+    const uint32_t last = l->range.last < now ? l->range.last : now;
+    EBB_ASSERT(r->horizon <= now);
+    if (first >= last) { return l->size_bytes * NEWBORN; }
+    return l->size_bytes * (NEWBORN + (uint64_t)MAX_AGE * (last - first) / (now - r->horizon));
+}
+
+static void forget(ebb_room *r, uint32_t now) {
     size_t n = 0;
     for (size_t i = 0; i < r->in.n; i++) {
         lodger l = r->in.data[i];
         l.is_fixed = l.is_fixed || l.range.first < r->horizon;
         l.is_moved = false;
-        l.worth = l.size_bytes;
+        l.worth = worth_of(r, &l, now);
         if (l.range.last > r->horizon) { r->in.data[n++] = l; }
     }
     r->in.n = n;
@@ -76,17 +89,18 @@ static void forget(ebb_room *r) {
 /* Those before this item that the past has not forgotten. */
 static ebb_status update(ebb_room *r, uint32_t item, const uint64_t *offsets) {
     const ebb_sections *s = r->sections;
-    const uint32_t n_alive = count_alive(r, item), since = s->range[item > n_alive ? item - n_alive : 0].first;
+    const uint32_t now = s->range[item].first, n_alive = count_alive(r, item);
+    const uint32_t since = s->range[item > n_alive ? item - n_alive : 0].first;
     r->horizon = since > r->horizon ? since : r->horizon;
-    forget(r);
+    forget(r, now);
     for (; r->n_seen < item; r->n_seen++) {
         const uint32_t i = r->n_seen;
-        const lodger l = {.offset = offsets[i],
-                          .size_bytes = s->rounded[i],
-                          .worth = s->rounded[i],
-                          .range = s->range[i],
-                          .item = i,
-                          .is_fixed = s->range[i].first < r->horizon};
+        lodger l = {.offset = offsets[i],
+                    .size_bytes = s->rounded[i],
+                    .range = s->range[i],
+                    .item = i,
+                    .is_fixed = s->range[i].first < r->horizon};
+        l.worth = worth_of(r, &l, now);
         EBB_ASSERT(l.offset != EBB_PLACE_NOWHERE);
         if (l.range.last > r->horizon) { EBB_TRY(EBB_PUSH(s->mem, &r->in, l)); }
     }
@@ -231,7 +245,7 @@ static bool put_back(ebb_room *r, lodger x, uint64_t cap_bytes) {
     if (x.offset == EBB_PLACE_NOWHERE) {
         x.offset = find_cheapest(r, &x, cap_bytes);
         if (x.offset == EBB_PLACE_NOWHERE) { return false; }
-        x.worth = ebb_min_u64(x.worth + x.worth / 4, MAX_GROWTH * x.size_bytes);
+        x.worth = ebb_min_u64(x.worth + x.worth / 4, MAX_GROWTH * NEWBORN * x.size_bytes);
         push_out(r, &x);
     }
     put_in(r, x);
@@ -296,8 +310,8 @@ ebb_status ebb__room_make(ebb_room *r, uint32_t item, ebb_place_cap cap, uint64_
     EBB_TRY(reserve(r));
     EBB_TRY(sort_by_address(r));
     r->work = WORK_OF_SORT * r->in.n;
-    r->out.data[r->out.n++] =
-        (lodger){.size_bytes = size_bytes, .worth = size_bytes, .range = r->sections->range[item], .item = item};
+    r->out.data[r->out.n++] = (lodger){
+        .size_bytes = size_bytes, .worth = size_bytes * NEWBORN, .range = r->sections->range[item], .item = item};
     const bool is_found = put_all_back(r, cap);
     *work += r->work;
     *moved_out = (ebb_room_moved){r->idx.data, 0};
