@@ -35,7 +35,7 @@ typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_STREAMS } ph
 
 struct ebb_cuda_iteration {
     uint64_t run_id;
-    uint64_t number; /* of the capture, from 1 */
+    uint64_t number; /* of its latest capture, from 1; 0: none */
     phase phase;
     bool has_calls;
     uint64_t slots; /* bit s: kernels in it read state s */
@@ -75,7 +75,6 @@ static ebb_status add_run(ebb_cuda_device *device, uint64_t run_id, ebb_cuda_ite
     ebb_cuda_iteration *it = ebb__calloc(device->base.mem, 1, sizeof *it);
     if (it == NULL) { return EBB_E_NO_MEMORY; }
     it->run_id = run_id;
-    it->number = ++device->n_iterations;
     cudaError_t error = cudaEventCreateWithFlags(&it->fork, cudaEventDisableTiming);
     if (error == cudaSuccess) { error = cudaEventCreateWithFlags(&it->done, cudaEventDefault); }
     if (error != cudaSuccess) {
@@ -162,6 +161,7 @@ bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cuda
 
 static ebb_status begin_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     EBB_CUDA(cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    it->number = ++device->n_captures; /* one that is given up must not be taken for the next */
     device->capturing = true;
     device->current = it;
     EBB_CUDA(cudaEventRecord(it->fork, device->stream), "beginning a capture");

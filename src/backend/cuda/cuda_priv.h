@@ -92,7 +92,7 @@ typedef struct ebb_cuda_device {
     bool no_capture, capturing;
     ebb_cuda_iteration *current; /* between begin and end, unless it is replayed or never to be captured */
     EBB_VEC(ebb_cuda_iteration *) iterations;
-    uint64_t n_iterations; /* ever */
+    uint64_t n_captures; /* ever */
     EBB_VEC(ebb_cuda_layout) layouts;
     ebb_layout *layout_slots; /* [n_layout_slots], a power of two; EBB_LAYOUT_ANY is empty */
     size_t n_layout_slots;

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arena and pinned memory over the fake: what of the card they take, what is said when it has no more, and what
+ * counts as the context's.
+ */
+#include "fake_bench.h"
+
+#define MUST(expr) assert_int_equal((expr), EBB_OK)
+#define MIB ((uint64_t)1 << 20)
+
+static ebb_device *open_device(void) {
+    ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+    options.mem = ebb__mem_or_default(NULL);
+    ebb_device *device = NULL;
+    MUST(ebb__backend_cuda.open(&options, &device));
+    return device;
+}
+
+static void an_arena_takes_whole_granules(void **state) {
+    (void)state;
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    fake_cuda_reset(1);
+    ebb_device *device = open_device();
+    const uint64_t before = fake.used_bytes, sizes[] = {0, 1, 2 * MIB, 2 * MIB + 1, 30 * MIB};
+    const uint64_t granules[] = {1, 1, 1, 2, 15};
+    for (int i = 0; i < 5; i++) {
+        ebb_arena_mem *arena = NULL;
+        ebb_device_info info;
+        MUST(ops->arena_create(device, sizes[i], &arena));
+        assert_int_equal(fake.used_bytes - before, granules[i] * 2 * MIB);
+        MUST(ops->info(device, &info));
+        assert_int_equal(info.capacity_bytes, 64 * MIB);
+        assert_int_equal(info.context_bytes, 3 * MIB + before);
+        assert_string_equal(info.name, "Fake GPU");
+        ops->arena_destroy(device, arena);
+        assert_int_equal(fake.used_bytes, before);
+    }
+    ops->close(device);
+    assert_int_equal(fake.n_live, 0);
+}
+
+/* All but the context can be had, and a byte more is refused with what is free. */
+static void a_full_card_says_what_is_free(void **state) {
+    (void)state;
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    for (int mapping = 0; mapping < 2; mapping++) {
+        fake_cuda_reset(1);
+        fake.has_mapping = mapping != 0;
+        ebb_device *device = open_device();
+        const uint64_t free_bytes = (61 * MIB - fake.used_bytes) / (2 * MIB) * (2 * MIB);
+        ebb_arena_mem *arena = NULL, *more = NULL;
+        MUST(ops->arena_create(device, free_bytes, &arena));
+        assert_int_equal(ops->arena_create(device, 2 * MIB, &more), EBB_E_NO_MEMORY);
+        expect_message("2097152 bytes: ");
+        expect_message("of the device's 67108864 are free");
+        assert_int_equal(ops->arena_create(device, UINT64_MAX, &more), EBB_E_NO_MEMORY);
+        expect_message("beyond any memory");
+        ops->arena_destroy(device, arena);
+        ops->close(device);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
+static void arenas_begin_zero(void **state) {
+    (void)state;
+    fake_bench b;
+    fake_cuda_reset(2);
+    MUST(fake_bench_open(&b, NULL, false));
+    memset(b.out, 0xff, FAKE_BYTES);
+    MUST(b.ops->copy(b.stream[STREAM_OUT], EBB_COPY_OUT, fake_buf(&b, BUF_D), b.out));
+    MUST(b.ops->stream_sync(b.stream[STREAM_OUT]));
+    for (int i = 0; i < FAKE_N; i++) { assert_true(b.out[i] == 0.0f); }
+    fake_bench_close(&b);
+}
+
+/* Pinned to the page: no powers of two. */
+static void host_pieces_take_what_they_are_asked_for(void **state) {
+    (void)state;
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    fake_cuda_reset(3);
+    ebb_device *device = open_device();
+    unsigned char *piece = NULL;
+    const uint64_t size_bytes = 33 * MIB + 4097;
+    MUST(ops->host_alloc(device, size_bytes, (void **)&piece));
+    assert_in_range(fake.pinned_bytes, size_bytes, size_bytes + 4095);
+    assert_int_equal(piece[0] | piece[size_bytes - 1], 0);
+    ops->host_free(device, piece, size_bytes);
+    ops->host_free(device, NULL, 5);
+    assert_int_equal(fake.pinned_bytes, 0);
+    ops->close(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_takes_whole_granules),
+        cmocka_unit_test(a_full_card_says_what_is_free),
+        cmocka_unit_test(arenas_begin_zero),
+        cmocka_unit_test(host_pieces_take_what_they_are_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
