@@ -7,6 +7,7 @@ that of every storage at each operator would be slow. So while a tensor lives th
 taken to live; from then on, until it is seen with another one, it is a suspect, and suspects are asked before each
 operator. All are asked every few operators, for a tensor may have been given another storage.
 """
+import threading
 import time
 import weakref
 
@@ -25,14 +26,18 @@ class Block:
 
 
 class Ledger:
-    def __init__(self, writer, is_fake):
+    def __init__(self, path, stacks):
         self.live_bytes = self.peak_bytes = 0
-        self.is_fake = is_fake
-        self.writer = writer
+        self.is_fake = isinstance(torch.empty(0), FakeTensor)
+        tells = trace.TELLS_ACCESSES | trace.TELLS_ROLES | trace.TELLS_STEPS | trace.TELLS_BEFORE
+        tells |= 0 if self.is_fake else trace.TELLS_TIMES | trace.TELLS_ADDRESSES
+        self.writer = trace.Writer(path, tells | (trace.TELLS_STACKS if stacks else 0), time.time_ns())
+        for note in ("source", "ebb.torch"), ("torch", torch.__version__), ("fake", "yes" if self.is_fake else "no"):
+            self.writer.note(*note)
         self.are_before = True  # new blocks were there before the recording
         self._start_ns, self._ticks = 0, 0
         self._blocks, self._suspects, self._countdown = {}, set(), _ASK_ALL_EVERY
-        self._spaces = {}
+        self._spaces, self._rows = {}, {}
 
     def begin(self):
         """What comes now is recorded; it is time 0."""
@@ -44,6 +49,19 @@ class Ledger:
             return 0
         self._ticks += 1
         return self._ticks if self.is_fake else time.perf_counter_ns() - self._start_ns
+
+    def set_row(self):
+        """What comes now is on the row of the timeline that this thread has."""
+        thread = threading.get_ident()
+        row = self._rows.get(thread)
+        if row is None:
+            row = self._rows[thread] = min(len(self._rows), trace.MAX_ROWS - 1)
+            self.writer.note(f"row.{row}", threading.current_thread().name)
+        self.writer.row(row)
+
+    def newest(self):
+        """The number of the youngest block that lives; -1: none does."""
+        return next((block.number for block in reversed(self._blocks.values())), -1)
 
     def _storage(self, tensor):
         """(storage, its key, its bytes); None for what has none: sparse tensors, other libraries', meta, real ones

@@ -10,23 +10,37 @@ import sys
 import torch
 
 
+def tensors_in(value):
+    """The tensors in what an operator takes or gives."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
+
+
 class Operator:
-    """`arguments`: (index, name, is read, is written) of each one that holds tensors."""
 
     OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
     def __init__(self, func):
         schema = func._schema
         self.name = schema.name.replace("::", ".")
-        self.is_pseudo = self.name.startswith(("prim.", "profiler."))
+        self.is_primitive, self.is_profiler = self.name.startswith("prim."), self.name.startswith("profiler.")
         self.is_detach = self.name == "aten.detach"
-        self.arguments = []
+        self._arguments = []  # (index, name, is read, is written) of each one that holds tensors
         for index, argument in enumerate(schema.arguments):
             if "Tensor" not in str(argument.type):
                 continue
             writes = argument.alias_info is not None and argument.alias_info.is_write
             overwrites = writes and (argument.kwarg_only or self.name.endswith(self.OVERWRITES))
-            self.arguments.append((index, argument.name, not overwrites, writes))
+            self._arguments.append((index, argument.name, not overwrites, writes))
+
+    def tensors(self, args, kwargs):
+        """(tensor, is read, is written) of all that it takes."""
+        for index, name, is_read, is_written in self._arguments:
+            for tensor in tensors_in(args[index] if index < len(args) else kwargs.get(name)):
+                yield tensor, is_read, is_written
 
 
 _SHOWN, _HIDDEN, _CALL, _STEP, _ENGINE = range(5)
@@ -70,10 +84,6 @@ class Caller:
             elif kind == _ENGINE:
                 self.in_engine = True
             frame = frame.f_back
-
-    def key(self):
-        """Equal for the same lines."""
-        return tuple([(id(frame.f_code), frame.f_lasti) for frame in self.lines])
 
     def stack(self, writer):
         """The number of the program's lines as a stack of the trace."""

@@ -57,6 +57,12 @@ class Owners:
             if parameter is not None and parameter.grad is not None:
                 self._ledger.label(parameter.grad, trace.GRADIENT, name + ".grad")
 
+    def keep_gradient(self, tensor):
+        """Autograd detaches what it keeps as a parameter's gradient."""
+        block = self._ledger.block(tensor, self._ledger.now())
+        if block is not None and block.role == trace.TEMP:
+            self._ledger.label(tensor, trace.GRADIENT, block.name)
+
     def begin_step(self, optimizer):
         self.label_gradients()
         if optimizer not in self._optimizers:
