@@ -5,7 +5,7 @@
  *  1. what comes before the first iteration and behind the last one (set-up, the end of the program) is not part of the
  *     repetition: an event with which the first run begins and behind which the last one ends is where iterations meet;
  *  2. memory is least there, or becomes so before anything is allocated, and something else comes between two
- * iterations (an evaluation): where a run ends and another begins;
+ * iterations (an evaluation): where a run ends and another begins; or the trace ends;
  *  3. where memory is least, and if that is so more than once, where most is added until it is so again. If memory
  * hardly grew before it was least, the boundary may lie earlier: an optimiser's gradients are freed at the begin of the
  * loop's body. Then it is where a run ends, or, if nothing was allocated in between, where one begins.
@@ -18,6 +18,8 @@
 
 #define GROWTH_SHARE 16u /* of the height of memory: less is hardly growth */
 
+#define NOWHERE UINT32_MAX
+
 typedef struct vote {
     uint32_t offset;
     uint32_t n_begins, n_ends;
@@ -29,6 +31,7 @@ typedef struct offsets {
     ebb_stretch run; /* two repetitions of the first one */
     EBB_VEC(vote) votes;
     uint32_t first_begins; /* the first run, as an offset */
+    uint32_t last_ends;    /* the last run, if the trace does, too; else NOWHERE */
     bool is_whole;         /* the last run ends as the first one begins */
 } offsets;
 
@@ -60,7 +63,9 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
         EBB_TRY(add_vote(o, begins, true));
         EBB_TRY(add_vote(o, ends, false));
         if (r == 0) { o->first_begins = begins; }
-        if (r == runs->n - 1) { o->is_whole = ends == o->first_begins; }
+        if (r < runs->n - 1) { continue; }
+        o->is_whole = ends == o->first_begins;
+        o->last_ends = run.last == o->text->n ? ends : NOWHERE;
     }
     return EBB_OK;
 }
@@ -129,7 +134,9 @@ static uint32_t find_offset(const offsets *o) {
     const uint32_t least = ebb__iteration_least(o->text->least, o->run.first, o->run.last);
     if (o->is_whole) { return o->first_begins; }
     const vote *agreed = find_agreed(o, o->text->least[least]);
-    return agreed != NULL ? agreed->offset : step_back(o, (least - o->run.first) % o->length);
+    if (agreed != NULL) { return agreed->offset; }
+    if (o->last_ends != NOWHERE && is_low(o, o->last_ends, o->text->least[least])) { return o->last_ends; }
+    return step_back(o, (least - o->run.first) % o->length);
 }
 
 static int32_t deeper(const offsets *o, uint32_t offset) {
@@ -159,7 +166,8 @@ static uint32_t leave_steps(const offsets *o, uint32_t offset) {
 /* Two repetitions of a run; not the first one, if there are three, for that may begin in what memory is otherwise at.
  */
 static ebb_stretch two_of(ebb_stretch run, uint32_t length) {
-    EBB_ASSERT(length > 0 && (run.last - run.first) / length >= 2);
+    EBB_ASSERT(length > 0 && length < run.last - run.first);
+    if ((run.last - run.first) / length < 2) { return run; } /* a little is missing at its end */
     const uint32_t first = (uint32_t)ebb_min_u64(run.first + (uint64_t)length, run.last - 2 * (uint64_t)length);
     return (ebb_stretch){first, first + 2 * length};
 }
@@ -181,7 +189,7 @@ static uint32_t place_start(const offsets *o, ebb_stretch run) {
 
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out) {
-    offsets o = {.text = text, .length = length, .run = two_of(runs->data[0], length)};
+    offsets o = {.text = text, .length = length, .run = two_of(runs->data[0], length), .last_ends = NOWHERE};
     const ebb_status st = count_votes(&o, runs);
     if (st == EBB_OK) { *start_out = place_start(&o, runs->data[0]); }
     EBB_VEC_FINI(text->finder->mem, &o.votes);
