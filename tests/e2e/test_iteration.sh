@@ -1,10 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The iteration of a PyTorch training of 24 equal layers, as its profiler sees it: the first step, which makes the
-# momenta, is warm-up; all others are one iteration each, to the event; one step alone has none. Left out where no
-# Python with a torch whose profiler tells of memory is found; PYTHON names one.
+# The iterations of PyTorch trainings, as ebb.torch records them, under each Python that is found with torch (PYTHON
+# names one more), beside its marks. Then of 24 equal layers, as PyTorch's profiler sees it: the first step, which makes the
+# momenta, is warm-up; all others are one iteration each, to the event; one step alone has none. That is left out where
+# no profiler tells of memory.
 . "$(dirname "$0")/lib.sh"
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE
+
+tried=
+for candidate in ${PYTHON:-} /usr/bin/python3 python3; do
+    version=$("$candidate" -c 'import torch; print(torch.__version__)' 2>/dev/null) || continue
+    case " $tried " in *" $version "*) continue ;; esac
+    tried="$tried $version"
+    "$candidate" -W ignore "$root/tests/e2e/torch_iteration.py" "$EBB" "$work" 2>err ||
+        fail "iterations with torch $version" "$(tail -n 5 err)"
+done
 python=
 for candidate in ${PYTHON:-} python3 /usr/bin/python3; do
     "$candidate" -c 'import torch.profiler' 2>/dev/null && python=$candidate && break
@@ -23,7 +35,7 @@ for n in 1 5; do
 done
 grep -q '\[memory\]' 5.json || { # a PyTorch built without Kineto, as Debian's, writes none
     skip "the iteration of a PyTorch training" "the profiler of $python tells no memory"
-    exit 77
+    exit $status
 }
 one=$(events 1.json)
 five=$(events 5.json)

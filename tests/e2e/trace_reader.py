@@ -144,7 +144,8 @@ class Trace:
         return max((live for _, live in self.curve(only)), default=0)
 
 
-def rewrite(source, path):
+def rewrite(source, path, keeps=lambda kind: True):
+    """The same trace again, or the events of it whose kind is kept."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
     from ebb import trace
     assert tuple(ROLES) == trace.ROLES
@@ -152,6 +153,8 @@ def rewrite(source, path):
     for kind, it in source.records:
         if kind in ("string", "note", "frame"):
             getattr(writer, kind)(*(it if kind != "string" else (it,)))
+            continue
+        if not keeps(kind):
             continue
         writer.row(it["row"])
         writer.stack(it["stack"])

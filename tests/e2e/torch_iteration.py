@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The iterations of PyTorch programs, found in recordings of ebb.torch.record() from which all marks were taken, beside
+what the marks said:
+
+    tests/e2e/torch_iteration.py EBB FOLDER [CASE...]
+
+Each program is a row of parts, and marks where one ends: 't' is an iteration of training, anything else is not.
+"""
+import json
+import os
+import subprocess
+import sys
+
+import torch
+from torch import nn
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
+
+import ebb.torch
+import ebb.trace
+import trace_reader
+
+ebb_program, folder = sys.argv[1:3]
+marked, bare = os.path.join(folder, "marked.trace"), os.path.join(folder, "bare.trace")
+status = 0
+
+
+def verdict(name, good, *what):
+    global status
+    print(f"{'ok' if good else 'not ok'} - {name}, torch {torch.__version__}", *(() if good else what), flush=True)
+    status |= not good
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+def mlp():
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def transformer():
+    layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.1, batch_first=True)
+    return nn.Sequential(nn.TransformerEncoder(layer, 24), nn.Linear(32, 10))
+
+
+def convolutions():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16),
+                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * 36, 10))
+
+
+SHAPES = {mlp: (16, 64), transformer: (4, 12, 32), convolutions: (8, 3, 16, 16)}
+
+
+class Program:
+    def __init__(self, make, optimizer=torch.optim.SGD, n_micro=1, **options):
+        torch.manual_seed(0)
+        self.net, self.shape, self.n_micro = make(), SHAPES[make], n_micro
+        self.optimizer = optimizer(self.net.parameters(), lr=0.01, **options)
+
+    def loss(self, shape):
+        y = self.net(torch.randn(shape))
+        return y.square().mean()
+
+    def train(self, shape=None):
+        self.optimizer.zero_grad()
+        for _ in range(self.n_micro):
+            (self.loss(shape or self.shape) / self.n_micro).backward()
+        self.optimizer.step()
+
+    def evaluate(self, n_batches):
+        self.net.eval()
+        with torch.no_grad():
+            for _ in range(n_batches):
+                self.loss((2 * self.shape[0], *self.shape[1:]))
+        self.net.train()
+
+    def play(self, part):
+        """'t': train. 'e7': evaluate 7 batches. 's': save."""
+        if part[0] == "t":
+            self.train()
+        elif part[0] == "e":
+            self.evaluate(int(part[1:]))
+        elif part == "s":
+            {name: value.clone() for name, value in self.net.state_dict().items()}
+
+
+# ---- what is found, what is true -------------------------------------------------------------------
+
+def record(program, parts):
+    with ebb.torch.record(marked, stacks=False) as recorder:
+        for part in parts:
+            program.play(part)
+            recorder.mark_iteration()
+
+
+def strip(trace, only_memory):
+    """Without marks and labels; its events, and where marked iterations end in them."""
+    keeps = lambda kind: kind in ("alloc", "free") if only_memory else kind not in ("mark", "label")
+    kept, ends = [], []
+    for event in trace.events:
+        if keeps(event["kind"]):
+            kept.append((event["kind"], event.get("size"), event.get("op")))
+        elif event["kind"] == "mark" and event["mark"] == ebb.trace.ITERATION_END:
+            ends.append(len(kept))
+    trace_reader.rewrite(trace, bare, keeps)
+    return kept, ends
+
+
+def behind_frees(kept, at):
+    """What dies with one iteration, the next one's first operator may see: a row of frees belongs to either."""
+    while at < len(kept) and kept[at][0] == "free":
+        at += 1
+    return at
+
+
+def found():
+    told = subprocess.run([ebb_program, "report", bare, "--json"], stdout=subprocess.PIPE, check=True)
+    return json.loads(told.stdout)["iteration"]
+
+
+def is_warm_up(kept, first, second):
+    """Whether the first iteration does anything else than the second; frees come in any order."""
+    work = lambda span: [event for event in kept[slice(*span)] if event[0] != "free"]
+    return first[1] - first[0] != second[1] - second[0] or work(first) != work(second)
+
+
+def check(name, program, parts, kinds=(False, True), least=0.9):
+    record(program, parts)
+    trace = trace_reader.Trace(marked)
+    for only_memory in kinds:
+        kept, ends = strip(trace, only_memory)
+        assert len(ends) == len(parts)
+        before = sum(event["before"] for event in trace.events if event["kind"] == "alloc")
+        ends = [behind_frees(kept, end) for end in ends]
+        spans = [span for span, part in zip(zip([before] + ends, ends), parts) if part[0] == "t"]
+        spans = spans[is_warm_up(kept, *spans[:2]):]
+        lengths = [end - begin for begin, end in spans]
+        want = {"found": True, "first_event": spans[0][0], "length_events": max(lengths, key=lengths.count),
+                "count": len(spans)}
+        have = found()
+        have["first_event"] = behind_frees(kept, have["first_event"])
+        good = all(have[key] == value for key, value in want.items()) and have["confidence"] >= least
+        verdict(f"{name}{': malloc and free' if only_memory else ''}", good, have, want, lengths[:9], spans[:4])
+
+
+CASES = {
+    "mlp": lambda name: check(name, Program(mlp), ["t"] * 6),
+    "mlp, momentum": lambda name: check(name, Program(mlp, momentum=0.9), ["t"] * 6),
+    "mlp, Adam": lambda name: check(name, Program(mlp, torch.optim.Adam), ["t"] * 6),
+    "convolutions": lambda name: check(name, Program(convolutions, torch.optim.Adam), ["t"] * 6),
+    "24 layers": lambda name: check(name, Program(transformer, torch.optim.Adam), ["t"] * 5),
+    "24 layers, three steps": lambda name: check(name, Program(transformer, torch.optim.Adam), ["t"] * 3, least=0.7),
+    "mlp, evaluation": lambda name: check(name, Program(mlp, torch.optim.Adam), (["t"] * 4 + ["e3"]) * 3),
+    "mlp, evaluation every 7": lambda name: check(name, Program(mlp), (["t"] * 7 + ["e11"]) * 3 + ["t"] * 2),
+    "24 layers, evaluation": lambda name: check(name, Program(transformer), (["t"] * 3 + ["e5"]) * 2 + ["t"]),
+    "parts of a batch": lambda name: check(name, Program(mlp, momentum=0.9, n_micro=4), ["t"] * 6, kinds=(False,)),
+    "saved every 10": lambda name: check(name, Program(mlp), (["t"] * 10 + ["s"]) * 3, kinds=(True,)),
+}
+
+
+def main():
+    torch.set_num_threads(1)
+    for name, case in CASES.items():
+        if len(sys.argv) < 4 or name in sys.argv[3:]:
+            case(name)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
