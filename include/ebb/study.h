@@ -345,7 +345,7 @@ EBB_API const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size
 /* ---- advice ----------------------------------------------------------------------------------- */
 
 typedef struct ebb_study_tip {
-    const char *key;      /* "expandable_segments", "swap", "placement" ... */
+    const char *key;      /* "checkpoint", "swap", "placement" ...; docs/study.md has them all */
     const char *sentence; /* with its numbers */
     uint64_t won_bytes;   /* of the peak or of what is reserved */
 } ebb_study_tip;

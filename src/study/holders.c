@@ -78,14 +78,17 @@ static int name_length(const char *function) {
     return (int)n;
 }
 
-const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
-    if (stack == 0) { return ""; }
-    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[stack]);
+const char *ebb__study_frame_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const int n = name_length(function);
     if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(bump, "%.*s", n, function); }
     return ebb__bump_printf(bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
+}
+
+const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
+    return stack != 0 ? ebb__study_frame_label(s, s->site_of[stack], bump) : "";
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */

@@ -110,6 +110,22 @@ static inline bool study_tells(const ebb_study *s, uint32_t tells) {
     return (s->summary.tells & tells) == tells;
 }
 
+/* Who says it, and so who is to be told what to do. */
+typedef enum study_speaker {
+    SPEAKER_OTHER,   /* a log, a list of buffers */
+    SPEAKER_EBB,     /* a run of ebb's */
+    SPEAKER_PYTORCH, /* a program of PyTorch's */
+    SPEAKER_HEAP,    /* a program whose large allocations of the host were seen, and nothing else of it */
+} study_speaker;
+
+static inline study_speaker study_speaker_of(const ebb_study *s) {
+    const char *source = s->summary.source;
+    if (strcmp(source, "ebb run") == 0) { return SPEAKER_EBB; }
+    if (strcmp(source, "ebb record") == 0) { return SPEAKER_HEAP; }
+    const bool is_torch = strcmp(source, "ebb.torch") == 0 || strcmp(source, "chrome trace") == 0;
+    return is_torch || strncmp(source, "pytorch", strlen("pytorch")) == 0 ? SPEAKER_PYTORCH : SPEAKER_OTHER;
+}
+
 /* Whether the allocator that was recorded is PyTorch's. */
 static inline bool study_is_pytorch(const ebb_study *s) {
     return strncmp(s->summary.source, "pytorch", strlen("pytorch")) == 0;
@@ -181,6 +197,14 @@ ebb_status ebb__study_find_holders(ebb_study *s);
 
 ebb_status ebb__study_find_intervals(ebb_study *s);
 ebb_status ebb__study_find_swappable(ebb_study *s);
+
+/* The same of the blocks of some roles alone, 1 << role each; away: those that are out at the peak. Fini it. */
+typedef struct study_away {
+    ebb_study_swappable sum;
+    EBB_VEC(uint32_t) blocks;
+} study_away;
+ebb_status ebb__study_find_away(const ebb_study *s, uint32_t roles, study_away *away);
+
 void ebb__study_find_churn(ebb_study *s);
 
 /* The peak if each block lived from its first access to its last; UNKNOWN where there are no accesses. */
@@ -198,6 +222,8 @@ typedef struct study_set {
 
 /* holders.c: the words for the call site of a stack, in bump; "" for stack 0, NULL where there is no memory. */
 const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);
+/* The words for a stack's innermost frame, likewise. */
+const char *ebb__study_frame_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);
 /* These blocks by group, the greatest first. Needs the sites of find_holders. */
 ebb_status ebb__study_group(ebb_study *s, ebb_study_group group, const study_set *set, study_holders *holders);
 

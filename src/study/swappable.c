@@ -23,7 +23,9 @@ typedef struct window {
 } window;
 
 typedef struct search {
-    ebb_study *study;
+    const ebb_study *study;
+    uint32_t roles; /* whose blocks, 1 << role each */
+    study_away *away;
     EBB_VEC(window) windows;
     bool is_new; /* no interval of this block so far */
 } search;
@@ -43,8 +45,8 @@ bool ebb__study_is_free(const ebb_study *s, uint64_t interval_ns, uint64_t size_
 /* ---- windows ---------------------------------------------------------------------------------- */
 
 static ebb_status take_window(search *w, const ebb_study_interval *interval) {
-    ebb_study *s = w->study;
-    ebb_study_swappable *sum = &s->swappable;
+    const ebb_study *s = w->study;
+    ebb_study_swappable *sum = &w->away->sum;
     const bool leaves = interval->from != EBB_STUDY_ANY, returns = interval->to != EBB_STUDY_ANY;
     const double out = leaves ? ceil(out_ns(s, interval->size_bytes)) : 0;
     const double in = returns ? ceil(in_ns(s, interval->size_bytes)) : 0;
@@ -66,6 +68,7 @@ static ebb_status take_window(search *w, const ebb_study_interval *interval) {
     if (absent.start_ns < s->summary.peak_ns && s->summary.peak_ns < absent.stop_ns) {
         sum->bytes_at_peak = study_add(sum->bytes_at_peak, absent.size_bytes);
         sum->n_blocks_at_peak++;
+        EBB_TRY(EBB_PUSH(s->mem, &w->away->blocks, (uint32_t)interval->block));
     }
     return EBB_PUSH(s->mem, &w->windows, absent);
 }
@@ -104,11 +107,12 @@ static ebb_status look_at_ends(search *w, uint32_t block) {
 }
 
 static ebb_status find_windows(search *w) {
-    ebb_study *s = w->study;
+    const ebb_study *s = w->study;
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
+        if ((w->roles >> block->role & 1u) == 0) { continue; }
         const uint64_t died_ns = block->died_event != STUDY_NONE ? block->died_ns : s->summary.last_ns;
-        s->swappable.byte_seconds_all += (double)block->size_bytes * (double)(died_ns - block->born_ns) * 1e-9;
+        w->away->sum.byte_seconds_all += (double)block->size_bytes * (double)(died_ns - block->born_ns) * 1e-9;
         if (block->size_bytes == 0) { continue; }
         w->is_new = true;
         EBB_TRY(ebb__study_each_interval(s, (uint32_t)b, look_at, w));
@@ -194,18 +198,26 @@ static ebb_status find_peak(const search *w, uint64_t *peak_bytes_out) {
 
 /* ---- the door --------------------------------------------------------------------------------- */
 
-ebb_status ebb__study_find_swappable(ebb_study *s) {
-    ebb_study_swappable *sum = &s->swappable;
+ebb_status ebb__study_find_away(const ebb_study *s, uint32_t roles, study_away *away) {
+    ebb_study_swappable *sum = &away->sum;
     sum->bytes_per_s = 1.0 / (1.0 / s->options.out_bytes_per_s + 1.0 / s->options.in_bytes_per_s);
     sum->known = study_tells(s, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES);
     if (!sum->known) { return EBB_OK; }
-    search w = {.study = s};
+    search w = {.study = s, .roles = roles, .away = away};
     ebb_status st = find_windows(&w);
     const double duration_ns = s->summary.duration_ns > 0 ? (double)s->summary.duration_ns : 1;
     sum->out_busy /= duration_ns;
     sum->in_busy /= duration_ns;
     if (st == EBB_OK) { st = find_peak(&w, &sum->peak_bytes); }
     EBB_VEC_FINI(s->mem, &w.windows);
+    return st;
+}
+
+ebb_status ebb__study_find_swappable(ebb_study *s) {
+    study_away away = {.sum = {.known = false}};
+    const ebb_status st = ebb__study_find_away(s, UINT32_MAX, &away);
+    EBB_VEC_FINI(s->mem, &away.blocks);
+    s->swappable = away.sum;
     return st;
 }
 

@@ -5,6 +5,7 @@
  *
  * The order of births and deaths is the recorded one, whatever the allocator; so is the moment at which a recorded
  * allocator gave segments back: there each one gives back what it keeps free. What was there before comes first.
+ * Allocators of devices say nothing about a program's heap; settings of PyTorch's are for programs of PyTorch's.
  */
 #include "place/caching.h"
 #include "study/study_priv.h"
@@ -112,7 +113,7 @@ static ebb_status add_placements(ebb_study *s) {
     best.of_iteration = cnmem.of_iteration = p.of_iteration;
     EBB_TRY(st);
     EBB_TRY(add_row(s, &best));
-    return add_row(s, &cnmem);
+    return study_speaker_of(s) != SPEAKER_HEAP ? add_row(s, &cnmem) : EBB_OK;
 }
 
 /* ---- PyTorch's allocator ---------------------------------------------------------------------- */
@@ -194,6 +195,7 @@ static ebb_status add_settings(ebb_study *s) {
     ebb_caching_settings c = defaults_of(s);
     EBB_TRY(add_pytorch(s, "pytorch", "", &c));
     const uint64_t default_bytes = s->what_ifs.data[s->what_ifs.n - 1].bytes, largest_bytes = largest_block(s);
+    if (study_speaker_of(s) != SPEAKER_PYTORCH) { return EBB_OK; }
     c.expandable_segments = true;
     EBB_TRY(add_pytorch(s, "pytorch:expandable_segments", "expandable_segments:True", &c));
     for (size_t i = 0; i < sizeof splits_mb / sizeof *splits_mb; i++) {
@@ -305,6 +307,7 @@ ebb_status ebb__study_find_what_ifs(ebb_study *s) {
     EBB_TRY(ebb__study_nothing_idle(s, &idle.bytes));
     EBB_TRY(add_row(s, &idle));
     EBB_TRY(add_placements(s));
+    if (study_speaker_of(s) == SPEAKER_HEAP) { return EBB_OK; }
     EBB_TRY(add_recorded(s));
     return add_settings(s);
 }

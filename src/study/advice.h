@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files that give advice share.
+ */
+#ifndef EBB_SRC_STUDY_ADVICE_H
+#define EBB_SRC_STUDY_ADVICE_H
+
+#include "study/study_priv.h"
+
+#define ADVICE_BYTES_CHARS 24
+
+/* Whether so many bytes of so many are worth a sentence. */
+bool ebb__study_is_worth(uint64_t won_bytes, uint64_t of_bytes);
+
+/* sentence is of the study's bump; NULL, as its printf gives it: no memory. */
+ebb_status ebb__study_add_tip(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence);
+
+/* The greatest of these, "a, b, c and 4 more", in the study's bump. "" where they have no labels. */
+ebb_status ebb__study_name_holders(ebb_study *s, const study_holders *holders, const char **names_out);
+
+/* advice_torch.c, advice_checkpoint.c: what a program of PyTorch's could set or change. */
+ebb_status ebb__study_advise_torch(ebb_study *s);
+ebb_status ebb__study_advise_checkpoint(ebb_study *s, const uint8_t *purpose);
+
+/* What a program of PyTorch's has a block for, as far as it can be told. */
+typedef enum advice_purpose {
+    PURPOSE_UNKNOWN,
+    PURPOSE_ACTIVATION,
+    PURPOSE_STATE,     /* of the optimizer */
+    PURPOSE_STEP_TEMP, /* of its step */
+} advice_purpose;
+
+/* What a frame says of the blocks that are allocated below it. */
+typedef enum advice_frame { FRAME_ANY, FRAME_FORWARD, FRAME_BACKWARD, FRAME_OPTIMIZER } advice_frame;
+advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack);
+
+/* The peak, if each block had so many quarters of its bytes; quarters[blocks.n], 0 to 4. */
+uint64_t ebb__study_peak_with(const ebb_study *s, const uint8_t *quarters);
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which modules of a PyTorch program to run inside of torch.utils.checkpoint, and what the peak would be.
+ *
+ * Activations are grouped by the module that made them, once for each depth of nesting: by the first parts of their
+ * name (layer1.0 of layer1.0.conv1.convolution), or where the source names nothing by their call stack, up to the frame
+ * of a module's forward. A group's calls are told apart
+ * by what the module itself does again, and by what it gave being gone.
+ *
+ *      a call      | a | b | c | d |       a checkpoint around it keeps d, what the next one takes, and has a, b, c
+ * again while its backward runs
+ *
+ * So the peak is that of a recording without a, b and c of each call, and with those of the largest call. The depth at
+ * which it is least is told. It is an estimate: what else enters a module is there already, and what a call frees
+ * before its end counts as kept.
+ */
+#include "study/advice.h"
+
+#include "trace/trace.h"
+
+#include <limits.h>
+
+#define MAX_DEPTH 6u
+#define MIN_SHARE 0.05 /* of the peak: less than that an estimate does not tell */
+
+typedef struct call {
+    uint64_t bytes;
+    uint32_t last_block, group;
+} call;
+
+typedef struct plan {
+    ebb_study *study;
+    const uint8_t *purpose;
+    bool by_name;
+    unsigned depth;
+    size_t n_leaves;    /* above all numbers of names, or of stacks */
+    uint32_t *group_of; /* [n_leaves]: of this depth; 0: none */
+    uint32_t *call_of;  /* [n_leaves]: of the leaf's last block, from 1 */
+    uint32_t *frame_of; /* [n_leaves]: the frame that a stack is grouped by */
+    uint8_t *depth_of;  /* [n_leaves]: modules' frames of a stack */
+    uint8_t *quarters;  /* [blocks.n] */
+    EBB_VEC(call) calls;
+    EBB_VEC(uint32_t) current; /* of groups: its call, from 1 */
+    ebb_trace_keys keys;
+} plan;
+
+static uint32_t leaf_of(const plan *p, const study_block *b) {
+    return p->by_name ? b->name : b->stack;
+}
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+/* Of "a.b.c.op" at depth 2: "a.b". The last part is what the module did, and not of its name. */
+static size_t prefix_length(const char *name, unsigned depth) {
+    size_t n = 0;
+    for (size_t i = 0; name[i] != '\0'; i++) {
+        if (name[i] != '.') { continue; }
+        n = i;
+        if (--depth == 0) { break; }
+    }
+    return n;
+}
+
+/* The deepest of a stack's module frames that is no deeper than that. A frame's caller has a smaller number. */
+static void find_frames(plan *p) {
+    const ebb_study *s = p->study;
+    p->frame_of[0] = p->depth_of[0] = 0;
+    for (uint32_t stack = 1; stack < p->n_leaves; stack++) {
+        const uint32_t caller = ebb_trace_reader_frame(s->reader, stack).caller;
+        const bool is_module = ebb__study_frame_of(s, stack) == FRAME_FORWARD && p->depth_of[caller] < UINT8_MAX;
+        EBB_ASSERT(caller < stack);
+        p->depth_of[stack] = (uint8_t)(p->depth_of[caller] + is_module);
+        p->frame_of[stack] = is_module && p->depth_of[stack] <= p->depth ? stack : p->frame_of[caller];
+    }
+}
+
+static ebb_status find_group(plan *p, uint32_t leaf, uint32_t *group_out) {
+    bool is_new = false;
+    *group_out = 0;
+    if (p->by_name) {
+        const char *name = ebb_trace_reader_string(p->study->reader, leaf);
+        const size_t n = prefix_length(name, p->depth);
+        return n > 0 ? ebb__trace_keys_add(&p->keys, name, n, group_out, &is_new) : EBB_OK;
+    }
+    if (p->frame_of[leaf] == 0) { return EBB_OK; }
+    const ebb_trace_frame f = ebb_trace_reader_frame(p->study->reader, p->frame_of[leaf]);
+    const uint32_t key[] = {f.caller, f.function, f.file}; /* whatever line of it runs */
+    return ebb__trace_keys_add(&p->keys, key, sizeof key, group_out, &is_new);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------ */
+
+/* Whether the module of this depth did it itself. What its modules do may come again in a loop over them. */
+static bool is_direct(const plan *p, uint32_t leaf) {
+    if (!p->by_name) { return p->depth_of[leaf] <= p->depth; }
+    const char *name = ebb_trace_reader_string(p->study->reader, leaf);
+    return prefix_length(name, p->depth) == prefix_length(name, UINT_MAX);
+}
+
+/* Whether what a call gave was gone before this block came: its backward pass has been. */
+static bool is_over(const plan *p, uint32_t number, const study_block *b) {
+    return p->study->blocks.data[p->calls.data[number - 1].last_block].died_event < b->born_event;
+}
+
+static ebb_status add_to_call(plan *p, size_t block, uint32_t group) {
+    const study_block *b = &p->study->blocks.data[block];
+    const uint32_t leaf = leaf_of(p, b);
+    while (p->current.n <= group) { EBB_TRY(EBB_PUSH(p->study->mem, &p->current, 0)); }
+    uint32_t *current = &p->current.data[group];
+    const bool comes_again = *current != 0 && p->call_of[leaf] == *current && is_direct(p, leaf);
+    if (*current == 0 || comes_again || is_over(p, *current, b)) {
+        EBB_TRY(EBB_PUSH(p->study->mem, &p->calls, ((call){.group = group})));
+        *current = (uint32_t)p->calls.n;
+    }
+    p->call_of[leaf] = *current;
+    call *c = &p->calls.data[*current - 1];
+    c->bytes = study_add(c->bytes, b->size_bytes);
+    c->last_block = (uint32_t)block;
+    return EBB_OK;
+}
+
+static void begin_depth(plan *p, unsigned depth) {
+    p->depth = depth;
+    ebb__trace_keys_fini(&p->keys);
+    ebb__trace_keys_init(&p->keys, p->study->mem);
+    p->calls.n = p->current.n = 0;
+    memset(p->call_of, 0, p->n_leaves * sizeof *p->call_of);
+    memset(p->group_of, 0, p->n_leaves * sizeof *p->group_of);
+    memset(p->quarters, 4, p->study->blocks.n);
+    if (!p->by_name) { find_frames(p); }
+}
+
+/* The peak with a checkpoint around each module of this depth. */
+static ebb_status try_depth(plan *p, unsigned depth, uint64_t *peak_bytes_out) {
+    const ebb_study *s = p->study;
+    uint64_t most_bytes = 0;
+    begin_depth(p, depth);
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (p->purpose[b] != PURPOSE_ACTIVATION || s->blocks.data[b].size_bytes == 0) { continue; }
+        uint32_t *group = &p->group_of[leaf_of(p, &s->blocks.data[b])];
+        if (*group == 0) { EBB_TRY(find_group(p, leaf_of(p, &s->blocks.data[b]), group)); }
+        if (*group == 0) { continue; }
+        EBB_TRY(add_to_call(p, b, *group));
+        p->quarters[b] = 0;
+    }
+    for (size_t i = 0; i < p->calls.n; i++) {
+        const call *c = &p->calls.data[i];
+        const uint64_t kept_bytes = s->blocks.data[c->last_block].size_bytes;
+        EBB_ASSERT(kept_bytes <= c->bytes);
+        p->quarters[c->last_block] = 4;
+        most_bytes = ebb_max_u64(most_bytes, c->bytes - kept_bytes);
+    }
+    *peak_bytes_out = study_add(ebb__study_peak_with(s, p->quarters), most_bytes);
+    return EBB_OK;
+}
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+static const char *label_of(plan *p, uint32_t leaf) {
+    ebb_study *s = p->study;
+    const char *name = ebb_trace_reader_string(s->reader, leaf);
+    if (p->by_name) { return ebb__bump_printf(&s->bump, "%.*s", (int)prefix_length(name, p->depth), name); }
+    return ebb__study_frame_label(s, p->frame_of[leaf], &s->bump);
+}
+
+static uint64_t falling_bytes(const void *item) {
+    return ~((const ebb_study_holder *)item)->bytes;
+}
+
+/* The groups by what of them lives at the peak, those with the most first. Groups are numbered from 1. */
+static ebb_status list_groups(plan *p, study_holders *holders, uint64_t *bytes_out) {
+    ebb_study *s = p->study;
+    while (holders->n + 1 < p->current.n) { EBB_TRY(EBB_PUSH(s->mem, holders, ((ebb_study_holder){.label = ""}))); }
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        const study_block *block = &s->blocks.data[b];
+        const uint32_t leaf = leaf_of(p, block);
+        if (p->purpose[b] != PURPOSE_ACTIVATION || !block->live_at_peak) { continue; }
+        *bytes_out = study_add(*bytes_out, block->size_bytes);
+        if (p->group_of[leaf] == 0) { continue; }
+        ebb_study_holder *h = &holders->data[p->group_of[leaf] - 1];
+        if (h->n_blocks++ == 0) { h->label = label_of(p, leaf); }
+        if (h->label == NULL) { return EBB_E_NO_MEMORY; }
+        h->bytes = study_add(h->bytes, block->size_bytes);
+    }
+    return ebb__sort_items(s->mem, holders->data, holders->n, sizeof *holders->data, falling_bytes);
+}
+
+static ebb_status tell(plan *p, unsigned depth, uint64_t least_bytes) {
+    ebb_study *s = p->study;
+    const uint64_t peak_bytes = s->summary.peak_bytes;
+    uint64_t bytes = 0;
+    const char *names = "";
+    study_holders holders = {.n = 0};
+    ebb_status st = try_depth(p, depth, &least_bytes);
+    if (st == EBB_OK) { st = list_groups(p, &holders, &bytes); }
+    if (st == EBB_OK) { st = ebb__study_name_holders(s, &holders, &names); }
+    EBB_VEC_FINI(s->mem, &holders);
+    EBB_TRY(st);
+    char from[ADVICE_BYTES_CHARS], held[ADVICE_BYTES_CHARS], to[ADVICE_BYTES_CHARS];
+    return ebb__study_add_tip(
+        s, "checkpoint", peak_bytes - least_bytes,
+        ebb__bump_printf(&s->bump,
+                         "%s of the %s at the peak are activations that wait for the backward pass: calling each of %s "
+                         "through torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) keeps what comes "
+                         "out of it and computes the rest again; the peak would be about %s",
+                         ebb_bytes_format(bytes, held, sizeof held), ebb_bytes_format(peak_bytes, from, sizeof from),
+                         names, ebb_bytes_format(least_bytes, to, sizeof to)));
+}
+
+/* ---- the door --------------------------------------------------------------------------------- */
+
+static ebb_status search(plan *p) {
+    const uint64_t peak_bytes = p->study->summary.peak_bytes;
+    uint64_t least_bytes = UINT64_MAX;
+    unsigned best = 0;
+    for (unsigned depth = 1; depth <= MAX_DEPTH; depth++) {
+        uint64_t bytes = 0;
+        EBB_TRY(try_depth(p, depth, &bytes));
+        if (bytes >= least_bytes) { continue; }
+        least_bytes = bytes;
+        best = depth;
+    }
+    const bool is_worth = (double)least_bytes < (1.0 - MIN_SHARE) * (double)peak_bytes;
+    return is_worth ? tell(p, best, least_bytes) : EBB_OK;
+}
+
+/* Whether most activations have a name, and whether any has a stack. */
+static bool has_groups(plan *p) {
+    const ebb_study *s = p->study;
+    uint64_t n_named = 0, n_stacked = 0, n = 0;
+    uint32_t max_name = 0;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (p->purpose[b] != PURPOSE_ACTIVATION) { continue; }
+        const study_block *block = &s->blocks.data[b];
+        n++;
+        n_named += strchr(ebb_trace_reader_string(s->reader, block->name), '.') != NULL;
+        n_stacked += block->stack != 0;
+        max_name = block->name > max_name ? block->name : max_name;
+    }
+    p->by_name = n_named * 2 > n;
+    p->n_leaves = (size_t)(p->by_name ? max_name : s->max_stack) + 1;
+    return p->by_name || n_stacked > 0;
+}
+
+ebb_status ebb__study_advise_checkpoint(ebb_study *s, const uint8_t *purpose) {
+    plan p = {.study = s, .purpose = purpose};
+    if (!has_groups(&p)) { return EBB_OK; }
+    p.group_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.group_of);
+    p.call_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.call_of);
+    p.frame_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.frame_of);
+    p.depth_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.depth_of);
+    p.quarters = ebb__alloc(s->mem, s->blocks.n, sizeof *p.quarters);
+    ebb__trace_keys_init(&p.keys, s->mem);
+    const bool has_all = p.group_of != NULL && p.call_of != NULL && p.frame_of != NULL && p.depth_of != NULL;
+    const ebb_status st = has_all && p.quarters != NULL ? search(&p) : EBB_E_NO_MEMORY;
+    ebb__trace_keys_fini(&p.keys);
+    EBB_VEC_FINI(s->mem, &p.calls);
+    EBB_VEC_FINI(s->mem, &p.current);
+    ebb__free(s->mem, p.group_of);
+    ebb__free(s->mem, p.call_of);
+    ebb__free(s->mem, p.frame_of);
+    ebb__free(s->mem, p.depth_of);
+    ebb__free(s->mem, p.quarters);
+    return st;
+}
