@@ -136,20 +136,24 @@ static uint32_t if_array(const ebb_import_json *json, uint32_t token) {
     return ebb__import_json_is(json, token, EBB_IMPORT_JSON_ARRAY) ? token : EBB_IMPORT_JSON_NONE;
 }
 
-/* The tensor at token, or those of the list there (lists within lists too). */
-static ebb_status add_tensors(reader *r, const ebb_import_json *json, uint32_t token, uint32_t shape, uint32_t strides,
-                              uint32_t arg, tensors *list) {
+/* A value of a node, and what says its shape and strides. */
+typedef struct described {
+    uint32_t token, shape, strides;
+} described;
+
+/* The tensor of a value, or those of the list there (lists within lists too). */
+static ebb_status add_tensors(reader *r, const ebb_import_json *json, described of, uint32_t arg, tensors *list) {
     tensor t = {.arg = arg};
-    if (!ebb__import_json_is(json, token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
-    if (read_tensor(&r->e, json, token, shape, strides, &t)) {
+    if (!ebb__import_json_is(json, of.token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
+    if (read_tensor(&r->e, json, of.token, of.shape, of.strides, &t)) {
         return t.size_bytes > 0 ? EBB_PUSH(r->e.importer->mem, list, t) : EBB_OK;
     }
-    shape = if_array(json, shape);
-    strides = if_array(json, strides);
-    uint32_t at = token + 1, shape_at = shape + 1, strides_at = strides + 1;
-    for (uint32_t i = take(json, token, &at); i != EBB_IMPORT_JSON_NONE; i = take(json, token, &at)) {
-        const uint32_t its_shape = take(json, shape, &shape_at), its_strides = take(json, strides, &strides_at);
-        EBB_TRY(add_tensors(r, json, i, its_shape, its_strides, arg, list));
+    const uint32_t shape = if_array(json, of.shape), strides = if_array(json, of.strides);
+    uint32_t at = of.token + 1, shape_at = shape + 1, strides_at = strides + 1;
+    for (described next; (next.token = take(json, of.token, &at)) != EBB_IMPORT_JSON_NONE;) {
+        next.shape = take(json, shape, &shape_at);
+        next.strides = take(json, strides, &strides_at);
+        EBB_TRY(add_tensors(r, json, next, arg, list));
     }
     return EBB_OK;
 }
@@ -166,9 +170,10 @@ static ebb_status read_tensors(reader *r, const ebb_import_json *json, const cha
         if_array(json, is_apart ? ebb__import_json_member(json, member, "strides") : EBB_IMPORT_JSON_NONE);
     uint32_t at = values + 1, shape_at = shapes + 1, strides_at = strides + 1, arg = 0;
     list->n = 0;
-    for (uint32_t i = take(json, values, &at); i != EBB_IMPORT_JSON_NONE; i = take(json, values, &at)) {
-        const uint32_t its_shape = take(json, shapes, &shape_at), its_strides = take(json, strides, &strides_at);
-        EBB_TRY(add_tensors(r, json, i, its_shape, its_strides, arg++, list));
+    for (described next; (next.token = take(json, values, &at)) != EBB_IMPORT_JSON_NONE;) {
+        next.shape = take(json, shapes, &shape_at);
+        next.strides = take(json, strides, &strides_at);
+        EBB_TRY(add_tensors(r, json, next, arg++, list));
     }
     return EBB_OK;
 }
