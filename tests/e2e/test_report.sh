@@ -56,7 +56,7 @@ run "nothing" out report none.csv && check "nothing" grep -q 'Nothing is allocat
 page five.csv "hostile names"
 page none.csv "nothing"
 
-run "train" out train resnet20 --batch 8 --steps 2 --backend ref --record trace
+run "train" out train resnet50 --batch 2 --image 64x64 --steps 2 --record trace
 page trace "a run of ebb's"
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 -c '
 from ebb import trace
@@ -85,23 +85,25 @@ page snapshots/contexts.pickle "a snapshot of PyTorch's"
 cat >step.py <<END
 import sys
 import torch
+import torchvision
 sys.path.insert(0, sys.argv[1])
 import ebb.torch
-net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(7200, 10))
+net = torchvision.models.resnet50()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 with ebb.torch.record("recorded"):
-    for _ in range(3):
+    for _ in range(2):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(torch.randn(4, 3, 32, 32)), torch.randint(10, (4,))).backward()
+        torch.nn.functional.cross_entropy(net(torch.randn(2, 3, 64, 64)), torch.randint(10, (2,))).backward()
         optimizer.step()
 END
 for candidate in ${PYTHON:-} python3 /usr/bin/python3 none; do
-    "$candidate" -c 'import torch' 2>/dev/null && break
+    "$candidate" -c 'import torch, torchvision' 2>/dev/null && break
 done
 if [ "$candidate" = none ]; then
-    skip "a step of PyTorch's" "no Python with torch"
+    skip "a step of PyTorch's" "no Python with torch and torchvision"
 elif PYTHONDONTWRITEBYTECODE=1 "$candidate" -W ignore step.py "$root/python" 2>err; then
     page recorded "a step of PyTorch's"
+    equal "a step of PyTorch's: source" "$(member report.json source)" "ebb.torch"
 else
     fail "a step of PyTorch's" "$(cat err)"
 fi
