@@ -20,7 +20,8 @@ typedef struct ebb_report_options {
     const char *name;       /* what the report calls the recording; NULL: the file's name */
     double out_bytes_per_s; /* of the machine for which it is asked what could leave; 0: the study's defaults */
     double in_bytes_per_s;
-    uint64_t latency_ns; /* of each copy, before its first byte */
+    uint64_t latency_ns;  /* of each copy, before its first byte */
+    const char *temp_dir; /* as of ebb_trace_open_any; copied */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 

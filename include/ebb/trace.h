@@ -188,6 +188,7 @@ typedef struct ebb_trace_import_options {
     /* Whose blocks: "cpu", the number of an accelerator, or "all", each device in a space of its own. NULL: those of
      * the accelerator with most blocks, the processor's where there is none. */
     const char *device;
+    const char *temp_dir; /* a folder for what is read twice and comes from a pipe; NULL: the system's */
 } ebb_trace_import_options;
 #define EBB_TRACE_IMPORT_OPTIONS_INIT EBB_INIT(ebb_trace_import_options, )
 
@@ -206,9 +207,11 @@ typedef struct ebb_trace_import_result {
 EBB_API ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_trace_import_options *options,
                                     ebb_trace_import_result *result_out);
 
-/* Open a trace as it is, and a recording of another tool through a temporary file, which nobody else sees and which is
- * gone with the reader. Failures as of ebb_trace_import and ebb_trace_reader_open. */
-EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out);
+/* Open a trace as it is, and a recording of another tool through a temporary file in the folder temp_dir (NULL: the
+ * system's), which nobody else sees and which is gone with the reader. Failures as of ebb_trace_import and
+ * ebb_trace_reader_open. */
+EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
+                                      ebb_trace_reader **reader_out);
 
 /* The idx-th format that can be imported; NULL behind the last. *about_out, unless NULL: a line about it. Static. */
 EBB_API const char *ebb_trace_format_name(size_t idx, const char **about_out);

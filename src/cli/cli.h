@@ -35,6 +35,9 @@ int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 /* Whether two paths name one file, which need not be there yet. */
 bool ebb__cli_is_same_file(const char *a, const char *b);
 
+/* The folder for temporary files that the environment names (TMPDIR); NULL: none. */
+const char *ebb__cli_temp_dir(void);
+
 /* EBB_EXIT_DONE, or EBB_EXIT_IO (said on stderr) when what was written to stdout did not arrive. */
 int ebb__cli_close_output(void);
 

@@ -99,6 +99,7 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     const char *path = strcmp(arguments.at[0], "-") == 0 ? "/dev/stdin" : arguments.at[0];
     options.format = values.format;
     options.device = values.device;
+    options.temp_dir = ebb__cli_temp_dir();
     const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
     if (status != EBB_OK) { return ebb__cli_file_failed(status); }
     if (!result.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }

@@ -89,6 +89,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     if (code != EBB_EXIT_DONE) { return code; }
     ebb_report_options options = EBB_REPORT_OPTIONS_INIT;
     ebb_report *report = NULL;
+    options.temp_dir = ebb__cli_temp_dir();
     ebb_status status = set_machine(values.machine, &options);
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }

@@ -13,7 +13,7 @@
 ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out) {
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
     options.wants = 0;
-    ebb_status status = ebb_trace_open_any(NULL, path, &studied_out->reader);
+    ebb_status status = ebb_trace_open_any(NULL, path, ebb__cli_temp_dir(), &studied_out->reader);
     if (status == EBB_OK) { status = ebb_study_create(studied_out->reader, &options, &studied_out->study); }
     if (status != EBB_OK) { return status; }
     const ebb_study_summary summary = ebb_study_get_summary(studied_out->study);

@@ -178,6 +178,11 @@ void ebb__cli_print_help(const ebb_cli_command *command) {
     if (command->more_help != NULL) { command->more_help(); }
 }
 
+const char *ebb__cli_temp_dir(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir != NULL && *dir != '\0' ? dir : NULL;
+}
+
 bool ebb__cli_is_same_file(const char *a, const char *b) {
     if (strcmp(a, b) == 0) { return true; }
     struct stat info_a, info_b;

@@ -33,8 +33,9 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
     report->in_bytes_per_s = o.in_bytes_per_s;
     report->latency_ns = o.latency_ns;
     report->path = ebb__strdup(mem, path);
+    report->temp_dir = o.temp_dir != NULL ? ebb__strdup(mem, o.temp_dir) : NULL;
     report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));
-    if (report->path == NULL || report->name == NULL) {
+    if (report->path == NULL || report->name == NULL || (o.temp_dir != NULL && report->temp_dir == NULL)) {
         ebb_report_destroy(report);
         return EBB_E_NO_MEMORY;
     }
@@ -47,6 +48,7 @@ void ebb_report_destroy(ebb_report *report) {
     ebb_study_destroy(report->study);
     ebb_trace_reader_close(report->reader);
     ebb__free(report->mem, report->path);
+    ebb__free(report->mem, report->temp_dir);
     ebb__free(report->mem, report->name);
     ebb__free(report->mem, report);
 }
@@ -59,7 +61,7 @@ ebb_status ebb__report_read(ebb_report *report) {
     if (report->in_bytes_per_s > 0.0) { options.in_bytes_per_s = report->in_bytes_per_s; }
     options.latency_ns = report->latency_ns;
     ebb_trace_reader *reader = NULL;
-    EBB_TRY(ebb_trace_open_any(report->mem, report->path, &reader));
+    EBB_TRY(ebb_trace_open_any(report->mem, report->path, report->temp_dir, &reader));
     const ebb_status status = ebb_study_create(reader, &options, &report->study);
     if (status != EBB_OK) {
         ebb_trace_reader_close(reader);

@@ -162,7 +162,7 @@ static ebb_status tell(viz *v, const ebb_trace_event *event) {
 static ebb_status pass(viz *v) {
     ebb_trace_reader_close(v->reader);
     v->reader = NULL;
-    EBB_TRY(ebb_trace_open_any(v->mem, v->report->path, &v->reader));
+    EBB_TRY(ebb_trace_open_any(v->mem, v->report->path, v->report->temp_dir, &v->reader));
     for (;;) {
         bool done = false;
         ebb_trace_event event;

@@ -79,7 +79,7 @@ char *ebb__report_bytes_text(uint64_t bytes, char *buf); /* the same for bytes *
 
 struct ebb_report {
     const ebb_mem *mem;
-    char *path, *name;
+    char *path, *name, *temp_dir; /* temp_dir may be NULL */
     double out_bytes_per_s, in_bytes_per_s;
     uint64_t latency_ns;
     ebb_trace_reader *reader; /* of the study; NULL before it is made */

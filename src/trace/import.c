@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -216,16 +217,17 @@ ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_dev
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-/* A file without a name. */
-static ebb_status make_temporary(int *fd_out) {
-    char path[] = P_tmpdir "/ebb-XXXXXX";
-    int fd = open(P_tmpdir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0) {
+/* A file without a name; in memory only where nobody named a folder and the system's takes none. */
+static ebb_status make_temporary(const char *temp_dir, int *fd_out) {
+    const char *dir = temp_dir != NULL ? temp_dir : P_tmpdir;
+    char path[PATH_MAX];
+    int fd = open(dir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (size_t)snprintf(path, sizeof path, "%s/ebb-XXXXXX", dir) < sizeof path) {
         fd = mkostemp(path, O_CLOEXEC);
         if (fd >= 0) { (void)unlink(path); }
     }
-    if (fd < 0) { fd = memfd_create("ebb-import", MFD_CLOEXEC); }
-    if (fd < 0) { return ebb__fail_errno(P_tmpdir, "make a temporary file in"); }
+    if (fd < 0 && temp_dir == NULL) { fd = memfd_create("ebb-import", MFD_CLOEXEC); }
+    if (fd < 0) { return ebb__fail_errno(dir, "make a temporary file in"); }
     *fd_out = fd;
     return EBB_OK;
 }
@@ -268,7 +270,7 @@ ebb_status ebb__import_keep(ebb_importer *importer) {
         importer->n_head = 0;
         return EBB_OK;
     }
-    EBB_TRY(make_temporary(&fd));
+    EBB_TRY(make_temporary(importer->options->temp_dir, &fd));
     ebb_status st = duplicate(fd, &twin);
     if (st == EBB_OK) { st = spool(importer, twin); }
     if (st == EBB_OK && lseek(fd, 0, SEEK_SET) != 0) { st = ebb__fail_errno(importer->path, "read again"); }
@@ -328,7 +330,7 @@ static ebb_status copy_out(ebb_importer *importer, int fd, uint64_t n_bytes) {
 
 static ebb_status copy_trace(ebb_importer *importer) {
     int fd = -1, twin = -1;
-    EBB_TRY(make_temporary(&fd));
+    EBB_TRY(make_temporary(importer->options->temp_dir, &fd));
     ebb_trace_info info = {0};
     ebb_status st = duplicate(fd, &twin);
     if (st == EBB_OK) { st = spool(importer, twin); }
@@ -448,14 +450,16 @@ static bool is_trace_file(const char *path) {
     return is;
 }
 
-ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
+ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
+                              ebb_trace_reader **reader_out) {
     ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
     ebb_stream stream;
     int fd = -1, twin = -1;
     if (is_trace_file(path)) { return ebb_trace_reader_open(mem, path, reader_out); }
     options.mem = mem;
+    options.temp_dir = temp_dir;
     EBB_TRY(ebb__stream_open(path, &stream));
-    ebb_status st = make_temporary(&fd);
+    ebb_status st = make_temporary(temp_dir, &fd);
     if (st == EBB_OK) { st = duplicate(fd, &twin); }
     if (st == EBB_OK) { st = import_stream(&stream, NULL, twin, &options, NULL); }
     ebb__stream_close(&stream);

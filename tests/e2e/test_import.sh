@@ -81,6 +81,13 @@ says "of another format" 3 "ebb: $log:1: lexical error: invalid char in json tex
 printf '[{"name":"a","ph":"X"},\n{"name" "b"}]' >bad.json
 says "a fault's line" 3 \
     "ebb: bad.json:2: parse error: object key and value must be separated by a colon (':')" import bad.json -o no
+mkdir tmp && export TMPDIR=$work/tmp
+run "temporary files lie where TMPDIR says" out report made1/object.json.gz --text && pass "temporary files lie where TMPDIR says"
+rmdir tmp
+complains "and nowhere else" 4 'tmp: cannot make a temporary file in: No such file' report made1/object.json.gz --text
+complains "for a comparison, too" 4 'tmp: cannot make a temporary file in: No such file' \
+    check made1/object.json.gz --max-peak 1GiB
+unset TMPDIR
 head -c 3000 made1/object.json.gz >cut.gz
 complains "a zipped file that is cut off" 3 'cut.gz: byte [0-9]* of its content: gzip: the file ends too early' \
     import cut.gz -o no

@@ -56,7 +56,7 @@ static void test_open_any(void **state) {
     data_put(&test_dir, "f", "Malloc 0x1 5\nFree 0x1\n", 22);
     OOM_LOOP(mem, st, {
         ebb_trace_reader *reader = NULL;
-        st = ebb_trace_open_any(mem, data_path(&test_dir, "f"), &reader);
+        st = ebb_trace_open_any(mem, data_path(&test_dir, "f"), NULL, &reader);
         ebb_trace_reader_close(reader);
     });
 }

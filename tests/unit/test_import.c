@@ -81,13 +81,21 @@ static void test_open_any(void **state) {
     put_zipped("c.gz", data, get("a", data, sizeof data));
     static const char *const names[] = {"a", "c.gz"};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, names[i]), &im.reader), EBB_OK);
+        assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, names[i]), NULL, &im.reader), EBB_OK);
         read_all(&im);
         assert_int_equal(im.n, 2);
         imported_fini(&im);
     }
-    assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, "none"), &im.reader), EBB_E_IO);
+    assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, "none"), NULL, &im.reader), EBB_E_IO);
     expect_message("none: cannot open");
+    char here[512];
+    (void)snprintf(here, sizeof here, "%s", data_path(&test_dir, "."));
+    assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, "c.gz"), here, &im.reader), EBB_OK);
+    imported_fini(&im);
+    assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, "c.gz"), "/no/such/folder", &im.reader), EBB_E_IO);
+    expect_message("/no/such/folder: cannot make a temporary file in");
+    assert_int_equal(ebb_trace_open_any(NULL, data_path(&test_dir, "a"), "/no/such/folder", &im.reader), EBB_OK);
+    imported_fini(&im);
 }
 
 static void test_refused(void **state) {

@@ -141,7 +141,7 @@ static void test_devices(void **state) {
         assert_int_equal(f.n_marks, i == 0 ? 2 : 0);
     }
     ebb_trace_reader *reader = NULL; /* streams, in the order in which they come: the events' of device 0 first */
-    assert_int_equal(ebb_trace_open_any(NULL, snapshot, &reader), EBB_OK);
+    assert_int_equal(ebb_trace_open_any(NULL, snapshot, NULL, &reader), EBB_OK);
     for (bool done = false; !done;) {
         ebb_trace_event event;
         assert_int_equal(ebb_trace_reader_next(reader, &event, &done), EBB_OK);
