@@ -58,7 +58,8 @@ function label(ctx, words, at, area) {
   ctx.strokeRect(left, area.top + 2, width, 20);
   ctx.fillStyle = colour("mark");
   ctx.textAlign = "left";
-  ctx.fillText(words, left + 5, area.top + 16);
+  ctx.textBaseline = "middle";
+  ctx.fillText(words, left + 5, area.top + 12.5);
 }
 
 /* Vertical lines: where iterations begin, the peak; and the stretch that the picture of blocks shows. */
