@@ -97,6 +97,16 @@ EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t re
 EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes,
                                          ebb_machine *machine);
 
+/* Bytes a second between the device and the host's memory: each way alone, and of both ways at once, in all. */
+typedef struct ebb_copy_rates {
+    double out_bytes_per_s, in_bytes_per_s, both_bytes_per_s;
+} ebb_copy_rates;
+
+/* Measure them with memory that the device's backend gives, as runs use it, and with any other; in an arena of at most
+ * limit_bytes, or 8 KiB. Of a device without data they are 0. */
+EBB_API ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
+                                          ebb_copy_rates *pageable_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -127,6 +127,9 @@ typedef struct ebb_trainer_options {
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
+    int32_t device_index;      /* this and the next three: see ebb_device_options */
+    bool tf32, nondeterministic, no_capture;
+    bool memory_includes_context; /* budget_bytes are the whole card's: the vendor's context has its part of them */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options,                                                                                      \
@@ -149,6 +152,7 @@ typedef struct ebb_trainer_info {
     uint64_t n_parameters;
     ebb_plan_summary plan;
     double step_time_predicted_s;
+    uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
 } ebb_trainer_info;
 EBB_API ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer);
 

@@ -18,6 +18,9 @@
  *   bind              memory objects made once        variant pack made once          nothing
  *   iteration_begin   NULL                            graph capture, then replay      NULL
  *
+ * Where a table lies in a library of its own, see plugin.h; what is lent to it counts as part of EBB_BACKEND_ABI, and
+ * so do ebb_device_options.
+ *
  * Contracts
  *  1. Commands on one stream run in the order of issue. Issuing never waits for the device, save on a stream
  *     whose device is the caller's thread. Late errors surface in stream_sync.
@@ -161,7 +164,9 @@ struct ebb_backend_ops {
     ebb_status (*stream_sync)(ebb_stream *stream);                   /* the first late error of this stream, once */
 
     /* optional: NULL: every command is issued each iteration. *issue_out false: the backend has captured this
-     * run_id's iteration and replays it by itself; the caller issues nothing and calls end. */
+     * run_id's iteration and replays it by itself; the caller issues nothing and calls end. Between begin and end come
+     * the same commands each time, and waits only for events of the streams that they are issued to. A run_id is good
+     * until a stream that it used is destroyed. A command that fails in between may be left without its end. */
     ebb_status (*iteration_begin)(ebb_device *device, uint64_t run_id, bool *issue_out);
     ebb_status (*iteration_end)(ebb_device *device, uint64_t run_id);
 };

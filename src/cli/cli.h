@@ -101,6 +101,8 @@ void ebb__cli_print_help(const ebb_cli_command *command);
 
 typedef struct ebb_cli_network {
     int64_t batch, channels, classes, threads;
+    uint64_t device;
+    bool tf32, fast_algorithms, no_capture;
     ebb_cli_image image;
     bool no_dropout;
     const char *backend;
@@ -121,7 +123,14 @@ typedef struct ebb_cli_network {
         {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image (the same)"},      \
         {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart (the same)"},       \
         {"--no-dropout", EBB_CLI_FLAG, offsetof(values, network.no_dropout), NULL, "leave dropout out"},               \
-        {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"}, {                \
+        {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"},                  \
+        {"--device", EBB_CLI_COUNT, offsetof(values, network.device), "N", "which of the backend's devices (0)"},      \
+        {"--tf32", EBB_CLI_FLAG, offsetof(values, network.tf32), NULL, "of a GPU: products in TF32, other bits"},      \
+        {"--fast-algorithms", EBB_CLI_FLAG, offsetof(values, network.fast_algorithms), NULL,                           \
+         "of a GPU: also those whose bits differ from run to run"},                                                    \
+        {"--no-capture", EBB_CLI_FLAG, offsetof(values, network.no_capture), NULL,                                     \
+         "of a GPU: issue each step by itself, no CUDA graphs"},                                                       \
+    {                                                                                                                  \
         "--threads", EBB_CLI_SIZE, offsetof(values, network.threads), "N",                                             \
             "threads that compute (as many as there are)"                                                              \
     }

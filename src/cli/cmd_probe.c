@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `ebb probe`: measure this machine, for plans whose predicted times hold: the links to the host's memory and to
- * a disk, the rates of computing, and each kernel of the networks named.
+ * a disk, the rates of computing, and each kernel of the networks named. One device is measured (--device); what others
+ * the backend has is listed.
  */
 #include "cli.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define SCHEMA_VERSION 1
 
@@ -52,30 +54,75 @@ static ebb_status measure(const probe_values *values, const ebb_cli_arguments *n
     return status;
 }
 
-static void print_link(const char *name, ebb_link link) {
-    printf("%-6s out %8.2f GB/s, in %8.2f GB/s, %" PRIu64 " ns a copy\n", name, link.out_bytes_per_s / 1e9,
-           link.in_bytes_per_s / 1e9, link.latency_ns);
+typedef struct findings {
+    ebb_device_info *devices; /* [n_devices], of the backend; malloc's */
+    size_t n_devices;
+    size_t measured; /* which of them */
+    ebb_copy_rates pinned, pageable;
+} findings;
+
+/* Until there is none of the number. The one that is measured is open already. */
+static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measured, findings *f) {
+    ebb_cli_network each = *network;
+    f->measured = (size_t)network->device;
+    for (each.device = 0;; each.device++) {
+        ebb_device *device = measured;
+        ebb_status status = EBB_OK;
+        if (each.device != network->device) { status = ebb__cli_open_device(&each, &device); }
+        if (status == EBB_E_NO_DEVICE && each.device > network->device) { return EBB_OK; }
+        if (status != EBB_OK) { return status; }
+        ebb_device_info *grown = realloc(f->devices, (f->n_devices + 1) * sizeof *grown);
+        if (grown != NULL) {
+            f->devices = grown;
+            status = ebb_device_get_info(device, &f->devices[f->n_devices++]);
+        }
+        if (device != measured) { ebb_device_close(device); }
+        if (grown == NULL || status != EBB_OK) { return grown == NULL ? EBB_E_NO_MEMORY : status; }
+    }
 }
 
-static void print_table(const ebb_device_info *info, const ebb_machine *machine, bool has_disk) {
-    char capacity[32];
-    printf("device %s, %" PRId32 " threads, %s\n", info->name, info->n_threads,
+static void print_link(const char *name, ebb_link link, double both_bytes_per_s) {
+    printf("%-8s out %8.2f GB/s, in %8.2f GB/s", name, link.out_bytes_per_s / 1e9, link.in_bytes_per_s / 1e9);
+    if (both_bytes_per_s > 0.0) { printf(", both at once %8.2f GB/s", both_bytes_per_s / 1e9); }
+    if (link.latency_ns > 0) { printf(", %" PRIu64 " ns a copy", link.latency_ns); }
+    printf("\n");
+}
+
+static void print_device(size_t number, const ebb_device_info *info, bool is_measured) {
+    char capacity[32], context[32];
+    printf("device %zu %s, %" PRId32 " threads, %s", number, info->name, info->n_threads,
            ebb_bytes_format(info->capacity_bytes, capacity, sizeof capacity));
-    print_link("host", ebb_machine_link(machine, EBB_TIER_HOST));
-    if (has_disk) { print_link("disk", ebb_machine_link(machine, EBB_TIER_DISK)); }
+    if (info->context_bytes > 0) {
+        printf(", of it the context's %s", ebb_bytes_format(info->context_bytes, context, sizeof context));
+    }
+    printf("%s\n", is_measured ? "" : " (not measured)");
 }
 
-static void print_json(const ebb_device_info *info, const ebb_machine *machine) {
+static void print_table(const findings *f, const ebb_machine *machine, bool has_disk) {
+    const ebb_link pageable = {f->pageable.out_bytes_per_s, f->pageable.in_bytes_per_s, 0};
+    for (size_t i = 0; i < f->n_devices; i++) { print_device(i, &f->devices[i], i == f->measured); }
+    print_link("host", ebb_machine_link(machine, EBB_TIER_HOST), f->pinned.both_bytes_per_s);
+    print_link("pageable", pageable, f->pageable.both_bytes_per_s);
+    if (has_disk) { print_link("disk", ebb_machine_link(machine, EBB_TIER_DISK), 0.0); }
+}
+
+static void print_json(const findings *f, const ebb_machine *machine) {
+    const ebb_device_info *info = &f->devices[f->measured];
     ebb_link host = ebb_machine_link(machine, EBB_TIER_HOST), disk = ebb_machine_link(machine, EBB_TIER_DISK);
     ebb__json_begin();
     ebb__json_u64("schema_version", SCHEMA_VERSION);
     ebb__json_text("device", info->name);
+    ebb__json_u64("devices", f->n_devices);
     ebb__json_u64("threads", (uint64_t)info->n_threads);
     ebb__json_u64("capacity_bytes", info->capacity_bytes);
     ebb__json_u64("context_bytes", info->context_bytes);
     ebb__json_f64("host_out_bytes_per_s", host.out_bytes_per_s);
     ebb__json_f64("host_in_bytes_per_s", host.in_bytes_per_s);
     ebb__json_u64("host_latency_ns", host.latency_ns);
+    ebb__json_f64("host_both_bytes_per_s", f->pinned.both_bytes_per_s);
+    ebb__json_f64("pageable_out_bytes_per_s", f->pageable.out_bytes_per_s);
+    ebb__json_f64("pageable_in_bytes_per_s", f->pageable.in_bytes_per_s);
+    ebb__json_f64("pageable_both_bytes_per_s", f->pageable.both_bytes_per_s);
     ebb__json_f64("disk_out_bytes_per_s", disk.out_bytes_per_s);
     ebb__json_f64("disk_in_bytes_per_s", disk.in_bytes_per_s);
     ebb__json_u64("disk_latency_ns", disk.latency_ns);
@@ -87,25 +134,27 @@ static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
     ebb_cli_arguments nets;
     ebb_device *device = NULL;
     ebb_machine *machine = NULL;
-    ebb_device_info info;
+    findings found = {.devices = NULL};
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
     if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
     if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
     ebb_status status = ebb__cli_open_device(&values.network, &device);
-    if (status == EBB_OK) { status = ebb_device_get_info(device, &info); }
+    if (status == EBB_OK) { status = list_devices(&values.network, device, &found); }
     if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }
     if (status == EBB_OK) { status = measure(&values, &nets, device, machine); }
+    if (status == EBB_OK) { status = ebb_run_measure_copies(device, UINT64_MAX, &found.pinned, &found.pageable); }
     if (status != EBB_OK) {
         code = ebb__cli_failed(status);
     } else {
         if (values.json) {
-            print_json(&info, machine);
+            print_json(&found, machine);
         } else {
-            print_table(&info, machine, values.network.disk != NULL);
+            print_table(&found, machine, values.network.disk != NULL);
         }
         code = ebb__cli_close_output();
     }
+    free(found.devices);
     ebb_machine_destroy(machine);
     ebb_device_close(device);
     return code;

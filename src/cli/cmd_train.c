@@ -25,7 +25,7 @@ typedef struct train_values {
     uint64_t seed;
     const char *load, *save, *checkpoint, *record, *save_gradients;
     uint64_t checkpoint_every, record_steps;
-    bool eval, no_eval, json;
+    bool eval, no_eval, json, memory_includes_context;
 } train_values;
 
 #define AT(member) offsetof(train_values, member)
@@ -44,6 +44,8 @@ static const ebb_cli_option train_options[] = {
     {"--weight-decay", EBB_CLI_NUMBER, AT(weight_decay), "X", "weight decay (0)"},
     {"--seed", EBB_CLI_COUNT, AT(seed), "N", "of weights, the data's order and dropout (0)"},
     EBB_CLI_PLAN_OPTIONS(train_values),
+    {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
+     "the budget is all of the card: what the vendor's context takes counts"},
     {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},
     {"--save", EBB_CLI_TEXT, AT(save), "F", "write the weights at the end (safetensors)"},
     {"--checkpoint", EBB_CLI_TEXT, AT(checkpoint), "F",
@@ -84,6 +86,10 @@ static void set_network(const ebb_cli_network *network, ebb_trainer_options *opt
     options->no_dropout = network->no_dropout;
     options->backend = network->backend;
     options->n_threads = (int32_t)network->threads;
+    options->device_index = network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+    options->tf32 = network->tf32;
+    options->nondeterministic = network->fast_algorithms;
+    options->no_capture = network->no_capture;
     options->policy = network->policy;
     options->budget_bytes = network->memory.bytes;
     options->budget_percent = network->memory.percent;
@@ -109,6 +115,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->n_record_steps = values->record_steps;
     options->keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
+    options->memory_includes_context = values->memory_includes_context;
     set_network(&values->network, options);
     ebb_status status = EBB_OK;
     if (values->lr_schedule != NULL) { status = ebb_lr_schedule_parse(values->lr_schedule, &options->schedule); }
@@ -225,6 +232,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
     if (values.record_steps > 0 && values.record == NULL) {
         return ebb__cli_usage("train: --record-steps without --record");
+    }
+    if (values.memory_includes_context && values.network.memory.bytes == 0) {
+        return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
     }
     if (!are_outputs_apart(&values) || !ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
 

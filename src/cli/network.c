@@ -34,6 +34,10 @@ bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_networ
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out) {
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
     options.n_threads = (int32_t)network->threads;
+    options.index = network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+    options.tf32 = network->tf32;
+    options.nondeterministic = network->fast_algorithms;
+    options.no_capture = network->no_capture;
     return ebb_device_open(network->backend != NULL ? network->backend : ebb_backend_name(0, NULL), &options,
                            device_out);
 }

@@ -29,6 +29,7 @@ void ebb__cli_report_begin(ebb_cli_train_report *report) {
            bytes_text(info->plan.peak_bytes, peak),
            has_budget ? bytes_text(info->plan.budget_bytes, budget) : "without limit",
            bytes_text(info->liveness_bytes, liveness), info->step_time_predicted_s);
+    if (info->context_bytes > 0) { printf("beside it on the device: %s\n", bytes_text(info->context_bytes, peak)); }
     if (info->first_step > 0) { printf("goes on behind step %" PRIu64 "\n", info->first_step); }
     fflush(stdout);
 }
@@ -116,6 +117,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_text("weights_sha256", summary->weights_sha256);
     ebb__json_u64("liveness_bytes", info->liveness_bytes);
     ebb__json_u64("arena_bytes", summary->run.arena_bytes);
+    ebb__json_u64("context_bytes", info->context_bytes);
     ebb__json_u64("arena_resident_bytes", summary->run.arena_resident_bytes);
     ebb__json_u64("slab_bytes", summary->run.slab_bytes);
     ebb__json_u64("file_bytes", summary->run.file_bytes);

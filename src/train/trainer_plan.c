@@ -125,13 +125,36 @@ static ebb_status find_liveness(ebb_trainer *trainer) {
     return EBB_OK;
 }
 
+/* What of the budget is the context's. */
+static uint64_t context_share(const ebb_trainer *trainer) {
+    return trainer->options.memory_includes_context ? trainer->info.context_bytes : 0;
+}
+
 static uint64_t device_budget(const ebb_trainer *trainer) {
     const ebb_trainer_options *o = &trainer->options;
     if (o->budget_percent > 0) {
         double bytes = (double)trainer->info.liveness_bytes * o->budget_percent / 100.0;
         return bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
     }
-    return o->budget_bytes > 0 ? o->budget_bytes : UINT64_MAX;
+    if (o->budget_bytes == 0) { return UINT64_MAX; }
+    return ebb_max_u64(o->budget_bytes - ebb_min_u64(o->budget_bytes, context_share(trainer)), 1);
+}
+
+/* After what was measured, for which libraries have loaded what they need. */
+static ebb_status find_context(ebb_trainer *trainer) {
+    ebb_device_info info;
+    EBB_TRY(ebb_device_get_info(trainer->device, &info));
+    trainer->info.context_bytes = info.context_bytes;
+    return EBB_OK;
+}
+
+/* The least budget as the caller counts it. */
+static ebb_status add_context(const ebb_trainer *trainer, ebb_no_fit *no_fit) {
+    const uint64_t context_bytes = context_share(trainer);
+    if (context_bytes == 0 || no_fit->least_budget_bytes == 0) { return EBB_E_NO_FIT; }
+    no_fit->least_budget_bytes += context_bytes;
+    return ebb_fail(EBB_E_NO_FIT, "%s; with the context's %llu bytes: %llu", ebb_last_error(),
+                    (unsigned long long)context_bytes, (unsigned long long)no_fit->least_budget_bytes);
 }
 
 static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
@@ -142,6 +165,7 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
     if (status != EBB_E_NO_FIT) { return status; }
     size_t n_steps = 0;
     const ebb_step *steps = ebb_program_steps(ebb_lowered_program(trainer->learn.lowered), &n_steps);
+    status = add_context(trainer, &no_fit);
     if (no_fit_out != NULL) { *no_fit_out = no_fit; }
     if (step_name_out != NULL) {
         (void)snprintf(step_name_out, STEP_NAME_BYTES, "%s", no_fit.step < n_steps ? steps[no_fit.step].name : "");
@@ -204,6 +228,7 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     uint64_t slab_bytes = 0;
     EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
     EBB_TRY(find_machine(trainer));
+    EBB_TRY(find_context(trainer));
     EBB_TRY(find_liveness(trainer));
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
     EBB_TRY(plan_evaluation(trainer, slab_bytes));

@@ -159,6 +159,10 @@ static ebb_status open_device(ebb_trainer *trainer) {
     ebb_device_options d = EBB_DEVICE_OPTIONS_INIT;
     d.mem = trainer->mem;
     d.n_threads = o->n_threads;
+    d.index = o->device_index;
+    d.tf32 = o->tf32;
+    d.nondeterministic = o->nondeterministic;
+    d.no_capture = o->no_capture;
     return ebb_device_open(o->backend, &d, &trainer->device);
 }
 
@@ -191,6 +195,9 @@ static ebb_status check_options(const ebb_trainer_options *o) {
     }
     if (!(o->budget_percent >= 0)) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", o->budget_percent);
+    }
+    if (o->memory_includes_context && o->budget_bytes == 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "a budget that includes the context is one in bytes");
     }
     return check_optimizer(o);
 }

@@ -34,6 +34,9 @@ for schedule in foo step step: step:0 step:3x step:99999999999999999999 constant
     says "schedule $schedule" 2 "ebb: there is no schedule '$schedule' (constant, cosine, linear, step:N)" \
         train lenet --lr-schedule $schedule
 done
+says "a context of no bytes" 2 "ebb: train: --memory-includes-context takes a --memory in bytes" \
+    train lenet --memory 60% --memory-includes-context
+says "a device beyond" 5 "ebb: ref has one device, number 0" train lenet --backend ref --device 1
 says "repetitions" 2 "ebb: probe: --reps is 1 to 1000" probe --reps 0
 complains "unknown network" 2 "nosuchnet" train nosuchnet
 complains "resnet without depths" 2 "resnet:" train resnet:

@@ -3,6 +3,7 @@
  * The arena and pinned memory over the fake: what of the card they take, what is said when it has no more, and what
  * counts as the context's.
  */
+#include "ebb/run.h"
 #include "fake_bench.h"
 
 #define MUST(expr) assert_int_equal((expr), EBB_OK)
@@ -90,12 +91,36 @@ static void host_pieces_take_what_they_are_asked_for(void **state) {
     ops->close(device);
 }
 
+/* Both kinds of host memory, each way and both at once; nothing is left of it, nor of a survey that fails. */
+static void copies_are_measured(void **state) {
+    (void)state;
+    ebb_copy_rates pinned, pageable;
+    fake_cuda_reset(4);
+    ebb_device *device = open_device();
+    MUST(ebb_run_measure_copies(device, 4 * MIB, &pinned, &pageable));
+    assert_int_equal(fake.n_pageable_copies, 4 * (4 + 1)); /* out, in, both: two; once to warm up */
+    assert_true(pinned.out_bytes_per_s > 0 && pinned.in_bytes_per_s > 0 && pinned.both_bytes_per_s > 0);
+    assert_true(pageable.out_bytes_per_s > 0 && pageable.in_bytes_per_s > 0 && pageable.both_bytes_per_s > 0);
+    const size_t n_live = fake.n_live;
+    for (uint64_t call = 1; call < 120; call += 7) {
+        fake_cuda_fail(call, cudaErrorUnknown);
+        (void)ebb_run_measure_copies(device, 4 * MIB, &pinned, &pageable);
+        assert_int_equal(fake.n_live, n_live);
+    }
+    ebb_device_close(device);
+    MUST(ebb_device_open("dry", NULL, &device));
+    MUST(ebb_run_measure_copies(device, 4 * MIB, &pinned, &pageable));
+    assert_true(pinned.both_bytes_per_s == 0 && pageable.out_bytes_per_s == 0);
+    ebb_device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_takes_whole_granules),
         cmocka_unit_test(a_full_card_says_what_is_free),
         cmocka_unit_test(arenas_begin_zero),
         cmocka_unit_test(host_pieces_take_what_they_are_asked_for),
+        cmocka_unit_test(copies_are_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
