@@ -124,7 +124,8 @@ typedef struct ebb_trace_writer_options {
 EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                          ebb_trace_writer **writer_out);
 
-/* The number of a text; each distinct text is stored and written once. "" and NULL are 0. At most 1 MiB. */
+/* The number of a text; each distinct text is stored and written once. "" and NULL are 0. At most 1 MiB. Each byte that
+ * belongs to no character of UTF-8 is written as '?'. */
 EBB_API ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out);
 
 /* The number of the stack that has one frame more than the stack caller (0: none). function and file are strings. */

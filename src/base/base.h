@@ -130,6 +130,9 @@ ebb_status ebb__sort_items(const ebb_mem *mem, void *items, size_t n, size_t ite
 /* Bytes of the character of UTF-8 with which text begins, of which n_bytes are there; 0: it begins with none. */
 size_t ebb__utf8_character(const void *text, size_t n_bytes);
 
+/* How many of n_bytes are whole characters, none of them NUL, before the first that are not. */
+size_t ebb__utf8_sound_bytes(const void *text, size_t n_bytes);
+
 /* Make a line of text: what ends a line becomes a blank, what is no character or would be obeyed by a terminal '?'. */
 void ebb__utf8_make_line(char *text);
 

@@ -18,6 +18,15 @@ size_t ebb__utf8_character(const void *text, size_t n_bytes) {
     return is_too_long || is_half_of_pair || is_beyond ? 0 : n;
 }
 
+size_t ebb__utf8_sound_bytes(const void *text, size_t n_bytes) {
+    const uint8_t *c = text;
+    size_t at = 0;
+    for (size_t n = 1; n > 0 && at < n_bytes && c[at] != 0; at += n) {
+        n = c[at] < 0x80 ? 1 : ebb__utf8_character(c + at, n_bytes - at);
+    }
+    return at;
+}
+
 void ebb__utf8_make_line(char *text) {
     size_t n = strlen(text);
     for (uint8_t *c = (uint8_t *)text; n > 0;) {

@@ -49,6 +49,7 @@ const char *ebb_trace_format_name(size_t idx, const char **about_out) {
 /* ---- what importers call ---------------------------------------------------------------------- */
 
 ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t *n_out) {
+    EBB_ASSERT(importer->n_taken <= importer->n_head);
     const size_t n_left = importer->n_head - importer->n_taken;
     if (n_left == 0) { return ebb__stream_read_some(importer->stream, buf, n, n_out); }
     if (n > n_left) { n = n_left; }
@@ -87,48 +88,14 @@ bool ebb__import_number(const char *text, uint64_t *number_out) {
     return true;
 }
 
-/* What of text is in order: whole characters, at most 1 MiB of them. */
-static size_t sound_bytes(const char *text) {
-    size_t at = 0;
-    for (size_t n = 1; text[at] != '\0'; at += n) {
-        n = ebb__utf8_character(text + at, strnlen(text + at, 4));
-        if (n == 0 || n > TRACE_MAX_STRING_BYTES - at) { break; }
-    }
-    return at;
-}
-
-/* text in order: itself, or *copy_out, which is the caller's. */
-static ebb_status make_sound(const ebb_mem *mem, const char *text, char **copy_out, const char **sound_out) {
-    const size_t n = (size_t)ebb_min_u64(strlen(text), TRACE_MAX_STRING_BYTES);
-    *copy_out = NULL;
-    *sound_out = text;
-    if (text[sound_bytes(text)] == '\0') { return EBB_OK; }
-    char *copy = ebb__alloc(mem, n + 1, 1);
-    if (copy == NULL) { return EBB_E_NO_MEMORY; }
-    memcpy(copy, text, n);
-    copy[n] = '\0';
-    for (size_t at = sound_bytes(copy); at < n; at += sound_bytes(copy + at)) { copy[at] = '?'; }
-    *copy_out = copy;
-    *sound_out = copy;
-    return EBB_OK;
-}
-
 ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out) {
-    char *copy = NULL;
-    const char *sound = NULL;
-    EBB_TRY(make_sound(importer->mem, text, &copy, &sound));
-    const ebb_status st = ebb_trace_writer_string(importer->writer, sound, string_out);
-    ebb__free(importer->mem, copy);
-    return st;
+    EBB_ASSERT(importer->writer != NULL);
+    return ebb__trace_writer_text(importer->writer, text, strlen(text), string_out);
 }
 
 ebb_status ebb__import_note(ebb_importer *importer, const char *key, const char *value) {
-    char *copy = NULL;
-    const char *sound = NULL;
-    EBB_TRY(make_sound(importer->mem, value, &copy, &sound));
-    const ebb_status st = ebb_trace_writer_note(importer->writer, key, sound);
-    ebb__free(importer->mem, copy);
-    return st;
+    EBB_ASSERT(importer->writer != NULL);
+    return ebb__trace_writer_note_text(importer->writer, key, value, strlen(value));
 }
 
 ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value) {
@@ -193,6 +160,7 @@ static ebb_status refuse_device(const ebb_importer *importer, const ebb_import_d
 
 ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_import_device *devices, size_t n,
                                       uint32_t *space_out) {
+    EBB_ASSERT(n > 0);
     const uint32_t wanted = ebb__import_device(importer);
     const size_t most = busiest(devices, n);
     uint32_t n_spaces = 0;
@@ -304,6 +272,7 @@ static ebb_status look_through(ebb_importer *importer, int fd, ebb_trace_info *i
 }
 
 static ebb_status open_copy(ebb_importer *importer, ebb_file_writer **file_out) {
+    EBB_ASSERT((importer->out_path != NULL) != (importer->out_fd >= 0));
     if (importer->out_path != NULL) { return ebb__file_writer_open(importer->mem, importer->out_path, 0, file_out); }
     const int fd = importer->out_fd;
     importer->out_fd = -1;

@@ -51,6 +51,7 @@ static ebb_status find_thread(chrome *c, const ebb_import_json *json, uint32_t *
     EBB_TRY(ebb__trace_keys_add(&c->thread_keys, key, n_key + 1, &number, &is_new));
     const chrome_thread thread = {0};
     if (is_new) { EBB_TRY(EBB_PUSH(c->importer->mem, &c->threads, thread)); }
+    EBB_ASSERT(number > 0 && number <= c->threads.n);
     *thread_out = number - 1;
     return EBB_OK;
 }
@@ -161,6 +162,7 @@ static ebb_status read_memory(chrome *c, const ebb_import_json *json) {
         c->importer->n_left_out++;
         return EBB_OK;
     }
+    EBB_ASSERT(device < c->n_devices);
     p.is_free = bytes < 0;
     p.size_bytes = (uint64_t)(bytes < 0 ? -bytes : bytes);
     p.device = (uint16_t)device;

@@ -144,6 +144,7 @@ static ebb_status find_befores(output *out) {
 }
 
 static ebb_status add_before(output *out, const before *b, uint32_t name) {
+    EBB_ASSERT(out->space[b->device] != IMPORT_NO_SPACE);
     const ebb_trace_event event = {.kind = EBB_TRACE_ALLOC,
                                    .block = out->n_blocks++,
                                    .size_bytes = b->size_bytes,
@@ -181,6 +182,7 @@ static ebb_status write_befores(output *out) {
         uint64_t *value = NULL;
         bool is_new = false;
         EBB_TRY(ebb__u64_map_add(&out->blocks, place_of(&place), &value, &is_new));
+        EBB_ASSERT(is_new);
         *value = out->n_blocks + 1;
         EBB_TRY(add_before(out, b, 0));
     }
@@ -215,6 +217,7 @@ static uint32_t tells(const output *out) {
 }
 
 static const char *text_of(const chrome *c, uint32_t number) {
+    EBB_ASSERT(number > 0 && number <= c->texts.keys.n);
     return c->texts.keys.data[number - 1].data;
 }
 
@@ -303,6 +306,7 @@ static ebb_status begin_step(output *out, const open_span *span) {
 
 static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
     row_state *state = &out->rows[row];
+    EBB_ASSERT(row < EBB_TRACE_MAX_ROWS && state->open.n < MAX_OPEN);
     const char *text = text_of(out->c, span->name), *number = strchr(text, '#');
     const open_span *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : NULL;
     open_span o = {
@@ -326,6 +330,7 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
 
 static ebb_status close_one(output *out, uint32_t row) {
     row_state *state = &out->rows[row];
+    EBB_ASSERT(state->open.n > 0 && state->open.data[state->open.n - 1].end_ns >= out->start_ns);
     const open_span o = state->open.data[--state->open.n];
     out->now_ns = ebb_max_u64(out->now_ns, o.end_ns - out->start_ns);
     const ebb_trace_event event = {.kind = EBB_TRACE_STEP_END, .row = row, .time_ns = out->now_ns};
@@ -360,6 +365,7 @@ static ebb_status close_until(output *out, uint64_t time_ns, bool at_it) {
 }
 
 static void move_to(output *out, uint64_t time_ns) {
+    EBB_ASSERT(time_ns >= out->start_ns);
     out->now_ns = ebb_max_u64(out->now_ns, time_ns - out->start_ns);
 }
 
@@ -377,6 +383,7 @@ static ebb_status write_span(output *out, const chrome_span *span) {
 /* ---- points ----------------------------------------------------------------------------------- */
 
 static ebb_status write_free(output *out, ebb_trace_event event, uint64_t *value) {
+    EBB_ASSERT(*value > 0 && *value <= out->n_blocks);
     event.kind = EBB_TRACE_FREE;
     event.block = *value - 1;
     *value = 0;

@@ -119,6 +119,7 @@ bool ebb__import_is_csv(const uint8_t *head, size_t n, const char *path) {
 /* ---- buffers ---------------------------------------------------------------------------------- */
 
 static ebb_status read_number(const reader *r, unsigned column, uint64_t *number_out) {
+    EBB_ASSERT(r->column[column] < r->csv.field.n);
     const char *text = ebb__csv_field(&r->csv, r->column[column]);
     if (ebb__import_number(text, number_out)) { return EBB_OK; }
     return ebb_fail(EBB_E_FORMAT, "%s:%zu: '%.40s' is not a whole number below 2^64", r->csv.name, r->csv.line, text);
@@ -169,6 +170,7 @@ static ebb_status write_events(const reader *r, const uint32_t *order, uint64_t 
     for (size_t i = 0; i < 2 * n; i++) {
         const size_t at = order[i] % n;
         const buffer *b = &r->buffers.data[at];
+        EBB_ASSERT(b->lower < b->upper); /* so that its alloc was before its free */
         ebb_trace_event event = {.kind = EBB_TRACE_FREE, .time_ns = b->upper, .block = block[at]};
         if (order[i] >= n) {
             block[at] = n_blocks++;

@@ -128,6 +128,7 @@ static bool read_tensor(execution *e, const ebb_import_json *json, uint32_t at, 
 static uint32_t take(const ebb_import_json *json, uint32_t array, uint32_t *at) {
     if (array == EBB_IMPORT_JSON_NONE || *at >= json->tokens[array].next) { return EBB_IMPORT_JSON_NONE; }
     const uint32_t found = *at;
+    EBB_ASSERT(json->tokens[found].next > found);
     *at = json->tokens[found].next;
     return found;
 }
@@ -181,6 +182,7 @@ static ebb_status read_tensors(reader *r, const ebb_import_json *json, const cha
 /* ---- blocks ----------------------------------------------------------------------------------- */
 
 static ebb_status touch(reader *r, uint32_t block, execution_use use) {
+    EBB_ASSERT(block < r->e.blocks.n);
     const execution_touch t = {.block = block & 0x3fffffffu, .use = (unsigned)use};
     if (use == EXECUTION_HOLD) { r->e.blocks.data[block].n_holds++; }
     return EBB_PUSH(r->e.importer->mem, &r->e.touches, t);
@@ -188,6 +190,7 @@ static ebb_status touch(reader *r, uint32_t block, execution_use use) {
 
 static ebb_status add_block(reader *r, const tensor *t, bool before, uint32_t *block_out) {
     if (r->e.blocks.n == MAX_BLOCKS) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^30 blocks", r->e.importer->path); }
+    EBB_ASSERT(t->device < r->e.n_devices);
     const execution_block block = {.size_bytes = t->size_bytes, .device = t->device, .before = before};
     *block_out = (uint32_t)r->e.blocks.n;
     r->e.devices[t->device].n_blocks++;
@@ -196,6 +199,7 @@ static ebb_status add_block(reader *r, const tensor *t, bool before, uint32_t *b
 
 static storage *find_storage(const reader *r, uint64_t storage_id) {
     const uint64_t *idx = ebb__u64_map_find(&r->storage_of, storage_id);
+    EBB_ASSERT(idx == NULL || *idx < r->storages.n);
     return idx != NULL ? &r->storages.data[*idx] : NULL;
 }
 
@@ -206,6 +210,7 @@ static ebb_status add_storage(reader *r, const tensor *t, bool before, const cal
     EBB_TRY(add_block(r, t, before, &s.block));
     EBB_TRY(EBB_PUSH(r->e.importer->mem, &r->storages, s));
     EBB_TRY(ebb__u64_map_add(&r->storage_of, t->storage_id, &idx, &is_new));
+    EBB_ASSERT(is_new);
     *idx = r->storages.n - 1;
     *storage_out = &r->storages.data[*idx];
     return EBB_OK;
@@ -338,6 +343,7 @@ static ebb_status use_result(reader *r, const tensor *t, const call *c) {
 /* Once a block, when all that the node does to it is said. */
 static ebb_status hold(reader *r, const tensor *t, const call *c) {
     storage *s = find_storage(r, t->storage_id);
+    EBB_ASSERT(s != NULL); /* an argument's is made, if need be, and a result's too */
     if (s->held_by == c->number) { return EBB_OK; }
     s->held_by = c->number;
     set_thread(s, c);
@@ -388,6 +394,7 @@ static ebb_status find_schema(reader *r, const char *text, execution_schema *sch
     bool is_new = false;
     EBB_TRY(ebb__trace_keys_add(&r->schema_texts, text, strlen(text) + 1, &number, &is_new));
     if (is_new) { EBB_TRY(EBB_PUSH(r->e.importer->mem, &r->schemas, ebb__execution_schema(text))); }
+    EBB_ASSERT(number > 0 && number <= r->schemas.n);
     *schema_out = r->schemas.data[number - 1];
     return EBB_OK;
 }

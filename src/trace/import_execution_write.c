@@ -58,6 +58,7 @@ static ebb_status add_alloc(output *out, execution_block *block, uint32_t row) {
 
 static ebb_status add_access(output *out, execution_block *block, uint32_t row, ebb_trace_kind kind) {
     EBB_TRY(add_alloc(out, block, row)); /* a file whose ids are in no order */
+    EBB_ASSERT(block->number > 0 && block->number <= out->n_blocks);
     return add(out, (ebb_trace_event){.kind = kind, .row = row, .block = block->number - 1});
 }
 
@@ -69,8 +70,10 @@ static ebb_status let_go(output *out, execution_block *block, uint32_t row) {
 
 /* All touches of the node that are of this use, or of uses that are reads and writes. */
 static ebb_status do_touches(output *out, const execution_node *node, uint32_t row, execution_use use) {
+    EBB_ASSERT(node->first_touch + node->n_touches <= out->e->touches.n);
     for (uint32_t i = 0; i < node->n_touches; i++) {
         const execution_touch *t = &out->e->touches.data[node->first_touch + i];
+        EBB_ASSERT(t->block < out->e->blocks.n);
         execution_block *block = &out->e->blocks.data[t->block];
         const bool is_access = t->use == EXECUTION_READ || t->use == EXECUTION_WRITE;
         if (!is_wanted(out, block) || (t->use != use && !(is_access && use == EXECUTION_READ))) { continue; }
@@ -95,6 +98,7 @@ static ebb_status add_befores(output *out) {
 /* ---- nodes ------------------------------------------------------------------------------------ */
 
 static const char *name_of(const output *out, const execution_node *node) {
+    EBB_ASSERT(node->name > 0 && node->name <= out->e->texts.keys.n);
     return out->e->texts.keys.data[node->name - 1].data;
 }
 
@@ -128,6 +132,7 @@ static ebb_status begin_node(output *out, const execution_node *node, uint32_t r
 
 static ebb_status end_node(output *out, uint32_t row) {
     row_state *state = &out->rows[row];
+    EBB_ASSERT(state->open.n > 0);
     const open_node o = state->open.data[--state->open.n];
     EBB_TRY(do_touches(out, o.node, row, EXECUTION_READ));
     EBB_TRY(add(out, (ebb_trace_event){.kind = EBB_TRACE_STEP_END, .row = row}));
@@ -139,6 +144,7 @@ static ebb_status end_node(output *out, uint32_t row) {
 
 /* Row 0 is the thread with most nodes. What threads there are beyond the rows share the last one. */
 static uint32_t row_of(const output *out, uint32_t thread) {
+    EBB_ASSERT(thread < out->e->n_threads);
     if (thread == out->main_thread) { return EBB_TRACE_ROW_COMPUTE; }
     const uint32_t row = IMPORT_FIRST_FREE_ROW + thread - (thread > out->main_thread);
     return row < EBB_TRACE_MAX_ROWS ? row : EBB_TRACE_MAX_ROWS - 1;

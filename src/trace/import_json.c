@@ -139,6 +139,7 @@ static ebb_status add_token(ebb_import_json_reader *r, ebb_import_json_kind kind
 static ebb_status give(ebb_import_json_reader *r) {
     const ebb_import_json json = {r->tokens.data, r->texts.data, r};
     const ebb_import_json_handler *h = r->handler;
+    EBB_ASSERT(r->is_collecting && r->tokens.n > 0 && r->n_open == 0);
     const bool is_member = r->is_member;
     r->is_collecting = r->is_member = false;
     EBB_TRY(is_member ? h->member(h->ctx, r->key.data, &json) : h->element(h->ctx, &json));
@@ -174,6 +175,7 @@ static ebb_status begin_container(ebb_import_json_reader *r, ebb_import_json_kin
     if (r->depth == MAX_DEPTH) { return refuse(r, EBB_E_FORMAT, "values within values, deeper than 512"); }
     r->depth++;
     if (r->is_collecting) {
+        EBB_ASSERT(r->n_open < r->depth);
         r->open[r->n_open++] = (uint32_t)r->tokens.n;
         return add_token(r, kind, NULL, 0);
     }
@@ -185,6 +187,7 @@ static ebb_status begin_container(ebb_import_json_reader *r, ebb_import_json_kin
 static int end_container(ebb_import_json_reader *r) {
     ebb_status st = EBB_OK;
     if (r->depth == r->element_depth && !r->is_collecting) { r->element_depth = 0; }
+    EBB_ASSERT(r->depth > 0 && (!r->is_collecting || r->n_open > 0));
     r->depth--;
     if (r->is_collecting) {
         r->tokens.data[r->open[--r->n_open]].next = (uint32_t)r->tokens.n;

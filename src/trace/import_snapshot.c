@@ -29,35 +29,17 @@ typedef struct job {
 
 /* ---- texts and stacks ------------------------------------------------------------------------- */
 
-/* A question mark for each byte that a string of a trace cannot have. */
-static void make_text(const uint8_t *bytes, size_t n, char *text) {
-    for (size_t i = 0; i < n;) {
-        const size_t n_here = ebb__utf8_character(bytes + i, n - i);
-        if (n_here == 0 || bytes[i] == 0) {
-            text[i++] = '?';
-            continue;
-        }
-        memcpy(text + i, bytes + i, n_here);
-        i += n_here;
-    }
-    text[n] = '\0';
-}
-
 /* The writer's number of a string of the pickle. */
 static ebb_status get_string(job *j, uint32_t string, uint32_t *string_out) {
     *string_out = 0;
     if (string == 0) { return EBB_OK; }
+    EBB_ASSERT(string < j->string_of.n);
     uint32_t *known = &j->string_of.data[string];
     if (*known == 0) {
         size_t n = 0;
         const char *bytes = ebb__pickle_text(j->snapshot.pickle, string, &n);
-        char *text = ebb__alloc(j->importer->mem, n + 1, 1);
-        if (text == NULL) { return EBB_E_NO_MEMORY; }
-        make_text((const uint8_t *)bytes, n, text);
         uint32_t number = 0;
-        const ebb_status st = ebb_trace_writer_string(j->importer->writer, text, &number);
-        ebb__free(j->importer->mem, text);
-        EBB_TRY(st);
+        EBB_TRY(ebb__trace_writer_text(j->importer->writer, bytes, n, &number));
         *known = number + 1;
     }
     *string_out = *known - 1;
@@ -108,6 +90,7 @@ static size_t count_devices(const ebb_snapshot *s) {
 }
 
 static const ebb_snapshot_event *event_at(const job *j, const device_state *d, uint64_t i) {
+    EBB_ASSERT(i < d->events.n && d->events.first + i < j->snapshot.events.n);
     return &j->snapshot.events.data[d->events.first + i];
 }
 
@@ -138,6 +121,7 @@ static ebb_status find_busiest(const job *j, size_t n_devices, uint32_t *device_
 
 static ebb_status add_device(job *j, uint32_t space) {
     const ebb_snapshot *s = &j->snapshot;
+    EBB_ASSERT(space < j->device_of.n && j->device_of.data[space] == 0);
     EBB_TRY(EBB_RESERVE(j->importer->mem, &j->devices, 1));
     device_state *d = &j->devices.data[j->devices.n++];
     *d = (device_state){.space = space};
@@ -209,14 +193,15 @@ static ebb_status add_death(job *j, device_state *d, const ebb_snapshot_event *e
         j->importer->n_left_out++;
         return EBB_OK;
     }
+    EBB_ASSERT(*block < j->n_blocks);
     EBB_TRY(add_free(j, *block, stack));
     ebb__u64_map_remove(&d->block_of, event->address);
     return EBB_OK;
 }
 
-static ebb_status add_mark(job *j, const char *text, uint32_t stack) {
+static ebb_status add_mark(job *j, const char *text, size_t n_bytes, uint32_t stack) {
     ebb_trace_event event = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .stack = stack};
-    EBB_TRY(ebb_trace_writer_string(j->importer->writer, text, &event.name));
+    EBB_TRY(ebb__trace_writer_text(j->importer->writer, text, n_bytes, &event.name));
     return add(j, &event);
 }
 
@@ -224,7 +209,7 @@ static ebb_status add_oom(job *j, const ebb_snapshot_event *event, uint32_t stac
     char text[128];
     (void)snprintf(text, sizeof text, "out of memory: %llu bytes asked for, %llu left on the device",
                    (unsigned long long)event->size_bytes, (unsigned long long)event->address);
-    return add_mark(j, text, stack);
+    return add_mark(j, text, strlen(text), stack);
 }
 
 static ebb_status add_annotate(job *j, const ebb_snapshot_event *event, uint32_t stack) {
@@ -275,9 +260,9 @@ static ebb_status add_annotation(job *j, const ebb_snapshot_annotation *a) {
     size_t n = 0, n_text = sizeof EBB_TRACE_END_PREFIX - 1;
     const char *name = a->name == 0 ? "" : ebb__pickle_text(j->snapshot.pickle, a->name, &n);
     memcpy(text, EBB_TRACE_END_PREFIX, n_text);
-    if (n > sizeof text - n_text - 1) { n = sizeof text - n_text - 1; }
-    make_text((const uint8_t *)name, n, text + n_text);
-    return add_mark(j, text, 0);
+    n = (size_t)ebb_min_u64(n, sizeof text - n_text);
+    memcpy(text + n_text, name, n);
+    return add_mark(j, text, n_text + n, 0);
 }
 
 /* Annotations of what happens up to now. */
@@ -310,7 +295,7 @@ static ebb_status add_event(job *j, device_state *d, const ebb_snapshot_event *e
         return ebb__snapshot_is_death(&d->before, event) ? add_death(j, d, event, stack) : EBB_OK;
     case EBB_SNAPSHOT_SEGMENT_ALLOC:
     case EBB_SNAPSHOT_SEGMENT_FREE: return add_segment(j, d, event, stack);
-    case EBB_SNAPSHOT_SNAPSHOT: return add_mark(j, "snapshot", stack);
+    case EBB_SNAPSHOT_SNAPSHOT: return add_mark(j, "snapshot", sizeof "snapshot" - 1, stack);
     case EBB_SNAPSHOT_OOM: return add_oom(j, event, stack);
     case EBB_SNAPSHOT_ANNOTATE: return add_annotate(j, event, stack);
     case EBB_SNAPSHOT_UNKNOWN: break;
@@ -401,6 +386,7 @@ static ebb_status add_merged(job *j) {
             order[n_wanted++] = (uint32_t)k;
         }
     }
+    EBB_ASSERT(n_wanted <= n);
     if (st == EBB_OK) { st = ebb__sort_by_key(mem, order, n_wanted, key); }
     ebb__free(mem, key);
     for (size_t i = 0; st == EBB_OK && i < n_wanted; i++) {
@@ -425,14 +411,12 @@ static ebb_status add_settings(job *j) {
     const ebb_snapshot *s = &j->snapshot;
     for (size_t i = 0; i < s->settings.n; i++) {
         const ebb_snapshot_setting *setting = &s->settings.data[i];
-        char key[128], value[1024];
+        char key[128];
         size_t n = 0;
         const char *name = ebb__pickle_text(s->pickle, setting->key, &n);
         if (n > sizeof key - 16) { continue; }
-        const int n_prefix = snprintf(key, sizeof key, "allocator.");
-        make_text((const uint8_t *)name, n, key + n_prefix);
-        make_text((const uint8_t *)setting->value, strnlen(setting->value, sizeof value - 1), value);
-        EBB_TRY(ebb_trace_writer_note(j->importer->writer, key, value));
+        (void)snprintf(key, sizeof key, "allocator.%.*s", (int)n, name);
+        EBB_TRY(ebb__import_note(j->importer, key, setting->value));
     }
     return EBB_OK;
 }

@@ -42,6 +42,11 @@ static ebb_status tell(ebb_ranges_fn fn, void *ctx, const ebb_range *range, bool
     return fn != NULL ? fn(ctx, range, comes) : EBB_OK;
 }
 
+/* The range at idx begins where the one before it has ended, or later. */
+static bool is_apart(const ebb_ranges *r, size_t idx) {
+    return idx == 0 || idx >= r->ranges.n || end_of(&r->ranges.data[idx - 1]) <= r->ranges.data[idx].address;
+}
+
 /* Put n ranges in the place of those from first to last. */
 static ebb_status replace(ebb_ranges *r, size_t first, size_t last, const ebb_range *with, size_t n) {
     EBB_ASSERT(first <= last && last <= r->ranges.n);
@@ -51,6 +56,7 @@ static ebb_status replace(ebb_ranges *r, size_t first, size_t last, const ebb_ra
     memmove(at + n, r->ranges.data + last, (r->ranges.n - last) * sizeof *at);
     if (n > 0) { memcpy(at, with, n * sizeof *at); }
     r->ranges.n = r->ranges.n - (last - first) + n;
+    EBB_ASSERT(is_apart(r, first) && is_apart(r, first + n));
     return EBB_OK;
 }
 

@@ -113,6 +113,7 @@ static uint64_t number_of(ebb_pickle_value value) {
 /* ---- stacks ----------------------------------------------------------------------------------- */
 
 static ebb_status find_node(ebb_snapshot *s, uint32_t caller, uint32_t frame, uint32_t *node_out) {
+    EBB_ASSERT(caller <= s->nodes.n && frame < s->frames.keys.n);
     const uint64_t key = (uint64_t)caller << 32 | frame;
     uint64_t *node = NULL;
     bool is_new = false;
@@ -185,8 +186,10 @@ static unsigned kind_of_list(const ebb_snapshot *s, const ebb_pickle_step *step)
 }
 
 static ebb_status append_list(ebb_snapshot *s, uint64_t number, ebb_pickle_value item) {
+    EBB_ASSERT(number < s->lists.n);
     const uint64_t position = s->lists.data[number].n++;
     if (what_of(item) != IS_LIST) { return EBB_OK; } /* an empty one */
+    EBB_ASSERT(number_of(item) < s->lists.n);
     ebb_snapshot_list *child = &s->lists.data[number_of(item)];
     if (child->parent != 0) { return ebb__pickle_malformed(s->pickle, "a list that lies in two others"); }
     child->parent = number + 1;
@@ -195,6 +198,7 @@ static ebb_status append_list(ebb_snapshot *s, uint64_t number, ebb_pickle_value
 }
 
 static ebb_status append_record(ebb_snapshot *s, uint64_t number, ebb_pickle_value item) {
+    EBB_ASSERT(number < s->lists.n);
     ebb_snapshot_list *list = &s->lists.data[number];
     const uint64_t record = number_of(item);
     if (what_of(item) != list->kind) { return EBB_OK; }
@@ -549,5 +553,6 @@ ebb_snapshot_frame ebb__snapshot_frame(const ebb_snapshot *s, uint32_t stack, ui
     ebb_snapshot_frame frame;
     memcpy(&frame, s->frames.keys.data[(uint32_t)key].data, sizeof frame);
     *caller_out = (uint32_t)(key >> 32);
+    EBB_ASSERT(*caller_out < stack);
     return frame;
 }

@@ -50,6 +50,7 @@ static ebb_status find_kept(const ebb_snapshot *s, const ebb_snapshot_segment *s
                             ebb_snapshot_before *before) {
     if (segment->blocks == 0) { return EBB_OK; }
     const ebb_snapshot_list *list = &s->lists.data[segment->blocks - 1];
+    EBB_ASSERT(list->n == 0 || list->first + list->n <= s->blocks.n);
     uint64_t offset = 0;
     for (uint64_t i = 0; i < list->n; i++) {
         const ebb_snapshot_block *b = &s->blocks.data[list->first + i];

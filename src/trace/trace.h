@@ -22,6 +22,11 @@ ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int f
 ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
                                      ebb_trace_writer **writer_out);
 
+/* The number of a text of somebody else's: n_bytes, of which those that are no character of UTF-8, or NUL, become '?';
+ * of more than 1 MiB the rest is cut off. And a note with such a value. */
+ebb_status ebb__trace_writer_text(ebb_trace_writer *writer, const void *bytes, size_t n_bytes, uint32_t *string_out);
+ebb_status ebb__trace_writer_note_text(ebb_trace_writer *writer, const char *key, const void *bytes, size_t n_bytes);
+
 /* Hand what was added to the kernel now. */
 ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
 

@@ -77,7 +77,7 @@ static ebb_status malformed(ebb_trace_reader *r, const char *what) {
 
 /* Have n_bytes at hand unless the file ends before. n_bytes is at most the buffer. */
 static ebb_status fill(ebb_trace_reader *r, size_t n_bytes) {
-    EBB_ASSERT(n_bytes <= BUFFER_BYTES);
+    EBB_ASSERT(n_bytes <= BUFFER_BYTES && r->data <= r->at && r->at <= r->end);
     if ((size_t)(r->end - r->at) >= n_bytes || r->eof) { return EBB_OK; }
     size_t n = (size_t)(r->end - r->at);
     memmove(r->buf, r->at, n);
@@ -177,6 +177,7 @@ static ebb_status read_string(ebb_trace_reader *r, cursor *c, bool *whole_out) {
     c->at = r->at;
     if (!*whole_out) { return EBB_OK; }
     if (strlen(text) != n_bytes) { return malformed(r, "a string with a NUL in it"); }
+    if (ebb__utf8_sound_bytes(text, n_bytes) != n_bytes) { return malformed(r, "a string that is not UTF-8"); }
     r->strings.data[r->strings.n++] = text;
     return EBB_OK;
 }
@@ -242,6 +243,7 @@ static ebb_status skip(ebb_trace_reader *r, cursor *c, bool *whole_out) {
 /* ---- events ----------------------------------------------------------------------------------- */
 
 static void describe(ebb_trace_event *event, const ebb_trace_block *block) {
+    EBB_ASSERT(block->block > 0);
     event->block = block->block - 1;
     event->size_bytes = block->size_bytes;
     event->address = block->address;
@@ -279,6 +281,7 @@ static void read_free(ebb_trace_reader *r, cursor *c, ebb_trace_event *event) {
     ebb_trace_block *block = get_block(r, c);
     if (c->cut || c->bad) { return; }
     describe(event, block);
+    EBB_ASSERT(r->info.live_bytes >= block->size_bytes);
     r->info.live_bytes -= block->size_bytes;
     ebb__trace_live_remove(&r->live, block);
 }
@@ -379,6 +382,7 @@ static ebb_status read_event(ebb_trace_reader *r, cursor *c, uint8_t kind, ebb_t
     uint64_t dt_ns = get(c), time_ns = 0;
     c->bad = c->bad || !ebb_add_u64(r->time_ns, dt_ns, &time_ns);
     if (c->cut || c->bad) { return EBB_OK; }
+    EBB_ASSERT(r->current_row < r->rows.n);
     const row *here = &r->rows.data[r->current_row];
     *event = (ebb_trace_event){.kind = (ebb_trace_kind)(kind - RECORD_FIRST_EVENT),
                                .row = r->current_row,
@@ -390,6 +394,7 @@ static ebb_status read_event(ebb_trace_reader *r, cursor *c, uint8_t kind, ebb_t
     r->time_ns = time_ns;
     r->next_stack = 0;
     r->info.n_events++;
+    EBB_ASSERT(r->live.n <= r->info.n_blocks && r->info.n_blocks <= r->info.n_events);
     return EBB_OK;
 }
 
@@ -435,6 +440,7 @@ static ebb_status read_record(ebb_trace_reader *r, ebb_trace_event *event_out, b
     if (c.bad) {
         return malformed(r, "a field is out of range, or names a string, stack, step or block that is not there");
     }
+    EBB_ASSERT(c.at >= r->at && c.at <= r->end);
     r->at = c.at;
     r->info.offset = offset_of(r);
     *is_event_out = is_event;

@@ -23,6 +23,7 @@ void ebb__trace_keys_fini(ebb_trace_keys *keys) {
 
 /* The slot of this key, or the free one where it belongs. */
 static uint32_t *find_key(const ebb_trace_keys *keys, uint64_t hash, const void *data, size_t n_bytes) {
+    EBB_ASSERT(2 * keys->keys.n <= keys->n_slots); /* so that a search ends */
     size_t i = hash & (keys->n_slots - 1);
     for (; keys->slot[i] != 0; i = (i + 1) & (keys->n_slots - 1)) {
         const size_t k = keys->slot[i] - 1;
@@ -69,6 +70,7 @@ ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_
         keys->keys.data[k].hash = hash;
         *slot = (uint32_t)keys->keys.n;
     }
+    EBB_ASSERT(*slot > 0 && *slot <= keys->keys.n);
     *number_out = *slot;
     return EBB_OK;
 }
@@ -122,6 +124,7 @@ ebb_status ebb__trace_live_add(ebb_trace_live *live, const ebb_trace_block *bloc
     EBB_TRY(grow_live(live));
     put_block(live, block);
     live->n++;
+    EBB_ASSERT(2 * live->n <= live->n_slots);
     return EBB_OK;
 }
 

@@ -88,23 +88,37 @@ void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_
 
 /* ---- what events refer to --------------------------------------------------------------------- */
 
-ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out) {
-    const size_t n_bytes = text == NULL ? 0 : strlen(text);
+static ebb_status write_string(ebb_trace_writer *writer, const char *bytes, size_t n_bytes) {
+    uint8_t head[16], *end = head;
+    EBB_ASSERT(n_bytes > 0 && n_bytes <= TRACE_MAX_STRING_BYTES);
+    *end++ = RECORD_STRING;
+    end = ebb__trace_put(end, n_bytes);
+    ebb_status st = ebb__file_writer_write(writer->file, head, (size_t)(end - head));
+    for (size_t at = 0; at < n_bytes; at++) { /* a failure stays, and comes again with the last piece */
+        const size_t n = ebb__utf8_sound_bytes(bytes + at, n_bytes - at);
+        st = ebb__file_writer_write(writer->file, bytes + at, n);
+        at += n;
+        if (at < n_bytes) { st = ebb__file_writer_write(writer->file, "?", 1); }
+    }
+    return st;
+}
+
+ebb_status ebb__trace_writer_text(ebb_trace_writer *writer, const void *bytes, size_t n_bytes, uint32_t *string_out) {
     uint32_t number = 0;
-    if (n_bytes > TRACE_MAX_STRING_BYTES) { return ebb_fail(EBB_E_LIMIT, "a string of %zu bytes in a trace", n_bytes); }
+    n_bytes = (size_t)ebb_min_u64(n_bytes, TRACE_MAX_STRING_BYTES);
     if (n_bytes > 0) {
         bool is_new = false;
-        EBB_TRY(ebb__trace_keys_add(&writer->strings, text, n_bytes, &number, &is_new));
-        if (is_new) {
-            uint8_t head[16], *end = head;
-            *end++ = RECORD_STRING;
-            end = ebb__trace_put(end, n_bytes);
-            (void)ebb__file_writer_write(writer->file, head, (size_t)(end - head));
-            EBB_TRY(ebb__file_writer_write(writer->file, text, n_bytes));
-        }
+        EBB_TRY(ebb__trace_keys_add(&writer->strings, bytes, n_bytes, &number, &is_new));
+        if (is_new) { EBB_TRY(write_string(writer, bytes, n_bytes)); }
     }
     *string_out = number;
     return EBB_OK;
+}
+
+ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out) {
+    const size_t n_bytes = text == NULL ? 0 : strlen(text);
+    if (n_bytes > TRACE_MAX_STRING_BYTES) { return ebb_fail(EBB_E_LIMIT, "a string of %zu bytes in a trace", n_bytes); }
+    return ebb__trace_writer_text(writer, text, n_bytes, string_out);
 }
 
 static ebb_status check_string(const ebb_trace_writer *writer, uint32_t string) {
@@ -139,15 +153,27 @@ ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t caller, uin
     return EBB_OK;
 }
 
-ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value) {
-    uint32_t key_string = 0, value_string = 0;
-    EBB_TRY(ebb_trace_writer_string(writer, key, &key_string));
-    EBB_TRY(ebb_trace_writer_string(writer, value, &value_string));
+static ebb_status write_note(ebb_trace_writer *writer, uint32_t key_string, uint32_t value_string) {
     uint8_t record[TRACE_MAX_RECORD_BYTES], *end = record;
     *end++ = RECORD_NOTE;
     end = ebb__trace_put(end, key_string);
     end = ebb__trace_put(end, value_string);
+    EBB_ASSERT(end <= record + sizeof record);
     return ebb__file_writer_write(writer->file, record, (size_t)(end - record));
+}
+
+ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value) {
+    uint32_t key_string = 0, value_string = 0;
+    EBB_TRY(ebb_trace_writer_string(writer, key, &key_string));
+    EBB_TRY(ebb_trace_writer_string(writer, value, &value_string));
+    return write_note(writer, key_string, value_string);
+}
+
+ebb_status ebb__trace_writer_note_text(ebb_trace_writer *writer, const char *key, const void *bytes, size_t n_bytes) {
+    uint32_t key_string = 0, value_string = 0;
+    EBB_TRY(ebb_trace_writer_string(writer, key, &key_string));
+    EBB_TRY(ebb__trace_writer_text(writer, bytes, n_bytes, &value_string));
+    return write_note(writer, key_string, value_string);
 }
 
 /* ---- events ----------------------------------------------------------------------------------- */
@@ -195,6 +221,7 @@ static uint8_t *put_address(ebb_trace_writer *writer, uint8_t *at, uint64_t addr
 }
 
 static uint8_t *put_block(const ebb_trace_writer *writer, uint8_t *at, uint64_t block) {
+    EBB_ASSERT(block < writer->n_blocks);
     return ebb__trace_put(at, writer->n_blocks - 1 - block);
 }
 
@@ -285,6 +312,7 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer) {
 /* ---- the end ---------------------------------------------------------------------------------- */
 
 ebb_status ebb_trace_writer_close(ebb_trace_writer *writer) {
+    EBB_ASSERT(writer->n_blocks <= writer->n_events);
     uint8_t record[TRACE_MAX_RECORD_BYTES], *end = record;
     *end++ = RECORD_END;
     end = ebb__trace_put(end, writer->n_events);

@@ -384,6 +384,41 @@ static void test_header(void **state) {
     ebb_trace_reader_close(NULL);
 }
 
+/* Bytes that are no characters are written as question marks, and refused where a file has them all the same. */
+static void test_texts(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {
+        {"\xc3\xa9t\xc3\xa9", "\xc3\xa9t\xc3\xa9"}, {"\xe9t\xe9", "?t?"}, {"end\xe2\x82", "end??"}, {"\xff", "?"}};
+    const size_t n_texts = sizeof texts / sizeof texts[0];
+    ebb_trace_writer *w = NULL;
+    ebb_trace_reader *r = NULL;
+    ebb_trace_event e;
+    bool done = false;
+    uint32_t number = 0;
+    assert_int_equal(ebb_trace_writer_open(test_path, NULL, &w), EBB_OK);
+    for (size_t i = 0; i < n_texts; i++) { assert_int_equal(ebb_trace_writer_string(w, texts[i][0], &number), EBB_OK); }
+    assert_int_equal(ebb_trace_writer_note(w, "k\xff", "\x80v"), EBB_OK);
+    assert_int_equal(ebb__trace_writer_text(w, "a\0b", 3, &number), EBB_OK);
+    assert_int_equal(ebb_trace_writer_close(w), EBB_OK);
+    assert_int_equal(ebb_trace_reader_open(NULL, test_path, &r), EBB_OK);
+    assert_int_equal(ebb_trace_reader_next(r, &e, &done), EBB_OK);
+    assert_true(done && ebb_trace_reader_info(r).complete);
+    for (uint32_t i = 0; i < n_texts; i++) { assert_string_equal(ebb_trace_reader_string(r, i + 1), texts[i][1]); }
+    assert_string_equal(ebb_trace_reader_note(r, "k?"), "?v");
+    assert_string_equal(ebb_trace_reader_string(r, number), "a?b");
+    ebb_trace_reader_close(r);
+
+    size_t n = 0;
+    char *data = slurp(&n), *mark = strstr(data + 32, "?t?");
+    assert_non_null(mark);
+    *mark = '\xe9';
+    assert_int_equal(ebb__trace_reader_open_memory(NULL, "t", data, n, &r), EBB_OK);
+    assert_int_equal(ebb_trace_reader_next(r, &e, &done), EBB_E_FORMAT);
+    assert_non_null(strstr(ebb_last_error(), "a string that is not UTF-8"));
+    ebb_trace_reader_close(r);
+    free(data);
+}
+
 static ebb_status write_some(const ebb_mem *mem) {
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = mem;
@@ -426,6 +461,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_mutations, setup_path, teardown_path),
         cmocka_unit_test_setup_teardown(test_long_and_unknown_records, setup_path, teardown_path),
         cmocka_unit_test_setup_teardown(test_writer_refuses, setup_path, teardown_path),
+        cmocka_unit_test_setup_teardown(test_texts, setup_path, teardown_path),
         cmocka_unit_test_setup_teardown(test_header, setup_path, teardown_path),
         cmocka_unit_test_setup_teardown(test_out_of_memory, setup_path, teardown_path),
     };

@@ -30,6 +30,16 @@ static void test_all_characters(void **state) {
     }
 }
 
+static void test_sound_bytes(void **state) {
+    (void)state;
+    assert_int_equal(ebb__utf8_sound_bytes("", 0), 0);
+    assert_int_equal(ebb__utf8_sound_bytes("a\xe2\x82\xac", 4), 4);
+    assert_int_equal(ebb__utf8_sound_bytes("a\xe2\x82\xac", 3), 1);
+    assert_int_equal(ebb__utf8_sound_bytes("a\0b", 3), 1);
+    assert_int_equal(ebb__utf8_sound_bytes("a\xffz", 3), 1);
+    assert_int_equal(ebb__utf8_sound_bytes("\x80", 1), 0);
+}
+
 static void test_no_character(void **state) {
     (void)state;
     assert_int_equal(ebb__utf8_character("\x80", 1), 0);
@@ -51,7 +61,7 @@ static void test_line(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_characters), cmocka_unit_test(test_no_character),
-                                       cmocka_unit_test(test_line)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_characters), cmocka_unit_test(test_sound_bytes),
+                                       cmocka_unit_test(test_no_character), cmocka_unit_test(test_line)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
