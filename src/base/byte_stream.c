@@ -66,7 +66,7 @@ static ebb_status read_file(ebb_stream *stream, void *dst, size_t n, size_t *n_o
                 return ebb_fail(EBB_E_IO, "%s: byte %" PRIu64 ": %s", stream->name, at, strerror(errno));
             }
             return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 " of its content: gzip: %s", stream->name, at,
-                            code == Z_BUF_ERROR ? "the file ends too early" : cause);
+                            code == Z_BUF_ERROR ? "the file is cut off" : cause);
         }
         if (result == 0) { break; }
         got += (size_t)result;

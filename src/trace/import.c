@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define COPY_BYTES ((size_t)64 * 1024)
+#define TEMPORARY "a temporary file in " P_tmpdir /* in messages */
 
 static bool is_trace(const uint8_t *head, size_t n, const char *path) {
     (void)path;
@@ -72,7 +73,7 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
     } else {
         const int fd = importer->out_fd;
         importer->out_fd = -1;
-        EBB_TRY(ebb__trace_writer_open_fd(importer->path, fd, &options, &importer->writer));
+        EBB_TRY(ebb__trace_writer_open_fd(TEMPORARY, fd, &options, &importer->writer));
     }
     return ebb_trace_writer_note(importer->writer, "source", importer->format->source);
 }
@@ -202,7 +203,7 @@ static ebb_status make_temporary(const char *temp_dir, int *fd_out) {
 
 static ebb_status duplicate(int fd, int *fd_out) {
     *fd_out = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return *fd_out >= 0 ? EBB_OK : ebb__fail_errno("a temporary file", "open");
+    return *fd_out >= 0 ? EBB_OK : ebb__fail_errno(TEMPORARY, "open");
 }
 
 /* The bytes behind fd's beginning, as a trace. fd is the reader's in any case. */
@@ -219,7 +220,7 @@ static ebb_status open_from_start(const ebb_mem *mem, const char *name, int fd, 
 static ebb_status spool(ebb_importer *importer, int fd) {
     ebb_file_writer *file = NULL;
     uint8_t buf[COPY_BYTES];
-    EBB_TRY(ebb__file_writer_open_fd(importer->mem, importer->path, fd, &file));
+    EBB_TRY(ebb__file_writer_open_fd(importer->mem, TEMPORARY, fd, &file));
     for (size_t n = 1; n > 0;) {
         ebb_status st = ebb__import_read(importer, buf, sizeof buf, &n);
         if (st == EBB_OK) { st = ebb__file_writer_write(file, buf, n); }
@@ -259,15 +260,30 @@ ebb_status ebb__import_rewind(ebb_importer *importer) {
 
 /* ---- traces of ebb's own ---------------------------------------------------------------------- */
 
-/* Read the trace in fd, which is closed, to its end. */
+/* What is read of the source is kept, so that no more of it is kept than was in order. */
+typedef struct keeper {
+    ebb_importer *importer;
+    ebb_file_writer *file;
+} keeper;
+
+static ebb_status read_and_keep(void *ctx, void *buf, size_t n, size_t *n_out) {
+    const keeper *k = ctx;
+    EBB_TRY(ebb__import_read(k->importer, buf, n, n_out));
+    return ebb__file_writer_write(k->file, buf, *n_out);
+}
+
+/* Read the trace to its end, and keep it in fd, which is closed. */
 static ebb_status look_through(ebb_importer *importer, int fd, ebb_trace_info *info_out) {
     ebb_trace_reader *reader = NULL;
     ebb_trace_event event;
-    EBB_TRY(open_from_start(importer->mem, importer->path, fd, &reader));
-    ebb_status st = EBB_OK;
+    keeper k = {.importer = importer};
+    EBB_TRY(ebb__file_writer_open_fd(importer->mem, TEMPORARY, fd, &k.file));
+    ebb_status st = ebb__trace_reader_open_from(importer->mem, importer->path, read_and_keep, &k, &reader);
     for (bool done = false; st == EBB_OK && !done;) { st = ebb_trace_reader_next(reader, &event, &done); }
-    *info_out = ebb_trace_reader_info(reader);
+    if (reader != NULL) { *info_out = ebb_trace_reader_info(reader); }
     ebb_trace_reader_close(reader);
+    if (st == EBB_OK) { return ebb__file_writer_commit(k.file); }
+    ebb__file_writer_abandon(k.file);
     return st;
 }
 
@@ -276,7 +292,7 @@ static ebb_status open_copy(ebb_importer *importer, ebb_file_writer **file_out) 
     if (importer->out_path != NULL) { return ebb__file_writer_open(importer->mem, importer->out_path, 0, file_out); }
     const int fd = importer->out_fd;
     importer->out_fd = -1;
-    return ebb__file_writer_open_fd(importer->mem, importer->path, fd, file_out);
+    return ebb__file_writer_open_fd(importer->mem, TEMPORARY, fd, file_out);
 }
 
 /* The first n bytes of fd, which have been looked through. */
@@ -302,8 +318,6 @@ static ebb_status copy_trace(ebb_importer *importer) {
     EBB_TRY(make_temporary(importer->options->temp_dir, &fd));
     ebb_trace_info info = {0};
     ebb_status st = duplicate(fd, &twin);
-    if (st == EBB_OK) { st = spool(importer, twin); }
-    if (st == EBB_OK) { st = duplicate(fd, &twin); }
     if (st == EBB_OK) { st = look_through(importer, twin, &info); }
     if (st == EBB_OK) { st = copy_out(importer, fd, info.offset); }
     (void)close(fd);
@@ -411,10 +425,10 @@ ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_tr
 static bool is_trace_file(const char *path) {
     uint8_t magic[TRACE_MAGIC_BYTES];
     struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) { return false; } /* opening a pipe would be seen */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) { return false; }
-    const bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    const bool is = is_file && pread(fd, magic, sizeof magic, 0) == sizeof magic && is_trace(magic, sizeof magic, path);
+    const bool is = pread(fd, magic, sizeof magic, 0) == sizeof magic && is_trace(magic, sizeof magic, path);
     (void)close(fd);
     return is;
 }

@@ -51,12 +51,9 @@ static inline ebb_pickle_value ebb__pickle_mine(uint64_t number) {
     return (ebb_pickle_value){number << 4 | EBB_PICKLE_MINE};
 }
 
-/* Bytes of the file: at most n; *n_out is 0 at the end only. */
-typedef ebb_status (*ebb_pickle_read_fn)(void *ctx, void *buf, size_t n, size_t *n_out);
-
 typedef struct ebb_pickle_source {
     const char *name; /* for messages */
-    ebb_pickle_read_fn read;
+    ebb_trace_read_fn read;
     void *ctx;
     const char *const *keys; /* [n_keys]: distinct texts, which get the string numbers 1 to n_keys */
     size_t n_keys;

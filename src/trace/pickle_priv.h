@@ -18,7 +18,7 @@
 struct ebb_pickle {
     const ebb_mem *mem;
     const char *name;
-    ebb_pickle_read_fn read;
+    ebb_trace_read_fn read;
     void *read_ctx;
     EBB_VEC(uint8_t) buf; /* n is not used */
     const uint8_t *at, *end;

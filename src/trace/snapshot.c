@@ -537,7 +537,7 @@ void ebb__snapshot_fini(ebb_snapshot *s) {
     ebb__bump_fini(&s->bump);
 }
 
-ebb_status ebb__snapshot_read(ebb_snapshot *s, const char *name, ebb_pickle_read_fn read, void *ctx) {
+ebb_status ebb__snapshot_read(ebb_snapshot *s, const char *name, ebb_trace_read_fn read, void *ctx) {
     EBB_ASSERT(s->pickle == NULL);
     s->name = name;
     const ebb_pickle_source source = {name, read, ctx, words, N_WORDS - 1};

@@ -103,7 +103,7 @@ void ebb__snapshot_init(ebb_snapshot *snapshot, const ebb_mem *mem);
 void ebb__snapshot_fini(ebb_snapshot *snapshot);
 
 /* name is borrowed. Failures as of ebb__pickle_next; EBB_E_UNSUPPORTED also: it is a pickle, but no snapshot. */
-ebb_status ebb__snapshot_read(ebb_snapshot *snapshot, const char *name, ebb_pickle_read_fn read, void *ctx);
+ebb_status ebb__snapshot_read(ebb_snapshot *snapshot, const char *name, ebb_trace_read_fn read, void *ctx);
 
 /* The frame of a stack, and the stack below. */
 ebb_snapshot_frame ebb__snapshot_frame(const ebb_snapshot *snapshot, uint32_t stack, uint32_t *caller_out);

@@ -15,6 +15,11 @@ bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
 ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, const void *data, size_t n_bytes,
                                          ebb_trace_reader **reader_out);
 
+/* Read a trace from what a function gives: at most n bytes; *n_out is 0 at the end only. */
+typedef ebb_status (*ebb_trace_read_fn)(void *ctx, void *buf, size_t n, size_t *n_out);
+ebb_status ebb__trace_reader_open_from(const ebb_mem *mem, const char *name, ebb_trace_read_fn read, void *ctx,
+                                       ebb_trace_reader **reader_out);
+
 /* Read a trace from an open file, which is the reader's in any case. */
 ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out);
 

@@ -39,8 +39,10 @@ struct ebb_trace_reader {
     const ebb_mem *mem;
     ebb_bump bump; /* strings */
     char *path;
-    int fd;       /* -1: all is in the buffer */
-    uint8_t *buf; /* NULL: the bytes are the caller's */
+    ebb_trace_read_fn read;
+    void *read_ctx;
+    int fd;       /* -1: there is no file of its own */
+    uint8_t *buf; /* NULL: the bytes are the caller's, and all there */
     const uint8_t *data, *at, *end;
     uint64_t base;
     bool eof; /* nothing more behind end */
@@ -75,6 +77,15 @@ static ebb_status malformed(ebb_trace_reader *r, const char *what) {
     return r->status;
 }
 
+static ebb_status read_fd(void *ctx, void *buf, size_t n, size_t *n_out) {
+    const ebb_trace_reader *r = ctx;
+    ssize_t got = 0;
+    do { got = read(r->fd, buf, n); } while (got < 0 && errno == EINTR);
+    if (got < 0) { return ebb__fail_errno(r->path, "read"); }
+    *n_out = (size_t)got;
+    return EBB_OK;
+}
+
 /* Have n_bytes at hand unless the file ends before. n_bytes is at most the buffer. */
 static ebb_status fill(ebb_trace_reader *r, size_t n_bytes) {
     EBB_ASSERT(n_bytes <= BUFFER_BYTES && r->data <= r->at && r->at <= r->end);
@@ -84,15 +95,13 @@ static ebb_status fill(ebb_trace_reader *r, size_t n_bytes) {
     r->base += (uint64_t)(r->at - r->data);
     r->at = r->buf;
     while (n < BUFFER_BYTES && !r->eof) {
-        ssize_t got = read(r->fd, r->buf + n, BUFFER_BYTES - n);
-        if (got < 0 && errno == EINTR) { continue; }
-        if (got < 0) {
-            r->end = r->buf + n;
-            r->status = ebb__fail_errno(r->path, "read");
-            return r->status;
-        }
+        size_t got = 0;
+        r->status = r->read(r->read_ctx, r->buf + n, BUFFER_BYTES - n, &got);
+        r->end = r->buf + n;
+        if (r->status != EBB_OK) { return r->status; }
+        EBB_ASSERT(got <= BUFFER_BYTES - n);
         r->eof = got == 0;
-        n += (size_t)got;
+        n += got;
     }
     r->end = r->buf + n;
     return EBB_OK;
@@ -515,28 +524,37 @@ static ebb_status create(const ebb_mem *mem, const char *path, ebb_trace_reader 
     return EBB_OK;
 }
 
-static ebb_status begin_file(ebb_trace_reader *r) {
+/* Closes the reader when it fails. */
+static ebb_status begin(ebb_trace_reader *r, ebb_trace_read_fn read, void *ctx, ebb_trace_reader **reader_out) {
+    r->read = read;
+    r->read_ctx = ctx;
     r->buf = ebb__alloc(r->mem, BUFFER_BYTES, 1);
-    if (r->buf == NULL) { return EBB_E_NO_MEMORY; }
     r->data = r->at = r->end = r->buf;
-    return read_header(r);
-}
-
-ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out) {
-    ebb_trace_reader *r = NULL;
-    ebb_status st = create(mem, name, &r);
-    if (st != EBB_OK) {
-        (void)close(fd);
-        return st;
-    }
-    r->fd = fd;
-    st = begin_file(r);
+    const ebb_status st = r->buf != NULL ? read_header(r) : EBB_E_NO_MEMORY;
     if (st != EBB_OK) {
         ebb_trace_reader_close(r);
         return st;
     }
     *reader_out = r;
     return EBB_OK;
+}
+
+ebb_status ebb__trace_reader_open_from(const ebb_mem *mem, const char *name, ebb_trace_read_fn read, void *ctx,
+                                       ebb_trace_reader **reader_out) {
+    ebb_trace_reader *r = NULL;
+    EBB_TRY(create(mem, name, &r));
+    return begin(r, read, ctx, reader_out);
+}
+
+ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out) {
+    ebb_trace_reader *r = NULL;
+    const ebb_status st = create(mem, name, &r);
+    if (st != EBB_OK) {
+        (void)close(fd);
+        return st;
+    }
+    r->fd = fd;
+    return begin(r, read_fd, r, reader_out);
 }
 
 ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {

@@ -89,7 +89,7 @@ complains "for a comparison, too" 4 'tmp: cannot make a temporary file in: No su
     check made1/object.json.gz --max-peak 1GiB
 unset TMPDIR
 head -c 3000 made1/object.json.gz >cut.gz
-complains "a zipped file that is cut off" 3 'cut.gz: byte [0-9]* of its content: gzip: the file ends too early' \
+complains "a zipped file that is cut off" 3 'cut.gz: byte [0-9]* of its content: gzip: the file is cut off' \
     import cut.gz -o no
 check "nothing is left of failures" [ ! -e no ]
 

@@ -94,7 +94,7 @@ static void test_mnist_refusals(void **state) {
     struct stat info;
     assert_int_equal(stat(data_path(&test_dir, "train-labels-idx1-ubyte.gz"), &info), 0);
     assert_int_equal(truncate(test_dir.file, info.st_size - 6), 0);
-    expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "ends too early");
+    expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "is cut off");
     ebb_data_options o = plain;
     o.classes = 5;
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TEST, o, EBB_E_FORMAT, "record 5: label 5 is not among 5 classes");

@@ -129,7 +129,7 @@ static void test_cut_gzip(void **state) {
     put_zipped("c.gz", data, get("a", data, sizeof data));
     const size_t n = get("c.gz", data, sizeof data);
     assert_int_equal(import_bytes("d", data, n - 9, NULL, &im), EBB_E_FORMAT);
-    expect_message("ends too early");
+    expect_message("the file is cut off");
 }
 
 /* What stands at the target stays until the import is done. */
