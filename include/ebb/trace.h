@@ -137,7 +137,8 @@ EBB_API ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *k
 
 /* Append an event. Takes no memory. EBB_E_ARGUMENT: time goes back, an alloc's block is not the next number, a block
  * that was not allocated, a number that was never given, a row or tier of 256 or more. Whether a block is still live
- * is left to the caller. EBB_E_IO: the file is lost. */
+ * is left to the caller. EBB_E_LIMIT: the sizes of all blocks add up to 2^64 bytes or more. EBB_E_IO: the file is
+ * lost. */
 EBB_API ebb_status ebb_trace_writer_add(ebb_trace_writer *writer, const ebb_trace_event *event);
 
 /* Finish the file; frees the writer in any case. On failure, and when it is abandoned, the file is removed. */

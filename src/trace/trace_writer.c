@@ -15,6 +15,7 @@ struct ebb_trace_writer {
     ebb_trace_keys strings, frames;
     uint64_t time_ns, address; /* of the event before */
     uint64_t n_events, n_blocks;
+    uint64_t total_bytes; /* of all blocks, so that those of the live ones have a sum */
     uint32_t row;
 };
 
@@ -199,6 +200,10 @@ static ebb_status check_event(const ebb_trace_writer *writer, const ebb_trace_ev
         return ebb_fail(EBB_E_ARGUMENT, "trace: alloc of block %llu, the next is %llu",
                         (unsigned long long)event->block, (unsigned long long)writer->n_blocks);
     }
+    uint64_t total_bytes = 0;
+    if (event->kind == EBB_TRACE_ALLOC && !ebb_add_u64(writer->total_bytes, event->size_bytes, &total_bytes)) {
+        return ebb_fail(EBB_E_LIMIT, "trace: blocks of 2^64 bytes or more in all");
+    }
     if (names_block(event->kind) && event->block >= writer->n_blocks) {
         return ebb_fail(EBB_E_ARGUMENT, "trace: there is no block %llu", (unsigned long long)event->block);
     }
@@ -236,6 +241,7 @@ static uint8_t *put_alloc(ebb_trace_writer *writer, uint8_t *at, const ebb_trace
     if (has_address) { at = put_address(writer, at, event->address); }
     if (event->space != 0) { at = ebb__trace_put(at, event->space); }
     writer->n_blocks++;
+    writer->total_bytes += event->size_bytes;
     return at;
 }
 

@@ -91,7 +91,21 @@ unset TMPDIR
 head -c 3000 made1/object.json.gz >cut.gz
 complains "a zipped file that is cut off" 3 'cut.gz: byte [0-9]* of its content: gzip: the file is cut off' \
     import cut.gz -o no
+says "a folder" 4 "ebb: .: byte 0: Is a directory" import . -o no
+says "a device without an end" 3 "ebb: /dev/zero: neither a trace nor a recording of a known format" import /dev/zero -o no
+says "a device without a byte" 3 "ebb: /dev/null: an empty file" import /dev/null -o no
 check "nothing is left of failures" [ ! -e no ]
+
+# A zipped file that becomes a thousand times as large: no more of it is kept than is in order.
+{
+    printf '\211ebbtr\r\n\001\000\001\000\000\000\000\000\000\000\000\000\000\000\000\000 \000\000\000\000\000\000\000'
+    head -c 200000000 /dev/zero
+} | gzip -1 >bomb.gz
+(
+    ulimit -f 20000 # blocks of 512 bytes
+    exec "$EBB" import bomb.gz -o no >out 2>&1
+)
+equal "a zipped trace of nothing" "$? $(cat out)" "3 ebb: bomb.gz: offset 35: bytes behind the end"
 
 run "from a pipe" out import "$log" -o one && {
     "$EBB" import - -o two --json <$log >out 2>err
@@ -101,6 +115,32 @@ run "from a pipe" out import "$log" -o one && {
     cat $log | "$EBB" import - -o three >/dev/null 2>&1
     check "from a real pipe" cmp one three
 }
+mkfifo pipe
+"$EBB" report one --json | sed 's/"name": "[^"]*"/N/' >expected
+for i in 1 2 3 4 5 6 7 8; do # a pipe with a name is opened once: its writer would see it
+    cat one >pipe &
+    "$EBB" report pipe --json 2>&1 | sed 's/"name": "[^"]*"/N/' >got
+    wait $! && cmp -s got expected || {
+        fail "a pipe with a name" "$(head -c 300 got)"
+        break
+    }
+done
+check "a pipe with a name" cmp got expected
+"$EBB" import $log -o closed >&- 2>err
+equal "a closed standard output" "$? $(cat err)" "4 ebb: standard output could not be written"
+check "the trace is there all the same" cmp closed one
+
+# What ends it leaves what was there, and nothing beside it.
+mkdir ended
+echo before >ended/out
+sleep 5 >pipe &
+sleeper=$!
+"$EBB" import pipe -o ended/out 2>err &
+sleep 0.3
+kill $!
+{ wait $!; } 2>/dev/null
+kill $sleeper
+equal "a signal" "$(ls -A ended) $(cat ended/out)" "out before"
 run "a trace" out import one -o four && check "a trace is copied" cmp one four
 head -c 20000 made1/list.json >cut.json
 "$EBB" import cut.json -o five >out 2>err

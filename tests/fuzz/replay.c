@@ -2,8 +2,8 @@
  *
  * Replays stored inputs through a fuzz target without libFuzzer, so that whatever a fuzzer once found, and the
  * seeds it started from, run in every test. Arguments name files; without any, all files of
- * tests/fuzz/corpus/<target> are run, from the project's root. A target that misbehaves crashes the program or
- * trips a sanitizer; reaching the end is passing.
+ * tests/fuzz/corpus/<target> are run, from the project's root. A small one is also run cut off at each of its bytes.
+ * A target that misbehaves crashes the program or trips a sanitizer; reaching the end is passing.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -11,7 +11,18 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#define MAX_CUT_BYTES ((size_t)1200)
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A copy of the exact size, so that a sanitizer sees a read past the end. */
+static void replay(const uint8_t *data, size_t size) {
+    uint8_t *exact = malloc(size > 0 ? size : 1);
+    if (exact == NULL) { exit(1); }
+    for (size_t i = 0; i < size; i++) { exact[i] = data[i]; }
+    LLVMFuzzerTestOneInput(exact, size);
+    free(exact);
+}
 
 static int replay_file(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -31,12 +42,8 @@ static int replay_file(const char *path) {
         size += n;
     } while (n > 0);
     fclose(file);
-    /* A copy of the exact size, so that a sanitizer sees a read past the end. */
-    uint8_t *exact = malloc(size > 0 ? size : 1);
-    if (exact == NULL) { exit(1); }
-    for (size_t i = 0; i < size; i++) { exact[i] = data[i]; }
-    LLVMFuzzerTestOneInput(exact, size);
-    free(exact);
+    replay(data, size);
+    for (size_t cut = 0; cut < size && size <= MAX_CUT_BYTES; cut++) { replay(data, cut); }
     free(data);
     return 0;
 }

@@ -356,6 +356,11 @@ static void test_writer_refuses(void **state) {
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_MARK, .time_ns = 10, .row = 256}, "row 256");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_COPY_BEGIN, .time_ns = 10, .tier = 256}, "tier 256");
     refuse(w, (ebb_trace_event){.kind = EBB_TRACE_N_KINDS, .time_ns = 10}, "kind");
+    ebb_trace_event large = {.kind = EBB_TRACE_ALLOC, .time_ns = 10, .block = 1, .size_bytes = UINT64_MAX - 5};
+    assert_int_equal(ebb_trace_writer_add(w, &large), EBB_OK);
+    large.block = 2;
+    large.size_bytes = 6; /* which no reader could add up */
+    assert_int_equal(ebb_trace_writer_add(w, &large), EBB_E_LIMIT);
     assert_int_equal(ebb_trace_writer_frame(w, 1, 0, 0, 0, &stack), EBB_E_ARGUMENT);
     assert_int_equal(access(test_path, F_OK), 0);
     ebb_trace_writer_abandon(w);
