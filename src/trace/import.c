@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define COPY_BYTES ((size_t)64 * 1024)
-#define TEMPORARY "a temporary file in " P_tmpdir /* in messages */
+#define TEMPORARY "a temporary file" /* in messages */
 
 static bool is_trace(const uint8_t *head, size_t n, const char *path) {
     (void)path;
