@@ -38,7 +38,7 @@
 #include "ebb/device.h"
 #include "graph/graph.h"
 
-#define EBB_BACKEND_ABI 1u
+#define EBB_BACKEND_ABI 2u
 
 /* A backend's own types begin with these members; the rest is theirs. */
 typedef struct ebb_backend_ops ebb_backend_ops;
@@ -114,6 +114,14 @@ typedef enum ebb_copy_direction { EBB_COPY_OUT, EBB_COPY_IN } ebb_copy_direction
 
 typedef ebb_status (*ebb_call_fn)(void *ctx);
 
+/* Bytes that host code reads or writes: of memory from base on, or of the file that base stands for. */
+typedef struct ebb_touch {
+    const void *base;
+    uint64_t offset, size_bytes;
+    ebb_access_mode mode;
+    bool file;
+} ebb_touch;
+
 struct ebb_backend_ops {
     uint32_t abi; /* EBB_BACKEND_ABI */
     const char *name;
@@ -169,7 +177,20 @@ struct ebb_backend_ops {
      * until a stream that it used is destroyed. A command that fails in between may be left without its end. */
     ebb_status (*iteration_begin)(ebb_device *device, uint64_t run_id, bool *issue_out);
     ebb_status (*iteration_end)(ebb_device *device, uint64_t run_id);
+
+    /* optional: NULL: commands are carried out. Else the device only writes them down (journal.h): nothing is computed,
+     * copied or called, and what host code touches is said here. stream NULL: the host itself, now; else what the next
+     * call in that stream would touch. */
+    ebb_status (*touch)(ebb_device *device, ebb_stream *stream, const ebb_touch *touches, size_t n);
 };
+
+static inline bool ebb__only_writes_down(const ebb_device *device) {
+    return device->ops->touch != NULL;
+}
+
+static inline ebb_status ebb__touch(ebb_device *device, ebb_stream *stream, const ebb_touch *touches, size_t n) {
+    return device->ops->touch != NULL ? device->ops->touch(device, stream, touches, n) : EBB_OK;
+}
 
 /* The backends of this build, in the order in which `--help` names them; NULL past the last (registry.c). */
 const ebb_backend_ops *ebb__backend_get(size_t idx);

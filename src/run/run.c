@@ -205,17 +205,31 @@ ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events) {
     return ebb__tiers_check(&run->tiers);
 }
 
+/* What the host does to state and ports between iterations, as far as it may: it fills the inputs, and reads results.
+ */
+static ebb_status touch_ports(ebb_run *run, ebb_access_mode mode) {
+    ebb_touch touches[EBB_N_PORTS + 1] = {{.base = &run->state, .size_bytes = sizeof run->state, .mode = mode}};
+    size_t n = mode == EBB_WRITE ? 1 : 0;
+    for (int p = 0; p < EBB_N_PORTS; p++) {
+        const bool input = p == EBB_PORT_IMAGES || p == EBB_PORT_LABELS;
+        if (input != (mode == EBB_WRITE) || run->state.port[p] == NULL) { continue; }
+        touches[n++] = (ebb_touch){.base = run->state.port[p], .size_bytes = run->port_bytes[p], .mode = mode};
+    }
+    return ebb__touch(run->device, NULL, touches, n);
+}
+
 ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate) {
     if (run->failed) { return ebb_fail(EBB_E_DEVICE, "an earlier iteration of this run failed halfway"); }
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
     run->state.iteration = iteration;
     run->state.update = update;
     run->state.learning_rate = learning_rate;
+    EBB_TRY(touch_ports(run, EBB_WRITE));
     ebb_status st = run->recording != NULL ? ebb__run_record(run) : ebb__run_iterate(run, NULL);
     run->failed = st != EBB_OK;
     EBB_ASSERT(run->recording == NULL || st == EBB_OK);
     EBB_RUN_DEEP_CHECK(run);
-    return st;
+    return st == EBB_OK ? touch_ports(run, EBB_READ) : st;
 }
 
 /* ---- what the host sees ------------------------------------------------------------------------ */

@@ -29,6 +29,10 @@ static ebb_status open_unnamed(const char *dir, int *fd_out) {
 }
 
 static ebb_status open_file(const char *disk_dir, ebb_tiers *tiers) {
+    if (ebb__only_writes_down(tiers->device)) {
+        tiers->fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* stands for a file that nothing is moved to */
+        return tiers->fd >= 0 ? EBB_OK : ebb_fail(EBB_E_IO, "/dev/null: %s", strerror(errno));
+    }
     if (disk_dir == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "the plan moves %llu bytes to the disk tier and no directory is given for it",
                         (unsigned long long)tiers->file_bytes);
@@ -123,6 +127,20 @@ static ebb_status move_file(void *ctx) {
     return move_bytes(t->tiers, t->direction, ptr, t->buf.size_bytes, t->offset);
 }
 
+/* What a host call, or the host itself (stream NULL), touches when it moves bytes between memory and a tier. */
+static ebb_status touch_both(ebb_tiers *tiers, ebb_stream *stream, const ebb_transfer *t, const void *memory) {
+    const bool out = t->direction == EBB_COPY_OUT, file = t->tier == EBB_TIER_DISK;
+    const ebb_touch touches[2] = {
+        {.base = memory, .size_bytes = t->buf.size_bytes, .mode = out ? EBB_READ : EBB_WRITE},
+        {.base = file ? (const void *)&tiers->fd : tiers->slab,
+         .offset = t->offset,
+         .size_bytes = t->buf.size_bytes,
+         .mode = out ? EBB_WRITE : EBB_READ,
+         .file = file},
+    };
+    return ebb__touch(tiers->device, stream, touches, 2);
+}
+
 static bool is_in_slab(const ebb_tiers *tiers, uint64_t offset, uint64_t size_bytes) {
     return tiers->slab != NULL && offset <= tiers->slab_bytes && size_bytes <= tiers->slab_bytes - offset;
 }
@@ -139,6 +157,7 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
     if (ops->host_visible) { return ops->call(stream, move_file, transfer); }
     void *staging = tiers->staging[transfer->direction];
     EBB_ASSERT(staging != NULL && transfer->buf.size_bytes <= tiers->staging_bytes);
+    EBB_TRY(touch_both(tiers, stream, transfer, staging));
     if (transfer->direction == EBB_COPY_OUT) {
         EBB_TRY(ops->copy(stream, EBB_COPY_OUT, transfer->buf, staging));
         return ops->call(stream, move_file, transfer);
@@ -150,6 +169,11 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
 ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
                            void *host) {
     EBB_ASSERT(slot->tier < EBB_N_TIERS && bytes <= slot->size_bytes);
+    if (ebb__only_writes_down(tiers->device)) {
+        const ebb_transfer t = {
+            .direction = direction, .tier = (ebb_tier)slot->tier, .buf = {.size_bytes = bytes}, .offset = slot->offset};
+        return touch_both(tiers, NULL, &t, host);
+    }
     if (slot->tier == EBB_TIER_DISK) { return move_bytes(tiers, direction, host, bytes, slot->offset); }
     EBB_ASSERT(is_in_slab(tiers, slot->offset, bytes));
     if (direction == EBB_COPY_OUT) {
