@@ -15,7 +15,7 @@
 typedef struct plan_values {
     ebb_cli_network network;
     const char *check, *out, *program_out;
-    bool json;
+    bool check_hazards, json;
 } plan_values;
 
 #define AT(member) offsetof(plan_values, member)
@@ -23,6 +23,7 @@ static const ebb_cli_option plan_options[] = {
     EBB_CLI_NETWORK_OPTIONS(plan_values),
     EBB_CLI_PLAN_OPTIONS(plan_values),
     {"--check", EBB_CLI_TEXT, AT(check), "FILE", "check this plan instead of making one"},
+    {"--check-hazards", EBB_CLI_FLAG, AT(check_hazards), NULL, "prove that its commands cannot race on any device"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the plan"},
     {"--program-out", EBB_CLI_TEXT, AT(program_out), "FILE", "write the program that is planned for"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object on stdout, for programs"},
@@ -117,6 +118,7 @@ typedef struct figures {
     uint64_t bound_bytes; /* of placements with the program's alignment */
     ebb_plan_summary plan;
     ebb_timeline timeline;
+    ebb_run_proof proof; /* of no iterations: not asked for */
 } figures;
 
 /* Offsets are multiples of the alignment, so stays are apart by their sizes rounded up. Where the highest is not whole,
@@ -176,6 +178,11 @@ static void print_table(const figures *f) {
     ebb__cli_row("of it computed again", "%.4f s", (double)f->timeline.again_ns / 1e9);
     ebb__cli_row("program made in", "%.4f s", f->program_s);
     ebb__cli_row("plan made in", "%.4f s", f->plan_s);
+    if (f->proof.n_iterations == 0) { return; }
+    ebb__cli_row("free of hazards", "%" PRIu64 " iterations, %" PRIu64 " commands", f->proof.n_iterations,
+                 f->proof.n_commands);
+    ebb__cli_row("conflicts in order", "%" PRIu64, f->proof.n_pairs);
+    ebb__cli_row("waits", "%" PRIu64 ", %" PRIu64 " of them implied", f->proof.n_waits, f->proof.n_implied_waits);
 }
 
 static void print_json(const ebb_program *program, const figures *f) {
@@ -200,12 +207,20 @@ static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
     ebb__json_f64("program_made_s", f->program_s);
     ebb__json_f64("plan_made_s", f->plan_s);
+    if (f->proof.n_iterations > 0) {
+        ebb__json_u64("proven_iterations", f->proof.n_iterations);
+        ebb__json_u64("proven_commands", f->proof.n_commands);
+        ebb__json_u64("proven_pairs", f->proof.n_pairs);
+        ebb__json_u64("waits", f->proof.n_waits);
+        ebb__json_u64("implied_waits", f->proof.n_implied_waits);
+    }
     ebb__json_end();
 }
 
 static int show_plan(const subject *s, const plan_values *values, const ebb_plan *plan, figures *f) {
     f->program_s = s->made_s;
     ebb_status status = collect_figures(s, plan, f);
+    if (status == EBB_OK && values->check_hazards) { status = ebb_run_prove(s->graph, s->device, plan, &f->proof); }
     if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     if (values->json) {
@@ -259,6 +274,9 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
+    if (values.check_hazards && is_program_file(arguments.at[0])) {
+        return ebb__cli_usage("plan: --check-hazards takes a network: a program alone says no kernels");
+    }
     ebb_status status = subject_init(arguments.at[0], &values.network, &s);
     if (status == EBB_OK && values.program_out != NULL) { status = ebb_program_save(s.program, values.program_out); }
     if (status != EBB_OK) {
