@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launchers of what moves elements, and of pools and LRN.
+ */
+#include "backend/cuda/cuda_move_body.h"
+#include "backend/cuda/cuda_window_body.h"
+
+EBB_CUDA_EACH(ebb__cuda_launch_join, ebb_cuda_move_args, ebb__cuda_join_element)
+EBB_CUDA_EACH(ebb__cuda_launch_slice, ebb_cuda_move_args, ebb__cuda_slice_element)
+EBB_CUDA_EACH(ebb__cuda_launch_transpose, ebb_cuda_transpose_args, ebb__cuda_transpose_element)
+EBB_CUDA_EACH(ebb__cuda_launch_max_pool, ebb_cuda_pool_args, ebb__cuda_max_pool_element)
+EBB_CUDA_EACH(ebb__cuda_launch_max_pool_bwd, ebb_cuda_pool_args, ebb__cuda_max_pool_bwd_element)
+EBB_CUDA_EACH(ebb__cuda_launch_avg_pool, ebb_cuda_pool_args, ebb__cuda_avg_pool_element)
+EBB_CUDA_EACH(ebb__cuda_launch_avg_pool_bwd, ebb_cuda_pool_args, ebb__cuda_avg_pool_bwd_element)
+EBB_CUDA_EACH(ebb__cuda_launch_lrn, ebb_cuda_lrn_args, ebb__cuda_lrn_element)
+EBB_CUDA_EACH(ebb__cuda_launch_lrn_bwd, ebb_cuda_lrn_args, ebb__cuda_lrn_bwd_element)

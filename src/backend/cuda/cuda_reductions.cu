@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launchers of sums over rows and of what is made of them: batch-norm, bias gradients, the loss.
+ */
+#include "backend/cuda/cuda_loss_body.h"
+#include "backend/cuda/cuda_norm_body.h"
+
+EBB_CUDA_EACH(ebb__cuda_launch_sum_statistics, ebb_cuda_sums_args, ebb__cuda_sum_statistics_element)
+EBB_CUDA_EACH(ebb__cuda_launch_sum_gradients, ebb_cuda_sums_args, ebb__cuda_sum_gradients_element)
+EBB_CUDA_EACH(ebb__cuda_launch_fold, ebb_cuda_fold_args, ebb__cuda_fold_element)
+EBB_CUDA_EACH(ebb__cuda_launch_put_sums, ebb_cuda_put_sums_args, ebb__cuda_put_sums_element)
+EBB_CUDA_EACH(ebb__cuda_launch_norm_forward_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_forward_channel)
+EBB_CUDA_EACH(ebb__cuda_launch_norm_backward_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_backward_channel)
+EBB_CUDA_EACH(ebb__cuda_launch_norm_infer_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_infer_channel)
+EBB_CUDA_EACH(ebb__cuda_launch_norm, ebb_cuda_norm_args, ebb__cuda_norm_element)
+EBB_CUDA_EACH(ebb__cuda_launch_norm_bwd, ebb_cuda_norm_args, ebb__cuda_norm_bwd_element)
+EBB_CUDA_EACH(ebb__cuda_launch_norm_stats, ebb_cuda_norm_stats_args, ebb__cuda_norm_stats_element)
+EBB_CUDA_EACH(ebb__cuda_launch_loss_largest, ebb_cuda_loss_args, ebb__cuda_loss_largest_element)
+EBB_CUDA_EACH(ebb__cuda_launch_loss_sums, ebb_cuda_loss_args, ebb__cuda_loss_sums_element)
+EBB_CUDA_EACH(ebb__cuda_launch_loss_rows, ebb_cuda_loss_args, ebb__cuda_loss_rows_element)
+EBB_CUDA_EACH(ebb__cuda_launch_loss_put, ebb_cuda_loss_put_args, ebb__cuda_loss_put_element)
+EBB_CUDA_EACH(ebb__cuda_launch_loss_bwd, ebb_cuda_loss_bwd_args, ebb__cuda_loss_bwd_element)
