@@ -9,8 +9,30 @@
 #include "backend/work.h"
 
 static const ebb_cuda_make_fn make[EBB_N_OPS] = {
-    [EBB_OP_FEED] = ebb__cuda_make_port,     [EBB_OP_FETCH] = ebb__cuda_make_port, [EBB_OP_RELU] = ebb__cuda_make_flat,
-    [EBB_OP_RELU_BWD] = ebb__cuda_make_flat, [EBB_OP_ADD] = ebb__cuda_make_flat,
+    [EBB_OP_FEED] = ebb__cuda_make_port,
+    [EBB_OP_FETCH] = ebb__cuda_make_port,
+    [EBB_OP_BATCH_NORM] = ebb__cuda_make_batch_norm,
+    [EBB_OP_BATCH_NORM_INFER] = ebb__cuda_make_batch_norm,
+    [EBB_OP_BATCH_NORM_BWD] = ebb__cuda_make_batch_norm,
+    [EBB_OP_BATCH_NORM_STATS] = ebb__cuda_make_batch_norm_stats,
+    [EBB_OP_RELU] = ebb__cuda_make_flat,
+    [EBB_OP_RELU_BWD] = ebb__cuda_make_flat,
+    [EBB_OP_MAX_POOL] = ebb__cuda_make_pool,
+    [EBB_OP_MAX_POOL_BWD] = ebb__cuda_make_pool,
+    [EBB_OP_AVG_POOL] = ebb__cuda_make_pool,
+    [EBB_OP_AVG_POOL_BWD] = ebb__cuda_make_pool,
+    [EBB_OP_LRN] = ebb__cuda_make_lrn,
+    [EBB_OP_LRN_BWD] = ebb__cuda_make_lrn,
+    [EBB_OP_DROPOUT] = ebb__cuda_make_dropout,
+    [EBB_OP_DROPOUT_BWD] = ebb__cuda_make_dropout,
+    [EBB_OP_ADD] = ebb__cuda_make_flat,
+    [EBB_OP_CONCAT] = ebb__cuda_make_concat,
+    [EBB_OP_SLICE] = ebb__cuda_make_slice,
+    [EBB_OP_RESHAPE] = ebb__cuda_make_reshape,
+    [EBB_OP_SOFTMAX_LOSS] = ebb__cuda_make_loss,
+    [EBB_OP_SOFTMAX_LOSS_BWD] = ebb__cuda_make_loss,
+    [EBB_OP_UPDATE] = ebb__cuda_make_update,
+    [EBB_OP_REORDER] = ebb__cuda_make_reorder,
 };
 
 /* ---- what families build with ------------------------------------------------------------------ */

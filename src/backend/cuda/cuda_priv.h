@@ -244,5 +244,17 @@ typedef ebb_status (*ebb_cuda_make_fn)(ebb_cuda_device *device, const ebb_kernel
 
 ebb_status ebb__cuda_make_flat(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 ebb_status ebb__cuda_make_port(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_pool(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_lrn(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_dropout(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_update(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_concat(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_slice(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_reshape(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_reorder(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_batch_norm(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_batch_norm_stats(ebb_cuda_device *device, const ebb_kernel_desc *desc,
+                                           ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_loss(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 
 #endif
