@@ -14,6 +14,8 @@
 
 #define N_LEVELS 6u /* 64^6 ranks */
 #define NO_RANK UINT64_MAX
+#define DIGIT_BITS 11u
+#define N_DIGITS (1u << DIGIT_BITS)
 
 typedef unsigned long long ull;
 
@@ -103,38 +105,43 @@ static uint64_t rank_behind(const rank_set *set, uint64_t rank) {
 
 /* ---- sorting ---------------------------------------------------------------------------------- */
 
-/* Two sorted runs into one; spare has room for the first. */
-static void merge_runs(pair *pairs, size_t n_first, size_t n, pair *spare) {
-    if (n_first >= n || pairs[n_first - 1].key <= pairs[n_first].key) { return; }
-    memcpy(spare, pairs, n_first * sizeof *spare);
-    for (size_t i = 0, a = 0, b = n_first; a < n_first; i++) {
-        const bool take_a = b == n || spare[a].key <= pairs[b].key;
-        pairs[i] = take_a ? spare[a++] : pairs[b++];
-    }
+/* Stable, by these bits of the key; to has room for as many. */
+static void sort_by_digit(const pair *from, pair *to, size_t n, unsigned shift) {
+    size_t begin[N_DIGITS + 1] = {0};
+    for (size_t i = 0; i < n; i++) { begin[(from[i].key >> shift) % N_DIGITS + 1]++; }
+    for (size_t d = 0; d < N_DIGITS; d++) { begin[d + 1] += begin[d]; }
+    for (size_t i = 0; i < n; i++) { to[begin[(from[i].key >> shift) % N_DIGITS]++] = from[i]; }
 }
 
-/* By key, stable: runs of 1, 2, 4, ... are merged. */
-static void sort_pairs(pair *pairs, size_t n, pair *spare) {
-    for (size_t run = 1; run < n; run *= 2) {
-        for (size_t i = 0; i < n; i += 2 * run) {
-            merge_runs(pairs + i, run, n - i < 2 * run ? n - i : 2 * run, spare);
-        }
+/* By key, stable, the lowest bits first; where the sorted pairs are then. */
+static pair *sort_pairs(pair *pairs, size_t n, pair *spare) {
+    uint64_t differing = 0;
+    bool in_order = true;
+    for (size_t i = 1; i < n; i++) {
+        differing |= pairs[i].key ^ pairs[0].key;
+        in_order = in_order && pairs[i - 1].key <= pairs[i].key;
     }
+    for (unsigned shift = 0; shift < 64 && !in_order; shift += DIGIT_BITS) {
+        if ((differing >> shift) % N_DIGITS == 0) { continue; }
+        sort_by_digit(pairs, spare, n, shift);
+        pair *swap = pairs;
+        pairs = spare;
+        spare = swap;
+    }
+    return pairs;
 }
 
 /* Pieces by one of their members. What that takes beside them is given back at once, for there are many. */
 static ebb_status sort_pieces(const checker *c, size_t member, uint32_t *sorted) {
     const size_t n = c->n_pieces;
-    size_t n_spare = 1;
-    while (2 * n_spare < n) { n_spare *= 2; } /* the longest first run */
-    pair *pairs = ebb__alloc(c->bump.mem, n + n_spare, sizeof *pairs);
+    pair *pairs = ebb__alloc(c->bump.mem, n, 2 * sizeof *pairs);
     if (pairs == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t k = 0; k < n; k++) {
         memcpy(&pairs[k].key, (const char *)&c->pieces[k] + member, sizeof pairs[k].key);
         pairs[k].value = k;
     }
-    sort_pairs(pairs, n, pairs + n);
-    for (size_t k = 0; k < n; k++) { sorted[k] = (uint32_t)pairs[k].value; }
+    const pair *in_order = sort_pairs(pairs, n, pairs + n);
+    for (size_t k = 0; k < n; k++) { sorted[k] = (uint32_t)in_order[k].value; }
     ebb__free(c->bump.mem, pairs);
     return EBB_OK;
 }
