@@ -4,6 +4,7 @@
  *
  *     nested      two sweeps, longest first (here, sweep.c)
  *     summit      what lives at the fullest moment first (summit.c)
+ *     quick fronts  of very many items, the stage 'fronts' in haste (fronts.c)
  *     hybrids     a sweep through time around obstacles; first one, then others (hybrids.c, hybrid.c)
  *     fronts      sweeps from the fullest moment in both directions; between the former (fronts.c, outward.c)
  *     sweeps      through time from several places of the circle, in both directions (here, sweep.c)
@@ -17,11 +18,11 @@
  * counted, not timed, so the same problem gives the same answer anywhere. The first sweep is gone through whatever it
  * takes, which is O(n log n).
  *
- * Of more than a few hundred thousand items, a peak within a third of a percent of the bound is good enough after the
- * first sweeps, unless the caller asks for a peak or for a number of steps: a sweep or three around obstacles come
- * there where anything does, and all the work that remains, ten times as much, finds a tenth of a percent. Only what
- * the first one brings very near, which is mostly a program's lifetimes, gets a look by the fronts, which often meet
- * the bound.
+ * Of more than a few hundred thousand items, one sweep in each direction from the fullest moment comes first: lifetimes
+ * of programs, and of the blocks that programs allocate, meet the bound there or are given up early. After it, a peak
+ * within a third of a percent of the bound is good enough, unless the caller asks for a peak or for a number of steps:
+ * a sweep or three around obstacles come there where anything does, and all the work that remains, ten times as much,
+ * finds a tenth of a percent.
  */
 #include "place/search.h"
 
@@ -158,17 +159,19 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
     static ebb_status (*const stages[])(ebb_search * s) = {
-        try_nested,          ebb__search_summit, ebb__search_hybrids, ebb__search_fronts,
-        ebb__search_hybrids, try_sweeps,         ebb__search_orders,  ebb__search_exact,
-        try_dives,           ebb__search_repair, try_ejection,        ebb__search_exact,
+        try_nested,          ebb__search_summit, ebb__search_quick_fronts, ebb__search_hybrids, ebb__search_fronts,
+        ebb__search_hybrids, try_sweeps,         ebb__search_orders,       ebb__search_exact,   try_dives,
+        ebb__search_repair,  try_ejection,       ebb__search_exact,
     };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
+    const bool is_many = compact->sections.n_items > MAX_PATIENT;
     *s = (ebb_search){.job = job,
                       .compact = compact,
                       .sections = &compact->sections,
                       .proved_bytes = compact->sections.bound_bytes,
                       .enough_bytes = enough > base ? (enough - base) / compact->granule_bytes : 0,
-                      .is_hasty = job->is_default && compact->sections.n_items > MAX_PATIENT,
+                      .is_many = is_many,
+                      .is_hasty = job->is_default && is_many,
                       .max_work = job->max_steps,
                       .bump = bump};
     EBB_TRY(alloc_attempt(&s->now, bump, compact->sections.n_items));

@@ -23,6 +23,9 @@
  * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
  * few large gaps, in both directions.
  *
+ * Of very many items this is also the first that is tried, in haste: once, with few looks, and no further than a little
+ * above the bound.
+ *
  * On a circle each direction is one link, and the second finds what the first has put across the lowest time.
  */
 #include "place/search.h"
@@ -36,12 +39,12 @@
 #define HASTY_PATIENCE 256u
 #define MAX_DOUBLED 4u
 #define MAX_MOVABLE 16384u /* items at the summit; making room takes as long as there are items alive */
+#define ALMOST_PARTS 1024u /* above the bound by more is of no use to a quick look */
 #define HEIGHT 16u         /* what is high: lower than the bound by at most this part of it */
 #define SWING 32u          /* the load falls by at least this part of the bound to a valley */
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
-#define MAX_HASTY_WORK_AN_ITEM 24u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
@@ -52,6 +55,7 @@ typedef struct fronts {
     uint64_t *load; /* [sections + 1] */
     uint32_t section, lowest;
     bool is_line;             /* nothing lives around the end */
+    bool is_quick;            /* each link is tried once, in haste */
     uint32_t *alive, n_alive; /* where the link at hand begins */
     uint32_t *at_summit, n_at_summit;
     unsigned n_runs; /* of this side, so far */
@@ -160,6 +164,7 @@ static ebb_status try_link(fronts *u, const chain_link *l, uint64_t weight, uint
                                                .n_alive = u->n_alive,
                                                .weight = weight,
                                                .cap = u->cap,
+                                               .is_hasty = u->is_quick,
                                                .give_up_bytes = give_up_bytes,
                                                .max_work = u->end_work - ebb_min_u64(u->end_work, s->work)};
     return ebb__place_outward(u->sections, &options, s->now.offsets, bump, result_out, &s->work);
@@ -188,7 +193,7 @@ static ebb_status place_link(fronts *u, const chain_link *l) {
     ebb__bump_init(&best, s->job->mem);
     ebb_place_outward_result result = {.peak = UINT64_MAX};
     ebb_status st = EBB_OK;
-    const size_t n_tries = u->cap.bytes > 0 ? 1 : N_WEIGHTS;
+    const size_t n_tries = u->cap.bytes > 0 || u->is_quick ? 1 : N_WEIGHTS;
     for (size_t t = 0; st == EBB_OK && t < n_tries && result.peak > u->peak; t++) {
         ebb_place_outward_result tried = {0};
         if (s->work >= u->end_work || s->job->stop(s->job->stop_ctx)) { break; }
@@ -340,6 +345,9 @@ static ebb_status run(fronts *u) {
     EBB_TRY(alloc_all(u));
     find_ends(u);
     EBB_TRY(stack(u));
+    if (u->is_quick) {
+        return place_sides(u, u->sections->bound_bytes + u->sections->bound_bytes / ALMOST_PARTS, peak);
+    }
     const uint64_t share = u->end_work - s->work;
     const bool is_few = u->sections->n_items <= EBB_PLACE_FEW; /* the exact search makes more of its work */
     if (u->is_line && !is_few && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }
@@ -349,10 +357,22 @@ static ebb_status run(fronts *u) {
     return u->is_line && s->now.peak_bytes != UINT64_MAX ? run_again(u, peak) : EBB_OK;
 }
 
+/* Lifetimes of a program, and of the blocks of one that ran, come to the bound at once as a rule; others are given up
+ * early. */
+ebb_status ebb__search_quick_fronts(ebb_search *s) {
+    if (!s->is_many || s->sections->n < 2 || ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
+    ebb_bump bump;
+    ebb__bump_init(&bump, s->job->mem);
+    fronts u = {.search = s, .sections = s->sections, .bump = &bump, .is_quick = true, .end_work = s->max_work};
+    const ebb_status st = run(&u);
+    if (ebb__search_is_almost(s)) { ebb__search_be_content(s); }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
 ebb_status ebb__search_fronts(ebb_search *s) {
     const uint64_t share = ebb__search_left(s) / 2;
-    const uint64_t an_item = ebb__search_is_almost(s) ? MAX_HASTY_WORK_AN_ITEM : MAX_WORK_AN_ITEM;
-    const uint64_t end = s->work + ebb_min_u64(share, an_item * s->sections->n_items);
+    const uint64_t end = s->work + ebb_min_u64(share, MAX_WORK_AN_ITEM * s->sections->n_items);
     if (s->sections->n < 2 || ebb__search_is_over(s, end)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);

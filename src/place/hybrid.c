@@ -30,17 +30,23 @@
 #define N_CLASSES ((64u - CLASS_BITS) << CLASS_BITS)
 #define MAX_SEEN 100u         /* gaps that are looked at for an item */
 #define MAX_SEEN_OF_CLASS 64u /* of one class */
+#define MAX_SEEN_IN_HASTE 24u
+#define MAX_WEIGHED_IN_HASTE 12u /* what lies beside a gap takes longer to look at than the gap */
+#define CLASSES_IN_HASTE 3u
 #define ONE ((uint64_t)1 << 16)
 #define TOO_MUCH ((uint64_t)1 << 40)
 #define FEW_OBSTACLES 32u /* sorted where they are needed */
 
-/* A piece of the arena, up to where the next begins. */
+/* A piece of the arena, up to where the next begins. A gap says itself where that is: many are looked at for an item,
+ * and each is a line of cache. */
 typedef struct block {
-    uint64_t start;
+    uint64_t start, gap_end; /* 0: no gap */
     uint32_t below, above;   /* neighbours; NONE: the arena's ends */
-    uint32_t before, behind; /* in the list of its class; before of the first: NONE */
-    uint32_t last;           /* of the item that lies there */
-    bool is_gap;
+    union {
+        uint32_t before; /* of a gap, in the list of its class; NONE: it is the first */
+        uint32_t last;   /* of the item that lies there */
+    };
+    uint32_t behind; /* of a gap */
 } block;
 
 typedef struct hybrid {
@@ -78,11 +84,11 @@ static uint64_t end_of(const hybrid *h, const block *b) {
 
 static void list_gap(hybrid *h, uint32_t at) {
     block *b = &h->blocks.data[at];
-    b->is_gap = true;
-    EBB_ASSERT(b->start < end_of(h, b));
-    EBB_ASSERT(b->below == NONE || !h->blocks.data[b->below].is_gap);
+    b->gap_end = end_of(h, b);
+    EBB_ASSERT(b->start < b->gap_end);
+    EBB_ASSERT(b->below == NONE || h->blocks.data[b->below].gap_end == 0);
     if (b->above == NONE) { return; }
-    const uint32_t class = class_of(end_of(h, b) - b->start);
+    const uint32_t class = class_of(b->gap_end - b->start);
     b->before = NONE;
     b->behind = h->class_head[class];
     if (b->behind != NONE) { h->blocks.data[b->behind].before = at; }
@@ -92,15 +98,16 @@ static void list_gap(hybrid *h, uint32_t at) {
 
 static void unlist_gap(hybrid *h, uint32_t at) {
     block *b = &h->blocks.data[at];
-    EBB_ASSERT(b->is_gap);
-    b->is_gap = false;
+    const uint64_t end = b->gap_end;
+    EBB_ASSERT(end != 0 && end == end_of(h, b));
+    b->gap_end = 0;
     if (b->above == NONE) { return; }
     if (b->behind != NONE) { h->blocks.data[b->behind].before = b->before; }
     if (b->before != NONE) {
         h->blocks.data[b->before].behind = b->behind;
         return;
     }
-    const uint32_t class = class_of(end_of(h, b) - b->start);
+    const uint32_t class = class_of(end - b->start);
     h->class_head[class] = b->behind;
     if (b->behind == NONE) { h->class_bits[class / 64] &= ~((uint64_t)1 << class % 64); }
 }
@@ -150,8 +157,8 @@ static void merge(hybrid *h, uint32_t at) {
 /* Take [start, start + size) of this gap. */
 static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_bytes, uint32_t item) {
     EBB_TRY(EBB_RESERVE(h->sections->mem, &h->blocks, 2));
-    const uint64_t end = end_of(h, &h->blocks.data[at]);
-    EBB_ASSERT(h->blocks.data[at].is_gap && h->blocks.data[at].start <= start && start + size_bytes <= end);
+    const uint64_t end = h->blocks.data[at].gap_end;
+    EBB_ASSERT(h->blocks.data[at].start <= start && start + size_bytes <= end);
     unlist_gap(h, at);
     if (h->blocks.data[at].start < start) {
         const uint32_t taken = split(h, at, start);
@@ -159,7 +166,7 @@ static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_byt
         at = taken;
     }
     if (start + size_bytes < end) { list_gap(h, split(h, at, start + size_bytes)); }
-    h->blocks.data[at].is_gap = false;
+    h->blocks.data[at].gap_end = 0;
     h->blocks.data[at].last = h->sections->range[item].last;
     h->block_of[item] = at;
     return EBB_OK;
@@ -167,13 +174,13 @@ static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_byt
 
 static void give(hybrid *h, uint32_t item) {
     uint32_t at = h->block_of[item];
-    EBB_ASSERT(at < h->blocks.n && !h->blocks.data[at].is_gap);
+    EBB_ASSERT(at < h->blocks.n && h->blocks.data[at].gap_end == 0);
     const uint32_t above = h->blocks.data[at].above, below = h->blocks.data[at].below;
-    if (above != NONE && h->blocks.data[above].is_gap) {
+    if (above != NONE && h->blocks.data[above].gap_end != 0) {
         unlist_gap(h, above);
         merge(h, at);
     }
-    if (below != NONE && h->blocks.data[below].is_gap) {
+    if (below != NONE && h->blocks.data[below].gap_end != 0) {
         unlist_gap(h, below);
         merge(h, below);
         at = below;
@@ -234,7 +241,7 @@ static void find_clear(hybrid *h, ebb_place_range range) {
 
 /* The first place in the gap, clear of obstacles; END if there is none. */
 static uint64_t place_in(const hybrid *h, const block *b, uint64_t size_bytes) {
-    const uint64_t end = end_of(h, b);
+    const uint64_t end = b->gap_end;
     uint64_t start = b->start;
     uint32_t lo = 0, hi = h->n_clear;
     while (lo < hi) {
@@ -269,7 +276,7 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
     const ebb_place_range range = h->sections->range[item];
     const uint64_t size_bytes = h->sections->rounded[item];
     const block *b = &h->blocks.data[at];
-    const uint64_t end = end_of(h, b), gap_bytes = end - b->start;
+    const uint64_t end = b->gap_end, gap_bytes = end - b->start;
     if (gap_bytes < size_bytes) { return; }
     const uint64_t waste = gap_bytes - size_bytes;
     uint64_t faults = waste; /* alone; else in parts of the size */
@@ -290,12 +297,16 @@ static spot find_spot(hybrid *h, uint32_t item) {
     const uint64_t size_bytes = h->sections->rounded[item];
     spot best = {.gap = NONE, .start = END, .faults = UINT64_MAX};
     uint32_t n_seen = 0;
+    const bool is_hasty = h->options->is_hasty;
+    const uint32_t in_haste = h->options->weight > 0 ? MAX_WEIGHED_IN_HASTE : MAX_SEEN_IN_HASTE;
+    const uint32_t max_seen = is_hasty ? in_haste : MAX_SEEN;
+    const uint32_t max_of_class = is_hasty ? in_haste / CLASSES_IN_HASTE : MAX_SEEN_OF_CLASS;
     find_clear(h, h->sections->range[item]);
-    for (uint32_t class = class_of(size_bytes); n_seen < MAX_SEEN; class ++) {
+    for (uint32_t class = class_of(size_bytes); n_seen < max_seen; class ++) {
         class = class_from(h, class);
         if (class == N_CLASSES || (h->options->weight == 0 && best.gap != NONE)) { break; }
         uint32_t at = h->class_head[class];
-        for (uint32_t n = 0; at != NONE && n < MAX_SEEN_OF_CLASS; n++, n_seen++) {
+        for (uint32_t n = 0; at != NONE && n < max_of_class; n++, n_seen++) {
             consider(h, at, item, &best);
             at = h->blocks.data[at].behind;
         }
@@ -322,7 +333,7 @@ static uint32_t gap_at(hybrid *h, uint64_t address, uint64_t size_bytes) {
         for (uint32_t at = h->class_head[class]; at != NONE; at = h->blocks.data[at].behind) {
             const block *b = &h->blocks.data[at];
             h->work++;
-            if (b->start <= address && address + size_bytes <= end_of(h, b)) { return at; }
+            if (b->start <= address && address + size_bytes <= b->gap_end) { return at; }
         }
     }
     EBB_ASSERT(false); /* nothing else lies there: see find_clear */
@@ -345,7 +356,7 @@ static ebb_status bear_obstacles(hybrid *h, uint32_t section) {
  * Some come back at the end, and some never do. */
 static ebb_status begin(hybrid *h, uint64_t *peak_out) {
     EBB_TRY(EBB_RESERVE(h->sections->mem, &h->blocks, 1));
-    h->blocks.data[h->blocks.n++] = (block){.start = 0, .below = NONE, .above = NONE, .is_gap = true};
+    h->blocks.data[h->blocks.n++] = (block){.start = 0, .gap_end = END, .below = NONE, .above = NONE};
     *peak_out = 0;
     for (uint32_t i = 0; i < h->options->n_obstacles; i++) {
         const uint32_t item = h->by_address[i];

@@ -4,9 +4,9 @@
  * weighed more and less. What is best cannot be told beforehand, and a sweep is cheap.
  *
  * Of a great many items, as allocators' traces have them, a sweep takes a good part of a second, and only a few are
- * tried. Large items are then not all that should be obstacles: what takes up much of size times lifetime is one
- * too, and what sticks out above the bound after a sweep is often just a handful of items that found no gap wide
- * enough. A repair makes obstacles of these as well, and sweeps again.
+ * tried, which look at few gaps. Large items are then not all that should be obstacles: what takes up much of size
+ * times lifetime is one too, and what sticks out above the bound after a sweep is often just a handful of items that
+ * found no gap wide enough. A repair makes obstacles of these as well, and sweeps again.
  */
 #include "place/search.h"
 
@@ -177,6 +177,7 @@ static ebb_status try_chosen(hybrids *h, uint64_t weight) {
                                               .obstacles = h->obstacles,
                                               .n_obstacles = h->n_chosen,
                                               .weight = weight,
+                                              .is_hasty = s->is_hasty,
                                               .give_up_bytes = s->best.peak_bytes,
                                               .max_work = max_work};
     ebb_status st = place_obstacles(h, &bump);
@@ -215,11 +216,9 @@ static bool is_worth_more(const hybrids *h) {
     return !is_over && !ebb__search_is_almost(s);
 }
 
-/* A try, repaired as long as that helps. */
-static ebb_status try_repaired(hybrids *h, const try *t) {
+/* What was tried last, repaired as long as that helps; before: the peak before it. */
+static ebb_status repair(hybrids *h, uint64_t before) {
     const ebb_search *s = h->search;
-    uint64_t before = s->best.peak_bytes;
-    EBB_TRY(try_all(h, t, 1));
     while (s->best.peak_bytes < before && is_worth_more(h)) {
         before = s->best.peak_bytes;
         EBB_TRY(choose_repaired(h));
@@ -228,28 +227,29 @@ static ebb_status try_repaired(hybrids *h, const try *t) {
     return EBB_OK;
 }
 
-/* One that is good for most; of a great many items, more where that is promising, and many obstacles only where it is
- * not enough. */
-static ebb_status try_first(hybrids *h) {
-    static const try first = {64, 0, 0}, more[] = {{16, MAX_LASTING, 0}, {64, MAX_LASTING, 0}}, many = {1024, 0, 0};
+/* Of a great many items: more where the first is promising, and many obstacles only where that is not enough. */
+static ebb_status try_in_haste(hybrids *h) {
+    static const try tries[] = {{16, MAX_LASTING, 0}, {64, 0, 0}, {64, MAX_LASTING, 0}}, many = {1024, 0, 0};
     ebb_search *s = h->search;
-    EBB_TRY(try_all(h, &first, 1));
-    if (!s->is_hasty || ebb__search_is_almost(s)) { return EBB_OK; }
-    if (!is_promising(h)) {
-        ebb__search_be_content(s);
-        return EBB_OK;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        const uint64_t before = s->best.peak_bytes;
+        EBB_TRY(try_all(h, &tries[i], 1));
+        if (!is_promising(h)) { break; }
+        EBB_TRY(repair(h, before));
+        if (!is_worth_more(h)) { break; }
     }
-    for (size_t i = 0; i < sizeof more / sizeof *more && is_worth_more(h); i++) { EBB_TRY(try_repaired(h, &more[i])); }
     ebb__search_be_content(s);
+    if (!is_promising(h)) { return EBB_OK; }
     return try_all(h, &many, 1);
 }
 
 /* Where the smallest gap alone comes near the bound, more of it is tried first, else what weighs lives. */
 static ebb_status try_some(hybrids *h) {
-    static const try smallest[] = {{1024, 0, 0}, {16, 0, 0}, {256, 0, 0}, {0, 0, 0}, {MAX_LARGE, 0, 0}},
+    static const try first = {64, 0, 0},
+                     smallest[] = {{1024, 0, 0}, {16, 0, 0}, {256, 0, 0}, {0, 0, 0}, {MAX_LARGE, 0, 0}},
                      weighed[] = {{64, 0, 5}, {0, 0, 5}, {0, 0, 3}, {16, 0, 2}, {0, 0, 10}, {256, 0, 5}, {64, 0, 2}};
     const ebb_search *s = h->search;
-    if (s->n_hybrids == 1) { return try_first(h); }
+    if (s->n_hybrids == 1) { return s->is_hasty ? try_in_haste(h) : try_all(h, &first, 1); }
     const bool is_near = ebb__search_is_near(s);
     if (is_near) { EBB_TRY(try_all(h, smallest, sizeof smallest / sizeof *smallest)); }
     EBB_TRY(try_all(h, weighed, sizeof weighed / sizeof *weighed));

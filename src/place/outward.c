@@ -166,6 +166,7 @@ ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outw
                                                 .n_obstacles = v.n_obstacles,
                                                 .weight = options->weight,
                                                 .cap = options->cap,
+                                                .is_hasty = options->is_hasty,
                                                 .give_up_bytes = options->give_up_bytes,
                                                 .max_work = options->max_work};
     uint64_t peak = UINT64_MAX;

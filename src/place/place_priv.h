@@ -214,6 +214,7 @@ typedef struct ebb_place_hybrid_options {
     uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
                                smallest gap is taken */
     ebb_place_cap cap;      /* only where all obstacles are there from the beginning, and never come back */
+    bool is_hasty;          /* only a few gaps are looked at for an item */
     uint64_t give_up_bytes; /* when the peak reaches this */
     uint64_t max_work;
 } ebb_place_hybrid_options;
@@ -255,6 +256,7 @@ typedef struct ebb_place_outward_options {
     const uint32_t *alive; /* all that live in the section; they have their offsets */
     uint32_t n_alive;
     ebb_place_cap cap;
+    bool is_hasty;
     uint64_t weight, give_up_bytes, max_work; /* as of a hybrid */
 } ebb_place_outward_options;
 

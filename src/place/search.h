@@ -44,7 +44,8 @@ typedef struct ebb_search {
     ebb_bump *bump;               /* of the whole search */
     ebb_attempt now, best;
     uint64_t enough_bytes;
-    bool is_hasty;         /* of so many items, near the bound is enough: see best.c */
+    bool is_many;          /* so many items that they are gone through but a few times, */
+    bool is_hasty;         /* and near the bound is enough: see best.c */
     uint64_t proved_bytes; /* no placement has a lower peak */
     uint64_t work, max_work;
     unsigned n_exact; /* how often the exact search has been tried */
@@ -90,6 +91,7 @@ ebb_status ebb__search_settle(ebb_search *s);
 
 /* Stages that stand in files of their own. All may find nothing, if another has found something. */
 ebb_status ebb__search_summit(ebb_search *s);
+ebb_status ebb__search_quick_fronts(ebb_search *s); /* of very many items, once */
 ebb_status ebb__search_fronts(ebb_search *s);
 ebb_status ebb__search_hybrids(ebb_search *s);
 ebb_status ebb__search_orders(ebb_search *s);
