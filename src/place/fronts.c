@@ -345,9 +345,8 @@ static ebb_status run(fronts *u) {
     EBB_TRY(alloc_all(u));
     find_ends(u);
     EBB_TRY(stack(u));
-    if (u->is_quick) {
-        return place_sides(u, u->sections->bound_bytes + u->sections->bound_bytes / ALMOST_PARTS, peak);
-    }
+    const uint64_t bound = u->sections->bound_bytes;
+    if (u->is_quick) { return place_sides(u, bound + bound / ALMOST_PARTS + 1, peak); }
     const uint64_t share = u->end_work - s->work;
     const bool is_few = u->sections->n_items <= EBB_PLACE_FEW; /* the exact search makes more of its work */
     if (u->is_line && !is_few && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement of as many items as lie around the borders of stages: the exact search ends at 2,048, patience at 200,000.
+ * Every answer passes the library's checker, and where there are few enough, a look at every pair.
+ */
+#include "ebb/place.h"
+#include "support.h"
+
+#include <stdlib.h>
+
+#define STEPS ((uint64_t)500 * 1000)
+#define MAX_PAIRED ((size_t)3000)
+
+/* Mostly small and short, as an allocator's, in order of birth or not. */
+static void draw(ebb_place_item *items, size_t n, uint64_t seed) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, seed, n);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t first = seed % 2 == 0 ? i : ebb__rng_below(&rng, n);
+        items[i] = (ebb_place_item){16 * (1 + ebb__rng_below(&rng, (uint64_t)1 << ebb__rng_below(&rng, 8))), first,
+                                    first + 1 + ebb__rng_below(&rng, (uint64_t)1 << ebb__rng_below(&rng, 11))};
+    }
+}
+
+static bool any_pair_overlaps(const ebb_place_item *items, size_t n, const uint64_t *offsets) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const bool together = items[i].first < items[j].last && items[j].first < items[i].last;
+            if (together && offsets[i] < offsets[j] + items[j].size_bytes &&
+                offsets[j] < offsets[i] + items[i].size_bytes) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void place(size_t n, uint64_t seed, uint64_t max_steps) {
+    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result result;
+    uint64_t peak = 0;
+    ebb_place_item *items = malloc(n * sizeof *items);
+    uint64_t *offsets = malloc(n * sizeof *offsets);
+    assert_non_null(items);
+    assert_non_null(offsets);
+    draw(items, n, seed);
+    problem.items = items;
+    problem.n_items = n;
+    options.max_steps = max_steps;
+    if (ebb_place_solve(&problem, &options, offsets, &result) != EBB_OK ||
+        ebb_place_check(&problem, NULL, offsets, &peak) != EBB_OK || peak != result.peak_bytes ||
+        peak < result.bound_bytes || (n <= MAX_PAIRED && any_pair_overlaps(items, n, offsets))) {
+        fail_msg("%zu items, seed %llu: %s", n, (unsigned long long)seed, ebb_last_error());
+    }
+    free(items);
+    free(offsets);
+}
+
+static void test_exact(void **state) {
+    (void)state;
+    for (size_t n = 2047; n <= 2049; n++) { place(n, n % 2, STEPS); }
+}
+
+static void test_patience(void **state) {
+    (void)state;
+    place(200001, 0, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_patience),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
