@@ -28,4 +28,13 @@ else
         complains "$command without a driver" 5 "cuda: there is no NVIDIA driver .*; install one" $command --backend cuda
     done
 fi
+
+# Configured only: what is missing is one line, unless it was demanded.
+configure() {
+    cmake -S "$root" -B configured -DEBB_TESTS=OFF -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON "$@" >log 2>&1
+}
+configure && equal "a machine without a toolkit" "$(grep -c 'the backend cuda is left out$' log)" 1
+configure -DEBB_CUDA=OFF && equal "nobody looks" "$(grep -c 'backend cuda' log)" 0
+configure -DEBB_CUDA=ON && fail "a toolkit that is demanded" ||
+    check "a toolkit that is demanded" grep -q 'EBB_CUDA is ON, and the CUDA toolkit (12 or later) was not found' log
 exit $status

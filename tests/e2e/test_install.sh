@@ -18,6 +18,13 @@ equal "the program finds its library" "$(env -u LD_LIBRARY_PATH "$work/prefix/bi
 env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" record -o recorded -- python3 -c 'x = bytearray(9 << 20)' 2>err
 check "ebb record finds its library" grep -q 'recorded: [0-9]* blocks' err
 check "the Python package" env PYTHONPATH="$work/prefix/share/ebb/python" python3 -c 'import ebb.trace'
+if [ -e "$build/libebb_cuda.so" ]; then
+    env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" probe --backend cuda >out 2>err
+    check "libebb finds its plug-in" grep -qv 'backend cuda' err
+    check "which lies beside what else is its own" test -e "$lib/ebb/libebb_cuda.so"
+else
+    skip "libebb finds its plug-in" "this build has none"
+fi
 equal "pkg-config's version" "$(pkg-config --modversion ebb)" 0.1.0
 
 # shellcheck disable=SC2046

@@ -41,6 +41,10 @@ static const ebb_ref_fn functions[EBB_N_OPS] = {
     [EBB_OP_REORDER] = ebb__ref_same_elements,
 };
 
+ebb_ref_fn ebb__ref_function(ebb_op_kind kind) {
+    return functions[kind];
+}
+
 struct ebb_bound {
     ebb_ref_call call;
     void *operand[];

@@ -20,6 +20,8 @@ typedef struct ebb_ref_call {
 
 typedef ebb_status (*ebb_ref_fn)(const ebb_ref_call *call);
 
+ebb_ref_fn ebb__ref_function(ebb_op_kind kind);
+
 ebb_status ebb__ref_feed(const ebb_ref_call *call);
 ebb_status ebb__ref_fetch(const ebb_ref_call *call);
 ebb_status ebb__ref_conv(const ebb_ref_call *call);

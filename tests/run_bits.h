@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The same bits whatever the plan, on any device: one network with every kind of operator that carries state or chance
+ * (dropout, batch-norm's running statistics, in-place sums, concatenation, momentum), trained a few iterations under
+ * every policy, at budgets down to the least that the planner finds, with the lower tier on the host and on disk.
+ * Losses and all persistent content must equal those of the plan that frees nothing, bit for bit; and the peak
+ * that the run saw must be the plan's.
+ */
+#ifndef EBB_TESTS_RUN_BITS_H
+#define EBB_TESTS_RUN_BITS_H
+
+#include "backend/lower.h"
+#include "ebb/ebb.h"
+#include "run/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define BATCH 3
+#define CLASSES 5
+#define N_ITERATIONS 4
+
+static ebb_value block(ebb_graph *g, const char *name, ebb_value x, int64_t channels) {
+    char text[64];
+    ebb_window three = ebb_window_square(3, 1, 1);
+    (void)snprintf(text, sizeof text, "%s.conv", name);
+    ebb_value y = ebb_graph_conv(g, text, x, channels, &three, false);
+    (void)snprintf(text, sizeof text, "%s.bn", name);
+    y = ebb_graph_batch_norm(g, text, y, 1e-5f, 0.1f);
+    return ebb_graph_relu(g, name, y);
+}
+
+static ebb_graph *make_graph(void) {
+    ebb_graph_options options = EBB_GRAPH_OPTIONS_INIT;
+    options.name = "all_kinds";
+    ebb_graph *g = NULL;
+    assert_int_equal(ebb_graph_create(&options, &g), EBB_OK);
+    ebb_window pool = ebb_window_square(2, 2, 0);
+    ebb_value x = ebb_graph_images(g, BATCH, 3, 8, 8);
+    ebb_value labels = ebb_graph_labels(g, BATCH, CLASSES);
+    ebb_value a = block(g, "a", x, 8);
+    a = ebb_graph_lrn(g, "lrn", a, 5, 1e-4f, 0.75f, 2.0f);
+    ebb_value b = block(g, "b", a, 8);
+    ebb_value sum = ebb_graph_relu(g, "sum_relu", ebb_graph_add(g, "sum", a, b));
+    ebb_value c = block(g, "c", sum, 4);
+    ebb_value parts[3] = {sum, c, b};
+    ebb_value all = ebb_graph_concat(g, "concat", parts, 3);
+    all = ebb_graph_max_pool(g, "max", all, &pool);
+    ebb_value d = ebb_graph_dropout(g, "drop", block(g, "d", all, 8), 0.3f);
+    d = ebb_graph_avg_pool(g, "avg", d, &pool);
+    ebb_value logits = ebb_graph_linear(g, "fc", ebb_graph_flatten(g, "flat", d), CLASSES, true);
+    (void)ebb_graph_softmax_loss(g, logits, labels);
+    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+    optimizer.weight_decay = 1e-3f;
+    assert_int_equal(ebb_graph_train(g, &optimizer, false), EBB_OK);
+    return g;
+}
+
+typedef struct outcome {
+    uint32_t loss_bits[N_ITERATIONS];
+    uint64_t state_hash;
+    ebb_run_stats stats;
+} outcome;
+
+static void fill_batch(ebb_run *run, uint64_t iteration) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, 7, iteration);
+    float *images = ebb_run_images(run);
+    for (int i = 0; i < BATCH * 3 * 8 * 8; i++) { images[i] = ebb__rng_normal(&rng); }
+    for (int i = 0; i < BATCH; i++) { ebb_run_labels(run)[i] = (int32_t)ebb__rng_below(&rng, CLASSES); }
+}
+
+static uint64_t hash_state(ebb_run *run, const ebb_graph *g) {
+    uint64_t h = EBB_HASH_INIT;
+    for (ebb_value v = 0; v < g->values.n; v++) {
+        const ebb_value_info *info = &g->values.data[v];
+        if (!ebb__value_is_persistent(info->kind)) { continue; }
+        size_t n = (size_t)ebb__shape_elements(&info->shape);
+        float *plain = malloc(n * sizeof *plain);
+        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
+        h = ebb__hash(h, plain, n * sizeof *plain);
+        free(plain);
+    }
+    return h;
+}
+
+static outcome train(const ebb_lowered *low, const ebb_plan *plan) {
+    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
+    options.seed = 11;
+    options.disk_dir = "/tmp";
+    ebb_run *run = NULL;
+    assert_int_equal(ebb_run_create(low, plan, &options, &run), EBB_OK);
+    assert_int_equal(ebb_run_init_values(run, 5), EBB_OK);
+    outcome out = {0};
+    for (uint64_t i = 0; i < N_ITERATIONS; i++) {
+        fill_batch(run, i);
+        if (i == 2) { /* leaving the arena and coming back changes nothing */
+            assert_int_equal(ebb_run_park(run), EBB_OK);
+            assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_E_ARGUMENT);
+            assert_int_equal(ebb_run_unpark(run), EBB_OK);
+        }
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_OK);
+        float loss = ebb_run_loss(run);
+        memcpy(&out.loss_bits[i], &loss, sizeof loss);
+    }
+    out.state_hash = hash_state(run, low->graph);
+    out.stats = ebb_run_get_stats(run);
+    ebb_run_destroy(run);
+    return out;
+}
+
+static ebb_plan *make_plan(const ebb_lowered *low, const char *policy, uint64_t budget, ebb_tier tier,
+                           ebb_no_fit *no_fit) {
+    ebb_machine *machine = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = policy;
+    options.budget_bytes = budget;
+    options.tier_bytes[EBB_TIER_HOST] = tier == EBB_TIER_HOST ? UINT64_MAX : 0;
+    options.tier_bytes[EBB_TIER_DISK] = tier == EBB_TIER_DISK ? UINT64_MAX : 0;
+    ebb_plan *plan = NULL;
+    ebb_status st = ebb_plan_make(ebb_lowered_program(low), machine, &options, &plan, no_fit);
+    ebb_machine_destroy(machine);
+    if (st != EBB_OK && no_fit == NULL) {
+        fail_msg("%s at %llu: %s", policy, (unsigned long long)budget, ebb_last_error());
+    }
+    return st == EBB_OK ? plan : NULL;
+}
+
+static uint64_t peak_of(const ebb_plan *plan) {
+    return ebb_plan_get_summary(plan).peak_bytes;
+}
+
+static void compare(const ebb_lowered *low, const outcome *want, ebb_plan *plan) {
+    assert_non_null(plan);
+    outcome got = train(low, plan);
+    ebb_plan_summary summary = ebb_plan_get_summary(plan);
+    assert_memory_equal(got.loss_bits, want->loss_bits, sizeof got.loss_bits);
+    assert_true(got.state_hash == want->state_hash);
+    assert_int_equal(got.stats.peak_bytes, summary.peak_bytes);
+    assert_int_equal(got.stats.moved_out_bytes, summary.moved_out_bytes);
+    assert_int_equal(got.stats.moved_in_bytes, summary.moved_in_bytes);
+    assert_int_equal(got.stats.n_recomputed_steps, summary.n_recomputed_steps);
+    ebb_plan_destroy(plan);
+}
+
+/* device is closed. */
+static void compare_all(ebb_device *device) {
+    ebb_graph *g = make_graph();
+    ebb_lowered *low = NULL;
+    if (ebb_lower(g, device, &low) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    ebb_plan *none = make_plan(low, "none", UINT64_MAX, EBB_TIER_HOST, NULL);
+    outcome want = train(low, none);
+    assert_int_equal(want.stats.peak_bytes, peak_of(none));
+    ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_TIER_HOST, NULL);
+    uint64_t full = peak_of(liveness);
+    assert_true(full < peak_of(none));
+    compare(low, &want, liveness);
+    for (int tier = 0; tier < EBB_N_TIERS; tier++) { /* the disk is slower, so plans and their least budget differ */
+        ebb_no_fit no_fit = {0};
+        assert_null(make_plan(low, "budget", 64, (ebb_tier)tier, &no_fit));
+        assert_true(no_fit.least_budget_bytes > 64);
+        const double parts[] = {1.0, 0.75, 0.5, 0.35, 0.25, 0.0};
+        for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+            uint64_t budget = ebb_max_u64((uint64_t)(parts[p] * (double)full), no_fit.least_budget_bytes);
+            ebb_plan *plan = make_plan(low, "budget", budget, (ebb_tier)tier, NULL);
+            assert_true(peak_of(plan) <= budget);
+            compare(low, &want, plan);
+        }
+    }
+    ebb_plan_destroy(none);
+    ebb_lowered_destroy(low);
+    ebb_graph_destroy(g);
+    ebb_device_close(device);
+}
+
+#endif
