@@ -37,8 +37,10 @@ static ebb_status fail_loading(const char *name, const char *path, const char *f
                         "where its vendor's toolkit is",
                         name, path, folder);
     }
-    return ebb_fail(EBB_E_NO_DEVICE, "backend %s: a library that it needs cannot be loaded: %s", name,
-                    why != NULL ? why : path);
+    return ebb_fail(EBB_E_NO_DEVICE,
+                    "backend %s: a library that it needs cannot be loaded: %s; install it, or name its folder in "
+                    "LD_LIBRARY_PATH",
+                    name, why != NULL ? why : path);
 }
 
 ebb_status ebb__plugin_load(const char *name, const ebb_backend_ops **ops_out) {

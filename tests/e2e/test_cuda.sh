@@ -17,6 +17,9 @@ echo "no library" >text
 missing "a plug-in that is no library" "backend cuda: a library that it needs cannot be loaded: .*libebb_cuda.so" text
 missing "a library that is no plug-in" "libebb_cuda.so is no plug-in of this version" "$build/libebb_record.so"
 
+echo "int part;" >part.c && cc -shared -fPIC -o libpart.so part.c &&
+    cc -shared -fPIC -o whole.so part.c -L. -Wl,--no-as-needed -lpart && rm libpart.so || fail "libraries for the test"
+missing "a plug-in that lacks a library" "cannot be loaded: libpart.so: .*; install it, or name its folder" whole.so
 equal "help names it" "$("$EBB" help train | grep -c '^  cuda  *an NVIDIA GPU')" 1
 
 if [ ! -e "$build/libebb_cuda.so" ]; then
