@@ -76,7 +76,8 @@ enum { EBB_TRACE_ROW_COMPUTE, EBB_TRACE_ROW_OUT, EBB_TRACE_ROW_IN, EBB_TRACE_MAX
 
 enum { EBB_TRACE_ITERATION_BEGIN, EBB_TRACE_ITERATION_END, EBB_TRACE_ANNOTATION }; /* marks */
 enum { EBB_TRACE_OUT, EBB_TRACE_IN };                                              /* directions of copies */
-enum { EBB_TRACE_PHASE_UNKNOWN = 3 }; /* 0 forward, 1 backward, 2 update, as in program.h */
+/* Phases of steps, as in program.h. */
+enum { EBB_TRACE_PHASE_FORWARD, EBB_TRACE_PHASE_BACKWARD, EBB_TRACE_PHASE_UPDATE, EBB_TRACE_PHASE_UNKNOWN };
 
 #define EBB_TRACE_NONE UINT64_MAX
 
@@ -95,7 +96,7 @@ typedef struct ebb_trace_event {
     uint64_t address;    /* alloc (or EBB_TRACE_NONE), segments. From a reader also of a block's events */
     bool before;         /* alloc: the block was there before the recording began */
     uint32_t op;         /* step begin: the operator's name, a string */
-    uint32_t phase;      /* step begin */
+    uint32_t phase;      /* step begin: EBB_TRACE_PHASE_... */
     uint64_t index;      /* step begin: in the program, or EBB_TRACE_NONE */
     uint32_t direction;  /* copy begin; from a reader also copy end */
     uint32_t tier;       /* copy begin; from a reader also copy end: ebb_tier */

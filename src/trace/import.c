@@ -106,9 +106,9 @@ ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_
 }
 
 uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around) {
-    if (ebb__import_begins_with(name, "autograd::engine::evaluate_function")) { return 1; }
-    if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { return 2; }
-    return around == EBB_TRACE_PHASE_UNKNOWN && is_forward ? 0 : around;
+    if (ebb__import_begins_with(name, "autograd::engine::evaluate_function")) { return EBB_TRACE_PHASE_BACKWARD; }
+    if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { return EBB_TRACE_PHASE_UPDATE; }
+    return around == EBB_TRACE_PHASE_UNKNOWN && is_forward ? EBB_TRACE_PHASE_FORWARD : around;
 }
 
 static bool parse_device(const char *text, uint32_t *device_out) {

@@ -143,15 +143,15 @@ typedef struct described {
 } described;
 
 /* The tensor of a value, or those of the list there (lists within lists too). */
-static ebb_status add_tensors(reader *r, const ebb_import_json *json, described of, uint32_t arg, tensors *list) {
+static ebb_status add_tensors(reader *r, const ebb_import_json *json, described value, uint32_t arg, tensors *list) {
     tensor t = {.arg = arg};
-    if (!ebb__import_json_is(json, of.token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
-    if (read_tensor(&r->e, json, of.token, of.shape, of.strides, &t)) {
+    if (!ebb__import_json_is(json, value.token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
+    if (read_tensor(&r->e, json, value.token, value.shape, value.strides, &t)) {
         return t.size_bytes > 0 ? EBB_PUSH(r->e.importer->mem, list, t) : EBB_OK;
     }
-    const uint32_t shape = if_array(json, of.shape), strides = if_array(json, of.strides);
-    uint32_t at = of.token + 1, shape_at = shape + 1, strides_at = strides + 1;
-    for (described next; (next.token = take(json, of.token, &at)) != EBB_IMPORT_JSON_NONE;) {
+    const uint32_t shape = if_array(json, value.shape), strides = if_array(json, value.strides);
+    uint32_t at = value.token + 1, shape_at = shape + 1, strides_at = strides + 1;
+    for (described next; (next.token = take(json, value.token, &at)) != EBB_IMPORT_JSON_NONE;) {
         next.shape = take(json, shape, &shape_at);
         next.strides = take(json, strides, &strides_at);
         EBB_TRY(add_tensors(r, json, next, arg, list));

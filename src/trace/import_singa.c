@@ -276,13 +276,14 @@ static ebb_status write_record(text_log *l, const record *r) {
     if (r->action == ITERATION) { return add_iteration(l); }
     uint64_t *found = ebb__u64_map_find(&l->block_of, r->address);
     const bool is_live = found != NULL && *found != 0;
-    l->importer->n_left_out += is_live == (r->action == MALLOC); /* an alloc's missing free, or what has no alloc */
+    const bool is_alloc = r->action == MALLOC;
+    if (is_live == is_alloc) { l->importer->n_left_out++; } /* an alloc's missing free, or what has no alloc */
     if (is_live) {
         const uint64_t block = *found - 1;
-        if (r->action == MALLOC || r->action == FREE) { *found = 0; }
+        if (is_alloc || r->action == FREE) { *found = 0; }
         EBB_TRY(add_event(l, kind_of(r->action), block));
     }
-    return r->action == MALLOC ? add_alloc(l, r, false) : EBB_OK;
+    return is_alloc ? add_alloc(l, r, false) : EBB_OK;
 }
 
 static uint64_t start_unix_ns(const text_log *l) {

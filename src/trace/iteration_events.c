@@ -19,7 +19,7 @@ typedef struct search {
 } search;
 
 static bool is_free(const ebb_iteration_text *text, uint32_t at) {
-    return (text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE;
+    return ebb__symbol_is_free(text->symbols[at]);
 }
 
 /* Without the row of frees at its end, which has others where an evaluation, or nothing, follows. */

@@ -81,8 +81,8 @@ static ebb_status compare(const ebb_iteration_finder *finder, const uint32_t *sy
 static bool is_whole(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part,
                      const ebb_iteration_part *usual) {
     ebb_stretch a = stretch_of(finder, part), b = stretch_of(finder, usual);
-    while (a.last > a.first && (symbols[a.last - 1] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { a.last--; }
-    while (b.last > b.first && (symbols[b.last - 1] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { b.last--; }
+    while (a.last > a.first && ebb__symbol_is_free(symbols[a.last - 1])) { a.last--; }
+    while (b.last > b.first && ebb__symbol_is_free(symbols[b.last - 1])) { b.last--; }
     if (a.last - a.first != b.last - b.first || a.first == a.last) { return false; }
     return memcmp(symbols + a.first, symbols + b.first, (a.last - a.first) * sizeof *symbols) == 0;
 }
@@ -150,15 +150,16 @@ static ebb_status copy_sorted(const ebb_iteration_finder *finder, const ebb_iter
 static ebb_stretch trim(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_parts *parts,
                         size_t usual, bool has_usual) {
     const ebb_iteration_part *part = parts->data;
-    ebb_stretch of = {0, (uint32_t)parts->n};
+    ebb_stretch inner = {0, (uint32_t)parts->n};
     EBB_ASSERT(usual < parts->n);
     const double wanted = has_usual ? 1.0 : MIN_REGULARITY;
-    while (part[of.first].regularity < wanted) { of.first++; }
-    while (part[of.last - 1].regularity < wanted && !is_whole(finder, symbols, &part[of.last - 1], &part[usual])) {
-        of.last--;
+    while (part[inner.first].regularity < wanted) { inner.first++; }
+    while (part[inner.last - 1].regularity < wanted &&
+           !is_whole(finder, symbols, &part[inner.last - 1], &part[usual])) {
+        inner.last--;
     }
-    EBB_ASSERT(of.first <= usual && usual < of.last);
-    return of;
+    EBB_ASSERT(inner.first <= usual && usual < inner.last);
+    return inner;
 }
 
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
@@ -166,17 +167,17 @@ ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteratio
     const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
     ebb_iteration_part *parts = iterations->data;
     size_t usual = 0, n_usual = 0;
-    ebb_stretch of = {0, (uint32_t)iterations->n};
+    ebb_stretch inner = {0, (uint32_t)iterations->n};
     uint32_t *symbols = NULL;
     EBB_TRY(copy_sorted(finder, iterations, &symbols));
     const ebb_status st = compare(finder, symbols, parts, iterations->n, &usual, &n_usual);
-    if (st == EBB_OK && !is_marked) { of = trim(finder, symbols, iterations, usual, n_usual > 1); }
+    if (st == EBB_OK && !is_marked) { inner = trim(finder, symbols, iterations, usual, n_usual > 1); }
     ebb__free(finder->mem, symbols);
     EBB_TRY(st);
     finder->parts.n = 0;
-    if (!is_marked && of.last - of.first < 2) { return EBB_OK; } /* what comes once is no repetition */
-    EBB_TRY(cut(finder, parts + of.first, of.last - of.first));
-    sum_up(parts + of.first, of.last - of.first, usual - of.first, iteration_out);
+    if (!is_marked && inner.last - inner.first < 2) { return EBB_OK; } /* what comes once is no repetition */
+    EBB_TRY(cut(finder, parts + inner.first, inner.last - inner.first));
+    sum_up(parts + inner.first, inner.last - inner.first, usual - inner.first, iteration_out);
     iteration_out->source = source;
     if (is_marked) { iteration_out->confidence = 1.0; }
     return EBB_OK;

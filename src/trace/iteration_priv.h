@@ -24,6 +24,10 @@ enum {
     EBB_SYMBOL_MASK = 7
 };
 
+static inline bool ebb__symbol_is_free(uint32_t symbol) {
+    return (symbol & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE;
+}
+
 typedef struct ebb_iteration_mark {
     uint32_t event; /* in the trace */
     uint32_t mark;

@@ -174,7 +174,7 @@ static ebb_stretch two_of(ebb_stretch run, uint32_t length) {
 
 /* Forward to where no block is freed. */
 static uint32_t behind_frees(const ebb_iteration_text *text, uint32_t at, uint32_t last) {
-    while (at < last && (text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE) { at++; }
+    while (at < last && ebb__symbol_is_free(text->symbols[at])) { at++; }
     return at;
 }
 

@@ -80,7 +80,7 @@ static void sort(uint32_t *data, uint32_t n) {
 
 void ebb__iteration_sort_frees(uint32_t *symbols, ebb_stretch part) {
     for (uint32_t at = part.first, end = at; at < part.last; at = end + 1) {
-        for (end = at; end < part.last && (symbols[end] & EBB_SYMBOL_MASK) == EBB_SYMBOL_FREE;) { end++; }
+        for (end = at; end < part.last && ebb__symbol_is_free(symbols[end]);) { end++; }
         sort(symbols + at, end - at);
     }
 }

@@ -141,7 +141,7 @@ static ebb_status get(ebb_pickle *p, uint64_t idx) {
 }
 
 static bool small_number(ebb_pickle_value value) {
-    return ebb__pickle_kind(value) == EBB_PICKLE_INT && ebb__pickle_payload(value) < (uint64_t)1 << 30;
+    return ebb__pickle_kind(value) == EBB_PICKLE_INT && ebb__pickle_payload(value) >> PICKLE_PAIR_BITS == 0;
 }
 
 /* The tuple of what lies on the stack from first on. */
@@ -151,7 +151,8 @@ static ebb_status make_tuple(ebb_pickle *p, size_t first) {
     if (p->stack.n - first == 2) {
         const ebb_pickle_value *items = p->stack.data + first;
         if (small_number(items[0]) && small_number(items[1])) {
-            tuple = make(EBB_PICKLE_PAIR, ebb__pickle_payload(items[0]) << 30 | ebb__pickle_payload(items[1]));
+            tuple = make(EBB_PICKLE_PAIR,
+                         ebb__pickle_payload(items[0]) << PICKLE_PAIR_BITS | ebb__pickle_payload(items[1]));
         }
     }
     p->stack.n = first;
@@ -254,7 +255,7 @@ static ebb_status check_protocol(const ebb_pickle *p, uint64_t protocol) {
                     (unsigned long long)protocol);
 }
 
-/* Run one opcode with its fixed argument x, of which at points to the bytes behind. *done: there is a step.
+/* Run one opcode with its fixed argument x; at is behind that. *done: there is a step.
  * long: one switch */
 static ebb_status run(ebb_pickle *p, uint8_t op, uint64_t x, ebb_pickle_step *step, bool *done) {
     switch (op) {

@@ -15,6 +15,8 @@
 
 #include "trace/pickle.h"
 
+#define PICKLE_PAIR_BITS 30 /* of each number of a pair, in its payload */
+
 struct ebb_pickle {
     const ebb_mem *mem;
     const char *name;

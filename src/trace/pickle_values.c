@@ -65,8 +65,8 @@ void ebb__pickle_show(const ebb_pickle *p, ebb_pickle_value value, char *buf, si
         n = snprintf(at, room, "%.*s", (int)ebb_min_u64(n_text, cap), text);
         break;
     case EBB_PICKLE_PAIR:
-        n = snprintf(at, room, "%llu,%llu", (unsigned long long)(payload >> 30),
-                     (unsigned long long)(payload & (((uint64_t)1 << 30) - 1)));
+        n = snprintf(at, room, "%llu,%llu", (unsigned long long)(payload >> PICKLE_PAIR_BITS),
+                     (unsigned long long)(payload & (((uint64_t)1 << PICKLE_PAIR_BITS) - 1)));
         break;
     default: break;
     }

@@ -25,6 +25,7 @@ bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out) {
 }
 
 const char *ebb_trace_tells_name(size_t idx, const char **words_out) {
+    /* In the order of the bits EBB_TRACE_TELLS_... */
     static const struct {
         const char *name, *words;
     } things[] = {{"times", "times"},         {"accesses", "reads and writes"},
