@@ -69,7 +69,7 @@ static ebb_status advise_setting(ebb_study *s) {
     if (!study_is_pytorch(s) || !replay_agrees(s)) { return EBB_OK; }
     for (size_t i = 0; i < s->what_ifs.n; i++) {
         const ebb_study_what_if *row = &s->what_ifs.data[i];
-        if (strncmp(row->key, "pytorch:", 8) != 0 || row->bytes == EBB_STUDY_UNKNOWN) { continue; }
+        if (!study_begins_with(row->key, "pytorch:") || row->bytes == EBB_STUDY_UNKNOWN) { continue; }
         if (best == NULL || row->bytes < best->bytes) { best = row; }
     }
     if (best == NULL || best->bytes >= reserved_bytes) { return EBB_OK; }

@@ -4,8 +4,8 @@
  *
  * Activations are grouped by the module that made them, once for each depth of nesting: by the first parts of their
  * name (layer1.0 of layer1.0.conv1.convolution), or where the source names nothing by their call stack, up to the frame
- * of a module's forward. A group's calls are told apart
- * by what the module itself does again, and by what it gave being gone.
+ * of a module's forward. A group's calls are told apart by what the module itself does again, and by what it gave being
+ * gone.
  *
  *      a call      | a | b | c | d |       a checkpoint around it keeps d, what the next one takes, and has a, b, c
  * again while its backward runs
@@ -28,7 +28,8 @@ typedef struct call {
     uint32_t last_block, group;
 } call;
 
-typedef struct plan {
+/* The groups and calls of one depth, and what the peak would be then. */
+typedef struct trial {
     ebb_study *study;
     const uint8_t *purpose;
     bool by_name;
@@ -42,10 +43,10 @@ typedef struct plan {
     EBB_VEC(call) calls;
     EBB_VEC(uint32_t) current; /* of groups: its call, from 1 */
     ebb_trace_keys keys;
-} plan;
+} trial;
 
-static uint32_t leaf_of(const plan *p, const study_block *b) {
-    return p->by_name ? b->name : b->stack;
+static uint32_t leaf_of(const trial *t, const study_block *b) {
+    return t->by_name ? b->name : b->stack;
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */
@@ -62,137 +63,133 @@ static size_t prefix_length(const char *name, unsigned depth) {
 }
 
 /* The deepest of a stack's module frames that is no deeper than that. A frame's caller has a smaller number. */
-static void find_frames(plan *p) {
-    const ebb_study *s = p->study;
-    p->frame_of[0] = p->depth_of[0] = 0;
-    for (uint32_t stack = 1; stack < p->n_leaves; stack++) {
+static void find_frames(trial *t) {
+    const ebb_study *s = t->study;
+    t->frame_of[0] = t->depth_of[0] = 0;
+    for (uint32_t stack = 1; stack < t->n_leaves; stack++) {
         const uint32_t caller = ebb_trace_reader_frame(s->reader, stack).caller;
-        const bool is_module = ebb__study_frame_of(s, stack) == FRAME_FORWARD && p->depth_of[caller] < UINT8_MAX;
+        const bool is_module = ebb__study_frame_of(s, stack) == FRAME_FORWARD && t->depth_of[caller] < UINT8_MAX;
         EBB_ASSERT(caller < stack);
-        p->depth_of[stack] = (uint8_t)(p->depth_of[caller] + is_module);
-        p->frame_of[stack] = is_module && p->depth_of[stack] <= p->depth ? stack : p->frame_of[caller];
+        t->depth_of[stack] = (uint8_t)(t->depth_of[caller] + is_module);
+        t->frame_of[stack] = is_module && t->depth_of[stack] <= t->depth ? stack : t->frame_of[caller];
     }
 }
 
-static ebb_status find_group(plan *p, uint32_t leaf, uint32_t *group_out) {
+static ebb_status find_group(trial *t, uint32_t leaf, uint32_t *group_out) {
     bool is_new = false;
     *group_out = 0;
-    if (p->by_name) {
-        const char *name = ebb_trace_reader_string(p->study->reader, leaf);
-        const size_t n = prefix_length(name, p->depth);
-        return n > 0 ? ebb__trace_keys_add(&p->keys, name, n, group_out, &is_new) : EBB_OK;
+    if (t->by_name) {
+        const char *name = ebb_trace_reader_string(t->study->reader, leaf);
+        const size_t n = prefix_length(name, t->depth);
+        return n > 0 ? ebb__trace_keys_add(&t->keys, name, n, group_out, &is_new) : EBB_OK;
     }
-    if (p->frame_of[leaf] == 0) { return EBB_OK; }
-    const ebb_trace_frame f = ebb_trace_reader_frame(p->study->reader, p->frame_of[leaf]);
+    if (t->frame_of[leaf] == 0) { return EBB_OK; }
+    const ebb_trace_frame f = ebb_trace_reader_frame(t->study->reader, t->frame_of[leaf]);
     const uint32_t key[] = {f.caller, f.function, f.file}; /* whatever line of it runs */
-    return ebb__trace_keys_add(&p->keys, key, sizeof key, group_out, &is_new);
+    return ebb__trace_keys_add(&t->keys, key, sizeof key, group_out, &is_new);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
 /* Whether the module of this depth did it itself. What its modules do may come again in a loop over them. */
-static bool is_direct(const plan *p, uint32_t leaf) {
-    if (!p->by_name) { return p->depth_of[leaf] <= p->depth; }
-    const char *name = ebb_trace_reader_string(p->study->reader, leaf);
-    return prefix_length(name, p->depth) == prefix_length(name, UINT_MAX);
+static bool is_direct(const trial *t, uint32_t leaf) {
+    if (!t->by_name) { return t->depth_of[leaf] <= t->depth; }
+    const char *name = ebb_trace_reader_string(t->study->reader, leaf);
+    return prefix_length(name, t->depth) == prefix_length(name, UINT_MAX);
 }
 
 /* Whether what a call gave was gone before this block came: its backward pass has been. */
-static bool is_over(const plan *p, uint32_t number, const study_block *b) {
-    return p->study->blocks.data[p->calls.data[number - 1].last_block].died_event < b->born_event;
+static bool is_over(const trial *t, uint32_t number, const study_block *b) {
+    return t->study->blocks.data[t->calls.data[number - 1].last_block].died_event < b->born_event;
 }
 
-static ebb_status add_to_call(plan *p, size_t block, uint32_t group) {
-    const study_block *b = &p->study->blocks.data[block];
-    const uint32_t leaf = leaf_of(p, b);
-    while (p->current.n <= group) { EBB_TRY(EBB_PUSH(p->study->mem, &p->current, 0)); }
-    uint32_t *current = &p->current.data[group];
-    const bool comes_again = *current != 0 && p->call_of[leaf] == *current && is_direct(p, leaf);
-    if (*current == 0 || comes_again || is_over(p, *current, b)) {
-        EBB_TRY(EBB_PUSH(p->study->mem, &p->calls, ((call){.group = group})));
-        *current = (uint32_t)p->calls.n;
+static ebb_status add_to_call(trial *t, size_t block, uint32_t group) {
+    const study_block *b = &t->study->blocks.data[block];
+    const uint32_t leaf = leaf_of(t, b);
+    while (t->current.n <= group) { EBB_TRY(EBB_PUSH(t->study->mem, &t->current, 0)); }
+    uint32_t *current = &t->current.data[group];
+    const bool comes_again = *current != 0 && t->call_of[leaf] == *current && is_direct(t, leaf);
+    if (*current == 0 || comes_again || is_over(t, *current, b)) {
+        EBB_TRY(EBB_PUSH(t->study->mem, &t->calls, ((call){.group = group})));
+        *current = (uint32_t)t->calls.n;
     }
-    p->call_of[leaf] = *current;
-    call *c = &p->calls.data[*current - 1];
+    t->call_of[leaf] = *current;
+    call *c = &t->calls.data[*current - 1];
     c->bytes = study_add(c->bytes, b->size_bytes);
     c->last_block = (uint32_t)block;
     return EBB_OK;
 }
 
-static void begin_depth(plan *p, unsigned depth) {
-    p->depth = depth;
-    ebb__trace_keys_fini(&p->keys);
-    ebb__trace_keys_init(&p->keys, p->study->mem);
-    p->calls.n = p->current.n = 0;
-    memset(p->call_of, 0, p->n_leaves * sizeof *p->call_of);
-    memset(p->group_of, 0, p->n_leaves * sizeof *p->group_of);
-    memset(p->quarters, 4, p->study->blocks.n);
-    if (!p->by_name) { find_frames(p); }
+static void begin_depth(trial *t, unsigned depth) {
+    t->depth = depth;
+    ebb__trace_keys_fini(&t->keys);
+    ebb__trace_keys_init(&t->keys, t->study->mem);
+    t->calls.n = t->current.n = 0;
+    memset(t->call_of, 0, t->n_leaves * sizeof *t->call_of);
+    memset(t->group_of, 0, t->n_leaves * sizeof *t->group_of);
+    memset(t->quarters, 4, t->study->blocks.n);
+    if (!t->by_name) { find_frames(t); }
 }
 
 /* The peak with a checkpoint around each module of this depth. */
-static ebb_status try_depth(plan *p, unsigned depth, uint64_t *peak_bytes_out) {
-    const ebb_study *s = p->study;
+static ebb_status try_depth(trial *t, unsigned depth, uint64_t *peak_bytes_out) {
+    const ebb_study *s = t->study;
     uint64_t most_bytes = 0;
-    begin_depth(p, depth);
+    begin_depth(t, depth);
     for (size_t b = 0; b < s->blocks.n; b++) {
-        if (p->purpose[b] != PURPOSE_ACTIVATION || s->blocks.data[b].size_bytes == 0) { continue; }
-        uint32_t *group = &p->group_of[leaf_of(p, &s->blocks.data[b])];
-        if (*group == 0) { EBB_TRY(find_group(p, leaf_of(p, &s->blocks.data[b]), group)); }
+        if (t->purpose[b] != PURPOSE_ACTIVATION || s->blocks.data[b].size_bytes == 0) { continue; }
+        uint32_t *group = &t->group_of[leaf_of(t, &s->blocks.data[b])];
+        if (*group == 0) { EBB_TRY(find_group(t, leaf_of(t, &s->blocks.data[b]), group)); }
         if (*group == 0) { continue; }
-        EBB_TRY(add_to_call(p, b, *group));
-        p->quarters[b] = 0;
+        EBB_TRY(add_to_call(t, b, *group));
+        t->quarters[b] = 0;
     }
-    for (size_t i = 0; i < p->calls.n; i++) {
-        const call *c = &p->calls.data[i];
+    for (size_t i = 0; i < t->calls.n; i++) {
+        const call *c = &t->calls.data[i];
         const uint64_t kept_bytes = s->blocks.data[c->last_block].size_bytes;
         EBB_ASSERT(kept_bytes <= c->bytes);
-        p->quarters[c->last_block] = 4;
+        t->quarters[c->last_block] = 4;
         most_bytes = ebb_max_u64(most_bytes, c->bytes - kept_bytes);
     }
-    *peak_bytes_out = study_add(ebb__study_peak_with(s, p->quarters), most_bytes);
+    *peak_bytes_out = study_add(ebb__study_peak_with(s, t->quarters), most_bytes);
     return EBB_OK;
 }
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
-static const char *label_of(plan *p, uint32_t leaf) {
-    ebb_study *s = p->study;
+static const char *label_of(trial *t, uint32_t leaf) {
+    ebb_study *s = t->study;
     const char *name = ebb_trace_reader_string(s->reader, leaf);
-    if (p->by_name) { return ebb__bump_printf(&s->bump, "%.*s", (int)prefix_length(name, p->depth), name); }
-    return ebb__study_frame_label(s, p->frame_of[leaf], &s->bump);
-}
-
-static uint64_t falling_bytes(const void *item) {
-    return ~((const ebb_study_holder *)item)->bytes;
+    if (t->by_name) { return ebb__bump_printf(&s->bump, "%.*s", (int)prefix_length(name, t->depth), name); }
+    return ebb__study_frame_label(s, t->frame_of[leaf], &s->bump);
 }
 
 /* The groups by what of them lives at the peak, those with the most first. Groups are numbered from 1. */
-static ebb_status list_groups(plan *p, study_holders *holders, uint64_t *bytes_out) {
-    ebb_study *s = p->study;
-    while (holders->n + 1 < p->current.n) { EBB_TRY(EBB_PUSH(s->mem, holders, ((ebb_study_holder){.label = ""}))); }
+static ebb_status list_groups(trial *t, study_holders *holders, uint64_t *bytes_out) {
+    ebb_study *s = t->study;
+    while (holders->n + 1 < t->current.n) { EBB_TRY(EBB_PUSH(s->mem, holders, ((ebb_study_holder){.label = ""}))); }
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
-        const uint32_t leaf = leaf_of(p, block);
-        if (p->purpose[b] != PURPOSE_ACTIVATION || !block->live_at_peak) { continue; }
+        const uint32_t leaf = leaf_of(t, block);
+        if (t->purpose[b] != PURPOSE_ACTIVATION || !block->live_at_peak) { continue; }
         *bytes_out = study_add(*bytes_out, block->size_bytes);
-        if (p->group_of[leaf] == 0) { continue; }
-        ebb_study_holder *h = &holders->data[p->group_of[leaf] - 1];
-        if (h->n_blocks++ == 0) { h->label = label_of(p, leaf); }
+        if (t->group_of[leaf] == 0) { continue; }
+        ebb_study_holder *h = &holders->data[t->group_of[leaf] - 1];
+        if (h->n_blocks++ == 0) { h->label = label_of(t, leaf); }
         if (h->label == NULL) { return EBB_E_NO_MEMORY; }
         h->bytes = study_add(h->bytes, block->size_bytes);
     }
-    return ebb__sort_items(s->mem, holders->data, holders->n, sizeof *holders->data, falling_bytes);
+    return ebb__study_sort_holders(s, holders);
 }
 
-static ebb_status tell(plan *p, unsigned depth, uint64_t least_bytes) {
-    ebb_study *s = p->study;
+static ebb_status tell(trial *t, unsigned depth) {
+    ebb_study *s = t->study;
     const uint64_t peak_bytes = s->summary.peak_bytes;
-    uint64_t bytes = 0;
+    uint64_t least_bytes = 0, bytes = 0;
     const char *names = "";
     study_holders holders = {.n = 0};
-    ebb_status st = try_depth(p, depth, &least_bytes);
-    if (st == EBB_OK) { st = list_groups(p, &holders, &bytes); }
+    ebb_status st = try_depth(t, depth, &least_bytes);
+    if (st == EBB_OK) { st = list_groups(t, &holders, &bytes); }
     if (st == EBB_OK) { st = ebb__study_name_holders(s, &holders, &names); }
     EBB_VEC_FINI(s->mem, &holders);
     EBB_TRY(st);
@@ -209,57 +206,57 @@ static ebb_status tell(plan *p, unsigned depth, uint64_t least_bytes) {
 
 /* ---- the door --------------------------------------------------------------------------------- */
 
-static ebb_status search(plan *p) {
-    const uint64_t peak_bytes = p->study->summary.peak_bytes;
+static ebb_status search(trial *t) {
+    const uint64_t peak_bytes = t->study->summary.peak_bytes;
     uint64_t least_bytes = UINT64_MAX;
     unsigned best = 0;
     for (unsigned depth = 1; depth <= MAX_DEPTH; depth++) {
         uint64_t bytes = 0;
-        EBB_TRY(try_depth(p, depth, &bytes));
+        EBB_TRY(try_depth(t, depth, &bytes));
         if (bytes >= least_bytes) { continue; }
         least_bytes = bytes;
         best = depth;
     }
     const bool is_worth = (double)least_bytes < (1.0 - MIN_SHARE) * (double)peak_bytes;
-    return is_worth ? tell(p, best, least_bytes) : EBB_OK;
+    return is_worth ? tell(t, best) : EBB_OK;
 }
 
-/* Whether most activations have a name, and whether any has a stack. */
-static bool has_groups(plan *p) {
-    const ebb_study *s = p->study;
+/* By names where most activations have one, else by stacks. false: there is neither. */
+static bool choose_leaves(trial *t) {
+    const ebb_study *s = t->study;
     uint64_t n_named = 0, n_stacked = 0, n = 0;
     uint32_t max_name = 0;
     for (size_t b = 0; b < s->blocks.n; b++) {
-        if (p->purpose[b] != PURPOSE_ACTIVATION) { continue; }
+        if (t->purpose[b] != PURPOSE_ACTIVATION) { continue; }
         const study_block *block = &s->blocks.data[b];
         n++;
         n_named += strchr(ebb_trace_reader_string(s->reader, block->name), '.') != NULL;
         n_stacked += block->stack != 0;
         max_name = block->name > max_name ? block->name : max_name;
     }
-    p->by_name = n_named * 2 > n;
-    p->n_leaves = (size_t)(p->by_name ? max_name : s->max_stack) + 1;
-    return p->by_name || n_stacked > 0;
+    t->by_name = n_named * 2 > n;
+    t->n_leaves = (size_t)(t->by_name ? max_name : s->max_stack) + 1;
+    return t->by_name || n_stacked > 0;
 }
 
 ebb_status ebb__study_advise_checkpoint(ebb_study *s, const uint8_t *purpose) {
-    plan p = {.study = s, .purpose = purpose};
-    if (!has_groups(&p)) { return EBB_OK; }
-    p.group_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.group_of);
-    p.call_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.call_of);
-    p.frame_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.frame_of);
-    p.depth_of = ebb__alloc(s->mem, p.n_leaves, sizeof *p.depth_of);
-    p.quarters = ebb__alloc(s->mem, s->blocks.n, sizeof *p.quarters);
-    ebb__trace_keys_init(&p.keys, s->mem);
-    const bool has_all = p.group_of != NULL && p.call_of != NULL && p.frame_of != NULL && p.depth_of != NULL;
-    const ebb_status st = has_all && p.quarters != NULL ? search(&p) : EBB_E_NO_MEMORY;
-    ebb__trace_keys_fini(&p.keys);
-    EBB_VEC_FINI(s->mem, &p.calls);
-    EBB_VEC_FINI(s->mem, &p.current);
-    ebb__free(s->mem, p.group_of);
-    ebb__free(s->mem, p.call_of);
-    ebb__free(s->mem, p.frame_of);
-    ebb__free(s->mem, p.depth_of);
-    ebb__free(s->mem, p.quarters);
+    trial t = {.study = s, .purpose = purpose};
+    if (!choose_leaves(&t)) { return EBB_OK; }
+    t.group_of = ebb__alloc(s->mem, t.n_leaves, sizeof *t.group_of);
+    t.call_of = ebb__alloc(s->mem, t.n_leaves, sizeof *t.call_of);
+    t.frame_of = ebb__alloc(s->mem, t.n_leaves, sizeof *t.frame_of);
+    t.depth_of = ebb__alloc(s->mem, t.n_leaves, sizeof *t.depth_of);
+    t.quarters = ebb__alloc(s->mem, s->blocks.n, sizeof *t.quarters);
+    ebb__trace_keys_init(&t.keys, s->mem);
+    const bool has_all = t.group_of != NULL && t.call_of != NULL && t.frame_of != NULL && t.depth_of != NULL;
+    const ebb_status st = has_all && t.quarters != NULL ? search(&t) : EBB_E_NO_MEMORY;
+    ebb__trace_keys_fini(&t.keys);
+    EBB_VEC_FINI(s->mem, &t.calls);
+    EBB_VEC_FINI(s->mem, &t.current);
+    ebb__free(s->mem, t.group_of);
+    ebb__free(s->mem, t.call_of);
+    ebb__free(s->mem, t.frame_of);
+    ebb__free(s->mem, t.depth_of);
+    ebb__free(s->mem, t.quarters);
     return st;
 }

@@ -12,8 +12,6 @@
 
 #define FEW_TEMPS 4u /* so many are of one parameter */
 
-enum { PHASE_BACKWARD = 1, PHASE_UPDATE = 2 }; /* as trace.h numbers them */
-
 /* ---- what blocks are for ---------------------------------------------------------------------- */
 
 advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack) {
@@ -23,7 +21,7 @@ advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack) {
     if (strcmp(function, "forward") == 0) { return FRAME_FORWARD; }
     if (strstr(file, "/optim/") != NULL || strstr(file, "/optimizers/") != NULL) { return FRAME_OPTIMIZER; }
     const bool is_engine = strstr(function, "autograd::Engine::") != NULL;
-    const bool is_node = strncmp(function, "torch::autograd::generated::", 28) == 0;
+    const bool is_node = study_begins_with(function, "torch::autograd::generated::");
     return is_engine || is_node || strcmp(function, "backward") == 0 ? FRAME_BACKWARD : FRAME_ANY;
 }
 
@@ -47,7 +45,7 @@ static bool is_born_in_update(const ebb_study *s, size_t block) {
     const size_t first = s->blocks.data[block].first_access;
     if (first == study_first_access(s, block + 1)) { return false; }
     const uint32_t step = study_step_of(&s->accesses.data[s->by_block[first]]);
-    return step != STUDY_NO_STEP && s->steps.data[step].phase == PHASE_UPDATE;
+    return step != STUDY_NO_STEP && s->steps.data[step].phase == EBB_TRACE_PHASE_UPDATE;
 }
 
 static advice_purpose purpose_by_role(const ebb_study *s, size_t block) {
@@ -173,7 +171,7 @@ static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, u
         if (a->event < first_event) { continue; }
         if (a->event >= end_event) { return false; }
         const uint32_t step = study_step_of(a);
-        const bool is_backward = step != STUDY_NO_STEP && s->steps.data[step].phase == PHASE_BACKWARD;
+        const bool is_backward = step != STUDY_NO_STEP && s->steps.data[step].phase == EBB_TRACE_PHASE_BACKWARD;
         if (is_backward) {
             *pause_out = (pause){first_event, a->event, s->blocks.data[block].size_bytes};
             return is_written;
@@ -208,7 +206,7 @@ static uint64_t by_end(const void *item) {
     return ((const pause *)item)->end_event;
 }
 
-/* The peak if nothing of the pauses were there; by_end has the same pauses in the order in which they end. */
+/* The peak if nothing of the pauses were there; ends has the same ones in the order in which they end. */
 static uint64_t peak_with_pauses(const ebb_study *s, const pauses *begins, const pauses *ends) {
     uint64_t live_bytes = 0, peak_bytes = 0;
     size_t next_begin = 0, next_end = 0;
@@ -268,7 +266,7 @@ static ebb_status advise_gradients(ebb_study *s) {
 static const char *where(const ebb_study *s) {
     const char *device = ebb_trace_reader_note(s->reader, "device");
     if (device == NULL) { device = ebb_trace_reader_note(s->reader, "space.0"); }
-    const bool on_host = device != NULL && strncmp(device, "cpu", 3) == 0;
+    const bool on_host = device != NULL && study_begins_with(device, "cpu");
     return on_host ? "on a device with memory of its own, if it is as fast: " : "";
 }
 

@@ -32,9 +32,9 @@ static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     if (ends_with(file, ".py")) { return is_of_package(file) ? 4 : 5; }
     if (strcmp(function, "_start") == 0) { return 0; } /* calls all there is */
-    if (strncmp(function, "torch::autograd::generated::", 28) == 0) { return 3; }
-    if (strncmp(function, "at::_ops::", 10) == 0) { return 2; }
-    const bool is_library = strstr(file, ".so") != NULL || strncmp(file, "/usr/", 5) == 0;
+    if (study_begins_with(function, "torch::autograd::generated::")) { return 3; }
+    if (study_begins_with(function, "at::_ops::")) { return 2; }
+    const bool is_library = strstr(file, ".so") != NULL || study_begins_with(file, "/usr/");
     return file[0] == '\0' || file[0] == '?' || is_library ? 0 : 1;
 }
 
@@ -73,7 +73,7 @@ static const char *tail_of(const char *path) {
 /* A C++ function without its arguments. */
 static int name_length(const char *function) {
     const char *at = strstr(function, "::") != NULL ? strchr(function, '(') : NULL;
-    while (at != NULL && strncmp(at, "(anonymous", 10) == 0) { at = strchr(at + 1, '('); }
+    while (at != NULL && study_begins_with(at, "(anonymous")) { at = strchr(at + 1, '('); }
     const size_t n = at != NULL && at != function ? (size_t)(at - function) : strlen(function);
     return (int)n;
 }
@@ -148,6 +148,10 @@ static uint64_t falling_bytes(const void *item) {
     return ~((const ebb_study_holder *)item)->bytes;
 }
 
+ebb_status ebb__study_sort_holders(const ebb_study *s, study_holders *holders) {
+    return ebb__sort_items(s->mem, holders->data, holders->n, sizeof *holders->data, falling_bytes);
+}
+
 static ebb_status gather(ebb_study *s, ebb_study_group group, const study_set *set, ebb_trace_keys *keys,
                          study_holders *holders) {
     for (size_t i = 0; i < set->n; i++) {
@@ -163,7 +167,7 @@ static ebb_status gather(ebb_study *s, ebb_study_group group, const study_set *s
         add_to_holder(s, &holders->data[number - 1], set->blocks[i],
                       set->bytes != NULL ? set->bytes[i] : b->size_bytes);
     }
-    return ebb__sort_items(s->mem, holders->data, holders->n, sizeof *holders->data, falling_bytes);
+    return ebb__study_sort_holders(s, holders);
 }
 
 /* A table of blocks that have nothing to be grouped by tells nothing. */

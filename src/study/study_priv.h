@@ -110,6 +110,10 @@ static inline bool study_tells(const ebb_study *s, uint32_t tells) {
     return (s->summary.tells & tells) == tells;
 }
 
+static inline bool study_begins_with(const char *text, const char *begin) {
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
 /* Who says it, and so who is to be told what to do. */
 typedef enum study_speaker {
     SPEAKER_OTHER,   /* a log, a list of buffers */
@@ -118,17 +122,18 @@ typedef enum study_speaker {
     SPEAKER_HEAP,    /* a program whose large allocations of the host were seen, and nothing else of it */
 } study_speaker;
 
+/* By the note `source`, which each recorder and importer writes as it stands here. */
 static inline study_speaker study_speaker_of(const ebb_study *s) {
     const char *source = s->summary.source;
     if (strcmp(source, "ebb run") == 0) { return SPEAKER_EBB; }
     if (strcmp(source, "ebb record") == 0) { return SPEAKER_HEAP; }
     const bool is_torch = strcmp(source, "ebb.torch") == 0 || strcmp(source, "chrome trace") == 0;
-    return is_torch || strncmp(source, "pytorch", strlen("pytorch")) == 0 ? SPEAKER_PYTORCH : SPEAKER_OTHER;
+    return is_torch || study_begins_with(source, "pytorch") ? SPEAKER_PYTORCH : SPEAKER_OTHER;
 }
 
 /* Whether the allocator that was recorded is PyTorch's. */
 static inline bool study_is_pytorch(const ebb_study *s) {
-    return strncmp(s->summary.source, "pytorch", strlen("pytorch")) == 0;
+    return study_begins_with(s->summary.source, "pytorch");
 }
 
 static inline size_t study_first_access(const ebb_study *s, size_t block) {
@@ -224,6 +229,8 @@ typedef struct study_set {
 const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);
 /* The words for a stack's innermost frame, likewise. */
 const char *ebb__study_frame_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);
+/* The greatest first. */
+ebb_status ebb__study_sort_holders(const ebb_study *s, study_holders *holders);
 /* These blocks by group, the greatest first. Needs the sites of find_holders. */
 ebb_status ebb__study_group(ebb_study *s, ebb_study_group group, const study_set *set, study_holders *holders);
 

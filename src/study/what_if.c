@@ -222,7 +222,7 @@ static ebb_status add_settings(ebb_study *s) {
 /* ---- the recorded settings -------------------------------------------------------------------- */
 
 static bool is_true(const char *text) {
-    return text != NULL && (strncmp(text, "True", 4) == 0 || strncmp(text, "true", 4) == 0 || text[0] == '1');
+    return text != NULL && (study_begins_with(text, "True") || study_begins_with(text, "true") || text[0] == '1');
 }
 
 /* The text behind "key:" in a list of such pairs; NULL when it is not there. */

@@ -7,7 +7,6 @@
 #define TELLS_TORCH                                                                                                    \
     (EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_ROLES | EBB_TRACE_TELLS_STEPS | EBB_TRACE_TELLS_STACKS |               \
      EBB_TRACE_TELLS_BEFORE)
-enum { FORWARD, BACKWARD, UPDATE };
 
 static void begin(study_fixture *f, uint32_t tells, const char *source) {
     study_fixture_init(f, tells);
@@ -98,7 +97,7 @@ static void tell_step(study_fixture *f, bool by_role) {
     if (by_role) { (void)study_alloc_before(f, 100, EBB_ROLE_PARAMETER, "w"); }
     (void)study_alloc(f, 200, by_role ? EBB_ROLE_OPTIMIZER_STATE : EBB_ROLE_UNKNOWN, "");
     uint64_t temps[8];
-    step(f, UPDATE);
+    step(f, EBB_TRACE_PHASE_UPDATE);
     for (unsigned i = 0; i < 8; i++) {
         temps[i] = study_alloc(f, 50, by_role ? EBB_ROLE_TEMP : EBB_ROLE_UNKNOWN, "");
         study_do(f, EBB_TRACE_WRITE, temps[i]);
@@ -134,16 +133,16 @@ static void tell_iterations(study_fixture *f, bool reads) {
     const uint64_t grad = study_alloc(f, 100, EBB_ROLE_GRADIENT, "w.grad");
     for (uint64_t i = 0; i < 4; i++) {
         mark(f, EBB_TRACE_ITERATION_BEGIN, i);
-        step(f, FORWARD);
+        step(f, EBB_TRACE_PHASE_FORWARD);
         if (reads) { study_do(f, EBB_TRACE_READ, grad); }
         study_do(f, EBB_TRACE_WRITE, grad);
         end(f);
-        step(f, FORWARD);
+        step(f, EBB_TRACE_PHASE_FORWARD);
         const uint64_t a = study_alloc(f, 150, EBB_ROLE_ACTIVATION, "a");
         study_do(f, EBB_TRACE_WRITE, a);
         end(f);
         study_do(f, EBB_TRACE_FREE, a);
-        step(f, BACKWARD);
+        step(f, EBB_TRACE_PHASE_BACKWARD);
         study_do(f, EBB_TRACE_READ, grad);
         study_do(f, EBB_TRACE_WRITE, grad);
         end(f);
