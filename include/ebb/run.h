@@ -118,7 +118,8 @@ typedef struct ebb_copy_rates {
 } ebb_copy_rates;
 
 /* Measure them with memory that the device's backend gives, as runs use it, and with any other; in an arena of at most
- * limit_bytes, or 8 KiB. Of a device without data they are 0. */
+ * limit_bytes, or 8 KiB, and twice as much of the host. Nothing else uses the device meanwhile. Of a device without
+ * data they are 0. EBB_E_NO_MEMORY, EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
                                           ebb_copy_rates *pageable_out);
 

@@ -72,14 +72,20 @@ static ebb_status time_memory(const survey *s, void *const host[2], ebb_copy_rat
     return EBB_OK;
 }
 
-ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
-                                  ebb_copy_rates *pageable_out) {
-    *pinned_out = *pageable_out = (ebb_copy_rates){0};
-    if (!device->ops->has_data) { return EBB_OK; }
+static ebb_status measure(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned, ebb_copy_rates *pageable) {
     survey s;
     ebb_status st = survey_open(device, limit_bytes, &s);
-    if (st == EBB_OK) { st = time_memory(&s, s.given, pinned_out); }
-    if (st == EBB_OK) { st = time_memory(&s, s.other, pageable_out); }
+    if (st == EBB_OK) { st = time_memory(&s, s.given, pinned); }
+    if (st == EBB_OK) { st = time_memory(&s, s.other, pageable); }
     survey_close(&s);
     return st;
+}
+
+ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
+                                  ebb_copy_rates *pageable_out) {
+    ebb_copy_rates pinned = {0}, pageable = {0};
+    if (device->ops->has_data) { EBB_TRY(measure(device, limit_bytes, &pinned, &pageable)); }
+    *pinned_out = pinned;
+    *pageable_out = pageable;
+    return EBB_OK;
 }
