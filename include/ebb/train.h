@@ -129,7 +129,8 @@ typedef struct ebb_trainer_options {
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
     int32_t device_index;      /* this and the next three: see ebb_device_options */
     bool tf32, nondeterministic, no_capture;
-    bool memory_includes_context; /* budget_bytes are the whole card's: the vendor's context has its part of them */
+    bool
+        memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options,                                                                                      \
@@ -137,8 +138,8 @@ typedef struct ebb_trainer_options {
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
  * EBB_E_ARGUMENT: options of another version, or that do not fit each other, the data or the checkpoint.
- * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget and the step, or the least host_bytes where these are
- * too few; *step_name_out (may be NULL, at least 128 bytes) names the step. */
+ * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget, as options count it, and the step, or the least
+ * host_bytes where these are too few; *step_name_out (may be NULL, at least 128 bytes) names the step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,
                                       ebb_no_fit *no_fit_out, char *step_name_out);
 EBB_API void ebb_trainer_destroy(ebb_trainer *trainer);
