@@ -15,8 +15,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BLOCK_ALIGN ((uint64_t)512)
-
 /* ---- the first pass --------------------------------------------------------------------------- */
 
 /* A space below VIZ_MAX_SPACES keeps its number, others take what is free. */
@@ -102,7 +100,7 @@ static ebb_status tell_alloc(viz *v, const ebb_trace_event *event) {
     viz_block b = {event->block, event->address, event->size_bytes, event->stack, event->row};
     if (b.address == EBB_TRACE_NONE) {
         b.address = v->d->next_address;
-        v->d->next_address += ebb_align_up(ebb_min_u64(b.size_bytes, (uint64_t)1 << 50) + 1, BLOCK_ALIGN);
+        v->d->next_address += ebb_align_up(ebb_min_u64(b.size_bytes, (uint64_t)1 << 50) + 1, VIZ_BLOCK_ALIGN);
     }
     uint64_t *idx = NULL;
     bool is_new = false;

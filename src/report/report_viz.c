@@ -34,7 +34,6 @@ void ebb__report_viz_open_list(viz *v) {
     v->n_in_batch = 0;
 }
 
-/* Before each element. */
 void ebb__report_viz_next(viz *v) {
     if (v->n_in_batch == BATCH) {
         ebb__report_pickle_op(&v->pickle, 'e');

@@ -11,6 +11,7 @@
 #include "trace/ranges.h"
 
 #define VIZ_MAX_SPACES 64u
+#define VIZ_BLOCK_ALIGN ((uint64_t)512) /* of addresses and of blocks, as PyTorch's allocator rounds them */
 
 /* X(code, text): keys and words of a snapshot */
 #define VIZ_WORDS(X)                                                                                                   \

@@ -7,7 +7,6 @@
 #include "report/report_viz.h"
 
 #define FAR_APART 64u /* times the peak */
-#define BLOCK_ALIGN ((uint64_t)512)
 
 static uint64_t by_number(const void *item) {
     return ((const viz_block *)item)->block;
@@ -37,7 +36,7 @@ static ebb_status put_block(viz *v, uint64_t address, uint64_t size_bytes, const
     return EBB_OK;
 }
 
-/* The blocks from first on that lie before end, with the gaps between them. */
+/* The blocks [first, last), with the gaps between them. */
 static ebb_status put_blocks(viz *v, const ebb_range *range, size_t first, size_t last) {
     uint64_t at = range->address;
     const uint64_t end = range->address + range->size_bytes;
@@ -48,7 +47,8 @@ static ebb_status put_blocks(viz *v, const ebb_range *range, size_t first, size_
         const viz_block *b = &v->d->live.data[i];
         if (b->address > at) { EBB_TRY(put_block(v, at, b->address - at, NULL)); }
         const uint64_t limit = i + 1 < last ? v->d->live.data[i + 1].address : end;
-        const uint64_t rounded = ebb_align_up(ebb_min_u64(b->size_bytes, UINT64_MAX - BLOCK_ALIGN), BLOCK_ALIGN);
+        const uint64_t rounded =
+            ebb_align_up(ebb_min_u64(b->size_bytes, UINT64_MAX - VIZ_BLOCK_ALIGN), VIZ_BLOCK_ALIGN);
         const uint64_t size_bytes = ebb_max_u64(ebb_min_u64(rounded, limit - b->address), 1);
         EBB_TRY(put_block(v, b->address, size_bytes, b));
         at = b->address + size_bytes;
