@@ -126,7 +126,8 @@ void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_b
  * mapped. */
 void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
 void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes);
-void ebb__preload_handle_used(uint64_t handle, bool more);
+void ebb__preload_handle_retained(uint64_t handle);
+void ebb__preload_handle_released(uint64_t handle);
 #define PRELOAD_HANDLE ((uint64_t)1 << 63) /* of a handle's key */
 
 /* ---- CUDA (preload_cuda.c) ------------------------------------------------------------------------ */

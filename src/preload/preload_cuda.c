@@ -165,14 +165,14 @@ int cuMemUnmap(uint64_t at, size_t n_bytes) {
 int cuMemRelease(uint64_t handle) {
     REAL(cuMemRelease, uint64_t)
     const int status = real(handle);
-    if (status == CUDA_OK) { ebb__preload_handle_used(handle, false); }
+    if (status == CUDA_OK) { ebb__preload_handle_released(handle); }
     return status;
 }
 
 int cuMemRetainAllocationHandle(uint64_t *out, void *at) {
     REAL(cuMemRetainAllocationHandle, uint64_t *, void *)
     const int status = real(out, at);
-    if (status == CUDA_OK) { ebb__preload_handle_used(*out, true); }
+    if (status == CUDA_OK) { ebb__preload_handle_retained(*out); }
     return status;
 }
 

@@ -557,16 +557,25 @@ void ebb__preload_map_back(uint64_t address, uint64_t size_bytes) {
     errno = saved_errno;
 }
 
-/* One use of a physical handle more or less: the program's own, and each mapping. Without any it is no more. */
-static void use_handle(uint64_t handle, bool more) {
+/* A physical handle's block; NULL: it is a small one, or imported. */
+static preload_block *find_handle(uint64_t handle) {
     preload_block *block = ebb__preload_blocks_find(&recorder.blocks, handle | PRELOAD_HANDLE);
-    if (block == NULL || recorder.is_over) { return; } /* a small one, or imported */
-    EBB_ASSERT(block->n_uses > 0);
-    block->n_uses += more ? 1u : UINT32_MAX;
-    if (block->n_uses == 0) {
-        end_block(block);
-        flush();
-    }
+    EBB_ASSERT(block == NULL || block->n_uses > 0);
+    return recorder.is_over ? NULL : block;
+}
+
+/* One use of it more: the program's own, or a mapping. */
+static void use_handle(uint64_t handle) {
+    preload_block *block = find_handle(handle);
+    if (block != NULL) { block->n_uses++; }
+}
+
+/* One use of it less; without any it is no more. */
+static void release_handle(uint64_t handle) {
+    preload_block *block = find_handle(handle);
+    if (block == NULL || --block->n_uses > 0) { return; }
+    end_block(block);
+    flush();
 }
 
 /* *ctx: the handle of what comes. CUDA unmaps no part of a mapping; were one left, it would be nobody's. */
@@ -576,11 +585,11 @@ static ebb_status follow_view(void *ctx, const ebb_range *range, bool comes) {
     preload_block *old = ebb__preload_blocks_find(&recorder.handle_of, range->address);
     EBB_ASSERT((old == NULL) == comes);
     if (!comes) {
-        use_handle(old->block, false);
+        release_handle(old->block);
         ebb__preload_blocks_remove(&recorder.handle_of, old);
         return EBB_OK;
     }
-    use_handle(*handle, true);
+    use_handle(*handle);
     return ebb__preload_blocks_add(&recorder.handle_of, &view) ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
@@ -601,8 +610,14 @@ void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes) {
     leave();
 }
 
-void ebb__preload_handle_used(uint64_t handle, bool more) {
+void ebb__preload_handle_retained(uint64_t handle) {
     if (!enter()) { return; }
-    use_handle(handle, more);
+    use_handle(handle);
+    leave();
+}
+
+void ebb__preload_handle_released(uint64_t handle) {
+    if (!enter()) { return; }
+    release_handle(handle);
     leave();
 }
