@@ -20,6 +20,7 @@ def tensors_in(value):
 
 
 class Operator:
+    """What an operator's schema says: its name, and which of its arguments it reads and writes."""
 
     OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
