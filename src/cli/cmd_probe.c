@@ -61,7 +61,7 @@ typedef struct findings {
     ebb_copy_rates pinned, pageable;
 } findings;
 
-/* Until there is none of the number. The one that is measured is open already. */
+/* From number 0 until there is none of the number. The one that is measured is open already. */
 static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measured, findings *f) {
     ebb_cli_network each = *network;
     f->measured = (size_t)network->device;
@@ -77,7 +77,8 @@ static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measu
             status = ebb_device_get_info(device, &f->devices[f->n_devices++]);
         }
         if (device != measured) { ebb_device_close(device); }
-        if (grown == NULL || status != EBB_OK) { return grown == NULL ? EBB_E_NO_MEMORY : status; }
+        if (grown == NULL) { status = EBB_E_NO_MEMORY; }
+        if (status != EBB_OK) { return status; }
     }
 }
 
