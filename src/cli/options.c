@@ -183,14 +183,29 @@ const char *ebb__cli_temp_dir(void) {
     return dir != NULL && *dir != '\0' ? dir : NULL;
 }
 
+/* The folder of a path that need not be there yet. */
+static bool stat_folder(const char *path, struct stat *info) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    const bool is_there = folder != NULL && stat(folder, info) == 0;
+    free(folder);
+    return is_there;
+}
+
+static const char *name_in_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static bool is_one(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 bool ebb__cli_is_same_file(const char *a, const char *b) {
     if (strcmp(a, b) == 0) { return true; }
     struct stat info_a, info_b;
     const bool has_a = stat(a, &info_a) == 0, has_b = stat(b, &info_b) == 0;
-    if (has_a && has_b) {
-        return S_ISREG(info_a.st_mode) && info_a.st_dev == info_b.st_dev && info_a.st_ino == info_b.st_ino;
-    }
-    while (strncmp(a, "./", 2) == 0) { a += 2; }
-    while (strncmp(b, "./", 2) == 0) { b += 2; }
-    return has_a == has_b && strcmp(a, b) == 0;
+    if (has_a && has_b) { return S_ISREG(info_a.st_mode) && is_one(&info_a, &info_b); }
+    return has_a == has_b && strcmp(name_in_folder(a), name_in_folder(b)) == 0 && stat_folder(a, &info_a) &&
+           stat_folder(b, &info_b) && is_one(&info_a, &info_b);
 }

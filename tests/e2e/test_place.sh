@@ -241,6 +241,9 @@ says "a solver and all" 2 "ebb: place: --solver or --compare, not both" place fi
 says "steps and time" 2 "ebb: place: --steps or --time, not both" place five.csv --steps 5 --time 1
 says "an output of -" 2 "ebb: place: - is what is read; what is written goes to a file, or to /dev/stdout" place five.csv -o -
 says "two outputs in one file" 2 "ebb: place: -o and --svg would both write ./x" place five.csv -o x --svg ./x
+mkdir -p folder && ln -s folder linked
+says "two outputs in one folder, linked" 2 "ebb: place: -o and --svg would both write linked/x" \
+    place five.csv -o folder/x --svg linked/x
 mkdir -p other && cp five.csv same.csv && ln -s ../same.csv other/soft.csv && ln same.csv other/hard.csv
 for to in same.csv ./same.csv other/../same.csv other/soft.csv other/hard.csv; do
     says "an answer over what is read: $to" 2 "ebb: place: $to is what is read" place same.csv -o $to
