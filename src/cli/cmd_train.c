@@ -86,7 +86,7 @@ static void set_network(const ebb_cli_network *network, ebb_trainer_options *opt
     options->no_dropout = network->no_dropout;
     options->backend = network->backend;
     options->n_threads = (int32_t)network->threads;
-    options->device_index = network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+    options->device_index = ebb__cli_device_index(network);
     options->tf32 = network->tf32;
     options->nondeterministic = network->fast_algorithms;
     options->no_capture = network->no_capture;

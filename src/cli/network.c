@@ -31,10 +31,14 @@ bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_networ
     return false;
 }
 
+int32_t ebb__cli_device_index(const ebb_cli_network *network) {
+    return network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+}
+
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out) {
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
     options.n_threads = (int32_t)network->threads;
-    options.index = network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+    options.index = ebb__cli_device_index(network);
     options.tf32 = network->tf32;
     options.nondeterministic = network->fast_algorithms;
     options.no_capture = network->no_capture;
