@@ -45,6 +45,7 @@
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
+#define MAX_CAPPED_WORK_AN_ITEM 64u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
@@ -275,7 +276,16 @@ static void forget_side(const fronts *u, bool backward) {
     u->search->work += s->n_items / WORK_OF_LOOKS;
 }
 
-/* The side that is higher again, beginning with other weights, until the other is. */
+/* So near the bound, for what is tried so often. */
+static void set_cap(fronts *u, uint64_t excess_bytes, unsigned n_tried) {
+    const uint64_t bound = u->sections->bound_bytes;
+    const unsigned n_doubled = n_tried < MAX_DOUBLED ? n_tried : MAX_DOUBLED;
+    const unsigned patience = u->search->is_hasty ? HASTY_PATIENCE : LEAST_PATIENCE;
+    u->cap = (ebb_place_cap){bound + excess_bytes, bound / CAP_STEPS + 1, patience << n_doubled};
+}
+
+/* The side that is higher again, beginning with other weights, until the other is; if there is a cap, under one that
+ * takes away a quarter of what that side has more than the bound, with more patience. */
 static ebb_status run_again(fronts *u, uint64_t peak[2]) {
     ebb_search *s = u->search;
     unsigned n_tried[2] = {0};
@@ -286,6 +296,7 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
         }
         uint64_t found = UINT64_MAX;
         u->n_runs = n_tried[side];
+        if (u->cap.bytes > 0) { set_cap(u, (peak[side] - u->top) / 4 * 3, u->n_runs); }
         forget_side(u, side);
         EBB_TRY(place_side(u, side, peak[side], &found));
         if (found == UINT64_MAX) {
@@ -314,26 +325,36 @@ static ebb_status place_sides(fronts *u, uint64_t give_up_bytes, uint64_t peak_o
     return EBB_OK;
 }
 
-/* Under a cap near the bound at first, then under one that takes away a part of what the best has more than that, with
- * other weights, and with more patience. */
+/* What all else will hardly better, of a great many items. */
+static void be_content(ebb_search *s) {
+    const uint64_t bound = s->sections->bound_bytes;
+    if (!s->is_hasty) { return; }
+    s->enough_bytes = ebb_max_u64(s->enough_bytes, bound + bound / ENOUGH_PARTS);
+}
+
+/* Under a cap near the bound at first; while nothing better comes of it, under one that takes away a part of what the
+ * best has more than that. */
 static ebb_status run_capped(fronts *u) {
     ebb_search *s = u->search;
-    const uint64_t bound = u->sections->bound_bytes, end_work = s->work + ebb__search_left(s) / 4 * 3;
-    const uint64_t hopeless = bound + bound / HOPELESS_PARTS;
-    uint64_t excess = bound / CAP_PARTS;
-    u->end_work = end_work;
-    for (u->n_runs = 0; !ebb__search_is_over(s, end_work); u->n_runs++) {
+    const uint64_t bound = u->sections->bound_bytes, hopeless = bound + bound / HOPELESS_PARTS;
+    const uint64_t share = ebb__search_left(s) / 4 * 3, most = MAX_CAPPED_WORK_AN_ITEM * u->sections->n_items;
+    bool is_found = false;
+    u->end_work = s->work + (s->is_hasty ? ebb_min_u64(share, most) : share);
+    set_cap(u, bound / CAP_PARTS, 0);
+    for (u->n_runs = 0; !is_found && !ebb__search_is_over(s, u->end_work);) {
         uint64_t peak[2];
-        const unsigned n_doubled = u->n_runs < MAX_DOUBLED ? u->n_runs : MAX_DOUBLED;
-        u->cap = (ebb_place_cap){bound + excess, bound / CAP_STEPS + 1,
-                                 (s->is_hasty ? HASTY_PATIENCE : LEAST_PATIENCE) << n_doubled};
         EBB_TRY(place_sides(u, ebb_min_u64(s->best.peak_bytes, hopeless), peak));
+        is_found = s->now.peak_bytes != UINT64_MAX;
+        if (is_found) {
+            be_content(s);
+            EBB_TRY(run_again(u, peak));
+        }
         forget_side(u, false);
         forget_side(u, true);
         if (s->best.peak_bytes >= hopeless) { break; }
-        excess = (s->best.peak_bytes - bound) / 4 * 3;
-        if (s->is_hasty) { s->enough_bytes = ebb_max_u64(s->enough_bytes, bound + bound / ENOUGH_PARTS); }
+        set_cap(u, (s->best.peak_bytes - bound) / 4 * 3, ++u->n_runs);
     }
+    if (is_found && s->is_hasty) { s->enough_bytes = ebb_max_u64(s->enough_bytes, s->best.peak_bytes); }
     u->cap.bytes = 0;
     u->n_runs = 0;
     return EBB_OK;
