@@ -88,6 +88,8 @@ void fake_set_add(fake_set *set, size_t value);
 void fake_set_join(fake_set *set, const fake_set *other);
 void fake_set_fini(fake_set *set);
 
+/* Write all over a workspace, in the stream's order. */
+cudaError_t fake_spoil(cudaStream_t stream, void *workspace, uint64_t n_bytes);
 cudaError_t fake_issue(cudaStream_t stream, const fake_command *command);
 void fake_execute(const fake_command *command);
 void fake_run_graph(const struct CUgraph_st *graph);
