@@ -59,6 +59,7 @@ static void close_device(ebb_device *base) {
     (void)ebb__cuda_enter(device);
     ebb__cuda_capture_abandon(device);
     ebb__cuda_capture_forget(device, NULL);
+    ebb__cuda_libraries_fini(device);
     ebb__cuda_layouts_fini(device);
     if (device->states != NULL) { (void)cudaFree(device->states); }
     ebb__cuda_anchor_fini(device);

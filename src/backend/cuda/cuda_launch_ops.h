@@ -60,6 +60,17 @@ typedef struct ebb_cuda_transpose_args {
 
 cudaError_t ebb__cuda_launch_transpose(cudaStream_t stream, const ebb_cuda_transpose_args *args, uint64_t n);
 
+/* ---- behind a product ---------------------------------------------------------------------------- */
+
+typedef struct ebb_cuda_bias_args {
+    float *x;
+    const float *bias; /* [c]; NULL: none */
+    uint64_t c;
+    bool relu;
+} ebb_cuda_bias_args;
+
+cudaError_t ebb__cuda_launch_bias(cudaStream_t stream, const ebb_cuda_bias_args *args, uint64_t n);
+
 /* ---- windows ------------------------------------------------------------------------------------- */
 
 typedef struct ebb_cuda_pool_args {

@@ -96,6 +96,7 @@ typedef struct ebb_cuda_device {
     EBB_VEC(ebb_cuda_layout) layouts;
     ebb_layout *layout_slots; /* [n_layout_slots], a power of two; EBB_LAYOUT_ANY is empty */
     size_t n_layout_slots;
+    struct ebb_cuda_libraries *libraries; /* cuda_library.c; NULL until an operator needs one */
 } ebb_cuda_device;
 
 static inline ebb_cuda_device *ebb__cuda_of(ebb_device *device) {
@@ -208,6 +209,10 @@ ebb_status ebb__cuda_all_plain(ebb_cuda_device *device, const ebb_kernel_desc *d
 /* Every operand in the layout of the first one that has been decided; plain if none has. For shapes that are equal. */
 ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 
+/* ---- libraries (cuda_library.c) ---------------------------------------------------------------- */
+
+void ebb__cuda_libraries_fini(ebb_cuda_device *device);
+
 /* ---- table entries ----------------------------------------------------------------------------- */
 
 ebb_status ebb__cuda_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out);
@@ -243,6 +248,8 @@ ebb_status ebb__cuda_iteration_end(ebb_device *device, uint64_t run_id);
 typedef ebb_status (*ebb_cuda_make_fn)(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 
 ebb_status ebb__cuda_make_flat(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
+ebb_status ebb__cuda_make_linear(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 ebb_status ebb__cuda_make_port(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 ebb_status ebb__cuda_make_pool(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 ebb_status ebb__cuda_make_lrn(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The algorithms of a convolution by cuDNN's graph API, which tells of each what it is: deterministic or not, by tensor
+ * cores (TF32) or not, and the bytes of its workspace. (The older calls are deprecated and know less.)
+ *
+ *   tensors + convolution -> operation -> operation graph -> heuristics -> engine configurations -> plans
+ *
+ * Configurations are taken in the order of the library's heuristics. One that is not deterministic, or that rounds its
+ * inputs, is left out unless the device was opened with the option that allows it. Choice 0 is what a run takes
+ * whatever its budget, so it must not need much: the first whose workspace is no larger than the operands together; or,
+ * if there is none, the one with the least.
+ *
+ * The list of convolutions is searched one by one: a network has few different ones, and each costs the library
+ * milliseconds. Nothing here has run on a GPU.
+ */
+#include "backend/cuda/cuda_conv_plans.h"
+
+static const char *name_of(const ebb_cuda_conv *conv) {
+    return ebb__op_name((ebb_op_kind)conv->key.direction);
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------- */
+
+/* One that is being made: after the first failure nothing more happens, and finish returns it. */
+typedef struct maker {
+    const char *op, *what;
+    cudnnBackendDescriptor_t desc;
+    ebb_status status;
+} maker;
+
+static ebb_status create(const char *op, const char *what, cudnnBackendDescriptorType_t type,
+                         cudnnBackendDescriptor_t *desc_out) {
+    EBB_CUDA_DNN(op, what, cudnnBackendCreateDescriptor, type, desc_out);
+    return EBB_OK;
+}
+
+static maker begin(const ebb_cuda_conv *conv, const char *what, cudnnBackendDescriptorType_t type) {
+    maker m = {.op = name_of(conv), .what = what};
+    m.status = create(m.op, what, type, &m.desc);
+    return m;
+}
+
+static void put(maker *m, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                const void *values) {
+    if (m->status != EBB_OK) { return; }
+    cudnnStatus_t status = cudnnBackendSetAttribute(m->desc, name, type, n, values);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        m->status = ebb__cuda_fail_dnn(status, m->op, "cudnnBackendSetAttribute", m->what);
+    }
+}
+
+static void put_numbers(maker *m, cudnnBackendAttributeName_t name, int64_t n, const int64_t *values) {
+    put(m, name, CUDNN_TYPE_INT64, n, values);
+}
+
+static void put_desc(maker *m, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t desc) {
+    put(m, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &desc);
+}
+
+/* Finalised and the caller's, or destroyed. */
+static ebb_status finish(maker *m, cudnnBackendDescriptor_t *desc_out) {
+    if (m->status == EBB_OK) {
+        cudnnStatus_t status = cudnnBackendFinalize(m->desc);
+        if (status != CUDNN_STATUS_SUCCESS) {
+            m->status = ebb__cuda_fail_dnn(status, m->op, "cudnnBackendFinalize", m->what);
+        }
+    }
+    if (m->status != EBB_OK) {
+        if (m->desc != NULL) { (void)cudnnBackendDestroyDescriptor(m->desc); }
+        return m->status;
+    }
+    *desc_out = m->desc;
+    return EBB_OK;
+}
+
+/* The convolution's from now on, whatever happens. */
+static ebb_status keep(ebb_cuda_conv *conv, cudnnBackendDescriptor_t desc) {
+    ebb_status st = EBB_PUSH(conv->mem, &conv->made, desc);
+    if (st != EBB_OK) { (void)cudnnBackendDestroyDescriptor(desc); }
+    return st;
+}
+
+static ebb_status finish_and_keep(ebb_cuda_conv *conv, maker *m, cudnnBackendDescriptor_t *desc_out) {
+    cudnnBackendDescriptor_t desc = NULL;
+    EBB_TRY(finish(m, &desc));
+    EBB_TRY(keep(conv, desc));
+    *desc_out = desc;
+    return EBB_OK;
+}
+
+/* ---- the operation ----------------------------------------------------------------------------- */
+
+/* (n, c, h, w) with c innermost; of weights (o, i, h, w) with i innermost. */
+static ebb_status make_tensor(ebb_cuda_conv *conv, int64_t id, const int64_t dims[4],
+                              cudnnBackendDescriptor_t *desc_out) {
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const int64_t alignment_bytes = 16; /* at least; more would only rule out engines */
+    const int64_t strides[4] = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
+    maker m = begin(conv, "a tensor", CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    put(&m, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    put_numbers(&m, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dims);
+    put_numbers(&m, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
+    put_numbers(&m, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
+    put_numbers(&m, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment_bytes);
+    return finish_and_keep(conv, &m, desc_out);
+}
+
+static ebb_status make_convolution(ebb_cuda_conv *conv, cudnnBackendDescriptor_t *desc_out) {
+    const ebb_cuda_conv_key *k = &conv->key;
+    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    const int64_t n_spatial = 2;
+    maker m = begin(conv, "a convolution", CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    put_numbers(&m, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &n_spatial);
+    put(&m, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    put(&m, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    put_numbers(&m, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, k->pad_begin);
+    put_numbers(&m, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, k->pad_end);
+    put_numbers(&m, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, k->dilation);
+    put_numbers(&m, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, k->stride);
+    return finish_and_keep(conv, &m, desc_out);
+}
+
+/* How each direction names the same things. */
+typedef struct direction {
+    ebb_op_kind kind;
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t conv, src, weights, dst, alpha, beta;
+} direction;
+
+static const direction directions[] = {
+    {EBB_OP_CONV, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    {EBB_OP_CONV_BWD_DATA, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    {EBB_OP_CONV_BWD_WEIGHTS, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
+static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t *desc_out) {
+    const direction *d = &directions[0];
+    const float one = 1.0f, zero = 0.0f;
+    cudnnBackendDescriptor_t convolution = NULL, src = NULL, weights = NULL, dst = NULL;
+    while (d->kind != (ebb_op_kind)conv->key.direction) { d++; }
+    EBB_TRY(make_convolution(conv, &convolution));
+    EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_SRC, conv->key.src, &src));
+    EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_WEIGHTS, conv->key.weights, &weights));
+    EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_DST, conv->key.dst, &dst));
+    maker m = begin(conv, "an operation", d->type);
+    put_desc(&m, d->conv, convolution);
+    put_desc(&m, d->src, src);
+    put_desc(&m, d->weights, weights);
+    put_desc(&m, d->dst, dst);
+    put(&m, d->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    put(&m, d->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    return finish_and_keep(conv, &m, desc_out);
+}
+
+static ebb_status make_graph(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t *desc_out) {
+    cudnnBackendDescriptor_t operation = NULL;
+    EBB_TRY(make_operation(conv, &operation));
+    maker m = begin(conv, "an operation graph", CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    put(&m, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    put_desc(&m, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    return finish_and_keep(conv, &m, desc_out);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------- */
+
+static bool is_allowed(const ebb_cuda_device *device, cudnnBackendNumericalNote_t note) {
+    switch (note) {
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return device->nondeterministic;
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return device->tf32;
+    default: return true;
+    }
+}
+
+static ebb_status ask_notes(const ebb_cuda_device *device, const ebb_cuda_conv *conv, cudnnBackendDescriptor_t config,
+                            cudnnBackendDescriptor_t engine, bool *allowed_out) {
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n_engines = 0, n_notes = 0;
+    bool allowed = true;
+    EBB_CUDA_DNN(name_of(conv), "an engine", cudnnBackendGetAttribute, config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n_engines, (void *)&engine);
+    EBB_CUDA_DNN(name_of(conv), "an engine's notes", cudnnBackendGetAttribute, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n_notes, notes);
+    for (int64_t i = 0; i < n_notes && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
+        allowed = allowed && is_allowed(device, notes[i]);
+    }
+    *allowed_out = allowed;
+    return EBB_OK;
+}
+
+static ebb_status check_notes(const ebb_cuda_device *device, const ebb_cuda_conv *conv, cudnnBackendDescriptor_t config,
+                              bool *allowed_out) {
+    cudnnBackendDescriptor_t engine = NULL;
+    EBB_TRY(create(name_of(conv), "an engine", CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    ebb_status st = ask_notes(device, conv, config, engine, allowed_out);
+    (void)cudnnBackendDestroyDescriptor(engine);
+    return st;
+}
+
+/* EBB_E_UNSUPPORTED and the like: this configuration is none for this GPU, the next may be. */
+static ebb_status add_plan(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t config) {
+    cudnnBackendDescriptor_t plan = NULL;
+    int64_t workspace_bytes = 0, n = 0;
+    maker m = begin(conv, "a plan", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    put(&m, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    put_desc(&m, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    EBB_TRY(finish_and_keep(conv, &m, &plan));
+    EBB_CUDA_DNN(name_of(conv), "a plan's workspace", cudnnBackendGetAttribute, plan,
+                 CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &workspace_bytes);
+    if (n != 1 || workspace_bytes < 0) {
+        return ebb_fail(EBB_E_DEVICE, "cuda: %s: a plan that does not tell its workspace", name_of(conv));
+    }
+    conv->plans[conv->n_plans++] = (ebb_cuda_conv_plan){plan, (uint64_t)workspace_bytes};
+    return EBB_OK;
+}
+
+static ebb_status add_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
+                            const cudnnBackendDescriptor_t *configs, int64_t n) {
+    for (int64_t i = 0; i < n && conv->n_plans < EBB_CUDA_CONV_MAX_PLANS; i++) {
+        bool allowed = false;
+        ebb_status st = check_notes(device, conv, configs[i], &allowed);
+        if (st == EBB_OK && allowed) { st = add_plan(conv, handle, configs[i]); }
+        if (st == EBB_E_NO_MEMORY) { return st; }
+    }
+    return EBB_OK;
+}
+
+/* ---- heuristics -------------------------------------------------------------------------------- */
+
+static ebb_status count_configs(const ebb_cuda_conv *conv, cudnnBackendDescriptor_t heuristics, int64_t *n_out) {
+    int64_t n = 0;
+    EBB_CUDA_DNN(name_of(conv), "heuristics", cudnnBackendGetAttribute, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
+    *n_out = n;
+    return EBB_OK;
+}
+
+/* Descriptors that the library fills in; they stay as long as the plans that are made of them. */
+static ebb_status get_configs(ebb_cuda_conv *conv, cudnnBackendDescriptor_t heuristics,
+                              cudnnBackendDescriptor_t *configs, int64_t *n) {
+    const int64_t n_wanted = *n;
+    for (int64_t i = 0; i < n_wanted; i++) {
+        EBB_TRY(create(name_of(conv), "an engine configuration", CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
+        EBB_TRY(keep(conv, configs[i]));
+    }
+    EBB_CUDA_DNN(name_of(conv), "heuristics", cudnnBackendGetAttribute, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                 CUDNN_TYPE_BACKEND_DESCRIPTOR, n_wanted, n, configs);
+    return EBB_OK;
+}
+
+static ebb_status add_by_heuristics(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
+                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode) {
+    cudnnBackendDescriptor_t heuristics = NULL;
+    int64_t n = 0;
+    maker m = begin(conv, "heuristics", CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    put_desc(&m, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    put(&m, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    EBB_TRY(finish_and_keep(conv, &m, &heuristics));
+    EBB_TRY(count_configs(conv, heuristics, &n));
+    if (n < 1) { return EBB_OK; }
+    cudnnBackendDescriptor_t *configs = ebb__calloc(conv->mem, (size_t)n, sizeof *configs);
+    if (configs == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = get_configs(conv, heuristics, configs, &n);
+    if (st == EBB_OK) { st = add_plans(device, conv, handle, configs, n); }
+    ebb__free(conv->mem, configs);
+    return st;
+}
+
+static uint64_t operand_bytes(const ebb_cuda_conv_key *k) {
+    const int64_t *const dims[] = {k->src, k->weights, k->dst};
+    uint64_t n = 0;
+    for (int i = 0; i < 3; i++) { n += (uint64_t)(dims[i][0] * dims[i][1] * dims[i][2] * dims[i][3]) * sizeof(float); }
+    return n;
+}
+
+/* Choice 0 to the front; the others stay in order. */
+static void choose_first(ebb_cuda_conv *conv) {
+    const uint64_t limit = operand_bytes(&conv->key);
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < conv->n_plans; i++) {
+        if (conv->plans[i].workspace_bytes < conv->plans[best].workspace_bytes) { best = i; }
+    }
+    for (uint32_t i = conv->n_plans; i-- > 0;) {
+        if (conv->plans[i].workspace_bytes <= limit) { best = i; }
+    }
+    const ebb_cuda_conv_plan first = conv->plans[best];
+    memmove(&conv->plans[1], &conv->plans[0], best * sizeof first);
+    conv->plans[0] = first;
+}
+
+static ebb_status find_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle) {
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t graph = NULL;
+    EBB_TRY(make_graph(conv, handle, &graph));
+    for (int i = 0; i < 2 && conv->n_plans == 0; i++) {
+        ebb_status st = add_by_heuristics(device, conv, handle, graph, modes[i]);
+        if (st != EBB_OK && st != EBB_E_UNSUPPORTED) { return st; }
+    }
+    if (conv->n_plans == 0) {
+        return ebb_fail(EBB_E_UNSUPPORTED,
+                        "cuda: %s: cuDNN has no algorithm for it that is allowed (--tf32, "
+                        "--fast-algorithms)",
+                        name_of(conv));
+    }
+    choose_first(conv);
+    return EBB_OK;
+}
+
+/* ---- the device's ------------------------------------------------------------------------------ */
+
+void ebb__cuda_conv_destroy(ebb_cuda_conv *conv) {
+    if (conv == NULL) { return; }
+    for (size_t i = conv->made.n; i-- > 0;) { (void)cudnnBackendDestroyDescriptor(conv->made.data[i]); }
+    EBB_VEC_FINI(conv->mem, &conv->made);
+    ebb__free(conv->mem, conv);
+}
+
+ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key *key, const ebb_cuda_conv **conv_out) {
+    ebb_cuda_libraries *libraries = NULL;
+    EBB_TRY(ebb__cuda_dnn(device, ebb__op_name((ebb_op_kind)key->direction), &libraries));
+    for (size_t i = 0; i < libraries->convs.n; i++) {
+        if (memcmp(&libraries->convs.data[i]->key, key, sizeof *key) == 0) {
+            *conv_out = libraries->convs.data[i];
+            return EBB_OK;
+        }
+    }
+    ebb_cuda_conv *conv = ebb__calloc(device->base.mem, 1, sizeof *conv);
+    if (conv == NULL) { return EBB_E_NO_MEMORY; }
+    conv->mem = device->base.mem;
+    conv->key = *key;
+    ebb_status st = find_plans(device, conv, libraries->dnn);
+    if (st == EBB_OK) { st = EBB_PUSH(device->base.mem, &libraries->convs, conv); }
+    if (st != EBB_OK) {
+        ebb__cuda_conv_destroy(conv);
+        return st;
+    }
+    *conv_out = conv;
+    return EBB_OK;
+}
+
+ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, void *src, void *weights, void *dst, void *workspace,
+                               cudnnBackendDescriptor_t *pack_out) {
+    const int64_t ids[] = {EBB_CUDA_CONV_SRC, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST};
+    void *const addresses[] = {src, weights, dst};
+    maker m = begin(conv, "a variant pack", CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    put_numbers(&m, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, ids);
+    put(&m, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses);
+    put(&m, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    return finish(&m, pack_out);
+}

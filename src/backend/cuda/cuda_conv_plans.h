@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A convolution's algorithms: cuDNN's execution plans for one direction, shape and padding, found once and kept with
+ * the device, in the order in which kernels offer them as choices.
+ */
+#ifndef EBB_SRC_CUDA_CONV_PLANS_H
+#define EBB_SRC_CUDA_CONV_PLANS_H
+
+#include "backend/cuda/cuda_library.h"
+
+/* Tensors of the graph, by role: their unique ids. */
+enum { EBB_CUDA_CONV_SRC = 1, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST };
+
+/* What algorithms depend on. Bias and ReLU do not count: they come behind. Without padding between members. */
+typedef struct ebb_cuda_conv_key {
+    int64_t direction; /* EBB_OP_CONV, EBB_OP_CONV_BWD_DATA, EBB_OP_CONV_BWD_WEIGHTS */
+    int64_t src[4], weights[4], dst[4];
+    int64_t stride[2], pad_begin[2], pad_end[2], dilation[2];
+} ebb_cuda_conv_key;
+
+typedef struct ebb_cuda_conv_plan {
+    cudnnBackendDescriptor_t plan;
+    uint64_t workspace_bytes;
+} ebb_cuda_conv_plan;
+
+#define EBB_CUDA_CONV_MAX_PLANS 8u
+
+struct ebb_cuda_conv {
+    const ebb_mem *mem;
+    ebb_cuda_conv_key key;
+    ebb_cuda_conv_plan plans[EBB_CUDA_CONV_MAX_PLANS];
+    uint32_t n_plans;                       /* at least 1 */
+    EBB_VEC(cudnnBackendDescriptor_t) made; /* all that plans stand on, in the order in which it was made */
+};
+
+/* The device's, found now or before; it lives as long as the device. EBB_E_UNSUPPORTED: the library has none that is
+ * allowed. */
+ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key *key, const ebb_cuda_conv **conv_out);
+void ebb__cuda_conv_destroy(ebb_cuda_conv *conv);
+
+/* The addresses of one binding; to be destroyed. */
+ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, void *src, void *weights, void *dst, void *workspace,
+                               cudnnBackendDescriptor_t *pack_out);
+
+#endif
