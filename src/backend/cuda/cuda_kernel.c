@@ -11,6 +11,12 @@
 static const ebb_cuda_make_fn make[EBB_N_OPS] = {
     [EBB_OP_FEED] = ebb__cuda_make_port,
     [EBB_OP_FETCH] = ebb__cuda_make_port,
+    [EBB_OP_CONV] = ebb__cuda_make_conv,
+    [EBB_OP_CONV_BWD_DATA] = ebb__cuda_make_conv,
+    [EBB_OP_CONV_BWD_WEIGHTS] = ebb__cuda_make_conv,
+    [EBB_OP_LINEAR] = ebb__cuda_make_linear,
+    [EBB_OP_LINEAR_BWD_DATA] = ebb__cuda_make_linear,
+    [EBB_OP_LINEAR_BWD_WEIGHTS] = ebb__cuda_make_linear,
     [EBB_OP_BATCH_NORM] = ebb__cuda_make_batch_norm,
     [EBB_OP_BATCH_NORM_INFER] = ebb__cuda_make_batch_norm,
     [EBB_OP_BATCH_NORM_BWD] = ebb__cuda_make_batch_norm,

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which of cuDNN's algorithms a convolution offers, that they are looked for once, and that whatever call of making,
+ * binding and running fails is told and leaves nothing behind. Over the fake, whose engines are named in fake_cudnn.c.
+ */
+#include "backend/cuda/cuda_library.h"
+#include "fake_cuda.h"
+#include "support.h"
+
+enum { N_OPERANDS = 3, SPACING = 4096, ARENA_BYTES = 1 << 16 };
+
+typedef struct fixture {
+    ebb_device *device;
+    ebb_arena_mem *arena;
+    ebb_stream *stream;
+    ebb_operand operand[N_OPERANDS];
+    ebb_kernel_desc desc;
+    ebb_run_state state;
+} fixture;
+
+static ebb_operand f32(int64_t a, int64_t b, int64_t c, int64_t d) {
+    return (ebb_operand){.shape = {.n_dims = 4, .dims = {a, b, c, d}}, .layout = EBB_LAYOUT_ANY};
+}
+
+/* Close it whatever this returns. */
+static ebb_status open_fixture(fixture *f, bool tf32, bool nondeterministic) {
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+    *f = (fixture){.operand = {f32(2, 4, 6, 6), f32(8, 4, 3, 3), f32(2, 8, 6, 6)}};
+    f->desc = (ebb_kernel_desc){.kind = EBB_OP_CONV,
+                                .attr = {.kernel = {3, 3},
+                                         .stride = {1, 1},
+                                         .pad_begin = {1, 1},
+                                         .pad_end = {1, 1},
+                                         .dilation = {1, 1},
+                                         .groups = 1},
+                                .n_in = 2,
+                                .n_out = 1,
+                                .operand = f->operand};
+    options.mem = ebb__mem_or_default(NULL);
+    options.tf32 = tf32;
+    options.nondeterministic = nondeterministic;
+    EBB_TRY(ops->open(&options, &f->device));
+    EBB_TRY(ops->arena_create(f->device, ARENA_BYTES, &f->arena));
+    return ops->stream_create(f->device, true, &f->stream);
+}
+
+static void close_fixture(fixture *f) {
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    ops->stream_destroy(f->stream);
+    if (f->device != NULL) { ops->arena_destroy(f->device, f->arena); }
+    ops->close(f->device);
+}
+
+static ebb_status make(fixture *f, uint32_t choice, ebb_kernel **kernel_out) {
+    f->desc.choice = choice;
+    return ebb__backend_cuda.kernel_create(f->device, &f->desc, kernel_out);
+}
+
+static void choices(void **state) {
+    (void)state;
+    static const uint64_t want[] = {0, 4 * (288 + 288 + 576) + 1, 700}; /* engines 4, 2, 5 */
+    fixture f;
+    fake_cuda_reset(1);
+    assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+    ebb_kernel *kernel = NULL;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(make(&f, i, &kernel), EBB_OK);
+        assert_int_equal(kernel->n_choices, 3);
+        assert_int_equal(kernel->scratch_bytes, want[i]);
+        ebb__backend_cuda.kernel_destroy(kernel);
+    }
+    assert_int_equal(make(&f, 3, &kernel), EBB_E_LIMIT);
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+}
+
+static void options_allow_more(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        ebb_kernel *kernel = NULL;
+        fake_cuda_reset(1);
+        assert_int_equal(open_fixture(&f, (i & 1) != 0, (i & 2) != 0), EBB_OK);
+        assert_int_equal(make(&f, 0, &kernel), EBB_OK);
+        assert_int_equal(kernel->n_choices, 3 + (i & 1) + (i >> 1));
+        ebb__backend_cuda.kernel_destroy(kernel);
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
+/* The same convolution asks the library nothing more, with a ReLU or without. */
+static void looked_for_once(void **state) {
+    (void)state;
+    fixture f;
+    ebb_kernel *first = NULL, *second = NULL;
+    fake_cuda_reset(1);
+    assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+    assert_int_equal(make(&f, 0, &first), EBB_OK);
+    const size_t n_live = fake.n_live;
+    f.desc.attr.relu = 1;
+    assert_int_equal(make(&f, 1, &second), EBB_OK);
+    assert_int_equal(fake.n_live, n_live);
+    assert_int_equal(f.device != NULL ? ((ebb_cuda_device *)f.device)->libraries->convs.n : 0, 1);
+    ebb__backend_cuda.kernel_destroy(first);
+    ebb__backend_cuda.kernel_destroy(second);
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+}
+
+static ebb_status make_bind_run(fixture *f) {
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    ebb_buf at[N_OPERANDS];
+    ebb_kernel *kernel = NULL;
+    ebb_bound *bound = NULL;
+    EBB_TRY(make(f, 1, &kernel));
+    for (uint32_t i = 0; i < N_OPERANDS; i++) { at[i] = (ebb_buf){f->arena, i * SPACING, SPACING}; }
+    const ebb_binding binding = {
+        .operand = at, .scratch = {f->arena, N_OPERANDS * SPACING, kernel->scratch_bytes}, .state = &f->state};
+    ebb_status st = ops->bind(kernel, &binding, &bound);
+    if (st == EBB_OK) { st = ops->run(f->stream, kernel, bound); }
+    const ebb_status late = ops->stream_sync(f->stream);
+    if (bound != NULL) { ops->unbind(kernel, bound); }
+    ops->kernel_destroy(kernel);
+    return st != EBB_OK ? st : late;
+}
+
+/* A call that fails may only rule an engine out; then the choice may be gone, or what is left does as well. */
+static void every_call_failing(void **state) {
+    (void)state;
+    uint64_t n_failed = 0;
+    for (uint64_t call = 1;; call++) {
+        fixture f;
+        fake_cuda_reset(7);
+        assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+        fake_cuda_fail(call, cudaErrorUnknown);
+        const ebb_status st = make_bind_run(&f);
+        const bool done = fake.failed == NULL;
+        n_failed += st != EBB_OK;
+        if (!done && st != EBB_OK) { assert_non_null(strstr(ebb_last_error(), "cuda")); }
+        if (done) { assert_int_equal(st, EBB_OK); }
+        fake_cuda_fail(0, cudaSuccess);
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+        if (done) { break; }
+        assert_true(call < 10000);
+    }
+    assert_true(n_failed > 40);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices),
+        cmocka_unit_test(options_allow_more),
+        cmocka_unit_test(looked_for_once),
+        cmocka_unit_test(every_call_failing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
