@@ -123,9 +123,12 @@ static void note_hazard(walk *w, ebb_hazard_kind kind, uint64_t first_time, uint
                              .access = w->journal->accesses.data[access]};
 }
 
-static void check_pair(walk *w, uint32_t thread, uint64_t other_time, uint32_t other, uint64_t time, uint64_t access,
-                       uint64_t at) {
-    if (other_time == 0 || other == thread) { return; }
+/* That the piece's access at other_time comes before this one; 0: there was none. */
+static void check_pair(walk *w, uint64_t other_time, uint64_t time, uint64_t access, uint64_t at) {
+    if (other_time == 0) { return; }
+    const ebb_journal_entry *entries = w->journal->entries.data;
+    const uint32_t thread = entries[time - 1].thread, other = entries[other_time - 1].thread;
+    if (other == thread) { return; }
     w->counts.n_pairs++;
     if (other_time <= w->clock[thread * w->n_threads + other] || w->hazard.kind != EBB_HAZARD_NONE) { return; }
     note_hazard(w, EBB_HAZARD_RACE, other_time, time, access);
@@ -134,16 +137,14 @@ static void check_pair(walk *w, uint32_t thread, uint64_t other_time, uint32_t o
     if (next != EBB_ORDSET_NONE && next < w->high[access]) { w->hazard.access.end = w->address[next]; }
 }
 
-static void check_order(walk *w, uint32_t thread, uint64_t time, uint64_t access) {
-    const ebb_journal_entry *entries = w->journal->entries.data;
+static void check_order(walk *w, uint64_t time, uint64_t access) {
     const bool writes = (w->journal->accesses.data[access].mode & EBB_WRITE) != 0;
     split_at(w, w->low[access]);
     split_at(w, w->high[access]);
     for (uint64_t at = w->low[access]; at < w->high[access]; at = ebb__ordset_next(&w->starts, at + 1)) {
-        const uint64_t write = w->piece[at].write;
-        if (write > 0) { check_pair(w, thread, write, entries[write - 1].thread, time, access, at); }
+        check_pair(w, w->piece[at].write, time, access, at);
         for (uint32_t t = 0; writes && t < w->n_threads; t++) {
-            check_pair(w, thread, w->read[at * w->n_threads + t], t, time, access, at);
+            check_pair(w, w->read[at * w->n_threads + t], time, access, at);
         }
     }
 }
@@ -214,7 +215,7 @@ static void take_command(walk *w, const ebb_journal_entry *entry, uint64_t time)
     const ebb_journal_access *a = w->journal->accesses.data;
     const uint64_t first = entry->first_access, end = first + entry->n_accesses;
     const bool move = is_move(w->journal, entry);
-    for (uint64_t i = first; i < end; i++) { check_order(w, entry->thread, time, i); }
+    for (uint64_t i = first; i < end; i++) { check_order(w, time, i); }
     for (uint64_t i = first; !move && i < end; i++) {
         if ((a[i].mode & EBB_READ) != 0) { check_content(w, time, i); }
     }
