@@ -23,7 +23,7 @@ static ebb_operand f32(int64_t a, int64_t b, int64_t c, int64_t d) {
 }
 
 /* Close it whatever this returns. */
-static ebb_status open_fixture(fixture *f, bool tf32, bool nondeterministic) {
+static ebb_status open_fixture(fixture *f, const ebb_mem *mem, bool tf32, bool nondeterministic) {
     const ebb_backend_ops *ops = &ebb__backend_cuda;
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
     *f = (fixture){.operand = {f32(2, 4, 6, 6), f32(8, 4, 3, 3), f32(2, 8, 6, 6)}};
@@ -37,7 +37,7 @@ static ebb_status open_fixture(fixture *f, bool tf32, bool nondeterministic) {
                                 .n_in = 2,
                                 .n_out = 1,
                                 .operand = f->operand};
-    options.mem = ebb__mem_or_default(NULL);
+    options.mem = ebb__mem_or_default(mem);
     options.tf32 = tf32;
     options.nondeterministic = nondeterministic;
     EBB_TRY(ops->open(&options, &f->device));
@@ -62,7 +62,7 @@ static void choices(void **state) {
     static const uint64_t want[] = {0, 4 * (288 + 288 + 576) + 1, 700}; /* engines 4, 2, 5 */
     fixture f;
     fake_cuda_reset(1);
-    assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
     ebb_kernel *kernel = NULL;
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(make(&f, i, &kernel), EBB_OK);
@@ -81,7 +81,7 @@ static void options_allow_more(void **state) {
         fixture f;
         ebb_kernel *kernel = NULL;
         fake_cuda_reset(1);
-        assert_int_equal(open_fixture(&f, (i & 1) != 0, (i & 2) != 0), EBB_OK);
+        assert_int_equal(open_fixture(&f, NULL, (i & 1) != 0, (i & 2) != 0), EBB_OK);
         assert_int_equal(make(&f, 0, &kernel), EBB_OK);
         assert_int_equal(kernel->n_choices, 3 + (i & 1) + (i >> 1));
         ebb__backend_cuda.kernel_destroy(kernel);
@@ -96,7 +96,7 @@ static void looked_for_once(void **state) {
     fixture f;
     ebb_kernel *first = NULL, *second = NULL;
     fake_cuda_reset(1);
-    assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
     assert_int_equal(make(&f, 0, &first), EBB_OK);
     const size_t n_live = fake.n_live;
     f.desc.attr.relu = 1;
@@ -109,12 +109,12 @@ static void looked_for_once(void **state) {
     assert_int_equal(fake.n_live, 0);
 }
 
-static ebb_status make_bind_run(fixture *f) {
+static ebb_status make_bind_run(fixture *f, uint32_t choice) {
     const ebb_backend_ops *ops = &ebb__backend_cuda;
     ebb_buf at[N_OPERANDS];
     ebb_kernel *kernel = NULL;
     ebb_bound *bound = NULL;
-    EBB_TRY(make(f, 1, &kernel));
+    EBB_TRY(make(f, choice, &kernel));
     for (uint32_t i = 0; i < N_OPERANDS; i++) { at[i] = (ebb_buf){f->arena, i * SPACING, SPACING}; }
     const ebb_binding binding = {
         .operand = at, .scratch = {f->arena, N_OPERANDS * SPACING, kernel->scratch_bytes}, .state = &f->state};
@@ -133,9 +133,9 @@ static void every_call_failing(void **state) {
     for (uint64_t call = 1;; call++) {
         fixture f;
         fake_cuda_reset(7);
-        assert_int_equal(open_fixture(&f, false, false), EBB_OK);
+        assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
         fake_cuda_fail(call, cudaErrorUnknown);
-        const ebb_status st = make_bind_run(&f);
+        const ebb_status st = make_bind_run(&f, 1);
         const bool done = fake.failed == NULL;
         n_failed += st != EBB_OK;
         if (!done && st != EBB_OK) { assert_non_null(strstr(ebb_last_error(), "cuda")); }
@@ -149,12 +149,41 @@ static void every_call_failing(void **state) {
     assert_true(n_failed > 40);
 }
 
+static void make_linear(fixture *f) {
+    static const ebb_shape src = {.n_dims = 2, .dims = {2, 12}};
+    static const ebb_shape weights = {.n_dims = 2, .dims = {5, 12}}, dst = {.n_dims = 2, .dims = {2, 5}};
+    f->operand[0].shape = src;
+    f->operand[1].shape = weights;
+    f->operand[2].shape = dst;
+    f->desc.kind = EBB_OP_LINEAR;
+    f->desc.attr = (ebb_op_attr){.relu = 1};
+}
+
+static ebb_status live_through(const ebb_mem *mem, bool linear) {
+    fixture f;
+    fake_cuda_reset(9);
+    ebb_status st = open_fixture(&f, mem, false, false);
+    if (linear) { make_linear(&f); }
+    if (st == EBB_OK) { st = make_bind_run(&f, 0); }
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+    return st;
+}
+
+/* Of a convolution and of a linear layer. */
+static void every_allocation_failing(void **state) {
+    (void)state;
+    OOM_LOOP(mem, st, { st = live_through(mem, false); });
+    OOM_LOOP(mem, st, { st = live_through(mem, true); });
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
         cmocka_unit_test(looked_for_once),
         cmocka_unit_test(every_call_failing),
+        cmocka_unit_test(every_allocation_failing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
