@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Room at the front of a sweep: what is moved leaves a placement below the cap, whatever is asked for; nothing changes
- * where none is found; what is fixed stays.
+ * where none is found; what is fixed stays, and what is older if it can; every allocation failed in turn.
  */
 #include "place_fixture.h"
 
@@ -99,10 +99,80 @@ static void test_one_in_the_way(void **state) {
     }
 }
 
+/* Behind either of two there is a byte free, and a third gap holds any of both: the one that was born last moves there,
+ * so that one larger by a byte has its place. */
+static void test_the_younger_moves(void **state) {
+    (void)state;
+    for (uint32_t is_swapped = 0; is_swapped < 2; is_swapped++) {
+        ebb_place_range range[5] = {{1, 9}, {7, 9}, {8, 9}, {9, 9}, {9, 9}};
+        uint64_t bytes[5] = {3, 3, 4, 1, 1}, work = 0; /* .###|.###|... */
+        uint64_t offsets[5] = {is_swapped != 0 ? 6 : 1, is_swapped != 0 ? 1 : 6, EBB_PLACE_NOWHERE};
+        const uint64_t of_older = offsets[0], of_younger = offsets[1];
+        const ebb_sections s = {.n_items = 5, .n = 9, .range = range, .rounded = bytes, .bound_bytes = 13};
+        const ebb_place_cap cap = {.bytes = 13, .step_bytes = 1, .patience = 10};
+        ebb_bump bump;
+        ebb_room *room = NULL;
+        ebb_room_moved moved;
+        ebb__bump_init(&bump, NULL);
+        assert_int_equal(ebb__room_create(&s, &bump, &room), EBB_OK);
+        assert_int_equal(ebb__room_add_fixed(room, 3, 4), EBB_OK);
+        assert_int_equal(ebb__room_add_fixed(room, 4, 9), EBB_OK);
+        assert_int_equal(ebb__room_make(room, 2, cap, offsets, &moved, &work), EBB_OK);
+        assert_int_equal(moved.n, 2);
+        assert_int_equal(offsets[0], of_older);
+        assert_int_equal(offsets[1], 10);
+        assert_true(offsets[2] == of_younger || offsets[2] + 1 == of_younger);
+        ebb__room_fini(room);
+        ebb__bump_fini(&bump);
+    }
+}
+
+/* As a sweep asks: whatever fails, what it had is given back, and the offsets of others stay. */
+static ebb_status make_all(const place_fixture *f, const ebb_mem *mem, uint64_t *offsets) {
+    ebb_sections s = f->compact.sections;
+    ebb_bump bump;
+    ebb_room *room = NULL;
+    s.mem = mem;
+    ebb__bump_init(&bump, mem);
+    ebb_status st = ebb__room_create(&s, &bump, &room);
+    ebb_place_cap cap = {.bytes = s.bound_bytes, .step_bytes = 1, .patience = 20};
+    for (uint32_t i = 0; st == EBB_OK && i < s.n_items;) {
+        ebb_room_moved moved = {0};
+        uint64_t work = 0, before[N_FIXTURE];
+        memcpy(before, offsets, sizeof before);
+        st = ebb__room_make(room, i, cap, offsets, &moved, &work);
+        if (moved.n == 0) { assert_memory_equal(before, offsets, sizeof before); }
+        i += moved.n > 0;
+        cap.bytes += moved.n > 0 ? 0 : 1 + s.bound_bytes / 16;
+    }
+    ebb__room_fini(room);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+static void test_memory_runs_out(void **state) {
+    (void)state;
+    place_fixture f;
+    draw_line_fixture(&f, 3, 30);
+    ebb_status st = EBB_E_NO_MEMORY;
+    size_t at = 1;
+    for (; st != EBB_OK; at++) {
+        failing_mem mem;
+        for (size_t i = 0; i < N_FIXTURE; i++) { f.offsets[i] = EBB_PLACE_NOWHERE; }
+        st = make_all(&f, &failing_mem_init(&mem, at)->hooks, f.offsets);
+        assert_true(st == EBB_OK || st == EBB_E_NO_MEMORY);
+        assert_int_equal(mem.n_live, 0);
+    }
+    assert_true(at > 8);
+    ebb__bump_fini(&f.bump);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_in_turn),
         cmocka_unit_test(test_one_in_the_way),
+        cmocka_unit_test(test_the_younger_moves),
+        cmocka_unit_test(test_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
