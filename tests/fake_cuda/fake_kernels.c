@@ -2,6 +2,7 @@
  *
  * The launchers of own kernels as the fake has them: their .cu files compiled as C.
  */
+#include "backend/cuda/cuda_conv.cu"
 #include "backend/cuda/cuda_elementwise.cu"
 #include "backend/cuda/cuda_layers.cu"
 #include "backend/cuda/cuda_reductions.cu"

@@ -126,6 +126,23 @@ static ebb_status make_bind_run(fixture *f, uint32_t choice) {
     return st != EBB_OK ? st : late;
 }
 
+/* Then an own kernel does it. */
+static void nothing_is_allowed(void **state) {
+    (void)state;
+    fixture f;
+    ebb_kernel *kernel = NULL;
+    fake_cuda_reset(1);
+    fake.no_engines = true;
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+    assert_int_equal(make(&f, 0, &kernel), EBB_OK);
+    assert_string_equal(kernel->algorithm, "own");
+    assert_int_equal(kernel->n_choices, 1);
+    ebb__backend_cuda.kernel_destroy(kernel);
+    assert_int_equal(make_bind_run(&f, 0), EBB_OK);
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+}
+
 /* A call that fails may only rule an engine out; then the choice may be gone, or what is left does as well. */
 static void every_call_failing(void **state) {
     (void)state;
@@ -181,6 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
+        cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(looked_for_once),
         cmocka_unit_test(every_call_failing),
         cmocka_unit_test(every_allocation_failing),

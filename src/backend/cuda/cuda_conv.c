@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolutions, forward and both backward: cuDNN's plan by choice (cuda_conv_plans.h), and behind it own kernels for
- * bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it.
+ * bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it. Where the
+ * library has no plan that is allowed, an own kernel does it slowly.
  */
 #include "backend/cuda/cuda_conv_plans.h"
 #include "backend/cuda/cuda_sums.h"
 
 typedef struct conv_plan {
+    ebb_cuda_conv_key key;
     cudnnHandle_t handle;
-    const ebb_cuda_conv *conv;
+    const ebb_cuda_conv *conv; /* NULL: by the own kernel, and nothing below is set */
     ebb_cuda_conv_plan chosen;
 } conv_plan;
 
@@ -18,14 +20,25 @@ static void destroy_plan(const ebb_cuda_kernel *kernel) {
 
 /* ---- binding and running ----------------------------------------------------------------------- */
 
+typedef struct places {
+    void *src, *weights, *dst;
+} places;
+
+static places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
+    void *const *at = bound->at;
+    switch (((const conv_plan *)kernel->plan)->key.direction) {
+    case EBB_OP_CONV: return (places){at[0], at[1], at[kernel->n_in]};
+    case EBB_OP_CONV_BWD_DATA: return (places){at[2], at[1], at[0]};
+    default: return (places){at[0], at[2], at[1]};
+    }
+}
+
 static ebb_status create_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
     const conv_plan *p = kernel->plan;
-    void *const *at = bound->at;
+    const places at = places_of(kernel, bound);
     void *workspace = p->chosen.workspace_bytes > 0 ? bound->scratch : NULL;
-    void *src = at[0], *weights = at[1], *dst = at[kernel->n_in];
-    if (p->conv->key.direction == EBB_OP_CONV_BWD_DATA) { src = at[2], dst = at[0]; }
-    if (p->conv->key.direction == EBB_OP_CONV_BWD_WEIGHTS) { weights = at[2], dst = at[1]; }
-    return ebb__cuda_conv_pack(p->conv, src, weights, dst, workspace, &bound->pack);
+    if (p->conv == NULL) { return EBB_OK; }
+    return ebb__cuda_conv_pack(p->conv, at.src, at.weights, at.dst, workspace, &bound->pack);
 }
 
 static void destroy_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
@@ -33,22 +46,60 @@ static void destroy_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
     if (bound->pack != NULL) { (void)cudnnBackendDestroyDescriptor(bound->pack); }
 }
 
+static uint64_t n_elements(const int64_t dims[4]) {
+    return (uint64_t)(dims[0] * dims[1] * dims[2] * dims[3]);
+}
+
+static ebb_status convolve_slowly(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
+    const ebb_cuda_conv_key *k = &((const conv_plan *)kernel->plan)->key;
+    const places at = places_of(kernel, bound);
+    const int64_t n_groups = k->src[1] / k->weights[1];
+    ebb_cuda_conv_args args = {.src = at.src,
+                               .weights = at.weights,
+                               .dst = at.dst,
+                               .n_images = k->src[0],
+                               .src_c = (int32_t)k->src[1],
+                               .dst_c = (int32_t)k->dst[1],
+                               .group_c = (int32_t)k->weights[1],
+                               .group_dst_c = (int32_t)(k->dst[1] / n_groups)};
+    for (int i = 0; i < 2; i++) {
+        args.src_size[i] = (int32_t)k->src[2 + i];
+        args.dst_size[i] = (int32_t)k->dst[2 + i];
+        args.kernel[i] = (int32_t)k->weights[2 + i];
+        args.stride[i] = (int32_t)k->stride[i];
+        args.pad[i] = (int32_t)k->pad_begin[i];
+        args.dilation[i] = (int32_t)k->dilation[i];
+    }
+    if (k->direction == EBB_OP_CONV) {
+        args.to = at.dst;
+        EBB_CUDA(ebb__cuda_launch_conv(stream, &args, n_elements(k->dst)), "conv");
+    } else if (k->direction == EBB_OP_CONV_BWD_DATA) {
+        args.to = at.src;
+        EBB_CUDA(ebb__cuda_launch_conv_bwd_data(stream, &args, n_elements(k->src)), "conv_bwd_data");
+    } else {
+        args.to = at.weights;
+        EBB_CUDA(ebb__cuda_launch_conv_bwd_weights(stream, &args, n_elements(k->weights)), "conv_bwd_weights");
+    }
+    return EBB_OK;
+}
+
 static ebb_status convolve(const ebb_cuda_kernel *kernel, const ebb_bound *bound, const char *op, cudaStream_t stream) {
     const conv_plan *p = kernel->plan;
+    if (p->conv == NULL) { return convolve_slowly(kernel, bound, stream); }
     EBB_CUDA_DNN(op, "the stream", cudnnSetStream, p->handle, stream);
     EBB_CUDA_DNN(op, "a plan", cudnnBackendExecute, p->handle, p->chosen.plan, bound->pack);
     return EBB_OK;
 }
 
 static ebb_status run_conv(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const int64_t *dst = ((const conv_plan *)kernel->plan)->conv->key.dst;
+    const int64_t *dst = ((const conv_plan *)kernel->plan)->key.dst;
     const ebb_cuda_bias_args args = {.x = bound->at[kernel->n_in],
                                      .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
                                      .c = (uint64_t)dst[1],
                                      .relu = kernel->attr.relu != 0};
     EBB_TRY(convolve(kernel, bound, "conv", stream));
     if (args.bias == NULL && !args.relu) { return EBB_OK; }
-    EBB_CUDA(ebb__cuda_launch_bias(stream, &args, (uint64_t)(dst[0] * dst[1] * dst[2] * dst[3])), "conv");
+    EBB_CUDA(ebb__cuda_launch_bias(stream, &args, n_elements(dst)), "conv");
     return EBB_OK;
 }
 
@@ -57,7 +108,7 @@ static ebb_status run_bwd_data(const ebb_cuda_kernel *kernel, const ebb_bound *b
 }
 
 static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const int64_t *dst = ((const conv_plan *)kernel->plan)->conv->key.dst;
+    const int64_t *dst = ((const conv_plan *)kernel->plan)->key.dst;
     EBB_TRY(convolve(kernel, bound, "conv_bwd_weights", stream));
     if (kernel->n_out < 2) { return EBB_OK; }
     return ebb__cuda_sum_rows(stream, bound->at[1], (uint64_t)(dst[0] * dst[2] * dst[3]), (uint64_t)dst[1],
@@ -95,20 +146,28 @@ static ebb_status set_layouts(ebb_cuda_device *device, const ebb_kernel_desc *de
     return EBB_OK;
 }
 
+/* Sizes are 32 bits in the own kernel. */
+static bool is_small(const ebb_cuda_conv_key *k) {
+    for (int i = 1; i < 4; i++) {
+        if (k->src[i] > INT32_MAX || k->dst[i] > INT32_MAX || k->weights[i] > INT32_MAX) { return false; }
+    }
+    return true;
+}
+
 static ebb_status choose_plan(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     conv_plan *p = kernel->plan;
-    const ebb_cuda_conv_key key = key_of(desc);
-    EBB_TRY(ebb__cuda_conv_find(device, &key, &p->conv));
+    ebb_status st = ebb__cuda_conv_find(device, &p->key, &p->conv);
+    if (st == EBB_E_UNSUPPORTED && is_small(&p->key)) {
+        kernel->base.algorithm = "own";
+        return EBB_OK;
+    }
+    EBB_TRY(st);
+    kernel->base.algorithm = "cudnn";
     kernel->base.n_choices = p->conv->n_plans;
     if (desc->choice >= p->conv->n_plans) { return EBB_OK; } /* refused by who called */
     p->handle = device->libraries->dnn;
     p->chosen = p->conv->plans[desc->choice];
     kernel->base.scratch_bytes = p->chosen.workspace_bytes;
-    if (desc->kind == EBB_OP_CONV_BWD_WEIGHTS && desc->n_out > 1) {
-        const uint64_t n_rows = (uint64_t)(key.dst[0] * key.dst[2] * key.dst[3]);
-        const uint64_t n_bytes = ebb__cuda_fold_bytes(ebb__cuda_chunks(n_rows), (uint64_t)key.dst[1]);
-        kernel->base.scratch_bytes = ebb_max_u64(kernel->base.scratch_bytes, n_bytes);
-    }
     return EBB_OK;
 }
 
@@ -118,12 +177,19 @@ ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *d
     kernel->plan_destroy = destroy_plan;
     kernel->pack_create = create_pack;
     kernel->pack_destroy = destroy_pack;
-    kernel->base.algorithm = "cudnn";
     switch (desc->kind) {
     case EBB_OP_CONV: kernel->run = run_conv; break;
     case EBB_OP_CONV_BWD_DATA: kernel->run = run_bwd_data; break;
     default: kernel->run = run_bwd_weights; break;
     }
+    conv_plan *p = kernel->plan;
+    p->key = key_of(desc);
     EBB_TRY(set_layouts(device, desc, kernel));
-    return choose_plan(device, desc, kernel);
+    EBB_TRY(choose_plan(device, desc, kernel));
+    if (desc->kind == EBB_OP_CONV_BWD_WEIGHTS && desc->n_out > 1) {
+        const uint64_t n_chunks = ebb__cuda_chunks((uint64_t)(p->key.dst[0] * p->key.dst[2] * p->key.dst[3]));
+        const uint64_t n_bytes = ebb__cuda_fold_bytes(n_chunks, (uint64_t)p->key.dst[1]);
+        kernel->base.scratch_bytes = ebb_max_u64(kernel->base.scratch_bytes, n_bytes);
+    }
+    return EBB_OK;
 }

@@ -71,6 +71,20 @@ typedef struct ebb_cuda_bias_args {
 
 cudaError_t ebb__cuda_launch_bias(cudaStream_t stream, const ebb_cuda_bias_args *args, uint64_t n);
 
+/* ---- convolutions without cuDNN ------------------------------------------------------------------ */
+
+typedef struct ebb_cuda_conv_args {
+    const float *src, *weights, *dst; /* the two that are read */
+    float *to;
+    int64_t n_images;
+    int32_t src_c, dst_c, group_c, group_dst_c; /* of a group: src's and dst's channels */
+    int32_t src_size[2], dst_size[2], kernel[2], stride[2], pad[2], dilation[2];
+} ebb_cuda_conv_args;
+
+cudaError_t ebb__cuda_launch_conv(cudaStream_t stream, const ebb_cuda_conv_args *args, uint64_t n_dst);
+cudaError_t ebb__cuda_launch_conv_bwd_data(cudaStream_t stream, const ebb_cuda_conv_args *args, uint64_t n_src);
+cudaError_t ebb__cuda_launch_conv_bwd_weights(cudaStream_t stream, const ebb_cuda_conv_args *args, uint64_t n_weights);
+
 /* ---- windows ------------------------------------------------------------------------------------- */
 
 typedef struct ebb_cuda_pool_args {
