@@ -42,6 +42,7 @@ typedef struct fake_cuda {
     uint64_t pinned_bytes;
     size_t n_live; /* allocations, reservations, streams, events, graphs, registrations */
     uint64_t n_launches, n_graph_nodes, n_graph_launches, n_pageable_copies;
+    uint64_t n_syncs; /* of the host, with a stream, an event or the device */
 } fake_cuda;
 
 extern fake_cuda fake;

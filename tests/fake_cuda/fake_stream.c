@@ -194,6 +194,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     FAKE_CALL();
+    fake.n_syncs++;
     if (stream->capture != NULL) { return invalidate(stream->capture, cudaErrorStreamCaptureUnsupported); }
     fake_run_until(is_idle, stream);
     return cudaSuccess;
@@ -208,6 +209,7 @@ static bool are_idle(const void *ctx) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     FAKE_CALL();
+    fake.n_syncs++;
     cudaError_t error = fake_refuse_in_capture();
     if (error != cudaSuccess) { return error; }
     fake_run_until(are_idle, NULL);
@@ -272,6 +274,7 @@ static bool is_recorded(const void *ctx) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     FAKE_CALL();
+    fake.n_syncs++;
     if (event->capture != NULL) { return fake_set_error(cudaErrorCapturedEvent); }
     fake_run_until(is_recorded, event);
     return cudaSuccess;
