@@ -33,9 +33,9 @@
 #define MAX_LINKS 4096u    /* in a direction */
 #define CAP_PARTS 256u     /* the first cap is above the bound by such a part of it, */
 #define CAP_STEPS 1024u    /* and rises by such */
-#define HOPELESS_PARTS 8u  /* a cap that is above it by so much is not worth its work */
+#define HOPELESS_PARTS 6u  /* a cap that is above it by so much is not worth its work */
 #define ENOUGH_PARTS 100u  /* of a great many items, what is above the bound by less is good enough then */
-#define LEAST_PATIENCE 64u /* doubled each time */
+#define LEAST_PATIENCE 16u /* doubled each time */
 #define HASTY_PATIENCE 256u
 #define MAX_DOUBLED 4u
 #define MAX_MOVABLE 16384u /* items at the summit; making room takes as long as there are items alive */
@@ -45,7 +45,7 @@
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
-#define MAX_CAPPED_WORK_AN_ITEM 64u
+#define MAX_CAPPED_WORK_AN_ITEM 80u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
