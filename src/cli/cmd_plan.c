@@ -267,6 +267,22 @@ static int check_plan(const subject *s, const plan_values *values) {
     return code;
 }
 
+/* An output may replace neither the other one nor what is read. */
+static int check_outputs(const plan_values *values, const char *name) {
+    const char *const outputs[] = {values->out, values->program_out};
+    const char *const inputs[] = {is_program_file(name) ? name : NULL, values->check, values->network.machine};
+    if (outputs[0] != NULL && outputs[1] != NULL && ebb__cli_is_same_file(outputs[0], outputs[1])) {
+        return ebb__cli_usage("plan: -o and --program-out would both write %s", outputs[1]);
+    }
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        for (size_t j = 0; j < sizeof inputs / sizeof inputs[0]; j++) {
+            if (outputs[i] == NULL || inputs[j] == NULL || !ebb__cli_is_same_file(outputs[i], inputs[j])) { continue; }
+            return ebb__cli_usage("plan: %s is what is read", outputs[i]);
+        }
+    }
+    return EBB_EXIT_DONE;
+}
+
 static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     plan_values values = {.json = false};
     ebb_cli_arguments arguments;
@@ -277,6 +293,8 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     if (values.check_hazards && is_program_file(arguments.at[0])) {
         return ebb__cli_usage("plan: --check-hazards takes a network: a program alone says no kernels");
     }
+    code = check_outputs(&values, arguments.at[0]);
+    if (code != EBB_EXIT_DONE) { return code; }
     ebb_status status = subject_init(arguments.at[0], &values.network, &s);
     if (status == EBB_OK && values.program_out != NULL) { status = ebb_program_save(s.program, values.program_out); }
     if (status != EBB_OK) {

@@ -72,6 +72,15 @@ for a in $outputs; do
         says "$a and $b" 2 "ebb: train: $a and $b would both write ./x" train mlp $a x $b ./x
     done
 done
+run "a program" out plan lenet --batch 4 --backend dry -o plan --program-out prog && cp prog kept
+says "two outputs in one file" 2 "ebb: plan: -o and --program-out would both write ./x" \
+    plan lenet -o x --program-out ./x
+says "a plan over its program" 2 "ebb: plan: prog is what is read" plan ./prog -o prog
+says "a program over itself" 2 "ebb: plan: prog is what is read" plan ./prog --program-out prog
+says "a plan over the one that is checked" 2 "ebb: plan: ./plan is what is read" plan ./prog --check plan -o ./plan
+says "a plan over its machine" 2 "ebb: plan: prog is what is read" plan lenet --machine ./prog -o prog
+check "outputs refused: nothing is lost" cmp -s prog kept
+check "outputs refused: nothing is made" test ! -e x
 run "a per cent beyond 64 bits" out plan lenet --batch 4 --backend dry --memory 1e300% && pass "a per cent beyond 64 bits"
 
 "$EBB" help >/dev/full 2>err
