@@ -45,15 +45,17 @@ int ebb__cli_close_output(void);
 
 /* How an option's value reads, and the type of the member that it goes to. */
 typedef enum ebb_cli_kind {
-    EBB_CLI_FLAG,   /* bool; takes no value */
-    EBB_CLI_TEXT,   /* const char * */
-    EBB_CLI_COUNT,  /* uint64_t */
-    EBB_CLI_AMOUNT, /* uint64_t, 1 or more */
-    EBB_CLI_SIZE,   /* int64_t, 1 or more */
-    EBB_CLI_NUMBER, /* float, finite */
-    EBB_CLI_BYTES,  /* uint64_t, 1 or more, with a unit */
-    EBB_CLI_MEMORY, /* ebb_cli_memory: bytes or per cent */
-    EBB_CLI_IMAGE,  /* ebb_cli_image: HxW */
+    EBB_CLI_FLAG,           /* bool; takes no value */
+    EBB_CLI_TEXT,           /* const char * */
+    EBB_CLI_COUNT,          /* uint64_t */
+    EBB_CLI_AMOUNT,         /* uint64_t, 1 or more */
+    EBB_CLI_SIZE,           /* int64_t, 1 or more */
+    EBB_CLI_NUMBER,         /* float, finite */
+    EBB_CLI_BYTES,          /* uint64_t, 1 or more, with a unit */
+    EBB_CLI_MEMORY,         /* ebb_cli_memory: bytes or per cent, more than none */
+    EBB_CLI_BYTES_OR_NONE,  /* as EBB_CLI_BYTES, and 0 */
+    EBB_CLI_MEMORY_OR_NONE, /* as EBB_CLI_MEMORY, and 0 */
+    EBB_CLI_IMAGE,          /* ebb_cli_image: HxW */
 } ebb_cli_kind;
 
 typedef struct ebb_cli_memory {

@@ -10,7 +10,7 @@
 #define N_NAMED 5
 
 typedef struct check_values {
-    uint64_t max_peak;
+    uint64_t max_peak; /* UINT64_MAX: not said */
     const char *baseline;
     ebb_cli_memory tolerance;
     bool json;
@@ -18,9 +18,9 @@ typedef struct check_values {
 
 #define AT(member) offsetof(check_values, member)
 static const ebb_cli_option check_options[] = {
-    {"--max-peak", EBB_CLI_BYTES, AT(max_peak), "SIZE", "the most that the peak may be, as in 2GiB"},
+    {"--max-peak", EBB_CLI_BYTES_OR_NONE, AT(max_peak), "SIZE", "the most that the peak may be, as in 2GiB"},
     {"--baseline", EBB_CLI_TEXT, AT(baseline), "FILE", "another recording, whose peak it may not exceed"},
-    {"--tolerance", EBB_CLI_MEMORY, AT(tolerance), "N%|SIZE", "by more than this (0)"},
+    {"--tolerance", EBB_CLI_MEMORY_OR_NONE, AT(tolerance), "N%|SIZE", "by more than this (0)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
 };
 
@@ -32,7 +32,7 @@ typedef struct check_answer {
 
 static int check_arguments(const check_values *values, const ebb_cli_arguments *arguments) {
     if (arguments->n == 0) { return ebb__cli_usage("check: say which file; see ebb check --help"); }
-    if (values->max_peak == 0 && values->baseline == NULL) {
+    if (values->max_peak == UINT64_MAX && values->baseline == NULL) {
         return ebb__cli_usage("check: say with --max-peak or --baseline what the peak may be");
     }
     const bool tolerates = values->tolerance.bytes > 0 || values->tolerance.percent > 0.0;
@@ -42,7 +42,7 @@ static int check_arguments(const check_values *values, const ebb_cli_arguments *
 
 /* The least of what was asked for. */
 static uint64_t limit_of(const check_values *values, const ebb_cli_studied *baseline) {
-    uint64_t limit = values->max_peak > 0 ? values->max_peak : UINT64_MAX;
+    uint64_t limit = values->max_peak;
     if (baseline->study == NULL) { return limit; }
     const double more = (double)baseline->peak_bytes * (values->tolerance.percent / 100.0);
     uint64_t allowed = baseline->peak_bytes;
@@ -119,7 +119,7 @@ static int say(const char *path, const check_values *values, const check_answer 
 }
 
 static int run_check(const ebb_cli_command *command, int argc, char **argv) {
-    check_values values = {.json = false};
+    check_values values = {.max_peak = UINT64_MAX};
     ebb_cli_arguments arguments;
     ebb_cli_studied file = {.study = NULL}, baseline = {.study = NULL};
     ebb_diff *diff = NULL;

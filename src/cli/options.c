@@ -20,6 +20,8 @@ static const char *const wants[] = {
     [EBB_CLI_NUMBER] = "a number",
     [EBB_CLI_BYTES] = "bytes, as in 512MB or 2GiB",
     [EBB_CLI_MEMORY] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
+    [EBB_CLI_BYTES_OR_NONE] = "bytes, as in 512MB or 2GiB",
+    [EBB_CLI_MEMORY_OR_NONE] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
     [EBB_CLI_IMAGE] = "height and width, as in 224x224",
 };
 
@@ -56,8 +58,8 @@ static bool read_memory(const char *text, ebb_cli_memory *memory_out) {
     if (n >= 2 && n <= sizeof number && text[n - 1] == '%') {
         memcpy(number, text, n - 1);
         number[n - 1] = '\0';
-        if (!read_number(number, &memory.percent) || memory.percent <= 0.0) { return false; }
-    } else if (ebb_bytes_parse(text, &memory.bytes) != EBB_OK || memory.bytes == 0) {
+        if (!read_number(number, &memory.percent) || memory.percent < 0.0) { return false; }
+    } else if (ebb_bytes_parse(text, &memory.bytes) != EBB_OK) {
         return false;
     }
     *memory_out = memory;
@@ -83,6 +85,10 @@ static bool read_float(const char *text, float *value_out) {
     return true;
 }
 
+static bool is_some(const ebb_cli_memory *memory) {
+    return memory->bytes > 0 || memory->percent > 0.0;
+}
+
 static bool read_value(const ebb_cli_option *option, const char *text, void *member) {
     switch (option->kind) {
     case EBB_CLI_FLAG: return false;
@@ -92,7 +98,9 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     case EBB_CLI_SIZE: return read_size(text, member);
     case EBB_CLI_NUMBER: return read_float(text, member);
     case EBB_CLI_BYTES: return ebb_bytes_parse(text, member) == EBB_OK && *(const uint64_t *)member > 0;
-    case EBB_CLI_MEMORY: return read_memory(text, member);
+    case EBB_CLI_MEMORY: return read_memory(text, member) && is_some(member);
+    case EBB_CLI_BYTES_OR_NONE: return ebb_bytes_parse(text, member) == EBB_OK;
+    case EBB_CLI_MEMORY_OR_NONE: return read_memory(text, member);
     case EBB_CLI_IMAGE: return read_image(text, member);
     }
     return false;

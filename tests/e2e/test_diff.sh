@@ -72,6 +72,12 @@ code() { # name, code, arguments
 
 code "within its limit" 0 8.trace --max-peak 1GiB
 code "as the baseline" 0 8.trace --baseline 8.trace
+for none in 0 0% 0B; do
+    code "as the baseline, tolerance $none" 0 8.trace --baseline 8.trace --tolerance $none
+    code "above the baseline, tolerance $none" 1 12.trace --baseline 8.trace --tolerance $none
+done
+code "a peak of nothing" 1 8.trace --max-peak 0
+check "a peak of nothing: the limit" grep -q 'exceeds 0 B by' out
 code "below the baseline" 0 8.trace --baseline 12.trace
 code "within the tolerance" 0 12.trace --baseline 8.trace --tolerance 10%
 code "within bytes of tolerance" 0 12.trace --baseline 8.trace --tolerance 1MB
@@ -90,6 +96,9 @@ check "as JSON: what grew" grep -q '"name": "relu1"' out
 says "diff of one file" 2 "ebb: diff: say which two files; see ebb diff --help" diff 8.trace
 says "check of nothing" 2 "ebb: check: say which file; see ebb check --help" check
 says "check without a limit" 2 "ebb: check: say with --max-peak or --baseline what the peak may be" check 8.trace
+memory="takes bytes, as in 512MB or 2GiB, or a per cent, as in 60%"
+says "tolerance below none" 2 "ebb: check: --tolerance $memory, not '-1%'" check 8.trace --tolerance -1%
+says "tolerance in words" 2 "ebb: check: --tolerance $memory, not 'none'" check 8.trace --tolerance none
 says "tolerance of nothing" 2 "ebb: check: --tolerance without --baseline" check 8.trace --max-peak 1GiB --tolerance 2%
 says "no such file" 4 "ebb: no.trace: cannot open: No such file or directory" diff 8.trace no.trace
 complains "no recording" 3 "not.trace" check not.trace --max-peak 1GiB
