@@ -3,7 +3,8 @@
  * `ebb train`: a network from its name to its trained weights, inside a budget.
  *
  * SIGINT and SIGTERM, and SIGPIPE where nobody reads its output any more, end it behind the step at hand: the
- * checkpoint is written if one was asked for, and the exit code is 128 plus the signal's number.
+ * checkpoint is written if one was asked for, so is the trace of what was recorded till then, and the exit code is 128
+ * plus the signal's number.
  */
 #include "cli.h"
 #include "train_report.h"
@@ -134,7 +135,8 @@ static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *rep
 
 /* All steps, or as many as there are before a signal. After each epoch comes an evaluation; after the last step
  * too, be it the end of an epoch or not. */
-static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report) {
+static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report,
+                            uint64_t *last_step_out) {
     const ebb_trainer_info *info = &report->info;
     bool is_endless = info->n_train_images == UINT64_MAX;
     uint64_t epoch_steps = is_endless ? info->n_steps : info->n_train_images / (uint64_t)info->batch;
@@ -144,6 +146,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
         bool done = false;
         ebb_status status = ebb_trainer_step(trainer, &step, &done);
         if (status != EBB_OK || done) { return status; }
+        *last_step_out = step.step;
         ebb__cli_report_step(report, &step);
         bool is_epoch_end = epoch_steps > 0 && step.step % epoch_steps == 0;
         if (caught_signal == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
@@ -165,14 +168,30 @@ static ebb_status finish(ebb_trainer *trainer, const train_values *values, const
     return status == EBB_OK ? ebb_trainer_record_status(trainer) : status;
 }
 
-static int end_by_signal(ebb_trainer *trainer, const train_values *values) {
+/* What became of the trace: it is closed with the run. Steps count from 1. */
+static void tell_trace(const ebb_trainer *trainer, const train_values *values, uint64_t last_step) {
+    const uint64_t n_steps = ebb_trainer_get_info(trainer).n_steps;
+    const uint64_t n_recorded = values->record_steps > 0 ? values->record_steps : 1;
+    const uint64_t first_step = n_recorded < n_steps ? n_steps - n_recorded + 1 : 1;
+    if (last_step < first_step) {
+        fprintf(stderr, "; no trace: it was to begin with step %" PRIu64, first_step);
+    } else if (ebb_trainer_record_status(trainer) == EBB_OK) {
+        fprintf(stderr, "; the trace up to here is in %s", values->record);
+    } else {
+        fprintf(stderr, "; %s", ebb_last_error());
+    }
+}
+
+static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint64_t last_step) {
     int number = (int)caught_signal;
     if (values->checkpoint != NULL) {
         ebb_status status = ebb_trainer_checkpoint(trainer, values->checkpoint);
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    fprintf(stderr, "ebb: ended by signal %d%s%s\n", number, values->checkpoint != NULL ? "; everything is in " : "",
-            values->checkpoint != NULL ? values->checkpoint : "");
+    fprintf(stderr, "ebb: ended by signal %d", number);
+    if (values->checkpoint != NULL) { fprintf(stderr, "; everything is in %s", values->checkpoint); }
+    if (values->record != NULL) { tell_trace(trainer, values, last_step); }
+    fprintf(stderr, "\n");
     return 128 + number;
 }
 
@@ -181,8 +200,9 @@ static int train(ebb_trainer *trainer, const train_values *values) {
         .as_json = values->json, .has_progress = isatty(STDERR_FILENO) == 1, .info = ebb_trainer_get_info(trainer)};
     catch_signals();
     ebb__cli_report_begin(&report);
-    ebb_status status = run_steps(trainer, values, &report);
-    if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values); }
+    uint64_t last_step = 0; /* that was made */
+    ebb_status status = run_steps(trainer, values, &report, &last_step);
+    if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values, last_step); }
     if (status == EBB_OK) { status = finish(trainer, values, &report); }
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }

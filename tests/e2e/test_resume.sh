@@ -49,6 +49,30 @@ kill -TERM $pid
 wait $pid
 equal "SIGTERM: exit code" $? 143
 equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
+
+# stop NAME ARGUMENTS...: a training that gets SIGTERM behind its first steps.
+stop() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    "$EBB" $train --steps 100000 "$@" >stopped 2>err &
+    pid=$!
+    for try in $(seq 200); do
+        [ -e stopped ] && [ "$(wc -l <stopped)" -ge 5 ] && break
+        sleep 0.05
+    done
+    kill -TERM $pid
+    wait $pid
+    equal "$name: exit code" $? 143
+}
+
+stop "a trace that was not begun" --record trace
+equal "a trace that was not begun: says so" "$(cat err)" \
+    "ebb: ended by signal 15; no trace: it was to begin with step 100000"
+check "a trace that was not begun: there is none" test ! -e trace
+stop "a trace that is cut" --record trace --record-steps 100000
+equal "a trace that is cut: says so" "$(cat err)" "ebb: ended by signal 15; the trace up to here is in trace"
+run "a trace that is cut: it can be read" report report trace && check "a trace that is cut: events" test -s report
 # shellcheck disable=SC2086
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
 
