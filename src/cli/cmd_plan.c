@@ -72,6 +72,17 @@ static bool is_program_file(const char *name) {
     return strpbrk(name, "/.") != NULL;
 }
 
+/* By its first word. */
+static bool is_plan_file(const char *name) {
+    static const char word[] = "ebb-plan ";
+    char begin[sizeof word] = "";
+    FILE *file = fopen(name, "re");
+    if (file == NULL) { return false; }
+    const bool is_plan = fgets(begin, sizeof begin, file) != NULL && strcmp(begin, word) == 0;
+    (void)fclose(file);
+    return is_plan;
+}
+
 static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
     ebb_status status = EBB_OK;
     double start_s = now_s();
@@ -290,6 +301,10 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
+    if (is_plan_file(arguments.at[0])) {
+        return ebb__cli_usage("plan: %s is a plan; say which network or program it is for, and --check %s",
+                              arguments.at[0], arguments.at[0]);
+    }
     if (values.check_hazards && is_program_file(arguments.at[0])) {
         return ebb__cli_usage("plan: --check-hazards takes a network: a program alone says no kernels");
     }

@@ -11,14 +11,14 @@ says "train without a network" 2 "ebb: train: say which network; see ebb train -
 says "plan without a network" 2 "ebb: plan: say which network or program; see ebb plan --help" plan
 says "unknown option" 2 "ebb: train: there is no option --foo; see ebb train --help" train lenet --foo
 says "unknown option with a value" 2 "ebb: plan: there is no option --foo; see ebb plan --help" plan lenet --foo=3
-says "value missing" 2 "ebb: train: --batch takes a whole number from 1" train lenet --batch
-says "batch of none" 2 "ebb: train: --batch takes a whole number from 1, not '0'" train lenet --batch 0
-says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1, not '-1'" train lenet --batch -1
-says "batch too large" 2 "ebb: train: --batch takes a whole number from 1, not '99999999999'" train lenet --batch 99999999999
+says "value missing" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647" train lenet --batch
+says "batch of none" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '0'" train lenet --batch 0
+says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '-1'" train lenet --batch -1
+says "batch too large" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '99999999999'" train lenet --batch 99999999999
 says "steps in words" 2 "ebb: train: --steps takes a whole number from 1, not 'ten'" train lenet --steps=ten
 says "no steps" 2 "ebb: train: --steps takes a whole number from 1, not '0'" train lenet --steps 0
 says "no epochs" 2 "ebb: train: --epochs takes a whole number from 1, not '0'" train lenet --epochs 0
-says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 1, not '4294967297'" \
+says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 1 to 2147483647, not '4294967297'" \
     plan lenet --threads 4294967297
 says "no host memory" 2 "ebb: plan: --host-memory takes bytes, as in 512MB or 2GiB, not '0'" plan lenet --host-memory 0
 says "image of one side" 2 "ebb: train: --image takes height and width, as in 224x224, not '3x'" train lenet --image 3x
@@ -75,6 +75,11 @@ done
 run "a program" out plan lenet --batch 4 --backend dry -o plan --program-out prog && cp prog kept
 says "two outputs in one file" 2 "ebb: plan: -o and --program-out would both write ./x" \
     plan lenet -o x --program-out ./x
+for hazards in "" --check-hazards; do
+    # shellcheck disable=SC2086
+    says "a plan for a program $hazards" 2 \
+        "ebb: plan: plan is a plan; say which network or program it is for, and --check plan" plan plan $hazards
+done
 says "a plan over its program" 2 "ebb: plan: prog is what is read" plan ./prog -o prog
 says "a program over itself" 2 "ebb: plan: prog is what is read" plan ./prog --program-out prog
 says "a plan over the one that is checked" 2 "ebb: plan: ./plan is what is read" plan ./prog --check plan -o ./plan
