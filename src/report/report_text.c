@@ -232,6 +232,10 @@ static void put_iteration(const text *t) {
     row_count(t, "first event", iteration.first_event);
     row_count(t, "events", iteration.length_events);
     row_count(t, "times", iteration.count);
+    if (iteration.count == 1) { /* from a mark; there is nothing to be confident of */
+        ebb__report_put(t->out, "  one pass, as marked; nothing is repeated\n");
+        return;
+    }
     ebb__report_put(t->out, "  confidence                         ");
     ebb__report_printf(t->out, "%10d %%\n", (int)(100.0 * iteration.confidence + 0.5));
 }

@@ -135,16 +135,18 @@ static const char *tell_peak(const ebb_report *report, ebb_bump *bump) {
     if (s->peak_event == EBB_STUDY_UNKNOWN) {
         return ebb__bump_strdup(bump, "Nothing is allocated in this recording.");
     }
+    const char *const plural = s->n_live_at_peak == 1 ? "" : "s";
     if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
         return ebb__bump_printf(
-            bump, "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " blocks, %s after the beginning.",
-            ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak,
+            bump, "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " block%s, %s after the beginning.",
+            ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak, plural,
             ebb__report_time_text(s->peak_ns - s->first_ns, when));
     }
-    return ebb__bump_printf(
-        bump,
-        "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " blocks, at event %" PRIu64 " of %" PRIu64 ".",
-        ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak, s->peak_event, s->n_events);
+    return ebb__bump_printf(bump,
+                            "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " block%s, at event %" PRIu64
+                            " of %" PRIu64 ".",
+                            ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak, plural,
+                            s->peak_event, s->n_events);
 }
 
 static const char *tell_win(const ebb_report *report, ebb_bump *bump) {

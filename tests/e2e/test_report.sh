@@ -53,6 +53,11 @@ run "text is the default" again report five.csv && equal "text is the default" "
 run "json" out report five.csv --json && [ "${UPDATE:-0}" = 1 ] && cp out "$golden/report.json"
 equal "golden JSON" "$(diff "$golden/report.json" out)" ""
 run "nothing" out report none.csv && check "nothing" grep -q 'Nothing is allocated' out
+printf 'id,lower,upper,size\nb1,0,3,4096\n' >one.csv
+run "one block" out report one.csv && check "one block" grep -q 'in 1 block, at event' out
+run "one step" out train mlp --steps 1 --record step && run "one step" out report step &&
+    check "one step: nothing is repeated" grep -q '^  one pass, as marked; nothing is repeated$' out
+check "one step: no confidence" [ "$(grep -c confidence out)" = 0 ]
 page five.csv "hostile names"
 page none.csv "nothing"
 

@@ -154,6 +154,8 @@ function fillWhatIfs() {
 function fillIteration() {
   const it = R.iteration;
   byId("iteration-words").textContent = !it.found ? "No iteration was found: the recording does not repeat itself." :
+    it.count === 1 ? "One pass of " + countText(it.length_events) + " events, as marked, from event " +
+    countText(it.first_event) + " on; nothing is repeated." :
     countText(it.count) + " iterations of about " + countText(it.length_events) + " events, from event " +
     countText(it.first_event) + " on; confidence " + (100 * it.confidence).toFixed(0) + " %.";
   if (D.parts.length === 0) { byId("parts").parentElement.hidden = true; }
