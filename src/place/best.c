@@ -29,8 +29,6 @@
 #define N_CUTS 8u /* of the circle, for sweeps */
 #define MAX_NESTED 200000u
 #define MAX_PATIENT 200000u   /* items */
-#define N_EJECTIONS 4u        /* that may use up their work */
-#define EXCESS_PARTS 64u      /* the excess: of the best peak over the bound */
 #define MANY 2000u            /* items */
 #define DIVE_WORK_AN_ITEM 50u /* at least */
 
@@ -127,23 +125,21 @@ static ebb_status try_dives(ebb_search *s) {
 
 /* ---- ejection --------------------------------------------------------------------------------- */
 
-/* Under a cap that takes away half of the excess, then more or less of it as that succeeds or fails. Of few items, a
- * quarter of the work is left to the exact search. */
+/* Of few items, a quarter of the work is left to the exact search. */
 static ebb_status try_ejection(ebb_search *s) {
     const uint64_t bound = s->sections->bound_bytes, begin = s->work;
     EBB_ASSERT(s->best.peak_bytes != UINT64_MAX && s->best.peak_bytes >= bound);
     if (ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
     const uint64_t left = s->max_work - begin, share = s->sections->n_items > MANY ? left : left / 4 * 3;
-    for (uint64_t part = EXCESS_PARTS / 2; part > 0 && !ebb__search_is_over(s, begin + share);) {
-        const uint64_t excess = s->best.peak_bytes - bound;
-        const uint64_t less = part == EXCESS_PARTS ? excess : ebb_max_u64(excess / EXCESS_PARTS * part, 1);
-        const ebb_place_eject_options options = {
-            .cap_bytes = s->best.peak_bytes - less, .max_work = share / N_EJECTIONS + 1, .job = s->job};
-        EBB_ASSERT(part <= EXCESS_PARTS && options.cap_bytes >= bound && options.cap_bytes < s->best.peak_bytes);
+    for (uint64_t n_parts = EBB_EJECT_FIRST_PARTS; n_parts > 0 && !ebb__search_is_over(s, begin + share);) {
+        const ebb_place_eject_options options = {.cap_bytes = ebb__place_eject_cap(bound, s->best.peak_bytes, n_parts),
+                                                 .max_work = share / EBB_N_EJECTIONS + 1,
+                                                 .job = s->job};
+        EBB_ASSERT(options.cap_bytes >= bound && options.cap_bytes < s->best.peak_bytes);
         memcpy(s->now.offsets, s->best.offsets, s->sections->n_items * sizeof *s->now.offsets);
         s->now.is_order = false;
         EBB_TRY(ebb__place_eject(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
-        part = ebb__search_keep(s) ? ebb_min_u64(2 * part, EXCESS_PARTS) : part / 2;
+        n_parts = ebb__place_eject_next_parts(n_parts, ebb__search_keep(s));
     }
     return EBB_OK;
 }

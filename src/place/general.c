@@ -27,8 +27,6 @@
 #define REPAIR_SHARE 2u
 #define ASK_EVERY 4096u /* steps of a filling, whether to stop */
 #define PAIRS_SHARE 4u  /* of what is left of theirs: a question */
-#define N_EJECTIONS 4u  /* that may use up their work */
-#define EXCESS_PARTS 64u
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -445,18 +443,17 @@ static ebb_status repair(solver *s, uint64_t end) {
 
 /* ---- ejection --------------------------------------------------------------------------------- */
 
-/* Under a cap that takes away half of the excess over the bound, then more or less of it as that succeeds or fails. */
 static ebb_status eject_all(solver *s, ebb_ejector *ejector, uint64_t end) {
     const uint64_t begin = s->work, n = s->parts.problem->n_items;
-    for (uint64_t part = EXCESS_PARTS / 2; part > 0 && !is_over(s, end);) {
-        const uint64_t excess = s->peak_bytes - s->bound_bytes;
-        const uint64_t less = part == EXCESS_PARTS ? excess : ebb_max_u64(excess / EXCESS_PARTS * part, 1);
-        const ebb_place_eject_options options = {
-            .cap_bytes = s->peak_bytes - less, .max_work = (end - begin) / N_EJECTIONS + 1, .job = s->job};
+    for (uint64_t n_parts = EBB_EJECT_FIRST_PARTS; n_parts > 0 && !is_over(s, end);) {
+        const ebb_place_eject_options options = {.cap_bytes =
+                                                     ebb__place_eject_cap(s->bound_bytes, s->peak_bytes, n_parts),
+                                                 .max_work = (end - begin) / EBB_N_EJECTIONS + 1,
+                                                 .job = s->job};
         uint64_t peak_bytes = 0;
         memcpy(s->offsets, s->best, n * sizeof *s->offsets);
         ebb__ejector_run(ejector, &options, s->offsets, &peak_bytes, &s->work);
-        part = peak_bytes < s->peak_bytes ? ebb_min_u64(2 * part, EXCESS_PARTS) : part / 2;
+        n_parts = ebb__place_eject_next_parts(n_parts, peak_bytes < s->peak_bytes);
         keep_better(s, peak_bytes);
     }
     return EBB_OK;

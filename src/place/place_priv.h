@@ -301,6 +301,23 @@ typedef struct ebb_place_eject_options {
     uint64_t max_work;
     const ebb_place_job *job; /* whose caller may say stop; NULL: nobody does */
 } ebb_place_eject_options;
+
+/* Again and again, each time under a cap that takes away so many parts of the peak's excess over the bound: half of
+ * them at first, then more or less as that succeeds or fails, until no part is left. */
+#define EBB_EJECT_PARTS 64u
+#define EBB_EJECT_FIRST_PARTS (EBB_EJECT_PARTS / 2)
+#define EBB_N_EJECTIONS 4u /* that may use up their work */
+
+static inline uint64_t ebb__place_eject_cap(uint64_t bound_bytes, uint64_t peak_bytes, uint64_t n_parts) {
+    EBB_ASSERT(peak_bytes > bound_bytes && n_parts > 0 && n_parts <= EBB_EJECT_PARTS);
+    const uint64_t excess = peak_bytes - bound_bytes;
+    return peak_bytes - (n_parts == EBB_EJECT_PARTS ? excess : ebb_max_u64(excess / EBB_EJECT_PARTS * n_parts, 1));
+}
+
+static inline uint64_t ebb__place_eject_next_parts(uint64_t n_parts, bool gained) {
+    return gained ? ebb_min_u64(2 * n_parts, EBB_EJECT_PARTS) : n_parts / 2;
+}
+
 #define EBB_EJECT_ASK_EVERY 256u /* items put back */
 
 static inline bool ebb__place_eject_stops(const ebb_place_eject_options *options, uint32_t n_steps) {
