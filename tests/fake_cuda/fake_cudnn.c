@@ -145,6 +145,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t desc) {
     if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         const descriptor *config = find_desc(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
         if (config == NULL) { return CUDNN_STATUS_BAD_PARAM; }
+        if (fake.broken_engines) { return CUDNN_STATUS_EXECUTION_FAILED; }
         if (config->engine == 3) { return CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH; }
     }
     d->finalized = true;

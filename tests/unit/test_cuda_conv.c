@@ -143,6 +143,22 @@ static void nothing_is_allowed(void **state) {
     assert_int_equal(fake.n_live, 0);
 }
 
+/* Not for an own kernel: it would fail as well, or hide that. */
+static void no_engine_works(void **state) {
+    (void)state;
+    fixture f;
+    ebb_kernel *kernel = NULL;
+    fake_cuda_reset(1);
+    fake.broken_engines = true;
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+    assert_int_equal(make(&f, 0, &kernel), EBB_E_DEVICE);
+    expect_message("cudnnBackendFinalize of a plan: failure");
+    fake.broken_engines = false;
+    assert_int_equal(make_bind_run(&f, 0), EBB_OK);
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+}
+
 /* A call that fails may only rule an engine out; then the choice may be gone, or what is left does as well. */
 static void every_call_failing(void **state) {
     (void)state;
@@ -199,6 +215,7 @@ int main(void) {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
         cmocka_unit_test(nothing_is_allowed),
+        cmocka_unit_test(no_engine_works),
         cmocka_unit_test(looked_for_once),
         cmocka_unit_test(every_call_failing),
         cmocka_unit_test(every_allocation_failing),

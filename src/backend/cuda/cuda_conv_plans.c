@@ -225,13 +225,29 @@ static ebb_status add_plan(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBacke
     return EBB_OK;
 }
 
+#define MESSAGE_BYTES 512
+
+/* The first failure that was no word of what is supported. One engine that fails is passed over; where no engine is
+ * left, it is the device that is broken, and this is why. */
+typedef struct engine_failure {
+    ebb_status status; /* EBB_OK: there was none */
+    char message[MESSAGE_BYTES];
+} engine_failure;
+
+static void note_failure(engine_failure *failure, ebb_status status) {
+    if (failure->status != EBB_OK || status == EBB_OK || status == EBB_E_UNSUPPORTED) { return; }
+    failure->status = status;
+    (void)snprintf(failure->message, sizeof failure->message, "%s", ebb_last_error());
+}
+
 static ebb_status add_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
-                            const cudnnBackendDescriptor_t *configs, int64_t n) {
+                            const cudnnBackendDescriptor_t *configs, int64_t n, engine_failure *failure) {
     for (int64_t i = 0; i < n && conv->n_plans < EBB_CUDA_CONV_MAX_PLANS; i++) {
         bool allowed = false;
         ebb_status st = check_notes(device, conv, configs[i], &allowed);
         if (st == EBB_OK && allowed) { st = add_plan(conv, handle, configs[i]); }
         if (st == EBB_E_NO_MEMORY) { return st; }
+        note_failure(failure, st);
     }
     return EBB_OK;
 }
@@ -260,7 +276,8 @@ static ebb_status get_configs(ebb_cuda_conv *conv, cudnnBackendDescriptor_t heur
 }
 
 static ebb_status add_by_heuristics(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
-                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode) {
+                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
+                                    engine_failure *failure) {
     cudnnBackendDescriptor_t heuristics = NULL;
     int64_t n = 0;
     maker m = begin(conv, "heuristics", CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -272,7 +289,7 @@ static ebb_status add_by_heuristics(const ebb_cuda_device *device, ebb_cuda_conv
     cudnnBackendDescriptor_t *configs = ebb__calloc(conv->mem, (size_t)n, sizeof *configs);
     if (configs == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = get_configs(conv, heuristics, configs, &n);
-    if (st == EBB_OK) { st = add_plans(device, conv, handle, configs, n); }
+    if (st == EBB_OK) { st = add_plans(device, conv, handle, configs, n, failure); }
     ebb__free(conv->mem, configs);
     return st;
 }
@@ -302,15 +319,17 @@ static void choose_first(ebb_cuda_conv *conv) {
 static ebb_status find_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t graph = NULL;
+    engine_failure failure = {.status = EBB_OK};
     EBB_TRY(make_graph(conv, handle, &graph));
     for (int i = 0; i < 2 && conv->n_plans == 0; i++) {
-        ebb_status st = add_by_heuristics(device, conv, handle, graph, modes[i]);
+        ebb_status st = add_by_heuristics(device, conv, handle, graph, modes[i], &failure);
         if (st != EBB_OK && st != EBB_E_UNSUPPORTED) { return st; }
     }
+    if (conv->n_plans == 0 && failure.status != EBB_OK) { return ebb__fail_adopt(failure.status, failure.message); }
     if (conv->n_plans == 0) {
         return ebb_fail(EBB_E_UNSUPPORTED,
-                        "cuda: %s: cuDNN has no algorithm for it that is allowed (--tf32, "
-                        "--fast-algorithms)",
+                        "cuda: %s: cuDNN has no algorithm for it that the device's options tf32 and nondeterministic "
+                        "allow",
                         name_of(conv));
     }
     choose_first(conv);
