@@ -33,6 +33,8 @@
 
 typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_STREAMS } phase;
 
+_Static_assert(EBB_CUDA_MAX_STATES <= 64, "an iteration's slots are the bits of 64");
+
 struct ebb_cuda_iteration {
     uint64_t run_id;
     uint64_t number; /* of its latest capture, from 1; 0: none */

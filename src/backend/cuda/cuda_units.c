@@ -5,7 +5,7 @@
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"
 
-static uint64_t n_units(const ebb_cuda_kernel *kernel) {
+uint64_t ebb__cuda_n_units(const ebb_cuda_kernel *kernel) {
     return (kernel->n_elements + EBB_CUDA_ELEMENTS_A_UNIT - 1) / EBB_CUDA_ELEMENTS_A_UNIT;
 }
 
@@ -21,7 +21,7 @@ static ebb_status run_dropout(const ebb_cuda_kernel *kernel, const ebb_bound *bo
         .state = bound->state,
         .stream_hash = ebb__hash(EBB_HASH_INIT, &bound->rng_stream, sizeof bound->rng_stream),
         .n = kernel->n_elements,
-        .n_units = n_units(kernel),
+        .n_units = ebb__cuda_n_units(kernel),
         .c = last ? (uint64_t)s->dims[1] : 1,
         .hw = last ? (uint64_t)(s->dims[2] * s->dims[3]) : 1,
         .p = p,
@@ -49,7 +49,7 @@ static ebb_status run_update(const ebb_cuda_kernel *kernel, const ebb_bound *bou
         .second = kernel->n_inout > 2 ? bound->at[3] : NULL,
         .state = bound->state,
         .n = kernel->n_elements,
-        .n_units = n_units(kernel),
+        .n_units = ebb__cuda_n_units(kernel),
         .momentum = a->momentum,
         .weight_decay = a->weight_decay,
         .beta1 = a->beta1,
