@@ -82,9 +82,10 @@ member() {
     sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1
 }
 
-# Plans are made for one machine, so that a budget that is the least stays the least.
+# Plans are made for one machine, so that a budget that is the least stays the least. ON: options that say which.
 machine() {
-    "$EBB" probe -o machine >out 2>err || fail "probe" "$(cat err)"
+    # shellcheck disable=SC2086
+    "$EBB" probe -o machine $ON >out 2>err || fail "probe" "$(cat err)"
 }
 
 # fit PERCENT ARGUMENTS...: budget becomes that per cent of what liveness needs, or the least for which there is a

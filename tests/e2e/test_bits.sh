@@ -3,7 +3,8 @@
 #
 # The same bits whatever the memory: ten steps of networks with dropout, batch-norm and LRN under every policy, at
 # half, a quarter and the least of what liveness needs, with the host or a file as the lower tier. Compared are
-# each step's loss and the final weights' digest; and that every run had the peak that it planned.
+# each step's loss and the final weights' digest; and that every run had the peak that it planned. ON, as in
+# "--backend cuda", says where.
 . "$(dirname "$0")/lib.sh"
 
 # A run's losses and weights; its peak is checked on the way.
@@ -29,7 +30,7 @@ least() {
 machine
 while read -r net options; do
     # shellcheck disable=SC2086
-    set -- $net $options --machine machine
+    set -- $net $options --machine machine $ON
     bits "$net none" "$@" --policy none || continue
     wanted=$(cat bits)
     equal "$net: ten losses" "$(losses out | wc -l)" 10
