@@ -7,6 +7,8 @@
 #   make check              layers, headers, format, style, symbols
 #   make demo               trains on real digits, then ResNet-50 at four budgets
 #   make bench TORCH=PYTHON throughput beside PyTorch's, for a Python that has torch and torchvision
+#   make bench-cuda         everything that is measured on a GPU, in eight minutes; TORCH as above, or without
+#   make test-cuda          the conformance suite and the bits on a GPU, and under compute-sanitizer
 #   make install            to PREFIX (default /usr/local); DESTDIR counts
 #   make fuzz T=NAME S=60   one fuzz target for so many seconds
 #   make test-backend B=NAME    the tests of one backend
@@ -40,6 +42,16 @@ bench: all
 	@test -n "$(TORCH)" || { echo "say which Python has torch and torchvision: make bench TORCH=PYTHON"; exit 2; }
 	bench/against_torch.py --ebb build/release/ebb --torch $(TORCH)
 
+bench-cuda: all
+	$(BUILD) build/release -j$(JOBS) --target bench_workspaces
+	bench/bench_cuda.py --build build/release $(if $(TORCH),--torch "$(TORCH)") -o bench/results/cuda-$$(date +%F).csv
+
+test-cuda:
+	$(CMAKE) -S . -B build/cuda -DEBB_TESTS=ON -DEBB_DEBUG=2
+	$(BUILD) build/cuda -j$(JOBS) --target ebb_cli --target test_conformance_cuda
+	@test ! -e build/cuda/CMakeFiles/ebb_cuda.dir || $(BUILD) build/cuda -j$(JOBS) --target ebb_cuda
+	@EBB=build/cuda/ebb tools/run-tests -t 3000 tests/card
+
 install: all
 	$(CMAKE) --install build/release --prefix $(PREFIX)
 
@@ -59,6 +71,6 @@ format:
 	@tools/check-format --fix
 
 clean:
-	rm -rf build/release build/test build/clang build/tsan build/fuzz build/demo
+	rm -rf build/release build/cuda build/test build/clang build/tsan build/fuzz build/demo
 
-.PHONY: all test check demo bench install fuzz test-backend format clean
+.PHONY: all test check demo bench bench-cuda test-cuda install fuzz test-backend format clean

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a row of a result comes from: the commit and the machine."""
+"""Where a row of a result comes from: the commit, the machine and its card."""
 import os
 import platform
 import subprocess
@@ -16,3 +16,13 @@ def processor():
 def commit():
     result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True)
     return result.stdout.strip()
+
+
+def driver():
+    """The version of the NVIDIA driver, or nothing."""
+    try:
+        result = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return ""
+    return f", driver {result.stdout.splitlines()[0].strip()}" if result.returncode == 0 and result.stdout else ""

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The driver of the benchmarks on a card, on the processor with tiny networks: every section makes rows, time that is
+# short is said, and a card that is not there is exit code 5. Nothing is said about times.
+. "$(dirname "$0")/lib.sh"
+
+build=$(dirname "$EBB")
+bench() {
+    python3 "$root/bench/bench_cuda.py" --build "$build" --rounds 1 "$@" >out 2>err </dev/null
+}
+sections="throughput batch depth offload predict workspaces capture"
+if [ ! -x "$build/bench_workspaces" ]; then # the others
+    skip "workspaces" "there is no bench_workspaces in $build"
+    sections="throughput batch depth offload predict capture"
+fi
+list=$(echo $sections | tr ' ' ,)
+
+bench --backend cpu --tiny --only "$list" -o rows.csv
+equal "all sections" "$? $(tail -n 1 err)" \
+    "0 bench_cuda: $(echo $sections | wc -w) sections run, 0 parts left out for time or want, 0 failed"
+for section in $sections; do
+    check "$section: a row with a figure" python3 - rows.csv "$section" <<'END'
+import csv, sys
+rows = [row for row in csv.DictReader(open(sys.argv[1])) if row["section"] == sys.argv[2]]
+own = [row for row in rows if not row["contender"].startswith("paper")]
+named = all(row[key] for row in own for key in ("commit", "machine", "card", "contender"))
+sys.exit(0 if named and any(row["median_s"] for row in own) else 1)
+END
+done
+
+bench --backend cpu --tiny --deadline 0 --only depth,capture
+equal "no time" "$? $(grep -c 'left out: no time' out) $(tail -n 1 err)" \
+    "0 6 bench_cuda: 2 sections run, 6 parts left out for time or want, 0 failed"
+bench --only speed
+equal "a section that is none" "$? $(tail -n 1 err | sed 's/;.*//')" "2 bench_cuda.py: error: there is no section speed"
+
+mkdir alone && cp -L "$build"/libebb.so.0 alone/ && cp "$EBB" alone/ # a build without the plug-in
+LD_LIBRARY_PATH=$PWD/alone python3 "$root/bench/bench_cuda.py" --build alone -o none.csv >out 2>err
+equal "no card" "$? $(wc -c <out) $(tail -n 1 err)" "5 0 bench_cuda: 7 sections not run"
+check "no card: what is missing" grep -q '^ebb: backend cuda: there is no libebb_cuda.so' err
+equal "no card: no file" "$(ls none.csv* 2>/dev/null)" ""
+
+for python in "${PYTHON:-python3}" /usr/bin/python3; do
+    "$python" -c 'import torch, torchvision' 2>/dev/null || continue
+    bench --backend cpu --tiny --torch "$python" --only throughput
+    code=$?
+    equal "PyTorch takes turns" "$code $(grep -c ',torch eager,.*over' out) $(grep -c ',torch checkpoint,.*over' out)" \
+        "0 1 1"
+    exit $status
+done
+skip "PyTorch takes turns" "no Python with torch and torchvision"
+exit $status
