@@ -182,6 +182,15 @@ EBB_API ebb_trace_frame ebb_trace_reader_frame(const ebb_trace_reader *reader, u
 /* The value of the last note of this key so far; NULL when there was none. */
 EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const char *key);
 
+/* ---- steps that were told late ----------------------------------------------------------------- */
+
+/* Put the steps of a file that `ebb record` makes beside a trace (docs/trace-format.md) into the trace at path, by
+ * their times, each on a row of its device and stream; times before the trace's begin are its begin. The trace is
+ * replaced once all is written; one that was cut off stays one. n_steps_out, and n_lost_out: steps that the source had
+ * lost, or for which there was no row; both may be NULL. EBB_E_FORMAT names place and cause. EBB_E_IO. */
+EBB_API ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path,
+                                            uint64_t *n_steps_out, uint64_t *n_lost_out);
+
 /* ---- recordings of other tools ---------------------------------------------------------------- */
 
 typedef struct ebb_trace_import_options {

@@ -612,6 +612,12 @@ ebb_trace_frame ebb_trace_reader_frame(const ebb_trace_reader *reader, uint32_t 
     return stack > 0 && stack <= reader->frames.n ? reader->frames.data[stack - 1] : none;
 }
 
+const char *ebb__trace_reader_note_at(const ebb_trace_reader *reader, size_t idx, const char **key_out) {
+    if (idx >= reader->notes.n) { return NULL; }
+    *key_out = ebb_trace_reader_string(reader, reader->notes.data[idx].key);
+    return ebb_trace_reader_string(reader, reader->notes.data[idx].value);
+}
+
 const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const char *key) {
     for (size_t i = reader->notes.n; i-- > 0;) {
         if (strcmp(ebb_trace_reader_string(reader, reader->notes.data[i].key), key) == 0) {

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps that were told after they were done, put into a trace by their times. A trace's times never go back, so the
+ * whole of it is written anew: its own events, and between them begins and ends of the steps, in one order of time.
+ *
+ * A row's steps nest, and what a stream does may overlap all the same (the kernels of one graph do). So a stream has as
+ * many rows as steps of it are open at once, the first free one taken each time; they begin behind compute and copies,
+ * so that no allocation seems to lie inside a kernel. Memory for all steps, and for the trace's strings.
+ */
+#include "base/file.h"
+#include "trace/trace_priv.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_ROW 3u
+#define MAX_LANES (EBB_TRACE_MAX_ROWS - FIRST_ROW)
+#define HEAD "ebb-late-steps 1 "
+#define NO_LANE UINT32_MAX
+
+typedef struct late_name {
+    const char *op, *name; /* in the text */
+} late_name;
+
+typedef struct late_step {
+    uint64_t start_ns, end_ns; /* of the trace */
+    uint32_t name, device, stream;
+    uint32_t lane;
+} late_step;
+
+/* A begin or an end. */
+typedef struct late_event {
+    uint64_t time_ns;
+    uint32_t step;
+    bool begins;
+} late_event;
+
+typedef struct late_lane {
+    uint32_t device, stream, number; /* number: among those of its stream */
+    bool is_taken, is_told;
+} late_lane;
+
+typedef struct merge {
+    const ebb_mem *mem;
+    const char *path, *steps_path;
+    char *text;
+    size_t n_bytes;
+    EBB_VEC(late_name) names;
+    EBB_VEC(late_step) steps;
+    EBB_VEC(late_event) events;
+    EBB_VEC(uint32_t) stacks; /* the writer's numbers of the reader's stacks */
+    late_lane lane[MAX_LANES];
+    uint32_t n_lanes;
+    size_t next; /* of events */
+    uint64_t n_steps, n_lost;
+    uint64_t last_ns; /* written */
+    size_t n_notes;
+    ebb_trace_reader *reader;
+    ebb_trace_writer *writer;
+} merge;
+
+/* ---- the file of steps -------------------------------------------------------------------------- */
+
+static ebb_status malformed(const merge *m, size_t line) {
+    return ebb_fail(EBB_E_FORMAT, "%s: line %zu is no line of steps", m->steps_path, line);
+}
+
+/* n numbers, each behind one blank but the first; false: it is something else. */
+static bool read_numbers(const char *text, uint64_t *number, size_t n) {
+    char *end = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && *text++ != ' ') { return false; }
+        if (*text < '0' || *text > '9') { return false; }
+        number[i] = strtoull(text, &end, 10);
+        text = end;
+    }
+    return *text == '\0';
+}
+
+static ebb_status read_name(merge *m, char *text, size_t line) {
+    char *blank = strchr(text, ' ');
+    if (blank == NULL) { return malformed(m, line); }
+    *blank = '\0';
+    const late_name name = {text, blank + 1};
+    return EBB_PUSH(m->mem, &m->names, name);
+}
+
+static ebb_status read_step(merge *m, const char *text, uint64_t zero_ns, size_t line) {
+    uint64_t number[5]; /* name, start, end, device, stream */
+    if (!read_numbers(text, number, 5) || number[0] >= m->names.n || number[1] > number[2] ||
+        number[2] >= UINT64_MAX / 4 || number[3] > UINT32_MAX || number[4] > UINT32_MAX) {
+        return malformed(m, line);
+    }
+    if (m->steps.n == UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "%s: more than 2^31 steps", m->steps_path); }
+    late_step step = {.name = (uint32_t)number[0], .device = (uint32_t)number[3], .stream = (uint32_t)number[4]};
+    step.start_ns = number[1] > zero_ns ? number[1] - zero_ns : 0;
+    step.end_ns = number[2] > zero_ns ? number[2] - zero_ns : 0;
+    step.end_ns = ebb_max_u64(step.end_ns, step.start_ns + 1); /* an end is behind its begin */
+    return EBB_PUSH(m->mem, &m->steps, step);
+}
+
+static ebb_status read_line(merge *m, char *text, uint64_t *zero_ns, size_t line) {
+    const size_t n_head = strlen(HEAD);
+    uint64_t n = 0;
+    if (line == 1) {
+        const bool is_head = strncmp(text, HEAD, n_head) == 0 && read_numbers(text + n_head, zero_ns, 1);
+        return is_head ? EBB_OK : malformed(m, line);
+    }
+    if (text[0] == '\0' || text[1] != ' ') { return malformed(m, line); }
+    if (text[0] == 'n') { return read_name(m, text + 2, line); }
+    if (text[0] == 'e') { return read_step(m, text + 2, *zero_ns, line); }
+    if (text[0] != 'd' || !read_numbers(text + 2, &n, 1)) { return malformed(m, line); }
+    m->n_lost += n;
+    return EBB_OK;
+}
+
+/* What is behind the last line's end was cut off. */
+static ebb_status read_steps(merge *m) {
+    uint64_t zero_ns = 0;
+    size_t line = 1;
+    EBB_TRY(ebb__file_read_all(m->mem, m->steps_path, SIZE_MAX / 2, &m->text, &m->n_bytes));
+    for (char *at = m->text, *end = NULL; (end = memchr(at, '\n', m->n_bytes - (size_t)(at - m->text))) != NULL;
+         at = end + 1) {
+        *end = '\0';
+        EBB_TRY(read_line(m, at, &zero_ns, line++));
+    }
+    return line > 1 ? EBB_OK : malformed(m, 1);
+}
+
+/* ---- their order and rows ----------------------------------------------------------------------- */
+
+/* An end comes before a begin of the same time. */
+static uint64_t key_of(const void *item) {
+    const late_event *event = item;
+    return 2 * event->time_ns + event->begins;
+}
+
+static uint32_t find_lane(merge *m, const late_step *step) {
+    uint32_t n_of_stream = 0;
+    for (uint32_t i = 0; i < m->n_lanes; i++) {
+        if (m->lane[i].device != step->device || m->lane[i].stream != step->stream) { continue; }
+        if (!m->lane[i].is_taken) { return i; }
+        n_of_stream++;
+    }
+    if (m->n_lanes == MAX_LANES) { return NO_LANE; }
+    m->lane[m->n_lanes] = (late_lane){.device = step->device, .stream = step->stream, .number = n_of_stream};
+    return m->n_lanes++;
+}
+
+static ebb_status order_steps(merge *m) {
+    EBB_TRY(EBB_RESERVE(m->mem, &m->events, 2 * m->steps.n));
+    for (size_t i = 0; i < m->steps.n; i++) {
+        const late_step *step = &m->steps.data[i];
+        m->events.data[m->events.n++] = (late_event){step->start_ns, (uint32_t)i, true};
+        m->events.data[m->events.n++] = (late_event){step->end_ns, (uint32_t)i, false};
+    }
+    EBB_TRY(ebb__sort_items(m->mem, m->events.data, m->events.n, sizeof *m->events.data, key_of));
+    for (size_t i = 0; i < m->events.n; i++) {
+        late_step *step = &m->steps.data[m->events.data[i].step];
+        if (m->events.data[i].begins) { step->lane = find_lane(m, step); }
+        m->n_lost += step->lane == NO_LANE && m->events.data[i].begins;
+        if (step->lane != NO_LANE) { m->lane[step->lane].is_taken = m->events.data[i].begins; }
+    }
+    return EBB_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+static ebb_status name_row(merge *m, uint32_t lane) {
+    char key[32], value[96], number[32] = "";
+    const late_lane *l = &m->lane[lane];
+    if (l->is_told) { return EBB_OK; }
+    if (l->number > 0) { (void)snprintf(number, sizeof number, ", %u", l->number + 1); }
+    (void)snprintf(key, sizeof key, "row.%u", FIRST_ROW + lane);
+    (void)snprintf(value, sizeof value, "cuda:%u stream %u%s", l->device, l->stream, number);
+    m->lane[lane].is_told = true;
+    return ebb_trace_writer_note(m->writer, key, value);
+}
+
+static ebb_status write_late(merge *m, const late_event *late) {
+    const late_step *step = &m->steps.data[late->step];
+    if (step->lane == NO_LANE) { return EBB_OK; }
+    ebb_trace_event event = {.kind = late->begins ? EBB_TRACE_STEP_BEGIN : EBB_TRACE_STEP_END,
+                             .row = FIRST_ROW + step->lane,
+                             .time_ns = ebb_max_u64(late->time_ns, m->last_ns),
+                             .phase = EBB_TRACE_PHASE_UNKNOWN,
+                             .index = EBB_TRACE_NONE};
+    if (late->begins) {
+        const late_name *name = &m->names.data[step->name];
+        EBB_TRY(name_row(m, step->lane));
+        EBB_TRY(ebb__trace_writer_text(m->writer, name->name, strlen(name->name), &event.name));
+        EBB_TRY(ebb__trace_writer_text(m->writer, name->op, strlen(name->op), &event.op));
+        m->n_steps++;
+    }
+    m->last_ns = event.time_ns;
+    return ebb_trace_writer_add(m->writer, &event);
+}
+
+/* All that come before this time. */
+static ebb_status write_until(merge *m, uint64_t time_ns) {
+    for (; m->next < m->events.n && m->events.data[m->next].time_ns < time_ns; m->next++) {
+        EBB_TRY(write_late(m, &m->events.data[m->next]));
+    }
+    return EBB_OK;
+}
+
+static ebb_status copy_string(merge *m, uint32_t *string) {
+    return ebb_trace_writer_string(m->writer, ebb_trace_reader_string(m->reader, *string), string);
+}
+
+/* Frames come before the stacks above them, so the callers of one that is new are known or new themselves. */
+static ebb_status copy_stack(merge *m, uint32_t *stack) {
+    const uint32_t wanted = *stack;
+    if (m->stacks.n == 0) { EBB_TRY(EBB_PUSH(m->mem, &m->stacks, 0)); }
+    for (uint32_t s = (uint32_t)m->stacks.n; s <= wanted; s++) {
+        ebb_trace_frame frame = ebb_trace_reader_frame(m->reader, s);
+        uint32_t number = 0;
+        EBB_ASSERT(frame.caller < s);
+        EBB_TRY(copy_string(m, &frame.function));
+        EBB_TRY(copy_string(m, &frame.file));
+        EBB_TRY(ebb_trace_writer_frame(m->writer, m->stacks.data[frame.caller], frame.function, frame.file, frame.line,
+                                       &number));
+        EBB_TRY(EBB_PUSH(m->mem, &m->stacks, number));
+    }
+    *stack = m->stacks.data[wanted];
+    return EBB_OK;
+}
+
+static ebb_status copy_notes(merge *m) {
+    const char *key = NULL, *value = NULL;
+    while ((value = ebb__trace_reader_note_at(m->reader, m->n_notes, &key)) != NULL) {
+        EBB_TRY(ebb_trace_writer_note(m->writer, key, value));
+        m->n_notes++;
+    }
+    return EBB_OK;
+}
+
+static ebb_status copy_event(merge *m, ebb_trace_event *event) {
+    EBB_TRY(write_until(m, event->time_ns));
+    EBB_TRY(copy_string(m, &event->name));
+    EBB_TRY(copy_string(m, &event->op));
+    EBB_TRY(copy_stack(m, &event->stack));
+    event->time_ns = m->last_ns = ebb_max_u64(event->time_ns, m->last_ns);
+    return ebb_trace_writer_add(m->writer, event);
+}
+
+static ebb_status copy_all(merge *m) {
+    ebb_trace_event event;
+    for (;;) {
+        bool done = false;
+        EBB_TRY(ebb_trace_reader_next(m->reader, &event, &done));
+        EBB_TRY(copy_notes(m));
+        if (done) { return write_until(m, UINT64_MAX); }
+        EBB_TRY(copy_event(m, &event));
+    }
+}
+
+/* A trace that was cut off has no end, and gets none: fd is the written file's. */
+static ebb_status close_trace(merge *m, int fd) {
+    EBB_TRY(ebb__trace_writer_flush(m->writer));
+    const off_t n_bytes = lseek(fd, 0, SEEK_END);
+    ebb_trace_writer *writer = m->writer;
+    m->writer = NULL;
+    EBB_TRY(ebb_trace_writer_close(writer));
+    if (ebb_trace_reader_info(m->reader).complete || (n_bytes >= 0 && ftruncate(fd, n_bytes) == 0)) { return EBB_OK; }
+    return ebb__fail_errno(m->path, "write");
+}
+
+/* ---- the merge ---------------------------------------------------------------------------------- */
+
+/* fd is closed. */
+static ebb_status write_merged(merge *m, int fd) {
+    EBB_TRY(ebb_trace_reader_open(m->mem, m->path, &m->reader));
+    const ebb_trace_info info = ebb_trace_reader_info(m->reader);
+    ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
+    options.mem = m->mem;
+    options.tells = info.tells | EBB_TRACE_TELLS_STEPS;
+    options.start_unix_ns = info.start_unix_ns;
+    const int twin = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (twin < 0) { return ebb__fail_errno(m->path, "write"); }
+    EBB_TRY(ebb__trace_writer_open_fd(m->path, twin, &options, &m->writer));
+    EBB_TRY(copy_all(m));
+    return close_trace(m, fd);
+}
+
+static ebb_status replace(merge *m) {
+    char *merged = ebb__alloc(m->mem, strlen(m->path) + 16, 1);
+    if (merged == NULL) { return EBB_E_NO_MEMORY; }
+    (void)snprintf(merged, strlen(m->path) + 16, "%s.merged", m->path);
+    const int fd = open(merged, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    ebb_status st = fd >= 0 ? write_merged(m, fd) : ebb__fail_errno(merged, "write");
+    if (st == EBB_OK && rename(merged, m->path) != 0) { st = ebb__fail_errno(m->path, "write"); }
+    if (fd >= 0) { (void)close(fd); }
+    if (st != EBB_OK && fd >= 0) { (void)unlink(merged); }
+    ebb__free(m->mem, merged);
+    return st;
+}
+
+ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path, uint64_t *n_steps_out,
+                                    uint64_t *n_lost_out) {
+    merge *m = ebb__calloc(ebb__mem_or_default(mem), 1, sizeof *m);
+    if (m == NULL) { return EBB_E_NO_MEMORY; }
+    m->mem = ebb__mem_or_default(mem);
+    m->path = path;
+    m->steps_path = steps_path;
+    ebb_status st = read_steps(m);
+    if (st == EBB_OK) { st = order_steps(m); }
+    if (st == EBB_OK) { st = replace(m); }
+    if (st == EBB_OK && n_steps_out != NULL) { *n_steps_out = m->n_steps; }
+    if (st == EBB_OK && n_lost_out != NULL) { *n_lost_out = m->n_lost; }
+    ebb_trace_writer_abandon(m->writer);
+    ebb_trace_reader_close(m->reader);
+    EBB_VEC_FINI(m->mem, &m->names);
+    EBB_VEC_FINI(m->mem, &m->steps);
+    EBB_VEC_FINI(m->mem, &m->events);
+    EBB_VEC_FINI(m->mem, &m->stacks);
+    ebb__free(m->mem, m->text);
+    ebb__free(m->mem, m);
+    return st;
+}
