@@ -14,3 +14,16 @@ target_link_libraries(ebb_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(ebb_record PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libebb_record.map)
 # Its dlsym hands calls on by a jump, which only optimisation makes.
 set_source_files_properties(src/preload/preload_real.c PROPERTIES COMPILE_OPTIONS "-O2;-foptimize-sibling-calls")
+
+# Kernels and copies of the program, where CUPTI's headers are; CUPTI itself is looked for when a program runs.
+if(NOT DEFINED EBB_CUDA OR EBB_CUDA)
+  find_path(CUPTI_INCLUDE_DIR cupti.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
+            PATH_SUFFIXES ../extras/CUPTI/include)
+  find_path(CUPTI_CUDA_INCLUDE_DIR cuda.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+endif()
+if(CUPTI_INCLUDE_DIR AND CUPTI_CUDA_INCLUDE_DIR)
+  set_source_files_properties(src/preload/cuda_activity.c PROPERTIES COMPILE_DEFINITIONS EBB_HAVE_CUPTI COMPILE_OPTIONS
+                              "-isystem;${CUPTI_CUDA_INCLUDE_DIR};-isystem;${CUPTI_INCLUDE_DIR}")
+else()
+  message(NOTICE "CUPTI's headers were not found: ebb record sees no kernels")
+endif()

@@ -25,6 +25,7 @@
 #define MAX_PATH_BYTES ((size_t)4096)
 #define LIBRARY "libebb_record.so"
 #define SAYS "ebb-record" /* the name of the file that the library tells us by (src/preload/preload.h) */
+#define STEPS ".steps"    /* behind a trace's name: what the library tells beside it */
 #define MAX_LINKS 40
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
@@ -238,11 +239,30 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
     return EBB_OK;
 }
 
+/* What the library told beside the trace, of kernels and copies, goes into it. */
+static void add_steps(const char *path) {
+    char steps[MAX_PATH_BYTES], shown[MAX_PATH_BYTES];
+    uint64_t n_steps = 0, n_lost = 0;
+    const int n = snprintf(steps, sizeof steps, "%s" STEPS, path);
+    if (n < 0 || (size_t)n >= sizeof steps || access(steps, F_OK) != 0) { return; }
+    const ebb_status status = ebb_trace_add_late_steps(NULL, path, steps, &n_steps, &n_lost);
+    if (status != EBB_OK) {
+        (void)ebb__cli_failed(status); /* both files stay as they are */
+        return;
+    }
+    (void)unlink(steps);
+    fprintf(stderr, "ebb: record: %s: %" PRIu64 " kernels and copies", ebb__cli_clean(path, shown, sizeof shown),
+            n_steps);
+    if (n_lost > 0) { fprintf(stderr, ", %" PRIu64 " were lost", n_lost); }
+    fprintf(stderr, "\n");
+}
+
 static void tell_trace(const char *path, uint64_t limit) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
     char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
     (void)ebb__cli_clean(path, shown, sizeof shown);
+    add_steps(path);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
     if (status == EBB_OK) { status = add_up(reader, &t); }
     if (status != EBB_OK) {

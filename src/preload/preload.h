@@ -130,6 +130,16 @@ void ebb__preload_handle_retained(uint64_t handle);
 void ebb__preload_handle_released(uint64_t handle);
 #define PRELOAD_HANDLE ((uint64_t)1 << 63) /* of a handle's key */
 
+/* For what is told beside the trace, by cuda_activity.c, where nothing may be allocated: a note of the trace; the
+ * path[PRELOAD_MAX_PATH_BYTES] of a file beside it and the trace's time 0 on CLOCK_MONOTONIC (false: there is no
+ * recording); text at the end of such a file. */
+void ebb__preload_note(const char *key, const char *value);
+bool ebb__preload_begin_beside(char *path, uint64_t *zero_ns_out);
+void ebb__preload_append(const char *path, const char *text, size_t n_bytes);
+
+/* Whether this thread's allocations go unrecorded from now on; what was before. */
+bool ebb__preload_set_nested(bool nested);
+
 /* ---- CUDA (preload_cuda.c) ------------------------------------------------------------------------ */
 
 /* The wrapper of a function of CUDA by its name, remembering the real one; NULL when it has none. */

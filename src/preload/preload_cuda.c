@@ -6,6 +6,7 @@
  *
  * All sizes that a program can be told are under the limit, where there is one.
  */
+#include "preload/cuda_activity.h"
 #include "preload/preload.h"
 
 #include <stdatomic.h>
@@ -37,6 +38,7 @@ static void *find_real(const char *name);
 
 #define REAL(name, ...)                                                                                                \
     int (*real)(__VA_ARGS__) = NULL;                                                                                   \
+    ebb__preload_activity_start();                                                                                     \
     *(void **)&real = find_real(#name);                                                                                \
     if (real == NULL) { return CUDA_NOT_THERE; }
 

@@ -20,6 +20,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -40,6 +41,7 @@ static struct {
     bool has_file_limit; /* a write beyond it ends a process, and that must not be ours */
     pid_t pid;           /* of the process that this is for */
     char path[PRELOAD_MAX_PATH_BYTES], says[64];
+    char trace_path[PRELOAD_MAX_PATH_BYTES]; /* of this process; "": nothing happened yet */
     uint64_t limit_bytes;
     size_t n_frames;
     ebb_trace_writer *writer; /* NULL: nothing happened yet */
@@ -166,7 +168,7 @@ static void write_alloc(preload_block *block, bool before) {
 /* Open the trace unless it is open; what lives already (in a child of fork) comes first. */
 static bool open_trace(void) {
     if (recorder.writer != NULL || recorder.is_over) { return !recorder.is_over; }
-    char path[PRELOAD_MAX_PATH_BYTES];
+    char *path = recorder.trace_path;
     const int fd = recorder.fd = ebb__preload_make_file(recorder.path, path);
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.mem = &ebb__preload_mem;
@@ -620,4 +622,57 @@ void ebb__preload_handle_released(uint64_t handle) {
     if (!enter()) { return; }
     release_handle(handle);
     leave();
+}
+
+/* ---- beside the trace ---------------------------------------------------------------------------- */
+
+bool ebb__preload_set_nested(bool nested) {
+    const bool was = is_nested;
+    is_nested = nested;
+    return was;
+}
+
+void ebb__preload_note(const char *key, const char *value) {
+    const int saved_errno = errno;
+    if (!enter()) { return; }
+    if (recorder.is_set_up && open_trace()) {
+        if (ebb_trace_writer_note(recorder.writer, key, value) != EBB_OK) { give_up(); }
+        flush();
+    }
+    leave();
+    errno = saved_errno;
+}
+
+bool ebb__preload_begin_beside(char *path, uint64_t *zero_ns_out) {
+    if (!enter()) { return false; }
+    static const char suffix[] = ".steps";
+    const bool is_there = recorder.is_set_up && open_trace() && has_file();
+    const size_t n = strlen(recorder.trace_path);
+    const bool is_whole = is_there && n + sizeof suffix <= PRELOAD_MAX_PATH_BYTES;
+    if (is_whole) {
+        memcpy(path, recorder.trace_path, n);
+        memcpy(path + n, suffix, sizeof suffix);
+        (void)unlink(path); /* another recording's */
+        *zero_ns_out = (uint64_t)recorder.start_ns;
+    }
+    leave();
+    return is_whole;
+}
+
+/* Opened anew each time: what the program does with open files is its own business. */
+void ebb__preload_append(const char *path, const char *text, size_t n_bytes) {
+    const int saved_errno = errno;
+    if (!enter()) { return; }
+    const int fd = recorder.is_over ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    for (ssize_t n = 0; fd >= 0 && n_bytes > 0; text += n, n_bytes -= (size_t)n) {
+        n = write(fd, text, n_bytes);
+        if (n <= 0) { /* a last line that is no whole one is left out */
+            (void)ebb__fail_errno(path, "write");
+            give_up();
+            break;
+        }
+    }
+    if (fd >= 0) { (void)close(fd); }
+    leave();
+    errno = saved_errno;
 }

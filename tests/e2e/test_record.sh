@@ -129,8 +129,64 @@ END
     equal "CUDA's driver, physical memory" "$(tell trace)" "2048@cuda:2 7168@cuda:1 left 0 peak 9216 whole"
 }
 
+# steps FILE: what it notes of kernels, its steps as 'row: name op nanoseconds' in their order, how many of its
+# allocations and frees lie inside the long one, and whether it is whole.
+steps() {
+    python3 - "$root/tests/e2e" "$1" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+from trace_reader import Trace
+t = Trace(sys.argv[2])
+print(t.notes.get("kernels"))
+open_on, lines, inside, is_open = {}, [], 0, False
+for e in t.events:
+    assert e["kind"] in ("alloc", "free", "step_begin", "step_end"), e
+    if e["kind"] == "step_begin":
+        open_on[e["row"]] = e
+        lines.append(e)
+    elif e["kind"] == "step_end":
+        begin = open_on.pop(e["row"])
+        begin["ns"] = e["time"] - begin["time"]
+    else:
+        assert e["row"] == 0
+        inside += any(s["name"] == "long one" for s in open_on.values())
+for e in lines:
+    print(t.notes[f"row.{e['row']}"] + ":", e["name"], e["op"], e["ns"] if e["name"] != "long one" else "")
+print(inside, "of", sum(not e["kind"].startswith("step") for e in t.events), "whole" if t.is_whole else "cut")
+END
+}
+
 # With CUDA's own headers, and both kinds of streams.
 include=${CUDA_HOME:-/usr/local/cuda}/include
+if [ -e "$include/cupti.h" ]; then
+    # shellcheck disable=SC2086
+    cc $flags -isystem "$include" -shared -fPIC -Wl,-soname,libcupti.so -o lib/libcupti.so "$source/fake_cupti.c" ||
+        fail "a CUPTI builds"
+    # shellcheck disable=SC2086
+    {
+        record 0 $least -- ./program cuda
+        equal "kernels and copies: the allocations" "$(tell trace); $(cat out)" \
+            "4096@cuda:1 3072@cuda:1 20480@pinned 5120@cuda:1 left 0 peak 32768 whole; 0 0 0 0, 61440 of 81920 MiB"
+        equal "kernels and copies" "$(steps trace)" "CUPTI 24
+cuda:1 stream 7: long one kernel 
+cuda:1 stream 7, 2: _Z5alphaPf kernel 2000
+cuda:1 stream 8: copy in, 4096 bytes copy 2000
+cuda:1 stream 7, 2: beta kernel 3000
+cuda:1 stream 7, 2: fill, 64 bytes fill 500
+cuda:1 stream 8: copy out, 100 bytes copy 2000
+8 of 8 whole"
+        check "what was lost is said" grep -q 'trace: 6 kernels and copies, 3 were lost$' err
+        check "nothing is left beside the trace" test ! -e trace.steps
+        run "a report of kernels" out report trace --text && pass "a report of kernels"
+        FAKE_CUPTI=fails record 0 $least -- ./program cuda
+        equal "a CUPTI that finds no device" "$(steps trace)" "none: CUPTI answers with error 15
+0 of 8 whole"
+        record 0 $least -- ./program family
+        equal "no CUDA: nothing of kernels" "$(steps trace | sed -n 1p)" "None"
+    }
+else
+    skip "kernels and copies" "no cupti.h"
+fi
 if [ -e "$include/cuda.h" ]; then
     blocks="100@cuda:1 200@cuda:1 300@cuda:1 400@managed 500@cuda:1 600@cuda:1 700@pinned 800@pinned"
     blocks="$blocks 100@cuda:1 200@cuda:1 300@cuda:1 400@managed 500@cuda:1 600@pinned 700@pinned"
