@@ -22,6 +22,7 @@ typedef struct ebb_report_options {
     double in_bytes_per_s;
     uint64_t latency_ns;  /* of each copy, before its first byte */
     const char *temp_dir; /* as of ebb_trace_open_any; copied */
+    const char *device;   /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 

@@ -191,14 +191,37 @@ EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const 
 EBB_API ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path,
                                             uint64_t *n_steps_out, uint64_t *n_lost_out);
 
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+typedef struct ebb_trace_device {
+    const char *name;      /* what the trace calls it, as "cuda:0"; "device N" where it says nothing of space N */
+    uint64_t peak_bytes;   /* the most bytes of its blocks that are live at once */
+    uint64_t n_blocks;     /* in all */
+    bool is_host;          /* the processor, "cpu": all of the spaces cpu, malloc and mmap */
+    bool is_named;         /* the trace has a name for it */
+    bool is_out_of_memory; /* the trace says that an allocation failed on it */
+} ebb_trace_device;
+
+/* Read the file through for its devices, and begin again at its front: from now on the reader gives what happens to one
+ * device's blocks, which are numbered from 0 on, beside steps and marks; info goes on counting all. device: its name,
+ * or the number of an accelerator. NULL: one that ran out of memory, else an accelerator, else any, and of several the
+ * one with the highest peak. EBB_E_ARGUMENT: no such device; the message names those that there are. EBB_E_IO: a pipe.
+ * EBB_E_FORMAT. After a failure only close is of use. */
+EBB_API ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device);
+
+/* Those that were found, in the order in which they come, and the index of the chosen one; n is 0 before, and where
+ * there are no blocks. The reader's, until it is closed or another is chosen. */
+EBB_API const ebb_trace_device *ebb_trace_reader_devices(ebb_trace_reader *reader, size_t *n_out, size_t *chosen_out);
+
 /* ---- recordings of other tools ---------------------------------------------------------------- */
 
 typedef struct ebb_trace_import_options {
     size_t size_bytes;
     const ebb_mem *mem;
     const char *format; /* NULL: what the file's first bytes say, or where they could be several, its name */
-    /* Whose blocks: "cpu", the number of an accelerator, or "all", each device in a space of its own. NULL: those of
-     * the accelerator with most blocks, the processor's where there is none. */
+    /* Whose blocks: "cpu", the number of an accelerator ("1", "cuda:1"), or "all", each device in a space of its own.
+     * NULL: those of the accelerator that ran out of memory, else of the one with most blocks, the processor's where
+     * there is none. A trace of ebb's is copied with all that it has; NULL or "all". */
     const char *device;
     const char *temp_dir; /* a folder for what is read twice and comes from a pipe; NULL: the system's */
 } ebb_trace_import_options;
@@ -210,6 +233,8 @@ typedef struct ebb_trace_import_result {
     uint64_t n_events, n_blocks; /* written */
     uint64_t n_left_out;         /* records of the file that fit no block, such as the free of one never allocated */
     bool complete;               /* false: the file was cut off, and its end is missing */
+    char device[64];             /* whose blocks; "": not told, or all that a trace has */
+    char left_out[192];          /* the other devices' names, with commas; "" where there are none */
 } ebb_trace_import_result;
 
 /* Read a recording, plain or gzipped, and write it as a trace to out_path, whole or not at all. A trace is copied.
@@ -224,6 +249,11 @@ EBB_API ebb_status ebb_trace_import(const char *path, const char *out_path, cons
  * ebb_trace_reader_open. */
 EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
                                       ebb_trace_reader **reader_out);
+
+/* The same for one device, which is chosen as by ebb_trace_reader_choose. Of Chrome's traces and of execution traces
+ * ebb_trace_import chooses, and the others stay unknown. */
+EBB_API ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
+                                         ebb_trace_reader **reader_out);
 
 /* The idx-th format that can be imported; NULL behind the last. *about_out, unless NULL: a line about it. Static. */
 EBB_API const char *ebb_trace_format_name(size_t idx, const char **about_out);

@@ -11,7 +11,7 @@
 
 typedef struct check_values {
     uint64_t max_peak; /* UINT64_MAX: not said */
-    const char *baseline;
+    const char *baseline, *device;
     ebb_cli_memory tolerance;
     bool json;
 } check_values;
@@ -21,6 +21,7 @@ static const ebb_cli_option check_options[] = {
     {"--max-peak", EBB_CLI_BYTES_OR_NONE, AT(max_peak), "SIZE", "the most that the peak may be, as in 2GiB"},
     {"--baseline", EBB_CLI_TEXT, AT(baseline), "FILE", "another recording, whose peak it may not exceed"},
     {"--tolerance", EBB_CLI_MEMORY_OR_NONE, AT(tolerance), "N%|SIZE", "by more than this (0)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
 };
 
@@ -65,14 +66,17 @@ static void print_holders(const ebb_study *study) {
 
 static void print_text(const char *path, const check_answer *answer) {
     char peak[32], limit[32], over[32], delta[32], percent[32];
+    char of[80] = "", name[64];
     const uint64_t peak_bytes = answer->file->peak_bytes;
+    const char *device = ebb__cli_device(answer->file);
     const bool fits = peak_bytes <= answer->limit_bytes;
+    if (device != NULL) { snprintf(of, sizeof of, " of %s", ebb__cli_clean(device, name, sizeof name)); }
     ebb_bytes_format(peak_bytes, peak, sizeof peak);
     ebb_bytes_format(answer->limit_bytes, limit, sizeof limit);
     if (fits) {
-        printf("%s: the peak, %s, is within %s", path, peak, limit);
+        printf("%s: the peak%s, %s, is within %s", path, of, peak, limit);
     } else {
-        printf("%s: the peak, %s, exceeds %s by %s", path, peak, limit,
+        printf("%s: the peak%s, %s, exceeds %s by %s", path, of, peak, limit,
                ebb_bytes_format(peak_bytes - answer->limit_bytes, over, sizeof over));
     }
     if (answer->diff != NULL) {
@@ -94,6 +98,7 @@ static void print_json(const char *path, const check_answer *answer) {
     ebb__json_begin();
     ebb__json_u64("schema_version", 1);
     ebb__json_text("file", path);
+    ebb__json_text("device", ebb__cli_device(answer->file));
     ebb__json_bool("ok", peak_bytes <= answer->limit_bytes);
     ebb__json_u64("peak_bytes", peak_bytes);
     ebb__json_u64("limit_bytes", answer->limit_bytes);
@@ -127,8 +132,10 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     code = check_arguments(&values, &arguments);
     if (code != EBB_EXIT_DONE) { return code; }
-    ebb_status status = ebb__cli_study(arguments.at[0], &file);
-    if (status == EBB_OK && values.baseline != NULL) { status = ebb__cli_study(values.baseline, &baseline); }
+    ebb_status status = ebb__cli_study(arguments.at[0], values.device, &file);
+    if (status == EBB_OK && values.baseline != NULL) {
+        status = ebb__cli_study(values.baseline, values.device, &baseline);
+    }
     if (status == EBB_OK && values.baseline != NULL) {
         status = ebb_diff_create(NULL, baseline.study, file.study, &diff);
     }

@@ -10,12 +10,14 @@
 
 typedef struct diff_values {
     uint64_t lines;
+    const char *device;
     bool json;
 } diff_values;
 
 #define AT(member) offsetof(diff_values, member)
 static const ebb_cli_option diff_options[] = {
     {"--lines", EBB_CLI_AMOUNT, AT(lines), "N", "at most so many lines of each table (10)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object on stdout, for programs: all lines"},
 };
 
@@ -53,8 +55,19 @@ static void print_rows(const char *title, const ebb_diff_row *rows, size_t n, ui
     if (n_changed > n_lines) { printf("  and %" PRIu64 " more\n", (uint64_t)n_changed - n_lines); }
 }
 
+/* Of which devices, where the one or the other recording has several. */
+static void print_devices(const ebb_cli_studied *a, const ebb_cli_studied *b) {
+    const char *a_device = ebb__cli_device(a), *b_device = ebb__cli_device(b);
+    char a_name[64], b_name[64];
+    if (a_device == NULL && b_device == NULL) { return; }
+    printf("%s -> %s, which --device chooses\n",
+           ebb__cli_clean(a_device != NULL ? a_device : "(one device)", a_name, sizeof a_name),
+           ebb__cli_clean(b_device != NULL ? b_device : "(one device)", b_name, sizeof b_name));
+}
+
 static void print_text(const ebb_diff *diff, const ebb_cli_studied *a, const ebb_cli_studied *b, uint64_t n_lines) {
     size_t n = 0;
+    print_devices(a, b);
     print_row("peak", a->peak_bytes, b->peak_bytes);
     const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
     print_rows("by role", rows, n, n_lines);
@@ -91,6 +104,8 @@ static void print_json(const char *const paths[], const ebb_diff *diff, const eb
     ebb__json_u64("schema_version", 1);
     ebb__json_text("a", paths[0]);
     ebb__json_text("b", paths[1]);
+    ebb__json_text("a_device", ebb__cli_device(a));
+    ebb__json_text("b_device", ebb__cli_device(b));
     ebb__json_u64("a_peak_bytes", a->peak_bytes);
     ebb__json_u64("b_peak_bytes", b->peak_bytes);
     const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
@@ -111,8 +126,8 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n != 2) { return ebb__cli_usage("diff: say which two files; see ebb diff --help"); }
-    ebb_status status = ebb__cli_study(arguments.at[0], &a);
-    if (status == EBB_OK) { status = ebb__cli_study(arguments.at[1], &b); }
+    ebb_status status = ebb__cli_study(arguments.at[0], values.device, &a);
+    if (status == EBB_OK) { status = ebb__cli_study(arguments.at[1], values.device, &b); }
     if (status == EBB_OK) { status = ebb_diff_create(NULL, a.study, b.study, &diff); }
     if (status == EBB_OK && values.json) { print_json(arguments.at, diff, &a, &b); }
     if (status == EBB_OK && !values.json) { print_text(diff, &a, &b, values.lines); }

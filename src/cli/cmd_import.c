@@ -18,7 +18,7 @@ static const ebb_cli_option import_options[] = {
     {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace", "where the trace goes; must be given"},
     {"--format", EBB_CLI_TEXT, AT(format), "F", "what FILE is (below; by itself, from its first bytes)"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|cpu|all",
-     "whose blocks (the accelerator with most of them; where there is none, the processor)"},
+     "whose blocks (the accelerator with most of them, else the processor; of a trace: all)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "what was read as an object on stdout, for programs"},
 };
 
@@ -37,6 +37,8 @@ static void print_result(const ebb_trace_import_result *result) {
     ebb__cli_row("format", "%s", result->format);
     ebb__cli_row("events", "%" PRIu64, result->n_events);
     ebb__cli_row("blocks", "%" PRIu64, result->n_blocks);
+    if (result->device[0] != '\0') { ebb__cli_row("device", "%s", result->device); }
+    if (result->left_out[0] != '\0') { ebb__cli_row("other devices", "%s: not read", result->left_out); }
     if (result->n_left_out > 0) { ebb__cli_row("left out", "%" PRIu64, result->n_left_out); }
     print_tells("it tells", result->tells);
     print_tells("it does not tell", ~result->tells);

@@ -21,7 +21,7 @@
 #define LARGE_BLOCK (1 << 20)
 
 typedef struct place_values {
-    const char *solver, *out, *svg;
+    const char *solver, *out, *svg, *device;
     uint64_t capacity, steps, alignment;
     float time_s; /* NAN: not asked for */
     bool json, compare;
@@ -38,6 +38,8 @@ static const ebb_cli_option place_options[] = {
     {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two (1, or the program's)"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME",
+     "of a trace: whose blocks (an accelerator's with the highest peak)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
 };
 
@@ -320,7 +322,7 @@ static int write_files(const subject *s) {
 }
 
 static int subject_init(subject *s) {
-    const int code = ebb__cli_place_load(s->path, &s->placing);
+    const int code = ebb__cli_place_load(s->path, s->values->device, &s->placing);
     if (code != EBB_EXIT_DONE) { return code; }
     if (strcmp(s->path, "-") == 0) { s->path = "standard input"; }
     s->problem = ebb_place_file_problem(s->placing.file);

@@ -6,7 +6,7 @@
 #include "cli.h"
 
 typedef struct report_values {
-    const char *page, *perfetto, *memory_viz, *machine;
+    const char *page, *perfetto, *memory_viz, *machine, *device;
     bool text, json;
 } report_values;
 
@@ -19,6 +19,7 @@ static const ebb_cli_option report_options[] = {
     {"--perfetto", EBB_CLI_TEXT, AT(perfetto), "OUT", "write events for ui.perfetto.dev"},
     {"--memory-viz", EBB_CLI_TEXT, AT(memory_viz), "OUT", "write what PyTorch's memory viewer reads"},
     {"--machine", EBB_CLI_TEXT, AT(machine), "FILE", "for what could leave: bandwidths, as `ebb probe` wrote them"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
 };
 
 /* A file to write, and as what. */
@@ -90,6 +91,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     ebb_report_options options = EBB_REPORT_OPTIONS_INIT;
     ebb_report *report = NULL;
     options.temp_dir = ebb__cli_temp_dir();
+    options.device = values.device;
     ebb_status status = set_machine(values.machine, &options);
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }

@@ -10,16 +10,23 @@
 
 /* ---- a file ------------------------------------------------------------------------------------ */
 
-ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out) {
+ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out) {
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
     options.wants = 0;
-    ebb_status status = ebb_trace_open_any(NULL, path, ebb__cli_temp_dir(), &studied_out->reader);
+    ebb_status status = ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied_out->reader);
     if (status == EBB_OK) { status = ebb_study_create(studied_out->reader, &options, &studied_out->study); }
     if (status != EBB_OK) { return status; }
     const ebb_study_summary summary = ebb_study_get_summary(studied_out->study);
     if (!summary.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
     studied_out->peak_bytes = summary.peak_bytes;
     return EBB_OK;
+}
+
+const char *ebb__cli_device(const ebb_cli_studied *studied) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(studied->reader, &n, &chosen);
+    const bool is_one_of = n > 1 || (n == 1 && ebb_trace_reader_note(studied->reader, "left_out") != NULL);
+    return is_one_of ? devices[chosen].name : NULL;
 }
 
 void ebb__cli_studied_fini(ebb_cli_studied *studied) {

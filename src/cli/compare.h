@@ -14,8 +14,10 @@ typedef struct ebb_cli_studied {
     uint64_t peak_bytes;
 } ebb_cli_studied;
 
-/* Of a file that was cut off, a warning is said. */
-ebb_status ebb__cli_study(const char *path, ebb_cli_studied *studied_out);
+/* device: as of ebb_trace_open_device. Of a file that was cut off, a warning is said. */
+ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out);
+/* The name of the device that was studied, where others were left out; else NULL. */
+const char *ebb__cli_device(const ebb_cli_studied *studied);
 void ebb__cli_studied_fini(ebb_cli_studied *studied);
 
 /* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "x 37", "new" where there was nothing, "" where there was next to

@@ -21,8 +21,9 @@
 
 /* What is read. Its first bytes, which tell the kind, are taken from fd already. */
 typedef struct source {
-    const char *name; /* in messages */
-    const char *path; /* to open it again; NULL: a pipe or the like gives its bytes once */
+    const char *name;   /* in messages */
+    const char *path;   /* to open it again; NULL: a pipe or the like gives its bytes once */
+    const char *device; /* of a trace */
     int fd;
     char first[FIRST_BYTES];
     size_t n_first, n_given; /* of these */
@@ -241,18 +242,13 @@ typedef struct recording {
     ebb_trace_reader *reader;
     buffers b;     /* a block's index is its number */
     uint64_t tick; /* allocs and frees so far */
-    uint32_t space;
 } recording;
 
 static int begin_block(recording *r, const ebb_trace_event *event) {
     const ebb_place_item item = {event->size_bytes, event->before ? 0 : r->tick, UINT64_MAX};
     const char *name = ebb_trace_reader_string(r->reader, event->name);
-    if (r->b.n > 0 && event->space != r->space) {
-        return complain(r->source, "blocks of several spaces: only what shares one can be placed");
-    }
     char id[ID_BYTES];
     snprintf(id, sizeof id, "%" PRIu64 "%s%s", event->block, name[0] != '\0' ? ":" : "", name);
-    r->space = event->space;
     return add_buffer(&r->b, item, id);
 }
 
@@ -282,11 +278,27 @@ static int read_events(recording *r) {
     return EBB_EXIT_DONE;
 }
 
+/* What shares no device shares no arena; others are left out, and said. */
+static int choose_device(recording *r) {
+    const source *s = r->source;
+    size_t n = 0, chosen = 0;
+    const ebb_status status = ebb_trace_reader_choose(r->reader, s->device);
+    if (status != EBB_OK) { return failed(s, status); }
+    const ebb_trace_device *devices = ebb_trace_reader_devices(r->reader, &n, &chosen);
+    char name[64];
+    if (n > 1 && s->device == NULL) {
+        fprintf(stderr, "ebb: %s: has blocks of %zu devices; those of %s are placed, --device chooses\n", s->name, n,
+                ebb__cli_clean(devices[chosen].name, name, sizeof name));
+    }
+    return EBB_EXIT_DONE;
+}
+
 static int load_trace(const source *s, ebb_cli_placing *placing) {
     recording r = {.source = s};
     ebb_status status = ebb_trace_reader_open(NULL, s->path, &r.reader);
     if (status != EBB_OK) { return failed(s, status); }
-    int code = read_events(&r);
+    int code = choose_device(&r);
+    if (code == EBB_EXIT_DONE) { code = read_events(&r); }
     if (code == EBB_EXIT_DONE) { code = make_file(s, &r.b, 1, 0, &placing->file); }
     placing->time_name = "alloc or free of the trace";
     ebb_trace_reader_close(r.reader);
@@ -317,6 +329,7 @@ static int load(source *s, ebb_cli_placing *placing) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const size_t n_first = strlen(kinds[i].first);
         if (s->n_first < n_first || memcmp(s->first, kinds[i].first, n_first) != 0) { continue; }
+        if (s->device != NULL && kinds[i].load != load_trace) { break; }
         char path[64];
         int kept = -1;
         int code = s->path != NULL ? EBB_EXIT_DONE : keep(s, path, sizeof path, &kept);
@@ -324,11 +337,12 @@ static int load(source *s, ebb_cli_placing *placing) {
         if (kept >= 0) { (void)close(kept); }
         return code;
     }
+    if (s->device != NULL) { return ebb__cli_usage("place: %s: --device is for traces", s->name); }
     return load_csv(s, placing);
 }
 
-int ebb__cli_place_load(const char *path, ebb_cli_placing *placing_out) {
-    source s = {.name = path, .fd = -1};
+int ebb__cli_place_load(const char *path, const char *device, ebb_cli_placing *placing_out) {
+    source s = {.name = path, .device = device, .fd = -1};
     int code = open_source(&s);
     if (code == EBB_EXIT_DONE) { code = load(&s, placing_out); }
     if (s.fd > STDIN_FILENO) { (void)close(s.fd); }

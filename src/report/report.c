@@ -35,7 +35,9 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
     report->path = ebb__strdup(mem, path);
     report->temp_dir = o.temp_dir != NULL ? ebb__strdup(mem, o.temp_dir) : NULL;
     report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));
-    if (report->path == NULL || report->name == NULL || (o.temp_dir != NULL && report->temp_dir == NULL)) {
+    report->device = o.device != NULL ? ebb__strdup(mem, o.device) : NULL;
+    if (report->path == NULL || report->name == NULL || (o.temp_dir != NULL && report->temp_dir == NULL) ||
+        (o.device != NULL && report->device == NULL)) {
         ebb_report_destroy(report);
         return EBB_E_NO_MEMORY;
     }
@@ -49,6 +51,7 @@ void ebb_report_destroy(ebb_report *report) {
     ebb_trace_reader_close(report->reader);
     ebb__free(report->mem, report->path);
     ebb__free(report->mem, report->temp_dir);
+    ebb__free(report->mem, report->device);
     ebb__free(report->mem, report->name);
     ebb__free(report->mem, report);
 }
@@ -61,7 +64,7 @@ ebb_status ebb__report_read(ebb_report *report) {
     if (report->in_bytes_per_s > 0.0) { options.in_bytes_per_s = report->in_bytes_per_s; }
     options.latency_ns = report->latency_ns;
     ebb_trace_reader *reader = NULL;
-    EBB_TRY(ebb_trace_open_any(report->mem, report->path, report->temp_dir, &reader));
+    EBB_TRY(ebb_trace_open_device(report->mem, report->path, report->temp_dir, report->device, &reader));
     const ebb_status status = ebb_study_create(reader, &options, &report->study);
     if (status != EBB_OK) {
         ebb_trace_reader_close(reader);
@@ -70,6 +73,22 @@ ebb_status ebb__report_read(ebb_report *report) {
     report->reader = reader;
     report->summary = ebb_study_get_summary(report->study);
     return EBB_OK;
+}
+
+const ebb_trace_device *ebb__report_devices(const ebb_report *report, size_t *n_out) {
+    size_t chosen = 0;
+    return ebb_trace_reader_devices(report->reader, n_out, &chosen);
+}
+
+const ebb_trace_device *ebb__report_device(const ebb_report *report) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(report->reader, &n, &chosen);
+    const bool is_told = n > 0 && (n > 1 || devices[chosen].is_named || ebb__report_left_out(report) != NULL);
+    return is_told ? &devices[chosen] : NULL;
+}
+
+const char *ebb__report_left_out(const ebb_report *report) {
+    return ebb_trace_reader_note(report->reader, "left_out");
 }
 
 bool ebb__report_tells(const ebb_report *report, uint32_t bit) {

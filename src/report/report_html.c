@@ -35,6 +35,7 @@ static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
     ebb__bump_init(&bump, report->mem);
     const ebb_status status = ebb__report_words(report, &bump, &words);
     if (status == EBB_OK) {
+        if (words.device != NULL) { put_item(out, "p", words.device); }
         put_item(out, "p", words.peak);
         if (words.n_causes > 0) {
             ebb__report_put(out, "<ol id=\"causes\">\n");

@@ -176,12 +176,30 @@ static void put_iteration(const ebb_report *report, ebb_report_json *json) {
     ebb__report_json_close(json, '}');
 }
 
+/* Whose numbers these are, and all that the recording has; those that its import left out are known by name alone. */
+static void put_devices(const ebb_report *report, ebb_report_json *json) {
+    size_t n = 0;
+    const ebb_trace_device *devices = ebb__report_devices(report, &n), *device = ebb__report_device(report);
+    ebb__report_json_text(json, "device", device != NULL ? device->name : NULL);
+    ebb__report_json_open(json, "devices", '[');
+    for (size_t i = 0; i < n && device != NULL; i++) {
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_text(json, "name", devices[i].name);
+        ebb__report_json_u64(json, "blocks", devices[i].n_blocks);
+        ebb__report_json_u64(json, "peak_bytes", devices[i].peak_bytes);
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+    ebb__report_json_text(json, "devices_left_out", ebb__report_left_out(report));
+}
+
 static void put_more(const ebb_report *report, ebb_report_json *json) {
     const ebb_study_summary *s = &report->summary;
     const ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
     const ebb_study_times lives = ebb_study_lifetimes(report->study);
     const ebb_study_churn churn = ebb_study_get_churn(report->study);
     ebb__report_json_text(json, "name", report->name);
+    put_devices(report, json);
     ebb__report_json_bool(json, "complete", s->complete);
     put_tells(report, json);
     put_u64(json, "peak_event", s->peak_event);

@@ -160,7 +160,9 @@ static ebb_status tell(viz *v, const ebb_trace_event *event) {
 static ebb_status pass(viz *v) {
     ebb_trace_reader_close(v->reader);
     v->reader = NULL;
-    EBB_TRY(ebb_trace_open_any(v->mem, v->report->path, v->report->temp_dir, &v->reader));
+    const ebb_report *r = v->report;
+    EBB_TRY(r->device != NULL ? ebb_trace_open_device(v->mem, r->path, r->temp_dir, r->device, &v->reader)
+                              : ebb_trace_open_any(v->mem, r->path, r->temp_dir, &v->reader));
     for (;;) {
         bool done = false;
         ebb_trace_event event;

@@ -257,7 +257,7 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out) 
     p->mem = report->mem;
     ebb__trace_keys_init(&p->segments, p->mem);
     p->json.out = out;
-    ebb_status status = ebb_trace_open_any(report->mem, report->path, report->temp_dir, &p->reader);
+    ebb_status status = ebb_trace_open_device(report->mem, report->path, report->temp_dir, report->device, &p->reader);
     if (status == EBB_OK) {
         ebb__report_json_open(&p->json, NULL, '{');
         ebb__report_json_text(&p->json, "displayTimeUnit", "ms");

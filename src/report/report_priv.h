@@ -79,7 +79,7 @@ char *ebb__report_bytes_text(uint64_t bytes, char *buf); /* the same for bytes *
 
 struct ebb_report {
     const ebb_mem *mem;
-    char *path, *name, *temp_dir; /* temp_dir may be NULL */
+    char *path, *name, *temp_dir, *device; /* the last two may be NULL */
     double out_bytes_per_s, in_bytes_per_s;
     uint64_t latency_ns;
     ebb_trace_reader *reader; /* of the study; NULL before it is made */
@@ -89,6 +89,12 @@ struct ebb_report {
 
 /* Make report->study, unless it is there. */
 ebb_status ebb__report_read(ebb_report *report);
+
+/* The device that the report is of, and all that are known; NULL: the source tells none. */
+const ebb_trace_device *ebb__report_device(const ebb_report *report);
+const ebb_trace_device *ebb__report_devices(const ebb_report *report, size_t *n_out);
+/* What an import left out: names with commas; NULL: nothing. */
+const char *ebb__report_left_out(const ebb_report *report);
 
 /* Whether the recording tells a thing, by its EBB_TRACE_TELLS_. */
 bool ebb__report_tells(const ebb_report *report, uint32_t bit);
@@ -105,6 +111,7 @@ ebb_report_holders ebb__report_holders(const ebb_report *report);
 /* The first section, in plain words: sentences in a bump. */
 #define REPORT_MAX_CAUSES 3u
 typedef struct ebb_report_words {
+    const char *device; /* which one this is, and which others there are; NULL: there is one */
     const char *peak;
     const char *causes[REPORT_MAX_CAUSES];
     size_t n_causes;

@@ -64,6 +64,11 @@ static void put_title(const text *t) {
     ebb__report_put(t->out, ": ");
     (void)ebb__report_put_clean(t->out, s->source[0] != '\0' ? s->source : "source unknown", 0);
     ebb__report_printf(t->out, ", %" PRIu64 " events, %" PRIu64 " blocks", s->n_events, s->n_blocks);
+    const ebb_trace_device *device = ebb__report_device(t->report);
+    if (device != NULL) {
+        ebb__report_put(t->out, " of ");
+        (void)ebb__report_put_clean(t->out, device->name, 0);
+    }
     if (s->duration_ns != EBB_STUDY_UNKNOWN) {
         char buf[REPORT_TEXT_BYTES];
         ebb__report_printf(t->out, ", %s", ebb__report_time_text(s->duration_ns, buf));
@@ -79,6 +84,7 @@ static void put_sentence(const text *t, const char *before, const char *sentence
 
 static void put_words(const text *t, const ebb_report_words *words) {
     head(t, "in short");
+    if (words->device != NULL) { put_sentence(t, "", words->device); }
     put_sentence(t, "", words->peak);
     for (size_t i = 0; i < words->n_causes; i++) {
         char number[32];

@@ -149,6 +149,23 @@ static const char *tell_peak(const ebb_report *report, ebb_bump *bump) {
                             s->peak_event, s->n_events);
 }
 
+/* "" for none. */
+static const char *tell_device(const ebb_report *report, ebb_bump *bump) {
+    char bytes[REPORT_TEXT_BYTES];
+    size_t n = 0;
+    const ebb_trace_device *device = ebb__report_device(report), *devices = ebb__report_devices(report, &n);
+    const char *left_out = ebb__report_left_out(report), *others = "";
+    if (device == NULL || (n == 1 && left_out == NULL)) { return ""; }
+    if (n == 1) { others = left_out; }
+    for (size_t i = 0; i < n && others != NULL && n > 1; i++) {
+        if (&devices[i] == device) { continue; }
+        others = ebb__bump_printf(bump, "%s%s%s (at most %s)", others, others[0] != '\0' ? ", " : "", devices[i].name,
+                                  ebb__report_bytes_text(devices[i].peak_bytes, bytes));
+    }
+    if (others == NULL) { return NULL; }
+    return ebb__bump_printf(bump, "This is %s alone. Left out, --device asks for it: %s.", device->name, others);
+}
+
 static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
     const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
     char bytes[REPORT_TEXT_BYTES], peak[REPORT_TEXT_BYTES];
@@ -183,9 +200,14 @@ static const char *tell_unknown(const ebb_report *report, ebb_bump *bump) {
 }
 
 ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_report_words *words_out) {
-    ebb_report_words words = {
-        .peak = tell_peak(report, bump), .win = tell_win(report, bump), .unknown = tell_unknown(report, bump)};
-    if (words.peak == NULL || words.win == NULL || words.unknown == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_report_words words = {.device = tell_device(report, bump),
+                              .peak = tell_peak(report, bump),
+                              .win = tell_win(report, bump),
+                              .unknown = tell_unknown(report, bump)};
+    if (words.device == NULL || words.peak == NULL || words.win == NULL || words.unknown == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    if (words.device[0] == '\0') { words.device = NULL; }
     if (words.unknown[0] == '\0') { words.unknown = NULL; }
     EBB_TRY(tell_causes(report, bump, &words));
     *words_out = words;

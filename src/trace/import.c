@@ -112,12 +112,14 @@ uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around) {
 }
 
 static bool parse_device(const char *text, uint32_t *device_out) {
+    const char *number_text = text != NULL ? strrchr(text, ':') : NULL;
     if (text == NULL || strcmp(text, "cpu") == 0 || strcmp(text, "all") == 0) {
         *device_out = text == NULL ? IMPORT_BUSIEST : text[0] == 'c' ? IMPORT_CPU : IMPORT_ALL;
         return true;
     }
     uint64_t number = 0;
-    const bool is_right = ebb__import_number(text, &number) && number < IMPORT_ALL;
+    const bool is_right =
+        ebb__import_number(number_text != NULL ? number_text + 1 : text, &number) && number < IMPORT_ALL;
     *device_out = (uint32_t)number;
     return is_right;
 }
@@ -171,17 +173,33 @@ ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_im
     return n_spaces > 0 ? EBB_OK : refuse_device(importer, devices, n);
 }
 
+ebb_status ebb__import_leave_out(ebb_importer *importer, const char *name) {
+    char *list = importer->left_out;
+    const size_t n = strlen(list);
+    EBB_ASSERT(n < sizeof importer->left_out);
+    (void)snprintf(list + n, sizeof importer->left_out - n, "%s%s", n > 0 ? ", " : "", name);
+    return ebb__import_note(importer, "left_out", list); /* the last note of a key counts */
+}
+
+ebb_status ebb__import_note_device(ebb_importer *importer, const char *name) {
+    (void)snprintf(importer->device, sizeof importer->device, "%s", name);
+    return ebb_trace_writer_note(importer->writer, "device", name);
+}
+
 ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_device *devices, size_t n,
                                     const uint32_t *space) {
     char key[32];
     const char *name = NULL;
     for (size_t i = 0; i < n; i++) {
-        if (space[i] == IMPORT_NO_SPACE) { continue; }
+        if (space[i] == IMPORT_NO_SPACE) {
+            EBB_TRY(ebb__import_leave_out(importer, devices[i].name));
+            continue;
+        }
         (void)snprintf(key, sizeof key, "space.%u", space[i]);
         EBB_TRY(ebb_trace_writer_note(importer->writer, key, devices[i].name));
         name = name == NULL ? devices[i].name : "all";
     }
-    return ebb_trace_writer_note(importer->writer, "device", name);
+    return ebb__import_note_device(importer, name);
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */
@@ -315,6 +333,12 @@ static ebb_status copy_out(ebb_importer *importer, int fd, uint64_t n_bytes) {
 
 static ebb_status copy_trace(ebb_importer *importer) {
     int fd = -1, twin = -1;
+    const char *device = importer->options->device;
+    if (importer->out_path != NULL && device != NULL && strcmp(device, "all") != 0) {
+        return ebb_fail(EBB_E_ARGUMENT,
+                        "%s: a trace is copied with all its devices; report, check, diff and place choose one of them",
+                        importer->path);
+    }
     EBB_TRY(make_temporary(importer->options->temp_dir, &fd));
     ebb_trace_info info = {0};
     ebb_status st = duplicate(fd, &twin);
@@ -401,6 +425,8 @@ static ebb_status import_stream(ebb_stream *stream, const char *out_path, int ou
                                                 .n_blocks = importer.n_blocks,
                                                 .n_left_out = importer.n_left_out,
                                                 .complete = !importer.cut};
+        memcpy(result_out->device, importer.device, sizeof importer.device);
+        memcpy(result_out->left_out, importer.left_out, sizeof importer.left_out);
     }
     return st;
 }
@@ -433,14 +459,16 @@ static bool is_trace_file(const char *path) {
     return is;
 }
 
-ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
-                              ebb_trace_reader **reader_out) {
+/* device: what ebb_trace_import takes; a trace of ebb's is opened whole. */
+static ebb_status open_any(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
+                           ebb_trace_reader **reader_out) {
     ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
     ebb_stream stream;
     int fd = -1, twin = -1;
     if (is_trace_file(path)) { return ebb_trace_reader_open(mem, path, reader_out); }
     options.mem = mem;
     options.temp_dir = temp_dir;
+    options.device = device;
     EBB_TRY(ebb__stream_open(path, &stream));
     ebb_status st = make_temporary(temp_dir, &fd);
     if (st == EBB_OK) { st = duplicate(fd, &twin); }
@@ -449,4 +477,24 @@ ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *
     if (st == EBB_OK) { return open_from_start(mem, path, fd, reader_out); }
     if (fd >= 0) { (void)close(fd); }
     return st;
+}
+
+ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
+                              ebb_trace_reader **reader_out) {
+    return open_any(mem, path, temp_dir, NULL, reader_out);
+}
+
+ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
+                                 ebb_trace_reader **reader_out) {
+    uint32_t number = 0;
+    ebb_trace_reader *reader = NULL;
+    const bool is_importers = parse_device(device, &number) && number != IMPORT_ALL; /* else a name of a trace's own */
+    EBB_TRY(open_any(mem, path, temp_dir, is_importers ? device : NULL, &reader));
+    const ebb_status st = ebb_trace_reader_choose(reader, device);
+    if (st != EBB_OK) {
+        ebb_trace_reader_close(reader);
+        return st;
+    }
+    *reader_out = reader;
+    return EBB_OK;
 }

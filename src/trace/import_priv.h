@@ -33,7 +33,8 @@ struct ebb_importer {
     const ebb_trace_import_options *options;
     ebb_trace_writer *writer; /* NULL until ebb__import_begin */
     uint64_t n_left_out;
-    bool cut; /* the file's end is missing */
+    bool cut;                       /* the file's end is missing */
+    char device[64], left_out[192]; /* as of ebb_trace_import_result */
 
     /* import.c's own */
     const ebb_import_format *format;
@@ -107,7 +108,11 @@ typedef struct ebb_import_device {
 ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_import_device *devices, size_t n,
                                       uint32_t *space_out);
 
-/* The notes device and space.N. */
+/* The note device; and left_out, to which a name is added. */
+ebb_status ebb__import_note_device(ebb_importer *importer, const char *name);
+ebb_status ebb__import_leave_out(ebb_importer *importer, const char *name);
+
+/* The notes device, left_out and space.N. */
 ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_device *devices, size_t n,
                                     const uint32_t *space);
 

@@ -14,10 +14,17 @@ typedef struct device_state {
     ebb_snapshot_before before; /* its segments are then those that are held */
 } device_state;
 
+typedef struct device_facts {
+    uint64_t n_events, held_bytes; /* of segments; of their blocks at the end */
+    uint64_t n_oom, peak_bytes;    /* about: of a free that comes in two parts the first counts */
+    bool has_segments;
+} device_facts;
+
 typedef struct job {
     ebb_importer *importer;
     ebb_snapshot snapshot;
     EBB_VEC(device_state) devices; /* that are imported */
+    EBB_VEC(device_facts) facts;   /* of all */
     EBB_VEC(uint32_t) device_of;   /* of a space: index into devices plus one; 0: it is left out */
     EBB_VEC(uint32_t) string_of;   /* of the pickle's strings: the writer's plus one */
     EBB_VEC(uint32_t) stack_of;    /* of nodes: the writer's, 0: not yet */
@@ -94,29 +101,52 @@ static const ebb_snapshot_event *event_at(const job *j, const device_state *d, u
     return &j->snapshot.events.data[d->events.first + i];
 }
 
-static uint64_t n_events_of(const ebb_snapshot *s, size_t device) {
-    return device < s->devices.n ? s->devices.data[device].n : 0;
+/* The end is what the segments say, and the events lead there. */
+static void judge_events(const job *j, size_t device, device_facts *f) {
+    const ebb_snapshot *s = &j->snapshot;
+    const ebb_snapshot_list list = device < s->devices.n ? s->devices.data[device] : (ebb_snapshot_list){0};
+    uint64_t after = f->held_bytes; /* the events behind this one are undone */
+    f->n_events = list.n;
+    f->peak_bytes = after;
+    for (uint64_t i = list.n; i-- > 0;) {
+        const ebb_snapshot_event *event = &s->events.data[list.first + i];
+        f->n_oom += event->action == EBB_SNAPSHOT_OOM;
+        if (event->action == EBB_SNAPSHOT_ALLOC) {
+            after -= ebb_min_u64(after, event->size_bytes);
+        } else if (event->action == EBB_SNAPSHOT_FREE_REQUESTED && event->size_bytes < UINT64_MAX - after) {
+            after += event->size_bytes;
+        }
+        f->peak_bytes = ebb_max_u64(f->peak_bytes, after);
+    }
 }
 
-/* The device with the most events; among equals the one that holds most. */
-static ebb_status find_busiest(const job *j, size_t n_devices, uint32_t *device_out) {
+static ebb_status judge_devices(job *j, size_t n_devices) {
     const ebb_snapshot *s = &j->snapshot;
-    uint64_t *held = ebb__calloc(j->importer->mem, n_devices, sizeof *held);
-    if (held == NULL) { return EBB_E_NO_MEMORY; }
+    const device_facts none = {.n_events = 0};
+    for (size_t i = 0; i < n_devices; i++) { EBB_TRY(EBB_PUSH(j->importer->mem, &j->facts, none)); }
     for (size_t i = 0; i < s->segments.n; i++) {
         const ebb_snapshot_segment *segment = &s->segments.data[i];
-        if (segment->device < n_devices && segment->total_bytes < UINT64_MAX - held[segment->device]) {
-            held[segment->device] += segment->total_bytes;
-        }
+        if (segment->device >= n_devices) { continue; }
+        device_facts *f = &j->facts.data[segment->device];
+        f->has_segments = true;
+        if (segment->allocated_bytes < UINT64_MAX - f->held_bytes) { f->held_bytes += segment->allocated_bytes; }
     }
-    size_t best = 0;
-    for (size_t i = 1; i < n_devices; i++) {
-        const uint64_t n = n_events_of(s, i), n_best = n_events_of(s, best);
-        if (n > n_best || (n == n_best && held[i] > held[best])) { best = i; }
-    }
-    ebb__free(j->importer->mem, held);
-    *device_out = (uint32_t)best;
+    for (size_t i = 0; i < n_devices; i++) { judge_events(j, i, &j->facts.data[i]); }
     return EBB_OK;
+}
+
+/* One that ran out of memory; then the one with the highest peak, with the most events. */
+static bool is_better(const device_facts *a, const device_facts *b) {
+    if ((a->n_oom > 0) != (b->n_oom > 0)) { return a->n_oom > 0; }
+    return a->peak_bytes != b->peak_bytes ? a->peak_bytes > b->peak_bytes : a->n_events > b->n_events;
+}
+
+static uint32_t find_first(const job *j) {
+    size_t first = 0;
+    for (size_t i = 1; i < j->facts.n; i++) {
+        if (is_better(&j->facts.data[i], &j->facts.data[first])) { first = i; }
+    }
+    return (uint32_t)first;
 }
 
 static ebb_status add_device(job *j, uint32_t space) {
@@ -140,14 +170,15 @@ static ebb_status choose_devices(job *j) {
     }
     if (n_devices == 0) { return EBB_OK; }
     EBB_TRY(MAKE_ZEROS(j, &j->device_of, n_devices));
-    if (wanted == IMPORT_BUSIEST) { EBB_TRY(find_busiest(j, n_devices, &wanted)); }
+    EBB_TRY(judge_devices(j, n_devices));
+    if (wanted == IMPORT_BUSIEST) { wanted = find_first(j); }
     if (wanted == IMPORT_ALL) {
         for (size_t i = 0; i < n_devices; i++) { EBB_TRY(add_device(j, (uint32_t)i)); }
         return EBB_OK;
     }
     if (wanted >= n_devices) {
-        return ebb_fail(EBB_E_ARGUMENT, "%s: there is no device %u, only %zu of them", j->importer->path, wanted,
-                        n_devices);
+        return ebb_fail(EBB_E_ARGUMENT, "%s: there is no device %u, but those from 0 to %zu", j->importer->path, wanted,
+                        n_devices - 1);
     }
     return add_device(j, wanted);
 }
@@ -453,11 +484,28 @@ static ebb_status add_streams(job *j) {
     return EBB_OK;
 }
 
-static ebb_status add_notes(job *j) {
+/* Which devices are here, which of them ran out of memory, and which are left out. */
+static ebb_status add_devices(job *j) {
+    char text[32];
     const size_t n_devices = j->device_of.n;
-    if (j->devices.n == 1) { EBB_TRY(ebb__import_note_u64(j->importer, "device", j->devices.data[0].space)); }
-    if (j->devices.n > 1) { EBB_TRY(ebb_trace_writer_note(j->importer->writer, "device", "all")); }
-    EBB_TRY(ebb__import_note_u64(j->importer, "devices", n_devices));
+    if (j->devices.n > 0) {
+        (void)snprintf(text, sizeof text, "%u", j->devices.data[0].space);
+        EBB_TRY(ebb__import_note_device(j->importer, j->devices.n == 1 ? text : "all"));
+    }
+    for (size_t i = 0; i < n_devices; i++) {
+        const device_facts facts = j->facts.data[i];
+        const bool is_here = device_at(j, i) != NULL;
+        (void)snprintf(text, sizeof text, "%s%zu", is_here ? "oom." : "device ", i);
+        if (is_here && facts.n_oom > 0) { EBB_TRY(ebb__import_note_u64(j->importer, text, facts.n_oom)); }
+        if (!is_here && (facts.n_events > 0 || facts.has_segments)) {
+            EBB_TRY(ebb__import_leave_out(j->importer, text));
+        }
+    }
+    return ebb__import_note_u64(j->importer, "devices", n_devices);
+}
+
+static ebb_status add_notes(job *j) {
+    EBB_TRY(add_devices(j));
     EBB_TRY(add_streams(j));
     EBB_TRY(add_settings(j));
     return add_stated(j);
@@ -519,6 +567,7 @@ ebb_status ebb__import_snapshot(ebb_importer *importer) {
         ebb__snapshot_before_fini(&j.devices.data[i].before);
     }
     EBB_VEC_FINI(mem, &j.devices);
+    EBB_VEC_FINI(mem, &j.facts);
     EBB_VEC_FINI(mem, &j.device_of);
     EBB_VEC_FINI(mem, &j.string_of);
     EBB_VEC_FINI(mem, &j.stack_of);

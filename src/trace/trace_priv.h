@@ -5,6 +5,7 @@
 #ifndef EBB_SRC_TRACE_PRIV_H
 #define EBB_SRC_TRACE_PRIV_H
 
+#include "base/u64_map.h"
 #include "trace/trace.h"
 
 #define TRACE_MAGIC "\x89\x65\x62\x62\x74\x72\x0d\x0a"
@@ -71,6 +72,7 @@ static inline uint64_t ebb__trace_unfold_sign(uint64_t x) {
 
 typedef struct ebb_trace_block {
     uint64_t block; /* its number plus one; 0: a free slot */
+    uint64_t given; /* its number as the reader gives it; EBB_TRACE_NONE: of a device that is left out */
     uint64_t size_bytes, address;
     uint32_t name, space;
     ebb_role role;
@@ -88,5 +90,27 @@ void ebb__trace_live_fini(ebb_trace_live *live);
 ebb_trace_block *ebb__trace_live_find(const ebb_trace_live *live, uint64_t block);
 ebb_status ebb__trace_live_add(ebb_trace_live *live, const ebb_trace_block *block);
 void ebb__trace_live_remove(ebb_trace_live *live, ebb_trace_block *block);
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+/* What ebb_trace_reader_choose found; empty before. */
+typedef struct ebb_trace_devices {
+    const ebb_mem *mem;
+    ebb_bump names;
+    ebb_u64_map device_of; /* of a space with blocks: index into list */
+    EBB_VEC(ebb_trace_device) list;
+    size_t chosen;
+} ebb_trace_devices;
+
+void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem);
+void ebb__trace_devices_fini(ebb_trace_devices *d); /* empty again */
+/* Whether the events of this space are given: all where there is no more than one device. */
+bool ebb__trace_devices_keep(const ebb_trace_devices *d, uint32_t space);
+
+/* The reader's own. */
+ebb_trace_devices *ebb__trace_reader_devices(ebb_trace_reader *reader);
+const char *ebb__trace_reader_path(const ebb_trace_reader *reader);
+/* As it was opened, but for what was chosen. EBB_E_IO: it reads from what gives its bytes once. */
+ebb_status ebb__trace_reader_rewind(ebb_trace_reader *reader);
 
 #endif

@@ -57,6 +57,9 @@ struct ebb_trace_reader {
     uint32_t current_row, next_stack;
     uint64_t time_ns, address;
     ebb_trace_info info;
+
+    ebb_trace_devices devices;
+    uint64_t n_given; /* blocks of the chosen one */
 };
 
 /* A record being decoded. */
@@ -253,7 +256,7 @@ static ebb_status skip(ebb_trace_reader *r, cursor *c, bool *whole_out) {
 
 static void describe(ebb_trace_event *event, const ebb_trace_block *block) {
     EBB_ASSERT(block->block > 0);
-    event->block = block->block - 1;
+    event->block = block->given;
     event->size_bytes = block->size_bytes;
     event->address = block->address;
     event->name = block->name;
@@ -273,15 +276,21 @@ static ebb_status read_alloc(ebb_trace_reader *r, cursor *c, ebb_trace_event *ev
     event->space = (flags & ALLOC_HAS_SPACE) != 0 ? get_below(c, (uint64_t)UINT32_MAX + 1) : 0;
     event->before = (flags & ALLOC_BEFORE) != 0;
     event->role = role_of(flags >> ALLOC_ROLE_SHIFT);
-    event->block = r->info.n_blocks;
+    event->block = ebb__trace_devices_keep(&r->devices, event->space) ? r->n_given : EBB_TRACE_NONE;
     uint64_t live_bytes = 0;
     c->bad = c->bad || !ebb_add_u64(r->info.live_bytes, event->size_bytes, &live_bytes);
     if (c->cut || c->bad) { return EBB_OK; }
-    const ebb_trace_block block = {event->block + 1, event->size_bytes, event->address,
-                                   event->name,      event->space,      event->role};
+    const ebb_trace_block block = {.block = r->info.n_blocks + 1,
+                                   .given = event->block,
+                                   .size_bytes = event->size_bytes,
+                                   .address = event->address,
+                                   .name = event->name,
+                                   .space = event->space,
+                                   .role = event->role};
     EBB_TRY(ebb__trace_live_add(&r->live, &block));
     if ((flags & ALLOC_HAS_ADDRESS) != 0) { r->address = event->address; }
     r->info.n_blocks++;
+    r->n_given += event->block != EBB_TRACE_NONE;
     r->info.live_bytes = live_bytes;
     return EBB_OK;
 }
@@ -457,17 +466,32 @@ static ebb_status read_record(ebb_trace_reader *r, ebb_trace_event *event_out, b
     return EBB_OK;
 }
 
+/* Whether it is of the chosen device, or of none. */
+static bool is_given(const ebb_trace_reader *r, const ebb_trace_event *event) {
+    switch (event->kind) {
+    case EBB_TRACE_STEP_BEGIN:
+    case EBB_TRACE_STEP_END:
+    case EBB_TRACE_MARK:
+    case EBB_TRACE_N_KINDS: return true;
+    case EBB_TRACE_SEGMENT_ALLOC:
+    case EBB_TRACE_SEGMENT_FREE: return ebb__trace_devices_keep(&r->devices, event->space);
+    default: return event->block != EBB_TRACE_NONE;
+    }
+}
+
 ebb_status ebb_trace_reader_next(ebb_trace_reader *reader, ebb_trace_event *event_out, bool *done_out) {
     if (reader->status != EBB_OK) {
         return ebb_fail(reader->status, "%s: an earlier failure ended the reading", reader->path);
     }
     for (bool is_event = false; !reader->ended;) {
-        ebb_status st = read_record(reader, event_out, &is_event);
+        ebb_trace_event event;
+        ebb_status st = read_record(reader, &event, &is_event);
         if (st != EBB_OK) {
             reader->status = st;
             return st;
         }
-        if (is_event) {
+        if (is_event && is_given(reader, &event)) {
+            *event_out = event;
             *done_out = false;
             return EBB_OK;
         }
@@ -514,6 +538,7 @@ static ebb_status create(const ebb_mem *mem, const char *path, ebb_trace_reader 
     r->fd = -1;
     ebb__bump_init(&r->bump, mem);
     ebb__trace_live_init(&r->live, mem);
+    ebb__trace_devices_init(&r->devices, mem);
     row first = {0};
     r->path = ebb__strdup(mem, path);
     if (r->path == NULL || EBB_PUSH(mem, &r->rows, first) != EBB_OK) {
@@ -579,20 +604,56 @@ ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, c
     return EBB_OK;
 }
 
+/* All that the records said. */
+static void forget(ebb_trace_reader *r) {
+    for (size_t i = 0; i < r->rows.n; i++) { EBB_VEC_FINI(r->mem, &r->rows.data[i].open_steps); }
+    EBB_VEC_FINI(r->mem, &r->strings);
+    EBB_VEC_FINI(r->mem, &r->frames);
+    EBB_VEC_FINI(r->mem, &r->notes);
+    ebb__trace_live_fini(&r->live);
+    ebb__bump_fini(&r->bump);
+}
+
 void ebb_trace_reader_close(ebb_trace_reader *reader) {
     if (reader == NULL) { return; }
     const ebb_mem *mem = reader->mem;
     if (reader->fd >= 0) { (void)close(reader->fd); }
-    for (size_t i = 0; i < reader->rows.n; i++) { EBB_VEC_FINI(mem, &reader->rows.data[i].open_steps); }
+    forget(reader);
     EBB_VEC_FINI(mem, &reader->rows);
-    EBB_VEC_FINI(mem, &reader->strings);
-    EBB_VEC_FINI(mem, &reader->frames);
-    EBB_VEC_FINI(mem, &reader->notes);
-    ebb__trace_live_fini(&reader->live);
-    ebb__bump_fini(&reader->bump);
+    ebb__trace_devices_fini(&reader->devices);
     ebb__free(mem, reader->buf);
     ebb__free(mem, reader->path);
     ebb__free(mem, reader);
+}
+
+/* ---- once more -------------------------------------------------------------------------------- */
+
+ebb_trace_devices *ebb__trace_reader_devices(ebb_trace_reader *reader) {
+    return &reader->devices;
+}
+
+const char *ebb__trace_reader_path(const ebb_trace_reader *reader) {
+    return reader->path;
+}
+
+ebb_status ebb__trace_reader_rewind(ebb_trace_reader *r) {
+    if (r->buf != NULL && (r->fd < 0 || lseek(r->fd, 0, SEEK_SET) != 0)) {
+        return ebb_fail(EBB_E_IO, "%s: cannot be read twice", r->path);
+    }
+    forget(r);
+    ebb__bump_init(&r->bump, r->mem);
+    ebb__trace_live_init(&r->live, r->mem);
+    EBB_ASSERT(r->rows.n > 0);
+    r->rows.n = 1;
+    r->rows.data[0] = (row){0};
+    r->at = r->data;
+    if (r->buf != NULL) { r->end = r->data; }
+    r->eof = r->buf == NULL;
+    r->base = r->time_ns = r->address = r->n_given = 0;
+    r->current_row = r->next_stack = 0;
+    r->ended = false;
+    r->info = (ebb_trace_info){0};
+    return read_header(r);
 }
 
 /* ---- views ------------------------------------------------------------------------------------ */
