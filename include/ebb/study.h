@@ -342,14 +342,28 @@ typedef struct ebb_study_what_if {
 } ebb_study_what_if;
 EBB_API const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size_t *n_out);
 
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+/* An allocation that was not to be had: past a limit of ebb record's, or PyTorch's out of memory. */
+typedef struct ebb_study_refusal {
+    uint64_t time_ns, event;
+    uint64_t size_bytes; /* what was asked for */
+    uint64_t live_bytes; /* what of all spaces was live then */
+    uint32_t stack;      /* whose; 0: not told */
+    const char *site;    /* words for it; "" for stack 0; the study's */
+} ebb_study_refusal;
+EBB_API const ebb_study_refusal *ebb_study_refusals(const ebb_study *study, size_t *n_out); /* in order of time */
+
 /* ---- advice ----------------------------------------------------------------------------------- */
 
 typedef struct ebb_study_tip {
-    const char *key;      /* "checkpoint", "swap", "placement" ...; docs/study.md has them all */
-    const char *sentence; /* with its numbers */
-    uint64_t won_bytes;   /* of the peak or of what is reserved */
+    const char *key;          /* "checkpoint", "swap", "placement" ...; docs/study.md has them all */
+    const char *sentence;     /* with its numbers */
+    uint64_t won_bytes;       /* of the peak or of what is reserved */
+    const char *const *names; /* all that the sentence is about, modules or lines, of which it has the first */
+    size_t n_names;
 } ebb_study_tip;
-/* What to do, what wins most first; only what the numbers support, so there may be none. */
+/* What to do, a leak first, then what wins most; only what the numbers support, so there may be none. */
 EBB_API const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out);
 
 #ifdef __cplusplus

@@ -452,21 +452,30 @@ static void begin(preload_block block) {
     }
 }
 
+static void note_refused(uint64_t size_bytes) {
+    preload_stack stack = {0};
+    is_nested = true; /* as in ebb__preload_done */
+    ebb__preload_stack_take(&stack, recorder.n_frames);
+    is_nested = false;
+    if (!enter()) { return; }
+    ebb_trace_event event = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = size_bytes};
+    if (open_trace() && has_file() && ebb_trace_writer_string(recorder.writer, "refused", &event.name) == EBB_OK) {
+        event.stack = number_stack(&stack);
+        event.time_ns = now_ns();
+        add_event(&event);
+    }
+    leave();
+}
+
 preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes) {
     if (space >= PRELOAD_MAX_SPACES || is_nested || !enter()) { return PRELOAD_PASS; }
     preload_answer answer =
         !recorder.is_set_up || recorder.is_over || size_bytes < ebb__preload_min_bytes ? PRELOAD_PASS : PRELOAD_RECORD;
     if (answer == PRELOAD_RECORD && space >= PRELOAD_DEVICE) { recorder.has_device = true; }
-    if (answer == PRELOAD_RECORD && is_past_limit(space, size_bytes)) {
-        answer = PRELOAD_REFUSE;
-        ebb_trace_event event = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = size_bytes};
-        if (open_trace() && has_file() && ebb_trace_writer_string(recorder.writer, "refused", &event.name) == EBB_OK) {
-            event.time_ns = now_ns();
-            add_event(&event);
-        }
-    }
+    if (answer == PRELOAD_RECORD && is_past_limit(space, size_bytes)) { answer = PRELOAD_REFUSE; }
     if (answer == PRELOAD_RECORD) { recorder.admitted_bytes[space] += size_bytes; }
     leave();
+    if (answer == PRELOAD_REFUSE) { note_refused(size_bytes); }
     is_nested = answer == PRELOAD_RECORD; /* what it takes from others meanwhile is its own business */
     return answer;
 }

@@ -36,6 +36,10 @@ static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
     const ebb_status status = ebb__report_words(report, &bump, &words);
     if (status == EBB_OK) {
         if (words.device != NULL) { put_item(out, "p", words.device); }
+        if (words.refused != NULL) {
+            put_item(out, "p", words.refused);
+            if (words.refused_stack[0] != '\0') { put_item(out, "pre", words.refused_stack); }
+        }
         put_item(out, "p", words.peak);
         if (words.n_causes > 0) {
             ebb__report_put(out, "<ol id=\"causes\">\n");

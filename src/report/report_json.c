@@ -8,6 +8,7 @@
 
 #define SCHEMA_VERSION 1
 #define MAX_HOLDERS 200u
+#define MAX_REFUSED 100u /* the last ones */
 #define MAX_STACK_BYTES 4096
 
 /* ---- numbers that may be unknown --------------------------------------------------------------- */
@@ -133,6 +134,26 @@ static void put_advice(const ebb_report *report, ebb_report_json *json) {
         ebb__report_json_text(json, "key", tips[i].key);
         ebb__report_json_text(json, "sentence", tips[i].sentence);
         put_u64(json, "won_bytes", tips[i].won_bytes);
+        ebb__report_json_open(json, "names", '[');
+        for (size_t k = 0; k < tips[i].n_names; k++) { ebb__report_json_text(json, NULL, tips[i].names[k]); }
+        ebb__report_json_close(json, ']');
+        ebb__report_json_close(json, '}');
+    }
+    ebb__report_json_close(json, ']');
+}
+
+static void put_refused(const ebb_report *report, ebb_report_json *json) {
+    const bool has_times = ebb__report_tells(report, EBB_TRACE_TELLS_TIMES);
+    size_t n = 0;
+    const ebb_study_refusal *all = ebb_study_refusals(report->study, &n);
+    ebb__report_json_open(json, "refused", '[');
+    for (size_t i = n > MAX_REFUSED ? n - MAX_REFUSED : 0; i < n; i++) {
+        ebb__report_json_open(json, NULL, '{');
+        ebb__report_json_u64(json, "bytes", all[i].size_bytes);
+        ebb__report_json_u64(json, "live_bytes", all[i].live_bytes);
+        put_seconds(json, "time_s", has_times ? all[i].time_ns - report->summary.first_ns : EBB_STUDY_UNKNOWN);
+        ebb__report_json_u64(json, "event", all[i].event);
+        put_stack(report, json, all[i].stack);
         ebb__report_json_close(json, '}');
     }
     ebb__report_json_close(json, ']');
@@ -248,6 +269,7 @@ ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const
     put_swappable(report, json);
     put_fragmentation(report, json);
     put_holders(report, json);
+    put_refused(report, json);
     put_advice(report, json);
     put_more(report, json);
     ebb__report_json_close(json, '}');

@@ -110,8 +110,11 @@ ebb_report_holders ebb__report_holders(const ebb_report *report);
 
 /* The first section, in plain words: sentences in a bump. */
 #define REPORT_MAX_CAUSES 3u
+#define REPORT_STACK_BYTES 2048 /* of a stack that is told at once; cut at a line */
 typedef struct ebb_report_words {
     const char *device; /* which one this is, and which others there are; NULL: there is one */
+    const char *refused; /* the last allocation that was not to be had; NULL: none */
+    char *refused_stack; /* whose, a frame a line */
     const char *peak;
     const char *causes[REPORT_MAX_CAUSES];
     size_t n_causes;

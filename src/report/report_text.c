@@ -82,9 +82,23 @@ static void put_sentence(const text *t, const char *before, const char *sentence
     ebb__report_put(t->out, "\n");
 }
 
+static void put_refused(const text *t, const ebb_report_words *words) {
+    if (words->refused == NULL) { return; }
+    put_sentence(t, "", words->refused);
+    char *line = words->refused_stack;
+    for (size_t i = 0; i < MAX_ROWS && *line != '\0'; i++) {
+        char *end = line + strcspn(line, "\n");
+        const bool is_last = *end == '\0';
+        *end = '\0';
+        put_sentence(t, "  ", line);
+        line = is_last ? end : end + 1;
+    }
+}
+
 static void put_words(const text *t, const ebb_report_words *words) {
     head(t, "in short");
     if (words->device != NULL) { put_sentence(t, "", words->device); }
+    put_refused(t, words);
     put_sentence(t, "", words->peak);
     for (size_t i = 0; i < words->n_causes; i++) {
         char number[32];

@@ -166,6 +166,30 @@ static const char *tell_device(const ebb_report *report, ebb_bump *bump) {
     return ebb__bump_printf(bump, "This is %s alone. Left out, --device asks for it: %s.", device->name, others);
 }
 
+/* The last one: what a program that gives up has died of. */
+static ebb_status tell_refused(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
+    char asked[REPORT_TEXT_BYTES], live[REPORT_TEXT_BYTES], when[2 * REPORT_TEXT_BYTES], stack[REPORT_STACK_BYTES];
+    size_t n = 0;
+    const ebb_study_refusal *all = ebb_study_refusals(report->study, &n);
+    if (n == 0) { return EBB_OK; }
+    const ebb_study_refusal *r = &all[n - 1];
+    (void)snprintf(when, sizeof when, "at event %" PRIu64, r->event);
+    if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
+        (void)snprintf(when, sizeof when, "%s after the beginning",
+                       ebb__report_time_text(r->time_ns - report->summary.first_ns, asked));
+    }
+    const char *first = n == 1 ? ebb__bump_strdup(bump, "An allocation was refused")
+                               : ebb__bump_printf(bump, "%zu allocations were refused. The last", n);
+    if (first == NULL) { return EBB_E_NO_MEMORY; }
+    words->refused = ebb__bump_printf(
+        bump,
+        "Out of memory: %s: %s (%" PRIu64 " bytes) were asked for, %s%s%s, when %s (%" PRIu64 " bytes) were live.",
+        first, ebb__report_bytes_text(r->size_bytes, asked), r->size_bytes, when, r->site[0] != '\0' ? ", by " : "",
+        r->site, ebb__report_bytes_text(r->live_bytes, live), r->live_bytes);
+    words->refused_stack = ebb__bump_strdup(bump, ebb_study_stack_text(report->study, r->stack, stack, sizeof stack));
+    return words->refused != NULL && words->refused_stack != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
 static const char *tell_win(const ebb_report *report, ebb_bump *bump) {
     const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
     char bytes[REPORT_TEXT_BYTES], peak[REPORT_TEXT_BYTES];
@@ -209,6 +233,7 @@ ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_repor
     }
     if (words.device[0] == '\0') { words.device = NULL; }
     if (words.unknown[0] == '\0') { words.unknown = NULL; }
+    EBB_TRY(tell_refused(report, bump, &words));
     EBB_TRY(tell_causes(report, bump, &words));
     *words_out = words;
     return EBB_OK;

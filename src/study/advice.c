@@ -25,32 +25,41 @@ static const ebb_study_what_if *find_row(const ebb_study *s, const char *key) {
     return NULL;
 }
 
-ebb_status ebb__study_add_tip(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence) {
+/* What leaks has no end, so whatever else wins more comes behind it. */
+static bool comes_before(const ebb_study_tip *a, const ebb_study_tip *b) {
+    const bool a_leaks = strcmp(a->key, "leak") == 0, b_leaks = strcmp(b->key, "leak") == 0;
+    return a_leaks != b_leaks ? a_leaks : a->won_bytes > b->won_bytes;
+}
+
+ebb_status ebb__study_add_tip(ebb_study *s, const char *key, uint64_t won_bytes, const char *sentence,
+                              const advice_names *names) {
     if (sentence == NULL) { return EBB_E_NO_MEMORY; }
-    const ebb_study_tip tip = {.key = key, .sentence = sentence, .won_bytes = won_bytes};
+    ebb_study_tip tip = {.key = key, .sentence = sentence, .won_bytes = won_bytes};
+    if (names != NULL) {
+        tip.names = names->all;
+        tip.n_names = names->n;
+    }
     EBB_TRY(EBB_PUSH(s->mem, &s->tips, tip));
     size_t at = s->tips.n - 1; /* there are a handful */
-    for (; at > 0 && s->tips.data[at - 1].won_bytes < won_bytes; at--) { s->tips.data[at] = s->tips.data[at - 1]; }
+    for (; at > 0 && comes_before(&tip, &s->tips.data[at - 1]); at--) { s->tips.data[at] = s->tips.data[at - 1]; }
     s->tips.data[at] = tip;
     return EBB_OK;
 }
 
-ebb_status ebb__study_name_holders(ebb_study *s, const study_holders *holders, const char **names_out) {
-    const char *names = "";
-    size_t n = 0, n_more = 0;
+ebb_status ebb__study_name_holders(ebb_study *s, const study_holders *holders, advice_names *names_out) {
+    const char *first = "", **all = ebb__bump_alloc(&s->bump, holders->n, sizeof *all);
+    size_t n = 0;
+    if (all == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < holders->n; i++) {
         const ebb_study_holder *h = &holders->data[i];
         if (h->bytes == 0 || h->label[0] == '\0') { continue; }
-        if (n == MAX_NAMED) {
-            n_more++;
-            continue;
-        }
-        names = ebb__bump_printf(&s->bump, "%s%s%s", names, n++ > 0 ? ", " : "", h->label);
-        if (names == NULL) { return EBB_E_NO_MEMORY; }
+        if (n < MAX_NAMED) { first = ebb__bump_printf(&s->bump, "%s%s%s", first, n > 0 ? ", " : "", h->label); }
+        if (first == NULL) { return EBB_E_NO_MEMORY; }
+        all[n++] = h->label;
     }
-    if (n_more > 0) { names = ebb__bump_printf(&s->bump, "%s and %zu more", names, n_more); }
-    *names_out = names;
-    return names != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    if (n > MAX_NAMED) { first = ebb__bump_printf(&s->bump, "%s and %zu more", first, n - MAX_NAMED); }
+    *names_out = (advice_names){.first = first, .all = all, .n = n};
+    return first != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 /* ---- what is reserved ------------------------------------------------------------------------- */
@@ -80,7 +89,8 @@ static ebb_status advise_setting(ebb_study *s) {
         s, "allocator_setting", won_bytes,
         ebb__bump_printf(&s->bump, "setting PYTORCH_CUDA_ALLOC_CONF=%s would bring what is reserved from %s to %s",
                          best->setting, ebb_bytes_format(reserved_bytes, from, sizeof from),
-                         ebb_bytes_format(best->bytes, to, sizeof to)));
+                         ebb_bytes_format(best->bytes, to, sizeof to)),
+        NULL);
 }
 
 static ebb_status advise_placement(ebb_study *s) {
@@ -94,7 +104,8 @@ static ebb_status advise_placement(ebb_study *s) {
         s, "placement", won_bytes,
         ebb__bump_printf(&s->bump, "with offsets planned ahead these blocks fit into %s, where %s is reserved",
                          ebb_bytes_format(row->bytes, to, sizeof to),
-                         ebb_bytes_format(reserved_bytes, from, sizeof from)));
+                         ebb_bytes_format(reserved_bytes, from, sizeof from)),
+        NULL);
 }
 
 static ebb_status advise_pins(ebb_study *s) {
@@ -109,7 +120,8 @@ static ebb_status advise_pins(ebb_study *s) {
             s, "empty_segments", f->empty_bytes,
             ebb__bump_printf(&s->bump, "%s of the %s reserved at most lie in segments that hold nothing: %s",
                              ebb_bytes_format(f->empty_bytes, bytes, sizeof bytes),
-                             ebb_bytes_format(f->reserved_peak_bytes, all, sizeof all), how)));
+                             ebb_bytes_format(f->reserved_peak_bytes, all, sizeof all), how),
+            NULL));
     }
     if (s->pinners.n == 0 || s->pinners.data[0].label[0] == '\0') { return EBB_OK; }
     const ebb_study_holder *h = &s->pinners.data[0];
@@ -117,7 +129,8 @@ static ebb_status advise_pins(ebb_study *s) {
     return ebb__study_add_tip(s, "pins", h->bytes,
                               ebb__bump_printf(&s->bump,
                                                "blocks of %s keep %s free but reserved in the segments where they lie",
-                                               h->label, ebb_bytes_format(h->bytes, bytes, sizeof bytes)));
+                                               h->label, ebb_bytes_format(h->bytes, bytes, sizeof bytes)),
+                              NULL);
 }
 
 /* ---- the peak --------------------------------------------------------------------------------- */
@@ -140,7 +153,8 @@ static ebb_status advise_swap(ebb_study *s) {
                          ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
                          ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,
                          s->options.in_bytes_per_s * 1e-9, ebb_bytes_format(w->peak_bytes, to, sizeof to), 100 * busy,
-                         is_ebb ? "; ebb train --memory SIZE plans such copies, and what to compute again" : ""));
+                         is_ebb ? "; ebb train --memory SIZE plans such copies, and what to compute again" : ""),
+        NULL);
 }
 
 static ebb_status advise_lifetimes(ebb_study *s) {
@@ -157,19 +171,29 @@ static ebb_status advise_lifetimes(ebb_study *s) {
                          "blocks are allocated before they are used or freed late: from first to last use "
                          "they need %s at the peak rather than %s%s",
                          ebb_bytes_format(row->bytes, to, sizeof to), ebb_bytes_format(peak_bytes, from, sizeof from),
-                         is_torch ? "; del frees what is no longer used, a batch or a loss" : ""));
+                         is_torch ? "; del frees what is no longer used, a batch or a loss" : ""),
+        NULL);
 }
 
 /* ---- the door --------------------------------------------------------------------------------- */
 
-ebb_status ebb__study_advise(ebb_study *s) {
-    if ((s->options.wants & EBB_STUDY_ADVICE) == 0) { return EBB_OK; }
-    EBB_TRY(study_speaker_of(s) == SPEAKER_PYTORCH ? ebb__study_advise_torch(s) : advise_swap(s));
+static ebb_status advise(ebb_study *s, bool *leaks) {
+    EBB_TRY(ebb__study_advise_leak(s, leaks));
+    EBB_TRY(study_speaker_of(s) == SPEAKER_PYTORCH ? ebb__study_advise_torch(s, leaks) : advise_swap(s));
     EBB_TRY(advise_lifetimes(s));
     if (!s->fragmentation.known) { return EBB_OK; }
     EBB_TRY(advise_setting(s));
     EBB_TRY(advise_placement(s));
     return advise_pins(s);
+}
+
+ebb_status ebb__study_advise(ebb_study *s) {
+    if ((s->options.wants & EBB_STUDY_ADVICE) == 0) { return EBB_OK; }
+    bool *leaks = ebb__calloc(s->mem, s->blocks.n, sizeof *leaks);
+    if (leaks == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_status st = advise(s, leaks);
+    ebb__free(s->mem, leaks);
+    return st;
 }
 
 const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out) {

@@ -40,19 +40,19 @@ static uint8_t *frames_of(const ebb_study *s) {
     return frame;
 }
 
-/* Whether the step that touches it first is of the optimizer's. */
-static bool is_born_in_update(const ebb_study *s, size_t block) {
+uint32_t ebb__study_birth_phase(const ebb_study *s, size_t block) {
     const size_t first = s->blocks.data[block].first_access;
-    if (first == study_first_access(s, block + 1)) { return false; }
+    if (first == study_first_access(s, block + 1)) { return EBB_TRACE_PHASE_UNKNOWN; }
     const uint32_t step = study_step_of(&s->accesses.data[s->by_block[first]]);
-    return step != STUDY_NO_STEP && s->steps.data[step].phase == EBB_TRACE_PHASE_UPDATE;
+    return step != STUDY_NO_STEP ? s->steps.data[step].phase : (uint32_t)EBB_TRACE_PHASE_UNKNOWN;
 }
 
 static advice_purpose purpose_by_role(const ebb_study *s, size_t block) {
     const study_block *b = &s->blocks.data[block];
     if (b->role == EBB_ROLE_ACTIVATION) { return PURPOSE_ACTIVATION; }
     if (b->role == EBB_ROLE_OPTIMIZER_STATE) { return PURPOSE_STATE; }
-    return b->role == EBB_ROLE_TEMP && is_born_in_update(s, block) ? PURPOSE_STEP_TEMP : PURPOSE_UNKNOWN;
+    return b->role == EBB_ROLE_TEMP && ebb__study_birth_phase(s, block) == EBB_TRACE_PHASE_UPDATE ? PURPOSE_STEP_TEMP
+                                                                                                  : PURPOSE_UNKNOWN;
 }
 
 static bool outlives_iteration(const ebb_study *s, const study_block *b) {
@@ -67,12 +67,14 @@ static advice_purpose purpose_by_stack(const ebb_study *s, size_t block, const u
     return is_activation ? PURPOSE_ACTIVATION : PURPOSE_UNKNOWN;
 }
 
-static ebb_status find_purposes(const ebb_study *s, uint8_t *purpose) {
+static ebb_status find_purposes(const ebb_study *s, const bool *leaks, uint8_t *purpose) {
     const bool has_roles = study_tells(s, EBB_TRACE_TELLS_ROLES);
     uint8_t *frame = has_roles ? NULL : frames_of(s);
     if (!has_roles && frame == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t b = 0; b < s->blocks.n; b++) {
-        purpose[b] = (uint8_t)(has_roles ? purpose_by_role(s, b) : purpose_by_stack(s, b, frame));
+        purpose[b] = (uint8_t)(leaks[b]    ? PURPOSE_LEAK
+                               : has_roles ? purpose_by_role(s, b)
+                                           : purpose_by_stack(s, b, frame));
     }
     ebb__free(s->mem, frame);
     return EBB_OK;
@@ -100,6 +102,33 @@ uint64_t ebb__study_peak_with(const ebb_study *s, const uint8_t *quarters) {
         peak_bytes = ebb_max_u64(peak_bytes, live_bytes);
     }
     return peak_bytes;
+}
+
+/* In the order of events; at one what goes goes first. */
+static uint64_t by_event(const void *item) {
+    const advice_change *c = item;
+    return c->event << 1 | !c->goes;
+}
+
+ebb_status ebb__study_peak_changed(const ebb_study *s, advice_changes *changes, uint64_t *peak_bytes_out) {
+    uint64_t live_bytes = 0, peak_bytes = 0;
+    size_t next = 0;
+    EBB_TRY(ebb__sort_items(s->mem, changes->data, changes->n, sizeof *changes->data, by_event));
+    for (size_t i = 0; i <= s->log.n; i++) {
+        const uint64_t event = i < s->log.n ? study_log_event(s, s->log.data[i]) : UINT64_MAX;
+        for (; next < changes->n && changes->data[next].event <= event; next++) {
+            const advice_change *c = &changes->data[next];
+            EBB_ASSERT(!c->goes || c->bytes <= live_bytes);
+            live_bytes += c->goes ? 0 - c->bytes : c->bytes;
+            peak_bytes = ebb_max_u64(peak_bytes, live_bytes);
+        }
+        if (i == s->log.n) { break; }
+        const uint64_t bytes = s->blocks.data[s->log.data[i] >> 1].size_bytes;
+        live_bytes += (s->log.data[i] & 1u) != 0 ? 0 - bytes : bytes;
+        peak_bytes = ebb_max_u64(peak_bytes, live_bytes);
+    }
+    *peak_bytes_out = peak_bytes;
+    return EBB_OK;
 }
 
 /* The peak if blocks of this purpose had so many quarters of their bytes. */
@@ -133,7 +162,23 @@ static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
                          "the optimizer's state is %s of the peak (%.1f %%): kept in 8 bits rather than 32 "
                          "(bitsandbytes.optim.AdamW8bit, torchao.optim.AdamW8bit), the peak would be %s",
                          ebb_bytes_format(state_bytes, state, sizeof state), percent(state_bytes, peak_bytes),
-                         ebb_bytes_format(small_bytes, small, sizeof small)));
+                         ebb_bytes_format(small_bytes, small, sizeof small)),
+        NULL);
+}
+
+/* Whether the step is done for many parameters at once, by the operators _foreach_..., so that it can be told not to.
+ */
+static bool has_foreach(const ebb_study *s) {
+    for (size_t i = 0; i < s->steps.n; i++) {
+        const study_step *step = &s->steps.data[i];
+        if (strstr(ebb_trace_reader_string(s->reader, step->op), "_foreach_") != NULL) { return true; }
+        if (strstr(ebb_trace_reader_string(s->reader, step->name), "_foreach_") != NULL) { return true; }
+    }
+    for (uint32_t stack = 1; stack <= s->max_stack; stack++) {
+        const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
+        if (strstr(ebb_trace_reader_string(s->reader, f.function), "_foreach_") != NULL) { return true; }
+    }
+    return false;
 }
 
 static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
@@ -147,24 +192,21 @@ static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
     char temp[ADVICE_BYTES_CHARS], without[ADVICE_BYTES_CHARS];
     return ebb__study_add_tip(
         s, "optimizer_step", won_bytes,
-        ebb__bump_printf(&s->bump,
-                         "the peak is in the optimizer's step, whose temporaries are %s of it: with fused=True, which "
-                         "needs none, the peak would be %s%s",
-                         ebb_bytes_format(temps.bytes, temp, sizeof temp),
-                         ebb_bytes_format(without_bytes, without, sizeof without),
-                         temps.n_blocks > FEW_TEMPS ? "; with foreach=False they are of one parameter at a time" : ""));
+        ebb__bump_printf(
+            &s->bump,
+            "the peak is in the optimizer's step, whose temporaries are %s of it: with fused=True, which "
+            "needs none, the peak would be %s%s",
+            ebb_bytes_format(temps.bytes, temp, sizeof temp), ebb_bytes_format(without_bytes, without, sizeof without),
+            temps.n_blocks > FEW_TEMPS && has_foreach(s) ? "; with foreach=False they are of one parameter at a time"
+                                                         : ""),
+        NULL);
 }
 
 /* ---- gradients through the forward pass ------------------------------------------------------- */
 
-/* From the event at which an iteration begins to that at which its backward pass first touches a gradient. */
-typedef struct pause {
-    uint64_t begin_event, end_event, size_bytes;
-} pause;
-typedef EBB_VEC(pause) pauses;
-
 /* What a block holds at first_event is not read before the backward pass: it is written anew, or set to zero. */
-static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, uint64_t end_event, pause *pause_out) {
+static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, uint64_t end_event,
+                       uint64_t *needed_event_out) {
     bool is_written = false;
     for (size_t i = s->blocks.data[block].first_access; i < study_first_access(s, block + 1); i++) {
         const study_access *a = &s->accesses.data[s->by_block[i]];
@@ -173,7 +215,7 @@ static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, u
         const uint32_t step = study_step_of(a);
         const bool is_backward = step != STUDY_NO_STEP && s->steps.data[step].phase == EBB_TRACE_PHASE_BACKWARD;
         if (is_backward) {
-            *pause_out = (pause){first_event, a->event, s->blocks.data[block].size_bytes};
+            *needed_event_out = a->event;
             return is_written;
         }
         if (study_touch_of(a) == TOUCH_READ) { return false; }
@@ -182,7 +224,8 @@ static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, u
     return false;
 }
 
-static ebb_status find_pauses(const ebb_study *s, pauses *all) {
+/* Gradients from an iteration's begin to where its backward pass first touches them. */
+static ebb_status find_pauses(const ebb_study *s, advice_changes *all) {
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
         if (block->role != EBB_ROLE_GRADIENT) { continue; }
@@ -190,62 +233,23 @@ static ebb_status find_pauses(const ebb_study *s, pauses *all) {
             const ebb_iteration_part *part = &s->parts.data[p];
             const uint64_t first = part->first_event, end = part->first_event + part->n_events;
             const bool is_there = block->born_event < first && block->died_event > first;
-            pause found;
+            uint64_t needed = 0;
             if (part->kind != EBB_ITERATION_PART_ITERATION || !is_there) { continue; }
-            if (find_pause(s, b, first, end, &found)) { EBB_TRY(EBB_PUSH(s->mem, all, found)); }
+            if (!find_pause(s, b, first, end, &needed)) { continue; }
+            EBB_TRY(EBB_PUSH(s->mem, all, ((advice_change){first, block->size_bytes, true})));
+            EBB_TRY(EBB_PUSH(s->mem, all, ((advice_change){needed, block->size_bytes, false})));
         }
     }
-    return EBB_OK;
-}
-
-static uint64_t by_begin(const void *item) {
-    return ((const pause *)item)->begin_event;
-}
-
-static uint64_t by_end(const void *item) {
-    return ((const pause *)item)->end_event;
-}
-
-/* The peak if nothing of the pauses were there; ends has the same ones in the order in which they end. */
-static uint64_t peak_with_pauses(const ebb_study *s, const pauses *begins, const pauses *ends) {
-    uint64_t live_bytes = 0, peak_bytes = 0;
-    size_t next_begin = 0, next_end = 0;
-    for (size_t i = 0; i <= s->log.n; i++) {
-        const uint64_t event = i < s->log.n ? study_log_event(s, s->log.data[i]) : UINT64_MAX;
-        for (; next_end < ends->n && ends->data[next_end].end_event <= event; next_end++) {
-            for (; next_begin < begins->n && begins->data[next_begin].begin_event <= ends->data[next_end].end_event;) {
-                live_bytes -= begins->data[next_begin++].size_bytes;
-            }
-            live_bytes += ends->data[next_end].size_bytes;
-            peak_bytes = ebb_max_u64(peak_bytes, live_bytes);
-        }
-        for (; next_begin < begins->n && begins->data[next_begin].begin_event <= event; next_begin++) {
-            live_bytes -= begins->data[next_begin].size_bytes;
-        }
-        if (i == s->log.n) { break; }
-        const uint64_t bytes = s->blocks.data[s->log.data[i] >> 1].size_bytes;
-        live_bytes += (s->log.data[i] & 1u) != 0 ? 0 - bytes : bytes;
-        peak_bytes = ebb_max_u64(peak_bytes, live_bytes);
-    }
-    return peak_bytes;
-}
-
-static ebb_status measure_pauses(const ebb_study *s, pauses *begins, pauses *ends, uint64_t *peak_bytes_out) {
-    EBB_TRY(find_pauses(s, begins));
-    EBB_TRY(find_pauses(s, ends));
-    EBB_TRY(ebb__sort_items(s->mem, begins->data, begins->n, sizeof *begins->data, by_begin));
-    EBB_TRY(ebb__sort_items(s->mem, ends->data, ends->n, sizeof *ends->data, by_end));
-    *peak_bytes_out = peak_with_pauses(s, begins, ends);
     return EBB_OK;
 }
 
 static ebb_status advise_gradients(ebb_study *s) {
     const uint64_t peak_bytes = s->summary.peak_bytes;
     uint64_t without_bytes = peak_bytes;
-    pauses begins = {.n = 0}, ends = {.n = 0};
-    const ebb_status st = measure_pauses(s, &begins, &ends, &without_bytes);
-    EBB_VEC_FINI(s->mem, &begins);
-    EBB_VEC_FINI(s->mem, &ends);
+    advice_changes changes = {.n = 0};
+    ebb_status st = find_pauses(s, &changes);
+    if (st == EBB_OK) { st = ebb__study_peak_changed(s, &changes, &without_bytes); }
+    EBB_VEC_FINI(s->mem, &changes);
     EBB_TRY(st);
     EBB_ASSERT(without_bytes <= peak_bytes);
     const uint64_t won_bytes = peak_bytes - without_bytes;
@@ -257,69 +261,103 @@ static ebb_status advise_gradients(ebb_study *s) {
                          "gradients are set to zero and kept through the forward pass: "
                          "optimizer.zero_grad(set_to_none=True) frees them, and the peak would be %s rather than %s",
                          ebb_bytes_format(without_bytes, to, sizeof to),
-                         ebb_bytes_format(peak_bytes, from, sizeof from)));
+                         ebb_bytes_format(peak_bytes, from, sizeof from)),
+        NULL);
 }
 
 /* ---- what could leave ------------------------------------------------------------------------- */
 
-/* "" or what is to be said first: what was recorded on the processor has nowhere to leave for. */
-static const char *where(const ebb_study *s) {
+/* What was recorded on the processor has nowhere to leave for. */
+static bool is_on_host(const ebb_study *s) {
     const char *device = ebb_trace_reader_note(s->reader, "device");
     if (device == NULL) { device = ebb_trace_reader_note(s->reader, "space.0"); }
-    const bool on_host = device != NULL && study_begins_with(device, "cpu");
-    return on_host ? "on a device with memory of its own, if it is as fast: " : "";
+    return device != NULL && study_begins_with(device, "cpu");
 }
 
-static ebb_status advise_away(ebb_study *s, const char *key, uint32_t roles, const char *what, const char *how) {
-    study_away away = {.sum = {.known = false}};
+/* Whether the backward pass reads it, as far as the source tells phases: what it does not read is not saved for it. */
+static bool is_read_in_backward(const ebb_study *s, size_t block) {
+    for (size_t i = s->blocks.data[block].first_access; i < study_first_access(s, block + 1); i++) {
+        const study_access *a = &s->accesses.data[s->by_block[i]];
+        const uint32_t step = study_step_of(a), phase = step != STUDY_NO_STEP ? s->steps.data[step].phase : UINT32_MAX;
+        const bool is_other = phase == EBB_TRACE_PHASE_FORWARD || phase == EBB_TRACE_PHASE_UPDATE;
+        if (study_touch_of(a) == TOUCH_READ && !is_other) { return true; }
+    }
+    return false;
+}
+
+typedef struct proposal {
+    const char *key, *what, *how;
+    bool *are; /* [blocks.n]: what would leave */
+} proposal;
+
+static ebb_status tell_away(ebb_study *s, const proposal *p, const study_away *away, uint64_t won_bytes) {
     study_holders holders = {.n = 0};
-    const char *names = "";
-    ebb_status st = ebb__study_find_away(s, roles, &away);
-    const uint64_t peak_bytes = s->summary.peak_bytes, least_bytes = away.sum.peak_bytes;
-    const uint64_t won_bytes = away.sum.known && least_bytes < peak_bytes ? peak_bytes - least_bytes : 0;
-    const bool is_worth = ebb__study_is_worth(won_bytes, peak_bytes);
-    const study_set set = {.blocks = away.blocks.data, .n = away.blocks.n};
-    if (st == EBB_OK && is_worth) { st = ebb__study_group(s, EBB_STUDY_BY_MODULE, &set, &holders); }
-    if (st == EBB_OK && is_worth) { st = ebb__study_name_holders(s, &holders, &names); }
+    advice_names names = {.first = ""};
+    const study_set set = {.blocks = away->blocks.data, .n = away->blocks.n};
+    ebb_status st = ebb__study_group(s, EBB_STUDY_BY_MODULE, &set, &holders);
+    if (st == EBB_OK) { st = ebb__study_name_holders(s, &holders, &names); }
     EBB_VEC_FINI(s->mem, &holders);
-    EBB_VEC_FINI(s->mem, &away.blocks);
     EBB_TRY(st);
-    if (!is_worth) { return EBB_OK; }
     char idle[ADVICE_BYTES_CHARS], to[ADVICE_BYTES_CHARS];
-    const double busy = away.sum.out_busy > away.sum.in_busy ? away.sum.out_busy : away.sum.in_busy;
+    const double busy = away->sum.out_busy > away->sum.in_busy ? away->sum.out_busy : away->sum.in_busy;
     return ebb__study_add_tip(
-        s, key, won_bytes,
+        s, p->key, won_bytes,
         ebb__bump_printf(
             &s->bump,
-            "%s%s of the peak are %s that lie idle long enough to be copied out and back (%.1f GB/s out, "
+            "%s of the peak are %s that lie idle long enough to be copied out and back (%.1f GB/s out, "
             "%.1f GB/s in)%s%s: %s; each block by itself, the peak could be as low as %s, and a link would "
             "copy %.3g %% of the time",
-            where(s), ebb_bytes_format(away.sum.bytes_at_peak, idle, sizeof idle), what,
-            s->options.out_bytes_per_s * 1e-9, s->options.in_bytes_per_s * 1e-9,
-            names[0] != '\0' ? ", most of them of " : "", names, how, ebb_bytes_format(least_bytes, to, sizeof to),
-            100 * busy));
+            ebb_bytes_format(away->sum.bytes_at_peak, idle, sizeof idle), p->what, s->options.out_bytes_per_s * 1e-9,
+            s->options.in_bytes_per_s * 1e-9, names.first[0] != '\0' ? ", most of them of " : "", names.first, p->how,
+            ebb_bytes_format(away->sum.peak_bytes, to, sizeof to), 100 * busy),
+        &names);
+}
+
+static ebb_status propose(ebb_study *s, const proposal *p) {
+    study_away away = {.sum = {.known = false}};
+    ebb_status st = ebb__study_find_away(s, p->are, &away);
+    const uint64_t peak_bytes = s->summary.peak_bytes, least_bytes = away.sum.peak_bytes;
+    const uint64_t won_bytes = away.sum.known && least_bytes < peak_bytes ? peak_bytes - least_bytes : 0;
+    if (st == EBB_OK && ebb__study_is_worth(won_bytes, peak_bytes)) { st = tell_away(s, p, &away, won_bytes); }
+    EBB_VEC_FINI(s->mem, &away.blocks);
+    return st;
+}
+
+static ebb_status advise_away(ebb_study *s, const uint8_t *purpose, bool *are) {
+    for (size_t b = 0; b < s->blocks.n; b++) { are[b] = purpose[b] == PURPOSE_ACTIVATION && is_read_in_backward(s, b); }
+    EBB_TRY(
+        propose(s, &(proposal){"save_on_cpu", "activations",
+                               "run their forward inside of torch.autograd.graph.save_on_cpu(pin_memory=True)", are}));
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        are[b] = purpose[b] == PURPOSE_STATE || s->blocks.data[b].role == EBB_ROLE_PARAMETER;
+    }
+    return propose(s, &(proposal){"offload", "parameters and optimizer state",
+                                  "FSDP's CPUOffload keeps both on the host, torchao.optim.CPUOffloadOptimizer the "
+                                  "state",
+                                  are});
 }
 
 /* ---- the door --------------------------------------------------------------------------------- */
 
-static ebb_status advise(ebb_study *s, uint8_t *purpose) {
-    EBB_TRY(find_purposes(s, purpose));
+static ebb_status advise(ebb_study *s, const bool *leaks, uint8_t *purpose) {
+    EBB_TRY(find_purposes(s, leaks, purpose));
     EBB_TRY(ebb__study_advise_checkpoint(s, purpose));
     EBB_TRY(advise_state(s, purpose));
     EBB_TRY(advise_step(s, purpose));
     if (!study_tells(s, EBB_TRACE_TELLS_ROLES)) { return EBB_OK; }
     EBB_TRY(advise_gradients(s));
-    EBB_TRY(advise_away(s, "save_on_cpu", 1u << EBB_ROLE_ACTIVATION, "activations",
-                        "run their forward inside of torch.autograd.graph.save_on_cpu(pin_memory=True)"));
-    return advise_away(s, "offload", 1u << EBB_ROLE_PARAMETER | 1u << EBB_ROLE_OPTIMIZER_STATE,
-                       "parameters and optimizer state",
-                       "FSDP's CPUOffload keeps both on the host, torchao.optim.CPUOffloadOptimizer the state");
+    if (is_on_host(s)) { return EBB_OK; }
+    bool *are = ebb__alloc(s->mem, s->blocks.n, sizeof *are);
+    if (are == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_status st = advise_away(s, purpose, are);
+    ebb__free(s->mem, are);
+    return st;
 }
 
-ebb_status ebb__study_advise_torch(ebb_study *s) {
+ebb_status ebb__study_advise_torch(ebb_study *s, const bool *leaks) {
     uint8_t *purpose = ebb__alloc(s->mem, s->blocks.n, sizeof *purpose);
     if (purpose == NULL) { return EBB_E_NO_MEMORY; }
-    const ebb_status st = advise(s, purpose);
+    const ebb_status st = advise(s, leaks, purpose);
     ebb__free(s->mem, purpose);
     return st;
 }

@@ -16,7 +16,7 @@ typedef struct collector {
     bool has_address;
     uint32_t first_space;
     uint64_t lowest, highest; /* addresses */
-    uint64_t segment_bytes;
+    uint64_t segment_bytes, live_bytes;
 } collector;
 
 /* ---- blocks ----------------------------------------------------------------------------------- */
@@ -57,6 +57,7 @@ static ebb_status add_block(collector *c, const ebb_trace_event *e) {
     s->max_stack = e->stack > s->max_stack ? e->stack : s->max_stack;
     s->summary.n_before += e->before;
     note_address(c, e);
+    c->live_bytes += e->size_bytes;
     EBB_TRY(EBB_PUSH(s->mem, &s->blocks, block));
     return EBB_PUSH(s->mem, &s->log, (uint32_t)(s->blocks.n - 1) << 1);
 }
@@ -65,6 +66,7 @@ static ebb_status end_block(collector *c, const ebb_trace_event *e) {
     study_block *block = &c->study->blocks.data[e->block];
     block->died_ns = e->time_ns;
     block->died_event = c->event;
+    c->live_bytes -= block->size_bytes;
     return EBB_PUSH(c->study->mem, &c->study->log, (uint32_t)e->block << 1 | 1u);
 }
 
@@ -211,6 +213,24 @@ static ebb_status match_segments(ebb_study *s) {
     return st;
 }
 
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+/* A mark as ebb record and the importer of snapshots write it, with the bytes that were asked for. */
+static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
+    ebb_study *s = c->study;
+    const char *name = ebb_trace_reader_string(s->reader, e->name);
+    const bool is_refusal = strcmp(name, "refused") == 0 || study_begins_with(name, "out of memory: ");
+    if (e->mark != EBB_TRACE_ANNOTATION || e->number == 0 || !is_refusal) { return EBB_OK; }
+    const ebb_study_refusal refusal = {.time_ns = e->time_ns,
+                                       .event = c->event,
+                                       .size_bytes = e->number,
+                                       .live_bytes = c->live_bytes,
+                                       .stack = e->stack,
+                                       .site = ""};
+    s->max_stack = e->stack > s->max_stack ? e->stack : s->max_stack;
+    return EBB_PUSH(s->mem, &s->refusals, refusal);
+}
+
 /* ---- what must hold --------------------------------------------------------------------------- */
 
 static bool is_log_valid(const ebb_study *s) {
@@ -250,7 +270,7 @@ static ebb_status take_event(collector *c, const ebb_trace_event *e) {
     case EBB_TRACE_STEP_END: end_step(c, e); break;
     case EBB_TRACE_SEGMENT_ALLOC: return add_segment(c, e, false);
     case EBB_TRACE_SEGMENT_FREE: return add_segment(c, e, true);
-    case EBB_TRACE_MARK:
+    case EBB_TRACE_MARK: return take_mark(c, e);
     case EBB_TRACE_N_KINDS: break;
     }
     return EBB_OK;

@@ -214,3 +214,18 @@ const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_grou
     *n_out = study->holders[group].n;
     return study->holders[group].data;
 }
+
+ebb_status ebb__study_name_refusals(ebb_study *s) {
+    for (size_t i = 0; i < s->refusals.n; i++) {
+        ebb_study_refusal *r = &s->refusals.data[i];
+        const bool is_as_before = i > 0 && r[-1].stack == r->stack;
+        r->site = is_as_before ? r[-1].site : ebb__study_site_label(s, r->stack, &s->bump);
+        if (r->site == NULL) { return EBB_E_NO_MEMORY; }
+    }
+    return EBB_OK;
+}
+
+const ebb_study_refusal *ebb_study_refusals(const ebb_study *study, size_t *n_out) {
+    *n_out = study->refusals.n;
+    return study->refusals.data;
+}

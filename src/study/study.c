@@ -43,6 +43,7 @@ static ebb_status make_parts(ebb_study *s) {
     ebb__study_break_down(s);
     ebb__study_find_churn(s);
     EBB_TRY(ebb__study_find_holders(s));
+    EBB_TRY(ebb__study_name_refusals(s));
     EBB_TRY(ebb__study_find_intervals(s));
     EBB_TRY(ebb__study_find_swappable(s));
     EBB_TRY(ebb__study_find_fragmentation(s));
@@ -74,6 +75,7 @@ void ebb_study_destroy(ebb_study *s) {
     if (s == NULL) { return; }
     for (size_t g = 0; g < EBB_STUDY_N_GROUPS; g++) { EBB_VEC_FINI(s->mem, &s->holders[g]); }
     EBB_VEC_FINI(s->mem, &s->tips);
+    EBB_VEC_FINI(s->mem, &s->refusals);
     EBB_VEC_FINI(s->mem, &s->what_ifs);
     EBB_VEC_FINI(s->mem, &s->pinners);
     EBB_VEC_FINI(s->mem, &s->pins);

@@ -101,6 +101,7 @@ struct ebb_study {
     EBB_VEC(uint32_t) pins;
     study_holders pinners;
     study_what_ifs what_ifs;
+    EBB_VEC(ebb_study_refusal) refusals;
     study_tips tips;
 };
 
@@ -203,12 +204,13 @@ ebb_status ebb__study_find_holders(ebb_study *s);
 ebb_status ebb__study_find_intervals(ebb_study *s);
 ebb_status ebb__study_find_swappable(ebb_study *s);
 
-/* The same of the blocks of some roles alone, 1 << role each; away: those that are out at the peak. Fini it. */
+/* The same of some blocks alone: where are is NULL all, else those b with are[b]; away: those that are out at the peak.
+ * Fini it. */
 typedef struct study_away {
     ebb_study_swappable sum;
     EBB_VEC(uint32_t) blocks;
 } study_away;
-ebb_status ebb__study_find_away(const ebb_study *s, uint32_t roles, study_away *away);
+ebb_status ebb__study_find_away(const ebb_study *s, const bool *are, study_away *away);
 
 void ebb__study_find_churn(ebb_study *s);
 
@@ -216,6 +218,7 @@ void ebb__study_find_churn(ebb_study *s);
 ebb_status ebb__study_nothing_idle(const ebb_study *s, uint64_t *peak_bytes_out);
 
 ebb_status ebb__study_find_fragmentation(ebb_study *s);
+ebb_status ebb__study_name_refusals(ebb_study *s); /* needs the sites of find_holders */
 ebb_status ebb__study_find_what_ifs(ebb_study *s);
 ebb_status ebb__study_advise(ebb_study *s);
 

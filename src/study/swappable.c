@@ -24,7 +24,7 @@ typedef struct window {
 
 typedef struct search {
     const ebb_study *study;
-    uint32_t roles; /* whose blocks, 1 << role each */
+    const bool *are; /* which blocks; NULL: all */
     study_away *away;
     EBB_VEC(window) windows;
     bool is_new; /* no interval of this block so far */
@@ -110,7 +110,7 @@ static ebb_status find_windows(search *w) {
     const ebb_study *s = w->study;
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
-        if ((w->roles >> block->role & 1u) == 0) { continue; }
+        if (w->are != NULL && !w->are[b]) { continue; }
         const uint64_t died_ns = block->died_event != STUDY_NONE ? block->died_ns : s->summary.last_ns;
         w->away->sum.byte_seconds_all += (double)block->size_bytes * (double)(died_ns - block->born_ns) * 1e-9;
         if (block->size_bytes == 0) { continue; }
@@ -198,12 +198,12 @@ static ebb_status find_peak(const search *w, uint64_t *peak_bytes_out) {
 
 /* ---- the door --------------------------------------------------------------------------------- */
 
-ebb_status ebb__study_find_away(const ebb_study *s, uint32_t roles, study_away *away) {
+ebb_status ebb__study_find_away(const ebb_study *s, const bool *are, study_away *away) {
     ebb_study_swappable *sum = &away->sum;
     sum->bytes_per_s = 1.0 / (1.0 / s->options.out_bytes_per_s + 1.0 / s->options.in_bytes_per_s);
     sum->known = study_tells(s, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES);
     if (!sum->known) { return EBB_OK; }
-    search w = {.study = s, .roles = roles, .away = away};
+    search w = {.study = s, .are = are, .away = away};
     ebb_status st = find_windows(&w);
     const double duration_ns = s->summary.duration_ns > 0 ? (double)s->summary.duration_ns : 1;
     sum->out_busy /= duration_ns;
@@ -215,7 +215,7 @@ ebb_status ebb__study_find_away(const ebb_study *s, uint32_t roles, study_away *
 
 ebb_status ebb__study_find_swappable(ebb_study *s) {
     study_away away = {.sum = {.known = false}};
-    const ebb_status st = ebb__study_find_away(s, UINT32_MAX, &away);
+    const ebb_status st = ebb__study_find_away(s, NULL, &away);
     EBB_VEC_FINI(s->mem, &away.blocks);
     s->swappable = away.sum;
     return st;

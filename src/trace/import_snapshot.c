@@ -240,7 +240,10 @@ static ebb_status add_oom(job *j, const ebb_snapshot_event *event, uint32_t stac
     char text[128];
     (void)snprintf(text, sizeof text, "out of memory: %llu bytes asked for, %llu left on the device",
                    (unsigned long long)event->size_bytes, (unsigned long long)event->address);
-    return add_mark(j, text, strlen(text), stack);
+    ebb_trace_event mark = {
+        .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .number = event->size_bytes, .stack = stack};
+    EBB_TRY(ebb__trace_writer_text(j->importer->writer, text, strlen(text), &mark.name));
+    return add(j, &mark);
 }
 
 static ebb_status add_annotate(job *j, const ebb_snapshot_event *event, uint32_t stack) {

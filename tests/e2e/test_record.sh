@@ -114,6 +114,8 @@ END
     record 0 $least --limit 10MiB -- ./program limit
     equal "a limit" "$(cat out)" "$(printf '1 1 1 1 1\n1')"
     check "what was refused is said" grep -q '3 allocations past the limit of 10.00 MiB were refused' err
+    "$EBB" report trace >out 2>&1
+    check "and by the report" grep -q 'Out of memory: 3 allocations were refused' out
     record 0 $least -- ./program limit
     equal "no limit" "$(cat out)" "$(printf '1 0 0 0 1\n1')"
 

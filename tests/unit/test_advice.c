@@ -13,8 +13,13 @@ static void begin(study_fixture *f, uint32_t tells, const char *source) {
     assert_int_equal(ebb_trace_writer_note(f->writer, "source", source), EBB_OK);
 }
 
+static void step_of(study_fixture *f, uint32_t phase, const char *op) {
+    study_add(f, (ebb_trace_event){
+                     .kind = EBB_TRACE_STEP_BEGIN, .phase = phase, .op = study_string(f, op), .index = EBB_TRACE_NONE});
+}
+
 static void step(study_fixture *f, uint32_t phase) {
-    study_add(f, (ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN, .phase = phase, .index = EBB_TRACE_NONE});
+    step_of(f, phase, "");
 }
 
 static void end(study_fixture *f) {
@@ -88,16 +93,161 @@ static void checkpoint_by_stack(void **state) {
     study_fixture_fini(&f);
 }
 
+/* Blocks a and out of each of two modules, 100 bytes each, and then a step of the optimizer with 350 bytes, when all of
+ * them are gone. 400 at the most; around each module 100 + 100 and, computed again, 100 + 100: the step is the peak. */
+static void forward_with_reads(study_fixture *f, unsigned n_times) {
+    static const char *const names[] = {"net.one.a.op", "net.one.b.op", "net.two.a.op", "net.two.b.op"};
+    uint64_t made[4];
+    for (unsigned time = 0; time < n_times; time++) {
+        for (unsigned i = 0; i < 4; i++) {
+            step(f, EBB_TRACE_PHASE_FORWARD);
+            made[i] = study_alloc(f, 100, EBB_ROLE_ACTIVATION, names[i]);
+            study_do(f, EBB_TRACE_WRITE, made[i]);
+            end(f);
+        }
+        for (unsigned i = 4; i-- > 0;) {
+            step(f, EBB_TRACE_PHASE_BACKWARD);
+            study_do(f, EBB_TRACE_READ, made[i]);
+            end(f);
+            study_do(f, EBB_TRACE_FREE, made[i]);
+        }
+        step(f, EBB_TRACE_PHASE_UPDATE);
+        const uint64_t temp = study_alloc(f, 350, EBB_ROLE_OTHER, "");
+        study_do(f, EBB_TRACE_WRITE, temp);
+        end(f);
+        study_do(f, EBB_TRACE_FREE, temp);
+    }
+}
+
+static void checkpoint_by_time(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, TELLS_TORCH, "ebb.torch");
+    forward_with_reads(&f, 2);
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_int_equal(ebb_study_get_summary(s).peak_bytes, 400);
+    expect(s, "checkpoint", 50, "about 350 B"); /* and not 100 more, which are gone by the step */
+    study_fixture_fini(&f);
+}
+
+/* All names, of which the sentence has three. */
+static void names_of_all(void **state) {
+    (void)state;
+    study_fixture f;
+    uint64_t made[20];
+    begin(&f, EBB_TRACE_TELLS_ROLES, "ebb.torch");
+    for (unsigned i = 0; i < 20; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "net.layer%u.part%u.op", i / 4, i % 4);
+        made[i] = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, name);
+    }
+    for (unsigned i = 20; i-- > 0;) { study_do(&f, EBB_TRACE_FREE, made[i]); }
+    const ebb_study_tip *found = tip(study_fixture_study(&f, NULL), "checkpoint");
+    assert_true(found != NULL && found->n_names == 5 && strstr(found->sentence, "and 2 more") != NULL);
+    for (size_t i = 0; i < found->n_names; i++) { assert_memory_equal(found->names[i], "net.layer", 9); }
+    study_fixture_fini(&f);
+}
+
+/* A module that is computed again is not to be checkpointed once more, nor what holds it. */
+static void no_checkpoint_of_checkpoints(void **state) {
+    (void)state;
+    for (unsigned phase = EBB_TRACE_PHASE_FORWARD; phase <= EBB_TRACE_PHASE_BACKWARD; phase++) {
+        study_fixture f;
+        uint64_t made[N_LAYERS * N_OPS];
+        begin(&f, TELLS_TORCH, "ebb.torch");
+        for (unsigned i = 0; i < N_LAYERS * N_OPS; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "net.layer%u.part%u.op", i / N_OPS, i % N_OPS);
+            step(&f, i % N_OPS < 2 ? EBB_TRACE_PHASE_FORWARD : phase);
+            made[i] = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, name);
+            study_do(&f, EBB_TRACE_WRITE, made[i]);
+            end(&f);
+        }
+        for (unsigned i = N_LAYERS * N_OPS; i-- > 0;) { study_do(&f, EBB_TRACE_FREE, made[i]); }
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        assert_true((tip(s, "checkpoint") != NULL) == (phase == EBB_TRACE_PHASE_FORWARD));
+        study_fixture_fini(&f);
+    }
+}
+
+/* The same by stacks: below the frame of a checkpoint, or in a forward that a step of the backward pass calls. */
+static void no_checkpoint_below_one(void **state) {
+    (void)state;
+    static const char *const callers[][2] = {{"checkpoint", "/lib/torch/utils/checkpoint.py"},
+                                             {"backward", "/lib/torch/_tensor.py"}};
+    for (size_t k = 0; k < 2; k++) {
+        study_fixture f;
+        uint32_t stacks[N_OPS];
+        begin(&f, EBB_TRACE_TELLS_STACKS, "pytorch snapshot");
+        const uint32_t main_stack = study_frame(&f, 0, "main", "/me/train.py", 9);
+        const uint32_t caller = study_frame(&f, main_stack, callers[k][0], callers[k][1], 4);
+        for (unsigned i = 0; i < N_OPS; i++) {
+            stacks[i] =
+                study_frame(&f, study_frame(&f, caller, "forward", "/me/layer.py", 10 + i), "relu", "/me/ops.py", 1);
+        }
+        forward_and_back(&f, stacks);
+        assert_null(tip(study_fixture_study(&f, NULL), "checkpoint"));
+        study_fixture_fini(&f);
+    }
+}
+
+/* ---- leaks ------------------------------------------------------------------------------------- */
+
+#define N_ROUNDS 8u
+
+/* 100 bytes a round that are kept, beside 300 that go and 200 that were made in the first. */
+static void tell_rounds(study_fixture *f, bool marks, bool keeps) {
+    const uint32_t main_stack = study_frame(f, 0, "train", "/me/leak.py", 7);
+    for (unsigned i = 0; i < N_ROUNDS; i++) {
+        if (marks) { mark(f, EBB_TRACE_ITERATION_BEGIN, i); }
+        f->stack = 0;
+        const uint64_t temp = study_alloc(f, 300, EBB_ROLE_TEMP, "");
+        if (i == 0) { (void)study_alloc(f, 200, EBB_ROLE_ACTIVATION, "cache"); }
+        f->stack = main_stack;
+        const uint64_t kept = study_alloc(f, 100, EBB_ROLE_ACTIVATION, "out");
+        study_do(f, EBB_TRACE_FREE, temp);
+        if (!keeps && i + 1 < N_ROUNDS) { study_do(f, EBB_TRACE_FREE, kept); }
+        if (marks) { mark(f, EBB_TRACE_ITERATION_END, i); }
+    }
+}
+
+/* 1300 at most; if nothing leaked 600. */
+static void memory_that_grows(void **state) {
+    (void)state;
+    static const struct {
+        const char *source;
+        bool marks, keeps, is_told, is_torch;
+    } cases[] = {{"ebb.torch", true, true, true, true},
+                 {"ebb.torch", false, true, true, true},
+                 {"ebb.torch", true, false, false, true},
+                 {"ebb record", true, true, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        begin(&f, EBB_TRACE_TELLS_ROLES | EBB_TRACE_TELLS_STACKS, cases[i].source);
+        tell_rounds(&f, cases[i].marks, cases[i].keeps);
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        assert_true((tip(s, "leak") != NULL) == cases[i].is_told);
+        if (cases[i].is_told) {
+            size_t n = 0;
+            assert_int_equal(ebb_study_get_summary(s).peak_bytes, 1300);
+            expect(s, "leak", 700, "grows by 100 B an iteration: blocks allocated at train (me/leak.py:7) outlive");
+            assert_true((strstr(tip(s, "leak")->sentence, "loss.item()") != NULL) == cases[i].is_torch);
+            assert_string_equal(ebb_study_advice(s, &n)[0].key, "leak");
+        }
+        study_fixture_fini(&f);
+    }
+}
+
 /* ---- the optimizer ----------------------------------------------------------------------------- */
 
 /* 100 bytes of parameters, 200 of state, 400 of temporaries in the step: 700; without those 300; with a quarter of the
  * state 550. */
-static void tell_step(study_fixture *f, bool by_role) {
+static void tell_step(study_fixture *f, bool by_role, const char *op) {
     f->stack = by_role ? 0 : study_frame(f, 0, "step", "/lib/torch/optim/adamw.py", 7);
     if (by_role) { (void)study_alloc_before(f, 100, EBB_ROLE_PARAMETER, "w"); }
     (void)study_alloc(f, 200, by_role ? EBB_ROLE_OPTIMIZER_STATE : EBB_ROLE_UNKNOWN, "");
     uint64_t temps[8];
-    step(f, EBB_TRACE_PHASE_UPDATE);
+    step_of(f, EBB_TRACE_PHASE_UPDATE, op);
     for (unsigned i = 0; i < 8; i++) {
         temps[i] = study_alloc(f, 50, by_role ? EBB_ROLE_TEMP : EBB_ROLE_UNKNOWN, "");
         study_do(f, EBB_TRACE_WRITE, temps[i]);
@@ -111,17 +261,18 @@ static void state_and_step(void **state) {
     (void)state;
     study_fixture f;
     begin(&f, TELLS_TORCH, "ebb.torch");
-    tell_step(&f, true);
+    tell_step(&f, true, "aten::_foreach_addcdiv_");
     const ebb_study *s = study_fixture_study(&f, NULL);
     expect(s, "optimizer_state", 150, "200 B of the peak (28.6 %)");
     expect(s, "optimizer_step", 400, "fused=True");
     assert_non_null(strstr(tip(s, "optimizer_step")->sentence, "foreach=False"));
     study_fixture_fini(&f);
     begin(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS | EBB_TRACE_TELLS_STACKS, "pytorch snapshot");
-    tell_step(&f, false);
+    tell_step(&f, false, "aten::div");
     s = study_fixture_study(&f, NULL);
     expect(s, "optimizer_state", 150, "torchao.optim.AdamW8bit");
     expect(s, "optimizer_step", 400, "would be 200 B");
+    assert_null(strstr(tip(s, "optimizer_step")->sentence, "foreach=False")); /* it does no more than that already */
     study_fixture_fini(&f);
 }
 
@@ -190,7 +341,8 @@ static void who_is_told_what(void **state) {
         const char *key, *part, *not_part;
     } cases[] = {
         {"ebb.torch", "cuda:0", EBB_ROLE_ACTIVATION, "save_on_cpu", "most of them of net.layer:", "on a device"},
-        {"ebb.torch", "cpu", EBB_ROLE_ACTIVATION, "save_on_cpu", "on a device with memory of its own", "offload"},
+        {"ebb.torch", "cpu", EBB_ROLE_ACTIVATION, "save_on_cpu", NULL, NULL}, /* it is there */
+        {"ebb.torch", "cpu", EBB_ROLE_OPTIMIZER_STATE, "offload", NULL, NULL},
         {"ebb.torch", "cuda:0", EBB_ROLE_OPTIMIZER_STATE, "offload", "CPUOffloadOptimizer", "save_on_cpu"},
         {"ebb run", "cpu", EBB_ROLE_ACTIVATION, "swap", "ebb train --memory SIZE", "torch"},
         {"ebb record", "cpu", EBB_ROLE_ACTIVATION, "swap", "could be as low as 1.95 KiB", "torch"},
@@ -202,8 +354,34 @@ static void who_is_told_what(void **state) {
         assert_int_equal(ebb_trace_writer_note(f.writer, "space.0", cases[i].device), EBB_OK);
         tell_idle(&f, cases[i].role);
         const ebb_study *s = study_fixture_study(&f, NULL);
+        if (cases[i].part == NULL) {
+            assert_null(tip(s, cases[i].key));
+            study_fixture_fini(&f);
+            continue;
+        }
         expect(s, cases[i].key, 1000, cases[i].part);
         assert_null(strstr(tip(s, cases[i].key)->sentence, cases[i].not_part));
+        study_fixture_fini(&f);
+    }
+}
+
+/* What the backward pass does not read is not saved for it. */
+static void saved_for_backward(void **state) {
+    (void)state;
+    for (unsigned phase = EBB_TRACE_PHASE_FORWARD; phase <= EBB_TRACE_PHASE_BACKWARD; phase++) {
+        study_fixture f;
+        begin(&f, STUDY_TELLS_ALL, "ebb.torch");
+        const uint64_t a = study_alloc(&f, 1000, EBB_ROLE_ACTIVATION, "net.layer.op");
+        study_do(&f, EBB_TRACE_WRITE, a);
+        f.now_ns = 500000000;
+        study_do(&f, EBB_TRACE_FREE, study_alloc(&f, 2000, EBB_ROLE_TEMP, ""));
+        f.now_ns = 1000000000;
+        step(&f, phase);
+        study_do(&f, EBB_TRACE_READ, a);
+        end(&f);
+        study_do(&f, EBB_TRACE_FREE, a);
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        assert_true((tip(s, "save_on_cpu") != NULL) == (phase == EBB_TRACE_PHASE_BACKWARD));
         study_fixture_fini(&f);
     }
 }
@@ -234,9 +412,18 @@ static void settings_are_for_pytorch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checkpoint_by_name), cmocka_unit_test(checkpoint_by_stack),
-        cmocka_unit_test(state_and_step),     cmocka_unit_test(gradients_through_the_forward),
-        cmocka_unit_test(who_is_told_what),   cmocka_unit_test(settings_are_for_pytorch),
+        cmocka_unit_test(checkpoint_by_name),
+        cmocka_unit_test(checkpoint_by_stack),
+        cmocka_unit_test(state_and_step),
+        cmocka_unit_test(gradients_through_the_forward),
+        cmocka_unit_test(checkpoint_by_time),
+        cmocka_unit_test(names_of_all),
+        cmocka_unit_test(no_checkpoint_of_checkpoints),
+        cmocka_unit_test(no_checkpoint_below_one),
+        cmocka_unit_test(memory_that_grows),
+        cmocka_unit_test(saved_for_backward),
+        cmocka_unit_test(who_is_told_what),
+        cmocka_unit_test(settings_are_for_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An allocation that was not to be had comes first in text and page, and stands in the JSON: what was asked for, when,
+ * by whom, and what was live then.
+ */
+#include "ebb/report.h"
+#include "report_support.h"
+#include "study_fixture.h"
+
+static void expect_part(const char *path, const char *format, const char *part, const char *before) {
+    written w = {.text = NULL};
+    ebb_report *report = NULL;
+    assert_int_equal(ebb_report_create(path, NULL, &report), EBB_OK);
+    const ebb_status status = ebb_report_write(report, format, keep_written, &w);
+    ebb_report_destroy(report);
+    if (status == EBB_E_UNSUPPORTED) { return; } /* a page, without Chart.js */
+    assert_int_equal(status, EBB_OK);
+    const char *found = strstr(w.text, part);
+    if (found == NULL) { fail_msg("%s has no '%s'", format, part); }
+    if (before != NULL) { assert_true(found < strstr(w.text, before)); }
+    free(w.text);
+}
+
+static void refuse(study_fixture *f, const char *name, uint64_t number, uint32_t kind) {
+    f->now_ns += 1000000;
+    study_add(
+        f,
+        (ebb_trace_event){
+            .kind = EBB_TRACE_MARK, .mark = kind, .number = number, .name = study_string(f, name), .stack = f->stack});
+}
+
+static void what_was_asked_for(void **state) {
+    (void)state;
+    static const char *const names[] = {"refused", "out of memory: 4096 bytes asked for, 3 left on the device"};
+    for (size_t i = 0; i < 2; i++) {
+        study_fixture f;
+        study_fixture_init(&f, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_STACKS);
+        const uint64_t a = study_alloc(&f, 2048, EBB_ROLE_UNKNOWN, "");
+        refuse(&f, "refused", 0, EBB_TRACE_ANNOTATION);    /* somebody's range of this name */
+        refuse(&f, "refused", 7, EBB_TRACE_ITERATION_END); /* and iteration */
+        const uint32_t main_stack = study_frame(&f, 0, "main", "/me/oom.py", 9);
+        f.stack = study_frame(&f, main_stack, "grow", "/me/oom.py", 4);
+        refuse(&f, names[i], 1024, EBB_TRACE_ANNOTATION);
+        refuse(&f, names[i], 4096, EBB_TRACE_ANNOTATION);
+        study_do(&f, EBB_TRACE_FREE, a);
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        size_t n = 0;
+        const ebb_study_refusal *all = ebb_study_refusals(s, &n);
+        assert_int_equal(n, 2);
+        assert_true(all[1].size_bytes == 4096 && all[1].live_bytes == 2048 && all[1].time_ns == 4000000);
+        assert_string_equal(all[1].site, "grow (me/oom.py:4)");
+        expect_part(
+            f.path, "text",
+            "Out of memory: 2 allocations were refused. The last: 4.00 KiB (4096 bytes) were asked for, 4.00 ms "
+            "after the beginning, by grow (me/oom.py:4), when 2.00 KiB (2048 bytes) were live.",
+            "At most");
+        expect_part(f.path, "text", "    main (/me/oom.py:9)\n", "At most");
+        expect_part(f.path, "html", "4.00 KiB (4096 bytes) were asked for", "At most");
+        expect_part(f.path, "json", "{\"bytes\": 4096, \"live_bytes\": 2048, \"time_s\": 0.004", NULL);
+        expect_part(f.path, "json", "\"stack\": [\"grow (/me/oom.py:4)\"", NULL);
+        study_fixture_fini(&f);
+    }
+}
+
+static void nothing_refused(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, 0);
+    (void)study_alloc(&f, 2048, EBB_ROLE_UNKNOWN, "");
+    size_t n = 1;
+    (void)ebb_study_refusals(study_fixture_study(&f, NULL), &n);
+    assert_int_equal(n, 0);
+    expect_part(f.path, "json", "\"refused\": []", NULL);
+    study_fixture_fini(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_asked_for), cmocka_unit_test(nothing_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
