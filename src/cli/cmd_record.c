@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +30,10 @@
 #define MAX_LINKS 40
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
+#define MAX_CALLERS 32u
+#define MAX_SUFFIX_BYTES ((size_t)18) /* ".PID.N.steps" behind the name, for other processes */
+#define LEAST_FILE_BYTES ((rlim_t)1024)
+
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
 
 typedef struct record_values {
@@ -40,7 +45,8 @@ typedef struct record_values {
 static const ebb_cli_option record_options[] = {
     {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace", "where the trace goes; must be given. Other processes: OUT.trace.PID"},
     {"--limit", EBB_CLI_BYTES, AT(limit), "SIZE",
-     "refuse what goes beyond: of each CUDA device where one is used, else of the host"},
+     "refuse what goes beyond: of each CUDA device where one is used, else of the host. It counts\n"
+     "                             what is recorded: nothing below --min-size, no files, no stacks"},
     {"--min-size", EBB_CLI_BYTES, AT(min_size), "SIZE", "leave out smaller allocations (64KiB)"},
     {"--stacks", EBB_CLI_COUNT, AT(stacks), "N", "callers of each allocation, at most 32 (16)"},
 };
@@ -220,8 +226,15 @@ static int run_command(char **command, bool *has_run_out) {
 
 typedef struct totals {
     uint64_t n_blocks, peak_bytes, n_refused;
-    bool complete;
+    bool complete, has_device;
 } totals;
+
+static bool is_device(const ebb_trace_reader *reader, uint32_t space) {
+    char key[32];
+    snprintf(key, sizeof key, "space.%" PRIu32, space);
+    const char *name = ebb_trace_reader_note(reader, key);
+    return name != NULL && strncmp(name, "cuda:", strlen("cuda:")) == 0;
+}
 
 static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
     bool done = false;
@@ -233,6 +246,7 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
         const uint64_t live_bytes = ebb_trace_reader_info(reader).live_bytes;
         if (live_bytes > t->peak_bytes) { t->peak_bytes = live_bytes; }
         t->n_refused += event.kind == EBB_TRACE_MARK;
+        t->has_device |= event.kind == EBB_TRACE_ALLOC && is_device(reader, event.space);
     }
     t->n_blocks = ebb_trace_reader_info(reader).n_blocks;
     t->complete = ebb_trace_reader_info(reader).complete;
@@ -257,7 +271,8 @@ static void add_steps(const char *path) {
     fprintf(stderr, "\n");
 }
 
-static void tell_trace(const char *path, uint64_t limit) {
+/* *has_device becomes true where there are blocks of a device. */
+static void tell_trace(const char *path, uint64_t limit, bool *has_device) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
     char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
@@ -278,11 +293,12 @@ static void tell_trace(const char *path, uint64_t limit) {
                 t.n_refused, t.n_refused == 1 ? "" : "s", ebb_bytes_format(limit, most, sizeof most),
                 t.n_refused == 1 ? "was" : "were");
     }
+    *has_device |= t.has_device;
     ebb_trace_reader_close(reader);
 }
 
 /* A command that allocated nothing large has a trace, too: an empty one. */
-static int write_empty(const char *out) {
+static int write_empty(const char *out, size_t n_running) {
     ebb_trace_writer *writer = NULL;
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ADDRESSES;
@@ -292,10 +308,11 @@ static int write_empty(const char *out) {
     status = ebb_trace_writer_close(writer);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     char shown[MAX_PATH_BYTES];
+    const char *so_far = n_running > 0 ? " so far" : "";
     fprintf(stderr,
-            "ebb: record: %s is empty: the command allocated nothing large, or takes no LD_PRELOAD (it is "
+            "ebb: record: %s is empty: the command allocated nothing large%s, or takes no LD_PRELOAD (it is "
             "static, or runs with other rights)\n",
-            ebb__cli_clean(out, shown, sizeof shown));
+            ebb__cli_clean(out, shown, sizeof shown), so_far);
     return EBB_EXIT_DONE;
 }
 
@@ -311,7 +328,7 @@ static bool is_behind(const struct timespec *a, const struct timespec *b) {
 }
 
 /* Those that were written since; older ones are another recording's. */
-static void tell_others(const char *out, uint64_t limit, const struct timespec *start) {
+static void tell_others(const char *out, uint64_t limit, const struct timespec *start, bool *has_device) {
     char path[MAX_PATH_BYTES];
     struct dirent **entries = NULL;
     struct stat info;
@@ -321,11 +338,59 @@ static void tell_others(const char *out, uint64_t limit, const struct timespec *
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%.*s%.255s", (int)(name - out), out, entries[i]->d_name);
         if (is_others(entries[i]->d_name, name) && stat(path, &info) == 0 && is_behind(&info.st_mtim, start)) {
-            tell_trace(path, limit);
+            tell_trace(path, limit, has_device);
         }
         free(entries[i]);
     }
     free(entries);
+}
+
+/* Whether this process, still there, has this line in the environment that it began with. */
+static bool has_line(const char *pid, const char *line) {
+    char path[64], *text = NULL;
+    size_t n_bytes = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && getdelim(&text, &n_bytes, '\0', file) > 0) { found = strcmp(text, line) == 0; }
+    free(text);
+    if (file != NULL) { fclose(file); }
+    return found;
+}
+
+/* Of the command: those it left behind have the name of our file in their environment, and nobody else has. */
+static size_t count_running(void) {
+    const char *says = getenv("EBB_RECORD_SAYS");
+    char line[96];
+    size_t n = 0;
+    DIR *folder = opendir("/proc");
+    snprintf(line, sizeof line, "EBB_RECORD_SAYS=%s", says != NULL ? says : "");
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        const char *pid = entry->d_name;
+        n += pid[0] >= '1' && pid[0] <= '9' && strtol(pid, NULL, 10) != (long)getpid() && has_line(pid, line);
+    }
+    if (folder != NULL) { closedir(folder); }
+    return n;
+}
+
+static void tell_running(const char *out, size_t n) {
+    char shown[MAX_PATH_BYTES];
+    if (n == 0) { return; }
+    fprintf(stderr, "ebb: record: %zu of the command's processes still run%s; what they record goes to %s.PID\n", n,
+            n == 1 ? "s" : "", ebb__cli_clean(out, shown, sizeof shown));
+}
+
+/* A limit counts what is recorded; where that is little of what the command had, it emulates no smaller machine. */
+static void tell_beyond(uint64_t limit) {
+    struct rusage usage;
+    char peak[32], most[32];
+    if (limit == 0 || getrusage(RUSAGE_CHILDREN, &usage) != 0) { return; }
+    const uint64_t peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (peak_bytes / 5 * 4 <= limit) { return; }
+    fprintf(stderr,
+            "ebb: record: a process had %s in memory, beyond the limit of %s: it counts no allocations below "
+            "--min-size, no files, no stacks\n",
+            ebb_bytes_format(peak_bytes, peak, sizeof peak), ebb_bytes_format(limit, most, sizeof most));
 }
 
 /* What the library could not do: a line a process that ended its recording early. */
@@ -360,14 +425,18 @@ static int record(const record_values *values, const char *out, char **command) 
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &start); /* as files have it */
     set_environment(values, library, out, says);
     int code = run_command(command, &has_run);
+    bool has_device = false;
+    const size_t n_running = count_running();
     if (access(out, F_OK) == 0) {
-        tell_trace(out, values->limit);
-        tell_others(out, values->limit, &start);
+        tell_trace(out, values->limit, &has_device);
+        tell_others(out, values->limit, &start, &has_device);
     } else if (has_run) {
-        const int written = write_empty(out);
+        const int written = write_empty(out, n_running);
         code = code == 0 ? written : code;
     }
     tell_failures(says);
+    tell_running(out, n_running);
+    if (has_run && !has_device) { tell_beyond(values->limit); }
     (void)close(says);
     return code;
 }
@@ -389,6 +458,27 @@ static int check_out(const char *out, char **command) {
     return EBB_EXIT_DONE;
 }
 
+/* Whether files can be made there: also those of other processes, with something in them. */
+static int check_room(const char *out) {
+    char shown[MAX_PATH_BYTES];
+    struct rlimit files;
+    const char *name = strrchr(out, '/') + 1;
+    char *folder = strndup(out, (size_t)(name - out));
+    const long most = folder != NULL ? pathconf(folder, _PC_NAME_MAX) : -1;
+    free(folder);
+    if ((most >= 0 && strlen(name) + MAX_SUFFIX_BYTES > (size_t)most) ||
+        strlen(out) + MAX_SUFFIX_BYTES >= MAX_PATH_BYTES) {
+        fprintf(stderr, "ebb: record: %s: the name is too long for those of other processes, with .PID behind it\n",
+                ebb__cli_clean(out, shown, sizeof shown));
+        return EBB_EXIT_IO;
+    }
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < LEAST_FILE_BYTES) {
+        errno = EFBIG; /* ulimit -f */
+        return fail_errno(out);
+    }
+    return EBB_EXIT_DONE;
+}
+
 static int run(const ebb_cli_command *command, int argc, char **argv) {
     record_values values = {.stacks = UINT64_MAX};
     ebb_cli_arguments arguments;
@@ -398,6 +488,9 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     argv[end] = NULL; /* an option there takes no value from behind */
     if (!ebb__cli_parse(command, end, argv, &values, &arguments, &exit_code)) { return exit_code; }
     if (values.out == NULL) { return ebb__cli_usage("record: say where the trace goes: -o OUT.trace"); }
+    if (values.stacks != UINT64_MAX && values.stacks > MAX_CALLERS) {
+        return ebb__cli_usage("record: --stacks takes at most %u callers", MAX_CALLERS);
+    }
     if (behind == NULL || end + 1 >= argc) {
         return ebb__cli_usage("record: say which command, behind --; see ebb record --help");
     }
@@ -405,6 +498,8 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     exit_code = check_out(values.out, argv + end + 1);
     if (exit_code != EBB_EXIT_DONE) { return exit_code; }
     if (!find_place(values.out, out, sizeof out)) { return fail_errno(values.out); }
+    exit_code = check_room(out);
+    if (exit_code != EBB_EXIT_DONE) { return exit_code; }
     const ebb_status status = ebb_path_check_writable(out);
     return status == EBB_OK ? record(&values, out, argv + end + 1) : ebb__cli_failed(status);
 }

@@ -112,8 +112,10 @@ static bool has_file(void) {
     const bool is_ours = getpid() == recorder.pid;
     const bool is_there =
         fstat(recorder.fd, &now) == 0 && now.st_dev == recorder.file.st_dev && now.st_ino == recorder.file.st_ino;
-    if (!is_ours) { (void)ebb_fail(EBB_E_IO, "%s: a copy that a process made of itself without fork", recorder.path); }
-    if (is_ours && !is_there) { (void)ebb_fail(EBB_E_IO, "%s: the program closed its recording", recorder.path); }
+    if (!is_ours) {
+        (void)ebb_fail(EBB_E_IO, "%s: a copy that a process made of itself without fork", recorder.trace_path);
+    }
+    if (is_ours && !is_there) { (void)ebb_fail(EBB_E_IO, "%s: the program closed its recording", recorder.trace_path); }
     return is_ours && is_there;
 }
 

@@ -4,8 +4,8 @@
  *
  * The site of a stack is the innermost of its frames of the highest rank that it has: a Python file of the user's, one
  * of an installed package, the backward of an operator of PyTorch (its threads have no Python below them), an operator,
- * another source file, the rest. A frame's caller has a smaller number, so one pass over the frames finds the site
- * of each.
+ * another source file or program, a library, an allocator. A frame's caller has a smaller number, so one pass over the
+ * frames finds the site of each.
  */
 #include "study/study_priv.h"
 
@@ -25,17 +25,36 @@ static bool is_of_package(const char *file) {
            strstr(file, "/lib/python") != NULL || strstr(file, "torch/") != NULL || file[0] == '<';
 }
 
+/* A library's own business; what a program is that only runs another one. */
+static bool is_library(const char *file) {
+    const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
+    return strstr(base, ".so") != NULL || study_begins_with(file, "/usr/") || study_begins_with(base, "python");
+}
+
+/* Of a library: it allocates for whoever calls it. */
+static bool is_allocator(const char *function, const char *file) {
+    static const char *const files[] = {"libc.so",     "libc-2",      "libstdc++",   "libc++",   "libc10",
+                                        "libjemalloc", "libtcmalloc", "libmimalloc", "ld-linux", "libgcc_s"};
+    const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (study_begins_with(base, files[i])) { return true; }
+    }
+    return strstr(function, "alloc") != NULL || strstr(function, "Alloc") != NULL ||
+           study_begins_with(function, "_Znw") || study_begins_with(function, "_Zna") ||
+           study_begins_with(function, "operator new");
+}
+
 static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     if (stack == 0) { return 0; }
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const char *function = ebb_trace_reader_string(s->reader, f.function);
-    if (ends_with(file, ".py")) { return is_of_package(file) ? 4 : 5; }
+    if (ends_with(file, ".py")) { return is_of_package(file) ? 5 : 6; }
     if (strcmp(function, "_start") == 0) { return 0; } /* calls all there is */
-    if (study_begins_with(function, "torch::autograd::generated::")) { return 3; }
-    if (study_begins_with(function, "at::_ops::")) { return 2; }
-    const bool is_library = strstr(file, ".so") != NULL || study_begins_with(file, "/usr/");
-    return file[0] == '\0' || file[0] == '?' || is_library ? 0 : 1;
+    if (study_begins_with(function, "torch::autograd::generated::")) { return 4; }
+    if (study_begins_with(function, "at::_ops::")) { return 3; }
+    if (file[0] != '\0' && file[0] != '?' && !is_library(file)) { return 2; }
+    return is_allocator(function, file) ? 0 : 1;
 }
 
 static ebb_status find_sites(ebb_study *s) {
@@ -84,6 +103,7 @@ const char *ebb__study_frame_label(const ebb_study *s, uint32_t stack, ebb_bump 
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const int n = name_length(function);
     if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(bump, "%.*s", n, function); }
+    if (f.line == 0) { return ebb__bump_printf(bump, "%.*s (%s)", n, function, tail_of(file)); }
     return ebb__bump_printf(bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
 }
 

@@ -204,9 +204,11 @@ char *ebb_study_stack_text(const ebb_study *study, uint32_t stack, char *buf, si
     if (buf_bytes > 0) { buf[0] = '\0'; }
     while (stack != 0 && n < buf_bytes) {
         const ebb_trace_frame f = ebb_trace_reader_frame(study->reader, stack);
-        const int more = snprintf(buf + n, buf_bytes - n, "%s%s (%s:%" PRIu32 ")", n > 0 ? "\n" : "",
+        char line[16] = "";
+        if (f.line != 0) { snprintf(line, sizeof line, ":%" PRIu32, f.line); }
+        const int more = snprintf(buf + n, buf_bytes - n, "%s%s (%s%s)", n > 0 ? "\n" : "",
                                   ebb_trace_reader_string(study->reader, f.function),
-                                  ebb_trace_reader_string(study->reader, f.file), f.line);
+                                  ebb_trace_reader_string(study->reader, f.file), line);
         if (more < 0 || (size_t)more >= buf_bytes - n) {
             buf[n] = '\0';
             break;

@@ -207,6 +207,24 @@ else
     skip "CUDA's family" "no cuda.h"
 fi
 
+# A process that the command leaves behind.
+mkfifo gate
+# shellcheck disable=SC2086
+record 0 $least -- sh -c '(read _ <gate; exec ./program family) >left 2>&1 &'
+check "nothing so far is said" grep -q 'trace is empty: the command allocated nothing large so far' err
+check "and that a process still runs" grep -q "1 of the command's processes still runs; what they record goes to $work/trace.PID" err
+echo >gate
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ -e "$(echo trace.[0-9]*)" ] && tell trace.[0-9]* | grep -q whole && break
+    sleep 0.2
+done
+equal "what it did" "$(tell trace.[0-9]* | sed 's/.*left/left/')" "left 0 peak 2500 whole"
+
+record 0 --limit 8MiB --min-size 4MiB -- python3 -c 'x = [bytes(1000) for _ in range(20000)]'
+check "memory beyond a limit that was not recorded" grep -q 'a process had .* in memory, beyond the limit of 8.00 MiB' err
+record 0 --limit 1GiB --min-size 4MiB -- python3 -c 'x = [bytes(1000) for _ in range(20000)]'
+check "and below it" test "$(grep -c beyond err)" = 0
+
 record 0 -- true
 check "nothing large: an empty trace" test "$(tell trace)" = "left 0 peak 0 whole"
 check "and that is said" grep -q 'trace is empty' err
@@ -287,6 +305,14 @@ says "a pipe stays" 2 "ebb: record: pipe is no file" record -o pipe -- ./program
 says "the program stays" 2 "ebb: record: own is the command's, and would be replaced" record -o own -- ./own family
 says "its data stays" 2 "ebb: record: data is the command's, and would be replaced" record -o data -- cat ./data
 check "and they are there" test -p pipe -a -x own -a -f data
+says "too many callers" 2 "ebb: record: --stacks takes at most 32 callers" record -o x --stacks 33 -- true
+long=$(printf '%0250d' 0)
+says "a name without room for a number behind it" 4 \
+    "ebb: record: $work/$long: the name is too long for those of other processes, with .PID behind it" \
+    record -o "$long" -- true
+equal "no room for a file" "$(ulimit -f 0 && "$EBB" record -o x -- true 2>&1)" "ebb: record: $work/x: File too large"
+check "and nothing was made" test ! -e x -a ! -e "$long"
+
 says "no output" 2 "ebb: record: say where the trace goes: -o OUT.trace" record -- true
 says "no command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x
 says "an empty command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x --
