@@ -10,6 +10,7 @@ and counted: 8 bytes for a number that takes part in an operator with tensors (`
 own behind the dispatch.
 """
 import collections
+import contextlib
 import copy
 import ctypes
 import gc
@@ -348,6 +349,14 @@ def check_ways():
         grads.append([p.grad.clone() for p in net.parameters()])
     verdict("checkpoints: a lower peak, the same gradients", peaks[1] < peaks[0] and
             all(torch.equal(a, b) for a, b in zip(*grads)), peaks)
+    layer, grads = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), []
+    for use in (False, True):
+        layer.zero_grad(set_to_none=True)
+        torch.manual_seed(4)
+        with ebb.torch.record(path) if use else contextlib.nullcontext():
+            checkpoint(layer, torch.ones(4, 16, 64, requires_grad=True), use_reentrant=False).sum().backward()
+        grads.append([p.grad.clone() for p in layer.parameters()])
+    verdict("a checkpoint of attention, not reentrant: the same gradients", all(map(torch.equal, *grads)))
     with ebb.torch.record(path) as recorder, torch.inference_mode():
         net(torch.ones(100, 50))
     trace = trace_reader.Trace(path)
@@ -360,6 +369,47 @@ def check_ways():
             recorder.mark_iteration()
     marks = [(e["mark"], e["number"]) for e in trace_reader.Trace(path).events if e["kind"] == "mark"]
     verdict("marks of the program's own", marks == [(m, n) for n in range(3) for m in (0, 1)], marks)
+
+
+KILLED = """
+import os, torch, ebb.torch
+with ebb.torch.record({path!r}):
+    kept = [torch.ones(50) for _ in range(20)]
+    {wait}
+    large = torch.empty({large}, dtype=torch.uint8)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def check_killed():
+    """What was told is in the file: up to a new peak, and up to a second ago."""
+    for name, wait, large, at_least in (("at a peak", "pass", 100 << 20, 100 << 20),
+                                        ("a while after", "import time; time.sleep(1.1)", 8, 4000)):
+        if os.path.exists(path):
+            os.remove(path)
+        killed = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED.format(path=path, wait=wait, large=large)],
+                                env={**os.environ, "PYTHONPATH": sys.path[1]})
+        trace = trace_reader.Trace(path)
+        peak = trace.peak(lambda alloc: not alloc["before"])
+        verdict(f"killed {name}", killed.returncode == -9 and not trace.is_whole and peak >= at_least, killed, peak)
+
+
+def check_document():
+    """The example of docs/record.md needs no GPU."""
+    with open(os.path.join(HERE, "..", "..", "docs", "record.md")) as page:
+        example = page.read().split("**Without memory.**")[1].split("```python\n")[1].split("```")[0]
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(None):
+            exec(example, {"__name__": "example"})
+    finally:
+        os.chdir(before)
+    trace = trace_reader.Trace(os.path.join(folder, "step.trace"))
+    total, _ = live_by_role(trace)
+    verdict("the example without memory", trace.is_whole and total["parameter"] > 1 << 30 and
+            total["optimizer_state"] >= 2 * total["parameter"] and {0, 1, 2} <= {
+                e["phase"] for e in trace.events if e["kind"] == "step_begin"}, total)
 
 
 def check_threads_and_forks():
@@ -403,6 +453,8 @@ def main():
     check_nested()
     check_views_and_places()
     check_ways()
+    check_killed()
+    check_document()
     check_threads_and_forks()
     sys.exit(status)
 

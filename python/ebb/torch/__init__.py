@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .. import trace
 from ._iterations import Iterations
 from ._ledger import Ledger
-from ._operators import Caller, Operator, tensors_in
+from ._operators import Caller, Operator, tensor_of, tensors_in
 from ._owners import Owners
 from ._places import Places
 
@@ -78,6 +78,9 @@ class record(TorchDispatchMode):
                 return func(*args, **kwargs)
         if operator.is_primitive or self._process != os.getpid():
             return func(*args, **kwargs)
+        if operator.is_detach and not isinstance(args[0], torch.Tensor):
+            with no_dispatch():  # 1.13 gives a number that autograd has saved as a number, and wants a tensor for it
+                return func(tensor_of(args[0]))
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # a tensor made of tensors: what it does with those comes here again
         caller = Caller(sys._getframe(1))

@@ -6,6 +6,9 @@ says whether the storage is gone and does not keep it; nor is another one made a
 that of every storage at each operator would be slow. So while a tensor lives that was seen with a storage, the storage is
 taken to live; from then on, until it is seen with another one, it is a suspect, and suspects are asked before each
 operator. All are asked every few operators, for a tensor may have been given another storage.
+
+A process that is killed leaves what was written. So the ledger writes when a second has gone since it last did, and
+when so much more lives than ever before that memory may be what it is killed for.
 """
 import threading
 import time
@@ -17,6 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import trace
 
 _ASK_ALL_EVERY = 64
+_WRITE_EVERY_NS = 10**9
+_WRITE_GROWTH_BYTES, _WRITE_GROWTH_PART = 1 << 20, 64  # of the peak: by so many bytes, and by this part of it
 _storage_of = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage  # of 2.0, of 1.13
 _expired, _forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 
@@ -38,10 +43,18 @@ class Ledger:
         self._start_ns, self._ticks = 0, 0
         self._blocks, self._suspects, self._countdown = {}, set(), _ASK_ALL_EVERY
         self._spaces, self._rows = {}, {}
+        self._write_at_ns, self._write_at_bytes = 0, 0
 
     def begin(self):
         """What comes now is recorded; it is time 0."""
         self.are_before, self._start_ns = False, time.perf_counter_ns()
+        self._write()
+
+    def _write(self):
+        """All that has been told is in the file."""
+        self.writer.flush()
+        self._write_at_ns = time.monotonic_ns() + _WRITE_EVERY_NS
+        self._write_at_bytes = self.peak_bytes + max(_WRITE_GROWTH_BYTES, self.peak_bytes // _WRITE_GROWTH_PART)
 
     def now(self):
         """In ns; under fake tensors, where times mean nothing, a count."""
@@ -106,6 +119,8 @@ class Ledger:
                                          None if self.is_fake else storage.data_ptr(), space, self.are_before)
         self.live_bytes += size_bytes
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        if self.live_bytes >= self._write_at_bytes and not self.are_before:
+            self._write()
         return block
 
     def _anchor(self, block, key, tensor):
@@ -129,7 +144,9 @@ class Ledger:
         _forget(key)
 
     def ask(self, everyone=False):
-        """Free what is gone."""
+        """Free what is gone; write what was told a while ago."""
+        if time.monotonic_ns() >= self._write_at_ns:
+            self._write()
         self._countdown -= 1
         if everyone or self._countdown == 0:
             self._countdown, asked = _ASK_ALL_EVERY, self._blocks

@@ -19,6 +19,11 @@ def tensors_in(value):
     return []
 
 
+def tensor_of(number):
+    """As autograd has it: in the widest type of its kind, which makes no other operand wider."""
+    return torch.tensor(number, dtype={float: torch.float64, complex: torch.complex128}.get(type(number)))
+
+
 class Operator:
     """What an operator's schema says: its name, and which of its arguments it reads and writes."""
 
