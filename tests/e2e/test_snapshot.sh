@@ -48,7 +48,7 @@ run "a recording for the viewer" out train mlp --steps 3 --record own.trace --re
     equal "a recording for the viewer" "$(grep -v frames got)" "$(grep -v frames expected)"
 }
 
-complains "no such device" 2 'there is no device 3, only 3 of them' import snapshots/devices.pickle -o no --device 3
+complains "no such device" 2 'there is no device 3, but those from 0 to 2' import snapshots/devices.pickle -o no --device 3
 complains "the processor" 2 'has no blocks of the processor' import snapshots/devices.pickle -o no --device cpu
 head -c 5000 snapshots/contexts.pickle >cut.pickle
 complains "one that is cut off" 3 'cut.pickle: offset 5000: the pickle is cut off here' import cut.pickle -o no
