@@ -112,7 +112,7 @@ ebb_report_holders ebb__report_holders(const ebb_report *report);
 #define REPORT_MAX_CAUSES 3u
 #define REPORT_STACK_BYTES 2048 /* of a stack that is told at once; cut at a line */
 typedef struct ebb_report_words {
-    const char *device; /* which one this is, and which others there are; NULL: there is one */
+    const char *device;  /* which one this is, and which others there are; NULL: there is one */
     const char *refused; /* the last allocation that was not to be had; NULL: none */
     char *refused_stack; /* whose, a frame a line */
     const char *peak;
