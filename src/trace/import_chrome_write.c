@@ -5,7 +5,7 @@
  * Spans are sorted by their begins, longer ones first, and points (allocs, frees, marks) by time; the two are merged,
  * and before each the open spans that end by then are closed. A span that reaches out of the one around it on its
  * thread is cut to that one's end, so that the steps of a row nest. At one time come the begins, then the points, then
- * the ends.
+ * the ends. Iterations nest with nothing: the profiler begins one within a call of its step(), and ends it in the next.
  *
  * A block that is freed and was never allocated was there before; what a device's totals say was allocated then, less
  * those, is one block more.
@@ -14,6 +14,7 @@
 
 #define NO_ROW UINT32_MAX
 #define MAX_OPEN 4096u                                                /* spans within each other */
+#define ITERATIONS EBB_TRACE_MAX_ROWS                                 /* where open iterations are, of any row */
 #define UNIX_FROM ((uint64_t)1000 * 1000 * 1000 * 1000 * 1000 * 1000) /* times above are since 1970: 2001, in ns */
 #define REST_NAME "before the recording"
 
@@ -42,7 +43,7 @@ typedef struct output {
     uint32_t *strings;        /* [texts + 1]: the writer's numbers, 0 until asked for */
     EBB_VEC(before) befores;
     ebb_u64_map blocks; /* a block's number plus one by place; 0: freed */
-    row_state rows[EBB_TRACE_MAX_ROWS];
+    row_state rows[EBB_TRACE_MAX_ROWS + 1];
     uint64_t next_end_ns; /* of the open spans; UINT64_MAX: none is open */
     uint64_t start_ns, now_ns, n_blocks, n_iterations;
 } output;
@@ -304,9 +305,14 @@ static ebb_status begin_step(output *out, const open_span *span) {
     return ebb_trace_writer_add(out->importer->writer, &event);
 }
 
+static row_state *state_of(output *out, const chrome_span *span, uint32_t row) {
+    EBB_ASSERT(row < EBB_TRACE_MAX_ROWS);
+    return &out->rows[span->kind == CHROME_ITERATION ? ITERATIONS : row];
+}
+
 static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
-    row_state *state = &out->rows[row];
-    EBB_ASSERT(row < EBB_TRACE_MAX_ROWS && state->open.n < MAX_OPEN);
+    row_state *state = state_of(out, span, row);
+    EBB_ASSERT(state->open.n < MAX_OPEN);
     const char *text = text_of(out->c, span->name), *number = strchr(text, '#');
     const open_span *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : NULL;
     open_span o = {
@@ -338,15 +344,15 @@ static ebb_status close_one(output *out, uint32_t row) {
     return o.kind == CHROME_ITERATION ? add_mark(out, &o, EBB_TRACE_ITERATION_END, o.number) : EBB_OK;
 }
 
-/* The row whose innermost span ends first; EBB_TRACE_MAX_ROWS: none is open. Sets next_end_ns. */
+/* The row, or ITERATIONS, whose innermost span ends first; NO_ROW: none is open. Sets next_end_ns. */
 static uint32_t first_to_end(output *out) {
-    uint32_t first = EBB_TRACE_MAX_ROWS;
+    uint32_t first = NO_ROW;
     out->next_end_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < EBB_TRACE_MAX_ROWS; i++) {
+    for (uint32_t i = 0; i <= ITERATIONS; i++) {
         const row_state *state = &out->rows[i];
         if (state->open.n == 0) { continue; }
         const uint64_t end_ns = state->open.data[state->open.n - 1].end_ns;
-        if (first < EBB_TRACE_MAX_ROWS && end_ns >= out->next_end_ns) { continue; }
+        if (first != NO_ROW && end_ns >= out->next_end_ns) { continue; }
         out->next_end_ns = end_ns;
         first = i;
     }
@@ -357,7 +363,7 @@ static uint32_t first_to_end(output *out) {
 static ebb_status close_until(output *out, uint64_t time_ns, bool at_it) {
     while (out->next_end_ns < time_ns || (at_it && out->next_end_ns == time_ns)) {
         const uint32_t row = first_to_end(out);
-        if (row == EBB_TRACE_MAX_ROWS) { break; }
+        if (row == NO_ROW) { break; }
         EBB_TRY(close_one(out, row));
         (void)first_to_end(out);
     }
@@ -373,7 +379,7 @@ static ebb_status write_span(output *out, const chrome_span *span) {
     const uint32_t row = out->c->threads.data[span->thread].row;
     EBB_TRY(close_until(out, span->begin_ns, true));
     move_to(out, span->begin_ns);
-    if (row == NO_ROW || out->rows[row].open.n == MAX_OPEN) {
+    if (row == NO_ROW || state_of(out, span, row)->open.n == MAX_OPEN) {
         out->importer->n_left_out++;
         return EBB_OK;
     }
@@ -459,7 +465,7 @@ ebb_status ebb__chrome_write(chrome *c) {
     out->next_end_ns = UINT64_MAX;
     ebb__u64_map_init(&out->blocks, mem);
     const ebb_status st = write_all(out);
-    for (size_t i = 0; i < EBB_TRACE_MAX_ROWS; i++) { EBB_VEC_FINI(mem, &out->rows[i].open); }
+    for (size_t i = 0; i <= ITERATIONS; i++) { EBB_VEC_FINI(mem, &out->rows[i].open); }
     ebb__u64_map_fini(&out->blocks);
     EBB_VEC_FINI(mem, &out->befores);
     ebb__free(mem, out->spans);

@@ -92,6 +92,18 @@ static void test_phases_and_marks(void **state) {
         "+50000=0:1 M100000=1#7 ");
 }
 
+/* With Python's stacks an iteration begins within a call of the profiler's step(), and ends within the next one. */
+static void test_iterations_across_frames(void **state) {
+    (void)state;
+    expect_events("[" SPAN("python_function", "profiler.py(1): step", 2, 0, 3) "," SPAN(
+                      "user_annotation", "ProfilerStep#1", 2, 1,
+                      41) "," SPAN("python_function", "t.py(2): train", 2, 5,
+                                   30) "," MEMORY(20, 8, 1) "," SPAN("python_function", "profiler.py(1): step", 2, 40,
+                                                                     6) "," SPAN("user_annotation", "ProfilerStep#2", 2,
+                                                                                 44, 20) "," MEMORY(50, -8, 1) "]",
+                  "M1000=0#1 +20000=0:8 M42000=1#1 M44000=0#2 -50000=0:8 M64000=1#2 ");
+}
+
 /* Totals say what was allocated before; of that, what is freed later is known block by block. */
 static void test_before(void **state) {
     (void)state;
@@ -209,9 +221,18 @@ static void test_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_memory),  IN_DIR(test_steps),  IN_DIR(test_phases_and_marks), IN_DIR(test_before),
-        IN_DIR(test_devices), IN_DIR(test_stacks), IN_DIR(test_left_out),         IN_DIR(test_cut),
-        IN_DIR(test_refused), IN_DIR(test_texts),  IN_DIR(test_unsound_totals),
+        IN_DIR(test_memory),
+        IN_DIR(test_steps),
+        IN_DIR(test_phases_and_marks),
+        IN_DIR(test_iterations_across_frames),
+        IN_DIR(test_before),
+        IN_DIR(test_devices),
+        IN_DIR(test_stacks),
+        IN_DIR(test_left_out),
+        IN_DIR(test_cut),
+        IN_DIR(test_refused),
+        IN_DIR(test_texts),
+        IN_DIR(test_unsound_totals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
