@@ -244,3 +244,11 @@ ebb_status ebb__kernel_check_labels(const int32_t *labels, int64_t n_images, int
     }
     return EBB_OK;
 }
+
+ebb_status ebb__kernel_all_plain(ebb_device *device, const ebb_kernel_desc *desc, ebb_layout *layouts_out) {
+    for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
+        const ebb_operand *o = &desc->operand[i];
+        EBB_TRY(device->ops->layout_plain(device, o->dtype, &o->shape, &layouts_out[i]));
+    }
+    return EBB_OK;
+}

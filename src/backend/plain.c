@@ -31,12 +31,7 @@ void ebb__plain_close(ebb_device *base) {
 /* ---- layouts ---------------------------------------------------------------------------------- */
 
 static size_t hash_layout(const ebb_plain_layout *layout) {
-    uint64_t h = (uint64_t)layout->dtype * 2 + layout->opaque;
-    for (int32_t i = 0; i < layout->shape.n_dims; i++) {
-        h = (h ^ (uint64_t)layout->shape.dims[i]) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 29;
-    }
-    return (size_t)(h ^ (h >> 32));
+    return ebb__shape_hash((uint64_t)layout->dtype * 2 + layout->opaque, &layout->shape);
 }
 
 static bool is_same_layout(const ebb_plain_layout *a, const ebb_plain_layout *b) {
@@ -158,21 +153,14 @@ static ebb_status choose_layout(ebb_plain_device *device, const ebb_kernel_desc 
 
 static ebb_status describe(ebb_plain_device *device, ebb_plain_kernel *kernel, ebb_layout *layout) {
     const ebb_kernel_desc *desc = &kernel->desc;
-    const uint32_t n = ebb__kernel_n_operands(desc);
-    uint64_t *bytes = (uint64_t *)(kernel + 1); /* the operands' room, filled after this */
-    for (uint32_t i = 0; i < n; i++) {
-        EBB_TRY(choose_layout(device, desc, i, &layout[i]));
-        bytes[i] = device->layouts.data[layout[i]].size_bytes;
-    }
+    for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) { EBB_TRY(choose_layout(device, desc, i, &layout[i])); }
     kernel->base = (ebb_kernel){.device = &device->host.base,
                                 .layout = layout,
                                 .algorithm = "plain",
                                 .n_choices = 1,
-                                .inplace = inplace_inputs(desc->kind),
-                                .flops = ebb__work_flops(desc),
-                                .traffic_bytes = ebb__work_traffic_bytes(desc, bytes)};
+                                .inplace = inplace_inputs(desc->kind)};
     if (desc->kind == EBB_OP_SLICE && desc->n_in == 2) { kernel->base.inplace = 1u << 1; }
-    return EBB_OK;
+    return ebb__work_measure(desc, &kernel->base);
 }
 
 /* One block: the kernel, its operands, their layouts. */
@@ -180,7 +168,6 @@ ebb_status ebb__plain_kernel_create(ebb_device *device, const ebb_kernel_desc *d
     EBB_TRY(ebb__kernel_check(desc));
     if (desc->choice != 0) { return ebb_fail(EBB_E_LIMIT, "%s: one algorithm only", ebb__op_name(desc->kind)); }
     const uint32_t n = ebb__kernel_n_operands(desc);
-    _Static_assert(sizeof(ebb_operand) >= sizeof(uint64_t), "describe keeps bytes there");
     ebb_plain_kernel *kernel =
         ebb__alloc(device->mem, 1, sizeof *kernel + n * (sizeof *desc->operand + sizeof(ebb_layout)));
     if (kernel == NULL) { return EBB_E_NO_MEMORY; }

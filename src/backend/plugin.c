@@ -70,6 +70,6 @@ static ebb_status open_cuda(const ebb_device_options *options, ebb_device **devi
 const ebb_backend_ops ebb__plugin_cuda = {
     .abi = EBB_BACKEND_ABI,
     .name = "cuda",
-    .about = "an NVIDIA GPU, with cuDNN and cuBLAS (a plug-in, loaded when asked for)",
+    .about = EBB_PLUGIN_CUDA_ABOUT,
     .open = open_cuda,
 };

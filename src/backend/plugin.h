@@ -33,5 +33,7 @@ ebb_status ebb__plugin_load(const char *name, const ebb_backend_ops **ops_out);
 
 /* Registry row: a name, a line about it, and an open that loads. A device's ops are the loaded table. */
 extern const ebb_backend_ops ebb__plugin_cuda;
+/* The line, which the table has as well. */
+#define EBB_PLUGIN_CUDA_ABOUT "an NVIDIA GPU, with cuDNN and cuBLAS (a plug-in, loaded when asked for)"
 
 #endif

@@ -84,3 +84,15 @@ double ebb__work_traffic_bytes(const ebb_kernel_desc *desc, const uint64_t *oper
     }
     return sum;
 }
+
+ebb_status ebb__work_measure(const ebb_kernel_desc *desc, ebb_kernel *kernel) {
+    const ebb_device *device = kernel->device;
+    const uint32_t n = ebb__kernel_n_operands(desc);
+    uint64_t *bytes = ebb__alloc(device->mem, n, sizeof *bytes);
+    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t i = 0; i < n; i++) { bytes[i] = device->ops->layout_bytes(device, kernel->layout[i]); }
+    kernel->flops = ebb__work_flops(desc);
+    kernel->traffic_bytes = ebb__work_traffic_bytes(desc, bytes);
+    ebb__free(device->mem, bytes);
+    return EBB_OK;
+}

@@ -15,4 +15,7 @@ double ebb__work_flops(const ebb_kernel_desc *desc);
  * what the operands take as they lie on the device. */
 double ebb__work_traffic_bytes(const ebb_kernel_desc *desc, const uint64_t *operand_bytes);
 
+/* Both, of a kernel whose device and layouts are there. */
+ebb_status ebb__work_measure(const ebb_kernel_desc *desc, ebb_kernel *kernel);
+
 #endif

@@ -4,13 +4,9 @@
  * 3.3): ten rounds of two 32x32->64 multiplications, the key bumped by two Weyl constants each round.
  */
 #include "base/base.h"
+#include "base/philox.h"
 
 #include <math.h>
-
-#define PHILOX_M0 0xD2511F53u
-#define PHILOX_M1 0xCD9E8D57u
-#define PHILOX_W0 0x9E3779B9u
-#define PHILOX_W1 0xBB67AE85u
 
 uint64_t ebb__hash(uint64_t h, const void *data, size_t n_bytes) {
     const unsigned char *p = data;
@@ -21,16 +17,16 @@ uint64_t ebb__hash(uint64_t h, const void *data, size_t n_bytes) {
 void ebb__philox(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t words_out[4]) {
     uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)PHILOX_M0 * c[0];
-        uint64_t p1 = (uint64_t)PHILOX_M1 * c[2];
+    for (int round = 0; round < EBB_PHILOX_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)EBB_PHILOX_M0 * c[0];
+        uint64_t p1 = (uint64_t)EBB_PHILOX_M1 * c[2];
         uint32_t hi0 = (uint32_t)(p0 >> 32), hi1 = (uint32_t)(p1 >> 32);
         c[0] = hi1 ^ c[1] ^ k0;
         c[1] = (uint32_t)p1;
         c[2] = hi0 ^ c[3] ^ k1;
         c[3] = (uint32_t)p0;
-        k0 += PHILOX_W0;
-        k1 += PHILOX_W1;
+        k0 += EBB_PHILOX_W0;
+        k1 += EBB_PHILOX_W1;
     }
     memcpy(words_out, c, sizeof c);
 }

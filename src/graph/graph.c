@@ -64,6 +64,14 @@ bool ebb__shape_equal(const ebb_shape *a, const ebb_shape *b) {
     return true;
 }
 
+size_t ebb__shape_hash(uint64_t h, const ebb_shape *shape) {
+    for (int32_t i = 0; i < shape->n_dims; i++) {
+        h = (h ^ (uint64_t)shape->dims[i]) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return (size_t)(h ^ (h >> 32));
+}
+
 /* ---- the object ------------------------------------------------------------------------------- */
 
 ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_out) {

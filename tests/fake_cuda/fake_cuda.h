@@ -29,7 +29,7 @@ typedef struct fake_cuda {
     int driver_version, n_devices;
     bool has_mapping;
     bool no_engines;     /* cuDNN knows no algorithm for anything */
-    bool broken_engines; /* it knows some, and making a plan of them fails */
+    bool broken_engines; /* it knows some, and making an execution plan of them fails */
     uint64_t total_bytes, context_bytes, granule_bytes;
     uint64_t seed; /* of the order */
 

@@ -4,7 +4,7 @@
  * that differ in what they say of themselves:
  *
  *   0 rounds to TF32   1 is not deterministic   2 needs more workspace than the operands have bytes
- *   3 is no plan on this machine   4 needs no workspace   5 needs a little
+ *   3 does not run on this machine   4 needs no workspace   5 needs a little
  *
  * Those that must not be chosen compute nonsense. What is used before it is finalised, or changed afterwards, fails.
  */
@@ -44,7 +44,7 @@ typedef struct tensor {
     float *at;
 } tensor;
 
-/* What a launch reads: it lives as long as the plan. */
+/* What a launch reads: it lives as long as the execution plan. */
 typedef struct conv_args {
     const descriptor *operation;
     float *src, *weights, *dst;

@@ -204,7 +204,9 @@ cudaError_t cudaMalloc(void **ptr, size_t n_bytes) {
     return cudaSuccess;
 }
 
+/* It waits for the device, as the runtime's does. */
 cudaError_t cudaFree(void *ptr) {
+    fake_run_all();
     range **at = find_range(ptr);
     if (*at == NULL || !(*at)->is_malloc) { abort(); }
     fake.used_bytes -= (*at)->n_bytes;
@@ -338,6 +340,7 @@ static CUresult mem_map(CUdeviceptr ptr, size_t n_bytes, size_t offset, CUmemGen
 static CUresult mem_unmap(CUdeviceptr ptr, size_t n_bytes) {
     range *r = *find_range((void *)(uintptr_t)ptr);
     if (r == NULL || r->n_bytes != n_bytes || r->piece == NULL) { abort(); }
+    if (!fake_is_idle()) { abort(); } /* the driver waits for nobody */
     drop_piece(r->piece);
     r->piece = NULL;
     r->is_open = false;

@@ -97,6 +97,8 @@ void fake_forget_captures(void); /* when there are no events */
 void fake_graph_fini(struct CUgraph_st *graph);
 /* Run what may run until done(ctx). */
 void fake_run_until(bool (*done)(const void *ctx), const void *ctx);
+bool fake_is_idle(void);
+void fake_run_all(void);
 /* A call that a capture does not bear. */
 cudaError_t fake_refuse_in_capture(void);
 

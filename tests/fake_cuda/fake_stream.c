@@ -200,11 +200,27 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+/* What is asked for has been done when it is asked for again. */
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    FAKE_CALL();
+    if (is_idle(stream)) { return cudaSuccess; }
+    fake_run_until(is_idle, stream);
+    return fake_set_error(cudaErrorNotReady);
+}
+
 static bool are_idle(const void *ctx) {
     (void)ctx;
     bool idle = true;
     for (const struct CUstream_st *s = fake_streams; s != NULL; s = s->next) { idle = idle && is_idle(s); }
     return idle;
+}
+
+bool fake_is_idle(void) {
+    return are_idle(NULL);
+}
+
+void fake_run_all(void) {
+    fake_run_until(are_idle, NULL);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {

@@ -152,7 +152,7 @@ static void no_engine_works(void **state) {
     fake.broken_engines = true;
     assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
     assert_int_equal(make(&f, 0, &kernel), EBB_E_DEVICE);
-    expect_message("cudnnBackendFinalize of a plan: failure");
+    expect_message("cudnnBackendFinalize of an execution plan: failure");
     fake.broken_engines = false;
     assert_int_equal(make_bind_run(&f, 0), EBB_OK);
     close_fixture(&f);

@@ -53,7 +53,8 @@ static void each_call_may_fail(cudaError_t error) {
             expect_message("cuda: ");
             assert_int_equal(st, error == cudaErrorMemoryAllocation ? EBB_E_NO_MEMORY : EBB_E_DEVICE);
         } else if (is_told(fake.failed) && strcmp(fake.failed, "cudaSetDevice") != 0 &&
-                   strcmp(fake.failed, "cudaStreamSynchronize") != 0 && strcmp(fake.failed, "cudaMemGetInfo") != 0) {
+                   strcmp(fake.failed, "cudaStreamSynchronize") != 0 &&
+                   strcmp(fake.failed, "cudaDeviceSynchronize") != 0 && strcmp(fake.failed, "cudaMemGetInfo") != 0) {
             fail_msg("call %d, %s: nobody was told", (int)call, fake.failed);
         }
         fake_cuda_fail(0, error);
@@ -105,12 +106,61 @@ static void machines_without_a_device_say_what_is_missing(void **state) {
     expect_no_device(0, "no NVIDIA driver (libcuda.so.1)");
 }
 
+/* A GPU that the build has no code for, or that others keep for themselves, is none either. */
+static void gpus_that_cannot_be_used_are_none(void **state) {
+    (void)state;
+    static const cudaError_t errors[] = {cudaErrorDevicesUnavailable, cudaErrorNoKernelImageForDevice,
+                                         cudaErrorUnsupportedPtxVersion, cudaErrorSystemNotReady};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        uint64_t n_none = 0;
+        for (uint64_t call = 1; call < 20; call++) {
+            ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+            options.mem = ebb__mem_or_default(NULL);
+            ebb_device *device = NULL;
+            fake_cuda_reset(call);
+            fake_cuda_fail(call, errors[i]);
+            const ebb_status st = ebb__backend_cuda.open(&options, &device);
+            assert_true(st == EBB_OK || st == EBB_E_NO_DEVICE);
+            n_none += st != EBB_OK;
+            ebb__backend_cuda.close(device);
+        }
+        assert_true(n_none > 5);
+    }
+}
+
+static ebb_status count_call(void *ctx) {
+    ++*(int *)ctx;
+    return EBB_OK;
+}
+
+/* More calls than a stream has places for wait for the oldest; a device that is broken does none, and is asked. */
+static void calls_wait_for_a_place(void **state) {
+    (void)state;
+    enum { N_CALLS = 1024 };
+    fake_bench b;
+    int n_done = 0;
+    fake_cuda_reset(4);
+    MUST(fake_bench_open(&b, NULL, false));
+    for (int i = 0; i < N_CALLS + 10; i++) { MUST(b.ops->call(b.stream[STREAM_OUT], count_call, &n_done)); }
+    assert_in_range(n_done, 10, N_CALLS);
+    MUST(b.ops->stream_sync(b.stream[STREAM_OUT]));
+    assert_int_equal(n_done, N_CALLS + 10);
+    for (int i = 0; i < N_CALLS; i++) { MUST(b.ops->call(b.stream[STREAM_OUT], count_call, &n_done)); }
+    fake_cuda_fail(2, cudaErrorUnknown);
+    assert_int_equal(b.ops->call(b.stream[STREAM_OUT], count_call, &n_done), EBB_E_DEVICE);
+    assert_string_equal(fake.failed, "cudaStreamQuery");
+    fake_bench_close(&b);
+    assert_int_equal(n_done, 2 * N_CALLS + 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_may_find_the_device_broken),
         cmocka_unit_test(each_call_may_find_no_memory),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(machines_without_a_device_say_what_is_missing),
+        cmocka_unit_test(gpus_that_cannot_be_used_are_none),
+        cmocka_unit_test(calls_wait_for_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,5 +325,5 @@ static ebb_status run_stats(const ebb_cpu_kernel *kernel, const ebb_bound *bound
 ebb_status ebb__cpu_make_batch_norm_stats(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
     kernel->run = run_stats;
     kernel->n_elements = (uint64_t)ebb__shape_elements(&desc->operand[0].shape);
-    return ebb__cpu_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->host.base, desc, kernel->layout);
 }

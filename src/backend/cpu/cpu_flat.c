@@ -118,7 +118,7 @@ ebb_status ebb__cpu_make_dropout(ebb_cpu_device *device, const ebb_kernel_desc *
     kernel->run = run_dropout;
     kernel->base.inplace = 1u << 0;
     kernel->n_elements = (uint64_t)ebb__shape_elements(&desc->operand[0].shape);
-    return ebb__cpu_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->host.base, desc, kernel->layout);
 }
 
 /* ---- updates ----------------------------------------------------------------------------------- */
@@ -191,7 +191,7 @@ static ebb_status run_fetch(const ebb_cpu_kernel *kernel, const ebb_bound *bound
 /* n_elements: bytes, since labels have another type. */
 ebb_status ebb__cpu_make_port(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
     kernel->run = desc->kind == EBB_OP_FEED ? run_feed : run_fetch;
-    EBB_TRY(ebb__cpu_all_plain(device, desc, kernel));
+    EBB_TRY(ebb__kernel_all_plain(&device->host.base, desc, kernel->layout));
     kernel->n_elements = ebb__cpu_layout(device, kernel->layout[0])->size_bytes;
     return EBB_OK;
 }
@@ -204,7 +204,7 @@ static ebb_status run_copy(const ebb_cpu_kernel *kernel, const ebb_bound *bound)
 ebb_status ebb__cpu_make_reshape(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
     kernel->run = run_copy;
     kernel->base.inplace = 1u << 0;
-    EBB_TRY(ebb__cpu_all_plain(device, desc, kernel));
+    EBB_TRY(ebb__kernel_all_plain(&device->host.base, desc, kernel->layout));
     kernel->n_elements = ebb__cpu_layout(device, kernel->layout[0])->size_bytes;
     return EBB_OK;
 }

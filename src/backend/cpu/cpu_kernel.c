@@ -93,26 +93,7 @@ ebb_status ebb__cpu_set_primitive(ebb_cpu_kernel *kernel, dnnl_primitive_desc_t 
     return st;
 }
 
-ebb_status ebb__cpu_all_plain(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
-        const ebb_operand *o = &desc->operand[i];
-        EBB_TRY(ebb__cpu_layout_plain(&device->host.base, o->dtype, &o->shape, &kernel->layout[i]));
-    }
-    return EBB_OK;
-}
-
 /* ---- kernels ----------------------------------------------------------------------------------- */
-
-static ebb_status measure_work(const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
-    const uint32_t n = ebb__kernel_n_operands(desc);
-    uint64_t *bytes = ebb__alloc(kernel->mem, n, sizeof *bytes);
-    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t i = 0; i < n; i++) { bytes[i] = ebb__cpu_layout_bytes(kernel->base.device, kernel->layout[i]); }
-    kernel->base.flops = ebb__work_flops(desc);
-    kernel->base.traffic_bytes = ebb__work_traffic_bytes(desc, bytes);
-    ebb__free(kernel->mem, bytes);
-    return EBB_OK;
-}
 
 static ebb_status fill_in(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
     if (make[desc->kind] == NULL) {
@@ -125,7 +106,7 @@ static ebb_status fill_in(ebb_cpu_device *device, const ebb_kernel_desc *desc, e
 #if EBB_DEBUG >= 1
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) { EBB_ASSERT(kernel->layout[i] != EBB_LAYOUT_ANY); }
 #endif
-    return measure_work(desc, kernel);
+    return ebb__work_measure(desc, &kernel->base);
 }
 
 ebb_status ebb__cpu_kernel_create(ebb_device *device, const ebb_kernel_desc *desc, ebb_kernel **kernel_out) {

@@ -69,5 +69,5 @@ ebb_status ebb__cpu_make_loss(ebb_cpu_device *device, const ebb_kernel_desc *des
     const bool forward = desc->kind == EBB_OP_SOFTMAX_LOSS;
     kernel->run = forward ? run_loss : run_loss_bwd;
     if (!forward) { kernel->base.inplace = 1u << 0; }
-    return ebb__cpu_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->host.base, desc, kernel->layout);
 }

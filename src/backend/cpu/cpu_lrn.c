@@ -38,7 +38,7 @@ static ebb_status make_by_ref(ebb_cpu_device *device, const ebb_kernel_desc *des
     const uint64_t n = (uint64_t)ebb__shape_elements(&desc->operand[0].shape);
     kernel->run = run_by_ref;
     kernel->base.algorithm = "ref";
-    EBB_TRY(ebb__cpu_all_plain(device, desc, kernel));
+    EBB_TRY(ebb__kernel_all_plain(&device->host.base, desc, kernel->layout));
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
         if (!desc->operand[i].opaque) { continue; }
         EBB_TRY(ebb__cpu_intern_bytes(device, n * sizeof(float), &kernel->layout[i]));

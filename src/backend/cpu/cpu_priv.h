@@ -169,8 +169,6 @@ typedef struct ebb_cpu_product {
 void ebb__cpu_product_fini(ebb_cpu_product *product);
 /* ... and set_primitive for pd, of the direction that desc says. */
 ebb_status ebb__cpu_set_product(ebb_cpu_kernel *kernel, const ebb_kernel_desc *desc, dnnl_primitive_desc_t pd);
-/* Every operand plain. */
-ebb_status ebb__cpu_all_plain(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel);
 
 /* ---- table entries ----------------------------------------------------------------------------- */
 

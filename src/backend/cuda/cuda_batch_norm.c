@@ -160,5 +160,5 @@ static ebb_status run_stats(const ebb_cuda_kernel *kernel, const ebb_bound *boun
 ebb_status ebb__cuda_make_batch_norm_stats(ebb_cuda_device *device, const ebb_kernel_desc *desc,
                                            ebb_cuda_kernel *kernel) {
     kernel->run = run_stats;
-    return ebb__cuda_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->base, desc, kernel->layout);
 }

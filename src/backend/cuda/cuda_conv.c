@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions, forward and both backward: cuDNN's plan by choice (cuda_conv_plans.h), and behind it own kernels for
- * bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it. Where the
- * library has no plan that is allowed, an own kernel does it slowly.
+ * Convolutions, forward and both backward: cuDNN's algorithm by choice (cuda_conv_algorithms.h), behind it own kernels
+ * for bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it. Where
+ * the library has none that is allowed, an own kernel does it slowly.
  */
-#include "backend/cuda/cuda_conv_plans.h"
+#include "backend/cuda/cuda_conv_algorithms.h"
 #include "backend/cuda/cuda_sums.h"
 
-typedef struct conv_plan {
+typedef struct convolution {
     ebb_cuda_conv_key key;
     cudnnHandle_t handle;
     const ebb_cuda_conv *conv; /* NULL: by the own kernel, and nothing below is set */
-    ebb_cuda_conv_plan chosen;
-} conv_plan;
+    ebb_cuda_conv_algorithm chosen;
+} convolution;
 
-static void destroy_plan(const ebb_cuda_kernel *kernel) {
-    ebb__free(kernel->mem, kernel->plan); /* what it points to is the device's */
+static void destroy_extra(const ebb_cuda_kernel *kernel) {
+    ebb__free(kernel->mem, kernel->extra); /* what it points to is the device's */
 }
 
 /* ---- binding and running ----------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ typedef struct places {
 
 static places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
     void *const *at = bound->at;
-    switch (((const conv_plan *)kernel->plan)->key.direction) {
+    switch (((const convolution *)kernel->extra)->key.direction) {
     case EBB_OP_CONV: return (places){at[0], at[1], at[kernel->n_in]};
     case EBB_OP_CONV_BWD_DATA: return (places){at[2], at[1], at[0]};
     default: return (places){at[0], at[2], at[1]};
@@ -34,7 +34,7 @@ static places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
 }
 
 static ebb_status create_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
-    const conv_plan *p = kernel->plan;
+    const convolution *p = kernel->extra;
     const places at = places_of(kernel, bound);
     void *workspace = p->chosen.workspace_bytes > 0 ? bound->scratch : NULL;
     if (p->conv == NULL) { return EBB_OK; }
@@ -51,7 +51,7 @@ static uint64_t n_elements(const int64_t dims[4]) {
 }
 
 static ebb_status convolve_slowly(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const ebb_cuda_conv_key *k = &((const conv_plan *)kernel->plan)->key;
+    const ebb_cuda_conv_key *k = &((const convolution *)kernel->extra)->key;
     const places at = places_of(kernel, bound);
     const int64_t n_groups = k->src[1] / k->weights[1];
     ebb_cuda_conv_args args = {.src = at.src,
@@ -84,15 +84,15 @@ static ebb_status convolve_slowly(const ebb_cuda_kernel *kernel, const ebb_bound
 }
 
 static ebb_status convolve(const ebb_cuda_kernel *kernel, const ebb_bound *bound, const char *op, cudaStream_t stream) {
-    const conv_plan *p = kernel->plan;
+    const convolution *p = kernel->extra;
     if (p->conv == NULL) { return convolve_slowly(kernel, bound, stream); }
     EBB_CUDA_DNN(op, "the stream", cudnnSetStream, p->handle, stream);
-    EBB_CUDA_DNN(op, "a plan", cudnnBackendExecute, p->handle, p->chosen.plan, bound->pack);
+    EBB_CUDA_DNN(op, "an algorithm", cudnnBackendExecute, p->handle, p->chosen.execution, bound->pack);
     return EBB_OK;
 }
 
 static ebb_status run_conv(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const int64_t *dst = ((const conv_plan *)kernel->plan)->key.dst;
+    const int64_t *dst = ((const convolution *)kernel->extra)->key.dst;
     const ebb_cuda_bias_args args = {.x = bound->at[kernel->n_in],
                                      .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
                                      .c = (uint64_t)dst[1],
@@ -108,7 +108,7 @@ static ebb_status run_bwd_data(const ebb_cuda_kernel *kernel, const ebb_bound *b
 }
 
 static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const int64_t *dst = ((const conv_plan *)kernel->plan)->key.dst;
+    const int64_t *dst = ((const convolution *)kernel->extra)->key.dst;
     EBB_TRY(convolve(kernel, bound, "conv_bwd_weights", stream));
     if (kernel->n_out < 2) { return EBB_OK; }
     return ebb__cuda_sum_rows(stream, bound->at[1], (uint64_t)(dst[0] * dst[2] * dst[3]), (uint64_t)dst[1],
@@ -154,8 +154,8 @@ static bool is_small(const ebb_cuda_conv_key *k) {
     return true;
 }
 
-static ebb_status choose_plan(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
-    conv_plan *p = kernel->plan;
+static ebb_status choose_algorithm(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
+    convolution *p = kernel->extra;
     ebb_status st = ebb__cuda_conv_find(device, &p->key, &p->conv);
     if (st == EBB_E_UNSUPPORTED && is_small(&p->key)) {
         kernel->base.algorithm = "own";
@@ -163,18 +163,18 @@ static ebb_status choose_plan(ebb_cuda_device *device, const ebb_kernel_desc *de
     }
     EBB_TRY(st);
     kernel->base.algorithm = "cudnn";
-    kernel->base.n_choices = p->conv->n_plans;
-    if (desc->choice >= p->conv->n_plans) { return EBB_OK; } /* refused by who called */
+    kernel->base.n_choices = p->conv->n_algorithms;
+    if (desc->choice >= p->conv->n_algorithms) { return EBB_OK; } /* refused by who called */
     p->handle = device->libraries->dnn;
-    p->chosen = p->conv->plans[desc->choice];
+    p->chosen = p->conv->algorithms[desc->choice];
     kernel->base.scratch_bytes = p->chosen.workspace_bytes;
     return EBB_OK;
 }
 
 ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
-    kernel->plan = ebb__calloc(kernel->mem, 1, sizeof(conv_plan));
-    if (kernel->plan == NULL) { return EBB_E_NO_MEMORY; }
-    kernel->plan_destroy = destroy_plan;
+    kernel->extra = ebb__calloc(kernel->mem, 1, sizeof(convolution));
+    if (kernel->extra == NULL) { return EBB_E_NO_MEMORY; }
+    kernel->extra_destroy = destroy_extra;
     kernel->pack_create = create_pack;
     kernel->pack_destroy = destroy_pack;
     switch (desc->kind) {
@@ -182,10 +182,10 @@ ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *d
     case EBB_OP_CONV_BWD_DATA: kernel->run = run_bwd_data; break;
     default: kernel->run = run_bwd_weights; break;
     }
-    conv_plan *p = kernel->plan;
+    convolution *p = kernel->extra;
     p->key = key_of(desc);
     EBB_TRY(set_layouts(device, desc, kernel));
-    EBB_TRY(choose_plan(device, desc, kernel));
+    EBB_TRY(choose_algorithm(device, desc, kernel));
     if (desc->kind == EBB_OP_CONV_BWD_WEIGHTS && desc->n_out > 1) {
         const uint64_t n_chunks = ebb__cuda_chunks((uint64_t)(p->key.dst[0] * p->key.dst[2] * p->key.dst[3]));
         const uint64_t n_bytes = ebb__cuda_fold_bytes(n_chunks, (uint64_t)p->key.dst[1]);

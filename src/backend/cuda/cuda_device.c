@@ -3,15 +3,29 @@
  * The device and its table: which GPU, what it can, and what of its memory is gone before ebb takes any.
  */
 #include "backend/cuda/cuda_priv.h"
+#include "backend/plugin.h"
+
+/* What says that there is no GPU to be had here, be it that none is there or that this build has no code for it. */
+static ebb_status code_of(cudaError_t error) {
+    switch (error) {
+    case cudaErrorMemoryAllocation: return EBB_E_NO_MEMORY;
+    case cudaErrorInsufficientDriver:
+    case cudaErrorNoDevice:
+    case cudaErrorInvalidDevice:
+    case cudaErrorInitializationError:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion: return EBB_E_NO_DEVICE;
+    default: return EBB_E_DEVICE;
+    }
+}
 
 ebb_status ebb__cuda_fail(cudaError_t error, const char *what) {
-    ebb_status code = EBB_E_DEVICE;
-    if (error == cudaErrorMemoryAllocation) { code = EBB_E_NO_MEMORY; }
-    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInvalidDevice) {
-        code = EBB_E_NO_DEVICE;
-    }
     (void)cudaGetLastError(); /* what it remembers would fail the next launch */
-    return ebb_fail(code, "cuda: %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    return ebb_fail(code_of(error), "cuda: %s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 ebb_status ebb__cuda_enter(const ebb_cuda_device *device) {
@@ -68,15 +82,23 @@ static void close_device(ebb_device *base) {
     ebb__free(base->mem, device);
 }
 
+/* A kernel at once: a GPU that this build has no code for is known before anything is planned for it. */
+static ebb_status try_kernel(ebb_cuda_device *device) {
+    const ebb_cuda_set_state_args args = {.dst = device->states};
+    EBB_CUDA(ebb__cuda_launch_set_state(device->stream, &args, 1), "the first kernel");
+    EBB_CUDA(cudaStreamSynchronize(device->stream), "the first kernel");
+    return EBB_OK;
+}
+
 static ebb_status fill_in(ebb_cuda_device *device) {
     void *states = NULL;
     EBB_TRY(ebb__cuda_enter(device));
     EBB_TRY(ebb__cuda_memory_init(device));
     EBB_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "a stream");
-    EBB_TRY(ebb__cuda_anchor_init(device));
     EBB_CUDA(cudaMalloc(&states, EBB_CUDA_MAX_STATES * sizeof *device->states), "the iteration's figures");
     device->states = states;
-    return EBB_OK;
+    EBB_TRY(try_kernel(device));
+    return ebb__cuda_anchor_init(device);
 }
 
 static ebb_status open_device(const ebb_device_options *options, ebb_device **device_out) {
@@ -117,7 +139,7 @@ static ebb_status describe(ebb_device *base, ebb_device_info *info_out) {
 const ebb_backend_ops ebb__backend_cuda = {
     .abi = EBB_BACKEND_ABI,
     .name = "cuda",
-    .about = "an NVIDIA GPU, with cuDNN and cuBLAS (a plug-in, loaded when asked for)",
+    .about = EBB_PLUGIN_CUDA_ABOUT,
     .alignment_bytes = EBB_CUDA_ALIGNMENT,
     .host_visible = false,
     .has_data = true,

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_divide.h"
 #include "backend/cuda/cuda_launch_ops.h"
+#include "base/philox.h"
 
 /* ebb__hash goes on with a 64-bit number, as it lies in memory. */
 EBB_HD uint64_t ebb__cuda_hash_u64(uint64_t h, uint64_t value) {
@@ -20,14 +21,14 @@ EBB_HD uint32_t ebb__cuda_philox_word(uint64_t seed, uint64_t stream, uint64_t c
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
     uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+    for (int round = 0; round < EBB_PHILOX_ROUNDS; round++) {
+        const uint64_t p0 = (uint64_t)EBB_PHILOX_M0 * c0, p1 = (uint64_t)EBB_PHILOX_M1 * c2;
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)p1;
         c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
         c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        k0 += EBB_PHILOX_W0;
+        k1 += EBB_PHILOX_W1;
     }
     return idx < 2 ? (idx == 0 ? c0 : c1) : (idx == 2 ? c2 : c3);
 }

@@ -43,34 +43,15 @@ static const ebb_cuda_make_fn make[EBB_N_OPS] = {
 
 /* ---- what families build with ------------------------------------------------------------------ */
 
-ebb_status ebb__cuda_all_plain(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
-    for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
-        const ebb_operand *o = &desc->operand[i];
-        EBB_TRY(ebb__cuda_layout_plain(&device->base, o->dtype, &o->shape, &kernel->layout[i]));
-    }
-    return EBB_OK;
-}
-
 ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     ebb_layout common = EBB_LAYOUT_ANY;
     for (uint32_t i = 0; i < desc->n_in && common == EBB_LAYOUT_ANY; i++) { common = desc->operand[i].layout; }
-    if (common == EBB_LAYOUT_ANY) { return ebb__cuda_all_plain(device, desc, kernel); }
+    if (common == EBB_LAYOUT_ANY) { return ebb__kernel_all_plain(&device->base, desc, kernel->layout); }
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) { kernel->layout[i] = common; }
     return EBB_OK;
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------- */
-
-static ebb_status measure_work(const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
-    const uint32_t n = ebb__kernel_n_operands(desc);
-    uint64_t *bytes = ebb__alloc(kernel->mem, n, sizeof *bytes);
-    if (bytes == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t i = 0; i < n; i++) { bytes[i] = ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[i]); }
-    kernel->base.flops = ebb__work_flops(desc);
-    kernel->base.traffic_bytes = ebb__work_traffic_bytes(desc, bytes);
-    ebb__free(kernel->mem, bytes);
-    return EBB_OK;
-}
 
 static ebb_status fill_in(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     if (make[desc->kind] == NULL) {
@@ -83,7 +64,7 @@ static ebb_status fill_in(ebb_cuda_device *device, const ebb_kernel_desc *desc, 
     }
     EBB_ASSERT(kernel->run != NULL);
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) { EBB_ASSERT(kernel->layout[i] != EBB_LAYOUT_ANY); }
-    return measure_work(desc, kernel);
+    return ebb__work_measure(desc, &kernel->base);
 }
 
 ebb_status ebb__cuda_kernel_create(ebb_device *device, const ebb_kernel_desc *desc, ebb_kernel **kernel_out) {
@@ -113,7 +94,7 @@ ebb_status ebb__cuda_kernel_create(ebb_device *device, const ebb_kernel_desc *de
 void ebb__cuda_kernel_destroy(ebb_kernel *base) {
     if (base == NULL) { return; }
     ebb_cuda_kernel *kernel = (ebb_cuda_kernel *)base;
-    if (kernel->plan_destroy != NULL) { kernel->plan_destroy(kernel); }
+    if (kernel->extra_destroy != NULL) { kernel->extra_destroy(kernel); }
     ebb__free(kernel->mem, kernel);
 }
 

@@ -7,12 +7,7 @@
 #include "backend/cuda/cuda_priv.h"
 
 static size_t hash_layout(const ebb_cuda_layout *layout) {
-    uint64_t h = (uint64_t)layout->dtype * 4 + (uint64_t)layout->order;
-    for (int32_t i = 0; i < layout->shape.n_dims; i++) {
-        h = (h ^ (uint64_t)layout->shape.dims[i]) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 29;
-    }
-    return (size_t)(h ^ (h >> 32));
+    return ebb__shape_hash((uint64_t)layout->dtype * 4 + (uint64_t)layout->order, &layout->shape);
 }
 
 static bool is_same_layout(const ebb_cuda_layout *a, const ebb_cuda_layout *b) {

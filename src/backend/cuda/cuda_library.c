@@ -3,7 +3,7 @@
  * Handles of cuBLASLt and cuDNN, and their statuses as ours. Neither library has been called on a GPU yet.
  */
 #include "backend/cuda/cuda_library.h"
-#include "backend/cuda/cuda_conv_plans.h"
+#include "backend/cuda/cuda_conv_algorithms.h"
 
 ebb_status ebb__cuda_fail_blas(cublasStatus_t status, const char *op, const char *call) {
     ebb_status code = EBB_E_DEVICE;

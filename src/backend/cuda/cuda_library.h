@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a device has of cuBLASLt and cuDNN: handles, made when the first operator needs one, and convolutions whose
- * algorithms have been looked for (cuda_conv_plans.c). Statuses of both become ours here, with the call's name.
+ * algorithms have been looked for (cuda_conv_algorithms.c). Statuses of both become ours here, with the call's name.
  */
 #ifndef EBB_SRC_CUDA_LIBRARY_H
 #define EBB_SRC_CUDA_LIBRARY_H
@@ -11,7 +11,7 @@
 #include <cublasLt.h>
 #include <cudnn_backend.h>
 
-typedef struct ebb_cuda_conv ebb_cuda_conv; /* cuda_conv_plans.h */
+typedef struct ebb_cuda_conv ebb_cuda_conv; /* cuda_conv_algorithms.h */
 
 typedef struct ebb_cuda_libraries {
     cublasLtHandle_t blas;

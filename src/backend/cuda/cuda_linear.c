@@ -33,7 +33,7 @@ typedef struct matrix {
 } matrix;
 
 static void destroy_product(const ebb_cuda_kernel *kernel) {
-    product *p = kernel->plan;
+    product *p = kernel->extra;
     if (p == NULL) { return; }
     if (p->d != NULL) { (void)cublasLtMatrixLayoutDestroy(p->d); }
     if (p->b != NULL) { (void)cublasLtMatrixLayoutDestroy(p->b); }
@@ -125,7 +125,7 @@ static ebb_status multiply(const ebb_bound *bound, const product *p, const char 
 }
 
 static ebb_status run_linear(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const product *p = kernel->plan;
+    const product *p = kernel->extra;
     const ebb_cuda_bias_args args = {.x = bound->at[p->d_idx],
                                      .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
                                      .c = p->n_out,
@@ -137,12 +137,12 @@ static ebb_status run_linear(const ebb_cuda_kernel *kernel, const ebb_bound *bou
 }
 
 static ebb_status run_bwd_data(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    return multiply(bound, kernel->plan, "linear_bwd_data", stream);
+    return multiply(bound, kernel->extra, "linear_bwd_data", stream);
 }
 
 /* The workspace is free again when the product is done, so the bias's sums lie in it. */
 static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const product *p = kernel->plan;
+    const product *p = kernel->extra;
     EBB_TRY(multiply(bound, p, "linear_bwd_weights", stream));
     if (kernel->n_out < 2) { return EBB_OK; }
     return ebb__cuda_sum_rows(stream, bound->at[1], p->batch, p->n_out, bound->scratch, bound->at[3]);
@@ -153,15 +153,15 @@ ebb_status ebb__cuda_make_linear(ebb_cuda_device *device, const ebb_kernel_desc 
     matrix m[3];
     product *p = ebb__calloc(kernel->mem, 1, sizeof *p);
     if (p == NULL) { return EBB_E_NO_MEMORY; }
-    kernel->plan = p;
-    kernel->plan_destroy = destroy_product;
+    kernel->extra = p;
+    kernel->extra_destroy = destroy_product;
     kernel->base.algorithm = "cublasLt";
     switch (desc->kind) {
     case EBB_OP_LINEAR: kernel->run = run_linear; break;
     case EBB_OP_LINEAR_BWD_DATA: kernel->run = run_bwd_data; break;
     default: kernel->run = run_bwd_weights; break;
     }
-    EBB_TRY(ebb__cuda_all_plain(device, desc, kernel));
+    EBB_TRY(ebb__kernel_all_plain(&device->base, desc, kernel->layout));
     EBB_TRY(ebb__cuda_blas(device, op, &p->handle));
     shape_product(desc, p, m);
     EBB_TRY(describe_product(device, op, m, p));

@@ -54,5 +54,5 @@ ebb_status ebb__cuda_make_loss(ebb_cuda_device *device, const ebb_kernel_desc *d
         kernel->run = run_loss_bwd;
         kernel->base.inplace = 1u << 0;
     }
-    return ebb__cuda_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->base, desc, kernel->layout);
 }

@@ -135,7 +135,11 @@ static ebb_status allocate_arena(ebb_arena_mem *arena) {
     return EBB_OK;
 }
 
+/* Unmapping waits for nobody, so what still uses the bytes is waited for here. */
 static void give_back(ebb_cuda_device *device, ebb_arena_mem *arena) {
+    ebb__cuda_capture_abandon(device);
+    (void)cudaDeviceSynchronize();
+    (void)cudaGetLastError();
     if (arena->is_mapped) {
         (void)device->driver.unmap(arena->base, arena->mapped_bytes);
         (void)device->driver.address_free(arena->base, arena->mapped_bytes);

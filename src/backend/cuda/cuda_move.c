@@ -25,7 +25,7 @@ static ebb_status follow_inputs(ebb_cuda_device *device, const ebb_kernel_desc *
     ebb_layout given = EBB_LAYOUT_ANY;
     for (uint32_t i = 0; i < desc->n_in && given == EBB_LAYOUT_ANY; i++) { given = desc->operand[i].layout; }
     bool last = given != EBB_LAYOUT_ANY && ebb__cuda_layout(&device->base, given)->order == EBB_CUDA_CHANNELS_LAST;
-    if (!last) { return ebb__cuda_all_plain(device, desc, kernel); }
+    if (!last) { return ebb__kernel_all_plain(&device->base, desc, kernel->layout); }
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
         const ebb_operand *o = &desc->operand[i];
         EBB_TRY(ebb__cuda_layout_channels_last(&device->base, o->dtype, &o->shape, &kernel->layout[i]));
@@ -94,7 +94,7 @@ static ebb_status run_transpose(const ebb_cuda_kernel *kernel, const ebb_bound *
 ebb_status ebb__cuda_make_reshape(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     kernel->run = run_copy;
     kernel->base.inplace = 1u << 0;
-    return ebb__cuda_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->base, desc, kernel->layout);
 }
 
 /* Into dst's layout, from whatever src is in; what is not decided is row-major. Elements have four bytes: labels and

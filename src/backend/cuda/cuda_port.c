@@ -24,5 +24,5 @@ static ebb_status run_fetch(const ebb_cuda_kernel *kernel, const ebb_bound *boun
 
 ebb_status ebb__cuda_make_port(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     kernel->run = desc->kind == EBB_OP_FEED ? run_feed : run_fetch;
-    return ebb__cuda_all_plain(device, desc, kernel);
+    return ebb__kernel_all_plain(&device->base, desc, kernel->layout);
 }

@@ -187,8 +187,8 @@ struct ebb_cuda_kernel {
     /* Queue it. Nothing is allocated, nothing waits. */
     ebb_status (*run)(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream);
     /* What a family keeps of its library's: destroyed with the kernel. */
-    void *plan;
-    void (*plan_destroy)(const ebb_cuda_kernel *kernel);
+    void *extra;
+    void (*extra_destroy)(const ebb_cuda_kernel *kernel);
     /* What it makes for one binding (a variant pack); both NULL where addresses are enough. */
     ebb_status (*pack_create)(const ebb_cuda_kernel *kernel, ebb_bound *bound);
     void (*pack_destroy)(const ebb_cuda_kernel *kernel, ebb_bound *bound);
@@ -207,8 +207,6 @@ struct ebb_bound {
 /* That compute operand 0: EBB_CUDA_ELEMENTS_A_UNIT elements each. */
 uint64_t ebb__cuda_n_units(const ebb_cuda_kernel *kernel);
 
-/* Every operand row-major. */
-ebb_status ebb__cuda_all_plain(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 /* Every operand in the layout of the first one that has been decided; plain if none has. For shapes that are equal. */
 ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 

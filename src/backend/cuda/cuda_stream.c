@@ -6,13 +6,15 @@
  * A call's place is taken from a ring that the stream has from its creation, so that no command allocates; a full ring
  * blocks the issuer until the oldest call is done. They are done in the order of issue, on a thread of CUDA's. After a
  * failure calls are left out until stream_sync has told of it; copies and kernels, which are the device's by then, are
- * done all the same, on content that nobody trusts any more.
+ * done all the same, on content that nobody trusts any more. After a failure of the device CUDA does no call at all, so
+ * who waits for a place asks the stream from time to time.
  */
 #include "backend/cuda/cuda_priv.h"
 
 #define RING_CALLS 1024u
 #define MESSAGE_BYTES 512
 #define ANCHOR_NS ((uint64_t)1000 * 1000 * 1000)
+#define PATIENCE_NS ((uint64_t)100 * 1000 * 1000)
 
 typedef struct call {
     ebb_call_fn fn;
@@ -54,12 +56,31 @@ static void CUDART_CB do_call(void *arg) {
     pthread_mutex_unlock(&calls->lock);
 }
 
+/* For a place in the ring, but not for ever: whether there is one now. */
+static bool wait_for_place(ebb_cuda_calls *calls) {
+    const uint64_t until_ns = ebb__now_ns() + PATIENCE_NS;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                                   .tv_nsec = (long)(until_ns % 1000000000u)};
+    int error = 0;
+    pthread_mutex_lock(&calls->lock);
+    while (calls->n == RING_CALLS && error == 0) {
+        error = pthread_cond_timedwait(&calls->taken, &calls->lock, &until);
+    }
+    const bool is_there = calls->n < RING_CALLS;
+    pthread_mutex_unlock(&calls->lock);
+    return is_there;
+}
+
 ebb_status ebb__cuda_call(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
     ebb_cuda_calls *calls = stream->calls;
     EBB_TRY(ebb__cuda_capture_note_call(ebb__cuda_of(stream->device)));
     EBB_TRY(ebb__cuda_begin_command(stream));
+    while (!wait_for_place(calls)) {
+        const cudaError_t error = cudaStreamQuery(stream->handle);
+        (void)cudaGetLastError(); /* that it is not ready is remembered, too */
+        if (error != cudaErrorNotReady) { EBB_CUDA(error, "a call of the host"); }
+    }
     pthread_mutex_lock(&calls->lock);
-    while (calls->n == RING_CALLS) { pthread_cond_wait(&calls->taken, &calls->lock); }
     calls->ring[(calls->first + calls->n) % RING_CALLS] = (call){fn, ctx};
     calls->n++;
     pthread_mutex_unlock(&calls->lock);
@@ -85,7 +106,11 @@ static ebb_cuda_calls *make_calls(const ebb_mem *mem) {
     ebb_cuda_calls *calls = ebb__calloc(mem, 1, sizeof *calls);
     if (calls == NULL) { return NULL; }
     pthread_mutex_init(&calls->lock, NULL);
-    pthread_cond_init(&calls->taken, NULL);
+    pthread_condattr_t clock; /* ebb__now_ns's */
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&calls->taken, &clock);
+    pthread_condattr_destroy(&clock);
     return calls;
 }
 

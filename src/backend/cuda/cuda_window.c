@@ -19,12 +19,23 @@ static ebb_status image_layouts(ebb_cuda_device *device, const ebb_kernel_desc *
 
 /* ---- pools ------------------------------------------------------------------------------------- */
 
-static ebb_cuda_pool_args pool_args(const ebb_cuda_kernel *kernel, bool backward) {
+/* Of a place within the window. */
+static int32_t index_bytes(const ebb_op_attr *a) {
+    return (int64_t)a->kernel[0] * a->kernel[1] <= 256 ? 1 : 4;
+}
+
+static bool is_backward(ebb_op_kind kind) {
+    return kind == EBB_OP_MAX_POOL_BWD || kind == EBB_OP_AVG_POOL_BWD;
+}
+
+static ebb_cuda_pool_args pool_args(const ebb_cuda_kernel *kernel, const ebb_bound *bound, bool backward) {
     const ebb_device *device = kernel->base.device;
     const ebb_shape *from = &kernel->shape, *to = &ebb__cuda_layout(device, kernel->layout[kernel->n_in])->shape;
     const ebb_shape *src = backward ? to : from, *dst = backward ? from : to;
     const ebb_op_attr *a = &kernel->attr;
-    return (ebb_cuda_pool_args){.c = src->dims[1],
+    return (ebb_cuda_pool_args){.from = bound->at[0],
+                                .to = bound->at[kernel->n_in],
+                                .c = src->dims[1],
                                 .src_h = (int32_t)src->dims[2],
                                 .src_w = (int32_t)src->dims[3],
                                 .dst_h = (int32_t)dst->dims[2],
@@ -32,7 +43,7 @@ static ebb_cuda_pool_args pool_args(const ebb_cuda_kernel *kernel, bool backward
                                 .kernel = {a->kernel[0], a->kernel[1]},
                                 .stride = {a->stride[0], a->stride[1]},
                                 .pad = {a->pad_begin[0], a->pad_begin[1]},
-                                .index_bytes = (int64_t)a->kernel[0] * a->kernel[1] <= 256 ? 1 : 4,
+                                .index_bytes = index_bytes(a),
                                 .count_padding = a->count_padding != 0};
 }
 
@@ -41,35 +52,27 @@ static uint64_t n_out_elements(const ebb_cuda_kernel *kernel) {
 }
 
 static ebb_status run_max_pool(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_pool_args args = pool_args(kernel, false);
-    args.from = bound->at[0];
-    args.to = bound->at[1];
+    ebb_cuda_pool_args args = pool_args(kernel, bound, false);
     args.indices = kernel->n_out > 1 ? bound->at[2] : NULL;
     EBB_CUDA(ebb__cuda_launch_max_pool(stream, &args, n_out_elements(kernel)), "max_pool");
     return EBB_OK;
 }
 
 static ebb_status run_max_pool_bwd(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_pool_args args = pool_args(kernel, true);
-    args.from = bound->at[0];
+    ebb_cuda_pool_args args = pool_args(kernel, bound, true);
     args.indices = bound->at[1];
-    args.to = bound->at[2];
     EBB_CUDA(ebb__cuda_launch_max_pool_bwd(stream, &args, n_out_elements(kernel)), "max_pool_bwd");
     return EBB_OK;
 }
 
 static ebb_status run_avg_pool(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_pool_args args = pool_args(kernel, false);
-    args.from = bound->at[0];
-    args.to = bound->at[1];
+    const ebb_cuda_pool_args args = pool_args(kernel, bound, false);
     EBB_CUDA(ebb__cuda_launch_avg_pool(stream, &args, n_out_elements(kernel)), "avg_pool");
     return EBB_OK;
 }
 
 static ebb_status run_avg_pool_bwd(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_pool_args args = pool_args(kernel, true);
-    args.from = bound->at[0];
-    args.to = bound->at[1];
+    const ebb_cuda_pool_args args = pool_args(kernel, bound, true);
     EBB_CUDA(ebb__cuda_launch_avg_pool_bwd(stream, &args, n_out_elements(kernel)), "avg_pool_bwd");
     return EBB_OK;
 }
@@ -97,12 +100,10 @@ ebb_status ebb__cuda_make_pool(ebb_cuda_device *device, const ebb_kernel_desc *d
     case EBB_OP_AVG_POOL: kernel->run = run_avg_pool; break;
     default: kernel->run = run_avg_pool_bwd; break;
     }
-    const ebb_op_attr *a = &desc->attr;
-    const bool backward = desc->kind == EBB_OP_MAX_POOL_BWD || desc->kind == EBB_OP_AVG_POOL_BWD;
-    const ebb_operand *dst = backward ? &desc->operand[0] : ebb__kernel_out(desc, 0);
-    const uint64_t index_bytes = (int64_t)a->kernel[0] * a->kernel[1] <= 256 ? 1 : 4;
+    const ebb_operand *dst = is_backward(desc->kind) ? &desc->operand[0] : ebb__kernel_out(desc, 0);
+    const uint64_t n = (uint64_t)ebb__shape_elements(&dst->shape);
     EBB_TRY(check_sizes(desc));
-    return image_layouts(device, desc, index_bytes * (uint64_t)ebb__shape_elements(&dst->shape), kernel);
+    return image_layouts(device, desc, n * (uint64_t)index_bytes(&desc->attr), kernel);
 }
 
 /* ---- local response normalisation -------------------------------------------------------------- */

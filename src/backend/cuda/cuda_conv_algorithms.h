@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A convolution's algorithms: cuDNN's execution plans for one direction, shape and padding, found once and kept with
- * the device, in the order in which kernels offer them as choices.
+ * A convolution's algorithms by cuDNN, for one direction, shape and padding: found once and kept with the device, in
+ * the order in which kernels offer them as choices. (The library calls one that is ready to run an execution plan; a
+ * plan is something else here.)
  */
-#ifndef EBB_SRC_CUDA_CONV_PLANS_H
-#define EBB_SRC_CUDA_CONV_PLANS_H
+#ifndef EBB_SRC_CUDA_CONV_ALGORITHMS_H
+#define EBB_SRC_CUDA_CONV_ALGORITHMS_H
 
 #include "backend/cuda/cuda_library.h"
 
@@ -18,19 +19,19 @@ typedef struct ebb_cuda_conv_key {
     int64_t stride[2], pad_begin[2], pad_end[2], dilation[2];
 } ebb_cuda_conv_key;
 
-typedef struct ebb_cuda_conv_plan {
-    cudnnBackendDescriptor_t plan;
+typedef struct ebb_cuda_conv_algorithm {
+    cudnnBackendDescriptor_t execution;
     uint64_t workspace_bytes;
-} ebb_cuda_conv_plan;
+} ebb_cuda_conv_algorithm;
 
-#define EBB_CUDA_CONV_MAX_PLANS 8u
+#define EBB_CUDA_CONV_MAX_ALGORITHMS 8u
 
 struct ebb_cuda_conv {
     const ebb_mem *mem;
     ebb_cuda_conv_key key;
-    ebb_cuda_conv_plan plans[EBB_CUDA_CONV_MAX_PLANS];
-    uint32_t n_plans;                       /* at least 1 */
-    EBB_VEC(cudnnBackendDescriptor_t) made; /* all that plans stand on, in the order in which it was made */
+    ebb_cuda_conv_algorithm algorithms[EBB_CUDA_CONV_MAX_ALGORITHMS];
+    uint32_t n_algorithms;                  /* at least 1 */
+    EBB_VEC(cudnnBackendDescriptor_t) made; /* all that algorithms stand on, in the order in which it was made */
 };
 
 /* The device's, found now or before; it lives as long as the device. EBB_E_UNSUPPORTED: the library has none that is

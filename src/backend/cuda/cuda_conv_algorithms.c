@@ -3,7 +3,7 @@
  * The algorithms of a convolution by cuDNN's graph API, which tells of each what it is: deterministic or not, by tensor
  * cores (TF32) or not, and the bytes of its workspace. (The older calls are deprecated and know less.)
  *
- *   tensors + convolution -> operation -> operation graph -> heuristics -> engine configurations -> plans
+ *   tensors + convolution -> operation -> operation graph -> heuristics -> engine configurations -> execution plans
  *
  * Configurations are taken in the order of the library's heuristics. One that is not deterministic, or that rounds its
  * inputs, is left out unless the device was opened with the option that allows it. Choice 0 is what a run takes
@@ -13,7 +13,7 @@
  * The list of convolutions is searched one by one: a network has few different ones, and each costs the library
  * milliseconds. Nothing here has run on a GPU.
  */
-#include "backend/cuda/cuda_conv_plans.h"
+#include "backend/cuda/cuda_conv_algorithms.h"
 
 static const char *name_of(const ebb_cuda_conv *conv) {
     return ebb__op_name((ebb_op_kind)conv->key.direction);
@@ -171,7 +171,7 @@ static ebb_status make_graph(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBac
     return finish_and_keep(conv, &m, desc_out);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- algorithms -------------------------------------------------------------------------------- */
 
 static bool is_allowed(const ebb_cuda_device *device, cudnnBackendNumericalNote_t note) {
     switch (note) {
@@ -209,19 +209,19 @@ static ebb_status check_notes(const ebb_cuda_device *device, const ebb_cuda_conv
 }
 
 /* EBB_E_UNSUPPORTED and the like: this configuration is none for this GPU, the next may be. */
-static ebb_status add_plan(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t config) {
-    cudnnBackendDescriptor_t plan = NULL;
+static ebb_status add_algorithm(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t config) {
+    cudnnBackendDescriptor_t execution = NULL;
     int64_t workspace_bytes = 0, n = 0;
-    maker m = begin(conv, "a plan", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    maker m = begin(conv, "an execution plan", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     put(&m, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     put_desc(&m, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    EBB_TRY(finish_and_keep(conv, &m, &plan));
-    EBB_CUDA_DNN(name_of(conv), "a plan's workspace", cudnnBackendGetAttribute, plan,
+    EBB_TRY(finish_and_keep(conv, &m, &execution));
+    EBB_CUDA_DNN(name_of(conv), "an execution plan's workspace", cudnnBackendGetAttribute, execution,
                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &workspace_bytes);
     if (n != 1 || workspace_bytes < 0) {
-        return ebb_fail(EBB_E_DEVICE, "cuda: %s: a plan that does not tell its workspace", name_of(conv));
+        return ebb_fail(EBB_E_DEVICE, "cuda: %s: an execution plan that does not tell its workspace", name_of(conv));
     }
-    conv->plans[conv->n_plans++] = (ebb_cuda_conv_plan){plan, (uint64_t)workspace_bytes};
+    conv->algorithms[conv->n_algorithms++] = (ebb_cuda_conv_algorithm){execution, (uint64_t)workspace_bytes};
     return EBB_OK;
 }
 
@@ -240,12 +240,12 @@ static void note_failure(engine_failure *failure, ebb_status status) {
     (void)snprintf(failure->message, sizeof failure->message, "%s", ebb_last_error());
 }
 
-static ebb_status add_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
-                            const cudnnBackendDescriptor_t *configs, int64_t n, engine_failure *failure) {
-    for (int64_t i = 0; i < n && conv->n_plans < EBB_CUDA_CONV_MAX_PLANS; i++) {
+static ebb_status add_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
+                                 const cudnnBackendDescriptor_t *configs, int64_t n, engine_failure *failure) {
+    for (int64_t i = 0; i < n && conv->n_algorithms < EBB_CUDA_CONV_MAX_ALGORITHMS; i++) {
         bool allowed = false;
         ebb_status st = check_notes(device, conv, configs[i], &allowed);
-        if (st == EBB_OK && allowed) { st = add_plan(conv, handle, configs[i]); }
+        if (st == EBB_OK && allowed) { st = add_algorithm(conv, handle, configs[i]); }
         if (st == EBB_E_NO_MEMORY) { return st; }
         note_failure(failure, st);
     }
@@ -262,7 +262,7 @@ static ebb_status count_configs(const ebb_cuda_conv *conv, cudnnBackendDescripto
     return EBB_OK;
 }
 
-/* Descriptors that the library fills in; they stay as long as the plans that are made of them. */
+/* Descriptors that the library fills in; they stay as long as the algorithms that are made of them. */
 static ebb_status get_configs(ebb_cuda_conv *conv, cudnnBackendDescriptor_t heuristics,
                               cudnnBackendDescriptor_t *configs, int64_t *n) {
     const int64_t n_wanted = *n;
@@ -289,7 +289,7 @@ static ebb_status add_by_heuristics(const ebb_cuda_device *device, ebb_cuda_conv
     cudnnBackendDescriptor_t *configs = ebb__calloc(conv->mem, (size_t)n, sizeof *configs);
     if (configs == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = get_configs(conv, heuristics, configs, &n);
-    if (st == EBB_OK) { st = add_plans(device, conv, handle, configs, n, failure); }
+    if (st == EBB_OK) { st = add_algorithms(device, conv, handle, configs, n, failure); }
     ebb__free(conv->mem, configs);
     return st;
 }
@@ -305,28 +305,30 @@ static uint64_t operand_bytes(const ebb_cuda_conv_key *k) {
 static void choose_first(ebb_cuda_conv *conv) {
     const uint64_t limit = operand_bytes(&conv->key);
     uint32_t best = 0;
-    for (uint32_t i = 0; i < conv->n_plans; i++) {
-        if (conv->plans[i].workspace_bytes < conv->plans[best].workspace_bytes) { best = i; }
+    for (uint32_t i = 0; i < conv->n_algorithms; i++) {
+        if (conv->algorithms[i].workspace_bytes < conv->algorithms[best].workspace_bytes) { best = i; }
     }
-    for (uint32_t i = conv->n_plans; i-- > 0;) {
-        if (conv->plans[i].workspace_bytes <= limit) { best = i; }
+    for (uint32_t i = conv->n_algorithms; i-- > 0;) {
+        if (conv->algorithms[i].workspace_bytes <= limit) { best = i; }
     }
-    const ebb_cuda_conv_plan first = conv->plans[best];
-    memmove(&conv->plans[1], &conv->plans[0], best * sizeof first);
-    conv->plans[0] = first;
+    const ebb_cuda_conv_algorithm first = conv->algorithms[best];
+    memmove(&conv->algorithms[1], &conv->algorithms[0], best * sizeof first);
+    conv->algorithms[0] = first;
 }
 
-static ebb_status find_plans(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle) {
+static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t graph = NULL;
     engine_failure failure = {.status = EBB_OK};
     EBB_TRY(make_graph(conv, handle, &graph));
-    for (int i = 0; i < 2 && conv->n_plans == 0; i++) {
+    for (int i = 0; i < 2 && conv->n_algorithms == 0; i++) {
         ebb_status st = add_by_heuristics(device, conv, handle, graph, modes[i], &failure);
         if (st != EBB_OK && st != EBB_E_UNSUPPORTED) { return st; }
     }
-    if (conv->n_plans == 0 && failure.status != EBB_OK) { return ebb__fail_adopt(failure.status, failure.message); }
-    if (conv->n_plans == 0) {
+    if (conv->n_algorithms == 0 && failure.status != EBB_OK) {
+        return ebb__fail_adopt(failure.status, failure.message);
+    }
+    if (conv->n_algorithms == 0) {
         return ebb_fail(EBB_E_UNSUPPORTED,
                         "cuda: %s: cuDNN has no algorithm for it that the device's options tf32 and nondeterministic "
                         "allow",
@@ -358,7 +360,7 @@ ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key 
     if (conv == NULL) { return EBB_E_NO_MEMORY; }
     conv->mem = device->base.mem;
     conv->key = *key;
-    ebb_status st = find_plans(device, conv, libraries->dnn);
+    ebb_status st = find_algorithms(device, conv, libraries->dnn);
     if (st == EBB_OK) { st = EBB_PUSH(device->base.mem, &libraries->convs, conv); }
     if (st != EBB_OK) {
         ebb__cuda_conv_destroy(conv);
