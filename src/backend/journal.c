@@ -23,6 +23,10 @@ typedef struct journal_device {
     ebb_device *inner;
     ebb_journal journal;
     EBB_VEC(piece) pieces;
+    bool captures, in_iteration;
+    uint64_t captured_from;      /* entry with which the graph that is written down begins; 0: none is */
+    EBB_VEC(ebb_stream *) parts; /* streams that take part in an iteration */
+    uint32_t graphs, fork;       /* the thread of the graphs, and its event */
 } journal_device;
 
 struct ebb_arena_mem {
@@ -33,6 +37,7 @@ struct ebb_arena_mem {
 struct ebb_stream {
     ebb_device *device;
     uint32_t number;
+    uint32_t join;                       /* its event for graphs, once it takes part in them */
     EBB_VEC(ebb_journal_access) pending; /* of the next call */
 };
 
@@ -313,6 +318,36 @@ static ebb_status create_stream(ebb_device *device, bool compute, ebb_stream **s
     return EBB_OK;
 }
 
+/* In the first iteration: which streams the later ones, as graphs, are of. */
+static ebb_status take_part(ebb_stream *stream) {
+    journal_device *d = self(stream->device);
+    if (!d->in_iteration || d->captured_from > 0) { return EBB_OK; }
+    for (size_t i = 0; i < d->parts.n; i++) {
+        if (d->parts.data[i] == stream) { return EBB_OK; }
+    }
+    stream->join = d->journal.n_events++;
+    return EBB_PUSH(d->base.mem, &d->parts, stream);
+}
+
+/* What comes behind it on the streams that take part lies behind all that is before it on them. */
+static ebb_status write_border(journal_device *d) {
+    ebb_journal_entry record = {.kind = EBB_JOURNAL_RECORD}, wait = {.kind = EBB_JOURNAL_WAIT, .thread = d->graphs};
+    for (size_t i = 0; i < d->parts.n; i++) {
+        record.thread = d->parts.data[i]->number;
+        record.event = wait.event = d->parts.data[i]->join;
+        EBB_TRY(write_entry(&d->base, record, NULL, 0));
+        EBB_TRY(write_entry(&d->base, wait, NULL, 0));
+    }
+    record.thread = d->graphs;
+    record.event = wait.event = d->fork;
+    EBB_TRY(write_entry(&d->base, record, NULL, 0));
+    for (size_t i = 0; i < d->parts.n; i++) {
+        wait.thread = d->parts.data[i]->number;
+        EBB_TRY(write_entry(&d->base, wait, NULL, 0));
+    }
+    return EBB_OK;
+}
+
 static ebb_status sync_stream(ebb_stream *stream) {
     const ebb_journal_entry entry = {.kind = EBB_JOURNAL_STREAM_SYNC, .thread = stream->number};
     return write_entry(stream->device, entry, NULL, 0);
@@ -321,6 +356,9 @@ static ebb_status sync_stream(ebb_stream *stream) {
 static void destroy_stream(ebb_stream *stream) {
     if (stream == NULL) { return; }
     (void)sync_stream(stream); /* without it there seems to be less order than there is */
+    for (size_t i = self(stream->device)->parts.n; i-- > 0;) {
+        if (self(stream->device)->parts.data[i] == stream) { self(stream->device)->parts.n = 0; }
+    }
     EBB_VEC_FINI(stream->device->mem, &stream->pending);
     ebb__free(stream->device->mem, stream);
 }
@@ -339,12 +377,14 @@ static void destroy_event(ebb_device *device, ebb_event *event) {
 
 static ebb_status run_kernel(ebb_stream *stream, ebb_kernel *kernel, ebb_bound *bound) {
     (void)kernel;
+    EBB_TRY(take_part(stream));
     const ebb_journal_entry entry = {.kind = EBB_JOURNAL_RUN, .thread = stream->number, .what = bound};
     return write_entry(stream->device, entry, bound->access, bound->n_accesses);
 }
 
 static ebb_status copy_bytes(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side) {
     const bool out = direction == EBB_COPY_OUT;
+    EBB_TRY(take_part(stream));
     const ebb_journal_access accesses[2] = {
         find_device(device_side, out ? EBB_READ : EBB_WRITE),
         find_host(self(stream->device), host_side, device_side.size_bytes, out ? EBB_WRITE : EBB_READ),
@@ -355,6 +395,7 @@ static ebb_status copy_bytes(ebb_stream *stream, ebb_copy_direction direction, e
 
 static ebb_status call_host(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
     (void)fn;
+    if (self(stream->device)->captures) { return ebb_fail(EBB_E_UNSUPPORTED, "journal: a graph that calls the host"); }
     const ebb_journal_entry entry = {.kind = EBB_JOURNAL_CALL, .thread = stream->number, .what = ctx};
     EBB_TRY(write_entry(stream->device, entry, stream->pending.data, (uint32_t)stream->pending.n));
     stream->pending.n = 0;
@@ -369,6 +410,8 @@ static ebb_status record_event(ebb_stream *stream, ebb_event *event) {
 
 static ebb_status wait_event(ebb_stream *stream, ebb_event *event) {
     const ebb_journal_entry entry = {.kind = EBB_JOURNAL_WAIT, .thread = stream->number, .event = event->number};
+    EBB_TRY(take_part(stream));
+    if (event->time_ns < self(stream->device)->captured_from) { return EBB_OK; }
     return write_entry(stream->device, entry, NULL, 0);
 }
 
@@ -382,6 +425,40 @@ static uint64_t get_event_time(ebb_device *device, ebb_event *event) {
     return event->time_ns;
 }
 
+/* ---- iterations as graphs ------------------------------------------------------------------------ */
+
+static ebb_status begin_iteration(ebb_device *device, uint64_t run_id, bool *issue_out) {
+    journal_device *d = self(device);
+    (void)run_id;
+    *issue_out = true;
+    d->in_iteration = d->captures;
+    if (d->parts.n == 0) { return EBB_OK; }
+    d->captured_from = d->journal.entries.n;
+    return write_border(d);
+}
+
+static ebb_status end_iteration(ebb_device *device, uint64_t run_id) {
+    journal_device *d = self(device);
+    (void)run_id;
+    const bool captured = d->captured_from > 0;
+    d->in_iteration = false;
+    d->captured_from = 0;
+    return captured ? write_border(d) : EBB_OK;
+}
+
+void ebb__journal_restart(ebb_device *device, bool captures) {
+    journal_device *d = self(device);
+    ebb_journal *j = &d->journal;
+    j->entries.n = j->accesses.n = 0;
+    j->n_threads = 1;
+    j->n_events = 0;
+    d->parts.n = 0;
+    d->captures = captures;
+    if (!captures) { return; }
+    d->graphs = j->n_threads++;
+    d->fork = j->n_events++;
+}
+
 /* ---- the device --------------------------------------------------------------------------------- */
 
 static void close_device(ebb_device *device) {
@@ -392,6 +469,7 @@ static void close_device(ebb_device *device) {
     EBB_VEC_FINI(mem, &d->journal.accesses);
     EBB_VEC_FINI(mem, &d->journal.spaces);
     EBB_VEC_FINI(mem, &d->pieces);
+    EBB_VEC_FINI(mem, &d->parts);
     ebb__free(mem, d);
 }
 
@@ -427,6 +505,8 @@ static const ebb_backend_ops table = {
     .event_sync = sync_event,
     .event_time_ns = get_event_time,
     .stream_sync = sync_stream,
+    .iteration_begin = begin_iteration,
+    .iteration_end = end_iteration,
     .touch = touch,
 };
 

@@ -11,6 +11,15 @@
  * Bytes are named by space and range. Each arena, each piece from host_alloc and each file is a space of its own, never
  * used again; all other host memory is space 0, by its addresses. A kernel reads the run's state too, and its port.
  *
+ * Asked for captures, it has the order of a device that captures iterations: the first goes as it is, each later one is
+ * a graph. Its edges are the streams' order and its own events; a wait for an event from before it is none; but the
+ * whole of it lies behind all that the streams which take part had before, and these wait for all of it:
+ *
+ *   stream   ... record join                  wait fork ... commands ... record join          wait fork ...
+ *   graphs       wait joins ... record fork                              wait joins ... record fork
+ *
+ * That is for one run at a time, whose iterations call nobody.
+ *
  * Not told: what a kernel does within its operands (bind alone refuses operands that overlap but for those that the
  * kernel may take in place), and memory that lives as long as the run and never changes (bound kernels, transfers).
  */
@@ -62,6 +71,8 @@ typedef struct ebb_journal {
 
 /* inner is borrowed and outlives it. */
 ebb_status ebb__journal_open(ebb_device *inner, ebb_device **device_out);
+/* Forget what was written down; no stream and no event is there. captures: as above, from now on. */
+void ebb__journal_restart(ebb_device *device, bool captures);
 /* What was written down so far; grows with each call on the device. */
 const ebb_journal *ebb__journal_get(const ebb_device *device);
 

@@ -192,7 +192,8 @@ static void print_table(const figures *f) {
     if (f->proof.n_iterations == 0) { return; }
     ebb__cli_row("free of hazards", "%" PRIu64 " iterations, %" PRIu64 " commands", f->proof.n_iterations,
                  f->proof.n_commands);
-    ebb__cli_row("conflicts in order", "%" PRIu64, f->proof.n_pairs);
+    ebb__cli_row("conflicts in order", "%" PRIu64 ", as graphs %" PRIu64, f->proof.n_pairs, f->proof.n_graph_pairs);
+    ebb__cli_row("versions found", "%" PRIu64, f->proof.n_versions);
     ebb__cli_row("waits", "%" PRIu64 ", %" PRIu64 " of them implied", f->proof.n_waits, f->proof.n_implied_waits);
 }
 
@@ -222,6 +223,8 @@ static void print_json(const ebb_program *program, const figures *f) {
         ebb__json_u64("proven_iterations", f->proof.n_iterations);
         ebb__json_u64("proven_commands", f->proof.n_commands);
         ebb__json_u64("proven_pairs", f->proof.n_pairs);
+        ebb__json_u64("proven_pairs_as_graphs", f->proof.n_graph_pairs);
+        ebb__json_u64("proven_versions", f->proof.n_versions);
         ebb__json_u64("waits", f->proof.n_waits);
         ebb__json_u64("implied_waits", f->proof.n_implied_waits);
     }

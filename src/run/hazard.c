@@ -24,6 +24,7 @@ typedef struct byte_piece {
 
 typedef struct walk {
     const ebb_journal *journal;
+    const ebb_hazard_version *versions; /* NULL: not told */
     ebb_bump bump;
     uint64_t n_threads;
     uint32_t *low, *high; /* [n_accesses]: numbers of ends */
@@ -162,6 +163,13 @@ static uint64_t find_content(const walk *w, uint64_t access, uint64_t *origin_ou
     return first->content;
 }
 
+static void check_version(walk *w, uint64_t content, uint64_t time, uint64_t access) {
+    if (w->versions == NULL || w->versions[access].finds == 0) { return; }
+    w->counts.n_versions++;
+    if (w->versions[content - 1].makes == w->versions[access].finds) { return; }
+    note_hazard(w, EBB_HAZARD_STALE, w->piece[w->low[access]].write, time, access);
+}
+
 static void check_content(walk *w, uint64_t time, uint64_t access) {
     uint64_t origin = 0;
     const uint64_t content = find_content(w, access, &origin);
@@ -171,6 +179,8 @@ static void check_content(walk *w, uint64_t time, uint64_t access) {
         note_hazard(w, EBB_HAZARD_BROKEN, content & ~BROKEN, time, access);
     } else if (origin != w->journal->accesses.data[access].begin) {
         note_hazard(w, EBB_HAZARD_BROKEN, w->piece[w->low[access]].write, time, access);
+    } else {
+        check_version(w, content, time, access);
     }
 }
 
@@ -267,9 +277,9 @@ static void take_entry(walk *w, const ebb_journal_entry *entry, uint64_t time) {
     }
 }
 
-ebb_status ebb__hazard_check(const ebb_mem *mem, const ebb_journal *journal, ebb_hazard_counts *counts_out,
-                             ebb_hazard *hazard_out) {
-    walk w = {.journal = journal};
+ebb_status ebb__hazard_check(const ebb_mem *mem, const ebb_journal *journal, const ebb_hazard_version *versions,
+                             ebb_hazard_counts *counts_out, ebb_hazard *hazard_out) {
+    walk w = {.journal = journal, .versions = versions};
     ebb__bump_init(&w.bump, ebb__mem_or_default(mem));
     ebb_status st = init_walk(&w);
     for (uint64_t i = 0; st == EBB_OK && i < journal->entries.n && w.hazard.kind == EBB_HAZARD_NONE; i++) {

@@ -6,6 +6,12 @@
  *
  *      set every value, 2 iterations, get every value, 1 iteration, 1 as it is recorded, 1 iteration,
  *      park, get, unpark, 1 iteration
+ *
+ * and, where the plan calls nobody, all of it once more with iterations as graphs (journal.h).
+ *
+ * What each kernel, and the host, must find is told beside the journal, by the program alone: a version of tensor t is
+ * what step s of iteration i made of it, and who reads must find that of the last step before it, in the program's
+ * order, that writes it. A step that is run again makes the version that it made, of those that it found.
  */
 #include "run/hazard.h"
 #include "run/run.h"
@@ -20,10 +26,79 @@ typedef struct proof {
     ebb_device *journal;
     ebb_lowered *lowered;
     ebb_run *run;
+    ebb_bump bump;
     float *plain;                     /* as large as the largest value; never touched */
     uint64_t begin[N_ITERATIONS + 1]; /* entry at which each iteration begins */
     uint64_t n_iterations;
+    EBB_VEC(ebb_hazard_version) versions; /* by access */
+    uint64_t *current;                    /* [n_tensors]: the version by the program's order; from 1 */
+    uint64_t *first_found;                /* [n_steps]: where in found a step's operands begin */
+    uint64_t *found;                      /* by operand: what it found in the iteration at hand */
 } proof;
+
+/* ---- versions ----------------------------------------------------------------------------------- */
+
+static ebb_status grow_versions(proof *p) {
+    const size_t n = ebb__journal_get(p->journal)->accesses.n, n_before = p->versions.n;
+    EBB_TRY(EBB_RESERVE(p->journal->mem, &p->versions, n - n_before));
+    if (n > n_before) { memset(&p->versions.data[n_before], 0, (n - n_before) * sizeof *p->versions.data); }
+    p->versions.n = n;
+    return EBB_OK;
+}
+
+static void tell(proof *p, uint64_t access, uint64_t finds, uint64_t makes) {
+    const uint32_t mode = ebb__journal_get(p->journal)->accesses.data[access].mode;
+    p->versions.data[access] =
+        (ebb_hazard_version){.finds = (mode & EBB_READ) != 0 ? finds : 0, .makes = (mode & EBB_WRITE) != 0 ? makes : 0};
+}
+
+/* What a step finds and makes, the first time in an iteration or again; its accesses begin with its operands. */
+static void tell_step(proof *p, size_t s, bool again, const ebb_journal_entry *entry) {
+    const ebb_lowered_step *step = &p->lowered->steps.data[s];
+    const size_t n_tensors = p->lowered->program->tensors.n;
+    const uint64_t made = 1 + s + p->lowered->steps.n * (p->n_iterations - 1);
+    uint64_t *found = &p->found[p->first_found[s]];
+    EBB_ASSERT(entry->n_accesses >= step->n_operands);
+    for (uint32_t i = 0; i < step->n_operands; i++) {
+        if (!again) { found[i] = p->current[step->operand[i]]; }
+        tell(p, entry->first_access + i, found[i], 1 + step->operand[i] + n_tensors * made);
+    }
+    for (uint32_t i = 0; i < step->n_operands && !again; i++) {
+        const uint64_t makes = p->versions.data[entry->first_access + i].makes;
+        if (makes != 0) { p->current[step->operand[i]] = makes; }
+    }
+}
+
+/* Of the iteration that has just been written down: a run of the device is one entry. */
+static ebb_status tell_iteration(proof *p) {
+    const ebb_journal *j = ebb__journal_get(p->journal);
+    size_t n_actions = 0;
+    const ebb_action *action = ebb_plan_actions(p->plan, &n_actions);
+    uint64_t at = p->begin[p->n_iterations - 1];
+    EBB_TRY(grow_versions(p));
+    for (size_t a = 0; a < n_actions; a++) {
+        if (action[a].kind != EBB_ACT_RUN && action[a].kind != EBB_ACT_AGAIN) { continue; }
+        while (j->entries.data[at].kind != EBB_JOURNAL_RUN) { at++; }
+        tell_step(p, action[a].target, action[a].kind == EBB_ACT_AGAIN, &j->entries.data[at]);
+        at++;
+    }
+    EBB_ASSERT(at <= j->entries.n);
+    return EBB_OK;
+}
+
+static ebb_status make_room(proof *p) {
+    const size_t n_tensors = p->lowered->program->tensors.n, n_steps = p->lowered->steps.n;
+    uint64_t n_operands = 0;
+    p->current = ebb__bump_alloc(&p->bump, n_tensors, sizeof *p->current);
+    p->first_found = ebb__bump_alloc(&p->bump, n_steps, sizeof *p->first_found);
+    if (p->current == NULL || p->first_found == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t s = 0; s < n_steps; s++) {
+        p->first_found[s] = n_operands;
+        n_operands += p->lowered->steps.data[s].n_operands;
+    }
+    p->found = ebb__bump_alloc(&p->bump, n_operands, sizeof *p->found);
+    return p->found != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
 
 /* ---- the run ------------------------------------------------------------------------------------ */
 
@@ -33,19 +108,33 @@ static ebb_status set_value(ebb_run *run, ebb_value value, float *plain) {
     return ebb_run_set_value(run, value, plain);
 }
 
-static ebb_status each_value(const proof *p, value_fn visit) {
+/* Where the host packs or unpacks a value, it makes or finds the tensor's version. */
+static ebb_status each_value(proof *p, value_fn visit) {
+    const ebb_journal *j = ebb__journal_get(p->journal);
     for (ebb_value v = 0; v < p->graph->values.n; v++) {
-        if (!ebb__value_is_persistent(p->graph->values.data[v].kind)) { continue; }
-        if (p->lowered->values[v].tensor != UINT32_MAX) { EBB_TRY(visit(p->run, v, p->plain)); }
+        const uint32_t tensor = p->lowered->values[v].tensor;
+        if (!ebb__value_is_persistent(p->graph->values.data[v].kind) || tensor == UINT32_MAX) { continue; }
+        uint64_t at = j->entries.n;
+        EBB_TRY(visit(p->run, v, p->plain));
+        EBB_TRY(grow_versions(p));
+        for (; at < j->entries.n; at++) {
+            const ebb_journal_entry *entry = &j->entries.data[at];
+            if (entry->kind != EBB_JOURNAL_HOST || entry->n_accesses != 1) { continue; }
+            tell(p, entry->first_access, p->current[tensor], p->current[tensor]);
+        }
     }
     return EBB_OK;
 }
 
-static ebb_status iterate(proof *p) {
+static void begin_iteration(proof *p) {
     EBB_ASSERT(p->n_iterations < N_ITERATIONS);
-    p->begin[p->n_iterations] = ebb__journal_get(p->journal)->entries.n;
-    p->n_iterations++;
-    return ebb_run_iteration(p->run, p->n_iterations - 1, p->n_iterations, 0.1f);
+    p->begin[p->n_iterations++] = ebb__journal_get(p->journal)->entries.n;
+}
+
+static ebb_status iterate(proof *p) {
+    begin_iteration(p);
+    EBB_TRY(ebb_run_iteration(p->run, p->n_iterations - 1, p->n_iterations, 0.1f));
+    return tell_iteration(p);
 }
 
 static ebb_status create_events(const ebb_run *run, ebb_event **events) {
@@ -62,8 +151,9 @@ static ebb_status iterate_with_events(proof *p) {
     ebb_event **events = ebb__calloc(run->mem, 2 * run->n_commands, sizeof(ebb_event *));
     if (events == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = create_events(run, events);
-    p->begin[p->n_iterations++] = ebb__journal_get(p->journal)->entries.n;
+    begin_iteration(p);
     if (st == EBB_OK) { st = ebb__run_iterate(run, events); }
+    if (st == EBB_OK) { st = tell_iteration(p); }
     for (size_t a = 0; a < 2 * run->n_commands; a++) {
         if (events[a] != NULL) { run->device->ops->event_destroy(run->device, events[a]); }
     }
@@ -72,6 +162,8 @@ static ebb_status iterate_with_events(proof *p) {
 }
 
 static ebb_status use_run(proof *p) {
+    p->n_iterations = p->versions.n = 0;
+    for (size_t t = 0; t < p->lowered->program->tensors.n; t++) { p->current[t] = 1 + t; } /* as the host makes it */
     EBB_TRY(each_value(p, set_value));
     EBB_TRY(iterate(p));
     EBB_TRY(iterate(p));
@@ -90,7 +182,7 @@ static ebb_status use_run(proof *p) {
 static ebb_status set_up(proof *p) {
     uint64_t most = 1;
     EBB_TRY(ebb_lower(p->graph, p->journal, &p->lowered));
-    EBB_TRY(ebb_run_create(p->lowered, p->plan, NULL, &p->run));
+    EBB_TRY(make_room(p));
     for (size_t v = 0; v < p->graph->values.n; v++) {
         most = ebb_max_u64(most, (uint64_t)ebb__shape_elements(&p->graph->values.data[v].shape));
     }
@@ -172,6 +264,7 @@ static ebb_status fail_hazard(const proof *p, const ebb_hazard *hazard) {
     describe(p, hazard->second, &hazard->access, second, sizeof second);
     const char *what = hazard->kind == EBB_HAZARD_RACE     ? "nothing orders"
                        : hazard->kind == EBB_HAZARD_BROKEN ? "bytes of more than one content:"
+                       : hazard->kind == EBB_HAZARD_STALE  ? "not the version that the program means:"
                                                            : "bytes that nobody wrote:";
     return ebb_fail(EBB_E_INTERNAL, "hazard: %s %s and %s, over [%" PRIu64 ", %" PRIu64 ") of %s", what, first, second,
                     hazard->access.begin, hazard->access.end, spaces[space]);
@@ -179,29 +272,48 @@ static ebb_status fail_hazard(const proof *p, const ebb_hazard *hazard) {
 
 /* ---- the proof ---------------------------------------------------------------------------------- */
 
-static ebb_status check(const proof *p, ebb_run_proof *proof_out) {
-    ebb_hazard hazard;
-    ebb_hazard_counts counts;
-    EBB_TRY(ebb__hazard_check(p->journal->mem, ebb__journal_get(p->journal), &counts, &hazard));
-    if (hazard.kind != EBB_HAZARD_NONE) { return fail_hazard(p, &hazard); }
+/* A run from its creation on, and what was written down of it. */
+static ebb_status check(proof *p, ebb_hazard_counts *counts_out) {
+    ebb_hazard hazard = {.kind = EBB_HAZARD_NONE};
+    EBB_TRY(ebb_run_create(p->lowered, p->plan, NULL, &p->run));
+    ebb_status st = use_run(p);
+    if (st == EBB_OK) { st = grow_versions(p); }
+    if (st == EBB_OK) {
+        st = ebb__hazard_check(p->journal->mem, ebb__journal_get(p->journal), p->versions.data, counts_out, &hazard);
+    }
+    if (hazard.kind != EBB_HAZARD_NONE) { st = fail_hazard(p, &hazard); }
+    ebb_run_destroy(p->run);
+    return st;
+}
+
+static ebb_status check_both(proof *p, ebb_run_proof *proof_out) {
+    ebb_hazard_counts streams = {0}, graphs = {0};
+    EBB_TRY(set_up(p));
+    EBB_TRY(check(p, &streams));
+    if (ebb_plan_get_summary(p->plan).tier_bytes[EBB_TIER_DISK] == 0) { /* what calls the host is no graph */
+        ebb__journal_restart(p->journal, true);
+        EBB_TRY(check(p, &graphs));
+    }
     *proof_out = (ebb_run_proof){.n_iterations = p->n_iterations,
-                                 .n_commands = counts.n_commands,
-                                 .n_pairs = counts.n_pairs,
-                                 .n_events = counts.n_records,
-                                 .n_waits = counts.n_waits,
-                                 .n_implied_waits = counts.n_implied};
+                                 .n_commands = streams.n_commands,
+                                 .n_pairs = streams.n_pairs,
+                                 .n_events = streams.n_records,
+                                 .n_waits = streams.n_waits,
+                                 .n_implied_waits = streams.n_implied,
+                                 .n_versions = streams.n_versions,
+                                 .n_graph_pairs = graphs.n_pairs};
     return EBB_OK;
 }
 
 ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_run_proof *proof_out) {
     proof p = {.graph = graph, .plan = plan};
     EBB_TRY(ebb__journal_open(device, &p.journal));
-    ebb_status st = set_up(&p);
-    if (st == EBB_OK) { st = use_run(&p); }
-    if (st == EBB_OK) { st = check(&p, proof_out); }
     const ebb_mem *mem = p.journal->mem;
+    ebb__bump_init(&p.bump, mem);
+    ebb_status st = check_both(&p, proof_out);
+    EBB_VEC_FINI(mem, &p.versions);
     ebb__free(mem, p.plain);
-    ebb_run_destroy(p.run);
+    ebb__bump_fini(&p.bump);
     ebb_lowered_destroy(p.lowered);
     ebb_device_close(p.journal);
     return st;

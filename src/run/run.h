@@ -40,6 +40,7 @@ typedef struct ebb_tiers {
     uint64_t file_bytes;
     unsigned char *staging[2]; /* by ebb_copy_direction; where the host cannot read the device */
     uint64_t staging_bytes;
+    bool only_notes;   /* the device carries nothing out: neither does the host, it says what it would touch */
     atomic_int status; /* ebb_status of the first failed read or write of the file */
     atomic_int error_number;
 } ebb_tiers;
@@ -66,6 +67,8 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
 /* Between iterations, at once: copy between a place in a tier and host memory. OUT fills the tier. */
 ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
                            void *host);
+/* The same between two places in host memory, as memcpy has them. */
+ebb_status ebb__tiers_copy(ebb_tiers *tiers, void *dst, const void *src, uint64_t bytes);
 
 typedef struct ebb_command {
     ebb_action_kind kind;

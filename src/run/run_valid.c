@@ -88,8 +88,8 @@ static bool are_homes_valid(const ebb_run *run) {
 static bool are_tiers_valid(const ebb_run *run) {
     const ebb_tiers *t = &run->tiers;
     if (!run->device->ops->has_data) { return t->slab == NULL && t->fd < 0; }
-    return (t->slab != NULL) == (t->slab_bytes > 0) && (t->fd >= 0) == (t->file_bytes > 0) &&
-           (t->staging[0] != NULL) == (t->fd >= 0 && !run->device->ops->host_visible);
+    return (t->slab != NULL) == (t->slab_bytes > 0) && (t->fd >= 0) == (t->file_bytes > 0 && !t->only_notes) &&
+           (t->staging[0] != NULL) == (t->file_bytes > 0 && !run->device->ops->host_visible);
 }
 
 bool ebb__run_is_valid(const ebb_run *run) {

@@ -29,10 +29,6 @@ static ebb_status open_unnamed(const char *dir, int *fd_out) {
 }
 
 static ebb_status open_file(const char *disk_dir, ebb_tiers *tiers) {
-    if (ebb__only_writes_down(tiers->device)) {
-        tiers->fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* stands for a file that nothing is moved to */
-        return tiers->fd >= 0 ? EBB_OK : ebb_fail(EBB_E_IO, "/dev/null: %s", strerror(errno));
-    }
     if (disk_dir == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "the plan moves %llu bytes to the disk tier and no directory is given for it",
                         (unsigned long long)tiers->file_bytes);
@@ -60,7 +56,7 @@ static ebb_status open_staging(ebb_tiers *tiers, uint64_t largest_bytes) {
 
 ebb_status ebb__tiers_open(ebb_device *device, const uint64_t tier_bytes[EBB_N_TIERS], const char *disk_dir,
                            uint64_t largest_bytes, ebb_tiers *tiers) {
-    *tiers = (ebb_tiers){.device = device, .fd = -1};
+    *tiers = (ebb_tiers){.device = device, .fd = -1, .only_notes = ebb__only_writes_down(device)};
     atomic_init(&tiers->status, EBB_OK);
     atomic_init(&tiers->error_number, 0);
     if (!device->ops->has_data) { return EBB_OK; }
@@ -72,7 +68,7 @@ ebb_status ebb__tiers_open(ebb_device *device, const uint64_t tier_bytes[EBB_N_T
     }
     tiers->file_bytes = tier_bytes[EBB_TIER_DISK];
     if (tiers->file_bytes == 0) { return EBB_OK; }
-    EBB_TRY(open_file(disk_dir, tiers));
+    if (!tiers->only_notes) { EBB_TRY(open_file(disk_dir, tiers)); }
     return device->ops->host_visible ? EBB_OK : open_staging(tiers, largest_bytes);
 }
 
@@ -127,18 +123,25 @@ static ebb_status move_file(void *ctx) {
     return move_bytes(t->tiers, t->direction, ptr, t->buf.size_bytes, t->offset);
 }
 
-/* What a host call, or the host itself (stream NULL), touches when it moves bytes between memory and a tier. */
-static ebb_status touch_both(ebb_tiers *tiers, ebb_stream *stream, const ebb_transfer *t, const void *memory) {
-    const bool out = t->direction == EBB_COPY_OUT, file = t->tier == EBB_TIER_DISK;
+/* What a host call, or the host itself (stream NULL), touches when it moves bytes between memory and the file. */
+static ebb_status touch_file(ebb_stream *stream, const ebb_transfer *t, const void *memory) {
+    const bool out = t->direction == EBB_COPY_OUT;
     const ebb_touch touches[2] = {
         {.base = memory, .size_bytes = t->buf.size_bytes, .mode = out ? EBB_READ : EBB_WRITE},
-        {.base = file ? (const void *)&tiers->fd : tiers->slab,
+        {.base = &t->tiers->fd,
          .offset = t->offset,
          .size_bytes = t->buf.size_bytes,
          .mode = out ? EBB_WRITE : EBB_READ,
-         .file = file},
+         .file = true},
     };
-    return ebb__touch(tiers->device, stream, touches, 2);
+    return ebb__touch(t->tiers->device, stream, touches, 2);
+}
+
+ebb_status ebb__tiers_copy(ebb_tiers *tiers, void *dst, const void *src, uint64_t bytes) {
+    const ebb_touch touches[2] = {{.base = src, .size_bytes = bytes, .mode = EBB_READ},
+                                  {.base = dst, .size_bytes = bytes, .mode = EBB_WRITE}};
+    if (!tiers->only_notes) { memcpy(dst, src, (size_t)bytes); }
+    return ebb__touch(tiers->device, NULL, touches, 2);
 }
 
 static bool is_in_slab(const ebb_tiers *tiers, uint64_t offset, uint64_t size_bytes) {
@@ -157,7 +160,7 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
     if (ops->host_visible) { return ops->call(stream, move_file, transfer); }
     void *staging = tiers->staging[transfer->direction];
     EBB_ASSERT(staging != NULL && transfer->buf.size_bytes <= tiers->staging_bytes);
-    EBB_TRY(touch_both(tiers, stream, transfer, staging));
+    EBB_TRY(touch_file(stream, transfer, staging));
     if (transfer->direction == EBB_COPY_OUT) {
         EBB_TRY(ops->copy(stream, EBB_COPY_OUT, transfer->buf, staging));
         return ops->call(stream, move_file, transfer);
@@ -169,17 +172,14 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer) {
 ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
                            void *host) {
     EBB_ASSERT(slot->tier < EBB_N_TIERS && bytes <= slot->size_bytes);
-    if (ebb__only_writes_down(tiers->device)) {
-        const ebb_transfer t = {
-            .direction = direction, .tier = (ebb_tier)slot->tier, .buf = {.size_bytes = bytes}, .offset = slot->offset};
-        return touch_both(tiers, NULL, &t, host);
+    const bool out = direction == EBB_COPY_OUT;
+    if (slot->tier == EBB_TIER_HOST) {
+        EBB_ASSERT(is_in_slab(tiers, slot->offset, bytes));
+        unsigned char *there = tiers->slab + slot->offset;
+        return ebb__tiers_copy(tiers, out ? there : host, out ? host : there, bytes);
     }
-    if (slot->tier == EBB_TIER_DISK) { return move_bytes(tiers, direction, host, bytes, slot->offset); }
-    EBB_ASSERT(is_in_slab(tiers, slot->offset, bytes));
-    if (direction == EBB_COPY_OUT) {
-        memcpy(tiers->slab + slot->offset, host, bytes);
-    } else {
-        memcpy(host, tiers->slab + slot->offset, bytes);
-    }
-    return EBB_OK;
+    if (!tiers->only_notes) { return move_bytes(tiers, direction, host, bytes, slot->offset); }
+    const ebb_transfer t = {
+        .tiers = tiers, .direction = direction, .buf = {.size_bytes = bytes}, .offset = slot->offset};
+    return touch_file(NULL, &t, host);
 }

@@ -58,12 +58,7 @@ static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed
 
 static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed) {
     if (run->parked != NULL && at->home.offset != UINT64_MAX) {
-        if (!ebb__only_writes_down(run->device)) { memcpy(packed, run->parked + at->home.parked, at->bytes); }
-        const ebb_touch touches[2] = {
-            {.base = run->parked, .offset = at->home.parked, .size_bytes = at->bytes, .mode = EBB_READ},
-            {.base = packed, .size_bytes = at->bytes, .mode = EBB_WRITE},
-        };
-        return ebb__touch(run->device, NULL, touches, 2);
+        return ebb__tiers_copy(&run->tiers, packed, run->parked + at->home.parked, at->bytes);
     }
     if (at->home.offset != UINT64_MAX) { return copy_arena(run, EBB_COPY_OUT, at->home.offset, at->bytes, packed); }
     return ebb__tiers_move(&run->tiers, EBB_COPY_IN, slot_of(run, at->home.slot), at->bytes, packed);

@@ -25,6 +25,8 @@ static void add_proof(sums *s, const ebb_run_proof *proof) {
     s->proof.n_events += proof->n_events;
     s->proof.n_waits += proof->n_waits;
     s->proof.n_implied_waits += proof->n_implied_waits;
+    s->proof.n_versions += proof->n_versions;
+    s->proof.n_graph_pairs += proof->n_graph_pairs;
 }
 
 typedef struct net {
@@ -122,9 +124,11 @@ static void every_plan_is_free_of_hazards(void **state) {
     sums all = {0};
     const char *name = NULL;
     for (size_t i = 0; (name = ebb_zoo_name(i, NULL)) != NULL; i++) { prove_network(example_of(name), &all); }
-    print_message("%" PRIu64 " plans, %" PRIu64 " pairs of conflicting accesses proven, %" PRIu64 " events, %" PRIu64
-                  " waits, %" PRIu64 " of them implied by others\n",
-                  all.n_plans, all.proof.n_pairs, all.proof.n_events, all.proof.n_waits, all.proof.n_implied_waits);
+    print_message("%" PRIu64 " plans, %" PRIu64 " pairs of conflicting accesses proven, %" PRIu64
+                  " more as graphs, %" PRIu64 " versions found, %" PRIu64 " events, %" PRIu64 " waits, %" PRIu64
+                  " of them implied by others\n",
+                  all.n_plans, all.proof.n_pairs, all.proof.n_graph_pairs, all.proof.n_versions, all.proof.n_events,
+                  all.proof.n_waits, all.proof.n_implied_waits);
 }
 
 int main(void) {

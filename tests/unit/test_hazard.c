@@ -40,7 +40,7 @@ static void move(ebb_journal *j, uint32_t thread, uint64_t from, uint64_t to, ui
 
 static ebb_hazard judge(const ebb_journal *j, ebb_hazard_counts *counts) {
     ebb_hazard hazard;
-    assert_int_equal(ebb__hazard_check(NULL, j, counts, &hazard), EBB_OK);
+    assert_int_equal(ebb__hazard_check(NULL, j, NULL, counts, &hazard), EBB_OK);
     return hazard;
 }
 
@@ -143,6 +143,27 @@ static void what_is_read_is_one_content(void **state) {
     assert_int_equal(judge_and_clear(&j).kind, EBB_HAZARD_BROKEN);
 }
 
+/* What is read must be the version that is told, wherever it was carried meanwhile. */
+static void what_is_read_is_the_version_told(void **state) {
+    (void)state;
+    for (uint64_t found = 0; found < 3; found++) {
+        ebb_journal j = {0};
+        ebb_hazard_counts counts;
+        ebb_hazard hazard;
+        command(&j, ONE, EBB_WRITE, 0, 10);
+        command(&j, ONE, EBB_WRITE, 0, 10);
+        move(&j, ONE, 0, 100, 10);
+        command(&j, ONE, EBB_WRITE, 0, 10);
+        command(&j, ONE, EBB_READ, 100, 110);
+        const ebb_hazard_version versions[6] = {{.makes = 1}, {.makes = 2}, {0}, {0}, {.makes = 3}, {.finds = found}};
+        assert_int_equal(ebb__hazard_check(NULL, &j, versions, &counts, &hazard), EBB_OK);
+        assert_int_equal(counts.n_versions, found != 0);
+        assert_int_equal(hazard.kind, found == 1 ? EBB_HAZARD_STALE : EBB_HAZARD_NONE);
+        if (found == 1) { assert_true(hazard.first == 2 && hazard.second == 4 && hazard.access.begin == 100); }
+        (void)judge_and_clear(&j);
+    }
+}
+
 /* ---- a run's journal ---------------------------------------------------------------------------- */
 
 typedef struct written {
@@ -171,13 +192,14 @@ static void make_plan(written *w, ebb_tier tier) {
     ebb_machine_destroy(machine);
 }
 
-static void write_down(written *w, ebb_tier tier) {
+static void write_down(written *w, ebb_tier tier, bool graphs) {
     float plain[8 * 8 * 8 * 8] = {0};
     assert_int_equal(ebb_device_open("dry", NULL, &w->dry), EBB_OK);
     assert_int_equal(ebb__journal_open(w->dry, &w->device), EBB_OK);
     w->graph = run_fixture_graph();
     assert_int_equal(ebb_lower(w->graph, w->device, &w->lowered), EBB_OK);
     make_plan(w, tier);
+    ebb__journal_restart(w->device, graphs);
     assert_int_equal(ebb_run_create(w->lowered, w->plan, NULL, &w->run), EBB_OK);
     for (ebb_value v = 0; v < w->graph->values.n; v++) {
         const ebb_value_info *info = &w->graph->values.data[v];
@@ -416,21 +438,23 @@ static size_t find_iteration(const ebb_journal *j, size_t n) {
     return i;
 }
 
-static void check_mistakes(ebb_tier tier) {
+static void check_mistakes(ebb_tier tier, bool graphs) {
     written w;
     pair_list pairs = {0};
     ebb_hazard_counts counts;
-    write_down(&w, tier);
+    write_down(&w, tier, graphs);
     const ebb_journal *j = w.journal;
     assert_int_equal(judge(j, &counts).kind, EBB_HAZARD_NONE);
     list_pairs(j, &pairs);
     assert_false(races_by_definition(j, &pairs));
-    check_schedule_alone(j, counts.n_waits);
+    if (!graphs) { check_schedule_alone(j, counts.n_waits); }
     tally waits = remove_each_wait(j, &pairs);
     assert_int_equal(waits.n, counts.n_waits);
     print_message("%zu entries, %zu conflicts; %zu waits, %d early, %d implied; %zu found\n", j->entries.n, pairs.n / 2,
                   waits.n, (int)counts.n_early, (int)counts.n_implied, waits.n_found);
-    assert_int_equal(waits.n_found, counts.n_waits - counts.n_early - counts.n_implied);
+    /* of a graph's border a wait may order streams that have no bytes in common */
+    const size_t n_needed = counts.n_waits - counts.n_early - counts.n_implied;
+    assert_true(waits.n_found == n_needed || (graphs && waits.n_found > n_needed * 4 / 5));
     const tally events = remove_each_event(j, &pairs), moved = move_each_command(j, &pairs);
     const tally swapped = swap_each(j, &pairs);
     /* what the last iteration copies out, nobody reads */
@@ -438,7 +462,8 @@ static void check_mistakes(ebb_tier tier) {
     print_message("events %zu of %zu found, streams %zu of %zu, order %zu of %zu, shorter copies %zu of %zu\n",
                   events.n_found, events.n, moved.n_found, moved.n, swapped.n_found, swapped.n, shortened.n_found,
                   shortened.n);
-    assert_true(events.n_found > 0 && events.n_found + 3 >= events.n && moved.n_found > moved.n / 2);
+    assert_true(events.n_found > 0 && events.n_found + (graphs ? 5 : 3) >= events.n);
+    assert_true(moved.n_found > moved.n / 2);
     assert_true(swapped.n_found >
                 swapped.n / 2); /* a wait for bytes of the copy behind a call may stand between them */
     assert_true(shortened.n_found > shortened.n * 9 / 10); /* what is missing may be where it was before */
@@ -448,12 +473,17 @@ static void check_mistakes(ebb_tier tier) {
 
 static void mistakes_are_found_on_the_host_tier(void **state) {
     (void)state;
-    check_mistakes(EBB_TIER_HOST);
+    check_mistakes(EBB_TIER_HOST, false);
+}
+
+static void mistakes_are_found_in_graphs(void **state) {
+    (void)state;
+    check_mistakes(EBB_TIER_HOST, true);
 }
 
 static void mistakes_are_found_on_the_disk_tier(void **state) {
     (void)state;
-    check_mistakes(EBB_TIER_DISK);
+    check_mistakes(EBB_TIER_DISK, false);
 }
 
 int main(void) {
@@ -462,7 +492,9 @@ int main(void) {
         cmocka_unit_test(each_promise_orders),
         cmocka_unit_test(a_wait_is_for_the_latest_record),
         cmocka_unit_test(what_is_read_is_one_content),
+        cmocka_unit_test(what_is_read_is_the_version_told),
         cmocka_unit_test(mistakes_are_found_on_the_host_tier),
+        cmocka_unit_test(mistakes_are_found_in_graphs),
         cmocka_unit_test(mistakes_are_found_on_the_disk_tier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,12 +193,46 @@ static void operands_overlap_by_leave_only(void **state) {
     fixture_fini(&f);
 }
 
+/* Streams that take part in iterations meet before a graph and behind it, and its waits are for its own events. */
+static void graphs_have_borders(void **state) {
+    (void)state;
+    fixture f;
+    ebb_event *event = NULL;
+    bool wanted = false;
+    const ebb_buf buf = {.size_bytes = 128};
+    char host[128];
+    fixture_init(&f);
+    f.ops->stream_destroy(f.copies);
+    f.ops->stream_destroy(f.compute);
+    ebb__journal_restart(f.device, true);
+    assert_int_equal(f.journal->entries.n, 0);
+    assert_int_equal(f.ops->stream_create(f.device, true, &f.compute), EBB_OK);
+    assert_int_equal(f.ops->stream_create(f.device, false, &f.copies), EBB_OK);
+    assert_int_equal(f.ops->event_create(f.device, &event), EBB_OK);
+    ebb_buf at = buf;
+    at.arena = f.arena;
+    for (int iteration = 0; iteration < 2; iteration++) {
+        const size_t first = f.journal->entries.n;
+        assert_int_equal(f.ops->iteration_begin(f.device, 1, &wanted), EBB_OK);
+        assert_true(wanted);
+        assert_int_equal(f.journal->entries.n - first, iteration == 0 ? 0 : 4); /* join, fork, a wait for each */
+        assert_int_equal(f.ops->event_wait(f.copies, event), EBB_OK);
+        assert_int_equal(f.ops->copy(f.copies, EBB_COPY_OUT, at, host), EBB_OK);
+        assert_int_equal(f.ops->event_record(f.copies, event), EBB_OK);
+        assert_int_equal(f.ops->event_wait(f.copies, event), EBB_OK);
+        (void)last_entry(&f, EBB_JOURNAL_WAIT, 3);
+        assert_int_equal(f.ops->iteration_end(f.device, 1), EBB_OK);
+    }
+    assert_int_equal(f.ops->call(f.copies, never, NULL), EBB_E_UNSUPPORTED);
+    f.ops->event_destroy(f.device, event);
+    fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_stand_in_it),
-        cmocka_unit_test(what_the_host_touches_is_said),
-        cmocka_unit_test(a_port_is_read_and_written),
-        cmocka_unit_test(operands_overlap_by_leave_only),
+        cmocka_unit_test(commands_stand_in_it),       cmocka_unit_test(what_the_host_touches_is_said),
+        cmocka_unit_test(a_port_is_read_and_written), cmocka_unit_test(operands_overlap_by_leave_only),
+        cmocka_unit_test(graphs_have_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
