@@ -39,6 +39,7 @@ enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
 typedef struct record_values {
     const char *out;
     uint64_t limit, min_size, stacks;
+    bool no_kernels;
 } record_values;
 
 #define AT(member) offsetof(record_values, member)
@@ -49,6 +50,7 @@ static const ebb_cli_option record_options[] = {
      "                             what is recorded: nothing below --min-size, no files, no stacks"},
     {"--min-size", EBB_CLI_BYTES, AT(min_size), "SIZE", "leave out smaller allocations (64KiB)"},
     {"--stacks", EBB_CLI_COUNT, AT(stacks), "N", "callers of each allocation, at most 32 (16)"},
+    {"--no-kernels", EBB_CLI_FLAG, AT(no_kernels), NULL, "leave CUPTI alone: no kernels and copies of CUDA devices"},
 };
 
 /* ---- the library and its environment ------------------------------------------------------------ */
@@ -122,6 +124,7 @@ static void set_environment(const record_values *values, const char *library, co
     (void)setenv("EBB_RECORD_SAYS", says_path, 1);
     set_number("EBB_RECORD_LIMIT", values->limit);
     set_number("EBB_RECORD_MIN_SIZE", values->min_size);
+    set_number("EBB_RECORD_NO_KERNELS", values->no_kernels);
     (void)unsetenv("EBB_RECORD_STACKS");
     char stacks[32];
     snprintf(stacks, sizeof stacks, "%" PRIu64, values->stacks);

@@ -242,6 +242,10 @@ static void start(void) {
     char text[64];
     uint32_t version = 0;
     uint64_t zero_ns = 0;
+    if (ebb__preload_no_kernels) {
+        ebb__preload_note(NOTE, "none: by --no-kernels");
+        return;
+    }
     if (!find_cupti()) {
         ebb__preload_note(NOTE, "none: no libcupti.so was found");
         return;

@@ -89,6 +89,7 @@ void ebb__preload_tell(const char *says, const char *what);
 
 /* Calls for fewer bytes are none of ours; SIZE_MAX while nothing is recorded. */
 extern size_t ebb__preload_min_bytes;
+extern bool ebb__preload_no_kernels; /* nobody asks CUPTI */
 
 typedef enum preload_answer {
     PRELOAD_PASS,   /* not recorded: do it */

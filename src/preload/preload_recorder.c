@@ -64,6 +64,7 @@ static struct {
 };
 
 size_t ebb__preload_min_bytes = DEFAULT_MIN_BYTES; /* until the environment was read */
+bool ebb__preload_no_kernels;
 
 static _Atomic uint16_t filter[1u << FILTER_BITS];
 /* Of this thread: it is in here (a handler of a signal may call malloc then); it is in an allocation that is recorded.
@@ -277,6 +278,7 @@ static void set_up(void) {
     }
     memcpy(recorder.path, path, strlen(path) + 1);
     ebb__preload_min_bytes = (size_t)number_of("EBB_RECORD_MIN_SIZE", DEFAULT_MIN_BYTES);
+    ebb__preload_no_kernels = number_of("EBB_RECORD_NO_KERNELS", 0) != 0;
     (void)pthread_atfork(lock_for_fork, unlock_after_fork, begin_in_child);
 }
 

@@ -183,6 +183,9 @@ cuda:1 stream 8: copy out, 100 bytes copy 2000
         FAKE_CUPTI=fails record 0 $least -- ./program cuda
         equal "a CUPTI that finds no device" "$(steps trace)" "none: CUPTI answers with error 15
 0 of 8 whole"
+        record 0 $least --no-kernels -- ./program cuda
+        equal "CUPTI that is left alone" "$(steps trace)" "none: by --no-kernels
+0 of 8 whole"
         record 0 $least -- ./program family
         equal "no CUDA: nothing of kernels" "$(steps trace | sed -n 1p)" "None"
     }
