@@ -4,8 +4,9 @@
 # base and trace. It shows nothing but what it stands in front of. A sanitizer has no place in it: the program that it
 # is loaded into has none.
 file(GLOB preload_sources CONFIGURE_DEPENDS src/preload/*.c)
-add_library(ebb_record SHARED ${preload_sources} src/base/file.c src/base/mem.c src/base/rng.c src/base/status.c src/base/utf8.c
-            src/trace/ranges.c src/trace/trace_tables.c src/trace/trace_writer.c)
+add_library(ebb_record SHARED ${preload_sources} src/base/demangle.c src/base/demangle_write.c src/base/file.c
+            src/base/mem.c src/base/rng.c src/base/status.c src/base/utf8.c src/trace/ranges.c src/trace/trace_tables.c
+            src/trace/trace_writer.c)
 target_include_directories(ebb_record PRIVATE include src)
 target_compile_options(ebb_record PRIVATE -fno-sanitize=all -fno-builtin -ffunction-sections)
 target_link_options(ebb_record PRIVATE -fno-sanitize=all -shared-libgcc -Wl,--no-undefined -Wl,--gc-sections

@@ -7,6 +7,7 @@
  * many rows as steps of it are open at once, the first free one taken each time; they begin behind compute and copies,
  * so that no allocation seems to lie inside a kernel. Memory for all steps, and for the trace's strings.
  */
+#include "base/demangle.h"
 #include "base/file.h"
 #include "trace/trace_priv.h"
 
@@ -19,9 +20,10 @@
 #define MAX_LANES (EBB_TRACE_MAX_ROWS - FIRST_ROW)
 #define HEAD "ebb-late-steps 1 "
 #define NO_LANE UINT32_MAX
+#define MAX_NAME_BYTES 512 /* of C++; with its templates it may be any length */
 
 typedef struct late_name {
-    const char *op, *name; /* in the text */
+    const char *op, *name; /* in the text, or in bump */
 } late_name;
 
 typedef struct late_step {
@@ -47,6 +49,8 @@ typedef struct merge {
     const char *path, *steps_path;
     char *text;
     size_t n_bytes;
+    ebb_bump bump;
+    ebb_demangler demangler;
     EBB_VEC(late_name) names;
     EBB_VEC(late_step) steps;
     EBB_VEC(late_event) events;
@@ -80,10 +84,14 @@ static bool read_numbers(const char *text, uint64_t *number, size_t n) {
 }
 
 static ebb_status read_name(merge *m, char *text, size_t line) {
-    char *blank = strchr(text, ' ');
+    char readable[MAX_NAME_BYTES], *blank = strchr(text, ' ');
     if (blank == NULL) { return malformed(m, line); }
     *blank = '\0';
-    const late_name name = {text, blank + 1};
+    late_name name = {text, blank + 1};
+    if (ebb__demangle(&m->demangler, name.name, readable, sizeof readable)) {
+        name.name = ebb__bump_strdup(&m->bump, readable);
+        if (name.name == NULL) { return EBB_E_NO_MEMORY; }
+    }
     return EBB_PUSH(m->mem, &m->names, name);
 }
 
@@ -303,6 +311,7 @@ ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const 
     merge *m = ebb__calloc(ebb__mem_or_default(mem), 1, sizeof *m);
     if (m == NULL) { return EBB_E_NO_MEMORY; }
     m->mem = ebb__mem_or_default(mem);
+    ebb__bump_init(&m->bump, m->mem);
     m->path = path;
     m->steps_path = steps_path;
     ebb_status st = read_steps(m);
@@ -316,6 +325,7 @@ ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const 
     EBB_VEC_FINI(m->mem, &m->steps);
     EBB_VEC_FINI(m->mem, &m->events);
     EBB_VEC_FINI(m->mem, &m->stacks);
+    ebb__bump_fini(&m->bump);
     ebb__free(m->mem, m->text);
     ebb__free(m->mem, m);
     return st;

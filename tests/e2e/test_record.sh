@@ -66,6 +66,13 @@ t = Trace("trace")
 print(*t.stack_lines(t.events[0]["stack"])[:1], t.notes["source"], t.notes["command"])
 END
     equal "the caller" "$(cat stack)" "take_here (./program:0) ebb record ./program family"
+    if c++ -O1 -fno-builtin -rdynamic -o named "$source/named.cc"; then
+        record 0 $least -- ./named
+        run "a report of it" text report trace --text
+        check "a name of C++ reads as the program has it" grep -q 'outer::take<float, 200000>' text
+    else
+        skip "a name of C++" "no compiler of C++"
+    fi
     record 0 $least -- ./program aligned
     equal "aligned memory, arrays" "$(tell trace)" "100@malloc 200@malloc 300@malloc 500@malloc left 0 peak 800 whole"
     record 0 $least -- ./program fixed
@@ -171,7 +178,7 @@ if [ -e "$include/cupti.h" ]; then
             "4096@cuda:1 3072@cuda:1 20480@pinned 5120@cuda:1 left 0 peak 32768 whole; 0 0 0 0, 61440 of 81920 MiB"
         equal "kernels and copies" "$(steps trace)" "CUPTI 24
 cuda:1 stream 7: long one kernel 
-cuda:1 stream 7, 2: _Z5alphaPf kernel 2000
+cuda:1 stream 7, 2: alpha kernel 2000
 cuda:1 stream 8: copy in, 4096 bytes copy 2000
 cuda:1 stream 7, 2: beta kernel 3000
 cuda:1 stream 7, 2: fill, 64 bytes fill 500
