@@ -135,6 +135,29 @@ static void annotations_tell_parts_from_iterations(void **state) {
     ebb_trace_reader_close(r);
 }
 
+/* The last repetition lacks its end: the run lies in the text, and so does all that is looked at of it. */
+static void a_run_may_be_shorter_than_two_repetitions(void **state) {
+    (void)state;
+    ebb_iteration_text text;
+    ebb_bump bump;
+    pass(4, 100); /* 8 events */
+    pass(3, 100);
+    made_alloc(&m, 103);
+    ebb__bump_init(&bump, NULL);
+    assert_int_equal(ebb__iteration_text_init(&text, m.finder, &bump), EBB_OK);
+    assert_int_equal(text.n, 15);
+    for (uint32_t last = 9; last <= text.n; last++) {
+        for (uint32_t first = 0; last - first > 8; first++) {
+            ebb_stretch run = {first, last};
+            const ebb_stretches runs = {.data = &run, .n = 1};
+            uint32_t start = UINT32_MAX;
+            assert_int_equal(ebb__iteration_start(&text, 8, &runs, &start), EBB_OK);
+            assert_true(start >= first && start + 8 <= last);
+        }
+    }
+    ebb__bump_fini(&bump);
+}
+
 static ebb_status live(const ebb_mem *mem) {
     ebb_iteration_finder *finder = NULL;
     ebb_iteration found;
@@ -172,6 +195,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(marks_are_taken_at_their_word, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_without_ends_end_at_the_next, setup, teardown),
         IN_DIR(annotations_tell_parts_from_iterations),
+        cmocka_unit_test_setup_teardown(a_run_may_be_shorter_than_two_repetitions, setup, teardown),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test_setup_teardown(blocks_come_in_order, setup, teardown),
     };
