@@ -53,6 +53,8 @@ typedef struct ebb_study_options {
                                     EBB_SET(in_bytes_per_s, 6.3e9) EBB_SET(max_outliers, 1000))
 
 /* Read all that the reader has left, which should be all, and study it. The reader is borrowed until the study goes.
+ * A study is of one device: ebb_trace_open_device or ebb_trace_reader_choose before. Of a reader for which none was
+ * chosen, what several devices hold is added up, and the peak is that of no device (summary.several_spaces).
  * options may be NULL. EBB_E_ARGUMENT: options of another version, a bandwidth that is not above 0. EBB_E_FORMAT,
  * EBB_E_IO: the reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 50 a step, 45 a read
  * or write. Near linear time. */

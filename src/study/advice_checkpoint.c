@@ -259,7 +259,7 @@ static ebb_status try_depth(trial *t, unsigned depth, uint64_t *peak_bytes_out) 
 static const char *label_of(trial *t, uint32_t leaf) {
     ebb_study *s = t->study;
     const char *name = ebb_trace_reader_string(s->reader, leaf);
-    if (t->by_name) { return ebb__bump_printf(&s->bump, "%.*s", (int)prefix_length(name, t->depth), name); }
+    if (t->by_name) { return ebb__study_module_label(s, name, prefix_length(name, t->depth)); }
     return ebb__study_frame_label(s, t->frame_of[leaf], &s->bump);
 }
 

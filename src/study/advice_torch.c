@@ -204,13 +204,17 @@ static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
 
 /* ---- gradients through the forward pass ------------------------------------------------------- */
 
-/* What a block holds at first_event is not read before the backward pass: it is written anew, or set to zero. */
-static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, uint64_t end_event,
+/* What a block holds at first_event is not read before the backward pass: it is written anew, or set to zero. *at: an
+ * index into by_block, none of its accesses before which is at first_event or later; it goes on to the first that is.
+ */
+static bool find_pause(const ebb_study *s, size_t block, const ebb_iteration_part *part, size_t *at,
                        uint64_t *needed_event_out) {
+    const size_t end = study_first_access(s, block + 1);
+    const uint64_t first_event = part->first_event, end_event = first_event + part->n_events;
     bool is_written = false;
-    for (size_t i = s->blocks.data[block].first_access; i < study_first_access(s, block + 1); i++) {
+    while (*at < end && s->accesses.data[s->by_block[*at]].event < first_event) { ++*at; }
+    for (size_t i = *at; i < end; i++) {
         const study_access *a = &s->accesses.data[s->by_block[i]];
-        if (a->event < first_event) { continue; }
         if (a->event >= end_event) { return false; }
         const uint32_t step = study_step_of(a);
         const bool is_backward = step != STUDY_NO_STEP && s->steps.data[step].phase == EBB_TRACE_PHASE_BACKWARD;
@@ -224,19 +228,33 @@ static bool find_pause(const ebb_study *s, size_t block, uint64_t first_event, u
     return false;
 }
 
-/* Gradients from an iteration's begin to where its backward pass first touches them. */
+/* The first part that begins behind this event. */
+static size_t first_part_behind(const ebb_study *s, uint64_t event) {
+    size_t first = 0, last = s->parts.n;
+    while (first < last) {
+        const size_t middle = first + (last - first) / 2;
+        if (s->parts.data[middle].first_event > event) {
+            last = middle;
+        } else {
+            first = middle + 1;
+        }
+    }
+    return first;
+}
+
+/* Gradients from an iteration's begin to where its backward pass first touches them. Linear in accesses and in the
+ * iterations that each one lives through. */
 static ebb_status find_pauses(const ebb_study *s, advice_changes *all) {
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
+        size_t at = block->first_access;
         if (block->role != EBB_ROLE_GRADIENT) { continue; }
-        for (size_t p = 0; p < s->parts.n; p++) {
+        for (size_t p = first_part_behind(s, block->born_event); p < s->parts.n; p++) {
             const ebb_iteration_part *part = &s->parts.data[p];
-            const uint64_t first = part->first_event, end = part->first_event + part->n_events;
-            const bool is_there = block->born_event < first && block->died_event > first;
             uint64_t needed = 0;
-            if (part->kind != EBB_ITERATION_PART_ITERATION || !is_there) { continue; }
-            if (!find_pause(s, b, first, end, &needed)) { continue; }
-            EBB_TRY(EBB_PUSH(s->mem, all, ((advice_change){first, block->size_bytes, true})));
+            if (part->first_event >= block->died_event) { break; }
+            if (part->kind != EBB_ITERATION_PART_ITERATION || !find_pause(s, b, part, &at, &needed)) { continue; }
+            EBB_TRY(EBB_PUSH(s->mem, all, ((advice_change){part->first_event, block->size_bytes, true})));
             EBB_TRY(EBB_PUSH(s->mem, all, ((advice_change){needed, block->size_bytes, false})));
         }
     }
@@ -267,8 +285,11 @@ static ebb_status advise_gradients(ebb_study *s) {
 
 /* ---- what could leave ------------------------------------------------------------------------- */
 
-/* What was recorded on the processor has nowhere to leave for. */
+/* What was recorded on the processor has nowhere to leave for. The device is the chosen one, else the first. */
 static bool is_on_host(const ebb_study *s) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(s->reader, &n, &chosen);
+    if (n > 0 && devices[chosen].is_named) { return devices[chosen].is_host; }
     const char *device = ebb_trace_reader_note(s->reader, "device");
     if (device == NULL) { device = ebb_trace_reader_note(s->reader, "space.0"); }
     return device != NULL && study_begins_with(device, "cpu");

@@ -31,6 +31,18 @@ static bool is_library(const char *file) {
     return strstr(base, ".so") != NULL || study_begins_with(file, "/usr/") || study_begins_with(base, "python");
 }
 
+/* Whether a function's name speaks of allocating, but for what its templates are made of: std::allocator is in many. */
+static bool names_allocation(const char *function) {
+    unsigned depth = 0;
+    for (const char *at = function; *at != '\0'; at++) {
+        depth += *at == '<';
+        depth -= *at == '>' && depth > 0;
+        if (depth == 0 && (study_begins_with(at, "alloc") || study_begins_with(at, "Alloc"))) { return true; }
+    }
+    return study_begins_with(function, "_Znw") || study_begins_with(function, "_Zna") ||
+           study_begins_with(function, "operator new");
+}
+
 /* Of a library: it allocates for whoever calls it. */
 static bool is_allocator(const char *function, const char *file) {
     static const char *const files[] = {"libc.so",     "libc-2",      "libstdc++",   "libc++",   "libc10",
@@ -39,9 +51,7 @@ static bool is_allocator(const char *function, const char *file) {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (study_begins_with(base, files[i])) { return true; }
     }
-    return strstr(function, "alloc") != NULL || strstr(function, "Alloc") != NULL ||
-           study_begins_with(function, "_Znw") || study_begins_with(function, "_Zna") ||
-           study_begins_with(function, "operator new");
+    return names_allocation(function);
 }
 
 static unsigned rank_of(const ebb_study *s, uint32_t stack) {
@@ -89,11 +99,19 @@ static const char *tail_of(const char *path) {
     return tail;
 }
 
-/* A C++ function without its arguments. */
+/* A C++ function without its arguments: up to the first parenthesis that is not within a template's, nor of its name.
+ */
 static int name_length(const char *function) {
-    const char *at = strstr(function, "::") != NULL ? strchr(function, '(') : NULL;
-    while (at != NULL && study_begins_with(at, "(anonymous")) { at = strchr(at + 1, '('); }
-    const size_t n = at != NULL && at != function ? (size_t)(at - function) : strlen(function);
+    unsigned depth = 0;
+    const size_t n = strlen(function);
+    if (strstr(function, "::") == NULL) { return (int)n; }
+    for (size_t i = 1; i < n; i++) {
+        const bool is_operator = i >= 8 && memcmp(function + i - 8, "operator", 8) == 0;
+        depth += function[i] == '<' && !is_operator;
+        depth -= function[i] == '>' && depth > 0;
+        if (function[i] != '(' || depth > 0 || is_operator) { continue; }
+        if (!study_begins_with(function + i, "(anonymous")) { return (int)i; }
+    }
     return (int)n;
 }
 
@@ -113,21 +131,6 @@ const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *
 
 /* ---- groups ----------------------------------------------------------------------------------- */
 
-static size_t dot_before(const char *name, size_t end) {
-    while (end > 0 && name[end - 1] != '.') { end--; }
-    return end > 0 ? end - 1 : SIZE_MAX;
-}
-
-/* Of the block's name: up to its last '.', the whole where there is none. What belongs to a parameter is named after
- * it, layer.weight.grad, and is of the parameter's module. */
-static size_t module_length(const study_block *b, const char *name) {
-    const size_t whole = strlen(name), last = dot_before(name, whole);
-    if (last == SIZE_MAX) { return whole; }
-    const bool is_of_parameter = b->role == EBB_ROLE_GRADIENT || b->role == EBB_ROLE_OPTIMIZER_STATE;
-    const size_t second = is_of_parameter ? dot_before(name, last) : SIZE_MAX;
-    return second != SIZE_MAX ? second : last;
-}
-
 static ebb_status find_group(const ebb_study *s, ebb_study_group group, const study_block *b, ebb_trace_keys *keys,
                              uint32_t *number_out) {
     bool is_new = false;
@@ -137,7 +140,8 @@ static ebb_status find_group(const ebb_study *s, ebb_study_group group, const st
     switch (group) {
     case EBB_STUDY_BY_SITE: return ebb__trace_keys_add(keys, site, sizeof site, number_out, &is_new);
     case EBB_STUDY_BY_STACK: return ebb__trace_keys_add(keys, &b->stack, sizeof b->stack, number_out, &is_new);
-    case EBB_STUDY_BY_MODULE: return ebb__trace_keys_add(keys, name, module_length(b, name), number_out, &is_new);
+    case EBB_STUDY_BY_MODULE:
+        return ebb__trace_keys_add(keys, name, ebb__study_module_length(b, name), number_out, &is_new);
     case EBB_STUDY_BY_NAME:
     case EBB_STUDY_N_GROUPS: break;
     }
@@ -150,7 +154,7 @@ static const char *make_label(ebb_study *s, ebb_study_group group, const study_b
         return ebb__study_site_label(s, b->stack, &s->bump);
     }
     if (group == EBB_STUDY_BY_NAME) { return ebb__bump_strdup(&s->bump, name); }
-    return ebb__bump_printf(&s->bump, "%.*s", (int)module_length(b, name), name);
+    return ebb__study_module_label(s, name, ebb__study_module_length(b, name));
 }
 
 static void add_to_holder(const ebb_study *s, ebb_study_holder *h, uint32_t block, uint64_t bytes) {

@@ -42,6 +42,7 @@ static ebb_status make_parts(ebb_study *s) {
     ebb__study_find_peak(s);
     ebb__study_break_down(s);
     ebb__study_find_churn(s);
+    EBB_TRY(ebb__study_find_classes(s));
     EBB_TRY(ebb__study_find_holders(s));
     EBB_TRY(ebb__study_name_refusals(s));
     EBB_TRY(ebb__study_find_intervals(s));
@@ -62,6 +63,7 @@ ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *o
     s->options = *options;
     s->reader = reader;
     ebb__bump_init(&s->bump, mem);
+    ebb__trace_keys_init(&s->class_keys, mem);
     const ebb_status st = make_parts(s);
     if (st != EBB_OK) {
         ebb_study_destroy(s);
@@ -74,6 +76,8 @@ ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *o
 void ebb_study_destroy(ebb_study *s) {
     if (s == NULL) { return; }
     for (size_t g = 0; g < EBB_STUDY_N_GROUPS; g++) { EBB_VEC_FINI(s->mem, &s->holders[g]); }
+    EBB_VEC_FINI(s->mem, &s->classes);
+    ebb__trace_keys_fini(&s->class_keys);
     EBB_VEC_FINI(s->mem, &s->tips);
     EBB_VEC_FINI(s->mem, &s->refusals);
     EBB_VEC_FINI(s->mem, &s->what_ifs);

@@ -14,8 +14,8 @@
 #ifndef EBB_SRC_STUDY_PRIV_H
 #define EBB_SRC_STUDY_PRIV_H
 
-#include "base/base.h"
 #include "ebb/study.h"
+#include "trace/trace.h"
 
 #define STUDY_NONE UINT32_MAX /* no event, no index */
 
@@ -84,6 +84,8 @@ struct ebb_study {
     size_t usual_part; /* of parts: the most regular iteration; SIZE_MAX: none */
     ebb_study_breakdown breakdown;
     study_holders holders[EBB_STUDY_N_GROUPS];
+    ebb_trace_keys class_keys; /* modules: those whose class is noted, and then others that were asked for */
+    EBB_VEC(const char *) classes;
 
     ebb_study_times lifetimes;
     uint64_t *sorted_ns, *pair_ns;            /* all intervals in order; and those of each pair of kinds */
@@ -227,6 +229,12 @@ typedef struct study_set {
     const uint64_t *bytes; /* for each; NULL: its size */
     size_t n;
 } study_set;
+
+/* modules.c: which classes are noted. How much of a block's name is its module; and the label of a module, with its
+ * class where that is known, in the study's bump (NULL: no memory). */
+ebb_status ebb__study_find_classes(ebb_study *s);
+size_t ebb__study_module_length(const study_block *b, const char *name);
+const char *ebb__study_module_label(ebb_study *s, const char *name, size_t n_bytes);
 
 /* holders.c: the words for the call site of a stack, in bump; "" for stack 0, NULL where there is no memory. */
 const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump);

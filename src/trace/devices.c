@@ -14,6 +14,7 @@ typedef struct scan {
     ebb_trace_reader *reader;
     ebb_trace_devices *d;
     EBB_VEC(uint64_t) live_bytes; /* of each device */
+    EBB_VEC(uint32_t) spaces;     /* with blocks */
 } scan;
 
 void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem) {
@@ -57,9 +58,7 @@ static size_t find_device(const ebb_trace_devices *d, const char *name) {
 
 static ebb_status add_device(scan *s, const char *name, uint32_t space) {
     ebb_trace_devices *d = s->d;
-    ebb_trace_device device = {.is_host = name != NULL && strcmp(name, HOST) == 0,
-                               .is_named = name != NULL,
-                               .is_out_of_memory = space_note(s->reader, "oom", space) != NULL};
+    ebb_trace_device device = {.is_host = name != NULL && strcmp(name, HOST) == 0, .is_named = name != NULL};
     device.name = name != NULL ? ebb__bump_strdup(&d->names, name) : ebb__bump_printf(&d->names, "device %u", space);
     if (device.name == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(EBB_PUSH(d->mem, &s->live_bytes, 0));
@@ -76,6 +75,7 @@ static ebb_status device_at(scan *s, uint32_t space, size_t *device_out) {
         const size_t known = name != NULL ? find_device(s->d, name) : SIZE_MAX;
         *device = known != SIZE_MAX ? known : s->d->list.n;
         if (known == SIZE_MAX) { EBB_TRY(add_device(s, name, space)); }
+        EBB_TRY(EBB_PUSH(s->d->mem, &s->spaces, space));
     }
     *device_out = (size_t)*device;
     return EBB_OK;
@@ -102,9 +102,17 @@ static ebb_status look_through(scan *s) {
         bool done = false;
         ebb_trace_event event;
         EBB_TRY(ebb_trace_reader_next(s->reader, &event, &done));
-        if (done) { return EBB_OK; }
+        if (done) { break; }
         EBB_TRY(take(s, &event));
     }
+    for (size_t i = 0; i < s->spaces.n; i++) { /* what a recorder notes when it happens */
+        const uint64_t *device = ebb__u64_map_find(&s->d->device_of, s->spaces.data[i]);
+        EBB_ASSERT(device != NULL && *device < s->d->list.n);
+        if (space_note(s->reader, "oom", s->spaces.data[i]) != NULL) {
+            s->d->list.data[*device].is_out_of_memory = true;
+        }
+    }
+    return EBB_OK;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------- */
@@ -163,6 +171,7 @@ ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device)
     if (st == EBB_OK) { st = choose(reader, &found, device); }
     if (st == EBB_OK) { st = ebb__trace_reader_rewind(reader); }
     EBB_VEC_FINI(found.mem, &s.live_bytes);
+    EBB_VEC_FINI(found.mem, &s.spaces);
     if (st != EBB_OK) {
         ebb__trace_devices_fini(&found);
         return st;

@@ -284,6 +284,37 @@ def check_exception():
     verdict("nothing is left of it", [e["name"] for e in steps] == ["aten.ones", "aten.mul"], steps)
 
 
+def check_refusal():
+    """An operator that wants more than there is, in a module whose name is a number."""
+    class Wants(torch.nn.Module):
+        def forward(self, x):
+            return x.new_empty(10**14) + 1
+    net = torch.nn.Sequential(torch.nn.Linear(100, 100), Wants())
+    try:
+        with ebb.torch.record(path):
+            net(torch.ones(100, 100))
+    except RuntimeError:
+        pass
+    told = json.loads(subprocess.run([ebb_program, "report", path, "--json"], stdout=subprocess.PIPE).stdout)
+    refused = told["refused"]
+    verdict("an allocation that was refused", len(refused) == 1 and refused[0]["bytes"] == 4 * 10**14, refused)
+    verdict("what was live then", refused and refused[0]["live_bytes"] == 4 * (100 * 100 * 3 + 100), refused)
+    verdict("who asked for it", refused and "forward" in refused[0]["stack"][0], refused)
+    trace = trace_reader.Trace(path)
+    verdict("classes of modules", [trace.notes[f"class.{i}"] for i in (0, 1)] == ["Linear", "Wants"], trace.notes)
+    verdict("a device that ran out", trace.notes["oom.0"] == "1", trace.notes)
+
+
+def check_refusals_words():
+    """What PyTorch's allocators say, of 1.13 and of 2.13."""
+    from ebb.torch._refusals import refusal_of
+    old = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 31.75 GiB total capacity; 1 GiB already allocated)"
+    new = "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1 MiB is free."
+    verdict("words of 1.13", refusal_of(RuntimeError(old)) == (torch.device("cuda", 1), 20 << 20))
+    verdict("words of 2.13", refusal_of(RuntimeError(new)) == (torch.device("cuda", 0), 3 << 29))
+    verdict("other words", refusal_of(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None)
+
+
 def check_nested():
     inner_path = path + ".inner"
     with ebb.torch.record(path) as outer:
@@ -450,6 +481,8 @@ def main():
     check_fake("mlp under fake tensors", mlp, sgd)
     check_full_size()
     check_exception()
+    check_refusal()
+    check_refusals_words()
     check_nested()
     check_views_and_places()
     check_ways()

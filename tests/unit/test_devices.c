@@ -135,6 +135,12 @@ static void test_unnamed(void **state) {
     (void)alloc_in(&f, 2, 500);
     open_and_choose(&f, NULL, "device 2");
     study_fixture_fini(&f);
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    (void)alloc_in(&f, 1, 5000);
+    (void)alloc_in(&f, 2, 500);
+    note(&f, "oom.2", "1"); /* when it happened */
+    open_and_choose(&f, NULL, "device 2");
+    study_fixture_fini(&f);
 }
 
 static void test_every_allocation(void **state) {

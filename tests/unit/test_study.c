@@ -220,6 +220,49 @@ static void holders_of_the_peak(void **state) {
     study_fixture_fini(&f);
 }
 
+/* Of what class a module is, some recorders note. */
+static void a_module_has_a_class(void **state) {
+    (void)state;
+    study_fixture f;
+    size_t n = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "class.0", "Linear"), EBB_OK);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "class.0.act", "GELU"), EBB_OK);
+    (void)study_alloc(&f, 9, EBB_ROLE_ACTIVATION, "0.addmm");
+    (void)study_alloc(&f, 8, EBB_ROLE_GRADIENT, "0.weight.grad");
+    (void)study_alloc(&f, 7, EBB_ROLE_ACTIVATION, "0.act.gelu");
+    (void)study_alloc(&f, 6, EBB_ROLE_ACTIVATION, "1.relu");
+    const ebb_study_holder *h = ebb_study_holders(study_fixture_study(&f, NULL), EBB_STUDY_BY_MODULE, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(h[0].label, "0 (Linear)");
+    assert_int_equal(h[0].bytes, 17);
+    assert_string_equal(h[1].label, "0.act (GELU)");
+    assert_string_equal(h[2].label, "1");
+    study_fixture_fini(&f);
+}
+
+/* Arguments are left out, but not what a template is made of; a library's allocator is nobody's site. */
+static void names_of_cpp(void **state) {
+    (void)state;
+    study_fixture f;
+    size_t n = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint32_t run = study_frame(&f, 0, "a::run<void (int)>::operator()(int) const", "liba.so", 0);
+    const uint32_t alloc = study_frame(&f, run, "a::(anonymous namespace)::allocate(long)", "liba.so", 0);
+    f.stack = alloc;
+    (void)study_alloc(&f, 9, EBB_ROLE_OTHER, "");
+    f.stack = study_frame(&f, run, "std::vector<int, std::allocator<int>>::resize", "liba.so", 0);
+    (void)study_alloc(&f, 8, EBB_ROLE_OTHER, "");
+    f.stack = study_frame(&f, 0, "a::(anonymous namespace)::go(long)", "liba.so", 0);
+    (void)study_alloc(&f, 7, EBB_ROLE_OTHER, "");
+    const ebb_study_holder *h = ebb_study_holders(study_fixture_study(&f, NULL), EBB_STUDY_BY_SITE, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(h[0].label, "a::run<void (int)>::operator() (liba.so)");
+    assert_string_equal(h[1].label, "std::vector<int, std::allocator<int>>::resize (liba.so)");
+    assert_string_equal(h[2].label, "a::(anonymous namespace)::go (liba.so)");
+    study_fixture_fini(&f);
+}
+
 /* An interpreter that is all library: not the program's entry, nor an allocator, but who called that. */
 static void entry_is_no_site(void **state) {
     (void)state;
@@ -301,6 +344,7 @@ int main(void) {
         cmocka_unit_test(what_it_comes_to),         cmocka_unit_test(shares_of_roles_and_uses),
         cmocka_unit_test(the_curve_of_it),          cmocka_unit_test(a_block_and_its_story),
         cmocka_unit_test(labels_and_no_roles),      cmocka_unit_test(holders_of_the_peak),
+        cmocka_unit_test(a_module_has_a_class),     cmocka_unit_test(names_of_cpp),
         cmocka_unit_test(entry_is_no_site),         cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(segments_and_reserved),    cmocka_unit_test(bad_options),
         cmocka_unit_test(inputs_and_intermediates),

@@ -28,6 +28,7 @@ from ._ledger import Ledger
 from ._operators import Caller, Operator, tensor_of, tensors_in
 from ._owners import Owners
 from ._places import Places
+from ._refusals import refusal_of
 
 __all__ = ["record"]
 
@@ -86,7 +87,11 @@ class record(TorchDispatchMode):
         caller = Caller(sys._getframe(1))
         self._try(self._iterations.settle, caller)
         begin_ns = self._ledger.now()
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError as error:
+            self._try(self._tell_refusal, operator, caller, refusal_of(error))
+            raise
         self._try(self._tell, operator, caller, begin_ns, operator.tensors(args, kwargs), result)
         return result
 
@@ -110,6 +115,10 @@ class record(TorchDispatchMode):
     def _finish(self):
         self._iterations.finish()
         self._ledger.writer.close()
+
+    def _tell_refusal(self, operator, caller, refusal):
+        if refusal is not None:
+            self._ledger.refuse(*refusal, operator.name, caller.stack(self._ledger.writer) if self._wants_stacks else 0)
 
     def _tell(self, operator, caller, begin_ns, arguments, result):
         ledger, writer, reads, writes = self._ledger, self._ledger.writer, {}, {}

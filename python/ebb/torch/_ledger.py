@@ -42,7 +42,7 @@ class Ledger:
         self.are_before = True  # new blocks were there before the recording
         self._start_ns, self._ticks = 0, 0
         self._blocks, self._suspects, self._countdown = {}, set(), _ASK_ALL_EVERY
-        self._spaces, self._rows = {}, {}
+        self._spaces, self._rows, self._n_refused = {}, {}, {}
         self._write_at_ns, self._write_at_bytes = 0, 0
 
     def begin(self):
@@ -135,6 +135,15 @@ class Ledger:
             space = self._spaces[device] = len(self._spaces)
             self.writer.note(f"space.{space}", str(device))
         return space
+
+    def refuse(self, device, size_bytes, name, stack):
+        """The device had not so many bytes left; `name` asked for them."""
+        space = self._space(device)
+        self._n_refused[space] = self._n_refused.get(space, 0) + 1
+        self.writer.note(f"oom.{space}", str(self._n_refused[space]))
+        text = self.writer.string(f"out of memory: {name} asked for {size_bytes} bytes of {device}")
+        self.writer.stack(stack)
+        self.writer.mark(self.now(), trace.ANNOTATION, text, size_bytes)
 
     def _free(self, key, time_ns):
         block = self._blocks.pop(key)

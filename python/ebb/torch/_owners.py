@@ -36,7 +36,11 @@ class Owners:
     def _name(self, root):
         prefix = type(root).__name__ + "." if self._prefixes else ""
         for name, module in root.named_modules():
-            self._modules.setdefault(module, prefix + name if name else type(root).__name__)
+            if module in self._modules:
+                continue
+            self._modules[module] = prefix + name if name else type(root).__name__
+            if name:
+                self._ledger.writer.note(f"class.{prefix}{name}", type(module).__name__)
         for name, parameter in root.named_parameters():
             self._parameters[prefix + name] = weakref.ref(parameter)
             self._ledger.label(parameter, trace.PARAMETER, prefix + name)
