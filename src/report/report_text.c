@@ -63,7 +63,8 @@ static void put_title(const text *t) {
     (void)ebb__report_put_clean(t->out, t->report->name, 0);
     ebb__report_put(t->out, ": ");
     (void)ebb__report_put_clean(t->out, s->source[0] != '\0' ? s->source : "source unknown", 0);
-    ebb__report_printf(t->out, ", %" PRIu64 " events, %" PRIu64 " blocks", s->n_events, s->n_blocks);
+    ebb__report_printf(t->out, ", %" PRIu64 " event%s, %" PRIu64 " block%s", s->n_events, s->n_events == 1 ? "" : "s",
+                       s->n_blocks, s->n_blocks == 1 ? "" : "s");
     const ebb_trace_device *device = ebb__report_device(t->report);
     if (device != NULL) {
         ebb__report_put(t->out, " of ");
@@ -144,6 +145,7 @@ static ebb_status put_curve(const text *t) {
 }
 
 static void put_breakdown(const text *t) {
+    if (!ebb__report_tells(t->report, EBB_TRACE_TELLS_ROLES)) { return; }
     const ebb_study_breakdown b = ebb_study_get_breakdown(t->report->study);
     uint64_t all_bytes = 0;
     for (int role = 0; role < EBB_N_ROLES; role++) { all_bytes += b.in_all[role].bytes; }
@@ -226,10 +228,13 @@ static bool is_same_as_plain(const ebb_study_what_if *row, const ebb_study_what_
 }
 
 static void put_what_ifs(const text *t) {
-    size_t n = 0, n_same = 0;
+    size_t n = 0, n_known = 0, n_same = 0;
     const ebb_study_what_if *rows = ebb_study_what_ifs(t->report->study, &n);
-    if (n > 0) { head(t, "what it would be"); }
+    for (size_t i = 0; i < n; i++) { n_known += rows[i].bytes != EBB_STUDY_UNKNOWN; }
+    if (n_known < 2) { return; } /* the peak alone, which has been said */
+    head(t, "what it would be");
     for (size_t i = 0; i < n; i++) {
+        if (rows[i].bytes == EBB_STUDY_UNKNOWN) { continue; }
         if (is_same_as_plain(&rows[i], rows, n)) {
             n_same++;
             continue;

@@ -116,9 +116,7 @@ static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, const eb
 /* Roles say most where they are told: the blocks of one role are many, and have many names. */
 static ebb_status tell_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
     const ebb_report_holders found = ebb__report_holders(report);
-    if (found.n == 0 || ebb__report_tells(report, EBB_TRACE_TELLS_ROLES)) {
-        return role_causes(report, bump, &found, words);
-    }
+    if (ebb__report_tells(report, EBB_TRACE_TELLS_ROLES)) { return role_causes(report, bump, &found, words); }
     for (size_t i = 0; i < found.n && i < REPORT_MAX_CAUSES; i++) {
         words->causes[i] = holder_cause(report, bump, &found.holders[i]);
         if (words->causes[i] == NULL) { return EBB_E_NO_MEMORY; }

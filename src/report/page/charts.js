@@ -213,12 +213,14 @@ function drawReserved() {
 function drawParts() {
   const shown = D.parts.slice(0, 400);
   const shades = { iteration: "#1f9e77", before: "#8c8c8c", between: "#e69f00", after: "#8c8c8c" };
+  let iterations = 0;
+  const names = shown.map((part) => part.kind === "iteration" ? "iteration " + ++iterations : part.kind);
   makeChart("parts", "events of each part of the recording", {
     type: "bar",
-    data: { labels: shown.map((part, i) => part.kind + " " + (i + 1)),
+    data: { labels: names,
       datasets: [{ label: "events", data: shown.map((part) => part.events), backgroundColor: shown.map((part) => shades[part.kind]) }] },
     options: { scales: { x: { ticks: { maxTicksLimit: 12, maxRotation: 0 }, grid: { display: false } },
-      y: { beginAtZero: true, grid: { color: colour("line") } } },
+      y: { beginAtZero: true, grid: { color: colour("line") }, title: { display: true, text: "events" } } },
       plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => countText(item.raw) + " events, regularity " +
         (100 * shown[item.dataIndex].regularity).toFixed(1) + " %" } } } },
   });
@@ -230,7 +232,7 @@ function drawCharts() {
   Chart.defaults.font.family = "system-ui, sans-serif";
   if (R.blocks > 0) {
     drawCurve();
-    drawBreakdown();
+    if (R.tells.roles) { drawBreakdown(); }
   }
   if (R.intervals.count > 0) { drawCdf(); drawScatter(); }
   if (D.curve.reserved) { drawReserved(); }

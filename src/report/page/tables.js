@@ -142,13 +142,18 @@ function fillFragmentation() {
 }
 
 function fillWhatIfs() {
-  if (R.what_if.length === 0) { hideSection("what-if"); return; }
+  const plain = R.what_if.find((row) => row.key === "pytorch");
+  const isSame = (row) => row.key.startsWith("pytorch:") && row.bytes === plain.bytes;
+  const rows = R.what_if.filter((row) => row.bytes !== null && !isSame(row)), same = R.what_if.filter(isSame);
+  if (rows.length < 2) { hideSection("what-if"); return; }
+  if (same.length > 0) {
+    rows.push({ ...plain, setting: "the same: " + same.map((row) => row.setting).join(", ") });
+  }
   fillTable(byId("what-ifs"), [textColumn("what", (row) => row.about + (row.of_iteration ? " (of one iteration)" : "")),
     bytesColumn("bytes", (row) => row.bytes),
-    { title: "against now", number: true, of: (row) => row.bytes === null ? -1 : row.bytes,
-      shown: (row) => { const now = row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes;
-        return row.bytes === null ? "" : percentText(row.bytes, now); } },
-    { title: "setting", of: (row) => row.setting, shown: (row) => row.setting }], R.what_if);
+    { title: "against now", number: true, of: (row) => row.bytes,
+      shown: (row) => percentText(row.bytes, row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes) },
+    { title: "setting", of: (row) => row.setting, shown: (row) => row.setting }], rows);
 }
 
 function fillIteration() {
@@ -163,10 +168,11 @@ function fillIteration() {
 
 function fillTables() {
   fillFacts();
-  if (R.blocks > 0) {
+  if (R.blocks === 0) { ["memory", "blocks"].forEach(hideSection); }
+  if (R.blocks > 0 && R.tells.roles) {
     fillShares();
   } else {
-    ["memory", "blocks", "roles"].forEach(hideSection);
+    hideSection("roles");
   }
   fillHolders();
   fillIntervals();
