@@ -116,6 +116,34 @@ static inline ebb_program *random_program(uint64_t seed) {
     return ebb__rng_below(&rng, 3) == 0 ? random_soup(&rng) : random_network(&rng);
 }
 
+/* The same program with other choices beside the first of some steps, at most n_open of them: mostly faster ones that
+ * take more scratch. */
+static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint32_t n_open, uint32_t max_choices) {
+    ebb_program *q = NULL;
+    assert_int_equal(ebb__program_create(NULL, "choices", p->alignment_bytes, &q), EBB_OK);
+    for (size_t t = 0; t < p->tensors.n; t++) {
+        uint32_t idx = 0;
+        assert_int_equal(ebb__program_add_tensor(q, &p->tensors.data[t], &idx), EBB_OK);
+    }
+    for (size_t s = 0; s < p->steps.n; s++) {
+        ebb_choice choices[8] = {p->choices.data[p->steps.data[s].first_choice]};
+        ebb_step step = p->steps.data[s];
+        if (n_open > 0 && ebb__rng_below(rng, 2) == 0) {
+            step.n_choices = 2 + (uint32_t)ebb__rng_below(rng, max_choices - 1);
+            n_open--;
+        }
+        for (uint32_t c = 1; c < step.n_choices; c++) {
+            choices[c] = choices[0];
+            choices[c].key = 1000000 * c + s;
+            choices[c].scratch_bytes = random_size(rng) * (1 + ebb__rng_below(rng, 3));
+            choices[c].flops *= (double)(1 + ebb__rng_below(rng, 5)) / 4;
+        }
+        assert_int_equal(ebb__program_add_step(q, &step, &p->accesses.data[step.first_access], choices), EBB_OK);
+    }
+    assert_int_equal(ebb__program_check(q), EBB_OK);
+    return q;
+}
+
 /* ---- the executor ------------------------------------------------------------------------------ */
 
 /* What an action touches, in bytes. */
@@ -159,7 +187,7 @@ static inline void bind_actions(world *w) {
                 assert_true(b->offset[i] != UINT64_MAX);
             }
             b->scratch = cursor.scratch_offset;
-            b->scratch_bytes = w->program->choices.data[step->first_choice].scratch_bytes;
+            b->scratch_bytes = w->program->choices.data[step->first_choice + b->action.choice].scratch_bytes;
         } else if (b->action.kind != EBB_ACT_DROP) {
             b->offset[0] = cursor.offset[b->action.target];
             uint64_t slot = cursor.slot[b->action.target];

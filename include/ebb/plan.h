@@ -95,10 +95,11 @@ typedef struct ebb_plan_options {
     const char *policy;               /* ebb_policy_name lists them */
     uint64_t budget_bytes;            /* of the device; UINT64_MAX: no limit */
     uint64_t tier_bytes[EBB_N_TIERS]; /* what each tier may hold; 0: none. The nearest with room is taken */
+    const char *algorithms;           /* how each step comes to its choice; ebb_algorithms_name lists the ways */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
-    EBB_INIT(ebb_plan_options,                                                                                         \
-             EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(tier_bytes[0], UINT64_MAX))
+    EBB_INIT(ebb_plan_options, EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX)                             \
+                                   EBB_SET(tier_bytes[0], UINT64_MAX) EBB_SET(algorithms, "given"))
 
 /* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {
@@ -110,13 +111,23 @@ typedef struct ebb_no_fit {
 
 /* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has
  * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same.
- * EBB_E_ARGUMENT: no such policy. */
+ * EBB_E_ARGUMENT: no such policy, or no such way to choose algorithms. */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);
 
 /* Name number idx, with *about_out a line about it (may be NULL); NULL past the last. */
 EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
+
+/* The same for the ways to choose algorithms:
+ *   given    choice 0 of each step, the backend's; results do not depend on the budget. What all else is compared with
+ *   least    the least scratch; the same of results
+ *   fitting  what makes the plan fastest: a faster choice where its scratch has room or is worth what has to leave for
+ *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
+ *   fastest  the least time
+ * Of equal ones the first counts. What fitting and fastest come to depends on the machine's times; of fitting also on
+ * the budget; and with the choices the last bits of results may change. */
+EBB_API const char *ebb_algorithms_name(size_t idx, const char **about_out);
 
 /* Views, borrowed until the plan dies. */
 EBB_API const ebb_action *ebb_plan_actions(const ebb_plan *plan, size_t *n_out);
@@ -132,8 +143,22 @@ typedef struct ebb_plan_summary {
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
     uint64_t n_recomputed_steps;              /* an iteration */
     uint64_t fingerprint;                     /* of the program that it is for */
+    const char *algorithms;                   /* how choices were made */
 } ebb_plan_summary;
 EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);
+
+#define EBB_CHOICES_TOLD 8
+
+/* What the choices of a plan come to. Times are of computing alone, what is computed again included. */
+typedef struct ebb_choice_figures {
+    uint64_t n_open_steps;              /* that have several choices */
+    uint64_t n_steps[EBB_CHOICES_TOLD]; /* of them, that take choice 0, 1, ...; the last: or a higher one */
+    uint64_t most_scratch_bytes;        /* of a step */
+    uint64_t given_ns, chosen_ns;       /* with choice 0 everywhere, and with these */
+} ebb_choice_figures;
+/* The plan is one for the program (ebb_plan_check). */
+EBB_API ebb_choice_figures ebb_plan_choice_figures(const ebb_program *program, const ebb_plan *plan,
+                                                   const ebb_machine *machine);
 
 /* The plan file (docs/plan-format.md). Loading checks the form only; ebb_plan_check checks the plan. EBB_E_FORMAT names
  * the line. EBB_E_IO: reading or writing failed; a file that is there stays as it was. */

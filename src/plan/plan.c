@@ -135,6 +135,7 @@ static void sum_moves(const ebb_plan *plan, ebb_plan_summary *sum) {
 ebb_status ebb__plan_seal(ebb_plan *plan) {
     ebb_plan_summary sum = {
         .policy = plan->policy, .budget_bytes = plan->budget_bytes, .fingerprint = plan->fingerprint};
+    sum.algorithms = ebb_algorithms_name((size_t)plan->algorithms, NULL);
     uint64_t total = 0, end = 0;
     for (size_t i = 0; i < plan->stays.n; i++) {
         const ebb_stay *stay = &plan->stays.data[i];

@@ -120,6 +120,15 @@ static ebb_status read_policy(reader *r, const ebb_mem *mem, ebb_plan **plan_out
     return ebb__plan_create(mem, policy, plan_out);
 }
 
+static ebb_status read_algorithms(const reader *r, ebb_plan *plan) {
+    for (size_t i = 0; i < EBB_N_ALGORITHMS; i++) {
+        if (!field_is(r, 1, ebb_algorithms_name(i, NULL))) { continue; }
+        plan->algorithms = (ebb_algorithms)i;
+        return EBB_OK;
+    }
+    return refuse(r, "no such way to choose algorithms");
+}
+
 static ebb_status read_header(reader *r, const ebb_mem *mem, ebb_plan **plan_out) {
     uint64_t version = 0, fingerprint = 0;
     EBB_TRY(read_count(r, "ebb-plan", &version));
@@ -129,6 +138,10 @@ static ebb_status read_header(reader *r, const ebb_mem *mem, ebb_plan **plan_out
     ebb_plan *plan = *plan_out;
     plan->fingerprint = fingerprint;
     EBB_TRY(next_line(r, 2));
+    if (field_is(r, 0, "algorithms")) {
+        EBB_TRY(read_algorithms(r, plan));
+        EBB_TRY(next_line(r, 2));
+    }
     if (!field_is(r, 0, "budget")) { return refuse(r, "'budget' was expected"); }
     plan->budget_bytes = UINT64_MAX;
     return field_is(r, 1, "unlimited") ? EBB_OK : read_number(r, 1, UINT64_MAX - 1, &plan->budget_bytes);
@@ -251,6 +264,9 @@ ebb_status ebb_plan_load(const ebb_mem *mem, const char *path, ebb_plan **plan_o
 static void write_header(ebb_file_writer *w, const ebb_plan *plan) {
     (void)ebb__file_writer_printf(w, "ebb-plan %u\nfingerprint %016" PRIx64 "\npolicy %s\n", VERSION, plan->fingerprint,
                                   plan->policy);
+    if (plan->algorithms != EBB_ALGORITHMS_GIVEN) {
+        (void)ebb__file_writer_printf(w, "algorithms %s\n", ebb_algorithms_name((size_t)plan->algorithms, NULL));
+    }
     if (plan->budget_bytes == UINT64_MAX) {
         (void)ebb__file_writer_printf(w, "budget unlimited\n");
     } else {

@@ -19,9 +19,22 @@ typedef struct ebb_program_view {
 } ebb_program_view;
 ebb_program_view ebb__plan_view(const ebb_program *program);
 
+/* How each step comes to its choice of algorithm. */
+typedef enum ebb_algorithms {
+    EBB_ALGORITHMS_GIVEN,
+    EBB_ALGORITHMS_LEAST,
+    EBB_ALGORITHMS_FITTING,
+    EBB_ALGORITHMS_FASTEST,
+    EBB_N_ALGORITHMS,
+} ebb_algorithms;
+
+/* By name; EBB_N_ALGORITHMS if none is called so. */
+ebb_algorithms ebb__algorithms_find(const char *name);
+
 struct ebb_plan {
     const ebb_mem *mem;
     char *policy;
+    ebb_algorithms algorithms;
     uint64_t budget_bytes;
     uint64_t fingerprint;
     EBB_VEC(ebb_action) actions;
@@ -71,6 +84,9 @@ typedef struct ebb_placed {
 /* Give stays and slots their offsets. */
 ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
 
+/* Most bytes that one step touches at once with its choice, and which step: no plan with these choices needs less. */
+uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uint32_t *step_out);
+
 /* Most bytes of stays at one position, each rounded up to the alignment. */
 ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out);
 
@@ -97,11 +113,17 @@ typedef struct ebb_policy_input {
     const ebb_program *program;
     const ebb_machine *machine;
     const ebb_mem *mem;
+    const uint32_t *choice; /* [n_steps]: the algorithm that each step is to be run with; NULL: 0 everywhere */
     uint64_t limit_bytes;
     uint64_t tier_bytes[EBB_N_TIERS];
     bool early_out; /* copies out may begin before their tensor has to leave */
     bool early_in;  /* copies in may begin before their tensor is read */
 } ebb_policy_input;
+
+/* The choice of a step, where choice may be NULL. */
+static inline uint32_t ebb__choice_of(const uint32_t *choice, size_t step) {
+    return choice != NULL ? choice[step] : 0;
+}
 
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */

@@ -1,35 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a policy to a plan: the policy drafts, the draft becomes stays and slots, the placer gives them offsets, the
- * validator looks at the result.
- *
- * A policy that keeps a limit keeps it for the load, the bytes that are there at one position; placed, they may need
- * more. So the limit that it is given goes down until the placed peak is within the budget, at last to the program's
- * floor, below which there is nothing to be tried. That last try is the same whatever the budget is, so what it needs,
- * placed, is a budget that works. What liveness needs is another, because nothing has to leave then.
- *
- * When there is no plan, the least budget for which there is one is searched between the floor (tried itself) and
- * these two, by making plans: what the message names has been done. Of a large program the last try's is named.
- *
- * A policy weighs times, and measured times differ from run to run. So where it finds no plan with the machine's times,
- * the last word has a nominal machine's, with which the least budget is searched too: what was named once is accepted
- * always.
+ * A plan on request: which policies there are, how they come to their choices of algorithm, and the validator's word
+ * on the result.
  */
-#include "ebb/place.h"
-#include "plan/plan_priv.h"
-
-#include <inttypes.h>
-
-#define MAX_ROUNDS 5
-#define MAX_RISES 2
-
-/* Programs of more steps are large: their plans take seconds, so the tries are few. */
-#define MAX_SMALL_STEPS 20000u
-
-/* The placer's work: so much a try of fit_rounds and of the search for the least budget, and where nothing is tried
- * after it, of programs that are not large. */
-#define QUICK_WORK (EBB_PLACE_STEPS / 16)
-#define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
+#include "plan/maker.h"
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
@@ -40,368 +14,6 @@ const char *ebb_policy_name(size_t idx, const char **about_out) {
     return policies[idx]->name;
 }
 
-#define UNKNOWN 0u /* no plan needs no bytes */
-
-typedef struct maker {
-    const ebb_program *program;
-    const ebb_machine *machine;
-    const ebb_plan_options *options;
-    const ebb_policy *policy;
-    const ebb_mem *mem;
-    uint64_t alignment, floor_bytes, fingerprint;
-    bool is_large;
-    uint64_t place_work;
-    uint64_t liveness_bytes; /* what liveness needs, placed, or UNKNOWN */
-    uint64_t last_bytes;     /* what the last try needs, placed; UNKNOWN; UINT64_MAX if it is no plan at any budget */
-    ebb_draft draft;
-} maker;
-
-/* ---- a try ------------------------------------------------------------------------------------- */
-
-/* Draft and sweep. EBB_E_NO_FIT without a message: the policy finds no way within these limits. */
-static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_policy_input *input, ebb_plan **plan_out) {
-    ebb_plan *plan = NULL;
-    ebb__draft_reset(&m->draft, m->program);
-    EBB_TRY(policy->draft(input, &m->draft));
-    EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(&m->draft, m->program));
-    EBB_TRY(ebb__plan_create(m->mem, m->policy->name, &plan));
-    plan->budget_bytes = m->options->budget_bytes;
-    plan->fingerprint = m->fingerprint;
-    ebb_status st = ebb__draft_to_plan(&m->draft, m->program, plan);
-    if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
-        return st;
-    }
-    *plan_out = plan;
-    return EBB_OK;
-}
-
-/* A peak of enough_bytes will do; above limit_bytes the plan will not be taken. */
-static ebb_status place(const maker *m, ebb_plan *plan, uint64_t enough_bytes, uint64_t limit_bytes,
-                        ebb_placed *placed_out) {
-    ebb_placing_options options = {
-        .alignment = m->alignment, .work = m->place_work, .enough_bytes = enough_bytes, .limit_bytes = limit_bytes};
-    memcpy(options.tier_bytes, m->options->tier_bytes, sizeof options.tier_bytes);
-    return ebb__plan_place(plan, &options, placed_out);
-}
-
-static ebb_policy_input make_input(const maker *m, uint64_t limit_bytes) {
-    ebb_policy_input input = {.program = m->program, .machine = m->machine, .mem = m->mem, .limit_bytes = limit_bytes};
-    memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
-    return input;
-}
-
-/* All that a policy may use, under this limit. */
-static ebb_policy_input make_limited_input(const maker *m, uint64_t limit_bytes) {
-    ebb_policy_input input = make_input(m, ebb_max_u64(limit_bytes / m->alignment * m->alignment, m->floor_bytes));
-    input.early_out = input.early_in = true;
-    return input;
-}
-
-static ebb_status try_input(maker *m, const ebb_policy_input *input, uint64_t budget_bytes, ebb_plan **plan_out,
-                            ebb_placed *placed_out) {
-    ebb_plan *plan = NULL;
-    EBB_ASSERT(input->limit_bytes >= m->floor_bytes && input->limit_bytes % m->alignment == 0);
-    EBB_TRY(draft_plan(m, m->policy, input, &plan));
-    ebb_status st = place(m, plan, budget_bytes, budget_bytes, placed_out);
-    if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
-        return st;
-    }
-    *plan_out = plan;
-    return EBB_OK;
-}
-
-/* Whether it fits; if not, the limits for the next try. */
-static bool tighten(const maker *m, uint64_t budget_bytes, const ebb_placed *got, ebb_policy_input *input) {
-    bool fits = true;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
-        uint64_t cap = m->options->tier_bytes[tier];
-        if (got->tier_bytes[tier] <= cap) { continue; }
-        uint64_t over = got->tier_bytes[tier] - cap;
-        input->tier_bytes[tier] -= ebb_min_u64(over, input->tier_bytes[tier]);
-        input->early_out = fits = false;
-    }
-    if (got->peak_bytes <= budget_bytes) { return fits; }
-    /* What the placer lost this time it will lose again, and more under a lower limit; at least something must
-     * change. */
-    double share = (double)budget_bytes / (double)got->peak_bytes;
-    EBB_ASSERT(share >= 0 && share <= 1 && input->limit_bytes >= m->floor_bytes);
-    share = share < 127.0 / 128 ? share * share : 63.0 / 64;
-    uint64_t limit = (uint64_t)((double)input->limit_bytes * share);
-    input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);
-    return false;
-}
-
-/* ---- within a budget --------------------------------------------------------------------------- */
-
-/* A plan that fits, the limits that led to it, and the lowest limit above that is known not to, if one is. */
-typedef struct fitted {
-    ebb_plan *plan;
-    ebb_policy_input input;
-    uint64_t failed_bytes;
-} fitted;
-
-/* The last try: the floor as the limit. That it needs no more than the budget does not change what is done. */
-static ebb_status try_last(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
-    ebb_placed got = {0};
-    ebb_plan *plan = NULL;
-    ebb_policy_input input = make_limited_input(m, m->floor_bytes);
-    if (m->last_bytes != UNKNOWN && m->last_bytes > budget_bytes) { return EBB_E_NO_FIT; }
-    ebb_status st = draft_plan(m, m->policy, &input, &plan);
-    if (st == EBB_OK) { st = place(m, plan, m->floor_bytes, budget_bytes, &got); }
-    if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
-        if (st == EBB_E_NO_FIT) { m->last_bytes = UINT64_MAX; }
-        return st;
-    }
-    EBB_ASSERT(got.peak_bytes >= m->floor_bytes);
-    const bool tiers_fit = tighten(m, got.peak_bytes, &got, &input);
-    EBB_ASSERT(m->last_bytes == UNKNOWN || m->last_bytes == got.peak_bytes);
-    m->last_bytes = tiers_fit ? got.peak_bytes : UINT64_MAX;
-    if (m->last_bytes > budget_bytes) {
-        ebb_plan_destroy(plan);
-        return EBB_E_NO_FIT;
-    }
-    fitted_out->plan = plan;
-    fitted_out->input = make_limited_input(m, m->floor_bytes);
-    return EBB_OK;
-}
-
-static bool same_limits(const ebb_policy_input *a, const ebb_policy_input *b) {
-    return a->limit_bytes == b->limit_bytes && a->early_out == b->early_out &&
-           memcmp(a->tier_bytes, b->tier_bytes, sizeof a->tier_bytes) == 0;
-}
-
-/* A load of all the budget is hardly ever placed within it, so the first limit is a little lower. */
-static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
-    ebb_policy_input input = make_limited_input(m, budget_bytes - budget_bytes / 64);
-    const ebb_policy_input last = make_limited_input(m, m->floor_bytes);
-    fitted f = {.failed_bytes = budget_bytes};
-    for (int round = 0; round < MAX_ROUNDS; round++) {
-        ebb_plan *plan = NULL;
-        ebb_placed got = {0};
-        if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
-        if (same_limits(&input, &last)) { break; }
-        f.input = input;
-        ebb_status st = try_input(m, &input, budget_bytes, &plan, &got);
-        if (st == EBB_E_NO_FIT) { break; }
-        if (st != EBB_OK) { return st; }
-        if (tighten(m, budget_bytes, &got, &input)) {
-            f.plan = plan;
-            *fitted_out = f;
-            return EBB_OK;
-        }
-        ebb_plan_destroy(plan);
-        EBB_ASSERT(input.limit_bytes <= f.input.limit_bytes);
-        if (input.limit_bytes < f.input.limit_bytes) { f.failed_bytes = f.input.limit_bytes; }
-        if (same_limits(&input, &f.input)) { break; }
-    }
-    EBB_TRY(try_last(m, budget_bytes, &f));
-    *fitted_out = f;
-    return EBB_OK;
-}
-
-static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
-    ebb_timeline time_a = {0}, time_b = {0};
-    EBB_TRY(ebb_plan_simulate(m->program, a, m->machine, &time_a, NULL, NULL));
-    EBB_TRY(ebb_plan_simulate(m->program, b, m->machine, &time_b, NULL, NULL));
-    *faster_out = time_a.iteration_ns < time_b.iteration_ns;
-    return EBB_OK;
-}
-
-/* A limit between the one that fits and one that does not. */
-static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
-    ebb_plan *plan = NULL;
-    ebb_placed got = {0};
-    ebb_policy_input input = f->input;
-    EBB_ASSERT(f->failed_bytes > input.limit_bytes);
-    input.limit_bytes += (f->failed_bytes - input.limit_bytes) / 2 / m->alignment * m->alignment;
-    ebb_policy_input before = input;
-    ebb_status st = try_input(m, &input, budget_bytes, &plan, &got);
-    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-    if (st == EBB_E_NO_FIT || !tighten(m, budget_bytes, &got, &input)) {
-        f->failed_bytes = before.limit_bytes;
-        ebb_plan_destroy(plan);
-        return EBB_OK;
-    }
-    bool faster = false;
-    st = is_faster(m, plan, f->plan, &faster);
-    if (faster) {
-        ebb_plan *slower = f->plan;
-        f->plan = plan;
-        plan = slower;
-    }
-    f->input = before;
-    ebb_plan_destroy(plan);
-    return st;
-}
-
-/* The rounds go down in large steps, so a higher limit may do; it is tried where that takes little, and placed with
- * more care. */
-static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
-    ebb_status st = EBB_OK;
-    if (m->is_large) { return EBB_OK; }
-    m->place_work = THOROUGH_WORK;
-    for (int i = 0; st == EBB_OK && i < MAX_RISES; i++) {
-        if (f->failed_bytes - f->input.limit_bytes <= budget_bytes / 64 + m->alignment) { break; }
-        st = try_higher(m, budget_bytes, f);
-    }
-    m->place_work = QUICK_WORK;
-    return st;
-}
-
-/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
-static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    fitted f = {0};
-    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
-    EBB_TRY(fit_rounds(m, budget_bytes, &f));
-    ebb_status st = raise_limit(m, budget_bytes, &f);
-    if (st != EBB_OK) {
-        ebb_plan_destroy(f.plan);
-        return st;
-    }
-    *plan_out = f.plan;
-    return EBB_OK;
-}
-
-/* ---- without one ------------------------------------------------------------------------------- */
-
-/* A plan of a policy that keeps no limit, and its peak; nothing if its load alone is above the budget. */
-static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out,
-                                 uint64_t *peak_out) {
-    ebb_policy_input input = make_input(m, UINT64_MAX);
-    ebb_plan *plan = NULL;
-    ebb_placed got = {0};
-    uint64_t bound_bytes = 0;
-    EBB_ASSERT(!policy->keeps_limit);
-    EBB_TRY(draft_plan(m, policy, &input, &plan));
-    ebb_status st = ebb__plan_bound(plan, m->alignment, &bound_bytes);
-    if (st == EBB_OK && bound_bytes <= budget_bytes) {
-        m->place_work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
-        st = place(m, plan, 0, UINT64_MAX, &got);
-        m->place_work = QUICK_WORK;
-    }
-    if (st != EBB_OK || bound_bytes > budget_bytes) {
-        ebb_plan_destroy(plan);
-        return st;
-    }
-    EBB_ASSERT(got.peak_bytes >= bound_bytes);
-    *plan_out = plan;
-    *peak_out = got.peak_bytes;
-    return EBB_OK;
-}
-
-/* As above, of the policy liveness. */
-static ebb_status make_liveness(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    return make_unlimited(m, &ebb__policy_liveness, budget_bytes, plan_out, &m->liveness_bytes);
-}
-
-/* ---- too little -------------------------------------------------------------------------------- */
-
-/* A budget for which there is a plan: what the last try needs, or what liveness does. */
-static ebb_status find_enough(maker *m, uint64_t *enough_out) {
-    fitted f = {0};
-    ebb_plan *plan = NULL;
-    if (m->last_bytes == UNKNOWN) {
-        ebb_status st = try_last(m, m->options->budget_bytes, &f);
-        ebb_plan_destroy(f.plan);
-        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-    }
-    EBB_ASSERT(m->last_bytes > m->options->budget_bytes);
-    if (m->liveness_bytes == UNKNOWN) { /* placing it may be spared */
-        EBB_TRY(make_liveness(m, m->last_bytes, &plan));
-        ebb_plan_destroy(plan);
-    }
-    *enough_out = m->liveness_bytes == UNKNOWN ? m->last_bytes : ebb_min_u64(m->last_bytes, m->liveness_bytes);
-    return EBB_OK;
-}
-
-/* The least budget above one that has no plan: the floor, or by halving what lies between it and enough. high has a
- * plan, low has none. */
-static ebb_status find_least(maker *m, uint64_t *least_out) {
-    const bool is_below = m->options->budget_bytes < m->floor_bytes;
-    const uint64_t precision = m->is_large ? 8 : 100;
-    uint64_t low = ebb_max_u64(m->options->budget_bytes, m->floor_bytes), high = 0;
-    EBB_TRY(find_enough(m, &high));
-    EBB_ASSERT(low <= high);
-    uint64_t candidate = is_below ? low : ebb_align_up(low + (high - low) / 2, m->alignment);
-    while (candidate < high && !(m->is_large && high == m->last_bytes)) {
-        fitted f = {0};
-        ebb_status st = fit_rounds(m, candidate, &f);
-        ebb_plan_destroy(f.plan);
-        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-        *(st == EBB_OK ? &high : &low) = candidate;
-        if (high - low <= ebb_max_u64(m->alignment, high / precision)) { break; }
-        candidate = ebb_align_up(low + (high - low) / 2, m->alignment);
-    }
-    EBB_ASSERT(high >= m->floor_bytes && high > m->options->budget_bytes);
-    *least_out = high;
-    return EBB_OK;
-}
-
-static ebb_status explain(const maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
-    size_t n_steps = 0;
-    const ebb_step *steps = ebb_program_steps(m->program, &n_steps);
-    ebb_no_fit no_fit = {.least_budget_bytes = least_bytes};
-    no_fit.step_bytes = ebb_program_floor_bytes(m->program, &no_fit.step);
-    EBB_ASSERT(least_bytes > m->options->budget_bytes && least_bytes >= no_fit.step_bytes);
-    if (no_fit_out != NULL) { *no_fit_out = no_fit; }
-    return ebb_fail(EBB_E_NO_FIT,
-                    "a budget of %" PRIu64 " bytes is too small for policy %s: step %u '%s' alone touches %" PRIu64
-                    " bytes; the least budget is %" PRIu64 " bytes",
-                    m->options->budget_bytes, m->policy->name, no_fit.step,
-                    no_fit.step < n_steps ? steps[no_fit.step].name : "", no_fit.step_bytes, least_bytes);
-}
-
-static ebb_status make_fixed(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    ebb_plan *plan = NULL;
-    uint64_t peak_bytes = 0;
-    EBB_TRY(make_unlimited(m, m->policy, UINT64_MAX, &plan, &peak_bytes));
-    if (peak_bytes > m->options->budget_bytes) {
-        ebb_plan_destroy(plan);
-        return explain(m, peak_bytes, no_fit_out);
-    }
-    *plan_out = plan;
-    return EBB_OK;
-}
-
-/* With the nominal machine, from here on. */
-static ebb_status fit_nominal(maker *m, const ebb_machine *nominal, ebb_plan **plan_out) {
-    fitted f = {0};
-    m->machine = nominal;
-    m->last_bytes = UNKNOWN;
-    if (m->options->budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
-    EBB_TRY((m->is_large ? try_last : fit_rounds)(m, m->options->budget_bytes, &f));
-    *plan_out = f.plan;
-    return EBB_OK;
-}
-
-static ebb_status make_nominal(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    ebb_machine *nominal = NULL;
-    uint64_t least_bytes = 0;
-    EBB_TRY(ebb_machine_create(m->options->mem, &nominal));
-    ebb_status st = fit_nominal(m, nominal, plan_out);
-    if (st == EBB_E_NO_FIT) {
-        st = find_least(m, &least_bytes);
-        if (st == EBB_OK) { st = explain(m, least_bytes, no_fit_out); }
-    }
-    ebb_machine_destroy(nominal);
-    return st;
-}
-
-static ebb_status make_within(maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    ebb_plan *plan = NULL;
-    EBB_TRY(make_liveness(m, m->options->budget_bytes, &plan));
-    if (plan != NULL && m->liveness_bytes <= m->options->budget_bytes) {
-        *plan_out = plan;
-        return EBB_OK;
-    }
-    ebb_plan_destroy(plan);
-    ebb_status st = fit(m, m->options->budget_bytes, plan_out);
-    return st == EBB_E_NO_FIT ? make_nominal(m, plan_out, no_fit_out) : st;
-}
-
 static const ebb_policy *find_policy(const char *name) {
     for (size_t i = 0; i < N_POLICIES; i++) {
         if (name != NULL && strcmp(policies[i]->name, name) == 0) { return policies[i]; }
@@ -409,26 +21,47 @@ static const ebb_policy *find_policy(const char *name) {
     return NULL;
 }
 
+/* The same choices whatever the plan. */
+static ebb_status make_chosen(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    size_t n_steps = 0;
+    (void)ebb_program_steps(m->program, &n_steps);
+    uint32_t *choice = ebb__alloc(m->mem, n_steps, sizeof *choice);
+    if (choice == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__algorithms_choose(m->program, m->machine, how, choice);
+    ebb__maker_choose(m, choice);
+    ebb_status st = ebb__maker_make(m, plan_out, no_fit_out);
+    ebb__free(m->mem, choice);
+    return st;
+}
+
+static ebb_status make(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    switch (how) {
+    case EBB_ALGORITHMS_GIVEN: return ebb__maker_make(m, plan_out, no_fit_out);
+    case EBB_ALGORITHMS_FITTING: return ebb__fitting_make(m, plan_out, no_fit_out);
+    default: return make_chosen(m, how, plan_out, no_fit_out);
+    }
+}
+
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    maker m = {.program = program, .machine = machine, .options = options, .place_work = QUICK_WORK};
-    size_t n_steps = 0;
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
-    m.policy = find_policy(options->policy);
-    if (m.policy == NULL) {
+    const ebb_policy *policy = find_policy(options->policy);
+    if (policy == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%s'", options->policy != NULL ? options->policy : "");
     }
-    m.mem = ebb__mem_or_default(options->mem);
-    m.alignment = ebb_program_alignment_bytes(program);
-    m.floor_bytes = ebb_program_floor_bytes(program, NULL);
-    m.fingerprint = ebb_program_fingerprint(program);
-    (void)ebb_program_steps(program, &n_steps);
-    m.is_large = n_steps > MAX_SMALL_STEPS;
-    EBB_TRY(ebb__draft_init(&m.draft, program, m.mem));
+    const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
+    if (how == EBB_N_ALGORITHMS) {
+        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%s'", options->algorithms);
+    }
+    ebb_maker m;
     ebb_plan *plan = NULL;
-    ebb_status st = m.policy->keeps_limit ? make_within(&m, &plan, no_fit_out) : make_fixed(&m, &plan, no_fit_out);
-    ebb__draft_fini(&m.draft);
-    if (st == EBB_OK) { st = ebb__plan_seal(plan); }
+    EBB_TRY(ebb__maker_init(&m, program, machine, options, policy));
+    ebb_status st = make(&m, how, &plan, no_fit_out);
+    ebb__maker_fini(&m);
+    if (st == EBB_OK) {
+        plan->algorithms = how;
+        st = ebb__plan_seal(plan);
+    }
     if (st == EBB_OK) { st = ebb_plan_check(program, plan); }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);

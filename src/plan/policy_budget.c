@@ -26,8 +26,8 @@
  * The circle: a first lap begins with all persistent tensors on lower tiers and shows which of them are on the device
  * at its end. The second begins with these and ends by bringing back exactly them.
  *
- * Choices of algorithm are left as they are (0). Not here: better orders, splitting tensors, weighing how much of a
- * copy hides behind computing.
+ * Choices of algorithm are given (fitting.c tries others). Not here: better orders, splitting tensors, weighing how
+ * much of a copy hides behind computing.
  */
 #include "plan/budget.h"
 
@@ -41,6 +41,15 @@ typedef ebb_budget_tensor tensor_state;
 
 /* Not within the limits: no message, for the caller may try others. */
 #define NO_WAY EBB_E_NO_FIT
+
+static uint32_t choice_of(const walk *w, const ebb_step *step) {
+    return ebb__choice_of(w->input->choice, (size_t)(step - w->view.steps));
+}
+
+static const ebb_choice *chosen(const walk *w, const ebb_step *step) {
+    EBB_ASSERT(choice_of(w, step) < step->n_choices);
+    return &w->view.choices[step->first_choice + choice_of(w, step)];
+}
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
@@ -224,7 +233,7 @@ static ebb_status bring(walk *w, uint32_t t);
 
 /* Room for what a step writes and is absent, and its scratch. */
 static ebb_status make_room_to_run(walk *w, const ebb_step *step) {
-    uint64_t bytes = ebb_align_up(w->view.choices[step->first_choice].scratch_bytes, w->view.alignment);
+    uint64_t bytes = ebb_align_up(chosen(w, step)->scratch_bytes, w->view.alignment);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const tensor_state *state = &w->state[w->view.accesses[step->first_access + i].tensor];
         if (!state->present) { bytes += state->bytes; }
@@ -252,7 +261,7 @@ static ebb_status repeat_locked(walk *w, uint32_t step_idx, uint32_t own) {
         if (access->tensor != own && access->mode == EBB_READ) { EBB_TRY(bring(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
-    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_AGAIN, step_idx, 0, EBB_DRAFT_FIXED));
+    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_AGAIN, step_idx, choice_of(w, step), EBB_DRAFT_FIXED));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint32_t t = w->view.accesses[step->first_access + i].tensor;
         if (!w->state[t].present) { arrive(w, t); }
@@ -358,7 +367,7 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
         if ((access->mode & EBB_READ) != 0) { EBB_TRY(bring_or_learn(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
-    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_RUN, step_idx, 0, EBB_DRAFT_FIXED));
+    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_RUN, step_idx, choice_of(w, step), EBB_DRAFT_FIXED));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
         uint32_t t = w->view.accesses[at].tensor;
@@ -477,7 +486,7 @@ static ebb_status init_walk(walk *w) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
-        w->step_ns[s] = ebb_machine_step_time_ns(w->input->machine, &w->view.choices[w->view.steps[s].first_choice]);
+        w->step_ns[s] = ebb_machine_step_time_ns(w->input->machine, chosen(w, &w->view.steps[s]));
         w->step_mark[s] = 0;
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {

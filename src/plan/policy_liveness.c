@@ -5,10 +5,11 @@
  */
 #include "plan/plan_priv.h"
 
-static ebb_status draft_steps(const ebb_program_view *view, const uint32_t *last_step, ebb_draft *draft) {
+static ebb_status draft_steps(const ebb_program_view *view, const ebb_policy_input *input, const uint32_t *last_step,
+                              ebb_draft *draft) {
     for (uint32_t s = 0; s < view->n_steps; s++) {
         const ebb_step *step = &view->steps[s];
-        EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, 0, EBB_DRAFT_FIXED));
+        EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, ebb__choice_of(input->choice, s), EBB_DRAFT_FIXED));
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             uint32_t t = view->accesses[step->first_access + i].tensor;
             if (last_step[t] != s || view->tensors[t].persistent || view->tensors[t].kept) { continue; }
@@ -26,7 +27,7 @@ static ebb_status draft_liveness(const ebb_policy_input *input, ebb_draft *draft
         const ebb_step *step = &view.steps[s];
         for (uint32_t i = 0; i < step->n_accesses; i++) { last_step[view.accesses[step->first_access + i].tensor] = s; }
     }
-    ebb_status st = draft_steps(&view, last_step, draft);
+    ebb_status st = draft_steps(&view, input, last_step, draft);
     ebb__free(input->mem, last_step);
     return st;
 }

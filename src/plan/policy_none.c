@@ -8,7 +8,9 @@
 static ebb_status draft_none(const ebb_policy_input *input, ebb_draft *draft) {
     size_t n_steps = 0;
     (void)ebb_program_steps(input->program, &n_steps);
-    for (uint32_t s = 0; s < n_steps; s++) { EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, 0, EBB_DRAFT_FIXED)); }
+    for (uint32_t s = 0; s < n_steps; s++) {
+        EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, ebb__choice_of(input->choice, s), EBB_DRAFT_FIXED));
+    }
     return EBB_OK;
 }
 

@@ -56,6 +56,9 @@ static void test_refused(void **state) {
         {"00000000deadBEEF", "deadbeef", "p.plan:2: 'fingerprint' was expected"},
         {"00000000deadBEEF", "00000000deadBEEG", "p.plan:2: not a hexadecimal"},
         {"policy budget", "policy a/b", "p.plan:4: not a policy's name"},
+        {"budget 4096", "algorithms slow\nbudget 4096", "p.plan:5: no such way"},
+        {"budget 4096", "algorithms\nbudget 4096", "p.plan:5: wrong number of fields"},
+        {"budget 4096", "algorithms least", "p.plan:6: 'budget' was expected"},
         {"budget 4096", "budget -1", "p.plan:5: not a number"},
         {"budget 4096", "budget 18446744073709551616", "p.plan:5: a number beyond 64 bits"},
         {"actions 3", "actions 4", "p.plan:11: no such action"},
@@ -115,6 +118,7 @@ static void test_round_trip(void **state) {
         ebb_program *p = random_program(seed);
         ebb_plan *plan = make_plan(p), *read = NULL;
         if (seed % 2 == 0) { plan->budget_bytes = UINT64_MAX; }
+        plan->algorithms = (ebb_algorithms)(seed % EBB_N_ALGORITHMS);
         assert_int_equal(ebb__plan_seal(plan), EBB_OK);
         assert_int_equal(ebb_plan_save(plan, path), EBB_OK);
         assert_int_equal(ebb_plan_load(NULL, path, &read), EBB_OK);

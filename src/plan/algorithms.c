@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choices of algorithm: the ways to come to them, those where each step is judged by itself, and what the choices of a
+ * plan come to.
+ *
+ * Of equal choices the first counts, so that the least scratch is the same whatever the machine's times, and a machine
+ * that knows no times leaves the backend's order as it is.
+ */
+#include "plan/maker.h"
+
+typedef struct way {
+    const char *name, *about;
+} way;
+
+static const way ways[EBB_N_ALGORITHMS] = {
+    [EBB_ALGORITHMS_GIVEN] = {"given", "the backend's first; bits do not depend on the budget"},
+    [EBB_ALGORITHMS_LEAST] = {"least", "the least scratch; the same of bits"},
+    [EBB_ALGORITHMS_FITTING] = {"fitting", "what makes the plan fastest within the budget"},
+    [EBB_ALGORITHMS_FASTEST] = {"fastest", "the least time, whatever its scratch"},
+};
+
+const char *ebb_algorithms_name(size_t idx, const char **about_out) {
+    if (idx >= EBB_N_ALGORITHMS) { return NULL; }
+    if (about_out != NULL) { *about_out = ways[idx].about; }
+    return ways[idx].name;
+}
+
+ebb_algorithms ebb__algorithms_find(const char *name) {
+    uint32_t how = 0;
+    while (how < EBB_N_ALGORITHMS && (name == NULL || strcmp(ways[how].name, name) != 0)) { how++; }
+    return (ebb_algorithms)how;
+}
+
+static bool is_better(const ebb_machine *machine, ebb_algorithms how, const ebb_choice *a, const ebb_choice *b) {
+    return how == EBB_ALGORITHMS_LEAST ? a->scratch_bytes < b->scratch_bytes
+                                       : ebb_machine_step_time_ns(machine, a) < ebb_machine_step_time_ns(machine, b);
+}
+
+void ebb__algorithms_choose(const ebb_program *program, const ebb_machine *machine, ebb_algorithms how,
+                            uint32_t *choice_out) {
+    const ebb_program_view view = ebb__plan_view(program);
+    EBB_ASSERT(how < EBB_N_ALGORITHMS && how != EBB_ALGORITHMS_FITTING);
+    for (size_t s = 0; s < view.n_steps; s++) {
+        const ebb_choice *choices = &view.choices[view.steps[s].first_choice];
+        choice_out[s] = 0;
+        for (uint32_t c = 1; how != EBB_ALGORITHMS_GIVEN && c < view.steps[s].n_choices; c++) {
+            if (is_better(machine, how, &choices[c], &choices[choice_out[s]])) { choice_out[s] = c; }
+        }
+    }
+}
+
+uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uint32_t *step_out) {
+    const ebb_program_view view = ebb__plan_view(program);
+    uint64_t floor_bytes = 0;
+    uint32_t floor_step = 0;
+    for (uint32_t s = 0; s < view.n_steps; s++) {
+        const ebb_step *step = &view.steps[s];
+        EBB_ASSERT(ebb__choice_of(choice, s) < step->n_choices);
+        const ebb_choice *chosen = &view.choices[step->first_choice + ebb__choice_of(choice, s)];
+        uint64_t bytes = ebb_align_up(chosen->scratch_bytes, view.alignment);
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const uint32_t tensor = view.accesses[step->first_access + i].tensor;
+            bytes += ebb_align_up(view.tensors[tensor].size_bytes, view.alignment);
+        }
+        if (bytes <= floor_bytes) { continue; }
+        floor_bytes = bytes;
+        floor_step = s;
+    }
+    *step_out = floor_step;
+    return floor_bytes;
+}
+
+ebb_choice_figures ebb_plan_choice_figures(const ebb_program *program, const ebb_plan *plan,
+                                           const ebb_machine *machine) {
+    const ebb_program_view view = ebb__plan_view(program);
+    ebb_choice_figures f = {.n_open_steps = 0};
+    for (size_t a = 0; a < plan->actions.n; a++) {
+        const ebb_action *action = &plan->actions.data[a];
+        if (action->kind != EBB_ACT_RUN && action->kind != EBB_ACT_AGAIN) { continue; }
+        const ebb_step *step = &view.steps[action->target];
+        const ebb_choice *choices = &view.choices[step->first_choice];
+        EBB_ASSERT(action->choice < step->n_choices);
+        f.given_ns = ebb__add_ns(f.given_ns, ebb_machine_step_time_ns(machine, choices));
+        f.chosen_ns = ebb__add_ns(f.chosen_ns, ebb_machine_step_time_ns(machine, &choices[action->choice]));
+        f.most_scratch_bytes = ebb_max_u64(f.most_scratch_bytes, choices[action->choice].scratch_bytes);
+        if (action->kind != EBB_ACT_RUN || step->n_choices == 1) { continue; }
+        f.n_open_steps++;
+        f.n_steps[ebb_min_u64(action->choice, EBB_CHOICES_TOLD - 1)]++;
+    }
+    return f;
+}
