@@ -131,6 +131,7 @@ typedef struct ebb_trainer_options {
     bool tf32, nondeterministic, no_capture;
     bool
         memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
+    const char *algorithms; /* NULL: "given"; else see ebb_algorithms_name. A checkpoint's may be another: warned of */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options,                                                                                      \
@@ -154,6 +155,7 @@ typedef struct ebb_trainer_info {
     ebb_plan_summary plan;
     double step_time_predicted_s;
     uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
+    ebb_choice_figures choices;
 } ebb_trainer_info;
 EBB_API ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer);
 

@@ -111,6 +111,7 @@ typedef struct ebb_cli_network {
     const char *optimizer;
     ebb_cli_memory memory;
     const char *policy;
+    const char *algorithms;
     uint64_t host_memory;
     const char *disk;
     const char *machine;
@@ -144,6 +145,8 @@ typedef struct ebb_cli_network {
          "the budget, as in 2GiB or 512MB, or of what the policy liveness needs (no limit)"},                          \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
          "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
+        {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \
+         "how each step's algorithm is chosen (below; given)"},                                                        \
         {"--host-memory", EBB_CLI_BYTES, offsetof(values, network.host_memory), "SIZE",                                \
          "what may lie in the host's memory meanwhile (no limit)"},                                                    \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
@@ -197,7 +200,15 @@ void ebb__json_list_begin(const char *key);
 void ebb__json_item_begin(void);
 void ebb__json_item_end(void);
 void ebb__json_list_end(void);
+void ebb__json_u64s(const char *key, const uint64_t *values, size_t n); /* a list of numbers */
 void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines at once */
+
+/* ---- choices of algorithm (choices.c) --------------------------------------------------------- */
+
+/* How many steps have which choice, what scratch they take, what time they win: as rows, with indent in front of each
+ * name, and as members. No rows where there is nothing to choose and nothing was asked for. */
+void ebb__cli_row_choices(const char *indent, const char *algorithms, const ebb_choice_figures *choices);
+void ebb__json_choices(const char *algorithms, const ebb_choice_figures *choices);
 
 /* ---- the commands ----------------------------------------------------------------------------- */
 

@@ -118,6 +118,7 @@ static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, 
     } else if (has_budget) {
         options->budget_bytes = network->memory.bytes;
     }
+    if (network->algorithms != NULL) { options->algorithms = network->algorithms; }
     if (network->host_memory > 0) { options->tier_bytes[EBB_TIER_HOST] = network->host_memory; }
     if (network->disk != NULL) { options->tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
 }
@@ -129,6 +130,7 @@ typedef struct figures {
     uint64_t bound_bytes; /* of placements with the program's alignment */
     ebb_plan_summary plan;
     ebb_timeline timeline;
+    ebb_choice_figures choices;
     ebb_run_proof proof; /* of no iterations: not asked for */
 } figures;
 
@@ -161,6 +163,7 @@ static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figure
     ebb_program_steps(s->program, &f->n_steps);
     f->floor_bytes = ebb_program_floor_bytes(s->program, NULL);
     f->plan = ebb_plan_get_summary(plan);
+    f->choices = ebb_plan_choice_figures(s->program, plan, s->machine);
     const ebb_status status = find_bound(s->program, plan, &f->bound_bytes);
     if (status != EBB_OK) { return status; }
     return ebb_plan_simulate(s->program, plan, s->machine, &f->timeline, NULL, NULL);
@@ -187,6 +190,7 @@ static void print_table(const figures *f) {
     ebb__cli_row("steps computed again", "%" PRIu64, f->plan.n_recomputed_steps);
     ebb__cli_row("predicted time", "%.4f s", (double)f->timeline.iteration_ns / 1e9);
     ebb__cli_row("of it computed again", "%.4f s", (double)f->timeline.again_ns / 1e9);
+    ebb__cli_row_choices("", f->plan.algorithms, &f->choices);
     ebb__cli_row("program made in", "%.4f s", f->program_s);
     ebb__cli_row("plan made in", "%.4f s", f->plan_s);
     if (f->proof.n_iterations == 0) { return; }
@@ -217,6 +221,7 @@ static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);
     ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
+    ebb__json_choices(f->plan.algorithms, &f->choices);
     ebb__json_f64("program_made_s", f->program_s);
     ebb__json_f64("plan_made_s", f->plan_s);
     if (f->proof.n_iterations > 0) {

@@ -92,6 +92,7 @@ static void set_network(const ebb_cli_network *network, ebb_trainer_options *opt
     options->nondeterministic = network->fast_algorithms;
     options->no_capture = network->no_capture;
     options->policy = network->policy;
+    options->algorithms = network->algorithms;
     options->budget_bytes = network->memory.bytes;
     options->budget_percent = network->memory.percent;
     options->host_bytes = network->host_memory;

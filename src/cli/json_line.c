@@ -90,6 +90,13 @@ void ebb__json_list_begin(const char *key) {
     is_first = true;
 }
 
+void ebb__json_u64s(const char *key, const uint64_t *values, size_t n) {
+    write_key(key);
+    putchar('[');
+    for (size_t i = 0; i < n; i++) { printf("%s%" PRIu64, i > 0 ? ", " : "", values[i]); }
+    putchar(']');
+}
+
 void ebb__json_item_begin(void) {
     printf(is_first ? "{" : ", {");
     is_first = true;

@@ -55,6 +55,7 @@ static void print_list(const char *title, const char *(*name)(size_t idx, const 
 void ebb__cli_print_names(void) {
     print_list("networks", ebb_zoo_name);
     print_list("policies", ebb_policy_name);
+    print_list("ways to choose algorithms (given is the default)", ebb_algorithms_name);
     print_list("backends (the first is the default)", ebb_backend_name);
 }
 

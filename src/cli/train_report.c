@@ -112,6 +112,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
     ebb__json_f64("again_time_predicted_s", summary->again_time_s);
     ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
+    ebb__json_choices(plan->algorithms, &info->choices);
     ebb__json_f64("step_time_median_s", summary->step_time_median_s);
     ebb__json_f64("images_per_s", summary->images_per_s);
     ebb__json_text("weights_sha256", summary->weights_sha256);
@@ -139,6 +140,7 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     ebb__cli_row("  time (median)", "%.4f s", summary->step_time_median_s);
     ebb__cli_row("  time (predicted)", "%.4f s", info->step_time_predicted_s);
     ebb__cli_row("  images a second", "%.1f", summary->images_per_s);
+    ebb__cli_row_choices("  ", info->plan.algorithms, &info->choices);
     printf("resident memory of the process, as the kernel counts it\n");
     ebb__cli_row_bytes("  arena", run->arena_bytes);
     ebb__cli_row_bytes("  host slab", run->slab_bytes);

@@ -6,8 +6,9 @@
  *
  * What must be the same to go on is a list of texts, made from the options on writing and again on reading; the
  * first that differs is named. Budget, policy, tiers and threads are not in it: they do not change a bit. The
- * learning rate and its schedule may be changed on purpose; that is logged. A hash of all values tells a file that
- * was damaged behind its header.
+ * learning rate and its schedule may be changed on purpose; that is logged. So is another choice of algorithms, which
+ * may change the last bits from here on: where choices are the plan's, their hash stands beside the option. A hash of
+ * all values tells a file that was damaged behind its header.
  */
 #include "train/trainer_priv.h"
 
@@ -18,14 +19,27 @@
 
 #define VERSION "2" /* 1 had no batches_before */
 #define TEXT_BYTES 256
+#define GIVEN "given"
 
 typedef struct fact {
     const char *key;
     bool may_differ;
+    const char *before; /* what it was in files that do not say it yet; NULL: all say it */
     char text[TEXT_BYTES];
 } fact;
 
-enum { FACT_NET, FACT_BATCH, FACT_IMAGE, FACT_OPTIMIZER, FACT_DATA, FACT_SEED, FACT_DROPOUT, FACT_RATE, N_FACTS };
+enum {
+    FACT_NET,
+    FACT_BATCH,
+    FACT_IMAGE,
+    FACT_OPTIMIZER,
+    FACT_DATA,
+    FACT_SEED,
+    FACT_DROPOUT,
+    FACT_RATE,
+    FACT_ALGORITHMS,
+    N_FACTS
+};
 
 /* %.9g gives each float its own text. */
 static void describe_optimizer(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
@@ -47,11 +61,29 @@ static void describe_rate(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
                    s->step_updates, (double)s->step_factor, (double)s->final_factor);
 }
 
+/* The backend's choices are its own; all others depend on what was measured. */
+static void describe_algorithms(const ebb_trainer *trainer, char text[TEXT_BYTES]) {
+    size_t n = 0;
+    uint64_t hash = EBB_HASH_INIT;
+    const ebb_action *actions = ebb_plan_actions(trainer->learn.plan, &n);
+    for (size_t a = 0; a < n; a++) {
+        if (actions[a].kind == EBB_ACT_RUN) { hash = ebb__hash(hash, &actions[a].choice, sizeof actions[a].choice); }
+    }
+    if (strcmp(trainer->options.algorithms, GIVEN) == 0) {
+        (void)snprintf(text, TEXT_BYTES, "%s", GIVEN);
+    } else {
+        (void)snprintf(text, TEXT_BYTES, "%s, choices %016" PRIx64, trainer->options.algorithms, hash);
+    }
+}
+
 static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
-    static const char *const keys[N_FACTS] = {"net",  "batch", "images",  "optimizer",
-                                              "data", "seed",  "dropout", "learning_rate"};
+    static const char *const keys[N_FACTS] = {"net",  "batch",   "images",        "optimizer", "data",
+                                              "seed", "dropout", "learning_rate", "algorithms"};
     const ebb_trainer_options *o = &trainer->options;
-    for (int f = 0; f < N_FACTS; f++) { facts[f] = (fact){.key = keys[f], .may_differ = f == FACT_RATE}; }
+    for (int f = 0; f < N_FACTS; f++) {
+        facts[f] = (fact){.key = keys[f], .may_differ = f == FACT_RATE || f == FACT_ALGORITHMS};
+    }
+    facts[FACT_ALGORITHMS].before = GIVEN;
     (void)snprintf(facts[FACT_NET].text, TEXT_BYTES, "%s", trainer->info.net);
     (void)snprintf(facts[FACT_BATCH].text, TEXT_BYTES, "%" PRId64, o->batch);
     (void)snprintf(facts[FACT_IMAGE].text, TEXT_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64, o->channels, o->height,
@@ -61,6 +93,7 @@ static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
     (void)snprintf(facts[FACT_SEED].text, TEXT_BYTES, "%" PRIu64, o->seed);
     (void)snprintf(facts[FACT_DROPOUT].text, TEXT_BYTES, "%s", o->no_dropout ? "left out" : "as the network has it");
     describe_rate(o, facts[FACT_RATE].text);
+    describe_algorithms(trainer, facts[FACT_ALGORITHMS].text);
 }
 
 /* ---- writing ---------------------------------------------------------------------------------- */
@@ -97,6 +130,7 @@ static ebb_status compare(const ebb_trainer *trainer, const ebb_safetensors *fil
     collect(trainer, facts);
     for (int f = 0; f < N_FACTS; f++) {
         const char *was = ebb__safetensors_metadata(file, facts[f].key);
+        if (was == NULL) { was = facts[f].before; }
         if (was == NULL) { return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint says no %s", file->path, facts[f].key); }
         if (strcmp(was, facts[f].text) == 0) { continue; }
         if (!facts[f].may_differ) {

@@ -19,9 +19,9 @@ static ebb_status own_text(ebb_bump *bump, const char **text) {
 
 static ebb_status own_texts(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
-    const char **texts[] = {&o->net,       &o->backend,         &o->data,
-                            &o->policy,    &o->disk_dir,        &o->machine_path,
-                            &o->load_path, &o->checkpoint_path, &o->record_path};
+    const char **texts[] = {&o->net,         &o->backend,      &o->data,      &o->policy,
+                            &o->disk_dir,    &o->machine_path, &o->load_path, &o->checkpoint_path,
+                            &o->record_path, &o->algorithms};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(own_text(&trainer->bump, texts[i])); }
     return EBB_OK;
 }

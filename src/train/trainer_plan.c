@@ -104,6 +104,7 @@ static ebb_plan_options plan_options(const ebb_trainer *trainer, const char *pol
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.mem = trainer->mem;
     options.policy = policy;
+    options.algorithms = trainer->options.algorithms;
     options.budget_bytes = budget_bytes;
     options.tier_bytes[EBB_TIER_HOST] = slab_bytes;
     options.tier_bytes[EBB_TIER_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
@@ -195,6 +196,8 @@ static ebb_status predict(ebb_trainer *trainer) {
                               &timeline, NULL, NULL));
     trainer->info.step_time_predicted_s = (double)timeline.iteration_ns * 1e-9;
     trainer->again_ns = timeline.again_ns;
+    trainer->info.choices =
+        ebb_plan_choice_figures(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine);
     return EBB_OK;
 }
 
@@ -224,6 +227,7 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     ebb_trainer_options *o = &trainer->options;
     const bool limited = o->budget_bytes > 0 || o->budget_percent > 0;
     if (o->policy == NULL) { o->policy = limited ? "budget" : "liveness"; }
+    if (o->algorithms == NULL) { o->algorithms = "given"; }
     trainer->staging_elements = largest_value(trainer->learn.graph);
     uint64_t slab_bytes = 0;
     EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
