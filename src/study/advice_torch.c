@@ -148,6 +148,18 @@ static double percent(uint64_t part, uint64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
+/* By what the state is called. */
+static const char *small_optimizer(const ebb_study *s, const uint8_t *purpose) {
+    static const char momentum[] = ".momentum_buffer";
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (purpose[b] != PURPOSE_STATE || !s->blocks.data[b].live_at_peak) { continue; }
+        const char *name = ebb_trace_reader_string(s->reader, s->blocks.data[b].name);
+        const size_t n = strlen(name), n_end = sizeof momentum - 1;
+        if (n > n_end && strcmp(name + n - n_end, momentum) == 0) { return "bitsandbytes.optim.SGD8bit"; }
+    }
+    return "bitsandbytes.optim.AdamW8bit, torchao.optim.AdamW8bit";
+}
+
 static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
     const uint64_t peak_bytes = s->summary.peak_bytes, state_bytes = share_at_peak(s, purpose, PURPOSE_STATE).bytes;
     uint64_t small_bytes = 0;
@@ -160,9 +172,9 @@ static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
         s, "optimizer_state", won_bytes,
         ebb__bump_printf(&s->bump,
                          "the optimizer's state is %s of the peak (%.1f %%): kept in 8 bits rather than 32 "
-                         "(bitsandbytes.optim.AdamW8bit, torchao.optim.AdamW8bit), the peak would be %s",
+                         "(%s), the peak would be %s",
                          ebb_bytes_format(state_bytes, state, sizeof state), percent(state_bytes, peak_bytes),
-                         ebb_bytes_format(small_bytes, small, sizeof small)),
+                         small_optimizer(s, purpose), ebb_bytes_format(small_bytes, small, sizeof small)),
         NULL);
 }
 
@@ -204,8 +216,9 @@ static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
 
 /* ---- gradients through the forward pass ------------------------------------------------------- */
 
-/* What a block holds at first_event is not read before the backward pass: it is written anew, or set to zero. *at: an
- * index into by_block, none of its accesses before which is at first_event or later; it goes on to the first that is.
+/* What a block holds at first_event is not read before the backward pass: it is written anew, set to zero, or freed.
+ * *at: an index into by_block, none of its accesses before which is at first_event or later; it goes on to the first
+ * that is.
  */
 static bool find_pause(const ebb_study *s, size_t block, const ebb_iteration_part *part, size_t *at,
                        uint64_t *needed_event_out) {
@@ -225,7 +238,8 @@ static bool find_pause(const ebb_study *s, size_t block, const ebb_iteration_par
         if (study_touch_of(a) == TOUCH_READ) { return false; }
         is_written = true;
     }
-    return false;
+    *needed_event_out = s->blocks.data[block].died_event;
+    return *needed_event_out < end_event;
 }
 
 /* The first part that begins behind this event. */
@@ -276,8 +290,8 @@ static ebb_status advise_gradients(ebb_study *s) {
     return ebb__study_add_tip(
         s, "zero_grad", won_bytes,
         ebb__bump_printf(&s->bump,
-                         "gradients are set to zero and kept through the forward pass: "
-                         "optimizer.zero_grad(set_to_none=True) frees them, and the peak would be %s rather than %s",
+                         "gradients are kept through the forward pass: optimizer.zero_grad(set_to_none=True) right "
+                         "behind optimizer.step() frees them, and the peak would be %s rather than %s",
                          ebb_bytes_format(without_bytes, to, sizeof to),
                          ebb_bytes_format(peak_bytes, from, sizeof from)),
         NULL);

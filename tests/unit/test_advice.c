@@ -311,12 +311,52 @@ static void gradients_through_the_forward(void **state) {
         assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
         if (reads == 0) {
             expect(s, "zero_grad", 100,
-                   "optimizer.zero_grad(set_to_none=True) frees them, and the peak would be 150 B");
+                   "optimizer.zero_grad(set_to_none=True) right behind optimizer.step() frees them, and the peak would "
+                   "be 150 B");
         } else {
             assert_null(tip(s, "zero_grad")); /* what is added to cannot go */
         }
         study_fixture_fini(&f);
     }
+}
+
+/* A gradient an iteration, which the next one frees between its forward and backward pass; so the first has none. */
+static void gradients_freed_late(void **state) {
+    (void)state;
+    study_fixture f;
+    uint64_t grad = EBB_TRACE_NONE;
+    begin(&f, TELLS_TORCH, "ebb.torch");
+    for (uint64_t i = 0; i < 4; i++) {
+        mark(&f, EBB_TRACE_ITERATION_BEGIN, i);
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        const uint64_t a = study_alloc(&f, 150, EBB_ROLE_ACTIVATION, "a");
+        study_do(&f, EBB_TRACE_WRITE, a);
+        end(&f);
+        study_do(&f, EBB_TRACE_FREE, a);
+        if (grad != EBB_TRACE_NONE) { study_do(&f, EBB_TRACE_FREE, grad); }
+        step(&f, EBB_TRACE_PHASE_BACKWARD);
+        grad = study_alloc(&f, 100, EBB_ROLE_GRADIENT, "w.grad");
+        study_do(&f, EBB_TRACE_WRITE, grad);
+        end(&f);
+        mark(&f, EBB_TRACE_ITERATION_END, i);
+    }
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
+    expect(s, "zero_grad", 100,
+           "right behind optimizer.step() frees them, and the peak would be 150 B rather than 250 B");
+    study_fixture_fini(&f);
+}
+
+/* SGD has another 8-bit optimizer than Adam. */
+static void state_of_momentum(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, TELLS_TORCH, "ebb.torch");
+    const uint64_t momentum = study_alloc(&f, 200, EBB_ROLE_OPTIMIZER_STATE, "fc.weight.momentum_buffer");
+    study_do(&f, EBB_TRACE_WRITE, momentum);
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    expect(s, "optimizer_state", 150, "(bitsandbytes.optim.SGD8bit), the peak would be 50 B");
+    study_fixture_fini(&f);
 }
 
 /* ---- what could leave -------------------------------------------------------------------------- */
@@ -416,6 +456,8 @@ int main(void) {
         cmocka_unit_test(checkpoint_by_stack),
         cmocka_unit_test(state_and_step),
         cmocka_unit_test(gradients_through_the_forward),
+        cmocka_unit_test(gradients_freed_late),
+        cmocka_unit_test(state_of_momentum),
         cmocka_unit_test(checkpoint_by_time),
         cmocka_unit_test(names_of_all),
         cmocka_unit_test(no_checkpoint_of_checkpoints),
