@@ -18,7 +18,8 @@
  * bound: where an item would end above it, room is made among what was born lately (room.c), and the cap rises where
  * there is none. Sizes and lifetimes that are noise come within one or two percent of the bound so. What goes on at the
  * front of a sweep has nothing in its way but what lives there, while in a whole placement, pushing one out of its
- * place only moves the hole.
+ * place only moves the hole. One or two places are what raised the cap, as a rule, so the side is gone through again
+ * from a little before the first of them: first as far as a little behind it, and on only where that was of use.
  *
  * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
  * few large gaps, in both directions.
@@ -45,7 +46,7 @@
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
-#define MAX_CAPPED_WORK_AN_ITEM 80u
+#define MAX_CAPPED_WORK_AN_ITEM 64u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
@@ -53,15 +54,16 @@ typedef struct fronts {
     ebb_search *search;
     const ebb_sections *sections;
     ebb_bump *bump;
-    uint64_t *load; /* [sections + 1] */
+    ebb_load load;
     uint32_t section, lowest;
     bool is_line;             /* nothing lives around the end */
     bool is_quick;            /* each link is tried once, in haste */
     uint32_t *alive, n_alive; /* where the link at hand begins */
     uint32_t *at_summit, n_at_summit;
-    unsigned n_runs; /* of this side, so far */
+    uint32_t from;            /* where the side at hand begins */
+    uint32_t n_first;         /* under a cap, sections of its first link; 0: it is one */
+    unsigned n_runs, n_links; /* of this side, so far */
     ebb_place_cap cap;
-    uint64_t top; /* of the stack */
     uint64_t peak, give_up_bytes, end_work;
 } fronts;
 
@@ -73,15 +75,12 @@ typedef struct chain_link {
 
 /* ---- where ------------------------------------------------------------------------------------ */
 
-static void find_ends(fronts *u) {
-    const ebb_sections *s = u->sections;
-    ebb__place_add_up(s, u->load);
-    u->is_line = !ebb__place_is_circle(s);
-    for (uint32_t t = 1; t < s->n; t++) {
-        if (u->load[t] > u->load[u->section]) { u->section = t; }
-        if (u->load[t] < u->load[u->lowest] && !u->is_line) { u->lowest = t; }
-    }
-    if (u->lowest == u->section) { u->lowest = (u->section + 1) % s->n; }
+static ebb_status find_ends(fronts *u) {
+    EBB_TRY(ebb__search_find_load(u->search, u->bump, &u->load));
+    u->section = u->load.fullest;
+    u->lowest = u->load.least != u->section ? u->load.least : (u->section + 1) % u->sections->n;
+    u->is_line = !u->load.is_circle;
+    return EBB_OK;
 }
 
 static bool lives_at(const fronts *u, uint32_t item, uint32_t section) {
@@ -103,7 +102,7 @@ static uint32_t find_valley(const fronts *u, const chain_link *l, uint32_t max) 
     uint64_t high = 0, low = UINT64_MAX;
     uint32_t low_at = 0;
     for (uint32_t k = 1 + u->n_alive / SHARE_BORN; k < max; k++) {
-        const uint64_t load = u->load[section_at(u, l, k)];
+        const uint64_t load = u->load.bytes[section_at(u, l, k)];
         if (load >= bound - bound / HEIGHT && load > low + ebb_min_u64(bound / SWING, UINT64_MAX - low)) {
             return low_at;
         }
@@ -143,11 +142,7 @@ static ebb_status stack(fronts *u) {
         key[item] = (uint64_t)i * N_CLASSES / u->n_at_summit << 32 | (UINT32_MAX - age);
     }
     EBB_TRY(ebb__sort_by_key(s->mem, u->at_summit, u->n_at_summit, key));
-    for (uint32_t i = 0; i < u->n_at_summit; i++) {
-        u->search->now.offsets[u->at_summit[i]] = u->top;
-        u->top += s->rounded[u->at_summit[i]];
-    }
-    EBB_ASSERT(u->top == s->bound_bytes);
+    ebb__search_stack(u->search, u->at_summit, u->n_at_summit);
     return EBB_OK;
 }
 
@@ -218,16 +213,22 @@ static ebb_status place_link(fronts *u, const chain_link *l) {
     return st;
 }
 
-/* From the summit to the end of time, or to its beginning. */
+/* How long the next link of a side is, of so many sections that are left. */
+static uint32_t length_of(const fronts *u, const chain_link *l, uint32_t n_left) {
+    if (u->cap.bytes == 0) { return u->n_links < MAX_LINKS ? find_valley(u, l, n_left) : n_left; }
+    return u->n_links == 0 && u->n_first > 0 && u->n_first < n_left ? u->n_first : n_left;
+}
+
+/* To the end of time, or to its beginning. */
 static ebb_status place_line(fronts *u, bool backward) {
-    const uint32_t n = backward ? u->section + 1 : u->sections->n - u->section;
+    const uint32_t n = backward ? u->from + 1 : u->sections->n - u->from;
     uint32_t done = 0;
-    for (uint32_t k = 1; done + 1 < n && u->peak != UINT64_MAX; k++) {
-        chain_link l = {.section = backward ? u->section - done : u->section + done, .backward = backward};
-        const bool is_cut = k < MAX_LINKS && u->cap.bytes == 0;
-        const uint32_t length = is_cut ? find_valley(u, &l, n - 1 - done) : n - 1 - done;
+    for (u->n_links = 0; done + 1 < n && u->peak != UINT64_MAX; u->n_links++) {
+        chain_link l = {.section = backward ? u->from - done : u->from + done, .backward = backward};
+        const uint32_t length = length_of(u, &l, n - 1 - done);
         l.n_sections = l.n_to_place = length + 1;
         EBB_ASSERT(length > 0 && done + length < n);
+        if (u->cap.bytes > 0) { u->cap.bytes = ebb_max_u64(u->cap.bytes, u->peak); }
         EBB_TRY(place_link(u, &l));
         done += length;
     }
@@ -250,30 +251,82 @@ static ebb_status place_circle(fronts *u, bool backward) {
 
 static ebb_status alloc_all(fronts *u) {
     const ebb_sections *s = u->sections;
-    u->load = ebb__bump_alloc(u->bump, (size_t)s->n + 1, sizeof *u->load);
     u->alive = ebb__bump_alloc(u->bump, s->n_items, sizeof *u->alive);
     u->at_summit = ebb__bump_alloc(u->bump, s->n_items, sizeof *u->at_summit);
-    return u->load != NULL && u->alive != NULL && u->at_summit != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    return u->alive != NULL && u->at_summit != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
-/* In one direction; *peak_out is UINT64_MAX where it was given up. */
-static ebb_status place_side(fronts *u, bool backward, uint64_t give_up_bytes, uint64_t *peak_out) {
+/* Where a side begins, unless what is there is kept farther. */
+static void begin_at_summit(fronts *u) {
+    u->from = u->section;
+    u->n_first = 0;
     u->n_alive = u->n_at_summit;
     memcpy(u->alive, u->at_summit, u->n_at_summit * sizeof *u->alive);
-    u->peak = u->top;
+    u->peak = u->sections->bound_bytes;
+}
+
+/* In one direction, from where it begins; *peak_out is UINT64_MAX where it was given up. */
+static ebb_status place_side(fronts *u, bool backward, uint64_t give_up_bytes, uint64_t *peak_out) {
     u->give_up_bytes = give_up_bytes;
     EBB_TRY((u->is_line ? place_line : place_circle)(u, backward));
     *peak_out = u->peak;
     return EBB_OK;
 }
 
-static void forget_side(const fronts *u, bool backward) {
+/* Whether a side meets the item beyond the section. */
+static bool is_beyond(const fronts *u, uint32_t item, uint32_t section, bool backward) {
+    const ebb_place_range range = u->sections->range[item];
+    EBB_ASSERT(u->is_line && range.first < range.last);
+    return backward ? range.last <= section : range.first > section;
+}
+
+static void forget_side(const fronts *u, uint32_t section, bool backward) {
+    for (uint32_t i = 0; i < u->sections->n_items; i++) {
+        if (is_beyond(u, i, section, backward)) { u->search->now.offsets[i] = EBB_PLACE_NOWHERE; }
+    }
+    u->search->work += u->sections->n_items / WORK_OF_LOOKS;
+}
+
+/* The section in which a side first meets an item that ends above the cap. */
+static uint32_t find_first_above(const fronts *u, bool backward) {
     const ebb_sections *s = u->sections;
+    uint32_t first = backward ? 0 : s->n - 1;
     for (uint32_t i = 0; i < s->n_items; i++) {
-        const bool is_in = backward ? s->range[i].last <= u->section : s->range[i].first > u->section;
-        if (is_in) { u->search->now.offsets[i] = EBB_PLACE_NOWHERE; }
+        const bool is_above = u->search->now.offsets[i] + s->rounded[i] > u->cap.bytes;
+        if (!is_above || !is_beyond(u, i, u->section, backward)) { continue; }
+        const uint32_t met = backward ? s->range[i].last - 1 : s->range[i].first;
+        first = (met > first) == backward ? met : first;
     }
     u->search->work += s->n_items / WORK_OF_LOOKS;
+    return first;
+}
+
+/* What is alive in the section where the side is to begin, and the peak of all before it. */
+static void begin_there(fronts *u, bool backward) {
+    const ebb_sections *s = u->sections;
+    u->n_alive = 0;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        if (lives_at(u, i, u->from)) { u->alive[u->n_alive++] = i; }
+        if (is_beyond(u, i, u->section, backward) && !is_beyond(u, i, u->from, backward)) {
+            u->peak = ebb_max_u64(u->peak, u->search->now.offsets[i] + s->rounded[i]);
+        }
+    }
+    u->search->work += s->n_items / WORK_OF_LOOKS;
+}
+
+/* Up to where it first is above the cap, a side may stay as it is: it begins again before that, by as long as it takes
+ * for twice as many items as live at the summit to be born, and twice as long each time. */
+static void go_back(fronts *u, bool backward) {
+    const ebb_sections *s = u->sections;
+    const uint64_t n_doubled = u->n_runs < MAX_DOUBLED ? u->n_runs : MAX_DOUBLED;
+    const uint64_t way = ((uint64_t)u->n_at_summit * s->n / s->n_items + 1) << n_doubled;
+    const uint32_t above = find_first_above(u, backward);
+    const uint32_t n_before = backward ? u->section - above : above - u->section;
+    if (way >= n_before) { return; }
+    u->from = backward ? above + (uint32_t)way : above - (uint32_t)way;
+    u->n_first = (uint32_t)ebb_min_u64(2 * way, s->n);
+    begin_there(u, backward);
+    EBB_ASSERT(u->peak <= u->cap.bytes);
 }
 
 /* So near the bound, for what is tried so often. */
@@ -285,25 +338,29 @@ static void set_cap(fronts *u, uint64_t excess_bytes, unsigned n_tried) {
 }
 
 /* The side that is higher again, beginning with other weights, until the other is; if there is a cap, under one that
- * takes away a quarter of what that side has more than the bound, with more patience. */
+ * takes away a quarter of what that side has more than the bound, with more patience, and only from where it is above
+ * that cap. */
 static ebb_status run_again(fronts *u, uint64_t peak[2]) {
     ebb_search *s = u->search;
+    const uint64_t bound = u->sections->bound_bytes;
     unsigned n_tried[2] = {0};
     for (;;) {
         const bool side = peak[1] > peak[0];
-        if (peak[side] == u->top || ++n_tried[side] > MAX_RUNS || ebb__search_is_over(s, u->end_work)) {
-            return EBB_OK;
-        }
+        if (peak[side] == bound || ++n_tried[side] > MAX_RUNS || ebb__search_is_over(s, u->end_work)) { return EBB_OK; }
         uint64_t found = UINT64_MAX;
         u->n_runs = n_tried[side];
-        if (u->cap.bytes > 0) { set_cap(u, (peak[side] - u->top) / 4 * 3, u->n_runs); }
-        forget_side(u, side);
+        begin_at_summit(u);
+        if (u->cap.bytes > 0) {
+            set_cap(u, (peak[side] - bound) / 4 * 3, u->n_runs);
+            go_back(u, side);
+        }
+        forget_side(u, u->from, side);
         EBB_TRY(place_side(u, side, peak[side], &found));
         if (found == UINT64_MAX) {
             memcpy(s->now.offsets, s->best.offsets, u->sections->n_items * sizeof *s->now.offsets);
             continue;
         }
-        EBB_ASSERT(found < peak[side] && found >= u->top);
+        EBB_ASSERT(found < peak[side] && found >= bound);
         peak[side] = found;
         s->now.peak_bytes = ebb_max_u64(peak[0], peak[1]);
         if (!ebb__search_keep(s)) { /* the sides were equal */
@@ -316,8 +373,10 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
 static ebb_status place_sides(fronts *u, uint64_t give_up_bytes, uint64_t peak_out[2]) {
     ebb_search *s = u->search;
     peak_out[0] = peak_out[1] = UINT64_MAX;
+    begin_at_summit(u);
     EBB_TRY(place_side(u, false, give_up_bytes, &peak_out[0]));
     if (u->cap.bytes > 0) { u->cap.bytes = ebb_max_u64(u->cap.bytes, peak_out[0]); }
+    begin_at_summit(u);
     if (peak_out[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, give_up_bytes, &peak_out[1])); }
     s->now.peak_bytes = ebb_max_u64(peak_out[0], peak_out[1]);
     s->now.is_order = false;
@@ -349,8 +408,8 @@ static ebb_status run_capped(fronts *u) {
             be_content(s);
             EBB_TRY(run_again(u, peak));
         }
-        forget_side(u, false);
-        forget_side(u, true);
+        forget_side(u, u->section, false);
+        forget_side(u, u->section, true);
         if (s->best.peak_bytes >= hopeless) { break; }
         set_cap(u, (s->best.peak_bytes - bound) / 4 * 3, ++u->n_runs);
     }
@@ -364,7 +423,7 @@ static ebb_status run(fronts *u) {
     uint64_t peak[2];
     ebb_search *s = u->search;
     EBB_TRY(alloc_all(u));
-    find_ends(u);
+    EBB_TRY(find_ends(u));
     EBB_TRY(stack(u));
     const uint64_t bound = u->sections->bound_bytes;
     if (u->is_quick) { return place_sides(u, bound + bound / ALMOST_PARTS + 1, peak); }

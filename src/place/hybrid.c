@@ -256,11 +256,18 @@ static uint64_t place_in(const hybrid *h, const block *b, uint64_t size_bytes) {
     return start < end && end - start >= size_bytes ? start : END;
 }
 
-/* A place for an item, and what is wrong with it. */
+/* A place for an item, what is wrong with it, and how much may be left of a gap that is no worse. */
 typedef struct spot {
     uint32_t gap;
-    uint64_t start, faults;
+    uint64_t start, faults, most_waste;
 } spot;
+
+/* Of numbers that a double holds it is several times as fast, and no less exact: the quotient of two below 2^52 is no
+ * nearer to a whole number that it is not than doubles are to each other. */
+static uint64_t divide(uint64_t a, uint64_t b) {
+    if ((a | b) >> 52 != 0) { return a / b; }
+    return (uint64_t)(int64_t)((double)(int64_t)a / (double)(int64_t)b);
+}
 
 /* How far the lives that two neighbours have left differ, in parts of ONE. */
 static uint64_t mismatch(const hybrid *h, uint32_t neighbour, ebb_place_range range) {
@@ -268,7 +275,22 @@ static uint64_t mismatch(const hybrid *h, uint32_t neighbour, ebb_place_range ra
     const uint32_t last = h->blocks.data[neighbour].last;
     EBB_ASSERT(range.first < range.last);
     const uint64_t a = range.last - range.first, b = last > range.first ? last - range.first : 1;
-    return ONE - ONE * ebb_min_u64(a, b) / ebb_max_u64(a, b);
+    return ONE - divide(ONE * ebb_min_u64(a, b), ebb_max_u64(a, b));
+}
+
+/* What is left of a gap, as a fault: alone, or in parts of the item's size. */
+static uint64_t faults_of(const hybrid *h, uint64_t waste, uint64_t size_bytes) {
+    if (h->options->weight == 0) { return waste; }
+    return waste < TOO_MUCH ? divide(ONE * waste, size_bytes) : UINT64_MAX / 2;
+}
+
+/* The most for which that is no more than this. */
+static uint64_t most_waste(const hybrid *h, uint64_t faults, uint64_t size_bytes) {
+    uint64_t least_more = 0;
+    if (h->options->weight == 0) { return faults; }
+    if (faults >= UINT64_MAX / 2) { return UINT64_MAX; }
+    if (!ebb_mul_u64(faults + 1, size_bytes, &least_more)) { return TOO_MUCH - 1; }
+    return ebb_min_u64((least_more - 1) / ONE, TOO_MUCH - 1);
 }
 
 /* The gap's lowest place, or its highest, where the neighbour there is the better one. */
@@ -279,10 +301,9 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
     const uint64_t end = b->gap_end, gap_bytes = end - b->start;
     if (gap_bytes < size_bytes) { return; }
     const uint64_t waste = gap_bytes - size_bytes;
-    uint64_t faults = waste; /* alone; else in parts of the size */
-    if (h->options->weight > 0) { faults = waste < TOO_MUCH ? ONE * waste / size_bytes : UINT64_MAX / 2; }
-    if (faults > best->faults) { return; }
-    uint64_t start = place_in(h, b, size_bytes);
+    if (waste > best->most_waste) { return; }
+    uint64_t start = place_in(h, b, size_bytes), faults = faults_of(h, waste, size_bytes);
+    EBB_ASSERT(faults <= best->faults);
     if (start == END) { return; }
     if (h->options->weight > 0) {
         const uint64_t below = start == b->start ? mismatch(h, b->below, range) : ONE;
@@ -290,12 +311,21 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
         faults += h->options->weight * (waste == 0 ? (below + above) / 2 : ebb_min_u64(below, above));
         start = above < below ? end - size_bytes : start;
     }
-    if (faults < best->faults || (faults == best->faults && start < best->start)) { *best = (spot){at, start, faults}; }
+    if (faults < best->faults || (faults == best->faults && start < best->start)) {
+        *best = (spot){at, start, faults, most_waste(h, faults, size_bytes)};
+    }
+}
+
+/* Whether too much would be left of all gaps from this class on. Sweeps without a cap look at them all the same: what
+ * they cost is what the work of other stages was measured out by. */
+static bool is_useless(const hybrid *h, const spot *best, uint32_t class, uint64_t size_bytes) {
+    if (h->room == NULL || best->gap == NONE) { return false; }
+    return class > class_of(size_bytes + ebb_min_u64(best->most_waste, TOO_MUCH));
 }
 
 static spot find_spot(hybrid *h, uint32_t item) {
     const uint64_t size_bytes = h->sections->rounded[item];
-    spot best = {.gap = NONE, .start = END, .faults = UINT64_MAX};
+    spot best = {.gap = NONE, .start = END, .faults = UINT64_MAX, .most_waste = UINT64_MAX};
     uint32_t n_seen = 0;
     const bool is_hasty = h->options->is_hasty;
     const uint32_t in_haste = h->options->weight > 0 ? MAX_WEIGHED_IN_HASTE : MAX_SEEN_IN_HASTE;
@@ -305,6 +335,7 @@ static spot find_spot(hybrid *h, uint32_t item) {
     for (uint32_t class = class_of(size_bytes); n_seen < max_seen; class ++) {
         class = class_from(h, class);
         if (class == N_CLASSES || (h->options->weight == 0 && best.gap != NONE)) { break; }
+        if (is_useless(h, &best, class, size_bytes)) { break; }
         uint32_t at = h->class_head[class];
         for (uint32_t n = 0; at != NONE && n < max_of_class; n++, n_seen++) {
             consider(h, at, item, &best);

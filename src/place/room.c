@@ -23,9 +23,9 @@
 #define LITTLE 16u        /* is left of a gap: by less than this part of the item */
 #define WORK_OF_LOOKS 4u  /* lodgers looked at to a step */
 #define WORK_OF_SHIFTS 8u /* tops put up by one to a step */
-#define MAX_GROWTH 64u    /* of worth over size */
-#define MAX_AGE 128u      /* what has lived since t0, */
-#define NEWBORN 16u       /* and what has not lived yet, is worth, for its size */
+#define NEWBORN 16u       /* worth of a byte that has not lived yet; */
+#define MAX_AGE 128u      /* what one that has lived since t0 has more; */
+#define MAX_GROWTH 64u    /* newborns' worth that one comes to by being put back */
 
 typedef struct lodger {
     uint64_t offset, size_bytes, worth;

@@ -127,3 +127,30 @@ ebb_status ebb__search_sort(ebb_search *s, const ebb_order *o) {
     s->now.fit = o->fit;
     return o->n_large > 0 ? put_first(s, o->n_large) : EBB_OK;
 }
+
+/* ---- the fullest moment ----------------------------------------------------------------------- */
+
+ebb_status ebb__search_find_load(const ebb_search *s, ebb_bump *bump, ebb_load *load_out) {
+    const ebb_sections *sections = s->sections;
+    ebb_load load = {.bytes = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *load.bytes)};
+    if (load.bytes == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__place_add_up(sections, load.bytes);
+    load.is_circle = ebb__place_is_circle(sections);
+    for (uint32_t t = 1; t < sections->n; t++) {
+        if (load.bytes[t] > load.bytes[load.fullest]) { load.fullest = t; }
+        if (load.bytes[t] < load.bytes[load.least] && load.is_circle) { load.least = t; }
+    }
+    EBB_ASSERT(load.bytes[load.fullest] == sections->bound_bytes);
+    *load_out = load;
+    return EBB_OK;
+}
+
+void ebb__search_stack(ebb_search *s, const uint32_t *items, size_t n_items) {
+    uint64_t top = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        EBB_ASSERT(items[i] < s->sections->n_items);
+        s->now.offsets[items[i]] = top;
+        top += s->sections->rounded[items[i]];
+    }
+    EBB_ASSERT(top == s->sections->bound_bytes);
+}

@@ -54,27 +54,21 @@ typedef struct sides {
 static ebb_status find_summit(summit *m) {
     const ebb_sections *s = m->search->sections;
     const uint32_t n = s->n;
-    uint64_t *bytes = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *bytes);
+    ebb_load load;
+    EBB_TRY(ebb__search_find_load(m->search, m->search->bump, &load));
     m->left_max = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *m->left_max);
     m->right_max = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *m->right_max);
     m->farthest = ebb__bump_alloc(m->search->bump, s->n_items, sizeof *m->farthest);
-    if (bytes == NULL || m->left_max == NULL || m->right_max == NULL || m->farthest == NULL) { return EBB_E_NO_MEMORY; }
-    ebb__place_add_up(s, bytes);
-    const bool is_circle = ebb__place_is_circle(s);
-    uint32_t cut = 0;
-    for (uint32_t t = 0; t < n; t++) {
-        if (bytes[t] > bytes[m->at]) { m->at = t; }
-        if (is_circle && bytes[t] < bytes[cut]) { cut = t; }
-    }
-    EBB_ASSERT(bytes[m->at] == s->bound_bytes);
-    m->n_left = (uint32_t)(((uint64_t)m->at + n - cut) % n);
+    if (m->left_max == NULL || m->right_max == NULL || m->farthest == NULL) { return EBB_E_NO_MEMORY; }
+    m->at = load.fullest;
+    m->n_left = ebb__place_distance(n, load.least, m->at);
     m->n_right = n - 1 - m->n_left;
     m->left_max[m->n_left] = m->right_max[m->n_right] = 0;
     for (uint32_t d = m->n_left; d > 0; d--) {
-        m->left_max[d - 1] = ebb_max_u64(m->left_max[d], bytes[((uint64_t)m->at + n - d) % n]);
+        m->left_max[d - 1] = ebb_max_u64(m->left_max[d], load.bytes[((uint64_t)m->at + n - d) % n]);
     }
     for (uint32_t d = m->n_right; d > 0; d--) {
-        m->right_max[d - 1] = ebb_max_u64(m->right_max[d], bytes[((uint64_t)m->at + d) % n]);
+        m->right_max[d - 1] = ebb_max_u64(m->right_max[d], load.bytes[((uint64_t)m->at + d) % n]);
     }
     return EBB_OK;
 }
@@ -134,17 +128,13 @@ static void repair(const summit *m) {
 
 /* ---- the stage -------------------------------------------------------------------------------- */
 
-static ebb_status place_stack(summit *m, ebb_taken *taken) {
+static ebb_status take_stack(summit *m, ebb_taken *taken) {
     ebb_search *s = m->search;
-    uint64_t top = 0;
     for (uint32_t i = 0; i < m->n_stack; i++) {
         const uint32_t item = s->now.idx[i];
-        s->now.offsets[item] = top;
-        EBB_TRY(ebb__taken_add(taken, s->sections->range[item], top, s->sections->rounded[item]));
-        top += s->sections->rounded[item];
+        EBB_TRY(ebb__taken_add(taken, s->sections->range[item], s->now.offsets[item], s->sections->rounded[item]));
     }
     s->work += s->sections->n_items + ebb__taken_work(taken);
-    EBB_ASSERT(top == s->sections->bound_bytes);
     return EBB_OK;
 }
 
@@ -189,9 +179,10 @@ static ebb_status try_shape(summit *m, const shape *like, uint64_t end) {
     ebb_taken *taken = NULL;
     ebb_bump bump;
     EBB_TRY(sort_stack_first(m, like));
+    ebb__search_stack(m->search, m->search->now.idx, m->n_stack);
     ebb__bump_init(&bump, m->search->job->mem);
     ebb_status st = ebb__taken_create(&bump, m->search->sections->n, &taken);
-    if (st == EBB_OK) { st = place_stack(m, taken); }
+    if (st == EBB_OK) { st = take_stack(m, taken); }
     if (st == EBB_OK) { st = try_rest(m, taken, end); }
     ebb__bump_fini(&bump);
     return st;

@@ -111,6 +111,10 @@ uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around) {
     return around == EBB_TRACE_PHASE_UNKNOWN && is_forward ? EBB_TRACE_PHASE_FORWARD : around;
 }
 
+bool ebb__import_names_blocks(const char *name) {
+    return strstr(name, "::") != NULL || ebb__import_begins_with(name, IMPORT_OPTIMIZER);
+}
+
 static bool parse_device(const char *text, uint32_t *device_out) {
     const char *number_text = text != NULL ? strrchr(text, ':') : NULL;
     if (text == NULL || strcmp(text, "cpu") == 0 || strcmp(text, "all") == 0) {

@@ -16,11 +16,11 @@
 #define MAX_OPEN 4096u                                                /* spans within each other */
 #define ITERATIONS EBB_TRACE_MAX_ROWS                                 /* where open iterations are, of any row */
 #define UNIX_FROM ((uint64_t)1000 * 1000 * 1000 * 1000 * 1000 * 1000) /* times above are since 1970: 2001, in ns */
-#define REST_NAME "before the recording"
 
 typedef struct open_span {
     uint64_t end_ns, number;
     uint32_t row, name, stack; /* stack: within it */
+    uint32_t names_blocks;     /* what is allocated within; 0: nothing does */
     uint32_t phase;
     chrome_span_kind kind;
 } open_span;
@@ -144,8 +144,10 @@ static ebb_status find_befores(output *out) {
     return EBB_OK;
 }
 
-static ebb_status add_before(output *out, const before *b, uint32_t name) {
+static ebb_status add_before(output *out, const before *b) {
+    uint32_t name = 0;
     EBB_ASSERT(out->space[b->device] != IMPORT_NO_SPACE);
+    EBB_TRY(ebb_trace_writer_string(out->importer->writer, IMPORT_BEFORE, &name));
     const ebb_trace_event event = {.kind = EBB_TRACE_ALLOC,
                                    .block = out->n_blocks++,
                                    .size_bytes = b->size_bytes,
@@ -159,7 +161,6 @@ static ebb_status add_before(output *out, const before *b, uint32_t name) {
 
 /* Of each device what its totals say beyond the blocks that are known. */
 static ebb_status add_rest(output *out) {
-    uint32_t name = 0;
     for (uint32_t d = 0; d < out->c->n_devices; d++) {
         const chrome_device *device = &out->c->devices[d];
         uint64_t known = 0;
@@ -170,8 +171,7 @@ static ebb_status add_rest(output *out) {
         }
         if (out->space[d] == IMPORT_NO_SPACE || !device->tells_totals || device->before_bytes <= known) { continue; }
         const before rest = {EBB_TRACE_NONE, device->before_bytes - known, d};
-        EBB_TRY(ebb_trace_writer_string(out->importer->writer, REST_NAME, &name));
-        EBB_TRY(add_before(out, &rest, name));
+        EBB_TRY(add_before(out, &rest));
     }
     return EBB_OK;
 }
@@ -185,7 +185,7 @@ static ebb_status write_befores(output *out) {
         EBB_TRY(ebb__u64_map_add(&out->blocks, place_of(&place), &value, &is_new));
         EBB_ASSERT(is_new);
         *value = out->n_blocks + 1;
-        EBB_TRY(add_before(out, b, 0));
+        EBB_TRY(add_before(out, b));
     }
     return add_rest(out);
 }
@@ -323,6 +323,8 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
         .kind = (chrome_span_kind)span->kind};
     if (o.kind == CHROME_FRAME) { EBB_TRY(push_frame(out, text, o.stack, &o.stack)); }
     if (o.kind == CHROME_STEP) { EBB_TRY(string_of(out, span->name, &o.name)); }
+    o.names_blocks = around != NULL ? around->names_blocks : 0;
+    if (o.names_blocks == 0 && o.kind == CHROME_STEP && ebb__import_names_blocks(text)) { o.names_blocks = o.name; }
     if (o.kind == CHROME_ITERATION) {
         if (number == NULL || !ebb__import_number(number + 1, &o.number)) { o.number = out->n_iterations; }
         out->n_iterations++;
@@ -397,6 +399,7 @@ static ebb_status write_free(output *out, ebb_trace_event event, uint64_t *value
 }
 
 static ebb_status write_memory(output *out, const chrome_point *p, ebb_trace_event event) {
+    const row_state *state = &out->rows[event.row];
     uint64_t *value = NULL;
     bool is_new = false;
     EBB_TRY(ebb__u64_map_add(&out->blocks, place_of(p), &value, &is_new));
@@ -410,6 +413,7 @@ static ebb_status write_memory(output *out, const chrome_point *p, ebb_trace_eve
     event.address = p->address;
     event.space = out->space[p->device];
     event.role = EBB_ROLE_UNKNOWN;
+    event.name = state->open.n > 0 ? state->open.data[state->open.n - 1].names_blocks : 0;
     *value = out->n_blocks;
     return ebb_trace_writer_add(out->importer->writer, &event);
 }

@@ -15,6 +15,7 @@ typedef struct open_node {
     const execution_node *node;
     uint64_t iteration; /* EBB_TRACE_NONE: it is none */
     uint32_t phase;
+    uint32_t names_blocks; /* what is made within; 0: nothing does */
 } open_node;
 
 typedef struct row_state {
@@ -28,7 +29,7 @@ typedef struct output {
     uint32_t *order;   /* of nodes, by ids */
     uint32_t *strings; /* [texts + 1]: the writer's numbers, 0 until asked for */
     row_state rows[EBB_TRACE_MAX_ROWS];
-    uint32_t main_thread;
+    uint32_t main_thread, before_name;
     uint64_t tick, n_blocks, n_iterations;
 } output;
 
@@ -44,6 +45,8 @@ static bool is_wanted(const output *out, const execution_block *block) {
 }
 
 static ebb_status add_alloc(output *out, execution_block *block, uint32_t row) {
+    const row_state *state = &out->rows[row];
+    const uint32_t named = state->open.n > 0 ? state->open.data[state->open.n - 1].names_blocks : 0;
     if (block->number != 0) { return EBB_OK; }
     block->number = ++out->n_blocks;
     return add(out, (ebb_trace_event){.kind = EBB_TRACE_ALLOC,
@@ -53,6 +56,7 @@ static ebb_status add_alloc(output *out, execution_block *block, uint32_t row) {
                                       .address = EBB_TRACE_NONE,
                                       .space = out->space[block->device],
                                       .role = EBB_ROLE_UNKNOWN,
+                                      .name = block->before ? out->before_name : named,
                                       .before = block->before});
 }
 
@@ -88,6 +92,7 @@ static ebb_status do_touches(output *out, const execution_node *node, uint32_t r
 }
 
 static ebb_status add_befores(output *out) {
+    EBB_TRY(ebb_trace_writer_string(out->importer->writer, IMPORT_BEFORE, &out->before_name));
     for (size_t i = 0; i < out->e->blocks.n; i++) {
         execution_block *block = &out->e->blocks.data[i];
         if (block->before && is_wanted(out, block)) { EBB_TRY(add_alloc(out, block, EBB_TRACE_ROW_COMPUTE)); }
@@ -107,9 +112,11 @@ static ebb_status begin_node(output *out, const execution_node *node, uint32_t r
     const char *name = name_of(out, node);
     uint32_t *string = &out->strings[node->name];
     open_node o = {.node = node, .iteration = EBB_TRACE_NONE};
-    const uint32_t around = state->open.n > 0 ? state->open.data[state->open.n - 1].phase : EBB_TRACE_PHASE_UNKNOWN;
-    o.phase = ebb__import_phase(name, node->is_forward, around);
+    const open_node *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : NULL;
+    o.phase = ebb__import_phase(name, node->is_forward, around != NULL ? around->phase : EBB_TRACE_PHASE_UNKNOWN);
     if (*string == 0) { EBB_TRY(ebb__import_string(out->importer, name, string)); }
+    o.names_blocks = around != NULL ? around->names_blocks : 0;
+    if (o.names_blocks == 0 && ebb__import_names_blocks(name)) { o.names_blocks = *string; }
     ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .row = row, .mark = EBB_TRACE_ANNOTATION, .name = *string};
     if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { EBB_TRY(add(out, mark)); }
     if (ebb__import_begins_with(name, ITERATION)) {
@@ -126,8 +133,8 @@ static ebb_status begin_node(output *out, const execution_node *node, uint32_t r
                                        .op = *string,
                                        .phase = o.phase,
                                        .index = EBB_TRACE_NONE}));
-    EBB_TRY(do_touches(out, node, row, EXECUTION_BIRTH));
-    return EBB_PUSH(out->importer->mem, &state->open, o);
+    EBB_TRY(EBB_PUSH(out->importer->mem, &state->open, o));
+    return do_touches(out, node, row, EXECUTION_BIRTH);
 }
 
 static ebb_status end_node(output *out, uint32_t row) {

@@ -81,6 +81,12 @@ static inline bool ebb__import_begins_with(const char *text, const char *prefix)
 /* The phase of a span of this name; around: of the one that it lies in. is_forward: autograd numbered it. */
 uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around);
 
+#define IMPORT_BEFORE "before the recording" /* the name of what was there, where nobody knows another */
+
+/* Whether what is allocated within a span of this name is named after it: an operator, or an optimiser's update; of
+ * those within each other the outermost. Annotations of the program are around too much. */
+bool ebb__import_names_blocks(const char *name);
+
 /* Rows of other threads than the one with most steps begin here. */
 #define IMPORT_FIRST_FREE_ROW 3u
 

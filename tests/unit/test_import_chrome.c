@@ -92,6 +92,34 @@ static void test_phases_and_marks(void **state) {
         "+50000=0:1 M100000=1#7 ");
 }
 
+/* A block is called after the outermost operator around it, and not after what the program calls a stretch of itself.
+ */
+static void test_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"", "aten::linear", "Optimizer.step#SGD.step", ""};
+    imported im;
+    size_t n = 0;
+    assert_int_equal(
+        import_text(
+            "f",
+            "[" SPAN("user_annotation", "mine", 2, 0, 100) "," MEMORY(5, 8, 1) "," SPAN(
+                "cpu_op", "aten::linear", 2, 10,
+                9) "," SPAN("cpu_op", "aten::empty", 2, 12,
+                            2) "," MEMORY(13, 16, 1) "," SPAN("user_annotation", "Optimizer.step#SGD.step", 2, 30,
+                                                              9) "," SPAN("cpu_op", "aten::mul", 2, 31,
+                                                                          2) "," MEMORY(32, 24, 1) "," MEMORY(50, 32,
+                                                                                                              1) "]",
+            &im),
+        EBB_OK);
+    for (size_t i = 0; i < im.n; i++) {
+        if (im.events[i].kind != EBB_TRACE_ALLOC) { continue; }
+        assert_true(n < sizeof names / sizeof names[0]);
+        assert_string_equal(ebb_trace_reader_string(im.reader, im.events[i].name), names[n++]);
+    }
+    assert_int_equal(n, sizeof names / sizeof names[0]);
+    imported_fini(&im);
+}
+
 /* With Python's stacks an iteration begins within a call of the profiler's step(), and ends within the next one. */
 static void test_iterations_across_frames(void **state) {
     (void)state;
@@ -224,6 +252,7 @@ int main(void) {
         IN_DIR(test_memory),
         IN_DIR(test_steps),
         IN_DIR(test_phases_and_marks),
+        IN_DIR(test_names),
         IN_DIR(test_iterations_across_frames),
         IN_DIR(test_before),
         IN_DIR(test_devices),

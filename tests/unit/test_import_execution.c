@@ -56,6 +56,31 @@ static void expect_events(const char *json, const char *expected) {
     imported_fini(&im);
 }
 
+/* What was there before is called so; the rest after the outermost operator around it, or the update, and not after
+ * what the program calls a stretch of itself. */
+static void test_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"before the recording", "aten::add", "aten::empty", "Optimizer.step#SGD.step"};
+    imported im;
+    size_t n = 0;
+    assert_int_equal(
+        import_text(
+            "names.json",
+            FILE_OF(
+                NODE("mine", 2, 1, 1, -1, "", "", "") "," ADD(3, 2, T(10, 5, 8), T(10, 5, 8), T(11, 6, 8)) "," EMPTY(
+                    4, 2, T(12, 7, 4)) "," NODE("Optimizer.step#SGD.step", 5, 1, 1, -1, "", "",
+                                                "") "," ADD(6, 5, T(11, 6, 8), T(12, 7, 4), T(13, 8, 8))),
+            &im),
+        EBB_OK);
+    for (size_t i = 0; i < im.n; i++) {
+        if (im.events[i].kind != EBB_TRACE_ALLOC) { continue; }
+        assert_true(n < sizeof names / sizeof names[0]);
+        assert_string_equal(ebb_trace_reader_string(im.reader, im.events[i].name), names[n++]);
+    }
+    assert_int_equal(n, sizeof names / sizeof names[0]);
+    imported_fini(&im);
+}
+
 /* Made by an operator within another, written, read, over; what is read first was there before and stays. */
 static void test_lives(void **state) {
     (void)state;
@@ -190,8 +215,9 @@ static void test_disorder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_lives), IN_DIR(test_numbers_again), IN_DIR(test_accesses), IN_DIR(test_scopes),
-        IN_DIR(test_later), IN_DIR(test_devices),       IN_DIR(test_refused),  IN_DIR(test_disorder),
+        IN_DIR(test_names),    IN_DIR(test_lives),   IN_DIR(test_numbers_again),
+        IN_DIR(test_accesses), IN_DIR(test_scopes),  IN_DIR(test_later),
+        IN_DIR(test_devices),  IN_DIR(test_refused), IN_DIR(test_disorder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
