@@ -26,6 +26,7 @@
 
 #define MAX_DEPTH 6u
 #define MIN_SHARE 0.05 /* of the peak: less than that an estimate does not tell */
+#define MAX_CALLS 4u   /* from a module's forward to the frame of the module, _call_impl and its like between them */
 
 typedef struct call {
     uint64_t bytes;
@@ -256,11 +257,24 @@ static ebb_status try_depth(trial *t, unsigned depth, uint64_t *peak_bytes_out) 
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
+/* What PyTorch's profiler calls the module of a forward, in a frame of its own around it; NULL: it does not. */
+static const char *profiled_module(const ebb_study *s, uint32_t frame) {
+    static const char prefix[] = "nn.Module: ";
+    for (unsigned i = 0; i < MAX_CALLS && frame != 0; i++) {
+        const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, frame);
+        const char *function = ebb_trace_reader_string(s->reader, f.function);
+        if (study_begins_with(function, prefix)) { return function + sizeof prefix - 1; }
+        frame = f.caller;
+    }
+    return NULL;
+}
+
 static const char *label_of(trial *t, uint32_t leaf) {
     ebb_study *s = t->study;
     const char *name = ebb_trace_reader_string(s->reader, leaf);
     if (t->by_name) { return ebb__study_module_label(s, name, prefix_length(name, t->depth)); }
-    return ebb__study_frame_label(s, t->frame_of[leaf], &s->bump);
+    const char *module = profiled_module(s, t->frame_of[leaf]);
+    return module != NULL ? module : ebb__study_frame_label(s, t->frame_of[leaf], &s->bump);
 }
 
 /* The groups by what of them lives at the peak, those with the most first. Groups are numbered from 1. */

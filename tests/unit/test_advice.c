@@ -93,6 +93,21 @@ static void checkpoint_by_stack(void **state) {
     study_fixture_fini(&f);
 }
 
+/* PyTorch's profiler knows which module of a class it is. */
+static void checkpoint_by_profiled_module(void **state) {
+    (void)state;
+    study_fixture f;
+    uint32_t stacks[N_OPS];
+    begin(&f, EBB_TRACE_TELLS_STACKS, "chrome trace");
+    const uint32_t module = study_frame(&f, study_frame(&f, 0, "main", "/me/train.py", 9), "nn.Module: Layer_0", "", 0);
+    const uint32_t forward = study_frame(&f, study_frame(&f, module, "_call_impl", "torch/nn/modules/module.py", 1),
+                                         "forward", "/me/layer.py", 10);
+    for (unsigned i = 0; i < N_OPS; i++) { stacks[i] = study_frame(&f, forward, "relu", "/me/ops.py", 1 + i); }
+    forward_and_back(&f, stacks);
+    expect(study_fixture_study(&f, NULL), "checkpoint", 600, "each of Layer_0 through");
+    study_fixture_fini(&f);
+}
+
 /* Blocks a and out of each of two modules, 100 bytes each, and then a step of the optimizer with 350 bytes, when all of
  * them are gone. 400 at the most; around each module 100 + 100 and, computed again, 100 + 100: the step is the peak. */
 static void forward_with_reads(study_fixture *f, unsigned n_times) {
@@ -454,6 +469,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoint_by_name),
         cmocka_unit_test(checkpoint_by_stack),
+        cmocka_unit_test(checkpoint_by_profiled_module),
         cmocka_unit_test(state_and_step),
         cmocka_unit_test(gradients_through_the_forward),
         cmocka_unit_test(gradients_freed_late),
