@@ -123,6 +123,20 @@ static int say(const char *path, const check_values *values, const check_answer 
     return answer->file->peak_bytes <= answer->limit_bytes ? EBB_EXIT_DONE : EBB_EXIT_NO;
 }
 
+/* What holds the peak is asked only where there is something to be said of it. */
+static ebb_status measure(const char *path, const check_values *values, ebb_cli_studied *file) {
+    const ebb_status status = ebb__cli_find_peak(path, values->device, file);
+    if (status != EBB_OK || file->peak_bytes <= values->max_peak || values->json) { return status; }
+    return ebb__cli_study_found(values->device, file);
+}
+
+static ebb_status compare(const char *path, const check_values *values, ebb_cli_studied *file,
+                          ebb_cli_studied *baseline, ebb_diff **diff_out) {
+    ebb_status status = ebb__cli_study(path, values->device, file);
+    if (status == EBB_OK) { status = ebb__cli_study(values->baseline, values->device, baseline); }
+    return status == EBB_OK ? ebb_diff_create(NULL, baseline->study, file->study, diff_out) : status;
+}
+
 static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     check_values values = {.max_peak = UINT64_MAX};
     ebb_cli_arguments arguments;
@@ -132,13 +146,8 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     code = check_arguments(&values, &arguments);
     if (code != EBB_EXIT_DONE) { return code; }
-    ebb_status status = ebb__cli_study(arguments.at[0], values.device, &file);
-    if (status == EBB_OK && values.baseline != NULL) {
-        status = ebb__cli_study(values.baseline, values.device, &baseline);
-    }
-    if (status == EBB_OK && values.baseline != NULL) {
-        status = ebb_diff_create(NULL, baseline.study, file.study, &diff);
-    }
+    ebb_status status = values.baseline != NULL ? compare(arguments.at[0], &values, &file, &baseline, &diff)
+                                                : measure(arguments.at[0], &values, &file);
     const check_answer answer = {
         .file = &file, .baseline = &baseline, .limit_bytes = limit_of(&values, &baseline), .diff = diff};
     code = status == EBB_OK ? say(arguments.at[0], &values, &answer) : ebb__cli_file_failed(status);

@@ -10,16 +10,48 @@
 
 /* ---- a file ------------------------------------------------------------------------------------ */
 
-ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out) {
+static ebb_status open_file(const char *path, const char *device, ebb_cli_studied *studied) {
+    return ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied->reader);
+}
+
+static ebb_status study(ebb_cli_studied *studied) {
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
     options.wants = 0;
-    ebb_status status = ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied_out->reader);
-    if (status == EBB_OK) { status = ebb_study_create(studied_out->reader, &options, &studied_out->study); }
+    return ebb_study_create(studied->reader, &options, &studied->study);
+}
+
+/* Its reader is at the end. */
+static void warn_of_cut(const char *path, const ebb_cli_studied *studied) {
+    const bool is_complete = ebb_trace_reader_info(studied->reader).complete;
+    if (!is_complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
+}
+
+ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out) {
+    ebb_status status = open_file(path, device, studied_out);
+    if (status == EBB_OK) { status = study(studied_out); }
     if (status != EBB_OK) { return status; }
-    const ebb_study_summary summary = ebb_study_get_summary(studied_out->study);
-    if (!summary.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
-    studied_out->peak_bytes = summary.peak_bytes;
+    warn_of_cut(path, studied_out);
+    studied_out->peak_bytes = ebb_study_get_summary(studied_out->study).peak_bytes;
     return EBB_OK;
+}
+
+ebb_status ebb__cli_find_peak(const char *path, const char *device, ebb_cli_studied *studied_out) {
+    size_t n = 0, chosen = 0;
+    ebb_trace_event event;
+    ebb_status status = open_file(path, device, studied_out);
+    for (bool done = false; status == EBB_OK && !done;) {
+        status = ebb_trace_reader_next(studied_out->reader, &event, &done);
+    }
+    if (status != EBB_OK) { return status; }
+    warn_of_cut(path, studied_out);
+    const ebb_trace_device *devices = ebb_trace_reader_devices(studied_out->reader, &n, &chosen);
+    studied_out->peak_bytes = n > 0 ? devices[chosen].peak_bytes : 0;
+    return EBB_OK;
+}
+
+ebb_status ebb__cli_study_found(const char *device, ebb_cli_studied *studied) {
+    const ebb_status status = ebb_trace_reader_choose(studied->reader, device); /* at its front again */
+    return status == EBB_OK ? study(studied) : status;
 }
 
 const char *ebb__cli_device(const ebb_cli_studied *studied) {

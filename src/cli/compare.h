@@ -16,6 +16,10 @@ typedef struct ebb_cli_studied {
 
 /* device: as of ebb_trace_open_device. Of a file that was cut off, a warning is said. */
 ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out);
+/* The same without a study, in no more memory than for what lives at once; and then, with the device asked for, the
+ * study. */
+ebb_status ebb__cli_find_peak(const char *path, const char *device, ebb_cli_studied *studied_out);
+ebb_status ebb__cli_study_found(const char *device, ebb_cli_studied *studied);
 /* The name of the device that was studied, where others were left out; else NULL. */
 const char *ebb__cli_device(const ebb_cli_studied *studied);
 void ebb__cli_studied_fini(ebb_cli_studied *studied);

@@ -41,6 +41,7 @@ static void measure(axis *a) {
     uint32_t space = 0;
     for (size_t i = 0; i < a->n; i++) {
         const ebb_study_block block = ebb_study_get_block(a->page->report->study, a->order[i]);
+        EBB_ASSERT(block.address != EBB_TRACE_NONE && end_of(&block) >= block.address);
         const bool follows = i > 0 && block.space == space && block.address <= end;
         const uint64_t from = follows ? end : block.address;
         if (end_of(&block) > from) { used += end_of(&block) - from; }
@@ -75,6 +76,7 @@ static uint64_t lay_pieces(axis *a) {
             end = start;
             put_piece(a, base, &block);
         }
+        EBB_ASSERT(block.address >= start); /* they are sorted, and a piece is of one space */
         a->y[a->order[i]] = base + (block.address - start);
         end = ebb_max_u64(end, end_of(&block));
         top = base + (end - start);

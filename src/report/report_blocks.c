@@ -52,6 +52,7 @@ static uint64_t falling_key(double area) {
 static ebb_status order_by_area(picture *p, uint64_t *key) {
     for (size_t i = 0; i < p->n; i++) {
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, i);
+        EBB_ASSERT(born_x(p, &block) <= died_x(p, &block) && block.role < EBB_N_ROLES);
         const double life = (double)(died_x(p, &block) - born_x(p, &block)) + 1.0;
         key[i] = p->y[i] == EBB_TRACE_NONE ? UINT64_MAX : falling_key(life * (double)block.size_bytes);
         p->order[i] = (uint32_t)i;
@@ -109,6 +110,7 @@ static int64_t life_of(picture *p, size_t i, const ebb_study_block *block) {
 static int64_t birth_of(picture *p, size_t i, const ebb_study_block *block) {
     if (i == 0) { return (int64_t)born_x(p, block); }
     const ebb_study_block before = ebb_study_get_block(p->page->report->study, p->exact[i - 1].block);
+    EBB_ASSERT(p->exact[i - 1].block < p->exact[i].block && before.born_event < block->born_event);
     return (int64_t)(born_x(p, block) - born_x(p, &before));
 }
 
@@ -181,6 +183,7 @@ static void put_accesses(picture *p) {
         const size_t n =
             ebb_study_block_accesses(p->page->report->study, p->exact[i].block, 0, p->exact[i].n_accesses, accesses);
         EBB_ASSERT(n == p->exact[i].n_accesses);
+        EBB_ASSERT(n == 0 || accesses[0].time_ns >= block.born_ns);
         for (size_t a = 0; a < n; a++) { ebb__report_json_u64(json, NULL, accesses[a].time_ns - block.born_ns); }
     }
     ebb__report_json_close(json, ']');
@@ -226,6 +229,7 @@ static void add_to_grid(picture *p, const ebb_study_block *block, uint64_t y) {
     const double column = (double)GRID_COLUMNS / (double)(p->page->end + 1), row = (double)GRID_ROWS / (double)p->top;
     const double x0 = (double)born_x(p, block) * column, x1 = ((double)died_x(p, block) + 1.0) * column;
     const double y0 = (double)y * row, y1 = (double)(y + block->size_bytes) * row;
+    EBB_ASSERT(p->top > 0 && x0 >= 0.0 && x0 < x1 && y0 >= 0.0);
     float *cells = p->cells + (size_t)block->role * N_CELLS;
     for (size_t r = (size_t)y0; r < GRID_ROWS && (double)r < y1; r++) {
         const double from = (double)r > y0 ? (double)r : y0, to = (double)r + 1.0 < y1 ? (double)r + 1.0 : y1;
@@ -256,6 +260,7 @@ static ebb_status put_grid(picture *p) {
         ebb__report_json_null(json, "grid");
         return EBB_OK;
     }
+    EBB_ASSERT(p->n_exact == MAX_EXACT && p->n_exact < p->n);
     p->cells = ebb__calloc(p->page->mem, N_CELLS * EBB_N_ROLES, sizeof *p->cells);
     if (p->cells == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = p->n_exact; i < p->n; i++) {

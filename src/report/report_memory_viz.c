@@ -54,7 +54,10 @@ static ebb_status look(viz *v, const ebb_trace_event *event) {
     case EBB_TRACE_ALLOC:
         EBB_TRY(note_space(v, event->space));
         return EBB_PUSH(v->mem, &v->role_of, (uint8_t)event->role);
-    case EBB_TRACE_LABEL: v->role_of.data[event->block] = (uint8_t)event->role; return EBB_OK;
+    case EBB_TRACE_LABEL:
+        EBB_ASSERT(event->block < v->role_of.n);
+        v->role_of.data[event->block] = (uint8_t)event->role;
+        return EBB_OK;
     case EBB_TRACE_SEGMENT_ALLOC: return note_space(v, event->space);
     case EBB_TRACE_MARK: return note_mark(v, event);
     default: return EBB_OK;
@@ -120,7 +123,9 @@ static ebb_status tell_free(viz *v, const ebb_trace_event *event) {
     const uint64_t *found = ebb__u64_map_find(&v->d->live_of, event->block);
     EBB_ASSERT(found != NULL); /* the reader frees what is live */
     const size_t idx = (size_t)*found;
+    EBB_ASSERT(idx < v->d->live.n && v->d->live.data[idx].block == event->block);
     const uint64_t address = v->d->live.data[idx].address;
+    EBB_ASSERT(v->d->live_bytes >= v->d->live.data[idx].size_bytes);
     v->d->live_bytes -= v->d->live.data[idx].size_bytes;
     ebb_trace_event end = *event;
     end.row = v->d->live.data[idx].row;

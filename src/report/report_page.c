@@ -89,16 +89,25 @@ void ebb__report_page_i64(ebb_report_page *page, const char *key, int64_t value)
 }
 
 uint64_t ebb__report_page_x(const ebb_report_page *page, uint64_t time_ns, uint64_t event) {
+    EBB_ASSERT(time_ns >= page->report->summary.first_ns && event < page->report->summary.n_events);
     return page->by_time ? time_ns - page->report->summary.first_ns : event;
 }
 
 /* ---- curves ----------------------------------------------------------------------------------- */
+
+/* The roles add up to the bin's height. */
+static bool is_bin_valid(const ebb_study_bin *bin) {
+    uint64_t bytes = 0;
+    for (int role = 0; role < EBB_N_ROLES; role++) { bytes += bin->role_bytes[role]; }
+    return bytes == bin->high_bytes && bin->low_bytes <= bin->high_bytes;
+}
 
 static void put_curve_bins(ebb_report_page *page, const ebb_study_bin *bins) {
     ebb_report_json *json = &page->json;
     const ebb_study_breakdown breakdown = ebb_study_get_breakdown(page->report->study);
     ebb__report_json_open(json, "x", '[');
     for (size_t i = 0; i < N_CURVE_BINS; i++) {
+        EBB_ASSERT(is_bin_valid(&bins[i]));
         ebb__report_json_u64(json, NULL, ebb__report_page_x(page, bins[i].high_ns, bins[i].high_event));
     }
     ebb__report_json_close(json, ']');
@@ -151,6 +160,7 @@ static void put_cdf(ebb_report_page *page, ebb_study_kind from, ebb_study_kind t
         const double x = exp(low + (high - low) * (double)i / (N_CDF_POINTS - 1));
         const uint64_t ns = is_last ? times->max_ns : (uint64_t)x;
         const uint64_t n = ebb_study_intervals_until(page->report->study, from, to, ns);
+        EBB_ASSERT(n <= times->count && (!is_last || n == times->count));
         ebb__report_json_u64(json, NULL, ns);
         ebb__report_json_short(json, NULL, (double)n / (double)times->count);
     }
@@ -181,6 +191,7 @@ static ebb_status put_outliers(ebb_report_page *page) {
     for (size_t i = 0; i < found.n_kept && i < MAX_OUTLIERS; i++) {
         const ebb_study_interval *interval = &found.intervals[i];
         const ebb_study_block block = ebb_study_get_block(page->report->study, interval->block);
+        EBB_ASSERT(interval->begin_ns <= interval->end_ns && interval->size_bytes == block.size_bytes);
         int64_t name = -1;
         EBB_TRY(ebb__report_page_text(page, block.name, &name));
         ebb__report_json_open(json, NULL, '[');

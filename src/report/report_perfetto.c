@@ -33,6 +33,7 @@ typedef struct perfetto {
 /* ---- one event -------------------------------------------------------------------------------- */
 
 static void begin_event(perfetto *p, const char *name, const char *phase) {
+    EBB_ASSERT(p->json.depth > 0);
     ebb__report_put(p->json.out, p->json.has_member[p->json.depth - 1] ? ",\n" : "\n");
     p->json.has_member[p->json.depth - 1] = false; /* the comma stands in front of the line's end */
     ebb__report_json_open(&p->json, NULL, '{');
@@ -105,6 +106,7 @@ static ebb_status tell_alloc(perfetto *p, const ebb_trace_event *event) {
 static void tell_free(perfetto *p, const ebb_trace_event *event) {
     const ebb_role role = (ebb_role)p->role_of.data[event->block];
     EBB_ASSERT(role < EBB_N_ROLES);
+    EBB_ASSERT(p->live_bytes[role] >= event->size_bytes && p->all_bytes >= p->live_bytes[role]);
     p->role_of.data[event->block] = DEAD;
     p->live_bytes[role] -= event->size_bytes;
     p->all_bytes -= event->size_bytes;
@@ -115,9 +117,11 @@ static void tell_free(perfetto *p, const ebb_trace_event *event) {
 }
 
 static void tell_label(perfetto *p, const ebb_trace_event *event) {
+    EBB_ASSERT(event->block < p->role_of.n && event->role < EBB_N_ROLES);
     const ebb_role old = (ebb_role)p->role_of.data[event->block];
     if (old == event->role || (uint8_t)old == DEAD) { return; }
     p->role_of.data[event->block] = (uint8_t)event->role;
+    EBB_ASSERT(p->live_bytes[old] >= event->size_bytes);
     p->live_bytes[old] -= event->size_bytes;
     p->live_bytes[event->role] += event->size_bytes;
     put_live(p, old);
@@ -133,6 +137,7 @@ static ebb_status tell_segment(perfetto *p, const ebb_trace_event *event) {
     if (is_new) { EBB_TRY(EBB_PUSH(p->mem, &p->segment_bytes, 0)); }
     EBB_ASSERT(number <= p->segment_bytes.n);
     uint64_t *bytes = &p->segment_bytes.data[number - 1];
+    EBB_ASSERT(p->reserved_bytes >= *bytes);
     p->reserved_bytes -= *bytes;
     *bytes = event->kind == EBB_TRACE_SEGMENT_ALLOC ? event->size_bytes : 0;
     p->reserved_bytes += *bytes;

@@ -97,6 +97,7 @@ static void put_refused(const text *t, const ebb_report_words *words) {
 }
 
 static void put_words(const text *t, const ebb_report_words *words) {
+    EBB_ASSERT(words->peak != NULL && words->win != NULL && words->n_causes <= REPORT_MAX_CAUSES);
     head(t, "in short");
     if (words->device != NULL) { put_sentence(t, "", words->device); }
     put_refused(t, words);
@@ -135,6 +136,7 @@ static ebb_status put_curve(const text *t) {
         head(t, axis == EBB_STUDY_BY_TIME ? "live bytes over time" : "live bytes over events");
         ebb__report_put(t->out, "  ");
         for (size_t i = 0; i < N_CURVE_BINS; i++) {
+            EBB_ASSERT(bins[i].high_bytes <= s->peak_bytes);
             const double share = s->peak_bytes > 0 ? (double)bins[i].high_bytes / (double)s->peak_bytes : 0.0;
             ebb__report_put(t->out, bars[bins[i].high_bytes == 0 ? 0 : 1 + (size_t)(share * 7.0)]);
         }

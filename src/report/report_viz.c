@@ -43,6 +43,7 @@ void ebb__report_viz_next(viz *v) {
 }
 
 void ebb__report_viz_close_list(viz *v) {
+    EBB_ASSERT(v->n_in_batch <= BATCH);
     if (v->n_in_batch > 0) { ebb__report_pickle_op(&v->pickle, 'e'); }
 }
 
@@ -70,6 +71,7 @@ static ebb_status entry_of(const ebb_mem *mem, void **data, size_t *n, size_t *c
         memset((uint32_t *)*data + *n, 0, n_more * sizeof(uint32_t));
         *n += n_more;
     }
+    EBB_ASSERT(number < *n && *n <= *cap);
     *entry_out = (uint32_t *)*data + number;
     return EBB_OK;
 }

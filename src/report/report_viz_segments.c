@@ -47,6 +47,7 @@ static ebb_status put_blocks(viz *v, const ebb_range *range, size_t first, size_
         const viz_block *b = &v->d->live.data[i];
         if (b->address > at) { EBB_TRY(put_block(v, at, b->address - at, NULL)); }
         const uint64_t limit = i + 1 < last ? v->d->live.data[i + 1].address : end;
+        EBB_ASSERT(range->address <= b->address && b->address <= limit);
         const uint64_t rounded =
             ebb_align_up(ebb_min_u64(b->size_bytes, UINT64_MAX - VIZ_BLOCK_ALIGN), VIZ_BLOCK_ALIGN);
         const uint64_t size_bytes = ebb_max_u64(ebb_min_u64(rounded, limit - b->address), 1);
@@ -61,6 +62,7 @@ static ebb_status put_blocks(viz *v, const ebb_range *range, size_t first, size_
 
 static ebb_status put_segment(viz *v, uint32_t device, const ebb_range *range, size_t first, size_t last) {
     uint64_t requested = 0;
+    EBB_ASSERT(first <= last && last <= v->d->live.n && range->size_bytes > 0);
     for (size_t i = first; i < last; i++) { requested += v->d->live.data[i].size_bytes; }
     ebb__report_viz_next(v);
     ebb__report_viz_open_dict(v);

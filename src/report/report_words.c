@@ -133,6 +133,7 @@ static const char *tell_peak(const ebb_report *report, ebb_bump *bump) {
     if (s->peak_event == EBB_STUDY_UNKNOWN) {
         return ebb__bump_strdup(bump, "Nothing is allocated in this recording.");
     }
+    EBB_ASSERT(s->peak_ns >= s->first_ns && s->peak_event < s->n_events && s->n_live_at_peak > 0);
     const char *const plural = s->n_live_at_peak == 1 ? "" : "s";
     if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
         return ebb__bump_printf(
@@ -171,6 +172,7 @@ static ebb_status tell_refused(const ebb_report *report, ebb_bump *bump, ebb_rep
     const ebb_study_refusal *all = ebb_study_refusals(report->study, &n);
     if (n == 0) { return EBB_OK; }
     const ebb_study_refusal *r = &all[n - 1];
+    EBB_ASSERT(r->time_ns >= report->summary.first_ns && r->event < report->summary.n_events);
     (void)snprintf(when, sizeof when, "at event %" PRIu64, r->event);
     if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
         (void)snprintf(when, sizeof when, "%s after the beginning",

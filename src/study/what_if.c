@@ -92,7 +92,16 @@ static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint
     return forgive(st, bytes_out);
 }
 
+/* Whether what lies in several spaces (malloc and mmap) lies in one memory: a device was chosen, or there is one space.
+ */
+static bool is_one_memory(const ebb_study *s) {
+    size_t n_devices = 0, chosen = 0;
+    (void)ebb_trace_reader_devices(s->reader, &n_devices, &chosen);
+    return n_devices > 0 || !s->summary.several_spaces;
+}
+
 static ebb_status add_placements(ebb_study *s) {
+    const bool is_device = study_speaker_of(s) != SPEAKER_HEAP;
     problem p = {.of_iteration = false};
     ebb_study_what_if best = {.key = "placement",
                               .about = "each block at an offset that is planned ahead, multiples of 512",
@@ -104,16 +113,16 @@ static ebb_status add_placements(ebb_study *s) {
                                .bytes = EBB_STUDY_UNKNOWN,
                                .is_reserved = true};
     ebb_status st = EBB_OK;
-    if (!s->summary.several_spaces) {
+    if (is_one_memory(s)) {
         st = make_problem(s, &p);
         if (st == EBB_OK) { st = place(s, &p, NULL, &best.bytes); }
-        if (st == EBB_OK) { st = place(s, &p, "best-fit", &cnmem.bytes); }
+        if (st == EBB_OK && is_device) { st = place(s, &p, "best-fit", &cnmem.bytes); }
     }
     EBB_VEC_FINI(s->mem, &p.items);
     best.of_iteration = cnmem.of_iteration = p.of_iteration;
     EBB_TRY(st);
     EBB_TRY(add_row(s, &best));
-    return study_speaker_of(s) != SPEAKER_HEAP ? add_row(s, &cnmem) : EBB_OK;
+    return is_device ? add_row(s, &cnmem) : EBB_OK;
 }
 
 /* ---- PyTorch's allocator ---------------------------------------------------------------------- */

@@ -103,6 +103,13 @@ static void test_found(void **state) {
     study_fixture_fini(&f);
 }
 
+static const ebb_study_what_if *find_row(const ebb_study_what_if *rows, size_t n, const char *key) {
+    size_t i = 0;
+    while (i < n && strcmp(rows[i].key, key) != 0) { i++; }
+    assert_true(i < n);
+    return &rows[i];
+}
+
 /* malloc and mmap are one; with an accelerator that is the default all the same. */
 static void test_host(void **state) {
     static const char *const host_names[] = {"malloc", "mmap", "cuda:0"};
@@ -116,6 +123,9 @@ static void test_host(void **state) {
     assert_int_equal(ebb_study_create(f.reader, NULL, &f.study), EBB_OK);
     assert_int_equal(ebb_study_get_summary(f.study).peak_bytes, 3000);
     assert_int_equal(ebb_study_get_summary(f.study).n_blocks, 5);
+    size_t n = 0;
+    const ebb_study_what_if *rows = ebb_study_what_ifs(f.study, &n);
+    assert_int_equal(find_row(rows, n, "placement")->bytes, 3584); /* each a multiple of 512 */
     study_fixture_fini(&f);
 }
 
