@@ -91,7 +91,9 @@ ebb_status ebb__grow(const ebb_mem *mem, void **data, size_t *cap, size_t n, siz
         size_t n, cap;                                                                                                 \
     }
 #define EBB_RESERVE(mem, v, n_more)                                                                                    \
-    ebb__grow((mem), (void **)&(v)->data, &(v)->cap, (v)->n, (n_more), sizeof *(v)->data)
+    ((n_more) <= (v)->cap - (v)->n                                                                                     \
+         ? EBB_OK                                                                                                      \
+         : ebb__grow((mem), (void **)&(v)->data, &(v)->cap, (v)->n, (n_more), sizeof *(v)->data))
 #define EBB_PUSH(mem, v, value)                                                                                        \
     (EBB_RESERVE((mem), (v), 1) == EBB_OK ? ((v)->data[(v)->n++] = (value), EBB_OK) : EBB_E_NO_MEMORY)
 #define EBB_VEC_FINI(mem, v)                                                                                           \

@@ -234,29 +234,11 @@ static ebb_status find_in_runs(const ebb_place_file *file, const uint32_t *rows,
     return EBB_OK;
 }
 
-/* Whether each id is longer than the one before it, or as long and behind it, as numbers that are counted up are. */
-static bool are_counted_up(const ebb_place_file *file) {
-    const char *before = "";
-    size_t n_before = 0;
-    for (size_t i = 0; i < file->row_text.n; i++) {
-        const char *id = file->texts.data + file->row_text.data[i];
-        const size_t n = strlen(id);
-        if (n < n_before || (n == n_before && memcmp(before, id, n) >= 0)) { return false; }
-        before = id;
-        n_before = n;
-    }
-    return true;
-}
-
 /* Sorted by hash, and only what has the same one by its text: a file of ids that were made to have one hash takes no
  * longer than sorting does. */
 ebb_status ebb__csv_find_twin(const ebb_place_file *file, ebb_csv_twin *twin_out) {
     const size_t n = file->row_text.n;
     EBB_ASSERT(n <= UINT32_MAX);
-    if (are_counted_up(file)) {
-        *twin_out = (ebb_csv_twin){SIZE_MAX, SIZE_MAX};
-        return EBB_OK;
-    }
     uint32_t *rows = ebb__alloc(file->mem, n, sizeof *rows);
     uint64_t *hash = ebb__alloc(file->mem, n, sizeof *hash);
     ebb_status st = rows != NULL && hash != NULL ? EBB_OK : EBB_E_NO_MEMORY;

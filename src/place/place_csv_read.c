@@ -24,6 +24,7 @@ typedef struct reader {
     uint64_t total_bytes, fixed_bytes; /* of all sizes and alignments; of those with an offset */
     uint64_t highest, highest_end;     /* of the fixed ones: offset and end of the one that ends last */
     size_t highest_line;
+    bool are_not_counted; /* ids: see is_behind_last */
 } reader;
 
 /* ---- refusing --------------------------------------------------------------------------------- */
@@ -129,6 +130,11 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+static const char *skip_blanks(const char *at) {
+    while (*at == ' ' || *at == '\t') { at++; }
+    return at;
+}
+
 /* Take digits; NULL, or why they are no number of 64 bits. */
 static const char *take_u64(const char **at, uint64_t *value_out) {
     uint64_t value = 0;
@@ -145,20 +151,18 @@ static const char *take_u64(const char **at, uint64_t *value_out) {
 }
 
 static ebb_status read_u64(const reader *r, ebb_csv_kind kind, uint64_t *value_out) {
-    const char *at = field_of(r, kind);
+    const char *at = skip_blanks(field_of(r, kind));
     uint64_t value = 0;
-    at += strspn(at, " \t");
     if (*at == '\0') { return refuse_field(r, kind, "is no number"); }
     const char *why = take_u64(&at, &value);
-    if (why == NULL && at[strspn(at, " \t")] != '\0') { why = "is not a whole number"; }
+    if (why == NULL && *skip_blanks(at) != '\0') { why = "is not a whole number"; }
     if (why != NULL) { return refuse_field(r, kind, why); }
     *value_out = value;
     return EBB_OK;
 }
 
 static bool is_empty(const reader *r, ebb_csv_kind kind) {
-    const char *field = field_of(r, kind);
-    return field[strspn(field, " \t")] == '\0';
+    return *skip_blanks(field_of(r, kind)) == '\0';
 }
 
 /* ---- a row ------------------------------------------------------------------------------------ */
@@ -310,8 +314,7 @@ static ebb_status read_gaps(reader *r, const ebb_place_item *item) {
     const size_t n_before = r->file->gaps.n;
     bool in_order = true;
     uint64_t last_first = 0;
-    const char *at = field_of(r, EBB_CSV_GAPS);
-    for (at += strspn(at, " \t"); *at != '\0'; at += strspn(at, " \t")) {
+    for (const char *at = skip_blanks(field_of(r, EBB_CSV_GAPS)); *at != '\0'; at = skip_blanks(at)) {
         const char *from = at;
         ebb_place_gap gap = {.item = r->file->items.n};
         const char *why = take_gap(r, &at, &gap);
@@ -326,10 +329,21 @@ static ebb_status read_gaps(reader *r, const ebb_place_item *item) {
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
+/* Whether an id is longer than the one before it, or as long and behind it. Where all are, as numbers that are counted
+ * up, no two are the same. */
+static bool is_behind_last(const reader *r, const char *id) {
+    const size_t n_rows = r->file->row_text.n;
+    if (n_rows == 0) { return true; }
+    const char *last = r->file->texts.data + r->file->row_text.data[n_rows - 1];
+    const size_t n_id = strlen(id), n_last = strlen(last);
+    return n_id > n_last || (n_id == n_last && memcmp(id, last, n_id) > 0);
+}
+
 /* The id, and the texts that are kept as they are. */
 static ebb_status read_texts(reader *r) {
     const char *id = field_of(r, EBB_CSV_ID);
     if (id[0] == '\0') { return refuse_field(r, EBB_CSV_ID, "is no name"); }
+    r->are_not_counted = r->are_not_counted || !is_behind_last(r, id);
     EBB_TRY(EBB_PUSH(r->file->mem, &r->file->row_text, r->file->texts.n));
     EBB_TRY(EBB_PUSH(r->file->mem, &r->file->line, r->csv->line));
     EBB_TRY(ebb__place_file_add_text(r->file, id));
@@ -363,6 +377,7 @@ static ebb_status read_row(reader *r) {
 static ebb_status check_ids(const reader *r) {
     ebb_csv_twin twin;
     char shown[EBB_CSV_SHOWN_BYTES];
+    if (!r->are_not_counted) { return EBB_OK; }
     EBB_TRY(ebb__csv_find_twin(r->file, &twin));
     if (twin.row == SIZE_MAX) { return EBB_OK; }
     const char *id = r->file->texts.data + r->file->row_text.data[twin.row];
