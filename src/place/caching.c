@@ -61,6 +61,7 @@ static uint64_t divisions_for(const ebb_caching_settings *s, uint64_t size_bytes
 /* Up to the next of the steps into which the powers of 2 are divided. */
 static uint64_t round_to_division(uint64_t size_bytes, uint64_t divisions) {
     const uint64_t floor = (uint64_t)1 << log2_of(size_bytes);
+    EBB_ASSERT(divisions > 1 && floor <= size_bytes && size_bytes / 2 < floor);
     if (floor == size_bytes) { return size_bytes; }
     const uint64_t step = floor >> log2_of(divisions);
     return step == 0 ? 2 * floor : ebb_align_up(size_bytes, step);
@@ -87,6 +88,7 @@ bool ebb__caching_max_split_matters(const ebb_caching_settings *settings, uint64
 
 void ebb__caching_ask(const ebb_caching_settings *settings, ebb_segment_request *request) {
     const uint64_t size_bytes = request->size_bytes, max_split_bytes = settings->max_split_bytes;
+    EBB_ASSERT(size_bytes >= GRANULE_BYTES && size_bytes < TOO_LARGE);
     const bool is_small = size_bytes <= SMALL_BYTES;
     request->pool = is_small ? 0 : 1;
     request->segment_bytes = segment_bytes_for(size_bytes);
@@ -109,6 +111,7 @@ static bool is_large(const ebb_caching *c, uint32_t block) {
 /* How long a block has been free, in requests to its pool. */
 static uint64_t age_of(const ebb_caching *c, uint32_t block) {
     const ebb_block *b = &c->segments.blocks.data[block];
+    EBB_ASSERT(b->is_free && c->segments.pools.data[b->pool].n_asked >= b->freed_at);
     return c->segments.pools.data[b->pool].n_asked - b->freed_at;
 }
 
@@ -133,6 +136,7 @@ static void collect_garbage(ebb_caching *c) {
         for (uint32_t t = 1; t < c->segments.blocks.n && freed_bytes < target_bytes; t++) {
             if (!is_large(c, t) || !ebb__segments_is_whole(&c->segments, t)) { continue; }
             if ((double)age_of(c, t) < mean_age) { continue; }
+            EBB_ASSERT(n_free > 0 && total_age >= age_of(c, t));
             total_age -= age_of(c, t);
             n_free--;
             has_freed = true;
@@ -161,6 +165,7 @@ static void release_oversize(ebb_caching *c, const ebb_segment_request *request)
         const uint64_t min_bytes = ebb_max_u64(request->size_bytes, c->settings.max_split_bytes);
         const uint32_t t = find_oversize(c, request->pool, min_bytes);
         if (t == EBB_NO_BLOCK) { return; }
+        EBB_ASSERT(c->segments.blocks.data[t].size_bytes >= c->settings.max_split_bytes);
         drop(c, t, &freed_bytes);
     }
 }
@@ -233,6 +238,7 @@ ebb_status ebb__caching_take(ebb_caching *c, uint64_t size_bytes, uint64_t strea
     request.pool += 2 * idx;
     if (c->settings.capacity_bytes != 0 && !ebb__segments_has(&c->segments, &request)) { make_room(c, &request); }
     EBB_TRY(ebb__segments_take(&c->segments, &request, block_out));
+    EBB_ASSERT(c->segments.blocks.data[*block_out].size_bytes >= size_bytes);
     c->peak_bytes = ebb_max_u64(c->peak_bytes, c->segments.held_bytes);
     return EBB_OK;
 }
@@ -242,6 +248,7 @@ void ebb__caching_give(ebb_caching *c, uint32_t block) {
 }
 
 uint64_t ebb__caching_reserved(const ebb_caching *c, uint64_t *peak_bytes_out) {
+    EBB_ASSERT(c->peak_bytes >= c->segments.held_bytes);
     *peak_bytes_out = c->peak_bytes;
     return c->segments.held_bytes;
 }

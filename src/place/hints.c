@@ -55,6 +55,7 @@ static ebb_status prepare(wishes *w, ebb_bump *bump) {
         w->by_offset[i] = (uint32_t)i;
         w->waits[i] = has_wish(w, i);
         if (w->waits[i]) { w->idx[w->n++] = (uint32_t)i; }
+        EBB_ASSERT(w->parts.top[i] == 0 || w->before[i] <= w->peak_bytes - w->parts.top[i]);
         key[i] = UINT64_MAX - w->parts.top[i];
     }
     EBB_TRY(ebb__sort_by_key(w->job->mem, w->idx, w->n, key));
@@ -69,6 +70,7 @@ static ebb_status put_if_free(wishes *w, ebb_fill *fill, size_t i, uint64_t offs
 static ebb_status put_waiting(wishes *w, ebb_fill *fill, const uint64_t *offsets) {
     for (size_t k = 0; k < w->n && !is_over(w, fill); k++) {
         const uint32_t i = w->idx[k];
+        EBB_ASSERT(k == 0 || w->parts.top[w->idx[k - 1]] >= w->parts.top[i]);
         if (w->waits[i] && !w->is_there[i]) { EBB_TRY(put_if_free(w, fill, i, offsets[i])); }
     }
     return EBB_OK;
@@ -129,6 +131,7 @@ ebb_status ebb__place_please(const ebb_place_job *job, uint64_t *offsets, ebb_pl
     ebb__bump_init(&bump, job->mem);
     ebb_status st = prepare(&w, &bump);
     if (st == EBB_OK && w.n > 0) { st = hear(&w, offsets, result); }
+    EBB_ASSERT(result->peak_bytes <= w.peak_bytes && result->peak_bytes >= result->bound_bytes);
     ebb__bump_fini(&bump);
     return st;
 }

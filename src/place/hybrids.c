@@ -68,6 +68,7 @@ static void list_lasting(hybrids *h) {
         area[least_at] = own;
         h->lasting[least_at] = i;
         for (uint32_t k = 0; k < h->n_lasting; k++) { least_at = area[k] < area[least_at] ? k : least_at; }
+        EBB_ASSERT(h->n_lasting <= MAX_LASTING && least_at < h->n_lasting);
         least = area[least_at];
     }
 }
@@ -99,6 +100,7 @@ static ebb_status place_obstacles(const hybrids *h, ebb_bump *bump) {
         const uint32_t item = h->chosen[i];
         const ebb_place_range range = {number[s->range[item].first], number[s->range[item].last]};
         const uint64_t size_bytes = s->rounded[item];
+        EBB_ASSERT(range.first != range.last || s->range[item].first >= s->range[item].last);
         h->obstacles[i] = item;
         h->search->key[item] = item;
         h->offsets[item] = ebb__taken_find(taken, range, size_bytes, 0, EBB_PLACE_LOWEST);
@@ -134,6 +136,7 @@ static bool is_in(const uint32_t *items, uint32_t n, uint32_t item) {
 
 static ebb_status choose(hybrids *h, const try *t) {
     const uint32_t n_most = h->n_wrapping + t->n_large, n = n_most < h->n_by_size ? n_most : h->n_by_size;
+    EBB_ASSERT(n >= h->n_wrapping && n <= h->compact->sections.n_items);
     memcpy(h->chosen, h->by_size, n * sizeof *h->chosen);
     h->n_chosen = n;
     for (uint32_t i = 0; i < t->n_lasting && i < h->n_lasting; i++) {
@@ -164,6 +167,7 @@ static ebb_status choose_repaired(hybrids *h) {
     for (uint32_t i = 0; i < n_out && h->n_chosen < h->n_of_best + MAX_REPAIRED; i++) {
         if (!is_in(h->of_best, h->n_of_best, out[i])) { h->chosen[h->n_chosen++] = out[i]; }
     }
+    EBB_ASSERT(h->n_chosen >= h->n_of_best && h->n_chosen <= s->n_items);
     return sort_chosen(h);
 }
 
@@ -186,6 +190,7 @@ static ebb_status try_chosen(hybrids *h, uint64_t weight) {
         st = ebb__place_hybrid(&h->compact->sections, &options, h->offsets, &s->now.peak_bytes, &s->work);
     }
     if (st != EBB_OK || !ebb__search_keep(s)) { return st; }
+    EBB_ASSERT(s->best.peak_bytes < options.give_up_bytes);
     memcpy(h->of_best, h->chosen, h->n_chosen * sizeof *h->chosen);
     h->n_of_best = h->n_chosen;
     return EBB_OK;
@@ -219,6 +224,7 @@ static bool is_worth_more(const hybrids *h) {
 /* What was tried last, repaired as long as that helps; before: the peak before it. */
 static ebb_status repair(hybrids *h, uint64_t before) {
     const ebb_search *s = h->search;
+    EBB_ASSERT(s->is_hasty && s->best.peak_bytes <= before);
     while (s->best.peak_bytes < before && is_worth_more(h)) {
         before = s->best.peak_bytes;
         EBB_TRY(choose_repaired(h));

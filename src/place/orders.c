@@ -98,6 +98,8 @@ ebb_status ebb__search_orders(ebb_search *s) {
 }
 
 ebb_status ebb__search_settle(ebb_search *s) {
+    const uint64_t before_bytes = s->now.peak_bytes;
+    EBB_ASSERT(before_bytes != UINT64_MAX);
     for (size_t i = 0; i < s->sections->n_items; i++) {
         s->now.idx[i] = (uint32_t)i;
         s->key[i] = s->now.offsets[i];
@@ -105,6 +107,7 @@ ebb_status ebb__search_settle(ebb_search *s) {
     EBB_TRY(ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key));
     s->now.fit = EBB_PLACE_LOWEST;
     EBB_TRY(ebb__search_place(s, UINT64_MAX, FREE_WORK));
+    EBB_ASSERT(s->now.peak_bytes <= before_bytes || s->now.peak_bytes == UINT64_MAX);
     (void)ebb__search_keep(s);
     return EBB_OK;
 }
@@ -121,6 +124,7 @@ ebb_status ebb__search_repair(ebb_search *s) {
     const uint64_t end = s->work + ebb__search_left(s) / 8;
     const size_t n = s->sections->n_items;
     if (ebb__search_is_large(s, PARTS) || ebb__search_is_over(s, end)) { return EBB_OK; }
+    EBB_ASSERT(s->best.peak_bytes != UINT64_MAX && s->best.peak_bytes > s->sections->bound_bytes);
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.peak_bytes = s->best.peak_bytes;
     if (s->best.is_order) {
