@@ -3,6 +3,7 @@
  * The solver 'best': stages, the cheapest first, of which the best placement is kept.
  *
  *     nested      two sweeps, longest first (here, sweep.c)
+ *     briefly     of a few hundred items, the first runs of the stage 'exact' (bnb.c)
  *     summit      what lives at the fullest moment first (summit.c)
  *     quick fronts  of very many items, the stage 'fronts' in haste (fronts.c)
  *     hybrids     a sweep through time around obstacles; first one, then others (hybrids.c, hybrid.c)
@@ -41,6 +42,7 @@ static ebb_status sweep(ebb_search *s, uint32_t eighth, bool backward) {
         .backward = backward,
         .give_up_bytes = s->best.peak_bytes,
     };
+    EBB_ASSERT(eighth < N_CUTS);
     s->now.is_order = false;
     EBB_TRY(ebb__place_sweep(s->sections, &options, s->now.offsets, &s->now.peak_bytes, &s->work));
     (void)ebb__search_keep(s);
@@ -155,9 +157,10 @@ static ebb_status alloc_attempt(ebb_attempt *a, ebb_bump *bump, size_t n) {
 
 static ebb_status search(const ebb_place_job *job, const ebb_compact *compact, ebb_bump *bump, ebb_search *s) {
     static ebb_status (*const stages[])(ebb_search * s) = {
-        try_nested,          ebb__search_summit, ebb__search_quick_fronts, ebb__search_hybrids, ebb__search_fronts,
-        ebb__search_hybrids, try_sweeps,         ebb__search_orders,       ebb__search_exact,   try_dives,
-        ebb__search_repair,  try_ejection,       ebb__search_exact,
+        try_nested,          ebb__search_exact_briefly, ebb__search_summit,  ebb__search_quick_fronts,
+        ebb__search_hybrids, ebb__search_fronts,        ebb__search_hybrids, try_sweeps,
+        ebb__search_orders,  ebb__search_exact,         try_dives,           ebb__search_repair,
+        try_ejection,        ebb__search_exact,
     };
     const uint64_t base = compact->base_bytes, enough = job->enough_bytes;
     const bool is_many = compact->sections.n_items > MAX_PATIENT;
@@ -202,6 +205,7 @@ ebb_status ebb__place_best(const ebb_place_job *job, uint64_t *offsets, ebb_plac
     ebb_status st = prepare(job, &bump, &compact);
     if (st == EBB_OK) { st = search(job, &compact, &bump, &s); }
     if (st == EBB_OK) {
+        EBB_ASSERT(s.best.peak_bytes <= (UINT64_MAX - compact.base_bytes) / compact.granule_bytes);
         ebb__place_expand(&compact, job->problem, s.best.offsets, offsets);
         result->peak_bytes = compact.base_bytes + s.best.peak_bytes * compact.granule_bytes;
         result->bound_bytes = compact.base_bytes + s.proved_bytes * compact.granule_bytes;

@@ -20,6 +20,9 @@
 #define N_HIGH_DIVES 8u                      /* and above the bound */
 #define GROW 32                              /* a run gets more than the last by this part */
 #define EXCESS_PARTS 64
+#define MAX_BRIEF_ITEMS 512u
+#define BRIEF_WORK_AN_ITEM ((uint64_t)1280)
+#define BRIEF_PARTS 64u                 /* of all work, of which it may take one */
 #define MAX_REASONS ((uint64_t)1 << 22) /* words, and as many again */
 
 typedef struct part {
@@ -304,22 +307,17 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
     return st;
 }
 
-/* Of few items this is the stage most likely to succeed, so half of the work is its own, and what others leave. */
-ebb_status ebb__search_exact(ebb_search *s) {
+static ebb_status search_exactly(ebb_search *s, uint64_t max_work) {
     const size_t n = s->sections->n_items;
-    const uint64_t left = ebb__search_left(s);
-    const bool is_first = s->n_exact == 0;
     const ebb_place_bnb_options options = {
         .enough_bytes = s->enough_bytes,
         .n_before = s->n_exact,
-        .max_work = is_first ? left / 2 : left,
+        .max_work = max_work,
         .stop = s->job->stop,
         .stop_ctx = s->job->stop_ctx,
     };
     ebb_place_bnb_result result = {0};
-    if (ebb__search_is_over(s, s->max_work) || (is_first && n > EBB_BNB_MAX_ITEMS)) { return EBB_OK; }
     EBB_ASSERT(s->best.peak_bytes != UINT64_MAX);
-    s->n_exact++;
     memcpy(s->now.offsets, s->best.offsets, n * sizeof *s->now.offsets);
     s->now.is_order = false;
     EBB_TRY(ebb__place_bnb(s->sections, &options, s->now.offsets, &result));
@@ -331,5 +329,25 @@ ebb_status ebb__search_exact(ebb_search *s) {
     }
     EBB_ASSERT(s->now.peak_bytes <= s->best.peak_bytes && s->now.peak_bytes >= s->proved_bytes);
     (void)ebb__search_keep(s);
+    return EBB_OK;
+}
+
+/* Before all that takes long: of so few items, others find what its first runs do after ten times the work, if at all.
+ */
+ebb_status ebb__search_exact_briefly(ebb_search *s) {
+    const size_t n = s->sections->n_items;
+    if (n > MAX_BRIEF_ITEMS || ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
+    return search_exactly(s, ebb_min_u64(ebb__search_left(s) / BRIEF_PARTS, BRIEF_WORK_AN_ITEM * n));
+}
+
+/* Of few items this is the stage most likely to succeed, so half of the work is its own, and what others leave. */
+ebb_status ebb__search_exact(ebb_search *s) {
+    const uint64_t left = ebb__search_left(s);
+    const bool is_first = s->n_exact == 0;
+    if (ebb__search_is_over(s, s->max_work) || (is_first && s->sections->n_items > EBB_BNB_MAX_ITEMS)) {
+        return EBB_OK;
+    }
+    EBB_TRY(search_exactly(s, is_first ? left / 2 : left));
+    s->n_exact++;
     return EBB_OK;
 }

@@ -109,7 +109,8 @@ ebb_status ebb__search_quick_fronts(ebb_search *s); /* of very many items, once 
 ebb_status ebb__search_fronts(ebb_search *s);
 ebb_status ebb__search_hybrids(ebb_search *s);
 ebb_status ebb__search_orders(ebb_search *s);
-ebb_status ebb__search_exact(ebb_search *s); /* first with some of the work that is left, then with all */
+ebb_status ebb__search_exact_briefly(ebb_search *s); /* of few items, with little work */
+ebb_status ebb__search_exact(ebb_search *s);         /* first with some of the work that is left, then with all */
 ebb_status ebb__search_repair(ebb_search *s);
 
 #endif
