@@ -329,8 +329,10 @@ static int subject_init(subject *s) {
     if (s->values->alignment > s->problem.alignment_bytes) { s->problem.alignment_bytes = s->values->alignment; }
     s->facts.n_buffers = s->problem.n_items;
     s->facts.capacity_bytes = s->values->capacity;
-    ebb_status status = ebb_place_bound(&s->problem, NULL, &s->facts.bound_bytes);
-    if (status != EBB_OK) { return failed_problem(s, status); }
+    if (s->values->capacity > 0 || s->values->compare || s->problem.fixed != NULL) { /* else an answer says it */
+        const ebb_status status = ebb_place_bound(&s->problem, NULL, &s->facts.bound_bytes);
+        if (status != EBB_OK) { return failed_problem(s, status); }
+    }
     const size_t n = s->problem.n_items > 0 ? s->problem.n_items : 1;
     s->offsets = malloc(n * sizeof *s->offsets);
     s->best_offsets = malloc(n * sizeof *s->best_offsets);

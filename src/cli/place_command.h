@@ -32,7 +32,7 @@ typedef struct ebb_cli_answer {
 typedef struct ebb_cli_place_facts {
     size_t n_buffers;
     uint64_t capacity_bytes; /* 0: not asked for */
-    uint64_t bound_bytes;    /* before any search */
+    uint64_t bound_bytes;    /* before any search; 0 where it is of no use */
 } ebb_cli_place_facts;
 
 static inline bool ebb__cli_place_fits(const ebb_cli_place_facts *facts, const ebb_cli_answer *answer) {

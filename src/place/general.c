@@ -171,7 +171,6 @@ static ebb_status solve_plain(solver *s, reduction *plain) {
     if (!plain->is_exact) { job.max_steps = 1 + job.max_steps / PLAIN_SHARE; }
     job.enough_bytes =
         job.enough_bytes < plain->base_bytes ? 0 : (job.enough_bytes - plain->base_bytes) / plain->unit_bytes;
-    EBB_TRY(ebb_place_bound(&plain->problem, job.mem, &result.bound_bytes));
     EBB_TRY(ebb__place_best(&job, s->offsets, &result));
     uint64_t peak_bytes = s->parts.bound_bytes; /* the highest fixed one's end, if that is higher */
     for (size_t i = 0; i < p->n_items; i++) {
@@ -265,6 +264,7 @@ static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes,
 /* What is no worse, so that changes add up. */
 static void keep_order(solver *s, ebb_place_fit fit, uint64_t peak_bytes) {
     if (peak_bytes > s->kept_peak_bytes || peak_bytes == UINT64_MAX) { return; }
+    EBB_ASSERT(peak_bytes >= s->peak_bytes && s->peak_bytes >= s->bound_bytes);
     s->kept_peak_bytes = peak_bytes;
     s->kept_fit = fit;
     memcpy(s->kept_idx, s->idx, s->parts.problem->n_items * sizeof *s->idx);
@@ -355,6 +355,7 @@ static ebb_status sort_by_loose(solver *s, const relaxation *loose) {
         const bool is_next = k == 0 || loose->owner[k] != loose->owner[k - 1];
         const uint64_t offset = loose->offsets[k], low = loose->low[k], bytes = loose->items[k].size_bytes;
         if (!is_next && bytes <= largest_bytes) { continue; }
+        EBB_ASSERT(loose->owner[k] < n && bytes > 0);
         largest_bytes = bytes;
         s->key[loose->owner[k]] = offset > low ? offset - low : 0;
     }
@@ -371,9 +372,9 @@ static ebb_status solve_loose(solver *s, const reduction *plain, ebb_bump *bump)
     job.problem = &loose.problem;
     job.max_steps = 1 + (s->max_work - ebb_min_u64(s->work, s->max_work)) / LOOSE_SHARE;
     job.enough_bytes /= align;
-    EBB_TRY(ebb_place_bound(&loose.problem, job.mem, &result.bound_bytes));
     EBB_TRY(ebb__place_best(&job, loose.offsets, &result));
     s->work += result.n_steps;
+    EBB_ASSERT(result.bound_bytes <= result.peak_bytes && result.bound_bytes * align <= s->peak_bytes);
     s->bound_bytes = ebb_max_u64(s->bound_bytes, result.bound_bytes * align);
     EBB_TRY(sort_by_loose(s, &loose));
     EBB_TRY(fill_all(s, EBB_PLACE_LOWEST, UINT64_MAX, &peak_bytes));
@@ -453,6 +454,7 @@ static ebb_status eject_all(solver *s, ebb_ejector *ejector, uint64_t end) {
         uint64_t peak_bytes = 0;
         memcpy(s->offsets, s->best, n * sizeof *s->offsets);
         ebb__ejector_run(ejector, &options, s->offsets, &peak_bytes, &s->work);
+        EBB_ASSERT(peak_bytes <= options.cap_bytes || peak_bytes == UINT64_MAX);
         n_parts = ebb__place_eject_next_parts(n_parts, peak_bytes < s->peak_bytes);
         keep_better(s, peak_bytes);
     }
@@ -557,6 +559,7 @@ static ebb_status solve(solver *s) {
     EBB_TRY(try_orders(s));
     EBB_TRY(try_loose(s, &plain));
     if (is_over(s, s->max_work) || s->kept_peak_bytes == UINT64_MAX) { return EBB_OK; }
+    EBB_ASSERT(s->work < s->max_work && s->peak_bytes > s->bound_bytes);
     const uint64_t left = s->max_work - s->work;
     const bool are_few = ebb__place_are_few(&s->parts);
     if (are_few) { EBB_TRY(try_pairs(s, s->work + left / FIRST_PAIRS_SHARE)); }
@@ -568,6 +571,7 @@ static ebb_status solve(solver *s) {
 
 static ebb_status place_all(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
     if (ebb__place_is_plain(job->problem)) { return ebb__place_best(job, offsets, result); }
+    EBB_TRY(ebb_place_bound(job->problem, job->mem, &result->bound_bytes));
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
     solver s = {.job = job, .bump = &bump, .bound_bytes = result->bound_bytes};

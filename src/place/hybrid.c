@@ -37,8 +37,8 @@
 #define TOO_MUCH ((uint64_t)1 << 40)
 #define FEW_OBSTACLES 32u /* sorted where they are needed */
 
-/* A piece of the arena, up to where the next begins. A gap says itself where that is: many are looked at for an item,
- * and each is a line of cache. */
+/* A piece of the arena, up to where the next begins. A gap says itself where that is, and when the items beside it die,
+ * who are the same while it stands in a list: many are looked at for an item, and each is a line of cache. */
 typedef struct block {
     uint64_t start, gap_end; /* 0: no gap */
     uint32_t below, above;   /* neighbours; NONE: the arena's ends */
@@ -46,7 +46,8 @@ typedef struct block {
         uint32_t before; /* of a gap, in the list of its class; NONE: it is the first */
         uint32_t last;   /* of the item that lies there */
     };
-    uint32_t behind; /* of a gap */
+    uint32_t behind;                 /* of a gap, as the next two */
+    uint32_t last_below, last_above; /* NONE: nobody is there */
 } block;
 
 typedef struct hybrid {
@@ -88,6 +89,9 @@ static void list_gap(hybrid *h, uint32_t at) {
     EBB_ASSERT(b->start < b->gap_end);
     EBB_ASSERT(b->below == NONE || h->blocks.data[b->below].gap_end == 0);
     if (b->above == NONE) { return; }
+    EBB_ASSERT(h->blocks.data[b->above].gap_end == 0);
+    b->last_below = b->below != NONE ? h->blocks.data[b->below].last : NONE;
+    b->last_above = h->blocks.data[b->above].last;
     const uint32_t class = class_of(b->gap_end - b->start);
     b->before = NONE;
     b->behind = h->class_head[class];
@@ -160,15 +164,13 @@ static ebb_status take(hybrid *h, uint32_t at, uint64_t start, uint64_t size_byt
     const uint64_t end = h->blocks.data[at].gap_end;
     EBB_ASSERT(h->blocks.data[at].start <= start && start + size_bytes <= end);
     unlist_gap(h, at);
-    if (h->blocks.data[at].start < start) {
-        const uint32_t taken = split(h, at, start);
-        list_gap(h, at);
-        at = taken;
-    }
-    if (start + size_bytes < end) { list_gap(h, split(h, at, start + size_bytes)); }
-    h->blocks.data[at].gap_end = 0;
-    h->blocks.data[at].last = h->sections->range[item].last;
-    h->block_of[item] = at;
+    const uint32_t taken = h->blocks.data[at].start < start ? split(h, at, start) : at;
+    const uint32_t above = start + size_bytes < end ? split(h, taken, start + size_bytes) : NONE;
+    h->blocks.data[taken].gap_end = 0;
+    h->blocks.data[taken].last = h->sections->range[item].last;
+    h->block_of[item] = taken;
+    if (taken != at) { list_gap(h, at); }
+    if (above != NONE) { list_gap(h, above); }
     return EBB_OK;
 }
 
@@ -269,10 +271,9 @@ static uint64_t divide(uint64_t a, uint64_t b) {
     return (uint64_t)(int64_t)((double)(int64_t)a / (double)(int64_t)b);
 }
 
-/* How far the lives that two neighbours have left differ, in parts of ONE. */
-static uint64_t mismatch(const hybrid *h, uint32_t neighbour, ebb_place_range range) {
-    if (neighbour == NONE) { return ONE; }
-    const uint32_t last = h->blocks.data[neighbour].last;
+/* How far the lives that an item and a neighbour who dies then have left differ, in parts of ONE. */
+static uint64_t mismatch(uint32_t last, ebb_place_range range) {
+    if (last == NONE) { return ONE; }
     EBB_ASSERT(range.first < range.last);
     const uint64_t a = range.last - range.first, b = last > range.first ? last - range.first : 1;
     return ONE - divide(ONE * ebb_min_u64(a, b), ebb_max_u64(a, b));
@@ -306,8 +307,8 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
     EBB_ASSERT(faults <= best->faults);
     if (start == END) { return; }
     if (h->options->weight > 0) {
-        const uint64_t below = start == b->start ? mismatch(h, b->below, range) : ONE;
-        const uint64_t above = h->n_clear == 0 ? mismatch(h, b->above, range) : ONE;
+        const uint64_t below = start == b->start ? mismatch(b->last_below, range) : ONE;
+        const uint64_t above = h->n_clear == 0 ? mismatch(b->last_above, range) : ONE;
         faults += h->options->weight * (waste == 0 ? (below + above) / 2 : ebb_min_u64(below, above));
         start = above < below ? end - size_bytes : start;
     }
@@ -338,8 +339,10 @@ static spot find_spot(hybrid *h, uint32_t item) {
         if (is_useless(h, &best, class, size_bytes)) { break; }
         uint32_t at = h->class_head[class];
         for (uint32_t n = 0; at != NONE && n < max_of_class; n++, n_seen++) {
+            const uint32_t behind = h->blocks.data[at].behind;
+            if (behind != NONE) { __builtin_prefetch(&h->blocks.data[behind]); }
             consider(h, at, item, &best);
-            at = h->blocks.data[at].behind;
+            at = behind;
         }
     }
     h->work += WORK_AN_ITEM + n_seen / 4;

@@ -14,15 +14,11 @@
 
 #define N_LEVELS 6u /* 64^6 ranks */
 #define NO_RANK UINT64_MAX
+#define HALF_BITS 32u
 #define DIGIT_BITS 11u
 #define N_DIGITS (1u << DIGIT_BITS)
 
 typedef unsigned long long ull;
-
-typedef struct pair {
-    uint64_t key;
-    uint64_t value;
-} pair;
 
 typedef struct rank_set {
     uint64_t *level[N_LEVELS]; /* a bit of level k + 1 is set when the word of level k is not 0 */
@@ -59,7 +55,11 @@ static ebb_status init_ranks(rank_set *set, ebb_bump *bump, size_t n) {
 }
 
 static void insert_rank(rank_set *set, uint64_t rank) {
-    for (unsigned k = 0; k < N_LEVELS; k++, rank /= 64) { set->level[k][rank / 64] |= (uint64_t)1 << (rank % 64); }
+    for (unsigned k = 0; k < N_LEVELS; k++, rank /= 64) {
+        const uint64_t before = set->level[k][rank / 64];
+        set->level[k][rank / 64] = before | (uint64_t)1 << (rank % 64);
+        if (before != 0) { return; }
+    }
 }
 
 static void remove_rank(rank_set *set, uint64_t rank) {
@@ -105,45 +105,54 @@ static uint64_t rank_behind(const rank_set *set, uint64_t rank) {
 
 /* ---- sorting ---------------------------------------------------------------------------------- */
 
-/* Stable, by these bits of the key; to has room for as many. */
-static void sort_by_digit(const pair *from, pair *to, size_t n, unsigned shift) {
+/* Words, stable, by these bits; to has room for as many. */
+static void sort_by_digit(const uint64_t *from, uint64_t *to, size_t n, unsigned shift) {
     size_t begin[N_DIGITS + 1] = {0};
-    for (size_t i = 0; i < n; i++) { begin[(from[i].key >> shift) % N_DIGITS + 1]++; }
+    for (size_t i = 0; i < n; i++) { begin[(from[i] >> shift) % N_DIGITS + 1]++; }
     for (size_t d = 0; d < N_DIGITS; d++) { begin[d + 1] += begin[d]; }
-    for (size_t i = 0; i < n; i++) { to[begin[(from[i].key >> shift) % N_DIGITS]++] = from[i]; }
+    for (size_t i = 0; i < n; i++) { to[begin[(from[i] >> shift) % N_DIGITS]++] = from[i]; }
+    EBB_ASSERT(begin[N_DIGITS] == n);
 }
 
-/* By key, stable, the lowest bits first; where the sorted pairs are then. */
-static pair *sort_pairs(pair *pairs, size_t n, pair *spare) {
-    uint64_t differing = 0;
-    bool in_order = true;
-    for (size_t i = 1; i < n; i++) {
-        differing |= pairs[i].key ^ pairs[0].key;
-        in_order = in_order && pairs[i - 1].key <= pairs[i].key;
-    }
-    for (unsigned shift = 0; shift < 64 && !in_order; shift += DIGIT_BITS) {
+/* By their upper halves, of which only these bits are not the same in all; where the sorted words are then. */
+static uint64_t *sort_words(uint64_t *words, size_t n, uint64_t *spare, uint32_t differing) {
+    EBB_ASSERT(differing != 0);
+    for (unsigned shift = (unsigned)__builtin_ctz(differing); shift < HALF_BITS; shift += DIGIT_BITS) {
         if ((differing >> shift) % N_DIGITS == 0) { continue; }
-        sort_by_digit(pairs, spare, n, shift);
-        pair *swap = pairs;
-        pairs = spare;
+        sort_by_digit(words, spare, n, HALF_BITS + shift);
+        uint64_t *swap = words;
+        words = spare;
         spare = swap;
     }
-    return pairs;
+    return words;
 }
 
-/* Pieces by one of their members. What that takes beside them is given back at once, for there are many. */
-static ebb_status sort_pieces(const checker *c, size_t member, uint32_t *sorted) {
+static uint64_t key_of(const checker *c, size_t k, size_t member) {
+    uint64_t key;
+    memcpy(&key, (const char *)&c->pieces[k] + member, sizeof key);
+    return key;
+}
+
+/* Pieces by one of their members, half of it at a time, beside the piece in one word; there is room for two words a
+ * piece. */
+static void sort_pieces(const checker *c, size_t member, uint64_t *words, uint32_t *sorted) {
     const size_t n = c->n_pieces;
-    pair *pairs = ebb__alloc(c->bump.mem, n, 2 * sizeof *pairs);
-    if (pairs == NULL) { return EBB_E_NO_MEMORY; }
+    uint64_t differing = 0, before = 0;
+    bool in_order = true;
     for (size_t k = 0; k < n; k++) {
-        memcpy(&pairs[k].key, (const char *)&c->pieces[k] + member, sizeof pairs[k].key);
-        pairs[k].value = k;
+        const uint64_t key = key_of(c, k, member);
+        differing |= key ^ key_of(c, 0, member);
+        in_order = in_order && before <= key;
+        before = key;
+        sorted[k] = (uint32_t)k;
     }
-    const pair *in_order = sort_pairs(pairs, n, pairs + n);
-    for (size_t k = 0; k < n; k++) { sorted[k] = (uint32_t)in_order[k].value; }
-    ebb__free(c->bump.mem, pairs);
-    return EBB_OK;
+    for (unsigned half = 0; half < 2 * HALF_BITS && !in_order; half += HALF_BITS) {
+        const uint32_t differs_here = (uint32_t)(differing >> half);
+        if (differs_here == 0) { continue; }
+        for (size_t k = 0; k < n; k++) { words[k] = key_of(c, sorted[k], member) >> half << HALF_BITS | sorted[k]; }
+        const uint64_t *done = sort_words(words, n, words + n, differs_here);
+        for (size_t k = 0; k < n; k++) { sorted[k] = (uint32_t)done[k]; }
+    }
 }
 
 /* ---- the problem ------------------------------------------------------------------------------ */
@@ -210,6 +219,7 @@ static void add_piece(checker *c, size_t item, ebb_place_gap held) {
 static void add_around(checker *c, size_t i) {
     const ebb_place_item *item = &c->problem->items[i];
     const uint64_t period = c->problem->period;
+    EBB_ASSERT(period > 0 && item->first >= item->last);
     if (item->first < period) { add_piece(c, i, (ebb_place_gap){i, item->first, period, 0, item->size_bytes}); }
     if (item->last > 0) { add_piece(c, i, (ebb_place_gap){i, 0, item->last, 0, item->size_bytes}); }
     if (item->first == period && item->last == 0) { /* the whole circle */
@@ -248,9 +258,12 @@ static ebb_status order_pieces(checker *c) {
     c->by_first = orders + n;
     c->by_last = orders + 2 * (size_t)n;
     c->rank = orders + 3 * (size_t)n;
-    EBB_TRY(sort_pieces(c, offsetof(piece, start), c->by_start));
-    EBB_TRY(sort_pieces(c, offsetof(piece, first), c->by_first));
-    EBB_TRY(sort_pieces(c, offsetof(piece, last), c->by_last));
+    uint64_t *words = ebb__alloc(c->bump.mem, n, 2 * sizeof *words);
+    if (words == NULL) { return EBB_E_NO_MEMORY; }
+    sort_pieces(c, offsetof(piece, start), words, c->by_start);
+    sort_pieces(c, offsetof(piece, first), words, c->by_first);
+    sort_pieces(c, offsetof(piece, last), words, c->by_last);
+    ebb__free(c->bump.mem, words); /* there are many */
     for (uint32_t r = 0; r < n; r++) {
         EBB_ASSERT(r == 0 || c->pieces[c->by_start[r - 1]].start <= c->pieces[c->by_start[r]].start);
         c->rank[c->by_start[r]] = r;
@@ -260,6 +273,7 @@ static ebb_status order_pieces(checker *c) {
 
 static ebb_status check_neighbour(const checker *c, uint64_t lower_rank, uint64_t upper_rank, uint64_t time) {
     if (lower_rank == NO_RANK || upper_rank == NO_RANK) { return EBB_OK; }
+    EBB_ASSERT(lower_rank < upper_rank && upper_rank < c->n_pieces);
     const piece *lower = &c->pieces[c->by_start[lower_rank]], *upper = &c->pieces[c->by_start[upper_rank]];
     if (lower->end <= upper->start) { return EBB_OK; }
     return ebb_fail(EBB_E_INVALID_PLAN, "items %s and %s overlap at time %llu: bytes [%llu, %llu) and [%llu, %llu)",

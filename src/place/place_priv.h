@@ -20,8 +20,9 @@ typedef struct ebb_place_job {
     void *stop_ctx;
 } ebb_place_job;
 
-/* A solver is a row of the table in place.c. It writes an offset for every item, and fills in *result, where
- * bound_bytes is ebb_place_bound's already: to be raised by what it proves. */
+/* A solver is a row of the table in place.c. It writes an offset for every item, and fills in *result. One that
+ * searches finds bound_bytes itself, on its way, and raises it by what it proves; else it is ebb_place_bound's already.
+ */
 typedef struct ebb_place_solver {
     const char *name, *about;
     bool searches;    /* else it is a rule, which is done or gives up */

@@ -18,8 +18,8 @@ typedef unsigned long long ull;
 /* ---- alignments and fixed offsets ------------------------------------------------------------- */
 
 uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b) {
-    while (b != 0) {
-        const uint64_t rest = a % b;
+    while (b != 0) { /* many processors take several times as long for 64 bits as for 32 */
+        const uint64_t rest = (a | b) >> 32 == 0 ? (uint32_t)a % (uint32_t)b : a % b;
         EBB_ASSERT(rest < b);
         a = b;
         b = rest;
@@ -104,6 +104,7 @@ static ebb_status check_fixed(const ebb_place_problem *problem, size_t i, uint64
         return ebb_fail(EBB_E_ARGUMENT, "item %s: its fixed offset %llu is not aligned to %llu",
                         ebb__item_name(problem, i).text, (ull)offset, (ull)multiple);
     }
+    EBB_ASSERT(multiple > 0 && movable_bytes < TOO_LARGE);
     if (offset >= TOO_LARGE - movable_bytes - ebb_align_up(item->size_bytes, problem->alignment_bytes)) {
         return bad_item(problem, i, "its fixed offset leaves no room within 63 bits");
     }
@@ -203,6 +204,7 @@ static ebb_status bound_by_fixed(const ebb_parts *parts, ebb_bump *bump, uint64_
     const ebb_status st = ebb__fill_begin(parts, bump, offsets, &fill);
     if (st == EBB_E_NO_FIT) { return EBB_OK; } /* a bound of nothing: the solver says why */
     if (st != EBB_OK) { return st; }
+    EBB_ASSERT(fill.peak_bytes <= *bound_bytes);
     *bound_bytes = ebb_max_u64(*bound_bytes, ebb__fill_bound(&fill, MIN_BOUND_WORK + BOUND_WORK_AN_ITEM * n));
     return EBB_OK;
 }
@@ -215,6 +217,7 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, u
     } else {
         ebb_parts parts;
         EBB_TRY(ebb__place_split(problem, bump, &parts));
+        EBB_ASSERT(parts.first[problem->n_items] <= parts.max_parts * problem->n_items);
         *bound_bytes = parts.bound_bytes;
         if (problem->fixed != NULL) { EBB_TRY(bound_by_fixed(&parts, bump, bound_bytes)); }
     }
