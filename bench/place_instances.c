@@ -83,7 +83,6 @@ static void make_guillotine(maker *m) {
     cut_guillotine(m, (tile){TILE_BYTES, 0, TILE_BYTES}, m->wanted);
 }
 
-/* Four arms around a middle, which no cut from side to side takes apart. */
 /* Four arms around a middle, which no cut from side to side takes apart: the piece becomes one, the others are added.
  */
 static bool cut_pinwheel(maker *m, size_t at) {

@@ -3,6 +3,7 @@
  * Placement on thousands of random problems, against a checker that looks at every pair, and on the published
  * shapes: nested lifetimes, everything alive, around the end.
  */
+#include "place_expect.h"
 #include "place_slow.h"
 
 #define MAX_ITEMS SLOW_MAX_ITEMS
@@ -25,18 +26,18 @@ static void test_random_problems(void **state) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 1);
         slow_problem s;
-        uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
-        uint64_t peak = 0, peak_again = 0, bound = 0, checked = 0, slow = 0;
+        uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1], slow = 0;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
         slow_draw(&s, &rng, 0);
-        const uint64_t enough = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
-        bool ok = solve(&s.p, enough, offsets, &peak) == EBB_OK && ebb_place_bound(&s.p, NULL, &bound) == EBB_OK &&
-                  ebb_place_check(&s.p, NULL, offsets, &checked) == EBB_OK &&
-                  slow_is_placement(&s.p, offsets, s.n_times, &slow) && checked == peak && slow == peak &&
-                  peak >= bound && solve(&s.p, enough, again, &peak_again) == EBB_OK && peak_again == peak &&
-                  memcmp(offsets, again, s.p.n_items * sizeof *offsets) == 0;
-        if (!ok) {
-            fail_msg("seed %llu: %s; peak %llu, checked %llu, bound %llu", (unsigned long long)seed, ebb_last_error(),
-                     (unsigned long long)peak, (unsigned long long)checked, (unsigned long long)bound);
+        options.max_steps = MAX_STEPS;
+        options.enough_bytes = seed % 8 == 0 ? 0 : UINT64_MAX; /* the search for better is slow under sanitizers */
+        const ebb_place_result first = expect_answer(&s.p, &options, offsets, seed),
+                               second = expect_answer(&s.p, &options, again, seed);
+        if (!slow_is_placement(&s.p, offsets, s.n_times, &slow) || slow != first.peak_bytes) {
+            fail_msg("seed %llu: no placement of this peak", (unsigned long long)seed);
+        }
+        if (second.peak_bytes != slow || memcmp(offsets, again, s.p.n_items * sizeof *offsets) != 0) {
+            fail_msg("seed %llu: another answer the second time", (unsigned long long)seed);
         }
     }
 }
@@ -107,10 +108,8 @@ static void test_max_steps(void **state) {
         uint64_t offsets[MAX_ITEMS + 1], before = UINT64_MAX;
         slow_draw(&s, &rng, 0);
         ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-        ebb_place_result result = {0};
         for (options.max_steps = 1; options.max_steps < 1000000; options.max_steps *= 30) {
-            assert_int_equal(ebb_place_solve(&s.p, &options, offsets, &result), EBB_OK);
-            assert_int_equal(ebb_place_check(&s.p, NULL, offsets, NULL), EBB_OK);
+            const ebb_place_result result = expect_answer(&s.p, &options, offsets, seed);
             if (result.peak_bytes > before) { fail_msg("seed %llu", (unsigned long long)seed); }
             before = options.max_steps == 1 ? result.peak_bytes : before;
         }
@@ -134,9 +133,8 @@ static void test_many(void **state) {
     p.items = items;
     p.n_items = N;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-    ebb_place_result hasty = {0}, asked = {0};
-    assert_int_equal(ebb_place_solve(&p, &options, offsets, &hasty), EBB_OK);
-    assert_int_equal(ebb_place_check(&p, NULL, offsets, NULL), EBB_OK);
+    ebb_place_result asked = {0};
+    const ebb_place_result hasty = expect_answer(&p, &options, offsets, 3);
     assert_true(hasty.peak_bytes > hasty.bound_bytes);
     assert_true(hasty.peak_bytes <= hasty.bound_bytes + hasty.bound_bytes / 300);
     options.max_steps = 2 * hasty.n_steps;

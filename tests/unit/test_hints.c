@@ -2,20 +2,17 @@
  *
  * Hints: heard where they can be, of no cost to the peak, and never a reason for a placement that is none.
  */
+#include "place_expect.h"
 #include "place_slow.h"
 
 #define STEPS 10000u
 
 typedef unsigned long long ull;
 
-static uint64_t solve(const ebb_place_problem *p, uint64_t *offsets) {
+static uint64_t solve(const ebb_place_problem *p, uint64_t *offsets, uint64_t seed) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-    ebb_place_result result = {0};
-    uint64_t peak = 0;
     options.max_steps = STEPS;
-    assert_int_equal(ebb_place_solve(p, &options, offsets, &result), EBB_OK);
-    if (ebb_place_check(p, NULL, offsets, &peak) != EBB_OK || peak != result.peak_bytes) { return UINT64_MAX; }
-    return peak;
+    return expect_answer(p, &options, offsets, seed).peak_bytes;
 }
 
 /* A plain answer upside down is one too: asked for, it is what comes out. */
@@ -27,12 +24,12 @@ static void test_all_are_heard(void **state) {
         slow_problem s;
         uint64_t before[SLOW_MAX_ITEMS + 1] = {0}, hints[SLOW_MAX_ITEMS + 1], after[SLOW_MAX_ITEMS + 1] = {0};
         slow_draw(&s, &rng, 0);
-        const uint64_t peak = solve(&s.p, before);
+        const uint64_t peak = solve(&s.p, before, seed);
         for (size_t i = 0; i < s.p.n_items; i++) {
             hints[i] = peak - before[i] - slow_up(s.items[i].size_bytes, s.p.alignment_bytes);
         }
         s.p.hints = hints;
-        const uint64_t again = solve(&s.p, after);
+        const uint64_t again = solve(&s.p, after, seed);
         if (again != peak) { fail_msg("seed %llu: peak %llu, not %llu", (ull)seed, (ull)again, (ull)peak); }
         for (size_t i = 0; i < s.p.n_items; i++) {
             if (s.items[i].size_bytes == 0 || after[i] == hints[i]) { continue; }
@@ -52,16 +49,16 @@ static void test_any(void **state) {
         uint64_t before[SLOW_MAX_ITEMS + 1], hints[SLOW_MAX_ITEMS + 1], after[SLOW_MAX_ITEMS + 1],
             again[SLOW_MAX_ITEMS + 1];
         slow_draw(&s, &rng, (unsigned)seed % SLOW_N_KINDS);
-        const uint64_t peak = solve(&s.p, before);
+        const uint64_t peak = solve(&s.p, before, seed);
         for (size_t i = 0; i < s.p.n_items; i++) {
             const uint64_t own = s.p.alignments != NULL ? s.alignments[i] : 1, unit = own * s.p.alignment_bytes;
             hints[i] = ebb__rng_below(&rng, peak + unit + 1) / unit * unit;
             if (ebb__rng_below(&rng, 3) == 0) { hints[i] = EBB_PLACE_ANYWHERE; }
         }
         s.p.hints = hints;
-        const uint64_t with = solve(&s.p, after);
+        const uint64_t with = solve(&s.p, after, seed);
         if (with > peak) { fail_msg("seed %llu: peak %llu, not %llu", (ull)seed, (ull)with, (ull)peak); }
-        assert_true(solve(&s.p, again) == with && memcmp(after, again, s.p.n_items * sizeof *after) == 0);
+        assert_true(solve(&s.p, again, seed) == with && memcmp(after, again, s.p.n_items * sizeof *after) == 0);
         for (size_t i = 0; i < s.p.n_items; i++) { n_heard += after[i] == hints[i] && before[i] != hints[i]; }
     }
     assert_true(n_heard > 500);

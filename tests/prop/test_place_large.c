@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Large problems of the kinds that real ones come in, which few items never are: through every stage, what comes out is
+ * a placement, and the same again. Of more than 200,000 items, which the search goes through in haste, allocations
+ * fail.
+ */
+#include "place_expect.h"
+#include "place_instances.h"
+
+#define N_LARGE ((size_t)3000) /* beyond the exact search's 2,048 */
+#define LARGE_STEPS ((uint64_t)1000 * 1000)
+#define N_MANY ((size_t)200 * 1000 + 100)
+
+typedef struct large {
+    ebb_place_problem problem;
+    ebb_place_item *items;
+    uint64_t *offsets, *again;
+} large;
+
+static void make(large *l, const char *kind, size_t n, uint64_t seed) {
+    l->problem = EBB_PLACE_PROBLEM_INIT;
+    if (!ebb_bench_make_items(kind, n, seed, &l->items, &l->problem.n_items)) { fail_msg("no items of %s", kind); }
+    l->problem.items = l->items;
+    l->offsets = malloc(l->problem.n_items * sizeof *l->offsets);
+    l->again = malloc(l->problem.n_items * sizeof *l->again);
+    assert_non_null(l->offsets);
+    assert_non_null(l->again);
+}
+
+static void end(large *l) {
+    free(l->items);
+    free(l->offsets);
+    free(l->again);
+}
+
+/* Few kinds are at the bound so soon that later stages see nothing of them. */
+static void test_kinds(void **state) {
+    (void)state;
+    const char *kind = NULL;
+    unsigned n_open = 0;
+    for (uint64_t k = 0; (kind = ebb_bench_kind(k, NULL)) != NULL; k++) {
+        large l;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+        make(&l, kind, N_LARGE, k);
+        options.max_steps = LARGE_STEPS;
+        const ebb_place_result first = expect_answer(&l.problem, &options, l.offsets, k),
+                               second = expect_answer(&l.problem, &options, l.again, k);
+        n_open += first.peak_bytes > first.bound_bytes;
+        if (memcmp(l.offsets, l.again, l.problem.n_items * sizeof *l.offsets) != 0 || first.n_steps != second.n_steps) {
+            fail_msg("%s: another answer the second time", kind);
+        }
+        end(&l);
+    }
+    assert_true(n_open >= 3);
+}
+
+/* ---- in haste --------------------------------------------------------------------------------- */
+
+/* The last allocation fails, then one in the middle of those before it, and so on up to the first: what fails late has
+ * gone through all before it, so each of them in turn would take minutes. */
+static void test_out_of_memory(void **state) {
+    (void)state;
+    large l;
+    failing_mem mem;
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    make(&l, "uniform", N_MANY, 3);
+    options.mem = &failing_mem_init(&mem, 0)->hooks;
+    (void)expect_answer(&l.problem, &options, l.offsets, 3);
+    const size_t n_calls = mem.n_calls;
+    assert_true(n_calls > 300);
+    for (size_t at = n_calls; at > 0; at /= 2) {
+        ebb_place_result result = {.peak_bytes = 7};
+        options.mem = &failing_mem_init(&mem, at)->hooks;
+        l.again[0] = l.again[l.problem.n_items - 1] = 7;
+        if (ebb_place_solve(&l.problem, &options, l.again, &result) != EBB_E_NO_MEMORY || mem.n_live != 0 ||
+            result.peak_bytes != 7 || l.again[0] != 7 || l.again[l.problem.n_items - 1] != 7) {
+            fail_msg("allocation %zu of %zu: %s", at, n_calls, ebb_last_error());
+        }
+    }
+    end(&l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
