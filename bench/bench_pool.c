@@ -3,17 +3,20 @@
  * What a malloc and a free cost: the pool beside the C library's malloc and beside lists as CnMem keeps them, for the
  * calls of one iteration.
  *
- *   bench_pool [rounds=N] TRACE|model:PAIRS...
+ *   bench_pool [rounds=N] TRACE|model:PAIRS[:DEEP]...
  *
  * The iteration is the last one of a recorded trace, or one that is made up: PAIRS requests of network-like lifetimes,
- * always the same for the same number. It is replayed over and over, by each contender in turn, round by round; a
- * contender's figure is the median of its rounds, in ns a pair of malloc and free, the loop around the calls included.
- * What the loop takes is a row of its own, 'loop alone': the same with calls that do nothing. Nothing is read or
- * written in what is handed out. The library is called as programs call it, from outside. Prints CSV. Not a test;
- * `cmake --build build --target bench_pool`.
+ * of which up to DEEP (200) are out, always the same for the same numbers. It is replayed over and over, by each
+ * contender in turn, round by round; a contender's figure is the median of its rounds, in ns a pair of malloc and free,
+ * the loop around the calls included. What the loop takes is a row of its own, 'loop alone': the same with calls that
+ * do nothing. Nothing is read or written in what is handed out. The library is called as programs call it, from
+ * outside. Where very many blocks are out, lists, which take longer the more there are, and malloc itself, to which
+ * each is a page at least, are left out. A pool's row ends with the host memory that its books have in the end. Prints
+ * CSV. Not a test; `cmake --build build --target bench_pool`.
  */
 #include "ebb/ebb.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +29,8 @@
 #define GRANULE ((uint64_t)512)
 #define BASE ((uint64_t)1 << 40)
 #define SEVERAL 4096u
+#define DEEP 200u
+#define MANY 20000u                          /* blocks out */
 #define KEEP_APART __attribute__((noinline)) /* is called, as the others are */
 
 /* A call: of a request, which size_bytes it asks for; of a free, 0. The address is kept at `slot`, as a program keeps
@@ -120,10 +125,10 @@ static uint64_t draw(uint64_t *state) {
     return x ^ x >> 31;
 }
 
-/* Blocks stack up and go in turn, 200 deep at most, as activations do; one request in two is a workspace, gone before
- * the next but two. */
-static void make_raw(size_t n_pairs, raw *w) {
-    uint32_t deep[200], brief[2] = {NONE, NONE};
+/* Blocks stack up and go in turn, as activations do; one request in two is a workspace, gone before the next but two.
+ */
+static void make_raw(size_t n_pairs, size_t max_deep, raw *w) {
+    uint32_t *deep = take_memory(NULL, max_deep, sizeof *deep), brief[2] = {NONE, NONE};
     size_t n_deep = 0;
     bool grows = true;
     uint64_t state = n_pairs;
@@ -137,13 +142,14 @@ static void make_raw(size_t n_pairs, raw *w) {
             continue;
         }
         deep[n_deep++] = request;
-        grows = grows ? n_deep < 200 : n_deep < 2;
+        grows = grows ? n_deep < max_deep : n_deep < 2;
         for (int k = 0; k < 2 && !grows && n_deep > 0; k++) { add_call(w, deep[--n_deep] | IS_FREE); }
     }
     while (n_deep > 0) { add_call(w, deep[--n_deep] | IS_FREE); }
     for (int k = 0; k < 2; k++) {
         if (brief[k] != NONE) { add_call(w, brief[k] | IS_FREE); }
     }
+    free(deep);
 }
 
 /* Slots, and how long each request lives; what is not freed within the iteration would fill any pool, and is left out.
@@ -182,8 +188,10 @@ static iteration finish(const char *name, const raw *w) {
 
 static iteration get_iteration(const char *name) {
     raw w = {0};
-    if (strncmp(name, "model:", 6) == 0) {
-        make_raw(strtoull(name + 6, NULL, 10), &w);
+    unsigned long long n_pairs = 0, max_deep = DEEP;
+    if (sscanf(name, "model:%llu:%llu", &n_pairs, &max_deep) > 0) {
+        if (max_deep == 0) { fail("a model that holds nothing"); }
+        make_raw(n_pairs, max_deep, &w);
     } else {
         read_raw(name, &w);
     }
@@ -264,12 +272,39 @@ static KEEP_APART void give_to_lists(lists *l, uint64_t start) {
     }
 }
 
+/* ---- a pool's books --------------------------------------------------------------------------- */
+
+/* Memory that knows how much of it is out. */
+typedef struct books {
+    ebb_mem hooks;
+    size_t n_bytes;
+} books;
+
+static void *books_alloc(void *ctx, size_t size_bytes) {
+    void *ptr = malloc(size_bytes);
+    ((books *)ctx)->n_bytes += malloc_usable_size(ptr);
+    return ptr;
+}
+
+static void *books_resize(void *ctx, void *ptr, size_t size_bytes) {
+    const size_t n_before = malloc_usable_size(ptr);
+    void *grown = realloc(ptr, size_bytes);
+    if (grown != NULL) { ((books *)ctx)->n_bytes += malloc_usable_size(grown) - n_before; }
+    return grown;
+}
+
+static void books_free(void *ctx, void *ptr) {
+    ((books *)ctx)->n_bytes -= malloc_usable_size(ptr);
+    free(ptr);
+}
+
 /* ---- contenders ------------------------------------------------------------------------------- */
 
 typedef struct contender {
     const char *name;
     void (*replay)(void *state, const iteration *it, size_t n_times, uint64_t *address);
     void *state;
+    books books;
     double ns[MAX_ROUNDS];
 } contender;
 
@@ -307,9 +342,11 @@ REPLAY(replay_small_malloc, *at = (uint64_t)(uintptr_t)malloc(size_bytes / 1024 
 REPLAY(replay_lists, *at = take_from_lists(state, size_bytes), give_to_lists(state, *at))
 REPLAY(replay_nothing, must(take_nothing(state, size_bytes, at)), must(give_nothing(state, *at)))
 
-static ebb_pool *make_pool(const iteration *it, bool learns, bool locked) {
+static void make_pool(contender *c, const iteration *it, bool learns, bool locked) {
     ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
     ebb_pool *pool = NULL;
+    c->books.hooks = (ebb_mem){books_alloc, books_resize, books_free, &c->books};
+    options.mem = &c->books.hooks;
     options.base = BASE;
     options.capacity_bytes = (uint64_t)1 << 60;
     options.alignment_bytes = GRANULE;
@@ -317,7 +354,7 @@ static ebb_pool *make_pool(const iteration *it, bool learns, bool locked) {
     options.locked = locked;
     must(ebb_pool_create(&options, &pool));
     if (it != NULL) { must(ebb_pool_plan(pool, it->requests, it->n_requests, NULL)); }
-    return pool;
+    c->state = pool;
 }
 
 /* The thread's own time, which neighbours on the machine hardly disturb. */
@@ -361,26 +398,36 @@ static void print_row(const contender *c, const iteration *it, int n_rounds, dou
     if (c->replay == replay_pool) { must(ebb_pool_get_stats(c->state, &stats)); }
     printf("%s,%s,%zu,%zu,%d,%.2f,%.2f,%.2f,%.3f,", short_name(it->name), c->name, it->n_requests, it->n_slots,
            n_rounds, median_ns, c->ns[n_rounds / 10], c->ns[n_rounds - 1 - n_rounds / 10], median_ns / pool_ns);
-    if (stats.n_requests > 0) { printf("%.4f", (double)stats.n_hits / (double)stats.n_requests); }
+    if (stats.n_requests > 0) {
+        printf("%.4f,%zu", (double)stats.n_hits / (double)stats.n_requests, c->books.n_bytes);
+    } else {
+        printf(",");
+    }
     printf("\n");
 }
 
 static void compare_all(const iteration *it, int n_rounds) {
-    lists l = make_lists(it->n_slots);
+    enum { POOL, LEARNED, LOCKED, WITHOUT, SMALL_MALLOC, NOTHING, N_ALWAYS, LISTS = N_ALWAYS, MALLOC, N_ALL };
+    const bool is_many = it->n_slots > MANY;
+    const int n = is_many ? N_ALWAYS : N_ALL;
+    lists l = make_lists(is_many ? 0 : it->n_slots);
     contender contenders[] = {
-        {.name = "pool", .replay = replay_pool, .state = make_pool(it, false, false)},
-        {.name = "pool that learned", .replay = replay_pool, .state = make_pool(NULL, true, false)},
-        {.name = "pool with a lock", .replay = replay_pool, .state = make_pool(it, false, true)},
-        {.name = "pool without a plan", .replay = replay_pool, .state = make_pool(NULL, false, false)},
-        {.name = "lists as CnMem's", .replay = replay_lists, .state = &l},
-        {.name = "malloc", .replay = replay_malloc},
-        {.name = "malloc of a 1024th", .replay = replay_small_malloc}, /* nothing goes to the system */
-        {.name = "loop alone", .replay = replay_nothing},
+        [POOL] = {.name = "pool", .replay = replay_pool},
+        [LEARNED] = {.name = "pool that learned", .replay = replay_pool},
+        [LOCKED] = {.name = "pool with a lock", .replay = replay_pool},
+        [WITHOUT] = {.name = "pool without a plan", .replay = replay_pool},
+        [SMALL_MALLOC] = {.name = "malloc of a 1024th", .replay = replay_small_malloc}, /* nothing goes to the system */
+        [NOTHING] = {.name = "loop alone", .replay = replay_nothing},
+        [LISTS] = {.name = "lists as CnMem's", .replay = replay_lists, .state = &l},
+        [MALLOC] = {.name = "malloc", .replay = replay_malloc},
     };
-    const int n = sizeof contenders / sizeof contenders[0];
+    make_pool(&contenders[POOL], it, false, false);
+    make_pool(&contenders[LEARNED], NULL, true, false);
+    make_pool(&contenders[LOCKED], it, false, true);
+    make_pool(&contenders[WITHOUT], NULL, false, false);
     measure(contenders, n, it, n_rounds);
     for (int c = 0; c < n; c++) {
-        print_row(&contenders[c], it, n_rounds, contenders[0].ns[n_rounds / 2]);
+        print_row(&contenders[c], it, n_rounds, contenders[POOL].ns[n_rounds / 2]);
         if (contenders[c].replay == replay_pool) { ebb_pool_destroy(contenders[c].state); }
     }
     free(l.all);
@@ -390,10 +437,10 @@ int main(int argc, char **argv) {
     int n_rounds = 9, first = 1;
     if (argc > 1 && strncmp(argv[1], "rounds=", 7) == 0) { n_rounds = atoi(argv[first++] + 7); }
     if (first >= argc || n_rounds < 1 || n_rounds > MAX_ROUNDS) {
-        (void)fprintf(stderr, "usage: bench_pool [rounds=N] TRACE|model:PAIRS...\n");
+        (void)fprintf(stderr, "usage: bench_pool [rounds=N] TRACE|model:PAIRS[:DEEP]...\n");
         return 2;
     }
-    printf("iteration,contender,pairs,most_out,rounds,median_ns,p10_ns,p90_ns,times_pool,hits\n");
+    printf("iteration,contender,pairs,most_out,rounds,median_ns,p10_ns,p90_ns,times_pool,hits,books_bytes\n");
     for (int i = first; i < argc; i++) {
         iteration it = get_iteration(argv[i]);
         compare_all(&it, n_rounds);
