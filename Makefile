@@ -8,7 +8,8 @@
 #   make demo               trains on real digits, then ResNet-50 at four budgets
 #   make bench TORCH=PYTHON throughput beside PyTorch's, for a Python that has torch and torchvision
 #   make bench-cuda         everything that is measured on a GPU, in eight minutes; TORCH as above, or without
-#   make test-cuda          the conformance suite and the bits on a GPU, and under compute-sanitizer
+#   make test-cuda          all tests that need a GPU, and under compute-sanitizer
+#   make dry-cuda           a rehearsal of both without a GPU, with small networks over tests/fake_cuda
 #   make install            to PREFIX (default /usr/local); DESTDIR counts
 #   make fuzz T=NAME S=60   one fuzz target for so many seconds
 #   make test-backend B=NAME    the tests of one backend
@@ -46,11 +47,22 @@ bench-cuda: all
 	$(BUILD) build/release -j$(JOBS) --target bench_workspaces
 	bench/bench_cuda.py --build build/release $(if $(TORCH),--torch "$(TORCH)") -o bench/results/cuda-$$(date +%F).csv
 
+# A build with all that tests/card runs.
+define build_for_card
+$(CMAKE) -S . -B $(1) -DEBB_TESTS=ON -DEBB_DEBUG=2 $(2)
+$(BUILD) $(1) -j$(JOBS) --target ebb_cli --target test_conformance_cuda
+@test ! -e $(1)/CMakeFiles/ebb_cuda.dir || $(BUILD) $(1) -j$(JOBS) --target ebb_cuda
+endef
+
 test-cuda:
-	$(CMAKE) -S . -B build/cuda -DEBB_TESTS=ON -DEBB_DEBUG=2
-	$(BUILD) build/cuda -j$(JOBS) --target ebb_cli --target test_conformance_cuda
-	@test ! -e build/cuda/CMakeFiles/ebb_cuda.dir || $(BUILD) build/cuda -j$(JOBS) --target ebb_cuda
+	$(call build_for_card,build/cuda)
 	@EBB=build/cuda/ebb tools/run-tests -t 3000 tests/card
+
+dry-cuda:
+	$(call build_for_card,build/fake,-DEBB_CUDA=FAKE)
+	$(BUILD) build/fake -j$(JOBS) --target bench_workspaces
+	@SMALL="resnet_cifar:1 --image 16x16 --batch 2 --classes 10" EBB=build/fake/ebb tools/run-tests -t 3000 tests/card
+	bench/bench_cuda.py --build build/fake --tiny --rounds 1 --deadline 1800 $(if $(TORCH),--torch "$(TORCH)") -o build/fake/cuda.csv
 
 install: all
 	$(CMAKE) --install build/release --prefix $(PREFIX)
@@ -71,6 +83,6 @@ format:
 	@tools/check-format --fix
 
 clean:
-	rm -rf build/release build/cuda build/test build/clang build/tsan build/fuzz build/demo
+	rm -rf build/release build/cuda build/fake build/test build/clang build/tsan build/fuzz build/demo
 
-.PHONY: all test check demo bench bench-cuda test-cuda install fuzz test-backend format clean
+.PHONY: all test check demo bench bench-cuda test-cuda dry-cuda install fuzz test-backend format clean

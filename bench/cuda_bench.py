@@ -35,7 +35,7 @@ class Bench:
 
     def __init__(self, args, output):
         self.args, self.card = args, ""
-        self.end = time.monotonic() + 60  # to find the card
+        self.end = time.monotonic() + max(60, args.deadline)  # to find the card
         self.deadline = time.monotonic() + args.deadline
         self.section, self.left_out, self.failed, self.machines = "", [], [], {}
         self.writer, self.output = csv.DictWriter(output, COLUMNS, lineterminator="\n"), output

@@ -4,8 +4,11 @@
 # is; elsewhere one line of notice says what is missing, and all else builds. EBB_CUDA=ON makes that an error, OFF does
 # not look. The C files of src/backend/cuda need the toolkit's headers only, and are what the tests link over their fake
 # of the runtime. cuDNN is looked for in the toolkit, in the system's folders, and in Python's package nvidia/cudnn.
-set(EBB_CUDA AUTO CACHE STRING "Build the plug-in of the backend cuda: ON, OFF, or AUTO: where a toolkit is")
-set_property(CACHE EBB_CUDA PROPERTY STRINGS AUTO ON OFF)
+#
+# FAKE makes a plug-in of the same C files over that fake, for rehearsals without a GPU (make dry-cuda); what it computes
+# is right, and what it says of times and bytes is made up.
+set(EBB_CUDA AUTO CACHE STRING "Build the plug-in of the backend cuda: ON, OFF, FAKE, or AUTO: where a toolkit is")
+set_property(CACHE EBB_CUDA PROPERTY STRINGS AUTO ON OFF FAKE)
 set(ebb_cuda_found FALSE)
 if(NOT EBB_CUDA)
   return()
@@ -53,7 +56,7 @@ if(missing)
     message(NOTICE "${missing} was not found: the backend cuda is left out")
     return()
   endif()
-  message(FATAL_ERROR "EBB_CUDA is ON, and ${missing} was not found")
+  message(FATAL_ERROR "EBB_CUDA is ${EBB_CUDA}, and ${missing} was not found")
 endif()
 # find_package's targets are this folder's; the function's scope had them too, its variables it kept.
 find_package(CUDAToolkit 12 QUIET REQUIRED)
@@ -74,9 +77,34 @@ enable_language(CUDA)
 set(ebb_cuda_found TRUE)
 
 file(GLOB ebb_cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c)
-file(GLOB ebb_cuda_kernels CONFIGURE_DEPENDS src/backend/cuda/*.cu)
+# What it uses of base/, graph/ and backend/ is compiled once more: it links no libebb (src/backend/plugin.h).
+list(APPEND ebb_cuda_sources src/base/mem.c src/base/rng.c src/base/units.c src/base/utf8.c src/graph/graph.c
+     src/backend/dropout_mask.c src/backend/kernel_check.c src/backend/work.c)
+
+# The plug-in of these sources and more, as it is loaded.
+function(ebb_add_plugin)
+  add_library(ebb_cuda MODULE ${ebb_cuda_sources} ${ARGN})
+  target_include_directories(ebb_cuda PRIVATE include src)
+  target_include_directories(ebb_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  target_compile_options(ebb_cuda PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffunction-sections>)
+  target_link_options(ebb_cuda PRIVATE -Wl,--gc-sections
+                      -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
+  if(NOT EBB_SANITIZE)
+    target_link_options(ebb_cuda PRIVATE -Wl,--no-undefined)
+  endif()
+  target_link_libraries(ebb_cuda PRIVATE Threads::Threads m)
+  set_target_properties(ebb_cuda PROPERTIES LINKER_LANGUAGE C LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
+endfunction()
+
+if(EBB_CUDA STREQUAL "FAKE")
+  file(GLOB fake_sources CONFIGURE_DEPENDS tests/fake_cuda/*.c)
+  ebb_add_plugin(${fake_sources})
+  target_include_directories(ebb_cuda PRIVATE tests/fake_cuda)
+  return()
+endif()
 
 # nvcc has options of its own: none of the C files' are for it.
+file(GLOB ebb_cuda_kernels CONFIGURE_DEPENDS src/backend/cuda/*.cu)
 add_library(ebb_cuda_kernels OBJECT ${ebb_cuda_kernels})
 target_include_directories(ebb_cuda_kernels PRIVATE include src)
 set(kernel_options -fvisibility=hidden -Wall -Wextra --expt-relaxed-constexpr)
@@ -86,17 +114,6 @@ endif()
 set_target_properties(ebb_cuda_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON COMPILE_OPTIONS "${kernel_options}"
                       CUDA_STANDARD 17)
 
-# What it uses of base/, graph/ and backend/ is compiled once more: it links no libebb (src/backend/plugin.h).
-add_library(ebb_cuda MODULE ${ebb_cuda_sources} $<TARGET_OBJECTS:ebb_cuda_kernels> src/base/mem.c src/base/rng.c
-            src/base/units.c src/base/utf8.c src/graph/graph.c src/backend/dropout_mask.c src/backend/kernel_check.c
-            src/backend/work.c)
-target_include_directories(ebb_cuda PRIVATE include src)
-target_include_directories(ebb_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
-target_compile_options(ebb_cuda PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffunction-sections>)
-target_link_options(ebb_cuda PRIVATE -Wl,--gc-sections -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
-if(NOT EBB_SANITIZE)
-  target_link_options(ebb_cuda PRIVATE -Wl,--no-undefined)
-endif()
-target_link_libraries(ebb_cuda PRIVATE CUDA::cudart CUDA::cublasLt ${CUDNN_LIBRARY} Threads::Threads m)
-set_target_properties(ebb_cuda PROPERTIES LINKER_LANGUAGE C CUDA_RUNTIME_LIBRARY None INSTALL_RPATH_USE_LINK_PATH ON
-                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
+ebb_add_plugin($<TARGET_OBJECTS:ebb_cuda_kernels>)
+target_link_libraries(ebb_cuda PRIVATE CUDA::cudart CUDA::cublasLt ${CUDNN_LIBRARY})
+set_target_properties(ebb_cuda PROPERTIES CUDA_RUNTIME_LIBRARY None INSTALL_RPATH_USE_LINK_PATH ON)

@@ -36,7 +36,7 @@ target_link_libraries(ebb_preload_parts PUBLIC ebb_static)
 # the toolkit's headers are used.
 if(ebb_cuda_found)
   file(GLOB fake_sources CONFIGURE_DEPENDS tests/fake_cuda/*.c src/backend/cuda/*.c)
-  list(FILTER fake_sources EXCLUDE REGEX cuda_plugin)
+  list(FILTER fake_sources EXCLUDE REGEX "cuda_plugin|fake_plugin")
   add_library(ebb_cuda_fake STATIC ${fake_sources})
   target_include_directories(ebb_cuda_fake PUBLIC tests/fake_cuda)
   target_include_directories(ebb_cuda_fake SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})

@@ -200,6 +200,7 @@ typedef struct ebb_trainer_summary {
     uint64_t data_bytes;          /* of host memory: the reader's, values between run and file, parked state */
     uint64_t constant_bytes;      /* resident beside arena, slab and data: code, kernels, libraries */
     uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM), since the memory was taken */
+    uint64_t context_bytes;       /* of the device beside ebb's, now: the driver's total less its free less arenas */
 } ebb_trainer_summary;
 /* After the last step, or before. EBB_E_IO: values that the hash is of cannot be read from the disk tier. */
 EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);

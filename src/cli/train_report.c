@@ -119,6 +119,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_u64("liveness_bytes", info->liveness_bytes);
     ebb__json_u64("arena_bytes", summary->run.arena_bytes);
     ebb__json_u64("context_bytes", info->context_bytes);
+    ebb__json_u64("context_end_bytes", summary->context_bytes);
     ebb__json_u64("arena_resident_bytes", summary->run.arena_resident_bytes);
     ebb__json_u64("slab_bytes", summary->run.slab_bytes);
     ebb__json_u64("file_bytes", summary->run.file_bytes);

@@ -204,6 +204,9 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
         summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
     }
     EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, summary.weights_sha256));
+    ebb_device_info device;
+    EBB_TRY(ebb_device_get_info(trainer->device, &device));
+    summary.context_bytes = device.context_bytes;
     const ebb_resident resident = ebb__resident_get();
     summary.constant_bytes = trainer->before_bytes + resident.file_bytes;
     summary.resident_peak_bytes = resident.peak_bytes;

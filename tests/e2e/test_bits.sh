@@ -4,7 +4,8 @@
 # The same bits whatever the memory: ten steps of networks with dropout, batch-norm and LRN under every policy, at
 # half, a quarter and the least of what liveness needs, with the host or a file as the lower tier. Compared are
 # each step's loss and the final weights' digest; and that every run had the peak that it planned. ON, as in
-# "--backend cuda", says where.
+# "--backend cuda", says where. KEPT names a folder in which the bits of each network are kept, and, where they are
+# already, compared: for runs of this script with different options. SMALL is a line of the table below to run in place of all.
 . "$(dirname "$0")/lib.sh"
 
 # A run's losses and weights; its peak is checked on the way.
@@ -34,6 +35,11 @@ while read -r net options; do
     bits "$net none" "$@" --policy none || continue
     wanted=$(cat bits)
     equal "$net: ten losses" "$(losses out | wc -l)" 10
+    if [ -e "${KEPT:-.}/$net" ]; then
+        equal "$net: the bits that were kept" "$wanted" "$(cat "$KEPT/$net")"
+    elif [ -n "$KEPT" ]; then
+        cp bits "$KEPT/$net"
+    fi
     same "$net liveness" "$@" --policy liveness
     for percent in 50% 25%; do
         fit $percent "$@"
@@ -54,10 +60,10 @@ while read -r net options; do
     check "$net least, file tier: it was the file" test "$(member out file_bytes)" -gt 0
     equal "$net: nothing is left on the disk" "$(ls disk)" ""
 done <<END
-alexnet --image 67x67 --batch 4 --classes 10
+${SMALL:-alexnet --image 67x67 --batch 4 --classes 10
 vgg16 --image 32x32 --batch 4 --classes 10
 resnet50 --image 32x32 --batch 4 --classes 10
 inception4 --image 75x75 --batch 2 --classes 10
-densenet121 --image 32x32 --batch 4 --classes 10
+densenet121 --image 32x32 --batch 4 --classes 10}
 END
 exit $status

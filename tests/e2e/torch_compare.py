@@ -22,6 +22,7 @@ errors show: the last case makes one of 1e-3 in each tensor of a network, one af
 """
 import functools
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -160,7 +161,7 @@ def of_ebb(program, folder, reference):
     command = [program, "train", reference.net, "--data", f"tensors:{folder}/batch", "--batch", str(BATCH),
                "--classes", str(CLASSES), "--image", f"{height}x{width}", "--channels", str(channels),
                "--load", folder + "/weights", "--steps", "1", "--no-dropout", "--no-eval",
-               "--save-gradients", folder + "/gradients", "--json"]
+               "--save-gradients", folder + "/gradients", "--json", *os.environ.get("ON", "").split()]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"ebb: exit status {done.returncode}: {done.stderr.strip()}")
