@@ -27,8 +27,8 @@ typedef struct ebb_import_json_reader {
     bool out_of_memory;
     ebb_status status; /* of what ended the reading */
 
-    uint8_t chunk[CHUNK_BYTES];
-    size_t n_chunk;
+    uint8_t *chunk;
+    size_t chunk_bytes, n_chunk;
     uint64_t n_lines;        /* before the chunk */
     size_t n_since_callback; /* bytes */
 
@@ -272,8 +272,22 @@ static ebb_status refuse_text(ebb_import_json_reader *r) {
     return refuse(r, EBB_E_FORMAT, why);
 }
 
+/* Of a text that does not end yajl reads all that it has again with each chunk, so chunks grow with it. */
+static ebb_status make_chunk(ebb_import_json_reader *r) {
+    size_t n_bytes = ebb_min_u64(r->n_since_callback, MAX_VALUE_BYTES - r->n_since_callback + CHUNK_BYTES);
+    if (n_bytes < CHUNK_BYTES) { n_bytes = CHUNK_BYTES; }
+    if (n_bytes <= r->chunk_bytes) { return EBB_OK; }
+    uint8_t *chunk = ebb__alloc(r->importer->mem, n_bytes, 1);
+    if (chunk == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__free(r->importer->mem, r->chunk);
+    r->chunk = chunk;
+    r->chunk_bytes = n_bytes;
+    return EBB_OK;
+}
+
 static ebb_status read_chunk(ebb_import_json_reader *r) {
-    EBB_TRY(ebb__import_read(r->importer, r->chunk, CHUNK_BYTES, &r->n_chunk));
+    EBB_TRY(make_chunk(r));
+    EBB_TRY(ebb__import_read(r->importer, r->chunk, r->chunk_bytes, &r->n_chunk));
     r->n_since_callback += r->n_chunk;
     const yajl_status status = yajl_parse(r->yajl, r->chunk, r->n_chunk);
     if (status == yajl_status_client_canceled) { return r->status; }
@@ -314,6 +328,7 @@ out:
     EBB_VEC_FINI(importer->mem, &r->key);
     EBB_VEC_FINI(importer->mem, &r->tokens);
     EBB_VEC_FINI(importer->mem, &r->texts);
+    ebb__free(importer->mem, r->chunk);
     ebb__free(importer->mem, r);
     return st;
 }
