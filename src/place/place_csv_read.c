@@ -117,7 +117,10 @@ static ebb_status read_columns(reader *r) {
     }
     for (size_t k = 0; k < EBB_CSV_N_NEEDED; k++) {
         if (r->column[k] != EBB_CSV_NO_COLUMN) { continue; }
-        return ebb_fail(EBB_E_FORMAT, "%s:%zu: there is no column '%s'", r->csv->name, r->csv->line, needed[k]);
+        return ebb_fail(
+            EBB_E_FORMAT,
+            "%s:%zu: there is no column '%s': the first line names them, in lower case, with commas between",
+            r->csv->name, r->csv->line, needed[k]);
     }
     EBB_ASSERT(r->file->columns.n == r->csv->field.n);
     r->file->inclusive = strcmp(name_of(r, EBB_CSV_UPPER), "end") == 0;

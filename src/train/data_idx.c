@@ -77,7 +77,7 @@ static ebb_status find_file(const char *dir, const char *name, char path_out[PAT
         if (n < 0 || n >= PATH_BYTES) { return ebb_fail(EBB_E_ARGUMENT, "%s: the name is too long", dir); }
         if (access(path_out, F_OK) == 0) { return EBB_OK; }
     }
-    return ebb_fail(EBB_E_IO, "%s: cannot open: no such file, and none with .gz", path_out);
+    return ebb_fail(EBB_E_IO, "%s/%s: cannot open: no such file, and none with .gz", dir, name);
 }
 
 static ebb_status read_file(const char *dir, const char *name, char path_out[PATH_BYTES],

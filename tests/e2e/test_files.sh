@@ -78,12 +78,12 @@ done
     complains "too small a budget" 1 "least" $train --memory 10KiB
     "$EBB" $train --memory 10KiB --json >out 2>err
     equal "too small a budget: exit code" $? 1
-    check "too small a budget: JSON" grep -qE '^\{"error": ".*", "least_budget_bytes": [0-9]+, "step": "[^"]+"' out
+    check "too small a budget: JSON" grep -qE '^\{"schema_version": 1, "error": ".*", "least_budget_bytes": [0-9]+, "step": "[^"]+"' out
     complains "too little host memory" 1 "host memory: .* at least [0-9]+" $train --host-memory 1KiB
     "$EBB" $train --host-memory 1KiB --json >out 2>err
     equal "too little host memory: exit code" $? 1
     check "too little host memory: JSON" \
-        grep -qE '^\{"error": ".*", "least_budget_bytes": null, "step": null, "least_host_bytes": [0-9]+\}$' out
+        grep -qE '^\{"schema_version": 1, "error": ".*", "least_budget_bytes": null, "step": null, "least_host_bytes": [0-9]+\}$' out
     run "the least host memory" out $train --host-memory "$(member out least_host_bytes)" && pass "the least host memory"
 }
 

@@ -180,8 +180,8 @@ refuses() {
 }
 head="id,lower,upper,size"
 refuses "an empty file" ": the file is empty: it has no line of columns" ""
-refuses "no columns" ":1: there is no column 'id'" "1,0,3,4\n"
-refuses "a missing column" ":1: there is no column 'size'" "id,lower,upper\na,0,1\n"
+refuses "no columns" ":1: there is no column 'id': the first line names them, in lower case, with commas between" "1,0,3,4\n"
+refuses "a missing column" ":1: there is no column 'size': the first line names them, in lower case, with commas between" "id,lower,upper\na,0,1\n"
 refuses "a column twice" ":1: column: 'lower' is there twice" "id,lower,upper,size,lower\n"
 refuses "a meaning twice" ":1: column: 'end' is the same as the column 'upper'" "id,lower,upper,size,end\n"
 refuses "a field too few" ":3: 3 fields, but 4 columns" "$head\na,0,1,4\nb,0,1\n"
@@ -208,7 +208,7 @@ head -c 30 program | "$EBB" place - >out 2>err
 equal "a program that is bad on standard input" "$? $(cut -c 1-20 err)" "3 ebb: standard input:"
 says "bytes without an end" 3 "ebb: /dev/zero:1: a byte 0: this is no text" place /dev/zero
 yes | "$EBB" place - >out 2>err
-equal "lines without an end" "$? $(cat err)" "3 ebb: standard input:1: there is no column 'id'"
+equal "lines without an end" "$? $(cat err)" "3 ebb: standard input:1: there is no column 'id': the first line names them, in lower case, with commas between"
 (echo "id,lower,upper,size" && yes a,0,1,4) 2>err.yes | "$EBB" place - >out 2>err
 equal "rows without an end" "$? $(cat err)" "3 ebb: standard input:3: id: 'a' is there already, on line 2"
 head -c 3000 /dev/urandom >noise.csv
