@@ -61,7 +61,7 @@ static ebb_status cut_sorted(const ebb_place_problem *problem, ebb_bump *scratch
 
 /* ---- by counting ------------------------------------------------------------------------------ */
 
-/* The times [low, low + n) of all births and deaths. */
+/* The times [low, low + n) of all births and deaths; where those are all 2^64, one fewer. */
 typedef struct span {
     uint64_t low, n;
 } span;
@@ -74,7 +74,7 @@ static span find_span(const ebb_place_problem *problem) {
         low = ebb_min_u64(low, ebb_min_u64(birth, death));
         high = ebb_max_u64(high, ebb_max_u64(birth, death));
     }
-    return (span){low, problem->n_items > 0 ? high - low + 1 : 0};
+    return (span){low, problem->n_items > 0 ? ebb_max_u64(high - low + 1, high - low) : 0};
 }
 
 /* Where there are few times between events, what happens at each is noted, and nothing need be sorted. */

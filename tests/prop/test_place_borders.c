@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement of as many items as lie around the borders of stages: the exact search ends at 2,048, patience at 200,000.
- * Every answer passes the library's checker, and where there are few enough, a look at every pair.
+ * Every answer passes the library's checker, and where there are few enough, a look at every pair. And times at both
+ * ends of 64 bits.
  */
 #include "place_expect.h"
 
@@ -64,10 +65,34 @@ static void test_patience(void **state) {
     place(200001, 0, 9, 0);
 }
 
+static void test_all_times(void **state) {
+    (void)state;
+    const uint64_t end = UINT64_MAX;
+    const ebb_place_item items[] = {{3, 0, end}, {5, end - 1, end}, {5, 0, 1}, {4, 1, end - 1}, {4, end - 2, end}};
+    uint64_t offsets[5], peak = 0;
+    const char *solver = NULL;
+    for (size_t k = 0; (solver = ebb_place_solver_name(k, NULL)) != NULL; k++) {
+        for (size_t n = 1; n <= 5; n++) {
+            ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
+            ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+            ebb_place_result result;
+            problem.items = items;
+            problem.n_items = n;
+            problem.period = (k + n) % 2 == 0 ? 0 : end;
+            options.solver = solver;
+            assert_int_equal(ebb_place_solve(&problem, &options, offsets, &result), EBB_OK);
+            assert_int_equal(ebb_place_check(&problem, NULL, offsets, &peak), EBB_OK);
+            assert_true(peak <= result.peak_bytes && result.bound_bytes == (n == 1 ? 3 : n == 5 ? 12 : 8));
+            assert_true(k > 0 || result.peak_bytes == result.bound_bytes);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_all_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
