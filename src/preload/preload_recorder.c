@@ -214,18 +214,25 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
     return text != NULL && *text != '\0' ? strtoull(text, NULL, 10) : otherwise;
 }
 
+/* A handler of a signal may fork while its own thread is in here, and must not wait for that. */
 static void lock_for_fork(void) {
-    (void)pthread_mutex_lock(&ebb__recorder.lock);
+    if (!is_inside) { (void)pthread_mutex_lock(&ebb__recorder.lock); }
 }
 
 static void unlock_after_fork(void) {
-    (void)pthread_mutex_unlock(&ebb__recorder.lock);
+    if (!is_inside) { (void)pthread_mutex_unlock(&ebb__recorder.lock); }
 }
 
 static void begin_in_child(void) {
+    if (is_inside) { /* by a handler, in the middle of something: not recorded */
+        ebb__recorder.is_over = true;
+        ebb__preload_min_bytes = SIZE_MAX;
+        return;
+    }
     ebb__recorder.writer = NULL; /* the parent's, with what it has not written; its memory is lost */
     ebb__recorder.pid = getpid();
     ebb__recorder.n_blocks = 0;
+    if (!is_nested) { memset(ebb__recorder.admitted_bytes, 0, sizeof ebb__recorder.admitted_bytes); } /* of others */
     for (size_t i = 0; i < ebb__recorder.blocks.n_slots; i++) {
         ebb__recorder.blocks.slot[i].stack = 0;
     } /* the parent's, too */

@@ -100,6 +100,8 @@ END
     equal "threads" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
     record 0 $least -- ./program signals
     equal "signals" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
+    timeout 60 "$EBB" record -o trace $least -- ./program handler >out 2>err </dev/null
+    equal "a handler that forks" "$? $(tell trace | sed 's/.*left 0 .*whole/all freed/')" "0 all freed"
     record 0 $least -- ./program fork
     equal "a parent" "$(tell trace)" "1024@malloc left 0 peak 1024 whole"
     equal "its child" "$(tell trace.[0-9]*)" "1024@malloc* 2048@malloc left 2048 peak 2048 whole"

@@ -119,6 +119,23 @@ static int do_signals(void) {
     return 0;
 }
 
+static void fork_one(int number) {
+    (void)number;
+    const pid_t pid = fork();
+    if (pid == 0) { _exit(0); }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+}
+
+/* A handler that forks, most often while this thread is in the recorder. */
+static int do_handler(void) {
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, fork_one);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int i = 0; i < 20000; i++) { free(take_here(100 * K)); }
+    setitimer(ITIMER_REAL, &never, NULL);
+    return 0;
+}
+
 static int do_fork(void) {
     void *a = take_here(1 * M);
     if (fork() == 0) {
@@ -332,6 +349,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "close") == 0) { return do_close(); }
     if (strcmp(what, "threads") == 0) { return do_threads(); }
     if (strcmp(what, "signals") == 0) { return do_signals(); }
+    if (strcmp(what, "handler") == 0) { return do_handler(); }
     if (strcmp(what, "fork") == 0) { return do_fork(); }
     if (strcmp(what, "aligned") == 0) { return do_aligned(); }
     if (strcmp(what, "fixed") == 0) { return do_fixed(); }
