@@ -45,6 +45,7 @@ class Writer:
         for number, n_bytes in ((MAJOR, 2), (MINOR, 2), (tells, 4), (start_unix_ns, 8), (HEADER_BYTES, 4), (0, 4)):
             self._out += number.to_bytes(n_bytes, "little")
         self._time_ns = self._address = self._row = 0
+        self._n_whole = len(self._out)  # bytes, of records that are whole
         self._strings, self._frames = {"": 0}, {}
         self._file = open(path, "wb", buffering=0)
 
@@ -59,6 +60,7 @@ class Writer:
             _varint(self._out, len(data))
             self._out += data
             number = self._strings[text] = len(self._strings)
+            self._n_whole = len(self._out)
         return number
 
     def frame(self, caller, function, file, line):
@@ -139,6 +141,7 @@ class Writer:
 
     def flush(self):
         left = memoryview(bytes(self._out))
+        self._n_whole = 0
         self._out.clear()
         while left:
             left = left[self._file.write(left):]
@@ -153,8 +156,14 @@ class Writer:
                 self._file.close()
 
     def abandon(self):
-        """Leave the file as it is, without an end."""
-        self._file.close()
+        """End the file without an end, whatever was interrupted: what is whole goes into it where there is room."""
+        try:
+            del self._out[self._n_whole:]
+            self.flush()
+        except OSError:
+            pass
+        finally:
+            self._file.close()
 
     def _delta(self, address):
         """An address as the signed difference to the one before, modulo 2^64, the sign folded into the lowest bit."""
@@ -166,6 +175,7 @@ class Writer:
         self._out.append(kind)
         for x in fields:
             _varint(self._out, x)
+        self._n_whole = len(self._out)
 
     def _event(self, kind, time_ns, fields):
         out, dt = self._out, time_ns - self._time_ns
@@ -184,5 +194,6 @@ class Writer:
                 x >>= 7
             out.append(x)
         self.n_events += 1
-        if len(out) > _BUFFER_BYTES:
+        self._n_whole = len(out)
+        if self._n_whole > _BUFFER_BYTES:
             self.flush()

@@ -315,6 +315,34 @@ def check_refusals_words():
     verdict("other words", refusal_of(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None)
 
 
+def check_interrupts():
+    """At whichever line of the recorder Ctrl-C comes, the program gets it, and the trace reads up to there."""
+    ours, n_lines, stop_at, n_cut = os.path.dirname(ebb.__file__), 0, 1, 0
+
+    def watch(frame, event, _):
+        nonlocal n_lines
+        if not frame.f_code.co_filename.startswith(ours):
+            return None
+        n_lines += event == "line"
+        if n_lines == stop_at:
+            raise KeyboardInterrupt
+        return watch
+
+    training, interrupted = Training(mlp, sgd), True
+    while interrupted:
+        n_lines, interrupted = 0, False
+        try:
+            with ebb.torch.record(path):
+                sys.settrace(watch)
+                training.step()
+        except KeyboardInterrupt:
+            interrupted = True
+        sys.settrace(None)
+        n_cut += not trace_reader.Trace(path).is_whole  # which refuses what makes no sense
+        stop_at += 101
+    verdict("interrupted anywhere", n_cut > 10, n_cut, stop_at)
+
+
 def check_nested():
     inner_path = path + ".inner"
     with ebb.torch.record(path) as outer:
@@ -402,6 +430,30 @@ def check_ways():
     verdict("marks of the program's own", marks == [(m, n) for n in range(3) for m in (0, 1)], marks)
 
 
+class Wrapper(torch.Tensor):
+    """A tensor around a tensor, that says so to nobody."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return cls(func(*(arg.inner if isinstance(arg, cls) else arg for arg in args), **(kwargs or {})))
+
+
+def check_strange():
+    half_made = torch.nn.Module.__new__(torch.nn.Module), torch.optim.SGD.__new__(torch.optim.SGD)
+    with ebb.torch.record(path) as recorder:
+        torch.nn.Linear(1000, 1000, device="meta")(torch.empty(5, 1000, device="meta")).sum().backward()
+        wrapper = Wrapper(torch.ones(1000)) + 1
+    verdict("tensors without memory, and what is half made", 4000 <= recorder.peak_bytes < 20000 and len(half_made) == 2 and torch.equal(wrapper.inner, torch.ones(1000) + 1),
+            recorder.peak_bytes)
+
+
 KILLED = """
 import os, torch, ebb.torch
 with ebb.torch.record({path!r}):
@@ -483,9 +535,11 @@ def main():
     check_exception()
     check_refusal()
     check_refusals_words()
+    check_interrupts()
     check_nested()
     check_views_and_places()
     check_ways()
+    check_strange()
     check_killed()
     check_document()
     check_threads_and_forks()

@@ -41,9 +41,8 @@ class record(TorchDispatchMode):
 
     def __init__(self, path, stacks=True):
         super().__init__()
-        self.path, self._wants_stacks = path, stacks
+        self.path, self._wants_stacks, self._ledger, self._operators = path, stacks, None, {}
         self._lock, self._process = threading.RLock(), None  # the one that records; a child's file is its parent's
-        self._ledger, self._operators = None, {}
 
     live_bytes = property(lambda self: self._ledger.live_bytes)
     peak_bytes = property(lambda self: self._ledger.peak_bytes)
@@ -71,9 +70,7 @@ class record(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
+        operator = self._operators.get(func) or self._operators.setdefault(func, Operator(func))
         if operator.is_profiler:
             with no_dispatch():  # FakeTensorMode of 1.13 refuses it
                 return func(*args, **kwargs)
@@ -96,16 +93,18 @@ class record(TorchDispatchMode):
         return result
 
     def _try(self, act, *args):
-        """Another process leaves the file alone. A full disk ends the recording, not the program."""
+        """Another process leaves the file alone. A full disk ends the recording, not the program; Ctrl-C in it, both."""
         if self._process != os.getpid():
             return
         with self._lock:
             try:
                 if self._process is not None:
                     act(*args)
-            except OSError as error:
+            except BaseException as error:
                 self._process = None
                 self._ledger.writer.abandon()
+                if not isinstance(error, OSError):
+                    raise
                 warnings.warn(f"ebb: the recording {self.path} ends here: {error}")
 
     def _begin(self):

@@ -77,13 +77,14 @@ class Ledger:
         return next((block.number for block in reversed(self._blocks.values())), -1)
 
     def _storage(self, tensor):
-        """(storage, its key, its bytes); None for what has none: sparse tensors, other libraries', meta, real ones
-        beside fake ones."""
-        if isinstance(tensor, FakeTensor) != self.is_fake:
+        """(storage, its key, its bytes, its address); None for what has none: sparse tensors, other libraries', meta,
+        tensors made of tensors, real ones beside fake ones."""
+        if isinstance(tensor, FakeTensor) != self.is_fake or tensor.device.type == "meta":
             return None
         try:
             storage = _storage_of(tensor)
-            return storage, storage._cdata, int(storage.nbytes())
+            size_bytes, address = int(storage.nbytes()), None if self.is_fake else storage.data_ptr()
+            return None if address == 0 and size_bytes else (storage, storage._cdata, size_bytes, address)
         except (NotImplementedError, RuntimeError, ValueError):
             return None
 
@@ -97,7 +98,7 @@ class Ledger:
         found = self._storage(tensor)
         if found is None:
             return None
-        storage, key, size_bytes = found
+        storage, key, size_bytes, address = found
         block = self._blocks.get(key)
         if block is not None and block.size_bytes == size_bytes:
             if key in self._suspects:
@@ -106,7 +107,7 @@ class Ledger:
         if block is not None:
             role, name = (block.role, block.name) if role is None else (role, name)
             self._free(key, time_ns)  # resized
-        if size_bytes == 0 or tensor.device.type == "meta":
+        if size_bytes == 0:
             return None
         if role is None:
             role = trace.PARAMETER if isinstance(tensor, torch.nn.Parameter) else trace.INPUT
@@ -115,8 +116,7 @@ class Ledger:
         self._anchor(block, key, tensor)
         space, name = self._space(tensor.device), self.writer.string(name)
         self.writer.stack(stack)
-        block.number = self.writer.alloc(time_ns, size_bytes, role, name,
-                                         None if self.is_fake else storage.data_ptr(), space, self.are_before)
+        block.number = self.writer.alloc(time_ns, size_bytes, role, name, address, space, self.are_before)
         self.live_bytes += size_bytes
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if self.live_bytes >= self._write_at_bytes and not self.are_before:
@@ -162,7 +162,7 @@ class Ledger:
         else:
             asked = self._suspects
         time_ns = self.now()
-        for key in tuple(asked):
+        for key in tuple(asked.copy()):  # at once: a collection of garbage in between adds suspects
             if key not in self._blocks:
                 self._suspects.discard(key)
             elif _expired(key):

@@ -19,7 +19,7 @@ class Owners:
     def scan(self):
         """Tell what is there when the recording begins: all that Python has."""
         things = gc.get_objects()
-        modules = [thing for thing in things if issubclass(type(thing), torch.nn.Module)]
+        modules = [thing for thing in things if issubclass(type(thing), torch.nn.Module) and "_modules" in vars(thing)]
         children = {id(child) for module in modules for child in module.children()}
         roots = [module for module in modules if id(module) not in children]
         self._prefixes = sum(any(True for _ in root.parameters()) for root in roots) > 1
@@ -27,7 +27,7 @@ class Owners:
             self._name(root)
         self.label_gradients()
         for thing in things:
-            if issubclass(type(thing), torch.optim.Optimizer):
+            if issubclass(type(thing), torch.optim.Optimizer) and "state" in vars(thing):  # else not yet made
                 self.label_state(thing)
         for thing in things:
             if issubclass(type(thing), torch.Tensor):
