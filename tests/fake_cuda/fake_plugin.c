@@ -8,6 +8,5 @@
 __attribute__((constructor)) static void set_up(void) {
     fake_cuda_reset(1);
     fake.total_bytes = (uint64_t)16 << 30;
-    fake.context_bytes = (uint64_t)300 << 20;
     fake.has_no_locks = true;
 }
