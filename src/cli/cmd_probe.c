@@ -38,7 +38,7 @@ static ebb_status measure_network(const char *net, const probe_values *values, e
     if (status == EBB_OK) { status = ebb__cli_build_network(net, &values->network, &graph); }
     if (status == EBB_OK) { status = ebb_graph_train(graph, &optimizer, false); }
     if (status == EBB_OK) { status = ebb_lower(graph, device, &lowered); }
-    if (status == EBB_OK) { status = ebb_run_measure_steps(lowered, (uint32_t)values->reps, machine); }
+    if (status == EBB_OK) { status = ebb_run_measure_steps(lowered, (uint32_t)values->reps, true, machine); }
     ebb_lowered_destroy(lowered);
     ebb_graph_destroy(graph);
     return status;

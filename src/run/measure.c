@@ -113,27 +113,31 @@ static void zero_operands(const bench *b, const ebb_lowered_step *step, const eb
     }
 }
 
-/* Every choice of every step, in the program's order. */
-static void list_samples(const ebb_program *program, sample *samples, uint64_t *key, uint32_t *order) {
+/* Every step's first choice, or every choice, in the program's order; how many. */
+static size_t list_samples(const ebb_program *program, bool all_choices, sample *samples, uint64_t *key,
+                           uint32_t *order) {
     uint32_t n = 0;
     for (uint32_t s = 0; s < program->steps.n; s++) {
-        for (uint32_t c = 0; c < program->steps.data[s].n_choices; c++, n++) {
+        const uint32_t n_choices = all_choices ? program->steps.data[s].n_choices : 1;
+        for (uint32_t c = 0; c < n_choices; c++, n++) {
             key[n] = program->choices.data[program->steps.data[s].first_choice + c].key;
             order[n] = n;
             samples[n] = (sample){.key = key[n], .step = s, .choice = c};
         }
     }
-    EBB_ASSERT(n == program->choices.n);
+    EBB_ASSERT(n <= program->choices.n);
+    return n;
 }
 
-static ebb_status collect_samples(const ebb_lowered *low, ebb_bump *bump, sample **samples_out, size_t *n_out) {
-    const size_t n = low->program->choices.n;
+static ebb_status collect_samples(const ebb_lowered *low, bool all_choices, ebb_bump *bump, sample **samples_out,
+                                  size_t *n_out) {
+    size_t n = low->program->choices.n;
     if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 1 kernels to measure"); }
     sample *all = ebb__bump_alloc(bump, n, sizeof *all), *distinct = ebb__bump_alloc(bump, n, sizeof *distinct);
     uint64_t *key = ebb__bump_alloc(bump, n, sizeof *key);
     uint32_t *order = ebb__bump_alloc(bump, n, sizeof *order);
     if (all == NULL || distinct == NULL || key == NULL || order == NULL) { return EBB_E_NO_MEMORY; }
-    list_samples(low->program, all, key, order);
+    n = list_samples(low->program, all_choices, all, key, order);
     EBB_TRY(ebb__sort_by_key(bump->mem, order, n, key)); /* stable: the first step that has a key stays the first */
     size_t n_distinct = 0;
     for (size_t i = 0; i < n; i++) {
@@ -161,10 +165,11 @@ static ebb_status measure_sample(bench *b, const ebb_lowered *low, const sample 
     return ebb_machine_set_time(machine, s->key, ns);
 }
 
-static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, ebb_bump *bump, ebb_machine *machine) {
+static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool all_choices, ebb_bump *bump,
+                                  ebb_machine *machine) {
     sample *samples = NULL;
     size_t n = 0;
-    EBB_TRY(collect_samples(low, bump, &samples, &n));
+    EBB_TRY(collect_samples(low, all_choices, bump, &samples, &n));
     uint64_t arena_bytes = 0, port_bytes = 4;
     uint32_t most = 1;
     for (size_t i = 0; i < n; i++) {
@@ -189,11 +194,11 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, ebb_bum
     return st;
 }
 
-ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, ebb_machine *machine) {
+ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices, ebb_machine *machine) {
     if (!lowered->device->ops->has_data) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, lowered->mem);
-    ebb_status st = measure_samples(lowered, reps, &bump, machine);
+    ebb_status st = measure_samples(lowered, reps, all_choices, &bump, machine);
     ebb__bump_fini(&bump);
     return st;
 }

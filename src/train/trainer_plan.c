@@ -24,7 +24,8 @@ static ebb_status find_machine(ebb_trainer *trainer) {
     const ebb_program *program = ebb_lowered_program(trainer->learn.lowered);
     EBB_TRY(
         ebb_run_measure_links(trainer->device, o->disk_dir, ebb_program_floor_bytes(program, NULL), trainer->machine));
-    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, trainer->machine);
+    const bool all_choices = strcmp(o->algorithms, "given") != 0;
+    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, all_choices, trainer->machine);
 }
 
 /* ---- the host's budget ------------------------------------------------------------------------ */

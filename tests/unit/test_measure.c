@@ -23,7 +23,7 @@ static void every_kernel_gets_its_time(void **state) {
     const ebb_choice *choices = ebb_program_choices(ebb_lowered_program(f.lowered), &n);
     assert_true(n > 20);
     assert_true(ebb_machine_step_time_ns(machine, &choices[0]) >= UNMEASURED_NS);
-    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, machine), EBB_OK);
+    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, machine), EBB_OK);
     for (size_t c = 0; c < n; c++) { assert_true(ebb_machine_step_time_ns(machine, &choices[c]) < UNMEASURED_NS); }
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
