@@ -18,8 +18,9 @@
  * bound: where an item would end above it, room is made among what was born lately (room.c), and the cap rises where
  * there is none. Sizes and lifetimes that are noise come within one or two percent of the bound so. What goes on at the
  * front of a sweep has nothing in its way but what lives there, while in a whole placement, pushing one out of its
- * place only moves the hole. One or two places are what raised the cap, as a rule, so the side is gone through again
- * from a little before the first of them: first as far as a little behind it, and on only where that was of use.
+ * place only moves the hole. One or two places are what raised the cap, as a rule, so of very many items the side is
+ * gone through again from a little before the first of them: first as far as a little behind it, and on only where that
+ * was of use. Of fewer, going through all of it again is as cheap, and finds more.
  *
  * The stack is ordered by death, roughly, and what dies at about the same time by birth: so what goes together leaves a
  * few large gaps, in both directions.
@@ -46,7 +47,7 @@
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
-#define MAX_CAPPED_WORK_AN_ITEM 64u
+#define MAX_CAPPED_WORK_AN_ITEM 56u
 #define MAX_RUNS 32u     /* of a side, beside the first */
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
@@ -57,7 +58,7 @@ typedef struct fronts {
     ebb_load load;
     uint32_t section, lowest;
     bool is_line;             /* nothing lives around the end */
-    bool is_quick;            /* each link is tried once, in haste */
+    bool is_first_look;       /* of very many items: each link is tried once, few gaps an item */
     uint32_t *alive, n_alive; /* where the link at hand begins */
     uint32_t *at_summit, n_at_summit;
     uint32_t from;            /* where the side at hand begins */
@@ -160,7 +161,7 @@ static ebb_status try_link(fronts *u, const chain_link *l, uint64_t weight, uint
                                                .n_alive = u->n_alive,
                                                .weight = weight,
                                                .cap = u->cap,
-                                               .is_hasty = u->is_quick,
+                                               .is_hasty = u->is_first_look,
                                                .give_up_bytes = give_up_bytes,
                                                .max_work = u->end_work - ebb_min_u64(u->end_work, s->work)};
     return ebb__place_outward(u->sections, &options, s->now.offsets, bump, result_out, &s->work);
@@ -189,7 +190,7 @@ static ebb_status place_link(fronts *u, const chain_link *l) {
     ebb__bump_init(&best, s->job->mem);
     ebb_place_outward_result result = {.peak = UINT64_MAX};
     ebb_status st = EBB_OK;
-    const size_t n_tries = u->cap.bytes > 0 || u->is_quick ? 1 : N_WEIGHTS;
+    const size_t n_tries = u->cap.bytes > 0 || u->is_first_look ? 1 : N_WEIGHTS;
     for (size_t t = 0; st == EBB_OK && t < n_tries && result.peak > u->peak; t++) {
         ebb_place_outward_result tried = {0};
         if (s->work >= u->end_work || s->job->stop(s->job->stop_ctx)) { break; }
@@ -258,6 +259,7 @@ static ebb_status alloc_all(fronts *u) {
 
 /* Where a side begins, unless what is there is kept farther. */
 static void begin_at_summit(fronts *u) {
+    EBB_ASSERT(u->n_at_summit > 0 && u->section < u->sections->n);
     u->from = u->section;
     u->n_first = 0;
     u->n_alive = u->n_at_summit;
@@ -298,6 +300,7 @@ static uint32_t find_first_above(const fronts *u, bool backward) {
         first = (met > first) == backward ? met : first;
     }
     u->search->work += s->n_items / WORK_OF_LOOKS;
+    EBB_ASSERT(first != u->section && (first > u->section) == !backward); /* there is one: this side is the higher */
     return first;
 }
 
@@ -325,6 +328,7 @@ static void go_back(fronts *u, bool backward) {
     if (way >= n_before) { return; }
     u->from = backward ? above + (uint32_t)way : above - (uint32_t)way;
     u->n_first = (uint32_t)ebb_min_u64(2 * way, s->n);
+    EBB_ASSERT(u->from < s->n && (u->from > u->section) == !backward);
     begin_there(u, backward);
     EBB_ASSERT(u->peak <= u->cap.bytes);
 }
@@ -332,14 +336,15 @@ static void go_back(fronts *u, bool backward) {
 /* So near the bound, for what is tried so often. */
 static void set_cap(fronts *u, uint64_t excess_bytes, unsigned n_tried) {
     const uint64_t bound = u->sections->bound_bytes;
+    EBB_ASSERT(u->is_line && excess_bytes <= bound);
     const unsigned n_doubled = n_tried < MAX_DOUBLED ? n_tried : MAX_DOUBLED;
     const unsigned patience = u->search->is_hasty ? HASTY_PATIENCE : LEAST_PATIENCE;
     u->cap = (ebb_place_cap){bound + excess_bytes, bound / CAP_STEPS + 1, patience << n_doubled};
 }
 
 /* The side that is higher again, beginning with other weights, until the other is; if there is a cap, under one that
- * takes away a quarter of what that side has more than the bound, with more patience, and only from where it is above
- * that cap. */
+ * takes away a quarter of what that side has more than the bound, with more patience; of very many items only from
+ * where it is above that cap. */
 static ebb_status run_again(fronts *u, uint64_t peak[2]) {
     ebb_search *s = u->search;
     const uint64_t bound = u->sections->bound_bytes;
@@ -352,7 +357,7 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
         begin_at_summit(u);
         if (u->cap.bytes > 0) {
             set_cap(u, (peak[side] - bound) / 4 * 3, u->n_runs);
-            go_back(u, side);
+            if (s->is_many) { go_back(u, side); }
         }
         forget_side(u, u->from, side);
         EBB_TRY(place_side(u, side, peak[side], &found));
@@ -426,7 +431,7 @@ static ebb_status run(fronts *u) {
     EBB_TRY(find_ends(u));
     EBB_TRY(stack(u));
     const uint64_t bound = u->sections->bound_bytes;
-    if (u->is_quick) { return place_sides(u, bound + bound / ALMOST_PARTS + 1, peak); }
+    if (u->is_first_look) { return place_sides(u, bound + bound / ALMOST_PARTS + 1, peak); }
     const uint64_t share = u->end_work - s->work;
     const bool is_few = u->sections->n_items <= EBB_PLACE_FEW; /* the exact search makes more of its work */
     if (u->is_line && !is_few && u->n_at_summit <= MAX_MOVABLE) { EBB_TRY(run_capped(u)); }
@@ -442,7 +447,7 @@ ebb_status ebb__search_quick_fronts(ebb_search *s) {
     if (!s->is_many || s->sections->n < 2 || ebb__search_is_over(s, s->max_work)) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, s->job->mem);
-    fronts u = {.search = s, .sections = s->sections, .bump = &bump, .is_quick = true, .end_work = s->max_work};
+    fronts u = {.search = s, .sections = s->sections, .bump = &bump, .is_first_look = true, .end_work = s->max_work};
     const ebb_status st = run(&u);
     if (ebb__search_is_almost(s)) { ebb__search_be_content(s); }
     ebb__bump_fini(&bump);

@@ -196,6 +196,7 @@ static uint64_t find_cheapest(const ebb_room *r, const lodger *x, uint64_t cap_b
 }
 
 static void push_out(ebb_room *r, const lodger *x) {
+    EBB_ASSERT(!x->is_fixed && x->offset != EBB_PLACE_NOWHERE);
     size_t n = 0;
     for (size_t i = 0; i < r->in.n; i++) {
         const lodger l = r->in.data[i];
@@ -248,6 +249,7 @@ static bool put_back(ebb_room *r, lodger x, uint64_t cap_bytes) {
         x.worth = ebb_min_u64(x.worth + x.worth / 4, MAX_GROWTH * NEWBORN * x.size_bytes);
         push_out(r, &x);
     }
+    EBB_ASSERT(x.offset <= cap_bytes && x.size_bytes <= cap_bytes - x.offset);
     put_in(r, x);
     return true;
 }
@@ -324,6 +326,7 @@ ebb_status ebb__room_make(ebb_room *r, uint32_t item, ebb_place_cap cap, uint64_
     for (size_t i = 0; i < r->in.n; i++) {
         const lodger *l = &r->in.data[i];
         if (!l->is_moved) { continue; }
+        EBB_ASSERT(!l->is_fixed && l->item <= item);
         offsets[l->item] = l->offset;
         r->idx.data[moved_out->n++] = l->item;
     }

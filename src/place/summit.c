@@ -162,6 +162,7 @@ static void note_farthest(summit *m) {
 
 static ebb_status try_rest(summit *m, const ebb_taken *stack, uint64_t end) {
     ebb_search *s = m->search;
+    EBB_ASSERT(m->n_stack <= s->sections->n_items);
     const uint32_t n = (uint32_t)s->sections->n_items, early = m->n_stack + (n - m->n_stack) / EARLY;
     unsigned n_failed = 0;
     for (unsigned r = 0; r <= MAX_REPAIRS && n_failed <= MAX_FAILED && !ebb__search_is_over(s, end); r++) {
