@@ -6,6 +6,8 @@
  */
 #include "trace/iteration_priv.h"
 
+#define MAX_LENGTHS 4u /* that one iteration may have, where frees differ */
+
 /* ---- what is kept ------------------------------------------------------------------------------ */
 
 ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
@@ -120,49 +122,116 @@ uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at
 
 /* ---- the answer -------------------------------------------------------------------------------- */
 
-/* By the beginnings of steps. */
-static ebb_status find_in_steps(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations) {
-    ebb_u32s lengths = {0};
-    ebb_iteration_text steps;
-    ebb_status st = ebb__iteration_text_init_steps(&steps, all, bump);
-    if (st == EBB_OK) { st = ebb__iteration_candidates(&steps, &lengths); }
-    if (st == EBB_OK) { st = ebb__iteration_from_events(&steps, &lengths, true, iterations); }
-    EBB_VEC_FINI(all->finder->mem, &lengths);
-    return st;
-}
-
 static uint64_t n_covered(const ebb_iteration_parts *iterations) {
     uint64_t n = 0;
     for (size_t i = 0; i < iterations->n; i++) { n += iterations->data[i].n_events; }
     return n;
 }
 
-/* With frees in a row as they came, or in any order, if so more is found: that some come in one order is an accident.
- * What repeats with some order does so in any: the lengths are the same. */
-static ebb_status find_exact(const ebb_iteration_text *all, const ebb_iteration_text *sorted, const ebb_u32s *lengths,
-                             ebb_iteration_parts *iterations) {
+static void swap(ebb_iteration_parts *a, ebb_iteration_parts *b) {
+    const ebb_iteration_parts old = *a;
+    *a = *b;
+    *b = old;
+}
+
+/* In this text, if so more is found than was. */
+static ebb_status find_more(const ebb_iteration_text *text, const ebb_u32s *lengths, ebb_iteration_parts *iterations) {
     ebb_iteration_parts other = {0};
-    EBB_TRY(ebb__iteration_from_events(all, lengths, true, iterations));
-    ebb_status st = ebb__iteration_from_events(sorted, lengths, true, &other);
-    if (st == EBB_OK && n_covered(&other) > n_covered(iterations)) {
-        const ebb_iteration_parts less = *iterations;
-        *iterations = other;
-        other = less;
-    }
-    EBB_VEC_FINI(all->finder->mem, &other);
+    const ebb_status st = ebb__iteration_from_events(text, lengths, true, &other);
+    if (st == EBB_OK && n_covered(&other) > n_covered(iterations)) { swap(iterations, &other); }
+    EBB_VEC_FINI(text->finder->mem, &other);
     return st;
 }
 
-/* By the events: all of them; the steps, if all else may come in any order; all, about. */
-static ebb_status find_in_events(const ebb_iteration_text *all, const ebb_iteration_text *sorted, ebb_bump *bump,
+/* With frees in a row as they came, or in any order, if so more is found: one order may be an accident. */
+static ebb_status find_exact(const ebb_iteration_text *all, const ebb_iteration_text *sorted, const ebb_u32s *lengths,
+                             ebb_iteration_parts *iterations) {
+    EBB_TRY(find_more(all, lengths, iterations));
+    return find_more(sorted, lengths, iterations);
+}
+
+/* In the symbols of some kinds alone. */
+static ebb_status find_in_part(const ebb_iteration_text *all, uint32_t kinds, ebb_iteration_parts *iterations) {
+    ebb_u32s lengths = {0};
+    ebb_iteration_text part;
+    ebb_bump bump;
+    ebb__bump_init(&bump, all->finder->mem);
+    ebb_status st = ebb__iteration_text_init_part(&part, all, kinds, &bump);
+    if (st == EBB_OK) { st = ebb__iteration_candidates(&part, &lengths); }
+    if (st == EBB_OK) { st = ebb__iteration_from_events(&part, &lengths, true, iterations); }
+    EBB_VEC_FINI(all->finder->mem, &lengths);
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+/* Where the row of frees before this event begins. */
+static uint64_t before_frees(const ebb_iteration_finder *finder, uint64_t event) {
+    uint32_t at = ebb__iteration_at_of(finder, event);
+    while (at > 0 && ebb__symbol_is_free(finder->symbols.data[at - 1])) { at--; }
+    return ebb__iteration_event_of(finder, at);
+}
+
+/* Iterations that are told by all but frees begin and end behind a row of frees; where exact ones do so within that
+ * row, they do. */
+static void refine(const ebb_iteration_finder *finder, const ebb_iteration_parts *exact, ebb_iteration_parts *by_work) {
+    for (size_t w = 0, e = 0; w < by_work->n; w++) {
+        ebb_iteration_part *part = &by_work->data[w], *before = w > 0 ? part - 1 : NULL;
+        const uint64_t first = before_frees(finder, part->first_event), end = part->first_event + part->n_events;
+        while (e < exact->n && exact->data[e].first_event < first) { e++; }
+        if (e == exact->n || exact->data[e].first_event > part->first_event) { continue; }
+        const uint64_t exact_end = exact->data[e].first_event + exact->data[e].n_events;
+        part->first_event = exact->data[e].first_event;
+        part->n_events =
+            (exact_end >= before_frees(finder, end) && exact_end < end ? exact_end : end) - part->first_event;
+        if (before != NULL) {
+            before->n_events = ebb_min_u64(before->n_events, part->first_event - before->first_event);
+        }
+    }
+}
+
+/* The lengths in kept events that iterations have, a few. */
+static ebb_status add_lengths(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
+                              ebb_u32s *lengths) {
+    for (size_t i = 0; i < iterations->n && lengths->n < MAX_LENGTHS; i++) {
+        const uint64_t first = iterations->data[i].first_event, last = first + iterations->data[i].n_events;
+        const uint32_t length = ebb__iteration_at_of(finder, last) - ebb__iteration_at_of(finder, first);
+        EBB_TRY(ebb__iteration_add_length(finder->mem, lengths, length));
+    }
+    return EBB_OK;
+}
+
+/* Where frees come at the same places each time, too, they say better where iterations meet. */
+static ebb_status find_meetings(const ebb_iteration_text *all, const ebb_iteration_text *sorted,
+                                ebb_iteration_parts *iterations) {
+    ebb_iteration_parts exact = {0};
+    ebb_u32s lengths = {0};
+    ebb_status st = add_lengths(all->finder, iterations, &lengths);
+    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, &exact); }
+    if (st == EBB_OK) { refine(all->finder, &exact, iterations); }
+    EBB_VEC_FINI(all->finder->mem, &exact);
+    EBB_VEC_FINI(all->finder->mem, &lengths);
+    return st;
+}
+
+/* By the steps alone, if all else may come in any order; by frees, too; by all, about. */
+static ebb_status find_otherwise(const ebb_iteration_text *all, const ebb_iteration_text *sorted,
                                  ebb_iteration_parts *iterations) {
     ebb_u32s lengths = {0};
+    EBB_TRY(find_in_part(all, 1u << EBB_SYMBOL_STEP, iterations));
+    if (iterations->n > 0) { return EBB_OK; }
     ebb_status st = ebb__iteration_candidates(sorted, &lengths);
     if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, iterations); }
-    if (st == EBB_OK && iterations->n == 0) { st = find_in_steps(all, bump, iterations); }
     if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, false, iterations); }
     EBB_VEC_FINI(all->finder->mem, &lengths);
     return st;
+}
+
+/* What a program does is told by all but frees, which are seen where they are seen. */
+static ebb_status find_in_events(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations) {
+    ebb_iteration_text sorted;
+    EBB_TRY(find_in_part(all, ~(1u << EBB_SYMBOL_FREE), iterations));
+    EBB_TRY(ebb__iteration_text_init_sorted(&sorted, all, bump));
+    return iterations->n > 0 ? find_meetings(all, &sorted, iterations) : find_otherwise(all, &sorted, iterations);
 }
 
 /* Whether each iteration has one update. */
@@ -205,12 +274,11 @@ static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteratio
 
 static ebb_status find_by(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *first,
                           ebb_iteration_parts *second, ebb_iteration *answer) {
-    ebb_iteration_text all, sorted;
+    ebb_iteration_text all;
     EBB_TRY(ebb__iteration_text_init(&all, finder, bump));
-    EBB_TRY(ebb__iteration_text_init_sorted(&sorted, &all, bump));
     EBB_TRY(ebb__iteration_from_marks(finder, first));
     if (first->n > 0) { return ebb__iteration_judge(finder, first, EBB_ITERATION_FROM_MARKS, answer); }
-    EBB_TRY(find_in_events(&all, &sorted, bump, first));
+    EBB_TRY(find_in_events(&all, bump, first));
     EBB_TRY(ebb__iteration_from_annotations(&all, second));
     return find_unmarked(finder, first, second, answer);
 }

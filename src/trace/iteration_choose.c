@@ -4,15 +4,18 @@
  * iterations with an evaluation behind every ten repeat again. The iteration is the one
  *
  *  1. after which memory is as it was: a layer leaves its activations behind, and the backward pass takes them away;
- *  2. that reaches the height of memory: the loop over the parameters does not, nor does an evaluation;
- *  3. that touches what stays: of the bytes of the blocks that live through all of it and are written (read), each
+ *  2. that touches what stays: of the bytes of the blocks that live through all of it and are written (read), each
  *     repetition writes (reads) most; a layer has weights of its own, a part of a batch writes no parameters;
- *  4. in which a third of all different events occur: in a loop, only a few do;
+ *  3. in which a third of all different events occur: in a loop, only a few do;
+ *  4. that reaches the height of memory, if it writes nothing that stays: the loop over the parameters does not, nor
+ *     does an evaluation;
  *  5. that is no accident: too long for chance, and a share of the trace;
- *  6. and of these the shortest, but where no accesses are told, the highest, if it has twice as many different events.
+ *  6. and of these the shortest. Where no accesses are told, of two at different places the higher one, and of one
+ *     within another the longer, if memory is lower there and it has twice as many different events.
  *
- * With a trace that tells no accesses the third has nothing to say, and where the parts of a batch are computed one
- * after the other, each of them is taken for an iteration.
+ * Where no accesses are told, parts of a batch are told from iterations by what they add to: the gradients that the
+ * first part makes are there at the peaks of the others and gone at the next batch's, so that peaks fall again. Where
+ * gradients are kept for good, nothing tells them apart.
  */
 #include "trace/iteration_priv.h"
 
@@ -28,10 +31,11 @@
 #define MIN_INEXACT 32u   /* less than that, about the same, is anything */
 #define RICH_SHARE 3u     /* of the different symbols */
 #define EVEN_SHARE 20u    /* heights that differ by less are equal */
+#define DROP_SHARE 128u   /* of the height: peaks that differ by more */
 
 typedef struct repetition {
     uint32_t length;
-    uint64_t height_bytes;
+    uint64_t low_bytes, height_bytes;
     uint64_t n_covered;   /* events of the text */
     uint32_t n_different; /* symbols, about */
     bool writes;
@@ -81,14 +85,25 @@ static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t 
     }
 }
 
+/* What the last whole repetition of a run has more or less than the first one at the same place, where that is least:
+ * what was left before may be freed late in the first one. */
+static uint64_t left_bytes(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint32_t length) {
+    uint64_t left = UINT64_MAX;
+    EBB_ASSERT(first < last && last <= text->n - length);
+    for (uint32_t i = 0; i < length && left > 0; i++) {
+        const uint64_t a = text->least[first + i], b = text->least[last + i];
+        left = ebb_min_u64(left, a > b ? a - b : b - a);
+    }
+    return left;
+}
+
 static bool is_neutral(const ebb_iteration_text *text, const ebb_stretch *run, uint32_t length) {
-    const uint32_t end = whole_end(run, length);
-    const uint64_t before = text->least[run->first], behind = text->least[end];
-    const uint64_t left = before > behind ? before - behind : behind - before;
+    const uint32_t end = whole_end(run, length), n_times = (end - run->first) / length;
     uint64_t low = UINT64_MAX, high = 0;
+    if (n_times < 2) { return false; }
+    const uint64_t left = left_bytes(text, run->first, end - length, length);
     find_range(text, run->first, end, &low, &high);
     if (left <= (high - low) / NEUTRAL_SHARE) { return true; }
-    const uint32_t n_times = (end - run->first) / length;
     return left / n_times <= (high - low) / LEAK_SHARE && (end - run->first) > text->n / 2;
 }
 
@@ -174,6 +189,7 @@ static bool is_high(const choice *c, repetition *candidate) {
     for (size_t r = 0; r < candidate->runs.n; r++) {
         find_range(text, candidate->runs.data[r].first, candidate->runs.data[r].last, &low, &high);
     }
+    candidate->low_bytes = low;
     candidate->height_bytes = high - low;
     return high - low >= (text->peak_bytes - low) / HEIGHT_SHARE;
 }
@@ -237,13 +253,28 @@ static bool does_touch(choice *c, repetition *candidate) {
     return true;
 }
 
+/* Whether one of them repeats where the other does. */
+static bool do_overlap(const ebb_stretches *a, const ebb_stretches *b) {
+    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+        if (a->data[i].first < b->data[k].last && b->data[k].first < a->data[i].last) { return true; }
+        if (a->data[i].last < b->data[k].last) {
+            i++;
+        } else {
+            k++;
+        }
+    }
+    return false;
+}
+
 /* Whether b, which is longer, is better than a. What writes to what stays is, before what does not (an evaluation); if
- * both do, the shorter one. If none does, what is higher, for a loop within an iteration adds to what is there already;
- * but if the shorter one has most of the other's symbols, then weights are saved, or an evaluation is higher. */
+ * both do, the shorter one. If none does, and they are at different places, the higher one, for the other is an
+ * evaluation. Else what is lower, for a loop within an iteration adds to what is there already; but if the shorter
+ * one has most of the other's symbols, then weights are saved, or an evaluation takes less. */
 static bool is_better(const repetition *b, const repetition *a) {
     if (a->writes || b->writes) { return b->writes && !a->writes; }
-    const uint64_t more_bytes = b->height_bytes - ebb_min_u64(a->height_bytes, b->height_bytes);
-    return more_bytes > b->height_bytes / EVEN_SHARE && a->n_different <= b->n_different / 2;
+    if (!do_overlap(&a->runs, &b->runs)) { return b->height_bytes > a->height_bytes; }
+    const uint64_t lower_bytes = a->low_bytes - ebb_min_u64(a->low_bytes, b->low_bytes);
+    return lower_bytes > b->height_bytes / EVEN_SHARE && a->n_different <= b->n_different / 2;
 }
 
 /* Its runs, as far as they count; *is_one_out: they may be iterations. */
@@ -252,10 +283,51 @@ static ebb_status judge(choice *c, bool exact, repetition *candidate, bool *is_o
     EBB_TRY(ebb__iteration_runs(c->text, candidate->length, exact, &candidate->runs));
     keep_neutral(c->text, candidate);
     if (exact && candidate->runs.n > 1) { EBB_TRY(keep_word(c->text, candidate)); }
-    if (!is_no_accident(c, candidate) || !is_high(c, candidate)) { return EBB_OK; }
-    if (!is_rich(c, candidate) || !does_touch(c, candidate)) { return EBB_OK; }
+    if (!is_no_accident(c, candidate) || !is_rich(c, candidate) || !does_touch(c, candidate)) { return EBB_OK; }
+    if (!is_high(c, candidate) && !candidate->writes) { return EBB_OK; }
     *is_one_out = candidate->n_covered >= c->text->n / (candidate->writes ? COVERED_SHARE : COVERED_ELSE);
     return EBB_OK;
+}
+
+static uint64_t peak_of(const ebb_iteration_text *text, uint32_t first, uint32_t length) {
+    uint64_t low = UINT64_MAX, high = 0;
+    find_range(text, first, first + length, &low, &high);
+    return high;
+}
+
+/* Between two places where memory gets less high from one repetition to the next: gradients that the parts of a batch
+ * added to are gone. 0: it does not do so twice. */
+static uint32_t length_between_drops(const choice *c, const repetition *of) {
+    const uint64_t drop_bytes = of->height_bytes / DROP_SHARE;
+    uint32_t last = 0, n_between = 0;
+    uint64_t before = 0;
+    for (size_t r = 0; r < of->runs.n; r++) {
+        const ebb_stretch *run = &of->runs.data[r];
+        for (uint32_t at = run->first; at + of->length <= run->last; at += of->length) {
+            const uint64_t peak = peak_of(c->text, at, of->length);
+            if (before > peak + drop_bytes) {
+                n_between = last > 0 ? at - last : 0;
+                last = at;
+            }
+            before = peak;
+        }
+    }
+    return n_between;
+}
+
+/* Where no access tells the parts of a batch from iterations, memory may. */
+static ebb_status join_parts(choice *c, bool exact, repetition *best) {
+    repetition next = {.length = best->length > 0 && !best->writes ? length_between_drops(c, best) : 0};
+    bool is_one = false;
+    if (next.length <= best->length) { return EBB_OK; }
+    const ebb_status st = judge(c, exact, &next, &is_one);
+    if (st == EBB_OK && is_one && length_between_drops(c, &next) == 0) {
+        const repetition part = *best;
+        *best = next;
+        next = part;
+    }
+    EBB_VEC_FINI(c->text->finder->mem, &next.runs);
+    return st;
 }
 
 static ebb_status choose(choice *c, const ebb_u32s *lengths, bool exact, repetition *best) {
@@ -274,7 +346,7 @@ static ebb_status choose(choice *c, const ebb_u32s *lengths, bool exact, repetit
         }
     }
     EBB_VEC_FINI(c->text->finder->mem, &next.runs);
-    return st;
+    return st == EBB_OK ? join_parts(c, exact, best) : st;
 }
 
 ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,

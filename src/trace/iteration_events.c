@@ -9,7 +9,8 @@
 
 #define MIN_EVENTS 4u /* less is nothing twice */
 #define MIN_COMMON 0.5
-#define MAX_LONGER 1.5 /* an irregular iteration's length at most, by the usual one's */
+#define STAYS_SHARE 64u /* of the peak: less that stays is nothing */
+#define MAX_LONGER 1.5  /* an irregular iteration's length at most, by the usual one's */
 
 typedef struct search {
     const ebb_iteration_text *text;
@@ -36,19 +37,29 @@ static bool is_core(const search *s, uint32_t at, uint32_t n_core) {
     return ends && memcmp(s->text->symbols + at, s->text->symbols + s->start, n_core * sizeof(uint32_t)) == 0;
 }
 
+/* The first of those in a row that reaches the one that the others are compared with. */
+static uint32_t first_of_row(const search *s, uint32_t n_core, uint64_t power, uint64_t wanted) {
+    uint32_t first = s->start;
+    while (first >= s->length && ebb__iteration_window(s->text, first - s->length, n_core, power) == wanted) {
+        first -= s->length;
+    }
+    return first;
+}
+
 /* All exact ones, and behind them the inexact ones of the same run. */
 static ebb_status find_all(search *s) {
     const ebb_iteration_text *text = s->text;
     const uint32_t n_core = length_of_core(s);
     const uint64_t power = ebb__iteration_power(n_core);
     const uint64_t wanted = ebb__iteration_window(text, s->start, n_core, power);
+    const uint32_t first = first_of_row(s, n_core, power, wanted); /* what overlaps it is another place in a loop */
     size_t run = 0;
     uint32_t at = 0, behind = 0; /* the last one's end */
     while (n_core <= text->n - at) {
         while (run < s->runs.n && s->runs.data[run].last < at + s->length) { run++; }
         const bool goes_on = behind == at && s->found.n > 0 && run < s->runs.n && s->runs.data[run].first <= at;
         const bool is_one = ebb__iteration_window(text, at, n_core, power) == wanted && is_core(s, at, n_core);
-        if (!is_one && !goes_on) {
+        if ((!is_one && !goes_on) || (at < first && first - at < s->length)) {
             at++;
             continue;
         }
@@ -89,12 +100,34 @@ static ebb_status fill_gap(const search *s, ebb_stretch gap, ebb_stretches *all)
     return EBB_OK;
 }
 
+/* Whether what is made between two iterations outlives the second: then it is part of the first, as what an optimiser
+ * keeps; an evaluation leaves nothing behind. */
+static bool does_stay(const search *s, ebb_stretch gap) {
+    const ebb_iteration_text *text = s->text;
+    const ebb_iteration_finder *finder = text->finder;
+    const uint32_t last = ebb__iteration_place(text, gap.last),
+                   behind = ebb__iteration_place(text, gap.last + s->length);
+    uint64_t bytes = 0;
+    if (gap.last - gap.first > s->length / 2) { return false; }
+    for (uint32_t at = ebb__iteration_place(text, gap.first); at < last; at++) {
+        const uint32_t block = finder->blocks.data[at];
+        const bool is_made = (finder->symbols.data[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_ALLOC;
+        if (is_made && text->died[block] >= behind) { bytes += finder->sizes.data[block]; }
+    }
+    return bytes > text->peak_bytes / STAYS_SHARE;
+}
+
 static ebb_status fill_gaps(search *s) {
     const ebb_mem *mem = s->text->finder->mem;
     ebb_stretches all = {0};
     ebb_status st = EBB_OK;
     for (size_t i = 0; st == EBB_OK && i < s->found.n; i++) {
-        if (i > 0) { st = fill_gap(s, (ebb_stretch){s->found.data[i - 1].last, s->found.data[i].first}, &all); }
+        const ebb_stretch gap = {i > 0 ? s->found.data[i - 1].last : 0, s->found.data[i].first};
+        if (i > 0 && does_stay(s, gap)) {
+            all.data[all.n - 1].last = gap.last;
+        } else if (i > 0) {
+            st = fill_gap(s, gap, &all);
+        }
         if (st == EBB_OK) { st = EBB_PUSH(mem, &all, s->found.data[i]); }
     }
     EBB_VEC_FINI(mem, &s->found);

@@ -15,6 +15,17 @@ static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iter
                          ebb__iteration_at_of(finder, part->first_event + part->n_events)};
 }
 
+/* Of all but frees, which may be seen elsewhere. */
+static uint64_t hash_of_work(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
+    const ebb_stretch of = stretch_of(finder, part);
+    uint64_t hash = EBB_HASH_INIT;
+    for (uint32_t at = of.first; at < of.last; at++) {
+        const uint32_t *symbol = &finder->symbols.data[at];
+        if (!ebb__symbol_is_free(*symbol)) { hash = ebb__hash(hash, symbol, sizeof *symbol); }
+    }
+    return hash;
+}
+
 static uint64_t hash_of(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part) {
     const ebb_stretch at = stretch_of(finder, part);
     const uint64_t h = ebb__hash(EBB_HASH_INIT, &part->n_events, sizeof part->n_events);
@@ -58,33 +69,26 @@ static void compare_with(const ebb_iteration_finder *finder, const uint32_t *sym
     }
 }
 
+/* Into work the hashes of what they do. The usual one has a length that comes most often, of those that do what is
+ * done most often; else of all. */
 static ebb_status compare(const ebb_iteration_finder *finder, const uint32_t *symbols, ebb_iteration_part *parts,
-                          size_t n, size_t *usual_out, size_t *n_usual_out) {
+                          size_t n, uint64_t *work, size_t *usual_out, size_t *n_usual_out) {
     uint64_t *key = ebb__alloc(finder->mem, n, sizeof *key);
     size_t usual = 0, n_usual = 0, n_as_long = 0;
     if (key == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < n; i++) { key[i] = hash_of(finder, symbols, &parts[i]); }
-    ebb_status st = find_usual(finder->mem, key, n, &usual, &n_usual);
-    if (st == EBB_OK && n_usual == 1) {
-        for (size_t i = 0; i < n; i++) { key[i] = parts[i].n_events; }
-        st = find_usual(finder->mem, key, n, &usual, &n_as_long);
+    for (size_t i = 0; i < n; i++) { work[i] = hash_of_work(finder, &parts[i]); }
+    ebb_status st = find_usual(finder->mem, work, n, &usual, &n_usual);
+    for (size_t i = 0; st == EBB_OK && i < n; i++) {
+        const bool counts = n_usual == 1 || work[i] == work[usual];
+        key[i] = counts ? parts[i].n_events : UINT64_MAX - i;
     }
+    if (st == EBB_OK) { st = find_usual(finder->mem, key, n, &usual, &n_as_long); }
     ebb__free(finder->mem, key);
     if (st != EBB_OK) { return st; }
     compare_with(finder, symbols, parts, n, usual);
     *usual_out = usual;
     *n_usual_out = n_usual;
     return EBB_OK;
-}
-
-/* Whether it is the usual one but for frees at its end, which the recording may have ended before. */
-static bool is_whole(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_part *part,
-                     const ebb_iteration_part *usual) {
-    ebb_stretch a = stretch_of(finder, part), b = stretch_of(finder, usual);
-    while (a.last > a.first && ebb__symbol_is_free(symbols[a.last - 1])) { a.last--; }
-    while (b.last > b.first && ebb__symbol_is_free(symbols[b.last - 1])) { b.last--; }
-    if (a.last - a.first != b.last - b.first || a.first == a.last) { return false; }
-    return memcmp(symbols + a.first, symbols + b.first, (a.last - a.first) * sizeof *symbols) == 0;
 }
 
 /* A part of another kind up to this event, if there are events between. */
@@ -146,18 +150,17 @@ static ebb_status copy_sorted(const ebb_iteration_finder *finder, const ebb_iter
     return EBB_OK;
 }
 
-/* The iterations without those in front and at the end that are irregular. Frees may be missing at the end. */
-static ebb_stretch trim(const ebb_iteration_finder *finder, const uint32_t *symbols, const ebb_iteration_parts *parts,
-                        size_t usual, bool has_usual) {
-    const ebb_iteration_part *part = parts->data;
+static bool counts(const ebb_iteration_parts *parts, const uint64_t *work, size_t usual, bool has_usual, size_t i) {
+    return has_usual ? work[i] == work[usual] : parts->data[i].regularity >= MIN_REGULARITY;
+}
+
+/* The iterations without those in front and at the end that do something else than the usual one, or if no two do the
+ * same, that have less than half of their events in common with it. */
+static ebb_stretch trim(const ebb_iteration_parts *parts, const uint64_t *work, size_t usual, bool has_usual) {
     ebb_stretch inner = {0, (uint32_t)parts->n};
     EBB_ASSERT(usual < parts->n);
-    const double wanted = has_usual ? 1.0 : MIN_REGULARITY;
-    while (part[inner.first].regularity < wanted) { inner.first++; }
-    while (part[inner.last - 1].regularity < wanted &&
-           !is_whole(finder, symbols, &part[inner.last - 1], &part[usual])) {
-        inner.last--;
-    }
+    for (; !counts(parts, work, usual, has_usual, inner.first); inner.first++) {}
+    for (; !counts(parts, work, usual, has_usual, inner.last - 1); inner.last--) {}
     EBB_ASSERT(inner.first <= usual && usual < inner.last);
     return inner;
 }
@@ -165,14 +168,17 @@ static ebb_stretch trim(const ebb_iteration_finder *finder, const uint32_t *symb
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out) {
     const bool is_marked = source == EBB_ITERATION_FROM_MARKS;
+    const ebb_mem *mem = finder->mem;
     ebb_iteration_part *parts = iterations->data;
     size_t usual = 0, n_usual = 0;
     ebb_stretch inner = {0, (uint32_t)iterations->n};
     uint32_t *symbols = NULL;
-    EBB_TRY(copy_sorted(finder, iterations, &symbols));
-    const ebb_status st = compare(finder, symbols, parts, iterations->n, &usual, &n_usual);
-    if (st == EBB_OK && !is_marked) { inner = trim(finder, symbols, iterations, usual, n_usual > 1); }
-    ebb__free(finder->mem, symbols);
+    uint64_t *work = ebb__alloc(mem, iterations->n, sizeof *work);
+    ebb_status st = work != NULL ? copy_sorted(finder, iterations, &symbols) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = compare(finder, symbols, parts, iterations->n, work, &usual, &n_usual); }
+    if (st == EBB_OK && !is_marked) { inner = trim(iterations, work, usual, n_usual > 1); }
+    ebb__free(mem, symbols);
+    ebb__free(mem, work);
     EBB_TRY(st);
     finder->parts.n = 0;
     if (!is_marked && inner.last - inner.first < 2) { return EBB_OK; } /* what comes once is no repetition */

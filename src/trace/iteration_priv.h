@@ -75,8 +75,9 @@ ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteratio
 void ebb__iteration_sort_frees(uint32_t *symbols, ebb_stretch part);
 /* Of the same trace with frees in a row in one order, whatever order they came in. */
 ebb_status ebb__iteration_text_init_sorted(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
-/* Of the same trace the beginnings of steps alone. */
-ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
+/* Of the same trace the symbols of these kinds alone, as bits. */
+ebb_status ebb__iteration_text_init_part(ebb_iteration_text *text, const ebb_iteration_text *all, uint32_t kinds,
+                                         ebb_bump *bump);
 static inline uint32_t ebb__iteration_place(const ebb_iteration_text *text, uint32_t at) {
     return text->places != NULL ? text->places[at] : at;
 }
@@ -89,6 +90,8 @@ static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uin
 
 /* iteration_votes.c: lengths that an iteration may have, ascending, into an empty vector. */
 ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths);
+/* Into the ascending lengths, once; there are few. */
+ebb_status ebb__iteration_add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length);
 
 /* iteration_runs.c: the stretches that repeat with this length, two times or more, in order; they may overlap by less
  * than a length. exact: without any difference; else one event in five may differ. */

@@ -12,7 +12,7 @@
 #define MIN_DROP 8u     /* events that differ in a row and end no run */
 #define DROP_SHARE 8u   /* of a length, as many */
 #define ENOUGH_SHARE 8u /* of two lengths an eighth of one may be missing */
-#define EXACT_SHARE 16u /* or a sixteenth: the first event behind an evaluation may free what that left */
+#define EXACT_SHARE 16u /* or a sixteenth, with frees: what an evaluation left may be freed behind it */
 
 static ebb_status add_run(const ebb_iteration_text *text, uint32_t first, uint32_t last, ebb_stretches *runs) {
     ebb_stretch run = {first, last};
@@ -29,7 +29,7 @@ static uint32_t behind_difference(const uint32_t *s, uint32_t length, uint32_t a
 static ebb_status find_exact(const ebb_iteration_text *text, uint32_t length, ebb_stretches *runs) {
     const uint32_t *s = text->symbols;
     const uint32_t end = text->n - length; /* places that have a place a length later */
-    const uint32_t enough = length - length / EXACT_SHARE;
+    const uint32_t enough = text->places != NULL ? length : length - length / EXACT_SHARE;
     uint32_t at = 0, same_to = 0; /* [at, same_to) are known to be the same */
     while (enough <= end - at) {
         const uint32_t to = at + enough;

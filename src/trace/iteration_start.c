@@ -16,7 +16,7 @@
  */
 #include "trace/iteration_priv.h"
 
-#define GROWTH_SHARE 16u /* of the height of memory: less is hardly growth */
+#define GROWTH_SHARE 8u /* of the height of memory: less is hardly growth */
 
 #define NOWHERE UINT32_MAX
 
@@ -100,8 +100,9 @@ static const vote *find_vote(const offsets *o, uint32_t offset) {
 /* The height of memory within a repetition. */
 static uint64_t height_of(const offsets *o, uint64_t least_bytes) {
     uint64_t most = least_bytes;
-    for (uint32_t at = o->run.first; at < o->run.first + o->length; at++) {
-        most = ebb_max_u64(most, o->text->least[at]);
+    const uint32_t last = ebb__iteration_place(o->text, o->run.first + o->length);
+    for (uint32_t at = ebb__iteration_place(o->text, o->run.first); at < last; at++) {
+        most = ebb_max_u64(most, o->text->live_bytes[at]);
     }
     return most - least_bytes;
 }
@@ -181,7 +182,7 @@ static uint32_t behind_frees(const ebb_iteration_text *text, uint32_t at, uint32
 static uint32_t place_start(const offsets *o, ebb_stretch run) {
     const ebb_iteration_text *text = o->text;
     uint32_t offset = find_offset(o);
-    if (text->places == NULL) { offset = leave_steps(o, offset); }
+    offset = leave_steps(o, offset);
     if (text->is_sorted) { offset = behind_frees(text, o->run.first + offset, o->run.last) - o->run.first; }
     offset = (o->run.first - run.first + offset) % o->length;
     return run.first + (offset + o->length <= run.last - run.first ? offset : 0);

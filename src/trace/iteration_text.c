@@ -105,9 +105,14 @@ static uint64_t least_of(const uint64_t *live_bytes, uint32_t first, uint32_t la
     return least;
 }
 
-ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump) {
+static bool is_of(const uint32_t *symbol, uint32_t kinds) {
+    return (1u << (*symbol & EBB_SYMBOL_MASK) & kinds) != 0;
+}
+
+ebb_status ebb__iteration_text_init_part(ebb_iteration_text *text, const ebb_iteration_text *all, uint32_t kinds,
+                                         ebb_bump *bump) {
     uint32_t n = 0;
-    for (uint32_t at = 0; at < all->n; at++) { n += (all->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_STEP; }
+    for (uint32_t at = 0; at < all->n; at++) { n += is_of(&all->symbols[at], kinds); }
     uint32_t *symbols = ebb__bump_alloc(bump, n, sizeof *symbols);
     uint32_t *places = ebb__bump_alloc(bump, n + (size_t)1, sizeof *places);
     uint64_t *least = ebb__bump_alloc(bump, n + (size_t)1, sizeof *least);
@@ -116,7 +121,7 @@ ebb_status ebb__iteration_text_init_steps(ebb_iteration_text *text, const ebb_it
     *text = *all;
     text->n = 0;
     for (uint32_t at = 0; at < all->n; at++) {
-        if ((all->symbols[at] & EBB_SYMBOL_MASK) != EBB_SYMBOL_STEP) { continue; }
+        if (!is_of(&all->symbols[at], kinds)) { continue; }
         symbols[text->n] = all->symbols[at];
         places[text->n++] = at;
     }

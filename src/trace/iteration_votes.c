@@ -73,8 +73,7 @@ static bool vote(votes *v, const ebb_iteration_text *text, uint32_t width) {
     return n_windows == 0 || v->n_gaps > 0;
 }
 
-/* Into the ascending lengths, once; there are few. */
-static ebb_status add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length) {
+ebb_status ebb__iteration_add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length) {
     EBB_TRY(EBB_RESERVE(mem, lengths, 1));
     size_t place = lengths->n;
     while (place > 0 && lengths->data[place - 1] >= length) { place--; }
@@ -102,7 +101,7 @@ static ebb_status elect(const votes *v, const ebb_mem *mem, ebb_u32s *lengths) {
         memmove(&first[place + 1], &first[place], (n - 1 - place) * sizeof *first);
         first[place] = *gap;
     }
-    for (uint32_t i = 0; i < n; i++) { EBB_TRY(add_length(mem, lengths, (uint32_t)first[i].key)); }
+    for (uint32_t i = 0; i < n; i++) { EBB_TRY(ebb__iteration_add_length(mem, lengths, (uint32_t)first[i].key)); }
     return EBB_OK;
 }
 
@@ -119,7 +118,9 @@ ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *l
         if (!vote(&v, text, width)) { break; }
         st = elect(&v, mem, lengths);
     }
-    for (uint32_t length = 1; st == EBB_OK && length <= N_SHORTEST; length++) { st = add_length(mem, lengths, length); }
+    for (uint32_t length = 1; st == EBB_OK && length <= N_SHORTEST; length++) {
+        st = ebb__iteration_add_length(mem, lengths, length);
+    }
     ebb__free(mem, v.windows);
     ebb__free(mem, v.gaps);
     return st;
