@@ -230,6 +230,7 @@ static ebb_status find_otherwise(const ebb_iteration_text *all, const ebb_iterat
 static ebb_status find_in_events(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations) {
     ebb_iteration_text sorted;
     EBB_TRY(find_in_part(all, ~(1u << EBB_SYMBOL_FREE), iterations));
+    ebb__iteration_drop_first(all, iterations);
     EBB_TRY(ebb__iteration_text_init_sorted(&sorted, all, bump));
     return iterations->n > 0 ? find_meetings(all, &sorted, iterations) : find_otherwise(all, &sorted, iterations);
 }

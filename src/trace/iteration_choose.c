@@ -4,8 +4,8 @@
  * iterations with an evaluation behind every ten repeat again. The iteration is the one
  *
  *  1. after which memory is as it was: a layer leaves its activations behind, and the backward pass takes them away;
- *  2. that touches what stays: of the bytes of the blocks that live through all of it and are written (read), each
- *     repetition writes (reads) most; a layer has weights of its own, a part of a batch writes no parameters;
+ *  2. that touches what stays: of the bytes of the blocks that live through all of it and are written, or where none
+ *     is, are read, each repetition does so with most; a layer has weights of its own, a part of a batch writes none;
  *  3. in which a third of all different events occur: in a loop, only a few do;
  *  4. that reaches the height of memory, if it writes nothing that stays: the loop over the parameters does not, nor
  *     does an evaluation;
@@ -78,7 +78,7 @@ static uint32_t whole_end(const ebb_stretch *run, uint32_t length) {
 
 static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint64_t *low, uint64_t *high) {
     *low = ebb_min_u64(*low, text->least[first]);
-    const uint32_t to = ebb__iteration_place(text, last);
+    const uint32_t to = ebb__iteration_place(text, last - 1) + 1; /* without the frees behind it */
     for (uint32_t at = ebb__iteration_place(text, first); at <= to; at++) {
         *low = ebb_min_u64(*low, text->live_bytes[at]);
         *high = ebb_max_u64(*high, text->live_bytes[at]);
@@ -234,8 +234,8 @@ static bool is_rich(const choice *c, repetition *candidate) {
     return candidate->n_different >= n_different(c->text, first, last) / RICH_SHARE;
 }
 
+/* Most of what stays and is written; where nothing is, of what is read: of a data set each repetition reads a part. */
 static bool does_touch(choice *c, repetition *candidate) {
-    static const uint32_t kinds[] = {EBB_SYMBOL_READ, EBB_SYMBOL_WRITE};
     const ebb_stretch *runs = candidate->runs.data;
     size_t longest = 0;
     for (size_t r = 1; r < candidate->runs.n; r++) {
@@ -245,18 +245,22 @@ static bool does_touch(choice *c, repetition *candidate) {
     const ebb_stretch one = places_of(c->text, first, first + candidate->length);
     const ebb_stretch all = places_of(c->text, runs[0].first, runs[candidate->runs.n - 1].last);
     const ebb_stretch rest = {all.first, (uint32_t)c->text->finder->symbols.n};
-    for (size_t k = 0; k < 2; k++) {
-        const uint64_t once = touched_bytes(c, all, kinds[k], one), ever = touched_bytes(c, all, kinds[k], rest);
-        if ((double)once * TOUCHED_DEN < (double)ever * TOUCHED_NUM) { return false; }
-        candidate->writes = kinds[k] == EBB_SYMBOL_WRITE && once > 0;
+    uint64_t once = touched_bytes(c, all, EBB_SYMBOL_WRITE, one), ever = touched_bytes(c, all, EBB_SYMBOL_WRITE, rest);
+    candidate->writes = once > 0;
+    if (ever == 0) {
+        once = touched_bytes(c, all, EBB_SYMBOL_READ, one);
+        ever = touched_bytes(c, all, EBB_SYMBOL_READ, rest);
     }
-    return true;
+    return (double)once * TOUCHED_DEN >= (double)ever * TOUCHED_NUM;
 }
 
-/* Whether one of them repeats where the other does. */
-static bool do_overlap(const ebb_stretches *a, const ebb_stretches *b) {
+/* Whether the shorter one repeats where the other does, and not only at its edge. */
+static bool do_overlap(const repetition *longer, const repetition *shorter) {
+    const ebb_stretches *a = &longer->runs, *b = &shorter->runs;
     for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
-        if (a->data[i].first < b->data[k].last && b->data[k].first < a->data[i].last) { return true; }
+        const uint32_t first = (uint32_t)ebb_max_u64(a->data[i].first, b->data[k].first);
+        const uint32_t last = (uint32_t)ebb_min_u64(a->data[i].last, b->data[k].last);
+        if (last > first && last - first >= shorter->length) { return true; }
         if (a->data[i].last < b->data[k].last) {
             i++;
         } else {
@@ -272,7 +276,7 @@ static bool do_overlap(const ebb_stretches *a, const ebb_stretches *b) {
  * one has most of the other's symbols, then weights are saved, or an evaluation takes less. */
 static bool is_better(const repetition *b, const repetition *a) {
     if (a->writes || b->writes) { return b->writes && !a->writes; }
-    if (!do_overlap(&a->runs, &b->runs)) { return b->height_bytes > a->height_bytes; }
+    if (!do_overlap(b, a)) { return b->height_bytes > a->height_bytes; }
     const uint64_t lower_bytes = a->low_bytes - ebb_min_u64(a->low_bytes, b->low_bytes);
     return lower_bytes > b->height_bytes / EVEN_SHARE && a->n_different <= b->n_different / 2;
 }

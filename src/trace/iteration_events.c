@@ -100,21 +100,41 @@ static ebb_status fill_gap(const search *s, ebb_stretch gap, ebb_stretches *all)
     return EBB_OK;
 }
 
-/* Whether what is made between two iterations outlives the second: then it is part of the first, as what an optimiser
- * keeps; an evaluation leaves nothing behind. */
-static bool does_stay(const search *s, ebb_stretch gap) {
-    const ebb_iteration_text *text = s->text;
+/* The bytes of the blocks that are made there and live on behind. In kept events. */
+static uint64_t staying_bytes(const ebb_iteration_text *text, ebb_stretch part, uint32_t behind) {
     const ebb_iteration_finder *finder = text->finder;
-    const uint32_t last = ebb__iteration_place(text, gap.last),
-                   behind = ebb__iteration_place(text, gap.last + s->length);
     uint64_t bytes = 0;
-    if (gap.last - gap.first > s->length / 2) { return false; }
-    for (uint32_t at = ebb__iteration_place(text, gap.first); at < last; at++) {
+    for (uint32_t at = part.first; at < part.last; at++) {
         const uint32_t block = finder->blocks.data[at];
         const bool is_made = (finder->symbols.data[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_ALLOC;
         if (is_made && text->died[block] >= behind) { bytes += finder->sizes.data[block]; }
     }
-    return bytes > text->peak_bytes / STAYS_SHARE;
+    return bytes;
+}
+
+/* Whether what is made between two iterations outlives the second: then it is part of the first, as what an optimiser
+ * keeps; an evaluation leaves nothing behind. */
+static bool does_stay(const search *s, ebb_stretch gap) {
+    const ebb_iteration_text *text = s->text;
+    if (gap.last - gap.first > s->length / 2) { return false; }
+    const ebb_stretch made = {ebb__iteration_place(text, gap.first), ebb__iteration_place(text, gap.last)};
+    const uint32_t behind = ebb__iteration_place(text, gap.last + s->length);
+    return staying_bytes(text, made, behind) > text->peak_bytes / STAYS_SHARE;
+}
+
+static ebb_stretch kept_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
+    return (ebb_stretch){ebb__iteration_at_of(finder, part->first_event),
+                         ebb__iteration_at_of(finder, part->first_event + part->n_events)};
+}
+
+void ebb__iteration_drop_first(const ebb_iteration_text *text, ebb_iteration_parts *iterations) {
+    if (iterations->n < 3) { return; }
+    const ebb_stretch first = kept_of(text->finder, &iterations->data[0]);
+    const ebb_stretch second = kept_of(text->finder, &iterations->data[1]);
+    const uint32_t behind = kept_of(text->finder, &iterations->data[iterations->n - 1]).last;
+    const uint64_t more_bytes = text->peak_bytes / STAYS_SHARE;
+    if (staying_bytes(text, first, behind) <= staying_bytes(text, second, behind) + more_bytes) { return; }
+    memmove(iterations->data, iterations->data + 1, --iterations->n * sizeof *iterations->data);
 }
 
 static ebb_status fill_gaps(search *s) {

@@ -110,6 +110,9 @@ ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length,
 ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
                                       ebb_iteration_parts *iterations);
 
+/* Without the first one, if more of what it makes stays than of the second: it makes gradients that are kept. */
+void ebb__iteration_drop_first(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
+
 /* iteration_match.c: how many events of b come in the same order in a, about: places where both go on alike are looked
  * for nearby only. Linear. */
 uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b);

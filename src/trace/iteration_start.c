@@ -16,7 +16,7 @@
  */
 #include "trace/iteration_priv.h"
 
-#define GROWTH_SHARE 8u /* of the height of memory: less is hardly growth */
+#define GROWTH_SHARE 4u /* of the height of memory: less is hardly growth */
 
 #define NOWHERE UINT32_MAX
 
@@ -59,7 +59,9 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
         const uint32_t end = run.first + (uint32_t)ebb_min_u64(o->length, run.last - run.first - o->length + 1);
         while (at < end && ebb__iteration_window(o->text, at, o->length, power) != wanted) { at++; }
         if (at == end) { continue; }
-        const uint32_t begins = (o->length - (at - run.first)) % o->length, ends = (run.last - at) % o->length;
+        uint32_t first = run.first; /* the end of a step belongs to what was before */
+        while ((o->text->symbols[first] & EBB_SYMBOL_MASK) == EBB_SYMBOL_STEP_END && first < end) { first++; }
+        const uint32_t begins = (o->length + first - at) % o->length, ends = (run.last - at) % o->length;
         EBB_TRY(add_vote(o, begins, true));
         EBB_TRY(add_vote(o, ends, false));
         if (r == 0) { o->first_begins = begins; }
