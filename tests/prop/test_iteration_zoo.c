@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The iteration of every network of the zoo, found without the marks, is the one that the marks name; of malloc and
- * free alone too; under a budget, where copies come in another order each time, its length and count are near.
+ * free alone too; under a budget, where copies come in another order each time, its length is near, and all are
+ * counted, or all but one that happens to differ from two that are the same.
  */
 #include "ebb/train.h"
 #include "iteration_fixture.h"
@@ -90,7 +91,7 @@ static void under_a_budget_it_is_about_the_same(void **state) {
     assert_true(found.found);
     assert_true(found.count >= t.count - 1 && found.count <= t.count); /* of two that are the same, a third is none */
     assert_true(found.length_events > t.length - t.length / 16 && found.length_events < t.length + t.length / 16);
-    assert_true(found.first_event < t.first + t.length / 16);
+    assert_true((found.first_event + t.length / 16 - t.first) % t.length < t.length / 8);
 }
 
 int main(void) {
