@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of C++ from hostile bytes, into buffers of any size: a text that ends within its buffer, or none; and the same
+ * text each time. The first byte is the buffer's size.
+ */
+#include "base/demangle.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A copy that ends where the bytes do, so that a read behind it is seen. */
+static char *copy_text(const uint8_t *data, size_t size) {
+    char *text = malloc(size + 1);
+    if (text == NULL) { abort(); }
+    if (size > 0) { memcpy(text, data, size); }
+    text[size] = '\0';
+    return text;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static ebb_demangler demangler;
+    if (size == 0) { return 0; }
+    char *mangled = copy_text(data + 1, size - 1);
+    const size_t buf_bytes = data[0];
+    char *buf = malloc(buf_bytes + 1), whole[4096];
+    if (buf == NULL) { abort(); }
+    const bool is_name = ebb__demangle(&demangler, mangled, whole, sizeof whole);
+    const bool is_again = ebb__demangle(&demangler, mangled, buf, buf_bytes);
+    if (is_again && (!is_name || strlen(buf) >= buf_bytes || strncmp(whole, buf, strlen(buf)) != 0)) { abort(); }
+    free(buf);
+    free(mangled);
+    return 0;
+}
