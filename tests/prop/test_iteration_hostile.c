@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The finder of iterations on programs that try it, each with seeded random networks: evaluations of another length
- * each time, odd iterations at first, weights saved now and then, parts of a batch, sequences that grow, two shapes in
- * turn, two networks, and frees in any order.
+ * each time, odd iterations at first, weights saved now and then, parts of a batch with accesses and without, sequences
+ * that grow, two shapes in turn, two networks, and frees in any order.
  */
 #include "iteration_fixture.h"
 
@@ -185,6 +185,37 @@ static void parts_are_one_iteration(void **state) {
     }
 }
 
+/* A part that adds to gradients makes them anew first, so that only its peak tells the first part from the others. */
+static void play_adding_part(net *t, uint64_t *sums, bool is_first) {
+    play_forward(t, 2, true);
+    for (uint64_t l = t->n_layers; l-- > 0;) {
+        const uint64_t error = made_alloc(&m, 2 * t->output_bytes[l] + 8),
+                       gradient = made_alloc(&m, t->weight_bytes[l]);
+        if (is_first) {
+            sums[l] = gradient;
+        } else {
+            drop(gradient);
+        }
+        drop(error);
+        drop(t->kept[l]);
+    }
+}
+
+static void parts_are_told_by_their_peaks(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
+        begin(seed, 17);
+        net t = make_net(false);
+        const uint64_t first = m.n_events;
+        for (uint64_t i = 0; i < 5; i++) {
+            uint64_t sums[MAX_LAYERS];
+            for (uint64_t p = 0; p < 4; p++) { play_adding_part(&t, sums, p == 0); }
+            drop_all(&t, sums);
+        }
+        check(first, (m.n_events - first) / 5, 5, 0.99);
+    }
+}
+
 /* Sizes never come again; the steps do. */
 static void sequences_may_grow(void **state) {
     (void)state;
@@ -232,6 +263,7 @@ int main(void) {
         cmocka_unit_test(odd_ones_at_first_are_warm_up),
         cmocka_unit_test(saved_weights_are_no_part),
         cmocka_unit_test(parts_are_one_iteration),
+        cmocka_unit_test(parts_are_told_by_their_peaks),
         cmocka_unit_test(sequences_may_grow),
         cmocka_unit_test(two_in_turn_are_one),
         cmocka_unit_test(frees_may_come_in_any_order),
