@@ -49,6 +49,10 @@ static ebb_status add_vote(offsets *o, uint32_t offset, bool begins) {
     return EBB_OK;
 }
 
+static bool begins_step(const ebb_iteration_text *text, uint32_t at) {
+    return (text->symbols[at] & EBB_SYMBOL_MASK) == EBB_SYMBOL_STEP;
+}
+
 /* Each run's ends. One whose repetition is not exactly the first run's has no vote. */
 static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
     const uint64_t power = ebb__iteration_power(o->length);
@@ -59,9 +63,11 @@ static ebb_status count_votes(offsets *o, const ebb_stretches *runs) {
         const uint32_t end = run.first + (uint32_t)ebb_min_u64(o->length, run.last - run.first - o->length + 1);
         while (at < end && ebb__iteration_window(o->text, at, o->length, power) != wanted) { at++; }
         if (at == end) { continue; }
-        uint32_t first = run.first; /* the end of a step belongs to what was before */
+        /* A step's end belongs to what was before, its begin to what comes; a text of steps alone has no ends. */
+        uint32_t first = run.first, last = run.last;
+        if (begins_step(o->text, last - 1) && !begins_step(o->text, last - 2)) { last--; }
         while ((o->text->symbols[first] & EBB_SYMBOL_MASK) == EBB_SYMBOL_STEP_END && first < end) { first++; }
-        const uint32_t begins = (o->length + first - at) % o->length, ends = (run.last - at) % o->length;
+        const uint32_t begins = (o->length + first - at) % o->length, ends = (last - at) % o->length;
         EBB_TRY(add_vote(o, begins, true));
         EBB_TRY(add_vote(o, ends, false));
         if (r == 0) { o->first_begins = begins; }
