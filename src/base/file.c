@@ -126,12 +126,17 @@ static ebb_status set_paths(ebb_file_writer *writer, const char *path) {
     return EBB_OK;
 }
 
-/* Put a new name beside the target into temp_path: attempt number try_idx. */
+/* Put a new name beside the target into temp_path: attempt number try_idx. Of a long name the end is cut off. */
 static ebb_status make_temp_path(ebb_file_writer *writer, unsigned try_idx) {
-    size_t n = strlen(writer->path) + 48;
+    char suffix[48];
+    const int n_suffix = snprintf(suffix, sizeof suffix, ".tmp-%ld-%u", (long)getpid(), try_idx);
+    const char *slash = strrchr(writer->path, '/');
+    const size_t n_dir = slash == NULL ? 0 : (size_t)(slash - writer->path) + 1;
+    const size_t n_kept = strnlen(writer->path, n_dir + NAME_MAX - (size_t)n_suffix);
+    const size_t n = n_kept + sizeof suffix;
     char *temp = ebb__alloc(writer->mem, n, 1);
     if (temp == NULL) { return EBB_E_NO_MEMORY; }
-    (void)snprintf(temp, n, "%s.tmp-%ld-%u", writer->path, (long)getpid(), try_idx);
+    (void)snprintf(temp, n, "%.*s%s", (int)n_kept, writer->path, suffix);
     ebb__free(writer->mem, writer->temp_path);
     writer->temp_path = temp;
     return EBB_OK;

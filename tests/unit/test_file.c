@@ -5,6 +5,7 @@
 #include "base/file.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -65,6 +66,22 @@ static void test_write_and_replace(void **state) {
         put("second", flags);
         expect("second");
         assert_int_equal(count_files(), 1);
+    }
+}
+
+/* The unfinished file's own name is longer than the target's, and that may be as long as names can be. */
+static void test_longest_name(void **state) {
+    (void)state;
+    char target[sizeof dir + 1 + NAME_MAX];
+    for (unsigned flags = 0; flags <= EBB_FILE_NAMED; flags++) {
+        for (int n = NAME_MAX - 15; n <= NAME_MAX; n++) {
+            ebb_file_writer *writer = NULL;
+            (void)snprintf(target, sizeof target, "%s/%0*d", dir, n, 7);
+            assert_int_equal(ebb__file_writer_open(NULL, target, flags, &writer), EBB_OK);
+            assert_int_equal(ebb__file_writer_commit(writer), EBB_OK);
+            assert_int_equal(count_files(), 1);
+            assert_int_equal(unlink(target), 0);
+        }
     }
 }
 
@@ -227,6 +244,7 @@ static void test_place_is_checked_without_a_trace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_write_and_replace, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_longest_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandon_keeps_the_old, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large, setup, teardown),
