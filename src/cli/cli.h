@@ -23,10 +23,11 @@ enum {
 
 int ebb__cli_exit_code(ebb_status status);
 
+/* The same where a file was read: one that is not known, or of another version, is a fault of the file. */
+int ebb__cli_file_exit_code(ebb_status status);
+
 /* Say "ebb: <last error>" on stderr, and the exit code for it. */
 int ebb__cli_failed(ebb_status status);
-
-/* The same where a recording was read: one that is not known, or of another version, is a fault of the file. */
 int ebb__cli_file_failed(ebb_status status);
 
 /* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */

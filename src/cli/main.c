@@ -40,9 +40,13 @@ int ebb__cli_failed(ebb_status status) {
     return ebb__cli_exit_code(status);
 }
 
+int ebb__cli_file_exit_code(ebb_status status) {
+    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
+}
+
 int ebb__cli_file_failed(ebb_status status) {
-    const int code = ebb__cli_failed(status);
-    return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : code;
+    (void)ebb__cli_failed(status);
+    return ebb__cli_file_exit_code(status);
 }
 
 int ebb__cli_usage(const char *fmt, ...) {

@@ -44,11 +44,11 @@ static int failed(const source *s, ebb_status status) {
     const char *message = ebb_last_error();
     const size_t n_path = s->path != NULL ? strlen(s->path) : 0;
     if (n_path == 0 || strcmp(s->path, s->name) == 0 || strncmp(message, s->path, n_path) != 0) {
-        return ebb__cli_failed(status);
+        return ebb__cli_file_failed(status);
     }
     fflush(stdout);
     fprintf(stderr, "ebb: %s%s\n", s->name, message + n_path);
-    return ebb__cli_exit_code(status);
+    return ebb__cli_file_exit_code(status);
 }
 
 static int no_memory(void) {

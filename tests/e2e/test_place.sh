@@ -214,6 +214,12 @@ equal "rows without an end" "$? $(cat err)" "3 ebb: standard input:3: id: 'a' is
 head -c 3000 /dev/urandom >noise.csv
 complains "noise" 3 "noise.csv" place noise.csv
 sed '$d' program >short
+{
+    head -c 8 trace
+    printf '\200'
+    tail -c +10 trace
+} >later
+complains "a trace of a later version" 3 "version" place later
 complains "a program cut short" 3 "short" place short
 says "a file that is not there" 4 "ebb: nowhere.csv: cannot open: No such file or directory" place nowhere.csv
 says "a folder" 4 "ebb: files: cannot read: Is a directory" place files
