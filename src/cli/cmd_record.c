@@ -274,8 +274,8 @@ static void add_steps(const char *path) {
     fprintf(stderr, "\n");
 }
 
-/* *has_device becomes true where there are blocks of a device. */
-static void tell_trace(const char *path, uint64_t limit, bool *has_device) {
+/* *has_device becomes true where there are blocks of a device. EBB_EXIT_IO: there is no trace in the file. */
+static int tell_trace(const char *path, uint64_t limit, bool *has_device) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
     char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
@@ -298,6 +298,7 @@ static void tell_trace(const char *path, uint64_t limit, bool *has_device) {
     }
     *has_device |= t.has_device;
     ebb_trace_reader_close(reader);
+    return status == EBB_OK ? EBB_EXIT_DONE : EBB_EXIT_IO;
 }
 
 /* A command that allocated nothing large has a trace, too: an empty one. */
@@ -341,7 +342,7 @@ static void tell_others(const char *out, uint64_t limit, const struct timespec *
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%.*s%.255s", (int)(name - out), out, entries[i]->d_name);
         if (is_others(entries[i]->d_name, name) && stat(path, &info) == 0 && is_behind(&info.st_mtim, start)) {
-            tell_trace(path, limit, has_device);
+            (void)tell_trace(path, limit, has_device);
         }
         free(entries[i]);
     }
@@ -427,21 +428,20 @@ static int record(const record_values *values, const char *out, char **command) 
     if (unlink(out) != 0 && errno != ENOENT) { return fail_errno(out); }
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &start); /* as files have it */
     set_environment(values, library, out, says);
-    int code = run_command(command, &has_run);
+    int code = run_command(command, &has_run), told = EBB_EXIT_DONE;
     bool has_device = false;
     const size_t n_running = count_running();
     if (access(out, F_OK) == 0) {
-        tell_trace(out, values->limit, &has_device);
+        told = tell_trace(out, values->limit, &has_device);
         tell_others(out, values->limit, &start, &has_device);
     } else if (has_run) {
-        const int written = write_empty(out, n_running);
-        code = code == 0 ? written : code;
+        told = write_empty(out, n_running);
     }
     tell_failures(says);
     tell_running(out, n_running);
     if (has_run && !has_device) { tell_beyond(values->limit); }
     (void)close(says);
-    return code;
+    return code == 0 ? told : code;
 }
 
 /* What is there goes before the command runs, so it must be a recording's place: no device, and nothing of the

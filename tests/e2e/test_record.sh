@@ -107,6 +107,9 @@ END
     equal "its child" "$(tell trace.[0-9]*)" "1024@malloc* 2048@malloc left 2048 peak 2048 whole"
     record 0 $least -- sh -c './program family; ./program mmap'
     check "a file for each process" test "$(ls trace trace.[0-9]* | wc -l)" = 2
+    record 4 $least -- sh -c './program family; : >trace'
+    check "a trace that is none" grep -q 'not a trace' err
+    record 3 $least -- sh -c './program family; : >trace; exit 3'
     record 0 $least -- ./program exec
     equal "before exec" "$(tell trace)" "1024@malloc left 1024 peak 1024 cut"
     equal "behind exec" "$(tell trace.[0-9]* | sed 's/.*left/left/')" "left 0 peak 2500 whole"
