@@ -199,6 +199,7 @@ static ebb_status create_part(const lowering *l, ebb_bump *bump, const uint32_t 
     while (p.upper >> p.size_shift > UINT32_MAX) { p.size_shift++; }
     p.b.stop = l->options->stop;
     p.b.stop_ctx = l->options->stop_ctx;
+    p.b.most_work = l->options->max_work;
     EBB_TRY(ebb__bnb_prepare(&p.b, bump));
     for (uint32_t t = 0; t < p.b.m; t++) {
         EBB_ASSERT(p.b.load[t] > 0 && p.b.load[t] <= l->sections->bound_bytes);

@@ -44,7 +44,8 @@ typedef struct ebb_bnb {
     uint32_t *rank; /* [n] */
     ebb_bnb_mode mode;
     int64_t cap;
-    uint64_t max_work;
+    uint64_t max_work;  /* of a run */
+    uint64_t most_work; /* of all runs; before ebb__bnb_prepare */
     bool (*stop)(void *ctx);
     void *stop_ctx;
     /* The state. */

@@ -371,6 +371,13 @@ ebb_status ebb__bnb_create(ebb_bump *bump, uint32_t n, uint32_t m, ebb_bnb *b_ou
     return EBB_OK;
 }
 
+/* A power of two: no more than what the work can fill, because a table that is hardly used costs its zeroing. */
+static uint64_t n_refuted_of(const ebb_bnb *b) {
+    uint64_t n = (uint64_t)1 << 12;
+    while (b->n >= 64 && n < (uint64_t)1 << 19 && n < b->most_work / 16) { n *= 2; }
+    return n;
+}
+
 static void take_state(ebb_bnb *b, taker *from) {
     const uint32_t n = b->n, m = b->m;
     TAKE(from, b->sky, m);
@@ -398,7 +405,7 @@ static void take_state(ebb_bnb *b, taker *from) {
     TAKE(from, b->reason, ((size_t)n + m) * b->n_words);
     TAKE(from, b->why, b->n_words);
     TAKE(from, b->scratch, b->n_words);
-    b->n_refuted = n < 64 ? (uint64_t)1 << 12 : (uint64_t)1 << 19;
+    b->n_refuted = n_refuted_of(b);
     TAKE(from, b->refuted, b->n_refuted);
 }
 
