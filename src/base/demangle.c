@@ -23,6 +23,7 @@ static uint16_t read_type(parser *p);
 static uint16_t read_name(parser *p);
 static uint16_t read_entity(parser *p);
 static uint16_t read_encoding(parser *p);
+static uint16_t read_argument(parser *p);
 
 /* ---- the tree --------------------------------------------------------------------------------- */
 
@@ -88,15 +89,19 @@ static unsigned read_base36(parser *p) {
     return x + 1;
 }
 
+/* Of a list; a function that is for & or && alone has that before its end, and no type is either alone. */
+static bool take_end(parser *p) {
+    return take(p, "E") || take(p, "RE") || take(p, "OE");
+}
+
 /* A list's items from here to its end, which is taken; 0: there are none. */
 static uint16_t read_list(parser *p, uint16_t (*read_item)(parser *p)) {
     uint16_t items[64];
     unsigned n = 0;
-    for (; !p->has_failed && *p->at != 'E'; n++) {
+    for (; !take_end(p); n++) {
         if (*p->at == '\0' || n == sizeof items / sizeof *items) { return fail(p); }
         items[n] = read_item(p);
     }
-    if (!take(p, "E")) { return fail(p); }
     uint16_t list = 0;
     while (n > 0) { list = add_pair(p, DEMANGLED_ITEM, items[--n], list); }
     return list;
@@ -195,11 +200,17 @@ static uint16_t read_literal(parser *p) {
     return add_pair(p, DEMANGLED_CAST, type, number);
 }
 
+/* Behind its letter. */
+static uint16_t read_pack(parser *p) {
+    if (p->depth++ >= DEMANGLE_MAX_DEPTH) { return fail(p); }
+    const uint16_t list = read_list(p, read_argument);
+    p->depth--;
+    return add_pair(p, DEMANGLED_PACK, list, 0);
+}
+
 static uint16_t read_argument(parser *p) {
     if (take(p, "L")) { return read_literal(p); }
-    if (take(p, "J") || take(p, "I")) { /* I: as older compilers have it */
-        return add_pair(p, DEMANGLED_PACK, read_list(p, read_argument), 0);
-    }
+    if (take(p, "J") || take(p, "I")) { return read_pack(p); } /* I: as older compilers have it */
     return *p->at == 'X' ? fail(p) : read_type(p);
 }
 
@@ -362,12 +373,12 @@ static uint16_t read_builtin(parser *p) {
     return 0;
 }
 
-/* Behind the F. */
+/* Behind the F. Whether it is for & or && alone is left out. */
 static uint16_t read_function(parser *p) {
     (void)take(p, "Y"); /* a C function */
     const uint16_t result = read_type(p);
-    (void)(p->at[0] == 'R' && p->at[1] == 'E' ? take(p, "R") : p->at[0] == 'O' && p->at[1] == 'E' && take(p, "O"));
-    const uint16_t list = take(p, "vE") ? 0 : read_list(p, read_type);
+    const bool takes_none = take(p, "vE") || take(p, "vRE") || take(p, "vOE");
+    const uint16_t list = takes_none ? 0 : read_list(p, read_type);
     return add_pair(p, DEMANGLED_FUNCTION, result, list);
 }
 
@@ -460,7 +471,10 @@ static uint16_t read_special(parser *p) {
 
 /* Without its parameters, which are behind it. */
 static uint16_t read_entity(parser *p) {
-    return *p->at == 'T' || *p->at == 'G' ? read_special(p) : read_name(p);
+    if (p->depth++ >= DEMANGLE_MAX_DEPTH) { return fail(p); }
+    const uint16_t name = *p->at == 'T' || *p->at == 'G' ? read_special(p) : read_name(p);
+    p->depth--;
+    return name;
 }
 
 /* A function within another name has its parameters behind it, up to an E. */

@@ -22,6 +22,8 @@ static void names_read_as_programs_have_them(void **state) {
         {"_Z3runIRA5_KcEvT_", "run<char const (&)[5]>"},
         {"_Z3runIM3fooFvvEEvT_", "run<void (foo::*)()>"},
         {"_Z3runIM3fooiEvT_", "run<int foo::*>"},
+        {"_Z3runIM3fooFvvREEvT_", "run<void (foo::*)()>"},
+        {"_Z3runIM3fooFviOEEvT_", "run<void (foo::*)(int)>"},
         {"_Z3runILi5ELb1ELj7ELln2EL4kind3EEvv", "run<5, true, 7u, -2l, (kind)3>"},
         {"_Z3runIJEEvDpT_", "run<>"},
         {"_Z3runIJidEEvDpT_", "run<int, double>"},
@@ -65,9 +67,17 @@ static void a_long_name_is_cut(void **state) {
 
 static void a_deep_name_is_none(void **state) {
     (void)state;
-    char deep[4096] = "_Z3runI", buf[64];
-    memset(deep + 7, 'P', 4000);
-    assert_false(ebb__demangle(&d, deep, buf, sizeof buf));
+    static const char *const repeated[][3] = {
+        {"_Z3runI", "P", "iEvv"}, {"_Z3runI", "J", "Evv"}, {"_Z", "Th", "3run"}, {"_Z", "Tv", ""}};
+    static char deep[1 << 20]; /* a stack's worth of calls, if they had no bound */
+    char buf[64];
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        size_t n = (size_t)snprintf(deep, sizeof deep, "%s", repeated[i][0]);
+        const size_t n_letters = strlen(repeated[i][1]), n_end = strlen(repeated[i][2]);
+        for (; n + n_letters + n_end < sizeof deep; n += n_letters) { memcpy(deep + n, repeated[i][1], n_letters); }
+        memcpy(deep + n, repeated[i][2], n_end + 1);
+        assert_false(ebb__demangle(&d, deep, buf, sizeof buf));
+    }
 }
 
 static void doubled(char *name, size_t n_bytes, const char *first, int n_times) {
