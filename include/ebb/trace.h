@@ -164,7 +164,7 @@ typedef struct ebb_trace_info {
     uint64_t n_events, n_blocks, n_steps; /* so far */
     uint64_t n_live_blocks, live_bytes;   /* behind the last event */
     uint64_t offset;                      /* in the file, behind the last whole record */
-    bool complete;                        /* the end record was read; false at the end: the file was cut off */
+    bool complete;                        /* the end record was read, be it by choose; false at the end: cut off */
 } ebb_trace_info;
 EBB_API ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader);
 
@@ -210,7 +210,7 @@ typedef struct ebb_trace_device {
 EBB_API ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device);
 
 /* Those that were found, in the order in which they come, and the index of the chosen one; n is 0 before, and where
- * there are no blocks. The reader's, until it is closed or another is chosen. */
+ * there are no blocks and none was refused. The reader's, until it is closed or another is chosen. */
 EBB_API const ebb_trace_device *ebb_trace_reader_devices(ebb_trace_reader *reader, size_t *n_out, size_t *chosen_out);
 
 /* ---- recordings of other tools ---------------------------------------------------------------- */

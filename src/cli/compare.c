@@ -5,8 +5,10 @@
 #include "compare.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define MANY_TIMES 10.0 /* of what was, in which a percentage is hard to read */
+#define SMALLEST 0.0005 /* of what was, that a percentage of one decimal shows */
 
 /* ---- a file ------------------------------------------------------------------------------------ */
 
@@ -20,7 +22,7 @@ static ebb_status study(ebb_cli_studied *studied) {
     return ebb_study_create(studied->reader, &options, &studied->study);
 }
 
-/* Its reader is at the end. */
+/* Its reader has been at the end. */
 static void warn_of_cut(const char *path, const ebb_cli_studied *studied) {
     const bool is_complete = ebb_trace_reader_info(studied->reader).complete;
     if (!is_complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
@@ -37,11 +39,7 @@ ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied 
 
 ebb_status ebb__cli_find_peak(const char *path, const char *device, ebb_cli_studied *studied_out) {
     size_t n = 0, chosen = 0;
-    ebb_trace_event event;
-    ebb_status status = open_file(path, device, studied_out);
-    for (bool done = false; status == EBB_OK && !done;) {
-        status = ebb_trace_reader_next(studied_out->reader, &event, &done);
-    }
+    const ebb_status status = open_file(path, device, studied_out); /* which knows the peaks of all devices */
     if (status != EBB_OK) { return status; }
     warn_of_cut(path, studied_out);
     const ebb_trace_device *devices = ebb_trace_reader_devices(studied_out->reader, &n, &chosen);
@@ -80,6 +78,8 @@ char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size
     buf[0] = '\0';
     if (a_bytes == 0) {
         snprintf(buf, buf_bytes, "%s", b_bytes > 0 ? "new" : "");
+    } else if (a_bytes != b_bytes && fabs(now - before) < SMALLEST * before) {
+        snprintf(buf, buf_bytes, "< 0.1 %%");
     } else if (now < MANY_TIMES * before) {
         snprintf(buf, buf_bytes, "%+.1f %%", (now - before) / before * 100.0);
     } else if (now < MANY_TIMES * MANY_TIMES * before) {

@@ -24,8 +24,8 @@ ebb_status ebb__cli_study_found(const char *device, ebb_cli_studied *studied);
 const char *ebb__cli_device(const ebb_cli_studied *studied);
 void ebb__cli_studied_fini(ebb_cli_studied *studied);
 
-/* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "x 37", "new" where there was nothing, "" where there was next to
- * nothing. */
+/* "+1.50 MiB", "-3.00 KiB", in buf; and "+12.3 %", "< 0.1 %", "x 37", "new" where there was nothing, "" where there was
+ * next to nothing. */
 char *ebb__cli_delta(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
 char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size_t buf_bytes);
 

@@ -215,12 +215,19 @@ static ebb_status match_segments(ebb_study *s) {
 
 /* ---- refusals --------------------------------------------------------------------------------- */
 
-/* A mark as ebb record and the importer of snapshots write it, with the bytes that were asked for. */
+/* Marks do not say of which device they are; a report of one that never ran out has none of them. */
+static bool may_be_refused(const ebb_study *s) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(s->reader, &n, &chosen);
+    return n <= 1 || devices[chosen].is_out_of_memory;
+}
+
+/* A mark as ebb record, ebb.torch and the importer of snapshots write it, with the bytes that were asked for. */
 static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
     ebb_study *s = c->study;
     const char *name = ebb_trace_reader_string(s->reader, e->name);
     const bool is_refusal = strcmp(name, "refused") == 0 || study_begins_with(name, "out of memory: ");
-    if (e->mark != EBB_TRACE_ANNOTATION || e->number == 0 || !is_refusal) { return EBB_OK; }
+    if (e->mark != EBB_TRACE_ANNOTATION || e->number == 0 || !is_refusal || !may_be_refused(s)) { return EBB_OK; }
     const ebb_study_refusal refusal = {.time_ns = e->time_ns,
                                        .event = c->event,
                                        .size_bytes = e->number,

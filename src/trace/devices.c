@@ -4,17 +4,19 @@
  *
  * What shares no memory shares no peak, so whoever looks at a peak looks at one device. Which there are, and which of
  * them matters, shows at the trace's end only: it is read twice. The processor's spaces (malloc, mmap, cpu) are one
- * device; each other space is one of its own. A space has its name before its first block.
+ * device; each other space is one of its own, also where all that was asked for was refused. A space has its name before
+ * its first block.
  */
+#include "trace/import_priv.h"
 #include "trace/trace_priv.h"
 
 #define HOST "cpu"
+#define OOM_NOTE "oom."
 
 typedef struct scan {
     ebb_trace_reader *reader;
     ebb_trace_devices *d;
     EBB_VEC(uint64_t) live_bytes; /* of each device */
-    EBB_VEC(uint32_t) spaces;     /* with blocks */
 } scan;
 
 void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem) {
@@ -38,9 +40,9 @@ bool ebb__trace_devices_keep(const ebb_trace_devices *d, uint32_t space) {
 
 /* ---- what there is ---------------------------------------------------------------------------- */
 
-static const char *space_note(const ebb_trace_reader *reader, const char *what, uint32_t space) {
+static const char *name_of(const ebb_trace_reader *reader, uint32_t space) {
     char key[32];
-    (void)snprintf(key, sizeof key, "%s.%u", what, space);
+    (void)snprintf(key, sizeof key, "space.%u", space);
     return ebb_trace_reader_note(reader, key);
 }
 
@@ -70,12 +72,11 @@ static ebb_status device_at(scan *s, uint32_t space, size_t *device_out) {
     bool is_new = false;
     EBB_TRY(ebb__u64_map_add(&s->d->device_of, space, &device, &is_new));
     if (is_new) {
-        const char *name = space_note(s->reader, "space", space);
+        const char *name = name_of(s->reader, space);
         if (name != NULL && is_host_name(name)) { name = HOST; }
         const size_t known = name != NULL ? find_device(s->d, name) : SIZE_MAX;
         *device = known != SIZE_MAX ? known : s->d->list.n;
         if (known == SIZE_MAX) { EBB_TRY(add_device(s, name, space)); }
-        EBB_TRY(EBB_PUSH(s->d->mem, &s->spaces, space));
     }
     *device_out = (size_t)*device;
     return EBB_OK;
@@ -97,6 +98,20 @@ static ebb_status take(scan *s, const ebb_trace_event *event) {
     return EBB_OK;
 }
 
+/* What a recorder notes of a space when an allocation failed there, be it the first. */
+static ebb_status take_refusals(scan *s) {
+    const char *key = NULL;
+    for (size_t i = 0; ebb__trace_reader_note_at(s->reader, i, &key) != NULL; i++) {
+        uint64_t space = 0;
+        size_t device = 0;
+        if (strncmp(key, OOM_NOTE, strlen(OOM_NOTE)) != 0) { continue; }
+        if (!ebb__import_number(key + strlen(OOM_NOTE), &space) || space > UINT32_MAX) { continue; }
+        EBB_TRY(device_at(s, (uint32_t)space, &device));
+        s->d->list.data[device].is_out_of_memory = true;
+    }
+    return EBB_OK;
+}
+
 static ebb_status look_through(scan *s) {
     for (;;) {
         bool done = false;
@@ -105,14 +120,8 @@ static ebb_status look_through(scan *s) {
         if (done) { break; }
         EBB_TRY(take(s, &event));
     }
-    for (size_t i = 0; i < s->spaces.n; i++) { /* what a recorder notes when it happens */
-        const uint64_t *device = ebb__u64_map_find(&s->d->device_of, s->spaces.data[i]);
-        EBB_ASSERT(device != NULL && *device < s->d->list.n);
-        if (space_note(s->reader, "oom", s->spaces.data[i]) != NULL) {
-            s->d->list.data[*device].is_out_of_memory = true;
-        }
-    }
-    return EBB_OK;
+    s->d->is_complete = ebb_trace_reader_info(s->reader).complete;
+    return take_refusals(s);
 }
 
 /* ---- the choice ------------------------------------------------------------------------------- */
@@ -171,7 +180,6 @@ ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device)
     if (st == EBB_OK) { st = choose(reader, &found, device); }
     if (st == EBB_OK) { st = ebb__trace_reader_rewind(reader); }
     EBB_VEC_FINI(found.mem, &s.live_bytes);
-    EBB_VEC_FINI(found.mem, &s.spaces);
     if (st != EBB_OK) {
         ebb__trace_devices_fini(&found);
         return st;

@@ -97,9 +97,10 @@ void ebb__trace_live_remove(ebb_trace_live *live, ebb_trace_block *block);
 typedef struct ebb_trace_devices {
     const ebb_mem *mem;
     ebb_bump names;
-    ebb_u64_map device_of; /* of a space with blocks: index into list */
+    ebb_u64_map device_of; /* of a space with blocks, or with refused ones: index into list */
     EBB_VEC(ebb_trace_device) list;
     size_t chosen;
+    bool is_complete; /* the trace, which was read to its end for these */
 } ebb_trace_devices;
 
 void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem);

@@ -38,11 +38,11 @@ run "few lines" out diff 8.trace 12.trace --lines 1
 equal "few lines: the rest is counted" "$(grep -c '^  and [0-9]* more$' out)" 4
 
 # A share of nothing, or of next to nothing, is no number to read.
-printf 'id,lower,upper,size\ntiny,0,2,100\nsmall,0,2,1000\ngrown,0,2,1000\n' >a.csv
-printf 'id,lower,upper,size\ntiny,0,2,1000000\nsmall,0,2,37000\ngrown,0,2,1500\nfresh,0,2,9\n' >b.csv
+printf 'id,lower,upper,size\ntiny,0,2,100\nsmall,0,2,1000\ngrown,0,2,1000\nless,0,2,10004\n' >a.csv
+printf 'id,lower,upper,size\ntiny,0,2,1000000\nsmall,0,2,37000\ngrown,0,2,1500\nfresh,0,2,9\nless,0,2,10000\n' >b.csv
 run "shares" out diff a.csv b.csv
-equal "shares" "$(awk '/^by name/ { on = 1 } /^$/ { on = 0 } on && NF > 2 { print $1, $9, $10 }' out | tr '\n' ';')" \
-    "tiny  ;small x 37;grown +50.0 %;fresh new ;"
+equal "shares" "$(awk '/^by name/ { on = 1 } /^$/ { on = 0 } on && NF > 2 { print $1, $9, $10, $11 }' out | tr '\n' ';')" \
+    "tiny   ;small x 37 ;grown +50.0 % ;fresh new  ;less < 0.1 %;"
 
 # Names are anybody's bytes.
 printf 'id,lower,upper,size\n\033[31mred,0,2,5\n' >a.csv

@@ -153,6 +153,35 @@ static void test_unnamed(void **state) {
     study_fixture_fini(&f);
 }
 
+/* The first allocation on a device may be refused: it then has no blocks. Others' reports say nothing of it. */
+static void test_refused_from_the_beginning(void **state) {
+    static const struct {
+        const char *wanted, *name;
+        size_t n_refusals;
+    } rows[] = {{NULL, "cuda:1", 1}, {"cuda:0", "cuda:0", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        study_fixture f;
+        size_t n = 0;
+        study_fixture_init(&f, STUDY_TELLS_ALL);
+        note(&f, "space.1", "cuda:0");
+        (void)alloc_in(&f, 1, 5000);
+        note(&f, "space.2", "cuda:1");
+        note(&f, "oom.2", "1");
+        note(&f, "oom.x", "1"); /* anybody's */
+        study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_MARK,
+                                        .mark = EBB_TRACE_ANNOTATION,
+                                        .number = 700,
+                                        .name = study_string(&f, "refused")});
+        open_and_choose(&f, rows[i].wanted, rows[i].name);
+        assert_int_equal(ebb_study_create(f.reader, NULL, &f.study), EBB_OK);
+        const ebb_study_refusal *all = ebb_study_refusals(f.study, &n);
+        assert_int_equal(n, rows[i].n_refusals);
+        if (n > 0) { assert_int_equal(all[0].live_bytes, 0); }
+        study_fixture_fini(&f);
+    }
+}
+
 static void test_every_allocation(void **state) {
     study_fixture f;
     size_t n = 0, chosen = 0;
@@ -170,8 +199,11 @@ static void test_every_allocation(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_study), cmocka_unit_test(test_found),
-                                       cmocka_unit_test(test_host), cmocka_unit_test(test_unnamed),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_study),
+                                       cmocka_unit_test(test_found),
+                                       cmocka_unit_test(test_host),
+                                       cmocka_unit_test(test_unnamed),
+                                       cmocka_unit_test(test_refused_from_the_beginning),
                                        cmocka_unit_test(test_every_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
