@@ -123,7 +123,7 @@ static void *yajl_resize(void *ctx, void *ptr, size_t n_bytes) {
 /* ---- collecting ------------------------------------------------------------------------------- */
 
 static ebb_status add_token(ebb_import_json_reader *r, ebb_import_json_kind kind, const void *text, size_t n) {
-    if (r->tokens.n >= MAX_TOKENS || n > MAX_VALUE_BYTES - r->texts.n) {
+    if (r->tokens.n >= MAX_TOKENS || r->texts.n > MAX_VALUE_BYTES || n > MAX_VALUE_BYTES - r->texts.n) {
         return refuse(r, EBB_E_LIMIT, "a value of more than 64 MiB");
     }
     EBB_TRY(EBB_RESERVE(r->importer->mem, &r->texts, n + 1));

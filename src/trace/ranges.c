@@ -50,7 +50,9 @@ static bool is_apart(const ebb_ranges *r, size_t idx) {
 /* Put n ranges in the place of those from first to last. */
 static ebb_status replace(ebb_ranges *r, size_t first, size_t last, const ebb_range *with, size_t n) {
     EBB_ASSERT(first <= last && last <= r->ranges.n);
-    if (r->ranges.n >= MAX_RANGES) { return ebb_fail(EBB_E_LIMIT, "more than %zu segments at once", MAX_RANGES); }
+    if (r->ranges.n - (last - first) + n > MAX_RANGES) {
+        return ebb_fail(EBB_E_LIMIT, "more than %zu segments at once", MAX_RANGES);
+    }
     EBB_TRY(EBB_RESERVE(r->mem, &r->ranges, n));
     ebb_range *at = r->ranges.data + first;
     memmove(at + n, r->ranges.data + last, (r->ranges.n - last) * sizeof *at);

@@ -43,6 +43,23 @@ static void check(const ebb_ranges *r, const told *t, const bool *held, uint64_t
     }
 }
 
+/* At the most that there may be, what makes no more of them still goes. */
+static void test_as_many_as_there_may_be(void **state) {
+    (void)state;
+    const uint64_t most = (uint64_t)1 << 18;
+    ebb_ranges r;
+    ebb__ranges_init(&r, ebb__mem_or_default(NULL));
+    for (uint64_t i = 0; i < most; i++) {
+        assert_int_equal(ebb__ranges_add(&r, &(ebb_range){4 * i, 3, 0}, NULL, NULL), EBB_OK);
+    }
+    assert_int_equal(ebb__ranges_add(&r, &(ebb_range){4 * most, 3, 0}, NULL, NULL), EBB_E_LIMIT);
+    assert_int_equal(ebb__ranges_remove(&r, &(ebb_range){5, 1, 0}, NULL, NULL), EBB_E_LIMIT); /* two of one */
+    assert_int_equal(ebb__ranges_remove(&r, &(ebb_range){6, 1, 0}, NULL, NULL), EBB_OK);
+    assert_int_equal(ebb__ranges_remove(&r, &(ebb_range){0, 8, 0}, NULL, NULL), EBB_OK);
+    assert_int_equal(r.ranges.n, most - 2);
+    ebb__ranges_fini(&r);
+}
+
 static void test_against_an_array(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -84,6 +101,7 @@ static void test_end_of_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_an_array),
+                                       cmocka_unit_test(test_as_many_as_there_may_be),
                                        cmocka_unit_test(test_end_of_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
