@@ -45,6 +45,7 @@ typedef struct output {
     ebb_u64_map blocks; /* a block's number plus one by place; 0: freed */
     row_state rows[EBB_TRACE_MAX_ROWS + 1];
     uint64_t next_end_ns; /* of the open spans; UINT64_MAX: none is open */
+    uint32_t next_row;    /* of rows: whose innermost span ends then; NO_ROW: none is open */
     uint64_t start_ns, now_ns, n_blocks, n_iterations;
 } output;
 
@@ -310,6 +311,15 @@ static row_state *state_of(output *out, const chrome_span *span, uint32_t row) {
     return &out->rows[span->kind == CHROME_ITERATION ? ITERATIONS : row];
 }
 
+/* The row's innermost span may be the next to end; of several that end then, the first row's is. */
+static void note_end(output *out, uint32_t row) {
+    const row_state *state = &out->rows[row];
+    const uint64_t end_ns = state->open.data[state->open.n - 1].end_ns;
+    if (end_ns > out->next_end_ns || (end_ns == out->next_end_ns && row > out->next_row)) { return; }
+    out->next_end_ns = end_ns;
+    out->next_row = row;
+}
+
 static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
     row_state *state = state_of(out, span, row);
     EBB_ASSERT(state->open.n < MAX_OPEN);
@@ -332,8 +342,9 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
     }
     if (ebb__import_begins_with(text, IMPORT_OPTIMIZER)) { EBB_TRY(add_mark(out, &o, EBB_TRACE_ANNOTATION, 0)); }
     if (o.kind == CHROME_STEP) { EBB_TRY(begin_step(out, &o)); }
-    out->next_end_ns = ebb_min_u64(out->next_end_ns, o.end_ns);
-    return EBB_PUSH(out->importer->mem, &state->open, o);
+    EBB_TRY(EBB_PUSH(out->importer->mem, &state->open, o));
+    note_end(out, (uint32_t)(state - out->rows));
+    return EBB_OK;
 }
 
 static ebb_status close_one(output *out, uint32_t row) {
@@ -346,28 +357,19 @@ static ebb_status close_one(output *out, uint32_t row) {
     return o.kind == CHROME_ITERATION ? add_mark(out, &o, EBB_TRACE_ITERATION_END, o.number) : EBB_OK;
 }
 
-/* The row, or ITERATIONS, whose innermost span ends first; NO_ROW: none is open. Sets next_end_ns. */
-static uint32_t first_to_end(output *out) {
-    uint32_t first = NO_ROW;
+static void find_next_end(output *out) {
     out->next_end_ns = UINT64_MAX;
+    out->next_row = NO_ROW;
     for (uint32_t i = 0; i <= ITERATIONS; i++) {
-        const row_state *state = &out->rows[i];
-        if (state->open.n == 0) { continue; }
-        const uint64_t end_ns = state->open.data[state->open.n - 1].end_ns;
-        if (first != NO_ROW && end_ns >= out->next_end_ns) { continue; }
-        out->next_end_ns = end_ns;
-        first = i;
+        if (out->rows[i].open.n > 0) { note_end(out, i); }
     }
-    return first;
 }
 
 /* Close what ends before time_ns, or at_it too. */
 static ebb_status close_until(output *out, uint64_t time_ns, bool at_it) {
-    while (out->next_end_ns < time_ns || (at_it && out->next_end_ns == time_ns)) {
-        const uint32_t row = first_to_end(out);
-        if (row == NO_ROW) { break; }
-        EBB_TRY(close_one(out, row));
-        (void)first_to_end(out);
+    while (out->next_row != NO_ROW && (out->next_end_ns < time_ns || (at_it && out->next_end_ns == time_ns))) {
+        EBB_TRY(close_one(out, out->next_row));
+        find_next_end(out);
     }
     return EBB_OK;
 }
@@ -467,6 +469,7 @@ ebb_status ebb__chrome_write(chrome *c) {
     out->c = c;
     out->importer = c->importer;
     out->next_end_ns = UINT64_MAX;
+    out->next_row = NO_ROW;
     ebb__u64_map_init(&out->blocks, mem);
     const ebb_status st = write_all(out);
     for (size_t i = 0; i <= ITERATIONS; i++) { EBB_VEC_FINI(mem, &out->rows[i].open); }
