@@ -23,6 +23,7 @@ size_t ebb__study_module_length(const study_block *b, const char *name) {
     return second != SIZE_MAX ? second : last;
 }
 
+/* Of several notes of a module the last counts, as of all notes. */
 ebb_status ebb__study_find_classes(ebb_study *s) {
     const char *key = NULL, *value = NULL;
     for (size_t i = 0; (value = ebb__trace_reader_note_at(s->reader, i, &key)) != NULL; i++) {
@@ -31,19 +32,15 @@ ebb_status ebb__study_find_classes(ebb_study *s) {
         uint32_t number = 0;
         bool is_new = false;
         EBB_TRY(ebb__trace_keys_add(&s->class_keys, module, strlen(module), &number, &is_new));
-        if (is_new) {
-            EBB_ASSERT(number == s->classes.n + 1);
-            EBB_TRY(EBB_PUSH(s->mem, &s->classes, value));
-        }
+        if (is_new) { EBB_TRY(EBB_PUSH(s->mem, &s->classes, value)); }
+        EBB_ASSERT(number <= s->classes.n);
+        s->classes.data[number - 1] = value;
     }
     return EBB_OK;
 }
 
 const char *ebb__study_module_label(ebb_study *s, const char *name, size_t n_bytes) {
-    uint32_t number = 0;
-    bool is_new = false;
-    if (s->classes.n == 0) { return ebb__bump_printf(&s->bump, "%.*s", (int)n_bytes, name); }
-    if (ebb__trace_keys_add(&s->class_keys, name, n_bytes, &number, &is_new) != EBB_OK) { return NULL; }
-    if (number > s->classes.n) { return ebb__bump_printf(&s->bump, "%.*s", (int)n_bytes, name); }
+    const uint32_t number = ebb__trace_keys_find(&s->class_keys, name, n_bytes);
+    if (number == 0) { return ebb__bump_printf(&s->bump, "%.*s", (int)n_bytes, name); }
     return ebb__bump_printf(&s->bump, "%.*s (%s)", (int)n_bytes, name, s->classes.data[number - 1]);
 }

@@ -84,7 +84,7 @@ struct ebb_study {
     size_t usual_part; /* of parts: the most regular iteration; SIZE_MAX: none */
     ebb_study_breakdown breakdown;
     study_holders holders[EBB_STUDY_N_GROUPS];
-    ebb_trace_keys class_keys; /* modules: those whose class is noted, and then others that were asked for */
+    ebb_trace_keys class_keys; /* modules whose class is noted */
     EBB_VEC(const char *) classes;
 
     ebb_study_times lifetimes;

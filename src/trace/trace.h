@@ -65,5 +65,7 @@ void ebb__trace_keys_init(ebb_trace_keys *keys, const ebb_mem *mem);
 void ebb__trace_keys_fini(ebb_trace_keys *keys);
 ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_bytes, uint32_t *number_out,
                                bool *is_new_out);
+/* Its number; 0: it is not there. */
+uint32_t ebb__trace_keys_find(const ebb_trace_keys *keys, const void *data, size_t n_bytes);
 
 #endif

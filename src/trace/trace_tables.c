@@ -21,6 +21,11 @@ void ebb__trace_keys_fini(ebb_trace_keys *keys) {
     ebb__bump_fini(&keys->bump);
 }
 
+static uint64_t hash_of(const void *data, size_t n_bytes) {
+    const uint64_t hash = ebb__hash(EBB_HASH_INIT, data, n_bytes);
+    return hash ^ hash >> 32; /* the low bits choose the slot */
+}
+
 /* The slot of this key, or the free one where it belongs. */
 static uint32_t *find_key(const ebb_trace_keys *keys, uint64_t hash, const void *data, size_t n_bytes) {
     EBB_ASSERT(2 * keys->keys.n <= keys->n_slots); /* so that a search ends */
@@ -56,8 +61,7 @@ ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_
     if (keys->keys.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 distinct strings"); }
     EBB_TRY(grow_keys(keys));
     EBB_TRY(EBB_RESERVE(keys->mem, &keys->keys, 1));
-    uint64_t hash = ebb__hash(EBB_HASH_INIT, data, n_bytes);
-    hash ^= hash >> 32; /* the low bits choose the slot */
+    const uint64_t hash = hash_of(data, n_bytes);
     uint32_t *slot = find_key(keys, hash, data, n_bytes);
     *is_new_out = *slot == 0;
     if (*is_new_out) {
@@ -73,6 +77,10 @@ ebb_status ebb__trace_keys_add(ebb_trace_keys *keys, const void *data, size_t n_
     EBB_ASSERT(*slot > 0 && *slot <= keys->keys.n);
     *number_out = *slot;
     return EBB_OK;
+}
+
+uint32_t ebb__trace_keys_find(const ebb_trace_keys *keys, const void *data, size_t n_bytes) {
+    return keys->n_slots > 0 ? *find_key(keys, hash_of(data, n_bytes), data, n_bytes) : 0;
 }
 
 /* ---- live blocks ------------------------------------------------------------------------------ */
