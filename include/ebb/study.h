@@ -365,6 +365,7 @@ typedef struct ebb_study_tip {
     const char *const *names; /* all that the sentence is about, modules or lines, of which it has the first */
     size_t n_names;
 } ebb_study_tip;
+enum { EBB_STUDY_MAX_NAMED = 3 }; /* how many of its names a sentence has */
 /* What to do, a leak first, then what wins most; only what the numbers support, so there may be none. */
 EBB_API const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out);
 

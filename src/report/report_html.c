@@ -16,6 +16,21 @@ static void put_item(ebb_report_out *out, const char *tag, const char *text) {
     ebb__report_printf(out, "</%s>\n", tag);
 }
 
+/* The sentence, and the names for which it has no room. */
+static void put_tip(ebb_report_out *out, const ebb_study_tip *tip) {
+    ebb__report_put(out, "<li>");
+    ebb__report_put_html_text(out, tip->sentence);
+    if (tip->n_names > EBB_STUDY_MAX_NAMED) {
+        ebb__report_printf(out, "<details><summary>all %zu</summary>", tip->n_names);
+        for (size_t i = 0; i < tip->n_names; i++) {
+            ebb__report_put(out, i > 0 ? ", " : "");
+            ebb__report_put_html_text(out, tip->names[i]);
+        }
+        ebb__report_put(out, "</details>");
+    }
+    ebb__report_put(out, "</li>\n");
+}
+
 static void put_advice(const ebb_report *report, ebb_report_out *out) {
     size_t n = 0;
     const ebb_study_tip *tips = ebb_study_advice(report->study, &n);
@@ -25,7 +40,7 @@ static void put_advice(const ebb_report *report, ebb_report_out *out) {
         return;
     }
     ebb__report_put(out, "<ol id=\"advice\">\n");
-    for (size_t i = 0; i < n; i++) { put_item(out, "li", tips[i].sentence); }
+    for (size_t i = 0; i < n; i++) { put_tip(out, &tips[i]); }
     ebb__report_put(out, "</ol>\n");
 }
 

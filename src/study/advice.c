@@ -11,7 +11,6 @@
 
 #define MIN_SHARE 0.01
 #define MAX_REPLAY_ERROR 0.02
-#define MAX_NAMED 3u
 
 bool ebb__study_is_worth(uint64_t won_bytes, uint64_t of_bytes) {
     return won_bytes > 0 && (double)won_bytes >= MIN_SHARE * (double)of_bytes;
@@ -53,11 +52,15 @@ ebb_status ebb__study_name_holders(ebb_study *s, const study_holders *holders, a
     for (size_t i = 0; i < holders->n; i++) {
         const ebb_study_holder *h = &holders->data[i];
         if (h->bytes == 0 || h->label[0] == '\0') { continue; }
-        if (n < MAX_NAMED) { first = ebb__bump_printf(&s->bump, "%s%s%s", first, n > 0 ? ", " : "", h->label); }
+        if (n < EBB_STUDY_MAX_NAMED) {
+            first = ebb__bump_printf(&s->bump, "%s%s%s", first, n > 0 ? ", " : "", h->label);
+        }
         if (first == NULL) { return EBB_E_NO_MEMORY; }
         all[n++] = h->label;
     }
-    if (n > MAX_NAMED) { first = ebb__bump_printf(&s->bump, "%s and %zu more", first, n - MAX_NAMED); }
+    if (n > EBB_STUDY_MAX_NAMED) {
+        first = ebb__bump_printf(&s->bump, "%s and %zu more", first, n - EBB_STUDY_MAX_NAMED);
+    }
     *names_out = (advice_names){.first = first, .all = all, .n = n};
     return first != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }

@@ -277,7 +277,7 @@ static const char *label_of(trial *t, uint32_t leaf) {
     return module != NULL ? module : ebb__study_frame_label(s, t->frame_of[leaf], &s->bump);
 }
 
-/* The groups by what of them lives at the peak, those with the most first. Groups are numbered from 1. */
+/* What of each group lives at the peak, in the order in which the program has them. Groups are numbered from 1. */
 static ebb_status list_groups(trial *t, study_holders *holders, uint64_t *bytes_out) {
     ebb_study *s = t->study;
     while (holders->n + 1 < t->current.n) { EBB_TRY(EBB_PUSH(s->mem, holders, ((ebb_study_holder){.label = ""}))); }
@@ -292,7 +292,7 @@ static ebb_status list_groups(trial *t, study_holders *holders, uint64_t *bytes_
         if (h->label == NULL) { return EBB_E_NO_MEMORY; }
         h->bytes = study_add(h->bytes, block->size_bytes);
     }
-    return ebb__study_sort_holders(s, holders);
+    return EBB_OK;
 }
 
 static ebb_status tell(trial *t, unsigned depth) {
