@@ -144,7 +144,8 @@ function fillFragmentation() {
 function fillWhatIfs() {
   const plain = R.what_if.find((row) => row.key === "pytorch");
   const isSame = (row) => row.key.startsWith("pytorch:") && row.bytes === plain.bytes;
-  const rows = R.what_if.filter((row) => row.bytes !== null && !isSame(row)), same = R.what_if.filter(isSame);
+  const known = R.what_if.filter((row) => row.bytes !== null);
+  const rows = known.filter((row) => !isSame(row)), same = known.filter(isSame);
   if (rows.length < 2) { hideSection("what-if"); return; }
   if (same.length > 0) {
     rows.push({ ...plain, setting: "the same: " + same.map((row) => row.setting).join(", ") });
