@@ -189,6 +189,7 @@ char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes);
 
 /* One object on one line of stdout, member by member. Floats are printed so that they read back as the same
  * bits; what JSON has no number for (NaN, infinity) becomes null. What of a text is no UTF-8 becomes U+FFFD. */
+enum { EBB_CLI_SCHEMA_VERSION = 1 }; /* their "schema_version" */
 void ebb__json_begin(void);
 void ebb__json_text(const char *key, const char *value); /* NULL becomes null */
 void ebb__json_u64(const char *key, uint64_t value);

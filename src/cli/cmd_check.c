@@ -96,7 +96,7 @@ static void print_text(const char *path, const check_answer *answer) {
 static void print_json(const char *path, const check_answer *answer) {
     const uint64_t peak_bytes = answer->file->peak_bytes;
     ebb__json_begin();
-    ebb__json_u64("schema_version", 1);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("file", path);
     ebb__json_text("device", ebb__cli_device(answer->file));
     ebb__json_bool("ok", peak_bytes <= answer->limit_bytes);

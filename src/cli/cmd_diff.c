@@ -101,7 +101,7 @@ static void print_json(const char *const paths[], const ebb_diff *diff, const eb
                        const ebb_cli_studied *b) {
     size_t n = 0;
     ebb__json_begin();
-    ebb__json_u64("schema_version", 1);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("a", paths[0]);
     ebb__json_text("b", paths[1]);
     ebb__json_text("a_device", ebb__cli_device(a));

@@ -46,7 +46,7 @@ static void print_result(const ebb_trace_import_result *result) {
 
 static void print_json(const char *path, const import_values *values, const ebb_trace_import_result *result) {
     ebb__json_begin();
-    ebb__json_u64("schema_version", 1);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("file", path);
     ebb__json_text("out", values->out);
     ebb__json_text("format", result->format);

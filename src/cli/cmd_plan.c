@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#define SCHEMA_VERSION 1
-
 typedef struct plan_values {
     ebb_cli_network network;
     const char *check, *out, *program_out;
@@ -203,7 +201,7 @@ static void print_table(const figures *f) {
 
 static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_begin();
-    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("program", ebb_program_name(program));
     ebb__json_u64("tensors", f->n_tensors);
     ebb__json_u64("steps", f->n_steps);
@@ -274,14 +272,32 @@ static int make_plan(const subject *s, const plan_values *values) {
     return code;
 }
 
+/* The file whose plan is not right, and why. */
+static int refuse_plan(const plan_values *values, ebb_status status) {
+    fprintf(stderr, "ebb: %s: %s\n", values->check, ebb_last_error());
+    if (!values->json) { return ebb__cli_exit_code(status); }
+    ebb__json_begin();
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
+    ebb__json_bool("ok", false);
+    ebb__json_text("error", ebb_last_error());
+    ebb__json_end();
+    const int code = ebb__cli_close_output();
+    return code != EBB_EXIT_DONE ? code : ebb__cli_exit_code(status);
+}
+
 static int check_plan(const subject *s, const plan_values *values) {
     ebb_plan *plan = NULL;
     figures f = {.plan_s = 0.0};
     int code = EBB_EXIT_DONE;
     ebb_status status = ebb_plan_load(NULL, values->check, &plan);
     if (status == EBB_OK) { status = ebb_plan_check(s->program, plan); }
+    const bool is_refused = status == EBB_E_INVALID_PLAN && plan != NULL;
     if (status == EBB_OK) { status = liveness_bytes(s, &f.liveness_bytes); }
-    code = status == EBB_OK ? show_plan(s, values, plan, &f) : ebb__cli_failed(status);
+    if (is_refused) {
+        code = refuse_plan(values, status);
+    } else {
+        code = status == EBB_OK ? show_plan(s, values, plan, &f) : ebb__cli_failed(status);
+    }
     ebb_plan_destroy(plan);
     return code;
 }

@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define SCHEMA_VERSION 1
-
 typedef struct probe_values {
     ebb_cli_network network;
     const char *out;
@@ -111,7 +109,7 @@ static void print_json(const findings *f, const ebb_machine *machine) {
     const ebb_device_info *info = &f->devices[f->measured];
     ebb_link host = ebb_machine_link(machine, EBB_TIER_HOST), disk = ebb_machine_link(machine, EBB_TIER_DISK);
     ebb__json_begin();
-    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("device", info->name);
     ebb__json_u64("devices", f->n_devices);
     ebb__json_u64("threads", (uint64_t)info->n_threads);

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <sched.h>
 
-#define SCHEMA_VERSION 1
 #define THREADS_A_PROCESSOR 4
 
 ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out) {
@@ -62,7 +61,7 @@ void ebb__cli_print_names(void) {
 
 static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name) {
     ebb__json_begin();
-    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("error", ebb_last_error());
     if (no_fit->least_host_bytes > 0) {
         ebb__json_text("least_budget_bytes", NULL);

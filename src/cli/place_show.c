@@ -6,8 +6,6 @@
 
 #include <inttypes.h>
 
-#define SCHEMA_VERSION 1
-
 double ebb__cli_place_ratio(const ebb_place_result *result) {
     return result->bound_bytes > 0 ? (double)result->peak_bytes / (double)result->bound_bytes : 1.0;
 }
@@ -51,7 +49,7 @@ void ebb__cli_place_print_row(const ebb_cli_place_facts *facts, const ebb_cli_an
 
 static void begin_object(const ebb_cli_place_facts *facts, const char *solver) {
     ebb__json_begin();
-    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("solver", solver);
     ebb__json_u64("buffers", facts->n_buffers);
 }

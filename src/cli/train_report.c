@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define SCHEMA_VERSION 1
-
 /* A caller's buffer of 32 bytes for each number of a line. */
 static const char *bytes_text(uint64_t bytes, char buf[32]) {
     return ebb_bytes_format(bytes, buf, 32);
@@ -100,7 +98,7 @@ void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs,
 static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
     const ebb_plan_summary *plan = &info->plan;
     ebb__json_begin();
-    ebb__json_u64("schema_version", SCHEMA_VERSION);
+    ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("net", info->net);
     ebb__json_text("backend", info->backend);
     ebb__json_text("policy", info->policy);
