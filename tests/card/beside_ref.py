@@ -52,7 +52,7 @@ def apart(got, wanted):
 def compare(program, folder, backend, other, net, image):
     try:
         got, wanted = (step(program, folder, name, net, image) for name in (backend, other))
-    except (RuntimeError, OSError, ValueError) as error:
+    except (RuntimeError, OSError, ValueError, IndexError, KeyError, struct.error) as error:
         print(f"    {error}\nnot ok - {net} beside {other}")
         return False
     far = {name: apart(got[name], wanted[name]) for name in wanted if len(got.get(name, ())) == len(wanted[name])}

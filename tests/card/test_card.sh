@@ -82,8 +82,10 @@ run "free bytes" out $small --no-capture &&
     within "free bytes: context at the end and when planned" "$(member out context_end_bytes)" \
         "$(member out context_bytes)" $granule
 # shellcheck disable=SC2086
-run "free bytes, graphs" graphs $small &&
-    echo "    graphs take $(($(member graphs context_end_bytes) - $(member graphs context_bytes))) bytes more"
+if run "free bytes, graphs" graphs $small; then
+    end=$(member graphs context_end_bytes) planned=$(member graphs context_bytes)
+    echo "    graphs take $((${end:-0} - ${planned:-0})) bytes more"
+fi
 if command -v nvidia-smi >/dev/null && [ "$BACKEND" = cuda ]; then
     mkfifo steps_out
     # shellcheck disable=SC2086
@@ -92,9 +94,10 @@ if command -v nvidia-smi >/dev/null && [ "$BACKEND" = cuda ]; then
     exec 3<steps_out
     read -r _ <&3 && seen=$(nvidia-smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)
     cat <&3 >rest
-    wait $trainer
+    wait $trainer || fail "free bytes: the trainer" "exit $?" "stderr: $(head -c 800 err)"
     exec 3<&-
-    taken=$(($(member rest arena_bytes) + $(member rest context_bytes)))
+    arena=$(member rest arena_bytes) context=$(member rest context_bytes)
+    taken=$((${arena:-0} + ${context:-0}))
     within "free bytes: nvidia-smi's and arena with context" "$((${seen:-0} << 20))" "$taken" $((2 * granule))
 else
     skip "free bytes: nvidia-smi's" "there is no nvidia-smi"
