@@ -117,6 +117,7 @@ class record(TorchDispatchMode):
 
     def _tell_refusal(self, operator, caller, refusal):
         if refusal is not None:
+            self._ledger.set_row()
             self._ledger.refuse(*refusal, operator.name, caller.stack(self._ledger.writer) if self._wants_stacks else 0)
 
     def _tell(self, operator, caller, begin_ns, arguments, result):

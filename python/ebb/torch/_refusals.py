@@ -6,12 +6,12 @@ import torch
 
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CPU = re.compile(r"CPUAllocator: .*you tried to allocate (\d+) bytes", re.S)
-_ACCELERATOR = re.compile(r"(\w+) out of memory. Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
+_ACCELERATOR = re.compile(r"(\w+) out of memory\. Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
 _NUMBER = re.compile(r"GPU (\d+)")
 
 
 def refusal_of(error):
-    """(device, bytes) that an error is about; None: it is another one. Accelerators tell two digits of the bytes."""
+    """(device, bytes) that an error is about; None: it is another one. Accelerators tell two decimals of their unit."""
     text = str(error)
     found = _CPU.search(text)
     if found:
