@@ -20,17 +20,26 @@ static void destroy_extra(const ebb_cuda_kernel *kernel) {
 
 /* ---- binding and running ----------------------------------------------------------------------- */
 
+/* Which operands they are. */
+typedef struct operands {
+    uint32_t src, weights, dst;
+} operands;
+
+static operands operands_of(uint32_t direction, uint32_t n_in) {
+    switch (direction) {
+    case EBB_OP_CONV: return (operands){0, 1, n_in};
+    case EBB_OP_CONV_BWD_DATA: return (operands){2, 1, 0};
+    default: return (operands){0, 2, 1};
+    }
+}
+
 typedef struct places {
     void *src, *weights, *dst;
 } places;
 
 static places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
-    void *const *at = bound->at;
-    switch (((const convolution *)kernel->extra)->key.direction) {
-    case EBB_OP_CONV: return (places){at[0], at[1], at[kernel->n_in]};
-    case EBB_OP_CONV_BWD_DATA: return (places){at[2], at[1], at[0]};
-    default: return (places){at[0], at[2], at[1]};
-    }
+    const operands is = operands_of(((const convolution *)kernel->extra)->key.direction, kernel->n_in);
+    return (places){bound->at[is.src], bound->at[is.weights], bound->at[is.dst]};
 }
 
 static ebb_status create_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
@@ -118,13 +127,11 @@ static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound
 /* ---- making them ------------------------------------------------------------------------------- */
 
 static ebb_cuda_conv_key key_of(const ebb_kernel_desc *desc) {
-    const ebb_operand *src = &desc->operand[0], *weights = &desc->operand[1], *dst = &desc->operand[desc->n_in];
-    if (desc->kind == EBB_OP_CONV_BWD_DATA) { src = &desc->operand[2], dst = &desc->operand[0]; }
-    if (desc->kind == EBB_OP_CONV_BWD_WEIGHTS) { weights = &desc->operand[2], dst = &desc->operand[1]; }
+    const operands is = operands_of(desc->kind, desc->n_in);
     ebb_cuda_conv_key key = {.direction = desc->kind};
-    memcpy(key.src, src->shape.dims, sizeof key.src);
-    memcpy(key.weights, weights->shape.dims, sizeof key.weights);
-    memcpy(key.dst, dst->shape.dims, sizeof key.dst);
+    memcpy(key.src, desc->operand[is.src].shape.dims, sizeof key.src);
+    memcpy(key.weights, desc->operand[is.weights].shape.dims, sizeof key.weights);
+    memcpy(key.dst, desc->operand[is.dst].shape.dims, sizeof key.dst);
     for (int i = 0; i < 2; i++) {
         key.stride[i] = desc->attr.stride[i];
         key.pad_begin[i] = desc->attr.pad_begin[i];

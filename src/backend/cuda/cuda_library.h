@@ -19,8 +19,10 @@ typedef struct ebb_cuda_libraries {
     EBB_VEC(ebb_cuda_conv *) convs;
 } ebb_cuda_libraries;
 
+/* cuBLASLt's handle, made at the first call; op, for the message, is who needs it. The device's until it is closed. By
+ * the thread that makes the device's kernels alone. EBB_E_NO_MEMORY, and those of ebb__cuda_fail_blas. */
 ebb_status ebb__cuda_blas(ebb_cuda_device *device, const char *op, cublasLtHandle_t *handle_out);
-/* dnn is there, and convs. */
+/* The same of cuDNN: in the libraries, dnn is there, and what is added to convs is destroyed with the device. */
 ebb_status ebb__cuda_dnn(ebb_cuda_device *device, const char *op, ebb_cuda_libraries **libraries_out);
 
 /* EBB_E_UNSUPPORTED, EBB_E_NO_MEMORY or EBB_E_DEVICE: operator, call, and the library's words. */

@@ -9,7 +9,8 @@
 
 #include <math.h>
 
-/* One pass gives both: squares are of the distance to the channel's first value, so nothing cancels. */
+/* One pass gives both: squares are of the distance to the channel's first value, so a mean far from
+ * 0 cancels nothing; a first value far from all others still does, as far as doubles leave it to. */
 EBB_HD void ebb__cuda_norm_forward_channel(const ebb_cuda_norm_channel_args *args, uint64_t c) {
     const ebb_cuda_pair sum = ebb__cuda_add_pairs(args->sums, args->c, c, 0, args->n);
     const double distance = sum.a / args->n_rows, raw = sum.b / args->n_rows - distance * distance;
