@@ -4,8 +4,8 @@
  *
  * What shares no memory shares no peak, so whoever looks at a peak looks at one device. Which there are, and which of
  * them matters, shows at the trace's end only: it is read twice. The processor's spaces (malloc, mmap, cpu) are one
- * device; each other space is one of its own, also where all that was asked for was refused. A space has its name before
- * its first block.
+ * device; each other space is one of its own, also where all that was asked for was refused. A space has its name
+ * before its first block.
  */
 #include "trace/import_priv.h"
 #include "trace/trace_priv.h"
