@@ -27,7 +27,9 @@ typedef struct proof {
     ebb_lowered *lowered;
     ebb_run *run;
     ebb_bump bump;
-    float *plain;                     /* as large as the largest value; never touched */
+    float *plain; /* as large as the largest value; never touched */
+    void *packed; /* as large as the largest tensor that persists; never touched */
+    uint64_t packed_bytes;
     uint64_t begin[N_ITERATIONS + 1]; /* entry at which each iteration begins */
     uint64_t n_iterations;
     EBB_VEC(ebb_hazard_version) versions; /* by access */
@@ -179,6 +181,7 @@ static ebb_status use_run(proof *p) {
     return EBB_OK;
 }
 
+/* As it lies on the device a value may be larger, where its layout is padded. */
 static ebb_status set_up(proof *p) {
     uint64_t most = 1;
     EBB_TRY(ebb_lower(p->graph, p->journal, &p->lowered));
@@ -186,8 +189,13 @@ static ebb_status set_up(proof *p) {
     for (size_t v = 0; v < p->graph->values.n; v++) {
         most = ebb_max_u64(most, (uint64_t)ebb__shape_elements(&p->graph->values.data[v].shape));
     }
+    for (size_t t = 0; t < p->lowered->program->tensors.n; t++) {
+        const ebb_tensor *tensor = &p->lowered->program->tensors.data[t];
+        if (tensor->persistent) { p->packed_bytes = ebb_max_u64(p->packed_bytes, tensor->size_bytes); }
+    }
     p->plain = ebb__alloc(p->journal->mem, (size_t)most, sizeof *p->plain);
-    return p->plain != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    p->packed = ebb__alloc(p->journal->mem, 1, (size_t)ebb_max_u64(p->packed_bytes, 1));
+    return p->plain != NULL && p->packed != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 /* ---- words -------------------------------------------------------------------------------------- */
@@ -276,6 +284,8 @@ static ebb_status fail_hazard(const proof *p, const ebb_hazard *hazard) {
 static ebb_status check(proof *p, ebb_hazard_counts *counts_out) {
     ebb_hazard hazard = {.kind = EBB_HAZARD_NONE};
     EBB_TRY(ebb_run_create(p->lowered, p->plan, NULL, &p->run));
+    p->run->note_at = p->packed;
+    p->run->note_bytes = p->packed_bytes;
     ebb_status st = use_run(p);
     if (st == EBB_OK) { st = grow_versions(p); }
     if (st == EBB_OK) {
@@ -313,6 +323,7 @@ ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *p
     ebb_status st = check_both(&p, proof_out);
     EBB_VEC_FINI(mem, &p.versions);
     ebb__free(mem, p.plain);
+    ebb__free(mem, p.packed);
     ebb__bump_fini(&p.bump);
     ebb_lowered_destroy(p.lowered);
     ebb_device_close(p.journal);

@@ -105,6 +105,8 @@ struct ebb_run {
     size_t n_commands;
     ebb_home *homes;          /* [n_tensors] */
     unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
+    void *note_at;            /* where nothing is carried out: an address to say of packed values; not the run's */
+    uint64_t note_bytes;      /* what belongs to it */
     ebb_recording *recording; /* of the next iterations; NULL: none */
     ebb_status record_status; /* of the last recording; its words, if there was memory for them */
     char *record_message;

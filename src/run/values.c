@@ -64,9 +64,10 @@ static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed)
     return ebb__tiers_move(&run->tiers, EBB_COPY_IN, slot_of(run, at->home.slot), at->bytes, packed);
 }
 
-/* Room for the value as it lies on the device. Where nothing is carried out an address is enough, and plain has one. */
-static void *take_packed(const ebb_run *run, const value_place *at, const float *plain) {
-    return run->tiers.only_notes ? (void *)(uintptr_t)plain : ebb__alloc(run->mem, 1, at->bytes);
+/* Room for the value as it lies on the device. Where nothing is carried out an address is enough. */
+static void *take_packed(const ebb_run *run, const value_place *at) {
+    EBB_ASSERT(!run->tiers.only_notes || at->bytes <= run->note_bytes);
+    return run->tiers.only_notes ? run->note_at : ebb__alloc(run->mem, 1, at->bytes);
 }
 
 static void give_packed(const ebb_run *run, void *packed) {
@@ -79,7 +80,7 @@ ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) 
     EBB_TRY(find_place(run, value, &at));
     if (!run->device->ops->has_data) { return EBB_OK; }
     EBB_TRY(ebb__run_drain(run));
-    void *packed = take_packed(run, &at, plain);
+    void *packed = take_packed(run, &at);
     if (packed == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = run->device->ops->layout_pack(run->device, at.layout, plain, packed);
     if (st == EBB_OK) { st = write_packed(run, &at, packed); }
@@ -95,7 +96,7 @@ ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out) {
         return EBB_OK;
     }
     EBB_TRY(ebb__run_drain(run));
-    void *packed = take_packed(run, &at, plain_out);
+    void *packed = take_packed(run, &at);
     if (packed == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = read_packed(run, &at, packed);
     if (st == EBB_OK) { st = run->device->ops->layout_unpack(run->device, at.layout, packed, plain_out); }
