@@ -91,17 +91,19 @@ typedef struct ebb_run_proof {
     uint64_t n_pairs;                  /* of accesses to the same bytes on different streams or the host, proven */
     uint64_t n_events, n_waits;        /* issued */
     uint64_t n_implied_waits;          /* of them, those that order nothing which was not ordered before */
-    uint64_t n_versions;               /* reads that found the version that the program means */
+    uint64_t n_versions;               /* reads proven to find the version that the program means */
     uint64_t n_graph_pairs;            /* proven once more with iterations as graphs; 0: the plan calls the host */
 } ebb_run_proof;
 
 /* Prove that a run of the plan cannot do anything else than its commands would one after the other, however freely the
  * device and its streams go: issue some iterations, with values read and written between them, to a device that only
  * writes them down, order every two accesses to the same byte of the device, the host and the file by what a device
- * promises, and find at each read the version that the program means (docs/hazards.md). Then the same of a device that
- * captures iterations as graphs. graph is what was lowered on device and planned; nothing is computed, and the device's
- * memory is not touched. EBB_E_INVALID_PLAN: the plan is for another program. EBB_E_INTERNAL: a pair that is not
- * ordered: the message names both commands, the tensor and the bytes. */
+ * promises, and find at each read the version that the program means (docs/hazards.md). Then, where the plan leaves the
+ * disk alone, the same of a device that captures iterations as graphs. graph is what was lowered on device and planned;
+ * nothing is computed, and the device's memory is not touched. EBB_E_INVALID_PLAN: the plan is for another program.
+ * EBB_E_INTERNAL: a hazard, that is a pair that is not ordered, or a read of bytes that nobody wrote, that are of more
+ * than one content, or that are not of the version that is meant: the message names both commands, the tensor and the
+ * bytes. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_run_proof *proof_out);
 
 /* Measure each distinct kernel of a lowered network, of each step's first choice or of all, reps times or more after

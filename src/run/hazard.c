@@ -165,8 +165,10 @@ static uint64_t find_content(const walk *w, uint64_t access, uint64_t *origin_ou
 
 static void check_version(walk *w, uint64_t content, uint64_t time, uint64_t access) {
     if (w->versions == NULL || w->versions[access].finds == 0) { return; }
-    w->counts.n_versions++;
-    if (w->versions[content - 1].makes == w->versions[access].finds) { return; }
+    if (w->versions[content - 1].makes == w->versions[access].finds) {
+        w->counts.n_versions++;
+        return;
+    }
     note_hazard(w, EBB_HAZARD_STALE, w->piece[w->low[access]].write, time, access);
 }
 
