@@ -30,6 +30,7 @@ static ebb_status make_chosen(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_
     ebb__algorithms_choose(m->program, m->machine, how, choice);
     ebb__maker_choose(m, choice);
     ebb_status st = ebb__maker_make(m, plan_out, no_fit_out);
+    ebb__maker_choose(m, NULL);
     ebb__free(m->mem, choice);
     return st;
 }
@@ -51,7 +52,8 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     }
     const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
     if (how == EBB_N_ALGORITHMS) {
-        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%s'", options->algorithms);
+        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%s'",
+                        options->algorithms != NULL ? options->algorithms : "");
     }
     ebb_maker m;
     ebb_plan *plan = NULL;

@@ -58,6 +58,7 @@ static void test_names(void **state) {
     assert_non_null(strstr(ebb_last_error(), "'quick'"));
     options.algorithms = NULL;
     assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_E_ARGUMENT);
+    assert_non_null(strstr(ebb_last_error(), "''"));
     assert_null(plan);
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
