@@ -301,8 +301,13 @@ static ebb_status sweep(checker *c) {
 static ebb_status check(checker *c) {
     const ebb_place_problem *p = c->problem;
     const uint64_t align = p->alignment_bytes;
-    if (align == 0 || (align & (align - 1)) != 0) { return ebb_fail(EBB_E_ARGUMENT, "a bad alignment"); }
-    if (p->n_items > UINT32_MAX / 4 || p->n_gaps > UINT32_MAX / 8) { return ebb_fail(EBB_E_LIMIT, "too many items"); }
+    if (p->size_bytes != sizeof *p) { return ebb_fail(EBB_E_ARGUMENT, "a problem of another version"); }
+    if (align == 0 || (align & (align - 1)) != 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two", (ull)align);
+    }
+    if (p->n_items > UINT32_MAX / 4 || p->n_gaps > UINT32_MAX / 8) {
+        return ebb_fail(EBB_E_LIMIT, "%zu items and %zu gaps are too many to be checked", p->n_items, p->n_gaps);
+    }
     const size_t max_pieces = (p->period != 0 ? 2 : 1) * p->n_items + 2 * p->n_gaps;
     c->pieces = ebb__bump_alloc(&c->bump, max_pieces, sizeof *c->pieces);
     if (c->pieces == NULL) { return EBB_E_NO_MEMORY; }

@@ -95,6 +95,26 @@ static void expect_malformed(const fixture *f, const char *words, bool check_too
     assert_true(peak == 7);
 }
 
+/* Of the problem as a whole: both say the same. */
+static void test_malformed_problem(void **state) {
+    (void)state;
+    fixture f;
+    uint64_t peak = 7;
+    const uint64_t offsets[] = {0, 12, 100};
+    set_up(&f);
+    f.p.size_bytes--;
+    expect_malformed(&f, "a problem of another version", true);
+    set_up(&f);
+    f.p.alignment_bytes = 12;
+    expect_malformed(&f, "an alignment of 12 bytes", true);
+    assert_non_null(strstr(ebb_last_error(), "12 bytes is not a power of two"));
+    set_up(&f);
+    f.p.n_items = UINT32_MAX;
+    assert_int_equal(ebb_place_check(&f.p, NULL, offsets, &peak), EBB_E_LIMIT);
+    assert_non_null(strstr(ebb_last_error(), "4294967295 items"));
+    assert_true(peak == 7);
+}
+
 static void test_malformed_gaps(void **state) {
     (void)state;
     static const struct {
@@ -194,11 +214,9 @@ static void test_rules(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_malformed_gaps),
-        cmocka_unit_test(test_malformed_offsets),
-        cmocka_unit_test(test_aligned_bound),
-        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_random),         cmocka_unit_test(test_malformed_problem),
+        cmocka_unit_test(test_malformed_gaps), cmocka_unit_test(test_malformed_offsets),
+        cmocka_unit_test(test_aligned_bound),  cmocka_unit_test(test_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
