@@ -17,8 +17,9 @@ extern "C" {
 
 /* ---- the problem ------------------------------------------------------------------------------ */
 
-/* Lives at times [first, last). In a cyclic problem first >= last means that it lives around the end,
- * [first, period) and [0, last); first == last is then the whole circle. */
+/* Lives at times [first, last). In a cyclic problem first >= last means that it lives around the end, [first, period)
+ * and [0, last); first == last is then the whole circle. Period and 0 are one moment: a birth at period is one at 0, a
+ * death at 0 is one at period. So [period, 0) is, as [0, period) is, the whole circle. */
 typedef struct ebb_place_item {
     uint64_t size_bytes;
     uint64_t first, last;
@@ -92,7 +93,7 @@ typedef struct ebb_place_result {
 /* Write each item's offset to offsets_out[n_items]; optimal is result.peak_bytes == result.bound_bytes. options may be
  * NULL. EBB_E_ARGUMENT names the item that is malformed, or the solver that is not; EBB_E_UNSUPPORTED: fixed offsets
  * with a solver that is an allocator's replay, or an answer of 2^63 bytes or more; EBB_E_NO_FIT: fixed offsets that
- * overlap, named; EBB_E_LIMIT: a rule that gave up. */
+ * overlap, named; EBB_E_LIMIT: a rule that gave up, or too many items and gaps, as for ebb_place_bound. */
 EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options,
                                    uint64_t *offsets_out, ebb_place_result *result_out);
 
@@ -118,8 +119,9 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
 /* Check offsets against the problem, sharing no code with a solver: alignment, fixed offsets, 64 bits, no two items
- * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two. *peak_bytes_out is the end of the
- * highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
+ * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two; EBB_E_ARGUMENT: a problem of
+ * another version, or malformed so that it cannot be checked; EBB_E_LIMIT: 2^30 items or 2^29 gaps, or more.
+ * *peak_bytes_out is the end of the highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
 EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                                    uint64_t *peak_bytes_out);
 

@@ -206,10 +206,9 @@ static uint64_t held_area_of(const ebb_parts *parts, size_t item) {
 static uint64_t key_of(const solver *s, size_t item, order_key key) {
     const ebb_place_problem *p = s->parts.problem;
     const ebb_place_item *it = &p->items[item];
-    const uint64_t length = it->first < it->last ? it->last - it->first : p->period - it->first + it->last;
     switch (key) {
     case BY_SIZE: return UINT64_MAX - s->parts.top[item];
-    case BY_LIFETIME: return UINT64_MAX - length;
+    case BY_LIFETIME: return UINT64_MAX - ebb__place_life_length(p->period, it);
     case BY_BIRTH: return it->first;
     case BY_AREA: return UINT64_MAX - held_area_of(&s->parts, item);
     case N_KEYS: break;

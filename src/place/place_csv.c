@@ -109,7 +109,8 @@ ebb_place_item ebb__place_file_unwind(const ebb_place_file *file, size_t item, e
     *around_out = (ebb_place_gap){.item = item};
     if (file->period == 0) { return life; }
     EBB_ASSERT(life.first <= file->period && life.last <= file->period);
-    life.first %= file->period;
+    life.first = ebb__place_birth(file->period, &file->items.data[item]);
+    life.last = ebb__place_death(file->period, &file->items.data[item]);
     if (life.first < life.last) { return life; }
     if (life.last > 0) {
         around_out->first = life.last;

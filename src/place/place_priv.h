@@ -60,6 +60,23 @@ uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item);
 /* Whether the item has its offset. */
 bool ebb__place_is_fixed(const ebb_place_problem *problem, size_t item);
 
+/* Birth and death of an item, the moment that is the end and the beginning of a period told as its side of the life:
+ * birth < death unless it lives around the end, or always. */
+static inline uint64_t ebb__place_birth(uint64_t period, const ebb_place_item *item) {
+    return period != 0 && item->first == period ? 0 : item->first;
+}
+
+static inline uint64_t ebb__place_death(uint64_t period, const ebb_place_item *item) {
+    return period != 0 && item->last == 0 && item->first != 0 ? period : item->last;
+}
+
+/* How long it lives; a period: always. */
+static inline uint64_t ebb__place_life_length(uint64_t period, const ebb_place_item *item) {
+    const uint64_t birth = ebb__place_birth(period, item), death = ebb__place_death(period, item);
+    EBB_ASSERT(birth < death || (birth < period && death <= birth));
+    return birth < death ? death - birth : period - birth + death;
+}
+
 uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b);
 
 /* Of numbers that are not 0; 0 where it has more than 63 bits. */

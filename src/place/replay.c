@@ -55,15 +55,15 @@ static void ask_pytorch(uint64_t granule_bytes, ebb_segment_request *request) {
 /* ---- items ------------------------------------------------------------------------------------ */
 
 static bool lives_always(const ebb_place_problem *p, size_t i) {
-    return p->period != 0 && p->items[i].first % p->period == p->items[i].last % p->period;
+    return p->period != 0 && ebb__place_life_length(p->period, &p->items[i]) == p->period;
 }
 
 static uint64_t birth_of(const ebb_place_problem *p, size_t i) {
-    return p->period != 0 ? p->items[i].first % p->period : p->items[i].first;
+    return ebb__place_birth(p->period, &p->items[i]);
 }
 
 static uint64_t death_of(const ebb_place_problem *p, size_t i) {
-    return p->period != 0 && p->items[i].last == 0 ? p->period : p->items[i].last;
+    return ebb__place_death(p->period, &p->items[i]);
 }
 
 static bool lives_around(const ebb_place_problem *p, size_t i) {

@@ -6,15 +6,6 @@
 
 #define MAX_TIMES 8u /* an item, to be gone through one by one */
 
-/* The item's births and deaths in the form in which birth < death unless it lives around the end. */
-static uint64_t birth_time(const ebb_place_problem *problem, const ebb_place_item *item) {
-    return problem->period != 0 && item->first == problem->period ? 0 : item->first;
-}
-
-static uint64_t death_time(const ebb_place_problem *problem, const ebb_place_item *item) {
-    return problem->period != 0 && item->last == 0 && item->first != 0 ? problem->period : item->last;
-}
-
 /* ---- by sorting ------------------------------------------------------------------------------- */
 
 /* Events 0..n are the deaths, n..2n the births, so that at one time deaths come first. */
@@ -24,8 +15,8 @@ static ebb_status sort_events(const ebb_place_problem *problem, ebb_bump *scratc
     uint32_t *event = ebb__bump_alloc(scratch, 2 * n, sizeof *event);
     if (time == NULL || event == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < n; i++) {
-        time[i] = death_time(problem, &problem->items[i]);
-        time[n + i] = birth_time(problem, &problem->items[i]);
+        time[i] = ebb__place_death(problem->period, &problem->items[i]);
+        time[n + i] = ebb__place_birth(problem->period, &problem->items[i]);
         event[i] = (uint32_t)i;
         event[n + i] = (uint32_t)(n + i);
     }
@@ -69,8 +60,8 @@ typedef struct span {
 static span find_span(const ebb_place_problem *problem) {
     uint64_t low = UINT64_MAX, high = 0;
     for (size_t i = 0; i < problem->n_items; i++) {
-        const uint64_t birth = birth_time(problem, &problem->items[i]);
-        const uint64_t death = death_time(problem, &problem->items[i]);
+        const uint64_t birth = ebb__place_birth(problem->period, &problem->items[i]);
+        const uint64_t death = ebb__place_death(problem->period, &problem->items[i]);
         low = ebb_min_u64(low, ebb_min_u64(birth, death));
         high = ebb_max_u64(high, ebb_max_u64(birth, death));
     }
@@ -86,8 +77,8 @@ static ebb_status cut_counted(const ebb_place_problem *problem, span times, ebb_
     memset(what, 0, times.n * sizeof *what);
     for (size_t i = 0; i < problem->n_items; i++) {
         if (problem->items[i].size_bytes == 0) { continue; }
-        what[death_time(problem, &problem->items[i]) - times.low] |= DEATH;
-        what[birth_time(problem, &problem->items[i]) - times.low] |= BIRTH;
+        what[ebb__place_death(problem->period, &problem->items[i]) - times.low] |= DEATH;
+        what[ebb__place_birth(problem->period, &problem->items[i]) - times.low] |= BIRTH;
     }
     uint32_t current = 0;
     bool died = false; /* in the current section */
@@ -104,8 +95,8 @@ static ebb_status cut_counted(const ebb_place_problem *problem, span times, ebb_
         const ebb_place_item *item = &problem->items[i];
         sections->range[i] = (ebb_place_range){0, 1};
         if (item->size_bytes == 0) { continue; }
-        sections->range[i].first = after[birth_time(problem, item) - times.low + 1];
-        sections->range[i].last = after[death_time(problem, item) - times.low] + 1;
+        sections->range[i].first = after[ebb__place_birth(problem->period, item) - times.low + 1];
+        sections->range[i].last = after[ebb__place_death(problem->period, item) - times.low] + 1;
     }
     sections->n = current + 1;
     return EBB_OK;

@@ -9,12 +9,6 @@
  */
 #include "place/place_priv.h"
 
-static uint64_t length_of(const ebb_place_problem *problem, const ebb_place_item *item) {
-    const bool wraps = item->first >= item->last;
-    EBB_ASSERT(!wraps || (problem->period > 0 && item->first <= problem->period));
-    return wraps ? problem->period - item->first + item->last : item->last - item->first;
-}
-
 static ebb_status fill_all(const ebb_place_job *job, ebb_bump *bump, uint64_t *offsets, ebb_place_result *result) {
     const ebb_place_problem *p = job->problem;
     ebb_parts parts;
@@ -24,7 +18,7 @@ static ebb_status fill_all(const ebb_place_job *job, ebb_bump *bump, uint64_t *o
     if (idx == NULL || key == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < p->n_items; i++) {
         idx[i] = (uint32_t)i;
-        key[i] = UINT64_MAX - length_of(p, &p->items[i]);
+        key[i] = UINT64_MAX - ebb__place_life_length(p->period, &p->items[i]);
     }
     EBB_TRY(ebb__sort_by_key(job->mem, idx, p->n_items, key));
     for (size_t i = 0; i < p->n_items; i++) { key[i] = UINT64_MAX - p->items[i].size_bytes; }

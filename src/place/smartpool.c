@@ -34,8 +34,8 @@ typedef struct packing {
 
 static unsigned group_of(const ebb_place_problem *p, const ebb_place_item *item) {
     if (p->period == 0) { return WITHIN; }
-    const uint64_t first = item->first % p->period, last = item->last % p->period;
-    return first == last ? ALWAYS : first > last && last > 0 ? AROUND : WITHIN;
+    if (ebb__place_life_length(p->period, item) == p->period) { return ALWAYS; }
+    return ebb__place_birth(p->period, item) > ebb__place_death(p->period, item) ? AROUND : WITHIN;
 }
 
 static ebb_status sort_items(packing *pool) {
