@@ -124,8 +124,9 @@ static ebb_status run(lowering *l, part *p, round *r, int64_t cap) {
     return EBB_OK;
 }
 
-/* Until it is no higher than target, or work is through. From the second round on every other run tries to take away so
- * many EXCESS_PARTS of what is above the bound, fewer when a round of these has not succeeded. */
+/* Until it is no higher than target, or work is through. From the second round on every other run tries to take away
+ * only a part of what is above the lowest peak that is looked for: a half, half as much after each round of these that
+ * has not succeeded, and a half again when that has come to a granule. */
 static ebb_status lower_part(lowering *l, part *p, int64_t target) {
     const uint64_t dive = (uint64_t)p->b.n * ebb__bnb_step_work(&p->b, (ebb_place_range){0, p->b.m});
     const uint64_t first = l->options->n_before * N_ROUND * 1024; /* other ranks than before */

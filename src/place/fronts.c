@@ -55,7 +55,7 @@ typedef struct fronts {
     ebb_search *search;
     const ebb_sections *sections;
     ebb_bump *bump;
-    ebb_load load;
+    ebb_search_load load;
     uint32_t section, lowest;
     bool is_line;             /* nothing lives around the end */
     bool is_first_look;       /* of very many items: each link is tried once, few gaps an item */
@@ -390,7 +390,7 @@ static ebb_status place_sides(fronts *u, uint64_t give_up_bytes, uint64_t peak_o
 }
 
 /* What all else will hardly better, of a great many items. */
-static void be_content(ebb_search *s) {
+static void settle_for_near(ebb_search *s) {
     const uint64_t bound = s->sections->bound_bytes;
     if (!s->is_hasty) { return; }
     s->enough_bytes = ebb_max_u64(s->enough_bytes, bound + bound / ENOUGH_PARTS);
@@ -410,7 +410,7 @@ static ebb_status run_capped(fronts *u) {
         EBB_TRY(place_sides(u, ebb_min_u64(s->best.peak_bytes, hopeless), peak));
         is_found = s->now.peak_bytes != UINT64_MAX;
         if (is_found) {
-            be_content(s);
+            settle_for_near(s);
             EBB_TRY(run_again(u, peak));
         }
         forget_side(u, u->section, false);

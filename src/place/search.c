@@ -130,9 +130,9 @@ ebb_status ebb__search_sort(ebb_search *s, const ebb_order *o) {
 
 /* ---- the fullest moment ----------------------------------------------------------------------- */
 
-ebb_status ebb__search_find_load(const ebb_search *s, ebb_bump *bump, ebb_load *load_out) {
+ebb_status ebb__search_find_load(const ebb_search *s, ebb_bump *bump, ebb_search_load *load_out) {
     const ebb_sections *sections = s->sections;
-    ebb_load load = {.bytes = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *load.bytes)};
+    ebb_search_load load = {.bytes = ebb__bump_alloc(bump, (size_t)sections->n + 1, sizeof *load.bytes)};
     if (load.bytes == NULL) { return EBB_E_NO_MEMORY; }
     ebb__place_add_up(sections, load.bytes);
     load.is_circle = ebb__place_is_circle(sections);

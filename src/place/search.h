@@ -53,12 +53,12 @@ typedef struct ebb_search {
 } ebb_search;
 
 /* How many bytes live when. */
-typedef struct ebb_load {
+typedef struct ebb_search_load {
     uint64_t *bytes;  /* [sections + 1] */
     uint32_t fullest; /* section, the first of equals; */
     uint32_t least;   /* likewise, on a circle; on a line it is where that begins */
     bool is_circle;
-} ebb_load;
+} ebb_search_load;
 
 /* Work that may still be done. */
 static inline uint64_t ebb__search_left(const ebb_search *s) {
@@ -84,7 +84,7 @@ bool ebb__search_keep(ebb_search *s);
 ebb_status ebb__search_sort(ebb_search *s, const ebb_order *order);
 
 /* The array comes from the bump. */
-ebb_status ebb__search_find_load(const ebb_search *s, ebb_bump *bump, ebb_load *load_out);
+ebb_status ebb__search_find_load(const ebb_search *s, ebb_bump *bump, ebb_search_load *load_out);
 
 /* Put all that live at the fullest moment one upon the other, in this order. */
 void ebb__search_stack(ebb_search *s, const uint32_t *items, size_t n_items);

@@ -54,7 +54,7 @@ typedef struct sides {
 static ebb_status find_summit(summit *m) {
     const ebb_sections *s = m->search->sections;
     const uint32_t n = s->n;
-    ebb_load load;
+    ebb_search_load load;
     EBB_TRY(ebb__search_find_load(m->search, m->search->bump, &load));
     m->left_max = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *m->left_max);
     m->right_max = ebb__bump_alloc(m->search->bump, (size_t)n + 1, sizeof *m->right_max);
