@@ -49,8 +49,8 @@ typedef struct ebb_pool_request {
 } ebb_pool_request;
 
 typedef struct ebb_pool_stats {
-    size_t size_bytes; /* set by the caller to sizeof this */
-    uint64_t n_requests;
+    size_t size_bytes;                    /* set by the caller to sizeof this */
+    uint64_t n_requests;                  /* answered with a block */
     uint64_t n_hits;                      /* answered from the plan */
     uint64_t n_unplanned;                 /* came where the plan has them, and has no place for them */
     uint64_t n_mismatches;                /* came otherwise than the plan says, or while their place was still taken */
@@ -62,7 +62,8 @@ typedef struct ebb_pool_stats {
 } ebb_pool_stats;
 
 /* The pool is the caller's (ebb_pool_destroy). EBB_E_ARGUMENT: options of another version; an arena of no granule, of
- * 2^62 bytes or more, beyond 64 bits, or not aligned; an alignment that is no power of two, or above 2^32. */
+ * 2^62 bytes or more, beyond 64 bits, or not aligned; an alignment that is no power of two, or above 2^32.
+ * EBB_E_LIMIT: the system has no room for a lock. */
 EBB_API ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out);
 /* NULL is fine. Live blocks are forgotten. */
 EBB_API void ebb_pool_destroy(ebb_pool *pool);
@@ -71,13 +72,14 @@ EBB_API void ebb_pool_destroy(ebb_pool *pool);
  * theirs within the plan's bytes, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n;
  * they are checked. NULL: they are placed here. Nothing is kept of the arrays. n 0: go on without a plan. EBB_E_NO_FIT:
  * no such long piece of the arena is free; EBB_E_INVALID_PLAN: live requests overlap, or are not aligned; EBB_E_LIMIT:
- * an iteration of 2^30 requests. Where it fails, the pool goes on without a plan, or, if there is not even the memory
- * to take that back, with the one that there is. */
+ * an iteration of 2^30 - 1 requests or more. Where it fails, the pool goes on without a plan, or, if there is not even
+ * the memory to take that back, with the one that there is. */
 EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
 
-/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room. EBB_E_NO_MEMORY: none for the books; never from
- * the plan. O(1); where calls did not come as planned, counted over the calls before; a pool that learns takes longer
- * where it plans. */
+/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room; a request of the plan's that had no place there has
+ * come all the same, and the plan goes on behind it. EBB_E_NO_MEMORY: none for the books, and EBB_E_LIMIT: 2^32 blocks;
+ * neither from the plan. O(1); where calls did not come as planned, counted over the calls before; a pool that learns
+ * takes longer where it plans. */
 EBB_API ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out);
 
 /* Give back the block at address. EBB_E_ARGUMENT: no live block begins there; nothing is changed. */

@@ -277,9 +277,9 @@ static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
 static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
     const bool records = pool->options.learns && pool->replay == NULL;
     uint64_t number = 0, start = EBB_POOL_NOWHERE;
-    pool->stats.n_requests++;
     EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
     if (start == EBB_POOL_NOWHERE) { return no_room(pool, n); }
+    pool->stats.n_requests++;
     if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
         ebb__pool_heap_note(pool->heap, start, number + 1);
     }

@@ -120,7 +120,8 @@ static void replace(ebb_pool_heap *heap, uint32_t v, uint32_t by) {
 static void remove_size(ebb_pool_heap *heap, uint32_t v) {
     uint32_t leaf = v, next = v;
     while (next != NONE) {
-        const block *l = &heap->blocks.data[leaf = next];
+        const block *l = &heap->blocks.data[next];
+        leaf = next;
         next = l->below[l->below[0] == NONE];
     }
     replace(heap, leaf, NONE);

@@ -99,6 +99,7 @@ static void test_no_room(void **state) {
     assert_int_equal(ebb_pool_alloc(pool, UINT64_MAX, &address), EBB_E_NO_FIT);
     assert_int_equal(address, 7);
     (void)take(pool, 2);
+    assert_int_equal(stats_of(pool).n_requests, 2); /* those that were answered */
     ebb_pool_destroy(pool);
 }
 
