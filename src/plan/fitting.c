@@ -9,16 +9,17 @@
  *      that is the end;
  *   2. from the plan of least, and then from the best so far as long as that helps: with the fastest choices whose
  *      scratch fits into the bytes that are free when their step runs, once with copies in as early as they are and
- *      once as if each came at the last moment. Beyond these, the choices for which there is no room are put in order
- *      of the time that they win for each byte that would have to leave, and how many of the first of them are taken is
- *      searched by halves;
+ *      once as if each came at the last moment (but those whose stay lives around the end: that it could come later is
+ *      not counted on). Beyond these, the choices for which there is no room are put in order of the time that they win
+ *      for each byte that would have to leave, and how many of the first of them are taken is searched by halves;
  *   3. with one choice of one step changed, the steps first where most time is between two choices;
  *   4. the best choices once more, with all the care that a plan gets, and the best plan's own moves with faster
  *      choices where there still is room.
  *
  * The plans of step 1 are those that the ways make which are called so, and the result is never slower, as predicted,
- * than these. Those of steps 2 and 3 are made quickly. There are at most MAX_TRIES plans, and of larger programs fewer:
- * the time is a constant number of plans, and for programs of less than TRY_STEPS steps about that of one with so many.
+ * than these. Those of steps 2 and 3 are made quickly. There are at most N_FIXED_WAYS + MAX_TRIES + 1 plans, 68, and of
+ * larger programs fewer, so that those of TRY_STEPS / MAX_TRIES steps to TRY_STEPS / MIN_TRIES take about as long;
+ * above these 4,000 it is N_FIXED_WAYS + MIN_TRIES + 1, or one less where the last need not be made again.
  */
 #include "plan/maker.h"
 
@@ -29,12 +30,17 @@
 #define MAX_TRIES 64u
 #define N_PARTS 8u /* of the order of choices, looked at first */
 #define MAX_ROUNDS 3
-#define N_WAYS 3u
+#define N_FIXED_WAYS (EBB_N_ALGORITHMS - 1) /* all but this one */
 
-/* A choice without room: what its time costs in bytes. */
-typedef struct option {
+/* One that is faster than the base's (order_candidates); or a step to be changed, with any choice (order_steps). */
+typedef struct candidate {
     uint32_t step, choice;
-} option;
+} candidate;
+
+/* Choices that were tried: their hash, and what their plan takes; UINT64_MAX: they have none. */
+typedef struct attempt {
+    uint64_t hash, ns;
+} attempt;
 
 typedef struct fitting {
     ebb_maker *m;
@@ -43,15 +49,17 @@ typedef struct fitting {
     uint32_t *choice;  /* [n_steps]: to be tried */
     uint32_t *base;    /* [n_steps]: where choices to be tried start from */
     uint64_t *room[2]; /* [n_steps]: bytes for scratch; [1]: with copies in at the last moment */
-    option *options;   /* [n_choices] */
-    uint32_t *order;   /* [n_choices]: of options */
-    uint64_t *key;     /* [n_choices] */
-    size_t n_options;
-    uint64_t tried[N_WAYS + MAX_TRIES]; /* hashes of choices */
+    /* [n_choices] each, for one order at a time */
+    candidate *candidates;
+    uint32_t *order; /* of candidates */
+    uint64_t *key;
+    size_t n_candidates; /* of order_candidates */
+    attempt tried[N_FIXED_WAYS + MAX_TRIES];
     size_t n_tried;
     uint64_t n_tries; /* left */
     ebb_plan *best;
     uint64_t best_ns;
+    bool best_is_hasty;    /* it was made so */
     uint32_t *best_choice; /* [n_steps] */
     uint64_t bound_ns;     /* all that must be computed, at its fastest: no iteration takes less */
 } fitting;
@@ -75,17 +83,12 @@ static void copy_choices(const fitting *f, uint32_t *dst, const uint32_t *src) {
 
 /* ---- plans ------------------------------------------------------------------------------------- */
 
-/* false: the choices to be tried were tried before, or enough is tried. */
-static bool may_try(fitting *f) {
-    const uint64_t hash = ebb__hash(EBB_HASH_INIT, f->choice, f->view.n_steps * sizeof *f->choice);
-    for (size_t i = 0; i < f->n_tried; i++) {
-        if (f->tried[i] == hash) { return false; }
-    }
-    if (f->n_tries == 0) { return false; }
-    EBB_ASSERT(f->n_tried < sizeof f->tried / sizeof f->tried[0]);
-    f->n_tries--;
-    f->tried[f->n_tried++] = hash;
-    return true;
+static bool is_perfect(const fitting *f) {
+    return f->best != NULL && f->best_ns <= f->bound_ns;
+}
+
+static bool may_go_on(const fitting *f) {
+    return f->n_tries > 0 && !is_perfect(f);
 }
 
 /* Take over a plan with the choices to be tried; *ns_out: its time. */
@@ -98,30 +101,42 @@ static ebb_status keep_better(fitting *f, ebb_plan *plan, uint64_t *ns_out) {
         ebb_plan_destroy(f->best);
         f->best = plan;
         f->best_ns = timeline.iteration_ns;
+        f->best_is_hasty = f->m->is_hasty;
         copy_choices(f, f->best_choice, f->choice);
     }
     *ns_out = timeline.iteration_ns;
     return st;
 }
 
-/* A plan with the choices to be tried; none: they were tried before, or do not fit. */
-static ebb_status try_choice(fitting *f, ebb_plan **plan_out) {
-    if (!may_try(f)) { return EBB_OK; }
+/* The attempt with the choices to be tried, or a new one with its plan; NULL: enough is tried. None of them has a plan:
+ * they were tried before, or do not fit. */
+static ebb_status try_choice(fitting *f, attempt **made_out, ebb_plan **plan_out) {
+    const uint64_t hash = ebb__hash(EBB_HASH_INIT, f->choice, f->view.n_steps * sizeof *f->choice);
+    *made_out = NULL;
+    for (size_t i = 0; i < f->n_tried; i++) {
+        if (f->tried[i].hash == hash) {
+            *made_out = &f->tried[i];
+            return EBB_OK;
+        }
+    }
+    if (!may_go_on(f)) { return EBB_OK; }
+    EBB_ASSERT(f->n_tried < sizeof f->tried / sizeof f->tried[0]);
+    f->n_tries--;
+    *made_out = &f->tried[f->n_tried++];
+    **made_out = (attempt){.hash = hash, .ns = UINT64_MAX};
     ebb__maker_choose(f->m, f->choice);
     ebb_status st = ebb__maker_try(f->m, plan_out);
     return st == EBB_E_NO_FIT ? EBB_OK : st;
 }
 
-/* *ns_out: the time of the plan with the choices to be tried; UINT64_MAX: there is none. */
+/* *ns_out: the time of the plan with the choices to be tried; UINT64_MAX: there is none, or enough is tried. */
 static ebb_status consider(fitting *f, uint64_t *ns_out) {
     ebb_plan *plan = NULL;
-    *ns_out = UINT64_MAX;
-    EBB_TRY(try_choice(f, &plan));
-    return plan != NULL ? keep_better(f, plan, ns_out) : EBB_OK;
-}
-
-static bool is_perfect(const fitting *f) {
-    return f->best != NULL && f->best_ns <= f->bound_ns;
+    attempt *made = NULL;
+    EBB_TRY(try_choice(f, &made, &plan));
+    if (plan != NULL) { EBB_TRY(keep_better(f, plan, &made->ns)); }
+    *ns_out = made != NULL ? made->ns : UINT64_MAX;
+    return EBB_OK;
 }
 
 /* ---- room -------------------------------------------------------------------------------------- */
@@ -156,9 +171,9 @@ static void add_loads(const fitting *f, const ebb_plan *plan, const uint64_t *ne
     }
 }
 
-/* What is free of the budget at each step, whenever it runs. A load of all of it is hardly ever placed. */
+/* What is free of the budget at each step, whenever it runs. */
 static void set_room(const fitting *f, const ebb_plan *plan, const ebb_load *load, uint64_t *room) {
-    const uint64_t limit = plan->budget_bytes - plan->budget_bytes / 64;
+    const uint64_t limit = ebb__load_limit(plan->budget_bytes);
     uint64_t there = 0;
     for (size_t s = 0; s < f->view.n_steps; s++) { room[s] = UINT64_MAX; }
     for (size_t a = 0; a < plan->actions.n; a++) {
@@ -203,51 +218,53 @@ static void fill_room(fitting *f, const uint64_t *room) {
 /* ---- beyond the room --------------------------------------------------------------------------- */
 
 /* The choices faster than the base's, those that win most time for a byte first. */
-static ebb_status order_options(fitting *f) {
-    f->n_options = 0;
+static ebb_status order_candidates(fitting *f) {
+    f->n_candidates = 0;
     for (uint32_t s = 0; s < f->view.n_steps; s++) {
         const uint64_t base_ns = ns_of(f, s, f->base[s]);
         for (uint32_t c = 0; c < f->view.steps[s].n_choices; c++) {
             const uint64_t ns = ns_of(f, s, c), scratch_bytes = scratch_of(f, s, c);
             if (ns >= base_ns) { continue; }
             const uint64_t over = scratch_bytes - ebb_min_u64(scratch_bytes, f->room[1][s]);
-            f->order[f->n_options] = (uint32_t)f->n_options;
-            f->key[f->n_options] = (uint64_t)fmin((double)over * 1024.0 / (double)(base_ns - ns), 1e18);
-            f->options[f->n_options++] = (option){.step = s, .choice = c};
+            f->order[f->n_candidates] = (uint32_t)f->n_candidates;
+            f->key[f->n_candidates] = (uint64_t)fmin((double)over * 1024.0 / (double)(base_ns - ns), 1e18);
+            f->candidates[f->n_candidates++] = (candidate){.step = s, .choice = c};
         }
     }
-    return ebb__sort_by_key(f->m->mem, f->order, f->n_options, f->key);
+    return ebb__sort_by_key(f->m->mem, f->order, f->n_candidates, f->key);
 }
 
 /* To be tried: the base with the first n of them. */
-static void take_options(fitting *f, size_t n) {
-    EBB_ASSERT(n <= f->n_options);
+static void take_candidates(fitting *f, size_t n) {
+    EBB_ASSERT(n <= f->n_candidates);
     copy_choices(f, f->choice, f->base);
     for (size_t i = 0; i < n; i++) {
-        const option *o = &f->options[f->order[i]];
+        const candidate *o = &f->candidates[f->order[i]];
         if (ns_of(f, o->step, o->choice) < ns_of(f, o->step, f->choice[o->step])) { f->choice[o->step] = o->choice; }
     }
 }
 
 /* How many of them: a few numbers, then halves of what is between around the best. */
-static ebb_status search_options(fitting *f) {
+static ebb_status search_candidates(fitting *f) {
     const size_t n_parts = f->n_tries < 2 * N_PARTS ? 2 : N_PARTS;
     size_t best = 0;
-    uint64_t ns = 0, best_ns = UINT64_MAX;
-    EBB_TRY(order_options(f));
+    uint64_t ns = 0, best_ns = 0;
+    EBB_TRY(order_candidates(f));
+    take_candidates(f, 0);
+    EBB_TRY(consider(f, &best_ns));
     for (size_t part = 1; part < n_parts; part++) {
-        take_options(f, f->n_options * part / n_parts);
+        take_candidates(f, f->n_candidates * part / n_parts);
         EBB_TRY(consider(f, &ns));
         if (ns < best_ns) {
             best_ns = ns;
-            best = f->n_options * part / n_parts;
+            best = f->n_candidates * part / n_parts;
         }
     }
-    for (size_t width = f->n_options / n_parts / 2; width > 0 && f->n_tries > 0; width /= 2) {
+    for (size_t width = f->n_candidates / n_parts / 2; width > 0 && may_go_on(f); width /= 2) {
         const size_t around[2] = {best - (width < best ? width : best), best + width};
         for (size_t i = 0; i < 2; i++) {
-            if (around[i] > f->n_options) { continue; }
-            take_options(f, around[i]);
+            if (around[i] > f->n_candidates) { continue; }
+            take_candidates(f, around[i]);
             EBB_TRY(consider(f, &ns));
             if (ns >= best_ns) { continue; }
             best_ns = ns;
@@ -264,9 +281,8 @@ static ebb_status expand(fitting *f) {
         fill_room(f, f->room[late]);
         EBB_TRY(consider(f, &ns));
     }
-    fill_room(f, f->room[1]);
-    copy_choices(f, f->base, f->choice);
-    return search_options(f);
+    copy_choices(f, f->base, f->choice); /* with copies in at the last moment */
+    return search_candidates(f);
 }
 
 static ebb_status expand_best(fitting *f) {
@@ -289,7 +305,7 @@ static ebb_status order_steps(fitting *f, size_t *n_out) {
         }
         if (f->view.steps[s].n_choices == 1) { continue; }
         f->order[n] = (uint32_t)n;
-        f->options[n].step = s;
+        f->candidates[n].step = s;
         f->key[n++] = UINT64_MAX - (high_ns - low_ns);
     }
     *n_out = n;
@@ -309,9 +325,9 @@ static ebb_status change_one(fitting *f, uint32_t step) {
 static ebb_status change_each(fitting *f) {
     size_t n = 0;
     EBB_TRY(order_steps(f, &n));
-    for (uint64_t before_ns = UINT64_MAX; f->best_ns < before_ns && f->n_tries > 0;) {
+    for (uint64_t before_ns = UINT64_MAX; f->best_ns < before_ns && may_go_on(f);) {
         before_ns = f->best_ns;
-        for (size_t i = 0; i < n && f->n_tries > 0; i++) { EBB_TRY(change_one(f, f->options[f->order[i]].step)); }
+        for (size_t i = 0; i < n && may_go_on(f); i++) { EBB_TRY(change_one(f, f->candidates[f->order[i]].step)); }
     }
     return EBB_OK;
 }
@@ -320,6 +336,7 @@ static ebb_status change_each(fitting *f) {
 static ebb_status make_again(fitting *f) {
     ebb_plan *plan = NULL;
     uint64_t ns = 0;
+    if (!f->best_is_hasty) { return EBB_OK; }
     copy_choices(f, f->choice, f->best_choice);
     ebb__maker_choose(f->m, f->choice);
     ebb_status st = ebb__maker_try(f->m, &plan);
@@ -382,19 +399,19 @@ static ebb_status try_way(fitting *f, ebb_algorithms how) {
 /* The plan of least is asked for its room; with the choices that have room there the search begins. */
 static ebb_status start_from_least(fitting *f) {
     ebb_plan *plan = NULL;
-    uint64_t ns = 0;
+    attempt *made = NULL;
     ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_LEAST, f->choice);
     copy_choices(f, f->base, f->choice);
-    EBB_TRY(try_choice(f, &plan));
+    EBB_TRY(try_choice(f, &made, &plan));
     if (plan == NULL) { return try_way(f, EBB_ALGORITHMS_GIVEN); }
     ebb_status st = find_room(f, plan);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
     }
-    EBB_TRY(keep_better(f, plan, &ns));
+    EBB_TRY(keep_better(f, plan, &made->ns));
     EBB_TRY(try_way(f, EBB_ALGORITHMS_GIVEN));
-    f->m->is_quick = true;
+    f->m->is_hasty = true;
     return expand(f);
 }
 
@@ -403,14 +420,14 @@ static ebb_status search(fitting *f) {
     if (is_perfect(f)) { return EBB_OK; }
     EBB_TRY(start_from_least(f));
     if (f->best == NULL) { return EBB_E_NO_FIT; }
-    f->m->is_quick = true;
+    f->m->is_hasty = true;
     uint64_t before_ns = UINT64_MAX;
     for (int round = 0; round < MAX_ROUNDS && f->best_ns < before_ns; round++) {
         before_ns = f->best_ns;
         EBB_TRY(expand_best(f));
     }
     EBB_TRY(change_each(f));
-    f->m->is_quick = false;
+    f->m->is_hasty = false;
     EBB_TRY(make_again(f));
     return keep_moves(f);
 }
@@ -427,22 +444,22 @@ static ebb_status init_fitting(fitting *f) {
     }
     f->room[0] = ebb__bump_alloc(&f->bump, n_steps, sizeof *f->room[0]);
     f->room[1] = ebb__bump_alloc(&f->bump, n_steps, sizeof *f->room[1]);
-    f->options = ebb__bump_alloc(&f->bump, n_choices, sizeof *f->options);
+    f->candidates = ebb__bump_alloc(&f->bump, n_choices, sizeof *f->candidates);
     f->order = ebb__bump_alloc(&f->bump, n_choices, sizeof *f->order);
     f->key = ebb__bump_alloc(&f->bump, n_choices, sizeof *f->key);
-    if (f->room[0] == NULL || f->room[1] == NULL || f->options == NULL || f->order == NULL || f->key == NULL) {
+    if (f->room[0] == NULL || f->room[1] == NULL || f->candidates == NULL || f->order == NULL || f->key == NULL) {
         return EBB_E_NO_MEMORY;
     }
     ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_FASTEST, f->choice);
     for (size_t s = 0; s < n_steps; s++) { f->bound_ns = ebb__add_ns(f->bound_ns, ns_of(f, s, f->choice[s])); }
-    f->n_tries = N_WAYS + ebb_min_u64(ebb_max_u64(TRY_STEPS / n_steps, MIN_TRIES), MAX_TRIES);
+    f->n_tries = N_FIXED_WAYS + ebb_min_u64(ebb_max_u64(TRY_STEPS / n_steps, MIN_TRIES), MAX_TRIES);
     return EBB_OK;
 }
 
 /* What the message names is what least needs: with that budget its plan, at the latest, is there. */
 static ebb_status explain(fitting *f, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_LEAST, f->choice);
-    f->m->is_quick = false;
+    f->m->is_hasty = false;
     ebb__maker_choose(f->m, f->choice);
     return ebb__maker_make(f->m, plan_out, no_fit_out);
 }

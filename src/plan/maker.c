@@ -29,7 +29,7 @@
 /* The placer's work: so much a try of fit_rounds and of the search for the least budget, and where nothing is tried
  * after it, of programs that are not large. */
 #define QUICK_WORK (EBB_PLACE_STEPS / 16)
-#define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a quick maker */
+#define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 
 #define UNKNOWN 0u /* no plan needs no bytes */
@@ -57,10 +57,10 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
 }
 
 /* A peak of enough_bytes will do; above limit_bytes the plan will not be taken. */
-static ebb_status place(const maker *m, ebb_plan *plan, uint64_t enough_bytes, uint64_t limit_bytes,
+static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t enough_bytes, uint64_t limit_bytes,
                         ebb_placed *placed_out) {
     ebb_placing_options options = {.alignment = m->alignment,
-                                   .work = m->is_quick ? HASTY_WORK : m->place_work,
+                                   .work = m->is_hasty ? HASTY_WORK : work,
                                    .enough_bytes = enough_bytes,
                                    .limit_bytes = limit_bytes};
     memcpy(options.tier_bytes, m->options->tier_bytes, sizeof options.tier_bytes);
@@ -81,12 +81,12 @@ static ebb_policy_input make_limited_input(const maker *m, uint64_t limit_bytes)
     return input;
 }
 
-static ebb_status try_input(maker *m, const ebb_policy_input *input, uint64_t budget_bytes, ebb_plan **plan_out,
-                            ebb_placed *placed_out) {
+static ebb_status try_input(maker *m, const ebb_policy_input *input, uint64_t work, uint64_t budget_bytes,
+                            ebb_plan **plan_out, ebb_placed *placed_out) {
     ebb_plan *plan = NULL;
     EBB_ASSERT(input->limit_bytes >= m->floor_bytes && input->limit_bytes % m->alignment == 0);
     EBB_TRY(draft_plan(m, m->policy, input, &plan));
-    ebb_status st = place(m, plan, budget_bytes, budget_bytes, placed_out);
+    ebb_status st = place(m, plan, work, budget_bytes, budget_bytes, placed_out);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
@@ -132,7 +132,7 @@ static ebb_status try_last(maker *m, uint64_t budget_bytes, fitted *fitted_out) 
     ebb_policy_input input = make_limited_input(m, m->floor_bytes);
     if (m->last_bytes != UNKNOWN && m->last_bytes > budget_bytes) { return EBB_E_NO_FIT; }
     ebb_status st = draft_plan(m, m->policy, &input, &plan);
-    if (st == EBB_OK) { st = place(m, plan, m->floor_bytes, budget_bytes, &got); }
+    if (st == EBB_OK) { st = place(m, plan, QUICK_WORK, m->floor_bytes, budget_bytes, &got); }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         if (st == EBB_E_NO_FIT) { m->last_bytes = UINT64_MAX; }
@@ -156,9 +156,8 @@ static bool same_limits(const ebb_policy_input *a, const ebb_policy_input *b) {
            memcmp(a->tier_bytes, b->tier_bytes, sizeof a->tier_bytes) == 0;
 }
 
-/* A load of all the budget is hardly ever placed within it, so the first limit is a little lower. */
 static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
-    ebb_policy_input input = make_limited_input(m, budget_bytes - budget_bytes / 64);
+    ebb_policy_input input = make_limited_input(m, ebb__load_limit(budget_bytes));
     const ebb_policy_input last = make_limited_input(m, m->floor_bytes);
     fitted f = {.failed_bytes = budget_bytes};
     for (int round = 0; round < MAX_ROUNDS; round++) {
@@ -167,7 +166,7 @@ static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out
         if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
         if (same_limits(&input, &last)) { break; }
         f.input = input;
-        ebb_status st = try_input(m, &input, budget_bytes, &plan, &got);
+        ebb_status st = try_input(m, &input, QUICK_WORK, budget_bytes, &plan, &got);
         if (st == EBB_E_NO_FIT) { break; }
         if (st != EBB_OK) { return st; }
         if (tighten(m, budget_bytes, &got, &input)) {
@@ -201,7 +200,7 @@ static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
     EBB_ASSERT(f->failed_bytes > input.limit_bytes);
     input.limit_bytes += (f->failed_bytes - input.limit_bytes) / 2 / m->alignment * m->alignment;
     ebb_policy_input before = input;
-    ebb_status st = try_input(m, &input, budget_bytes, &plan, &got);
+    ebb_status st = try_input(m, &input, THOROUGH_WORK, budget_bytes, &plan, &got);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_E_NO_FIT || !tighten(m, budget_bytes, &got, &input)) {
         f->failed_bytes = before.limit_bytes;
@@ -224,13 +223,11 @@ static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
  * more care. */
 static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_status st = EBB_OK;
-    if (m->is_large || m->is_quick) { return EBB_OK; }
-    m->place_work = THOROUGH_WORK;
+    if (m->is_large || m->is_hasty) { return EBB_OK; }
     for (int i = 0; st == EBB_OK && i < MAX_RISES; i++) {
         if (f->failed_bytes - f->input.limit_bytes <= budget_bytes / 64 + m->alignment) { break; }
         st = try_higher(m, budget_bytes, f);
     }
-    m->place_work = QUICK_WORK;
     return st;
 }
 
@@ -261,9 +258,8 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
     EBB_TRY(draft_plan(m, policy, &input, &plan));
     ebb_status st = ebb__plan_bound(plan, m->alignment, &bound_bytes);
     if (st == EBB_OK && bound_bytes <= budget_bytes) {
-        m->place_work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
-        st = place(m, plan, m->is_quick ? budget_bytes : 0, UINT64_MAX, &got);
-        m->place_work = QUICK_WORK;
+        const uint64_t work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
+        st = place(m, plan, work, m->is_hasty ? budget_bytes : 0, UINT64_MAX, &got);
     }
     if (st != EBB_OK || bound_bytes > budget_bytes) {
         ebb_plan_destroy(plan);
@@ -391,7 +387,7 @@ ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {
 
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     uint64_t least_bytes = 0;
-    EBB_ASSERT(!m->is_quick);
+    EBB_ASSERT(!m->is_hasty);
     ebb_status st = m->policy->keeps_limit ? try_within(m, plan_out) : try_fixed(m, UINT64_MAX, plan_out, &least_bytes);
     if (st != EBB_E_NO_FIT) { return st; }
     if (m->policy->keeps_limit) { EBB_TRY(find_least_nominal(m, &least_bytes)); }
@@ -401,7 +397,7 @@ ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
     ebb_placed got = {0};
     const uint64_t budget_bytes = m->options->budget_bytes;
-    EBB_TRY(place(m, plan, budget_bytes, budget_bytes, &got));
+    EBB_TRY(place(m, plan, QUICK_WORK, budget_bytes, budget_bytes, &got));
     bool fits = got.peak_bytes <= budget_bytes;
     for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
         fits = fits && got.tier_bytes[tier] <= m->options->tier_bytes[tier];
@@ -426,8 +422,7 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
                      .mem = ebb__mem_or_default(options->mem),
                      .alignment = ebb_program_alignment_bytes(program),
                      .fingerprint = ebb_program_fingerprint(program),
-                     .is_large = n_steps > MAX_SMALL_STEPS,
-                     .place_work = QUICK_WORK};
+                     .is_large = n_steps > MAX_SMALL_STEPS};
     ebb__maker_choose(m, NULL);
     ebb_status st = ebb_machine_create(m->mem, &m->nominal);
     if (st == EBB_OK) { st = ebb__draft_init(&m->draft, program, m->mem); }

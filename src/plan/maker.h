@@ -17,15 +17,15 @@ typedef struct ebb_maker {
     ebb_machine *nominal; /* round figures, for the last word on what fits */
     uint64_t alignment, fingerprint;
     bool is_large;
-    bool is_quick; /* the first plan that fits will do: no higher limit is tried, no lower peak looked for */
-    uint64_t place_work;
+    bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
+                      no lower peak looked for */
     ebb_draft draft;
     /* of the choices at hand */
     const uint32_t *choice;  /* [n_steps]; NULL: 0 everywhere */
     uint64_t floor_bytes;    /* most bytes that one step touches */
     uint32_t floor_step;     /* which */
-    uint64_t liveness_bytes; /* what liveness needs, placed, or unknown */
-    uint64_t last_bytes;     /* what the last try needs, placed; unknown; UINT64_MAX if it is no plan at any budget */
+    uint64_t liveness_bytes; /* what liveness needs, placed; 0: unknown */
+    uint64_t last_bytes;     /* what the last try needs, placed; 0: unknown; UINT64_MAX: it is no plan at any budget */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */

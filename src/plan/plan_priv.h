@@ -64,6 +64,11 @@ void ebb__load_fini(ebb_load *load);
 void ebb__load_add(ebb_load *load, uint64_t first, uint64_t last, uint64_t bytes); /* around the end: first >= last */
 uint64_t ebb__load_most(const ebb_load *load);
 
+/* What to aim at: a load of all the budget is hardly ever placed within it. */
+static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
+    return budget_bytes - budget_bytes / 64;
+}
+
 /* ---- placing ----------------------------------------------------------------------------------- */
 
 #define EBB_PLACING_WORK_AN_ITEM 64u
