@@ -106,12 +106,15 @@ typedef struct ebb_no_fit {
     uint64_t least_budget_bytes; /* for which this policy finds a plan; 0: it knows none */
     uint32_t step;               /* that is in the way */
     uint64_t step_bytes;         /* what it touches at once */
-    uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way */
+    uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way.
+                                    Only the trainer looks at it; ebb_plan_make: 0 */
 } ebb_no_fit;
 
 /* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has
  * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same.
- * EBB_E_ARGUMENT: no such policy, or no such way to choose algorithms. */
+ * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms. EBB_E_LIMIT:
+ * about 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
+ * (docs/algorithms.md). */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);
@@ -135,7 +138,7 @@ EBB_API const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out); /* 
 EBB_API const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out); /* by first, then tensor */
 
 typedef struct ebb_plan_summary {
-    const char *policy;
+    const char *policy; /* lives as long as the plan */
     uint64_t budget_bytes;
     uint64_t peak_bytes;  /* the arena that it needs: the end of the highest stay */
     uint64_t bound_bytes; /* most bytes of stays at one position: no placement of them is lower */
@@ -143,7 +146,7 @@ typedef struct ebb_plan_summary {
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
     uint64_t n_recomputed_steps;              /* an iteration */
     uint64_t fingerprint;                     /* of the program that it is for */
-    const char *algorithms;                   /* how choices were made */
+    const char *algorithms;                   /* how choices were made; static */
 } ebb_plan_summary;
 EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);
 
@@ -168,7 +171,7 @@ EBB_API ebb_status ebb_plan_save(const ebb_plan *plan, const char *path);
 /* The independent validator: replays the actions over the program, sharing no code with any policy, and
  * proves that every read finds its tensor present and at the version that the program means, no two live
  * stays (or slots) overlap, nothing exceeds the budget, the circle closes. EBB_E_INVALID_PLAN: the message
- * names the action and the rule. O(n log n). */
+ * names the action and the rule. EBB_E_LIMIT: 2^32 - 1 stays or slots, or more. O(n log n). */
 EBB_API ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *plan);
 
 /* ---- the timeline ----------------------------------------------------------------------------- */
@@ -176,14 +179,15 @@ EBB_API ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *pl
 typedef enum ebb_engine { EBB_ENGINE_COMPUTE, EBB_ENGINE_OUT, EBB_ENGINE_IN, EBB_N_ENGINES } ebb_engine;
 
 typedef struct ebb_timeline {
-    uint64_t iteration_ns;           /* of a steady iteration */
+    uint64_t iteration_ns;           /* of the steady iteration: as long as the one before it, or the eighth */
     uint64_t busy_ns[EBB_N_ENGINES]; /* of each engine within it */
     uint64_t again_ns;               /* of compute: spent on recomputation */
 } ebb_timeline;
 
 /* Predict: one compute engine and one copy engine each way, each in order; an action starts when its engine
  * is free and what it waits for has ended, so a stall shifts what follows. start_ns_out and end_ns_out: one entry
- * an action, in the steady iteration, from its beginning (drops: both the same); NULL if not wanted. */
+ * an action, in the steady iteration, from its beginning (drops: both the same); NULL if not wanted. The plan is one
+ * for the program (ebb_plan_check). EBB_E_LIMIT: it has about 2^31 stays or slots, or more. */
 EBB_API ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
                                      ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out);
 

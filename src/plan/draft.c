@@ -204,26 +204,12 @@ static void close_tensor(sweep *s, uint32_t t) {
 
 #define MAX_INSERTED 32u
 
-static ebb_status sort_many_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
-    uint64_t *key = ebb__alloc(mem, n, sizeof *key);
-    uint32_t *idx = ebb__alloc(mem, n, sizeof *idx);
-    ebb_stay *copy = ebb__alloc(mem, n, sizeof *copy);
-    ebb_status st = key != NULL && idx != NULL && copy != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    for (size_t i = 0; st == EBB_OK && i < n; i++) {
-        key[i] = stays[i].tensor;
-        idx[i] = (uint32_t)i;
-        copy[i] = stays[i];
-    }
-    if (st == EBB_OK) { st = ebb__sort_by_key(mem, idx, n, key); }
-    for (size_t i = 0; st == EBB_OK && i < n; i++) { stays[i] = copy[idx[i]]; }
-    ebb__free(mem, key);
-    ebb__free(mem, idx);
-    ebb__free(mem, copy);
-    return st;
+static uint64_t tensor_of(const void *stay) {
+    return ((const ebb_stay *)stay)->tensor;
 }
 
 static ebb_status sort_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
-    if (n > MAX_INSERTED) { return sort_many_stays(mem, stays, n); }
+    if (n > MAX_INSERTED) { return ebb__sort_items(mem, stays, n, sizeof *stays, tensor_of); }
     for (size_t i = 1; i < n; i++) {
         const ebb_stay stay = stays[i];
         size_t at = i;

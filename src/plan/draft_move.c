@@ -60,8 +60,8 @@ static void add_load(load_tree *tree, size_t node, size_t low, size_t width, con
     tree->node[node].high = below + tree->node[node].sum;
 }
 
-/* One past the last position of [range[0], range[1]) whose load is above room; range[0] if there is none. above
- * is what the nodes on the way hold for all below them. */
+/* One past the last position of [range[0], range[1]) whose load within the node is above room; range[0] if there is
+ * none. */
 static size_t find_full(const load_tree *tree, size_t node, size_t low, size_t width, const uint64_t range[2],
                         uint64_t room) {
     if (range[0] >= low + width || range[1] <= low || tree->node[node].high <= room) { return range[0]; }

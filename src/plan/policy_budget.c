@@ -26,6 +26,12 @@
  * The circle: a first lap begins with all persistent tensors on lower tiers and shows which of them are on the device
  * at its end. The second begins with these and ends by bringing back exactly them.
  *
+ * Time: near-linear, O((n + actions) log n) a lap, where what is popped can leave. What cannot, as a leaf of what will
+ * be computed again for which no tier has room, waits among the stuck and is asked again when nobody else is left, once
+ * a step. That is O(n log n) a step at worst, quadratic in all, where at every step the tiers are full and nearly all
+ * that is present is stuck. It is not bounded, because a use that has passed may have made a way for any of them, and
+ * the one that is not asked may be the only one that can leave.
+ *
  * Choices of algorithm are given (fitting.c tries others). Not here: better orders, splitting tensors, weighing how
  * much of a copy hides behind computing.
  */

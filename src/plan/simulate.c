@@ -3,7 +3,7 @@
  * The predicted timeline. The same schedule that the runtime follows is followed with the machine's times: an
  * action starts when its engine is free, when what it waits for has ended, and not before its iteration was asked
  * for, which is when the one before had computed everything. Laps are repeated until one takes as long as the one
- * before it.
+ * before it, the steady iteration; after MAX_LAPS that differ the last one counts.
  */
 #include "plan/plan_priv.h"
 
