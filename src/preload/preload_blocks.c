@@ -19,7 +19,7 @@ static size_t probe(const preload_blocks *blocks, uint64_t key) {
 }
 
 preload_block *ebb__preload_blocks_find(const preload_blocks *blocks, uint64_t key) {
-    if (blocks->n_slots == 0) { return NULL; }
+    if (key == 0 || blocks->n_slots == 0) { return NULL; } /* free slots have that key */
     preload_block *found = &blocks->slot[probe(blocks, key)];
     return found->key == key ? found : NULL;
 }

@@ -71,7 +71,7 @@ EXPORT int cudaHostAlloc(uint64_t *out, size_t n, unsigned flags) {
 }
 
 EXPORT int cudaFree(uint64_t at) {
-    return CALL("cuMemFree", 0, (uint64_t), (at));
+    return at == 0 ? 0 : CALL("cuMemFree", 0, (uint64_t), (at));
 }
 
 EXPORT int cudaFreeHost(uint64_t at) {
