@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdio.h>
 
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 
@@ -30,8 +31,9 @@ void *ebb__preload_next(const char *name) {
 }
 
 typedef struct library_search {
-    const char *prefix, *name;
-    void *found;
+    const char *prefix;
+    size_t n_left; /* to go past before the one that is wanted */
+    char path[PRELOAD_MAX_PATH_BYTES];
 } library_search;
 
 static int look_at_library(struct dl_phdr_info *info, size_t n_bytes, void *ctx) {
@@ -39,18 +41,29 @@ static int look_at_library(struct dl_phdr_info *info, size_t n_bytes, void *ctx)
     library_search *search = ctx;
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
-    if (strncmp(base, search->prefix, strlen(search->prefix)) != 0) { return 0; }
-    void *handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL) { return 0; }
-    search->found = ebb__preload_dlsym(handle, search->name);
-    (void)dlclose(handle); /* it was loaded before, and stays */
-    return search->found != NULL;
+    if (strncmp(base, search->prefix, strlen(search->prefix)) != 0 || search->n_left-- > 0) { return 0; }
+    (void)snprintf(search->path, sizeof search->path, "%s", info->dlpi_name);
+    return 1;
 }
 
+static void *find_in_loaded(const char *path, const char *name) {
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL) { return NULL; }
+    void *found = ebb__preload_dlsym(handle, name);
+    (void)dlclose(handle); /* it was loaded before, and stays */
+    return found;
+}
+
+/* Opened behind the walk, during which the linker holds a lock that dlopen takes as its second. */
 void *ebb__preload_in_library(const char *prefix, const char *name) {
-    library_search search = {prefix, name, NULL};
-    (void)dl_iterate_phdr(look_at_library, &search);
-    return search.found;
+    library_search search = {.prefix = prefix};
+    void *found = NULL;
+    for (size_t i = 0; found == NULL; i++) {
+        search.n_left = i;
+        if (dl_iterate_phdr(look_at_library, &search) == 0) { return NULL; }
+        found = find_in_loaded(search.path, name);
+    }
+    return found;
 }
 
 /* A program that loads CUDA by hand gets the wrappers here. Everything else is handed on by a jump: dlsym looks at who
