@@ -13,6 +13,7 @@
 #include "preload/cuda_activity.h"
 
 #include "preload/preload.h"
+#include "trace/trace.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ void ebb__preload_activity_start(void) {
 #define LEAST_VERSION 13u /* CUDA 11's */
 #define BUFFER_BYTES ((size_t)256 * 1024)
 #define TEXT_BYTES ((size_t)32 * 1024)
-#define MAX_NAME_BYTES 2000
+#define MAX_MANGLED_BYTES (16 * 1024) /* of a name; cut off it could not be read */
 #define N_NAMES 4096u
 
 static struct {
@@ -74,7 +75,7 @@ static void hand_on(void) {
 }
 
 __attribute__((format(printf, 1, 2))) static void put(const char *format, ...) {
-    if (TEXT_BYTES - activity.n_text < MAX_NAME_BYTES + 64) { hand_on(); }
+    if (TEXT_BYTES - activity.n_text < MAX_MANGLED_BYTES + 64) { hand_on(); }
     va_list args;
     va_start(args, format);
     const int n = vsnprintf(activity.text + activity.n_text, TEXT_BYTES - activity.n_text, format, args);
@@ -88,7 +89,7 @@ static uint32_t number_name(const char *op, const char *name) {
     const uint64_t hash = ebb__hash(ebb__hash(EBB_HASH_INIT, op, strlen(op)), name, strlen(name)) | 1;
     const size_t slot = (size_t)(hash >> 8) % N_NAMES;
     if (activity.name[slot] != hash) {
-        put("n %s %.*s\n", op, MAX_NAME_BYTES, name);
+        put("n %s %.*s\n", op, MAX_MANGLED_BYTES, name);
         activity.name[slot] = hash;
         activity.number[slot] = activity.n_names++;
     }
@@ -258,7 +259,7 @@ static void start(void) {
     if (!ebb__preload_begin_beside(activity.path, &zero_ns)) { return; }
     activity.pid = getpid();
     activity.n_text = 0;
-    put("ebb-late-steps 1 %llu\n", (unsigned long long)zero_ns);
+    put(EBB_TRACE_LATE_STEPS_HEAD "%llu\n", (unsigned long long)zero_ns);
     if (result == CUPTI_SUCCESS) { result = enable_kinds(); }
     (void)snprintf(text, sizeof text, result == CUPTI_SUCCESS ? "CUPTI %u" : "none: CUPTI answers with error %u",
                    result == CUPTI_SUCCESS ? version : (unsigned)result);

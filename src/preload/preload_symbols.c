@@ -7,8 +7,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define MAX_NAME_BYTES 512 /* of C++; with its templates it may be any length */
-
 static size_t find_unknown(const preload_stack *stack, uintptr_t *unknown) {
     size_t n = 0;
     for (size_t i = 0; i < stack->n; i++) {
@@ -26,7 +24,7 @@ static const char *readable(const char *function, char *buf, size_t buf_bytes) {
 }
 
 static void learn_symbol(uintptr_t pc, const Dl_info *info) {
-    char offset[32], name[MAX_NAME_BYTES];
+    char offset[32], name[EBB_DEMANGLE_NAME_BYTES];
     const char *function = info->dli_sname, *file = info->dli_fname != NULL ? info->dli_fname : "";
     if (function == NULL) {
         (void)snprintf(offset, sizeof offset, "+%#zx", (size_t)(pc - (uintptr_t)info->dli_fbase));

@@ -18,9 +18,7 @@
 
 #define FIRST_ROW 3u
 #define MAX_LANES (EBB_TRACE_MAX_ROWS - FIRST_ROW)
-#define HEAD "ebb-late-steps 1 "
 #define NO_LANE UINT32_MAX
-#define MAX_NAME_BYTES 512 /* of C++; with its templates it may be any length */
 
 typedef struct late_name {
     const char *op, *name; /* in the text, or in bump */
@@ -84,7 +82,7 @@ static bool read_numbers(const char *text, uint64_t *number, size_t n) {
 }
 
 static ebb_status read_name(merge *m, char *text, size_t line) {
-    char readable[MAX_NAME_BYTES], *blank = strchr(text, ' ');
+    char readable[EBB_DEMANGLE_NAME_BYTES], *blank = strchr(text, ' ');
     if (blank == NULL) { return malformed(m, line); }
     *blank = '\0';
     late_name name = {text, blank + 1};
@@ -110,10 +108,11 @@ static ebb_status read_step(merge *m, const char *text, uint64_t zero_ns, size_t
 }
 
 static ebb_status read_line(merge *m, char *text, uint64_t *zero_ns, size_t line) {
-    const size_t n_head = strlen(HEAD);
+    const size_t n_head = strlen(EBB_TRACE_LATE_STEPS_HEAD);
     uint64_t n = 0;
     if (line == 1) {
-        const bool is_head = strncmp(text, HEAD, n_head) == 0 && read_numbers(text + n_head, zero_ns, 1);
+        const bool is_head =
+            strncmp(text, EBB_TRACE_LATE_STEPS_HEAD, n_head) == 0 && read_numbers(text + n_head, zero_ns, 1);
         return is_head ? EBB_OK : malformed(m, line);
     }
     if (text[0] == '\0' || text[1] != ' ') { return malformed(m, line); }

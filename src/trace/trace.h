@@ -42,6 +42,9 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
  * beginning alone. */
 #define EBB_TRACE_END_PREFIX "end of "
 
+/* What a file for ebb_trace_add_late_steps begins with; behind it the trace's time 0 on the clock of the steps. */
+#define EBB_TRACE_LATE_STEPS_HEAD "ebb-late-steps 1 "
+
 /* Events and blocks so far. */
 void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out);
 

@@ -58,6 +58,14 @@ EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t
     return CUPTI_SUCCESS;
 }
 
+/* A name of C++ as templates make them: cut off it cannot be read. */
+static const char *long_name(void) {
+    static char name[3100] = "_Z3000";
+    memset(name + 6, 'b', 3000);
+    name[3006] = 'v';
+    return name;
+}
+
 static void put_kernel(uint8_t *at, const char *name, uint64_t begin, uint64_t end) {
     CUpti_ActivityKernel9 kernel = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .deviceId = 1, .streamId = 7};
     kernel.name = name;
@@ -92,7 +100,7 @@ EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flags) {
     put_kernel(buffer + SLOT, "long one", start + 100, now);
     put_kernel(buffer + 2 * SLOT, "unfinished", 0, 0);
     put_copy(buffer + 3 * SLOT, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, 100, start + 8000);
-    put_kernel(buffer + 4 * SLOT, "beta", start + 3000, start + 6000);
+    put_kernel(buffer + 4 * SLOT, long_name(), start + 3000, start + 6000);
     put_copy(buffer + 5 * SLOT, CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, 4096, start + 2000);
     put_kernel(buffer + 6 * SLOT, "_Z5alphaPf", start + 1000, start + 3000);
     complete(NULL, 0, buffer, n_bytes, N_RECORDS * SLOT);
