@@ -7,8 +7,8 @@
  *  - There is one recorder a process, and it is global.
  *  - Inside the recorder nothing calls malloc: what it needs comes from preload_memory.c.
  *  - A call below the least size costs a comparison; a free below it a look at a filter of 32 KiB.
- *  - No lock is held while the dynamic linker is asked: a thread that loads a library holds the linker's own lock, and
- *    may wait for ours with a large allocation.
+ *  - The recorder's lock is not held while the dynamic linker is asked: a thread that loads a library holds the
+ *    linker's own lock, and may wait for ours with a large allocation.
  *  - A thread that is in the recorder already, or in an allocation that is being recorded (CUDA's allocator calls
  *    malloc, too), is let through unrecorded.
  */
@@ -16,6 +16,8 @@
 #define EBB_SRC_PRELOAD_H
 
 #include "base/base.h"
+
+#include <stdatomic.h>
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
@@ -88,7 +90,7 @@ void ebb__preload_tell(const char *says, const char *what);
 /* ---- the recorder (preload_recorder.c) ----------------------------------------------------------- */
 
 /* Calls for fewer bytes are none of ours; SIZE_MAX while nothing is recorded. */
-extern size_t ebb__preload_min_bytes;
+extern atomic_size_t ebb__preload_min_bytes;
 extern bool ebb__preload_no_kernels; /* nobody asks CUPTI */
 
 typedef enum preload_answer {
@@ -96,6 +98,10 @@ typedef enum preload_answer {
     PRELOAD_REFUSE, /* past the limit: fail */
     PRELOAD_RECORD, /* do it, then say ebb__preload_done */
 } preload_answer;
+
+/* Whether a call for so many bytes may be recorded. Where not, nobody need find out its space: PRELOAD_MAX_SPACES does.
+ */
+bool ebb__preload_counts(uint64_t size_bytes);
 
 /* Before an allocation of at least the least size. */
 preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes);
@@ -112,7 +118,8 @@ bool ebb__preload_take(uint64_t key, preload_block *was_out);
 void ebb__preload_give_back(const preload_block *was);
 
 /* Before the pages of [address, address + size_bytes) are unmapped: of mapped blocks what lies in it is no more. How
- * many bytes that were, for ebb__preload_map_back when they stay after all. */
+ * many bytes that were, for ebb__preload_map_back when they stay after all: as one block at address, without a caller,
+ * whatever blocks they were. */
 uint64_t ebb__preload_unmap(uint64_t address, uint64_t size_bytes);
 void ebb__preload_map_back(uint64_t address, uint64_t size_bytes);
 #define PRELOAD_MAPPED 1u /* the lowest bit of a mapped block's key, which an allocator may also give out */
@@ -124,11 +131,13 @@ void ebb__preload_reset(uint32_t space);
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* CUDA's own memory: physical handles live until they are released as often as made and retained, and nowhere
- * mapped. */
+ * mapped. All this is said behind CUDA's call, when a handle that it let go may be another thread's already: so who
+ * releases one says which block's handle it was before the call, by ebb__preload_handle_block. */
 void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
 void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes);
 void ebb__preload_handle_retained(uint64_t handle);
-void ebb__preload_handle_released(uint64_t handle);
+uint64_t ebb__preload_handle_block(uint64_t handle);
+void ebb__preload_handle_released(uint64_t handle, uint64_t block);
 #define PRELOAD_HANDLE ((uint64_t)1 << 63) /* of a handle's key */
 
 /* For what is told beside the trace, by cuda_activity.c, where nothing may be allocated: a note of the trace; the
@@ -143,7 +152,8 @@ bool ebb__preload_set_nested(bool nested);
 
 /* ---- CUDA (preload_cuda.c) ------------------------------------------------------------------------ */
 
-/* The wrapper of a function of CUDA by its name, remembering the real one; NULL when it has none. */
+/* The wrapper of a function of CUDA by its name, remembering the real one; NULL when it has none. From any thread;
+ * where several libraries have the function, the wrapper calls the one that was found last. */
 void *ebb__preload_cuda_wrap(const char *name, void *real);
 
 #endif

@@ -48,10 +48,14 @@ static bool is_runtime(const char *name) {
 
 /* The space of the device that this thread works on. */
 static uint32_t current_device(bool runtime) {
+    static _Atomic(void *) known[2];
     int (*get)(int *) = NULL;
     int device = 0;
-    const char *name = runtime ? "cudaGetDevice" : "cuCtxGetDevice";
-    *(void **)&get = find_real(name);
+    void *found = atomic_load(&known[runtime]);
+    if (found == NULL) {
+        atomic_store(&known[runtime], found = find_real(runtime ? "cudaGetDevice" : "cuCtxGetDevice"));
+    }
+    memcpy(&get, &found, sizeof get);
     if (get == NULL || get(&device) != CUDA_OK || device < 0) { return PRELOAD_DEVICE; }
     return PRELOAD_DEVICE + (uint32_t)device;
 }
@@ -62,8 +66,8 @@ static uint32_t current_device(bool runtime) {
     PRELOAD_EXPORT int name params;                                                                                    \
     int name params {                                                                                                  \
         REAL(name, PARAMS params)                                                                                      \
-        const uint32_t in_space = (space);                                                                             \
         const uint64_t asked_bytes = (size);                                                                           \
+        const uint32_t in_space = ebb__preload_counts(asked_bytes) ? (space) : PRELOAD_MAX_SPACES;                     \
         const preload_answer answer = ebb__preload_ask(in_space, asked_bytes);                                         \
         if (answer == PRELOAD_REFUSE) { return CUDA_OUT_OF_MEMORY; }                                                   \
         const int status = real args;                                                                                  \
@@ -160,14 +164,15 @@ int cuMemMap(uint64_t at, size_t n_bytes, size_t offset, uint64_t handle, unsign
 int cuMemUnmap(uint64_t at, size_t n_bytes) {
     REAL(cuMemUnmap, uint64_t, size_t)
     const int status = real(at, n_bytes);
-    if (status == CUDA_OK) { ebb__preload_handle_unmapped(at, n_bytes); }
+    if (status == CUDA_OK) { ebb__preload_handle_unmapped(at, n_bytes); } /* its views know which handle's block */
     return status;
 }
 
 int cuMemRelease(uint64_t handle) {
     REAL(cuMemRelease, uint64_t)
+    const uint64_t block = ebb__preload_handle_block(handle);
     const int status = real(handle);
-    if (status == CUDA_OK) { ebb__preload_handle_released(handle); }
+    if (status == CUDA_OK) { ebb__preload_handle_released(handle, block); }
     return status;
 }
 

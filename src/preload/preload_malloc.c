@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #define EARLY_BYTES ((size_t)8192)
 
@@ -156,7 +157,7 @@ void *memalign(size_t alignment, size_t n_bytes) {
 }
 
 void *valloc(size_t n_bytes) {
-    return memalign(4096, n_bytes);
+    return memalign((size_t)getpagesize(), n_bytes);
 }
 
 int posix_memalign(void **memory_out, size_t alignment, size_t n_bytes) {

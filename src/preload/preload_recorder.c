@@ -4,8 +4,8 @@
  * mapped preload_ranges.c.
  *
  * Each event goes to the kernel at once, so that a process that is killed leaves all it did: a write of some 20 bytes,
- * for large allocations alone. The file is made with the first event. A child of fork has a trace of its own, which
- * begins with what it inherited.
+ * for large allocations alone. The file is made with the first event, or the first call of CUDA. A child of fork has a
+ * trace of its own, which begins with what it inherited.
  *
  * Invariants, under the lock (is_valid walks them)
  *  1. live_bytes[s] is the sum over the blocks of space s; admitted_bytes[s] is what has been allowed and is not done.
@@ -37,13 +37,14 @@ ebb_recorder ebb__recorder = {
     .views = {.mem = &ebb__preload_mem},
 };
 
-size_t ebb__preload_min_bytes = DEFAULT_MIN_BYTES; /* until the environment was read */
+atomic_size_t ebb__preload_min_bytes = DEFAULT_MIN_BYTES; /* until the environment was read */
 bool ebb__preload_no_kernels;
 
 static _Atomic uint16_t filter[1u << FILTER_BITS];
-/* Of this thread: it is in here (a handler of a signal may call malloc then); it is in an allocation that is recorded.
- */
+/* Of this thread: it is in here (a handler of a signal may call malloc then), with the lock; it is in an allocation
+ * that is recorded. */
 static _Thread_local bool is_inside __attribute__((tls_model("initial-exec")));
+static _Thread_local bool has_lock __attribute__((tls_model("initial-exec")));
 static _Thread_local bool is_nested __attribute__((tls_model("initial-exec")));
 static _Thread_local sigset_t signals_before __attribute__((tls_model("initial-exec")));
 
@@ -79,13 +80,16 @@ void ebb__recorder_give_up(void) {
     ebb__preload_min_bytes = SIZE_MAX;
 }
 
-/* A program may close what is not its own; a file that it opens behind that has our number. And a child that was made
- * without fork's handlers has its parent's file. */
-static bool has_file(void) {
+/* A program may close what is not its own; a file that it opens behind that has our number. */
+static bool is_file_there(void) {
     struct stat now;
-    const bool is_ours = getpid() == ebb__recorder.pid;
-    const bool is_there = fstat(ebb__recorder.fd, &now) == 0 && now.st_dev == ebb__recorder.file.st_dev &&
-                          now.st_ino == ebb__recorder.file.st_ino;
+    return fstat(ebb__recorder.fd, &now) == 0 && now.st_dev == ebb__recorder.file.st_dev &&
+           now.st_ino == ebb__recorder.file.st_ino;
+}
+
+/* And a child that was made without fork's handlers has its parent's file. */
+static bool has_file(void) {
+    const bool is_ours = getpid() == ebb__recorder.pid, is_there = is_file_there();
     if (!is_ours) {
         (void)ebb_fail(EBB_E_IO, "%s: a copy that a process made of itself without fork", ebb__recorder.trace_path);
     }
@@ -214,33 +218,51 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
     return text != NULL && *text != '\0' ? strtoull(text, NULL, 10) : otherwise;
 }
 
+/* has_lock is true only while the lock is held: at worst a handler finds it false just before or behind. */
+void ebb__recorder_lock(void) {
+    (void)pthread_mutex_lock(&ebb__recorder.lock);
+    has_lock = true;
+}
+
+void ebb__recorder_unlock(void) {
+    has_lock = false;
+    (void)pthread_mutex_unlock(&ebb__recorder.lock);
+}
+
 /* A handler of a signal may fork while its own thread is in here, and must not wait for that. */
 static void lock_for_fork(void) {
-    if (!is_inside) { (void)pthread_mutex_lock(&ebb__recorder.lock); }
+    if (!is_inside) { ebb__recorder_lock(); }
 }
 
 static void unlock_after_fork(void) {
-    if (!is_inside) { (void)pthread_mutex_unlock(&ebb__recorder.lock); }
+    if (!is_inside) { ebb__recorder_unlock(); }
+}
+
+/* By a handler, in the middle of something: not recorded. A lock of another thread would never be given back here. */
+static void end_in_child(void) {
+    static const pthread_mutex_t nobodys = PTHREAD_MUTEX_INITIALIZER;
+    ebb__recorder.is_over = true;
+    ebb__preload_min_bytes = SIZE_MAX;
+    if (!has_lock) { memcpy(&ebb__recorder.lock, &nobodys, sizeof nobodys); }
 }
 
 static void begin_in_child(void) {
-    if (is_inside) { /* by a handler, in the middle of something: not recorded */
-        ebb__recorder.is_over = true;
-        ebb__preload_min_bytes = SIZE_MAX;
+    if (is_inside) {
+        end_in_child();
         return;
     }
+    if (ebb__recorder.writer != NULL && is_file_there()) { (void)close(ebb__recorder.fd); }
     ebb__recorder.writer = NULL; /* the parent's, with what it has not written; its memory is lost */
     ebb__recorder.pid = getpid();
     ebb__recorder.n_blocks = 0;
     if (!is_nested) { memset(ebb__recorder.admitted_bytes, 0, sizeof ebb__recorder.admitted_bytes); } /* of others */
-    for (size_t i = 0; i < ebb__recorder.blocks.n_slots; i++) {
-        ebb__recorder.blocks.slot[i].stack = 0;
-    } /* the parent's, too */
+    /* Stacks are the parent's, too. */
+    for (size_t i = 0; i < ebb__recorder.blocks.n_slots; i++) { ebb__recorder.blocks.slot[i].stack = 0; }
     for (size_t i = 0; i < ebb__recorder.mapped.ranges.n; i++) { ebb__recorder.mapped.ranges.data[i].stack = 0; }
     memset(ebb__recorder.is_named, 0, sizeof ebb__recorder.is_named);
     memset(ebb__recorder.is_out, 0, sizeof ebb__recorder.is_out);
     ebb__recorder.symbols = (preload_blocks){0};
-    (void)pthread_mutex_unlock(&ebb__recorder.lock);
+    ebb__recorder_unlock();
 }
 
 /* Not before there is an environment: a program may have code that comes before the C library's own. */
@@ -286,7 +308,7 @@ static void unblock_signal(void) {
 bool ebb__recorder_enter(void) {
     if (is_inside) { return false; }
     is_inside = true;
-    (void)pthread_mutex_lock(&ebb__recorder.lock);
+    ebb__recorder_lock();
     set_up();
     if (ebb__recorder.has_file_limit) { block_signal(); }
     return true;
@@ -295,7 +317,7 @@ bool ebb__recorder_enter(void) {
 void ebb__recorder_leave(void) {
     EBB_ASSERT(is_inside && (EBB_DEBUG < 2 || is_valid()));
     if (ebb__recorder.has_file_limit) { unblock_signal(); }
-    (void)pthread_mutex_unlock(&ebb__recorder.lock);
+    ebb__recorder_unlock();
     is_inside = false;
 }
 
@@ -374,6 +396,7 @@ static void begin(preload_block block) {
 static void note_space(uint32_t space) {
     char key[32];
     if (ebb__recorder.is_out[space]) { return; }
+    name_space(space);
     (void)snprintf(key, sizeof key, "oom.%u", space);
     (void)ebb_trace_writer_note(ebb__recorder.writer, key, "yes");
     ebb__recorder.is_out[space] = true;
@@ -394,6 +417,10 @@ static void note_refused(uint32_t space, uint64_t size_bytes) {
         add_event(&event);
     }
     ebb__recorder_leave();
+}
+
+bool ebb__preload_counts(uint64_t size_bytes) {
+    return size_bytes >= ebb__preload_min_bytes && !is_nested && !is_inside;
 }
 
 preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes) {
@@ -417,11 +444,12 @@ void ebb__preload_done(uint32_t space, uint64_t key, uint64_t asked_bytes, uint6
     if (key != 0) { ebb__preload_stack_take(&stack, ebb__recorder.n_frames); }
     is_nested = false;
     (void)ebb__recorder_enter();
+    /* First, for it may give the lock back: until the block lives the limit counts what was admitted. */
+    const uint32_t number = key != 0 ? ebb__recorder_number_stack(&stack) : 0;
     EBB_ASSERT(ebb__recorder.admitted_bytes[space] >= asked_bytes);
     ebb__recorder.admitted_bytes[space] -= asked_bytes;
     if (key != 0) {
-        begin((preload_block){
-            .key = key, .size_bytes = size_bytes, .space = space, .stack = ebb__recorder_number_stack(&stack)});
+        begin((preload_block){.key = key, .size_bytes = size_bytes, .space = space, .stack = number});
         ebb__recorder_flush();
     }
     ebb__recorder_leave();
@@ -457,9 +485,8 @@ void ebb__preload_reset(uint32_t space) {
     if (space < PRELOAD_DEVICE || space >= PRELOAD_MAX_SPACES || !ebb__recorder_enter()) { return; }
     for (size_t i = 0; i < ebb__recorder.blocks.n_slots && !ebb__recorder.is_over; i++) {
         preload_block *block = &ebb__recorder.blocks.slot[i];
-        while (block->key != 0 && block->space == space) {
-            ebb__recorder_end_block(block);
-        } /* another one may come up to here */
+        /* Another one may come up to here. */
+        while (block->key != 0 && block->space == space) { ebb__recorder_end_block(block); }
     }
     EBB_ASSERT(ebb__recorder.is_over || ebb__recorder.live_bytes[space] == 0);
     ebb__recorder_flush();

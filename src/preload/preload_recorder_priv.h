@@ -35,7 +35,7 @@ typedef struct ebb_recorder {
     bool has_device;
     ebb_ranges mapped;        /* the blocks of the space mmap */
     ebb_ranges views;         /* where CUDA's handles are mapped */
-    preload_blocks handle_of; /* by a view's address: block is the handle */
+    preload_blocks handle_of; /* by a view's address: block is the handle, size_bytes its block's number */
     preload_blocks symbols;   /* by program counter: block is the function's string, size_bytes the file's */
     ebb_demangler *demangler; /* NULL: no name of C++ has come yet */
 } ebb_recorder;
@@ -46,6 +46,10 @@ extern ebb_recorder ebb__recorder;
 /* false: this thread is in here already. */
 bool ebb__recorder_enter(void);
 void ebb__recorder_leave(void);
+
+/* Between them the lock may be given back for a while; others are in here then. */
+void ebb__recorder_lock(void);
+void ebb__recorder_unlock(void);
 
 /* Since the trace's time 0. */
 uint64_t ebb__recorder_now_ns(void);
@@ -70,6 +74,8 @@ void ebb__recorder_end_block(preload_block *block);
 /* The number that a stack has in the trace. The lock is given back while the linker is asked. */
 uint32_t ebb__recorder_number_stack(const preload_stack *stack);
 
+/* A block of the space mmap. Of what it overlaps the parts outside live on as blocks of their own; the rest is no more.
+ */
 void ebb__recorder_begin_mapped(uint64_t address, uint64_t size_bytes, uint32_t stack);
 
 #endif

@@ -46,9 +46,9 @@ uint32_t ebb__recorder_number_stack(const preload_stack *stack) {
     Dl_info info[PRELOAD_MAX_FRAMES] = {0};
     const size_t n_unknown = find_unknown(stack, unknown);
     if (n_unknown > 0) {
-        (void)pthread_mutex_unlock(&ebb__recorder.lock);
+        ebb__recorder_unlock();
         for (size_t i = 0; i < n_unknown; i++) { (void)dladdr((const void *)unknown[i], &info[i]); }
-        (void)pthread_mutex_lock(&ebb__recorder.lock);
+        ebb__recorder_lock();
         for (size_t i = 0; i < n_unknown; i++) { learn_symbol(unknown[i], &info[i]); }
     }
     uint32_t number = 0;

@@ -102,6 +102,8 @@ END
     equal "signals" "$(tell trace | sed 's/.*left 0 .*whole/all freed/')" "all freed"
     timeout 60 "$EBB" record -o trace $least -- ./program handler >out 2>err </dev/null
     equal "a handler that forks" "$? $(tell trace | sed 's/.*left 0 .*whole/all freed/')" "0 all freed"
+    timeout 60 "$EBB" record -o trace $least -- ./program handler-beside >out 2>err </dev/null
+    equal "a handler that forks, beside a thread that has the lock" $? 0
     record 0 $least -- ./program fork
     equal "a parent" "$(tell trace)" "1024@malloc left 0 peak 1024 whole"
     equal "its child" "$(tell trace.[0-9]*)" "1024@malloc* 2048@malloc left 2048 peak 2048 whole"
@@ -137,6 +139,10 @@ END
     record 0 $least --limit 8MiB -- ./program cuda
     equal "a limit of the device" "$(tell trace); $(cat out)" \
         "4096@cuda:1 3072@cuda:1 20480@pinned left 0 peak 27648 whole; 0 0 0 2, 1 of 8 MiB"
+    record 0 $least -- ./program null
+    equal "frees of nothing" "$(tell trace | sed 's/.*left/left/')" "left 0 peak 100 whole"
+    record 2 $least --limit 1MiB -- ./linked linked
+    check "a device of which nothing was to be had is named" grep -q cuda:1 trace
     record 0 $least -- ./linked linked
     equal "CUDA's runtime, linked" "$(tell trace)" "2048@cuda:1 left 0 peak 2048 whole"
     record 0 $least -- ./program driver

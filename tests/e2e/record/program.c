@@ -136,9 +136,51 @@ static int do_handler(void) {
     return 0;
 }
 
+static int is_child;
+
+static void fork_another(int number) {
+    (void)number;
+    const pid_t pid = fork();
+    is_child |= pid == 0;
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+}
+
+static void *map_a_lot(void *arg) {
+    for (;;) { map_some(0); }
+    return arg;
+}
+
+/* The same while another thread most often has the recorder's lock; each child goes on for a while. */
+static int do_handler_beside(void) {
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    sigset_t one;
+    pthread_t beside;
+    sigemptyset(&one);
+    sigaddset(&one, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+    pthread_create(&beside, NULL, map_a_lot, NULL);
+    signal(SIGALRM, fork_another);
+    setitimer(ITIMER_REAL, &often, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    for (int i = 0, n_more = 10; i < 5000 && n_more > 0; i++) {
+        map_some(0);
+        n_more -= is_child;
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    _exit(0); /* the other thread goes on to the end */
+}
+
+static int lowest_free_fd(void) {
+    const int fd = dup(STDOUT_FILENO);
+    (void)close(fd);
+    return fd;
+}
+
 static int do_fork(void) {
+    const int free_fd = lowest_free_fd();
     void *a = take_here(1 * M);
     if (fork() == 0) {
+        if (lowest_free_fd() != free_fd) { _exit(3); } /* it has not kept its parent's recording open */
         free(a);
         a = take_here(2 * M);
         exit(0);
@@ -293,6 +335,18 @@ static int do_cuda(void *runtime) {
     return cudaFree(b) + cudaFreeHost(c);
 }
 
+/* One after the other, at so many addresses that of any filter of addresses each part is hit, and none is freed. */
+static int do_null(void *runtime) {
+    int wrong = 0;
+    SYMBOL(runtime, cudaMalloc, uint64_t *, size_t);
+    SYMBOL(runtime, cudaFree, uint64_t);
+    for (int i = 0; i < 40000; i++) {
+        uint64_t a = 0;
+        wrong += cudaMalloc(&a, 100 * K) + cudaFree(0) + cudaFree(a);
+    }
+    return wrong;
+}
+
 #ifdef LINKED
 int cudaMalloc(uint64_t *out, size_t n);
 int cudaFree(uint64_t at);
@@ -350,6 +404,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "threads") == 0) { return do_threads(); }
     if (strcmp(what, "signals") == 0) { return do_signals(); }
     if (strcmp(what, "handler") == 0) { return do_handler(); }
+    if (strcmp(what, "handler-beside") == 0) { return do_handler_beside(); }
     if (strcmp(what, "fork") == 0) { return do_fork(); }
     if (strcmp(what, "aligned") == 0) { return do_aligned(); }
     if (strcmp(what, "fixed") == 0) { return do_fixed(); }
@@ -361,6 +416,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "own") == 0) { return do_own(); }
     if (strcmp(what, "limit") == 0) { return do_limit(); }
     if (strcmp(what, "cuda") == 0) { return do_cuda(dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL)); }
+    if (strcmp(what, "null") == 0) { return do_null(dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL)); }
     if (strcmp(what, "driver") == 0) { return do_driver(); }
     if (strcmp(what, "small") == 0) { return do_small(); }
     if (strcmp(what, "large") == 0) { return do_large(); }
