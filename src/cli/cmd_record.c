@@ -31,7 +31,7 @@
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
 #define MAX_CALLERS 32u
-#define MAX_SUFFIX_BYTES ((size_t)18) /* ".PID.N.steps" behind the name, for other processes */
+#define MAX_SUFFIX_BYTES ((size_t)19) /* ".PID.N.merged" behind the name, while steps are put into it */
 #define LEAST_FILE_BYTES ((rlim_t)1024)
 
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
@@ -256,12 +256,17 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
     return EBB_OK;
 }
 
-/* What the library told beside the trace, of kernels and copies, goes into it. */
-static void add_steps(const char *path) {
+/* What the library told beside the trace, of kernels and copies, goes into it; not while its process may write on. */
+static void add_steps(const char *path, bool may_run) {
     char steps[MAX_PATH_BYTES], shown[MAX_PATH_BYTES];
     uint64_t n_steps = 0, n_lost = 0;
     const int n = snprintf(steps, sizeof steps, "%s" STEPS, path);
     if (n < 0 || (size_t)n >= sizeof steps || access(steps, F_OK) != 0) { return; }
+    if (may_run) {
+        fprintf(stderr, "ebb: record: %s" STEPS " has its kernels and copies: its process may still run\n",
+                ebb__cli_clean(path, shown, sizeof shown));
+        return;
+    }
     const ebb_status status = ebb_trace_add_late_steps(NULL, path, steps, &n_steps, &n_lost);
     if (status != EBB_OK) {
         (void)ebb__cli_failed(status); /* both files stay as they are */
@@ -275,12 +280,11 @@ static void add_steps(const char *path) {
 }
 
 /* *has_device becomes true where there are blocks of a device. EBB_EXIT_IO: there is no trace in the file. */
-static int tell_trace(const char *path, uint64_t limit, bool *has_device) {
+static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has_device) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
     char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
     (void)ebb__cli_clean(path, shown, sizeof shown);
-    add_steps(path);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
     if (status == EBB_OK) { status = add_up(reader, &t); }
     if (status != EBB_OK) {
@@ -298,11 +302,12 @@ static int tell_trace(const char *path, uint64_t limit, bool *has_device) {
     }
     *has_device |= t.has_device;
     ebb_trace_reader_close(reader);
+    if (status == EBB_OK) { add_steps(path, any_runs && !t.complete); }
     return status == EBB_OK ? EBB_EXIT_DONE : EBB_EXIT_IO;
 }
 
-/* A command that allocated nothing large has a trace, too: an empty one. */
-static int write_empty(const char *out, size_t n_running) {
+/* A command that allocated nothing large has a trace, too: an empty one. One that failed may have other reasons. */
+static int write_empty(const char *out, int code, size_t n_running) {
     ebb_trace_writer *writer = NULL;
     ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
     options.tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ADDRESSES;
@@ -312,11 +317,16 @@ static int write_empty(const char *out, size_t n_running) {
     status = ebb_trace_writer_close(writer);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     char shown[MAX_PATH_BYTES];
+    (void)ebb__cli_clean(out, shown, sizeof shown);
+    if (code != 0) {
+        fprintf(stderr, "ebb: record: %s is empty: the command ended with exit code %d\n", shown, code);
+        return EBB_EXIT_DONE;
+    }
     const char *so_far = n_running > 0 ? " so far" : "";
     fprintf(stderr,
             "ebb: record: %s is empty: the command allocated nothing large%s, or takes no LD_PRELOAD (it is "
             "static, or runs with other rights)\n",
-            ebb__cli_clean(out, shown, sizeof shown), so_far);
+            shown, so_far);
     return EBB_EXIT_DONE;
 }
 
@@ -332,7 +342,8 @@ static bool is_behind(const struct timespec *a, const struct timespec *b) {
 }
 
 /* Those that were written since; older ones are another recording's. */
-static void tell_others(const char *out, uint64_t limit, const struct timespec *start, bool *has_device) {
+static void tell_others(const char *out, uint64_t limit, const struct timespec *start, bool any_runs,
+                        bool *has_device) {
     char path[MAX_PATH_BYTES];
     struct dirent **entries = NULL;
     struct stat info;
@@ -342,7 +353,7 @@ static void tell_others(const char *out, uint64_t limit, const struct timespec *
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%.*s%.255s", (int)(name - out), out, entries[i]->d_name);
         if (is_others(entries[i]->d_name, name) && stat(path, &info) == 0 && is_behind(&info.st_mtim, start)) {
-            (void)tell_trace(path, limit, has_device);
+            (void)tell_trace(path, limit, any_runs, has_device);
         }
         free(entries[i]);
     }
@@ -413,6 +424,14 @@ static void tell_failures(int says) {
     }
 }
 
+/* The trace of another recording, and what was told beside it. */
+static bool remove_old(const char *out) {
+    char steps[MAX_PATH_BYTES];
+    const int n = snprintf(steps, sizeof steps, "%s" STEPS, out);
+    return (unlink(out) == 0 || errno == ENOENT) && n > 0 && (size_t)n < sizeof steps &&
+           (unlink(steps) == 0 || errno == ENOENT);
+}
+
 static int record(const record_values *values, const char *out, char **command) {
     char library[MAX_PATH_BYTES];
     struct timespec start;
@@ -425,17 +444,17 @@ static int record(const record_values *values, const char *out, char **command) 
     if (cause != 0) { return say_cannot_run(command[0], cause); }
     const int says = memfd_create(SAYS, MFD_CLOEXEC);
     if (says < 0) { return fail_errno(SAYS); }
-    if (unlink(out) != 0 && errno != ENOENT) { return fail_errno(out); }
+    if (!remove_old(out)) { return fail_errno(out); }
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &start); /* as files have it */
     set_environment(values, library, out, says);
     int code = run_command(command, &has_run), told = EBB_EXIT_DONE;
     bool has_device = false;
     const size_t n_running = count_running();
     if (access(out, F_OK) == 0) {
-        told = tell_trace(out, values->limit, &has_device);
-        tell_others(out, values->limit, &start, &has_device);
+        told = tell_trace(out, values->limit, n_running > 0, &has_device);
+        tell_others(out, values->limit, &start, n_running > 0, &has_device);
     } else if (has_run) {
-        told = write_empty(out, n_running);
+        told = write_empty(out, code, n_running);
     }
     tell_failures(says);
     tell_running(out, n_running);

@@ -241,6 +241,24 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 equal "what it did" "$(tell trace.[0-9]* | sed 's/.*left/left/')" "left 0 peak 2500 whole"
 
+# Of kernels and copies, here by hand: an earlier recording's are none of this one's, and none are put into a trace while
+# its process may still write on.
+rm -f trace trace.*
+echo 'ebb-late-steps 1 0' >trace.steps
+# shellcheck disable=SC2086
+"$EBB" record -o trace $least -- ./program family >out 2>err
+check "an earlier recording's steps are no more" test ! -e trace.steps
+check "and are not this one's" test "$(grep -c 'kernels' err)" = 0
+# shellcheck disable=SC2086
+record 0 $least -- sh -c './program family; echo "ebb-late-steps 1 0" >trace.steps'
+check "steps of its own are put into it" grep -q 'trace: 0 kernels and copies$' err
+# shellcheck disable=SC2016,SC2086
+record 0 $least -- sh -c './program wait >ready & echo $! >pid; until grep -q ready ready; do sleep 0.1; done
+    echo "ebb-late-steps 1 0" >trace.steps'
+check "not while its process runs" test -e trace.steps -a "$(tell trace | sed 's/.* //')" = cut
+check "and that is said" grep -q 'trace.steps has its kernels and copies: its process may still run$' err
+kill "$(cat pid)"
+
 record 0 --limit 8MiB --min-size 4MiB -- python3 -c 'x = [bytes(1000) for _ in range(20000)]'
 check "memory beyond a limit that was not recorded" grep -q 'a process had .* in memory, beyond the limit of 8.00 MiB' err
 record 0 --limit 1GiB --min-size 4MiB -- python3 -c 'x = [bytes(1000) for _ in range(20000)]'
@@ -250,6 +268,7 @@ record 0 -- true
 check "nothing large: an empty trace" test "$(tell trace)" = "left 0 peak 0 whole"
 check "and that is said" grep -q 'trace is empty' err
 record 3 -- sh -c 'exit 3'
+check "of a command that failed no cause is guessed" grep -q 'trace is empty: the command ended with exit code 3$' err
 record 127 -- sh -c 'exit 127'
 check "a command's own 127 has a trace" test "$(tell trace)" = "left 0 peak 0 whole"
 echo mine >trace
