@@ -238,11 +238,20 @@ static void unlock_after_fork(void) {
     if (!is_inside) { ebb__recorder_unlock(); }
 }
 
+/* What a child is in the middle of writing is its parent's to write, into the file that they share. */
+static void write_nowhere(void) {
+    if (ebb__recorder.writer == NULL || !is_file_there()) { return; }
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0 || dup3(nowhere, ebb__recorder.fd, O_CLOEXEC) < 0) { (void)close(ebb__recorder.fd); }
+    if (nowhere >= 0) { (void)close(nowhere); }
+}
+
 /* By a handler, in the middle of something: not recorded. A lock of another thread would never be given back here. */
 static void end_in_child(void) {
     static const pthread_mutex_t nobodys = PTHREAD_MUTEX_INITIALIZER;
     ebb__recorder.is_over = true;
     ebb__preload_min_bytes = SIZE_MAX;
+    write_nowhere();
     if (!has_lock) { memcpy(&ebb__recorder.lock, &nobodys, sizeof nobodys); }
 }
 
