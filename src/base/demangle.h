@@ -12,8 +12,9 @@
 #include "base/base.h"
 
 enum { EBB_DEMANGLE_NODES = 2048, EBB_DEMANGLE_KNOWN = 1024 };
-#define EBB_DEMANGLE_NAME_BYTES ((size_t)512) /* of a name as a trace has it: with its templates it may be any length  \
-                                               */
+
+/* A name as a trace has it; with its templates it may be any length. */
+#define EBB_DEMANGLE_NAME_BYTES ((size_t)512)
 
 typedef struct ebb_demangle_node {
     uint16_t kind, first, second, n_bytes;
