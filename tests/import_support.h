@@ -54,6 +54,17 @@ static inline ebb_status import_text(const char *name, const char *text, importe
     return import_bytes(name, text, strlen(text), NULL, im);
 }
 
+/* Blocks have these names, in order of their allocations. */
+static inline void expect_names(const imported *im, const char *const *names, size_t n_names) {
+    size_t n = 0;
+    for (size_t i = 0; i < im->n; i++) {
+        if (im->events[i].kind != EBB_TRACE_ALLOC) { continue; }
+        assert_true(n < n_names);
+        assert_string_equal(ebb_trace_reader_string(im->reader, im->events[i].name), names[n++]);
+    }
+    assert_int_equal(n, n_names);
+}
+
 static inline void imported_fini(imported *im) {
     ebb_trace_reader_close(im->reader);
 }

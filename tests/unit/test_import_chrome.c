@@ -98,7 +98,6 @@ static void test_names(void **state) {
     (void)state;
     static const char *const names[] = {"", "aten::linear", "Optimizer.step#SGD.step", ""};
     imported im;
-    size_t n = 0;
     assert_int_equal(
         import_text(
             "f",
@@ -111,12 +110,7 @@ static void test_names(void **state) {
                                                                                                               1) "]",
             &im),
         EBB_OK);
-    for (size_t i = 0; i < im.n; i++) {
-        if (im.events[i].kind != EBB_TRACE_ALLOC) { continue; }
-        assert_true(n < sizeof names / sizeof names[0]);
-        assert_string_equal(ebb_trace_reader_string(im.reader, im.events[i].name), names[n++]);
-    }
-    assert_int_equal(n, sizeof names / sizeof names[0]);
+    expect_names(&im, names, sizeof names / sizeof names[0]);
     imported_fini(&im);
 }
 
