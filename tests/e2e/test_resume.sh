@@ -37,16 +37,21 @@ for round in 1 2; do
 done
 check "runs were killed ($n_kills)" test $n_kills -ge 3
 
+# term FILE: SIGTERM to the training $pid when FILE has its first steps; ends with its exit code.
+term() {
+    for try in $(seq 200); do
+        [ -e "$1" ] && [ "$(wc -l <"$1")" -ge 5 ] && break
+        sleep 0.05
+    done
+    kill -TERM $pid
+    wait $pid
+}
+
 rm -f state
 # shellcheck disable=SC2086
 "$EBB" $train --checkpoint state >polite 2>err &
 pid=$!
-for try in $(seq 200); do
-    [ -e polite ] && [ "$(wc -l <polite)" -ge 5 ] && break
-    sleep 0.05
-done
-kill -TERM $pid
-wait $pid
+term polite
 equal "SIGTERM: exit code" $? 143
 equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
 
@@ -57,12 +62,7 @@ stop() {
     # shellcheck disable=SC2086
     "$EBB" $train --steps 100000 "$@" >stopped 2>err &
     pid=$!
-    for try in $(seq 200); do
-        [ -e stopped ] && [ "$(wc -l <stopped)" -ge 5 ] && break
-        sleep 0.05
-    done
-    kill -TERM $pid
-    wait $pid
+    term stopped
     equal "$name: exit code" $? 143
 }
 
