@@ -14,6 +14,8 @@ if(NOT EBB_CUDA)
   return()
 endif()
 
+ebb_watch(/usr/local/cuda*/bin/nvcc /usr/bin/nvcc)
+
 # The first thing that is missing, or "".
 function(ebb_find_cuda missing_out)
   set(${missing_out} "the CUDA toolkit (12 or later)" PARENT_SCOPE)

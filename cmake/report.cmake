@@ -27,6 +27,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
   return()
 endif()
 
+ebb_watch(/usr/share/javascript/chart.js/*hart.min.js)
 find_file(EBB_CHARTS NAMES chart.min.js Chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH
           DOC "Chart.js 3, one minified file")
 set(charts ${EBB_CHARTS})

@@ -2,6 +2,7 @@
 #
 # One program a test source, under its own name in the build folder. tools/run-tests runs and counts them;
 # ctest can too.
+ebb_watch(/usr/lib/*/pkgconfig/cmocka.pc /usr/lib*/pkgconfig/cmocka.pc /usr/local/lib*/pkgconfig/cmocka.pc)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(NOT CMOCKA_FOUND)
   message(NOTICE "cmocka was not found: the tests are left out")

@@ -161,6 +161,8 @@ ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *networ
 /* More threads than a few a processor wait for each other instead of computing. false: they are too many, and it has
  * been said. */
 bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network);
+/* Warn on stderr where ref computes only because the build lacks cpu. */
+void ebb__cli_warn_slow(const ebb_cli_network *network);
 /* --device as options take it; a number beyond theirs is none that any backend has. */
 int32_t ebb__cli_device_index(const ebb_cli_network *network);
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);

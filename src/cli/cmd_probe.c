@@ -138,6 +138,7 @@ static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
     if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
     if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
+    ebb__cli_warn_slow(&values.network);
     ebb_status status = ebb__cli_open_device(&values.network, &device);
     if (status == EBB_OK) { status = list_devices(&values.network, device, &found); }
     if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }

@@ -264,6 +264,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     char step_name[128] = "";
     ebb_status status = set_options(&values, arguments.at[0], &options);
     if (status == EBB_OK) { status = check_outputs(&values); }
+    if (status == EBB_OK) { ebb__cli_warn_slow(&values.network); }
     if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name, values.json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <sched.h>
+#include <string.h>
 
 #define THREADS_A_PROCESSOR 4
 
@@ -44,6 +45,14 @@ ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **dev
     options.no_capture = network->no_capture;
     return ebb_device_open(network->backend != NULL ? network->backend : ebb_backend_name(0, NULL), &options,
                            device_out);
+}
+
+void ebb__cli_warn_slow(const ebb_cli_network *network) {
+    const char *chosen = ebb_backend_name(0, NULL);
+    if (network->backend != NULL || chosen == NULL || strcmp(chosen, "ref") != 0) { return; }
+    fprintf(stderr,
+            "ebb: warning: this build has no backend cpu, because oneDNN 3 was not found; ref computes instead, "
+            "which is far slower. Run tools/demo.sh, or install oneDNN 3 and run make again\n");
 }
 
 static void print_list(const char *title, const char *(*name)(size_t idx, const char **about_out)) {
