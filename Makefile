@@ -3,7 +3,8 @@
 # The front door: short names for what CMake and the scripts of tools/ do. Builds go to build/NAME.
 #
 #   make                    the library and the program, in build/release
-#   make test               everything that continuous integration runs
+#   make test               the tests that every change should pass
+#   make test-all           those and their long forms, clang, threads: what continuous integration runs
 #   make check              layers, headers, format, style, symbols
 #   make demo               trains on real digits, then ResNet-50 at four budgets
 #   make bench TORCH=PYTHON throughput beside PyTorch's, for a Python that has torch and torchvision
@@ -31,7 +32,10 @@ build/release/Makefile:
 	$(CMAKE) -S . -B build/release -DEBB_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 test:
-	@tools/test-all
+	@tools/test-suite
+
+test-all:
+	@tools/test-suite all
 
 check: all
 	@tools/run-tests tools/check-layers tools/check-headers tools/check-format tools/check-style tools/check-symbols
@@ -85,4 +89,4 @@ format:
 clean:
 	rm -rf build/release build/cuda build/fake build/test build/clang build/tsan build/fuzz build/demo
 
-.PHONY: all test check demo bench bench-cuda test-cuda dry-cuda install fuzz test-backend format clean
+.PHONY: all test test-all check demo bench bench-cuda test-cuda dry-cuda install fuzz test-backend format clean
