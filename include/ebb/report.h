@@ -23,6 +23,7 @@ typedef struct ebb_report_options {
     uint64_t latency_ns;  /* of each copy, before its first byte */
     const char *temp_dir; /* as of ebb_trace_open_any; copied */
     const char *device;   /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
+    uint32_t n_columns;   /* that a line of the text may have, at least 40; 0: 100 */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 

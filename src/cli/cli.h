@@ -183,6 +183,9 @@ void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 /* Bytes of the character of UTF-8 with which text begins; 0: it begins with none. */
 size_t ebb__cli_character(const char *text);
 
+/* How wide the terminal is that stdout goes to; 0: it goes elsewhere, or nobody knows. */
+uint32_t ebb__cli_columns(void);
+
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
  * buf ends. Returns buf. */
 char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes);

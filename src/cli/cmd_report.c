@@ -92,6 +92,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     ebb_report *report = NULL;
     options.temp_dir = ebb__cli_temp_dir();
     options.device = values.device;
+    options.n_columns = ebb__cli_columns();
     ebb_status status = set_machine(values.machine, &options);
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }

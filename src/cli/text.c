@@ -6,6 +6,14 @@
 #include "cli.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+uint32_t ebb__cli_columns(void) {
+    struct winsize size = {.ws_col = 0};
+    const bool is_terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    return is_terminal ? size.ws_col : 0;
+}
 
 size_t ebb__cli_character(const char *text) {
     const unsigned char *c = (const unsigned char *)text;

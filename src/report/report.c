@@ -14,6 +14,9 @@ static const ebb_report_renderer renderers[] = {
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])
 
+#define DEFAULT_COLUMNS 100u /* where nobody looks at a terminal */
+#define MIN_COLUMNS 40u      /* a number, its unit and some of a name */
+
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
@@ -32,6 +35,7 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
     report->out_bytes_per_s = o.out_bytes_per_s;
     report->in_bytes_per_s = o.in_bytes_per_s;
     report->latency_ns = o.latency_ns;
+    report->n_columns = o.n_columns == 0 ? DEFAULT_COLUMNS : o.n_columns < MIN_COLUMNS ? MIN_COLUMNS : o.n_columns;
     report->path = ebb__strdup(mem, path);
     report->temp_dir = o.temp_dir != NULL ? ebb__strdup(mem, o.temp_dir) : NULL;
     report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));

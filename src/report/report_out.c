@@ -79,21 +79,22 @@ static bool is_control(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || is_direction;
 }
 
-static size_t count_characters(const char *text, size_t enough) {
-    size_t n = 0, n_bytes = 0;
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0' && n < enough; c += n_bytes, n++) {
-        (void)read_character(c, &n_bytes);
+static size_t count_within(const char *text, size_t n_bytes) {
+    size_t n = 0, n_of_one = 0;
+    for (const char *c = text; c < text + n_bytes; c += n_of_one, n++) {
+        (void)read_character((const unsigned char *)c, &n_of_one);
     }
     return n;
 }
 
-size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars) {
-    const size_t n_chars = count_characters(text, max_chars > 0 ? max_chars + 1 : SIZE_MAX);
-    const bool is_cut = max_chars > 0 && n_chars > max_chars;
-    const size_t n_dots = !is_cut ? 0 : max_chars < 3 ? max_chars : 3;
-    const size_t n_shown = is_cut ? max_chars - n_dots : n_chars;
+static size_t count_characters(const char *text) {
+    return count_within(text, strlen(text));
+}
+
+/* The next n characters of text; where the text goes on. */
+static const char *put_characters(ebb_report_out *out, const char *text, size_t n) {
     const unsigned char *c = (const unsigned char *)text;
-    for (size_t i = 0; i < n_shown; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t n_bytes = 0;
         const uint32_t code = read_character(c, &n_bytes);
         if (code == NO_CHARACTER || is_control(code)) {
@@ -103,8 +104,73 @@ size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_c
         }
         c += n_bytes;
     }
+    return (const char *)c;
+}
+
+static const char *skip_characters(const char *text, size_t n) {
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++, text += n_bytes) { (void)read_character((const unsigned char *)text, &n_bytes); }
+    return text;
+}
+
+/* The n_chars characters from text on in max_chars columns: the beginning and the end, with dots between them. */
+static size_t put_shortened(ebb_report_out *out, const char *text, size_t n_chars, size_t max_chars) {
+    if (max_chars == 0 || n_chars <= max_chars) {
+        (void)put_characters(out, text, n_chars);
+        return n_chars;
+    }
+    const size_t n_dots = max_chars < 3 ? max_chars : 3, n_head = (max_chars - n_dots) / 2;
+    const size_t n_tail = max_chars - n_dots - n_head;
+    (void)put_characters(out, text, n_head);
     ebb__report_put_n(out, "...", n_dots);
-    return n_shown + n_dots;
+    (void)put_characters(out, skip_characters(text, n_chars - n_tail), n_tail);
+    return max_chars;
+}
+
+size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars) {
+    return put_shortened(out, text, count_characters(text), max_chars);
+}
+
+/* Bytes of the unit that text begins with, 0: it begins with another word. */
+static size_t unit_bytes(const char *text) {
+    static const char *const units[] = {"B",  "KiB", "MiB", "GiB", "TiB", "PiB",      "%",
+                                        "ns", "ms",  "s",   "min", "h",   "\xc2\xb5s"};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        const size_t n = strlen(units[i]);
+        if (strncmp(text, units[i], n) == 0 && strchr(" \n.,:;)", text[n]) != NULL) { return n; }
+    }
+    return 0;
+}
+
+/* Bytes up to the next space at which a line may end: not one between a number and its unit. */
+static size_t word_bytes(const char *text) {
+    const size_t n = strcspn(text, " \n");
+    const bool is_number = n > 0 && text[n] == ' ' && text[n - 1] >= '0' && text[n - 1] <= '9';
+    if (!is_number || unit_bytes(text + n + 1) == 0) { return n; }
+    return n + 1 + strcspn(text + n + 1, " \n");
+}
+
+size_t ebb__report_put_wrapped(ebb_report_out *out, const char *text, size_t at, size_t indent, size_t n_columns) {
+    EBB_ASSERT(indent < n_columns);
+    size_t first = at; /* where the line's first word begins: one that is too long for it is not moved for nothing */
+    while (*text != '\0') {
+        const size_t n_bytes = word_bytes(text), n = count_within(text, n_bytes);
+        if (at > first && n > 0 && at + 1 + n > n_columns) {
+            ebb__report_printf(out, "\n%*s", (int)indent, "");
+            at = first = indent;
+        } else if (at > first) {
+            ebb__report_put_n(out, " ", 1);
+            at++;
+        }
+        at += put_shortened(out, text, n, n_columns - (at < n_columns ? at : indent));
+        text += n_bytes;
+        if (*text == '\n' && text[1] != '\0') {
+            ebb__report_printf(out, "\n%*s", (int)indent, "");
+            at = first = indent;
+        }
+        text += *text != '\0';
+    }
+    return at;
 }
 
 void ebb__report_put_json_text(ebb_report_out *out, const char *text) {

@@ -36,9 +36,15 @@ void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) EBB_PRINTF(2,
  * finite: null. */
 void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits);
 
-/* Text for a terminal: what is no character of UTF-8, and what would steer the terminal, is a question mark. At most
- * max_chars characters, with dots at the end where there were more; 0: all. Returns how many were written. */
+/* Text for a terminal: what is no character of UTF-8, and what would steer the terminal, is a question mark. Where it
+ * has more than max_chars characters (0: any number is fine), its middle is left out: a path's end says most. Returns
+ * how many were written. */
 size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars);
+
+/* The same in lines of at most n_columns, broken between words and where the text has a newline; the first line begins
+ * in column at, the others in column indent. A word that is longer than a line is shortened. Returns the column behind
+ * the text. */
+size_t ebb__report_put_wrapped(ebb_report_out *out, const char *text, size_t at, size_t indent, size_t n_columns);
 
 /* The same escaped for the inside of a JSON string, which may stand inside of a script of a page; no quotes around it.
  */
@@ -82,6 +88,7 @@ struct ebb_report {
     char *path, *name, *temp_dir, *device; /* the last two may be NULL */
     double out_bytes_per_s, in_bytes_per_s;
     uint64_t latency_ns;
+    uint32_t n_columns;       /* of a text */
     ebb_trace_reader *reader; /* of the study; NULL before it is made */
     ebb_study *study;
     ebb_study_summary summary;

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The report for a terminal: words first, then the curve as a line of bars, then tables. Lines are at most some 100
- * columns wide; long names are cut in the middle of nothing, at their end.
+ * The report for a terminal: words first, then the curve as a line of bars, then tables. Lines are as wide as was asked
+ * for: sentences are broken between words, names are shortened in their middle, numbers stand whole.
  */
 #include "report/report_priv.h"
 
 #include <inttypes.h>
 
-#define N_CURVE_BINS 80u
+#define MAX_CURVE_BINS 120u
 #define MAX_ROWS 12u
-#define NAME_COLUMNS 48u
+#define MIN_NAME_COLUMNS 12u
+#define MAX_NAME_COLUMNS 60u
+
+#define ROW_NAME 34u
+#define NARROW_ROW_NAME 25u /* leaves room for a number in 40 columns */
+#define WIDE_COLUMNS 80u    /* from here on a table has its last column */
 
 typedef struct text {
     const ebb_report *report;
@@ -20,6 +25,12 @@ typedef struct text {
 
 static void head(const text *t, const char *title) {
     ebb__report_printf(t->out, "\n%s\n", title);
+}
+
+/* What is left for a name in a line that has n columns of other things. */
+static size_t name_columns(const text *t, size_t n) {
+    const size_t n_left = t->report->n_columns > n + MIN_NAME_COLUMNS ? t->report->n_columns - n : MIN_NAME_COLUMNS;
+    return n_left < MAX_NAME_COLUMNS ? n_left : MAX_NAME_COLUMNS;
 }
 
 /* Anybody's text in a column of n characters. */
@@ -38,48 +49,61 @@ static void put_share(const text *t, uint64_t part, uint64_t whole) {
     ebb__report_printf(t->out, " %3" PRIu64 ".%" PRIu64 " %%", tenths / 10, tenths % 10);
 }
 
+/* "  name", as wide as every table's first column is. */
+static void row_name(const text *t, const char *name) {
+    ebb__report_put(t->out, "  ");
+    put_column(t, name, t->report->n_columns < WIDE_COLUMNS ? NARROW_ROW_NAME : ROW_NAME);
+}
+
 static void row_bytes(const text *t, const char *name, uint64_t bytes) {
     char buf[REPORT_TEXT_BYTES];
-    ebb__report_printf(t->out, "  %-34s %12s", name, ebb__report_bytes_text(bytes, buf));
-    if (bytes != EBB_STUDY_UNKNOWN) { ebb__report_printf(t->out, " %18" PRIu64, bytes); }
+    row_name(t, name);
+    ebb__report_printf(t->out, " %12s", ebb__report_bytes_text(bytes, buf));
+    if (bytes != EBB_STUDY_UNKNOWN && t->report->n_columns >= WIDE_COLUMNS) {
+        ebb__report_printf(t->out, " %18" PRIu64, bytes);
+    }
     ebb__report_put(t->out, "\n");
 }
 
 static void row_count(const text *t, const char *name, uint64_t n) {
-    ebb__report_printf(t->out, "  %-34s %12" PRIu64 "\n", name, n);
+    row_name(t, name);
+    ebb__report_printf(t->out, " %12" PRIu64 "\n", n);
 }
 
 static void row_time(const text *t, const char *name, uint64_t ns) {
     char buf[REPORT_TEXT_BYTES];
     /* A micro sign has two bytes and one column. */
     ebb__report_time_text(ns, buf);
-    ebb__report_printf(t->out, "  %-34s %*s\n", name, strstr(buf, "\xc2\xb5") != NULL ? 13 : 12, buf);
+    row_name(t, name);
+    ebb__report_printf(t->out, " %*s\n", strstr(buf, "\xc2\xb5") != NULL ? 13 : 12, buf);
 }
 
 /* ---- sections --------------------------------------------------------------------------------- */
 
-static void put_title(const text *t) {
+static const char *title_of(const text *t, ebb_bump *bump) {
     const ebb_study_summary *s = &t->report->summary;
-    (void)ebb__report_put_clean(t->out, t->report->name, 0);
-    ebb__report_put(t->out, ": ");
-    (void)ebb__report_put_clean(t->out, s->source[0] != '\0' ? s->source : "source unknown", 0);
-    ebb__report_printf(t->out, ", %" PRIu64 " event%s, %" PRIu64 " block%s", s->n_events, s->n_events == 1 ? "" : "s",
-                       s->n_blocks, s->n_blocks == 1 ? "" : "s");
     const ebb_trace_device *device = ebb__report_device(t->report);
-    if (device != NULL) {
-        ebb__report_put(t->out, " of ");
-        (void)ebb__report_put_clean(t->out, device->name, 0);
-    }
-    if (s->duration_ns != EBB_STUDY_UNKNOWN) {
-        char buf[REPORT_TEXT_BYTES];
-        ebb__report_printf(t->out, ", %s", ebb__report_time_text(s->duration_ns, buf));
-    }
+    char duration[REPORT_TEXT_BYTES] = "";
+    if (s->duration_ns != EBB_STUDY_UNKNOWN) { (void)ebb__report_time_text(s->duration_ns, duration); }
+    return ebb__bump_printf(bump, "%s: %s, %" PRIu64 " event%s, %" PRIu64 " block%s%s%s%s%s", t->report->name,
+                            s->source[0] != '\0' ? s->source : "source unknown", s->n_events,
+                            s->n_events == 1 ? "" : "s", s->n_blocks, s->n_blocks == 1 ? "" : "s",
+                            device != NULL ? " of " : "", device != NULL ? device->name : "",
+                            duration[0] != '\0' ? ", " : "", duration);
+}
+
+static ebb_status put_title(const text *t, ebb_bump *bump) {
+    const char *title = title_of(t, bump);
+    if (title == NULL) { return EBB_E_NO_MEMORY; }
+    (void)ebb__report_put_wrapped(t->out, title, 0, 2, t->report->n_columns);
     ebb__report_put(t->out, "\n");
+    return EBB_OK;
 }
 
 static void put_sentence(const text *t, const char *before, const char *sentence) {
+    const size_t indent = 2 + strlen(before);
     ebb__report_printf(t->out, "  %s", before);
-    (void)ebb__report_put_clean(t->out, sentence, 0);
+    (void)ebb__report_put_wrapped(t->out, sentence, indent, indent, t->report->n_columns);
     ebb__report_put(t->out, "\n");
 }
 
@@ -91,7 +115,9 @@ static void put_refused(const text *t, const ebb_report_words *words) {
         char *end = line + strcspn(line, "\n");
         const bool is_last = *end == '\0';
         *end = '\0';
-        put_sentence(t, "  ", line);
+        ebb__report_put(t->out, "    ");
+        (void)ebb__report_put_clean(t->out, line, t->report->n_columns - 4);
+        ebb__report_put(t->out, "\n");
         line = is_last ? end : end + 1;
     }
 }
@@ -127,15 +153,16 @@ static const char *const bars[] = {" ",
 
 static ebb_status put_curve(const text *t) {
     const ebb_study_summary *s = &t->report->summary;
+    const size_t n_bins = ebb_min_u64(t->report->n_columns - 4, MAX_CURVE_BINS);
     if (s->n_blocks == 0) { return EBB_OK; }
-    ebb_study_bin *bins = ebb__alloc(t->report->mem, N_CURVE_BINS, sizeof *bins);
+    ebb_study_bin *bins = ebb__alloc(t->report->mem, n_bins, sizeof *bins);
     if (bins == NULL) { return EBB_E_NO_MEMORY; }
     ebb_study_axis axis = EBB_STUDY_BY_TIME;
-    const ebb_status status = ebb_study_curve(t->report->study, EBB_STUDY_BY_TIME, N_CURVE_BINS, bins, &axis);
+    const ebb_status status = ebb_study_curve(t->report->study, EBB_STUDY_BY_TIME, n_bins, bins, &axis);
     if (status == EBB_OK) {
         head(t, axis == EBB_STUDY_BY_TIME ? "live bytes over time" : "live bytes over events");
         ebb__report_put(t->out, "  ");
-        for (size_t i = 0; i < N_CURVE_BINS; i++) {
+        for (size_t i = 0; i < n_bins; i++) {
             EBB_ASSERT(bins[i].high_bytes <= s->peak_bytes);
             const double share = s->peak_bytes > 0 ? (double)bins[i].high_bytes / (double)s->peak_bytes : 0.0;
             ebb__report_put(t->out, bars[bins[i].high_bytes == 0 ? 0 : 1 + (size_t)(share * 7.0)]);
@@ -151,16 +178,20 @@ static void put_breakdown(const text *t) {
     const ebb_study_breakdown b = ebb_study_get_breakdown(t->report->study);
     uint64_t all_bytes = 0;
     for (int role = 0; role < EBB_N_ROLES; role++) { all_bytes += b.in_all[role].bytes; }
-    head(t, b.is_of_iteration ? "roles                      at the peak               of an iteration"
-                              : "roles                      at the peak            of the recording");
+    const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
+    head(t, !is_wide            ? "roles                      at the peak"
+            : b.is_of_iteration ? "roles                      at the peak               of an iteration"
+                                : "roles                      at the peak            of the recording");
     for (int role = 0; role < EBB_N_ROLES; role++) {
         if (b.at_peak[role].n_blocks == 0 && b.in_all[role].n_blocks == 0) { continue; }
         ebb__report_printf(t->out, "  %-16s", ebb_role_name((ebb_role)role));
         put_bytes(t, b.at_peak[role].bytes);
         put_share(t, b.at_peak[role].bytes, t->report->summary.peak_bytes);
-        ebb__report_put(t->out, "    ");
-        put_bytes(t, b.in_all[role].bytes);
-        put_share(t, b.in_all[role].bytes, all_bytes);
+        if (is_wide) {
+            ebb__report_put(t->out, "    ");
+            put_bytes(t, b.in_all[role].bytes);
+            put_share(t, b.in_all[role].bytes, all_bytes);
+        }
         ebb__report_put(t->out, "\n");
     }
 }
@@ -168,14 +199,19 @@ static void put_breakdown(const text *t) {
 static void put_holders(const text *t) {
     const ebb_report_holders found = ebb__report_holders(t->report);
     if (found.n == 0) { return; }
+    const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
+    const size_t n_name = name_columns(t, is_wide ? 40 : 24); /* bytes, a share, and where there is room blocks */
     ebb__report_printf(t->out, "\nwho holds the peak, by %s\n", found.by);
     for (size_t i = 0; i < found.n && i < MAX_ROWS; i++) {
         ebb__report_put(t->out, "  ");
-        put_column(t, found.holders[i].label, NAME_COLUMNS);
+        put_column(t, found.holders[i].label, n_name);
         put_bytes(t, found.holders[i].bytes);
         put_share(t, found.holders[i].bytes, t->report->summary.peak_bytes);
-        ebb__report_printf(t->out, " %8" PRIu64 " block%s\n", found.holders[i].n_blocks,
-                           found.holders[i].n_blocks == 1 ? "" : "s");
+        if (is_wide) {
+            ebb__report_printf(t->out, " %8" PRIu64 " block%s", found.holders[i].n_blocks,
+                               found.holders[i].n_blocks == 1 ? "" : "s");
+        }
+        ebb__report_put(t->out, "\n");
     }
     if (found.n > MAX_ROWS) { ebb__report_printf(t->out, "  and %zu more\n", found.n - MAX_ROWS); }
 }
@@ -214,7 +250,7 @@ static void put_fragmentation(const text *t) {
     if (n > 0) { head(t, "who keeps free bytes from use"); }
     for (size_t i = 0; i < n && i < MAX_ROWS; i++) {
         ebb__report_put(t->out, "  ");
-        put_column(t, pinners[i].label, NAME_COLUMNS);
+        put_column(t, pinners[i].label, name_columns(t, t->report->n_columns < WIDE_COLUMNS ? 16 : 40));
         put_bytes(t, pinners[i].bytes);
         ebb__report_put(t->out, "\n");
     }
@@ -229,6 +265,18 @@ static bool is_same_as_plain(const ebb_study_what_if *row, const ebb_study_what_
     return false;
 }
 
+/* Behind the bytes; in a narrow terminal in lines of its own. */
+static void put_about(const text *t, const char *about, bool of_iteration) {
+    const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
+    const size_t indent = is_wide ? 2 + ROW_NAME + 13 + 2 : 4;
+    ebb__report_put(t->out, is_wide ? "  " : "\n    ");
+    size_t at = ebb__report_put_wrapped(t->out, about, indent, indent, t->report->n_columns);
+    if (of_iteration) {
+        (void)ebb__report_put_wrapped(t->out, " (of one iteration)", at, indent, t->report->n_columns);
+    }
+    ebb__report_put(t->out, "\n");
+}
+
 static void put_what_ifs(const text *t) {
     size_t n = 0, n_known = 0, n_same = 0;
     const ebb_study_what_if *rows = ebb_study_what_ifs(t->report->study, &n);
@@ -241,12 +289,14 @@ static void put_what_ifs(const text *t) {
             n_same++;
             continue;
         }
-        ebb__report_put(t->out, "  ");
-        put_column(t, rows[i].key, 34);
+        row_name(t, rows[i].key);
         put_bytes(t, rows[i].bytes);
-        ebb__report_printf(t->out, "  %s%s\n", rows[i].about, rows[i].of_iteration ? " (of one iteration)" : "");
+        put_about(t, rows[i].about, rows[i].of_iteration);
     }
-    if (n_same > 0) { ebb__report_printf(t->out, "  pytorch with %zu other settings: the same\n", n_same); }
+    if (n_same == 0) { return; }
+    char same[64];
+    (void)snprintf(same, sizeof same, "pytorch with %zu other setting%s: the same", n_same, n_same == 1 ? "" : "s");
+    put_sentence(t, "", same);
 }
 
 static void put_iteration(const text *t) {
@@ -263,8 +313,8 @@ static void put_iteration(const text *t) {
         ebb__report_put(t->out, "  one pass, as marked; nothing is repeated\n");
         return;
     }
-    ebb__report_put(t->out, "  confidence                         ");
-    ebb__report_printf(t->out, "%10d %%\n", (int)(100.0 * iteration.confidence + 0.5));
+    row_name(t, "confidence");
+    ebb__report_printf(t->out, " %10d %%\n", (int)(100.0 * iteration.confidence + 0.5));
 }
 
 ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out) {
@@ -274,8 +324,8 @@ ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out) {
     ebb_report_words words;
     ebb__bump_init(&bump, report->mem);
     ebb_status status = ebb__report_words(report, &bump, &words);
+    if (status == EBB_OK) { status = put_title(&t, &bump); }
     if (status == EBB_OK) {
-        put_title(&t);
         put_words(&t, &words);
         status = put_curve(&t);
     }

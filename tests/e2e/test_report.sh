@@ -113,6 +113,31 @@ else
     fail "a step of PyTorch's" "$(cat err)"
 fi
 
+# ---- lines fit ---------------------------------------------------------------------------------
+
+# longest: of what stands in the file shown.
+longest() {
+    python3 -c 'print(max(len(line) for line in open("shown", encoding="utf-8").read().split("\n")))'
+}
+cat >paths.csv <<END
+id,lower,upper,size
+model/encoder/a_folder_with_a_long_name/another_one/and_the_file_at_its_end.weight,0,9,65536
+b2,3,9,4096
+END
+for width in 40 60 80 120; do
+    for recording in paths.csv snapshots/ring.pickle; do
+        python3 "$root/tests/e2e/terminal_width.py" "$width" "$EBB" report "$recording" >shown 2>err
+        equal "$recording in $width columns" "$?$(cat err)" 0
+        check "$recording in $width columns: lines fit" [ "$(longest)" -le "$width" ]
+    done
+done
+python3 "$root/tests/e2e/terminal_width.py" 60 "$EBB" report paths.csv >shown
+check "a long path keeps its end" grep -q 'model/encoder.*\.\.\..*at_its_end ' shown
+check "sentences are whole" [ "$(tr -s ' \n' ' ' <shown | grep -c 'live at once, in 2 blocks, at event [0-9]* of 4\.')" = 1 ]
+check "a number keeps its unit" [ "$(grep -cE '^ *([KMG]iB|%)' shown)" = 0 ]
+"$EBB" report paths.csv >shown
+check "no terminal: 100 columns" [ "$(longest)" -le 100 ]
+
 # ---- what is not so ---------------------------------------------------------------------------
 
 says "no file" 2 "ebb: report: say which file; see ebb report --help" report

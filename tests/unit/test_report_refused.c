@@ -10,7 +10,9 @@
 static void expect_part(const char *path, const char *format, const char *part, const char *before) {
     written w = {.text = NULL};
     ebb_report *report = NULL;
-    assert_int_equal(ebb_report_create(path, NULL, &report), EBB_OK);
+    ebb_report_options options = EBB_REPORT_OPTIONS_INIT;
+    options.n_columns = 1000; /* sentences in one line */
+    assert_int_equal(ebb_report_create(path, &options, &report), EBB_OK);
     const ebb_status status = ebb_report_write(report, format, keep_written, &w);
     ebb_report_destroy(report);
     if (status == EBB_E_UNSUPPORTED) { return; } /* a page, without Chart.js */
