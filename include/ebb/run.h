@@ -53,7 +53,8 @@ EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the 
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
- * the plan keeps it. EBB_E_ARGUMENT: the value is not there between iterations; set: the run is parked. */
+ * the plan keeps it; plain has an element for each of the shape's. EBB_E_ARGUMENT: the value neither persists nor is
+ * kept, so that it is not there between iterations; set: the run is parked. */
 EBB_API ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain);
 EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out);
 /* Every persistent value's initial content, from the seed. */

@@ -34,7 +34,14 @@ static ebb_status open_ports(ebb_run *run) {
     return EBB_OK;
 }
 
-/* Where tensors are at the border of two iterations: the stays and slots that reach it. */
+/* Whether a tensor's content counts between iterations. A plan may leave others in the arena; what is in these is the
+ * backend's. */
+static bool lasts(const ebb_run *run, uint32_t tensor) {
+    const ebb_tensor *info = &run->lowered->program->tensors.data[tensor];
+    return info->persistent || info->kept;
+}
+
+/* Where tensors that last are at the border of two iterations: the stays and slots that reach it. */
 static ebb_status find_homes(ebb_run *run) {
     size_t n_tensors = run->lowered->program->tensors.n, n_stays = 0, n_slots = 0;
     run->homes = ebb__bump_alloc(&run->bump, n_tensors, sizeof *run->homes);
@@ -45,7 +52,8 @@ static ebb_status find_homes(ebb_run *run) {
         EBB_ASSERT(stays[s].tensor == EBB_SCRATCH || stays[s].tensor < n_tensors);
         EBB_ASSERT(stays[s].first <= run->n_commands && stays[s].last <= run->n_commands);
         bool at_border = stays[s].first >= stays[s].last || stays[s].last == run->n_commands;
-        if (stays[s].tensor != EBB_SCRATCH && at_border) { run->homes[stays[s].tensor].offset = stays[s].offset; }
+        if (stays[s].tensor == EBB_SCRATCH || !lasts(run, stays[s].tensor)) { continue; }
+        if (at_border) { run->homes[stays[s].tensor].offset = stays[s].offset; }
     }
     const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
     for (size_t s = 0; s < n_slots; s++) {

@@ -21,11 +21,14 @@ static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *p
     if (at->tensor == UINT32_MAX) {
         return ebb_fail(EBB_E_ARGUMENT, "value '%s': no step of the program touches it", info->name);
     }
-    ebb_home home = run->homes[at->tensor];
-    if (home.offset == UINT64_MAX && home.slot == UINT64_MAX) {
-        return ebb_fail(EBB_E_ARGUMENT, "value '%s': is gone when the iteration ends", info->name);
+    if (!ebb__value_is_persistent(info->kind) && !info->kept) {
+        return ebb_fail(EBB_E_ARGUMENT,
+                        "value '%s': it is not there between iterations, as it neither persists nor is kept",
+                        info->name);
     }
-    EBB_ASSERT(at->layout != EBB_LAYOUT_ANY);
+    ebb_home home = run->homes[at->tensor];
+    EBB_ASSERT(home.offset != UINT64_MAX || home.slot != UINT64_MAX);
+    EBB_ASSERT(at->layout != EBB_LAYOUT_ANY && !info->opaque);
     *place_out = (value_place){.info = info,
                                .layout = at->layout,
                                .home = home,
@@ -122,7 +125,7 @@ ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
 
 /* ---- parking ----------------------------------------------------------------------------------- */
 
-/* All that is in the arena between iterations: what persists, and what is kept to be read out. */
+/* What is in the arena between iterations and counts: what persists, and what is kept to be read out. */
 static bool is_parkable(const ebb_run *run, size_t tensor) {
     return run->homes[tensor].offset != UINT64_MAX;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parking: while another run has the arena, and after it has come back, a run's values are what they were, those
- * that persist and those that are kept to be read out.
+ * Values between iterations: those that persist and those that are kept are there, and no others, whatever else the
+ * plan leaves in the arena. Parking: while another run has the arena, and after it has come back, they are what they
+ * were.
  */
 #include "backend/lower.h"
 #include "run/run.h"
@@ -20,20 +21,21 @@ typedef struct fixture {
     ebb_run *run;
 } fixture;
 
-static void set_up(fixture *f) {
-    assert_int_equal(ebb_device_open("ref", NULL, &f->device), EBB_OK);
+static void set_up(fixture *f, const char *backend, const char *policy) {
+    assert_int_equal(ebb_device_open(backend, NULL, &f->device), EBB_OK);
     assert_int_equal(ebb_graph_create(NULL, &f->graph), EBB_OK);
     ebb_window three = ebb_window_square(3, 1, 1);
     ebb_value labels = ebb_graph_labels(f->graph, BATCH, CLASSES);
     ebb_value x = ebb_graph_conv(f->graph, "conv", ebb_graph_images(f->graph, BATCH, 1, 6, 6), 4, &three, true);
-    x = ebb_graph_linear(f->graph, "fc", ebb_graph_flatten(f->graph, NULL, ebb_graph_relu(f->graph, NULL, x)), CLASSES,
-                         true);
+    x = ebb_graph_lrn(f->graph, "lrn", ebb_graph_relu(f->graph, NULL, x), 3, 1e-4f, 0.75f, 1.0f);
+    x = ebb_graph_linear(f->graph, "fc", ebb_graph_flatten(f->graph, NULL, x), CLASSES, true);
     (void)ebb_graph_softmax_loss(f->graph, x, labels);
     assert_int_equal(ebb_graph_train(f->graph, NULL, true), EBB_OK); /* gradients are kept */
     assert_int_equal(ebb_lower(f->graph, f->device, &f->lowered), EBB_OK);
     ebb_machine *machine = NULL;
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = policy;
     assert_int_equal(ebb_plan_make(ebb_lowered_program(f->lowered), machine, &options, &f->plan, NULL), EBB_OK);
     ebb_machine_destroy(machine);
     ebb_run_options run_options = EBB_RUN_OPTIONS_INIT;
@@ -76,7 +78,7 @@ static void parking_keeps_all_there_is(void **state) {
     (void)state;
     fixture f;
     size_t n_persistent = 0, n_kept = 0;
-    set_up(&f);
+    set_up(&f, "ref", "budget");
     const uint64_t want = hash_values(&f, &n_persistent, &n_kept);
     assert_int_equal(n_persistent, 4);
     assert_int_equal(n_kept, 4);
@@ -91,7 +93,64 @@ static void parking_keeps_all_there_is(void **state) {
     tear_down(&f);
 }
 
+/* The policy none drops nothing, so the last iteration's values are all in the arena. Some are larger there than their
+ * shape says: workspaces are the backend's. */
+static void only_lasting_values_are_there(const char *backend) {
+    static float plain[MAX_ELEMENTS];
+    fixture f;
+    size_t n_refused = 0;
+    set_up(&f, backend, "none");
+    for (ebb_value v = 0; v < f.graph->values.n; v++) {
+        const ebb_value_info *info = &f.graph->values.data[v];
+        if (ebb__value_is_persistent(info->kind) || info->kept || f.lowered->values[v].tensor == UINT32_MAX) {
+            continue;
+        }
+        memset(plain, 0x5a, sizeof plain);
+        assert_int_equal(ebb_run_get_value(f.run, v, plain), EBB_E_ARGUMENT);
+        expect_message("is not there between iterations");
+        for (size_t i = 0; i < sizeof plain; i++) { assert_int_equal(((unsigned char *)plain)[i], 0x5a); }
+        assert_int_equal(ebb_run_set_value(f.run, v, plain), EBB_E_ARGUMENT);
+        n_refused++;
+    }
+    assert_true(n_refused >= 8);
+    tear_down(&f);
+}
+
+static void what_a_plan_leaves_behind_is_refused(void **state) {
+    (void)state;
+    only_lasting_values_are_there("ref");
+}
+
+static void what_a_plan_leaves_behind_is_refused_on_cpu(void **state) {
+    (void)state;
+    ebb_device *device = NULL;
+    if (ebb_device_open("cpu", NULL, &device) != EBB_OK) { skip(); }
+    ebb_device_close(device);
+    only_lasting_values_are_there("cpu");
+}
+
+/* It takes of the host no more than what persists and what is kept, whatever else lies in the arena. */
+static void parking_takes_what_lasts_alone(void **state) {
+    (void)state;
+    fixture f;
+    uint64_t lasting_bytes = 0;
+    set_up(&f, "ref", "none");
+    size_t n_tensors = 0;
+    const ebb_tensor *tensors = ebb_program_tensors(ebb_lowered_program(f.lowered), &n_tensors);
+    for (size_t t = 0; t < n_tensors; t++) {
+        lasting_bytes += tensors[t].persistent || tensors[t].kept ? tensors[t].size_bytes : 0;
+    }
+    assert_true(lasting_bytes < ebb_arena_bytes(f.arena));
+    assert_int_equal(ebb_run_parked_bytes(f.run), lasting_bytes);
+    tear_down(&f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parking_keeps_all_there_is)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parking_keeps_all_there_is),
+        cmocka_unit_test(parking_takes_what_lasts_alone),
+        cmocka_unit_test(what_a_plan_leaves_behind_is_refused),
+        cmocka_unit_test(what_a_plan_leaves_behind_is_refused_on_cpu),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
