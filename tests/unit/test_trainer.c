@@ -9,6 +9,7 @@
 #include "data_files.h"
 #include "train/safetensors.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -465,6 +466,69 @@ static void test_too_little_host_memory(void **state) {
 }
 
 /* Pictures are decoded out of what the host's memory has left; counted is what they took, a whole one too. */
+/* Bytes that are out, and the most there were. */
+typedef struct counted_mem {
+    ebb_mem hooks;
+    size_t n_live, n_most;
+} counted_mem;
+
+static void *count_bytes(counted_mem *c, void *ptr, size_t n_before) {
+    if (ptr != NULL) { c->n_live += malloc_usable_size(ptr) - n_before; }
+    if (c->n_live > c->n_most) { c->n_most = c->n_live; }
+    return ptr;
+}
+
+static void *counted_alloc(void *ctx, size_t size_bytes) {
+    return count_bytes(ctx, malloc(size_bytes), 0);
+}
+
+static void *counted_resize(void *ctx, void *ptr, size_t size_bytes) {
+    const size_t n_before = ptr != NULL ? malloc_usable_size(ptr) : 0;
+    return count_bytes(ctx, realloc(ptr, size_bytes), n_before);
+}
+
+static void counted_free(void *ctx, void *ptr) {
+    counted_mem *c = ctx;
+    c->n_live -= ptr != NULL ? malloc_usable_size(ptr) : 0;
+    free(ptr);
+}
+
+#define BOOKS_BYTES (512 * 1024) /* of a run, more than enough: commands, events, kernels */
+
+/* While it evaluates, training leaves on the host what lasts, and nothing else of the arena, under any policy. */
+static void test_evaluation_in_little_host_memory(void **state) {
+    (void)state;
+    static const char *const policies[] = {"none", "liveness", "budget"};
+    for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++) {
+        counted_mem mem = {.hooks = {counted_alloc, counted_resize, counted_free, &mem}};
+        ebb_trainer_options o = base_options();
+        ebb_trainer *trainer = NULL;
+        ebb_no_fit no_fit = {0};
+        int64_t hidden = 16;
+        o.mem = &mem.hooks;
+        o.policy = policies[p];
+        o.network_ctx = &hidden;
+        o.batch = 80;
+        o.host_bytes = 1;
+        assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
+        assert_int_equal(mem.n_live, 0);
+        o.host_bytes = no_fit.least_host_bytes;
+        trainer = make(o);
+        step(trainer, 1, NULL);
+        const size_t n_live = mem.n_most = mem.n_live;
+        ebb_eval_result eval;
+        assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_OK);
+        assert_int_equal(mem.n_live, n_live);
+        assert_in_range(mem.n_most - n_live, 1, o.host_bytes + BOOKS_BYTES);
+        ebb_trainer_summary summary;
+        assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+        assert_in_range(summary.run.slab_bytes + summary.data_bytes, 1, o.host_bytes);
+        assert_true(summary.run.arena_bytes > o.host_bytes + BOOKS_BYTES);
+        ebb_trainer_destroy(trainer);
+        assert_int_equal(mem.n_live, 0);
+    }
+}
+
 static void test_pictures_in_little_host_memory(void **state) {
     (void)state;
     const uint8_t rgb[3] = {200, 100, 40};
@@ -596,6 +660,7 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_gradients),
         IN_DIR_OF_DIGITS(test_too_small_budgets),
         IN_DIR_OF_DIGITS(test_too_little_host_memory),
+        IN_DIR_OF_DIGITS(test_evaluation_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_pictures_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_bad_options),
         IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
