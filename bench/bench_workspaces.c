@@ -44,7 +44,7 @@ static void build(bench *b, char **argv, bool tf32) {
     must(ebb_lower(b->graph, b->device, &b->low));
     must(ebb_machine_create(NULL, &b->machine));
     must(ebb_run_measure_links(b->device, NULL, UINT64_MAX, b->machine));
-    must(ebb_run_measure_steps(b->low, MEASURE_REPS, true, b->machine));
+    must(ebb_run_measure_steps(b->low, MEASURE_REPS, true, NULL, b->machine));
 }
 
 /* ---- runs -------------------------------------------------------------------------------------- */

@@ -102,6 +102,14 @@ typedef void (*ebb_log_fn)(void *ctx, ebb_log_level level, const char *message);
  * Set it before other threads use the library. */
 EBB_API void ebb_log_set(ebb_log_fn fn, void *ctx, ebb_log_level max_level);
 
+/* Told how far long work is, now and then: what is being done, in a few words ("measuring kernels"; a text that stays),
+ * and n_done of n pieces of it; n 0: how many there are is not known. Called from the thread that called the library,
+ * and calls nothing of it. tell NULL: not asked for. */
+typedef struct ebb_progress {
+    void (*tell)(void *ctx, const char *what, uint64_t n_done, uint64_t n);
+    void *ctx;
+} ebb_progress;
+
 /* Read "2GiB", "512MB", "1048576" or "1.5GB" (decimal and binary units, case-insensitive; a bare
  * number is bytes). EBB_E_ARGUMENT: not such a text, negative, or beyond 64 bits. */
 EBB_API ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out);

@@ -109,9 +109,9 @@ EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb
 
 /* Measure each distinct kernel of a lowered network, of each step's first choice or of all, reps times or more after
  * one warm-up, in an arena with room for any of them alone, and file the least under its key. A device without data is
- * not measured, here and below: the machine stays as it is. */
+ * not measured, here and below: the machine stays as it is. progress (may be NULL) is told of each kernel. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
-                                         ebb_machine *machine);
+                                         const ebb_progress *progress, ebb_machine *machine);
 
 /* Measure the links of a device (host, and the disk under disk_dir when it is not NULL) and its rates, in an arena of
  * at most limit_bytes and as much of each tier: so measuring for a budget keeps to it. What needs more is not measured.

@@ -132,6 +132,7 @@ typedef struct ebb_trainer_options {
     bool
         memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
     const char *algorithms; /* NULL: "given"; else see ebb_algorithms_name. A checkpoint's may be another: warned of */
+    ebb_progress progress;  /* told while the trainer is made and while it evaluates */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options,                                                                                      \

@@ -24,6 +24,11 @@ ebb_status ebb__fail_adopt(ebb_status code, const char *message);
 
 void ebb__log(ebb_log_level level, const char *fmt, ...) EBB_PRINTF(2, 3);
 
+/* progress may be NULL. */
+static inline void ebb__tell(const ebb_progress *progress, const char *what, uint64_t n_done, uint64_t n) {
+    if (progress != NULL && progress->tell != NULL) { progress->tell(progress->ctx, what, n_done, n); }
+}
+
 /* Our own invariants, never input: checked in builds with EBB_DEBUG at 1 or more (tests, CI), gone in a
  * release build. EBB_DEBUG at 2 also runs the deep ..._is_valid() walks. */
 #ifndef EBB_DEBUG

@@ -178,6 +178,23 @@ void ebb__cli_print_names(void);
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
+/* ---- the progress line on a terminal (progress.c) ---------------------------------------------- */
+
+/* All of it does nothing where stderr is no terminal. begin and end are main's. */
+void ebb__progress_begin(void);
+void ebb__progress_end(void);
+/* What is being done ("reading FILE"), and how much of it: n_done of n, or n 0 where that is not known. The line shows
+ * it until it is cleared. detail: what follows on the line, until the next tell. */
+void ebb__progress_tell(const char *what, uint64_t n_done, uint64_t n);
+void ebb__progress_detail(const char *fmt, ...) EBB_PRINTF(1, 2);
+/* The same as a callback for the library. */
+ebb_progress ebb__progress(void);
+/* Before anything is printed: the line goes, and stays away until the next tell. */
+void ebb__progress_clear(void);
+/* Around a message that comes while work goes on, from any thread: the line goes, and comes back. */
+void ebb__progress_hold(void);
+void ebb__progress_go_on(void);
+
 /* ---- anybody's text (text.c) ------------------------------------------------------------------ */
 
 /* Bytes of the character of UTF-8 with which text begins; 0: it begins with none. */

@@ -113,6 +113,7 @@ static void print_json(const char *path, const check_answer *answer) {
 }
 
 static int say(const char *path, const check_values *values, const check_answer *answer) {
+    ebb__progress_clear();
     if (values->json) {
         print_json(path, answer);
     } else {

@@ -102,8 +102,10 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     options.format = values.format;
     options.device = values.device;
     options.temp_dir = ebb__cli_temp_dir();
+    ebb__progress_tell("reading the recording", 0, 0);
     const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
     if (status != EBB_OK) { return ebb__cli_file_failed(status); }
+    ebb__progress_clear();
     if (!result.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
     if (values.json) {
         print_json(path, &values, &result);

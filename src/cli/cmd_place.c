@@ -13,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#define SHOW_EVERY_S 0.2
 #define MAX_ALIGNMENT ((uint64_t)1 << 62)
 #define STEPS_A_SECOND 2e7 /* about */
 #define LARGE_BLOCK (1 << 20)
@@ -113,27 +111,14 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
 
 /* ---- the clock -------------------------------------------------------------------------------- */
 
-/* Asked by a solver now and then: ends it when its time is over, and keeps a line on a terminal. */
+/* Asked by a solver now and then: ends it when its time is over. */
 typedef struct watch {
-    const char *solver;
-    double start_s, limit_s, shown_s; /* limit 0: none */
-    bool shows, has_line;
+    double start_s, limit_s; /* limit 0: none */
 } watch;
 
 static bool look_at_watch(void *ctx) {
-    watch *w = ctx;
-    const double passed_s = now_s() - w->start_s;
-    if (w->shows && passed_s - w->shown_s >= SHOW_EVERY_S) {
-        fprintf(stderr, "\r%s: %.1f s\033[K", w->solver, passed_s);
-        fflush(stderr);
-        w->shown_s = passed_s;
-        w->has_line = true;
-    }
-    return w->limit_s > 0.0 && passed_s >= w->limit_s;
-}
-
-static void clear_line(const watch *w) {
-    if (w->has_line) { fprintf(stderr, "\r\033[K"); }
+    const watch *w = ctx;
+    return w->limit_s > 0.0 && now_s() - w->start_s >= w->limit_s;
 }
 
 /* ---- solving ---------------------------------------------------------------------------------- */
@@ -196,8 +181,10 @@ static ebb_status solve_in_time(const subject *s, ebb_place_options *options, wa
 static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     const bool timed = !isnan(s->values->time_s);
-    watch w = {
-        .solver = solver, .limit_s = timed ? (double)s->values->time_s : 0.0, .shows = isatty(STDERR_FILENO) != 0};
+    watch w = {.limit_s = timed ? (double)s->values->time_s : 0.0};
+    char what[64];
+    snprintf(what, sizeof what, "placing by %.40s", solver);
+    ebb__progress_tell(what, 0, 0);
     options.solver = solver;
     options.enough_bytes = s->values->capacity;
     options.max_steps = timed ? UINT64_MAX : s->values->steps;
@@ -209,7 +196,7 @@ static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_status status = timed && is_search ? solve_in_time(s, &options, &w, &answer->result)
                                            : ebb_place_solve(&s->problem, &options, s->offsets, &answer->result);
     answer->time_s = now_s() - w.start_s;
-    clear_line(&w);
+    ebb__progress_clear();
     if (status == EBB_E_UNSUPPORTED || status == EBB_E_LIMIT) {
         answer->gave_up = status == EBB_E_LIMIT;
         snprintf(answer->refused, sizeof answer->refused, "%s%s", answer->gave_up ? "given up: " : "",
@@ -307,6 +294,7 @@ static int judge_capacity(const subject *s) {
 static int write_files(const subject *s) {
     if (!s->any_best) { return EBB_EXIT_DONE; }
     ebb_status status = EBB_OK;
+    ebb__progress_tell("writing", 0, 0);
     if (s->values->out != NULL) { status = ebb_place_file_write(s->placing.file, s->best_offsets, s->values->out); }
     if (status == EBB_OK && s->values->svg != NULL) {
         char title[256];
@@ -318,11 +306,14 @@ static int write_files(const subject *s) {
         picture.bound_bytes = s->best.result.bound_bytes;
         status = ebb_place_file_draw(s->placing.file, s->best_offsets, &picture, s->values->svg);
     }
+    ebb__progress_clear();
     return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
 }
 
 static int subject_init(subject *s) {
+    ebb__progress_tell("reading the buffers", 0, 0);
     const int code = ebb__cli_place_load(s->path, s->values->device, &s->placing);
+    ebb__progress_clear();
     if (code != EBB_EXIT_DONE) { return code; }
     if (strcmp(s->path, "-") == 0) { s->path = "standard input"; }
     s->problem = ebb_place_file_problem(s->placing.file);
@@ -330,7 +321,9 @@ static int subject_init(subject *s) {
     s->facts.n_buffers = s->problem.n_items;
     s->facts.capacity_bytes = s->values->capacity;
     if (s->values->capacity > 0 || s->values->compare || s->problem.fixed != NULL) { /* else an answer says it */
+        ebb__progress_tell("finding the bound", 0, 0);
         const ebb_status status = ebb_place_bound(&s->problem, NULL, &s->facts.bound_bytes);
+        ebb__progress_clear();
         if (status != EBB_OK) { return failed_problem(s, status); }
     }
     const size_t n = s->problem.n_items > 0 ? s->problem.n_items : 1;

@@ -84,6 +84,7 @@ static bool is_plan_file(const char *name) {
 static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
     ebb_status status = EBB_OK;
     double start_s = now_s();
+    ebb__progress_tell("making the program", 0, 0);
     if (is_program_file(name)) {
         status = ebb_program_load(NULL, name, &s->loaded);
         s->program = s->loaded;
@@ -101,6 +102,7 @@ static ebb_status liveness_bytes(const subject *s, uint64_t *bytes_out) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_plan *plan = NULL;
     options.policy = "liveness";
+    ebb__progress_tell("planning", 0, 0);
     ebb_status status = ebb_plan_make(s->program, s->machine, &options, &plan, NULL);
     if (status == EBB_OK) { *bytes_out = ebb_plan_get_summary(plan).peak_bytes; }
     ebb_plan_destroy(plan);
@@ -237,9 +239,11 @@ static void print_json(const ebb_program *program, const figures *f) {
 static int show_plan(const subject *s, const plan_values *values, const ebb_plan *plan, figures *f) {
     f->program_s = s->made_s;
     ebb_status status = collect_figures(s, plan, f);
+    ebb__progress_tell("checking the plan", 0, 0);
     if (status == EBB_OK && values->check_hazards) { status = ebb_run_prove(s->graph, s->device, plan, &f->proof); }
     if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
+    ebb__progress_clear();
     if (values->json) {
         print_json(s->program, f);
     } else {
@@ -274,6 +278,7 @@ static int make_plan(const subject *s, const plan_values *values) {
 
 /* The file whose plan is not right, and why. */
 static int refuse_plan(const plan_values *values, ebb_status status) {
+    ebb__progress_clear();
     fprintf(stderr, "ebb: %s: %s\n", values->check, ebb_last_error());
     if (!values->json) { return ebb__cli_exit_code(status); }
     ebb__json_begin();

@@ -31,12 +31,14 @@ static ebb_status measure_network(const char *net, const probe_values *values, e
     ebb_graph *graph = NULL;
     ebb_lowered *lowered = NULL;
     ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+    const ebb_progress progress = ebb__progress();
     ebb_status status = EBB_OK;
+    ebb__progress_tell("making the program", 0, 0);
     if (values->network.optimizer != NULL) { status = ebb_optimizer_parse(values->network.optimizer, &optimizer.kind); }
     if (status == EBB_OK) { status = ebb__cli_build_network(net, &values->network, &graph); }
     if (status == EBB_OK) { status = ebb_graph_train(graph, &optimizer, false); }
     if (status == EBB_OK) { status = ebb_lower(graph, device, &lowered); }
-    if (status == EBB_OK) { status = ebb_run_measure_steps(lowered, (uint32_t)values->reps, true, machine); }
+    if (status == EBB_OK) { status = ebb_run_measure_steps(lowered, (uint32_t)values->reps, true, &progress, machine); }
     ebb_lowered_destroy(lowered);
     ebb_graph_destroy(graph);
     return status;
@@ -44,6 +46,7 @@ static ebb_status measure_network(const char *net, const probe_values *values, e
 
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets, ebb_device *device,
                           ebb_machine *machine) {
+    ebb__progress_tell("measuring the machine", 0, 0);
     ebb_status status = ebb_run_measure_links(device, values->network.disk, UINT64_MAX, machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
         status = measure_network(nets->at[i], values, device, machine);
@@ -143,10 +146,12 @@ static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = list_devices(&values.network, device, &found); }
     if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }
     if (status == EBB_OK) { status = measure(&values, &nets, device, machine); }
+    ebb__progress_tell("measuring copies", 0, 0);
     if (status == EBB_OK) { status = ebb_run_measure_copies(device, UINT64_MAX, &found.pinned, &found.pageable); }
     if (status != EBB_OK) {
         code = ebb__cli_failed(status);
     } else {
+        ebb__progress_clear();
         if (values.json) {
             print_json(&found, machine);
         } else {

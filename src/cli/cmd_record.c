@@ -267,7 +267,9 @@ static void add_steps(const char *path, bool may_run) {
                 ebb__cli_clean(path, shown, sizeof shown));
         return;
     }
+    ebb__progress_tell("adding kernels and copies", 0, 0);
     const ebb_status status = ebb_trace_add_late_steps(NULL, path, steps, &n_steps, &n_lost);
+    ebb__progress_clear();
     if (status != EBB_OK) {
         (void)ebb__cli_failed(status); /* both files stay as they are */
         return;
@@ -285,8 +287,10 @@ static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has
     totals t = {0};
     char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
     (void)ebb__cli_clean(path, shown, sizeof shown);
+    ebb__progress_tell("reading the trace", 0, 0);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
     if (status == EBB_OK) { status = add_up(reader, &t); }
+    ebb__progress_clear();
     if (status != EBB_OK) {
         (void)ebb__cli_failed(status);
     } else {

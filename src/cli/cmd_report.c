@@ -63,6 +63,7 @@ static ebb_status set_machine(const char *path, ebb_report_options *options) {
 
 static ebb_status print(void *ctx, const void *data, size_t n_bytes) {
     (void)ctx;
+    ebb__progress_clear();
     (void)fwrite(data, 1, n_bytes, stdout); /* ebb__cli_close_output sees whether it arrived */
     return EBB_OK;
 }
@@ -90,6 +91,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     if (code != EBB_EXIT_DONE) { return code; }
     ebb_report_options options = EBB_REPORT_OPTIONS_INIT;
     ebb_report *report = NULL;
+    ebb__progress_tell("reading the recording", 0, 0);
     options.temp_dir = ebb__cli_temp_dir();
     options.device = values.device;
     options.n_columns = ebb__cli_columns();

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct train_values {
     ebb_cli_network network;
@@ -118,6 +117,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
     options->memory_includes_context = values->memory_includes_context;
+    options->progress = ebb__progress();
     set_network(&values->network, options);
     ebb_status status = EBB_OK;
     if (values->lr_schedule != NULL) { status = ebb_lr_schedule_parse(values->lr_schedule, &options->schedule); }
@@ -127,11 +127,13 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     return status;
 }
 
-static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *report, uint64_t n_epochs) {
+static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *report, uint64_t n_epochs, uint64_t step) {
     ebb_eval_result eval;
     ebb_status status = ebb_trainer_evaluate(trainer, &eval);
-    if (status == EBB_OK) { ebb__cli_report_eval(report, n_epochs, &eval); }
-    return status;
+    if (status != EBB_OK) { return status; }
+    ebb__cli_report_eval(report, n_epochs, &eval);
+    ebb__cli_report_go_on(report, step);
+    return EBB_OK;
 }
 
 /* All steps, or as many as there are before a signal. After each epoch comes an evaluation; after the last step
@@ -142,6 +144,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
     bool is_endless = info->n_train_images == UINT64_MAX;
     uint64_t epoch_steps = is_endless ? info->n_steps : info->n_train_images / (uint64_t)info->batch;
     bool may_evaluate = (values->eval || !is_endless) && !values->no_eval && info->n_test_images > 0;
+    ebb__cli_report_go_on(report, info->first_step);
     for (;;) {
         ebb_step_result step;
         bool done = false;
@@ -151,7 +154,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
         ebb__cli_report_step(report, &step);
         bool is_epoch_end = epoch_steps > 0 && step.step % epoch_steps == 0;
         if (caught_signal == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
-            status = evaluate(trainer, report, is_endless ? step.epoch : step.epoch + 1);
+            status = evaluate(trainer, report, is_endless ? step.epoch : step.epoch + 1, step.step);
             if (status != EBB_OK) { return status; }
         }
         if (caught_signal != 0) { return EBB_OK; }
@@ -160,6 +163,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
 
 static ebb_status finish(ebb_trainer *trainer, const train_values *values, const ebb_cli_train_report *report) {
     ebb_trainer_summary summary;
+    ebb__progress_tell("finishing", 0, 0);
     ebb_status status = ebb_trainer_summarize(trainer, &summary);
     if (status == EBB_OK && values->save != NULL) { status = ebb_trainer_save(trainer, values->save); }
     if (status == EBB_OK && values->save_gradients != NULL) {
@@ -189,6 +193,7 @@ static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint6
         ebb_status status = ebb_trainer_checkpoint(trainer, values->checkpoint);
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
+    ebb__progress_clear();
     fprintf(stderr, "ebb: ended by signal %d", number);
     if (values->checkpoint != NULL) { fprintf(stderr, "; everything is in %s", values->checkpoint); }
     if (values->record != NULL) { tell_trace(trainer, values, last_step); }
@@ -197,8 +202,7 @@ static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint6
 }
 
 static int train(ebb_trainer *trainer, const train_values *values) {
-    ebb_cli_train_report report = {
-        .as_json = values->json, .has_progress = isatty(STDERR_FILENO) == 1, .info = ebb_trainer_get_info(trainer)};
+    ebb_cli_train_report report = {.as_json = values->json, .info = ebb_trainer_get_info(trainer)};
     catch_signals();
     ebb__cli_report_begin(&report);
     uint64_t last_step = 0; /* that was made */

@@ -13,6 +13,7 @@
 /* ---- a file ------------------------------------------------------------------------------------ */
 
 static ebb_status open_file(const char *path, const char *device, ebb_cli_studied *studied) {
+    ebb__progress_tell("reading the recording", 0, 0);
     return ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied->reader);
 }
 
@@ -25,7 +26,9 @@ static ebb_status study(ebb_cli_studied *studied) {
 /* Its reader has been at the end. */
 static void warn_of_cut(const char *path, const ebb_cli_studied *studied) {
     const bool is_complete = ebb_trace_reader_info(studied->reader).complete;
-    if (!is_complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
+    if (is_complete) { return; }
+    ebb__progress_clear();
+    fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path);
 }
 
 ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out) {

@@ -35,6 +35,7 @@ int ebb__cli_exit_code(ebb_status status) {
 
 int ebb__cli_failed(ebb_status status) {
     const char *message = ebb_last_error();
+    ebb__progress_clear();
     fflush(stdout);
     fprintf(stderr, "ebb: %s\n", message[0] != '\0' ? message : ebb_status_text(status));
     return ebb__cli_exit_code(status);
@@ -51,6 +52,7 @@ int ebb__cli_file_failed(ebb_status status) {
 
 int ebb__cli_usage(const char *fmt, ...) {
     va_list args;
+    ebb__progress_clear();
     va_start(args, fmt);
     fprintf(stderr, "ebb: ");
     vfprintf(stderr, fmt, args);
@@ -60,6 +62,7 @@ int ebb__cli_usage(const char *fmt, ...) {
 }
 
 int ebb__cli_close_output(void) {
+    ebb__progress_clear();
     if (fflush(stdout) == 0 && !ferror(stdout)) { return EBB_EXIT_DONE; }
     fprintf(stderr, "ebb: standard output could not be written\n");
     return EBB_EXIT_IO;
@@ -93,7 +96,9 @@ static int help(const char *name) {
 
 static void print_log(void *ctx, ebb_log_level level, const char *message) {
     (void)ctx;
+    ebb__progress_hold();
     fprintf(stderr, "ebb: %s%s\n", level == EBB_LOG_WARN ? "warning: " : "", message);
+    ebb__progress_go_on();
 }
 
 /* A standard stream that the caller closed would be the number of the next file opened, and what is printed would
@@ -119,5 +124,8 @@ int main(int argc, char **argv) {
     const ebb_cli_command *command = find_command(name);
     if (command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
     ebb_log_set(print_log, NULL, EBB_LOG_WARN);
-    return command->run(command, argc - 1, argv + 1);
+    ebb__progress_begin();
+    const int code = command->run(command, argc - 1, argv + 1);
+    ebb__progress_end();
+    return code;
 }

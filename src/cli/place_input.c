@@ -30,11 +30,13 @@ typedef struct source {
 } source;
 
 static int complain(const source *s, const char *what) {
+    ebb__progress_clear();
     fprintf(stderr, "ebb: %s: %s\n", s->name, what);
     return EBB_EXIT_INPUT;
 }
 
 static int complain_io(const source *s, const char *what) {
+    ebb__progress_clear();
     fprintf(stderr, "ebb: %s: cannot %s: %s\n", s->name, what, strerror(errno));
     return EBB_EXIT_IO;
 }
@@ -46,12 +48,14 @@ static int failed(const source *s, ebb_status status) {
     if (n_path == 0 || strcmp(s->path, s->name) == 0 || strncmp(message, s->path, n_path) != 0) {
         return ebb__cli_file_failed(status);
     }
+    ebb__progress_clear();
     fflush(stdout);
     fprintf(stderr, "ebb: %s%s\n", s->name, message + n_path);
     return ebb__cli_file_exit_code(status);
 }
 
 static int no_memory(void) {
+    ebb__progress_clear();
     fprintf(stderr, "ebb: out of host memory\n");
     return EBB_EXIT_IO;
 }
@@ -270,6 +274,7 @@ static int read_events(recording *r) {
         if (code != EBB_EXIT_DONE) { return code; }
     }
     if (!ebb_trace_reader_info(r->reader).complete) {
+        ebb__progress_clear();
         fprintf(stderr, "ebb: warning: %s: the trace is cut off; what it has is placed\n", r->source->name);
     }
     for (size_t i = 0; i < r->b.n; i++) {
@@ -287,6 +292,7 @@ static int choose_device(recording *r) {
     const ebb_trace_device *devices = ebb_trace_reader_devices(r->reader, &n, &chosen);
     char name[64];
     if (n > 1 && s->device == NULL) {
+        ebb__progress_clear();
         fprintf(stderr, "ebb: %s: has blocks of %zu devices; those of %s are placed, --device chooses\n", s->name, n,
                 ebb__cli_clean(devices[chosen].name, name, sizeof name));
     }

@@ -16,6 +16,7 @@ static const char *bytes_text(uint64_t bytes, char buf[32]) {
 
 void ebb__cli_report_begin(ebb_cli_train_report *report) {
     const ebb_trainer_info *info = &report->info;
+    ebb__progress_clear();
     if (report->as_json) { return; }
     char peak[32], budget[32], liveness[32];
     bool has_budget = info->plan.budget_bytes != UINT64_MAX;
@@ -32,20 +33,22 @@ void ebb__cli_report_begin(ebb_cli_train_report *report) {
     fflush(stdout);
 }
 
+void ebb__cli_report_go_on(const ebb_cli_train_report *report, uint64_t step) {
+    ebb__progress_tell("step", step, report->info.n_steps);
+}
+
 static uint32_t float_bits(float value) {
     uint32_t bits = 0;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static void print_progress(const ebb_trainer_info *info, const ebb_step_result *step) {
+static void show_progress(const ebb_trainer_info *info, const ebb_step_result *step) {
     char peak[32];
     double img_s = step->time_s > 0.0 ? (double)info->batch / step->time_s : 0.0;
-    fprintf(stderr,
-            "\rstep %" PRIu64 "/%" PRIu64 "  loss %.4f  %.1f img/s  peak %s  step %.4f s (predicted %.4f)\033[K",
-            step->step, info->n_steps, (double)step->loss, img_s, bytes_text(info->plan.peak_bytes, peak), step->time_s,
-            info->step_time_predicted_s);
-    fflush(stderr);
+    ebb__progress_tell("step", step->step, info->n_steps);
+    ebb__progress_detail("loss %.4f, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", (double)step->loss, img_s,
+                         bytes_text(info->plan.peak_bytes, peak), step->time_s, info->step_time_predicted_s);
 }
 
 /* The first step, the last, and about twenty between. */
@@ -54,11 +57,8 @@ static bool is_worth_a_line(const ebb_trainer_info *info, uint64_t step) {
     return step == info->first_step + 1 || step == info->n_steps || step % every == 0;
 }
 
-static void clear_progress(const ebb_cli_train_report *report) {
-    if (report->has_progress) { fprintf(stderr, "\r\033[K"); }
-}
-
 void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_result *step) {
+    if (report->as_json) { ebb__progress_clear(); }
     if (report->as_json) {
         char hex[16];
         snprintf(hex, sizeof hex, "%08" PRIx32, float_bits(step->loss));
@@ -72,14 +72,15 @@ void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_res
         ebb__json_f64("wait_data_s", step->wait_data_s);
         ebb__json_end();
     } else if (is_worth_a_line(&report->info, step->step)) {
-        clear_progress(report);
+        ebb__progress_clear();
         printf("step %" PRIu64 ": loss %.6g, %.4f s\n", step->step, (double)step->loss, step->time_s);
         fflush(stdout);
     }
-    if (report->has_progress) { print_progress(&report->info, step); }
+    show_progress(&report->info, step);
 }
 
 void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs, const ebb_eval_result *eval) {
+    ebb__progress_clear();
     if (report->as_json) {
         ebb__json_begin();
         ebb__json_u64("epoch", n_epochs);
@@ -89,7 +90,6 @@ void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs,
         ebb__json_end();
         return;
     }
-    clear_progress(report);
     printf("epoch %" PRIu64 ": accuracy %.2f %% on %" PRIu64 " images held out, loss %.4f\n", n_epochs,
            100.0 * eval->accuracy, eval->n_images, eval->loss);
     fflush(stdout);
@@ -151,7 +151,7 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
 }
 
 void ebb__cli_report_end(const ebb_cli_train_report *report, const ebb_trainer_summary *summary) {
-    clear_progress(report);
+    ebb__progress_clear();
     if (report->as_json) {
         print_json_end(&report->info, summary);
     } else {

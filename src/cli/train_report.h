@@ -9,11 +9,12 @@
 
 typedef struct ebb_cli_train_report {
     bool as_json;
-    bool has_progress; /* a line on stderr that is written over and over: it is a terminal */
     ebb_trainer_info info;
 } ebb_cli_train_report;
 
 void ebb__cli_report_begin(ebb_cli_train_report *report);
+/* Steps come now, the one after this first. */
+void ebb__cli_report_go_on(const ebb_cli_train_report *report, uint64_t step);
 void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_result *step);
 void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs, const ebb_eval_result *eval);
 void ebb__cli_report_end(const ebb_cli_train_report *report, const ebb_trainer_summary *summary);

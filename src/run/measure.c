@@ -165,7 +165,7 @@ static ebb_status measure_sample(bench *b, const ebb_lowered *low, const sample 
 }
 
 static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool all_choices, ebb_bump *bump,
-                                  ebb_machine *machine) {
+                                  const ebb_progress *progress, ebb_machine *machine) {
     sample *samples = NULL;
     size_t n = 0;
     EBB_TRY(collect_samples(low, all_choices, bump, &samples, &n));
@@ -187,17 +187,19 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
     bench b;
     ebb_status st = bench_open(low->device, arena_bytes, port_bytes, &b);
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
+        ebb__tell(progress, "measuring kernels", i, n);
         st = measure_sample(&b, low, &samples[i], reps, operands, machine);
     }
     bench_close(&b);
     return st;
 }
 
-ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices, ebb_machine *machine) {
+ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
+                                 const ebb_progress *progress, ebb_machine *machine) {
     if (!lowered->device->ops->has_data) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, lowered->mem);
-    ebb_status st = measure_samples(lowered, reps, all_choices, &bump, machine);
+    ebb_status st = measure_samples(lowered, reps, all_choices, &bump, progress, machine);
     ebb__bump_fini(&bump);
     return st;
 }

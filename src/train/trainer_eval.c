@@ -57,6 +57,7 @@ static ebb_status run_batches(ebb_trainer *trainer, ebb_run *eval, ebb_eval_resu
     EBB_TRY(copy_values(trainer, eval));
     for (uint64_t done = 0, b = 0; done < n_images; b++) {
         int64_t n_valid = 0;
+        ebb__tell(&trainer->options.progress, "evaluating", done, n_images);
         EBB_TRY(ebb_data_read(trainer->test, (ebb_batch){.idx = b, .n = batch}, ebb_run_images(eval),
                               ebb_run_labels(eval), &n_valid));
         EBB_TRY(ebb_run_iteration(eval, b, 1, 0));

@@ -20,12 +20,13 @@
 static ebb_status find_machine(ebb_trainer *trainer) {
     const ebb_trainer_options *o = &trainer->options;
     if (o->machine_path != NULL) { return ebb_machine_load(trainer->mem, o->machine_path, &trainer->machine); }
+    ebb__tell(&o->progress, "measuring the machine", 0, 0);
     EBB_TRY(ebb_machine_create(trainer->mem, &trainer->machine));
     const ebb_program *program = ebb_lowered_program(trainer->learn.lowered);
     EBB_TRY(
         ebb_run_measure_links(trainer->device, o->disk_dir, ebb_program_floor_bytes(program, NULL), trainer->machine));
     const bool all_choices = strcmp(o->algorithms, "given") != 0;
-    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, all_choices, trainer->machine);
+    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, all_choices, &o->progress, trainer->machine);
 }
 
 /* ---- the host's budget ------------------------------------------------------------------------ */
@@ -234,10 +235,12 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
     EBB_TRY(find_machine(trainer));
     EBB_TRY(find_context(trainer));
+    ebb__tell(&o->progress, "planning", 0, 0);
     EBB_TRY(find_liveness(trainer));
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
     EBB_TRY(plan_evaluation(trainer, slab_bytes));
     limit_decoding(trainer);
     EBB_TRY(predict(trainer));
+    ebb__tell(&o->progress, "taking the memory", 0, 0);
     return take_memory(trainer);
 }

@@ -208,8 +208,10 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer) {
     if (o->data == NULL) { o->data = "synthetic"; }
     if (o->batch == 0) { o->batch = DEFAULT_BATCH; }
     EBB_TRY(open_device(trainer));
+    ebb__tell(&o->progress, "reading the data", 0, 0);
     EBB_TRY(open_data(trainer));
     EBB_TRY(count_steps(trainer));
+    ebb__tell(&o->progress, "making the program", 0, 0);
     EBB_TRY(ebb__trainer_prepare(trainer, false, &trainer->learn));
     if (trainer->test != NULL) { EBB_TRY(ebb__trainer_prepare(trainer, true, &trainer->eval)); }
     return EBB_OK;

@@ -23,8 +23,28 @@ static void every_kernel_gets_its_time(void **state) {
     const ebb_choice *choices = ebb_program_choices(ebb_lowered_program(f.lowered), &n);
     assert_true(n > 20);
     assert_true(ebb_machine_step_time_ns(machine, &choices[0]) >= UNMEASURED_NS);
-    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, machine), EBB_OK);
+    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, NULL, machine), EBB_OK);
     for (size_t c = 0; c < n; c++) { assert_true(ebb_machine_step_time_ns(machine, &choices[c]) < UNMEASURED_NS); }
+    ebb_machine_destroy(machine);
+    run_fixture_fini(&f);
+}
+
+static void note_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n) {
+    uint64_t *n_told = ctx;
+    assert_string_equal(what, "measuring kernels");
+    assert_true(n_done == *n_told && n_done < n);
+    (*n_told)++;
+}
+
+static void each_kernel_is_told(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_machine *machine = make_machine(NULL);
+    uint64_t n_told = 0;
+    const ebb_progress progress = {note_progress, &n_told};
+    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, &progress, machine), EBB_OK);
+    assert_true(n_told > 10);
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
 }
@@ -66,6 +86,7 @@ static void any_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_gets_its_time),
+        cmocka_unit_test(each_kernel_is_told),
         cmocka_unit_test(links_are_measured_within_a_limit),
         cmocka_unit_test(any_allocation_may_fail),
     };

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The progress line: what is being done, how far it is, and how long it will take. It is there only where stderr is a
+ * terminal, fits its width, and goes before anything else is printed.
+ *
+ * A thread of its own draws the line a few times a second, so that it moves also while the library says nothing: the
+ * time passed then grows. It never starts where stderr is no terminal. The thread draws only between a tell and the
+ * next clear, so whoever prints clears first and need not lock.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_NS 200000000L
+#define TIME_FROM_S 1.0 /* a phase that is shorter shows none */
+#define LEFT_FROM_S 0.5 /* too little has been seen before */
+#define USUAL_COLUMNS 80
+#define MOST_COLUMNS 512
+#define N_PHASES 4
+
+/* What was told under one name. Steps go on after an evaluation, and their time counts it. */
+typedef struct phase {
+    char what[64];
+    uint64_t n_first, n_done, n;
+    double begin_s, told_s;
+} phase;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    pthread_t thread;
+    bool is_terminal, has_thread, ends, shows; /* shows: there is a line on the terminal */
+    bool is_told;
+    phase phases[N_PHASES];
+    phase *now;
+    size_t n_phases; /* that there were */
+    char detail[256];
+} line = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- the text ---------------------------------------------------------------------------------- */
+
+static size_t columns(void) {
+    struct winsize size;
+    const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const size_t n = is_known ? size.ws_col : USUAL_COLUMNS;
+    return n < MOST_COLUMNS ? n : MOST_COLUMNS;
+}
+
+static const char *time_text(double s, char buf[32]) {
+    if (s < 99.5) {
+        snprintf(buf, 32, "%.0f s", s);
+    } else if (s < 99.5 * 60) {
+        snprintf(buf, 32, "%.0f min", s / 60);
+    } else {
+        snprintf(buf, 32, "%.1f h", s / 3600);
+    }
+    return buf;
+}
+
+/* " 12 of 100, 3 min left"; before that can be known, or where there is no whole, the time passed: ", 4 s". */
+static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
+    char text[32];
+    const double passed_s = now - p->begin_s;
+    const uint64_t n_since = p->n_done - p->n_first;
+    size_t at = 0;
+    buf[0] = '\0';
+    if (p->n > 0) { at += (size_t)snprintf(buf, n_bytes, " %" PRIu64 " of %" PRIu64, p->n_done, p->n); }
+    if (n_since > 0 && p->n_done <= p->n && passed_s >= LEFT_FROM_S) {
+        const double each_s = (p->told_s - p->begin_s) / (double)n_since;
+        const double left_s = each_s * (double)(p->n - p->n_done) - (now - p->told_s);
+        snprintf(buf + at, n_bytes - at, ", %s left", time_text(left_s > 0.0 ? left_s : 0.0, text));
+    } else if (passed_s >= TIME_FROM_S) {
+        snprintf(buf + at, n_bytes - at, ", %s", time_text(passed_s, text));
+    }
+}
+
+static void draw(void) {
+    char text[MOST_COLUMNS], how_far[96];
+    const size_t n_columns = columns();
+    describe(line.now, now_s(), how_far, sizeof how_far);
+    snprintf(text, n_columns < sizeof text ? n_columns : sizeof text, "%s%s%s%s", line.now->what, how_far,
+             line.detail[0] != '\0' ? ": " : "", line.detail);
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    line.shows = true;
+}
+
+static void erase(void) {
+    if (!line.shows) { return; }
+    fprintf(stderr, "\r\033[K");
+    fflush(stderr);
+    line.shows = false;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+static void *tick(void *arg) {
+    (void)pthread_mutex_lock(&line.lock);
+    while (!line.ends) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += TICK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        (void)pthread_cond_timedwait(&line.ended, &line.lock, &until);
+        if (line.is_told && !line.ends) { draw(); }
+    }
+    (void)pthread_mutex_unlock(&line.lock);
+    return arg;
+}
+
+/* Signals are the main thread's. */
+static void start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    line.has_thread = pthread_create(&line.thread, NULL, tick, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void ebb__progress_begin(void) {
+    line.is_terminal = isatty(STDERR_FILENO) == 1;
+}
+
+void ebb__progress_end(void) {
+    ebb__progress_clear();
+    if (!line.has_thread) { return; }
+    (void)pthread_mutex_lock(&line.lock);
+    line.ends = true;
+    (void)pthread_cond_signal(&line.ended);
+    (void)pthread_mutex_unlock(&line.lock);
+    (void)pthread_join(line.thread, NULL);
+    line.has_thread = false;
+}
+
+/* ---- what is told ------------------------------------------------------------------------------ */
+
+/* The phase of this name, from its beginning again where it has begun again. */
+static phase *find_phase(const char *what, uint64_t n_done, uint64_t n, double now) {
+    phase *found = NULL;
+    for (size_t i = 0; i < N_PHASES && found == NULL; i++) {
+        if (strcmp(line.phases[i].what, what) == 0) { found = &line.phases[i]; }
+    }
+    const bool goes_on = found != NULL && (n > 0 ? n_done >= found->n_done && n == found->n : found == line.now);
+    if (found == NULL) { found = &line.phases[line.n_phases++ % N_PHASES]; }
+    if (!goes_on) {
+        snprintf(found->what, sizeof found->what, "%s", what);
+        found->n_first = n_done;
+        found->begin_s = now;
+    }
+    return found;
+}
+
+static void tell(void *ctx, const char *what, uint64_t n_done, uint64_t n) {
+    (void)ctx;
+    if (line.is_terminal && !line.has_thread) { start(); }
+    if (!line.has_thread) { return; }
+    (void)pthread_mutex_lock(&line.lock);
+    const double now = now_s();
+    line.now = find_phase(what, n_done, n, now);
+    line.now->n_done = n_done;
+    line.now->n = n;
+    line.now->told_s = now;
+    line.detail[0] = '\0';
+    line.is_told = true;
+    (void)pthread_mutex_unlock(&line.lock);
+}
+
+void ebb__progress_tell(const char *what, uint64_t n_done, uint64_t n) {
+    tell(NULL, what, n_done, n);
+}
+
+void ebb__progress_detail(const char *fmt, ...) {
+    va_list args;
+    if (!line.has_thread) { return; }
+    (void)pthread_mutex_lock(&line.lock);
+    va_start(args, fmt);
+    vsnprintf(line.detail, sizeof line.detail, fmt, args);
+    va_end(args);
+    (void)pthread_mutex_unlock(&line.lock);
+}
+
+ebb_progress ebb__progress(void) {
+    return (ebb_progress){.tell = line.is_terminal ? tell : NULL};
+}
+
+void ebb__progress_clear(void) {
+    (void)pthread_mutex_lock(&line.lock);
+    erase();
+    line.is_told = false;
+    (void)pthread_mutex_unlock(&line.lock);
+}
+
+void ebb__progress_hold(void) {
+    (void)pthread_mutex_lock(&line.lock);
+    erase();
+}
+
+void ebb__progress_go_on(void) {
+    (void)pthread_mutex_unlock(&line.lock);
+}

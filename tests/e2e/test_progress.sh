@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The progress line: never two seconds of silence on a terminal, within its width, gone at the end; and not a byte of it
+# where stderr is no terminal.
+. "$(dirname "$0")/lib.sh"
+
+# on NAME COLUMNS ARGUMENTS...: ebb ends well on a terminal of that width; what happened is in the file `terminal`.
+on() {
+    title=$1 columns=$2
+    shift 2
+    python3 "$root/tests/e2e/terminal.py" "$columns" "$EBB" "$@" >terminal 2>err || fail "$title" "$(cat err)"
+    equal "$title" "$(figure exit)" 0
+    check "$title: never silent for two seconds" test "$(figure silence)" -lt 20
+    check "$title: no line reaches column $columns" test "$(figure columns)" -lt "$columns"
+    check "$title: a line is redrawn" test "$(figure drawn)" -ge 2
+    check "$title: no line stays" test -z "$(sed -n 's/^left: //p' terminal | grep -E '^(step [0-9]+ of|measuring|planning|evaluating|placing|reading)')"
+}
+
+figure() {
+    sed -n "s/^$1 //p" terminal
+}
+
+# plain C: its kernels and steps take long
+on "train" 100 train resnet_cifar:1 --backend ref --batch 24 --steps 2
+check "kernels are counted" grep -q '^line: measuring kernels N of N' terminal
+check "steps too, with the time left" grep -q '^line: step N of N, N s left: loss N' terminal
+check "its output is as without a terminal" grep -q '^left: resnet_cifar:1 on ref: batch 24' terminal
+on "train on a narrow terminal" 31 train resnet_cifar:1 --backend ref --batch 8 --steps 4
+check "what is too long is cut" grep -q '^line: step N of N, N s left: l' terminal
+if [ -e "$digits" ]; then
+    on "an evaluation" 60 train resnet_cifar:1 --backend ref --data "digits:$digits" --batch 64 --steps 1
+    check "it is counted in images" grep -q '^line: evaluating N of N' terminal
+else
+    skip "an evaluation" "there is no $digits"
+fi
+
+# a search that goes on as long as it may
+awk 'BEGIN { srand(7); print "id,lower,upper,size"
+    for (i = 0; i < 30000; i++) { a = int(rand() * 40000); print i "," a "," a + 1 + int(rand() * 900) "," 1 + int(rand() * 5000) } }' >buffers.csv
+on "place" 80 place buffers.csv --time 2.2
+check "it says which solver" grep -q '^line: placing by best' terminal
+on "probe" 80 probe resnet_cifar:1 --backend ref --batch 8 --reps 2
+check "it says what is measured" grep -q '^line: measuring the machine' terminal
+
+for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000" "plan lenet"; do
+    # shellcheck disable=SC2086
+    run "no terminal: $command" out $command
+    equal "no terminal, no line: ${command%% *}" "$(cat err)" ""
+done
+exit $status
