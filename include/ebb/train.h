@@ -118,6 +118,7 @@ typedef struct ebb_trainer_options {
     uint64_t budget_bytes;    /* 0: none */
     double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
     uint64_t host_bytes;      /* what slab, data, decoding and parked state may take; 0: no limit */
+    bool no_slab;             /* nothing is copied out to the host, whatever host_bytes allow */
     const char *disk_dir;     /* NULL: no disk tier */
     const char *machine_path; /* NULL: kernels and links are measured before planning */
     const char *load_path;

@@ -113,7 +113,7 @@ typedef struct ebb_cli_network {
     ebb_cli_memory memory;
     const char *policy;
     const char *algorithms;
-    uint64_t host_memory;
+    uint64_t host_memory; /* UINT64_MAX: no limit */
     const char *disk;
     const char *machine;
 } ebb_cli_network;
@@ -148,8 +148,8 @@ typedef struct ebb_cli_network {
          "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \
          "how each step's algorithm is chosen (below; given)"},                                                        \
-        {"--host-memory", EBB_CLI_BYTES, offsetof(values, network.host_memory), "SIZE",                                \
-         "what may lie in the host's memory meanwhile (no limit)"},                                                    \
+        {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
+         "what may lie in the host's memory meanwhile; 0: nothing is copied out to it (no limit)"},                    \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
          "a file here for what --host-memory has no room for"},                                                        \
     {                                                                                                                  \

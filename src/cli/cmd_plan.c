@@ -119,7 +119,7 @@ static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, 
         options->budget_bytes = network->memory.bytes;
     }
     if (network->algorithms != NULL) { options->algorithms = network->algorithms; }
-    if (network->host_memory > 0) { options->tier_bytes[EBB_TIER_HOST] = network->host_memory; }
+    options->tier_bytes[EBB_TIER_HOST] = network->host_memory;
     if (network->disk != NULL) { options->tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
 }
 
@@ -324,7 +324,7 @@ static int check_outputs(const plan_values *values, const char *name) {
 }
 
 static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
-    plan_values values = {.json = false};
+    plan_values values = {.network = {.host_memory = UINT64_MAX}};
     ebb_cli_arguments arguments;
     subject s = {.device = NULL};
     int code = EBB_EXIT_DONE;

@@ -94,7 +94,8 @@ static void set_network(const ebb_cli_network *network, ebb_trainer_options *opt
     options->algorithms = network->algorithms;
     options->budget_bytes = network->memory.bytes;
     options->budget_percent = network->memory.percent;
-    options->host_bytes = network->host_memory;
+    options->host_bytes = network->host_memory != UINT64_MAX ? network->host_memory : 0;
+    options->no_slab = network->host_memory == 0;
     options->disk_dir = network->disk;
     options->machine_path = network->machine;
 }
@@ -247,7 +248,8 @@ static bool are_outputs_apart(const train_values *values) {
 
 static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
-    train_values values = {.learning_rate = options.learning_rate,
+    train_values values = {.network = {.host_memory = UINT64_MAX},
+                           .learning_rate = options.learning_rate,
                            .momentum = options.optimizer.momentum,
                            .weight_decay = options.optimizer.weight_decay};
     ebb_cli_arguments arguments;

@@ -68,7 +68,7 @@ static uint64_t decoding_share(uint64_t host_bytes) {
 /* What the slab may have. */
 static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_out, ebb_no_fit *no_fit_out) {
     const uint64_t limit = trainer->options.host_bytes;
-    *slab_bytes_out = UINT64_MAX;
+    *slab_bytes_out = trainer->options.no_slab ? 0 : UINT64_MAX;
     if (limit == 0) { return EBB_OK; }
     const bool decodes = ebb__data_decodes(trainer->train);
     const uint64_t buffers = ebb__trainer_buffer_bytes(trainer) + (decodes ? EBB_IMAGE_LEAST_BYTES : 0);
@@ -82,7 +82,7 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
     }
     const uint64_t rest = limit - buffers - parked;
     const uint64_t more = decodes ? decoding_share(limit) - EBB_IMAGE_LEAST_BYTES : 0;
-    *slab_bytes_out = rest - ebb_min_u64(rest, more);
+    if (!trainer->options.no_slab) { *slab_bytes_out = rest - ebb_min_u64(rest, more); }
     return EBB_OK;
 }
 

@@ -20,7 +20,8 @@ says "no steps" 2 "ebb: train: --steps takes a whole number from 1, not '0'" tra
 says "no epochs" 2 "ebb: train: --epochs takes a whole number from 1, not '0'" train lenet --epochs 0
 says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 1 to 2147483647, not '4294967297'" \
     plan lenet --threads 4294967297
-says "no host memory" 2 "ebb: plan: --host-memory takes bytes, as in 512MB or 2GiB, not '0'" plan lenet --host-memory 0
+says "host memory that is no number" 2 "ebb: plan: --host-memory takes bytes, as in 512MB or 2GiB, not 'none'" \
+    plan lenet --host-memory none
 says "image of one side" 2 "ebb: train: --image takes height and width, as in 224x224, not '3x'" train lenet --image 3x
 says "learning rate that is none" 2 "ebb: train: --lr takes a number, not 'nan'" train lenet --lr nan
 says "flag with a value" 2 "ebb: train: --json takes no value, not '1'" train lenet --json=1
@@ -86,6 +87,15 @@ says "a plan over the one that is checked" 2 "ebb: plan: ./plan is what is read"
 says "a plan over its machine" 2 "ebb: plan: prog is what is read" plan lenet --machine ./prog -o prog
 check "outputs refused: nothing is lost" cmp -s prog kept
 check "outputs refused: nothing is made" test ! -e x
+for command in "plan resnet20" "train resnet20 --steps 1"; do
+    budget="--batch 8 --backend dry --memory 60% --json"
+    # shellcheck disable=SC2086
+    run "${command%% *} with the host" out $command $budget &&
+        check "${command%% *} with the host" test "$(member out moved_out_bytes)" -gt 0
+    # shellcheck disable=SC2086
+    run "${command%% *} without the host" out $command $budget --host-memory 0 &&
+        equal "${command%% *} without the host" "$(member out moved_out_bytes)" 0
+done
 run "a per cent beyond 64 bits" out plan lenet --batch 4 --backend dry --memory 1e300% && pass "a per cent beyond 64 bits"
 
 "$EBB" help >/dev/full 2>err
