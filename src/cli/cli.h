@@ -9,6 +9,7 @@
 
 #include "ebb/ebb.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 /* Exit codes. After a signal that ended a training: 128 + its number, as shells have it. */
@@ -35,6 +36,9 @@ int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
 /* Whether two paths name one file, which need not be there yet. */
 bool ebb__cli_is_same_file(const char *a, const char *b);
+
+/* Catch a signal, unless whoever started this program had it ignored, as nohup has. */
+void ebb__cli_catch(int number, const struct sigaction *action);
 
 /* The folder for temporary files that the environment names (TMPDIR); NULL: none. */
 const char *ebb__cli_temp_dir(void);

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -146,7 +145,7 @@ static const int handed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
 static void set_signals(void) {
     struct sigaction hand = {.sa_sigaction = hand_on, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigemptyset(&hand.sa_mask);
-    for (size_t i = 0; i < sizeof handed_on / sizeof handed_on[0]; i++) { (void)sigaction(handed_on[i], &hand, NULL); }
+    for (size_t i = 0; i < sizeof handed_on / sizeof handed_on[0]; i++) { ebb__cli_catch(handed_on[i], &hand); }
 }
 
 /* Why this file cannot be run; 0: it can. */

@@ -2,15 +2,14 @@
  *
  * `ebb train`: a network from its name to its trained weights, inside a budget.
  *
- * SIGINT and SIGTERM, and SIGPIPE where nobody reads its output any more, end it behind the step at hand: the
+ * SIGINT, SIGTERM and SIGHUP, and SIGPIPE where nobody reads its output any more, end it after the step at hand: the
  * checkpoint is written if one was asked for, so is the trace of what was recorded till then, and the exit code is 128
- * plus the signal's number.
+ * plus the signal's number. A second SIGINT or SIGTERM ends it at once, as SIGQUIT always does.
  */
 #include "cli.h"
 #include "train_report.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 
 typedef struct train_values {
@@ -68,12 +67,13 @@ static void on_signal(int number) {
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* the second one ends it at once */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGPIPE, &action, NULL);
+    ebb__cli_catch(SIGHUP, &action); /* comes twice when a terminal goes: from the kernel and from the shell */
+    action.sa_flags |= (int)SA_RESETHAND;
+    ebb__cli_catch(SIGINT, &action);
+    ebb__cli_catch(SIGTERM, &action);
+    (void)sigaction(SIGPIPE, &action, NULL); /* ignored or not, nobody reads any more */
 }
 
 /* What the network and its plan have in common with `ebb plan`. */

@@ -5,7 +5,6 @@
 #include "cli.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,6 +65,12 @@ int ebb__cli_close_output(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) { return EBB_EXIT_DONE; }
     fprintf(stderr, "ebb: standard output could not be written\n");
     return EBB_EXIT_IO;
+}
+
+void ebb__cli_catch(int number, const struct sigaction *action) {
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) { return; }
+    (void)sigaction(number, action, NULL);
 }
 
 static void print_overview(void) {

@@ -299,6 +299,19 @@ END
 }
 equal "SIGINT to the command" "$(interrupt command); $(tell trace)" "130; 1024@malloc left 1024 peak 1024 cut"
 equal "SIGINT to ebb is handed on" "$(interrupt ebb); $(tell trace)" "130; 1024@malloc left 1024 peak 1024 cut"
+cat >waits.py <<'END'
+import os, signal, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.kill(os.getppid(), signal.SIGINT)
+time.sleep(0.3)
+print("there")
+END
+equal "SIGINT that ebb was told to ignore" "$(
+    trap '' INT
+    "$EBB" record -o ignored -- python3 waits.py 2>err
+    echo $?
+)" "there
+0"
 run "a report of it" out report trace --text && pass "a report of it"
 if [ -e /dev/full ]; then
     ln -s /dev/full full

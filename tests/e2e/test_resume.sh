@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # kill -9 at random moments, also while a checkpoint is being written, then resume: the weights are those of the
-# run that nobody disturbed. SIGTERM ends a run politely, and it too goes on. SEED repeats a failure.
+# run that nobody disturbed. SIGTERM and SIGHUP end a run politely, and it too goes on. SEED repeats a failure.
 . "$(dirname "$0")/lib.sh"
 seed=${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 echo "SEED=$seed"
@@ -37,13 +37,14 @@ for round in 1 2; do
 done
 check "runs were killed ($n_kills)" test $n_kills -ge 3
 
-# term FILE: SIGTERM to the training $pid when FILE has its first steps; ends with its exit code.
-term() {
+# end FILE SIGNAL...: to the training $pid when FILE has its first steps; ends with its exit code.
+end() {
     for try in $(seq 200); do
         [ -e "$1" ] && [ "$(wc -l <"$1")" -ge 5 ] && break
         sleep 0.05
     done
-    kill -TERM $pid
+    shift
+    for signal in "$@"; do kill -"$signal" $pid; done
     wait $pid
 }
 
@@ -51,7 +52,7 @@ rm -f state
 # shellcheck disable=SC2086
 "$EBB" $train --checkpoint state >polite 2>err &
 pid=$!
-term polite
+end polite TERM
 equal "SIGTERM: exit code" $? 143
 equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
 
@@ -62,7 +63,7 @@ stop() {
     # shellcheck disable=SC2086
     "$EBB" $train --steps 100000 "$@" >stopped 2>err &
     pid=$!
-    term stopped
+    end stopped TERM
     equal "$name: exit code" $? 143
 }
 
@@ -75,6 +76,25 @@ equal "a trace that is cut: says so" "$(cat err)" "ebb: ended by signal 15; the 
 run "a trace that is cut: it can be read" report report trace && check "a trace that is cut: events" test -s report
 # shellcheck disable=SC2086
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
+
+# A terminal that goes sends SIGHUP, and so does its shell: the second one does not end it sooner.
+rm -f state
+# shellcheck disable=SC2086
+"$EBB" $train --checkpoint state >polite 2>err &
+pid=$!
+end polite HUP HUP
+equal "SIGHUP: exit code" $? 129
+equal "SIGHUP: says so" "$(cat err)" "ebb: ended by signal 1; everything is in state"
+# shellcheck disable=SC2086
+run "SIGHUP: goes on" out $train --checkpoint state && equal "SIGHUP: the weights" "$(member out weights_sha256)" "$wanted"
+
+# What whoever started it ignores stays ignored, as after nohup.
+# shellcheck disable=SC2086
+(trap '' INT HUP && exec "$EBB" $train --steps 100000) >stopped 2>err &
+pid=$!
+end stopped INT HUP TERM
+equal "ignored signals: exit code" $? 143
+equal "ignored signals: says so" "$(cat err)" "ebb: ended by signal 15"
 
 # Nobody reads the output any more: that ends it as politely.
 rm -f state
