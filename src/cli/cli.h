@@ -90,6 +90,7 @@ typedef struct ebb_cli_command {
     size_t n_arguments_max;
     int (*run)(const struct ebb_cli_command *command, int argc, char **argv); /* argv[0]: the command's name */
     void (*more_help)(void); /* may be NULL: what --help prints below the options */
+    bool computes;           /* with the processor's threads, which wait for each other */
 } ebb_cli_command;
 
 /* What is left when the options are taken. */

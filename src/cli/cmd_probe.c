@@ -174,4 +174,5 @@ const ebb_cli_command ebb__cli_probe = {
     .n_arguments_max = 16,
     .run = run_probe,
     .more_help = ebb__cli_print_names,
+    .computes = true,
 };

@@ -288,4 +288,5 @@ const ebb_cli_command ebb__cli_train = {
     .n_arguments_max = 1,
     .run = run_train,
     .more_help = ebb__cli_print_names,
+    .computes = true,
 };

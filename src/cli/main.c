@@ -4,8 +4,10 @@
  */
 #include "cli.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -114,6 +116,24 @@ static void hold_standard_streams(void) {
     if (fd > STDERR_FILENO) { (void)close(fd); }
 }
 
+/* OpenMP's threads spin while they wait, and take the processors from whatever else wants them: beside other work a
+ * step then takes ten times as long. They sleep when OMP_WAIT_POLICY says so, but the runtime reads that while it is
+ * loaded, before main. So the program sets it and starts itself once more, unless the user has chosen how to wait, or
+ * there is no such runtime, or `ebb record` records it, for which it would be two programs. Where that fails it goes on
+ * as it is. */
+static void wait_asleep(char **argv) {
+    static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "EBB_RECORD_OUT"};
+    char path[4096];
+    for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
+        if (getenv(chosen[i]) != NULL) { return; }
+    }
+    if (dlsym(RTLD_DEFAULT, "omp_get_max_threads") == NULL) { return; }
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0 || setenv(chosen[0], "passive", 1) != 0) { return; }
+    path[n] = '\0';
+    (void)execv(path, argv);
+}
+
 int main(int argc, char **argv) {
     hold_standard_streams();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an output that failed, not the program's end */
@@ -128,6 +148,7 @@ int main(int argc, char **argv) {
     }
     const ebb_cli_command *command = find_command(name);
     if (command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
+    if (command->computes) { wait_asleep(argv); }
     ebb_log_set(print_log, NULL, EBB_LOG_WARN);
     ebb__progress_begin();
     const int code = command->run(command, argc - 1, argv + 1);
