@@ -255,6 +255,11 @@ EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, cons
 EBB_API ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
                                          ebb_trace_reader **reader_out);
 
+/* The name of the format that a file's first bytes tell, of which this many are enough; NULL: none that can be
+ * imported. A gzipped file is not looked into. path may decide where the bytes could be several formats. */
+#define EBB_TRACE_HEAD_BYTES ((size_t)64 * 1024)
+EBB_API const char *ebb_trace_format_of(const void *head, size_t n_bytes, const char *path);
+
 /* The idx-th format that can be imported; NULL behind the last. *about_out, unless NULL: a line about it. Static. */
 EBB_API const char *ebb_trace_format_name(size_t idx, const char **about_out);
 

@@ -37,7 +37,7 @@ static const ebb_cli_option place_options[] = {
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME",
-     "of a trace: whose blocks (an accelerator's with the highest peak)"},
+     "of a recording: whose blocks (an accelerator's with the highest peak)"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
 };
 
@@ -371,7 +371,8 @@ static int run_place(const ebb_cli_command *command, int argc, char **argv) {
 
 static void print_solvers(void) {
     const char *name = NULL, *about = "";
-    printf("\nFILE is a CSV (docs/place-format.md), a program, a plan or a trace; - is standard input.\n");
+    printf("\nFILE is a CSV (docs/place-format.md), a program, a plan, a trace, or a recording that `ebb "
+           "import`\nreads; - is standard input.\n");
     printf("\nsolvers (the first is the default):\n");
     for (size_t i = 0; (name = ebb_place_solver_name(i, &about)) != NULL; i++) { printf("  %-18s %s\n", name, about); }
 }

@@ -14,8 +14,8 @@ typedef struct ebb_cli_placing {
     const char *time_name; /* what its times are */
 } ebb_cli_placing;
 
-/* Read what is at path, known by its content: a CSV, a program, a plan, a trace. "-" is standard input. device: of a
- * trace, as of ebb_trace_reader_choose; NULL for anything else. An exit code; what was wrong has been said. */
+/* Read what is at path, known by its content: a CSV, a program, a plan, a recording. "-" is standard input. device: of
+ * a recording, as of ebb_trace_open_device; NULL for anything else. An exit code; what was wrong has been said. */
 int ebb__cli_place_load(const char *path, const char *device, ebb_cli_placing *placing_out);
 
 /* ---- answers ---------------------------------------------------------------------------------- */

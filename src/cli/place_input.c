@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What `ebb place` takes, told apart by its first bytes: a CSV of buffers; a program, whose stays are those of the
- * policy liveness; a plan's stays; a trace, whose blocks live from their alloc to their free, or to the end where
- * none came. A trace's times are its allocs and frees, counted: only their order matters for placing.
+ * policy liveness; a plan's stays; a recording, ebb's trace or anything else that `ebb import` reads, whose blocks live
+ * from their alloc to their free, or to the end where none came. A recording's times are its allocs and frees, counted:
+ * only their order matters for placing.
  */
 #include "place_command.h"
 
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_BYTES 12u
+#define GZIP_MAGIC "\x1f\x8b"
 #define MAX_KEPT_BYTES ((uint64_t)8 << 30)
 #define ID_BYTES 96u /* more of a name is cut off */
 
@@ -23,9 +24,9 @@
 typedef struct source {
     const char *name;   /* in messages */
     const char *path;   /* to open it again; NULL: a pipe or the like gives its bytes once */
-    const char *device; /* of a trace */
+    const char *device; /* of a recording */
     int fd;
-    char first[FIRST_BYTES];
+    char *first;             /* [EBB_TRACE_HEAD_BYTES] */
     size_t n_first, n_given; /* of these */
 } source;
 
@@ -114,8 +115,8 @@ static int open_source(source *s) {
     s->fd = is_stdin ? STDIN_FILENO : open(s->name, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0 || fstat(s->fd, &info) != 0) { return complain_io(s, "open"); }
     if (!is_stdin && S_ISREG(info.st_mode)) { s->path = s->name; }
-    while (s->n_first < FIRST_BYTES) {
-        const ssize_t n = read(s->fd, s->first + s->n_first, FIRST_BYTES - s->n_first);
+    while (s->n_first < EBB_TRACE_HEAD_BYTES) {
+        const ssize_t n = read(s->fd, s->first + s->n_first, EBB_TRACE_HEAD_BYTES - s->n_first);
         if (n < 0 && errno == EINTR) { continue; }
         if (n < 0) { return complain_io(s, "read"); }
         if (n == 0) { break; }
@@ -239,7 +240,7 @@ static int load_plan(const source *s, ebb_cli_placing *placing) {
     return code;
 }
 
-/* ---- traces ----------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------- */
 
 typedef struct recording {
     const source *source;
@@ -273,9 +274,9 @@ static int read_events(recording *r) {
         const int code = read_event(r, &event);
         if (code != EBB_EXIT_DONE) { return code; }
     }
-    if (!ebb_trace_reader_info(r->reader).complete) {
+    if (!ebb_trace_reader_info(r->reader).complete || ebb_trace_reader_note(r->reader, "cut") != NULL) {
         ebb__progress_clear();
-        fprintf(stderr, "ebb: warning: %s: the trace is cut off; what it has is placed\n", r->source->name);
+        fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has is placed\n", r->source->name);
     }
     for (size_t i = 0; i < r->b.n; i++) {
         if (r->b.items[i].last == UINT64_MAX) { r->b.items[i].last = r->tick; }
@@ -284,29 +285,24 @@ static int read_events(recording *r) {
 }
 
 /* What shares no device shares no arena; others are left out, and said. */
-static int choose_device(recording *r) {
-    const source *s = r->source;
+static void say_device(const recording *r) {
     size_t n = 0, chosen = 0;
-    const ebb_status status = ebb_trace_reader_choose(r->reader, s->device);
-    if (status != EBB_OK) { return failed(s, status); }
     const ebb_trace_device *devices = ebb_trace_reader_devices(r->reader, &n, &chosen);
     char name[64];
-    if (n > 1 && s->device == NULL) {
-        ebb__progress_clear();
-        fprintf(stderr, "ebb: %s: has blocks of %zu devices; those of %s are placed, --device chooses\n", s->name, n,
-                ebb__cli_clean(devices[chosen].name, name, sizeof name));
-    }
-    return EBB_EXIT_DONE;
+    if (n < 2 || r->source->device != NULL) { return; }
+    ebb__progress_clear();
+    fprintf(stderr, "ebb: %s: has blocks of %zu devices; those of %s are placed, --device chooses\n", r->source->name,
+            n, ebb__cli_clean(devices[chosen].name, name, sizeof name));
 }
 
-static int load_trace(const source *s, ebb_cli_placing *placing) {
+static int load_recording(const source *s, ebb_cli_placing *placing) {
     recording r = {.source = s};
-    ebb_status status = ebb_trace_reader_open(NULL, s->path, &r.reader);
+    const ebb_status status = ebb_trace_open_device(NULL, s->path, ebb__cli_temp_dir(), s->device, &r.reader);
     if (status != EBB_OK) { return failed(s, status); }
-    int code = choose_device(&r);
-    if (code == EBB_EXIT_DONE) { code = read_events(&r); }
+    say_device(&r);
+    int code = read_events(&r);
     if (code == EBB_EXIT_DONE) { code = make_file(s, &r.b, 1, 0, &placing->file); }
-    placing->time_name = "alloc or free of the trace";
+    placing->time_name = "alloc or free of the recording";
     ebb_trace_reader_close(r.reader);
     buffers_fini(&r.b);
     return code;
@@ -320,37 +316,40 @@ static int load_csv(source *s, ebb_cli_placing *placing) {
     return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
 }
 
-static const struct {
-    const char *first; /* bytes of the file */
-    int (*load)(const source *s, ebb_cli_placing *placing);
-} kinds[] = {
-    {"ebb-program ", load_program},
-    {"ebb-plan ", load_plan},
-    {"\x89"
-     "ebbtr\r\n",
-     load_trace},
-};
+typedef int (*loader)(const source *s, ebb_cli_placing *placing);
+
+static bool begins_with(const source *s, const char *text) {
+    return s->n_first >= strlen(text) && memcmp(s->first, text, strlen(text)) == 0;
+}
+
+/* NULL: a CSV, or else nothing that is known. */
+static loader find_loader(const source *s) {
+    if (begins_with(s, "ebb-program ")) { return load_program; }
+    if (begins_with(s, "ebb-plan ")) { return load_plan; }
+    if (begins_with(s, GZIP_MAGIC)) { return load_recording; }
+    const char *format = ebb_trace_format_of(s->first, s->n_first, s->name);
+    return format != NULL && strcmp(format, "csv") != 0 ? load_recording : NULL;
+}
 
 static int load(source *s, ebb_cli_placing *placing) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const size_t n_first = strlen(kinds[i].first);
-        if (s->n_first < n_first || memcmp(s->first, kinds[i].first, n_first) != 0) { continue; }
-        if (s->device != NULL && kinds[i].load != load_trace) { break; }
-        char path[64];
-        int kept = -1;
-        int code = s->path != NULL ? EBB_EXIT_DONE : keep(s, path, sizeof path, &kept);
-        if (code == EBB_EXIT_DONE) { code = kinds[i].load(s, placing); }
-        if (kept >= 0) { (void)close(kept); }
-        return code;
+    const loader load_it = find_loader(s);
+    if (s->device != NULL && load_it != load_recording) {
+        return ebb__cli_usage("place: %s: --device is for recordings", s->name);
     }
-    if (s->device != NULL) { return ebb__cli_usage("place: %s: --device is for traces", s->name); }
-    return load_csv(s, placing);
+    if (load_it == NULL) { return load_csv(s, placing); }
+    char path[64];
+    int kept = -1;
+    int code = s->path != NULL ? EBB_EXIT_DONE : keep(s, path, sizeof path, &kept);
+    if (code == EBB_EXIT_DONE) { code = load_it(s, placing); }
+    if (kept >= 0) { (void)close(kept); }
+    return code;
 }
 
 int ebb__cli_place_load(const char *path, const char *device, ebb_cli_placing *placing_out) {
-    source s = {.name = path, .device = device, .fd = -1};
-    int code = open_source(&s);
+    source s = {.name = path, .device = device, .fd = -1, .first = malloc(EBB_TRACE_HEAD_BYTES)};
+    int code = s.first != NULL ? open_source(&s) : no_memory();
     if (code == EBB_EXIT_DONE) { code = load(&s, placing_out); }
     if (s.fd > STDIN_FILENO) { (void)close(s.fd); }
+    free(s.first);
     return code;
 }

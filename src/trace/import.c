@@ -358,16 +358,30 @@ static ebb_status copy_trace(ebb_importer *importer) {
 
 /* ---- one import ------------------------------------------------------------------------------- */
 
+static const ebb_import_format *format_of(const uint8_t *head, size_t n, const char *path) {
+    for (size_t i = 0; i < N_FORMATS && n > 0; i++) {
+        if (formats[i].looks_like(head, n, path)) { return &formats[i]; }
+    }
+    return NULL;
+}
+
+const char *ebb_trace_format_of(const void *head, size_t n_bytes, const char *path) {
+    const ebb_import_format *format = format_of(head, n_bytes, path);
+    return format != NULL ? format->name : NULL;
+}
+
+static const ebb_import_format *format_called(const char *name) {
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        if (strcmp(name, formats[i].name) == 0) { return &formats[i]; }
+    }
+    return NULL;
+}
+
 static ebb_status find_format(ebb_importer *importer) {
     const char *wanted = importer->options->format;
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        const ebb_import_format *f = &formats[i];
-        if (wanted != NULL ? strcmp(wanted, f->name) == 0
-                           : f->looks_like(importer->head, importer->n_head, importer->path)) {
-            importer->format = f;
-            return EBB_OK;
-        }
-    }
+    importer->format =
+        wanted != NULL ? format_called(wanted) : format_of(importer->head, importer->n_head, importer->path);
+    if (importer->format != NULL) { return EBB_OK; }
     if (wanted != NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no format %s to import", wanted); }
     if (importer->n_head == 0) { return ebb_fail(EBB_E_FORMAT, "%s: an empty file", importer->path); }
     return ebb_fail(EBB_E_UNSUPPORTED, "%s: neither a trace nor a recording of a known format", importer->path);
@@ -387,9 +401,9 @@ static ebb_status begin(ebb_importer *importer, ebb_stream *stream, const ebb_tr
                                .options = options,
                                .stream = stream,
                                .out_fd = -1};
-    importer->head = ebb__alloc(importer->mem, IMPORT_HEAD_BYTES, 1);
+    importer->head = ebb__alloc(importer->mem, EBB_TRACE_HEAD_BYTES, 1);
     if (importer->head == NULL) { return EBB_E_NO_MEMORY; }
-    ebb_status st = ebb__stream_read_some(stream, importer->head, IMPORT_HEAD_BYTES, &importer->n_head);
+    ebb_status st = ebb__stream_read_some(stream, importer->head, EBB_TRACE_HEAD_BYTES, &importer->n_head);
     if (st == EBB_OK) { st = find_format(importer); }
     if (st != EBB_OK) { ebb__free(importer->mem, importer->head); }
     return st;

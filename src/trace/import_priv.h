@@ -14,8 +14,6 @@
 #include "base/byte_stream.h"
 #include "trace/trace_priv.h"
 
-#define IMPORT_HEAD_BYTES ((size_t)64 * 1024) /* of a file, by which its format is told */
-
 typedef struct ebb_importer ebb_importer;
 
 typedef struct ebb_import_format {

@@ -118,7 +118,28 @@ check "a trace's names" grep -q '^0:conv1.weight,0,' answer.csv
 cat trace | "$EBB" place - --json >again 2>err
 check "a trace on standard input" grep -q '"optimal": true' again
 head -c $(($(wc -c <trace) / 2)) trace >cut && "$EBB" place cut >out 2>err
-equal "a trace that is cut off" "$(cat err)" "ebb: warning: cut: the trace is cut off; what it has is placed"
+equal "a trace that is cut off" "$(cat err)" "ebb: warning: cut: the recording is cut off; what it has is placed"
+
+# Recordings of other tools: placed as the traces that `ebb import` makes of them.
+python3 "$root/tests/e2e/make_imports.py" made 1 && python3 "$root/tests/e2e/make_snapshot.py" snapshots || exit 1
+gzip -k made/singa_plain.log snapshots/history.pickle
+for recording in made/singa_plain.log made/singa_pool.log made/singa_plain.log.gz made/flat.json made/object.json.gz \
+    snapshots/history.pickle snapshots/history.pickle.gz snapshots/ring.pickle snapshots/jit_devices.pickle; do
+    run "import $recording" out import $recording -o imported && "$EBB" place imported --solver size --json >expected 2>err
+    run "place $recording" out place $recording --solver size --json
+    equal "place $recording" "$(plain out)" "$(plain expected)"
+    "$EBB" place - --solver size --json <$recording >out 2>err
+    equal "place $recording on standard input" "$(plain out)" "$(plain expected)"
+    cat $recording | "$EBB" place - --solver size --json >out 2>err
+    equal "place $recording from a pipe" "$(plain out)" "$(plain expected)"
+done
+head -c 20000 made/flat.json >cut.json && "$EBB" place cut.json >out 2>err
+equal "a profiler's trace that is cut off" "$(cat err)" "ebb: warning: cut.json: the recording is cut off; what it has is placed"
+run "a snapshot's device" out place snapshots/devices.pickle --device 1 --solver size --json
+says "a device that a snapshot has not" 2 "ebb: snapshots/devices.pickle: there is no device 7, but those from 0 to 2" \
+    place snapshots/devices.pickle --device 7
+head -c 5000 snapshots/history.pickle >short.pickle
+complains "a snapshot that is cut off" 3 "short.pickle" place short.pickle
 
 mkdir folder && cp five.csv files/gaps.csv folder && echo "not an instance" >folder/README.md
 python3 "$root/bench/place_compare.py" --ebb "$EBB" --rounds 2 --steps 1000 -o table folder 2>err

@@ -156,6 +156,11 @@ static void test_names(void **state) {
     for (; ebb_trace_format_name(n, &about) != NULL; n++) { assert_true(strlen(about) > 0); }
     assert_true(n > 0);
     assert_string_equal(ebb_trace_format_name(0, NULL), "ebb");
+    static const char log[] = "Malloc 0x1 512\nFree 0x1\n", csv[] = "id,lower,upper,size\n", none[] = "nothing";
+    assert_string_equal(ebb_trace_format_of(log, strlen(log), "file"), "singa");
+    assert_string_equal(ebb_trace_format_of(csv, strlen(csv), "file"), "csv");
+    assert_null(ebb_trace_format_of(none, strlen(none), "file"));
+    assert_null(ebb_trace_format_of(NULL, 0, "file"));
 }
 
 int main(void) {
