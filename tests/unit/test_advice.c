@@ -182,7 +182,12 @@ static void no_checkpoint_of_checkpoints(void **state) {
             study_do(&f, EBB_TRACE_WRITE, made[i]);
             end(&f);
         }
-        for (unsigned i = N_LAYERS * N_OPS; i-- > 0;) { study_do(&f, EBB_TRACE_FREE, made[i]); }
+        for (unsigned i = N_LAYERS * N_OPS; i-- > 0;) {
+            step(&f, EBB_TRACE_PHASE_BACKWARD);
+            study_do(&f, EBB_TRACE_READ, made[i]);
+            end(&f);
+            study_do(&f, EBB_TRACE_FREE, made[i]);
+        }
         const ebb_study *s = study_fixture_study(&f, NULL);
         assert_true((tip(s, "checkpoint") != NULL) == (phase == EBB_TRACE_PHASE_FORWARD));
         study_fixture_fini(&f);
@@ -208,6 +213,77 @@ static void no_checkpoint_below_one(void **state) {
         assert_null(tip(study_fixture_study(&f, NULL), "checkpoint"));
         study_fixture_fini(&f);
     }
+}
+
+/* Blocks in the order of their names, 100 bytes each, which go in the opposite order; twice. */
+static void tell_names(study_fixture *f, const char *const *names, size_t n) {
+    uint64_t made[16];
+    for (unsigned time = 0; time < 2; time++) {
+        for (size_t i = 0; i < n; i++) { made[i] = study_alloc(f, 100, EBB_ROLE_ACTIVATION, names[i]); }
+        for (size_t i = n; i-- > 0;) { study_do(f, EBB_TRACE_FREE, made[i]); }
+    }
+}
+
+/* The network itself has no class among its modules, and a list cannot be called; children are told, and not beside
+ * their parent. */
+static void no_checkpoint_of_a_list(void **state) {
+    (void)state;
+    static const char *const names[] = {"layers.0.a.op", "layers.0.b.op", "layers.0.c.op", "Net.cat",
+                                        "layers.1.a.op", "layers.1.b.op", "layers.1.c.op", "Net.cat"};
+    static const char *const classes[][2] = {{"class.layers", "ModuleList"}, {"class.layers.0", "Block"},
+                                             {"class.layers.1", "Block"},    {"class.layers.0.a", "Linear"},
+                                             {"class.layers.1.a", "Linear"}, {"class.layers.0.b", "ReLU"},
+                                             {"class.layers.1.b", "ReLU"}};
+    study_fixture f;
+    begin(&f, EBB_TRACE_TELLS_ROLES, "ebb.torch");
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        assert_int_equal(ebb_trace_writer_note(f.writer, classes[i][0], classes[i][1]), EBB_OK);
+    }
+    tell_names(&f, names, 8);
+    const ebb_study_tip *found = tip(study_fixture_study(&f, NULL), "checkpoint");
+    assert_non_null(found);
+    assert_int_equal(found->n_names, 2);
+    assert_string_equal(found->names[0], "layers.0 (Block)");
+    assert_string_equal(found->names[1], "layers.1 (Block)");
+    study_fixture_fini(&f);
+}
+
+/* One module that has all activations wins nothing, even where the peak comes before they are back. */
+static void no_checkpoint_of_the_whole(void **state) {
+    (void)state;
+    static const char *const names[] = {"net.a.op", "net.b.op", "net.c.op", "net.d.op"};
+    study_fixture f;
+    begin(&f, EBB_TRACE_TELLS_ROLES, "ebb.torch");
+    uint64_t made[4];
+    for (unsigned i = 0; i < 4; i++) { made[i] = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, names[i]); }
+    study_do(&f, EBB_TRACE_FREE, study_alloc(&f, 500, EBB_ROLE_TEMP, ""));
+    for (unsigned i = 4; i-- > 0;) { study_do(&f, EBB_TRACE_FREE, made[i]); }
+    assert_null(tip(study_fixture_study(&f, NULL), "checkpoint"));
+    study_fixture_fini(&f);
+}
+
+/* One forward is not 'each of forward'. */
+static void checkpoint_of_one(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, EBB_TRACE_TELLS_STACKS, "pytorch snapshot");
+    const uint32_t net = study_frame(&f, study_frame(&f, 0, "main", "/me/train.py", 9), "forward", "/me/net.py", 5);
+    const uint32_t head = study_frame(&f, study_frame(&f, 0, "main", "/me/train.py", 9), "forward", "/me/net.py", 8);
+    uint64_t made[8];
+    for (unsigned i = 0; i < 8; i++) {
+        const uint32_t inner =
+            study_frame(&f, i < 6 ? net : head, "forward", i < 6 ? "/me/body.py" : "/me/head.py", 30 + i);
+        f.stack = study_frame(&f, inner, "relu", "/me/ops.py", 1);
+        made[i] = study_alloc(&f, 100, EBB_ROLE_UNKNOWN, "");
+    }
+    f.stack = 0;
+    study_do(&f, EBB_TRACE_FREE, study_alloc(&f, 400, EBB_ROLE_UNKNOWN, ""));
+    for (unsigned i = 8; i-- > 0;) { study_do(&f, EBB_TRACE_FREE, made[i]); }
+    const ebb_study_tip *found = tip(study_fixture_study(&f, NULL), "checkpoint");
+    assert_non_null(found);
+    if (strstr(found->sentence, "calling forward (me/body.py:30) through") == NULL) { fail_msg("%s", found->sentence); }
+    assert_int_equal(found->n_names, 1);
+    study_fixture_fini(&f);
 }
 
 /* ---- leaks ------------------------------------------------------------------------------------- */
@@ -482,6 +558,9 @@ int main(void) {
         cmocka_unit_test(names_of_all),
         cmocka_unit_test(no_checkpoint_of_checkpoints),
         cmocka_unit_test(no_checkpoint_below_one),
+        cmocka_unit_test(no_checkpoint_of_a_list),
+        cmocka_unit_test(no_checkpoint_of_the_whole),
+        cmocka_unit_test(checkpoint_of_one),
         cmocka_unit_test(memory_that_grows),
         cmocka_unit_test(saved_for_backward),
         cmocka_unit_test(who_is_told_what),
