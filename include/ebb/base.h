@@ -60,7 +60,8 @@ extern "C" {
     X(E_LIMIT, -8, "a limit is exceeded")                                                                              \
     X(E_INVALID_PLAN, -9, "the plan breaks a rule")                                                                    \
     X(E_DEVICE, -10, "the device failed")                                                                              \
-    X(E_INTERNAL, -11, "internal error")
+    X(E_INTERNAL, -11, "internal error")                                                                               \
+    X(E_NOT_FINITE, -12, "a number is not finite")
 
 typedef enum ebb_status {
 #define EBB_STATUS_ENUM(name, value, text) EBB_##name = (value),

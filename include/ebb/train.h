@@ -127,6 +127,7 @@ typedef struct ebb_trainer_options {
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
+    bool keep_going;           /* although the loss is not finite */
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
     int32_t device_index;      /* this and the next three: see ebb_device_options */
     bool tf32, nondeterministic, no_capture;
@@ -171,6 +172,9 @@ typedef struct ebb_step_result {
 } ebb_step_result;
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
+ * EBB_E_NOT_FINITE: the step has been made, but its loss is infinite or not a number, or it was to write a checkpoint
+ * and the values are not finite: what was at the checkpoint's path is still there. With options.keep_going it is logged
+ * instead, and still no such checkpoint is written.
  * EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the checkpoint, before which the step has been made.
  * EBB_E_DEVICE: a step before failed halfway, and there is no going on. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
@@ -188,8 +192,9 @@ typedef struct ebb_eval_result {
 EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
 
 /* Weights and running statistics as safetensors; gradients of the last step under their parameters' names; all that a
- * run needs to go on. EBB_E_IO: what was at path is still there. EBB_E_ARGUMENT: gradients, without
- * options.keep_gradients. */
+ * run needs to go on. EBB_E_IO: what was at path is still there; so with EBB_E_NOT_FINITE: a number to be written is
+ * not finite (of gradients, and of weights with options.keep_going, any are written). EBB_E_ARGUMENT: gradients,
+ * without options.keep_gradients. */
 EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);

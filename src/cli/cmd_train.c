@@ -24,7 +24,7 @@ typedef struct train_values {
     uint64_t seed;
     const char *load, *save, *checkpoint, *record, *save_gradients;
     uint64_t checkpoint_every, record_steps;
-    bool eval, no_eval, json, memory_includes_context;
+    bool eval, no_eval, json, memory_includes_context, keep_going;
 } train_values;
 
 #define AT(member) offsetof(train_values, member)
@@ -54,6 +54,7 @@ static const ebb_cli_option train_options[] = {
     {"--record-steps", EBB_CLI_AMOUNT, AT(record_steps), "N", "the last N steps' instead"},
     {"--save-gradients", EBB_CLI_TEXT, AT(save_gradients), "F",
      "update nothing, and write the last step's gradients (safetensors)"},
+    {"--keep-going", EBB_CLI_FLAG, AT(keep_going), NULL, "train on when the loss is not finite"},
     {"--eval", EBB_CLI_FLAG, AT(eval), NULL,
      "evaluate at the end, whatever the data (after each epoch is the default)"},
     {"--no-eval", EBB_CLI_FLAG, AT(no_eval), NULL, "do not evaluate"},
@@ -115,6 +116,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->checkpoint_every = values->checkpoint_every;
     options->record_path = values->record;
     options->n_record_steps = values->record_steps;
+    options->keep_going = values->keep_going;
     options->keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
     options->memory_includes_context = values->memory_includes_context;
@@ -188,10 +190,25 @@ static void tell_trace(const ebb_trainer *trainer, const train_values *values, u
     }
 }
 
+/* A loss, or values to be written, are not finite. */
+static int end_not_finite(const train_values *values) {
+    ebb__progress_clear();
+    fflush(stdout);
+    fprintf(stderr, "ebb: %s (--keep-going goes on)\n", ebb_last_error());
+    if (values->json) {
+        ebb__json_begin();
+        ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
+        ebb__json_text("error", ebb_last_error());
+        ebb__json_end();
+    }
+    return ebb__cli_exit_code(EBB_E_NOT_FINITE);
+}
+
 static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint64_t last_step) {
     int number = (int)caught_signal;
     if (values->checkpoint != NULL) {
         ebb_status status = ebb_trainer_checkpoint(trainer, values->checkpoint);
+        if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
     ebb__progress_clear();
@@ -210,6 +227,7 @@ static int train(ebb_trainer *trainer, const train_values *values) {
     ebb_status status = run_steps(trainer, values, &report, &last_step);
     if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values, last_step); }
     if (status == EBB_OK) { status = finish(trainer, values, &report); }
+    if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }
 

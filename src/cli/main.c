@@ -20,6 +20,7 @@ int ebb__cli_exit_code(ebb_status status) {
     switch (status) {
     case EBB_OK: return EBB_EXIT_DONE;
     case EBB_E_NO_FIT:
+    case EBB_E_NOT_FINITE:
     case EBB_E_INVALID_PLAN: return EBB_EXIT_NO;
     case EBB_E_ARGUMENT: return EBB_EXIT_USAGE;
     case EBB_E_FORMAT:

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The output of `ebb train`. As JSON: an object a step, one an evaluation, one at the end, each told from the
- * others by its members ("step", "accuracy", "schema_version"). For people: what will be done, about twenty
- * lines of steps, evaluations, and a table at the end; on a terminal a progress line besides.
+ * others by its members ("step", "accuracy", "schema_version"); a loss that is not finite is null. For people: what
+ * will be done, about twenty lines of steps, evaluations, and a table at the end; on a terminal a progress line
+ * besides.
  */
 #include "train_report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* A caller's buffer of 32 bytes for each number of a line. */
@@ -37,6 +39,11 @@ void ebb__cli_report_go_on(const ebb_cli_train_report *report, uint64_t step) {
     ebb__progress_tell("step", step, report->info.n_steps);
 }
 
+/* A NaN without its sign, which says nothing. */
+static double shown(double x) {
+    return isnan(x) ? fabs(x) : x;
+}
+
 static uint32_t float_bits(float value) {
     uint32_t bits = 0;
     memcpy(&bits, &value, sizeof bits);
@@ -47,8 +54,8 @@ static void show_progress(const ebb_trainer_info *info, const ebb_step_result *s
     char peak[32];
     double img_s = step->time_s > 0.0 ? (double)info->batch / step->time_s : 0.0;
     ebb__progress_tell("step", step->step, info->n_steps);
-    ebb__progress_detail("loss %.4f, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", (double)step->loss, img_s,
-                         bytes_text(info->plan.peak_bytes, peak), step->time_s, info->step_time_predicted_s);
+    ebb__progress_detail("loss %.4f, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", shown((double)step->loss),
+                         img_s, bytes_text(info->plan.peak_bytes, peak), step->time_s, info->step_time_predicted_s);
 }
 
 /* The first step, the last, and about twenty between. */
@@ -73,7 +80,7 @@ void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_res
         ebb__json_end();
     } else if (is_worth_a_line(&report->info, step->step)) {
         ebb__progress_clear();
-        printf("step %" PRIu64 ": loss %.6g, %.4f s\n", step->step, (double)step->loss, step->time_s);
+        printf("step %" PRIu64 ": loss %.6g, %.4f s\n", step->step, shown((double)step->loss), step->time_s);
         fflush(stdout);
     }
     show_progress(&report->info, step);
@@ -91,7 +98,7 @@ void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs,
         return;
     }
     printf("epoch %" PRIu64 ": accuracy %.2f %% on %" PRIu64 " images held out, loss %.4f\n", n_epochs,
-           100.0 * eval->accuracy, eval->n_images, eval->loss);
+           100.0 * eval->accuracy, eval->n_images, shown(eval->loss));
     fflush(stdout);
 }
 

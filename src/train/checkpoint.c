@@ -98,9 +98,12 @@ static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
 
 /* ---- writing ---------------------------------------------------------------------------------- */
 
-static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
+static ebb_status write_all(ebb_trainer *trainer, const char *path, ebb_st_writer *writer) {
     fact facts[N_FACTS];
-    char number[32];
+    char number[32], hash[65];
+    const char *not_finite = NULL;
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash, &not_finite));
+    EBB_TRY(ebb__trainer_refuse_values(trainer, path, not_finite));
     collect(trainer, facts);
     EBB_TRY(ebb__st_writer_set(writer, "ebb_checkpoint", VERSION));
     for (int f = 0; f < N_FACTS; f++) { EBB_TRY(ebb__st_writer_set(writer, facts[f].key, facts[f].text)); }
@@ -108,8 +111,6 @@ static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
     EBB_TRY(ebb__st_writer_set(writer, "step", number)); /* updates made; epoch and batch follow from it */
     (void)snprintf(number, sizeof number, "%" PRIu64, trainer->tracked_before);
     EBB_TRY(ebb__st_writer_set(writer, "batches_before", number));
-    char hash[65];
-    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash));
     EBB_TRY(ebb__st_writer_set(writer, "sha256", hash));
     return ebb__trainer_write_values(trainer, EBB_VALUES_ALL, writer);
 }
@@ -117,7 +118,7 @@ static ebb_status write_all(ebb_trainer *trainer, ebb_st_writer *writer) {
 ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path) {
     ebb_st_writer *writer = NULL;
     EBB_TRY(ebb__st_writer_create(trainer->mem, path, &writer));
-    ebb_status status = write_all(trainer, writer);
+    ebb_status status = write_all(trainer, path, writer);
     if (status == EBB_OK) { return ebb__st_writer_commit(writer); }
     ebb__st_writer_abandon(writer);
     return status;
@@ -158,7 +159,7 @@ static ebb_status read_number(const ebb_safetensors *file, const char *key, uint
 static ebb_status compare_hash(ebb_trainer *trainer, const ebb_safetensors *file) {
     const char *was = ebb__safetensors_metadata(file, "sha256");
     char hash[65];
-    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash));
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash, NULL));
     if (was != NULL && strcmp(was, hash) == 0) { return EBB_OK; }
     return ebb_fail(EBB_E_FORMAT, "%s: the values are not those that were written: their SHA-256 is %s, not %s",
                     file->path, hash, was != NULL ? was : "there");

@@ -6,7 +6,6 @@
  */
 #include "train/trainer_priv.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- create, destroy -------------------------------------------------------------------------- */
@@ -124,10 +123,18 @@ static ebb_status read_batch(ebb_trainer *trainer) {
     return ebb_data_prefetch(trainer->train, batch_of(trainer, trainer->step + 1));
 }
 
-static void note_loss(ebb_trainer *trainer, float loss) {
-    if (isfinite(loss) || trainer->warned) { return; }
+/* A loss that is not finite ends training, or is warned of once. */
+static ebb_status judge_loss(ebb_trainer *trainer, const ebb_step_result *result) {
+    const unsigned long long at = result->step;
+    const double loss = ebb__shown((double)result->loss);
+    if (isfinite(loss)) { return EBB_OK; }
+    if (!trainer->options.keep_going) {
+        return ebb_fail(EBB_E_NOT_FINITE, "step %llu: the loss is %g at a learning rate of %g; a smaller one may help",
+                        at, loss, (double)result->learning_rate);
+    }
+    if (!trainer->warned) { ebb__log(EBB_LOG_WARN, "step %llu: the loss is %g", at, loss); }
     trainer->warned = true;
-    ebb__log(EBB_LOG_WARN, "step %llu: the loss is %g", (unsigned long long)trainer->step, (double)loss);
+    return EBB_OK;
 }
 
 static ebb_status checkpoint_if_due(ebb_trainer *trainer) {
@@ -135,7 +142,10 @@ static ebb_status checkpoint_if_due(ebb_trainer *trainer) {
     if (o->checkpoint_path == NULL) { return EBB_OK; }
     bool due = o->checkpoint_every > 0 && trainer->step % o->checkpoint_every == 0;
     if (!due && trainer->step < o->n_steps) { return EBB_OK; }
-    return ebb_trainer_checkpoint(trainer, o->checkpoint_path);
+    const ebb_status status = ebb_trainer_checkpoint(trainer, o->checkpoint_path);
+    if (status != EBB_E_NOT_FINITE || !o->keep_going) { return status; }
+    ebb__log(EBB_LOG_WARN, "%s", ebb_last_error());
+    return EBB_OK;
 }
 
 /* Before the first of the last steps. */
@@ -165,7 +175,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     result.time_s = (double)ebb_run_get_stats(trainer->run).iteration_ns * 1e-9;
     result.loss = ebb_run_loss(trainer->run);
     trainer->times_s[trainer->n_times++ % EBB_TRAINER_N_TIMES] = (float)result.time_s;
-    note_loss(trainer, result.loss);
+    EBB_TRY(judge_loss(trainer, &result));
     EBB_TRY(checkpoint_if_due(trainer));
     *result_out = result;
     *done_out = false;
@@ -203,7 +213,7 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
     if (summary.step_time_median_s > 0) {
         summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
     }
-    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, summary.weights_sha256));
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, summary.weights_sha256, NULL));
     ebb_device_info device;
     EBB_TRY(ebb_device_get_info(trainer->device, &device));
     summary.context_bytes = device.context_bytes;

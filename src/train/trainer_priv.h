@@ -19,6 +19,8 @@
 #include "train/data_priv.h"
 #include "train/safetensors.h"
 
+#include <math.h>
+
 #define EBB_TRAINER_N_TIMES 1024 /* the median is over the last so many steps */
 
 /* A network made ready to run. */
@@ -61,6 +63,11 @@ struct ebb_trainer {
 const char *ebb__lr_schedule_name(ebb_schedule_kind kind);
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update);
 
+/* For messages: a NaN without its sign, which says nothing. */
+static inline double ebb__shown(double x) {
+    return isnan(x) ? fabs(x) : x;
+}
+
 /* resident.c: memory of this process, as the kernel counts. Pages of files are code: arena, slab and data are
  * anonymous. */
 typedef struct ebb_resident {
@@ -88,8 +95,11 @@ ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, eb
 /* All of the set must be there in the right shape; what else is there is warned of. */
 ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file);
 ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path);
-/* SHA-256 of the set's values, in the network's order, row-major float32. */
-ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65]);
+/* SHA-256 of the set's values, in the network's order, row-major float32. *not_finite_out (may be NULL): the name of
+ * the first value that has a number which is not finite; NULL: all are. */
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65], const char **not_finite_out);
+/* What is not finite is not written to path: not_finite names a value, and NULL is EBB_OK. */
+ebb_status ebb__trainer_refuse_values(const ebb_trainer *trainer, const char *path, const char *not_finite);
 
 /* checkpoint.c: *found_out false: there is no such file. One that cannot be looked at is EBB_E_IO. */
 ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *found_out);

@@ -6,7 +6,6 @@
 #include "train/trainer_priv.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #define DEFAULT_BATCH 32
 #define DEFAULT_ENDLESS_STEPS 100
@@ -172,13 +171,14 @@ static bool is_rate(float x) {
 
 static ebb_status check_optimizer(const ebb_trainer_options *o) {
     if (!is_rate(o->learning_rate)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a learning rate of %g is not possible", (double)o->learning_rate);
+        return ebb_fail(EBB_E_ARGUMENT, "a learning rate of %g is not possible", ebb__shown((double)o->learning_rate));
     }
     if (!is_rate(o->optimizer.momentum)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a momentum of %g is not possible", (double)o->optimizer.momentum);
+        return ebb_fail(EBB_E_ARGUMENT, "a momentum of %g is not possible", ebb__shown((double)o->optimizer.momentum));
     }
     if (!is_rate(o->optimizer.weight_decay)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a weight decay of %g is not possible", (double)o->optimizer.weight_decay);
+        return ebb_fail(EBB_E_ARGUMENT, "a weight decay of %g is not possible",
+                        ebb__shown((double)o->optimizer.weight_decay));
     }
     return EBB_OK;
 }
@@ -194,7 +194,7 @@ static ebb_status check_options(const ebb_trainer_options *o) {
         return ebb_fail(EBB_E_ARGUMENT, "there is no schedule of number %d", (int)o->schedule.kind);
     }
     if (!(o->budget_percent >= 0)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", o->budget_percent);
+        return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", ebb__shown(o->budget_percent));
     }
     if (o->memory_includes_context && o->budget_bytes == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget that includes the context is one in bytes");

@@ -84,7 +84,17 @@ static ebb_status save(ebb_trainer *trainer, ebb_value_set set, const char *path
     return status;
 }
 
+ebb_status ebb__trainer_refuse_values(const ebb_trainer *trainer, const char *path, const char *not_finite) {
+    if (not_finite == NULL) { return EBB_OK; }
+    return ebb_fail(EBB_E_NOT_FINITE, "%s: not written: after step %llu '%s' is not finite", path,
+                    (unsigned long long)trainer->step, not_finite);
+}
+
 ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
+    char hash[65];
+    const char *not_finite = NULL;
+    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, hash, &not_finite));
+    if (!trainer->options.keep_going) { EBB_TRY(ebb__trainer_refuse_values(trainer, path, not_finite)); }
     return save(trainer, EBB_VALUES_WEIGHTS, path);
 }
 
@@ -200,14 +210,24 @@ ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path) {
 
 /* ---- the hash --------------------------------------------------------------------------------- */
 
-static ebb_status hash_values(ebb_trainer *trainer, ebb_value_set set, EVP_MD_CTX *md, unsigned char digest_out[32]) {
+static bool are_finite(const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) { return false; }
+    }
+    return true;
+}
+
+static ebb_status hash_values(ebb_trainer *trainer, ebb_value_set set, EVP_MD_CTX *md, unsigned char digest_out[32],
+                              const char **not_finite_out) {
     const ebb_graph *graph = trainer->learn.graph;
     bool fine = EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
     for (size_t v = 0; fine && v < graph->values.n; v++) {
         const ebb_value_info *info = &graph->values.data[v];
         if (!is_in(info, set)) { continue; }
         EBB_TRY(ebb_run_get_value(trainer->run, (ebb_value)v, trainer->staging));
-        fine = EVP_DigestUpdate(md, trainer->staging, (size_t)ebb__shape_elements(&info->shape) * sizeof(float)) == 1;
+        const size_t n = (size_t)ebb__shape_elements(&info->shape);
+        fine = EVP_DigestUpdate(md, trainer->staging, n * sizeof(float)) == 1;
+        if (*not_finite_out == NULL && !are_finite(trainer->staging, n)) { *not_finite_out = info->name; }
     }
     if (!fine || EVP_DigestFinal_ex(md, digest_out, NULL) != 1) {
         return ebb_fail(EBB_E_INTERNAL, "sha256: libcrypto refuses");
@@ -215,13 +235,15 @@ static ebb_status hash_values(ebb_trainer *trainer, ebb_value_set set, EVP_MD_CT
     return EBB_OK;
 }
 
-ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65]) {
+ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65], const char **not_finite_out) {
     unsigned char digest[32];
+    const char *not_finite = NULL;
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     if (md == NULL) { return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: sha256"); }
-    ebb_status status = hash_values(trainer, set, md, digest);
+    ebb_status status = hash_values(trainer, set, md, digest, &not_finite);
     EVP_MD_CTX_free(md);
     EBB_TRY(status);
+    if (not_finite_out != NULL) { *not_finite_out = not_finite; }
     for (size_t i = 0; i < sizeof digest; i++) { (void)snprintf(hex_out + 2 * i, 3, "%02x", digest[i]); }
     return EBB_OK;
 }

@@ -89,6 +89,33 @@ done
     run "the least host memory" out $train --host-memory "$(member out least_host_bytes)" && pass "the least host memory"
 }
 
+# A loss that is not finite ends a training, and the last good checkpoint stays.
+steep="train lenet --backend ref --batch 8 --lr 1e38 --seed 1"
+# shellcheck disable=SC2086
+{
+    run "a checkpoint before the loss is lost" out $steep --steps 1 --checkpoint good && cp good kept
+    nan="ebb: step 2: the loss is nan at a learning rate of 1e+38; a smaller one may help (--keep-going goes on)"
+    "$EBB" $steep --steps 3 --checkpoint good >out 2>err
+    equal "a loss that is not finite: exit code" $? 1
+    equal "a loss that is not finite: says so" "$(tail -n 1 err)" "$nan"
+    check "a loss that is not finite: the checkpoint stays" cmp good kept
+    "$EBB" $steep --steps 3 --save none --json >out 2>err
+    equal "a loss that is not finite: exit code with JSON" "$? $(cat err)" "1 $nan"
+    equal "a loss that is not finite: JSON" "$(tail -n 1 out)" \
+        '{"schema_version": 1, "error": "step 2: the loss is nan at a learning rate of 1e+38; a smaller one may help"}'
+    check "a loss that is not finite: no weights" test ! -e none
+    run "--keep-going" out $steep --steps 3 --checkpoint good --keep-going --save lost
+    equal "--keep-going: no sign" "$(grep -c 'loss nan' out) $(grep -c -e -nan out err | tr '\n' ' ')" "2 out:0 err:0 "
+    equal "--keep-going: warned of" "$(grep -c '^ebb: warning: step 2: the loss is nan$' err)" 1
+    check "--keep-going: the checkpoint is refused" grep -q "^ebb: warning: good: not written: after step 3 '" err
+    check "--keep-going: the checkpoint stays" cmp good kept
+    check "--keep-going: weights are written" test -s lost
+    run "--keep-going with JSON" out $steep --steps 3 --keep-going --json &&
+        equal "--keep-going: null in JSON" "$(grep -c '"loss": null, ' out)" 2
+    check "--keep-going: it is JSON" python3 -c 'import json, sys
+for line in open("out"): json.loads(line, parse_constant=sys.exit)'
+}
+
 # A recording that cannot be written is lost, and said to be; what was learned is not.
 # shellcheck disable=SC2086
 {

@@ -6,6 +6,7 @@
  */
 #include "ebb/train.h"
 
+#include "base/file.h"
 #include "data_files.h"
 #include "train/safetensors.h"
 
@@ -258,6 +259,82 @@ static void test_checkpoints_that_do_not_fit(void **state) {
     expect_refused(o, EBB_E_FORMAT, path);
     data_put(&test_dir, "c", "", 0);
     expect_refused(o, EBB_E_FORMAT, path);
+}
+
+/* ---- losses and weights that are no numbers ----------------------------------------------------- */
+
+/* So large a rate that the second loss overflows. */
+static ebb_trainer_options steep_options(void) {
+    static char path[256];
+    ebb_trainer_options o = base_options();
+    (void)snprintf(path, sizeof path, "%s/steep", test_dir.path);
+    o.schedule = (ebb_lr_schedule){.kind = EBB_LR_CONSTANT};
+    o.learning_rate = 1e30f;
+    o.checkpoint_path = path;
+    o.checkpoint_every = 1;
+    return o;
+}
+
+static void read_whole(const char *path, char **data, size_t *n) {
+    assert_int_equal(ebb__file_read_all(NULL, path, UINT64_MAX, data, n), EBB_OK);
+}
+
+static void expect_not_finite(ebb_trainer *trainer, const char *says) {
+    ebb_step_result untouched = {.step = 77};
+    bool done = true;
+    assert_int_equal(ebb_trainer_step(trainer, &untouched, &done), EBB_E_NOT_FINITE);
+    expect_message(says);
+    assert_int_equal(untouched.step, 77);
+    assert_true(done);
+}
+
+static void test_a_loss_that_is_not_finite_stops(void **state) {
+    (void)state;
+    ebb_trainer_options o = steep_options();
+    char *before = NULL, *after = NULL;
+    size_t n_before = 0, n_after = 0;
+    ebb_trainer *trainer = make(o);
+    step(trainer, 1, NULL);
+    read_whole(o.checkpoint_path, &before, &n_before);
+    expect_not_finite(trainer, "step 2: the loss is nan at a learning rate of 1e+30");
+    read_whole(o.checkpoint_path, &after, &n_after);
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, n_before);
+    assert_int_equal(ebb_trainer_checkpoint(trainer, o.checkpoint_path), EBB_E_NOT_FINITE);
+    expect_message("not written: after step 2 '");
+    ebb__free(NULL, after);
+    read_whole(o.checkpoint_path, &after, &n_after);
+    assert_memory_equal(before, after, n_before);
+    assert_int_equal(ebb_trainer_save(trainer, data_path(&test_dir, "w")), EBB_E_NOT_FINITE);
+    expect_message("/w: not written: after step 2 '");
+    assert_int_not_equal(access(data_path(&test_dir, "w"), F_OK), 0);
+    ebb_trainer_destroy(trainer);
+
+    o.keep_going = true; /* from step 1, to the end; the checkpoint is still that of step 1 */
+    trainer = make(o);
+    assert_int_equal(ebb_trainer_get_info(trainer).first_step, 1);
+    float losses[9];
+    step(trainer, 9, losses);
+    assert_true(isnan(losses[8]));
+    assert_int_equal(ebb_trainer_save(trainer, data_path(&test_dir, "w")), EBB_OK);
+    ebb_trainer_destroy(trainer);
+    ebb__free(NULL, after);
+    read_whole(o.checkpoint_path, &after, &n_after);
+    assert_memory_equal(before, after, n_before);
+    ebb__free(NULL, before);
+    ebb__free(NULL, after);
+}
+
+/* The loss is of the weights before the update: it may be fine where they are not any more. */
+static void test_weights_that_are_not_finite_are_no_checkpoint(void **state) {
+    (void)state;
+    ebb_trainer_options o = steep_options();
+    o.learning_rate = 3e38f;
+    o.optimizer.weight_decay = 1e29f;
+    ebb_trainer *trainer = make(o);
+    expect_not_finite(trainer, "not written: after step 1 '");
+    assert_int_not_equal(access(o.checkpoint_path, F_OK), 0);
+    ebb_trainer_destroy(trainer);
 }
 
 static void test_checkpoint_cannot_be_written(void **state) {
@@ -652,6 +729,8 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_same_bits_under_every_policy),
         IN_DIR_OF_DIGITS(test_goes_on_as_if_nothing_had_been),
         IN_DIR_OF_DIGITS(test_checkpoints_that_do_not_fit),
+        IN_DIR_OF_DIGITS(test_a_loss_that_is_not_finite_stops),
+        IN_DIR_OF_DIGITS(test_weights_that_are_not_finite_are_no_checkpoint),
         IN_DIR_OF_DIGITS(test_checkpoint_cannot_be_written),
         IN_DIR_OF_DIGITS(test_checkpoint_out_of_reach),
         IN_DIR_OF_DIGITS(test_full_disk),
