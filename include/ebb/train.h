@@ -33,7 +33,7 @@ typedef struct ebb_data_options {
 #define EBB_DATA_OPTIONS_INIT EBB_INIT(ebb_data_options, )
 
 /* Open data by its description:
- *   synthetic              random images, endless
+ *   synthetic              random images, endless: a pattern per class under noise, of ten classes
  *   mnist:DIR              the four idx files, plain or gzipped (Fashion-MNIST too)
  *   cifar10:DIR            data_batch_*.bin, test_batch.bin
  *   cifar100:DIR           train.bin, test.bin (fine labels)
@@ -137,8 +137,8 @@ typedef struct ebb_trainer_options {
     ebb_progress progress;  /* told while the trainer is made and while it evaluates */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
-    EBB_INIT(ebb_trainer_options,                                                                                      \
-             EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(learning_rate, 0.01f) EBB_SET(schedule.step_factor, 0.1f))
+    EBB_INIT(ebb_trainer_options, EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(learning_rate, 0.003f)                \
+                                      EBB_SET(schedule.step_factor, 0.1f))
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
  * EBB_E_ARGUMENT: options of another version, or that do not fit each other, the data or the checkpoint.

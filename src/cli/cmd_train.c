@@ -35,7 +35,7 @@ static const ebb_cli_option train_options[] = {
     EBB_CLI_NETWORK_OPTIONS(train_values),
     {"--steps", EBB_CLI_AMOUNT, AT(steps), "N", "train for so many steps (of synthetic data 100)"},
     {"--epochs", EBB_CLI_AMOUNT, AT(epochs), "N", "train for so many passes over the data (1)"},
-    {"--lr", EBB_CLI_NUMBER, AT(learning_rate), "X", "learning rate (0.01)"},
+    {"--lr", EBB_CLI_NUMBER, AT(learning_rate), "X", "learning rate (0.003)"},
     {"--lr-schedule", EBB_CLI_TEXT, AT(lr_schedule), "S",
      "constant, cosine, linear, or step:N (a tenth every N steps)"},
     {"--warmup", EBB_CLI_COUNT, AT(warmup), "N", "steps in which the learning rate rises from 0"},

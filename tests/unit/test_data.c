@@ -355,6 +355,38 @@ static void test_threads_and_prefetch_show_nowhere(void **state) {
     }
 }
 
+/* Random images that can be learned: those of a class are alike, those of two are not. */
+static void test_synthetic_classes_have_patterns(void **state) {
+    (void)state;
+    enum { N = 64, ELEMENTS = 3 * 16 * 16 };
+    static float images[N][ELEMENTS];
+    int32_t labels[N];
+    double sum = 0, squares = 0, alike[2] = {0}, n_pairs[2] = {0};
+    ebb_data_options o = plain;
+    o.channels = 3;
+    o.height = o.width = 16;
+    o.classes = 1000;
+    ebb_data *data = open_data("synthetic", EBB_SPLIT_TRAIN, o);
+    assert_int_equal(ebb_data_read(data, (ebb_batch){0, 0, N}, images[0], labels, NULL), EBB_OK);
+    for (int a = 0; a < N; a++) {
+        assert_in_range(labels[a], 0, 9);
+        for (int i = 0; i < ELEMENTS; i++) {
+            sum += (double)images[a][i];
+            squares += (double)images[a][i] * (double)images[a][i];
+        }
+        for (int b = 0; b < a; b++) {
+            double product = 0;
+            for (int i = 0; i < ELEMENTS; i++) { product += (double)images[a][i] * (double)images[b][i] / ELEMENTS; }
+            alike[labels[a] == labels[b]] += product;
+            n_pairs[labels[a] == labels[b]]++;
+        }
+    }
+    assert_true(fabs(sum / (N * ELEMENTS)) < 0.1 && fabs(squares / (N * ELEMENTS) - 1) < 0.05);
+    assert_true(n_pairs[0] > 0 && n_pairs[1] > 0);
+    assert_true(alike[1] / n_pairs[1] > 0.5 && fabs(alike[0] / n_pairs[0]) < 0.2);
+    ebb_data_close(data);
+}
+
 /* An epoch shows every image at most once, the next one in another order. */
 static void test_epochs_are_permutations(void **state) {
     (void)state;
@@ -457,6 +489,7 @@ int main(void) {
         IN_DIR(test_images_without_split),
         IN_DIR(test_damaged_picture_is_named),
         IN_DIR(test_threads_and_prefetch_show_nowhere),
+        IN_DIR(test_synthetic_classes_have_patterns),
         IN_DIR(test_epochs_are_permutations),
         IN_DIR(test_sizes_on_request),
         IN_DIR(test_bad_calls),
