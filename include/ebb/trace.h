@@ -164,7 +164,7 @@ typedef struct ebb_trace_info {
     uint64_t n_events, n_blocks, n_steps; /* so far */
     uint64_t n_live_blocks, live_bytes;   /* behind the last event */
     uint64_t offset;                      /* in the file, behind the last whole record */
-    bool complete;                        /* the end record was read, be it by choose; false at the end: cut off */
+    bool complete; /* the end was read, be it by choose; false at the end: it, or what it was made of, is cut off */
 } ebb_trace_info;
 EBB_API ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader);
 

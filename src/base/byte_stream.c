@@ -60,6 +60,11 @@ static ebb_status read_file(ebb_stream *stream, void *dst, size_t n, size_t *n_o
         int result = gzread(stream->file, (char *)dst + got, (unsigned)want);
         int code = Z_OK;
         const char *cause = gzerror(stream->file, &code);
+        if (code == Z_BUF_ERROR && stream->may_be_cut) {
+            stream->is_cut = true;
+            got += result > 0 ? (size_t)result : 0;
+            break;
+        }
         if (result < 0 || (code != Z_OK && code != Z_STREAM_END)) {
             uint64_t at = stream->offset + got;
             if (code == Z_ERRNO) {

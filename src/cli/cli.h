@@ -34,6 +34,9 @@ int ebb__cli_file_failed(ebb_status status);
 /* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
+/* Warn that the recording at path has no end. */
+void ebb__cli_warn_of_cut(const char *path);
+
 /* Whether two paths name one file, which need not be there yet. */
 bool ebb__cli_is_same_file(const char *a, const char *b);
 

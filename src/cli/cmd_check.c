@@ -13,7 +13,7 @@ typedef struct check_values {
     uint64_t max_peak; /* UINT64_MAX: not said */
     const char *baseline, *device;
     ebb_cli_memory tolerance;
-    bool json;
+    bool incomplete, json;
 } check_values;
 
 #define AT(member) offsetof(check_values, member)
@@ -22,6 +22,7 @@ static const ebb_cli_option check_options[] = {
     {"--baseline", EBB_CLI_TEXT, AT(baseline), "FILE", "another recording, whose peak it may not exceed"},
     {"--tolerance", EBB_CLI_MEMORY_OR_NONE, AT(tolerance), "N%|SIZE", "by more than this (0)"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
+    {"--incomplete", EBB_CLI_FLAG, AT(incomplete), NULL, "judge recordings that are cut off by what they have"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
 };
 
@@ -138,6 +139,19 @@ static ebb_status compare(const char *path, const check_values *values, ebb_cli_
     return status == EBB_OK ? ebb_diff_create(NULL, baseline->study, file->study, diff_out) : status;
 }
 
+/* What is cut off may have had its peak after the cut, so it answers nothing unless that is asked for. */
+static bool may_be_judged(const char *path, const check_values *values, const ebb_cli_studied *studied) {
+    if (!studied->is_cut) { return true; }
+    if (values->incomplete) {
+        ebb__cli_warn_of_cut(path);
+        return true;
+    }
+    ebb__progress_clear();
+    fprintf(stderr, "ebb: %s: the recording is cut off, so its peak is not known; --incomplete judges what it has\n",
+            path);
+    return false;
+}
+
 static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     check_values values = {.max_peak = UINT64_MAX};
     ebb_cli_arguments arguments;
@@ -151,7 +165,13 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
                                                 : measure(arguments.at[0], &values, &file);
     const check_answer answer = {
         .file = &file, .baseline = &baseline, .limit_bytes = limit_of(&values, &baseline), .diff = diff};
-    code = status == EBB_OK ? say(arguments.at[0], &values, &answer) : ebb__cli_file_failed(status);
+    if (status != EBB_OK) {
+        code = ebb__cli_file_failed(status);
+    } else if (!may_be_judged(arguments.at[0], &values, &file) || !may_be_judged(values.baseline, &values, &baseline)) {
+        code = EBB_EXIT_INPUT;
+    } else {
+        code = say(arguments.at[0], &values, &answer);
+    }
     ebb_diff_destroy(diff);
     ebb__cli_studied_fini(&file);
     ebb__cli_studied_fini(&baseline);
@@ -161,7 +181,7 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
 static void print_more(void) {
     printf("\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
            "limits,\n"
-           "1: it is not, and what grew is named.\n");
+           "1: it is not, and what grew is named. A recording that is cut off is refused with exit code 3.\n");
 }
 
 const ebb_cli_command ebb__cli_check = {

@@ -129,6 +129,8 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     ebb_status status = ebb__cli_study(arguments.at[0], values.device, &a);
     if (status == EBB_OK) { status = ebb__cli_study(arguments.at[1], values.device, &b); }
     if (status == EBB_OK) { status = ebb_diff_create(NULL, a.study, b.study, &diff); }
+    if (status == EBB_OK && a.is_cut) { ebb__cli_warn_of_cut(arguments.at[0]); }
+    if (status == EBB_OK && b.is_cut) { ebb__cli_warn_of_cut(arguments.at[1]); }
     ebb__progress_clear();
     if (status == EBB_OK && values.json) { print_json(arguments.at, diff, &a, &b); }
     if (status == EBB_OK && !values.json) { print_text(diff, &a, &b, values.lines); }

@@ -106,7 +106,7 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
     if (status != EBB_OK) { return ebb__cli_file_failed(status); }
     ebb__progress_clear();
-    if (!result.complete) { fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path); }
+    if (!result.complete) { ebb__cli_warn_of_cut(path); }
     if (values.json) {
         print_json(path, &values, &result);
     } else {

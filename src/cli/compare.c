@@ -23,19 +23,11 @@ static ebb_status study(ebb_cli_studied *studied) {
     return ebb_study_create(studied->reader, &options, &studied->study);
 }
 
-/* Its reader has been at the end. */
-static void warn_of_cut(const char *path, const ebb_cli_studied *studied) {
-    const bool is_complete = ebb_trace_reader_info(studied->reader).complete;
-    if (is_complete) { return; }
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: warning: %s: the file is cut off; what it has was read\n", path);
-}
-
 ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out) {
     ebb_status status = open_file(path, device, studied_out);
     if (status == EBB_OK) { status = study(studied_out); }
     if (status != EBB_OK) { return status; }
-    warn_of_cut(path, studied_out);
+    studied_out->is_cut = !ebb_trace_reader_info(studied_out->reader).complete;
     studied_out->peak_bytes = ebb_study_get_summary(studied_out->study).peak_bytes;
     return EBB_OK;
 }
@@ -44,7 +36,7 @@ ebb_status ebb__cli_find_peak(const char *path, const char *device, ebb_cli_stud
     size_t n = 0, chosen = 0;
     const ebb_status status = open_file(path, device, studied_out); /* which knows the peaks of all devices */
     if (status != EBB_OK) { return status; }
-    warn_of_cut(path, studied_out);
+    studied_out->is_cut = !ebb_trace_reader_info(studied_out->reader).complete;
     const ebb_trace_device *devices = ebb_trace_reader_devices(studied_out->reader, &n, &chosen);
     studied_out->peak_bytes = n > 0 ? devices[chosen].peak_bytes : 0;
     return EBB_OK;

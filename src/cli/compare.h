@@ -12,9 +12,10 @@ typedef struct ebb_cli_studied {
     ebb_trace_reader *reader;
     ebb_study *study;
     uint64_t peak_bytes;
+    bool is_cut; /* the recording's end is missing */
 } ebb_cli_studied;
 
-/* device: as of ebb_trace_open_device. Of a file that was cut off, a warning is said. */
+/* device: as of ebb_trace_open_device. */
 ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied *studied_out);
 /* The same without a study, in no more memory than for what lives at once; and then, with the device asked for, the
  * study. */

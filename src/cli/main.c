@@ -47,6 +47,11 @@ int ebb__cli_file_exit_code(ebb_status status) {
     return status == EBB_E_UNSUPPORTED ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
 }
 
+void ebb__cli_warn_of_cut(const char *path) {
+    ebb__progress_clear();
+    fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has was read\n", path);
+}
+
 int ebb__cli_file_failed(ebb_status status) {
     (void)ebb__cli_failed(status);
     return ebb__cli_file_exit_code(status);

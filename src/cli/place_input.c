@@ -274,7 +274,7 @@ static int read_events(recording *r) {
         const int code = read_event(r, &event);
         if (code != EBB_EXIT_DONE) { return code; }
     }
-    if (!ebb_trace_reader_info(r->reader).complete || ebb_trace_reader_note(r->reader, "cut") != NULL) {
+    if (!ebb_trace_reader_info(r->reader).complete) {
         ebb__progress_clear();
         fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has is placed\n", r->source->name);
     }

@@ -132,6 +132,10 @@ ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_s
     return status;
 }
 
+bool ebb_report_is_complete(const ebb_report *report) {
+    return report->study == NULL || report->summary.complete;
+}
+
 static ebb_status write_to_file(void *ctx, const void *data, size_t n_bytes) {
     return ebb__file_writer_write(ctx, data, n_bytes);
 }

@@ -52,7 +52,11 @@ const char *ebb_trace_format_name(size_t idx, const char **about_out) {
 ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t *n_out) {
     EBB_ASSERT(importer->n_taken <= importer->n_head);
     const size_t n_left = importer->n_head - importer->n_taken;
-    if (n_left == 0) { return ebb__stream_read_some(importer->stream, buf, n, n_out); }
+    if (n_left == 0) {
+        const ebb_status st = ebb__stream_read_some(importer->stream, buf, n, n_out);
+        importer->cut = importer->cut || importer->stream->is_cut;
+        return st;
+    }
     if (n > n_left) { n = n_left; }
     memcpy(buf, importer->head + importer->n_taken, n);
     importer->n_taken += n;
@@ -352,7 +356,7 @@ static ebb_status copy_trace(ebb_importer *importer) {
     importer->tells = info.tells;
     importer->n_events = info.n_events;
     importer->n_blocks = info.n_blocks;
-    importer->cut = !info.complete;
+    importer->cut = importer->cut || !info.complete;
     return st;
 }
 
@@ -403,7 +407,9 @@ static ebb_status begin(ebb_importer *importer, ebb_stream *stream, const ebb_tr
                                .out_fd = -1};
     importer->head = ebb__alloc(importer->mem, EBB_TRACE_HEAD_BYTES, 1);
     if (importer->head == NULL) { return EBB_E_NO_MEMORY; }
+    stream->may_be_cut = true;
     ebb_status st = ebb__stream_read_some(stream, importer->head, EBB_TRACE_HEAD_BYTES, &importer->n_head);
+    importer->cut = stream->is_cut;
     if (st == EBB_OK) { st = find_format(importer); }
     if (st != EBB_OK) { ebb__free(importer->mem, importer->head); }
     return st;
@@ -415,7 +421,7 @@ static ebb_status finish(ebb_importer *importer, ebb_status st) {
     ebb__free(importer->mem, importer->head);
     if (importer->writer == NULL) { return st; }
     if (st == EBB_OK && importer->cut) {
-        st = ebb_trace_writer_note(importer->writer, "cut", "the recording's end is missing");
+        st = ebb_trace_writer_note(importer->writer, TRACE_CUT_NOTE, "the recording's end is missing");
     }
     ebb__trace_writer_count(importer->writer, &importer->n_events, &importer->n_blocks);
     if (st == EBB_OK) { return ebb_trace_writer_close(importer->writer); }

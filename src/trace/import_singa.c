@@ -127,6 +127,7 @@ typedef struct text_log {
     char buf[LINE_BYTES + 1];
     size_t at, n; /* in buf */
     bool ended;
+    bool is_unended; /* the last line given has no line break */
     uint64_t line;
     ebb_u64_map block_of; /* of every address seen: the number plus one of its live block, or 0 */
     EBB_VEC(before) befores;
@@ -140,7 +141,8 @@ static ebb_status next_line(text_log *l, char **line_out) {
     for (;;) {
         EBB_ASSERT(l->at <= l->n && l->n <= LINE_BYTES);
         char *from = l->buf + l->at, *stop = memchr(from, '\n', l->n - l->at);
-        if (stop == NULL && l->ended) { stop = l->at < l->n ? l->buf + l->n : NULL; }
+        l->is_unended = stop == NULL && l->ended && l->at < l->n;
+        if (l->is_unended) { stop = l->buf + l->n; }
         *line_out = stop != NULL ? from : NULL;
         if (stop != NULL) {
             *stop = '\0';
@@ -169,12 +171,16 @@ static ebb_status next_record(text_log *l, record *record_out, bool *done_out) {
     char *line = NULL;
     EBB_TRY(next_line(l, &line));
     *done_out = line == NULL;
-    if (line == NULL || parse_line(line, record_out)) { return EBB_OK; }
-    if (l->ended && l->at == l->n) { /* the last line, cut off */
+    const bool is_right = line == NULL || parse_line(line, record_out);
+    /* A last line without its line break may be cut within a number: its time, which is missing then. */
+    const bool has_no_time =
+        is_right && line != NULL && l->any_time && record_out->action < ITERATION && record_out->time == 0;
+    if (l->is_unended && (!is_right || has_no_time)) {
         l->importer->cut = true;
         *done_out = true;
         return EBB_OK;
     }
+    if (is_right) { return EBB_OK; }
     return ebb_fail(EBB_E_FORMAT, "%s:%llu: not 'ACTION 0xADDRESS SIZE TIME': %.60s", l->importer->path,
                     (unsigned long long)l->line, line);
 }

@@ -94,13 +94,16 @@ void ebb__trace_live_remove(ebb_trace_live *live, ebb_trace_block *block);
 /* ---- devices ---------------------------------------------------------------------------------- */
 
 /* What ebb_trace_reader_choose found; empty before. */
+/* The note of a trace that was made of a recording whose end is missing. */
+#define TRACE_CUT_NOTE "cut"
+
 typedef struct ebb_trace_devices {
     const ebb_mem *mem;
     ebb_bump names;
     ebb_u64_map device_of; /* of a space with blocks, or with refused ones: index into list */
     EBB_VEC(ebb_trace_device) list;
     size_t chosen;
-    bool is_complete; /* the trace, which was read to its end for these */
+    bool is_complete; /* as of ebb_trace_info: the trace was read to its end for these */
 } ebb_trace_devices;
 
 void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem);

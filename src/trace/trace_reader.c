@@ -252,7 +252,8 @@ ebb_status ebb__trace_reader_rewind(ebb_trace_reader *r) {
 ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader) {
     ebb_trace_info info = reader->info;
     info.n_live_blocks = reader->live.n;
-    info.complete = info.complete || reader->devices.is_complete;
+    const bool is_cut = ebb_trace_reader_note(reader, TRACE_CUT_NOTE) != NULL;
+    info.complete = (info.complete && !is_cut) || reader->devices.is_complete;
     return info;
 }
 
