@@ -45,7 +45,7 @@ static inline ebb_status import_bytes(const char *name, const void *data, size_t
     read_all(im);
     assert_int_equal(im->n, im->result.n_events);
     assert_int_equal(ebb_trace_reader_info(im->reader).n_blocks, im->result.n_blocks);
-    assert_true(ebb_trace_reader_info(im->reader).complete);
+    assert_int_equal(ebb_trace_reader_info(im->reader).complete, im->result.complete);
     assert_int_equal(unlink(out), 0);
     return EBB_OK;
 }

@@ -356,7 +356,7 @@ static ebb_status copy_trace(ebb_importer *importer) {
     importer->tells = info.tells;
     importer->n_events = info.n_events;
     importer->n_blocks = info.n_blocks;
-    importer->cut = importer->cut || !info.complete;
+    importer->cut = !info.complete; /* whether gzip ended in order does not matter then */
     return st;
 }
 

@@ -305,7 +305,7 @@ static ebb_status read_chunk(ebb_import_json_reader *r) {
 static ebb_status read_all(ebb_import_json_reader *r) {
     do { EBB_TRY(read_chunk(r)); } while (r->n_chunk > 0);
     if (!r->any_value) { return refuse(r, EBB_E_FORMAT, "no JSON"); }
-    r->importer->cut = r->importer->cut || r->depth > 0;
+    r->importer->cut = r->depth > 0;
     if (!r->is_list && !r->seen_array && r->depth == 0) {
         return ebb_fail(EBB_E_FORMAT, "%s: there is no member %s", r->importer->path, r->handler->array);
     }

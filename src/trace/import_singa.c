@@ -5,7 +5,8 @@
  *
  *     [number] ACTION[:] 0xADDRESS [size] [time] [words]
  *
- * where ACTION is malloc, free, read, layer (a read too), write or mutable (a write), in any case of letters. A number
+ * where ACTION is malloc, free, read, layer, write or mutable (a write), in any case of letters. A layer line is a read
+ * as well, but AutoSwap's rules treat it differently, so it stays apart by its row. A number
  * of 13 digits or more is a time since 1970, in ms, us or ns by its length; a smaller one is a size. A line of dashes
  * with the word 'itr' begins an iteration.
  *
@@ -20,12 +21,15 @@
 #define LINE_BYTES 4096u
 #define FIRST_TIME ((uint64_t)1000 * 1000 * 1000 * 1000) /* 13 digits */
 
-typedef enum action { MALLOC, FREE, READ, WRITE, ITERATION, NOTHING } action;
+#define LAYER_ROW IMPORT_FIRST_FREE_ROW
+
+typedef enum action { MALLOC, FREE, READ, LAYER, WRITE, ITERATION, NOTHING } action;
 
 static const struct {
     const char *word;
     action action;
-} words[] = {{"malloc", MALLOC}, {"free", FREE}, {"read", READ}, {"layer", READ}, {"write", WRITE}, {"mutable", WRITE}};
+} words[] = {{"malloc", MALLOC}, {"free", FREE},   {"read", READ},
+             {"layer", LAYER},   {"write", WRITE}, {"mutable", WRITE}};
 
 typedef struct record {
     action action;
@@ -131,7 +135,7 @@ typedef struct text_log {
     uint64_t line;
     ebb_u64_map block_of; /* of every address seen: the number plus one of its live block, or 0 */
     EBB_VEC(before) befores;
-    bool any_time, any_access;
+    bool any_time, any_access, any_layer;
     uint64_t first_time, ns; /* and how many ns its unit has */
     uint64_t n_blocks, n_events, n_iterations, now_ns;
 } text_log;
@@ -206,7 +210,8 @@ static void note_time(text_log *l, const record *r) {
 
 static ebb_status look_at(text_log *l, const record *r) {
     note_time(l, r);
-    l->any_access = l->any_access || r->action == READ || r->action == WRITE;
+    l->any_layer = l->any_layer || r->action == LAYER;
+    l->any_access = l->any_access || r->action == READ || r->action == LAYER || r->action == WRITE;
     if (r->action >= ITERATION) { return EBB_OK; }
     if (r->action != MALLOC && !r->has_size) { return EBB_OK; } /* a later line may say it */
     uint64_t *block = NULL;
@@ -228,8 +233,15 @@ static ebb_status look_through(text_log *l) {
 
 /* ---- the second reading ----------------------------------------------------------------------- */
 
-static ebb_status add_event(text_log *l, ebb_trace_kind kind, uint64_t block) {
-    const ebb_trace_event event = {.kind = kind, .time_ns = l->now_ns, .block = block};
+/* What an action does to a live block: an alloc at its address ends it. */
+static ebb_trace_kind kind_of(action does) {
+    EBB_ASSERT(does < ITERATION);
+    return does == READ || does == LAYER ? EBB_TRACE_READ : does == WRITE ? EBB_TRACE_WRITE : EBB_TRACE_FREE;
+}
+
+static ebb_status add_event(text_log *l, action does, uint64_t block) {
+    const ebb_trace_event event = {
+        .kind = kind_of(does), .row = does == LAYER ? LAYER_ROW : 0, .time_ns = l->now_ns, .block = block};
     l->n_events++;
     return ebb_trace_writer_add(l->importer->writer, &event);
 }
@@ -270,12 +282,6 @@ static void move_time(text_log *l, const record *r) {
     }
 }
 
-/* What an action does to a live block: an alloc at its address ends it. */
-static ebb_trace_kind kind_of(action does) {
-    EBB_ASSERT(does < ITERATION);
-    return does == READ ? EBB_TRACE_READ : does == WRITE ? EBB_TRACE_WRITE : EBB_TRACE_FREE;
-}
-
 static ebb_status write_record(text_log *l, const record *r) {
     if (r->action == NOTHING) { return EBB_OK; }
     move_time(l, r);
@@ -287,7 +293,7 @@ static ebb_status write_record(text_log *l, const record *r) {
     if (is_live) {
         const uint64_t block = *found - 1;
         if (is_alloc || r->action == FREE) { *found = 0; }
-        EBB_TRY(add_event(l, kind_of(r->action), block));
+        EBB_TRY(add_event(l, r->action, block));
     }
     return is_alloc ? add_alloc(l, r, false) : EBB_OK;
 }
@@ -301,6 +307,11 @@ static ebb_status write_log(text_log *l) {
     const uint32_t tells = EBB_TRACE_TELLS_ADDRESSES | (l->any_time ? EBB_TRACE_TELLS_TIMES : 0u) |
                            (l->any_access ? EBB_TRACE_TELLS_ACCESSES : 0u);
     EBB_TRY(ebb__import_begin(l->importer, tells, start_unix_ns(l)));
+    if (l->any_layer) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "row.%u", LAYER_ROW);
+        EBB_TRY(ebb_trace_writer_note(l->importer->writer, key, "layer"));
+    }
     for (size_t i = 0; i < l->befores.n; i++) {
         const record r = {.address = l->befores.data[i].address, .size_bytes = l->befores.data[i].size_bytes};
         EBB_TRY(add_alloc(l, &r, true));

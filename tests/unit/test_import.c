@@ -128,8 +128,15 @@ static void test_cut_gzip(void **state) {
     write_trace(data_path(&test_dir, "a"));
     put_zipped("c.gz", data, get("a", data, sizeof data));
     const size_t n = get("c.gz", data, sizeof data);
-    assert_int_equal(import_bytes("d", data, n - 9, NULL, &im), EBB_E_FORMAT);
-    expect_message("the file is cut off");
+    /* Without gzip's own end the trace may be whole; with less, it ends at the cut. */
+    assert_int_equal(import_bytes("d", data, n - 8, NULL, &im), EBB_OK);
+    assert_true(im.result.complete);
+    const size_t n_whole = im.n;
+    imported_fini(&im);
+    assert_int_equal(import_bytes("d", data, n - 16, NULL, &im), EBB_OK);
+    assert_false(im.result.complete);
+    assert_true(im.n <= n_whole);
+    imported_fini(&im);
 }
 
 /* What stands at the target stays until the import is done. */

@@ -63,6 +63,10 @@ static void test_autoswap_log(void **state) {
     EXPECT(&im, {EBB_TRACE_ALLOC, 0, 0, 7}, {EBB_TRACE_ALLOC, 0, 1, 9}, {EBB_TRACE_ALLOC, 0, 2, 5},
            {EBB_TRACE_WRITE, 1, 0, 7}, {EBB_TRACE_READ, 2, 0, 7}, {EBB_TRACE_READ, 3, 1, 9}, {EBB_TRACE_FREE, 4, 1, 9});
     assert_true(im.events[0].before && im.events[1].before && !im.events[2].before);
+    /* A layer's read stays apart from a plain one. */
+    assert_string_equal(ebb_trace_reader_note(im.reader, "row.3"), "layer");
+    assert_int_equal(im.events[4].row, 3);
+    assert_int_equal(im.events[5].row, 0);
     assert_int_equal(im.result.n_left_out, 1);
     imported_fini(&im);
 }
