@@ -8,7 +8,8 @@
  * What does not follow the plan - a request more or less, of another size, in another order, a free that comes late -
  * is noticed and never answered with bytes of a live block: such requests go to a general allocator over the rest of
  * the arena, and the pool finds its place in the iteration again. A pool that learns records the requests, finds the
- * iteration, places it, and does so anew when the plan goes on missing. docs/pool.md says what is noticed, and what it
+ * iteration once it has come twice, even with some noise in it, places it around what lives, and does so anew when the
+ * plan goes on missing. docs/pool.md says what is noticed, and what it
  * costs.
  *
  * The pool deals in addresses alone and never touches what lies there: the arena may be memory of this process, an
@@ -55,7 +56,7 @@ typedef struct ebb_pool_stats {
     uint64_t n_unplanned;                 /* came where the plan has them, and has no place for them */
     uint64_t n_mismatches;                /* came otherwise than the plan says, or while their place was still taken */
     uint64_t n_plans;                     /* made by itself or given */
-    uint64_t n_drops;                     /* of plans that went on missing */
+    uint64_t n_drops;                     /* of plans that missed too much, or left no room */
     uint64_t live_bytes, peak_live_bytes; /* rounded sizes */
     uint64_t plan_bytes;                  /* of the arena that the plan holds; 0: there is none */
     uint64_t peak_bytes;                  /* the highest end of anything handed out, and of the plan, from base */
@@ -70,10 +71,10 @@ EBB_API void ebb_pool_destroy(ebb_pool *pool);
 
 /* Follow an iteration of requests[n] from the next request on, in place of the plan that there is. offsets[n] are
  * theirs within the plan's bytes, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n;
- * they are checked. NULL: they are placed here. Nothing is kept of the arrays. n 0: go on without a plan. EBB_E_NO_FIT:
- * no such long piece of the arena is free; EBB_E_INVALID_PLAN: live requests overlap, or are not aligned; EBB_E_LIMIT:
- * an iteration of 2^30 - 1 requests or more. Where it fails, the pool goes on without a plan, or, if there is not even
- * the memory to take that back, with the one that there is. */
+ * they are checked, and lie in one piece. NULL: they are placed here, around what lives. Nothing is kept of the arrays.
+ * n 0: go on without a plan. EBB_E_NO_FIT: there is no room for them; EBB_E_INVALID_PLAN: live requests overlap, or are
+ * not aligned; EBB_E_LIMIT: an iteration of 2^30 - 1 requests or more. Where it fails, the pool goes on without a plan,
+ * or, if there is not even the memory to take that back, with the one that there is. */
 EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
 
 /* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room; a request of the plan's that had no place there has

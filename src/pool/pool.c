@@ -3,19 +3,19 @@
  * The pool: who answers a request.
  *
  *      base                                                              base + capacity
- *        | taken | free |##### the plan's bytes #####| taken |        free          |
- *        +-------+------+----------------------------+-------+----------------------+
- *          all of it the general allocator's, to whom the plan's bytes are one block
+ *        | taken | plan | taken | plan | free | plan |        free          |
+ *        +-------+------+-------+------+------+------+----------------------+
+ *          all of it the general allocator's, to whom the pieces that the plan holds are taken
  *
  * With a plan, requests that it expects are answered from its bytes, all others by the general allocator. Without one,
- * everything is; a pool that learns then records what comes, until it sees an iteration. A plan that goes on missing is
- * dropped: its live blocks become blocks of the general allocator, what is between them free, and the pool learns anew.
- * Each time it is more patient, so a program that never repeats itself costs little.
+ * everything is; a pool that learns then records what comes, until it sees an iteration. It goes on recording for some
+ * time, for the first plan may be of a part of the iteration, or of an iteration with noise in it; a better one takes
+ * its place. When a plan goes on missing later, it records again. A plan that misses most requests is dropped: its live
+ * blocks become blocks of the general allocator, and what is between them is free.
  *
- * A call looks at one event first, the next of the plan. Where there is no plan, or the pool has a lock, or the plan's
- * books must be kept, that is a stop, and the rest of this file decides. So nobody pays for what he does not use.
+ * A call looks at one event first, the next of the plan. Where there is no plan, or the pool has a lock, or it records,
+ * or the plan's books must be kept, that is a stop, and the rest of this file decides. Unused features cost nothing.
  */
-#include "ebb/place.h"
 #include "pool/pool_priv.h"
 
 #include <pthread.h>
@@ -23,12 +23,13 @@
 /* What runs seldom is kept out of what runs for every request. */
 #define SELDOM __attribute__((noinline))
 
-/* The placer's work: a request waits for it. */
-#define PLACE_STEPS ((uint64_t)50 * 1000)
-#define PLACE_STEPS_A_REQUEST 1000u
-
-#define FIRST_PATIENCE 4u /* mismatches in a few iterations */
-#define MAX_PATIENCE ((uint64_t)1 << 20)
+#define PROOF 2u          /* how often what was recorded before a plan is recorded after it */
+#define MIN_PROOF 2048u   /* requests */
+#define MIN_HELD 256u     /* requests that a plan has answered before it failed */
+#define FIRST_PATIENCE 4u /* mismatches */
+#define MORE_PATIENCE 4u
+#define MAX_PATIENCE ((uint64_t)1 << 40)
+#define DOUBT_ITERATIONS 12u /* by the plan that is doubted */
 
 struct ebb_pool {
     const ebb_pool_event *next; /* of a pool without a lock; else the stop */
@@ -38,115 +39,62 @@ struct ebb_pool {
     const ebb_pool_event *locked_next;
     ebb_pool_event stop;
     ebb_pool_heap *heap;
-    ebb_pool_replay *replay;     /* NULL: no plan */
-    uint64_t plan_start, plan_n; /* bytes; 0 of them without a plan */
+    ebb_pool_replay *replay;          /* NULL: no plan */
+    EBB_VEC(ebb_pool_piece) pieces;   /* of the arena that the plan holds, in order of address */
+    uint64_t plan_start, plan_extent; /* from the first piece to the end of the last */
     ebb_pool_learner learner;
-    uint64_t patience;
-    uint64_t general_bytes; /* live ones */
-    ebb_pool_stats stats;   /* without what is kept elsewhere */
+    bool records;              /* every call, for the learner */
+    uint64_t records_until;    /* this many, where there is a plan */
+    uint64_t missed, patience; /* mismatches since the last record, and how many make the pool record again */
+    uint64_t general_bytes;    /* live ones */
+    ebb_pool_stats stats;      /* without what is kept elsewhere */
     pthread_mutex_t lock;
 };
 
 /* ---- making a plan ---------------------------------------------------------------------------- */
 
-/* Room for a plan's making. */
-typedef struct planning {
-    ebb_pool_planned *requests;
-    size_t n;
-    ebb_place_item *items; /* of the requests that are planned, in their order */
-    uint64_t *starts;
-    size_t n_items;
-    uint64_t peak;
-} planning;
-
-static bool is_plannable(const planning *p, size_t request) {
-    return p->requests[request].span > 0 && p->requests[request].span <= p->n;
-}
-
-static ebb_status alloc_planning(planning *p, ebb_bump *bump, size_t n) {
-    if (n >= UINT32_MAX / 4) { return ebb_fail(EBB_E_LIMIT, "an iteration of %zu requests", n); }
-    *p = (planning){.n = n};
-    p->requests = ebb__bump_alloc(bump, n, sizeof *p->requests);
-    p->items = ebb__bump_alloc(bump, n, sizeof *p->items);
-    p->starts = ebb__bump_alloc(bump, n, sizeof *p->starts);
-    return p->requests != NULL && p->items != NULL && p->starts != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-}
-
-static ebb_place_problem describe(const ebb_pool *pool, planning *p) {
-    p->n_items = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        if (!is_plannable(p, i)) { continue; }
-        p->items[p->n_items++] =
-            (ebb_place_item){.size_bytes = p->requests[i].n, .first = i, .last = (i + p->requests[i].span) % p->n};
-    }
-    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
-    problem.items = p->items;
-    problem.n_items = p->n_items;
-    problem.period = p->n;
-    problem.alignment_bytes = pool->options.alignment_bytes;
-    return problem;
-}
-
-static void take_starts(planning *p) {
-    size_t item = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        if (is_plannable(p, i)) { p->requests[i].start = p->starts[item++]; }
-    }
-    EBB_ASSERT(item == p->n_items);
-}
-
-static ebb_status place(const ebb_pool *pool, planning *p) {
-    const ebb_place_problem problem = describe(pool, p);
-    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-    ebb_place_result result = {0};
-    options.mem = pool->options.mem;
-    options.max_steps = ebb_min_u64(PLACE_STEPS + PLACE_STEPS_A_REQUEST * (uint64_t)p->n,
-                                    EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * (uint64_t)p->n);
-    EBB_TRY(ebb_place_solve(&problem, &options, p->starts, &result));
-    p->peak = result.peak_bytes;
-    take_starts(p);
-    return EBB_OK;
-}
-
-/* The same with starts that were given. */
-static ebb_status check_given(const ebb_pool *pool, planning *p, const uint64_t *offsets) {
-    const ebb_place_problem problem = describe(pool, p);
-    size_t item = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        if (!is_plannable(p, i)) { continue; }
-        p->starts[item++] = offsets[i];
-    }
-    EBB_TRY(ebb_place_check(&problem, pool->options.mem, p->starts, &p->peak));
-    take_starts(p);
-    return EBB_OK;
-}
-
 static void note_end(ebb_pool *pool, uint64_t end) {
     pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, end - pool->options.base);
 }
 
-/* *fits_out: whether there was room for it. */
-static ebb_status begin_plan(ebb_pool *pool, planning *p, bool *fits_out) {
-    uint64_t start = EBB_POOL_NOWHERE;
-    EBB_ASSERT(pool->replay == NULL);
-    EBB_TRY(ebb__pool_heap_take(pool->heap, p->peak, 0, &start));
-    *fits_out = start != EBB_POOL_NOWHERE;
-    if (!*fits_out) { return EBB_OK; }
-    for (size_t i = 0; i < p->n; i++) { p->requests[i].start += start; }
-    const ebb_status st = ebb__pool_replay_create(pool->options.mem, p->requests, p->n, &pool->replay);
-    if (st != EBB_OK) {
-        uint64_t n, note;
-        ebb__pool_heap_give(pool->heap, start, &n, &note);
-        return st;
+static ebb_status begin_planning(const ebb_pool *pool, ebb_bump *bump, size_t n, ebb_pool_planning *p) {
+    *p = (ebb_pool_planning){.mem = pool->options.mem,
+                             .bump = bump,
+                             .base = pool->options.base,
+                             .alignment_bytes = pool->options.alignment_bytes};
+    return ebb__pool_planning_init(p, n);
+}
+
+/* The blocks that live and are the plan's become its own, and what it needs beside them is taken. All that can fail
+ * comes first. */
+static ebb_status begin_plan(ebb_pool *pool, const ebb_pool_planning *p) {
+    uint64_t n, note;
+    EBB_ASSERT(pool->replay == NULL && p->n_pieces > 0 && p->end - pool->options.base <= pool->options.capacity_bytes);
+    EBB_TRY(ebb__pool_heap_reserve(pool->heap, 2 * p->n_pieces));
+    pool->pieces.n = 0;
+    EBB_TRY(EBB_RESERVE(pool->options.mem, &pool->pieces, p->n_pieces));
+    EBB_TRY(ebb__pool_replay_create(pool->options.mem, p->requests, p->n, &pool->replay));
+    for (size_t i = 0; i < p->n; i++) {
+        if (!p->requests[i].lives) { continue; }
+        ebb__pool_heap_give(pool->heap, p->requests[i].start, &n, &note);
+        EBB_ASSERT(n == p->requests[i].n && pool->general_bytes >= n);
+        pool->general_bytes -= n;
     }
-    pool->plan_start = start;
-    pool->plan_n = p->peak;
+    ebb__pool_heap_take_pieces(pool->heap, p->pieces, p->n_pieces);
+    memcpy(pool->pieces.data, p->pieces, p->n_pieces * sizeof *p->pieces);
+    pool->pieces.n = p->n_pieces;
+    pool->plan_start = p->pieces[0].start;
+    pool->plan_extent = p->end - pool->plan_start;
     pool->stats.n_plans++;
-    pool->stats.plan_bytes = p->peak;
-    note_end(pool, start + p->peak);
-    ebb__pool_learner_reset(&pool->learner);
+    pool->stats.plan_bytes = 0;
+    for (size_t k = 0; k < p->n_pieces; k++) { pool->stats.plan_bytes += p->pieces[k].n; }
+    note_end(pool, p->end);
     EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
     return EBB_OK;
+}
+
+static bool has_room(const ebb_pool *pool, const ebb_pool_planning *p) {
+    return p->end - pool->options.base <= (pool->options.capacity_bytes & ~pool->mask);
 }
 
 /* ---- following it ----------------------------------------------------------------------------- */
@@ -186,47 +134,60 @@ static void go_on(ebb_pool *pool) {
     const ebb_pool_event *next = pool->replay != NULL ? ebb__pool_replay_get_next(pool->replay) : NULL;
     EBB_ASSERT(*pool->cursor == &pool->stop);
     note_live(pool);
-    if (next != NULL) { *pool->cursor = next; }
+    if (next != NULL && !pool->records) { *pool->cursor = next; }
 }
 
 /* ---- dropping it ------------------------------------------------------------------------------ */
 
-/* The plan's bytes become blocks of their own, what is between the live ones is given back. */
-static void carve(ebb_pool *pool, const ebb_pool_piece *pieces, size_t n_pieces) {
-    uint64_t at = pool->plan_start, n, note;
-    const uint64_t end = pool->plan_start + pool->plan_n;
-    for (size_t k = 0; k < n_pieces; k++) {
-        const uint64_t start = pieces[k].start;
-        EBB_ASSERT(start >= at && start + pieces[k].n <= end);
+/* A piece of the plan's bytes becomes blocks of their own; what is between the live ones is given back. */
+static void carve(ebb_pool *pool, const ebb_pool_piece *piece, const ebb_pool_piece *live, size_t n_live) {
+    uint64_t at = piece->start, n, note;
+    const uint64_t end = piece->start + piece->n;
+    ebb__pool_heap_note(pool->heap, at, 0);
+    for (size_t k = 0; k < n_live; k++) {
+        const uint64_t start = live[k].start;
+        EBB_ASSERT(start >= at && start + live[k].n <= end);
         if (start > at) {
             ebb__pool_heap_cut(pool->heap, at, start - at);
             ebb__pool_heap_give(pool->heap, at, &n, &note);
         }
-        at = start + pieces[k].n;
-        if (at < end) { ebb__pool_heap_cut(pool->heap, start, pieces[k].n); }
+        at = start + live[k].n;
+        if (at < end) { ebb__pool_heap_cut(pool->heap, start, live[k].n); }
+        ebb__pool_heap_note(pool->heap, start, live[k].note);
     }
     if (at < end) { ebb__pool_heap_give(pool->heap, at, &n, &note); }
+}
+
+static void carve_all(ebb_pool *pool, const ebb_pool_piece *live, size_t n_live) {
+    size_t k = 0;
+    for (size_t i = 0; i < pool->pieces.n; i++) {
+        const ebb_pool_piece *piece = &pool->pieces.data[i];
+        const size_t first = k;
+        while (k < n_live && live[k].start < piece->start + piece->n) { k++; }
+        carve(pool, piece, live + first, k - first);
+    }
+    EBB_ASSERT(k == n_live);
 }
 
 static ebb_status drop_plan(ebb_pool *pool) {
     if (pool->replay == NULL) { return EBB_OK; }
     ebb_bump bump;
-    ebb_pool_piece *pieces = NULL;
-    size_t n_pieces = 0;
+    ebb_pool_piece *live = NULL;
+    size_t n_live = 0;
     ebb__bump_init(&bump, pool->options.mem);
-    ebb_status st = ebb__pool_replay_get_live(pool->replay, &bump, &pieces, &n_pieces);
-    if (st == EBB_OK) { st = ebb__pool_heap_reserve(pool->heap, 2 * n_pieces + 1); }
+    ebb_status st = ebb__pool_replay_get_live(pool->replay, &bump, &live, &n_live);
+    if (st == EBB_OK) { st = ebb__pool_heap_reserve(pool->heap, 2 * n_live + pool->pieces.n); }
     if (st == EBB_OK) {
         EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_replay_is_valid(pool->replay));
-        carve(pool, pieces, n_pieces);
+        carve_all(pool, live, n_live);
         EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
         pool->stats.n_hits += pool->replay->n_hits;
         pool->general_bytes += pool->replay->live_bytes;
         ebb__pool_replay_destroy(pool->replay);
         pool->replay = NULL;
-        pool->plan_start = pool->plan_n = 0;
+        pool->pieces.n = 0;
+        pool->plan_start = pool->plan_extent = 0;
         pool->stats.plan_bytes = 0;
-        ebb__pool_learner_reset(&pool->learner);
     }
     ebb__bump_fini(&bump);
     return st;
@@ -234,34 +195,94 @@ static ebb_status drop_plan(ebb_pool *pool) {
 
 /* ---- learning --------------------------------------------------------------------------------- */
 
-static ebb_status plan_iteration(ebb_pool *pool, ebb_bump *bump, size_t length) {
-    planning p;
-    bool fits = false;
-    EBB_TRY(alloc_planning(&p, bump, length));
-    ebb__pool_learner_get(&pool->learner, length, p.requests);
-    EBB_TRY(place(pool, &p));
-    if (p.peak == 0) { return EBB_OK; }
-    EBB_TRY(begin_plan(pool, &p, &fits));
-    return fits ? EBB_OK : ebb__pool_learner_wait(&pool->learner, pool->options.mem, p.requests, length);
+/* What lives: the plan's own from the last round, and others. */
+static ebb_status find_living(const ebb_pool *pool, const ebb_pool_template *t, ebb_pool_planning *p) {
+    ebb_pool_piece *taken = NULL;
+    size_t n = 0;
+    EBB_TRY(ebb__pool_heap_list(pool->heap, p->bump, &taken, &n));
+    p->taken = taken;
+    for (size_t k = 0; k < n; k++) {
+        const uint64_t place = taken[k].note - 1 - t->first;
+        const uint32_t i = taken[k].note > t->first && place < t->n_last ? t->request_of[place] : EBB_POOL_NONE;
+        if (i == EBB_POOL_NONE || p->requests[i].span > p->n || i + p->requests[i].span < p->n) {
+            taken[p->n_taken++] = taken[k];
+            continue;
+        }
+        EBB_ASSERT(p->requests[i].n == taken[k].n && !p->requests[i].lives);
+        p->requests[i].start = taken[k].start;
+        p->requests[i].note = taken[k].note;
+        p->requests[i].lives = true;
+    }
+    return EBB_OK;
+}
+
+/* Instead of the plan that there is. */
+static ebb_status plan_iteration(ebb_pool *pool, ebb_bump *bump, const ebb_pool_guess *guess) {
+    ebb_pool_template t;
+    ebb_pool_planning p;
+    EBB_TRY(ebb__pool_template_make(&pool->learner, guess, bump, &t));
+    if (!t.is_sound) {
+        ebb__pool_learner_refuse(&pool->learner, guess);
+        return EBB_OK;
+    }
+    EBB_TRY(begin_planning(pool, bump, t.n, &p));
+    memcpy(p.requests, t.requests, t.n * sizeof *t.requests);
+    EBB_TRY(drop_plan(pool));
+    EBB_TRY(find_living(pool, &t, &p));
+    EBB_TRY(ebb__pool_place(&p));
+    ebb__pool_learner_wait(&pool->learner, guess);
+    if (p.n_pieces == 0 || !has_room(pool, &p)) { return EBB_OK; }
+    EBB_TRY(begin_plan(pool, &p));
+    pool->records_until = ebb_max_u64(PROOF * pool->learner.records.n, MIN_PROOF);
+    return EBB_OK;
 }
 
 /* Learning is a service: what fails in it, for want of memory, does not fail the request. */
 static SELDOM void learn(ebb_pool *pool) {
-    size_t length = 0;
+    const uint64_t n_planned = pool->replay != NULL ? pool->replay->n : 0;
+    const ebb_pool_guess *guess = ebb__pool_learner_find(&pool->learner, count_live(pool), n_planned);
     ebb_bump bump;
+    if (guess == NULL) { return; }
     ebb__bump_init(&bump, pool->options.mem);
-    if (ebb__pool_learner_find(&pool->learner, pool->options.mem, &length) == EBB_OK && length > 0) {
-        (void)plan_iteration(pool, &bump, length);
-    }
+    if (plan_iteration(pool, &bump, guess) != EBB_OK) { ebb__pool_learner_wait(&pool->learner, guess); }
     ebb__bump_fini(&bump);
 }
 
-static SELDOM void unlearn(ebb_pool *pool) {
-    if (drop_plan(pool) != EBB_OK) { return; }
-    pool->learner.n_failed++;
-    ebb__pool_learner_reset(&pool->learner);
+static SELDOM ebb_status unlearn(ebb_pool *pool) {
+    const uint64_t n_hits = pool->replay->n_hits, n = pool->replay->n;
+    EBB_TRY(drop_plan(pool));
+    ebb__pool_learner_fail(&pool->learner, n_hits >= MIN_HELD && n_hits >= 4 * n);
     pool->stats.n_drops++;
-    pool->patience = ebb_min_u64(2 * pool->patience, MAX_PATIENCE);
+    pool->records = true;
+    return EBB_OK;
+}
+
+static void stop_recording(ebb_pool *pool) {
+    pool->records = false;
+    pool->missed = 0;
+    ebb__pool_learner_reset(&pool->learner);
+    ebb__pool_learner_fini(&pool->learner, pool->options.mem);
+}
+
+/* A plan goes on missing, but not so often that it is dropped: perhaps there is a better one. Each time it takes more
+ * mismatches. */
+static void doubt(ebb_pool *pool) {
+    if (pool->records || !pool->options.learns || ++pool->missed < pool->patience) { return; }
+    pool->patience = ebb_min_u64(MORE_PATIENCE * pool->patience, MAX_PATIENCE);
+    pool->records = true;
+    pool->records_until = ebb_max_u64(DOUBT_ITERATIONS * (uint64_t)pool->replay->n, MIN_PROOF);
+}
+
+static void record(ebb_pool *pool, uint64_t n, uint64_t live_bytes, uint64_t start, bool is_hit) {
+    const ebb_pool_record came = {.n = n, .live_bytes = live_bytes};
+    uint64_t note = 0;
+    if (ebb__pool_learner_take(&pool->learner, pool->options.mem, &came, is_hit, &note) != EBB_OK) { return; }
+    if (is_hit) {
+        ebb__pool_replay_note(pool->replay, start, note);
+    } else {
+        ebb__pool_heap_note(pool->heap, start, note);
+    }
+    if (pool->replay != NULL && pool->learner.records.n >= pool->records_until) { stop_recording(pool); }
 }
 
 /* ---- taking and giving ------------------------------------------------------------------------ */
@@ -273,22 +294,39 @@ static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
                     (unsigned long long)count_live(pool), (unsigned long long)pool->stats.plan_bytes);
 }
 
-/* From the general allocator. */
+/* From the general allocator. A plan that is in its way goes, if the pool can learn another. */
 static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
-    const bool records = pool->options.learns && pool->replay == NULL;
-    uint64_t number = 0, start = EBB_POOL_NOWHERE;
+    const uint64_t live_bytes = count_live(pool);
+    uint64_t start = EBB_POOL_NOWHERE;
     EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
-    if (start == EBB_POOL_NOWHERE) { return no_room(pool, n); }
-    pool->stats.n_requests++;
-    if (records && ebb__pool_learner_take(&pool->learner, pool->options.mem, n, &number) == EBB_OK) {
-        ebb__pool_heap_note(pool->heap, start, number + 1);
+    if (start == EBB_POOL_NOWHERE && pool->options.learns && pool->replay != NULL) {
+        EBB_TRY(unlearn(pool));
+        EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
     }
+    if (start == EBB_POOL_NOWHERE) { return no_room(pool, n); }
     EBB_ASSERT(start - pool->options.base <= pool->options.capacity_bytes - n);
-    EBB_ASSERT(start + n <= pool->plan_start || start >= pool->plan_start + pool->plan_n);
+    pool->stats.n_requests++;
     pool->general_bytes += n;
     note_end(pool, start + n);
+    if (pool->records) { record(pool, n, live_bytes, start, false); }
     *start_out = start;
     return EBB_OK;
+}
+
+static ebb_status take_planned(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+    const uint64_t live_bytes = count_live(pool);
+    switch (ebb__pool_replay_search(pool->replay, n, start_out)) {
+    case EBB_POOL_HIT:
+        if (pool->records) { record(pool, n, live_bytes, *start_out, true); }
+        return EBB_OK;
+    case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
+    case EBB_POOL_MISMATCH:
+        pool->stats.n_mismatches++;
+        doubt(pool);
+        break;
+    }
+    if (pool->options.learns && ebb__pool_replay_is_stale(pool->replay)) { (void)unlearn(pool); }
+    return take_general(pool, n, start_out);
 }
 
 /* A request that does not follow. */
@@ -296,33 +334,28 @@ static ebb_status take_other(ebb_pool *pool, uint64_t size_bytes, uint64_t *star
     EBB_ASSERT(*pool->cursor == &pool->stop);
     if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
     const uint64_t n = ebb_align_up(ebb_max_u64(size_bytes, 1), pool->mask + 1);
-    if (pool->replay == NULL) {
-        EBB_TRY(take_general(pool, n, start_out));
-        if (pool->options.learns && ebb__pool_learner_is_due(&pool->learner)) { learn(pool); }
-        return EBB_OK;
-    }
-    switch (ebb__pool_replay_search(pool->replay, n, start_out)) {
-    case EBB_POOL_HIT: return EBB_OK;
-    case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
-    case EBB_POOL_MISMATCH: pool->stats.n_mismatches++; break;
-    }
-    if (pool->options.learns && ebb__pool_replay_is_stale(pool->replay, pool->patience)) { unlearn(pool); }
-    return take_general(pool, n, start_out);
+    if (pool->records) { learn(pool); }
+    return pool->replay == NULL ? take_general(pool, n, start_out) : take_planned(pool, n, start_out);
 }
 
 static ebb_status give_general(ebb_pool *pool, uint64_t address) {
     uint64_t n = 0, note = 0;
     ebb__pool_heap_give(pool->heap, address, &n, &note);
-    if (n > 0 && note > 0) { ebb__pool_learner_give(&pool->learner, note - 1); }
+    if (pool->records) { ebb__pool_learner_give(&pool->learner, note, n); }
     EBB_ASSERT(pool->general_bytes >= n);
     pool->general_bytes -= n;
     return n > 0 ? EBB_OK : EBB_E_ARGUMENT;
 }
 
 static ebb_status give_other(ebb_pool *pool, uint64_t address) {
-    const bool is_planned = address - pool->plan_start < pool->plan_n;
-    const ebb_status st = is_planned ? (ebb__pool_replay_give(pool->replay, address) > 0 ? EBB_OK : EBB_E_ARGUMENT)
-                                     : give_general(pool, address);
+    uint64_t note = 0;
+    const uint64_t n =
+        address - pool->plan_start < pool->plan_extent ? ebb__pool_replay_give(pool->replay, address, &note) : 0;
+    if (n > 0) {
+        if (pool->records) { ebb__pool_learner_give(&pool->learner, note, n); }
+        return EBB_OK;
+    }
+    const ebb_status st = give_general(pool, address);
     if (st == EBB_OK) { return EBB_OK; }
     return ebb_fail(st, "no live block of the pool begins at address %#llx", (unsigned long long)address);
 }
@@ -391,6 +424,7 @@ ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out)
     pool->stop = (ebb_pool_event){EBB_POOL_STOP, EBB_POOL_NOWHERE};
     pool->next = pool->locked_next = &pool->stop;
     pool->cursor = options->locked ? &pool->locked_next : &pool->next;
+    pool->records = options->learns;
     pool->patience = FIRST_PATIENCE;
     ebb__pool_learner_reset(&pool->learner);
     ebb_status st =
@@ -412,26 +446,53 @@ void ebb_pool_destroy(ebb_pool *pool) {
     (void)pthread_mutex_destroy(&pool->lock);
     ebb__pool_replay_destroy(pool->replay);
     ebb__pool_heap_destroy(pool->heap);
-    EBB_VEC_FINI(pool->options.mem, &pool->learner.records);
+    EBB_VEC_FINI(pool->options.mem, &pool->pieces);
+    ebb__pool_learner_fini(&pool->learner, pool->options.mem);
     ebb__free(pool->options.mem, pool);
+}
+
+/* One piece of the arena for offsets that were given. */
+static ebb_status find_piece(ebb_pool *pool, ebb_pool_planning *p) {
+    uint64_t n, note, start = EBB_POOL_NOWHERE;
+    if (p->n_pieces == 0) { return EBB_OK; }
+    EBB_TRY(ebb__pool_heap_take(pool->heap, p->end, 0, &start));
+    if (start == EBB_POOL_NOWHERE) { return no_room(pool, p->end); }
+    ebb__pool_heap_give(pool->heap, start, &n, &note); /* begin_plan takes it */
+    for (size_t i = 0; i < p->n; i++) { p->requests[i].start += start; }
+    p->pieces[0].start = start;
+    p->end += start;
+    return EBB_OK;
+}
+
+static ebb_status place_given(ebb_pool *pool, ebb_pool_planning *p, const uint64_t *offsets) {
+    ebb_pool_piece *taken = NULL;
+    if (offsets != NULL) {
+        EBB_TRY(ebb__pool_check_given(p, offsets));
+        return find_piece(pool, p);
+    }
+    EBB_TRY(ebb__pool_heap_list(pool->heap, p->bump, &taken, &p->n_taken));
+    p->taken = taken;
+    EBB_TRY(ebb__pool_place(p));
+    return has_room(pool, p) ? EBB_OK : no_room(pool, p->end - pool->options.base);
 }
 
 static ebb_status plan(ebb_pool *pool, ebb_bump *bump, const ebb_pool_request *requests, size_t n,
                        const uint64_t *offsets) {
-    planning p;
-    bool fits = false;
+    ebb_pool_planning p;
     EBB_TRY(drop_plan(pool));
+    pool->records = pool->options.learns;
     if (n == 0) { return EBB_OK; }
-    EBB_TRY(alloc_planning(&p, bump, n));
+    EBB_TRY(begin_planning(pool, bump, n, &p));
     for (size_t i = 0; i < n; i++) {
         const uint64_t bytes = ebb_max_u64(requests[i].size_bytes, 1);
         if (bytes > pool->options.capacity_bytes) { return no_room(pool, bytes); }
         p.requests[i] = (ebb_pool_planned){.n = ebb_align_up(bytes, pool->mask + 1), .span = requests[i].span};
     }
-    EBB_TRY(offsets != NULL ? check_given(pool, &p, offsets) : place(pool, &p));
-    if (p.peak == 0) { return EBB_OK; }
-    EBB_TRY(begin_plan(pool, &p, &fits));
-    return fits ? EBB_OK : no_room(pool, p.peak);
+    EBB_TRY(place_given(pool, &p, offsets));
+    if (p.n_pieces == 0) { return EBB_OK; }
+    EBB_TRY(begin_plan(pool, &p));
+    stop_recording(pool);
+    return EBB_OK;
 }
 
 ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets) {

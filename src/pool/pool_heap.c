@@ -4,11 +4,10 @@
  * for real-time systems', ECRTS 2004), with its books outside of what it manages.
  *
  * Free blocks hang in classes by size: one for each power of two, cut into N_FINE parts. Two levels of bits tell which
- * classes are not empty, so one of which every block is large enough is found in O(1). A class is a digital tree of
- * the sizes in it, with a list of the blocks of each: where the class of a request's own size is all there is, what
- * fits best is found in as many steps as a size has bits, however many blocks do not fit. Neighbours in address are
- * linked, and free neighbours are joined at once. A table of all taken blocks by their start stands in for the header
- * that others put before a block.
+ * classes are not empty. A class is a digital tree of the sizes in it, with a list of the blocks of each. So the
+ * smallest block that is large enough is found in as many steps as a size has bits, however many blocks do not fit: a
+ * tight fit keeps the arena low while there is no plan yet. Neighbours in address are linked, and free neighbours are
+ * joined at once. A table of all taken blocks by their start stands in for the header that others put before a block.
  *
  * Invariants: no two free blocks touch; every free block hangs in the class of its size, in whose tree
  * the blocks below the k-th level on one side have the same k bits next to those that tell the class; every taken one
@@ -53,15 +52,6 @@ static size_class class_of(uint64_t n) {
     if (n < N_FINE) { return (size_class){0, (unsigned)n}; }
     const unsigned log2 = 63 - (unsigned)__builtin_clzll(n);
     return (size_class){log2 - FINE_BITS + 1, (unsigned)(n >> (log2 - FINE_BITS)) - N_FINE};
-}
-
-/* The first class of which every block has n bytes. */
-static size_class class_above(uint64_t n) {
-    if (n < N_FINE) { return class_of(n); }
-    const unsigned log2 = 63 - (unsigned)__builtin_clzll(n);
-    uint64_t rounded;
-    if (!ebb_add_u64(n, ((uint64_t)1 << (log2 - FINE_BITS)) - 1, &rounded)) { return (size_class){N_COARSE, 0}; }
-    return class_of(rounded);
 }
 
 /* ---- free blocks ------------------------------------------------------------------------------ */
@@ -148,6 +138,16 @@ static void unhang(ebb_pool_heap *heap, uint32_t b) {
     if (heap->fine[c.coarse] == 0) { heap->coarse &= ~((uint64_t)1 << c.coarse); }
 }
 
+/* The smallest in a part of a tree: smaller ones are on the side of the bit 0, where there is one. */
+static uint32_t find_least(const ebb_pool_heap *heap, uint32_t v) {
+    const block *blocks = heap->blocks.data;
+    uint32_t best = v;
+    for (; v != NONE; v = blocks[v].below[blocks[v].below[0] == NONE]) {
+        if (blocks[v].n < blocks[best].n) { best = v; }
+    }
+    return best;
+}
+
 /* The smallest of n bytes or more in the class of n, or NONE. */
 static uint32_t find_fit(const ebb_pool_heap *heap, uint64_t n) {
     const size_class c = class_of(n);
@@ -161,23 +161,21 @@ static uint32_t find_fit(const ebb_pool_heap *heap, uint64_t n) {
         if (side == 0 && blocks[v].below[1] != NONE) { larger = blocks[v].below[1]; }
         v = blocks[v].below[side];
     }
-    for (v = larger; v != NONE; v = blocks[v].below[blocks[v].below[0] == NONE]) {
-        if (best == NONE || blocks[v].n < blocks[best].n) { best = v; }
-    }
-    return best;
+    const uint32_t least = find_least(heap, larger);
+    return best == NONE || (least != NONE && blocks[least].n < blocks[best].n) ? least : best;
 }
 
-/* A free block of n bytes or more, or NONE: of a class where all are, or else of its own, since what fits exactly is
- * not to be missed, because an arena may be just large enough. */
+/* The smallest free block of n bytes or more, or NONE: of the class of n, or else of the next class in which one is. */
 static uint32_t find_free(const ebb_pool_heap *heap, uint64_t n) {
-    const size_class above = class_above(n);
-    if (above.coarse >= N_COARSE) { return find_fit(heap, n); }
-    const uint32_t fine = heap->fine[above.coarse] & (UINT32_MAX << above.fine);
-    if (fine != 0) { return heap->tree[above.coarse][__builtin_ctz(fine)]; }
-    const uint64_t coarse = above.coarse + 1 < N_COARSE ? heap->coarse & (UINT64_MAX << (above.coarse + 1)) : 0;
-    if (coarse == 0) { return find_fit(heap, n); }
-    const unsigned c = (unsigned)__builtin_ctzll(coarse);
-    return heap->tree[c][__builtin_ctz(heap->fine[c])];
+    const uint32_t fit = find_fit(heap, n);
+    if (fit != NONE) { return fit; }
+    const size_class c = class_of(n);
+    const uint32_t fine = c.fine + 1 < N_FINE ? heap->fine[c.coarse] & (UINT32_MAX << (c.fine + 1)) : 0;
+    const uint64_t coarse = c.coarse + 1 < N_COARSE ? heap->coarse & (UINT64_MAX << (c.coarse + 1)) : 0;
+    if (fine != 0) { return find_least(heap, heap->tree[c.coarse][__builtin_ctz(fine)]); }
+    if (coarse == 0) { return NONE; }
+    const unsigned next = (unsigned)__builtin_ctzll(coarse);
+    return find_least(heap, heap->tree[next][__builtin_ctz(heap->fine[next])]);
 }
 
 /* The second of its size if there is one: that leaves the tree as it is. */
@@ -344,7 +342,7 @@ void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, u
     if (heap->table_size == 0) { return; }
     const size_t slot = find_slot(heap, heap->table, heap->table_size, start);
     uint32_t b = heap->table[slot];
-    if (b == NONE) { return; }
+    if (b == NONE || heap->blocks.data[b].note == EBB_POOL_PLANNED) { return; }
     remove_slot(heap, slot);
     EBB_ASSERT(!heap->blocks.data[b].is_free && heap->blocks.data[b].start == start);
     *n_out = heap->blocks.data[b].n;
@@ -360,6 +358,39 @@ void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, u
         b = before;
     }
     hang(heap, b);
+}
+
+ebb_status ebb__pool_heap_list(const ebb_pool_heap *heap, ebb_bump *bump, ebb_pool_piece **pieces_out, size_t *n_out) {
+    ebb_pool_piece *pieces = ebb__bump_alloc(bump, heap->n_taken, sizeof *pieces);
+    size_t n = 0;
+    if (pieces == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t b = heap->first; b != NONE; b = heap->blocks.data[b].behind) {
+        const block *v = &heap->blocks.data[b];
+        if (!v->is_free) { pieces[n++] = (ebb_pool_piece){.start = v->start, .n = v->n, .note = v->note}; }
+    }
+    EBB_ASSERT(n == heap->n_taken);
+    *pieces_out = pieces;
+    *n_out = n;
+    return EBB_OK;
+}
+
+void ebb__pool_heap_take_pieces(ebb_pool_heap *heap, const ebb_pool_piece *pieces, size_t n) {
+    uint32_t b = heap->first;
+    for (size_t k = 0; k < n; k++) {
+        const ebb_pool_piece *p = &pieces[k];
+        while (heap->blocks.data[b].start + heap->blocks.data[b].n <= p->start) { b = heap->blocks.data[b].behind; }
+        const uint64_t before = p->start - heap->blocks.data[b].start;
+        EBB_ASSERT(heap->blocks.data[b].is_free && before + p->n <= heap->blocks.data[b].n);
+        unhang(heap, b);
+        if (before > 0) {
+            const uint32_t rest = split(heap, b, before);
+            hang(heap, b);
+            b = rest;
+        }
+        if (heap->blocks.data[b].n > p->n) { hang(heap, split(heap, b, p->n)); }
+        heap->blocks.data[b].note = p->note;
+        put_in_table(heap, b);
+    }
 }
 
 void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pool's three parts: a general allocator (pool_heap.c), the plan of an iteration (pool_replay.c), and what finds
- * the iteration (pool_learn.c). All deal in addresses and in bytes rounded up to the granule.
+ * The pool's parts: a general allocator (pool_heap.c), what finds the iteration (pool_learn.c, pool_template.c), what
+ * places it around the blocks that live (pool_place.c), and the plan, followed (pool_replay.c). All deal in addresses
+ * and in bytes rounded up to the granule.
  */
 #ifndef EBB_SRC_POOL_PRIV_H
 #define EBB_SRC_POOL_PRIV_H
@@ -11,6 +12,12 @@
 
 #define EBB_POOL_NONE UINT32_MAX
 #define EBB_POOL_NOWHERE UINT64_MAX
+#define EBB_POOL_PLANNED UINT64_MAX /* the note of what a plan holds of the arena */
+
+typedef struct ebb_pool_piece {
+    uint64_t start, n;
+    uint64_t note;
+} ebb_pool_piece;
 
 /* ---- general allocator ------------------------------------------------------------------------ */
 
@@ -26,7 +33,7 @@ ebb_status ebb__pool_heap_take(ebb_pool_heap *heap, uint64_t n, uint64_t note, u
 /* Change the note of the taken block that starts there. */
 void ebb__pool_heap_note(ebb_pool_heap *heap, uint64_t start, uint64_t note);
 
-/* Give back the block that starts there; *n_out is 0 where none does. */
+/* Give back the block that starts there; *n_out is 0 where none does, or one whose note is EBB_POOL_PLANNED. */
 void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, uint64_t *note_out);
 
 /* Cut the taken block that starts there after n bytes, which are fewer than it has: two taken blocks, the second
@@ -36,6 +43,12 @@ void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n);
 /* Make room in the books for n_more blocks. */
 ebb_status ebb__pool_heap_reserve(ebb_pool_heap *heap, size_t n_more);
 
+/* All taken blocks in order of address, from the bump. O(blocks). */
+ebb_status ebb__pool_heap_list(const ebb_pool_heap *heap, ebb_bump *bump, ebb_pool_piece **pieces_out, size_t *n_out);
+
+/* Take these pieces, which are free, and in order of address. Room for two blocks each has been made. O(blocks). */
+void ebb__pool_heap_take_pieces(ebb_pool_heap *heap, const ebb_pool_piece *pieces, size_t n);
+
 /* Neighbours, trees and table agree. O(blocks). */
 bool ebb__pool_heap_is_valid(ebb_pool_heap *heap);
 
@@ -44,6 +57,8 @@ bool ebb__pool_heap_is_valid(ebb_pool_heap *heap);
 typedef struct ebb_pool_planned {
     uint64_t n, span;
     uint64_t start; /* of meaning where 0 < span <= requests */
+    uint64_t note;  /* where lives */
+    bool lives;     /* there already, at start: it was taken in the iteration before */
 } ebb_pool_planned;
 
 /* A call that the plan has coming: a request of n bytes, to which it gives start, or the free of what starts there. */
@@ -63,6 +78,7 @@ typedef struct ebb_pool_meaning {
 
 typedef struct ebb_pool_expected {
     uint64_t n, start;
+    uint64_t note; /* of the block that lives there */
     uint32_t spot; /* EBB_POOL_NONE: not planned */
     uint32_t span;
     uint32_t alloc_at, free_at; /* events; the second where it is planned */
@@ -93,9 +109,8 @@ typedef struct ebb_pool_replay {
     uint64_t n_hits, n_others;      /* requests */
     uint64_t recent[EBB_POOL_GRAM]; /* sizes since the last one that was where the plan has it */
     uint32_t n_recent;
-    uint64_t window_end, n_missed; /* mismatches until so many requests have come */
-    uint64_t n_worst;              /* most mismatches in a window */
-    uint64_t next_jump;            /* not before so many requests */
+    uint64_t next_jump;           /* not before so many requests */
+    uint64_t missed_at, n_excess; /* requests when one last missed; misses, less one for each MISS_WORTH that hit */
     const ebb_mem *mem;
     ebb_bump bump;
 } ebb_pool_replay;
@@ -136,56 +151,122 @@ typedef enum ebb_pool_answer { EBB_POOL_HIT, EBB_POOL_UNPLANNED, EBB_POOL_MISMAT
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uint64_t *start_out);
 
 /* With the books up to date: the bytes of the block that starts there, which is now free; 0: none does. */
-uint64_t ebb__pool_replay_give(ebb_pool_replay *replay, uint64_t start);
+uint64_t ebb__pool_replay_give(ebb_pool_replay *replay, uint64_t start, uint64_t *note_out);
 
-typedef struct ebb_pool_piece {
-    uint64_t start, n;
-} ebb_pool_piece;
+/* The same: note is kept beside the block that starts there, which lives. */
+void ebb__pool_replay_note(ebb_pool_replay *replay, uint64_t start, uint64_t note);
 
 /* The live blocks in order of address, from the bump. */
 ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *replay, ebb_bump *bump, ebb_pool_piece **pieces_out,
                                      size_t *n_out);
 
-/* Whether a few iterations had `patience` mismatches or more. */
-bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay, uint64_t patience);
+/* Requests that it has seen. */
+uint64_t ebb__pool_replay_count(const ebb_pool_replay *replay);
+
+/* Whether mismatches are more than an iteration with some noise has. */
+bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay);
 
 bool ebb__pool_replay_is_valid(const ebb_pool_replay *replay);
 
 /* ---- finding the iteration -------------------------------------------------------------------- */
 
-/* What requests and frees have come, as far as it is of use for finding the iteration. */
+/* A request, as far as it is of use for finding the iteration. */
 typedef struct ebb_pool_record {
     uint64_t n;
-    uint64_t death; /* the request before which it was freed, as a number of requests since the beginning; 0: not yet */
-    uint64_t freed; /* a sum over what was freed between the request before and this */
+    uint64_t live_bytes; /* when it came */
+    uint32_t death;      /* the record before which it was freed; 0: not yet (record 0 is freed before none) */
+    uint32_t freed;      /* a hash of the bytes that were freed between the request before and this */
+    uint32_t n_missed;   /* of the records so far, those that no plan answered */
 } ebb_pool_record;
+
+/* That the records from `begin` on are those from `from` on once more. */
+typedef struct ebb_pool_guess {
+    uint32_t begin, from;
+    uint32_t at;                                  /* what the next request should be like */
+    uint32_t n_wrong;                             /* records of either round that the other does not have */
+    uint32_t n_lost;                              /* of them the last ones */
+    uint32_t round, wrong_before, wrong_in_round; /* where this round began, n_wrong then, and of the round before */
+    uint32_t measured_at;
+    uint64_t least_bytes, most_bytes; /* that lived in a round */
+    bool is_wrong;
+} ebb_pool_guess;
+
+#define EBB_POOL_GUESSES 8u
 
 typedef struct ebb_pool_learner {
     EBB_VEC(ebb_pool_record) records;
-    uint64_t first;      /* number of the first record's request */
-    uint64_t next_check; /* number of records */
-    uint64_t freed;      /* since the last request */
-    unsigned n_waits;    /* for room */
-    unsigned n_failed;   /* plans that did not hold */
+    EBB_VEC(uint32_t) table; /* the record with which such sizes ended last; EBB_POOL_NONE */
+    ebb_pool_guess guesses[EBB_POOL_GUESSES];
+    uint32_t n_guesses;
+    uint64_t first;       /* number of the first record's request */
+    uint64_t freed_bytes; /* since the last request */
+    uint32_t n_missed;
+    uint64_t n_looked_back; /* records */
+    uint32_t not_before;    /* records */
+    uint32_t origin;        /* the record from which on an iteration must be a good part of all */
+    unsigned n_failed;      /* plans that did not hold */
 } ebb_pool_learner;
 
 void ebb__pool_learner_reset(ebb_pool_learner *learner);
+void ebb__pool_learner_fini(ebb_pool_learner *learner, const ebb_mem *mem);
 
-/* A request came; *number_out is its number. */
-ebb_status ebb__pool_learner_take(ebb_pool_learner *learner, const ebb_mem *mem, uint64_t n, uint64_t *number_out);
-void ebb__pool_learner_give(ebb_pool_learner *learner, uint64_t number);
+/* A request came while so much lived, and a plan answered it or not; *note_out is for the block: its number + 1. */
+ebb_status ebb__pool_learner_take(ebb_pool_learner *learner, const ebb_mem *mem, const ebb_pool_record *record,
+                                  bool is_hit, uint64_t *note_out);
+void ebb__pool_learner_give(ebb_pool_learner *learner, uint64_t note, uint64_t n);
 
-/* Whether it is time to look for the iteration. */
-bool ebb__pool_learner_is_due(const ebb_pool_learner *learner);
+/* The guess by which an iteration ends here, where hardly more lives than anywhere in it; NULL: there is none. With
+ * n_planned, the requests of the plan that there is, one that is better than that. */
+const ebb_pool_guess *ebb__pool_learner_find(ebb_pool_learner *learner, uint64_t live_bytes, uint64_t n_planned);
 
-/* The length of the iteration that the records end with; 0: none is seen. The next request is its first. */
-ebb_status ebb__pool_learner_find(ebb_pool_learner *learner, const ebb_mem *mem, size_t *length_out);
+/* The plan was dropped. has_held: it was right for some time, so something else has begun. */
+void ebb__pool_learner_fail(ebb_pool_learner *learner, bool has_held);
 
-/* The last whole iteration but one: requests[length], without starts. */
-void ebb__pool_learner_get(const ebb_pool_learner *learner, size_t length, ebb_pool_planned *requests);
+/* No plan comes of it here: look again after some requests. */
+void ebb__pool_learner_wait(ebb_pool_learner *learner, const ebb_pool_guess *guess);
+void ebb__pool_learner_refuse(ebb_pool_learner *learner, const ebb_pool_guess *guess);
 
-/* There is no room for the plan: look again where in the iteration least lives. */
-ebb_status ebb__pool_learner_wait(ebb_pool_learner *learner, const ebb_mem *mem, const ebb_pool_planned *requests,
-                                  size_t length);
+/* Move a guess on by the record i; match[record - begin], or NULL: the record of the round before that it is like. */
+void ebb__pool_guess_follow(ebb_pool_guess *guess, const ebb_pool_record *records, uint32_t i, uint32_t *match);
+
+/* ---- the iteration that was found ------------------------------------------------------------- */
+
+typedef struct ebb_pool_template {
+    ebb_pool_planned *requests; /* without starts */
+    size_t n;
+    uint64_t first;       /* number of the first request of the last round */
+    uint32_t *request_of; /* [n_last]: what the requests of the last round are; EBB_POOL_NONE */
+    size_t n_last;
+    bool is_sound; /* the rounds agree in when blocks are freed */
+} ebb_pool_template;
+
+/* From the bump. */
+ebb_status ebb__pool_template_make(const ebb_pool_learner *learner, const ebb_pool_guess *guess, ebb_bump *bump,
+                                   ebb_pool_template *template_out);
+
+/* ---- placing it ------------------------------------------------------------------------------- */
+
+/* Room for a plan's making. */
+typedef struct ebb_pool_planning {
+    const ebb_mem *mem;
+    ebb_bump *bump;
+    uint64_t base, alignment_bytes;
+    ebb_pool_planned *requests;
+    size_t n;
+    const ebb_pool_piece *taken; /* what lives and is not the plan's, in order of address */
+    size_t n_taken;
+    ebb_pool_piece *pieces; /* of the arena that it takes, in order of address */
+    size_t n_pieces;
+    uint64_t end; /* of the last */
+} ebb_pool_planning;
+
+ebb_status ebb__pool_planning_init(ebb_pool_planning *p, size_t n);
+
+/* A start for each request that is planned, and what they take of the arena, around what is taken; the end may be
+ * beyond the arena's. No pieces: nothing is planned. */
+ebb_status ebb__pool_place(ebb_pool_planning *p);
+
+/* The same with offsets that were given, within one piece, which is not there yet. */
+ebb_status ebb__pool_check_given(ebb_pool_planning *p, const uint64_t *offsets);
 
 #endif

@@ -41,8 +41,8 @@
 #define MAX_AHEAD 64u /* requests that may have been left out at once without the table */
 #define MAX_MOVE 64u  /* events over which a free moves */
 #define MAX_LATE 16u  /* while there are more, nothing is answered from the plan */
-#define WINDOW_ITERATIONS 4u
-#define MIN_WINDOW 1024u
+#define MISS_WORTH 8u /* hits that make up for a miss */
+#define MIN_EXCESS 32u
 #define JUMPS_AN_ITERATION 16u
 #define AMBIGUOUS 0x80000000u
 #define NONE EBB_POOL_NONE
@@ -130,7 +130,13 @@ static void copy_requests(ebb_pool_replay *r, const ebb_pool_planned *requests) 
         r->requests[i].start = p->start;
         r->requests[i].span = (uint32_t)p->span;
         r->requests[i].spot = add_spot(r, p->start);
+        if (!p->lives) { continue; }
+        EBB_ASSERT(r->spots[r->requests[i].spot].live == NONE);
+        r->spots[r->requests[i].spot].live = i;
+        r->requests[i].note = p->note;
+        r->live_bytes += p->n;
     }
+    r->peak_bytes = r->live_bytes;
 }
 
 /* Before each request what dies there. first[n + 1] is scratch. */
@@ -272,6 +278,7 @@ static void follow(ebb_pool_replay *r) {
     if (m.is_free) {
         EBB_ASSERT(s->live == m.request && r->live_bytes >= q->n);
         s->live = NONE;
+        r->requests[m.request].note = 0;
         r->live_bytes -= q->n;
     } else {
         EBB_ASSERT(s->live == NONE && r->events[r->at].n == q->n);
@@ -388,12 +395,14 @@ static void free_late(ebb_pool_replay *r, uint32_t request) {
     }
 }
 
-uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start) {
+uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start, uint64_t *note_out) {
     const uint32_t s = *find_spot(r, start);
     const uint32_t request = s != NONE ? r->spots[s].live : NONE;
     if (request == NONE) { return 0; }
-    const expected *q = &r->requests[request];
+    expected *q = &r->requests[request];
     EBB_ASSERT(r->live_bytes >= q->n && (q->late_at != NONE) != is_awaited(r, request));
+    *note_out = q->note;
+    q->note = 0;
     r->spots[s].live = NONE;
     r->live_bytes -= q->n;
     if (q->late_at != NONE) {
@@ -404,6 +413,12 @@ uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start) {
     return q->n;
 }
 
+void ebb__pool_replay_note(ebb_pool_replay *r, uint64_t start, uint64_t note) {
+    const uint32_t s = *find_spot(r, start);
+    EBB_ASSERT(s != NONE && r->spots[s].live != NONE);
+    r->requests[r->spots[s].live].note = note;
+}
+
 /* ---- finding the place ------------------------------------------------------------------------ */
 
 static uint64_t count_taken(const ebb_pool_replay *r) {
@@ -411,12 +426,10 @@ static uint64_t count_taken(const ebb_pool_replay *r) {
 }
 
 static void count_mismatch(ebb_pool_replay *r) {
-    if (count_taken(r) >= r->window_end) {
-        r->window_end = count_taken(r) + ebb_max_u64(WINDOW_ITERATIONS * (uint64_t)r->n, MIN_WINDOW);
-        r->n_missed = 0;
-    }
-    r->n_missed++;
-    r->n_worst = ebb_max_u64(r->n_worst, r->n_missed);
+    const uint64_t n_since = count_taken(r) - r->missed_at;
+    r->n_excess -= ebb_min_u64(r->n_excess, n_since / MISS_WORTH);
+    r->n_excess++;
+    r->missed_at = count_taken(r);
 }
 
 static void remember(ebb_pool_replay *r, uint64_t n) {
@@ -510,14 +523,21 @@ ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *r, ebb_bump *bump, e
         n++;
     }
     EBB_TRY(ebb__sort_by_key(r->mem, idx, n, start));
-    for (uint32_t k = 0; k < n; k++) { pieces[k] = (ebb_pool_piece){start[idx[k]], r->requests[request[idx[k]]].n}; }
+    for (uint32_t k = 0; k < n; k++) {
+        const expected *q = &r->requests[request[idx[k]]];
+        pieces[k] = (ebb_pool_piece){.start = q->start, .n = q->n, .note = q->note};
+    }
     *pieces_out = pieces;
     *n_out = n;
     return EBB_OK;
 }
 
-bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay, uint64_t patience) {
-    return replay->n_worst >= patience;
+uint64_t ebb__pool_replay_count(const ebb_pool_replay *replay) {
+    return count_taken(replay);
+}
+
+bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay) {
+    return replay->n_excess > ebb_max_u64(MIN_EXCESS, replay->n / 2);
 }
 
 /* A request's two events, and what the books say of it (invariants 1 to 3). */

@@ -170,14 +170,14 @@ static void test_learns(void **state) {
     iterate(pool, 10, 3);
     for (unsigned k = 0; k < 20; k++) { iterate(pool, 50, 7); }
     ebb_pool_stats stats = stats_of(pool);
-    assert_int_equal(stats.n_plans, 1);
+    assert_true(stats.n_plans >= 1 && stats.n_drops == 0); /* perhaps one of its equal layers first */
     const uint64_t n_hits = stats.n_hits, n_requests = stats.n_requests;
     for (unsigned k = 0; k < 10; k++) { iterate(pool, 50, 7); }
     stats = stats_of(pool);
     assert_int_equal(stats.n_hits - n_hits, stats.n_requests - n_requests); /* nothing searched any more */
     for (unsigned k = 0; k < 40; k++) { iterate(pool, 70, 11); }            /* another phase */
     stats = stats_of(pool);
-    assert_true(stats.n_plans == 2 && stats.n_drops == 1);
+    assert_int_equal(stats.n_drops, 1);
     const uint64_t n_hits_then = stats.n_hits;
     iterate(pool, 70, 11);
     assert_int_equal(stats_of(pool).n_hits - n_hits_then, 70);
@@ -193,7 +193,7 @@ static void test_replaces(void **state) {
     assert_int_equal(ebb_pool_plan(pool, three, 3, NULL), EBB_OK);
     for (unsigned k = 0; k < 40; k++) { iterate(pool, 50, 7); }
     const ebb_pool_stats before = stats_of(pool);
-    assert_true(before.n_plans == 2 && before.n_drops == 1);
+    assert_true(before.n_plans >= 2);
     iterate(pool, 50, 7);
     assert_int_equal(stats_of(pool).n_hits - before.n_hits, 50);
     ebb_pool_destroy(pool);
@@ -212,9 +212,31 @@ static void test_never_touches(void **state) {
     options.learns = true;
     assert_int_equal(ebb_pool_create(&options, &pool), EBB_OK);
     for (unsigned k = 0; k < 40; k++) { iterate(pool, 50, 7 + k / 20); }
-    assert_true(stats_of(pool).n_drops > 0 && stats_of(pool).n_hits > 500);
+    assert_true(stats_of(pool).n_plans > 1 && stats_of(pool).n_hits > 1500);
     ebb_pool_destroy(pool);
     assert_int_equal(munmap(arena, n), 0);
+}
+
+/* The plan lies around what lives when it is made, and holds none of it. */
+static void test_plans_around(void **state) {
+    (void)state;
+    static const ebb_pool_request requests[] = {{512, 2}, {512, 2}, {512, 2}};
+    ebb_pool *pool = make(6, false, NULL);
+    uint64_t held[6];
+    for (unsigned k = 0; k < 6; k++) { held[k] = take(pool, 1); }
+    for (unsigned k = 0; k < 6; k += 2) { give(pool, held[k]); }
+    assert_int_equal(ebb_pool_plan(pool, requests, 3, NULL), EBB_OK); /* three granules, none of them side by side */
+    const uint64_t a = take(pool, 1), b = take(pool, 1);
+    assert_true(a != b && (a - BASE) / 512 % 2 == 0 && (b - BASE) / 512 % 2 == 0);
+    assert_int_equal(stats_of(pool).n_hits, 2);
+    const uint64_t inside = BASE + 4 * 512;
+    if (a != inside && b != inside) { assert_int_equal(ebb_pool_free(pool, inside), EBB_E_ARGUMENT); }
+    for (unsigned k = 1; k < 6; k += 2) { give(pool, held[k]); }
+    give(pool, a);
+    give(pool, b);
+    assert_int_equal(ebb_pool_plan(pool, NULL, 0, NULL), EBB_OK);
+    assert_true(take(pool, 6) == BASE); /* all is one piece again */
+    ebb_pool_destroy(pool);
 }
 
 static void test_nothing_asked(void **state) {
@@ -370,21 +392,14 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replays),
-        cmocka_unit_test(test_late_free),
-        cmocka_unit_test(test_unplanned),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bad_frees),
-        cmocka_unit_test(test_bad_plans),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_replaces),
-        cmocka_unit_test(test_never_touches),
-        cmocka_unit_test(test_nothing_asked),
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_heap_of_one_class),
+        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free),
+        cmocka_unit_test(test_unplanned),     cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_bad_frees),     cmocka_unit_test(test_bad_plans),
+        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_replaces),
+        cmocka_unit_test(test_never_touches), cmocka_unit_test(test_nothing_asked),
+        cmocka_unit_test(test_plans_around),  cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_heap),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_heap_of_one_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,8 @@ static bool give(follower *f, uint64_t start) {
     go_round(f);
     if (f->next != NULL && ebb__pool_follow_free(&f->next, start)) { return true; }
     halt(f);
-    const bool gave = ebb__pool_replay_give(f->r, start) > 0;
+    uint64_t note = 0;
+    const bool gave = ebb__pool_replay_give(f->r, start, &note) > 0;
     go_on(f);
     return gave;
 }
@@ -56,7 +57,9 @@ static bool give(follower *f, uint64_t start) {
 static follower open_plan(const uint64_t spans[N]) {
     ebb_pool_planned requests[N];
     follower f = {0};
-    for (size_t i = 0; i < N; i++) { requests[i] = (ebb_pool_planned){10 + i, spans[i], 1000 * i}; }
+    for (size_t i = 0; i < N; i++) {
+        requests[i] = (ebb_pool_planned){.n = 10 + i, .span = spans[i], .start = 1000 * i};
+    }
     assert_int_equal(ebb__pool_replay_create(NULL, requests, N, &f.r), EBB_OK);
     f.next = ebb__pool_replay_get_next(f.r);
     return f;
