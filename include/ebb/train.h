@@ -75,6 +75,9 @@ EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_
  * failed. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
+/* Images in a batch, where nothing says how many: of a trainer, and of `ebb plan` and `ebb probe`. */
+#define EBB_DEFAULT_BATCH 32
+
 /* ---- the trainer ------------------------------------------------------------------------------ */
 
 typedef struct ebb_trainer ebb_trainer;
@@ -107,7 +110,8 @@ typedef struct ebb_trainer_options {
     int32_t n_threads;
     const char *data; /* NULL: synthetic */
     bool augment;
-    int64_t batch, channels, height, width, classes; /* 0: from the data, or the network's default */
+    int64_t batch, channels, height, width, classes; /* 0: from the data, or the network's default; batch
+                                                        EBB_DEFAULT_BATCH */
     ebb_optimizer optimizer;
     float learning_rate; /* >= 0 */
     ebb_lr_schedule schedule;

@@ -128,8 +128,7 @@ typedef struct ebb_cli_network {
 
 /* The rows for it in the table of a command whose values have it as a member called network. */
 #define EBB_CLI_NETWORK_OPTIONS(values)                                                                                \
-    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N",                                                    \
-     "images in a batch (32 in train; 1 in plan and probe)"},                                                          \
+    {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch (32)"},                         \
         {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW",                                             \
          "size of an image (the data's, else the network's)"},                                                         \
         {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image (the same)"},      \
@@ -151,7 +150,8 @@ typedef struct ebb_cli_network {
     {"--optimizer", EBB_CLI_TEXT, offsetof(values, network.optimizer), "O",                                            \
      "sgd, momentum (the default), nesterov, adam, adamw"},                                                            \
         {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
-         "the budget, as in 2GiB or 512MB, or of what the policy liveness needs (no limit)"},                          \
+         "the budget, as in 2GiB or 512MB, or a per cent of what freeing in time needs, the policy liveness (no "      \
+         "limit)"},                                                                                                    \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
          "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \

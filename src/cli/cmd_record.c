@@ -29,6 +29,7 @@
 #define MAX_LINKS 40
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
+#define MOST_PICKED 9999u
 #define MAX_CALLERS 32u
 #define MAX_SUFFIX_BYTES ((size_t)19) /* ".PID.N.merged" behind the name, while steps are put into it */
 #define LEAST_FILE_BYTES ((rlim_t)1024)
@@ -43,7 +44,9 @@ typedef struct record_values {
 
 #define AT(member) offsetof(record_values, member)
 static const ebb_cli_option record_options[] = {
-    {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace", "where the trace goes; must be given. Other processes: OUT.trace.PID"},
+    {"-o", EBB_CLI_TEXT, AT(out), "OUT.trace",
+     "where the trace goes (COMMAND.trace, or COMMAND-2.trace where that is there);\n"
+     "                             of other processes to OUT.trace.PID"},
     {"--limit", EBB_CLI_BYTES, AT(limit), "SIZE",
      "refuse what goes beyond: of each CUDA device where one is used, else of the host. It counts\n"
      "                             what is recorded: nothing below --min-size, no files, no stacks"},
@@ -466,6 +469,20 @@ static int record(const record_values *values, const char *out, char **command) 
     return code == 0 ? told : code;
 }
 
+/* A name of a file that is not there yet: the command's without its folder. Of a file there, its recordings of other
+ * processes stay apart by the number too. */
+static bool pick_out(const char *command, char *out, size_t n_bytes) {
+    const char *slash = strrchr(command, '/'), *name = slash != NULL ? slash + 1 : command;
+    struct stat info;
+    for (unsigned i = 1; i <= MOST_PICKED; i++) {
+        int n = snprintf(out, n_bytes, "%s.trace", name);
+        if (i > 1) { n = snprintf(out, n_bytes, "%s-%u.trace", name, i); }
+        if (n < 0 || (size_t)n >= n_bytes) { break; }
+        if (lstat(out, &info) != 0) { return true; }
+    }
+    return false;
+}
+
 /* What is there goes before the command runs, so it must be a recording's place: no device, and nothing of the
  * command's own. */
 static int check_out(const char *out, char **command) {
@@ -512,14 +529,21 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     char *behind = end < argc ? argv[end] : NULL;
     argv[end] = NULL; /* an option there takes no value from behind */
     if (!ebb__cli_parse(command, end, argv, &values, &arguments, &exit_code)) { return exit_code; }
-    if (values.out == NULL) { return ebb__cli_usage("record: say where the trace goes: -o OUT.trace"); }
     if (values.stacks != UINT64_MAX && values.stacks > MAX_CALLERS) {
         return ebb__cli_usage("record: --stacks takes at most %u callers", MAX_CALLERS);
     }
     if (behind == NULL || end + 1 >= argc) {
         return ebb__cli_usage("record: say which command, behind --; see ebb record --help");
     }
-    char out[MAX_PATH_BYTES];
+    char out[MAX_PATH_BYTES], picked[MAX_PATH_BYTES];
+    if (values.out == NULL) {
+        if (!pick_out(argv[end + 1], picked, sizeof picked)) {
+            return ebb__cli_usage("record: no name for the trace was found: say where it goes with -o OUT.trace");
+        }
+        values.out = picked;
+        char shown[MAX_PATH_BYTES];
+        fprintf(stderr, "ebb: record: the trace goes to %s\n", ebb__cli_clean(picked, shown, sizeof shown));
+    }
     exit_code = check_out(values.out, argv + end + 1);
     if (exit_code != EBB_EXIT_DONE) { return exit_code; }
     if (!find_place(values.out, out, sizeof out)) { return fail_errno(values.out); }
@@ -537,7 +561,7 @@ static void more_help(void) {
 
 const ebb_cli_command ebb__cli_record = {
     .name = "record",
-    .arguments = "-o OUT.trace [--limit SIZE] -- COMMAND...",
+    .arguments = "[-o OUT.trace] [--limit SIZE] -- COMMAND...",
     .about = "record the large allocations of any program, of the host and of CUDA devices",
     .options = record_options,
     .n_options = sizeof record_options / sizeof record_options[0],

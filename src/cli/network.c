@@ -13,7 +13,7 @@
 
 ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out) {
     ebb_zoo_options options = EBB_ZOO_OPTIONS_INIT;
-    options.batch = network->batch;
+    options.batch = network->batch > 0 ? network->batch : EBB_DEFAULT_BATCH;
     options.channels = network->channels;
     options.height = network->image.height;
     options.width = network->image.width;

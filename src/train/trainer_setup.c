@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 
-#define DEFAULT_BATCH 32
 #define DEFAULT_ENDLESS_STEPS 100
 
 /* ---- networks --------------------------------------------------------------------------------- */
@@ -206,7 +205,7 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
     EBB_TRY(check_options(o));
     if (o->data == NULL) { o->data = "synthetic"; }
-    if (o->batch == 0) { o->batch = DEFAULT_BATCH; }
+    if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
     EBB_TRY(open_device(trainer));
     ebb__tell(&o->progress, "reading the data", 0, 0);
     EBB_TRY(open_data(trainer));

@@ -366,7 +366,14 @@ says "a name without room for a number behind it" 4 \
 equal "no room for a file" "$(ulimit -f 0 && "$EBB" record -o x -- true 2>&1)" "ebb: record: $work/x: File too large"
 check "and nothing was made" test ! -e x -a ! -e "$long"
 
-says "no output" 2 "ebb: record: say where the trace goes: -o OUT.trace" record -- true
+mkdir picked && cd picked || exit 1
+for want in python3.trace python3-2.trace; do
+    "$EBB" record -- "$(command -v python3)" -c 'x = bytearray(9 << 20)' 2>err
+    equal "without -o: $want is picked" "$(head -n 1 err)" "ebb: record: the trace goes to $want"
+    check "without -o: $want is there" test -s $want
+    check "without -o: $want is written" grep -q "record: .*/$want: [1-9][0-9]* blocks" err
+done
+cd .. || exit 1
 says "no command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x
 says "an empty command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x --
 says "no dashes" 2 "ebb: record: true is one argument too many; see ebb record --help" record -o x true

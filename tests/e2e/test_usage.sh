@@ -65,6 +65,14 @@ for command in "train mlp" "probe mlp"; do
 done
 run "threads for another machine" out plan lenet --threads 1000 && pass "threads for another machine"
 
+run "plan's batch" out plan lenet --backend dry --json && run "a batch of 32" again plan lenet --backend dry --batch 32 --json
+equal "plan takes the batch of train" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
+run "train's batch" out train lenet --backend dry --steps 1 --json
+equal "train's is 32" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
+run "probe's batch" out probe mlp --backend ref --reps 1 -o default && run "32" out probe mlp --backend ref --reps 1 --batch 32 -o given
+equal "probe measures the batch of train" "$(grep -oE '"[0-9a-f]{16}"' default)" "$(grep -oE '"[0-9a-f]{16}"' given)"
+rm -f default given
+
 outputs="--save --checkpoint --record --save-gradients"
 for a in $outputs; do
     outputs=${outputs#"$a"}
