@@ -103,7 +103,7 @@ typedef struct ebb_plan_options {
 
 /* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {
-    uint64_t least_budget_bytes; /* for which this policy finds a plan; 0: it knows none */
+    uint64_t least_budget_bytes; /* from it on this policy has a plan, below it none; 0: not known */
     uint32_t step;               /* that is in the way */
     uint64_t step_bytes;         /* what it touches at once */
     uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way.
@@ -111,7 +111,8 @@ typedef struct ebb_no_fit {
 } ebb_no_fit;
 
 /* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has
- * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same.
+ * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a
+ * budget is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest".
  * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms. EBB_E_LIMIT:
  * about 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
  * (docs/algorithms.md). */

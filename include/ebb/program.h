@@ -75,8 +75,8 @@ EBB_API const ebb_choice *ebb_program_choices(const ebb_program *program, size_t
 /* A hash of everything that a plan depends on (tensors, steps, accesses, scratch; not names or times). */
 EBB_API uint64_t ebb_program_fingerprint(const ebb_program *program);
 
-/* Most bytes that one step touches at once, scratch of its smallest choice included, each rounded up to
- * the alignment: no plan needs less. *step_out (may be NULL): which step. */
+/* Most bytes that one step touches at once, scratch of its smallest choice included, each at a multiple of the
+ * alignment: no plan needs less. *step_out (may be NULL): which step. */
 EBB_API uint64_t ebb_program_floor_bytes(const ebb_program *program, uint32_t *step_out);
 
 /* Read and write the text form. A loaded program is the caller's to destroy. path "-" is not special here.

@@ -57,11 +57,7 @@ uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uin
         const ebb_step *step = &view.steps[s];
         EBB_ASSERT(ebb__choice_of(choice, s) < step->n_choices);
         const ebb_choice *chosen = &view.choices[step->first_choice + ebb__choice_of(choice, s)];
-        uint64_t bytes = ebb_align_up(chosen->scratch_bytes, view.alignment);
-        for (uint32_t i = 0; i < step->n_accesses; i++) {
-            const uint32_t tensor = view.accesses[step->first_access + i].tensor;
-            bytes += ebb_align_up(view.tensors[tensor].size_bytes, view.alignment);
-        }
+        const uint64_t bytes = ebb__program_step_bytes(program, step, chosen->scratch_bytes);
         if (bytes <= floor_bytes) { continue; }
         floor_bytes = bytes;
         floor_step = s;

@@ -456,12 +456,25 @@ static ebb_status init_fitting(fitting *f) {
     return EBB_OK;
 }
 
-/* What the message names is what least needs: with that budget its plan, at the latest, is there. */
-static ebb_status explain(fitting *f, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_LEAST, f->choice);
+/* Whichever of the fixed ways needs least: with that budget its plan, at the latest, is there. */
+static ebb_status refuse(fitting *f, ebb_no_fit *no_fit_out) {
+    static const ebb_algorithms how[N_FIXED_WAYS] = {EBB_ALGORITHMS_LEAST, EBB_ALGORITHMS_GIVEN,
+                                                     EBB_ALGORITHMS_FASTEST};
+    const size_t n_bytes = f->view.n_steps * sizeof *f->choice;
+    uint64_t least_bytes = UINT64_MAX;
     f->m->is_hasty = false;
-    ebb__maker_choose(f->m, f->choice);
-    return ebb__maker_make(f->m, plan_out, no_fit_out);
+    for (size_t i = 0; i < N_FIXED_WAYS; i++) {
+        uint64_t bytes = 0;
+        ebb__algorithms_choose(f->m->program, f->m->machine, how[i], f->choice);
+        if (i > 0 && memcmp(f->choice, f->best_choice, n_bytes) == 0) { continue; }
+        ebb__maker_choose(f->m, f->choice);
+        EBB_TRY(ebb__maker_find_least(f->m, &bytes));
+        if (bytes >= least_bytes) { continue; }
+        least_bytes = bytes;
+        copy_choices(f, f->best_choice, f->choice);
+    }
+    ebb__maker_choose(f->m, f->best_choice);
+    return ebb__maker_refuse(f->m, least_bytes, no_fit_out);
 }
 
 ebb_status ebb__fitting_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
@@ -473,7 +486,7 @@ ebb_status ebb__fitting_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_f
         *plan_out = f.best;
         f.best = NULL;
     } else if (st == EBB_E_NO_FIT) {
-        st = explain(&f, plan_out, no_fit_out);
+        st = refuse(&f, no_fit_out);
     }
     ebb_plan_destroy(f.best);
     ebb__maker_choose(m, NULL);

@@ -4,16 +4,24 @@
  * the placer gives them offsets.
  *
  * A policy that keeps a limit keeps it for the load, the bytes that are there at one position; placed, they may need
- * more. So the limit that it is given goes down until the placed peak is within the budget, at last to the program's
- * floor, below which there is nothing to be tried. That last try is the same whatever the budget is, so what it needs,
- * placed, is a budget that works. What liveness needs is another, because nothing has to leave then.
+ * more. So it is given limits below the budget. They are the rungs of a ladder:
  *
- * When there is no plan, the least budget for which there is one is searched between the floor (tried itself) and
- * these two, by making plans: what the message names has been done. Of a large program the last try's is named.
+ *      floor = rung 0 < rung 1 < rung 2 < ...
  *
- * A policy weighs times, and measured times differ from run to run. So where it finds no plan with the machine's times,
- * the last word has a nominal machine's, with which the least budget is searched too: what was named once is accepted
- * always.
+ * Each rung is a small part above the one before it. The ladder begins at the program's floor, and neither it nor the
+ * plan of a rung depends on the budget. This makes two things exact:
+ *
+ *  1. Whatever fits a budget fits every larger one. A budget has a plan if it holds what liveness needs, or if there is
+ *     a rung whose placed plan it holds; when the rungs just below the budget do not serve, all others are tried.
+ *  2. The least budget that a refusal names is the least that is accepted: it is the least that liveness or the plan of
+ *     any rung needs.
+ *
+ * A policy weighs times, and measured times differ from run to run. So whether a budget has a plan is decided with
+ * machines whose times are always the same (the nominal ones: a present desktop, one whose copies cost nothing, and one
+ * whose copies cost more than computing). A budget that was accepted once is accepted always.
+ *
+ * Then comes speed: a plan with the machine's own times, under the highest limit that serves within a few tries. These
+ * limits are the budget's own, not rungs. If none of them serves, the nominal machine's plan is taken.
  */
 #include "plan/maker.h"
 #include "ebb/place.h"
@@ -26,8 +34,13 @@
 /* Programs of more steps are large: their plans take seconds, so the tries are few. */
 #define MAX_SMALL_STEPS 20000u
 
-/* The placer's work: so much a try of fit_rounds and of the search for the least budget, and where nothing is tried
- * after it, of programs that are not large. */
+/* A rung is this part above the one before it: the more steps, the fewer rungs. */
+#define LADDER_STEPS ((uint64_t)1 << 15)
+#define MIN_LADDER_PARTS 16u
+#define MAX_LADDER_PARTS 64u
+
+/* The placer's work: so much for the plan of a rung, and where nothing is tried after it, of programs that are not
+ * large. */
 #define QUICK_WORK (EBB_PLACE_STEPS / 16)
 #define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
@@ -67,36 +80,30 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
     return ebb__plan_place(plan, &options, placed_out);
 }
 
-static ebb_policy_input make_input(const maker *m, uint64_t limit_bytes) {
+static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes) {
     ebb_policy_input input = {
-        .program = m->program, .machine = m->machine, .mem = m->mem, .choice = m->choice, .limit_bytes = limit_bytes};
+        .program = m->program, .machine = machine, .mem = m->mem, .choice = m->choice, .limit_bytes = limit_bytes};
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
     return input;
 }
 
-/* All that a policy may use, under this limit. */
-static ebb_policy_input make_limited_input(const maker *m, uint64_t limit_bytes) {
-    ebb_policy_input input = make_input(m, ebb_max_u64(limit_bytes / m->alignment * m->alignment, m->floor_bytes));
-    input.early_out = input.early_in = true;
-    return input;
+/* The least peak that a load can be placed with: loads are rounded up to the alignment, the end of the highest stay is
+ * not. */
+static uint64_t least_peak(const maker *m, uint64_t load_bytes) {
+    return load_bytes - ebb_min_u64(load_bytes, m->alignment - 1);
 }
 
-static ebb_status try_input(maker *m, const ebb_policy_input *input, uint64_t work, uint64_t budget_bytes,
-                            ebb_plan **plan_out, ebb_placed *placed_out) {
-    ebb_plan *plan = NULL;
-    EBB_ASSERT(input->limit_bytes >= m->floor_bytes && input->limit_bytes % m->alignment == 0);
-    EBB_TRY(draft_plan(m, m->policy, input, &plan));
-    ebb_status st = place(m, plan, work, budget_bytes, budget_bytes, placed_out);
-    if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
-        return st;
-    }
-    *plan_out = plan;
-    return EBB_OK;
-}
+/* A plan to be made. */
+typedef struct aim {
+    const ebb_machine *machine;
+    uint64_t limit_bytes;  /* of the load */
+    uint64_t work;         /* of the placer */
+    uint64_t enough_bytes; /* a peak that will do */
+    uint64_t budget_bytes; /* above which the plan will not be taken */
+} aim;
 
-/* Whether it fits; if not, the limits for the next try. */
-static bool tighten(const maker *m, uint64_t budget_bytes, const ebb_placed *got, ebb_policy_input *input) {
+/* Whether tiers hold what is placed in them; if not, their limits for the next try. */
+static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *input) {
     bool fits = true;
     for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
         uint64_t cap = m->options->tier_bytes[tier];
@@ -105,83 +112,190 @@ static bool tighten(const maker *m, uint64_t budget_bytes, const ebb_placed *got
         input->tier_bytes[tier] -= ebb_min_u64(over, input->tier_bytes[tier]);
         input->early_out = fits = false;
     }
-    if (got->peak_bytes <= budget_bytes) { return fits; }
-    /* What the placer lost this time it will lose again, and more under a lower limit; at least something must
-     * change. */
-    double share = (double)budget_bytes / (double)got->peak_bytes;
-    EBB_ASSERT(share >= 0 && share <= 1 && input->limit_bytes >= m->floor_bytes);
-    share = share < 127.0 / 128 ? share * share : 63.0 / 64;
-    uint64_t limit = (uint64_t)((double)input->limit_bytes * share);
-    input->limit_bytes = ebb_max_u64(limit / m->alignment * m->alignment, m->floor_bytes);
-    return false;
+    return fits;
+}
+
+/* A tier may be too small for what is placed in it. */
+static bool has_small_tiers(const maker *m) {
+    bool has = false;
+    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+        has = has || (m->options->tier_bytes[tier] > 0 && m->options->tier_bytes[tier] < UINT64_MAX);
+    }
+    return has;
+}
+
+/* One draft of it. *plan_out NULL: its load alone is above the budget, and its peak at least *placed_out's. */
+static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *a, ebb_plan **plan_out,
+                            ebb_placed *placed_out) {
+    ebb_plan *plan = NULL;
+    uint64_t bound_bytes = 0;
+    EBB_TRY(draft_plan(m, m->policy, input, &plan));
+    ebb_status st = ebb__plan_bound(plan, m->alignment, &bound_bytes);
+    placed_out->peak_bytes = least_peak(m, bound_bytes);
+    if (st == EBB_OK && placed_out->peak_bytes > a->budget_bytes && !has_small_tiers(m)) {
+        ebb_plan_destroy(plan);
+        *plan_out = NULL;
+        return EBB_OK;
+    }
+    if (st == EBB_OK) { st = place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out); }
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+/* The plan, if its peak is within the budget, and what it needs; if it is above, no plan and what it needs at least.
+ * EBB_E_NO_FIT without a message: it is no plan at any budget. */
+static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t *need_out) {
+    ebb_policy_input input = make_input(m, a->machine, a->limit_bytes);
+    EBB_ASSERT(a->limit_bytes >= m->floor_bytes && a->limit_bytes % m->alignment == 0);
+    input.early_out = input.early_in = true;
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        ebb_plan *plan = NULL;
+        ebb_placed got = {0};
+        EBB_TRY(try_input(m, &input, a, &plan, &got));
+        const bool fits = tighten(m, &got, &input);
+        if (!fits || got.peak_bytes > a->budget_bytes) {
+            ebb_plan_destroy(plan);
+            plan = NULL;
+        }
+        if (!fits) { continue; }
+        *plan_out = plan;
+        *need_out = got.peak_bytes;
+        return EBB_OK;
+    }
+    return EBB_E_NO_FIT;
+}
+
+/* ---- the ladder -------------------------------------------------------------------------------- */
+
+/* What lies above a limit on the way to the next rung. */
+static uint64_t rise_above(const maker *m, uint64_t limit_bytes) {
+    return ebb_align_up(limit_bytes / m->n_ladder_parts + 1, m->alignment);
+}
+
+/* Rungs up to these bytes, and the one above them. */
+static ebb_status extend_ladder(maker *m, uint64_t bytes) {
+    uint64_t limit = m->rungs.n > 0 ? m->rungs.data[m->rungs.n - 1].limit_bytes : 0;
+    while (m->rungs.n == 0 || (limit <= bytes && limit < UINT64_MAX / 2)) {
+        limit = m->rungs.n == 0 ? ebb_align_up(m->floor_bytes, m->alignment) : limit + rise_above(m, limit);
+        const uint64_t need_bytes = m->rungs.n == 0 ? m->floor_bytes : limit;
+        ebb_rung rung = {.limit_bytes = limit};
+        for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) { rung.need_bytes[i] = need_bytes; }
+        EBB_TRY(EBB_PUSH(m->mem, &m->rungs, rung));
+    }
+    return EBB_OK;
+}
+
+/* The highest rung that is not above these bytes, or the lowest of all. */
+static ebb_status find_rung(maker *m, uint64_t bytes, size_t *rung_out) {
+    size_t low = 0;
+    EBB_TRY(extend_ladder(m, bytes));
+    for (size_t high = m->rungs.n; high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        *(m->rungs.data[middle].limit_bytes <= bytes ? &low : &high) = middle;
+    }
+    *rung_out = low;
+    return EBB_OK;
+}
+
+/* The plan of a rung on a nominal machine, if the budget holds it. EBB_E_NO_FIT without a message: it does not; what
+ * is known of its need is remembered. */
+static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t budget_bytes, ebb_plan **plan_out) {
+    uint64_t *need = &m->rungs.data[rung].need_bytes[machine], peak_bytes = 0;
+    const uint64_t limit = m->rungs.data[rung].limit_bytes;
+    const aim a = {.machine = m->nominal[machine],
+                   .limit_bytes = limit,
+                   .work = QUICK_WORK,
+                   .enough_bytes = m->is_large ? limit + limit / 64 : limit,
+                   .budget_bytes = budget_bytes};
+    if (*need > budget_bytes) { return EBB_E_NO_FIT; }
+    ebb_plan *plan = NULL;
+    ebb_status st = try_aim(m, &a, &plan, &peak_bytes);
+    if (st == EBB_OK) { *need = ebb_max_u64(*need, peak_bytes); }
+    if (st == EBB_E_NO_FIT) { *need = UINT64_MAX; }
+    if (st == EBB_OK && plan == NULL) { return EBB_E_NO_FIT; }
+    if (st == EBB_OK) { *plan_out = plan; }
+    return st;
 }
 
 /* ---- within a budget --------------------------------------------------------------------------- */
 
-/* A plan that fits, the limits that led to it, and the lowest limit above that is known not to, if one is. */
+/* What the placer lost this time it will lose again, and more under a lower limit; at least something must change. */
+static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t need_bytes) {
+    const double share = (double)budget_bytes / (double)need_bytes;
+    EBB_ASSERT(share >= 0 && share <= 1);
+    return (uint64_t)((double)limit_bytes * (share < 127.0 / 128 ? share * share : 63.0 / 64));
+}
+
+/* Rungs below the budget, in large steps down, and the lowest. */
+static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
+    size_t rung = 0;
+    EBB_TRY(find_rung(m, ebb__load_limit(budget_bytes), &rung));
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        if (round == MAX_ROUNDS - 1) { rung = 0; }
+        const ebb_status st = try_rung(m, machine, rung, budget_bytes, plan_out);
+        if (st != EBB_E_NO_FIT || rung == 0) { return st; }
+        const ebb_rung *failed = &m->rungs.data[rung];
+        const uint64_t bytes = shrink(failed->limit_bytes, budget_bytes, failed->need_bytes[machine]);
+        const size_t below = rung - 1;
+        EBB_TRY(find_rung(m, bytes, &rung));
+        rung = ebb_min_u64(rung, below);
+    }
+    return EBB_E_NO_FIT;
+}
+
+/* All others, from the highest that is not above the budget. */
+static ebb_status try_others(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
+    size_t rung = 0;
+    EBB_TRY(find_rung(m, budget_bytes, &rung));
+    for (; rung > 0; rung--) {
+        const ebb_status st = try_rung(m, machine, rung, budget_bytes, plan_out);
+        if (st != EBB_E_NO_FIT) { return st; }
+    }
+    return EBB_E_NO_FIT;
+}
+
+/* EBB_E_NO_FIT without a message: the budget has no plan. */
+static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    ebb_status st = EBB_E_NO_FIT;
+    for (uint32_t i = 0; i < m->n_nominal && st == EBB_E_NO_FIT; i++) {
+        st = go_down(m, i, budget_bytes, plan_out);
+        if (st == EBB_E_NO_FIT) { st = try_others(m, i, budget_bytes, plan_out); }
+    }
+    return st;
+}
+
+/* ---- the machine's own times ------------------------------------------------------------------- */
+
+/* A plan that fits, the limit that led to it, and the lowest limit above that is known not to, if one is. */
 typedef struct fitted {
     ebb_plan *plan;
-    ebb_policy_input input;
-    uint64_t failed_bytes;
+    uint64_t limit_bytes, failed_bytes;
 } fitted;
 
-/* The last try: the floor as the limit. That it needs no more than the budget does not change what is done. */
-static ebb_status try_last(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
-    ebb_placed got = {0};
-    ebb_plan *plan = NULL;
-    ebb_policy_input input = make_limited_input(m, m->floor_bytes);
-    if (m->last_bytes != UNKNOWN && m->last_bytes > budget_bytes) { return EBB_E_NO_FIT; }
-    ebb_status st = draft_plan(m, m->policy, &input, &plan);
-    if (st == EBB_OK) { st = place(m, plan, QUICK_WORK, m->floor_bytes, budget_bytes, &got); }
-    if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
-        if (st == EBB_E_NO_FIT) { m->last_bytes = UINT64_MAX; }
-        return st;
-    }
-    EBB_ASSERT(got.peak_bytes >= m->floor_bytes);
-    const bool tiers_fit = tighten(m, got.peak_bytes, &got, &input);
-    EBB_ASSERT(m->last_bytes == UNKNOWN || m->last_bytes == got.peak_bytes);
-    m->last_bytes = tiers_fit ? got.peak_bytes : UINT64_MAX;
-    if (m->last_bytes > budget_bytes) {
-        ebb_plan_destroy(plan);
-        return EBB_E_NO_FIT;
-    }
-    fitted_out->plan = plan;
-    fitted_out->input = make_limited_input(m, m->floor_bytes);
-    return EBB_OK;
-}
-
-static bool same_limits(const ebb_policy_input *a, const ebb_policy_input *b) {
-    return a->limit_bytes == b->limit_bytes && a->early_out == b->early_out &&
-           memcmp(a->tier_bytes, b->tier_bytes, sizeof a->tier_bytes) == 0;
-}
-
 static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
-    ebb_policy_input input = make_limited_input(m, ebb__load_limit(budget_bytes));
-    const ebb_policy_input last = make_limited_input(m, m->floor_bytes);
-    fitted f = {.failed_bytes = budget_bytes};
+    const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
+    fitted f = {.limit_bytes = ebb__load_limit(budget_bytes), .failed_bytes = budget_bytes};
     for (int round = 0; round < MAX_ROUNDS; round++) {
-        ebb_plan *plan = NULL;
-        ebb_placed got = {0};
-        if (round == MAX_ROUNDS - 1) { input.limit_bytes = m->floor_bytes; }
-        if (same_limits(&input, &last)) { break; }
-        f.input = input;
-        ebb_status st = try_input(m, &input, QUICK_WORK, budget_bytes, &plan, &got);
-        if (st == EBB_E_NO_FIT) { break; }
-        if (st != EBB_OK) { return st; }
-        if (tighten(m, budget_bytes, &got, &input)) {
-            f.plan = plan;
-            *fitted_out = f;
-            return EBB_OK;
-        }
-        ebb_plan_destroy(plan);
-        EBB_ASSERT(input.limit_bytes <= f.input.limit_bytes);
-        if (input.limit_bytes < f.input.limit_bytes) { f.failed_bytes = f.input.limit_bytes; }
-        if (same_limits(&input, &f.input)) { break; }
+        uint64_t need_bytes = 0;
+        if (round == MAX_ROUNDS - 1) { f.limit_bytes = low_bytes; }
+        f.limit_bytes = ebb_max_u64(f.limit_bytes / m->alignment * m->alignment, low_bytes);
+        const aim a = {.machine = m->machine,
+                       .limit_bytes = f.limit_bytes,
+                       .work = QUICK_WORK,
+                       .enough_bytes = budget_bytes,
+                       .budget_bytes = budget_bytes};
+        const ebb_status st = try_aim(m, &a, &f.plan, &need_bytes);
+        if (st == EBB_OK && f.plan != NULL) { *fitted_out = f; }
+        if (st != EBB_OK || f.plan != NULL) { return st; }
+        if (f.limit_bytes == low_bytes) { break; }
+        f.failed_bytes = f.limit_bytes;
+        f.limit_bytes = shrink(f.limit_bytes, budget_bytes, need_bytes);
     }
-    EBB_TRY(try_last(m, budget_bytes, &f));
-    *fitted_out = f;
-    return EBB_OK;
+    return EBB_E_NO_FIT;
 }
 
 static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
@@ -195,16 +309,18 @@ static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b
 /* A limit between the one that fits and one that does not. */
 static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_plan *plan = NULL;
-    ebb_placed got = {0};
-    ebb_policy_input input = f->input;
-    EBB_ASSERT(f->failed_bytes > input.limit_bytes);
-    input.limit_bytes += (f->failed_bytes - input.limit_bytes) / 2 / m->alignment * m->alignment;
-    ebb_policy_input before = input;
-    ebb_status st = try_input(m, &input, THOROUGH_WORK, budget_bytes, &plan, &got);
+    uint64_t need_bytes = 0;
+    EBB_ASSERT(f->failed_bytes > f->limit_bytes);
+    const uint64_t rise_bytes = (f->failed_bytes - f->limit_bytes) / 2 / m->alignment * m->alignment;
+    const aim a = {.machine = m->machine,
+                   .limit_bytes = f->limit_bytes + rise_bytes,
+                   .work = THOROUGH_WORK,
+                   .enough_bytes = budget_bytes,
+                   .budget_bytes = budget_bytes};
+    ebb_status st = try_aim(m, &a, &plan, &need_bytes);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-    if (st == EBB_E_NO_FIT || !tighten(m, budget_bytes, &got, &input)) {
-        f->failed_bytes = before.limit_bytes;
-        ebb_plan_destroy(plan);
+    if (plan == NULL) {
+        f->failed_bytes = a.limit_bytes;
         return EBB_OK;
     }
     bool faster = false;
@@ -214,7 +330,7 @@ static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
         f->plan = plan;
         plan = slower;
     }
-    f->input = before;
+    f->limit_bytes = a.limit_bytes;
     ebb_plan_destroy(plan);
     return st;
 }
@@ -225,18 +341,17 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_status st = EBB_OK;
     if (m->is_large || m->is_hasty) { return EBB_OK; }
     for (int i = 0; st == EBB_OK && i < MAX_RISES; i++) {
-        if (f->failed_bytes - f->input.limit_bytes <= budget_bytes / 64 + m->alignment) { break; }
+        if (f->failed_bytes <= f->limit_bytes + budget_bytes / 64 + m->alignment) { break; }
         st = try_higher(m, budget_bytes, f);
     }
     return st;
 }
 
-/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
-static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+/* EBB_E_NO_FIT without a message: a few tries found none. */
+static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
-    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     EBB_TRY(fit_rounds(m, budget_bytes, &f));
-    ebb_status st = raise_limit(m, budget_bytes, &f);
+    const ebb_status st = raise_limit(m, budget_bytes, &f);
     if (st != EBB_OK) {
         ebb_plan_destroy(f.plan);
         return st;
@@ -245,27 +360,41 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     return EBB_OK;
 }
 
+/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
+static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    ebb_plan *nominal = NULL, *own = NULL;
+    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
+    if (m->is_hasty) { return fit_own(m, budget_bytes, plan_out); }
+    EBB_TRY(fit_nominal(m, budget_bytes, &nominal));
+    const ebb_status st = fit_own(m, budget_bytes, &own);
+    if (st != EBB_E_NO_FIT) { ebb_plan_destroy(nominal); }
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    *plan_out = st == EBB_OK ? own : nominal;
+    return EBB_OK;
+}
+
 /* ---- without one ------------------------------------------------------------------------------- */
 
 /* A plan of a policy that keeps no limit, and its peak; nothing if its load alone is above the budget. */
 static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out,
                                  uint64_t *peak_out) {
-    ebb_policy_input input = make_input(m, UINT64_MAX);
+    ebb_policy_input input = make_input(m, m->machine, UINT64_MAX);
     ebb_plan *plan = NULL;
     ebb_placed got = {0};
     uint64_t bound_bytes = 0;
     EBB_ASSERT(!policy->keeps_limit);
     EBB_TRY(draft_plan(m, policy, &input, &plan));
     ebb_status st = ebb__plan_bound(plan, m->alignment, &bound_bytes);
-    if (st == EBB_OK && bound_bytes <= budget_bytes) {
+    const bool may_fit = least_peak(m, bound_bytes) <= budget_bytes;
+    if (st == EBB_OK && may_fit) {
         const uint64_t work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
         st = place(m, plan, work, m->is_hasty ? budget_bytes : 0, UINT64_MAX, &got);
     }
-    if (st != EBB_OK || bound_bytes > budget_bytes) {
+    if (st != EBB_OK || !may_fit) {
         ebb_plan_destroy(plan);
         return st;
     }
-    EBB_ASSERT(got.peak_bytes >= bound_bytes);
+    EBB_ASSERT(got.peak_bytes >= least_peak(m, bound_bytes));
     *plan_out = plan;
     *peak_out = got.peak_bytes;
     return EBB_OK;
@@ -278,48 +407,51 @@ static ebb_status make_liveness(maker *m, uint64_t budget_bytes, ebb_plan **plan
 
 /* ---- too little -------------------------------------------------------------------------------- */
 
-/* A budget for which there is a plan: what the last try needs, or what liveness does. */
-static ebb_status find_enough(maker *m, uint64_t *enough_out) {
-    fitted f = {0};
-    ebb_plan *plan = NULL;
-    if (m->last_bytes == UNKNOWN) {
-        ebb_status st = try_last(m, m->options->budget_bytes, &f);
-        ebb_plan_destroy(f.plan);
-        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+/* Lower *least if the plan of a rung needs less. */
+static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
+    for (uint32_t i = 0; i < m->n_nominal; i++) {
+        ebb_plan *plan = NULL;
+        const ebb_status st = try_rung(m, i, rung, *least - 1, &plan);
+        ebb_plan_destroy(plan);
+        if (st == EBB_E_NO_FIT) { continue; }
+        if (st != EBB_OK) { return st; }
+        EBB_ASSERT(m->rungs.data[rung].need_bytes[i] < *least);
+        *least = m->rungs.data[rung].need_bytes[i];
     }
-    EBB_ASSERT(m->last_bytes > m->options->budget_bytes);
+    return EBB_OK;
+}
+
+/* What liveness or a rung needs, whichever is less. */
+static ebb_status find_least_limited(maker *m, uint64_t *least_out) {
+    uint64_t least = UINT64_MAX;
+    EBB_TRY(extend_ladder(m, 0));
+    EBB_TRY(ask_rung(m, 0, &least));
     if (m->liveness_bytes == UNKNOWN) { /* placing it may be spared */
-        EBB_TRY(make_liveness(m, m->last_bytes, &plan));
+        ebb_plan *plan = NULL;
+        EBB_TRY(make_liveness(m, least, &plan));
         ebb_plan_destroy(plan);
     }
-    *enough_out = m->liveness_bytes == UNKNOWN ? m->last_bytes : ebb_min_u64(m->last_bytes, m->liveness_bytes);
-    return EBB_OK;
-}
-
-/* The least budget above one that has no plan: the floor, or by halving what lies between it and enough. high has a
- * plan, low has none. */
-static ebb_status find_least(maker *m, uint64_t *least_out) {
-    const bool is_below = m->options->budget_bytes < m->floor_bytes;
-    const uint64_t precision = m->is_large ? 8 : 100;
-    uint64_t low = ebb_max_u64(m->options->budget_bytes, m->floor_bytes), high = 0;
-    EBB_TRY(find_enough(m, &high));
-    EBB_ASSERT(low <= high);
-    uint64_t candidate = is_below ? low : ebb_align_up(low + (high - low) / 2, m->alignment);
-    while (candidate < high && !(m->is_large && high == m->last_bytes)) {
-        fitted f = {0};
-        ebb_status st = fit_rounds(m, candidate, &f);
-        ebb_plan_destroy(f.plan);
-        if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-        *(st == EBB_OK ? &high : &low) = candidate;
-        if (high - low <= ebb_max_u64(m->alignment, high / precision)) { break; }
-        candidate = ebb_align_up(low + (high - low) / 2, m->alignment);
+    if (m->liveness_bytes != UNKNOWN) { least = ebb_min_u64(least, m->liveness_bytes); }
+    EBB_ASSERT(least != UINT64_MAX);
+    for (size_t rung = 1; least > m->floor_bytes; rung++) {
+        EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
+        if (m->rungs.data[rung].limit_bytes >= least) { break; }
+        EBB_TRY(ask_rung(m, rung, &least));
     }
-    EBB_ASSERT(high >= m->floor_bytes && high > m->options->budget_bytes);
-    *least_out = high;
+    *least_out = least;
     return EBB_OK;
 }
 
-static ebb_status explain(const maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
+ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out) {
+    EBB_ASSERT(!m->is_hasty);
+    if (m->policy->keeps_limit) { return find_least_limited(m, least_out); }
+    ebb_plan *plan = NULL;
+    const ebb_status st = make_unlimited(m, m->policy, UINT64_MAX, &plan, least_out);
+    ebb_plan_destroy(plan);
+    return st;
+}
+
+ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
     size_t n_steps = 0;
     const ebb_step *steps = ebb_program_steps(m->program, &n_steps);
     const ebb_no_fit no_fit = {.least_budget_bytes = least_bytes, .step = m->floor_step, .step_bytes = m->floor_bytes};
@@ -334,28 +466,16 @@ static ebb_status explain(const maker *m, uint64_t least_bytes, ebb_no_fit *no_f
 
 /* ---- with the choices at hand ------------------------------------------------------------------ */
 
-/* *peak_out: what it needs. */
-static ebb_status try_fixed(maker *m, uint64_t budget_bytes, ebb_plan **plan_out, uint64_t *peak_out) {
+static ebb_status try_fixed(maker *m, ebb_plan **plan_out) {
     ebb_plan *plan = NULL;
-    EBB_TRY(make_unlimited(m, m->policy, budget_bytes, &plan, peak_out));
-    if (plan == NULL || *peak_out > m->options->budget_bytes) {
+    uint64_t peak_bytes = 0;
+    EBB_TRY(make_unlimited(m, m->policy, m->options->budget_bytes, &plan, &peak_bytes));
+    if (plan == NULL || peak_bytes > m->options->budget_bytes) {
         ebb_plan_destroy(plan);
         return EBB_E_NO_FIT;
     }
     *plan_out = plan;
     return EBB_OK;
-}
-
-static ebb_status try_nominal(maker *m, ebb_plan **plan_out) {
-    fitted f = {0};
-    const ebb_machine *machine = m->machine;
-    m->last_bytes = UNKNOWN;
-    if (m->options->budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
-    m->machine = m->nominal;
-    ebb_status st = (m->is_large ? try_last : fit_rounds)(m, m->options->budget_bytes, &f);
-    m->machine = machine;
-    if (st == EBB_OK) { *plan_out = f.plan; }
-    return st;
 }
 
 static ebb_status try_within(maker *m, ebb_plan **plan_out) {
@@ -366,32 +486,19 @@ static ebb_status try_within(maker *m, ebb_plan **plan_out) {
         return EBB_OK;
     }
     ebb_plan_destroy(plan);
-    ebb_status st = fit(m, m->options->budget_bytes, plan_out);
-    return st == EBB_E_NO_FIT ? try_nominal(m, plan_out) : st;
-}
-
-/* Behind try_within, which has tried the nominal machine last. */
-static ebb_status find_least_nominal(maker *m, uint64_t *least_out) {
-    const ebb_machine *machine = m->machine;
-    m->machine = m->nominal;
-    ebb_status st = find_least(m, least_out);
-    m->machine = machine;
-    return st;
+    return fit(m, m->options->budget_bytes, plan_out);
 }
 
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {
-    uint64_t peak_bytes = 0;
-    return m->policy->keeps_limit ? try_within(m, plan_out)
-                                  : try_fixed(m, m->options->budget_bytes, plan_out, &peak_bytes);
+    return m->policy->keeps_limit ? try_within(m, plan_out) : try_fixed(m, plan_out);
 }
 
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     uint64_t least_bytes = 0;
-    EBB_ASSERT(!m->is_hasty);
-    ebb_status st = m->policy->keeps_limit ? try_within(m, plan_out) : try_fixed(m, UINT64_MAX, plan_out, &least_bytes);
+    ebb_status st = ebb__maker_try(m, plan_out);
     if (st != EBB_E_NO_FIT) { return st; }
-    if (m->policy->keeps_limit) { EBB_TRY(find_least_nominal(m, &least_bytes)); }
-    return explain(m, least_bytes, no_fit_out);
+    EBB_TRY(ebb__maker_find_least(m, &least_bytes));
+    return ebb__maker_refuse(m, least_bytes, no_fit_out);
 }
 
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
@@ -408,7 +515,21 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
-    m->liveness_bytes = m->last_bytes = UNKNOWN;
+    m->liveness_bytes = UNKNOWN;
+    m->rungs.n = 0;
+}
+
+/* Times that are the same everywhere. */
+static ebb_status make_nominal(maker *m) {
+    static const double copies_per_s[] = {0, 1e18, 1};
+    for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) {
+        const ebb_link link = {.out_bytes_per_s = copies_per_s[i], .in_bytes_per_s = copies_per_s[i]};
+        EBB_TRY(ebb_machine_create(m->mem, &m->nominal[i]));
+        for (uint32_t tier = 0; i > 0 && tier < EBB_N_TIERS; tier++) {
+            ebb_machine_set_link(m->nominal[i], (ebb_tier)tier, &link);
+        }
+    }
+    return EBB_OK;
 }
 
 ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_machine *machine,
@@ -423,8 +544,10 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
                      .alignment = ebb_program_alignment_bytes(program),
                      .fingerprint = ebb_program_fingerprint(program),
                      .is_large = n_steps > MAX_SMALL_STEPS};
+    m->n_nominal = m->is_large ? 1 : EBB_MAKER_NOMINAL;
+    m->n_ladder_parts = ebb_min_u64(ebb_max_u64(LADDER_STEPS / n_steps, MIN_LADDER_PARTS), MAX_LADDER_PARTS);
     ebb__maker_choose(m, NULL);
-    ebb_status st = ebb_machine_create(m->mem, &m->nominal);
+    ebb_status st = make_nominal(m);
     if (st == EBB_OK) { st = ebb__draft_init(&m->draft, program, m->mem); }
     if (st != EBB_OK) { ebb__maker_fini(m); }
     return st;
@@ -432,6 +555,9 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
 
 void ebb__maker_fini(ebb_maker *m) {
     ebb__draft_fini(&m->draft);
-    ebb_machine_destroy(m->nominal);
-    m->nominal = NULL;
+    EBB_VEC_FINI(m->mem, &m->rungs);
+    for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) {
+        ebb_machine_destroy(m->nominal[i]);
+        m->nominal[i] = NULL;
+    }
 }

@@ -8,24 +8,34 @@
 
 #include "plan/plan_priv.h"
 
+#define EBB_MAKER_NOMINAL 3u
+
+/* A limit on the load, and the least budget for which it is tried and its plan is taken, for each nominal machine: a
+ * bound until the plan was placed, then exact. UINT64_MAX: there is no such plan. */
+typedef struct ebb_rung {
+    uint64_t limit_bytes, need_bytes[EBB_MAKER_NOMINAL];
+} ebb_rung;
+
 typedef struct ebb_maker {
     const ebb_program *program;
     const ebb_machine *machine;
     const ebb_plan_options *options;
     const ebb_policy *policy;
     const ebb_mem *mem;
-    ebb_machine *nominal; /* round figures, for the last word on what fits */
+    ebb_machine *nominal[EBB_MAKER_NOMINAL]; /* of the same times everywhere, for the last word on what fits */
+    uint32_t n_nominal;                      /* that are asked */
+    uint64_t n_ladder_parts;
     uint64_t alignment, fingerprint;
     bool is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
-                      no lower peak looked for */
+                      no lower peak looked for, no nominal machine asked */
     ebb_draft draft;
     /* of the choices at hand */
     const uint32_t *choice;  /* [n_steps]; NULL: 0 everywhere */
-    uint64_t floor_bytes;    /* most bytes that one step touches */
+    uint64_t floor_bytes;    /* most bytes that one step touches: no plan needs less */
     uint32_t floor_step;     /* which */
     uint64_t liveness_bytes; /* what liveness needs, placed; 0: unknown */
-    uint64_t last_bytes;     /* what the last try needs, placed; 0: unknown; UINT64_MAX: it is no plan at any budget */
+    EBB_VEC(ebb_rung) rungs; /* as far as they were needed, from the lowest */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */
@@ -42,6 +52,13 @@ ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out);
 /* The same, and where there is none the least budget is searched and said. */
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
+/* The least budget with a plan for these choices. Below it ebb__maker_try has none, from it on it has one, whatever the
+ * machine. */
+ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out);
+
+/* Say that the budget is too small; the least is the one that was found. Returns EBB_E_NO_FIT. */
+ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out);
+
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
 
@@ -52,7 +69,7 @@ void ebb__algorithms_choose(const ebb_program *program, const ebb_machine *machi
                             uint32_t *choice_out);
 
 /* The fastest plan found over the choices of all steps. Not faster than it: the plans of given, least and fastest.
- * EBB_E_NO_FIT: none of these fits, with least's least budget. */
+ * EBB_E_NO_FIT: none of these fits, with the least budget of the three. */
 ebb_status ebb__fitting_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
 #endif

@@ -89,7 +89,8 @@ typedef struct ebb_placed {
 /* Give stays and slots their offsets. */
 ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
 
-/* Most bytes that one step touches at once with its choice, and which step: no plan with these choices needs less. */
+/* Most bytes that one step touches at once with its choice, and which step, as ebb_program_floor_bytes counts them: no
+ * plan with these choices needs less. */
 uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uint32_t *step_out);
 
 /* Most bytes of stays at one position, each rounded up to the alignment. */

@@ -276,22 +276,31 @@ uint64_t ebb_program_fingerprint(const ebb_program *program) {
     return h;
 }
 
-static uint64_t step_bytes(const ebb_program *program, const ebb_step *step) {
-    uint64_t scratch_bytes = UINT64_MAX, total_bytes = 0;
+uint64_t ebb__program_step_bytes(const ebb_program *program, const ebb_step *step, uint64_t scratch_bytes) {
+    uint64_t total_bytes = round_up(program, scratch_bytes), most_padding_bytes = total_bytes - scratch_bytes;
+    for (uint64_t a = step->first_access; a < step->first_access + step->n_accesses; a++) {
+        const uint64_t size_bytes = program->tensors.data[program->accesses.data[a].tensor].size_bytes;
+        const uint64_t padding_bytes = round_up(program, size_bytes) - size_bytes;
+        total_bytes += size_bytes + padding_bytes;
+        most_padding_bytes = ebb_max_u64(most_padding_bytes, padding_bytes);
+    }
+    EBB_ASSERT(most_padding_bytes <= total_bytes);
+    return total_bytes - most_padding_bytes; /* nothing follows what lies highest */
+}
+
+static uint64_t least_step_bytes(const ebb_program *program, const ebb_step *step) {
+    uint64_t scratch_bytes = UINT64_MAX;
     for (uint64_t c = step->first_choice; c < step->first_choice + step->n_choices; c++) {
         scratch_bytes = ebb_min_u64(scratch_bytes, program->choices.data[c].scratch_bytes);
     }
-    for (uint64_t a = step->first_access; a < step->first_access + step->n_accesses; a++) {
-        total_bytes += round_up(program, program->tensors.data[program->accesses.data[a].tensor].size_bytes);
-    }
-    return total_bytes + round_up(program, scratch_bytes);
+    return ebb__program_step_bytes(program, step, scratch_bytes);
 }
 
 uint64_t ebb_program_floor_bytes(const ebb_program *program, uint32_t *step_out) {
     uint64_t floor_bytes = 0;
     size_t step_idx = 0;
     for (size_t s = 0; s < program->steps.n; s++) {
-        uint64_t size_bytes = step_bytes(program, &program->steps.data[s]);
+        uint64_t size_bytes = least_step_bytes(program, &program->steps.data[s]);
         if (size_bytes > floor_bytes) {
             floor_bytes = size_bytes;
             step_idx = s;

@@ -71,6 +71,10 @@ typedef struct ebb_uses {
 } ebb_uses;
 ebb_status ebb__program_uses(const ebb_program *program, ebb_bump *bump, ebb_uses *uses_out);
 
+/* What a step touches at once with this scratch, each at a multiple of the alignment: the least that it can be placed
+ * in. */
+uint64_t ebb__program_step_bytes(const ebb_program *program, const ebb_step *step, uint64_t scratch_bytes);
+
 /* The text form from memory; name is what messages call the text. It need not end in a NUL. */
 ebb_status ebb__program_parse(const ebb_mem *mem, const char *name, const char *text, size_t n_bytes,
                               ebb_program **program_out);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Properties of every policy over random programs and budgets: the plan passes the validator, keeps the budget,
- * gives the results of a run without limits, in the list's order and in any that the schedule allows; and what it
- * says is the least budget works.
+ * gives the results of a run without limits, in the list's order and in any that the schedule allows. The least budget
+ * that a refusal names is accepted, so is every larger one, and none below it; and nothing moves where what liveness
+ * needs fits.
  */
 #include "plan_support.h"
+
+#include <inttypes.h>
 
 #define N_LAPS 3
 
@@ -76,6 +79,119 @@ static void try_budgets(const ebb_program *p, const ebb_machine *m, const world 
     }
 }
 
+/* ---- what is accepted -------------------------------------------------------------------------- */
+
+/* What decides whether a plan fits, and no times: nothing of this differs from run to run. */
+typedef struct question {
+    const ebb_program *program;
+    const ebb_machine *machine;
+    ebb_plan_options options;
+} question;
+
+static question make_question(const ebb_program *p, const ebb_machine *m, uint64_t top, ebb_rng *rng) {
+    question q = {.program = p, .machine = m, .options = EBB_PLAN_OPTIONS_INIT};
+    const uint64_t dice = ebb__rng_below(rng, 6);
+    if (dice == 0) { q.options.tier_bytes[EBB_TIER_HOST] = 0; }
+    if (dice == 1) { q.options.tier_bytes[EBB_TIER_HOST] = top / 3; }
+    if (dice == 2) { q.options.tier_bytes[EBB_TIER_DISK] = top / 2; }
+    return q;
+}
+
+static bool is_accepted(const question *q, uint64_t budget, ebb_plan_summary *sum_out) {
+    ebb_plan_options options = q->options;
+    ebb_plan *plan = NULL;
+    options.budget_bytes = budget;
+    const ebb_status st = ebb_plan_make(q->program, q->machine, &options, &plan, NULL);
+    if (st == EBB_OK) { *sum_out = ebb_plan_get_summary(plan); }
+    if (st != EBB_OK) { assert_int_equal(st, EBB_E_NO_FIT); }
+    ebb_plan_destroy(plan);
+    return st == EBB_OK;
+}
+
+static uint64_t least_of(const question *q, uint64_t budget) {
+    ebb_plan_options options = q->options;
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    options.budget_bytes = budget;
+    assert_int_equal(ebb_plan_make(q->program, q->machine, &options, &plan, &no_fit), EBB_E_NO_FIT);
+    return no_fit.least_budget_bytes;
+}
+
+/* From the named least on every budget is accepted and none below, whatever was refused and on whatever machine. */
+static void sweep_budgets(const question *q, uint64_t top, uint64_t n_budgets) {
+    const uint64_t floor = ebb_program_floor_bytes(q->program, NULL);
+    const uint64_t least = least_of(q, floor - 1);
+    ebb_plan_summary sum;
+    assert_true(least >= floor && least <= top);
+    assert_true(is_accepted(q, least, &sum));
+    for (uint64_t i = 1; i <= n_budgets; i++) {
+        const uint64_t above = least + (top - least) * i / n_budgets;
+        if (!is_accepted(q, above, &sum)) { fail_msg("%" PRIu64 " is refused, least is %" PRIu64, above, least); }
+        assert_true(sum.peak_bytes <= above);
+    }
+    if (least == floor) { return; }
+    assert_int_equal(least_of(q, least - 1), least);
+    question other = *q;
+    ebb_machine *round = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &round), EBB_OK);
+    other.machine = round;
+    assert_int_equal(least_of(&other, floor + (least - floor) * (least % 16) / 16), least);
+    ebb_machine_destroy(round);
+}
+
+static uint64_t number(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void test_larger_budgets_are_accepted(void **state) {
+    (void)state;
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", 5);
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 4);
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = make_machine(&rng);
+        ebb_plan *live = make_plan(p, m, "liveness", UINT64_MAX);
+        const uint64_t top = ebb_plan_get_summary(live).peak_bytes;
+        const question q = make_question(p, m, top, &rng);
+        sweep_budgets(&q, top, number("EBB_BUDGETS", 16));
+        ebb_plan_destroy(live);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+}
+
+/* Where all that lives together fits, nothing has to leave. */
+static void test_nothing_moves_from_liveness_on(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 5);
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = make_machine(&rng);
+        ebb_plan *live = make_plan(p, m, "liveness", UINT64_MAX);
+        const uint64_t top = ebb_plan_get_summary(live).peak_bytes, alignment = ebb_program_alignment_bytes(p);
+        assert_true(top >= ebb_program_floor_bytes(p, NULL));
+        const uint64_t budgets[] = {top, top + 1, top + alignment - 1, top + alignment, top + top / 7, 2 * top};
+        for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+            ebb_plan *plan = make_plan(p, m, "budget", budgets[i]);
+            const ebb_plan_summary sum = ebb_plan_get_summary(plan);
+            if (sum.moved_out_bytes + sum.moved_in_bytes + sum.n_recomputed_steps > 0) {
+                fail_msg("seed %" PRIu64 ": something moves at %" PRIu64 " of %" PRIu64, seed, budgets[i], top);
+            }
+            assert_int_equal(sum.peak_bytes, top);
+            ebb_plan_destroy(plan);
+        }
+        ebb_plan_destroy(live);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+}
+
+/* ---- what is planned --------------------------------------------------------------------------- */
+
 static void test_random_programs(void **state) {
     (void)state;
     const char *from = getenv("EBB_SEED"), *count = getenv("EBB_COUNT");
@@ -98,6 +214,8 @@ static void test_random_programs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_larger_budgets_are_accepted),
+                                       cmocka_unit_test(test_nothing_moves_from_liveness_on),
+                                       cmocka_unit_test(test_random_programs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
