@@ -1,12 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The measured peak is the planned peak, to the byte, for every network of the zoo under every policy; and the
-# kernel's count of the process agrees with the pieces that ebb names.
+# The measured peak is the planned peak, to the byte, for every network of the zoo under every policy; the kernel's count
+# of the process agrees with the pieces that ebb names; and nothing moves with all the bytes that liveness needs.
 . "$(dirname "$0")/lib.sh"
 
+nets=$("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p')
+
+for net in $nets; do
+    run "$net 100%" out plan "$net" --backend dry --batch 16 --memory 100% --json || continue
+    equal "$net moves nothing at 100%" 0 $(($(member out moved_out_bytes) + $(member out moved_in_bytes) + $(member out recomputed_steps)))
+    equal "$net peak at 100%" "$(member out peak_planned_bytes)" "$(member out liveness_bytes)"
+done
+
 machine
-for net in $("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p'); do
+for net in $nets; do
     case $net in
     inception4) image=75x75 ;;
     alexnet*) image=67x67 ;;
