@@ -57,7 +57,7 @@ foreach(source ${test_sources})
   if(name MATCHES "^test_preload_")
     target_link_libraries(${name} PRIVATE ebb_preload_parts)
   endif()
-  if(name STREQUAL "test_place_large") # problems of the benchmark's kinds
+  if(name MATCHES "^test_place_(large|rules)$") # problems of the benchmark's kinds
     target_sources(${name} PRIVATE bench/place_instances.c)
     target_include_directories(${name} PRIVATE bench)
   endif()

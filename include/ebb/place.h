@@ -78,6 +78,7 @@ typedef struct ebb_place_options {
 } ebb_place_options;
 #define EBB_PLACE_FEW 2048u /* of so many the exact search can make something */
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
+#define EBB_PLACE_RULED ((size_t)200 * 1000) /* of so many "best" goes through all rules */
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
@@ -98,6 +99,11 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
                                    uint64_t *offsets_out, ebb_place_result *result_out);
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
+ *
+ * "best" is never worse than any other solver on the same problem. Where its own search does not end at the bound or at
+ * enough_bytes, it goes through the others as well, and the best answer counts. Limits: "size" and SmartPool's rules
+ * have their turn with up to EBB_PLACE_RULED items, and answers that take them no more than EBB_PLACE_STEPS steps (or
+ * max_steps, where that is given) count. With stop, what it ended does not count.
  *
  * None but "best" searches, or looks at enough_bytes and hints. "size" and SmartPool's rules look for the tightest or
  * lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where each

@@ -568,7 +568,7 @@ static ebb_status solve(solver *s) {
     return try_pairs(s, s->max_work);
 }
 
-static ebb_status place_all(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
     if (ebb__place_is_plain(job->problem)) { return ebb__place_best(job, offsets, result); }
     EBB_TRY(ebb_place_bound(job->problem, job->mem, &result->bound_bytes));
     ebb_bump bump;
@@ -582,9 +582,4 @@ static ebb_status place_all(const ebb_place_job *job, uint64_t *offsets, ebb_pla
     }
     ebb__bump_fini(&bump);
     return st;
-}
-
-ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
-    EBB_TRY(place_all(job, offsets, result));
-    return ebb__place_please(job, offsets, result);
 }

@@ -6,14 +6,14 @@
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
-    {"best", "ebb's own search: constructions, an exact search, ejection, repair", true, true, ebb__place_any},
-    {"first-fit", "an allocator, the lowest free block that holds it", false, false, ebb__place_first_fit},
-    {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, false, ebb__place_best_fit},
-    {"pytorch", "PyTorch's caching allocator", false, false, ebb__place_pytorch},
-    {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", false, true, ebb__place_by_size},
-    {"smartpool-ff", "SmartPool as published, first fit", false, true, ebb__place_smartpool_ff},
-    {"smartpool-bf", "SmartPool as published, best fit", false, true, ebb__place_smartpool_bf},
-    {"smartpool-cyclic", "SmartPool's pool for swapping, one region", false, true, ebb__place_smartpool_cyclic},
+    {"best", "ebb's own search: constructions, an exact search, ejection, repair", true, true, false, ebb__place_any},
+    {"first-fit", "an allocator, the lowest free block that holds it", false, false, true, ebb__place_first_fit},
+    {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, false, true, ebb__place_best_fit},
+    {"pytorch", "PyTorch's caching allocator", false, false, true, ebb__place_pytorch},
+    {"size", "TensorFlow Lite, XLA: largest first, into the tightest gap", false, true, false, ebb__place_by_size},
+    {"smartpool-ff", "SmartPool as published, first fit", false, true, false, ebb__place_smartpool_ff},
+    {"smartpool-bf", "SmartPool as published, best fit", false, true, false, ebb__place_smartpool_bf},
+    {"smartpool-cyclic", "SmartPool's pool for swapping, one region", false, true, false, ebb__place_smartpool_cyclic},
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
 #define ASK_EVERY ((uint64_t)4096) /* steps */
@@ -51,6 +51,11 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
     return ebb_fail(EBB_E_LIMIT, "it was stopped after %llu steps", (unsigned long long)work);
 }
 
+ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes) {
+    if (job->below_bytes == 0 || peak_bytes < job->below_bytes) { return EBB_OK; }
+    return ebb_fail(EBB_E_LIMIT, "its peak is not below %llu bytes", (unsigned long long)job->below_bytes);
+}
+
 static uint64_t default_steps(const ebb_place_solver *solver, const ebb_place_problem *problem) {
     const size_t n_items = problem->n_items;
     if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
@@ -69,6 +74,50 @@ static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_
                         ebb__item_name(problem, i).text, solver->name);
     }
     return EBB_OK;
+}
+
+/* ---- the search and the rules ----------------------------------------------------------------- */
+
+static bool is_enough(const ebb_place_job *job, const ebb_place_result *result) {
+    return result->peak_bytes <= ebb_max_u64(result->bound_bytes, job->enough_bytes);
+}
+
+/* Not one that may be quadratic, among too many items, nor one that does not take the problem. */
+static bool takes_turn(const ebb_place_solver *rule, const ebb_place_problem *problem) {
+    if (rule->searches || (!rule->is_quick && problem->n_items > EBB_PLACE_RULED)) { return false; }
+    return check_takes(problem, rule) == EBB_OK;
+}
+
+/* What a rule gives up is no answer. */
+static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rule, uint64_t *spare, uint64_t *offsets,
+                           ebb_place_result *result) {
+    ebb_place_job own = *job;
+    ebb_place_result answer = {.bound_bytes = result->bound_bytes};
+    own.below_bytes = result->peak_bytes;
+    if (job->is_default) { own.max_steps = rule->is_quick ? default_steps(rule, job->problem) : EBB_PLACE_STEPS; }
+    const ebb_status st = rule->solve(&own, spare, &answer);
+    if (st == EBB_E_LIMIT || st == EBB_E_UNSUPPORTED) { return EBB_OK; }
+    if (st != EBB_OK) { return st; }
+    result->n_steps += answer.n_steps;
+    if (answer.peak_bytes >= result->peak_bytes) { return EBB_OK; }
+    EBB_TRY(ebb_place_check(job->problem, job->mem, spare, &result->peak_bytes)); /* a replay's own is of segments */
+    memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
+    return EBB_OK;
+}
+
+/* The search's answer, or a rule's where that is better. */
+static ebb_status search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+    EBB_TRY(ebb__place_any(job, offsets, result));
+    if (is_enough(job, result)) { return ebb__place_please(job, offsets, result); }
+    ebb_bump bump;
+    ebb__bump_init(&bump, job->mem);
+    uint64_t *spare = ebb__bump_alloc(&bump, job->problem->n_items, sizeof *spare);
+    ebb_status st = spare != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    for (size_t i = 0; i < N_SOLVERS && st == EBB_OK && !is_enough(job, result); i++) {
+        if (takes_turn(&solvers[i], job->problem)) { st = try_rule(job, &solvers[i], spare, offsets, result); }
+    }
+    ebb__bump_fini(&bump);
+    return st == EBB_OK ? ebb__place_please(job, offsets, result) : st;
 }
 
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
@@ -95,7 +144,10 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     ebb_bump bump; /* offsets_out is written on success only */
     ebb__bump_init(&bump, options->mem);
     uint64_t *offsets = ebb__bump_alloc(&bump, problem->n_items, sizeof *offsets);
-    ebb_status st = offsets != NULL ? solver->solve(&job, offsets, &result) : EBB_E_NO_MEMORY;
+    ebb_status st = EBB_E_NO_MEMORY;
+    if (offsets != NULL) {
+        st = solver->searches ? search(&job, offsets, &result) : solver->solve(&job, offsets, &result);
+    }
     if (st == EBB_OK && result.peak_bytes >= TOO_LARGE) { /* of two regions, or of whole segments */
         st = ebb_fail(EBB_E_UNSUPPORTED, "the placement solver '%s' would take 2^63 bytes or more", solver->name);
     }

@@ -15,6 +15,7 @@ typedef struct ebb_place_job {
     const ebb_place_problem *problem;
     const ebb_mem *mem;
     uint64_t enough_bytes, max_steps;
+    uint64_t below_bytes;    /* to a rule: it may give up when its peak reaches this; 0: never */
     bool is_default;         /* the caller asks neither for a peak nor for a number of steps */
     bool (*stop)(void *ctx); /* never NULL */
     void *stop_ctx;
@@ -27,6 +28,7 @@ typedef struct ebb_place_solver {
     const char *name, *about;
     bool searches;    /* else it is a rule, which is done or gives up */
     bool takes_fixed; /* offsets */
+    bool is_quick;    /* O(n log n), whatever the problem */
     ebb_status (*solve)(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 } ebb_place_solver;
 
@@ -34,6 +36,10 @@ typedef struct ebb_place_solver {
  * caller says stop. work is what it has done; *asked_work, 0 at first, what it had done when the caller was asked. */
 ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *asked_work);
 
+/* Likewise: EBB_E_LIMIT when the peak of what is placed so far is no longer below what the job asks for. */
+ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes);
+
+/* The search that needs no rules: place.c compares its answer with theirs. */
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_first_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_best_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);

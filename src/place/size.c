@@ -28,6 +28,7 @@ static ebb_status fill_all(const ebb_place_job *job, ebb_bump *bump, uint64_t *o
     uint64_t asked_work = 0;
     for (size_t i = 0; i < p->n_items; i++) {
         EBB_TRY(ebb__place_go_on(job, ebb__taken_work(fill.taken), &asked_work));
+        EBB_TRY(ebb__place_stay_below(job, fill.peak_bytes));
         EBB_TRY(ebb__fill_put(&fill, idx[i], 0, EBB_PLACE_TIGHTEST));
     }
     EBB_ASSERT(fill.peak_bytes >= parts.bound_bytes);

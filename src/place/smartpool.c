@@ -58,6 +58,7 @@ static ebb_status put_groups(packing *pool, unsigned groups, uint64_t base, ebb_
         const uint32_t item = pool->idx[k];
         if ((group_of(p, &p->items[item]) & groups) == 0 || ebb__place_is_fixed(p, item)) { continue; }
         EBB_TRY(ebb__place_go_on(pool->job, ebb__taken_work(pool->fill.taken), &pool->asked_work));
+        EBB_TRY(ebb__place_stay_below(pool->job, pool->fill.peak_bytes));
         EBB_TRY(ebb__fill_put(&pool->fill, item, base, fit));
         EBB_ASSERT(pool->fill.parts->top[item] == 0 || pool->fill.offsets[item] >= base);
         end = ebb_max_u64(end, pool->fill.offsets[item] + pool->fill.parts->top[item]);

@@ -15,6 +15,13 @@ static ebb_status solve(const ebb_place_problem *p, const char *solver, uint64_t
     return ebb_place_solve(p, &options, offsets, result);
 }
 
+/* With steps for what it can find: before those a rule may do better with one form of a problem than with another. */
+static ebb_status search(const ebb_place_problem *p, uint64_t *offsets, ebb_place_result *result) {
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    options.max_steps = 50000;
+    return ebb_place_solve(p, &options, offsets, result);
+}
+
 static bool is_online(const char *solver) {
     return strstr(solver, "-fit") != NULL || strcmp(solver, "pytorch") == 0;
 }
@@ -155,7 +162,7 @@ static void test_circle(void **state) {
                 s.items[i] = (ebb_place_item){s.items[i].size_bytes, 0, s.n_times};
             }
         }
-        assert_int_equal(solve(&s.p, "best", offsets, &circle), EBB_OK);
+        assert_int_equal(search(&s.p, offsets, &circle), EBB_OK);
         for (size_t i = 0; i < s.p.n_items; i++) {
             const ebb_place_item item = s.items[i];
             if (item.first < item.last) { continue; }
@@ -166,7 +173,7 @@ static void test_circle(void **state) {
         s.p.gaps = s.gaps;
         s.p.period = seed % 2 * s.n_times;
         n_gaps += s.p.n_gaps > 0;
-        assert_int_equal(solve(&s.p, "best", offsets, &gaps), EBB_OK);
+        assert_int_equal(search(&s.p, offsets, &gaps), EBB_OK);
         if (!slow_is_placement(&s.p, offsets, s.n_times, &peak) || peak != gaps.peak_bytes ||
             (s.p.n_gaps > 0 && gaps.peak_bytes != circle.peak_bytes)) {
             fail_msg("seed %llu: peak %llu, %llu, not %llu", (ull)seed, (ull)gaps.peak_bytes, (ull)peak,
