@@ -64,13 +64,16 @@ typedef struct ebb_place_options {
     const char *solver;    /* a name from ebb_place_solver_name; NULL: "best" */
     uint64_t enough_bytes; /* a peak of at most this is good enough: nothing better is looked for. 'Does it fit this
                               capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
-    uint64_t max_steps;    /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
-                              default, EBB_PLACE_STEPS, of plain items four times as many for at most EBB_PLACE_FEW and
-                              twice for a hundred times those, and EBB_PLACE_STEPS_AN_ITEM for each item. Something is
-                              always found, in O(n log n). A solver that is a rule, as all but "best" are, gives up
-                              then; its default is EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each. With
-                              0 here and in enough_bytes, a plain problem of more than 200,000 items is done with early,
-                              when it is within 1/320 of the bound, or 1/100 after some sweeps */
+    uint64_t
+        max_steps; /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
+                      default, EBB_PLACE_STEPS, of plain items four times as many for at most EBB_PLACE_FEW and
+                      twice for a hundred times those, and EBB_PLACE_STEPS_AN_ITEM for each item. Something is
+                      always found, in O(n log n). A solver that is a rule, as all but "best" are, gives up
+                      then; its default is EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each. A
+                      search with more than its default goes through the default's first, then through one of
+                      twice its steps, of four times, as long as they suffice, and the best counts: more steps
+                      never give a worse answer. With 0 here and in enough_bytes, a plain problem of more than 200,000
+                      items is done with early, when it is within 1/320 of the bound, or 1/100 after some sweeps */
     /* Asked every few thousand steps; true ends the search with the best so far, or a rule with none. NULL: never. It
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);

@@ -15,7 +15,6 @@
 #include <time.h>
 
 #define MAX_ALIGNMENT ((uint64_t)1 << 62)
-#define STEPS_A_SECOND 2e7 /* about */
 #define LARGE_BLOCK (1 << 20)
 
 typedef struct place_values {
@@ -49,7 +48,6 @@ typedef struct subject {
     ebb_place_problem problem;
     ebb_cli_place_facts facts;
     uint64_t *offsets, *best_offsets; /* of the solver at hand; of the lowest peak, when any_best */
-    uint64_t *spare_offsets;
     ebb_cli_answer best;
     bool any_best;
 } subject;
@@ -150,33 +148,6 @@ static void keep_if_best(subject *s, const ebb_cli_answer *answer) {
     s->any_best = true;
 }
 
-static bool is_enough(const ebb_place_options *options, const ebb_place_result *result) {
-    return result->peak_bytes <= result->bound_bytes || result->peak_bytes <= options->enough_bytes;
-}
-
-/* A search divides the steps that it has between its stages, so it is told how many the time may be worth; where they
- * are over before, it begins again with twice as many. */
-static ebb_status solve_in_time(const subject *s, ebb_place_options *options, watch *w, ebb_place_result *result) {
-    const double steps = w->limit_s * STEPS_A_SECOND;
-    options->max_steps = steps < 1.0 ? 1 : steps > 1e18 ? (uint64_t)1e18 : (uint64_t)steps;
-    ebb_status status = ebb_place_solve(&s->problem, options, s->offsets, result);
-    uint64_t n_steps = result->n_steps; /* of the last one */
-    while (status == EBB_OK && !is_enough(options, result) && !look_at_watch(w)) {
-        ebb_place_result again = {0};
-        if (n_steps < options->max_steps / 2) { break; } /* it ended by itself */
-        options->max_steps *= 2;
-        status = ebb_place_solve(&s->problem, options, s->spare_offsets, &again);
-        if (status == EBB_OK && again.peak_bytes < result->peak_bytes) {
-            memcpy(s->offsets, s->spare_offsets, s->problem.n_items * sizeof *s->offsets);
-            result->peak_bytes = again.peak_bytes;
-        }
-        if (again.bound_bytes > result->bound_bytes) { result->bound_bytes = again.bound_bytes; }
-        result->n_steps += again.n_steps;
-        n_steps = again.n_steps;
-    }
-    return status;
-}
-
 /* Place with one solver. One that cannot take the problem, or gives up, is an answer too: a refusal. */
 static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
@@ -188,13 +159,11 @@ static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     options.solver = solver;
     options.enough_bytes = s->values->capacity;
     options.max_steps = timed ? UINT64_MAX : s->values->steps;
-    const bool is_search = strcmp(solver, ebb_place_solver_name(0, NULL)) == 0;
     options.stop = look_at_watch;
     options.stop_ctx = &w;
     *answer = (ebb_cli_answer){.solver = solver};
     w.start_s = now_s();
-    ebb_status status = timed && is_search ? solve_in_time(s, &options, &w, &answer->result)
-                                           : ebb_place_solve(&s->problem, &options, s->offsets, &answer->result);
+    ebb_status status = ebb_place_solve(&s->problem, &options, s->offsets, &answer->result);
     answer->time_s = now_s() - w.start_s;
     ebb__progress_clear();
     if (status == EBB_E_UNSUPPORTED || status == EBB_E_LIMIT) {
@@ -329,8 +298,7 @@ static int subject_init(subject *s) {
     const size_t n = s->problem.n_items > 0 ? s->problem.n_items : 1;
     s->offsets = malloc(n * sizeof *s->offsets);
     s->best_offsets = malloc(n * sizeof *s->best_offsets);
-    s->spare_offsets = malloc(n * sizeof *s->spare_offsets);
-    if (s->offsets != NULL && s->best_offsets != NULL && s->spare_offsets != NULL) { return EBB_EXIT_DONE; }
+    if (s->offsets != NULL && s->best_offsets != NULL) { return EBB_EXIT_DONE; }
     fprintf(stderr, "ebb: out of host memory\n");
     return EBB_EXIT_IO;
 }
@@ -338,7 +306,6 @@ static int subject_init(subject *s) {
 static void subject_fini(subject *s) {
     free(s->offsets);
     free(s->best_offsets);
-    free(s->spare_offsets);
     ebb_place_file_destroy(s->placing.file);
 }
 

@@ -6,7 +6,8 @@
 #include "place/place_priv.h"
 
 static const ebb_place_solver solvers[] = {
-    {"best", "ebb's own search: constructions, an exact search, ejection, repair", true, true, false, ebb__place_any},
+    {"best", "ebb's own search: constructions, an exact search, ejection, repair", true, true, false,
+     ebb__place_search},
     {"first-fit", "an allocator, the lowest free block that holds it", false, false, true, ebb__place_first_fit},
     {"best-fit", "CnMem: an allocator, the smallest free block that holds it", false, false, true, ebb__place_best_fit},
     {"pytorch", "PyTorch's caching allocator", false, false, true, ebb__place_pytorch},
@@ -105,9 +106,33 @@ static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rul
     return EBB_OK;
 }
 
-/* The search's answer, or a rule's where that is better. */
-static ebb_status search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
-    EBB_TRY(ebb__place_any(job, offsets, result));
+/* Again, with twice the steps each time, until no such search is within what is left. Each has its stages' shares of
+ * its steps, so one alone of all steps could well be worse than one of fewer. */
+static ebb_status search_again(const ebb_place_job *job, uint64_t *spare, uint64_t *offsets, ebb_place_result *result) {
+    ebb_place_job own = *job;
+    uint64_t left = job->max_steps - job->default_steps;
+    own.is_default = false;
+    for (own.max_steps = 2 * job->default_steps; own.max_steps <= left; own.max_steps *= 2) {
+        ebb_place_result again = {0};
+        if (is_enough(job, result) || job->stop(job->stop_ctx)) { return EBB_OK; }
+        EBB_TRY(ebb__place_any(&own, spare, &again));
+        result->n_steps += again.n_steps;
+        result->bound_bytes = ebb_max_u64(result->bound_bytes, again.bound_bytes);
+        if (again.peak_bytes < result->peak_bytes) {
+            result->peak_bytes = again.peak_bytes;
+            memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
+        }
+        if (again.n_steps < own.max_steps / 2) { return EBB_OK; } /* it ended by itself */
+        left -= own.max_steps;
+        if (own.max_steps > UINT64_MAX / 2) { return EBB_OK; }
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+    ebb_place_job first = *job;
+    first.max_steps = ebb_min_u64(job->max_steps, job->default_steps);
+    EBB_TRY(ebb__place_any(&first, offsets, result));
     if (is_enough(job, result)) { return ebb__place_please(job, offsets, result); }
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
@@ -116,6 +141,7 @@ static ebb_status search(const ebb_place_job *job, uint64_t *offsets, ebb_place_
     for (size_t i = 0; i < N_SOLVERS && st == EBB_OK && !is_enough(job, result); i++) {
         if (takes_turn(&solvers[i], job->problem)) { st = try_rule(job, &solvers[i], spare, offsets, result); }
     }
+    if (st == EBB_OK && job->max_steps > job->default_steps) { st = search_again(job, spare, offsets, result); }
     ebb__bump_fini(&bump);
     return st == EBB_OK ? ebb__place_please(job, offsets, result) : st;
 }
@@ -132,22 +158,21 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
                              : ebb_place_bound(problem, options->mem, &result.bound_bytes));
     EBB_TRY(check_takes(problem, solver));
     EBB_ASSERT(solver->solve != NULL && (solver->takes_fixed || !solver->searches));
+    const uint64_t usual_steps = default_steps(solver, problem);
     const ebb_place_job job = {
         .problem = problem,
         .mem = options->mem,
         .enough_bytes = options->enough_bytes,
-        .max_steps = options->max_steps != 0 ? options->max_steps : default_steps(solver, problem),
-        .is_default = options->enough_bytes == 0 && options->max_steps == 0,
+        .max_steps = options->max_steps != 0 ? options->max_steps : usual_steps,
+        .default_steps = usual_steps,
+        .is_default = options->enough_bytes == 0 && (options->max_steps == 0 || options->max_steps >= usual_steps),
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };
     ebb_bump bump; /* offsets_out is written on success only */
     ebb__bump_init(&bump, options->mem);
     uint64_t *offsets = ebb__bump_alloc(&bump, problem->n_items, sizeof *offsets);
-    ebb_status st = EBB_E_NO_MEMORY;
-    if (offsets != NULL) {
-        st = solver->searches ? search(&job, offsets, &result) : solver->solve(&job, offsets, &result);
-    }
+    ebb_status st = offsets != NULL ? solver->solve(&job, offsets, &result) : EBB_E_NO_MEMORY;
     if (st == EBB_OK && result.peak_bytes >= TOO_LARGE) { /* of two regions, or of whole segments */
         st = ebb_fail(EBB_E_UNSUPPORTED, "the placement solver '%s' would take 2^63 bytes or more", solver->name);
     }

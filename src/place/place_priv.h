@@ -15,8 +15,9 @@ typedef struct ebb_place_job {
     const ebb_place_problem *problem;
     const ebb_mem *mem;
     uint64_t enough_bytes, max_steps;
+    uint64_t default_steps;  /* of a search with more: these first, then twice as many, and so on */
     uint64_t below_bytes;    /* to a rule: it may give up when its peak reaches this; 0: never */
-    bool is_default;         /* the caller asks neither for a peak nor for a number of steps */
+    bool is_default;         /* the caller asks neither for a peak nor for fewer steps */
     bool (*stop)(void *ctx); /* never NULL */
     void *stop_ctx;
 } ebb_place_job;
@@ -39,7 +40,10 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
 /* Likewise: EBB_E_LIMIT when the peak of what is placed so far is no longer below what the job asks for. */
 ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes);
 
-/* The search that needs no rules: place.c compares its answer with theirs. */
+/* What "best" does: one search or several, and the rules. */
+ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
+/* One search. */
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_first_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_best_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The promise of "best": no other solver's answer is better, on any problem, with the same options.
+ * The promises of "best": no other solver's answer is better, on any problem, with the same options; and more steps
+ * than the default never give a worse answer.
  */
+#include "place/place_priv.h"
+
 #include "place_expect.h"
 #include "place_instances.h"
 #include "place_slow.h"
@@ -57,7 +60,53 @@ static void test_any_kind(void **state) {
     }
 }
 
+/* ---- more steps ------------------------------------------------------------------------------- */
+
+static bool never(void *ctx) {
+    (void)ctx;
+    return false;
+}
+
+/* Whether more than the default's steps gave a better answer at last. */
+static bool climb(const ebb_place_problem *p, uint64_t default_steps, ull seed) {
+    uint64_t least = UINT64_MAX, first = 0;
+    for (uint64_t times = 4; times <= 64; times += times / 4) { /* quarters of the default */
+        ebb_place_job job = {.problem = p, .default_steps = default_steps, .stop = never};
+        ebb_place_result result = {0};
+        job.max_steps = default_steps / 4 * times;
+        assert_int_equal(ebb__place_search(&job, offsets, &result), EBB_OK);
+        if (result.peak_bytes > least) {
+            fail_msg("seed %llu, %llu quarters of %llu steps: %llu, with fewer %llu", seed, (ull)times,
+                     (ull)default_steps, (ull)result.peak_bytes, (ull)least);
+        }
+        least = result.peak_bytes;
+        first = times == 4 ? least : first;
+    }
+    return least < first;
+}
+
+static void test_more_steps(void **state) {
+    (void)state;
+    unsigned n_better = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        static const char *const kinds[] = {"guillotine", "uniform", "random", "pinwheel"};
+        ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
+        ebb_place_item *items = NULL;
+        ebb_rng rng;
+        slow_problem s;
+        assert_true(ebb_bench_make_items(kinds[seed % 4], 60, seed, &items, &p.n_items));
+        p.items = items;
+        n_better += climb(&p, 2000, seed);
+        free(items);
+        ebb__rng_init(&rng, seed, 15);
+        slow_draw(&s, &rng, (unsigned)seed % SLOW_N_KINDS);
+        (void)climb(&s.p, 400, seed);
+    }
+    assert_true(n_better > 5);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_any_kind)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_any_kind),
+                                       cmocka_unit_test(test_more_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
