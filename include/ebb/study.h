@@ -81,6 +81,7 @@ typedef struct ebb_study_summary {
     uint64_t reserved_peak_bytes, reserved_peak_event; /* of segments; UNKNOWN where the source does not tell them */
     uint64_t stated_allocated_bytes, stated_reserved_bytes; /* the notes stated.allocated_bytes, .reserved_bytes */
     bool several_spaces;                                    /* the source has blocks of more than one device or pool */
+    bool roles_inferred; /* the source tells no roles, but call stacks that some follow from */
 } ebb_study_summary;
 EBB_API ebb_study_summary ebb_study_get_summary(const ebb_study *study);
 
@@ -106,7 +107,8 @@ typedef struct ebb_study_share {
 } ebb_study_share;
 
 /* in_all counts each block once: of the blocks that live in the most regular iteration (the first of these), or of all
- * where none was found. A block's role is the last that the trace gives it; EBB_ROLE_UNKNOWN where it tells no roles.
+ * where none was found. A block's role is the last that the trace gives it. Where it tells no
+ * roles, it is what the call stack and the life say (docs/study.md), or EBB_ROLE_UNKNOWN.
  */
 typedef struct ebb_study_breakdown {
     ebb_study_share at_peak[EBB_N_ROLES];

@@ -28,7 +28,7 @@ static void take_block(curve *c, ebb_study_bin *bin) {
     const study_block *block = &c->study->blocks.data[entry >> 1];
     const uint64_t change = (entry & 1u) != 0 ? 0 - block->size_bytes : block->size_bytes; /* modulo 2^64 */
     c->live_bytes += change;
-    c->role_bytes[block->role] += change;
+    c->role_bytes[block->likely_role] += change;
     c->last_ns = study_log_ns(c->study, entry);
     c->last_event = study_log_event(c->study, entry);
     bin->low_bytes = ebb_min_u64(bin->low_bytes, c->live_bytes);

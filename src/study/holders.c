@@ -165,7 +165,7 @@ static void add_to_holder(const ebb_study *s, ebb_study_holder *h, uint32_t bloc
     }
     h->n_blocks++;
     h->bytes = study_add(h->bytes, bytes);
-    h->role_bytes[b->role] = study_add(h->role_bytes[b->role], bytes);
+    h->role_bytes[b->likely_role] = study_add(h->role_bytes[b->likely_role], bytes);
 }
 
 static uint64_t falling_bytes(const void *item) {

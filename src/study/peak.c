@@ -96,11 +96,11 @@ void ebb__study_break_down(ebb_study *s) {
     for (size_t i = 0; i < s->blocks.n; i++) {
         const study_block *block = &s->blocks.data[i];
         if (part == NULL || study_is_in(block, part)) {
-            add_share(&b->in_all[block->role], block->size_bytes);
+            add_share(&b->in_all[block->likely_role], block->size_bytes);
             add_share(&b->use_in_all[block->use], block->size_bytes);
         }
         if (!block->live_at_peak) { continue; }
-        add_share(&b->at_peak[block->role], block->size_bytes);
+        add_share(&b->at_peak[block->likely_role], block->size_bytes);
         add_share(&b->use_at_peak[block->use], block->size_bytes);
     }
 }

@@ -39,6 +39,7 @@ static void read_notes(ebb_study *s) {
 static ebb_status make_parts(ebb_study *s) {
     EBB_TRY(ebb__study_collect(s));
     read_notes(s);
+    EBB_TRY(ebb__study_infer_roles(s));
     ebb__study_find_peak(s);
     ebb__study_break_down(s);
     ebb__study_find_churn(s);
@@ -156,7 +157,7 @@ ebb_study_block ebb_study_get_block(const ebb_study *study, uint64_t block) {
                              .stack = b->stack,
                              .space = b->space,
                              .row = b->row,
-                             .role = (ebb_role)b->role,
+                             .role = (ebb_role)b->likely_role,
                              .use = (ebb_study_use)b->use,
                              .before = b->before,
                              .live_at_peak = b->live_at_peak};

@@ -28,6 +28,7 @@ typedef struct study_block {
     uint32_t n_reads, n_writes, n_copies;
     uint32_t name, stack, space;
     uint8_t role, use, row;
+    uint8_t likely_role; /* role, or where that is unknown what the call stack says; advice goes by role */
     bool before, live_at_peak;
 } study_block;
 
@@ -199,6 +200,7 @@ static inline uint64_t study_part(uint64_t x, uint64_t a, uint64_t b) {
 
 ebb_status ebb__study_collect(ebb_study *s);
 ebb_status ebb__study_take_parts(ebb_study *s, ebb_iteration_finder *finder);
+ebb_status ebb__study_infer_roles(ebb_study *s);
 void ebb__study_find_peak(ebb_study *s);
 void ebb__study_break_down(ebb_study *s);
 ebb_status ebb__study_find_holders(ebb_study *s);

@@ -340,6 +340,46 @@ static void bad_options(void **state) {
     assert_string_equal(ebb_study_use_name(EBB_STUDY_USE_INTERMEDIATE), "intermediate");
 }
 
+/* Whose stack says what it is; the last member what it should be. */
+static void likely_roles(void **state) {
+    (void)state;
+    study_fixture f;
+    study_fixture_init(&f, EBB_TRACE_TELLS_STACKS);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "source", "pytorch snapshot"), EBB_OK);
+    const uint32_t main_stack = study_frame(&f, 0, "<module>", "/me/train.py", 9);
+    const uint32_t module = study_frame(&f, main_stack, "_call_impl", "torch/nn/modules/module.py", 1);
+    const uint32_t forward = study_frame(&f, module, "forward", "/me/net.py", 7);
+    const uint32_t workspace = study_frame(&f, forward, "at::cuda::getNewWorkspace()", "??", 0);
+    const uint32_t backward = study_frame(&f, main_stack, "backward", "torch/_tensor.py", 5);
+    const uint32_t optimizer = study_frame(&f, main_stack, "step", "C:\\torch\\optim\\adam.py", 3);
+    const uint32_t setup = study_frame(&f, main_stack, "convert", "torch/nn/modules/module.py", 2);
+    const uint32_t data = study_frame(&f, main_stack, "fetch", "torch/utils/data/fetch.py", 2);
+    const struct {
+        uint32_t stack;
+        bool dies;
+        ebb_role role;
+    } blocks[] = {
+        {0, false, EBB_ROLE_UNKNOWN},          {setup, false, EBB_ROLE_PARAMETER},
+        {setup, true, EBB_ROLE_TEMP},          {data, false, EBB_ROLE_INPUT},
+        {forward, true, EBB_ROLE_ACTIVATION},  {workspace, false, EBB_ROLE_WORKSPACE},
+        {backward, true, EBB_ROLE_TEMP},       {backward, false, EBB_ROLE_GRADIENT},
+        {optimizer, true, EBB_ROLE_TEMP},      {optimizer, false, EBB_ROLE_OPTIMIZER_STATE},
+        {main_stack, false, EBB_ROLE_UNKNOWN},
+    };
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        f.stack = blocks[i].stack;
+        const uint64_t block = study_alloc(&f, 64, EBB_ROLE_UNKNOWN, "");
+        if (blocks[i].dies) { study_do(&f, EBB_TRACE_FREE, block); }
+    }
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_true(ebb_study_get_summary(s).roles_inferred);
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        assert_int_equal(ebb_study_get_block(s, i).role, blocks[i].role);
+    }
+    assert_true(ebb_study_get_breakdown(s).at_peak[EBB_ROLE_PARAMETER].bytes == 64);
+    study_fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_it_comes_to),         cmocka_unit_test(shares_of_roles_and_uses),
@@ -348,7 +388,7 @@ int main(void) {
         cmocka_unit_test(a_module_has_a_class),     cmocka_unit_test(names_of_cpp),
         cmocka_unit_test(entry_is_no_site),         cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(segments_and_reserved),    cmocka_unit_test(bad_options),
-        cmocka_unit_test(inputs_and_intermediates),
+        cmocka_unit_test(inputs_and_intermediates), cmocka_unit_test(likely_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Roles that a recording does not tell, from its call stacks: what PyTorch's frames say of the blocks that are
+ * allocated below them, and how long those live. The innermost frame that says anything counts.
+ *
+ *      below                                    that lives          is
+ *      an optimizer                             past the iteration  its state; else a temporary
+ *      a module's forward                       within it           an activation
+ *      the backward pass                        past the pass       a gradient; else a temporary
+ *      a module's making, moving, loading       past the iteration  a parameter; else a temporary
+ *      a loader of data                         -                   an input
+ *      a library's handle                       -                   a workspace
+ *
+ * What no such frame is above stays unknown, and so do blocks from before the recording that have no stack.
+ */
+#include "study/study_priv.h"
+
+typedef enum place {
+    PLACE_ANY,
+    PLACE_OPTIMIZER,
+    PLACE_FORWARD,
+    PLACE_BACKWARD,
+    PLACE_SETUP,
+    PLACE_DATA,
+    PLACE_LIBRARY
+} place;
+
+static bool has_part(const char *file, const char *unix_part, const char *windows_part) {
+    return strstr(file, unix_part) != NULL || strstr(file, windows_part) != NULL;
+}
+
+static bool is_one_of(const char *function, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(function, names[i]) == 0) { return true; }
+    }
+    return false;
+}
+
+static bool is_setup(const char *function, const char *file) {
+    static const char *const names[] = {"_apply",          "convert",         "reset_parameters",      "to_empty",
+                                        "from_pretrained", "load_state_dict", "_load_from_state_dict", "_init_weights",
+                                        "register_buffer"};
+    if (is_one_of(function, names, sizeof names / sizeof names[0])) { return true; }
+    return strcmp(function, "__init__") == 0 && has_part(file, "torch/nn/", "torch\\nn\\");
+}
+
+static place place_of(const ebb_study *s, uint32_t stack) {
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
+    const char *function = ebb_trace_reader_string(s->reader, f.function);
+    const char *file = ebb_trace_reader_string(s->reader, f.file);
+    if (strstr(function, "Workspace") != NULL) { return PLACE_LIBRARY; }
+    if (has_part(file, "/optim/", "\\optim\\") || has_part(file, "/optimizers/", "\\optimizers\\")) {
+        return PLACE_OPTIMIZER;
+    }
+    if (has_part(file, "/utils/data/", "\\utils\\data\\") || strcmp(function, "pin_memory") == 0) { return PLACE_DATA; }
+    if (is_setup(function, file)) { return PLACE_SETUP; }
+    if (strcmp(function, "forward") == 0) { return PLACE_FORWARD; }
+    const bool is_engine = strstr(function, "autograd::Engine::") != NULL;
+    const bool is_node =
+        study_begins_with(function, "torch::autograd::generated::") || strstr(function, "AccumulateGrad") != NULL;
+    return is_engine || is_node || strcmp(function, "backward") == 0 ? PLACE_BACKWARD : PLACE_ANY;
+}
+
+static uint8_t *places_of(const ebb_study *s) {
+    const size_t n = (size_t)s->max_stack + 1;
+    uint8_t *places = ebb__alloc(s->mem, n, sizeof *places);
+    if (places == NULL) { return NULL; }
+    places[0] = PLACE_ANY;
+    for (uint32_t stack = 1; stack < n; stack++) {
+        const place here = place_of(s, stack);
+        const uint32_t caller = ebb_trace_reader_frame(s->reader, stack).caller;
+        EBB_ASSERT(caller < stack);
+        places[stack] = here != PLACE_ANY ? (uint8_t)here : places[caller];
+    }
+    return places;
+}
+
+/* What was not freed outlives all that there is. */
+static bool is_kept(const ebb_study *s, const study_block *b) {
+    if (b->died_event == STUDY_NONE) { return true; }
+    return s->iteration.found && b->died_event - b->born_event > s->iteration.length_events;
+}
+
+/* Where an iteration is known, an activation does not outlive it, be it freed or not. */
+static bool is_activation(const ebb_study *s, const study_block *b) {
+    const uint64_t died = b->died_event == STUDY_NONE ? s->summary.n_events : b->died_event;
+    return !b->before && (!s->iteration.found || died - b->born_event <= s->iteration.length_events);
+}
+
+/* end_event: of the backward pass that the block was born in, if it was. */
+static ebb_role role_at(const ebb_study *s, const study_block *b, place where, uint32_t end_event) {
+    switch (where) {
+    case PLACE_OPTIMIZER: return is_kept(s, b) ? EBB_ROLE_OPTIMIZER_STATE : EBB_ROLE_TEMP;
+    case PLACE_FORWARD: return is_activation(s, b) ? EBB_ROLE_ACTIVATION : EBB_ROLE_OTHER;
+    case PLACE_BACKWARD:
+        return b->died_event == STUDY_NONE || b->died_event > end_event ? EBB_ROLE_GRADIENT : EBB_ROLE_TEMP;
+    case PLACE_SETUP: return is_kept(s, b) ? EBB_ROLE_PARAMETER : EBB_ROLE_TEMP;
+    case PLACE_DATA: return EBB_ROLE_INPUT;
+    case PLACE_LIBRARY: return EBB_ROLE_WORKSPACE;
+    case PLACE_ANY: break;
+    }
+    return EBB_ROLE_UNKNOWN;
+}
+
+/* Last to first, so that the end of a backward pass is known before its blocks are: the next alloc elsewhere. */
+static void give_roles(ebb_study *s, const uint8_t *places) {
+    uint32_t end_event = STUDY_NONE;
+    for (size_t i = s->blocks.n; i-- > 0;) {
+        study_block *b = &s->blocks.data[i];
+        const place where = (place)places[b->stack];
+        if (where != PLACE_BACKWARD && where != PLACE_ANY) { end_event = b->born_event; }
+        if (b->role != EBB_ROLE_UNKNOWN) { continue; }
+        b->likely_role = (uint8_t)role_at(s, b, where, end_event);
+        s->summary.roles_inferred = s->summary.roles_inferred || b->likely_role != EBB_ROLE_UNKNOWN;
+    }
+}
+
+ebb_status ebb__study_infer_roles(ebb_study *s) {
+    for (size_t b = 0; b < s->blocks.n; b++) { s->blocks.data[b].likely_role = s->blocks.data[b].role; }
+    if (study_speaker_of(s) != SPEAKER_PYTORCH || !study_tells(s, EBB_TRACE_TELLS_STACKS)) { return EBB_OK; }
+    uint8_t *places = places_of(s);
+    if (places == NULL) { return EBB_E_NO_MEMORY; }
+    give_roles(s, places);
+    ebb__free(s->mem, places);
+    return EBB_OK;
+}
