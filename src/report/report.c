@@ -99,6 +99,10 @@ bool ebb__report_tells(const ebb_report *report, uint32_t bit) {
     return (report->summary.tells & bit) != 0;
 }
 
+bool ebb__report_has_roles(const ebb_report *report) {
+    return ebb__report_tells(report, EBB_TRACE_TELLS_ROLES) || report->summary.roles_inferred;
+}
+
 const char *ebb_report_format_name(size_t i, const char **about_out) {
     if (i >= N_RENDERERS) { return NULL; }
     if (about_out != NULL) { *about_out = renderers[i].about; }

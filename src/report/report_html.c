@@ -79,10 +79,27 @@ static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
     page.end = page.by_time ? s->duration_ns : s->n_events;
     ebb__report_index_init(&page.texts, page.mem);
     ebb__report_index_init(&page.frames, page.mem);
+    ebb__bump_init(&page.bump, page.mem);
     const ebb_status status = ebb__report_put_page(&page);
     ebb__report_index_fini(&page.texts);
     ebb__report_index_fini(&page.frames);
+    ebb__bump_fini(&page.bump);
     return status;
+}
+
+/* What was recorded, and on which device. */
+static ebb_status put_recorded(ebb_report *report, ebb_report_out *out) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, report->mem);
+    const char *title = ebb__report_title(report, &bump);
+    const ebb_trace_device *device = ebb__report_device(report);
+    if (title != NULL) { ebb__report_put_html_text(out, title); }
+    if (device != NULL) {
+        ebb__report_put(out, ", on ");
+        ebb__report_put_html_text(out, device->name);
+    }
+    ebb__bump_fini(&bump);
+    return title != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 /* ---- the template ----------------------------------------------------------------------------- */
@@ -90,6 +107,8 @@ static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
 static ebb_status put_part(ebb_report *report, ebb_report_out *out, const char *name, size_t n) {
     if (strncmp(name, "NAME", n) == 0) {
         ebb__report_put_html_text(out, report->name);
+    } else if (strncmp(name, "RECORDED", n) == 0) {
+        return put_recorded(report, out);
     } else if (strncmp(name, "STYLE", n) == 0) {
         ebb__report_put_n(out, ebb__report_style.data, ebb__report_style.n_bytes);
     } else if (strncmp(name, "WORDS", n) == 0) {

@@ -214,15 +214,26 @@ static void put_devices(const ebb_report *report, ebb_report_json *json) {
     ebb__report_json_text(json, "devices_left_out", ebb__report_left_out(report));
 }
 
-static void put_more(const ebb_report *report, ebb_report_json *json) {
+static ebb_status put_recorded(const ebb_report *report, ebb_report_json *json) {
+    ebb_bump bump;
+    ebb__bump_init(&bump, report->mem);
+    const char *title = ebb__report_title(report, &bump);
+    if (title != NULL) { ebb__report_json_text(json, "recorded", title); }
+    ebb__bump_fini(&bump);
+    return title != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
+static ebb_status put_more(const ebb_report *report, ebb_report_json *json) {
     const ebb_study_summary *s = &report->summary;
     const ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
     const ebb_study_times lives = ebb_study_lifetimes(report->study);
     const ebb_study_churn churn = ebb_study_get_churn(report->study);
     ebb__report_json_text(json, "name", report->name);
+    EBB_TRY(put_recorded(report, json));
     put_devices(report, json);
     ebb__report_json_bool(json, "complete", s->complete);
     put_tells(report, json);
+    ebb__report_json_bool(json, "roles_inferred", s->roles_inferred);
     put_u64(json, "peak_event", s->peak_event);
     ebb__report_json_u64(json, "peak_blocks", s->n_live_at_peak);
     put_u64(json, "end_live_bytes", s->end_live_bytes);
@@ -248,6 +259,7 @@ static void put_more(const ebb_report *report, ebb_report_json *json) {
     ebb__report_json_f64(json, "turnover", churn.turnover);
     ebb__report_json_close(json, '}');
     put_what_ifs(report, json);
+    return EBB_OK;
 }
 
 ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key) {
@@ -271,7 +283,7 @@ ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const
     put_holders(report, json);
     put_refused(report, json);
     put_advice(report, json);
-    put_more(report, json);
+    EBB_TRY(put_more(report, json));
     ebb__report_json_close(json, '}');
     return EBB_OK;
 }

@@ -10,7 +10,8 @@
 
 #define N_CURVE_BINS ((size_t)800)
 #define N_CDF_POINTS 120u
-#define MAX_HOLDERS ((size_t)100)
+#define MAX_HOLDERS ((size_t)300)
+#define MAX_MEMBERS ((size_t)2000) /* of the rows of one group */
 #define MAX_SEGMENTS ((size_t)60)
 #define MAX_PINS ((size_t)8)
 #define MAX_OUTLIERS ((size_t)1000)
@@ -233,26 +234,62 @@ static ebb_status put_intervals(ebb_report_page *page) {
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-static ebb_status put_holder(ebb_report_page *page, const ebb_study_holder *holder) {
+/* What a holder and a row of several have in common. */
+static ebb_status put_held(ebb_report_page *page, const char *label, uint64_t bytes, uint64_t n_blocks,
+                           uint32_t stack) {
+    int64_t label_number = -1, stack_number = -1;
+    EBB_TRY(ebb__report_page_text(page, label, &label_number));
+    EBB_TRY(ebb__report_page_stack(page, stack, &stack_number));
+    ebb__report_page_i64(page, "label", label_number);
+    ebb__report_json_u64(&page->json, "bytes", bytes);
+    ebb__report_json_u64(&page->json, "blocks", n_blocks);
+    ebb__report_page_i64(page, "stack", stack_number);
+    return EBB_OK;
+}
+
+static ebb_status put_members(ebb_report_page *page, const ebb_report_fold *row, size_t *n_left) {
+    ebb__report_json_open(&page->json, "members", '[');
+    for (size_t i = 0; i < row->n_members && row->n_members > 1 && *n_left > 0; i++, --*n_left) {
+        const ebb_study_holder *h = row->members[i];
+        ebb__report_json_open(&page->json, NULL, '{');
+        EBB_TRY(put_held(page, h->label, h->bytes, h->n_blocks, h->stack));
+        ebb__report_json_close(&page->json, '}');
+    }
+    ebb__report_json_close(&page->json, ']');
+    return EBB_OK;
+}
+
+static ebb_status put_row(ebb_report_page *page, const ebb_report_fold *row, size_t *n_left) {
     ebb_report_json *json = &page->json;
-    int64_t label = -1, stack = -1;
-    EBB_TRY(ebb__report_page_text(page, holder->label, &label));
-    EBB_TRY(ebb__report_page_stack(page, holder->stack, &stack));
     ebb__report_json_open(json, NULL, '{');
-    ebb__report_page_i64(page, "label", label);
-    ebb__report_json_u64(json, "bytes", holder->bytes);
-    ebb__report_json_u64(json, "blocks", holder->n_blocks);
-    ebb__report_page_i64(page, "stack", stack);
+    EBB_TRY(put_held(page, row->label, row->bytes, row->n_blocks, row->members[0]->stack));
     ebb__report_json_open(json, "roles", '[');
-    for (int role = 0; role < EBB_N_ROLES; role++) { ebb__report_json_u64(json, NULL, holder->role_bytes[role]); }
+    for (int role = 0; role < EBB_N_ROLES; role++) { ebb__report_json_u64(json, NULL, row->role_bytes[role]); }
     ebb__report_json_close(json, ']');
+    EBB_TRY(put_members(page, row, n_left));
     ebb__report_json_close(json, '}');
     return EBB_OK;
 }
 
-static ebb_status put_group(ebb_report_page *page, const char *key, const ebb_study_holder *holders, size_t n) {
+static ebb_status put_group(ebb_report_page *page, ebb_study_group group, const char *key) {
+    const ebb_report_fold *rows = NULL;
+    size_t n = 0, n_left = MAX_MEMBERS;
+    EBB_TRY(ebb__report_fold(page->report, group, &page->bump, &rows, &n));
     ebb__report_json_open(&page->json, key, '[');
-    for (size_t i = 0; i < n && i < MAX_HOLDERS; i++) { EBB_TRY(put_holder(page, &holders[i])); }
+    for (size_t i = 0; i < n && i < MAX_HOLDERS; i++) { EBB_TRY(put_row(page, &rows[i], &n_left)); }
+    ebb__report_json_close(&page->json, ']');
+    return EBB_OK;
+}
+
+static ebb_status put_pinners(ebb_report_page *page) {
+    size_t n = 0;
+    const ebb_study_holder *pinners = ebb_study_pinners(page->report->study, &n);
+    ebb__report_json_open(&page->json, "pinners", '[');
+    for (size_t i = 0; i < n && i < MAX_HOLDERS; i++) {
+        ebb__report_json_open(&page->json, NULL, '{');
+        EBB_TRY(put_held(page, pinners[i].label, pinners[i].bytes, pinners[i].n_blocks, pinners[i].stack));
+        ebb__report_json_close(&page->json, '}');
+    }
     ebb__report_json_close(&page->json, ']');
     return EBB_OK;
 }
@@ -261,14 +298,10 @@ static ebb_status put_holders(ebb_report_page *page) {
     static const char *const keys[EBB_STUDY_N_GROUPS] = {"site", "stack", "module", "name"};
     ebb__report_json_open(&page->json, "holders", '{');
     for (int group = 0; group < EBB_STUDY_N_GROUPS; group++) {
-        size_t n = 0;
-        const ebb_study_holder *holders = ebb_study_holders(page->report->study, (ebb_study_group)group, &n);
-        EBB_TRY(put_group(page, keys[group], holders, n));
+        EBB_TRY(put_group(page, (ebb_study_group)group, keys[group]));
     }
     ebb__report_json_close(&page->json, '}');
-    size_t n = 0;
-    const ebb_study_holder *pinners = ebb_study_pinners(page->report->study, &n);
-    return put_group(page, "pinners", pinners, n);
+    return put_pinners(page);
 }
 
 static ebb_status put_segment(ebb_report_page *page, size_t segment, const ebb_study_segment *s) {

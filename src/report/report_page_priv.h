@@ -30,6 +30,7 @@ typedef struct ebb_report_page {
     ebb_report_index texts;  /* addresses of texts that live as long as the study */
     ebb_report_index frames; /* stacks of the reader */
     size_t text_bytes;       /* of texts so far */
+    ebb_bump bump;           /* texts that are made for the page */
 } ebb_report_page;
 
 /* Number of a text, or -1: "" and, when there are too many, any. */

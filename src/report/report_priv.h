@@ -106,6 +106,9 @@ const char *ebb__report_left_out(const ebb_report *report);
 /* Whether the recording tells a thing, by its EBB_TRACE_TELLS_. */
 bool ebb__report_tells(const ebb_report *report, uint32_t bit);
 
+/* Whether there are roles: told, or inferred. */
+bool ebb__report_has_roles(const ebb_report *report);
+
 /* The grouping of holders that says most: call sites, else modules, names; none: roles are all there is. */
 typedef struct ebb_report_holders {
     ebb_study_group group;
@@ -115,10 +118,25 @@ typedef struct ebb_report_holders {
 } ebb_report_holders;
 ebb_report_holders ebb__report_holders(const ebb_report *report);
 
+/* Holders of one group as rows, in a bump; those of equal layers are one, "h.*.attn x24". */
+typedef struct ebb_report_fold {
+    const char *label;
+    uint64_t bytes, n_blocks;
+    uint64_t role_bytes[EBB_N_ROLES];
+    const ebb_study_holder *const *members;
+    size_t n_members;
+} ebb_report_fold;
+ebb_status ebb__report_fold(const ebb_report *report, ebb_study_group group, ebb_bump *bump,
+                            const ebb_report_fold **rows_out, size_t *n_out);
+
+/* What was recorded, in some words; NULL: no memory. */
+const char *ebb__report_title(const ebb_report *report, ebb_bump *bump);
+
 /* The first section, in plain words: sentences in a bump. */
 #define REPORT_MAX_CAUSES 3u
 #define REPORT_STACK_BYTES 2048 /* of a stack that is told at once; cut at a line */
 typedef struct ebb_report_words {
+    const char *title;   /* what was recorded */
     const char *device;  /* which one this is, and which others there are; NULL: there is one */
     const char *refused; /* the last allocation that was not to be had; NULL: none */
     char *refused_stack; /* whose, a frame a line */

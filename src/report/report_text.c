@@ -80,20 +80,15 @@ static void row_time(const text *t, const char *name, uint64_t ns) {
 
 /* ---- sections --------------------------------------------------------------------------------- */
 
-static const char *title_of(const text *t, ebb_bump *bump) {
+static ebb_status put_title(const text *t, const char *recorded, ebb_bump *bump) {
     const ebb_study_summary *s = &t->report->summary;
     const ebb_trace_device *device = ebb__report_device(t->report);
     char duration[REPORT_TEXT_BYTES] = "";
     if (s->duration_ns != EBB_STUDY_UNKNOWN) { (void)ebb__report_time_text(s->duration_ns, duration); }
-    return ebb__bump_printf(bump, "%s: %s, %" PRIu64 " event%s, %" PRIu64 " block%s%s%s%s%s", t->report->name,
-                            s->source[0] != '\0' ? s->source : "source unknown", s->n_events,
-                            s->n_events == 1 ? "" : "s", s->n_blocks, s->n_blocks == 1 ? "" : "s",
-                            device != NULL ? " of " : "", device != NULL ? device->name : "",
-                            duration[0] != '\0' ? ", " : "", duration);
-}
-
-static ebb_status put_title(const text *t, ebb_bump *bump) {
-    const char *title = title_of(t, bump);
+    const char *title = ebb__bump_printf(bump, "%s: %s, %" PRIu64 " event%s, %" PRIu64 " block%s%s%s%s%s",
+                                         t->report->name, recorded, s->n_events, s->n_events == 1 ? "" : "s",
+                                         s->n_blocks, s->n_blocks == 1 ? "" : "s", device != NULL ? " of " : "",
+                                         device != NULL ? device->name : "", duration[0] != '\0' ? ", " : "", duration);
     if (title == NULL) { return EBB_E_NO_MEMORY; }
     (void)ebb__report_put_wrapped(t->out, title, 0, 2, t->report->n_columns);
     ebb__report_put(t->out, "\n");
@@ -174,7 +169,7 @@ static ebb_status put_curve(const text *t) {
 }
 
 static void put_breakdown(const text *t) {
-    if (!ebb__report_tells(t->report, EBB_TRACE_TELLS_ROLES)) { return; }
+    if (!ebb__report_has_roles(t->report)) { return; }
     const ebb_study_breakdown b = ebb_study_get_breakdown(t->report->study);
     uint64_t all_bytes = 0;
     for (int role = 0; role < EBB_N_ROLES; role++) { all_bytes += b.in_all[role].bytes; }
@@ -182,6 +177,9 @@ static void put_breakdown(const text *t) {
     head(t, !is_wide            ? "roles                      at the peak"
             : b.is_of_iteration ? "roles                      at the peak               of an iteration"
                                 : "roles                      at the peak            of the recording");
+    if (t->report->summary.roles_inferred) {
+        put_sentence(t, "", "as call stacks and lives tell; the source does not");
+    }
     for (int role = 0; role < EBB_N_ROLES; role++) {
         if (b.at_peak[role].n_blocks == 0 && b.in_all[role].n_blocks == 0) { continue; }
         ebb__report_printf(t->out, "  %-16s", ebb_role_name((ebb_role)role));
@@ -196,24 +194,27 @@ static void put_breakdown(const text *t) {
     }
 }
 
-static void put_holders(const text *t) {
+static ebb_status put_holders(const text *t, ebb_bump *bump) {
     const ebb_report_holders found = ebb__report_holders(t->report);
-    if (found.n == 0) { return; }
     const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
     const size_t n_name = name_columns(t, is_wide ? 40 : 24); /* bytes, a share, and where there is room blocks */
+    const ebb_report_fold *rows = NULL;
+    size_t n = 0;
+    if (found.n == 0) { return EBB_OK; }
+    EBB_TRY(ebb__report_fold(t->report, found.group, bump, &rows, &n));
     ebb__report_printf(t->out, "\nwho holds the peak, by %s\n", found.by);
-    for (size_t i = 0; i < found.n && i < MAX_ROWS; i++) {
+    for (size_t i = 0; i < n && i < MAX_ROWS; i++) {
         ebb__report_put(t->out, "  ");
-        put_column(t, found.holders[i].label, n_name);
-        put_bytes(t, found.holders[i].bytes);
-        put_share(t, found.holders[i].bytes, t->report->summary.peak_bytes);
+        put_column(t, rows[i].label, n_name);
+        put_bytes(t, rows[i].bytes);
+        put_share(t, rows[i].bytes, t->report->summary.peak_bytes);
         if (is_wide) {
-            ebb__report_printf(t->out, " %8" PRIu64 " block%s", found.holders[i].n_blocks,
-                               found.holders[i].n_blocks == 1 ? "" : "s");
+            ebb__report_printf(t->out, " %8" PRIu64 " block%s", rows[i].n_blocks, rows[i].n_blocks == 1 ? "" : "s");
         }
         ebb__report_put(t->out, "\n");
     }
-    if (found.n > MAX_ROWS) { ebb__report_printf(t->out, "  and %zu more\n", found.n - MAX_ROWS); }
+    if (n > MAX_ROWS) { ebb__report_printf(t->out, "  and %zu more\n", n - MAX_ROWS); }
+    return EBB_OK;
 }
 
 static void put_intervals(const text *t) {
@@ -324,14 +325,16 @@ ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out) {
     ebb_report_words words;
     ebb__bump_init(&bump, report->mem);
     ebb_status status = ebb__report_words(report, &bump, &words);
-    if (status == EBB_OK) { status = put_title(&t, &bump); }
+    if (status == EBB_OK) { status = put_title(&t, words.title, &bump); }
     if (status == EBB_OK) {
         put_words(&t, &words);
         status = put_curve(&t);
     }
     if (status == EBB_OK) {
         put_breakdown(&t);
-        put_holders(&t);
+        status = put_holders(&t, &bump);
+    }
+    if (status == EBB_OK) {
         put_intervals(&t);
         put_fragmentation(&t);
         put_what_ifs(&t);

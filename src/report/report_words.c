@@ -65,27 +65,33 @@ ebb_report_holders ebb__report_holders(const ebb_report *report) {
     return best;
 }
 
-static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_study_holder *holder) {
+static const char *holder_cause(const ebb_report *report, ebb_bump *bump, const ebb_report_fold *row) {
     char bytes[REPORT_TEXT_BYTES];
-    return ebb__bump_printf(
-        bump, "%s: %s (%.1f %%) in %" PRIu64 " block%s.", holder->label[0] != '\0' ? holder->label : "what has no name",
-        ebb__report_bytes_text(holder->bytes, bytes), percent(holder->bytes, report->summary.peak_bytes),
-        holder->n_blocks, holder->n_blocks == 1 ? "" : "s");
+    return ebb__bump_printf(bump, "%s: %s (%.1f %%) in %" PRIu64 " block%s.",
+                            row->label[0] != '\0' ? row->label : "what has no name",
+                            ebb__report_bytes_text(row->bytes, bytes), percent(row->bytes, report->summary.peak_bytes),
+                            row->n_blocks, row->n_blocks == 1 ? "" : "s");
 }
 
-/* Who of the holders has most of a role; NULL: nobody has a name. */
-static const ebb_study_holder *first_of_role(const ebb_report_holders *found, size_t role) {
-    const ebb_study_holder *best = NULL;
+/* Who holds the peak, equal layers as one. */
+typedef struct rows_of_holders {
+    const ebb_report_fold *rows;
+    size_t n;
+} rows_of_holders;
+
+/* Who of them has most of a role; NULL: none has a name. */
+static const ebb_report_fold *first_of_role(const rows_of_holders *found, size_t role) {
+    const ebb_report_fold *best = NULL;
     for (size_t i = 0; i < found->n; i++) {
-        const ebb_study_holder *holder = &found->holders[i];
-        if (holder->label[0] == '\0' || holder->role_bytes[role] == 0) { continue; }
-        if (best == NULL || holder->role_bytes[role] > best->role_bytes[role]) { best = holder; }
+        const ebb_report_fold *row = &found->rows[i];
+        if (row->label[0] == '\0' || row->role_bytes[role] == 0) { continue; }
+        if (best == NULL || row->role_bytes[role] > best->role_bytes[role]) { best = row; }
     }
     return best;
 }
 
 static const char *role_cause(const ebb_report *report, ebb_bump *bump, size_t role, ebb_study_share share,
-                              const ebb_study_holder *first) {
+                              const ebb_report_fold *first) {
     char bytes[REPORT_TEXT_BYTES], most[REPORT_TEXT_BYTES];
     return ebb__bump_printf(
         bump, "%s: %s (%.1f %%) in %" PRIu64 " block%s%s%s%s%s%s.", ebb_role_name((ebb_role)role),
@@ -96,7 +102,7 @@ static const char *role_cause(const ebb_report *report, ebb_bump *bump, size_t r
 }
 
 /* The three greatest roles. */
-static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, const ebb_report_holders *found,
+static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, const rows_of_holders *found,
                               ebb_report_words *words) {
     ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
     while (words->n_causes < REPORT_MAX_CAUSES) {
@@ -115,10 +121,12 @@ static ebb_status role_causes(const ebb_report *report, ebb_bump *bump, const eb
 
 /* Roles say most where they are told: the blocks of one role are many, and have many names. */
 static ebb_status tell_causes(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
-    const ebb_report_holders found = ebb__report_holders(report);
+    const ebb_report_holders holders = ebb__report_holders(report);
+    rows_of_holders found = {.n = 0};
+    if (holders.n > 0) { EBB_TRY(ebb__report_fold(report, holders.group, bump, &found.rows, &found.n)); }
     if (ebb__report_tells(report, EBB_TRACE_TELLS_ROLES)) { return role_causes(report, bump, &found, words); }
     for (size_t i = 0; i < found.n && i < REPORT_MAX_CAUSES; i++) {
-        words->causes[i] = holder_cause(report, bump, &found.holders[i]);
+        words->causes[i] = holder_cause(report, bump, &found.rows[i]);
         if (words->causes[i] == NULL) { return EBB_E_NO_MEMORY; }
         words->n_causes++;
     }
@@ -224,11 +232,13 @@ static const char *tell_unknown(const ebb_report *report, ebb_bump *bump) {
 }
 
 ebb_status ebb__report_words(const ebb_report *report, ebb_bump *bump, ebb_report_words *words_out) {
-    ebb_report_words words = {.device = tell_device(report, bump),
+    ebb_report_words words = {.title = ebb__report_title(report, bump),
+                              .device = tell_device(report, bump),
                               .peak = tell_peak(report, bump),
                               .win = tell_win(report, bump),
                               .unknown = tell_unknown(report, bump)};
-    if (words.device == NULL || words.peak == NULL || words.win == NULL || words.unknown == NULL) {
+    if (words.title == NULL || words.device == NULL || words.peak == NULL || words.win == NULL ||
+        words.unknown == NULL) {
         return EBB_E_NO_MEMORY;
     }
     if (words.device[0] == '\0') { words.device = NULL; }

@@ -15,6 +15,7 @@ class Owners:
         self._parameters = {}  # name: a reference
         self._optimizers = weakref.WeakSet()  # whose state is known
         self._prefixes = False  # there is more than one network
+        self._nets = []  # their classes
 
     def scan(self):
         """Tell what is there when the recording begins: all that Python has."""
@@ -41,6 +42,9 @@ class Owners:
             self._modules[module] = prefix + name if name else type(root).__name__
             if name:
                 self._ledger.writer.note(f"class.{prefix}{name}", type(module).__name__)
+        if any(True for _ in root.parameters()):
+            self._nets.append(type(root).__name__)
+            self._ledger.writer.note("net", ", ".join(self._nets))
         for name, parameter in root.named_parameters():
             self._parameters[prefix + name] = weakref.ref(parameter)
             self._ledger.label(parameter, trace.PARAMETER, prefix + name)

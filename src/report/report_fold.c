@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Equal layers as one row: holders whose labels differ in numbers between dots alone.
+ *
+ *      h.0.attn (Attention)   10 MiB
+ *      h.1.attn (Attention)   10 MiB        h.*.attn (Attention) x2    20 MiB
+ *      h.0.mlp (MLP)           9 MiB        h.0.mlp (MLP)               9 MiB
+ *
+ * A number that all of a row's members share stands as it is. Members keep the order of the holders, the greatest
+ * first, and so do rows by what they add up to.
+ */
+#include "report/report_priv.h"
+#include "trace/trace.h"
+
+#define MAX_NUMBERS 64u /* of a label; those behind are part of its pattern */
+
+/* Digits from at on that fill a part between dots; 0: other things. */
+static size_t number_bytes(const char *label, size_t at) {
+    if (at > 0 && label[at - 1] != '.') { return 0; }
+    const size_t n = strspn(label + at, "0123456789");
+    return strchr(". ", label[at + n]) != NULL ? n : 0;
+}
+
+/* The label with a star for each number whose bit is set; all: for each. */
+static char *star(const char *label, uint64_t stars, ebb_bump *bump) {
+    char *text = ebb__bump_strdup(bump, label);
+    if (text == NULL) { return NULL; }
+    size_t n = 0;
+    unsigned number = 0;
+    for (size_t at = 0; label[at] != '\0';) {
+        const size_t n_digits = number < MAX_NUMBERS ? number_bytes(label, at) : 0;
+        const bool is_star = n_digits > 0 && (stars >> number & 1u) != 0;
+        number += n_digits > 0;
+        const size_t n_taken = n_digits > 0 ? n_digits : 1;
+        if (is_star) {
+            text[n++] = '*';
+        } else {
+            memmove(text + n, label + at, n_taken);
+            n += n_taken;
+        }
+        at += n_taken;
+    }
+    text[n] = '\0';
+    return text;
+}
+
+/* The numbers in which two labels of one pattern differ. */
+static uint64_t compare(const char *a, const char *b) {
+    uint64_t differ = 0;
+    unsigned number = 0;
+    for (size_t i = 0, k = 0; a[i] != '\0' && b[k] != '\0';) {
+        const size_t n_a = number < MAX_NUMBERS ? number_bytes(a, i) : 0;
+        const size_t n_b = number < MAX_NUMBERS ? number_bytes(b, k) : 0;
+        if (n_a > 0 && (n_a != n_b || memcmp(a + i, b + k, n_a) != 0)) { differ |= (uint64_t)1 << number; }
+        number += n_a > 0;
+        i += n_a > 0 ? n_a : 1;
+        k += n_b > 0 ? n_b : 1;
+    }
+    return differ;
+}
+
+static void add_member(ebb_report_fold *fold, const ebb_study_holder *h) {
+    fold->n_members++;
+    fold->bytes += h->bytes;
+    fold->n_blocks += h->n_blocks;
+    for (size_t role = 0; role < EBB_N_ROLES; role++) { fold->role_bytes[role] += h->role_bytes[role]; }
+}
+
+static uint64_t falling_bytes(const void *item) {
+    return ~((const ebb_report_fold *)item)->bytes;
+}
+
+/* row_of[i]: of holder i. Members of a row come one behind the other, in members. */
+static ebb_status list_members(const ebb_study_holder *holders, size_t n, const uint32_t *row_of, ebb_report_fold *rows,
+                               size_t n_rows, ebb_bump *bump) {
+    const ebb_study_holder **members = ebb__bump_alloc(bump, n, sizeof *members);
+    size_t *next = ebb__bump_alloc(bump, n_rows, sizeof *next);
+    if (members == NULL || next == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t r = 0, first = 0; r < n_rows; first += rows[r++].n_members) {
+        rows[r].members = members + first;
+        next[r] = first;
+    }
+    for (size_t i = 0; i < n; i++) { members[next[row_of[i]]++] = &holders[i]; }
+    return EBB_OK;
+}
+
+static ebb_status name_rows(ebb_report_fold *rows, size_t n_rows, ebb_bump *bump) {
+    for (size_t r = 0; r < n_rows; r++) {
+        uint64_t stars = 0;
+        const char *first = rows[r].members[0]->label;
+        for (size_t i = 1; i < rows[r].n_members; i++) { stars |= compare(first, rows[r].members[i]->label); }
+        const char *starred = star(first, stars, bump);
+        if (starred == NULL) { return EBB_E_NO_MEMORY; }
+        rows[r].label =
+            rows[r].n_members == 1 ? first : ebb__bump_printf(bump, "%s \xc3\x97%zu", starred, rows[r].n_members);
+        if (rows[r].label == NULL) { return EBB_E_NO_MEMORY; }
+    }
+    return EBB_OK;
+}
+
+static ebb_status gather(const ebb_study_holder *holders, size_t n, bool folds, uint32_t *row_of,
+                         ebb_trace_keys *patterns, ebb_report_fold *rows, size_t *n_rows, ebb_bump *bump) {
+    for (size_t i = 0; i < n; i++) {
+        const char *pattern = star(holders[i].label, UINT64_MAX, bump);
+        uint32_t number = (uint32_t)i + 1;
+        bool is_new = true;
+        if (pattern == NULL) { return EBB_E_NO_MEMORY; }
+        if (folds) { EBB_TRY(ebb__trace_keys_add(patterns, pattern, strlen(pattern), &number, &is_new)); }
+        EBB_ASSERT(number >= 1 && number <= *n_rows + 1);
+        *n_rows += is_new;
+        row_of[i] = number - 1;
+        add_member(&rows[number - 1], &holders[i]);
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__report_fold(const ebb_report *report, ebb_study_group group, ebb_bump *bump,
+                            const ebb_report_fold **rows_out, size_t *n_out) {
+    size_t n = 0, n_rows = 0;
+    const ebb_study_holder *holders = ebb_study_holders(report->study, group, &n);
+    ebb_report_fold *rows = ebb__bump_alloc(bump, n, sizeof *rows);
+    uint32_t *row_of = ebb__bump_alloc(bump, n, sizeof *row_of);
+    if (rows == NULL || row_of == NULL) { return EBB_E_NO_MEMORY; }
+    memset(rows, 0, n * sizeof *rows);
+    ebb_trace_keys patterns;
+    ebb__trace_keys_init(&patterns, report->mem);
+    const bool folds = group == EBB_STUDY_BY_MODULE || group == EBB_STUDY_BY_NAME;
+    ebb_status status = gather(holders, n, folds, row_of, &patterns, rows, &n_rows, bump);
+    ebb__trace_keys_fini(&patterns);
+    if (status == EBB_OK) { status = list_members(holders, n, row_of, rows, n_rows, bump); }
+    if (status == EBB_OK) { status = name_rows(rows, n_rows, bump); }
+    if (status == EBB_OK) { status = ebb__sort_items(report->mem, rows, n_rows, sizeof *rows, falling_bytes); }
+    if (status != EBB_OK) { return status; }
+    *rows_out = rows;
+    *n_out = n_rows;
+    return EBB_OK;
+}
