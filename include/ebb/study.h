@@ -282,6 +282,9 @@ typedef struct ebb_study_holder {
  * grouped by. */
 EBB_API const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_group group, size_t *n_out);
 
+/* The stack at whose end the call site of a stack is; 0 for 0. */
+EBB_API uint32_t ebb_study_site(const ebb_study *study, uint32_t stack);
+
 /* ---- churn ------------------------------------------------------------------------------------ */
 
 typedef struct ebb_study_churn {
@@ -332,6 +335,16 @@ EBB_API size_t ebb_study_segment_pins(const ebb_study *study, size_t segment, si
 /* Who pins: call sites by the free bytes of the segments that their blocks keep, each segment's shared among its pins
  * equally; as holders, with bytes those free bytes. */
 EBB_API const ebb_study_holder *ebb_study_pinners(const ebb_study *study, size_t *n_out);
+
+/* A segment from when the allocator takes it of the device to when it gives it back. */
+typedef struct ebb_study_segment_life {
+    uint64_t address, size_bytes;
+    uint64_t born_ns, born_event;
+    uint64_t died_ns, died_event; /* UNKNOWN: it was not given back */
+    uint32_t space;
+} ebb_study_segment_life;
+/* The i-th in order of birth; false behind the last. */
+EBB_API bool ebb_study_get_segment_life(const ebb_study *study, uint64_t i, ebb_study_segment_life *life_out);
 
 /* ---- what if ---------------------------------------------------------------------------------- */
 

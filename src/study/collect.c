@@ -208,6 +208,10 @@ static ebb_status match_segments(ebb_study *s) {
             if ((entry & 1u) == 0 || entry >> 1 != i) { s->segment_log.data[n_kept++] = entry; }
         }
         s->segment_log.n = n_kept;
+        for (size_t i = 0; i < n_kept && st == EBB_OK; i++) {
+            const uint32_t entry = s->segment_log.data[i];
+            if ((entry & 1u) == 0) { st = EBB_PUSH(s->mem, &s->born_segments, entry >> 1); }
+        }
     }
     ebb__bump_fini(&scratch);
     return st;

@@ -315,3 +315,16 @@ const ebb_study_holder *ebb_study_pinners(const ebb_study *study, size_t *n_out)
     *n_out = study->pinners.n;
     return study->pinners.data;
 }
+
+bool ebb_study_get_segment_life(const ebb_study *study, uint64_t i, ebb_study_segment_life *life_out) {
+    if (i >= study->born_segments.n) { return false; }
+    const study_segment *g = &study->segments.data[study->born_segments.data[i]];
+    *life_out = (ebb_study_segment_life){.address = g->address,
+                                         .size_bytes = g->size_bytes,
+                                         .born_ns = g->born_ns,
+                                         .born_event = g->born_event,
+                                         .died_ns = g->died_ns,
+                                         .died_event = g->died_event == STUDY_NONE ? EBB_STUDY_UNKNOWN : g->died_event,
+                                         .space = g->space};
+    return true;
+}

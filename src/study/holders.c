@@ -239,6 +239,11 @@ const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_grou
     return study->holders[group].data;
 }
 
+uint32_t ebb_study_site(const ebb_study *study, uint32_t stack) {
+    EBB_ASSERT(stack <= study->max_stack);
+    return study->site_of[stack];
+}
+
 ebb_status ebb__study_name_refusals(ebb_study *s) {
     for (size_t i = 0; i < s->refusals.n; i++) {
         ebb_study_refusal *r = &s->refusals.data[i];

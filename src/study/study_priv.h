@@ -74,7 +74,8 @@ struct ebb_study {
     uint32_t *by_block; /* [accesses.n] */
     EBB_VEC(study_step) steps;
     EBB_VEC(study_segment) segments;
-    EBB_VEC(uint32_t) segment_log; /* segment << 1 | freed */
+    EBB_VEC(uint32_t) segment_log;   /* segment << 1 | freed */
+    EBB_VEC(uint32_t) born_segments; /* those that the log has as born */
     uint32_t max_stack;
     uint32_t *site_of; /* [max_stack + 1]: the stack whose topmost frame is the call site */
     uint32_t peak_log; /* of the log: the alloc that makes the peak; STUDY_NONE */
