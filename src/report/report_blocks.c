@@ -140,6 +140,11 @@ static int64_t flags_of(picture *p, size_t i, const ebb_study_block *block) {
                      (block->died_event == EBB_STUDY_UNKNOWN ? FLAG_KEPT : 0));
 }
 
+static int64_t row_of(picture *p, size_t i, const ebb_study_block *block) {
+    (void)p, (void)i;
+    return (int64_t)block->row;
+}
+
 static void put_column(picture *p, const char *key, column_fn *column) {
     ebb__report_json_open(&p->page->json, key, '[');
     for (size_t i = 0; i < p->n_exact; i++) {
@@ -203,9 +208,9 @@ static ebb_status put_exact(picture *p) {
     static const struct {
         const char *key;
         column_fn *column;
-    } columns[] = {{"number", number_of}, {"born", birth_of}, {"life", life_of},   {"y", y_of},
-                   {"size", size_of},     {"role", role_of},  {"reads", reads_of}, {"writes", writes_of},
-                   {"idle", idle_of},     {"flags", flags_of}};
+    } columns[] = {{"number", number_of}, {"born", birth_of},  {"life", life_of},   {"y", y_of},
+                   {"size", size_of},     {"role", role_of},   {"reads", reads_of}, {"writes", writes_of},
+                   {"idle", idle_of},     {"flags", flags_of}, {"row", row_of}};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         put_column(p, columns[i].key, columns[i].column);
     }

@@ -16,6 +16,20 @@ static void put_item(ebb_report_out *out, const char *tag, const char *text) {
     ebb__report_printf(out, "</%s>\n", tag);
 }
 
+/* A call stack, a line of the text each. */
+static void put_lines(ebb_report_out *out, const char *text) {
+    if (text[0] == '\0') { return; }
+    ebb__report_put(out, "<ol class=\"frames\">\n");
+    while (*text != '\0') {
+        char line[REPORT_STACK_BYTES];
+        const size_t n = strcspn(text, "\n");
+        (void)snprintf(line, sizeof line, "%.*s", (int)n, text);
+        put_item(out, "li", line);
+        text += n + (text[n] != '\0');
+    }
+    ebb__report_put(out, "</ol>\n");
+}
+
 /* The sentence, and the names for which it has no room. */
 static void put_tip(ebb_report_out *out, const ebb_study_tip *tip) {
     ebb__report_put(out, "<li>");
@@ -53,7 +67,7 @@ static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
         if (words.device != NULL) { put_item(out, "p", words.device); }
         if (words.refused != NULL) {
             put_item(out, "p", words.refused);
-            if (words.refused_stack[0] != '\0') { put_item(out, "pre", words.refused_stack); }
+            put_lines(out, words.refused_stack);
         }
         put_item(out, "p", words.peak);
         if (words.n_causes > 0) {

@@ -393,7 +393,7 @@ static void put_texts(ebb_report_page *page) {
     ebb__report_json_close(&page->json, ']');
 }
 
-/* Four numbers a frame: the frame below, function, file, line. */
+/* Five numbers a frame: the frame below, function, file, line, and the frame that is its call site. */
 static ebb_status put_frames(ebb_report_page *page) {
     ebb__report_json_open(&page->json, "frames", '[');
     const size_t n = page->frames.keys.n;
@@ -407,6 +407,8 @@ static ebb_status put_frames(ebb_report_page *page) {
         ebb__report_page_i64(page, NULL, function);
         ebb__report_page_i64(page, NULL, file);
         ebb__report_json_u64(&page->json, NULL, frame.line);
+        const uint32_t stack = (uint32_t)page->frames.keys.data[i];
+        ebb__report_page_i64(page, NULL, find_key(&page->frames, ebb_study_site(page->report->study, stack)));
     }
     ebb__report_json_close(&page->json, ']');
     return EBB_OK;
@@ -438,6 +440,7 @@ ebb_status ebb__report_put_page(ebb_report_page *page) {
     EBB_TRY(put_intervals(page));
     EBB_TRY(put_holders(page));
     EBB_TRY(put_segments(page));
+    EBB_TRY(ebb__report_put_held(page));
     put_parts(page);
     EBB_TRY(put_frames(page));
     put_texts(page);

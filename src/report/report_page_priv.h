@@ -50,6 +50,9 @@ ebb_status ebb__report_put_blocks(ebb_report_page *page);
  * all. Writes the member "pieces", which says what address a y stands for. */
 ebb_status ebb__report_put_addresses(ebb_report_page *page, uint64_t *y_out, uint64_t *top_out);
 
+/* The members "held", the segments over time, and "rows", the names of streams. */
+ebb_status ebb__report_put_held(ebb_report_page *page);
+
 /* The whole object. */
 ebb_status ebb__report_put_page(ebb_report_page *page);
 

@@ -11,7 +11,7 @@ for candidate in python3 /usr/bin/python3; do
     "$candidate" -c 'import selenium' 2>/dev/null && python=$candidate && break
 done
 
-# page FILE NAME: its page in a browser; two lines of JSON for a hostile number would be none.
+# page FILE NAME [WHAT...]: its page in a browser; two lines of JSON for a hostile number would be none.
 page() {
     run "$2: --json" report.json report "$1" --json || return
     check "$2: --json is one line" [ "$(wc -l <report.json)" = 1 ]
@@ -25,7 +25,7 @@ page() {
         skip "$2: in a browser" "no python3-selenium"
         return
     fi
-    "$python" "$root/tests/e2e/report_page.py" page.html report.json "$2"
+    "$python" "$root/tests/e2e/report_page.py" page.html report.json "$2" ${3:-}
     case $? in
     0) ;;
     77) skip "$2: in a browser" "no chromium or chromium-driver that starts" ;;
@@ -62,7 +62,7 @@ page five.csv "hostile names"
 page none.csv "nothing"
 
 run "train" out train resnet50 --batch 2 --image 64x64 --steps 2 --record trace
-page trace "a run of ebb's"
+page trace "a run of ebb's" layers
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 -c '
 from ebb import trace
 w = trace.Writer("huge", 0)
@@ -86,6 +86,10 @@ run "a recording that is cut off" out report cut && check "a recording that is c
 
 python3 "$root/tests/e2e/make_snapshot.py" snapshots || fail "snapshots" "none were made"
 page snapshots/contexts.pickle "a snapshot of PyTorch's"
+
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 "$root/tests/e2e/make_training.py" training ||
+    fail "a training" "none was made"
+page training "a snapshot without roles" snapshot
 
 cat >step.py <<END
 import sys

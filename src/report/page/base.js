@@ -54,17 +54,35 @@ function element(tag, attributes, ...children) {
 
 function byId(id) { return document.getElementById(id); }
 
+/* A name that may be broken behind its dots, slashes and underscores, and nowhere else. */
+function breakable(name) {
+  const span = element("span", {});
+  for (const part of name.split(/(?<=[.\/_:])/)) { span.append(part, document.createElement("wbr")); }
+  return span;
+}
+
 /* A number that programs can read too: its value is that of --json. */
 function dataElement(key, value, shown) {
   return element("data", { value: value === null ? "null" : String(value), "data-key": key }, shown);
 }
 
+/* A frame is five numbers: its caller, function, file, line, and the frame that is its call site. */
+const FRAME = 5;
+
+function frameText(at) {
+  const file = text(D.frames[at * FRAME + 2]), line = D.frames[at * FRAME + 3];
+  return (text(D.frames[at * FRAME + 1]) || "?") + (file ? " (" + file + (line ? ":" + line : "") + ")" : "");
+}
+
+/* The words for a stack's call site, with the last two parts of its file's path; "": there is none. */
+function siteText(stack) {
+  const at = stack >= 0 ? D.frames[stack * FRAME + 4] : -1;
+  return at >= 0 ? frameText(at).replace(/\((?:[^()]*[\/\\])?([^()\/\\]+[\/\\][^()\/\\]+)\)$/, "($1)") : "";
+}
+
 function frameLines(stack) {
   const lines = [];
-  for (let at = stack; at >= 0 && at * 4 < D.frames.length; at = D.frames[at * 4]) {
-    const file = text(D.frames[at * 4 + 2]), line = D.frames[at * 4 + 3];
-    lines.push((text(D.frames[at * 4 + 1]) || "?") + (file ? " (" + file + (line ? ":" + line : "") + ")" : ""));
-  }
+  for (let at = stack; at >= 0 && at * FRAME < D.frames.length; at = D.frames[at * FRAME]) { lines.push(frameText(at)); }
   return lines;
 }
 
@@ -84,6 +102,9 @@ function standingOut() {
   order.sort((a, b) => B.idle[b] * B.size[b] - B.idle[a] * B.size[a]);
   return order.slice(0, 20).map((i) => ({ ns: B.idle[i], bytes: B.size[i], number: B.number[i], name: B.name[i], between: "" }));
 }
+
+/* Roles in words: the data have optimizer_state. */
+function roleText(role) { return role === "unknown" && !(R.tells.roles || R.roles_inferred) ? "live" : role.replace("_", " "); }
 
 function hideSection(id) { byId(id).hidden = true; }
 

@@ -50,6 +50,43 @@ function makeGridImage() {
   return image;
 }
 
+/* Lines over what was there before the recording: its alloc was not seen. */
+function hatching(ctx) {
+  const tile = document.createElement("canvas"), on = tile.getContext("2d");
+  tile.width = tile.height = 6;
+  on.strokeStyle = colour("paper");
+  on.globalAlpha = 0.75;
+  on.lineWidth = 1.2;
+  for (const shift of [-6, 0, 6]) {
+    on.moveTo(shift, 6);
+    on.lineTo(shift + 6, 0);
+  }
+  on.stroke();
+  return ctx.createPattern(tile, "repeat");
+}
+
+/* y of an address, and where its piece ends; null: no block ever held it. */
+function placeOf(address) {
+  let found = null;
+  (B.pieces || []).forEach((piece, k) => {
+    const start = Number(piece.address);
+    if (start <= address) { found = { y: piece.y + address - start, end: k + 1 < B.pieces.length ? B.pieces[k + 1].y : B.top }; }
+  });
+  return found;
+}
+
+/* The allocator's segments as frames, as far as they lie where blocks ever did. */
+function drawSegments(ctx, x, y) {
+  ctx.fillStyle = colour("field");
+  for (const [start, bytes, born, died] of held.list) {
+    const from = placeOf(start) || (B.pieces && Number(B.pieces[0].address) < start + bytes ? { y: 0, end: B.top } : null);
+    if (!from) { continue; }
+    const top = y.getPixelForValue(Math.min(from.y + bytes, from.end)), bottom = y.getPixelForValue(from.y);
+    const left = x.getPixelForValue(born), right = x.getPixelForValue(died);
+    ctx.fillRect(left, top, Math.max(right - left, 1), Math.max(bottom - top, 1));
+  }
+}
+
 function drawGrid(ctx, x, y) {
   if (!B.grid) { return; }
   gridImage = gridImage || makeGridImage();
@@ -82,12 +119,30 @@ const rectangles = {
     ctx.beginPath();
     ctx.rect(area.left, area.top, area.right - area.left, area.bottom - area.top);
     ctx.clip();
+    drawSegments(ctx, x, y);
+    ctx.globalAlpha = finding.is ? 0.3 : 1;
     drawGrid(ctx, x, y);
+    const hatch = hatching(ctx);
     for (let i = 0; i < blocks.n; i++) {
       if (blocks.died[i] < view.x0 || blocks.born[i] > view.x1 || B.y[i] + B.size[i] < view.y0 || B.y[i] > view.y1) { continue; }
       const [left, top, width, height] = rectangle(i, x, y);
+      ctx.globalAlpha = isFound(i) ? 1 : 0.15;
       ctx.fillStyle = roleColour(D.roles[B.role[i]]);
       ctx.fillRect(left, top, width > 3 ? width - 0.5 : width, height > 3 ? height - 0.5 : height);
+      if ((B.flags[i] & 1) !== 0 && height > 3) {
+        ctx.fillStyle = hatch;
+        ctx.fillRect(left, top, width, height);
+      }
+    }
+    ctx.globalAlpha = 1;
+    if (moments.now >= 0) {
+      ctx.strokeStyle = colour("accent");
+      ctx.lineWidth = 2;
+      ctx.beginPath();
+      ctx.moveTo(x.getPixelForValue(moments.at[moments.now]), area.top);
+      ctx.lineTo(x.getPixelForValue(moments.at[moments.now]), area.bottom);
+      ctx.stroke();
+      ctx.lineWidth = 1;
     }
     ctx.strokeStyle = colour("mark");
     ctx.setLineDash([6, 4]);
@@ -188,11 +243,10 @@ function accessesText(i) {
   return list.join(", ");
 }
 
-function choose(i) {
-  chosen = i;
-  const story = byId("story");
-  const facts = [["size", bytesText(B.size[i]) + " (" + countText(B.size[i]) + " bytes)"], ["role", D.roles[B.role[i]]],
-    ["life", lifeText(i)], ["at the peak", B.flags[i] & 2 ? "live" : "not live"], ["address", addressText(i)]];
+function storyOf(i) {
+  const facts = [["size", bytesText(B.size[i]) + " (" + countText(B.size[i]) + " bytes)"], ["role", roleWords(i)],
+    ["life", lifeText(i)], ["at the peak", B.flags[i] & 2 ? "live" : "not live"], ["address", addressText(i)],
+    ["stream", D.rows.length > 1 && R.tells.segments ? D.rows[B.row[i]] || null : null]];
   if (R.tells.accesses) {
     facts.push(["accesses", countText(B.reads[i]) + " reads, " + countText(B.writes[i]) + " writes"]);
     facts.push(["longest idle", B.idle[i] < 0 ? null : timeText(B.idle[i])]);
@@ -202,10 +256,24 @@ function choose(i) {
   for (const [title, value] of facts) {
     if (value !== null) { list.append(element("dt", {}, title), element("dd", {}, value)); }
   }
-  story.replaceChildren(element("h3", {}, blockName(B.number[i], B.name[i])), list);
-  story.dataset.block = B.number[i];
-  if (B.stack[i] >= 0) { story.append(element("p", {}, "allocated by"), framesElement(B.stack[i])); }
+  const parts = [element("h3", {}, breakable(blockName(B.number[i], B.name[i]))), list];
+  if (B.stack[i] >= 0) { parts.push(element("p", {}, "allocated by"), framesElement(B.stack[i])); }
+  return parts;
+}
+
+function roleWords(i) {
+  const role = roleText(D.roles[B.role[i]]);
+  return R.roles_inferred && !R.tells.roles && role !== "unknown" ? role + ", as its call stack and life tell" : role;
+}
+
+function choose(i) {
+  chosen = i;
+  for (const story of document.querySelectorAll(".story")) {
+    story.replaceChildren(...storyOf(i));
+    story.dataset.block = B.number[i];
+  }
   charts.gantt.draw();
+  drawMap();
 }
 
 /* The block at a place of the canvas, the smallest where several lie within a pixel; -1: none. */
@@ -225,7 +293,7 @@ function blockAt(px, py) {
 function step(direction) {
   for (let n = 1; n <= blocks.n; n++) {
     const i = ((chosen < 0 ? (direction > 0 ? -1 : 0) : chosen) + direction * n + 2 * blocks.n) % blocks.n;
-    if (blocks.died[i] >= view.x0 && blocks.born[i] <= view.x1 && B.y[i] + B.size[i] >= view.y0 && B.y[i] <= view.y1) {
+    if (isFound(i) && blocks.died[i] >= view.x0 && blocks.born[i] <= view.x1 && B.y[i] + B.size[i] >= view.y0 && B.y[i] <= view.y1) {
       choose(i);
       return;
     }
@@ -279,23 +347,40 @@ function listenToPointer(canvas) {
   canvas.addEventListener("dblclick", showAll);
 }
 
-function showTip(px, py) {
-  const i = blockAt(px, py), tip = byId("tip");
-  tip.hidden = i < 0;
-  if (i < 0) { return; }
-  tip.textContent = blockName(B.number[i], B.name[i]) + ", " + bytesText(B.size[i]) + ", " + D.roles[B.role[i]] + ", " + lifeText(i);
+function tipText(i) {
+  return blockName(B.number[i], B.name[i]) + ", " + bytesText(B.size[i]) + ", " + roleText(D.roles[B.role[i]]) + ", " + lifeText(i);
+}
+
+/* Words beside the pointer, within the picture; null: none. */
+function putTip(tip, words, px, py) {
+  tip.hidden = words === null;
+  if (words === null) { return; }
+  tip.textContent = words;
   tip.style.left = Math.min(px + 14, Math.max(0, tip.parentElement.clientWidth - tip.offsetWidth)) + "px";
   tip.style.top = py + 16 + "px";
 }
 
+function showTip(px, py) {
+  const i = blockAt(px, py);
+  putTip(byId("tip"), i < 0 ? null : tipText(i), px, py);
+}
+
 function fillLegend() {
-  const used = new Set(B.role);
+  const used = new Set(B.role), legend = byId("legend");
   D.roles.forEach((role, i) => {
     if (!used.has(i)) { return; }
     const swatch = element("span", { class: "swatch" });
     swatch.style.background = roleColour(role);
-    byId("legend").append(element("li", {}, swatch, role));
+    legend.append(element("li", {}, swatch, roleText(role)));
   });
+  let n = 0, bytes = 0;
+  B.flags.forEach((flags, i) => {
+    if ((flags & 1) !== 0) { n++; bytes += B.size[i]; }
+  });
+  if (n > 0) {
+    legend.append(element("li", { id: "ghosts" }, element("span", { class: "swatch hatched" }), "from before the recording: " +
+      countText(n) + (n === 1 ? " block, " : " blocks, ") + bytesText(bytes)));
+  }
 }
 
 function startBlocks() {
@@ -310,17 +395,3 @@ function startBlocks() {
     "go-right": () => move(0.25, 0), "go-up": () => move(0, 0.25), "go-down": () => move(0, -0.25), "zoom-peak": showPeak, "zoom-all": showAll };
   for (const [id, act] of Object.entries(buttons)) { byId(id).addEventListener("click", act); }
 }
-
-/* ---- the page ---- */
-
-function drawAll() {
-  drawCharts();
-  drawBlocks();
-}
-
-fillTables();
-startBlocks();
-drawAll();
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-window.addEventListener("beforeprint", () => { document.documentElement.classList.add("paper"); drawAll(); });
-window.addEventListener("afterprint", () => { document.documentElement.classList.remove("paper"); drawAll(); });

@@ -16,7 +16,7 @@ function makeChart(id, label, config) {
 
 function xAxis(more) {
   return Object.assign({ type: "linear", min: 0, max: Math.max(D.end, 1), bounds: "data",
-    ticks: { callback: xText, maxTicksLimit: 9, maxRotation: 0 }, grid: { color: colour("line") } }, more);
+    ticks: { callback: xText, maxTicksLimit: window.innerWidth < 640 ? 4 : 9, maxRotation: 0, autoSkipPadding: 16 }, grid: { color: colour("line") } }, more);
 }
 
 function setTicks(axis, values) { axis.ticks = values.map((value) => ({ value })); }
@@ -91,6 +91,7 @@ const marks = {
     ctx.lineWidth = 2;
     line(D.curve.peak_x, colour("paper"), []);
     line(D.curve.peak_x, colour("mark"), [6, 4]);
+    if (moments.now >= 0) { line(moments.at[moments.now], colour("accent"), []); }
     label(ctx, "peak " + bytesText(R.peak_bytes), x.getPixelForValue(D.curve.peak_x), area);
     ctx.restore();
   },
@@ -99,7 +100,7 @@ const marks = {
 function drawCurve() {
   const roles = Object.keys(ROLE_COLOURS).filter((role) => D.curve.live[role]);
   const datasets = roles.map((role) => [role, D.curve.live[role]]).map(([role, bytes], i) => ({
-    label: role, data: points(D.curve.x, bytes), backgroundColor: roleColour(role), borderColor: roleColour(role),
+    label: roleText(role), data: points(D.curve.x, bytes), backgroundColor: roleColour(role), borderColor: roleColour(role),
     borderWidth: 0, pointRadius: 0, fill: i === 0 ? "origin" : "-1", stack: "live", parsing: false,
   }));
   if (D.curve.reserved) {
@@ -111,6 +112,7 @@ function drawCurve() {
     options: {
       scales: { x: xAxis(), y: bytesAxis({ stacked: true }) },
       interaction: { mode: "nearest", axis: "x", intersect: false },
+      onClick: (event, _, chart) => showMoment(momentNear(chart.scales.x.getValueForPixel(event.x))),
       plugins: {
         legend: { position: "bottom", labels: { boxWidth: 14 } },
         tooltip: { callbacks: { title: (items) => items.length ? xText(items[0].parsed.x) : "",
@@ -185,7 +187,7 @@ function drawBreakdown() {
   const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
   makeChart("breakdown", "bytes by role, at the peak and in all; the table below has the figures", {
     type: "bar",
-    data: { labels: rows.map(([name]) => name), datasets: roles.map((role) => ({ label: role,
+    data: { labels: rows.map(([name]) => name), datasets: roles.map((role) => ({ label: roleText(role),
       data: rows.map(([, shares]) => of(shares, role)), backgroundColor: roleColour(role) })) },
     options: { indexAxis: "y", scales: { x: bytesAxis({ stacked: true }), y: { stacked: true, grid: { display: false } } },
       plugins: { legend: { position: "bottom", labels: { boxWidth: 14 } },
@@ -232,7 +234,7 @@ function drawCharts() {
   Chart.defaults.font.family = "system-ui, sans-serif";
   if (R.blocks > 0) {
     drawCurve();
-    if (R.tells.roles) { drawBreakdown(); }
+    if (R.tells.roles || R.roles_inferred) { drawBreakdown(); }
   }
   if (R.intervals.count > 0) { drawCdf(); drawScatter(); }
   if (D.curve.reserved) { drawReserved(); }

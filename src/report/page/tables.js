@@ -4,11 +4,16 @@
  */
 "use strict";
 
-/* columns: {title, of(row), shown(row), number}; detail(row): an element behind the row, or null. */
-function fillTable(table, columns, rows, detail) {
+/* More rows than these unfold when they are asked for. */
+const MAX_ROWS = 15;
+
+/* columns: {title, of(row), shown(row), number}; detail(row): an element below the row, or null; act(row): what a click
+ * does, isNow(row): the row stands out. */
+function fillTable(table, columns, rows, detail, { act, isNow } = {}) {
   const caption = table.caption;
   table.replaceChildren(...(caption ? [caption] : []));
   const body = element("tbody", {});
+  let isFolded = rows.length > MAX_ROWS + 1;
   const heads = columns.map((column, i) => {
     const head = element("th", { scope: "col", class: column.number ? "number" : "" });
     head.append(element("button", { type: "button", onclick: () => sort(i) }, column.title));
@@ -24,18 +29,64 @@ function fillTable(table, columns, rows, detail) {
   }
   function fill() {
     body.replaceChildren();
-    for (const row of rows) { appendRow(body, columns, row, detail); }
+    for (const row of isFolded ? rows.slice(0, MAX_ROWS) : rows) { appendRow(body, columns, row, detail, act, isNow); }
   }
   table.append(element("thead", {}, element("tr", {}, ...heads)), body);
   fill();
+  offerRest(table, rows.length, isFolded, (folded) => { isFolded = folded; fill(); });
 }
 
-function appendRow(body, columns, row, detail) {
-  const cells = columns.map((column) => element("td", { class: column.number ? "number" : "" }, column.shown(row)));
-  const line = element("tr", {}, ...cells);
+/* A button below the table for the rows that are folded. */
+function offerRest(table, n, isFolded, fold) {
+  const box = table.parentElement, next = box.nextElementSibling;
+  if (next && next.classList.contains("rows")) { next.remove(); }
+  if (!isFolded) { return; }
+  const words = (folded) => folded ? "show all " + countText(n) + " rows" : "show the first " + MAX_ROWS + " rows";
+  const button = element("button", { type: "button", class: "rows", "aria-expanded": "false" }, words(true));
+  button.addEventListener("click", () => {
+    isFolded = !isFolded;
+    fold(isFolded);
+    button.textContent = words(isFolded);
+    button.setAttribute("aria-expanded", String(!isFolded));
+  });
+  box.after(button);
+}
+
+/* A table that is wider than the page says so, and can be scrolled by keys. */
+function watchWidths() {
+  const look = (box) => {
+    const isWide = box.scrollWidth > box.clientWidth + 1;
+    box.classList.toggle("wide", isWide);
+    if (isWide) {
+      box.tabIndex = 0;
+      box.setAttribute("role", "region");
+      box.setAttribute("aria-label", "a table that scrolls sideways");
+    } else {
+      ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+    }
+  };
+  const observer = new ResizeObserver((entries) => entries.forEach((entry) => look(entry.target.closest(".scroll"))));
+  for (const box of document.querySelectorAll(".scroll")) {
+    observer.observe(box);
+    observer.observe(box.firstElementChild);
+  }
+}
+
+function appendRow(body, columns, row, detail, act, isNow) {
+  const cells = columns.map((column) => {
+    const shown = column.shown(row);
+    return element("td", { class: column.number ? "number" : "" }, typeof shown === "string" && !column.number ? breakable(shown) : shown);
+  });
+  const line = element("tr", isNow && isNow(row) ? { class: "now", "aria-current": "true" } : {}, ...cells);
   body.append(line);
+  if (act) {
+    const button = element("button", { type: "button", class: "more", onclick: () => act(row) });
+    button.append(...cells[0].childNodes);
+    cells[0].append(button);
+  }
   if (!detail || !detail(row)) { return; }
-  const button = element("button", { type: "button", class: "more", "aria-expanded": "false", "aria-label": "call stack" }, "\u25b8");
+  const label = row.members && row.members.length > 0 ? "each of them" : "call stack";
+  const button = element("button", { type: "button", class: "more unfolds", "aria-expanded": "false", "aria-label": label }, "\u25b8");
   let shown = null;
   button.addEventListener("click", () => {
     if (shown) {
@@ -73,12 +124,28 @@ function fillFacts() {
       bytesText(R.fragmentation.reserved_peak_bytes)],
     ["lost to fragmentation", "fragmentation.lost_bytes", R.fragmentation.lost_bytes, bytesText(R.fragmentation.lost_bytes)],
     ["half of intervals at most", "intervals.p50_s", R.intervals.p50_s, secondsText(R.intervals.p50_s)],
-    ["iterations", "iteration.count", R.iteration.count, R.iteration.found ? countText(R.iteration.count) : "none found"],
+    ["iterations", "iteration.count", R.iteration.count, countText(R.iteration.count)],
   ];
   for (const [title, key, value, shown] of facts) {
+    if (value === null) { continue; } /* what is not known is said in words, once */
     byId("facts").append(element("div", {}, element("dt", {}, title), element("dd", {}, dataElement(key, value, shown))));
   }
   byId("version").textContent = D.version;
+}
+
+/* The layers of a folded row, each with its call stack. */
+function holderDetail(row) {
+  if (row.members && row.members.length > 0) {
+    const table = element("table", {});
+    const body = element("tbody", {});
+    table.append(body);
+    const columns = [textColumn("who", (one) => text(one.label)), bytesColumn("bytes", (one) => one.bytes),
+      { title: "of the peak", of: (one) => one.bytes, number: true, shown: (one) => percentText(one.bytes, R.peak_bytes) },
+      countColumn("blocks", (one) => one.blocks)];
+    for (const one of row.members) { appendRow(body, columns, one, holderDetail); }
+    return table;
+  }
+  return row.stack >= 0 ? framesElement(row.stack) : null;
 }
 
 function fillHolders() {
@@ -90,9 +157,9 @@ function fillHolders() {
   const columns = [textColumn("who", (row) => text(row.label)), bytesColumn("bytes", (row) => row.bytes),
     { title: "of the peak", of: (row) => row.bytes, number: true, shown: (row) => percentText(row.bytes, R.peak_bytes) },
     countColumn("blocks", (row) => row.blocks),
-    textColumn("mostly", (row) => D.roles[row.roles.indexOf(Math.max(...row.roles))])];
-  const show = () => fillTable(byId("holders"), columns, D.holders[select.value],
-    (row) => row.stack >= 0 ? framesElement(row.stack) : null);
+    textColumn("mostly", (row) => roleText(D.roles[row.roles.indexOf(Math.max(...row.roles))]))];
+  const hasRoles = R.tells.roles || R.roles_inferred;
+  const show = () => fillTable(byId("holders"), hasRoles ? columns : columns.slice(0, -1), D.holders[select.value], holderDetail);
   select.addEventListener("change", show);
   select.value = first;
   show();
@@ -103,7 +170,7 @@ function fillShares() {
   const peak = sum(R.live_at_peak), all = sum(R.static);
   const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
   const rows = D.roles.filter((role) => of(R.live_at_peak, role) + of(R.static, role) > 0);
-  fillTable(byId("shares"), [textColumn("role", (role) => role), bytesColumn("at the peak", (role) => of(R.live_at_peak, role)),
+  fillTable(byId("shares"), [textColumn("role", roleText), bytesColumn("at the peak", (role) => of(R.live_at_peak, role)),
     { title: "%", number: true, of: (role) => of(R.live_at_peak, role), shown: (role) => percentText(of(R.live_at_peak, role), peak) },
     bytesColumn(R.static_of_iteration ? "of an iteration" : "of the recording", (role) => of(R.static, role)),
     { title: "%", number: true, of: (role) => of(R.static, role), shown: (role) => percentText(of(R.static, role), all) }], rows);
@@ -127,10 +194,11 @@ function fillFragmentation() {
   if (f.reserved_peak_bytes === null) { hideSection("fragmentation"); return; }
   const rows = [["reserved, at most", f.reserved_peak_bytes], ["of it not live", f.lost_bytes],
     ["lost to rounding", f.rounding_bytes], ["free beside live blocks", f.pinned_bytes], ["in empty segments", f.empty_bytes]];
-  fillTable(byId("lost"), [textColumn("what", (row) => row[0]), bytesColumn("bytes", (row) => row[1])], rows);
+  const known = rows.filter((row) => row[1] !== null);
+  fillTable(byId("lost"), [textColumn("what", (row) => row[0]), bytesColumn("bytes", (row) => row[1])], known);
   if (D.pinners.length === 0) { byId("pinners").hidden = true; }
   fillTable(byId("pinners"), [textColumn("who", (row) => text(row.label)), bytesColumn("free bytes kept", (row) => row.bytes),
-    countColumn("blocks", (row) => row.blocks)], D.pinners.slice(0, 30), (row) => row.stack >= 0 ? framesElement(row.stack) : null);
+    countColumn("blocks", (row) => row.blocks)], D.pinners, (row) => row.stack >= 0 ? framesElement(row.stack) : null);
   const pins = (segment) => {
     const list = element("ul", {});
     for (const [number, name, bytes] of segment.pins) { list.append(element("li", {}, blockName(number, name) + ", " + bytesText(bytes))); }
@@ -169,8 +237,8 @@ function fillIteration() {
 
 function fillTables() {
   fillFacts();
-  if (R.blocks === 0) { ["memory", "blocks"].forEach(hideSection); }
-  if (R.blocks > 0 && R.tells.roles) {
+  if (R.blocks === 0) { ["memory", "blocks", "moment", "difference"].forEach(hideSection); }
+  if (R.blocks > 0 && (R.tells.roles || R.roles_inferred)) {
     fillShares();
   } else {
     hideSection("roles");
@@ -180,4 +248,6 @@ function fillTables() {
   fillFragmentation();
   fillWhatIfs();
   fillIteration();
+  byId("inferred").hidden = !R.roles_inferred;
+  watchWidths();
 }
