@@ -128,14 +128,19 @@ id,lower,upper,size
 model/encoder/a_folder_with_a_long_name/another_one/and_the_file_at_its_end.weight,0,9,65536
 b2,3,9,4096
 END
+# on_terminal WIDTH FILE: its report on a terminal of so many columns.
+on_terminal() {
+    python3 "$root/tests/e2e/terminal.py" "$1" "$EBB" report "$2" >terminal 2>err
+    equal "$2 in $1 columns" "$(grep '^exit' terminal)$(cat err)" "exit 0"
+    sed -n 's/^left: //p' terminal >shown
+}
 for width in 40 60 80 120; do
     for recording in paths.csv snapshots/ring.pickle; do
-        python3 "$root/tests/e2e/terminal_width.py" "$width" "$EBB" report "$recording" >shown 2>err
-        equal "$recording in $width columns" "$?$(cat err)" 0
+        on_terminal "$width" "$recording"
         check "$recording in $width columns: lines fit" [ "$(longest)" -le "$width" ]
     done
 done
-python3 "$root/tests/e2e/terminal_width.py" 60 "$EBB" report paths.csv >shown
+on_terminal 60 paths.csv
 check "a long path keeps its end" grep -q 'model/encoder.*\.\.\..*at_its_end ' shown
 check "sentences are whole" [ "$(tr -s ' \n' ' ' <shown | grep -c 'live at once, in 2 blocks, at event [0-9]* of 4\.')" = 1 ]
 check "a number keeps its unit" [ "$(grep -cE '^ *([KMG]iB|%)' shown)" = 0 ]
