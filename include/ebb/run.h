@@ -17,7 +17,7 @@ typedef struct ebb_arena ebb_arena;
 typedef struct ebb_run ebb_run;
 
 /* Device memory that several runs may use in turn; the device outlives it, and it outlives the runs. EBB_E_NO_MEMORY:
- * the device has not that much. */
+ * the device has not that much. EBB_E_ARGUMENT: an argument is NULL. */
 EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
 EBB_API void ebb_arena_destroy(ebb_arena *arena);
 EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
@@ -33,8 +33,8 @@ typedef struct ebb_run_options {
 
 /* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
  * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the
- * plan is for another program. EBB_E_ARGUMENT: options of another version, the arena is too small, or the plan
- * uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be made. */
+ * plan is for another program. EBB_E_ARGUMENT: an argument is NULL, options of another version, the arena is too small
+ * or another device's, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -47,9 +47,10 @@ EBB_API float ebb_run_loss(const ebb_run *run);
 EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the network got right */
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
- * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, or a label is none. EBB_E_IO: the
- * disk tier. After a failure halfway the content is not to be trusted, and every further iteration is refused with
- * EBB_E_DEVICE. */
+ * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, a label is not below the number
+ * of classes, update is 0, or the rate is negative or not finite; nothing was computed then, and the next iteration
+ * works. EBB_E_IO: the disk tier. After a failure halfway the content is not to be trusted, and every further iteration
+ * is refused with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever

@@ -354,6 +354,7 @@ ebb_status ebb__run_record(ebb_run *run) {
 }
 
 ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterations) {
+    if (path == NULL) { return ebb_fail(EBB_E_ARGUMENT, "a recording needs a path"); }
     if (n_iterations == 0) { return ebb_fail(EBB_E_ARGUMENT, "a recording of no iteration"); }
     recording *r = ebb__calloc(run->mem, 1, sizeof *r);
     if (r == NULL) { return EBB_E_NO_MEMORY; }

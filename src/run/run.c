@@ -2,8 +2,10 @@
  *
  * The run's life: take everything, issue iterations, give everything back. See run.h for the picture.
  */
+#include "backend/kernel_check.h"
 #include "run/run.h"
 
+#include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -73,7 +75,7 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
         return ebb_fail(EBB_E_ARGUMENT, "the arena's %llu bytes are less than the plan's %llu",
                         (unsigned long long)borrowed->size_bytes, (unsigned long long)peak_bytes);
     }
-    EBB_ASSERT(borrowed->device == run->device);
+    if (borrowed->device != run->device) { return ebb_fail(EBB_E_ARGUMENT, "the arena is another device's"); }
     run->arena = borrowed;
     return EBB_OK;
 }
@@ -109,6 +111,9 @@ static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
 
 ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                           ebb_run **run_out) {
+    if (lowered == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no network"); }
+    if (plan == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no plan"); }
+    if (run_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no place for it"); }
     ebb_run_options defaults = EBB_RUN_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "run: options of another version"); }
@@ -226,9 +231,23 @@ static ebb_status touch_ports(ebb_run *run, ebb_access_mode mode) {
     return ebb__touch(run->device, NULL, touches, n);
 }
 
+/* Before anything is issued, so that a batch which is refused changes nothing. */
+static ebb_status check_iteration(const ebb_run *run, uint64_t update, float learning_rate) {
+    if (update == 0) { return ebb_fail(EBB_E_ARGUMENT, "update 0: updates count from 1"); }
+    if (!(learning_rate >= 0 && isfinite(learning_rate))) {
+        return ebb_fail(EBB_E_ARGUMENT, "update %llu: the learning rate must be finite and not negative",
+                        (unsigned long long)update);
+    }
+    const int32_t *labels = run->state.port[EBB_PORT_LABELS];
+    if (labels == NULL || !run->device->ops->has_data) { return EBB_OK; }
+    const int64_t n = (int64_t)(run->port_bytes[EBB_PORT_LABELS] / sizeof *labels);
+    return ebb__kernel_check_labels(labels, n, run->lowered->graph->classes);
+}
+
 ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate) {
     if (run->failed) { return ebb_fail(EBB_E_DEVICE, "an earlier iteration of this run failed halfway"); }
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    EBB_TRY(check_iteration(run, update, learning_rate));
     run->state.iteration = iteration;
     run->state.update = update;
     run->state.learning_rate = learning_rate;

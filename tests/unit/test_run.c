@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run refuses to be made from; nothing is handed out then.
+ * What a run refuses to be made from; nothing is handed out then. And a batch that it refuses, which changes nothing.
  */
 #include "plan/plan_priv.h"
 #include "run_support.h"
+
+#include <math.h>
 
 static void refuse(const run_fixture *f, const ebb_run_options *options, ebb_status status, const char *message) {
     ebb_run *run = NULL;
@@ -37,10 +39,89 @@ static void a_plan_of_another_program_is_refused(void **state) {
     run_fixture_fini(&f);
 }
 
+static uint64_t state_of(ebb_run *run, const ebb_graph *graph) {
+    static float plain[1 << 14];
+    uint64_t h = EBB_HASH_INIT;
+    for (ebb_value v = 0; v < graph->values.n; v++) {
+        const ebb_value_info *info = &graph->values.data[v];
+        if (!ebb__value_is_persistent(info->kind)) { continue; }
+        const size_t n = (size_t)ebb__shape_elements(&info->shape);
+        assert_true(n <= sizeof plain / sizeof plain[0]);
+        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
+        h = ebb__hash(h, plain, n * sizeof *plain);
+    }
+    return h;
+}
+
+/* It is refused before the first step: nothing has changed, and the next batch is trained as if it had not been. */
+static void a_bad_label_leaves_a_run_usable(void **state) {
+    (void)state;
+    static const int32_t bad[] = {-1, RUN_CLASSES, INT32_MIN, INT32_MAX};
+    char trace[80];
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL), *other = run_fixture_start(&f, NULL);
+    (void)snprintf(trace, sizeof trace, "%s.trace", test_path);
+    assert_int_equal(ebb_run_record_next(run, trace, 1), EBB_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const uint64_t before = state_of(run, f.graph);
+        ebb_run_labels(run)[2] = bad[i];
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_E_ARGUMENT);
+        expect_message("of image 2 is not in [0, 5)");
+        assert_true(state_of(run, f.graph) == before);
+        ebb_run_labels(run)[2] = 2;
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_OK);
+        assert_int_equal(ebb_run_iteration(other, i, i + 1, 0.1f), EBB_OK);
+        assert_true(ebb_run_loss(run) == ebb_run_loss(other));
+        assert_true(state_of(run, f.graph) == state_of(other, f.graph));
+    }
+    const uint64_t before = state_of(run, f.graph);
+    assert_int_equal(ebb_run_iteration(run, 9, 0, 0.1f), EBB_E_ARGUMENT);
+    expect_message("updates count from 1");
+    assert_int_equal(ebb_run_iteration(run, 9, 10, NAN), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_run_iteration(run, 9, 10, -0.1f), EBB_E_ARGUMENT);
+    expect_message("update 10: the learning rate");
+    assert_true(state_of(run, f.graph) == before);
+    assert_int_equal(ebb_run_record_status(run), EBB_OK);
+    assert_int_equal(ebb_run_record_next(run, NULL, 1), EBB_E_ARGUMENT);
+    assert_int_equal(unlink(trace), 0);
+    ebb_run_destroy(run);
+    ebb_run_destroy(other);
+    run_fixture_fini(&f);
+}
+
+static void nothing_is_refused_with_words(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_run *run = NULL;
+    ebb_arena *arena = NULL;
+    assert_int_equal(ebb_run_create(NULL, f.plan, NULL, &run), EBB_E_ARGUMENT);
+    expect_message("no network");
+    assert_int_equal(ebb_run_create(f.lowered, NULL, NULL, &run), EBB_E_ARGUMENT);
+    expect_message("no plan");
+    assert_int_equal(ebb_run_create(f.lowered, f.plan, NULL, NULL), EBB_E_ARGUMENT);
+    assert_null(run);
+    assert_int_equal(ebb_arena_create(NULL, 64, &arena), EBB_E_ARGUMENT);
+    expect_message("no device");
+    assert_int_equal(ebb_arena_create(f.device, 64, NULL), EBB_E_ARGUMENT);
+    assert_null(arena);
+    ebb_device *other = NULL;
+    assert_int_equal(ebb_device_open("ref", NULL, &other), EBB_OK);
+    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
+    assert_int_equal(ebb_arena_create(other, 1 << 20, &options.arena), EBB_OK);
+    refuse(&f, &options, EBB_E_ARGUMENT, "the arena is another device's");
+    ebb_arena_destroy(options.arena);
+    ebb_device_close(other);
+    run_fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_plan_of_another_program_is_refused),
+        cmocka_unit_test_setup_teardown(a_bad_label_leaves_a_run_usable, setup_path, teardown_path),
+        cmocka_unit_test(nothing_is_refused_with_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
