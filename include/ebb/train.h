@@ -91,8 +91,8 @@ typedef struct ebb_lr_schedule {
     ebb_schedule_kind kind;
     uint64_t warmup_updates; /* rises linearly from 0 */
     uint64_t total_updates;  /* cosine and linear: where they reach final; set by the trainer when 0 */
-    uint64_t step_updates;   /* step: every so many updates ... */
-    float step_factor;       /* ... times this */
+    uint64_t step_updates;   /* step: every so many updates, 1 or more ... */
+    float step_factor;       /* ... times this; >= 0, as the next */
     float final_factor;      /* cosine and linear: end at lr times this */
 } ebb_lr_schedule;
 
@@ -145,7 +145,8 @@ typedef struct ebb_trainer_options {
                                       EBB_SET(schedule.step_factor, 0.1f))
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
- * EBB_E_ARGUMENT: options of another version, or that do not fit each other, the data or the checkpoint.
+ * EBB_E_ARGUMENT: options or trainer_out are NULL, or options are of another version, make no sense (a rate, factor or
+ * size that is negative or not finite, a period of 0), or do not fit each other, the data or the checkpoint.
  * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget, as options count it, and the step, or the least
  * host_bytes where these are too few; *step_name_out (may be NULL, at least 128 bytes) names the step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,

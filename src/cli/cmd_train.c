@@ -278,6 +278,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.record_steps > 0 && values.record == NULL) {
         return ebb__cli_usage("train: --record-steps without --record");
     }
+    if (values.checkpoint_every > 0 && values.checkpoint == NULL) {
+        return ebb__cli_usage("train: --checkpoint-every without --checkpoint");
+    }
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
     }

@@ -35,14 +35,15 @@ ebb_status ebb__optimizer_check(const ebb_optimizer *optimizer) {
         return ebb_fail(EBB_E_ARGUMENT, "optimizer: options of an unknown size or kind");
     }
     if (!(optimizer->weight_decay >= 0.0f) || !(optimizer->weight_decay < 1e30f)) {
-        return ebb_fail(EBB_E_ARGUMENT, "optimizer %s: weight decay must not be negative", names[optimizer->kind]);
+        return ebb_fail(EBB_E_ARGUMENT, "optimizer %s: weight decay must be from 0 to below 1e30",
+                        names[optimizer->kind]);
     }
     if (!in_unit(optimizer->momentum) || !in_unit(optimizer->beta1) || !in_unit(optimizer->beta2)) {
         return ebb_fail(EBB_E_ARGUMENT, "optimizer %s: momentum, beta1 and beta2 must be in [0, 1)",
                         names[optimizer->kind]);
     }
     if (!(optimizer->epsilon > 0.0f) || !(optimizer->epsilon < 1e30f)) {
-        return ebb_fail(EBB_E_ARGUMENT, "optimizer %s: epsilon must be above 0", names[optimizer->kind]);
+        return ebb_fail(EBB_E_ARGUMENT, "optimizer %s: epsilon must be above 0 and below 1e30", names[optimizer->kind]);
     }
     return EBB_OK;
 }

@@ -78,6 +78,8 @@ ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_
 ebb_status ebb__data_open_within(const char *spec, const ebb_data_options *options, ebb_allowance *allowance,
                                  ebb_data **data_out) {
     const ebb_data_options defaults = EBB_DATA_OPTIONS_INIT;
+    if (spec == NULL) { return ebb_fail(EBB_E_ARGUMENT, "data: there is no description of it"); }
+    if (data_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "data '%s': there is no place for it", spec); }
     if (options == NULL) { options = &defaults; }
     EBB_TRY(check_options(options));
     const char *path = NULL;

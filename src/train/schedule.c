@@ -36,6 +36,7 @@ static bool read_every(const char *text, uint64_t *every_out) {
 
 ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io) {
     if (text == NULL) { return refuse(""); }
+    if (schedule_io == NULL) { return ebb_fail(EBB_E_ARGUMENT, "schedule '%s': there is no place for it", text); }
     for (size_t k = 0; k < N_KINDS; k++) {
         const size_t n = strlen(names[k]);
         if (strncmp(text, names[k], n) != 0) { continue; }
@@ -50,6 +51,24 @@ ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io)
 
 const char *ebb__lr_schedule_name(ebb_schedule_kind kind) {
     return (size_t)kind < N_KINDS ? names[kind] : NULL;
+}
+
+/* NaN is no factor either. */
+static ebb_status check_factor(const char *name, float factor) {
+    if (factor >= 0 && isfinite(factor)) { return EBB_OK; }
+    return ebb_fail(EBB_E_ARGUMENT, "schedule %s: it must be finite and not negative, not %g", name,
+                    ebb__shown((double)factor));
+}
+
+ebb_status ebb__lr_schedule_check(const ebb_lr_schedule *schedule) {
+    if (ebb__lr_schedule_name(schedule->kind) == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "there is no schedule of number %d", (int)schedule->kind);
+    }
+    if (schedule->kind == EBB_LR_STEP && schedule->step_updates == 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "schedule step: it needs step_updates of 1 or more");
+    }
+    EBB_TRY(check_factor("step_factor", schedule->step_factor));
+    return check_factor("final_factor", schedule->final_factor);
 }
 
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update) {

@@ -67,6 +67,8 @@ static ebb_status set_up(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *ste
 
 ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out, ebb_no_fit *no_fit_out,
                               char *step_name_out) {
+    if (options == NULL) { return ebb_fail(EBB_E_ARGUMENT, "trainer: there are no options"); }
+    if (trainer_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "trainer: there is no place for it"); }
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "ebb_trainer_options of %zu bytes", options->size_bytes);
     }

@@ -61,6 +61,8 @@ struct ebb_trainer {
 /* schedule.c: a schedule's name, NULL where there is none of this number; the learning rate of an update, counted
  * from 1. */
 const char *ebb__lr_schedule_name(ebb_schedule_kind kind);
+/* EBB_E_ARGUMENT: there is no such schedule, its period is 0, or a factor is negative or not finite. */
+ebb_status ebb__lr_schedule_check(const ebb_lr_schedule *schedule);
 float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t update);
 
 /* For messages: a NaN without its sign, which says nothing. */

@@ -189,10 +189,11 @@ static ebb_status check_options(const ebb_trainer_options *o) {
     if (o->batch < 0 || o->channels < 0 || o->height < 0 || o->width < 0 || o->classes < 0) {
         return ebb_fail(EBB_E_ARGUMENT, "batch, channels, height, width and classes cannot be negative");
     }
-    if (ebb__lr_schedule_name(o->schedule.kind) == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT, "there is no schedule of number %d", (int)o->schedule.kind);
+    if (o->device_index < 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "there is no device of number %d", (int)o->device_index);
     }
-    if (!(o->budget_percent >= 0)) {
+    EBB_TRY(ebb__lr_schedule_check(&o->schedule));
+    if (!(o->budget_percent >= 0 && isfinite(o->budget_percent))) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", ebb__shown(o->budget_percent));
     }
     if (o->memory_includes_context && o->budget_bytes == 0) {

@@ -29,6 +29,7 @@ memory="takes bytes, as in 512MB or 2GiB, or a per cent, as in 60%"
 says "no per cent" 2 "ebb: plan: --memory $memory, not '0%'" plan lenet --memory 0%
 says "unknown unit" 2 "ebb: plan: --memory $memory, not '3XB'" plan lenet --memory 3XB
 says "steps of no recording" 2 "ebb: train: --record-steps without --record" train lenet --record-steps 2
+says "times of no checkpoint" 2 "ebb: train: --checkpoint-every without --checkpoint" train lenet --checkpoint-every 2
 says "two networks" 2 "ebb: train: vgg16 is one argument too many; see ebb train --help" train lenet vgg16
 says "steps and epochs" 2 "ebb: train: --steps or --epochs, not both" train lenet --steps 1 --epochs 1
 for schedule in foo step step: step:0 step:3x step:99999999999999999999 constantly; do

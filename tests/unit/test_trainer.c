@@ -695,6 +695,57 @@ static void test_bad_options(void **state) {
     expect_refused(o, EBB_E_ARGUMENT, "endless");
 }
 
+static void test_numbers_that_make_no_sense(void **state) {
+    (void)state;
+    ebb_trainer_options o = base_options();
+    o.schedule.kind = EBB_LR_STEP; /* and no period */
+    expect_refused(o, EBB_E_ARGUMENT, "schedule step: it needs step_updates of 1 or more");
+    static const float factors[] = {-0.1f, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
+        o = base_options();
+        o.schedule.step_factor = factors[i];
+        expect_refused(o, EBB_E_ARGUMENT, "schedule step_factor: it must be finite and not negative, not ");
+        o = base_options();
+        o.schedule.final_factor = factors[i];
+        expect_refused(o, EBB_E_ARGUMENT, "schedule final_factor");
+    }
+    o = base_options();
+    o.optimizer.weight_decay = -NAN;
+    expect_refused(o, EBB_E_ARGUMENT, "a weight decay of nan is not possible");
+    o = base_options();
+    o.optimizer.beta2 = NAN;
+    expect_refused(o, EBB_E_ARGUMENT, "beta2 must be in [0, 1)");
+    o = base_options();
+    o.optimizer.epsilon = 0;
+    expect_refused(o, EBB_E_ARGUMENT, "epsilon must be above 0");
+    o = base_options();
+    o.n_threads = -1;
+    expect_refused(o, EBB_E_ARGUMENT, "-1 threads");
+    o = base_options();
+    o.device_index = -1;
+    expect_refused(o, EBB_E_ARGUMENT, "no device of number -1");
+    o = base_options();
+    o.height = -1;
+    expect_refused(o, EBB_E_ARGUMENT, "cannot be negative");
+    o = base_options();
+    o.budget_percent = INFINITY;
+    expect_refused(o, EBB_E_ARGUMENT, "a budget of inf % is not possible");
+}
+
+static void test_nothing_is_refused(void **state) {
+    (void)state;
+    ebb_trainer *trainer = NULL;
+    assert_int_equal(ebb_trainer_create(NULL, &trainer, NULL, NULL), EBB_E_ARGUMENT);
+    expect_message("there are no options");
+    const ebb_trainer_options o = base_options();
+    assert_int_equal(ebb_trainer_create(&o, NULL, NULL, NULL), EBB_E_ARGUMENT);
+    ebb_data *data = NULL;
+    assert_int_equal(ebb_data_open(NULL, NULL, &data), EBB_E_ARGUMENT);
+    expect_message("no description");
+    assert_int_equal(ebb_data_open("synthetic", NULL, NULL), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_lr_schedule_parse("cosine", NULL), EBB_E_ARGUMENT);
+}
+
 static void test_synthetic_has_no_test_split(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
@@ -742,6 +793,8 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_evaluation_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_pictures_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_bad_options),
+        IN_DIR_OF_DIGITS(test_numbers_that_make_no_sense),
+        IN_DIR_OF_DIGITS(test_nothing_is_refused),
         IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
