@@ -118,6 +118,10 @@ EBB_API ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out);
 /* Write bytes for people, "1.50 GiB", into buf of buf_bytes (24 suffice); returns buf. */
 EBB_API char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes);
 
+/* Write bytes as ebb_bytes_parse reads them, "178MiB", rounded up to three digits so that it is no less; returns buf
+ * (24 suffice). */
+EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
+
 /* Whether a file can be made at path, or the one there be replaced, as far as its folder tells; nothing is written.
  * For asking before the work whose result goes there. EBB_E_IO: no such folder, not allowed, a folder itself. */
 EBB_API ebb_status ebb_path_check_writable(const char *path);

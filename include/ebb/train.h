@@ -164,6 +164,7 @@ typedef struct ebb_trainer_info {
     double step_time_predicted_s;
     uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
     ebb_choice_figures choices;
+    ebb_no_fit eval_no_fit; /* where the budget is too small for evaluation: as ebb_trainer_create says it, else 0 */
 } ebb_trainer_info;
 EBB_API ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer);
 

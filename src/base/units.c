@@ -66,6 +66,23 @@ char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes) {
     return buf;
 }
 
+char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes) {
+    static const char *const names[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    uint64_t unit_bytes = 1, scale = 1;
+    size_t unit = 0;
+    int n_decimals = 0;
+    for (; bytes / unit_bytes >= 1000 && unit + 1 < sizeof names / sizeof names[0]; unit++) { unit_bytes *= 1024; }
+    const uint64_t whole = bytes / unit_bytes, rest_bytes = bytes % unit_bytes;
+    for (; unit > 0 && whole * scale < 100 && n_decimals < 2; n_decimals++) { scale *= 10; }
+    uint64_t n = whole * scale + (rest_bytes * scale + unit_bytes - 1) / unit_bytes;
+    for (; n_decimals > 0 && n % 10 == 0; n_decimals--) {
+        n /= 10;
+        scale /= 10;
+    }
+    (void)snprintf(buf, buf_bytes, "%.*f%s", n_decimals, (double)n / (double)scale, names[unit]);
+    return buf;
+}
+
 uint64_t ebb__now_ns(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);

@@ -175,7 +175,8 @@ void ebb__cli_warn_slow(const ebb_cli_network *network);
 int32_t ebb__cli_device_index(const ebb_cli_network *network);
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
 
-/* Say why no plan fits; with as_json also as an object on stdout. */
+/* Say why no plan fits, and first what to type so that one does; with as_json also as an object on stdout. step_name
+ * may be NULL. */
 int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json);
 
 /* --help's lists of networks, policies and backends. */

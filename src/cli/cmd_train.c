@@ -228,6 +228,7 @@ static int train(ebb_trainer *trainer, const train_values *values) {
     if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values, last_step); }
     if (status == EBB_OK) { status = finish(trainer, values, &report); }
     if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
+    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&report.info.eval_no_fit, NULL, values->json); }
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }
 

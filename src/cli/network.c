@@ -68,10 +68,22 @@ void ebb__cli_print_names(void) {
     print_list("backends (the first is the default)", ebb_backend_name);
 }
 
-static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name) {
+/* What to type so that it fits, in buf; NULL: not known. */
+static const char *remedy(const ebb_no_fit *no_fit, char *buf, size_t buf_bytes) {
+    char text[24];
+    const bool is_host = no_fit->least_host_bytes > 0;
+    const uint64_t bytes = is_host ? no_fit->least_host_bytes : no_fit->least_budget_bytes;
+    if (bytes == 0) { return NULL; }
+    snprintf(buf, buf_bytes, "%s %s", is_host ? "--host-memory" : "--memory",
+             ebb_bytes_round_up(bytes, text, sizeof text));
+    return buf;
+}
+
+static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name, const char *option) {
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("error", ebb_last_error());
+    ebb__json_text("remedy", option);
     if (no_fit->least_host_bytes > 0) {
         ebb__json_text("least_budget_bytes", NULL);
         ebb__json_text("step", NULL);
@@ -85,7 +97,14 @@ static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name) {
 }
 
 int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
-    int code = ebb__cli_failed(EBB_E_NO_FIT);
-    if (as_json) { print_no_fit(no_fit, step_name); }
+    char buf[64];
+    const char *option = remedy(no_fit, buf, sizeof buf);
+    if (option != NULL) {
+        ebb__progress_clear();
+        fflush(stdout);
+        fprintf(stderr, "ebb: it needs %s or more: %s\n", option, ebb_last_error());
+    }
+    const int code = option != NULL ? ebb__cli_exit_code(EBB_E_NO_FIT) : ebb__cli_failed(EBB_E_NO_FIT);
+    if (as_json) { print_no_fit(no_fit, step_name, option); }
     return code;
 }

@@ -184,8 +184,11 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
     const ebb_plan_options options =
         plan_options(trainer, budget != UINT64_MAX ? "budget" : "liveness", budget, slab_bytes);
-    ebb_status status = make_plan(trainer, trainer->eval.lowered, &options, &trainer->eval.plan, NULL);
+    ebb_no_fit no_fit = {0};
+    ebb_status status = make_plan(trainer, trainer->eval.lowered, &options, &trainer->eval.plan, &no_fit);
     if (status != EBB_E_NO_FIT) { return status; }
+    status = add_context(trainer, &no_fit);
+    trainer->info.eval_no_fit = no_fit;
     ebb__log(EBB_LOG_WARN, "no evaluation: %s", ebb_last_error());
     trainer->eval_status = status;
     trainer->eval_message = ebb__bump_printf(&trainer->bump, "evaluation: %s", ebb_last_error());

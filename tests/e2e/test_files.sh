@@ -77,15 +77,19 @@ done
     cut_end program 30
     complains "program cut short" 3 "program" plan ./program
 
-    complains "too small a budget" 1 "least" $train --memory 10KiB
+    complains "too small a budget" 1 "^ebb: it needs --memory [0-9.]+[KM]iB or more: a budget of .* the least budget is [0-9]+ bytes$" $train --memory 10KiB
+    complains "plan: too small a budget" 1 "^ebb: it needs --memory [0-9.]+[KM]iB or more: a budget of " plan lenet --batch 8 --memory 10KiB
     "$EBB" $train --memory 10KiB --json >out 2>err
     equal "too small a budget: exit code" $? 1
-    check "too small a budget: JSON" grep -qE '^\{"schema_version": 1, "error": ".*", "least_budget_bytes": [0-9]+, "step": "[^"]+"' out
-    complains "too little host memory" 1 "host memory: .* at least [0-9]+" $train --host-memory 1KiB
+    check "too small a budget: JSON" \
+        grep -qE '^\{"schema_version": 1, "error": ".*", "remedy": "--memory [0-9.]+[KM]iB", "least_budget_bytes": [0-9]+, "step": "[^"]+"' out
+    run "the remedy" /dev/null $train $(member out remedy) && pass "the remedy is accepted"
+    complains "too little host memory" 1 "^ebb: it needs --host-memory [0-9.]+[KM]iB or more: host memory: .* at least [0-9]+" $train --host-memory 1KiB
     "$EBB" $train --host-memory 1KiB --json >out 2>err
     equal "too little host memory: exit code" $? 1
     check "too little host memory: JSON" \
-        grep -qE '^\{"schema_version": 1, "error": ".*", "least_budget_bytes": null, "step": null, "least_host_bytes": [0-9]+\}$' out
+        grep -qE '^\{"schema_version": 1, "error": ".*", "remedy": "--host-memory [0-9.]+[KM]iB", "least_budget_bytes": null, "step": null, "least_host_bytes": [0-9]+\}$' out
+    run "the host's remedy" /dev/null $train $(member out remedy) && pass "the host's remedy is accepted"
     run "the least host memory" out $train --host-memory "$(member out least_host_bytes)" && pass "the least host memory"
 }
 
