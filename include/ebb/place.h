@@ -78,6 +78,8 @@ typedef struct ebb_place_options {
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
+    uint64_t first_segment_bytes; /* "best-fit" and "first-fit" begin with a segment of so many bytes, as CnMem does
+                                     with an initial size (of SINGA's, 256 MiB); 0: with none */
 } ebb_place_options;
 #define EBB_PLACE_FEW 2048u /* of so many the exact search can make something */
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)

@@ -349,7 +349,8 @@ EBB_API bool ebb_study_get_segment_life(const ebb_study *study, uint64_t i, ebb_
 /* ---- what if ---------------------------------------------------------------------------------- */
 
 typedef struct ebb_study_what_if {
-    const char *key;     /* static or the study's: "live", "placement", "cnmem", "pytorch", "pytorch-recorded",
+    const char *key;     /* static or the study's: "live", "placement", "cnmem", "cnmem:init_size:256MiB",
+                            "cudaMalloc", "pytorch", "pytorch-recorded",
                             "pytorch:expandable_segments", "pytorch:max_split_size_mb:128", "nothing-idle" ... */
     const char *about;   /* a line */
     const char *setting; /* what to set for it, "expandable_segments:True"; "" where there is no such */

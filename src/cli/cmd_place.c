@@ -19,7 +19,7 @@
 
 typedef struct place_values {
     const char *solver, *out, *svg, *device;
-    uint64_t capacity, steps, alignment;
+    uint64_t capacity, steps, alignment, first_segment;
     float time_s; /* NAN: not asked for */
     bool json, compare;
 } place_values;
@@ -33,6 +33,8 @@ static const ebb_cli_option place_options[] = {
      "search steps after which the best so far will do (some seconds' worth, more for few buffers)"},
     {"--time", EBB_CLI_NUMBER, AT(time_s), "S", "seconds instead: the answer may then differ from run to run"},
     {"--alignment", EBB_CLI_BYTES, AT(alignment), "N", "of every offset, a power of two (1, or the program's)"},
+    {"--first-segment", EBB_CLI_BYTES, AT(first_segment), "BYTES",
+     "what best-fit and first-fit take at the beginning, as CnMem's initial size (0)"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME",
@@ -158,6 +160,7 @@ static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     ebb__progress_tell(what, 0, 0);
     options.solver = solver;
     options.enough_bytes = s->values->capacity;
+    options.first_segment_bytes = s->values->first_segment;
     options.max_steps = timed ? UINT64_MAX : s->values->steps;
     options.stop = look_at_watch;
     options.stop_ctx = &w;

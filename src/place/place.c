@@ -166,6 +166,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .max_steps = options->max_steps != 0 ? options->max_steps : usual_steps,
         .default_steps = usual_steps,
         .is_default = options->enough_bytes == 0 && (options->max_steps == 0 || options->max_steps >= usual_steps),
+        .first_segment_bytes = solver->searches ? 0 : options->first_segment_bytes,
         .stop = options->stop != NULL ? options->stop : never,
         .stop_ctx = options->stop_ctx,
     };

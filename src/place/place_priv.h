@@ -15,10 +15,11 @@ typedef struct ebb_place_job {
     const ebb_place_problem *problem;
     const ebb_mem *mem;
     uint64_t enough_bytes, max_steps;
-    uint64_t default_steps;  /* of a search with more: these first, then twice as many, and so on */
-    uint64_t below_bytes;    /* to a rule: it may give up when its peak reaches this; 0: never */
-    bool is_default;         /* the caller asks neither for a peak nor for fewer steps */
-    bool (*stop)(void *ctx); /* never NULL */
+    uint64_t first_segment_bytes; /* to the replays of CnMem: see place.h */
+    uint64_t default_steps;       /* of a search with more: these first, then twice as many, and so on */
+    uint64_t below_bytes;         /* to a rule: it may give up when its peak reaches this; 0: never */
+    bool is_default;              /* the caller asks neither for a peak nor for fewer steps */
+    bool (*stop)(void *ctx);      /* never NULL */
     void *stop_ctx;
 } ebb_place_job;
 

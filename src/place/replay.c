@@ -6,7 +6,7 @@
  *
  * best-fit    Nvidia's CnMem: sizes in granules of 512 bytes; the smallest free block that holds it, of equal ones the
  *             lowest; what is left of it stays free; where none will do, a segment of just this size; blocks
- *             join within their segment. It begins without a segment.
+ *             join within their segment. It begins without a segment, or with one of the size that is asked for.
  * first-fit   the same, but the lowest free block that holds it.
  * pytorch     the caching allocator of PyTorch without settings and streams; its rules are in caching.c.
  *
@@ -22,6 +22,7 @@
 
 #define GRANULE_BYTES ((uint64_t)512)
 #define MAX_PERIODS 16u
+#define TOO_LARGE ((uint64_t)1 << 61)
 
 typedef struct replay {
     const ebb_place_job *job;
@@ -144,6 +145,20 @@ static ebb_status pass_period(replay *r, bool keep, bool *moved_out) {
     return EBB_OK;
 }
 
+/* What is there before any request. */
+static ebb_status take_first_segment(replay *r) {
+    uint32_t block = EBB_NO_BLOCK;
+    const uint64_t bytes = r->job->first_segment_bytes;
+    if (bytes == 0 || r->ask != ask_cnmem) { return EBB_OK; }
+    if (bytes >= TOO_LARGE) { return ebb_fail(EBB_E_ARGUMENT, "a first segment of 2^61 bytes or more"); }
+    const uint64_t size_bytes = ebb_align_up(bytes, r->granule_bytes);
+    const ebb_segment_request request = {
+        .size_bytes = size_bytes, .segment_bytes = size_bytes, .min_rest_bytes = r->granule_bytes};
+    EBB_TRY(ebb__segments_take(&r->segments, &request, &block));
+    ebb__segments_give(&r->segments, block);
+    return EBB_OK;
+}
+
 static ebb_status pass_periods(replay *r, bool keep, bool *repeats_out) {
     bool repeats = r->problem->period == 0, moved = false;
     EBB_TRY(bear_residents(r));
@@ -161,6 +176,7 @@ static ebb_status pass_periods(replay *r, bool keep, bool *repeats_out) {
 static ebb_status pass_time(replay *r, const ebb_mem *mem, ebb_place_fit fit, bool keep, bool *repeats_out) {
     for (size_t i = 0; i < r->problem->n_items; i++) { r->offsets[i] = 0; }
     ebb_status st = ebb__segments_init(&r->segments, mem, fit);
+    if (st == EBB_OK) { st = take_first_segment(r); }
     if (st == EBB_OK) { st = pass_periods(r, keep, repeats_out); }
     r->peak_bytes = r->segments.total_bytes;
     r->n_visits += r->segments.n_visits;

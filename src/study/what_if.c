@@ -8,6 +8,7 @@
  * Allocators of devices say nothing about a program's heap; settings of PyTorch's are for programs of PyTorch's.
  */
 #include "place/caching.h"
+#include "place/driver.h"
 #include "study/study_priv.h"
 
 #include "ebb/place.h"
@@ -20,6 +21,7 @@
 #define PLACE_STEPS ((uint64_t)4 * 1000 * 1000)
 #define PLACE_STEPS_AN_ITEM ((uint64_t)32)
 #define MIB ((uint64_t)1 << 20)
+#define SINGA_BYTES (256 * MIB) /* the initial size of its CnMem */
 
 /* ---- rows ------------------------------------------------------------------------------------- */
 
@@ -69,7 +71,8 @@ static ebb_status make_problem(ebb_study *s, problem *p) {
     return st;
 }
 
-static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint64_t *bytes_out) {
+static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint64_t first_segment_bytes,
+                        uint64_t *bytes_out) {
     ebb_place_problem posed = EBB_PLACE_PROBLEM_INIT;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
     ebb_place_result result = {.peak_bytes = 0};
@@ -78,6 +81,7 @@ static ebb_status place(ebb_study *s, const problem *p, const char *solver, uint
     posed.alignment_bytes = ALIGNMENT_BYTES;
     options.mem = s->mem;
     options.solver = solver;
+    options.first_segment_bytes = first_segment_bytes;
     if (solver == NULL) {
         options.max_steps = s->options.max_place_steps != 0 ? s->options.max_place_steps
                                                             : PLACE_STEPS + PLACE_STEPS_AN_ITEM * p->items.n;
@@ -112,17 +116,57 @@ static ebb_status add_placements(ebb_study *s) {
                                .setting = "",
                                .bytes = EBB_STUDY_UNKNOWN,
                                .is_reserved = true};
+    ebb_study_what_if singa = {.key = "cnmem:init_size:256MiB",
+                               .about = "the same, which takes 256 MiB at the beginning, as in SINGA",
+                               .setting = "",
+                               .bytes = EBB_STUDY_UNKNOWN,
+                               .is_reserved = true};
     ebb_status st = EBB_OK;
     if (is_one_memory(s)) {
         st = make_problem(s, &p);
-        if (st == EBB_OK) { st = place(s, &p, NULL, &best.bytes); }
-        if (st == EBB_OK && is_device) { st = place(s, &p, "best-fit", &cnmem.bytes); }
+        if (st == EBB_OK) { st = place(s, &p, NULL, 0, &best.bytes); }
+        if (st == EBB_OK && is_device) { st = place(s, &p, "best-fit", 0, &cnmem.bytes); }
+        if (st == EBB_OK && is_device) { st = place(s, &p, "best-fit", SINGA_BYTES, &singa.bytes); }
     }
     EBB_VEC_FINI(s->mem, &p.items);
-    best.of_iteration = cnmem.of_iteration = p.of_iteration;
+    best.of_iteration = cnmem.of_iteration = singa.of_iteration = p.of_iteration;
     EBB_TRY(st);
     EBB_TRY(add_row(s, &best));
-    return is_device ? add_row(s, &cnmem) : EBB_OK;
+    if (!is_device) { return EBB_OK; }
+    EBB_TRY(add_row(s, &cnmem));
+    return add_row(s, &singa);
+}
+
+/* ---- no allocator ----------------------------------------------------------------------------- */
+
+static ebb_status pass_driver(const ebb_study *s, ebb_driver *driver, uint32_t *handle) {
+    for (size_t i = 0; i < s->log.n; i++) {
+        const uint32_t entry = s->log.data[i], b = entry >> 1;
+        const uint64_t size_bytes = s->blocks.data[b].size_bytes;
+        if ((entry & 1u) != 0) {
+            ebb__driver_give(driver, handle[b], size_bytes);
+        } else {
+            EBB_TRY(ebb__driver_take(driver, size_bytes, &handle[b]));
+        }
+    }
+    return EBB_OK;
+}
+
+static ebb_status add_driver(ebb_study *s) {
+    ebb_study_what_if row = {.key = "cudaMalloc",
+                             .about = "no allocator: each block is a cudaMalloc, in pages of 2 MiB (assumed)",
+                             .setting = "",
+                             .bytes = EBB_STUDY_UNKNOWN,
+                             .is_reserved = true};
+    ebb_driver *driver = NULL;
+    uint32_t *handle = ebb__alloc(s->mem, s->blocks.n, sizeof *handle);
+    ebb_status st = handle != NULL ? ebb__driver_create(s->mem, &driver) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = pass_driver(s, driver, handle); }
+    if (st == EBB_OK) { row.bytes = ebb__driver_peak(driver); }
+    ebb__driver_destroy(driver);
+    ebb__free(s->mem, handle);
+    EBB_TRY(forgive(st, &row.bytes));
+    return add_row(s, &row);
 }
 
 /* ---- PyTorch's allocator ---------------------------------------------------------------------- */
@@ -317,6 +361,7 @@ ebb_status ebb__study_find_what_ifs(ebb_study *s) {
     EBB_TRY(add_row(s, &idle));
     EBB_TRY(add_placements(s));
     if (study_speaker_of(s) == SPEAKER_HEAP) { return EBB_OK; }
+    EBB_TRY(add_driver(s));
     EBB_TRY(add_recorded(s));
     return add_settings(s);
 }
