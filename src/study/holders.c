@@ -20,9 +20,17 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+/* Python's own files on Windows: C:/Users/me/AppData/Local/Programs/Python/Python311/Lib/contextlib.py. */
+static bool is_of_windows_python(const char *file) {
+    const char *library = file[0] != '\0' && file[1] == ':' ? strstr(file, "/Lib/") : NULL;
+    const char *python = strstr(file, "Python"), *conda = strstr(file, "conda");
+    return library != NULL && ((python != NULL && python < library) || (conda != NULL && conda < library));
+}
+
 static bool is_of_package(const char *file) {
     return strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL ||
-           strstr(file, "/lib/python") != NULL || strstr(file, "torch/") != NULL || file[0] == '<';
+           strstr(file, "/lib/python") != NULL || strstr(file, "/torch/") != NULL ||
+           study_begins_with(file, "torch/") || file[0] == '<' || is_of_windows_python(file);
 }
 
 /* A library's own business; what a program is that only runs another one. */

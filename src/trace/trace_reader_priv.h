@@ -38,7 +38,7 @@ struct ebb_trace_reader {
     bool ended;
     ebb_status status; /* of the failure that ended it */
 
-    EBB_VEC(const char *) strings; /* of number i + 1 */
+    EBB_VEC(char *) strings; /* of number i + 1 */
     EBB_VEC(ebb_trace_frame) frames;
     EBB_VEC(trace_note) notes;
     ebb_trace_live live;

@@ -102,12 +102,21 @@ static ebb_status read_string(ebb_trace_reader *r, cursor *c, bool *whole_out) {
     return EBB_OK;
 }
 
+/* A path of Windows, C:\a\b.py or a\b.py, with slashes, so that it reads as any other. */
+static void use_slashes(char *path) {
+    if (strchr(path, '\\') == NULL || path[0] == '/') { return; }
+    for (; *path != '\0'; path++) {
+        if (*path == '\\') { *path = '/'; }
+    }
+}
+
 static ebb_status read_frame(ebb_trace_reader *r, cursor *c) {
     ebb_trace_frame frame = {.caller = get_below(c, (uint64_t)r->frames.n + 1)};
     frame.function = get_string(r, c);
     frame.file = get_string(r, c);
     frame.line = get_below(c, (uint64_t)UINT32_MAX + 1);
     if (c->cut || c->bad) { return EBB_OK; }
+    if (frame.file != 0) { use_slashes(r->strings.data[frame.file - 1]); }
     return EBB_PUSH(r->mem, &r->frames, frame);
 }
 

@@ -220,6 +220,25 @@ static void holders_of_the_peak(void **state) {
     study_fixture_fini(&f);
 }
 
+/* Windows has other slashes, and Python's own files elsewhere; a folder may be called after PyTorch. */
+static void sites_on_windows(void **state) {
+    (void)state;
+    static const char *const packages[] = {
+        "C:\\Users\\me\\venv\\Lib\\site-packages\\torch\\nn\\modules\\linear.py",
+        "C:\\Users\\me\\AppData\\Local\\Programs\\Python\\Python311\\Lib\\contextlib.py",
+        "torch\\nn\\modules\\module.py"};
+    study_fixture f;
+    size_t n = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    f.stack = study_frame(&f, 0, "train", "C:\\Users\\me\\pytorch\\train.py", 7);
+    for (size_t i = 0; i < 3; i++) { f.stack = study_frame(&f, f.stack, "forward", packages[i], 3); }
+    (void)study_alloc(&f, 9, EBB_ROLE_OTHER, "");
+    const ebb_study_holder *h = ebb_study_holders(study_fixture_study(&f, NULL), EBB_STUDY_BY_SITE, &n);
+    assert_int_equal(n, 1);
+    assert_string_equal(h[0].label, "train (pytorch/train.py:7)");
+    study_fixture_fini(&f);
+}
+
 /* Of what class a module is, some recorders note. */
 static void a_module_has_a_class(void **state) {
     (void)state;
@@ -382,13 +401,14 @@ static void likely_roles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_comes_to),         cmocka_unit_test(shares_of_roles_and_uses),
-        cmocka_unit_test(the_curve_of_it),          cmocka_unit_test(a_block_and_its_story),
-        cmocka_unit_test(labels_and_no_roles),      cmocka_unit_test(holders_of_the_peak),
-        cmocka_unit_test(a_module_has_a_class),     cmocka_unit_test(names_of_cpp),
-        cmocka_unit_test(entry_is_no_site),         cmocka_unit_test(nothing_at_all),
-        cmocka_unit_test(segments_and_reserved),    cmocka_unit_test(bad_options),
-        cmocka_unit_test(inputs_and_intermediates), cmocka_unit_test(likely_roles),
+        cmocka_unit_test(what_it_comes_to),     cmocka_unit_test(shares_of_roles_and_uses),
+        cmocka_unit_test(the_curve_of_it),      cmocka_unit_test(a_block_and_its_story),
+        cmocka_unit_test(labels_and_no_roles),  cmocka_unit_test(holders_of_the_peak),
+        cmocka_unit_test(a_module_has_a_class), cmocka_unit_test(names_of_cpp),
+        cmocka_unit_test(sites_on_windows),     cmocka_unit_test(entry_is_no_site),
+        cmocka_unit_test(nothing_at_all),       cmocka_unit_test(segments_and_reserved),
+        cmocka_unit_test(bad_options),          cmocka_unit_test(inputs_and_intermediates),
+        cmocka_unit_test(likely_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
