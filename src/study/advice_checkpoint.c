@@ -387,6 +387,22 @@ static ebb_status list_modules(trial *t, study_holders *holders) {
     return st;
 }
 
+static size_t n_live_calls(const trial *t) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->calls.n; i++) { n += t->calls.data[i].is_live; }
+    return n;
+}
+
+/* What these calls made of the peak. */
+static uint64_t called_bytes(const trial *t) {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < t->study->blocks.n; b++) {
+        const study_block *block = &t->study->blocks.data[b];
+        if (t->of_block[b] != 0 && block->live_at_peak) { bytes = study_add(bytes, block->size_bytes); }
+    }
+    return bytes;
+}
+
 static ebb_status tell(trial *t, uint64_t kinds) {
     ebb_study *s = t->study;
     const uint64_t peak_bytes = s->summary.peak_bytes;
@@ -398,18 +414,18 @@ static ebb_status tell(trial *t, uint64_t kinds) {
     if (st == EBB_OK) { st = ebb__study_name_holders(s, &holders, &names); }
     EBB_VEC_FINI(s->mem, &holders);
     EBB_TRY(st);
-    size_t n_live = 0;
-    for (size_t i = 0; i < t->calls.n; i++) { n_live += t->calls.data[i].is_live; }
+    const size_t n_live = n_live_calls(t);
     char from[ADVICE_BYTES_CHARS], held[ADVICE_BYTES_CHARS], to[ADVICE_BYTES_CHARS];
     return ebb__study_add_tip(
         s, "checkpoint", peak_bytes - least_bytes,
         ebb__bump_printf(&s->bump,
-                         "%s of the %s at the peak are activations that wait for the backward pass: calling %s%s "
-                         "through torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) keeps what comes "
-                         "out of %s and computes the rest again; the peak would be about %s",
-                         ebb_bytes_format(t->waiting_bytes, held, sizeof held),
-                         ebb_bytes_format(peak_bytes, from, sizeof from), n_live > 1 ? "each of " : "", names.first,
-                         n_live > 1 ? "each" : "it", ebb_bytes_format(least_bytes, to, sizeof to)),
+                         "%s of the %s at the peak are activations that wait for the backward pass and that %s made: "
+                         "calling %s%s through torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) keeps "
+                         "what comes out of %s and computes the rest again; the peak would be about %s",
+                         ebb_bytes_format(called_bytes(t), held, sizeof held),
+                         ebb_bytes_format(peak_bytes, from, sizeof from), n_live > 1 ? "these modules" : "one module",
+                         n_live > 1 ? "each of " : "", names.first, n_live > 1 ? "each" : "it",
+                         ebb_bytes_format(least_bytes, to, sizeof to)),
         &names);
 }
 
@@ -430,14 +446,7 @@ static uint64_t rising_bytes(const void *item) {
 
 /* Whether the calls that were tried last are one, which makes nearly all that waits at the peak. */
 static bool is_whole_network(const trial *t) {
-    uint64_t bytes = 0;
-    size_t n_live = 0;
-    for (size_t i = 0; i < t->calls.n; i++) { n_live += t->calls.data[i].is_live; }
-    for (size_t b = 0; b < t->study->blocks.n; b++) {
-        const study_block *block = &t->study->blocks.data[b];
-        if (t->of_block[b] != 0 && block->live_at_peak) { bytes = study_add(bytes, block->size_bytes); }
-    }
-    return n_live <= 1 && (double)bytes >= WHOLE_SHARE * (double)t->waiting_bytes;
+    return n_live_calls(t) <= 1 && (double)called_bytes(t) >= WHOLE_SHARE * (double)t->waiting_bytes;
 }
 
 /* The kinds with most bytes, each with the peak that it would bring alone. */

@@ -10,6 +10,8 @@
  */
 #include "study/advice.h"
 
+#include "trace/trace.h"
+
 #define FEW_TEMPS 4u /* so many are of one parameter */
 
 /* ---- what blocks are for ---------------------------------------------------------------------- */
@@ -178,8 +180,7 @@ static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
         NULL);
 }
 
-/* Whether the step is done for many parameters at once, by the operators _foreach_..., so that it can be told not to.
- */
+/* Whether the step is done for many parameters at once, by the operators _foreach_... */
 static bool has_foreach(const ebb_study *s) {
     for (size_t i = 0; i < s->steps.n; i++) {
         const study_step *step = &s->steps.data[i];
@@ -193,25 +194,103 @@ static bool has_foreach(const ebb_study *s) {
     return false;
 }
 
-static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
+/* The optimizers of torch.optim whose step can be told how to go. */
+typedef struct optimizer_class {
+    const char *name, *file;
+    bool has_fused;
+} optimizer_class;
+static const optimizer_class optimizers[] = {
+    {"AdamW", "/adamw.py", true},        {"Adamax", "/adamax.py", false},
+    {"Adam", "/adam.py", true},          {"SGD", "/sgd.py", true},
+    {"Adagrad", "/adagrad.py", true},    {"ASGD", "/asgd.py", false},
+    {"Adadelta", "/adadelta.py", false}, {"Adafactor", "/_adafactor.py", false},
+    {"NAdam", "/nadam.py", false},       {"RAdam", "/radam.py", false},
+    {"RMSprop", "/rmsprop.py", false},   {"Rprop", "/rprop.py", false}};
+#define N_OPTIMIZERS (sizeof optimizers / sizeof optimizers[0])
+
+/* "AdamW" and "AdamW.step" are AdamW, and Adam is not. */
+static const optimizer_class *find_optimizer(const char *name) {
+    for (size_t i = 0; i < N_OPTIMIZERS; i++) {
+        const size_t n = strlen(optimizers[i].name);
+        if (strncmp(name, optimizers[i].name, n) == 0 && (name[n] == '\0' || name[n] == '.')) { return &optimizers[i]; }
+    }
+    return NULL;
+}
+
+/* What a source says of the optimizer: a recorder's note, a step of a profiler's, a file of torch.optim. NULL: nothing,
+ * or that it is none of these. */
+static const optimizer_class *optimizer_of(const ebb_study *s) {
+    static const char note[] = "optimizer.", range[] = "Optimizer.step#", folder[] = "torch/optim";
+    const char *key = NULL;
+    for (size_t i = 0; ebb__trace_reader_note_at(s->reader, i, &key) != NULL; i++) {
+        if (study_begins_with(key, note)) { return find_optimizer(key + strlen(note)); }
+    }
+    for (size_t i = 0; i < s->steps.n; i++) {
+        const char *name = ebb_trace_reader_string(s->reader, s->steps.data[i].name);
+        if (study_begins_with(name, range)) { return find_optimizer(name + strlen(range)); }
+    }
+    for (uint32_t stack = 1; stack <= s->max_stack; stack++) {
+        const char *file = ebb_trace_reader_string(s->reader, ebb_trace_reader_frame(s->reader, stack).file);
+        const char *slash = strrchr(file, '/');
+        for (size_t i = 0; strstr(file, folder) != NULL && i < N_OPTIMIZERS; i++) {
+            if (strcmp(slash, optimizers[i].file) == 0) { return &optimizers[i]; }
+        }
+    }
+    return NULL;
+}
+
+/* With foreach=False: the temporaries of one parameter at a time, at most so much. */
+static uint64_t few_temps_bytes(const ebb_study *s, const uint8_t *purpose) {
+    uint64_t largest_bytes = 0;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        if (purpose[b] != PURPOSE_STEP_TEMP || !s->blocks.data[b].live_at_peak) { continue; }
+        largest_bytes = ebb_max_u64(largest_bytes, s->blocks.data[b].size_bytes);
+    }
+    uint64_t bytes = UINT64_MAX;
+    (void)ebb_mul_u64(largest_bytes, FEW_TEMPS, &bytes);
+    return bytes;
+}
+
+static ebb_status tell_step(ebb_study *s, const uint8_t *purpose, const optimizer_class *optimizer,
+                            uint64_t least_bytes) {
     const uint64_t peak_bytes = s->summary.peak_bytes;
     const ebb_study_share temps = share_at_peak(s, purpose, PURPOSE_STEP_TEMP);
-    uint64_t without_bytes = 0;
-    if (!ebb__study_is_worth(temps.bytes, peak_bytes)) { return EBB_OK; }
-    EBB_TRY(peak_of(s, purpose, PURPOSE_STEP_TEMP, 0, &without_bytes));
-    const uint64_t won_bytes = peak_bytes - without_bytes;
-    if (!ebb__study_is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
-    char temp[ADVICE_BYTES_CHARS], without[ADVICE_BYTES_CHARS];
+    const bool can_be_few = temps.n_blocks > FEW_TEMPS && has_foreach(s);
+    char temp[ADVICE_BYTES_CHARS], least[ADVICE_BYTES_CHARS];
+    (void)ebb_bytes_format(temps.bytes, temp, sizeof temp);
+    if (optimizer->has_fused) {
+        return ebb__study_add_tip(
+            s, "optimizer_step", peak_bytes - least_bytes,
+            ebb__bump_printf(
+                &s->bump,
+                "the peak is in the optimizer's step, whose temporaries are %s of it: with fused=True, which "
+                "needs none, the peak would be %s%s",
+                temp, ebb_bytes_format(least_bytes, least, sizeof least),
+                can_be_few ? "; with foreach=False they are of one parameter at a time" : ""),
+            NULL);
+    }
+    const uint64_t few_bytes = study_add(least_bytes, few_temps_bytes(s, purpose));
+    if (!can_be_few || few_bytes >= peak_bytes || !ebb__study_is_worth(peak_bytes - few_bytes, peak_bytes)) {
+        return EBB_OK;
+    }
     return ebb__study_add_tip(
-        s, "optimizer_step", won_bytes,
+        s, "optimizer_step", peak_bytes - few_bytes,
         ebb__bump_printf(
             &s->bump,
-            "the peak is in the optimizer's step, whose temporaries are %s of it: with fused=True, which "
-            "needs none, the peak would be %s%s",
-            ebb_bytes_format(temps.bytes, temp, sizeof temp), ebb_bytes_format(without_bytes, without, sizeof without),
-            temps.n_blocks > FEW_TEMPS && has_foreach(s) ? "; with foreach=False they are of one parameter at a time"
-                                                         : ""),
+            "the peak is in the optimizer's step, whose temporaries are %s of it: with foreach=False they are "
+            "of one parameter at a time, and the peak would be at most %s",
+            temp, ebb_bytes_format(few_bytes, least, sizeof least)),
         NULL);
+}
+
+static ebb_status advise_step(ebb_study *s, const uint8_t *purpose) {
+    const uint64_t peak_bytes = s->summary.peak_bytes;
+    uint64_t least_bytes = 0;
+    if (!ebb__study_is_worth(share_at_peak(s, purpose, PURPOSE_STEP_TEMP).bytes, peak_bytes)) { return EBB_OK; }
+    EBB_TRY(peak_of(s, purpose, PURPOSE_STEP_TEMP, 0, &least_bytes));
+    const optimizer_class *optimizer = optimizer_of(s);
+    if (optimizer == NULL || !ebb__study_is_worth(peak_bytes - least_bytes, peak_bytes)) { return EBB_OK; }
+    return tell_step(s, purpose, optimizer, least_bytes);
 }
 
 /* ---- gradients through the forward pass ------------------------------------------------------- */

@@ -78,6 +78,7 @@ class Owners:
 
     def label_state(self, optimizer):
         self._optimizers.add(optimizer)
+        self._ledger.writer.note(f"optimizer.{type(optimizer).__name__}", type(optimizer).__module__)
         names = {id(reference()): name for name, reference in self._parameters.items()}
         for parameter, state in optimizer.state.items():
             for key, value in state.items() if isinstance(state, dict) else ():
