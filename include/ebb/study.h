@@ -365,10 +365,12 @@ EBB_API const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size
 /* An allocation that was not to be had: past a limit of ebb record's, or PyTorch's out of memory. */
 typedef struct ebb_study_refusal {
     uint64_t time_ns, event;
-    uint64_t size_bytes; /* what was asked for */
-    uint64_t live_bytes; /* what of all spaces was live then */
-    uint32_t stack;      /* whose; 0: not told */
-    const char *site;    /* words for it; "" for stack 0; the study's */
+    uint64_t size_bytes;                 /* what was asked for */
+    uint64_t live_bytes;                 /* what of all spaces was live then */
+    uint32_t stack;                      /* whose; 0: not told */
+    const char *site;                    /* words for it; "" for stack 0; the study's */
+    uint64_t free_bytes, capacity_bytes; /* of the device, or of a limit; UNKNOWN where the source does not tell */
+    uint64_t reserved_bytes;             /* by the allocator; likewise */
 } ebb_study_refusal;
 EBB_API const ebb_study_refusal *ebb_study_refusals(const ebb_study *study, size_t *n_out); /* in order of time */
 

@@ -153,6 +153,10 @@ static void put_refused(const ebb_report *report, ebb_report_json *json) {
         ebb__report_json_u64(json, "live_bytes", all[i].live_bytes);
         put_seconds(json, "time_s", has_times ? all[i].time_ns - report->summary.first_ns : EBB_STUDY_UNKNOWN);
         ebb__report_json_u64(json, "event", all[i].event);
+        put_u64(json, "free_bytes", all[i].free_bytes);
+        put_u64(json, "capacity_bytes", all[i].capacity_bytes);
+        put_u64(json, "reserved_bytes", all[i].reserved_bytes);
+        ebb__report_json_text(json, "site", all[i].site);
         put_stack(report, json, all[i].stack);
         ebb__report_json_close(json, '}');
     }

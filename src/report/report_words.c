@@ -173,9 +173,39 @@ static const char *tell_device(const ebb_report *report, ebb_bump *bump) {
     return ebb__bump_printf(bump, "This is %s alone. Left out, --device asks for it: %s.", device->name, others);
 }
 
+/* How much was missing, of how much: as far as the source tells. "" for nothing. */
+static const char *tell_missing(const ebb_study_refusal *r, ebb_bump *bump) {
+    char missing[REPORT_TEXT_BYTES], left[REPORT_TEXT_BYTES], all[REPORT_TEXT_BYTES], reserved[REPORT_TEXT_BYTES];
+    const bool has_reserved = r->reserved_bytes != EBB_STUDY_UNKNOWN && r->reserved_bytes > 0;
+    const bool has_capacity = r->capacity_bytes != EBB_STUDY_UNKNOWN;
+    if (r->free_bytes == EBB_STUDY_UNKNOWN) { return ""; }
+    (void)ebb__report_bytes_text(r->reserved_bytes, reserved);
+    const char *held = !has_reserved ? "" : ebb__bump_printf(bump, ", and the allocator held %s", reserved);
+    if (held == NULL) { return NULL; }
+    const uint64_t missing_bytes = r->size_bytes > r->free_bytes ? r->size_bytes - r->free_bytes : 0;
+    return ebb__bump_printf(
+        bump, " %s%s%s%s%s were left%s%s.", missing_bytes > 0 ? ebb__report_bytes_text(missing_bytes, missing) : "",
+        missing_bytes > 0 ? " were missing: " : "", ebb__report_bytes_text(r->free_bytes, left),
+        has_capacity ? " of " : "", has_capacity ? ebb__report_bytes_text(r->capacity_bytes, all) : "",
+        has_capacity ? "" : " on the device", held);
+}
+
+/* The stack from the program's own frame on; what that called follows. */
+static char *tell_stack(const ebb_report *report, const ebb_study_refusal *r, ebb_bump *bump) {
+    char from[REPORT_STACK_BYTES], all[REPORT_STACK_BYTES];
+    const uint32_t site = ebb_study_site(report->study, r->stack);
+    (void)ebb_study_stack_text(report->study, site, from, sizeof from);
+    (void)ebb_study_stack_text(report->study, r->stack, all, sizeof all);
+    const size_t n = strlen(all), n_from = strlen(from);
+    if (n <= n_from || strcmp(all + n - n_from, from) != 0) {
+        return ebb__bump_strdup(bump, r->stack == site ? all : from);
+    }
+    return ebb__bump_printf(bump, "%s\nwhich called, the innermost first:\n%.*s", from, (int)(n - n_from - 1), all);
+}
+
 /* The last one: what a program that gives up has died of. */
 static ebb_status tell_refused(const ebb_report *report, ebb_bump *bump, ebb_report_words *words) {
-    char asked[REPORT_TEXT_BYTES], live[REPORT_TEXT_BYTES], when[2 * REPORT_TEXT_BYTES], stack[REPORT_STACK_BYTES];
+    char asked[REPORT_TEXT_BYTES], live[REPORT_TEXT_BYTES], when[2 * REPORT_TEXT_BYTES];
     size_t n = 0;
     const ebb_study_refusal *all = ebb_study_refusals(report->study, &n);
     if (n == 0) { return EBB_OK; }
@@ -188,13 +218,14 @@ static ebb_status tell_refused(const ebb_report *report, ebb_bump *bump, ebb_rep
     }
     const char *first = n == 1 ? ebb__bump_strdup(bump, "An allocation was refused")
                                : ebb__bump_printf(bump, "%zu allocations were refused. The last", n);
-    if (first == NULL) { return EBB_E_NO_MEMORY; }
+    const char *missing = tell_missing(r, bump);
+    if (first == NULL || missing == NULL) { return EBB_E_NO_MEMORY; }
     words->refused = ebb__bump_printf(
         bump,
-        "Out of memory: %s: %s (%" PRIu64 " bytes) were asked for, %s%s%s, when %s (%" PRIu64 " bytes) were live.",
+        "Out of memory: %s: %s (%" PRIu64 " bytes) were asked for, %s%s%s, when %s (%" PRIu64 " bytes) were live.%s",
         first, ebb__report_bytes_text(r->size_bytes, asked), r->size_bytes, when, r->site[0] != '\0' ? ", by " : "",
-        r->site, ebb__report_bytes_text(r->live_bytes, live), r->live_bytes);
-    words->refused_stack = ebb__bump_strdup(bump, ebb_study_stack_text(report->study, r->stack, stack, sizeof stack));
+        r->site, ebb__report_bytes_text(r->live_bytes, live), r->live_bytes, missing);
+    words->refused_stack = tell_stack(report, r, bump);
     return words->refused != NULL && words->refused_stack != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 

@@ -7,6 +7,8 @@
  */
 #include "study/study_priv.h"
 
+#include <stdlib.h>
+
 #define MAX_BLOCKS (UINT32_MAX >> 1)
 
 typedef struct collector {
@@ -226,6 +228,15 @@ static bool may_be_refused(const ebb_study *s) {
     return n <= 1 || devices[chosen].is_out_of_memory;
 }
 
+/* The number before or behind these words of a mark; UNKNOWN: it does not have them. */
+static uint64_t number_beside(const char *text, const char *words, bool is_behind) {
+    const char *at = strstr(text, words);
+    if (at == NULL) { return EBB_STUDY_UNKNOWN; }
+    if (is_behind) { at += strlen(words); }
+    while (!is_behind && at > text && at[-1] >= '0' && at[-1] <= '9') { at--; }
+    return *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : EBB_STUDY_UNKNOWN;
+}
+
 /* A mark as ebb record, ebb.torch and the importer of snapshots write it, with the bytes that were asked for. */
 static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
     ebb_study *s = c->study;
@@ -237,7 +248,10 @@ static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
                                        .size_bytes = e->number,
                                        .live_bytes = c->live_bytes,
                                        .stack = e->stack,
-                                       .site = ""};
+                                       .site = "",
+                                       .free_bytes = number_beside(name, " left o", false),
+                                       .capacity_bytes = number_beside(name, " left of ", true),
+                                       .reserved_bytes = EBB_STUDY_UNKNOWN};
     s->max_stack = e->stack > s->max_stack ? e->stack : s->max_stack;
     return EBB_PUSH(s->mem, &s->refusals, refusal);
 }

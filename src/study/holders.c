@@ -12,6 +12,7 @@
 #include "trace/trace.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 /* ---- sites ------------------------------------------------------------------------------------ */
 
@@ -252,10 +253,29 @@ uint32_t ebb_study_site(const ebb_study *study, uint32_t stack) {
     return study->site_of[stack];
 }
 
+/* What a limit of ebb record's is, and what was left of it. */
+static void use_limit(const ebb_study *s, ebb_study_refusal *r) {
+    const char *limit = ebb_trace_reader_note(s->reader, "limit_bytes");
+    if (limit == NULL || r->capacity_bytes != EBB_STUDY_UNKNOWN) { return; }
+    r->capacity_bytes = strtoull(limit, NULL, 10);
+    r->free_bytes = r->capacity_bytes > r->live_bytes ? r->capacity_bytes - r->live_bytes : 0;
+}
+
+static void find_reserved(const ebb_study *s, ebb_study_refusal *r) {
+    if (!study_tells(s, EBB_TRACE_TELLS_SEGMENTS)) { return; }
+    r->reserved_bytes = 0;
+    for (size_t i = 0; i < s->segment_log.n && study_segment_event(s, s->segment_log.data[i]) < r->event; i++) {
+        const uint64_t bytes = s->segments.data[s->segment_log.data[i] >> 1].size_bytes;
+        r->reserved_bytes += (s->segment_log.data[i] & 1u) != 0 ? 0 - bytes : bytes;
+    }
+}
+
 ebb_status ebb__study_name_refusals(ebb_study *s) {
     for (size_t i = 0; i < s->refusals.n; i++) {
         ebb_study_refusal *r = &s->refusals.data[i];
         const bool is_as_before = i > 0 && r[-1].stack == r->stack;
+        use_limit(s, r);
+        if (i + 1 == s->refusals.n) { find_reserved(s, r); } /* of the last alone, which is told */
         r->site = is_as_before ? r[-1].site : ebb__study_site_label(s, r->stack, &s->bump);
         if (r->site == NULL) { return EBB_E_NO_MEMORY; }
     }

@@ -64,6 +64,42 @@ static void what_was_asked_for(void **state) {
     }
 }
 
+/* What was missing, and of how much: PyTorch's snapshots tell what the device had left, its errors the capacity too,
+ * and ebb record knows its limit. The program's own frame comes first, a frame a line. */
+static void what_was_missing(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *limit, *part;
+    } cases[] = {
+        {"out of memory: 4096 bytes asked for, 1024 left on the device", NULL,
+         "were live. 3.00 KiB were missing: 1.00 KiB were left on the device, and the allocator held 8.00 KiB."},
+        {"out of memory: aten.add asked for 4096 bytes of cuda:0, 2048 left of 65536", NULL,
+         "were live. 2.00 KiB were missing: 2.00 KiB of 64.00 KiB were left, and the allocator held 8.00 KiB."},
+        {"out of memory: aten.add asked for 4096 bytes of cuda:0", NULL, "were live.\n"},
+        {"refused", "5120", "were live. 1.00 KiB were missing: 3.00 KiB of 5.00 KiB were left, and"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        study_fixture_init(&f, EBB_TRACE_TELLS_STACKS | EBB_TRACE_TELLS_SEGMENTS);
+        if (cases[i].limit != NULL) {
+            assert_int_equal(ebb_trace_writer_note(f.writer, "limit_bytes", cases[i].limit), EBB_OK);
+        }
+        study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_SEGMENT_ALLOC, .address = 4096, .size_bytes = 8192});
+        (void)study_alloc(&f, 2048, EBB_ROLE_UNKNOWN, "");
+        const uint32_t mine = study_frame(&f, study_frame(&f, 0, "main", "/me/oom.py", 9), "grow", "/me/oom.py", 4);
+        const uint32_t forward = study_frame(&f, mine, "forward", "/lib/site-packages/torch/nn/linear.py", 7);
+        f.stack = study_frame(&f, forward, "at::_ops::addmm::call", "??", 0);
+        refuse(&f, cases[i].name, 4096, EBB_TRACE_ANNOTATION);
+        (void)study_fixture_study(&f, NULL);
+        expect_part(f.path, "text", cases[i].part, "At most");
+        expect_part(f.path, "text", "    grow (/me/oom.py:4)\n    main (/me/oom.py:9)\n    which called", "At most");
+        expect_part(f.path, "html",
+                    "<pre>grow (/me/oom.py:4)\nmain (/me/oom.py:9)\nwhich called, the innermost first:\nat::_ops",
+                    "At most");
+        expect_part(f.path, "json", "\"site\": \"grow (me/oom.py:4)\"", NULL);
+        study_fixture_fini(&f);
+    }
+}
+
 static void nothing_refused(void **state) {
     (void)state;
     study_fixture f;
@@ -77,6 +113,7 @@ static void nothing_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_asked_for), cmocka_unit_test(nothing_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_asked_for), cmocka_unit_test(what_was_missing),
+                                       cmocka_unit_test(nothing_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

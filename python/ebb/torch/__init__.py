@@ -28,7 +28,7 @@ from ._ledger import Ledger
 from ._operators import Caller, Operator, tensor_of, tensors_in
 from ._owners import Owners
 from ._places import Places
-from ._refusals import refusal_of
+from ._refusals import refusal_of, room_of
 
 __all__ = ["record"]
 
@@ -87,7 +87,7 @@ class record(TorchDispatchMode):
         try:
             result = func(*args, **kwargs)
         except RuntimeError as error:
-            self._try(self._tell_refusal, operator, caller, refusal_of(error))
+            self._try(self._tell_refusal, operator, caller, refusal_of(error), room_of(error))
             raise
         self._try(self._tell, operator, caller, begin_ns, operator.tensors(args, kwargs), result)
         return result
@@ -115,10 +115,11 @@ class record(TorchDispatchMode):
         self._iterations.finish()
         self._ledger.writer.close()
 
-    def _tell_refusal(self, operator, caller, refusal):
+    def _tell_refusal(self, operator, caller, refusal, room):
         if refusal is not None:
             self._ledger.set_row()
-            self._ledger.refuse(*refusal, operator.name, caller.stack(self._ledger.writer) if self._wants_stacks else 0)
+            stack = caller.stack(self._ledger.writer) if self._wants_stacks else 0
+            self._ledger.refuse(*refusal, room, operator.name, stack)
 
     def _tell(self, operator, caller, begin_ns, arguments, result):
         ledger, writer, reads, writes = self._ledger, self._ledger.writer, {}, {}

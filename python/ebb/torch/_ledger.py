@@ -136,12 +136,13 @@ class Ledger:
             self.writer.note(f"space.{space}", str(device))
         return space
 
-    def refuse(self, device, size_bytes, name, stack):
-        """The device had not so many bytes left; `name` asked for them."""
+    def refuse(self, device, size_bytes, room, name, stack):
+        """The device did not have this many bytes left; `name` asked for them. room: (free bytes, capacity) or None."""
         space = self._space(device)
         self._n_refused[space] = self._n_refused.get(space, 0) + 1
         self.writer.note(f"oom.{space}", str(self._n_refused[space]))
-        text = self.writer.string(f"out of memory: {name} asked for {size_bytes} bytes of {device}")
+        left = f", {room[0]} left of {room[1]}" if room else ""
+        text = self.writer.string(f"out of memory: {name} asked for {size_bytes} bytes of {device}{left}")
         self.writer.stack(stack)
         self.writer.mark(self.now(), trace.ANNOTATION, text, size_bytes)
 
