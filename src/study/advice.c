@@ -10,7 +10,6 @@
 #include <inttypes.h>
 
 #define MIN_SHARE 0.01
-#define MAX_REPLAY_ERROR 0.02
 
 bool ebb__study_is_worth(uint64_t won_bytes, uint64_t of_bytes) {
     return won_bytes > 0 && (double)won_bytes >= MIN_SHARE * (double)of_bytes;
@@ -72,7 +71,7 @@ static bool replay_agrees(const ebb_study *s) {
     if (row == NULL) { row = find_row(s, "pytorch"); }
     if (row == NULL) { return false; }
     const double recorded = (double)s->summary.reserved_peak_bytes, error = (double)row->bytes - recorded;
-    return (error < 0 ? -error : error) <= MAX_REPLAY_ERROR * recorded;
+    return (error < 0 ? -error : error) <= STUDY_MAX_REPLAY_ERROR * recorded;
 }
 
 static ebb_status advise_setting(ebb_study *s) {

@@ -111,6 +111,9 @@ struct ebb_study {
 
 /* ---- asking ----------------------------------------------------------------------------------- */
 
+/* How far the replay of an allocator may be from what was reserved. */
+#define STUDY_MAX_REPLAY_ERROR 0.02
+
 static inline bool study_tells(const ebb_study *s, uint32_t tells) {
     return (s->summary.tells & tells) == tells;
 }

@@ -345,6 +345,37 @@ static ebb_status add_recorded(ebb_study *s) {
     return add_pytorch(s, "pytorch-recorded", conf != NULL ? conf : "", &c);
 }
 
+/* ---- how far a replay is off ------------------------------------------------------------------ */
+
+static const ebb_study_what_if *find_checked(const ebb_study *s) {
+    const ebb_study_what_if *found = NULL;
+    for (size_t i = 0; i < s->what_ifs.n; i++) {
+        const ebb_study_what_if *row = &s->what_ifs.data[i];
+        if (strcmp(row->key, "pytorch-recorded") == 0) { return row; }
+        if (strcmp(row->key, "pytorch") == 0) { found = row; }
+    }
+    return found;
+}
+
+/* Where the recording tells what was reserved and the replay of its settings comes out at something else, all rows of
+ * this allocator say by how much: they are no better than that one. */
+static ebb_status mark_replays(ebb_study *s) {
+    const uint64_t recorded = s->summary.reserved_peak_bytes;
+    const ebb_study_what_if *checked = find_checked(s);
+    if (checked == NULL || checked->bytes == EBB_STUDY_UNKNOWN || !study_is_pytorch(s)) { return EBB_OK; }
+    if (recorded == EBB_STUDY_UNKNOWN || recorded == 0) { return EBB_OK; }
+    const double error = ((double)checked->bytes - (double)recorded) / (double)recorded;
+    if (error <= STUDY_MAX_REPLAY_ERROR && error >= -STUDY_MAX_REPLAY_ERROR) { return EBB_OK; }
+    const char *about = ebb__bump_printf(
+        &s->bump, "PyTorch's caching allocator, replayed; not to be relied on here: %+.1f %% from what was reserved",
+        100 * error);
+    if (about == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < s->what_ifs.n; i++) {
+        if (study_begins_with(s->what_ifs.data[i].key, "pytorch")) { s->what_ifs.data[i].about = about; }
+    }
+    return EBB_OK;
+}
+
 /* ---- the door --------------------------------------------------------------------------------- */
 
 ebb_status ebb__study_find_what_ifs(ebb_study *s) {
@@ -363,7 +394,8 @@ ebb_status ebb__study_find_what_ifs(ebb_study *s) {
     if (study_speaker_of(s) == SPEAKER_HEAP) { return EBB_OK; }
     EBB_TRY(add_driver(s));
     EBB_TRY(add_recorded(s));
-    return add_settings(s);
+    EBB_TRY(add_settings(s));
+    return mark_replays(s);
 }
 
 const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size_t *n_out) {

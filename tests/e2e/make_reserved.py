@@ -167,6 +167,7 @@ CASES = {
     "streams": ("", {}),
     "streams_expandable": ("expandable_segments:True", {"expandable": True}),
     "expandable": ("expandable_segments:True", {"expandable": True}),
+    "untold": ("", {"divisions": 2}),  # a setting that the snapshot does not tell
 }
 
 

@@ -20,8 +20,20 @@ print("unknown" if reserved is None or got is None else round(1e4 * abs(got - re
 
 python3 "$here/make_reserved.py" snapshots || exit 1
 for file in snapshots/*.pickle; do
+    [ "$file" = snapshots/untold.pickle ] && continue
     equal "reserved, $(basename "$file" .pickle)" "$(error_of "$file")" 0
 done
+# how_far FILE: what the rows of this allocator say of the replay's error.
+how_far() {
+    "$EBB" report "$1" --json | python3 -c '
+import json, re, sys
+rows = [row for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")]
+print(*sorted({"".join(re.findall("[-+][0-9.]+ %", row["about"])) or "exact" for row in rows}))'
+}
+equal "a replay that agrees says nothing" "$(how_far snapshots/defaults.pickle)" exact
+error=$(error_of snapshots/untold.pickle)
+check "a replay that is off: $(how_far snapshots/untold.pickle)" [ "$error" -gt 200 ]
+equal "its rows say by how much" "$(how_far snapshots/untold.pickle | grep -c '^[-+][0-9.]* %$')" 1
 for file in ${SNAPSHOTS:+"$SNAPSHOTS"/*.pickle}; do
     error=$(error_of "$file")
     name="reserved, $(basename "$file" .pickle)"
