@@ -122,6 +122,10 @@ EBB_API char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes);
  * (24 suffice). */
 EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
 
+/* How many letters to insert, drop or change to get from a word of n_a bytes to one of n_b; SIZE_MAX where one has more
+ * than 48. For suggestions: beyond 2 it is no slip of the finger. */
+EBB_API size_t ebb_edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
+
 /* Whether a file can be made at path, or the one there be replaced, as far as its folder tells; nothing is written.
  * For asking before the work whose result goes there. EBB_E_IO: no such folder, not allowed, a folder itself. */
 EBB_API ebb_status ebb_path_check_writable(const char *path);

@@ -59,27 +59,6 @@ const char *ebb_zoo_name(size_t idx, const char **about_out) {
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-#define MAX_NAME 48
-
-/* How many letters to insert, drop or change to get from a to b; both are short. */
-static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b) {
-    size_t row[MAX_NAME + 1];
-    EBB_ASSERT(n_b <= MAX_NAME);
-    for (size_t j = 0; j <= n_b; j++) { row[j] = j; }
-    for (size_t i = 1; i <= n_a; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n_b; j++) {
-            size_t above = row[j];
-            size_t change = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-            size_t shift = (above < row[j - 1] ? above : row[j - 1]) + 1;
-            row[j] = change < shift ? change : shift;
-            diagonal = above;
-        }
-    }
-    return row[n_b];
-}
-
 static void append(char *text, size_t cap, const char *word) {
     size_t n = strlen(text);
     (void)snprintf(text + n, cap - n, "%s%s", n > 0 ? ", " : "", word);
@@ -91,8 +70,8 @@ static ebb_status fail_unknown(const char *name) {
     size_t n = strcspn(name, ":"), best = 3; /* further away than that is not a slip of the finger */
     for (size_t i = 0; i < N_ZOO; i++) {
         append(all, sizeof all, zoo[i].name);
-        if (n == 0 || n > MAX_NAME) { continue; }
-        size_t d = distance(name, n, zoo[i].name, strcspn(zoo[i].name, ":"));
+        if (n == 0) { continue; }
+        size_t d = ebb_edit_distance(name, n, zoo[i].name, strcspn(zoo[i].name, ":"));
         if (d < best) {
             best = d;
             near[0] = '\0';
