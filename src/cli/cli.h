@@ -92,8 +92,8 @@ typedef struct ebb_cli_command {
     size_t n_options;
     size_t n_arguments_max;
     int (*run)(const struct ebb_cli_command *command, int argc, char **argv); /* argv[0]: the command's name */
-    void (*more_help)(void); /* may be NULL: what --help prints below the options */
-    bool computes;           /* with the processor's threads, which wait for each other */
+    void (*more_help)(FILE *out); /* may be NULL: what --help prints below the options */
+    bool computes;                /* with the processor's threads, which wait for each other */
 } ebb_cli_command;
 
 /* What is left when the options are taken. */
@@ -107,6 +107,16 @@ typedef struct ebb_cli_arguments {
 bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void *values,
                     ebb_cli_arguments *arguments_out, int *exit_out);
 void ebb__cli_print_help(const ebb_cli_command *command);
+
+/* "; near it: --memory, --seed" in buf, of the names that a mistyped word of n bytes may have meant: at most two
+ * letters from it. "" when there are none. name_of gives the i-th name, NULL behind the last. Returns buf. */
+char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
+                    char buf[128]);
+
+/* Whether an output's name ends as what is written there does: one of endings ("html, htm"), or with none at all.
+ * false: it has been said, with `instead` as what would work. */
+bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
+                           const char *instead);
 
 /* ---- a network and what it is planned for ------------------------------------------------------ */
 
@@ -180,7 +190,7 @@ ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **dev
 int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json);
 
 /* --help's lists of networks, policies and backends. */
-void ebb__cli_print_names(void);
+void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
 
@@ -242,6 +252,16 @@ void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines 
  * name, and as members. No rows where there is nothing to choose and nothing was asked for. */
 void ebb__cli_row_choices(const char *indent, const char *algorithms, const ebb_choice_figures *choices);
 void ebb__json_choices(const char *algorithms, const ebb_choice_figures *choices);
+
+/* ---- man pages and completion (pages.c) -------------------------------------------------------- */
+
+/* The command with this number; NULL behind the last. */
+const ebb_cli_command *ebb__cli_command(size_t i);
+
+/* The page of a command, of `ebb` itself for NULL, in the language of man. */
+void ebb__cli_print_man(const ebb_cli_command *command);
+/* What a shell completes by: bash, zsh or fish. false: there is no such shell here. */
+bool ebb__cli_print_completion(const char *shell);
 
 /* ---- the commands ----------------------------------------------------------------------------- */
 

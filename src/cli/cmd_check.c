@@ -178,10 +178,11 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     return code;
 }
 
-static void print_more(void) {
-    printf("\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
-           "limits,\n"
-           "1: it is not, and what grew is named. A recording that is cut off is refused with exit code 3.\n");
+static void print_more(FILE *out) {
+    fprintf(out,
+            "\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
+            "limits,\n"
+            "1: it is not, and what grew is named. A recording that is cut off is refused with exit code 3.\n");
 }
 
 const ebb_cli_command ebb__cli_check = {

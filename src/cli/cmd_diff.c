@@ -141,8 +141,9 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     return code;
 }
 
-static void print_more(void) {
-    printf(
+static void print_more(FILE *out) {
+    fprintf(
+        out,
         "\nA and B are traces of ebb's, or any files that `ebb import` reads. docs/diff.md explains what is shown.\n");
 }
 

@@ -115,10 +115,12 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     return ebb__cli_close_output();
 }
 
-static void print_formats(void) {
+static void print_formats(FILE *out) {
     const char *name = NULL, *about = "";
-    printf("\nFILE may be gzipped; - is standard input.\n\nformats:\n");
-    for (size_t i = 0; (name = ebb_trace_format_name(i, &about)) != NULL; i++) { printf("  %-18s %s\n", name, about); }
+    fprintf(out, "\nFILE may be gzipped; - is standard input.\n\nformats:\n");
+    for (size_t i = 0; (name = ebb_trace_format_name(i, &about)) != NULL; i++) {
+        fprintf(out, "  %-18s %s\n", name, about);
+    }
 }
 
 const ebb_cli_command ebb__cli_import = {

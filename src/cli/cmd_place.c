@@ -78,6 +78,13 @@ static int check_outputs(const place_values *values, const char *input) {
     if (is_dash(values->out) || is_dash(values->svg)) {
         return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
     }
+    if (values->svg != NULL && !ebb__cli_check_ending(&ebb__cli_place, "--svg", values->svg, "svg", "")) {
+        return EBB_EXIT_USAGE;
+    }
+    if (values->out != NULL &&
+        !ebb__cli_check_ending(&ebb__cli_place, "-o", values->out, "csv", " (a picture: --svg OUT.svg)")) {
+        return EBB_EXIT_USAGE;
+    }
     if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
         return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
     }
@@ -339,12 +346,14 @@ static int run_place(const ebb_cli_command *command, int argc, char **argv) {
     return code != EBB_EXIT_DONE ? code : closed;
 }
 
-static void print_solvers(void) {
+static void print_solvers(FILE *out) {
     const char *name = NULL, *about = "";
-    printf("\nFILE is a CSV (docs/place-format.md), a program, a plan, a trace, or a recording that `ebb "
-           "import`\nreads; - is standard input.\n");
-    printf("\nsolvers (the first is the default):\n");
-    for (size_t i = 0; (name = ebb_place_solver_name(i, &about)) != NULL; i++) { printf("  %-18s %s\n", name, about); }
+    fprintf(out, "\nFILE is a CSV (docs/place-format.md), a program, a plan, a trace, or a recording that `ebb "
+                 "import`\nreads; - is standard input.\n");
+    fprintf(out, "\nsolvers (the first is the default):\n");
+    for (size_t i = 0; (name = ebb_place_solver_name(i, &about)) != NULL; i++) {
+        fprintf(out, "  %-18s %s\n", name, about);
+    }
 }
 
 const ebb_cli_command ebb__cli_place = {

@@ -553,8 +553,9 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     return status == EBB_OK ? record(&values, out, argv + end + 1) : ebb__cli_failed(status);
 }
 
-static void more_help(void) {
-    printf(
+static void more_help(FILE *out) {
+    fprintf(
+        out,
         "\nThe exit code is COMMAND's; 128 + a signal's number when one ended it, 127 when it was not found, 126 when\n"
         "it cannot be run.\n");
 }

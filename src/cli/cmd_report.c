@@ -28,9 +28,20 @@ typedef struct output {
 } output;
 #define N_OUTPUTS 3
 
+/* A page in a file that is called a picture is one that nothing opens. */
+static bool check_endings(const report_values *values) {
+    static const char others[] = " (also: --text, --json, --perfetto OUT.json, --memory-viz OUT.pickle)";
+    return (values->page == NULL || ebb__cli_check_ending(&ebb__cli_report, "-o", values->page, "html, htm", others)) &&
+           (values->perfetto == NULL ||
+            ebb__cli_check_ending(&ebb__cli_report, "--perfetto", values->perfetto, "json", "")) &&
+           (values->memory_viz == NULL ||
+            ebb__cli_check_ending(&ebb__cli_report, "--memory-viz", values->memory_viz, "pickle, pkl", ""));
+}
+
 static int check_values(const report_values *values, const ebb_cli_arguments *arguments, const output *outputs) {
     if (arguments->n == 0) { return ebb__cli_usage("report: say which file; see ebb report --help"); }
     if (values->text && values->json) { return ebb__cli_usage("report: --text or --json, not both"); }
+    if (!check_endings(values)) { return EBB_EXIT_USAGE; }
     for (int i = 0; i < N_OUTPUTS; i++) {
         if (outputs[i].path == NULL) { continue; }
         for (int j = 0; j < i; j++) {
@@ -103,8 +114,10 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_file_failed(status);
 }
 
-static void print_more(void) {
-    printf("\nFILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.\n");
+static void print_more(FILE *out) {
+    fprintf(
+        out,
+        "\nFILE is a trace of ebb's, or any file that `ebb import` reads. docs/report.md explains what is shown.\n");
 }
 
 const ebb_cli_command ebb__cli_report = {

@@ -242,6 +242,15 @@ static ebb_status check_outputs(const train_values *values) {
     return status;
 }
 
+/* Weights are written as safetensors whatever the file is called, so it is not called otherwise. */
+static bool check_endings(const train_values *values) {
+    static const char other[] = " (PyTorch reads it with safetensors.torch.load_file)";
+    return (values->save == NULL ||
+            ebb__cli_check_ending(&ebb__cli_train, "--save", values->save, "safetensors", other)) &&
+           (values->save_gradients == NULL ||
+            ebb__cli_check_ending(&ebb__cli_train, "--save-gradients", values->save_gradients, "safetensors", other));
+}
+
 /* Of two outputs in one file the later would destroy the earlier. */
 static bool are_outputs_apart(const train_values *values) {
     const struct {
@@ -285,7 +294,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
     }
-    if (!are_outputs_apart(&values) || !ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
+    if (!check_endings(&values) || !are_outputs_apart(&values) || !ebb__cli_check_threads(command, &values.network)) {
+        return EBB_EXIT_USAGE;
+    }
 
     ebb_trainer *trainer = NULL;
     ebb_no_fit no_fit = {0};

@@ -96,9 +96,43 @@ static const ebb_cli_command *find_command(const char *name) {
     return NULL;
 }
 
-static int help(const char *name) {
+const ebb_cli_command *ebb__cli_command(size_t i) {
+    return i < N_COMMANDS ? commands[i] : NULL;
+}
+
+static const char *command_name(const void *ctx, size_t i) {
+    static const char *const others[] = {"help", "version"};
+    (void)ctx;
+    if (i < N_COMMANDS) { return commands[i]->name; }
+    return i < N_COMMANDS + 2 ? others[i - N_COMMANDS] : NULL;
+}
+
+static int say_unknown(const char *name) {
+    char near[128];
+    return ebb__cli_usage("there is no command %s%s; see ebb help", name,
+                          ebb__cli_near(name, strlen(name), command_name, NULL, near));
+}
+
+/* `help --man [COMMAND]`, `help --completion SHELL`: for those who install, not in the overview. */
+static int print_page(const char *what, const char *name) {
     const ebb_cli_command *command = name != NULL ? find_command(name) : NULL;
-    if (name != NULL && command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
+    if (strcmp(what, "--completion") == 0) {
+        if (name == NULL || !ebb__cli_print_completion(name)) {
+            return ebb__cli_usage("help: --completion takes bash, zsh or fish");
+        }
+        return ebb__cli_close_output();
+    }
+    if (name != NULL && command == NULL) { return say_unknown(name); }
+    ebb__cli_print_man(command);
+    return ebb__cli_close_output();
+}
+
+static int help(const char *name, const char *next) {
+    const ebb_cli_command *command = name != NULL ? find_command(name) : NULL;
+    if (name != NULL && (strcmp(name, "--man") == 0 || strcmp(name, "--completion") == 0)) {
+        return print_page(name, next);
+    }
+    if (name != NULL && command == NULL) { return say_unknown(name); }
     if (command != NULL) {
         ebb__cli_print_help(command);
     } else {
@@ -146,14 +180,14 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL) { return ebb__cli_usage("say what to do; see ebb help"); }
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        return help(argc > 2 ? argv[2] : NULL);
+        return help(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
     }
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
         printf("ebb %s\n", ebb_version());
         return ebb__cli_close_output();
     }
     const ebb_cli_command *command = find_command(name);
-    if (command == NULL) { return ebb__cli_usage("there is no command %s; see ebb help", name); }
+    if (command == NULL) { return say_unknown(name); }
     if (command->computes) { wait_asleep(argv); }
     ebb_log_set(print_log, NULL, EBB_LOG_WARN);
     ebb__progress_begin();

@@ -55,17 +55,17 @@ void ebb__cli_warn_slow(const ebb_cli_network *network) {
             "which is far slower. Run tools/demo.sh, or install oneDNN 3 and run make again\n");
 }
 
-static void print_list(const char *title, const char *(*name)(size_t idx, const char **about_out)) {
-    printf("\n%s:\n", title);
+static void print_list(FILE *out, const char *title, const char *(*name)(size_t idx, const char **about_out)) {
+    fprintf(out, "\n%s:\n", title);
     const char *about = "";
-    for (size_t i = 0; name(i, &about) != NULL; i++) { printf("  %-18s %s\n", name(i, NULL), about); }
+    for (size_t i = 0; name(i, &about) != NULL; i++) { fprintf(out, "  %-18s %s\n", name(i, NULL), about); }
 }
 
-void ebb__cli_print_names(void) {
-    print_list("networks", ebb_zoo_name);
-    print_list("policies", ebb_policy_name);
-    print_list("ways to choose algorithms (given is the default)", ebb_algorithms_name);
-    print_list("backends (the first is the default)", ebb_backend_name);
+void ebb__cli_print_names(FILE *out) {
+    print_list(out, "networks", ebb_zoo_name);
+    print_list(out, "policies", ebb_policy_name);
+    print_list(out, "ways to choose algorithms (given is the default)", ebb_algorithms_name);
+    print_list(out, "backends (the first is the default)", ebb_backend_name);
 }
 
 /* What to type so that it fits, in buf; NULL: not known. */

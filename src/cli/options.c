@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 static const char *const wants[] = {
@@ -106,6 +107,38 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     return false;
 }
 
+#define NEAR 3 /* letters further away than that are no slip of the finger */
+
+char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
+                    char buf[128]) {
+    size_t best = NEAR, at = 0;
+    const char *name = NULL;
+    buf[0] = '\0';
+    for (size_t i = 0; (name = name_of(ctx, i)) != NULL; i++) {
+        const size_t d = ebb_edit_distance(word, n, name, strlen(name));
+        const size_t n_dashes = strspn(name, "-");
+        if (d > best || d >= NEAR || d + n_dashes >= n) { continue; }
+        if (d < best) { at = 0; }
+        best = d;
+        const size_t n_left = at < 128 ? 128 - at : 0;
+        at += (size_t)snprintf(buf + (n_left > 0 ? at : 0), n_left, "%s%s", at == 0 ? "; near it: " : ", ", name);
+    }
+    return buf;
+}
+
+bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
+                           const char *instead) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
+    if (dot == NULL || dot == name) { return true; }
+    for (const char *at = endings; *at != '\0'; at += strcspn(at, ", "), at += strspn(at, ", ")) {
+        const size_t n = strcspn(at, ", ");
+        if (strlen(dot + 1) == n && strncasecmp(dot + 1, at, n) == 0) { return true; }
+    }
+    ebb__cli_usage("%s: %s does not write %s: it writes a file that ends in %s%s", command->name, option, dot, endings,
+                   instead);
+    return false;
+}
+
 static const ebb_cli_option *find_option(const ebb_cli_command *command, const char *arg, size_t name_len) {
     for (size_t i = 0; i < command->n_options; i++) {
         const ebb_cli_option *option = &command->options[i];
@@ -114,14 +147,20 @@ static const ebb_cli_option *find_option(const ebb_cli_command *command, const c
     return NULL;
 }
 
+static const char *option_name(const void *ctx, size_t i) {
+    const ebb_cli_command *command = ctx;
+    return i < command->n_options ? command->options[i].name : NULL;
+}
+
 /* Take option argv[*i] and its value; *i is then the last argument taken. */
 static bool take_option(const ebb_cli_command *command, char **argv, int *i, void *values) {
     const char *arg = argv[*i], *equals = strchr(arg, '=');
     size_t name_len = equals != NULL ? (size_t)(equals - arg) : strlen(arg);
     const ebb_cli_option *option = find_option(command, arg, name_len);
     if (option == NULL) {
-        ebb__cli_usage("%s: there is no option %.*s; see ebb %s --help", command->name, (int)name_len, arg,
-                       command->name);
+        char near[128];
+        ebb__cli_usage("%s: there is no option %.*s%s; see ebb %s --help", command->name, (int)name_len, arg,
+                       ebb__cli_near(arg, name_len, option_name, command, near), command->name);
         return false;
     }
     char *member = (char *)values + option->offset;
@@ -183,7 +222,7 @@ void ebb__cli_print_help(const ebb_cli_command *command) {
                  option->value != NULL ? option->value : "");
         printf("  %-26s %s\n", left, option->help);
     }
-    if (command->more_help != NULL) { command->more_help(); }
+    if (command->more_help != NULL) { command->more_help(stdout); }
 }
 
 const char *ebb__cli_temp_dir(void) {
