@@ -25,6 +25,15 @@ if [ -e "$build/libebb_cuda.so" ]; then
 else
     skip "libebb finds its plug-in" "this build has none"
 fi
+share=$work/prefix/share
+for page in ebb ebb-train ebb-record; do check "man $page" test -s "$share/man/man1/$page.1"; done
+check "completion" test -s "$share/bash-completion/completions/ebb"
+for example in train_digits.c pool_mmap.c buffers.csv; do check "$example" test -s "$share/doc/ebb/examples/$example"; done
+"$work/prefix/bin/ebb" report "$share/doc/ebb/examples/resnet20.trace" >out 2>err
+check "the sample recording has a report" grep -q 'are live at once' out
+"$work/prefix/bin/ebb" place "$share/doc/ebb/examples/buffers.csv" >out 2>err
+check "the sample problem is placed" grep -q 'optimal *proven' out
+check "the documents are there" test -s "$share/doc/ebb/docs/install.md" -a -s "$share/doc/ebb/README.md"
 equal "pkg-config's version" "$(pkg-config --modversion ebb)" 0.1.0
 
 # shellcheck disable=SC2046
