@@ -11,6 +11,7 @@
 typedef struct made_trace {
     ebb_iteration_finder *finder;
     uint64_t n_events, n_blocks;
+    bool tells_writes;
     uint64_t sizes[1u << 16];
 } made_trace;
 
@@ -26,6 +27,7 @@ static inline void made_fini(made_trace *m) {
 static inline void made_add(made_trace *m, const ebb_trace_event *event) {
     assert_int_equal(ebb_iteration_finder_add(m->finder, event), EBB_OK);
     m->n_events++;
+    m->tells_writes = m->tells_writes || event->kind == EBB_TRACE_WRITE;
 }
 
 static inline uint64_t made_alloc(made_trace *m, uint64_t size_bytes) {
@@ -47,6 +49,12 @@ static inline ebb_iteration made_find(made_trace *m) {
     ebb_iteration found;
     assert_int_equal(ebb_iteration_finder_find(m->finder, &found), EBB_OK);
     return found;
+}
+
+/* Where no write is told, nothing but blocks tells that an optimizer stepped: the answer is less sure. */
+static inline void made_check_confidence(const made_trace *m, const ebb_iteration *found, double least) {
+    const double unsure = least < 0.25 ? least : 0.25;
+    assert_true(found->confidence >= (m->tells_writes ? least : unsure) && found->confidence <= 1.0);
 }
 
 /* The parts are all of the trace, in order, and agree with the answer. */

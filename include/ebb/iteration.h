@@ -15,20 +15,31 @@ extern "C" {
 /* What the answer stands on, the best first. */
 typedef enum ebb_iteration_source {
     EBB_ITERATION_FROM_MARKS,       /* EBB_TRACE_ITERATION_BEGIN and _END */
-    EBB_ITERATION_FROM_ANNOTATIONS, /* marks named "Optimizer.step#..." */
+    EBB_ITERATION_FROM_ANNOTATIONS, /* updates: steps of an optimizer that names, call stacks or phases tell */
     EBB_ITERATION_FROM_EVENTS
 } ebb_iteration_source;
 
+/* What the trace tells of the work that was recorded, whether it repeats or not. */
+typedef enum ebb_iteration_work {
+    EBB_ITERATION_WORK_UNKNOWN,  /* nothing */
+    EBB_ITERATION_WORK_FORWARD,  /* forward passes alone: an evaluation, inference */
+    EBB_ITERATION_WORK_BACKWARD, /* backward passes, but no optimizer stepped */
+    EBB_ITERATION_WORK_TRAINING  /* an optimizer stepped, or iterations are marked */
+} ebb_iteration_work;
+
+/* "unknown", "forward", "backward", "training"; static. */
+EBB_API const char *ebb_iteration_work_name(ebb_iteration_work work);
+
 /* All in events of the trace as a reader gives them, marks among them, the first is 0. */
 typedef struct ebb_iteration {
-    bool found; /* false: all else is 0 */
+    ebb_iteration_work work;
+    bool found; /* false: all that follows is 0 */
     ebb_iteration_source source;
     uint64_t first_event; /* of the first iteration; without marks, of the first of the usual form: before is warm-up */
     uint64_t length_events; /* of the usual iteration */
     uint64_t count;         /* whole iterations, also irregular ones between regular ones; without marks 2 at least */
     double regularity;      /* the mean over the iterations */
-    double confidence; /* from marks 1. Else regularity x (1 - 4^(1 - count)), and where less than half of the events
-                          from the first one's begin to the last one's end lies in iterations, x twice that share */
+    double confidence;      /* that these are the iterations of a training; docs/iteration.md has the rule */
 } ebb_iteration;
 
 typedef enum ebb_iteration_part_kind {

@@ -193,6 +193,7 @@ static void put_iteration(const ebb_report *report, ebb_report_json *json) {
     const ebb_iteration iteration = ebb_study_get_iteration(report->study);
     ebb__report_json_open(json, "iteration", '{');
     ebb__report_json_bool(json, "found", iteration.found);
+    ebb__report_json_text(json, "work", ebb_iteration_work_name(iteration.work));
     put_known(json, "first_event", iteration.found, iteration.first_event);
     put_known(json, "length_events", iteration.found, iteration.length_events);
     put_known(json, "count", iteration.found, iteration.count);

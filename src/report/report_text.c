@@ -304,7 +304,11 @@ static void put_iteration(const text *t) {
     const ebb_iteration iteration = ebb_study_get_iteration(t->report->study);
     head(t, "iteration");
     if (!iteration.found) {
-        ebb__report_put(t->out, "  none was found\n");
+        static const char *const words[] = {"none was found", "none: forward passes only, no optimizer stepped",
+                                            "none: forward and backward, but no optimizer stepped",
+                                            "none was found, though an optimizer stepped"};
+        EBB_ASSERT((unsigned)iteration.work < sizeof words / sizeof *words);
+        ebb__report_printf(t->out, "  %s\n", words[iteration.work]);
         return;
     }
     row_count(t, "first event", iteration.first_event);

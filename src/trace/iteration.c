@@ -6,7 +6,12 @@
  */
 #include "trace/iteration_priv.h"
 
-#define MAX_LENGTHS 4u /* that one iteration may have, where frees differ */
+#include <math.h>
+
+#define MAX_UNSURE 0.5     /* confidence where nothing tells that an optimizer stepped */
+#define MAX_AFTER_SHARE 4u /* of an iteration: what may come after its last update */
+#define MAX_UNLIKELY 0.25  /* and nothing looks like gradients */
+#define MAX_LENGTHS 4u     /* that one iteration may have, where frees differ */
 
 /* ---- what is kept ------------------------------------------------------------------------------ */
 
@@ -17,6 +22,7 @@ ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reade
     if (finder == NULL) { return EBB_E_NO_MEMORY; }
     finder->mem = mem;
     finder->reader = reader;
+    finder->update_step = EBB_TRACE_NONE;
     *finder_out = finder;
     return EBB_OK;
 }
@@ -28,6 +34,8 @@ void ebb_iteration_finder_destroy(ebb_iteration_finder *finder) {
     EBB_VEC_FINI(finder->mem, &finder->sizes);
     EBB_VEC_FINI(finder->mem, &finder->passed);
     EBB_VEC_FINI(finder->mem, &finder->marks);
+    for (int by = 0; by < EBB_ITERATION_N_EVIDENCE; by++) { EBB_VEC_FINI(finder->mem, &finder->updates[by]); }
+    EBB_VEC_FINI(finder->mem, &finder->callers);
     EBB_VEC_FINI(finder->mem, &finder->parts);
     ebb__free(finder->mem, finder);
 }
@@ -48,12 +56,11 @@ static ebb_status pass(ebb_iteration_finder *finder, const ebb_trace_event *even
     EBB_TRY(EBB_PUSH(finder->mem, &finder->passed, (uint32_t)n));
     if (event->kind != EBB_TRACE_MARK) { return EBB_OK; }
     ebb_iteration_mark mark = {(uint32_t)n, event->mark};
-    if (event->mark == EBB_TRACE_ANNOTATION) {
-        static const char of_optimizer[] = "Optimizer.step#";
-        const char *name = finder->reader != NULL ? ebb_trace_reader_string(finder->reader, event->name) : "";
-        const bool begins = event->number == 0; /* a writer may number an end 1 */
-        if (!begins || strncmp(name, of_optimizer, sizeof of_optimizer - 1) != 0) { return EBB_OK; }
+    if (event->mark == EBB_TRACE_ANNOTATION) { return EBB_OK; }
+    if (event->mark == EBB_TRACE_ITERATION_BEGIN && finder->marks.n == 0) {
+        finder->first_guess = (uint32_t)finder->symbols.n;
     }
+    finder->n_guesses += event->mark == EBB_TRACE_ITERATION_END && event->name != 0;
     return EBB_PUSH(finder->mem, &finder->marks, mark);
 }
 
@@ -84,7 +91,8 @@ ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trac
     case EBB_TRACE_READ:
     case EBB_TRACE_WRITE:
     case EBB_TRACE_STEP_BEGIN:
-    case EBB_TRACE_STEP_END: return keep(finder, event);
+    case EBB_TRACE_STEP_END: EBB_TRY(ebb__iteration_note(finder, event)); return keep(finder, event);
+    case EBB_TRACE_MARK: EBB_TRY(ebb__iteration_note(finder, event)); return pass(finder, event);
     default: return pass(finder, event);
     }
 }
@@ -235,63 +243,154 @@ static ebb_status find_in_events(const ebb_iteration_text *all, ebb_bump *bump, 
     return iterations->n > 0 ? find_meetings(all, &sorted, iterations) : find_otherwise(all, &sorted, iterations);
 }
 
-/* Whether each iteration has one update. */
-static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations) {
-    size_t m = 0;
+/* The updates of a trace, and the iterations that end with them. */
+typedef struct told {
+    ebb_iteration_updates groups;
+    uint32_t period; /* groups in an iteration */
+    ebb_iteration_evidence source;
+    ebb_iteration_parts iterations;
+} told;
+
+/* Whether each iteration has its updates, from the first to the last, and ends soon after; and half of all updates are
+ * in one. */
+static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations, const told *t) {
+    size_t g = 0, n_in = 0;
     for (size_t i = 0; i < iterations->n; i++) {
-        const uint64_t first = iterations->data[i].first_event, last = first + iterations->data[i].n_events;
-        uint64_t n_updates = 0;
-        for (; m < finder->marks.n && finder->marks.data[m].event < last; m++) {
-            n_updates += finder->marks.data[m].event >= first;
-        }
-        if (n_updates != 1) { return false; }
+        const ebb_iteration_part *part = &iterations->data[i];
+        const uint32_t first = ebb__iteration_at_of(finder, part->first_event);
+        const uint32_t last = ebb__iteration_at_of(finder, part->first_event + part->n_events);
+        while (g < t->groups.n && t->groups.data[g].first < first) { g++; }
+        if (g % t->period != 0) { return false; }
+        uint32_t n = 0;
+        for (; g < t->groups.n && t->groups.data[g].first < last; g++) { n++; }
+        if (n != t->period || t->groups.data[g - 1].last > last) { return false; }
+        if (last - t->groups.data[g - 1].last > (last - first) / MAX_AFTER_SHARE) { return false; }
+        n_in += n;
     }
-    return true;
+    return 2 * n_in >= t->groups.n;
 }
 
-/* How much of a repetition it is. */
-static double worth_of(const ebb_iteration *answer, const ebb_iteration_parts *iterations) {
-    return answer->found ? answer->regularity * ebb__iteration_share(iterations->data, iterations->n) : 0.0;
+/* Whether the updates go on for as long as the events repeat; else they are the first ones of optimizers, which make
+ * their state. */
+static bool go_on(const ebb_iteration_finder *finder, const told *t, const ebb_iteration_parts *by_events) {
+    if (t->groups.n < 2) { return false; }
+    if (t->source != EBB_ITERATION_BY_STACK || by_events->n == 0) { return true; }
+    const uint32_t middle = ebb__iteration_at_of(finder, by_events->data[by_events->n / 2].first_event);
+    return t->groups.data[t->groups.n - 1].first >= middle;
 }
 
-/* By the events, and by the annotations. Where each iteration by the events has one update, these are right, and have
- * the better boundaries; else what is more of a repetition is. */
-static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteration_parts *by_events,
-                                const ebb_iteration_parts *by_updates, ebb_iteration *answer) {
-    ebb_iteration other = {.found = false};
+/* Updates were told: how alike the iterations are matters less. */
+static void trust(ebb_iteration *answer) {
+    answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
+    answer->confidence = (1.0 + answer->regularity) / 2.0 * (1.0 - ebb__iteration_doubt(answer->count));
+}
+
+static ebb_status find_by_updates(ebb_iteration_finder *finder, const told *t, const ebb_iteration_parts *by_events,
+                                  ebb_iteration *answer) {
+    const bool has_guesses = finder->has_guesses;
+    const ebb_iteration_parts *best = &t->iterations;
+    if (!has_guesses && by_events->n > 0 && has_updates(finder, by_events, t)) { best = by_events; }
+    if (best->n == 0) { return EBB_OK; }
+    EBB_TRY(ebb__iteration_judge(finder, best, has_guesses ? EBB_ITERATION_FROM_MARKS : EBB_ITERATION_FROM_ANNOTATIONS,
+                                 answer));
+    if (answer->found && (answer->count > 1 || !has_guesses)) { trust(answer); }
+    return EBB_OK;
+}
+
+/* Whether a repetition is only a part of an update, as a call of an optimizer that calls back. */
+static bool is_in_update(const ebb_iteration_finder *finder, const told *t, const ebb_iteration_part *part) {
+    const uint32_t first = ebb__iteration_at_of(finder, part->first_event);
+    const uint32_t last = ebb__iteration_at_of(finder, part->first_event + part->n_events);
+    for (size_t g = 0; g < t->groups.n; g++) {
+        if (t->groups.data[g].first <= first && t->groups.data[g].last >= last) { return true; }
+    }
+    return false;
+}
+
+/* By the blocks alone: without a sign of an optimizer it may be a training, without one of gradients hardly. Where call
+ * stacks are told it is none then, for those of an update would be there. Where phases are told and no update is, only
+ * what writes to what stays may be one. */
+static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iteration_text *all, const told *t,
+                                 const ebb_iteration_parts *by_events, ebb_iteration *answer) {
+    ebb_iteration_weight weight;
+    ebb_iteration found = {.found = false};
+    if (by_events->n == 0) { return EBB_OK; }
+    EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, &found));
+    if (!found.found) { return EBB_OK; }
+    EBB_TRY(ebb__iteration_weigh(all, finder->parts.data, finder->parts.n, &weight));
+    const bool has_optimizer = weight.has_all_gradients && weight.makes_state && !weight.is_half;
+    const bool is_likely = weight.has_gradients || !weight.is_known;
+    const bool is_sure = weight.writes || has_optimizer;
+    const bool tells_phases = finder->sees_forward || finder->sees_backward;
+    const bool is_none = tells_phases ? !weight.writes : !is_sure && !is_likely && finder->callers.n > 0;
+    if (is_none || is_in_update(finder, t, &by_events->data[by_events->n / 2])) {
+        finder->parts.n = 0;
+        return EBB_OK;
+    }
+    *answer = found;
+    if (!is_sure || tells_phases) {
+        answer->confidence = fmin(answer->confidence, is_sure || is_likely ? MAX_UNSURE : MAX_UNLIKELY);
+    }
+    return EBB_OK;
+}
+
+/* A phase says less than a name: it may be any code that follows a backward pass. What repeats decides. */
+static ebb_status find_by_phases(ebb_iteration_finder *finder, const told *t, const ebb_iteration_parts *by_events,
+                                 ebb_iteration *answer) {
     if (by_events->n > 0) { EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer)); }
-    if (by_updates->n < 2) { return EBB_OK; }
-    if (answer->found && has_updates(finder, by_events)) {
-        answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
-        return EBB_OK;
-    }
-    EBB_TRY(ebb__iteration_judge(finder, by_updates, EBB_ITERATION_FROM_ANNOTATIONS, &other));
-    if (!answer->found || (other.found && worth_of(&other, by_updates) >= worth_of(answer, by_events))) {
-        *answer = other;
-        return EBB_OK;
-    }
-    return ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer);
+    if (!answer->found) { EBB_TRY(find_by_updates(finder, t, by_events, answer)); }
+    answer->confidence = fmin(answer->confidence, MAX_UNSURE);
+    return EBB_OK;
 }
 
-static ebb_status find_by(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *first,
-                          ebb_iteration_parts *second, ebb_iteration *answer) {
+/* What the trace tells of the work in it. */
+static ebb_iteration_work work_of(const ebb_iteration_finder *finder, const told *t) {
+    if (t->groups.n > 0) { return EBB_ITERATION_WORK_TRAINING; }
+    if (finder->sees_backward) { return EBB_ITERATION_WORK_BACKWARD; }
+    return finder->sees_forward ? EBB_ITERATION_WORK_FORWARD : EBB_ITERATION_WORK_UNKNOWN;
+}
+
+static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteration_text *all, const told *t,
+                                const ebb_iteration_parts *by_events, ebb_iteration *answer) {
+    ebb_status st = EBB_OK;
+    const ebb_iteration_work work = work_of(finder, t);
+    const bool is_single = finder->has_guesses && t->groups.n == 1;
+    if (t->source == EBB_ITERATION_BY_PHASE && !is_single && t->groups.n > 1) {
+        st = find_by_phases(finder, t, by_events, answer);
+    } else if (is_single || go_on(finder, t, by_events)) {
+        st = find_by_updates(finder, t, by_events, answer);
+    } else if (t->groups.n == 0 || t->source == EBB_ITERATION_BY_STACK) {
+        st = find_by_events(finder, all, t, by_events, answer);
+    }
+    answer->work = work;
+    return st;
+}
+
+static ebb_status find_by(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iteration_parts *by_events, told *t,
+                          ebb_iteration *answer) {
     ebb_iteration_text all;
+    finder->has_guesses = finder->n_guesses > 0;
     EBB_TRY(ebb__iteration_text_init(&all, finder, bump));
-    EBB_TRY(ebb__iteration_from_marks(finder, first));
-    if (first->n > 0) { return ebb__iteration_judge(finder, first, EBB_ITERATION_FROM_MARKS, answer); }
-    EBB_TRY(find_in_events(&all, bump, first));
-    EBB_TRY(ebb__iteration_from_annotations(&all, second));
-    return find_unmarked(finder, first, second, answer);
+    if (!finder->has_guesses) { EBB_TRY(ebb__iteration_from_marks(finder, by_events)); }
+    if (by_events->n > 0) {
+        answer->work = EBB_ITERATION_WORK_TRAINING;
+        return ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_MARKS, answer);
+    }
+    EBB_TRY(ebb__iteration_from_updates(&all, bump, &t->groups, &t->period, &t->source, &t->iterations));
+    EBB_TRY(find_in_events(&all, bump, by_events));
+    return find_unmarked(finder, &all, t, by_events, answer);
 }
 
 static ebb_status find(ebb_iteration_finder *finder, ebb_iteration *answer) {
-    ebb_iteration_parts first = {0}, second = {0};
+    ebb_iteration_parts by_events = {0};
+    told t = {.period = 1, .source = EBB_ITERATION_N_EVIDENCE};
     ebb_bump bump;
     ebb__bump_init(&bump, finder->mem);
-    const ebb_status st = find_by(finder, &bump, &first, &second, answer);
+    const ebb_status st = find_by(finder, &bump, &by_events, &t, answer);
     ebb__bump_fini(&bump);
-    EBB_VEC_FINI(finder->mem, &first);
-    EBB_VEC_FINI(finder->mem, &second);
+    EBB_VEC_FINI(finder->mem, &by_events);
+    EBB_VEC_FINI(finder->mem, &t.groups);
+    EBB_VEC_FINI(finder->mem, &t.iterations);
     return st;
 }
 
@@ -310,4 +409,9 @@ ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration
 const ebb_iteration_part *ebb_iteration_finder_parts(const ebb_iteration_finder *finder, size_t *n_out) {
     *n_out = finder->parts.n;
     return finder->parts.data;
+}
+
+const char *ebb_iteration_work_name(ebb_iteration_work work) {
+    static const char *const names[] = {"unknown", "forward", "backward", "training"};
+    return names[(unsigned)work <= EBB_ITERATION_WORK_TRAINING ? work : EBB_ITERATION_WORK_UNKNOWN];
 }

@@ -8,6 +8,7 @@
 #include "trace/iteration_priv.h"
 
 #define MIN_REGULARITY 0.5
+#define MIN_TOLD 0.95   /* where updates are told, so much is enough to be a usual one */
 #define DOUBT_SHARE 4.0 /* of the doubt that each repetition leaves */
 
 static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {
@@ -122,19 +123,23 @@ double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n) {
     return (double)n_events / (double)n_spanned;
 }
 
+double ebb__iteration_doubt(uint64_t count) {
+    double doubt = 1.0;
+    for (uint64_t i = 1; i < count && i < 32; i++) { doubt /= DOUBT_SHARE; }
+    return doubt;
+}
+
 static void sum_up(const ebb_iteration_part *iterations, size_t n, size_t usual, ebb_iteration *iteration_out) {
-    double regularity = 0.0, doubt = 1.0;
-    for (size_t i = 0; i < n; i++) {
-        regularity += iterations[i].regularity;
-        if (i > 0 && i < 32) { doubt /= DOUBT_SHARE; }
-    }
+    double regularity = 0.0;
+    for (size_t i = 0; i < n; i++) { regularity += iterations[i].regularity; }
     const double share = ebb__iteration_share(iterations, n);
     iteration_out->found = true;
     iteration_out->first_event = iterations[0].first_event;
     iteration_out->length_events = iterations[usual].n_events;
     iteration_out->count = n;
     iteration_out->regularity = regularity / (double)n;
-    iteration_out->confidence = iteration_out->regularity * (1.0 - doubt) * (share < 0.5 ? 2.0 * share : 1.0);
+    iteration_out->confidence =
+        iteration_out->regularity * (1.0 - ebb__iteration_doubt(n)) * (share < 0.5 ? 2.0 * share : 1.0);
 }
 
 /* The symbols, with frees in a row in one order within each iteration. */
@@ -150,18 +155,28 @@ static ebb_status copy_sorted(const ebb_iteration_finder *finder, const ebb_iter
     return EBB_OK;
 }
 
-static bool counts(const ebb_iteration_parts *parts, const uint64_t *work, size_t usual, bool has_usual, size_t i) {
-    return has_usual ? work[i] == work[usual] : parts->data[i].regularity >= MIN_REGULARITY;
+typedef struct judgement {
+    const ebb_iteration_parts *parts;
+    const uint64_t *work;
+    size_t usual;
+    bool has_usual;
+    bool is_told; /* by updates */
+} judgement;
+
+static bool counts(const judgement *j, size_t i) {
+    const double regularity = j->parts->data[i].regularity;
+    if (!j->has_usual) { return regularity >= MIN_REGULARITY; }
+    return j->work[i] == j->work[j->usual] || (j->is_told && regularity >= MIN_TOLD);
 }
 
 /* The iterations without those in front and at the end that do something else than the usual one, or if no two do the
  * same, that have less than half of their events in common with it. */
-static ebb_stretch trim(const ebb_iteration_parts *parts, const uint64_t *work, size_t usual, bool has_usual) {
-    ebb_stretch inner = {0, (uint32_t)parts->n};
-    EBB_ASSERT(usual < parts->n);
-    for (; !counts(parts, work, usual, has_usual, inner.first); inner.first++) {}
-    for (; !counts(parts, work, usual, has_usual, inner.last - 1); inner.last--) {}
-    EBB_ASSERT(inner.first <= usual && usual < inner.last);
+static ebb_stretch trim(const judgement *j) {
+    ebb_stretch inner = {0, (uint32_t)j->parts->n};
+    EBB_ASSERT(j->usual < j->parts->n);
+    for (; !counts(j, inner.first); inner.first++) {}
+    for (; !counts(j, inner.last - 1); inner.last--) {}
+    EBB_ASSERT(inner.first <= j->usual && j->usual < inner.last);
     return inner;
 }
 
@@ -176,7 +191,13 @@ ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteratio
     uint64_t *work = ebb__alloc(mem, iterations->n, sizeof *work);
     ebb_status st = work != NULL ? copy_sorted(finder, iterations, &symbols) : EBB_E_NO_MEMORY;
     if (st == EBB_OK) { st = compare(finder, symbols, parts, iterations->n, work, &usual, &n_usual); }
-    if (st == EBB_OK && !is_marked) { inner = trim(iterations, work, usual, n_usual > 1); }
+    if (st == EBB_OK && !is_marked) {
+        inner = trim(&(judgement){.parts = iterations,
+                                  .work = work,
+                                  .usual = usual,
+                                  .has_usual = n_usual > 1,
+                                  .is_told = source == EBB_ITERATION_FROM_ANNOTATIONS});
+    }
     ebb__free(mem, symbols);
     ebb__free(mem, work);
     EBB_TRY(st);

@@ -33,6 +33,20 @@ typedef struct ebb_iteration_mark {
     uint32_t mark;
 } ebb_iteration_mark;
 
+/* What tells of an update, the best first: a name, a call stack, a step's phase. */
+typedef enum ebb_iteration_evidence {
+    EBB_ITERATION_BY_NAME,
+    EBB_ITERATION_BY_STACK,
+    EBB_ITERATION_BY_PHASE,
+    EBB_ITERATION_N_EVIDENCE
+} ebb_iteration_evidence;
+
+typedef struct ebb_iteration_update {
+    uint32_t first, last; /* kept events */
+    uint64_t who;         /* the same for updates that do the same */
+} ebb_iteration_update;
+typedef EBB_VEC(ebb_iteration_update) ebb_iteration_updates;
+
 /* Kept events [first, last). */
 typedef struct ebb_stretch {
     uint32_t first, last;
@@ -49,7 +63,15 @@ struct ebb_iteration_finder {
     EBB_VEC(uint64_t) sizes;   /* by block */
     EBB_VEC(uint32_t) passed;  /* the events of the trace that are not kept */
     EBB_VEC(ebb_iteration_mark) marks;
-    ebb_iteration_parts parts; /* the answer */
+    ebb_iteration_updates updates[EBB_ITERATION_N_EVIDENCE];
+    bool is_open[EBB_ITERATION_N_EVIDENCE]; /* the last update has not ended */
+    uint64_t update_step;                   /* the step of the one by name, or EBB_TRACE_NONE */
+    ebb_u32s callers;                       /* by stack: who called the optimizer's step in it, plus 1; 0: none is */
+    bool sees_forward, sees_backward;       /* a step's phase said so */
+    uint64_t n_guesses;                     /* ends of iterations that a recorder marked by itself, after each update */
+    bool has_guesses;                       /* and the program said none */
+    uint32_t first_guess;                   /* where the first of them begins, a kept event */
+    ebb_iteration_parts parts;              /* the answer */
 };
 
 /* The event of the trace that is the kept event at, and the first kept event at or behind an event of the trace. */
@@ -88,6 +110,16 @@ static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uin
     return text->prefix[at + n] - text->prefix[at] * power;
 }
 
+/* What a repetition does, as far as its blocks tell. */
+typedef struct ebb_iteration_weight {
+    bool is_known;      /* there are blocks that stay, such as parameters */
+    bool has_gradients; /* it makes blocks as large as most of those */
+    bool has_all_gradients;
+    bool is_half;     /* another pass often comes between, which makes such blocks too */
+    bool makes_state; /* before the first one, blocks as large as its gradients were made beside them, and stay */
+    bool writes;      /* it writes to what stays */
+} ebb_iteration_weight;
+
 /* iteration_votes.c: lengths that an iteration may have, ascending, into an empty vector. */
 ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths);
 /* Into the ascending lengths, once; there are few. */
@@ -117,17 +149,30 @@ void ebb__iteration_drop_first(const ebb_iteration_text *text, ebb_iteration_par
  * for nearby only. Linear. */
 uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b);
 
-/* iteration_marks.c: the iterations that are marked, in order; those around the annotations of optimisers. */
+/* iteration_marks.c: the iterations that are marked, in order. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
-ebb_status ebb__iteration_from_annotations(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
 /* Of the places [first, last) that with the least live bytes behind which most is added, in bytes times events. */
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
+
+/* iteration_updates.c: what an event tells of updates; then the groups of updates, after how many of them an iteration
+ * ends, and the iterations. *source_out: what they stand on; of call
+ * stacks updates may be missing that allocate nothing. */
+ebb_status ebb__iteration_note(ebb_iteration_finder *finder, const ebb_trace_event *event);
+ebb_status ebb__iteration_from_updates(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_updates *groups,
+                                       uint32_t *period_out, ebb_iteration_evidence *source_out,
+                                       ebb_iteration_parts *iterations);
+
+/* iteration_evidence.c: what blocks alone tell of a repetition. */
+ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iteration_part *parts, size_t n,
+                                ebb_iteration_weight *weight_out);
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
  * marked ones, those in front and at the end that are irregular are none, and one alone is none: then nothing is
  * written. */
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out);
+/* The doubt that so many iterations leave. */
+double ebb__iteration_doubt(uint64_t count);
 /* Of the events from the first one's begin to the last one's end, the share that lies in them. */
 double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n);
 

@@ -121,7 +121,7 @@ static void check(uint64_t first, uint64_t length, uint64_t count, double least_
     assert_int_equal(found.length_events, length);
     assert_int_equal(found.first_event, first);
     assert_int_equal(found.count, count);
-    assert_true(found.confidence >= least_confidence && found.confidence <= 1.0);
+    made_check_confidence(&m, &found, least_confidence);
     made_fini(&m);
 }
 

@@ -139,7 +139,7 @@ static void check(const expectation *want, double least_confidence) {
     assert_int_equal(found.length_events, want->length);
     assert_int_equal(found.first_event, want->first);
     assert_int_equal(found.count, want->count);
-    assert_true(found.confidence >= least_confidence);
+    made_check_confidence(&m, &found, least_confidence);
 }
 
 static training plain(uint64_t n_layers, bool tells_accesses) {
@@ -342,7 +342,7 @@ static void random_programs_have_their_length(void **state) {
         expectation want = {.first = m.n_events, .length = p.n, .count = n};
         for (uint64_t i = 0; i < n; i++) { run_program(&p, n_persistent); }
         drop(base);
-        check(&want, 0.8);
+        check(&want, 0.2); /* it repeats, but need not be a training */
         made_fini(&m);
     }
 }

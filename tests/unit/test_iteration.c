@@ -107,6 +107,169 @@ static ebb_trace_reader *open_names(uint32_t *step_out, uint32_t *other_out) {
     return r;
 }
 
+typedef struct names {
+    ebb_trace_reader *reader;
+    uint32_t step;               /* Optimizer.step#Adam.step */
+    uint32_t line[2], update[2]; /* stacks: two lines of a program, and optimizers' steps that these call */
+    uint32_t guess;              /* of an end that a recorder marked by itself */
+} names;
+
+static names open_stacks(void) {
+    const char *path = data_path(&test_dir, "stacks");
+    names n;
+    ebb_trace_writer *w = NULL;
+    ebb_trace_event event;
+    bool done = false;
+    uint32_t program = 0, train = 0, file = 0, function = 0;
+    assert_int_equal(ebb_trace_writer_open(path, NULL, &w), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "train.py", &program), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "train", &train), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "/site-packages/torch/optim/adam.py", &file), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "step", &function), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "Optimizer.step#Adam.step", &n.step), EBB_OK);
+    assert_int_equal(ebb_trace_writer_string(w, "after an optimizer's step", &n.guess), EBB_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ebb_trace_writer_frame(w, 0, train, program, 10 + i, &n.line[i]), EBB_OK);
+        assert_int_equal(ebb_trace_writer_frame(w, n.line[i], function, file, 99, &n.update[i]), EBB_OK);
+    }
+    assert_int_equal(ebb_trace_writer_close(w), EBB_OK);
+    assert_int_equal(ebb_trace_reader_open(NULL, path, &n.reader), EBB_OK);
+    assert_int_equal(ebb_trace_reader_next(n.reader, &event, &done), EBB_OK);
+    assert_true(done);
+    return n;
+}
+
+static uint64_t alloc_by(uint32_t stack, uint64_t bytes) {
+    const uint64_t block = m.n_blocks++;
+    m.sizes[block] = bytes;
+    made_add(&m, &(ebb_trace_event){
+                     .kind = EBB_TRACE_ALLOC, .block = block, .size_bytes = bytes, .stack = stack, .name = 0});
+    return block;
+}
+
+static void work_by(uint32_t stack, uint64_t n, uint64_t bytes) {
+    uint64_t kept[8];
+    for (uint64_t i = 0; i < n; i++) { kept[i] = alloc_by(stack, bytes + i); }
+    for (uint64_t i = n; i-- > 0;) { made_touch(&m, EBB_TRACE_FREE, kept[i]); }
+}
+
+/* Two optimizers whose passes look alike: the lines that call them tell that one iteration has both. */
+static void the_line_that_steps_ends_an_iteration(void **state) {
+    (void)state;
+    const names n = open_stacks();
+    made_init(&m);
+    m.finder->reader = n.reader;
+    alloc_by(n.line[0], 1000);
+    for (int i = 0; i < 6; i++) {
+        for (uint32_t o = 0; o < 2; o++) {
+            work_by(n.line[0], 8, 5000);
+            work_by(n.update[o], 2, 50);
+        }
+    }
+    const ebb_iteration found = made_find(&m);
+    made_check_parts(&m, &found);
+    assert_true(found.found);
+    assert_int_equal(found.source, EBB_ITERATION_FROM_ANNOTATIONS);
+    assert_int_equal(found.work, EBB_ITERATION_WORK_TRAINING);
+    assert_int_equal(found.length_events, 40);
+    assert_int_equal(found.count, 6);
+    assert_true(found.confidence > 0.9);
+    made_fini(&m);
+    ebb_trace_reader_close(n.reader);
+}
+
+/* A recorder ends an iteration after each step; the second optimizer of an iteration ends none. An evaluation that
+ * follows belongs to none. */
+static void a_recorders_guesses_are_looked_at_again(void **state) {
+    (void)state;
+    const names n = open_stacks();
+    made_init(&m);
+    m.finder->reader = n.reader;
+    for (uint64_t i = 0; i < 12; i++) {
+        made_mark(&m, EBB_TRACE_ITERATION_BEGIN, i);
+        if (i == 6) { work_by(n.line[0], 6, 300); } /* an evaluation */
+        work_by(n.line[0], i % 2 == 0 ? 8 : 5, 5000);
+        made_add(&m, &(ebb_trace_event){
+                         .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .name = n.step, .stack = n.line[i % 2]});
+        work_by(n.line[i % 2], 2, 50);
+        made_add(&m,
+                 &(ebb_trace_event){.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION, .name = n.step, .number = 1});
+        made_add(&m, &(ebb_trace_event){
+                         .kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_END, .number = i, .name = n.guess});
+    }
+    const ebb_iteration found = made_find(&m);
+    made_check_parts(&m, &found);
+    assert_true(found.found);
+    assert_int_equal(found.count, 6);
+    assert_true(found.confidence > 0.9);
+    size_t n_parts = 0;
+    const ebb_iteration_part *parts = ebb_iteration_finder_parts(m.finder, &n_parts);
+    uint64_t n_between = 0;
+    for (size_t p = 0; p < n_parts; p++) {
+        if (parts[p].kind == EBB_ITERATION_PART_BETWEEN) { n_between += parts[p].n_events; }
+    }
+    assert_true(n_between >= 12);
+    made_fini(&m);
+    ebb_trace_reader_close(n.reader);
+}
+
+static void play_steps(uint32_t phase, uint64_t n, uint64_t bytes) {
+    for (uint64_t i = 0; i < n; i++) {
+        made_add(&m, &(ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN, .op = 1, .phase = phase});
+        pass(2, bytes + i);
+        made_add(&m, &(ebb_trace_event){.kind = EBB_TRACE_STEP_END});
+    }
+}
+
+/* However often they repeat, they are no iterations of a training; what they are is told. */
+static void passes_without_an_update_are_none(void **state) {
+    (void)state;
+    for (int backward = 0; backward < 2; backward++) {
+        made_init(&m);
+        made_alloc(&m, 1000);
+        for (int i = 0; i < 9; i++) {
+            play_steps(EBB_TRACE_PHASE_FORWARD, 10, 500);
+            if (backward != 0) { play_steps(EBB_TRACE_PHASE_BACKWARD, 10, 700); }
+        }
+        const ebb_iteration found = made_find(&m);
+        made_check_parts(&m, &found);
+        assert_false(found.found);
+        assert_int_equal(found.work, backward != 0 ? EBB_ITERATION_WORK_BACKWARD : EBB_ITERATION_WORK_FORWARD);
+        made_fini(&m);
+    }
+}
+
+enum { N_WEIGHTS = 6 };
+
+/* A pass over malloc and free alone; an optimizer's state is made beside the first gradients. */
+static void train_once(bool has_gradients, bool makes_state) {
+    uint64_t kept[N_WEIGHTS], gradients[N_WEIGHTS];
+    for (uint64_t i = 0; i < N_WEIGHTS; i++) { kept[i] = made_alloc(&m, 9000 + 16 * i); }
+    for (uint64_t i = N_WEIGHTS; i-- > 0;) {
+        if (has_gradients) { gradients[i] = made_alloc(&m, 1000 + 8 * i); }
+        made_touch(&m, EBB_TRACE_FREE, kept[i]);
+    }
+    for (uint64_t i = 0; makes_state && i < N_WEIGHTS; i++) { made_alloc(&m, 1000 + 8 * i); }
+    for (uint64_t i = 0; has_gradients && i < N_WEIGHTS; i++) { made_touch(&m, EBB_TRACE_FREE, gradients[i]); }
+}
+
+static void blocks_alone_tell_how_sure_it_is(void **state) {
+    (void)state;
+    static const double most[3] = {0.25, 0.5, 1.0}, least[3] = {0.2, 0.4, 0.9};
+    for (int what = 0; what < 3; what++) { /* an evaluation; a training that may be none; one with a state */
+        made_init(&m);
+        for (uint64_t i = 0; i < N_WEIGHTS; i++) { made_alloc(&m, 1000 + 8 * i); }
+        for (int i = 0; i < 8; i++) { train_once(what > 0, what == 2 && i == 0); }
+        const ebb_iteration found = made_find(&m);
+        made_check_parts(&m, &found);
+        assert_true(found.found);
+        assert_int_equal(found.work, EBB_ITERATION_WORK_UNKNOWN);
+        assert_int_equal(found.length_events, what == 0 ? 2 * N_WEIGHTS : 4 * N_WEIGHTS);
+        assert_true(found.confidence >= least[what] && found.confidence <= most[what]);
+        made_fini(&m);
+    }
+}
+
 /* Parts of a batch that malloc and free alone do not tell from iterations. */
 static void annotations_tell_parts_from_iterations(void **state) {
     (void)state;
@@ -195,6 +358,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(marks_are_taken_at_their_word, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_without_ends_end_at_the_next, setup, teardown),
         IN_DIR(annotations_tell_parts_from_iterations),
+        IN_DIR(the_line_that_steps_ends_an_iteration),
+        IN_DIR(a_recorders_guesses_are_looked_at_again),
+        IN_DIR(passes_without_an_update_are_none),
+        IN_DIR(blocks_alone_tell_how_sure_it_is),
         cmocka_unit_test_setup_teardown(a_run_may_be_shorter_than_two_repetitions, setup, teardown),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test_setup_teardown(blocks_come_in_order, setup, teardown),

@@ -227,7 +227,13 @@ function fillWhatIfs() {
 
 function fillIteration() {
   const it = R.iteration;
-  byId("iteration-words").textContent = !it.found ? "No iteration was found: the recording does not repeat itself." :
+  const none = {
+    unknown: "No iteration of a training was found.",
+    forward: "No iteration: forward passes only, no optimizer stepped.",
+    backward: "No iteration: forward and backward passes, but no optimizer stepped.",
+    training: "No iteration was found, though an optimizer stepped: the recording does not repeat itself.",
+  };
+  byId("iteration-words").textContent = !it.found ? none[it.work] :
     it.count === 1 ? "One pass of " + countText(it.length_events) + " events, as marked, from event " +
     countText(it.first_event) + " on; nothing is repeated." :
     countText(it.count) + " iterations of about " + countText(it.length_events) + " events, from event " +
