@@ -347,7 +347,7 @@ def shoot(folder, page):
             browser.get("file://" + os.path.abspath(page))
             time.sleep(0.5)
             browser.execute_script(IDLE_BLOCK)
-            for name, top in (("words", "words"), ("blocks", "memory"), ("story", "story"), ("idle", "idle")):
+            for name, top in (("words", "words"), ("blocks", "zoom-in"), ("story", "story"), ("moment", "moment"), ("idle", "idle")):
                 path = os.path.join(folder, f"report-{name}-{scheme}.png")
                 browser.execute_script(f"document.getElementById('{top}').scrollIntoView()")
                 if name == "words":

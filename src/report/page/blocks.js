@@ -53,13 +53,13 @@ function makeGridImage() {
 /* Lines over what was there before the recording: its alloc was not seen. */
 function hatching(ctx) {
   const tile = document.createElement("canvas"), on = tile.getContext("2d");
-  tile.width = tile.height = 6;
+  tile.width = tile.height = 8;
   on.strokeStyle = colour("paper");
-  on.globalAlpha = 0.75;
-  on.lineWidth = 1.2;
-  for (const shift of [-6, 0, 6]) {
-    on.moveTo(shift, 6);
-    on.lineTo(shift + 6, 0);
+  on.globalAlpha = 0.45;
+  on.lineWidth = 1;
+  for (const shift of [-8, 0, 8]) {
+    on.moveTo(shift, 8);
+    on.lineTo(shift + 8, 0);
   }
   on.stroke();
   return ctx.createPattern(tile, "repeat");

@@ -30,7 +30,7 @@ function byteTicks(axis) {
 
 function bytesAxis(more) {
   return Object.assign({ type: "linear", min: 0, grid: { color: colour("line") }, afterBuildTicks: byteTicks,
-    ticks: { callback: bytesText } }, more);
+    ticks: { callback: bytesText, maxRotation: 0, autoSkipPadding: 12 } }, more);
 }
 
 /* Ticks at powers of ratio, from 1. */

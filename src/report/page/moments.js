@@ -220,6 +220,7 @@ function startMoments() {
   const by = byId("difference-by");
   if (R.tells.stacks) { by.append(element("option", { value: "site" }, "call site")); }
   if (B.name.some((name) => name >= 0)) { by.append(element("option", { value: "name" }, "name, equal layers as one")); }
+  if (!R.tells.roles && !R.roles_inferred && by.options.length > 1) { by.selectedIndex = 1; } /* one role says nothing */
   byId("second-at").value = moments.peak;
   for (const id of ["first-at", "second-at", "difference-by"]) { byId(id).addEventListener("input", showDifference); }
 }

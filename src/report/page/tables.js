@@ -6,6 +6,7 @@
 
 /* More rows than these unfold when they are asked for. */
 const MAX_ROWS = 15;
+const SHORT = 24; /* characters that stay in one line */
 
 /* columns: {title, of(row), shown(row), number}; detail(row): an element below the row, or null; act(row): what a click
  * does, isNow(row): the row stands out. */
@@ -75,7 +76,8 @@ function watchWidths() {
 function appendRow(body, columns, row, detail, act, isNow) {
   const cells = columns.map((column) => {
     const shown = column.shown(row);
-    return element("td", { class: column.number ? "number" : "" }, typeof shown === "string" && !column.number ? breakable(shown) : shown);
+    if (column.number) { return element("td", { class: "number" }, shown); }
+    return shown.length > SHORT ? element("td", { class: "long" }, breakable(shown)) : element("td", { class: "short" }, shown);
   });
   const line = element("tr", isNow && isNow(row) ? { class: "now", "aria-current": "true" } : {}, ...cells);
   body.append(line);
@@ -218,11 +220,10 @@ function fillWhatIfs() {
   if (same.length > 0) {
     rows.push({ ...plain, setting: "the same: " + same.map((row) => row.setting).join(", ") });
   }
-  fillTable(byId("what-ifs"), [textColumn("what", (row) => row.about + (row.of_iteration ? " (of one iteration)" : "")),
+  fillTable(byId("what-ifs"), [textColumn("what", (row) => row.about + (row.setting ? ", " + row.setting : "") + (row.of_iteration ? " (of one iteration)" : "")),
     bytesColumn("bytes", (row) => row.bytes),
     { title: "against now", number: true, of: (row) => row.bytes,
-      shown: (row) => percentText(row.bytes, row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes) },
-    { title: "setting", of: (row) => row.setting, shown: (row) => row.setting }], rows);
+      shown: (row) => percentText(row.bytes, row.is_reserved && R.fragmentation.reserved_peak_bytes || R.peak_bytes) }], rows);
 }
 
 function fillIteration() {
