@@ -78,13 +78,6 @@ static int check_outputs(const place_values *values, const char *input) {
     if (is_dash(values->out) || is_dash(values->svg)) {
         return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
     }
-    if (values->svg != NULL && !ebb__cli_check_ending(&ebb__cli_place, "--svg", values->svg, "svg", "")) {
-        return EBB_EXIT_USAGE;
-    }
-    if (values->out != NULL &&
-        !ebb__cli_check_ending(&ebb__cli_place, "-o", values->out, "csv", " (a picture: --svg OUT.svg)")) {
-        return EBB_EXIT_USAGE;
-    }
     if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
         return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
     }
@@ -95,6 +88,13 @@ static int check_outputs(const place_values *values, const char *input) {
         if (ebb__cli_is_same_file(outputs[i], read)) { return ebb__cli_usage("place: %s is what is read", outputs[i]); }
         const ebb_status status = ebb_path_check_writable(outputs[i]);
         if (status != EBB_OK) { return ebb__cli_failed(status); }
+    }
+    if (values->svg != NULL && !ebb__cli_check_ending(&ebb__cli_place, "--svg", values->svg, "svg", "")) {
+        return EBB_EXIT_USAGE;
+    }
+    if (values->out != NULL &&
+        !ebb__cli_check_ending(&ebb__cli_place, "-o", values->out, "csv", " (a picture: --svg OUT.svg)")) {
+        return EBB_EXIT_USAGE;
     }
     return EBB_EXIT_DONE;
 }

@@ -41,7 +41,6 @@ static bool check_endings(const report_values *values) {
 static int check_values(const report_values *values, const ebb_cli_arguments *arguments, const output *outputs) {
     if (arguments->n == 0) { return ebb__cli_usage("report: say which file; see ebb report --help"); }
     if (values->text && values->json) { return ebb__cli_usage("report: --text or --json, not both"); }
-    if (!check_endings(values)) { return EBB_EXIT_USAGE; }
     for (int i = 0; i < N_OUTPUTS; i++) {
         if (outputs[i].path == NULL) { continue; }
         for (int j = 0; j < i; j++) {
@@ -56,7 +55,7 @@ static int check_values(const report_values *values, const ebb_cli_arguments *ar
         if (status == EBB_OK) { status = ebb_path_check_writable(outputs[i].path); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    return EBB_EXIT_DONE;
+    return check_endings(values) ? EBB_EXIT_DONE : EBB_EXIT_USAGE;
 }
 
 static ebb_status set_machine(const char *path, ebb_report_options *options) {
