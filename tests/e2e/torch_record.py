@@ -199,7 +199,8 @@ def check_roles(name, trace, training):
     verdict(f"{name}: gradients", total["gradient"] == size(p.grad for p in parameters), total)
     verdict(f"{name}: the optimizer's state", total["optimizer_state"] == size(state), total, size(state))
     verdict(f"{name}: names", all(n in names and n + ".grad" in names for n, _ in training.net.named_parameters()))
-    marks = [(e["mark"], e["number"]) for e in trace.events if e["kind"] == "mark"]
+    marks = [e for e in trace.events if e["kind"] == "mark" and e["mark"] != ebb.trace.ANNOTATION]
+    marks = [(e["mark"], e["number"]) for e in marks]
     verdict(f"{name}: an iteration a step", marks[:4] == [(0, 0), (1, 0), (0, 1), (1, 1)], marks)
     steps = [e for e in trace.events if e["kind"] == "step_begin"]
     outside = ("aten.ones_like", "aten.zeros", "aten.zero_", "aten._foreach_zero_", "aten._local_scalar_dense")

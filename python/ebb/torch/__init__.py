@@ -72,6 +72,7 @@ class record(TorchDispatchMode):
         kwargs = kwargs or {}
         operator = self._operators.get(func) or self._operators.setdefault(func, Operator(func))
         if operator.is_profiler:
+            self._try(self._note_range, operator, args)
             with no_dispatch():  # FakeTensorMode of 1.13 refuses it
                 return func(*args, **kwargs)
         if operator.is_primitive or self._process != os.getpid():
@@ -82,7 +83,7 @@ class record(TorchDispatchMode):
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # a tensor made of tensors: what it does with those comes here again
         caller = Caller(sys._getframe(1))
-        self._try(self._iterations.settle, caller)
+        self._try(self._iterations.settle, caller, lambda: self._stack(caller))
         begin_ns = self._ledger.now()
         try:
             result = func(*args, **kwargs)
@@ -115,11 +116,19 @@ class record(TorchDispatchMode):
         self._iterations.finish()
         self._ledger.writer.close()
 
+    def _stack(self, caller):
+        return caller.stack(self._ledger.writer) if self._wants_stacks else 0
+
+    def _note_range(self, operator, args):
+        if "_enter" in operator.name:
+            self._iterations.enter(args[0] if args else None)
+        elif "_exit" in operator.name:
+            self._iterations.leave()
+
     def _tell_refusal(self, operator, caller, refusal, room):
         if refusal is not None:
             self._ledger.set_row()
-            stack = caller.stack(self._ledger.writer) if self._wants_stacks else 0
-            self._ledger.refuse(*refusal, room, operator.name, stack)
+            self._ledger.refuse(*refusal, room, operator.name, self._stack(caller))
 
     def _tell(self, operator, caller, begin_ns, arguments, result):
         ledger, writer, reads, writes = self._ledger, self._ledger.writer, {}, {}
@@ -142,8 +151,8 @@ class record(TorchDispatchMode):
         for block in reads:
             writer.read(begin_ns, block.number)
         for tensor in fresh:
-            stack = caller.stack(writer) if self._wants_stacks else 0
-            writes[ledger.block(tensor, begin_ns, self._places.role(operator, caller, phase), made, stack)] = None
+            role = self._places.role(operator, caller, phase)
+            writes[ledger.block(tensor, begin_ns, role, made, self._stack(caller))] = None
         end_ns = ledger.now()
         for block in writes:
             writer.write(end_ns, block.number)
