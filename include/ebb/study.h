@@ -64,9 +64,10 @@ EBB_API void ebb_study_destroy(ebb_study *study); /* NULL is fine */
 /* ---- in short --------------------------------------------------------------------------------- */
 
 typedef struct ebb_study_summary {
-    const char *source;                               /* the note; "" when there is none */
-    uint32_t tells;                                   /* EBB_TRACE_TELLS_... */
-    bool complete;                                    /* false: the file was cut off */
+    const char *source; /* the note; "" when there is none */
+    uint32_t tells;     /* EBB_TRACE_TELLS_... */
+    bool complete;      /* false: the file was cut off */
+    bool is_moment;     /* a snapshot without history: what was there then, not how it came; the peak is not known */
     uint64_t n_events, n_blocks, n_steps, n_accesses; /* accesses: reads, writes, copies */
     uint64_t n_before;                                /* blocks that were there before the recording */
     uint64_t first_ns, last_ns;

@@ -239,7 +239,7 @@ static ebb_status put_more(const ebb_report *report, ebb_report_json *json) {
     ebb__report_json_bool(json, "complete", s->complete);
     put_tells(report, json);
     ebb__report_json_bool(json, "roles_inferred", s->roles_inferred);
-    put_u64(json, "peak_event", s->peak_event);
+    put_u64(json, "peak_event", s->is_moment ? EBB_STUDY_UNKNOWN : s->peak_event);
     ebb__report_json_u64(json, "peak_blocks", s->n_live_at_peak);
     put_u64(json, "end_live_bytes", s->end_live_bytes);
     put_u64(json, "span_bytes", s->span_bytes);
@@ -270,7 +270,8 @@ static ebb_status put_more(const ebb_report *report, ebb_report_json *json) {
 ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key) {
     EBB_TRY(ebb__report_read(report));
     const ebb_study_summary *s = &report->summary;
-    const bool has_times = ebb__report_tells(report, EBB_TRACE_TELLS_TIMES) && s->peak_event != EBB_STUDY_UNKNOWN;
+    const bool has_times =
+        ebb__report_tells(report, EBB_TRACE_TELLS_TIMES) && !s->is_moment && s->peak_event != EBB_STUDY_UNKNOWN;
     const ebb_study_breakdown breakdown = ebb_study_get_breakdown(report->study);
     ebb__report_json_open(json, key, '{');
     ebb__report_json_u64(json, "schema_version", SCHEMA_VERSION);
@@ -278,7 +279,7 @@ ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const
     ebb__report_json_u64(json, "events", s->n_events);
     ebb__report_json_u64(json, "blocks", s->n_blocks);
     put_seconds(json, "duration_s", s->duration_ns);
-    ebb__report_json_u64(json, "peak_bytes", s->peak_bytes);
+    put_u64(json, "peak_bytes", s->is_moment ? EBB_STUDY_UNKNOWN : s->peak_bytes);
     put_seconds(json, "peak_time_s", has_times ? s->peak_ns - s->first_ns : EBB_STUDY_UNKNOWN);
     put_roles(json, "live_at_peak", breakdown.at_peak);
     put_iteration(report, json);

@@ -193,7 +193,7 @@ void ebb__report_put_html_text(ebb_report_out *out, const char *text) {
     size_t n_bytes = 0;
     for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c += n_bytes) {
         const uint32_t code = read_character(c, &n_bytes);
-        if (code == NO_CHARACTER || (is_control(code) && code != '\n')) {
+        if (code == NO_CHARACTER || is_control(code)) {
             ebb__report_put(out, "\xef\xbf\xbd");
         } else if (strchr("<>&\"'", (int)code) != NULL && code < 0x80) {
             ebb__report_printf(out, "&#%u;", (unsigned)code);

@@ -149,7 +149,7 @@ static const char *const bars[] = {" ",
 static ebb_status put_curve(const text *t) {
     const ebb_study_summary *s = &t->report->summary;
     const size_t n_bins = ebb_min_u64(t->report->n_columns - 4, MAX_CURVE_BINS);
-    if (s->n_blocks == 0) { return EBB_OK; }
+    if (s->n_blocks == 0 || s->is_moment) { return EBB_OK; }
     ebb_study_bin *bins = ebb__alloc(t->report->mem, n_bins, sizeof *bins);
     if (bins == NULL) { return EBB_E_NO_MEMORY; }
     ebb_study_axis axis = EBB_STUDY_BY_TIME;
@@ -202,7 +202,8 @@ static ebb_status put_holders(const text *t, ebb_bump *bump) {
     size_t n = 0;
     if (found.n == 0) { return EBB_OK; }
     EBB_TRY(ebb__report_fold(t->report, found.group, bump, &rows, &n));
-    ebb__report_printf(t->out, "\nwho holds the peak, by %s\n", found.by);
+    ebb__report_printf(t->out, "\nwho holds %s, by %s\n", t->report->summary.is_moment ? "what is live" : "the peak",
+                       found.by);
     for (size_t i = 0; i < n && i < MAX_ROWS; i++) {
         ebb__report_put(t->out, "  ");
         put_column(t, rows[i].label, n_name);

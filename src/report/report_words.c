@@ -143,6 +143,14 @@ static const char *tell_peak(const ebb_report *report, ebb_bump *bump) {
     }
     EBB_ASSERT(s->peak_ns >= s->first_ns && s->peak_event < s->n_events && s->n_live_at_peak > 0);
     const char *const plural = s->n_live_at_peak == 1 ? "" : "s";
+    if (s->is_moment) {
+        return ebb__bump_printf(
+            bump,
+            "%s (%" PRIu64 " bytes) were live, in %" PRIu64 " block%s, when this snapshot was taken. It "
+            "has no history, so its peak is not known: torch.cuda.memory._record_memory_history() at "
+            "the program's beginning records one.",
+            ebb__report_bytes_text(s->peak_bytes, bytes), s->peak_bytes, s->n_live_at_peak, plural);
+    }
     if (ebb__report_tells(report, EBB_TRACE_TELLS_TIMES)) {
         return ebb__bump_printf(
             bump, "At most %s (%" PRIu64 " bytes) are live at once, in %" PRIu64 " block%s, %s after the beginning.",

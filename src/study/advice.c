@@ -180,6 +180,7 @@ static ebb_status advise_lifetimes(ebb_study *s) {
 /* ---- the door --------------------------------------------------------------------------------- */
 
 static ebb_status advise(ebb_study *s, bool *leaks) {
+    if (s->summary.is_moment) { return s->fragmentation.known ? advise_pins(s) : EBB_OK; }
     EBB_TRY(ebb__study_advise_leak(s, leaks));
     EBB_TRY(study_speaker_of(s) == SPEAKER_PYTORCH ? ebb__study_advise_torch(s, leaks) : advise_swap(s));
     EBB_TRY(advise_lifetimes(s));

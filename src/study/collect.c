@@ -15,7 +15,7 @@ typedef struct collector {
     ebb_study *study;
     ebb_iteration_finder *finder;
     uint32_t event; /* number of the current one */
-    bool has_address;
+    bool has_address, has_history;
     uint32_t first_space;
     uint64_t lowest, highest; /* addresses */
     uint64_t segment_bytes, live_bytes;
@@ -283,6 +283,8 @@ static bool are_accesses_valid(const ebb_study *s) {
 /* ---- the door --------------------------------------------------------------------------------- */
 
 static ebb_status take_event(collector *c, const ebb_trace_event *e) {
+    const bool is_before = (e->kind == EBB_TRACE_ALLOC && e->before) || e->kind == EBB_TRACE_SEGMENT_ALLOC;
+    c->has_history = c->has_history || !is_before;
     switch (e->kind) {
     case EBB_TRACE_ALLOC: return add_block(c, e);
     case EBB_TRACE_FREE: return end_block(c, e);
@@ -326,6 +328,7 @@ static void summarize(collector *c) {
     const ebb_trace_info info = ebb_trace_reader_info(s->reader);
     sum->tells = info.tells;
     sum->complete = info.complete;
+    sum->is_moment = !c->has_history && s->blocks.n > 0;
     sum->n_events = c->event;
     sum->n_blocks = s->blocks.n;
     sum->n_steps = s->steps.n;

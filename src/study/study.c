@@ -32,6 +32,7 @@ static uint64_t number_note(const ebb_study *s, const char *key) {
 static void read_notes(ebb_study *s) {
     const char *source = ebb_trace_reader_note(s->reader, "source");
     s->summary.source = source != NULL ? source : "";
+    s->summary.is_moment = s->summary.is_moment && strcmp(s->summary.source, "pytorch snapshot") == 0;
     s->summary.stated_allocated_bytes = number_note(s, "stated.allocated_bytes");
     s->summary.stated_reserved_bytes = number_note(s, "stated.reserved_bytes");
 }

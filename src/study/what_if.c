@@ -379,7 +379,8 @@ static ebb_status mark_replays(ebb_study *s) {
 /* ---- the door --------------------------------------------------------------------------------- */
 
 ebb_status ebb__study_find_what_ifs(ebb_study *s) {
-    if ((s->options.wants & (EBB_STUDY_WHAT_IF | EBB_STUDY_ADVICE)) == 0) { return EBB_OK; }
+    const bool is_wanted = (s->options.wants & (EBB_STUDY_WHAT_IF | EBB_STUDY_ADVICE)) != 0;
+    if (!is_wanted || s->summary.is_moment) { return EBB_OK; }
     ebb_study_what_if live = {.key = "live",
                               .about = "what is live at the peak: nothing that keeps these blocks needs less",
                               .setting = "",

@@ -359,6 +359,26 @@ static void bad_options(void **state) {
     assert_string_equal(ebb_study_use_name(EBB_STUDY_USE_INTERMEDIATE), "intermediate");
 }
 
+/* A snapshot without history: a peak that nothing shows is not advised about, nor laid out otherwise. */
+static void a_moment(void **state) {
+    (void)state;
+    for (unsigned has_history = 0; has_history < 2; has_history++) {
+        study_fixture f;
+        size_t n = 0, n_rows = 0;
+        study_fixture_init(&f, EBB_TRACE_TELLS_STACKS | EBB_TRACE_TELLS_BEFORE);
+        assert_int_equal(ebb_trace_writer_note(f.writer, "source", "pytorch snapshot"), EBB_OK);
+        const uint64_t block = study_alloc_before(&f, 64, EBB_ROLE_UNKNOWN, "");
+        (void)study_alloc_before(&f, 32, EBB_ROLE_UNKNOWN, "");
+        if (has_history == 1) { study_do(&f, EBB_TRACE_FREE, block); }
+        const ebb_study *s = study_fixture_study(&f, NULL);
+        assert_true(ebb_study_get_summary(s).is_moment == (has_history == 0));
+        (void)ebb_study_advice(s, &n);
+        (void)ebb_study_what_ifs(s, &n_rows);
+        assert_true((n_rows == 0) == (has_history == 0) && n == 0);
+        study_fixture_fini(&f);
+    }
+}
+
 /* Whose stack says what it is; the last member what it should be. */
 static void likely_roles(void **state) {
     (void)state;
@@ -408,7 +428,7 @@ int main(void) {
         cmocka_unit_test(sites_on_windows),     cmocka_unit_test(entry_is_no_site),
         cmocka_unit_test(nothing_at_all),       cmocka_unit_test(segments_and_reserved),
         cmocka_unit_test(bad_options),          cmocka_unit_test(inputs_and_intermediates),
-        cmocka_unit_test(likely_roles),
+        cmocka_unit_test(likely_roles),         cmocka_unit_test(a_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
