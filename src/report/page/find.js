@@ -55,7 +55,7 @@ function find() {
 }
 
 function showFound(found) {
-  byId("found-box").hidden = !finding.is;
+  byId("found-box").hidden = !finding.is || found.length === 0;
   const rest = B.rest > 0 ? ", of the " + countText(blocks.n) + " with the greatest area" : "";
   const bytes = found.reduce((sum, i) => sum + B.size[i], 0);
   byId("found").textContent = !finding.is ? "" : countText(found.length) + (found.length === 1 ? " block" : " blocks") + rest +

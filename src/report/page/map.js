@@ -67,7 +67,7 @@ function fillPools() {
   });
   byId("pools").hidden = held.list.length === 0 || rows.length === 0;
   const columns = [textColumn("pool", (row) => row.pool), textColumn("stream", (row) => row.stream),
-    countColumn("segments", (row) => row.n), bytesColumn("reserved", (row) => row.bytes), bytesColumn("live", (row) => row.live),
+    countColumn("segments", (row) => row.n), bytesColumn("reserved", (row) => row.bytes), bytesColumn(isExact() ? "live" : "live, at least", (row) => row.live),
     bytesColumn(isExact() ? "free" : "free, at most", (row) => row.free), bytesColumn("largest hole", (row) => row.hole),
     bytesColumn("in empty segments", (row) => row.empty)];
   fillTable(byId("pools"), rows.some((row) => row.pool !== "") ? columns : columns.slice(1), rows);
