@@ -74,6 +74,11 @@ typedef struct ebb_place_options {
                       twice its steps, of four times, as long as they suffice, and the best counts: more steps
                       never give a worse answer. With 0 here and in enough_bytes, a plain problem of more than 200,000
                       items is done with early, when it is within 1/320 of the bound, or 1/100 after some sweeps */
+    /* Of a plain problem that is no circle, as a recording is: times at which iterations begin, ascending; the last may
+     * be the end of one. "best" solves those that are alike as a circle and places the others around them. It need not
+     * be told: an answer is found without, but seldom one as good. */
+    const uint64_t *iteration_starts; /* borrowed for the call */
+    size_t n_iteration_starts;
     /* Asked every few thousand steps; true ends the search with the best so far, or a rule with none. NULL: never. It
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
@@ -94,6 +99,9 @@ typedef struct ebb_place_result {
     uint64_t peak_bytes;
     uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
     uint64_t n_steps;     /* search steps that it took */
+    /* Where iterations were given and are alike: the end of the highest byte that one of those in the middle holds, and
+     * what none can be below. Else 0. */
+    uint64_t steady_peak_bytes, steady_bound_bytes;
 } ebb_place_result;
 
 /* Write each item's offset to offsets_out[n_items]; optimal is result.peak_bytes == result.bound_bytes. options may be

@@ -169,6 +169,8 @@ static int solve(subject *s, const char *solver, ebb_cli_answer *answer) {
     options.enough_bytes = s->values->capacity;
     options.first_segment_bytes = s->values->first_segment;
     options.max_steps = timed ? UINT64_MAX : s->values->steps;
+    options.iteration_starts = s->placing.starts;
+    options.n_iteration_starts = s->placing.n_starts;
     options.stop = look_at_watch;
     options.stop_ctx = &w;
     *answer = (ebb_cli_answer){.solver = solver};
@@ -316,6 +318,7 @@ static int subject_init(subject *s) {
 static void subject_fini(subject *s) {
     free(s->offsets);
     free(s->best_offsets);
+    free(s->placing.starts);
     ebb_place_file_destroy(s->placing.file);
 }
 

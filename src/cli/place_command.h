@@ -12,6 +12,8 @@
 typedef struct ebb_cli_placing {
     ebb_place_file *file;
     const char *time_name; /* what its times are */
+    uint64_t *starts;      /* [n_starts]: times at which a recording's iterations begin; malloc's */
+    size_t n_starts;
 } ebb_cli_placing;
 
 /* Read what is at path, known by its content: a CSV, a program, a plan, a recording. "-" is standard input. device: of

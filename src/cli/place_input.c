@@ -245,8 +245,12 @@ static int load_plan(const source *s, ebb_cli_placing *placing) {
 typedef struct recording {
     const source *source;
     ebb_trace_reader *reader;
-    buffers b;     /* a block's index is its number */
-    uint64_t tick; /* allocs and frees so far */
+    buffers b; /* a block's index is its number */
+    ebb_iteration_finder *finder;
+    uint64_t tick;   /* allocs and frees so far */
+    uint64_t *event; /* [tick]: of each alloc and free, its number among all events */
+    size_t event_cap;
+    uint64_t n_events;
 } recording;
 
 static int begin_block(recording *r, const ebb_trace_event *event) {
@@ -257,11 +261,24 @@ static int begin_block(recording *r, const ebb_trace_event *event) {
     return add_buffer(&r->b, item, id);
 }
 
+static int note_event(recording *r) {
+    if (r->tick == r->event_cap && !grow((void **)&r->event, &r->event_cap, sizeof *r->event, r->tick + 1024)) {
+        return no_memory();
+    }
+    r->event[r->tick++] = r->n_events;
+    return EBB_EXIT_DONE;
+}
+
 static int read_event(recording *r, const ebb_trace_event *event) {
     int code = EBB_EXIT_DONE;
+    const ebb_status status = ebb_iteration_finder_add(r->finder, event);
+    if (status != EBB_OK) { return failed(r->source, status); }
     if (event->kind == EBB_TRACE_ALLOC) { code = begin_block(r, event); }
     if (event->kind == EBB_TRACE_FREE) { r->b.items[event->block].last = r->tick; }
-    r->tick += event->kind == EBB_TRACE_ALLOC || event->kind == EBB_TRACE_FREE;
+    if (code == EBB_EXIT_DONE && (event->kind == EBB_TRACE_ALLOC || event->kind == EBB_TRACE_FREE)) {
+        code = note_event(r);
+    }
+    r->n_events++;
     return code;
 }
 
@@ -284,6 +301,38 @@ static int read_events(recording *r) {
     return EBB_EXIT_DONE;
 }
 
+/* How many allocs and frees come before this event. */
+static uint64_t time_of(const recording *r, uint64_t event) {
+    uint64_t low = 0, high = r->tick;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (r->event[middle] < event) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Where each part of the recording begins that is no warm-up. */
+static int find_iterations(recording *r, ebb_cli_placing *placing) {
+    ebb_iteration found;
+    size_t n = 0;
+    const ebb_status status = ebb_iteration_finder_find(r->finder, &found);
+    if (status != EBB_OK) { return failed(r->source, status); }
+    const ebb_iteration_part *part = ebb_iteration_finder_parts(r->finder, &n);
+    if (n == 0) { return EBB_EXIT_DONE; }
+    placing->starts = malloc((n + 1) * sizeof *placing->starts);
+    if (placing->starts == NULL) { return no_memory(); }
+    for (size_t i = 0; i < n; i++) {
+        if (part[i].kind == EBB_ITERATION_PART_BEFORE) { continue; }
+        placing->starts[placing->n_starts++] = time_of(r, part[i].first_event);
+    }
+    if (part[n - 1].kind == EBB_ITERATION_PART_ITERATION) { placing->starts[placing->n_starts++] = r->tick; }
+    return EBB_EXIT_DONE;
+}
+
 /* What shares no device shares no arena; others are left out, and said. */
 static void say_device(const recording *r) {
     size_t n = 0, chosen = 0;
@@ -300,11 +349,15 @@ static int load_recording(const source *s, ebb_cli_placing *placing) {
     const ebb_status status = ebb_trace_open_device(NULL, s->path, ebb__cli_temp_dir(), s->device, &r.reader);
     if (status != EBB_OK) { return failed(s, status); }
     say_device(&r);
-    int code = read_events(&r);
+    const ebb_status created = ebb_iteration_finder_create(NULL, r.reader, &r.finder);
+    int code = created == EBB_OK ? read_events(&r) : failed(s, created);
+    if (code == EBB_EXIT_DONE) { code = find_iterations(&r, placing); }
     if (code == EBB_EXIT_DONE) { code = make_file(s, &r.b, 1, 0, &placing->file); }
     placing->time_name = "alloc or free of the recording";
+    ebb_iteration_finder_destroy(r.finder);
     ebb_trace_reader_close(r.reader);
     buffers_fini(&r.b);
+    free(r.event);
     return code;
 }
 

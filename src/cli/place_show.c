@@ -20,6 +20,10 @@ void ebb__cli_place_print(const ebb_cli_place_facts *facts, const ebb_cli_answer
     ebb__cli_row_bytes("peak", answer->result.peak_bytes);
     ebb__cli_row_bytes("bound", answer->result.bound_bytes);
     ebb__cli_row("peak / bound", "%.6f", ebb__cli_place_ratio(&answer->result));
+    if (answer->result.steady_bound_bytes > 0) {
+        ebb__cli_row_bytes("steady peak", answer->result.steady_peak_bytes);
+        ebb__cli_row_bytes("steady bound", answer->result.steady_bound_bytes);
+    }
     ebb__cli_row("optimal", "%s", is_optimal(answer) ? "proven" : "not proven");
     if (facts->capacity_bytes > 0) {
         ebb__cli_row_bytes("capacity", facts->capacity_bytes);
@@ -65,6 +69,10 @@ void ebb__cli_place_print_json(const ebb_cli_place_facts *facts, const ebb_cli_a
     ebb__json_u64("lower_bound_bytes", answer->result.bound_bytes);
     ebb__json_f64("ratio", ebb__cli_place_ratio(&answer->result));
     ebb__json_bool("optimal", is_optimal(answer));
+    if (answer->result.steady_bound_bytes > 0) {
+        ebb__json_u64("steady_peak_bytes", answer->result.steady_peak_bytes);
+        ebb__json_u64("steady_bound_bytes", answer->result.steady_bound_bytes);
+    }
     ebb__json_f64("time_s", answer->time_s);
     ebb__json_u64("steps", answer->result.n_steps);
     if (facts->capacity_bytes > 0) {

@@ -578,7 +578,7 @@ ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place
     if (st == EBB_OK) {
         EBB_ASSERT(s.peak_bytes >= s.bound_bytes && s.bound_bytes >= result->bound_bytes);
         memcpy(offsets, s.best, job->problem->n_items * sizeof *offsets);
-        *result = (ebb_place_result){s.peak_bytes, s.bound_bytes, s.work};
+        *result = (ebb_place_result){.peak_bytes = s.peak_bytes, .bound_bytes = s.bound_bytes, .n_steps = s.work};
     }
     ebb__bump_fini(&bump);
     return st;

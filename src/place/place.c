@@ -18,6 +18,7 @@ static const ebb_place_solver solvers[] = {
 };
 #define N_SOLVERS (sizeof solvers / sizeof solvers[0])
 #define ASK_EVERY ((uint64_t)4096) /* steps */
+#define FAR 64u                    /* from the bound: by more than this part of it */
 #define TOO_LARGE ((uint64_t)1 << 63)
 
 const char *ebb_place_solver_name(size_t idx, const char **about_out) {
@@ -89,6 +90,15 @@ static bool takes_turn(const ebb_place_solver *rule, const ebb_place_problem *pr
     return check_takes(problem, rule) == EBB_OK;
 }
 
+static void keep_better(const ebb_place_job *job, const uint64_t *spare, const ebb_place_result *other,
+                        uint64_t *offsets, ebb_place_result *result) {
+    result->n_steps += other->n_steps;
+    result->bound_bytes = ebb_max_u64(result->bound_bytes, other->bound_bytes);
+    if (other->peak_bytes >= result->peak_bytes) { return; }
+    result->peak_bytes = other->peak_bytes;
+    memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
+}
+
 /* What a rule gives up is no answer. */
 static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rule, uint64_t *spare, uint64_t *offsets,
                            ebb_place_result *result) {
@@ -99,11 +109,19 @@ static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rul
     const ebb_status st = rule->solve(&own, spare, &answer);
     if (st == EBB_E_LIMIT || st == EBB_E_UNSUPPORTED) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
-    result->n_steps += answer.n_steps;
-    if (answer.peak_bytes >= result->peak_bytes) { return EBB_OK; }
-    EBB_TRY(ebb_place_check(job->problem, job->mem, spare, &result->peak_bytes)); /* a replay's own is of segments */
-    memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
+    if (answer.peak_bytes < result->peak_bytes) { /* a replay's own peak is that of its segments */
+        EBB_TRY(ebb_place_check(job->problem, job->mem, spare, &answer.peak_bytes));
+    }
+    keep_better(job, spare, &answer, offsets, result);
     return EBB_OK;
+}
+
+/* With iterations that are alike, or without. *repeats_out: the former. */
+static ebb_status search_once(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result,
+                              bool *repeats_out) {
+    *repeats_out = false;
+    if (job->n_starts > 0) { EBB_TRY(ebb__place_repeating(job, offsets, result, repeats_out)); }
+    return *repeats_out ? EBB_OK : ebb__place_any(job, offsets, result);
 }
 
 /* Again, with twice the steps each time, until no such search is within what is left. Each has its stages' shares of
@@ -114,36 +132,50 @@ static ebb_status search_again(const ebb_place_job *job, uint64_t *spare, uint64
     own.is_default = false;
     for (own.max_steps = 2 * job->default_steps; own.max_steps <= left; own.max_steps *= 2) {
         ebb_place_result again = {0};
+        bool repeats = false;
         if (is_enough(job, result) || job->stop(job->stop_ctx)) { return EBB_OK; }
-        EBB_TRY(ebb__place_any(&own, spare, &again));
-        result->n_steps += again.n_steps;
-        result->bound_bytes = ebb_max_u64(result->bound_bytes, again.bound_bytes);
-        if (again.peak_bytes < result->peak_bytes) {
-            result->peak_bytes = again.peak_bytes;
-            memcpy(offsets, spare, job->problem->n_items * sizeof *offsets);
-        }
-        if (again.n_steps < own.max_steps / 2) { return EBB_OK; } /* it ended by itself */
+        EBB_TRY(search_once(&own, spare, &again, &repeats));
+        keep_better(job, spare, &again, offsets, result);
+        if (!repeats && again.n_steps < own.max_steps / 2) { return EBB_OK; } /* it ended by itself */
         left -= own.max_steps;
         if (own.max_steps > UINT64_MAX / 2) { return EBB_OK; }
     }
     return EBB_OK;
 }
 
-ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
-    ebb_place_job first = *job;
-    first.max_steps = ebb_min_u64(job->max_steps, job->default_steps);
-    EBB_TRY(ebb__place_any(&first, offsets, result));
-    if (is_enough(job, result)) { return ebb__place_please(job, offsets, result); }
+static bool is_far(const ebb_place_result *result) {
+    return result->peak_bytes - result->bound_bytes > result->bound_bytes / FAR;
+}
+
+/* By a search without iterations, where the one with them has not come near; by the rules; by more steps. */
+static ebb_status improve(const ebb_place_job *job, bool repeats, uint64_t *offsets, ebb_place_result *result) {
     ebb_bump bump;
     ebb__bump_init(&bump, job->mem);
     uint64_t *spare = ebb__bump_alloc(&bump, job->problem->n_items, sizeof *spare);
     ebb_status st = spare != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    if (st == EBB_OK && repeats && is_far(result)) {
+        ebb_place_result other = {0};
+        ebb_place_job own = *job;
+        own.max_steps = ebb_min_u64(job->max_steps, job->default_steps);
+        st = ebb__place_any(&own, spare, &other);
+        if (st == EBB_OK) { keep_better(job, spare, &other, offsets, result); }
+    }
     for (size_t i = 0; i < N_SOLVERS && st == EBB_OK && !is_enough(job, result); i++) {
         if (takes_turn(&solvers[i], job->problem)) { st = try_rule(job, &solvers[i], spare, offsets, result); }
     }
     if (st == EBB_OK && job->max_steps > job->default_steps) { st = search_again(job, spare, offsets, result); }
     ebb__bump_fini(&bump);
-    return st == EBB_OK ? ebb__place_please(job, offsets, result) : st;
+    return st;
+}
+
+ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {
+    ebb_place_job first = *job;
+    bool repeats = false;
+    first.max_steps = ebb_min_u64(job->max_steps, job->default_steps);
+    EBB_TRY(search_once(&first, offsets, result, &repeats));
+    if (!is_enough(job, result)) { EBB_TRY(improve(job, repeats, offsets, result)); }
+    EBB_TRY(ebb__place_please(job, offsets, result));
+    return repeats ? ebb__place_judge_steady(job, offsets, result) : EBB_OK;
 }
 
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
@@ -165,6 +197,8 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
         .enough_bytes = options->enough_bytes,
         .max_steps = options->max_steps != 0 ? options->max_steps : usual_steps,
         .default_steps = usual_steps,
+        .starts = options->iteration_starts,
+        .n_starts = options->n_iteration_starts,
         .is_default = options->enough_bytes == 0 && (options->max_steps == 0 || options->max_steps >= usual_steps),
         .first_segment_bytes = solver->searches ? 0 : options->first_segment_bytes,
         .stop = options->stop != NULL ? options->stop : never,

@@ -18,8 +18,10 @@ typedef struct ebb_place_job {
     uint64_t first_segment_bytes; /* to the replays of CnMem: see place.h */
     uint64_t default_steps;       /* of a search with more: these first, then twice as many, and so on */
     uint64_t below_bytes;         /* to a rule: it may give up when its peak reaches this; 0: never */
-    bool is_default;              /* the caller asks neither for a peak nor for fewer steps */
-    bool (*stop)(void *ctx);      /* never NULL */
+    const uint64_t *starts;       /* [n_starts]: as of the options */
+    size_t n_starts;
+    bool is_default;         /* the caller asks neither for a peak nor for fewer steps */
+    bool (*stop)(void *ctx); /* never NULL */
     void *stop_ctx;
 } ebb_place_job;
 
@@ -43,6 +45,13 @@ ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes);
 
 /* What "best" does: one search or several, and the rules. */
 ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
+/* Of a problem whose iterations begin at job->starts: those alike as a circle, the others around them. *found_out: they
+ * are alike; else nothing is written. */
+ebb_status ebb__place_repeating(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result, bool *found_out);
+
+/* The highest end in those iterations, and the most bytes that live at one time in them. */
+ebb_status ebb__place_judge_steady(const ebb_place_job *job, const uint64_t *offsets, ebb_place_result *result);
 
 /* One search. */
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);

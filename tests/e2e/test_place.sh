@@ -120,6 +120,40 @@ check "a trace on standard input" grep -q '"optimal": true' again
 head -c $(($(wc -c <trace) / 2)) trace >cut && "$EBB" place cut >out 2>err
 equal "a trace that is cut off" "$(cat err)" "ebb: warning: cut: the recording is cut off; what it has is placed"
 
+# A recording of iterations: both peaks are shown, and the whole's is the bound.
+python3 - >repeats.log <<END
+import random
+rng = random.Random(2)
+address, free = 0, []
+def malloc(size):
+    global address
+    address += 512
+    print(f"Malloc {address:#x} {size}")
+    return address
+def step(held, sizes):  # gradients of the last step go while this one's come
+    fresh, temporary = [], []
+    for k, size in enumerate(sizes):
+        (fresh if k % 5 == 0 else temporary).append(malloc(size))
+        if k % 3 == 2:
+            print(f"Free {temporary.pop(len(temporary) // 2):#x}")
+        if k % 5 == 4 and held:
+            print(f"Free {held.pop(0):#x}")
+    for block in held + temporary[::-1]:
+        print(f"Free {block:#x}")
+    return fresh
+sizes = [rng.randrange(1, 60) * 4 ** rng.randrange(4) for k in range(60)]
+for k in range(9):
+    malloc(rng.randrange(99, 999))
+held = step([], sizes[::2])
+for k in range(20):
+    held = step(held, sizes)
+END
+run "a recording that repeats" out place repeats.log --json
+equal "a recording that repeats: its steady part" "$(member out steady_peak_bytes)" "$(member out steady_bound_bytes)"
+equal "a recording that repeats: the whole" "$(member out optimal)" true
+run "a recording that repeats, in rows" out place repeats.log
+equal "a recording that repeats, in rows" "$(grep -c '^steady ' out)" 2
+
 # Recordings of other tools: placed as the traces that `ebb import` makes of them.
 python3 "$root/tests/e2e/make_imports.py" made 1 && python3 "$root/tests/e2e/make_snapshot.py" snapshots || exit 1
 gzip -k made/singa_plain.log snapshots/history.pickle
