@@ -126,8 +126,14 @@ EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
  * than 48. For suggestions: beyond 2 it is no slip of the finger. */
 EBB_API size_t ebb_edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
 
+/* Open a file, a pipe or a terminal to be read; *fd_out is the caller's to close. EBB_E_IO: it cannot be opened, or is
+ * a pipe to which no program writes within some seconds. EBB_E_FORMAT: a device, which may have no end.
+ */
+EBB_API ebb_status ebb_path_open_input(const char *path, int *fd_out);
+
 /* Whether a file can be made at path, or the one there be replaced, as far as its folder tells; nothing is written.
- * For asking before the work whose result goes there. EBB_E_IO: no such folder, not allowed, a folder itself. */
+ * For asking before the work whose result goes there. EBB_E_IO: no such folder, not allowed, a folder itself, a
+ * link to a file that is not there. */
 EBB_API ebb_status ebb_path_check_writable(const char *path);
 
 #ifdef __cplusplus

@@ -12,13 +12,9 @@
 #define MAX_READ_BYTES ((size_t)1 << 30) /* gzread counts in unsigned */
 
 ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out) {
-    errno = 0;
-    gzFile file = gzopen(name, "rbe");
-    if (file == NULL) {
-        return ebb_fail(EBB_E_IO, "%s: cannot open: %s", name, errno != 0 ? strerror(errno) : "out of host memory");
-    }
-    *stream_out = (ebb_stream){.name = name, .file = file};
-    return EBB_OK;
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(name, &fd));
+    return ebb__stream_open_fd(name, fd, stream_out);
 }
 
 ebb_status ebb__stream_open_fd(const char *name, int fd, ebb_stream *stream_out) {

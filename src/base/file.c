@@ -11,12 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define BUFFER_BYTES ((size_t)256 * 1024)
 #define MAX_NAME_TRIES 1000u
+#define PIPE_WAIT_MS 3000 /* for the first writer */
+#define PIPE_LOOK_MS 20
 
 struct ebb_file_writer {
     const ebb_mem *mem;
@@ -38,6 +41,59 @@ ebb_status ebb__fail_errno(const char *path, const char *what) {
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */
+
+/* Whether a pipe has something to read, or may get it. Nothing is taken out: tee() copies. */
+static bool has_writer(int fd) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) { return true; }
+    const bool none = tee(fd, ends[1], 1, SPLICE_F_NONBLOCK) == 0;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return !none;
+}
+
+/* A pipe whose writer comes a moment later is fine; one that nobody opens would be waited for without end. */
+static ebb_status await_writer(const char *path, int fd) {
+    for (int waited_ms = 0; !has_writer(fd); waited_ms += PIPE_LOOK_MS) {
+        if (waited_ms >= PIPE_WAIT_MS) { return ebb_fail(EBB_E_IO, "%s: no program writes to this pipe", path); }
+        (void)poll(NULL, 0, PIPE_LOOK_MS);
+    }
+    return EBB_OK;
+}
+
+static ebb_status block(const char *path, int fd) {
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0) { return EBB_OK; }
+    return ebb__fail_errno(path, "open");
+}
+
+/* Terminals and /dev/null end; /dev/zero and its like do not. */
+static bool is_endless(int fd, const struct stat *info) {
+    struct stat null;
+    if (!S_ISCHR(info->st_mode)) { return S_ISBLK(info->st_mode); }
+    return isatty(fd) != 1 && (stat("/dev/null", &null) != 0 || null.st_rdev != info->st_rdev);
+}
+
+ebb_status ebb_path_open_input(const char *path, int *fd_out) {
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    ebb_status st = EBB_OK;
+    if (fstat(fd, &info) != 0) {
+        st = ebb__fail_errno(path, "open");
+    } else if (is_endless(fd, &info)) {
+        st = ebb_fail(EBB_E_FORMAT, "%s: this is a device, not a file", path);
+    } else if (S_ISFIFO(info.st_mode)) {
+        st = await_writer(path, fd);
+    }
+    if (st == EBB_OK) { st = block(path, fd); }
+    if (st != EBB_OK) {
+        (void)close(fd);
+        return st;
+    }
+    *fd_out = fd;
+    return EBB_OK;
+}
 
 /* How much to read at first: the file's size where it has one. */
 static size_t first_read_bytes(int fd, uint64_t max_bytes) {
@@ -80,8 +136,8 @@ out:
 
 ebb_status ebb__file_read_all(const ebb_mem *mem, const char *path, uint64_t max_bytes, char **data_out,
                               size_t *n_bytes_out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(path, &fd));
     ebb_status st = read_fd(mem, fd, path, max_bytes, data_out, n_bytes_out);
     (void)close(fd);
     return st;
@@ -176,13 +232,29 @@ static ebb_status open_in_place(ebb_file_writer *writer) {
     return EBB_E_NO_MEMORY;
 }
 
+/* A link that names no file: the file would take the link's place, or come into being somewhere else. */
+static ebb_status refuse_dangling(const char *path) {
+    struct stat st;
+    char aim[PATH_MAX];
+    if (lstat(path, &st) != 0 || !S_ISLNK(st.st_mode) || stat(path, &st) == 0 || errno != ENOENT) { return EBB_OK; }
+    const ssize_t n = readlink(path, aim, sizeof aim - 1);
+    aim[n > 0 ? n : 0] = '\0';
+    return ebb_fail(EBB_E_IO, "%s: cannot create: it is a link to %s, which is not there", path, aim);
+}
+
+/* What is no regular file. A pipe that nobody reads would be waited for without end. */
+static ebb_status open_direct(ebb_file_writer *writer) {
+    writer->direct = true;
+    writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (writer->fd >= 0) { return block(writer->path, writer->fd); }
+    if (errno == ENXIO) { return ebb_fail(EBB_E_IO, "%s: no program reads from this pipe", writer->path); }
+    return ebb__fail_errno(writer->path, "open");
+}
+
 static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
     struct stat st;
-    if (stat(writer->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        writer->direct = true;
-        writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC);
-        return writer->fd >= 0 ? EBB_OK : ebb__fail_errno(writer->path, "open");
-    }
+    if (stat(writer->path, &st) == 0 && !S_ISREG(st.st_mode)) { return open_direct(writer); }
+    EBB_TRY(refuse_dangling(writer->path));
     if ((flags & EBB_FILE_IN_PLACE) != 0) { return open_in_place(writer); }
     if ((flags & EBB_FILE_NAMED) == 0 && access("/proc/self/fd", F_OK) == 0) {
         writer->fd = open(writer->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
@@ -202,7 +274,11 @@ ebb_status ebb_path_check_writable(const char *path) {
         status = ebb__fail_errno(path, "open");
     } else if (exists && !S_ISREG(st.st_mode)) {
         status = access(path, W_OK) == 0 ? EBB_OK : ebb__fail_errno(path, "open");
-    } else if ((!exists && errno != ENOENT) || access(writer.dir, W_OK | X_OK) != 0) {
+    } else if (!exists && errno != ENOENT) {
+        status = ebb__fail_errno(path, "create");
+    } else if (!exists && refuse_dangling(path) != EBB_OK) {
+        status = EBB_E_IO;
+    } else if (access(writer.dir, W_OK | X_OK) != 0) {
         status = ebb__fail_errno(path, "create");
     }
 out:

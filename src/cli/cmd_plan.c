@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 typedef struct plan_values {
@@ -74,7 +75,8 @@ static bool is_program_file(const char *name) {
 static bool is_plan_file(const char *name) {
     static const char word[] = "ebb-plan ";
     char begin[sizeof word] = "";
-    FILE *file = fopen(name, "re");
+    struct stat info;
+    FILE *file = stat(name, &info) == 0 && S_ISREG(info.st_mode) ? fopen(name, "re") : NULL;
     if (file == NULL) { return false; }
     const bool is_plan = fgets(begin, sizeof begin, file) != NULL && strcmp(begin, word) == 0;
     (void)fclose(file);

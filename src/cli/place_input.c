@@ -112,8 +112,13 @@ static int open_source(source *s) {
     struct stat info;
     const bool is_stdin = strcmp(s->name, "-") == 0;
     if (is_stdin) { s->name = "standard input"; }
-    s->fd = is_stdin ? STDIN_FILENO : open(s->name, O_RDONLY | O_CLOEXEC);
-    if (s->fd < 0 || fstat(s->fd, &info) != 0) { return complain_io(s, "open"); }
+    s->fd = STDIN_FILENO;
+    const ebb_status status = is_stdin ? EBB_OK : ebb_path_open_input(s->name, &s->fd);
+    if (status != EBB_OK) {
+        s->fd = -1;
+        return ebb__cli_file_failed(status);
+    }
+    if (fstat(s->fd, &info) != 0) { return complain_io(s, "open"); }
     if (!is_stdin && S_ISREG(info.st_mode)) { s->path = s->name; }
     while (s->n_first < EBB_TRACE_HEAD_BYTES) {
         const ssize_t n = read(s->fd, s->first + s->n_first, EBB_TRACE_HEAD_BYTES - s->n_first);

@@ -446,8 +446,8 @@ static int64_t read_fd(void *ctx, void *buf, size_t n_bytes) {
 }
 
 ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(path, &fd));
     const ebb_status st = ebb_place_file_read_from(mem, path, read_fd, &fd, file_out);
     (void)close(fd);
     return st;

@@ -174,8 +174,8 @@ ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int f
 }
 
 ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(path, &fd));
     return ebb__trace_reader_open_fd(mem, path, fd, reader_out);
 }
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VERSION "2" /* 1 had no batches_before */
@@ -186,6 +187,10 @@ ebb_status ebb__trainer_resume(ebb_trainer *trainer, const char *path, bool *fou
     if (access(path, F_OK) != 0) {
         /* whatever else the cause, the checkpoint may be there, and a run from the start would replace it */
         return errno == ENOENT ? EBB_OK : ebb__fail_errno(path, "open");
+    }
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return ebb_fail(EBB_E_IO, "%s: a checkpoint is read again, so this must be a regular file", path);
     }
     ebb_safetensors *file = NULL;
     EBB_TRY(ebb__safetensors_open(trainer->mem, path, &file));

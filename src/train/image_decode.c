@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <jpeglib.h>
 /* behind jpeglib.h, which needs stdio.h before it and does not include it */
@@ -277,8 +278,14 @@ static ebb_status decode_png(decoding *d) {
 }
 
 ebb_status ebb__image_decode(const char *path, const ebb_row_sink *sink, void *scratch, ebb_allowance *allowance) {
-    decoding d = {.path = path, .sink = sink, .row = scratch, .allowance = allowance, .file = fopen(path, "rbe")};
-    if (d.file == NULL) { return ebb_fail(EBB_E_IO, "%s: cannot open: %s", path, strerror(errno)); }
+    decoding d = {.path = path, .sink = sink, .row = scratch, .allowance = allowance, .file = NULL};
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(path, &fd));
+    d.file = fdopen(fd, "rb");
+    if (d.file == NULL) {
+        (void)close(fd);
+        return ebb_fail(EBB_E_NO_MEMORY, "%s: out of host memory", path);
+    }
     uint8_t magic[8] = {0};
     size_t n = fread(magic, 1, sizeof magic, d.file);
     ebb_status status = EBB_OK;

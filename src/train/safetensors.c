@@ -257,8 +257,8 @@ static ebb_status open_from(const ebb_mem *mem, const char *path, int fd, ebb_sa
 }
 
 ebb_status ebb__safetensors_open(const ebb_mem *mem, const char *path, ebb_safetensors **file_out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { return ebb__fail_errno(path, "open"); }
+    int fd = -1;
+    EBB_TRY(ebb_path_open_input(path, &fd));
     ebb_status status = open_from(mem, path, fd, file_out);
     if (status != EBB_OK) { (void)close(fd); }
     return status;

@@ -136,6 +136,27 @@ for line in open("out"): json.loads(line, parse_constant=sys.exit)'
         "$(member out2 weights_sha256)" "$(member out weights_sha256)"
 }
 
+# What is no file is refused, by whatever reads or writes it, before it can take all memory or be waited for.
+mkfifo pipe && ln -s nowhere/x dangling
+# shellcheck disable=SC2086
+{
+    for reader in plan "plan lenet --backend dry --machine" "plan lenet --backend dry --check" "report --text" \
+        "import -o no" "$train --load" place; do
+        complains "$reader /dev/zero" 3 "^ebb: /dev/zero: this is a device, not a file" $reader /dev/zero
+    done
+    complains "plan of a pipe that nobody writes" 4 "no program writes to this pipe" plan ./pipe
+    complains "--checkpoint into a pipe" 4 "pipe: a checkpoint is read again, so this must be a regular file" \
+        $train --checkpoint pipe
+    "$EBB" $train --save pipe >out 2>err
+    equal "--save into a pipe that nobody reads" "$? $(tail -n 1 err)" "4 ebb: $work/pipe: no program reads from this pipe"
+    complains "plan -o into a pipe that nobody reads" 4 "no program reads from this pipe" plan lenet --backend dry -o pipe
+    for option in --save --checkpoint --record; do
+        complains "$option through a link to nothing" 4 "dangling: .* it is a link to nowhere/x" $train $option dangling
+    done
+    complains "plan -o through a link to nothing" 4 "dangling: .* link to nowhere/x" plan lenet --backend dry -o dangling
+}
+rm pipe dangling
+
 : >file
 ls -A >before
 # shellcheck disable=SC2086

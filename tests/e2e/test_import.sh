@@ -89,7 +89,7 @@ complains "for a comparison, too" 4 'tmp: cannot make a temporary file in: No su
     check made1/object.json.gz --max-peak 1GiB
 unset TMPDIR
 says "a folder" 4 "ebb: .: byte 0: Is a directory" import . -o no
-says "a device without an end" 3 "ebb: /dev/zero: neither a trace nor a recording of a known format" import /dev/zero -o no
+says "a device without an end" 3 "ebb: /dev/zero: this is a device, not a file" import /dev/zero -o no
 says "a device without a byte" 3 "ebb: /dev/null: an empty file" import /dev/null -o no
 check "nothing is left of failures" [ ! -e no ]
 

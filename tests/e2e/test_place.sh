@@ -261,7 +261,7 @@ cat bad.csv >pipe &
 says "a named pipe that is bad" 3 "ebb: pipe:2: a byte 0: this is no text" place pipe
 head -c 30 program | "$EBB" place - >out 2>err
 equal "a program that is bad on standard input" "$? $(cut -c 1-20 err)" "3 ebb: standard input:"
-says "bytes without an end" 3 "ebb: /dev/zero:1: a byte 0: this is no text" place /dev/zero
+says "bytes without an end" 3 "ebb: /dev/zero: this is a device, not a file" place /dev/zero
 yes | "$EBB" place - >out 2>err
 equal "lines without an end" "$? $(cat err)" "3 ebb: standard input:1: there is no column 'id': the first line names them, in lower case, with commas between"
 (echo "id,lower,upper,size" && yes a,0,1,4) 2>err.yes | "$EBB" place - >out 2>err

@@ -3,8 +3,10 @@
  * The file writer leaves either the old file or the whole new one; the reader gives every byte or a cause.
  */
 #include "base/file.h"
+#include "support.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -217,6 +219,59 @@ static void test_links_and_modes_stay(void **state) {
     assert_int_equal(unlink(link_path), 0);
 }
 
+static void test_link_to_nothing_is_refused(void **state) {
+    (void)state;
+    ebb_file_writer *writer = NULL;
+    assert_int_equal(symlink("nowhere", path), 0);
+    assert_int_equal(ebb_path_check_writable(path), EBB_E_IO);
+    expect_message("it is a link to nowhere, which is not there");
+    assert_int_equal(ebb__file_writer_open(NULL, path, 0, &writer), EBB_E_IO);
+    assert_int_equal(ebb__file_writer_open(NULL, path, EBB_FILE_IN_PLACE, &writer), EBB_E_IO);
+    expect_message("it is a link to nowhere, which is not there");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(count_files(), 0);
+}
+
+/* Neither end of a pipe is waited for without end. */
+static void test_pipe_of_no_other_end_is_refused(void **state) {
+    (void)state;
+    ebb_file_writer *writer = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(ebb__file_writer_open(NULL, path, 0, &writer), EBB_E_IO);
+    expect_message("no program reads from this pipe");
+    assert_int_equal(ebb__file_read_all(NULL, path, 100, &text, &n), EBB_E_IO);
+    expect_message("no program writes to this pipe");
+
+    const int reader = open(path, O_RDONLY | O_NONBLOCK); /* and one that has both */
+    assert_int_equal(ebb__file_writer_open(NULL, path, 0, &writer), EBB_OK);
+    assert_int_equal(ebb__file_writer_printf(writer, "through"), EBB_OK);
+    assert_int_equal(ebb__file_writer_flush(writer), EBB_OK);
+    int fd = -1;
+    assert_int_equal(ebb_path_open_input(path, &fd), EBB_OK);
+    assert_int_equal(ebb__file_writer_commit(writer), EBB_OK);
+    char got[16] = "";
+    assert_int_equal(read(fd, got, sizeof got), 7);
+    assert_string_equal(got, "through");
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(close(reader), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_device_is_not_read(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t n = 1;
+    assert_int_equal(ebb__file_read_all(NULL, "/dev/zero", 100, &text, &n), EBB_E_FORMAT);
+    expect_message("/dev/zero: this is a device, not a file");
+    assert_int_equal(ebb__file_read_all(NULL, dir, 100, &text, &n), EBB_E_IO);
+    expect_message("Is a directory");
+    assert_int_equal(ebb__file_read_all(NULL, "/dev/null", 100, &text, &n), EBB_OK);
+    assert_int_equal(n, 0);
+    ebb__free(NULL, text);
+}
+
 static void test_device_is_written_directly(void **state) {
     (void)state;
     ebb_file_writer *writer = NULL;
@@ -253,6 +308,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_place_is_checked_without_a_trace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_links_and_modes_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_link_to_nothing_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pipe_of_no_other_end_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_device_is_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_device_is_written_directly, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
