@@ -309,14 +309,14 @@ static void put_iteration(const text *t) {
                                             "none: forward and backward, but no optimizer stepped",
                                             "none was found, though an optimizer stepped"};
         EBB_ASSERT((unsigned)iteration.work < sizeof words / sizeof *words);
-        ebb__report_printf(t->out, "  %s\n", words[iteration.work]);
+        put_sentence(t, "", words[iteration.work]);
         return;
     }
     row_count(t, "first event", iteration.first_event);
     row_count(t, "events", iteration.length_events);
     row_count(t, "times", iteration.count);
     if (iteration.count == 1) { /* from a mark; there is nothing to be confident of */
-        ebb__report_put(t->out, "  one pass, as marked; nothing is repeated\n");
+        put_sentence(t, "", "one pass, as marked; nothing is repeated");
         return;
     }
     row_name(t, "confidence");
