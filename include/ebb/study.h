@@ -248,11 +248,14 @@ EBB_API ebb_study_outliers ebb_study_get_outliers(const ebb_study *study);
  * between reads, writes or copies, or between such and the recording's ends for a block that is there before or not
  * freed. */
 typedef struct ebb_study_swappable {
-    bool known;               /* the source tells times and accesses */
+    bool known; /* the source tells times and accesses */
+    /* The totals are those of the most regular iteration, so that two recordings of different length compare: of
+     * intervals that begin in it. Where no iteration was found they are those of the whole recording. */
+    bool is_of_iteration;
     uint64_t bytes, n_blocks; /* of blocks with such an interval */
     uint64_t n_intervals;
     double byte_seconds;                      /* that would be absent: size x (interval - copies) */
-    double byte_seconds_all;                  /* of all blocks' lives, for comparison */
+    double byte_seconds_all;                  /* of all blocks' lives then, for comparison */
     uint64_t bytes_at_peak, n_blocks_at_peak; /* absent at the peak's moment */
     uint64_t peak_bytes;                      /* the peak if all that can be absent is, always */
     double bytes_per_s; /* 1 / (1/out + 1/in): S_max of an interval is this many, of what the latencies leave */

@@ -73,6 +73,7 @@ static void put_intervals(const ebb_report *report, ebb_report_json *json) {
 static void put_swappable(const ebb_report *report, ebb_report_json *json) {
     const ebb_study_swappable swap = ebb_study_get_swappable(report->study);
     ebb__report_json_open(json, "swappable", '{');
+    ebb__report_json_bool(json, "of_iteration", swap.is_of_iteration);
     put_known(json, "bytes", swap.known, swap.bytes);
     put_known(json, "blocks", swap.known, swap.n_blocks);
     put_known(json, "bytes_at_peak", swap.known, swap.bytes_at_peak);

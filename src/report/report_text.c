@@ -230,7 +230,8 @@ static void put_intervals(const text *t) {
         row_time(t, "longest", times.max_ns);
     }
     if (!swap.known) { return; }
-    head(t, "what could be copied out and back in time");
+    head(t, swap.is_of_iteration ? "what could be copied out and back in time, in one iteration"
+                                 : "what could be copied out and back in time");
     row_count(t, "blocks", swap.n_blocks);
     row_bytes(t, "their bytes", swap.bytes);
     row_bytes(t, "of that at the peak", swap.bytes_at_peak);

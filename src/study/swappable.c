@@ -27,7 +27,8 @@ typedef struct search {
     const bool *are; /* which blocks; NULL: all */
     study_away *away;
     EBB_VEC(window) windows;
-    bool is_new; /* no interval of this block so far */
+    bool is_new;               /* no interval of this block so far */
+    uint64_t from_ns, till_ns; /* of which the totals are */
 } search;
 
 static double out_ns(const ebb_study *s, uint64_t size_bytes) {
@@ -50,8 +51,9 @@ static ebb_status take_window(search *w, const ebb_study_interval *interval) {
     const bool leaves = interval->from != EBB_STUDY_ANY, returns = interval->to != EBB_STUDY_ANY;
     const double out = leaves ? ceil(out_ns(s, interval->size_bytes)) : 0;
     const double in = returns ? ceil(in_ns(s, interval->size_bytes)) : 0;
-    sum->n_intervals++;
-    if (w->is_new) {
+    const bool counts = w->from_ns <= interval->begin_ns && interval->begin_ns < w->till_ns;
+    sum->n_intervals += counts;
+    if (counts && w->is_new) {
         sum->bytes = study_add(sum->bytes, interval->size_bytes);
         sum->n_blocks++;
         w->is_new = false;
@@ -63,7 +65,7 @@ static ebb_status take_window(search *w, const ebb_study_interval *interval) {
     if (absent.start_ns >= absent.stop_ns) { return EBB_OK; }
     sum->out_busy += out; /* in ns for now */
     sum->in_busy += in;
-    sum->byte_seconds += (double)absent.size_bytes * (double)(absent.stop_ns - absent.start_ns) * 1e-9;
+    if (counts) { sum->byte_seconds += (double)absent.size_bytes * (double)(absent.stop_ns - absent.start_ns) * 1e-9; }
     if (!returns) { absent.stop_ns = UINT64_MAX; }
     if (absent.start_ns < s->summary.peak_ns && s->summary.peak_ns < absent.stop_ns) {
         sum->bytes_at_peak = study_add(sum->bytes_at_peak, absent.size_bytes);
@@ -106,13 +108,40 @@ static ebb_status look_at_ends(search *w, uint32_t block) {
     return look_at(w, &interval);
 }
 
+/* When the first access from this event on was; UINT64_MAX: there is none. */
+static uint64_t access_ns(const ebb_study *s, uint64_t event) {
+    size_t first = 0, last = s->accesses.n;
+    while (first < last) {
+        const size_t middle = first + (last - first) / 2;
+        if (s->accesses.data[middle].event < event) {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    return first < s->accesses.n ? s->accesses.data[first].time_ns : UINT64_MAX;
+}
+
+static void choose_times(search *w) {
+    const ebb_study *s = w->study;
+    w->till_ns = UINT64_MAX;
+    if (s->usual_part >= s->parts.n) { return; }
+    const ebb_iteration_part *part = &s->parts.data[s->usual_part];
+    w->from_ns = access_ns(s, part->first_event);
+    w->till_ns = access_ns(s, part->first_event + part->n_events);
+    w->away->sum.is_of_iteration = true;
+}
+
 static ebb_status find_windows(search *w) {
     const ebb_study *s = w->study;
     for (size_t b = 0; b < s->blocks.n; b++) {
         const study_block *block = &s->blocks.data[b];
         if (w->are != NULL && !w->are[b]) { continue; }
         const uint64_t died_ns = block->died_event != STUDY_NONE ? block->died_ns : s->summary.last_ns;
-        w->away->sum.byte_seconds_all += (double)block->size_bytes * (double)(died_ns - block->born_ns) * 1e-9;
+        const uint64_t from_ns = ebb_max_u64(block->born_ns, w->from_ns), till_ns = ebb_min_u64(died_ns, w->till_ns);
+        if (from_ns < till_ns) {
+            w->away->sum.byte_seconds_all += (double)block->size_bytes * (double)(till_ns - from_ns) * 1e-9;
+        }
         if (block->size_bytes == 0) { continue; }
         w->is_new = true;
         EBB_TRY(ebb__study_each_interval(s, (uint32_t)b, look_at, w));
@@ -204,6 +233,7 @@ ebb_status ebb__study_find_away(const ebb_study *s, const bool *are, study_away 
     sum->known = study_tells(s, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ACCESSES);
     if (!sum->known) { return EBB_OK; }
     search w = {.study = s, .are = are, .away = away};
+    choose_times(&w);
     ebb_status st = find_windows(&w);
     const double duration_ns = s->summary.duration_ns > 0 ? (double)s->summary.duration_ns : 1;
     sum->out_busy /= duration_ns;

@@ -153,6 +153,36 @@ static void out_at_both_ends(void **state) {
     study_fixture_fini(&f);
 }
 
+/* Each iteration keeps one block of 100 bytes idle for 500 ns, and a weight of 40 from its read on. However many
+ * iterations were recorded, the totals are those of one. */
+static void totals_are_of_one_iteration(void **state) {
+    (void)state;
+    for (unsigned n_iterations = 3; n_iterations <= 9; n_iterations += 3) {
+        study_fixture f;
+        ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
+        options.out_bytes_per_s = options.in_bytes_per_s = 1e9;
+        study_fixture_init(&f, STUDY_TELLS_ALL);
+        const uint64_t weight = study_alloc_before(&f, 40, EBB_ROLE_PARAMETER, "weight");
+        for (unsigned i = 0; i < n_iterations; i++) {
+            f.now_ns = 1000 * (uint64_t)i;
+            study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_BEGIN, .number = i});
+            study_do(&f, EBB_TRACE_READ, weight);
+            const uint64_t kept = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, "kept");
+            study_do(&f, EBB_TRACE_WRITE, kept);
+            at(&f, 1000 * (uint64_t)i + 500, EBB_TRACE_READ, kept);
+            study_do(&f, EBB_TRACE_FREE, kept);
+            at(&f, 1000 * (uint64_t)i + 900, EBB_TRACE_WRITE, weight);
+            study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ITERATION_END, .number = i});
+        }
+        const ebb_study_swappable w = ebb_study_get_swappable(study_fixture_study(&f, &options));
+        assert_true(w.is_of_iteration);
+        assert_true(w.bytes == 140 && w.n_blocks == 2);
+        assert_int_equal(w.n_intervals, 3); /* the weight: from its read to its write, and on to the next read */
+        assert_true(fabs(w.byte_seconds_all - (500 * 100 + 1000 * 40) * 1e-9) < 1e-15);
+        study_fixture_fini(&f);
+    }
+}
+
 /* Eight of 1 ns x 64 bytes, and one of 1000 ns: Q1 = Q3 = 64, so is the fence. */
 static void an_outlier(void **state) {
     (void)state;
@@ -218,6 +248,7 @@ int main(void) {
         cmocka_unit_test(the_bound_of_a_swap),
         cmocka_unit_test(absent_at_the_peak),
         cmocka_unit_test(out_at_both_ends),
+        cmocka_unit_test(totals_are_of_one_iteration),
         cmocka_unit_test(an_outlier),
         cmocka_unit_test(churn),
         cmocka_unit_test(unknown),

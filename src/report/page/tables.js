@@ -121,7 +121,7 @@ function fillFacts() {
     ["duration", "duration_s", R.duration_s, secondsText(R.duration_s)],
     ["events", "events", R.events, countText(R.events)],
     ["blocks", "blocks", R.blocks, countText(R.blocks)],
-    ["blocks that could leave at times", "swappable.bytes", R.swappable.bytes, bytesText(R.swappable.bytes)],
+    [R.swappable.of_iteration ? "could leave in an iteration" : "could leave at times", "swappable.bytes", R.swappable.bytes, bytesText(R.swappable.bytes)],
     ["reserved", "fragmentation.reserved_peak_bytes", R.fragmentation.reserved_peak_bytes,
       bytesText(R.fragmentation.reserved_peak_bytes)],
     ["lost to fragmentation", "fragmentation.lost_bytes", R.fragmentation.lost_bytes, bytesText(R.fragmentation.lost_bytes)],
