@@ -34,6 +34,10 @@ int ebb__cli_file_failed(ebb_status status);
 /* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
+/* Whether --device asks for the list of devices, and that list of the recording at path on stdout; an exit code. */
+bool ebb__cli_lists_devices(const char *device);
+int ebb__cli_list_devices(const char *path);
+
 /* Warn that the recording at path has no end. */
 void ebb__cli_warn_of_cut(const char *path);
 

@@ -21,7 +21,8 @@ static const ebb_cli_option check_options[] = {
     {"--max-peak", EBB_CLI_BYTES_OR_NONE, AT(max_peak), "SIZE", "the most that the peak may be, as in 2GiB"},
     {"--baseline", EBB_CLI_TEXT, AT(baseline), "FILE", "another recording, whose peak it may not exceed"},
     {"--tolerance", EBB_CLI_MEMORY_OR_NONE, AT(tolerance), "N%|SIZE", "by more than this (0)"},
-    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
+     "whose blocks (an accelerator's, of several the highest peak's); list shows what there is"},
     {"--incomplete", EBB_CLI_FLAG, AT(incomplete), NULL, "judge recordings that are cut off by what they have"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
 };
@@ -159,6 +160,7 @@ static int run_check(const ebb_cli_command *command, int argc, char **argv) {
     ebb_diff *diff = NULL;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (ebb__cli_lists_devices(values.device) && arguments.n > 0) { return ebb__cli_list_devices(arguments.at[0]); }
     code = check_arguments(&values, &arguments);
     if (code != EBB_EXIT_DONE) { return code; }
     ebb_status status = values.baseline != NULL ? compare(arguments.at[0], &values, &file, &baseline, &diff)

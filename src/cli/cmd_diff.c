@@ -17,7 +17,8 @@ typedef struct diff_values {
 #define AT(member) offsetof(diff_values, member)
 static const ebb_cli_option diff_options[] = {
     {"--lines", EBB_CLI_AMOUNT, AT(lines), "N", "at most so many lines of each table (10)"},
-    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
+     "whose blocks (an accelerator's, of several the highest peak's); list shows what there is"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object on stdout, for programs: all lines"},
 };
 
@@ -125,6 +126,7 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     ebb_diff *diff = NULL;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (ebb__cli_lists_devices(values.device) && arguments.n > 0) { return ebb__cli_list_devices(arguments.at[0]); }
     if (arguments.n != 2) { return ebb__cli_usage("diff: say which two files; see ebb diff --help"); }
     ebb_status status = ebb__cli_study(arguments.at[0], values.device, &a);
     if (status == EBB_OK) { status = ebb__cli_study(arguments.at[1], values.device, &b); }

@@ -37,8 +37,8 @@ static const ebb_cli_option place_options[] = {
      "what best-fit and first-fit take at the beginning, as CnMem's initial size (0)"},
     {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the buffers with their offsets, as a CSV"},
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
-    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME",
-     "of a recording: whose blocks (an accelerator's with the highest peak)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
+     "of a recording: whose blocks (an accelerator's with the highest peak); list shows what there is"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
 };
 
@@ -335,6 +335,7 @@ static int run_place(const ebb_cli_command *command, int argc, char **argv) {
     ebb_cli_arguments arguments;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (ebb__cli_lists_devices(values.device) && arguments.n > 0) { return ebb__cli_list_devices(arguments.at[0]); }
     code = check_values(&values, &arguments);
     if (code != EBB_EXIT_DONE) { return code; }
     subject s = {.path = arguments.at[0], .values = &values};

@@ -19,7 +19,8 @@ static const ebb_cli_option report_options[] = {
     {"--perfetto", EBB_CLI_TEXT, AT(perfetto), "OUT", "write events for ui.perfetto.dev"},
     {"--memory-viz", EBB_CLI_TEXT, AT(memory_viz), "OUT", "write what PyTorch's memory viewer reads"},
     {"--machine", EBB_CLI_TEXT, AT(machine), "FILE", "for what could leave: bandwidths, as `ebb probe` wrote them"},
-    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME", "whose blocks (an accelerator's, of several the highest peak's)"},
+    {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
+     "whose blocks (an accelerator's, of several the highest peak's); list shows what there is"},
 };
 
 /* A file to write, and as what. */
@@ -95,6 +96,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     ebb_cli_arguments arguments;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
+    if (ebb__cli_lists_devices(values.device) && arguments.n > 0) { return ebb__cli_list_devices(arguments.at[0]); }
     const output outputs[N_OUTPUTS] = {
         {"html", values.page}, {"perfetto", values.perfetto}, {"memory-viz", values.memory_viz}};
     code = check_values(&values, &arguments, outputs);

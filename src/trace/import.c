@@ -32,6 +32,8 @@ static const ebb_import_format formats[] = {
      ebb__import_is_chrome, ebb__import_chrome},
     {"execution", "pytorch execution trace", "PyTorch's ExecutionTraceObserver: reads and writes of every operator",
      ebb__import_is_execution, ebb__import_execution},
+    {"timeline", "pytorch memory timeline", "torch.profiler's export_memory_timeline, exported as raw.json.gz",
+     ebb__import_is_timeline, ebb__import_timeline},
     {"csv", "minimalloc csv", "buffers with lifetimes, as minimalloc and `ebb place` have them", ebb__import_is_csv,
      ebb__import_csv},
     {"singa", "singa log", "mallocs, frees, reads and writes as lines of text, as SINGA logs them",
@@ -79,6 +81,7 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
         importer->out_fd = -1;
         EBB_TRY(ebb__trace_writer_open_fd(TEMPORARY, fd, &options, &importer->writer));
     }
+    ebb__trace_writer_name(importer->writer, importer->path);
     return ebb_trace_writer_note(importer->writer, "source", importer->format->source);
 }
 
@@ -381,6 +384,32 @@ static const ebb_import_format *format_called(const char *name) {
     return NULL;
 }
 
+/* What a file is that holds a recording at most, and what to do with it; NULL: it is nothing of the kind. */
+static const char *known_otherwise(const uint8_t *head, size_t n) {
+    static const struct {
+        size_t at, n_bytes;
+        const char *bytes, *what;
+    } others[] = {
+        {257, 5, "ustar", "a tar archive; unpack it, and name the recording in it"},
+        {0, 4, "PK\x03\x04", "a zip archive, as torch.save writes too; unpack it, and name the recording in it"},
+        {0, 4, "\x28\xb5\x2f\xfd", "compressed with zstd; unpack it with unzstd (gzip is read as it is)"},
+        {0, 6,
+         "\xfd"
+         "7zXZ",
+         "compressed with xz; unpack it with unxz (gzip is read as it is)"},
+        {0, 3, "BZh", "compressed with bzip2; unpack it with bunzip2 (gzip is read as it is)"},
+        {0, 4,
+         "\x7f"
+         "ELF",
+         "a program; record a run of it with ebb record"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (n < others[i].at + others[i].n_bytes) { continue; }
+        if (memcmp(head + others[i].at, others[i].bytes, others[i].n_bytes) == 0) { return others[i].what; }
+    }
+    return NULL;
+}
+
 static ebb_status find_format(ebb_importer *importer) {
     const char *wanted = importer->options->format;
     importer->format =
@@ -388,6 +417,8 @@ static ebb_status find_format(ebb_importer *importer) {
     if (importer->format != NULL) { return EBB_OK; }
     if (wanted != NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no format %s to import", wanted); }
     if (importer->n_head == 0) { return ebb_fail(EBB_E_FORMAT, "%s: an empty file", importer->path); }
+    const char *other = known_otherwise(importer->head, importer->n_head);
+    if (other != NULL) { return ebb_fail(EBB_E_UNSUPPORTED, "%s: %s", importer->path, other); }
     return ebb_fail(EBB_E_UNSUPPORTED, "%s: neither a trace nor a recording of a known format", importer->path);
 }
 

@@ -131,6 +131,9 @@ ebb_status ebb__import_chrome(ebb_importer *importer);
 bool ebb__import_is_execution(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_execution(ebb_importer *importer);
 
+bool ebb__import_is_timeline(const uint8_t *head, size_t n, const char *path);
+ebb_status ebb__import_timeline(ebb_importer *importer);
+
 bool ebb__import_is_singa(const uint8_t *head, size_t n, const char *path);
 ebb_status ebb__import_singa(ebb_importer *importer);
 

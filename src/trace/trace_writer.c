@@ -17,6 +17,7 @@ struct ebb_trace_writer {
     uint64_t n_events, n_blocks;
     uint64_t total_bytes; /* of all blocks, so that those of the live ones have a sum */
     uint32_t row;
+    const char *name; /* in messages about blocks: what the trace is made of */
 };
 
 typedef struct frame_key {
@@ -52,6 +53,7 @@ static ebb_status begin(ebb_file_writer *file, const ebb_trace_writer_options *o
     }
     writer->mem = mem;
     writer->file = file;
+    writer->name = "trace";
     ebb__trace_keys_init(&writer->strings, mem);
     ebb__trace_keys_init(&writer->frames, mem);
     ebb_status st = write_header(writer, options);
@@ -73,6 +75,10 @@ ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_option
     ebb_file_writer *file = NULL;
     EBB_TRY(ebb__file_writer_open(options->mem, path, options->at_close ? 0 : EBB_FILE_IN_PLACE, &file));
     return begin(file, options, writer_out);
+}
+
+void ebb__trace_writer_name(ebb_trace_writer *writer, const char *name) {
+    writer->name = name;
 }
 
 ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
@@ -202,7 +208,7 @@ static ebb_status check_event(const ebb_trace_writer *writer, const ebb_trace_ev
     }
     uint64_t total_bytes = 0;
     if (event->kind == EBB_TRACE_ALLOC && !ebb_add_u64(writer->total_bytes, event->size_bytes, &total_bytes)) {
-        return ebb_fail(EBB_E_LIMIT, "trace: blocks of 2^64 bytes or more in all");
+        return ebb_fail(EBB_E_LIMIT, "%s: blocks of 2^64 bytes or more in all", writer->name);
     }
     if (names_block(event->kind) && event->block >= writer->n_blocks) {
         return ebb_fail(EBB_E_ARGUMENT, "trace: there is no block %llu", (unsigned long long)event->block);

@@ -140,6 +140,23 @@ kill $sleeper
 equal "a signal" "$(ls -A ended) $(cat ended/out)" "out before"
 run "a trace" out import one -o four && check "a trace is copied" cmp one four
 
+# ---- what is no recording, and devices that are not there ----------------------------------------
+
+mkdir packed && cp one packed && tar czf packed.tar.gz packed && tar cf packed.tar packed
+says "a zipped archive" 3 "ebb: packed.tar.gz: a tar archive; unpack it, and name the recording in it" report packed.tar.gz
+says "an archive" 3 "ebb: packed.tar: a tar archive; unpack it, and name the recording in it" import packed.tar -o five
+says "a program" 3 "ebb: $EBB: a program; record a run of it with ebb record" report "$EBB"
+printf 'id,lower,upper,size\na,0,1,18446744073709551615\nb,0,1,5\n' >sum.csv
+says "sizes whose sum is none" 3 "ebb: sum.csv: blocks of 2^64 bytes or more in all" report sum.csv
+says "a device that is not there" 2 "ebb: made1/list.json: has no device gpu; it has: cuda:0, cpu" \
+    report made1/list.json --device gpu
+for command in report "check --max-peak 1GiB" place; do
+    # shellcheck disable=SC2086
+    "$EBB" $command made1/list.json --device list >out 2>err
+    equal "$command: the devices" "$? $(cut -d' ' -f1 out | tr '\n' ' ')$(cat err)" "0 cuda:0 not "
+    check "$command: those that were not read" grep -q '^not read: cpu$' out
+done
+
 # ---- recordings that are cut off ----------------------------------------------------------------
 
 # Whatever the format: import and report warn, check answers only when it is told to judge what there is.

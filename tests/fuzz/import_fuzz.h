@@ -22,7 +22,9 @@ static void check_trace(int fd, const ebb_trace_import_result *result) {
         if (ebb_trace_reader_next(reader, &event, &done) != EBB_OK) { abort(); }
     }
     const ebb_trace_info info = ebb_trace_reader_info(reader);
-    if (!info.complete || info.n_events != result->n_events || info.n_blocks != result->n_blocks) { abort(); }
+    if (info.complete != result->complete || info.n_events != result->n_events || info.n_blocks != result->n_blocks) {
+        abort();
+    }
     if (info.tells != result->tells || ebb_trace_reader_note(reader, "source") == NULL) { abort(); }
     ebb_trace_reader_close(reader);
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `--device list`: the devices of a recording, for those who do not know what to ask for.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bool ebb__cli_lists_devices(const char *device) {
+    return device != NULL && strcmp(device, "list") == 0;
+}
+
+static void print_devices(ebb_trace_reader *reader) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(reader, &n, &chosen);
+    for (size_t i = 0; i < n; i++) {
+        char name[64], peak[32];
+        printf("%-16s peak %12s  %8" PRIu64 " blocks%s%s\n", ebb__cli_clean(devices[i].name, name, sizeof name),
+               ebb_bytes_format(devices[i].peak_bytes, peak, sizeof peak), devices[i].n_blocks,
+               devices[i].is_out_of_memory ? ", ran out of memory" : "", i == chosen ? ", taken without --device" : "");
+    }
+    const char *others = ebb_trace_reader_note(reader, "left_out"); /* by the import, which reads one at a time */
+    if (others != NULL) { printf("not read: %s\n", others); }
+    if (n == 0 && others == NULL) { printf("no device: nothing is allocated in this recording\n"); }
+}
+
+/* Notes may stand at the recording's end. */
+static ebb_status read_through(ebb_trace_reader *reader) {
+    ebb_status status = EBB_OK;
+    ebb_trace_event event;
+    for (bool done = false; status == EBB_OK && !done;) { status = ebb_trace_reader_next(reader, &event, &done); }
+    return status;
+}
+
+int ebb__cli_list_devices(const char *path) {
+    ebb_trace_reader *reader = NULL;
+    ebb__progress_tell("reading the recording", 0, 0);
+    ebb_status status = ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), NULL, &reader);
+    if (status == EBB_OK) { status = read_through(reader); }
+    ebb__progress_clear();
+    if (status == EBB_OK) { print_devices(reader); }
+    ebb_trace_reader_close(reader);
+    return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_file_failed(status);
+}
