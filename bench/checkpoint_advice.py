@@ -325,7 +325,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ebb", required=True)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--sources", default=",".join(SOURCES))
+    parser.add_argument("--sources", default="recorder,snapshot")  # execution traces name no modules
     parser.add_argument("--within", type=float)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
