@@ -24,7 +24,9 @@ typedef struct text {
 /* ---- lines ------------------------------------------------------------------------------------ */
 
 static void head(const text *t, const char *title) {
-    ebb__report_printf(t->out, "\n%s\n", title);
+    ebb__report_put(t->out, "\n");
+    (void)ebb__report_put_wrapped(t->out, title, 0, 0, t->report->n_columns);
+    ebb__report_put(t->out, "\n");
 }
 
 /* What is left for a name in a line that has n columns of other things. */

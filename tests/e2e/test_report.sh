@@ -135,7 +135,7 @@ on_terminal() {
     sed -n 's/^left: //p' terminal >shown
 }
 for width in 40 60 80 120; do
-    for recording in paths.csv snapshots/ring.pickle; do
+    for recording in paths.csv snapshots/ring.pickle trace; do
         on_terminal "$width" "$recording"
         check "$recording in $width columns: lines fit" [ "$(longest)" -le "$width" ]
     done

@@ -54,10 +54,10 @@ function element(tag, attributes, ...children) {
 
 function byId(id) { return document.getElementById(id); }
 
-/* A name that is broken behind dots and slashes before it is elsewhere. */
+/* A name that is broken behind dots, slashes and underscores before it is elsewhere. */
 function breakable(name) {
   const span = element("span", {});
-  for (const part of name.split(/(?<=[.\/])/)) { span.append(part, document.createElement("wbr")); }
+  for (const part of name.split(/(?<=[.\/_]|::)/)) { span.append(part, document.createElement("wbr")); }
   return span;
 }
 
