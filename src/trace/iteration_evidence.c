@@ -86,8 +86,9 @@ static double made_bytes_of(const weigher *w, ebb_stretch part) {
     const ebb_iteration_finder *finder = w->all->finder;
     double bytes = 0.0;
     for (uint32_t at = part.first; at < part.last; at++) {
-        const uint64_t size = finder->sizes.data[is_alloc(finder, at) ? finder->blocks.data[at] : 0];
-        if (is_alloc(finder, at) && ebb__u64_map_find(&w->index, size) != NULL) { bytes += (double)size; }
+        if (!is_alloc(finder, at)) { continue; }
+        const uint64_t size = finder->sizes.data[finder->blocks.data[at]];
+        if (ebb__u64_map_find(&w->index, size) != NULL) { bytes += (double)size; }
     }
     return bytes;
 }

@@ -35,6 +35,17 @@ static void nothing_is_no_iteration(void **state) {
     assert_false(made_find(&m).found);
 }
 
+/* A recording may hold steps and no block at all. */
+static void steps_without_blocks_are_looked_at(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        made_add(&m, &(ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN, .step = i, .name = (uint32_t)(1 + i % 3)});
+        made_add(&m, &(ebb_trace_event){.kind = EBB_TRACE_STEP_END, .step = i});
+    }
+    ebb_iteration found = made_find(&m);
+    made_check_parts(&m, &found);
+}
+
 static void marks_are_taken_at_their_word(void **state) {
     (void)state;
     made_alloc(&m, 7);
@@ -355,6 +366,7 @@ static void blocks_come_in_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_is_no_iteration, setup, teardown),
+        cmocka_unit_test_setup_teardown(steps_without_blocks_are_looked_at, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_are_taken_at_their_word, setup, teardown),
         cmocka_unit_test_setup_teardown(marks_without_ends_end_at_the_next, setup, teardown),
         IN_DIR(annotations_tell_parts_from_iterations),
