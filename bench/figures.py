@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Draws the figures of 'Pinpointing the memory behaviours of DNN training' for ebb's own runs, as docs/behaviours.md
-shows them, and its table of perceptrons.
+shows them, and its table of perceptrons; and the README's picture of a budget at work.
 
-    bench/figures.py [--ebb PROGRAM] [-o FOLDER] [--only gantt|intervals|scatter|breakdown|table]
+    bench/figures.py [--ebb PROGRAM] [-o FOLDER] [--only budget|gantt|intervals|scatter|breakdown|table]
 
 Every number is `ebb report`'s: pictures are drawn from the object that a report's page holds. Times are measured on the
 backend cpu; bytes over batch sizes and depths come from the backend dry, which computes nothing and has them exact.
@@ -33,6 +33,7 @@ COLOURS = {"parameter": "#2f7fc4", "buffer": "#56b4e9", "gradient": "#e69f00", "
 RUNS = {"mlp": ["--batch", "64"], "alexnet": ["--batch", "8"], "vgg16": ["--batch", "2"], "resnet50": ["--batch", "2"]}
 BATCHES = {"mlp": [1, 16, 64, 256, 1024, 4096], "alexnet": [1, 8, 32, 128, 256], "vgg16": [1, 4, 16, 32, 64],
            "resnet50": [1, 4, 16, 32, 64]}
+BUDGET = "30%"
 DEPTHS = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 # Inputs, hidden units, and the authors' intermediates in MiB and per cent of all (SINGA, examples/mlp).
 TABLE = [(400, 3, 0.0367, 82.66), (3200, 3, 0.293, 82.75), (3200, 24, 1.319, 95.54), (3200, 192, 9.525, 99.33),
@@ -76,6 +77,30 @@ def save(figure, name):
 
 
 # ---- figures -----------------------------------------------------------------------------------
+
+
+def draw_budget():
+    """Live bytes over one iteration, on the same scale: each tensor freed after its last use, and inside a budget."""
+    net, options_of_net = "resnet50", ["--batch", "16", "--image", "128x128", "--backend", "cpu"]
+    runs = [("freed after the last use", record(net, *options_of_net)),
+            (f"--memory {BUDGET}", record(net, *options_of_net, "--memory", BUDGET))]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
+    for axis, (title, data) in zip(axes, runs):
+        curve = data["curve"]
+        # The fullest moment of each hundredth is enough to see.
+        fullest = {}
+        for i, total in enumerate(map(sum, zip(*curve["live"].values()))):
+            bin_idx = 100 * curve["x"][i] // data["end"]
+            fullest[bin_idx] = max(fullest.get(bin_idx, (0, i)), (total, i))
+        kept = [i for _, i in fullest.values()]
+        live = {role: [ys[i] / MIB for i in kept] for role, ys in curve["live"].items() if any(ys)}
+        axis.stackplot([100 * curve["x"][i] / data["end"] for i in kept], live.values(), labels=live,
+                       colors=[COLOURS[role] for role in live], linewidth=0)
+        axis.set(xlim=(0, 100), xlabel="% of the iteration", title=f"{title}: {max(map(sum, zip(*live.values()))):.0f} MiB")
+    axes[0].set(ylabel="memory in use, MiB")
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=8, frameon=False, columnspacing=1)
+    save(figure, "budget.svg")
 
 
 def draw_gantt():
@@ -215,7 +240,7 @@ def print_table():
               f"{100 * intermediates / (intermediates + rest):.3f} | {mine / MIB:.4g} | {100 * mine / whole:.3f} |")
 
 
-DRAW = {"gantt": draw_gantt, "intervals": draw_intervals, "scatter": draw_scatter, "breakdown": draw_breakdown,
+DRAW = {"budget": draw_budget, "gantt": draw_gantt, "intervals": draw_intervals, "scatter": draw_scatter, "breakdown": draw_breakdown,
         "table": print_table}
 parser = argparse.ArgumentParser(description="the figures of docs/behaviours.md")
 parser.add_argument("--ebb", default="build/release/ebb")
