@@ -200,6 +200,7 @@ typedef struct ebb_trace_device {
     bool is_host;          /* the processor, "cpu": all of the spaces cpu, malloc and mmap */
     bool is_named;         /* the trace has a name for it */
     bool is_out_of_memory; /* the trace says that an allocation failed on it */
+    bool is_moment; /* a snapshot without history: its blocks as they were at one moment, so its peak is not known */
 } ebb_trace_device;
 
 /* Read the file through for its devices, and begin again at its front: from now on the reader gives what happens to one

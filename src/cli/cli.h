@@ -40,6 +40,8 @@ int ebb__cli_list_devices(const char *path);
 
 /* Warn that the recording at path has no end. */
 void ebb__cli_warn_of_cut(const char *path);
+/* Warn that it shows what was live at one moment. */
+void ebb__cli_warn_of_moment(const char *path);
 
 /* Whether two paths name one file, which need not be there yet. */
 bool ebb__cli_is_same_file(const char *a, const char *b);

@@ -23,7 +23,8 @@ static const ebb_cli_option check_options[] = {
     {"--tolerance", EBB_CLI_MEMORY_OR_NONE, AT(tolerance), "N%|SIZE", "by more than this (0)"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
      "whose blocks (an accelerator's, of several the highest peak's); list shows what there is"},
-    {"--incomplete", EBB_CLI_FLAG, AT(incomplete), NULL, "judge recordings that are cut off by what they have"},
+    {"--incomplete", EBB_CLI_FLAG, AT(incomplete), NULL,
+     "judge recordings that are cut off or have no history by what they have"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "the answer as an object on stdout, for programs"},
 };
 
@@ -70,15 +71,15 @@ static void print_text(const char *path, const check_answer *answer) {
     char peak[32], limit[32], over[32], delta[32], percent[32];
     char of[80] = "", name[64];
     const uint64_t peak_bytes = answer->file->peak_bytes;
-    const char *device = ebb__cli_device(answer->file);
+    const char *device = ebb__cli_device(answer->file), *what = answer->file->is_moment ? "what was live" : "the peak";
     const bool fits = peak_bytes <= answer->limit_bytes;
     if (device != NULL) { snprintf(of, sizeof of, " of %s", ebb__cli_clean(device, name, sizeof name)); }
     ebb_bytes_format(peak_bytes, peak, sizeof peak);
     ebb_bytes_format(answer->limit_bytes, limit, sizeof limit);
     if (fits) {
-        printf("%s: the peak%s, %s, is within %s", path, of, peak, limit);
+        printf("%s: %s%s, %s, is within %s", path, what, of, peak, limit);
     } else {
-        printf("%s: the peak%s, %s, exceeds %s by %s", path, of, peak, limit,
+        printf("%s: %s%s, %s, exceeds %s by %s", path, what, of, peak, limit,
                ebb_bytes_format(peak_bytes - answer->limit_bytes, over, sizeof over));
     }
     if (answer->diff != NULL) {
@@ -140,16 +141,18 @@ static ebb_status compare(const char *path, const check_values *values, ebb_cli_
     return status == EBB_OK ? ebb_diff_create(NULL, baseline->study, file->study, diff_out) : status;
 }
 
-/* What is cut off may have had its peak after the cut, so it answers nothing unless that is asked for. */
+/* A recording that is cut off may have had its peak after the cut, and a snapshot without history may have had it
+ * before. They answer nothing unless that is asked for. */
 static bool may_be_judged(const char *path, const check_values *values, const ebb_cli_studied *studied) {
-    if (!studied->is_cut) { return true; }
+    if (!studied->is_cut && !studied->is_moment) { return true; }
     if (values->incomplete) {
-        ebb__cli_warn_of_cut(path);
+        if (studied->is_moment) { ebb__cli_warn_of_moment(path); }
+        if (studied->is_cut) { ebb__cli_warn_of_cut(path); }
         return true;
     }
     ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: the recording is cut off, so its peak is not known; --incomplete judges what it has\n",
-            path);
+    fprintf(stderr, "ebb: %s: the %s, so its peak is not known; --incomplete judges what it has\n", path,
+            studied->is_moment ? "snapshot shows one moment and has no history" : "recording is cut off");
     return false;
 }
 
@@ -184,7 +187,9 @@ static void print_more(FILE *out) {
     fprintf(out,
             "\nFILE is a trace of ebb's, or any file that `ebb import` reads. Exit code 0: the peak is within both "
             "limits,\n"
-            "1: it is not, and what grew is named. A recording that is cut off is refused with exit code 3.\n");
+            "1: it is not, and what grew is named. A recording that is cut off, and a snapshot without history, are "
+            "refused\n"
+            "with exit code 3.\n");
 }
 
 const ebb_cli_command ebb__cli_check = {

@@ -69,7 +69,7 @@ static void print_devices(const ebb_cli_studied *a, const ebb_cli_studied *b) {
 static void print_text(const ebb_diff *diff, const ebb_cli_studied *a, const ebb_cli_studied *b, uint64_t n_lines) {
     size_t n = 0;
     print_devices(a, b);
-    print_row("peak", a->peak_bytes, b->peak_bytes);
+    print_row(a->is_moment || b->is_moment ? "live" : "peak", a->peak_bytes, b->peak_bytes);
     const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
     print_rows("by role", rows, n, n_lines);
     for (size_t t = 0; t < N_TABLES; t++) {
@@ -78,7 +78,7 @@ static void print_text(const ebb_diff *diff, const ebb_cli_studied *a, const ebb
     }
     (void)ebb_diff_changes(diff, &n);
     if (n == 0) { return; }
-    printf("\nblocks at the peak\n");
+    printf("\nblocks %s\n", a->is_moment || b->is_moment ? "that are live" : "at the peak");
     ebb__cli_print_changes(diff, n_lines, false);
 }
 
@@ -133,6 +133,8 @@ static int run_diff(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = ebb_diff_create(NULL, a.study, b.study, &diff); }
     if (status == EBB_OK && a.is_cut) { ebb__cli_warn_of_cut(arguments.at[0]); }
     if (status == EBB_OK && b.is_cut) { ebb__cli_warn_of_cut(arguments.at[1]); }
+    if (status == EBB_OK && a.is_moment) { ebb__cli_warn_of_moment(arguments.at[0]); }
+    if (status == EBB_OK && b.is_moment) { ebb__cli_warn_of_moment(arguments.at[1]); }
     ebb__progress_clear();
     if (status == EBB_OK && values.json) { print_json(arguments.at, diff, &a, &b); }
     if (status == EBB_OK && !values.json) { print_text(diff, &a, &b, values.lines); }

@@ -17,6 +17,14 @@ static ebb_status open_file(const char *path, const char *device, ebb_cli_studie
     return ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied->reader);
 }
 
+/* What it cannot tell of the peak. */
+static void note_limits(ebb_cli_studied *studied) {
+    size_t n = 0, chosen = 0;
+    const ebb_trace_device *devices = ebb_trace_reader_devices(studied->reader, &n, &chosen);
+    studied->is_cut = !ebb_trace_reader_info(studied->reader).complete;
+    studied->is_moment = n > 0 && devices[chosen].is_moment;
+}
+
 static ebb_status study(ebb_cli_studied *studied) {
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
     options.wants = 0;
@@ -27,7 +35,7 @@ ebb_status ebb__cli_study(const char *path, const char *device, ebb_cli_studied 
     ebb_status status = open_file(path, device, studied_out);
     if (status == EBB_OK) { status = study(studied_out); }
     if (status != EBB_OK) { return status; }
-    studied_out->is_cut = !ebb_trace_reader_info(studied_out->reader).complete;
+    note_limits(studied_out);
     studied_out->peak_bytes = ebb_study_get_summary(studied_out->study).peak_bytes;
     return EBB_OK;
 }
@@ -36,7 +44,7 @@ ebb_status ebb__cli_find_peak(const char *path, const char *device, ebb_cli_stud
     size_t n = 0, chosen = 0;
     const ebb_status status = open_file(path, device, studied_out); /* which knows the peaks of all devices */
     if (status != EBB_OK) { return status; }
-    studied_out->is_cut = !ebb_trace_reader_info(studied_out->reader).complete;
+    note_limits(studied_out);
     const ebb_trace_device *devices = ebb_trace_reader_devices(studied_out->reader, &n, &chosen);
     studied_out->peak_bytes = n > 0 ? devices[chosen].peak_bytes : 0;
     return EBB_OK;

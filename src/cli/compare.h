@@ -12,7 +12,8 @@ typedef struct ebb_cli_studied {
     ebb_trace_reader *reader;
     ebb_study *study;
     uint64_t peak_bytes;
-    bool is_cut; /* the recording's end is missing */
+    bool is_cut;    /* the recording's end is missing */
+    bool is_moment; /* it shows what was live at one moment; peak_bytes are those */
 } ebb_cli_studied;
 
 /* device: as of ebb_trace_open_device. */

@@ -52,6 +52,12 @@ void ebb__cli_warn_of_cut(const char *path) {
     fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has was read\n", path);
 }
 
+void ebb__cli_warn_of_moment(const char *path) {
+    ebb__progress_clear();
+    fprintf(stderr, "ebb: warning: %s: the snapshot shows one moment and has no history; its peak is not known\n",
+            path);
+}
+
 int ebb__cli_file_failed(ebb_status status) {
     (void)ebb__cli_failed(status);
     return ebb__cli_file_exit_code(status);

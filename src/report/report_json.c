@@ -238,6 +238,7 @@ static ebb_status put_more(const ebb_report *report, ebb_report_json *json) {
     EBB_TRY(put_recorded(report, json));
     put_devices(report, json);
     ebb__report_json_bool(json, "complete", s->complete);
+    ebb__report_json_bool(json, "is_moment", s->is_moment);
     put_tells(report, json);
     ebb__report_json_bool(json, "roles_inferred", s->roles_inferred);
     put_u64(json, "peak_event", s->is_moment ? EBB_STUDY_UNKNOWN : s->peak_event);
@@ -277,7 +278,7 @@ ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const
     ebb__report_json_open(json, key, '{');
     ebb__report_json_u64(json, "schema_version", SCHEMA_VERSION);
     ebb__report_json_text(json, "source", s->source[0] != '\0' ? s->source : NULL);
-    ebb__report_json_u64(json, "events", s->n_events);
+    put_u64(json, "events", s->is_moment ? EBB_STUDY_UNKNOWN : s->n_events);
     ebb__report_json_u64(json, "blocks", s->n_blocks);
     put_seconds(json, "duration_s", s->duration_ns);
     put_u64(json, "peak_bytes", s->is_moment ? EBB_STUDY_UNKNOWN : s->peak_bytes);

@@ -87,10 +87,12 @@ static ebb_status put_title(const text *t, const char *recorded, ebb_bump *bump)
     const ebb_trace_device *device = ebb__report_device(t->report);
     char duration[REPORT_TEXT_BYTES] = "";
     if (s->duration_ns != EBB_STUDY_UNKNOWN) { (void)ebb__report_time_text(s->duration_ns, duration); }
-    const char *title = ebb__bump_printf(bump, "%s: %s, %" PRIu64 " event%s, %" PRIu64 " block%s%s%s%s%s",
-                                         t->report->name, recorded, s->n_events, s->n_events == 1 ? "" : "s",
-                                         s->n_blocks, s->n_blocks == 1 ? "" : "s", device != NULL ? " of " : "",
-                                         device != NULL ? device->name : "", duration[0] != '\0' ? ", " : "", duration);
+    const char *events = ebb__bump_printf(bump, "%" PRIu64 " event%s", s->n_events, s->n_events == 1 ? "" : "s");
+    if (events == NULL) { return EBB_E_NO_MEMORY; }
+    const char *title = ebb__bump_printf(bump, "%s: %s, %s, %" PRIu64 " block%s%s%s%s%s", t->report->name, recorded,
+                                         s->is_moment ? "one moment" : events, s->n_blocks, s->n_blocks == 1 ? "" : "s",
+                                         device != NULL ? " of " : "", device != NULL ? device->name : "",
+                                         duration[0] != '\0' ? ", " : "", duration);
     if (title == NULL) { return EBB_E_NO_MEMORY; }
     (void)ebb__report_put_wrapped(t->out, title, 0, 2, t->report->n_columns);
     ebb__report_put(t->out, "\n");
@@ -175,8 +177,9 @@ static void put_breakdown(const text *t) {
     const ebb_study_breakdown b = ebb_study_get_breakdown(t->report->study);
     uint64_t all_bytes = 0;
     for (int role = 0; role < EBB_N_ROLES; role++) { all_bytes += b.in_all[role].bytes; }
-    const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
-    head(t, !is_wide            ? "roles                      at the peak"
+    const bool is_moment = t->report->summary.is_moment, is_wide = t->report->n_columns >= WIDE_COLUMNS && !is_moment;
+    head(t, is_moment           ? "roles                  when it was taken"
+            : !is_wide          ? "roles                      at the peak"
             : b.is_of_iteration ? "roles                      at the peak               of an iteration"
                                 : "roles                      at the peak            of the recording");
     if (t->report->summary.roles_inferred) {
@@ -346,7 +349,7 @@ ebb_status ebb__report_render_text(ebb_report *report, ebb_report_out *out) {
         put_intervals(&t);
         put_fragmentation(&t);
         put_what_ifs(&t);
-        put_iteration(&t);
+        if (!report->summary.is_moment) { put_iteration(&t); }
     }
     ebb__bump_fini(&bump);
     return status;

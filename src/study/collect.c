@@ -283,8 +283,8 @@ static bool are_accesses_valid(const ebb_study *s) {
 /* ---- the door --------------------------------------------------------------------------------- */
 
 static ebb_status take_event(collector *c, const ebb_trace_event *e) {
-    const bool is_before = (e->kind == EBB_TRACE_ALLOC && e->before) || e->kind == EBB_TRACE_SEGMENT_ALLOC;
-    c->has_history = c->has_history || !is_before;
+    const bool comes = e->kind == EBB_TRACE_ALLOC && !e->before, goes = e->kind == EBB_TRACE_FREE;
+    c->has_history = c->has_history || comes || goes;
     switch (e->kind) {
     case EBB_TRACE_ALLOC: return add_block(c, e);
     case EBB_TRACE_FREE: return end_block(c, e);

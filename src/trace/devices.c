@@ -12,6 +12,7 @@
 
 #define HOST "cpu"
 #define OOM_NOTE "oom."
+#define SNAPSHOT "pytorch snapshot" /* whose devices may have no history */
 
 typedef struct scan {
     ebb_trace_reader *reader;
@@ -60,7 +61,10 @@ static size_t find_device(const ebb_trace_devices *d, const char *name) {
 
 static ebb_status add_device(scan *s, const char *name, uint32_t space) {
     ebb_trace_devices *d = s->d;
-    ebb_trace_device device = {.is_host = name != NULL && strcmp(name, HOST) == 0, .is_named = name != NULL};
+    const char *source = ebb_trace_reader_note(s->reader, "source");
+    ebb_trace_device device = {.is_host = name != NULL && strcmp(name, HOST) == 0,
+                               .is_named = name != NULL,
+                               .is_moment = source != NULL && strcmp(source, SNAPSHOT) == 0};
     device.name = name != NULL ? ebb__bump_strdup(&d->names, name) : ebb__bump_printf(&d->names, "device %u", space);
     if (device.name == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(EBB_PUSH(d->mem, &s->live_bytes, 0));
@@ -86,6 +90,7 @@ static ebb_status take(scan *s, const ebb_trace_event *event) {
     size_t i = 0;
     if (event->kind != EBB_TRACE_ALLOC && event->kind != EBB_TRACE_FREE) { return EBB_OK; }
     EBB_TRY(device_at(s, event->space, &i));
+    if (event->kind == EBB_TRACE_FREE || !event->before) { s->d->list.data[i].is_moment = false; }
     if (event->kind == EBB_TRACE_FREE) {
         EBB_ASSERT(s->live_bytes.data[i] >= event->size_bytes);
         s->live_bytes.data[i] -= event->size_bytes;

@@ -234,6 +234,17 @@ def check_narrow(browser, name):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def check_one_moment(browser, report, name):
+    """Nothing is drawn over time; what was live is shown where it lay."""
+    shown = [s.get_attribute("id") for s in browser.find_elements(By.CSS_SELECTOR, "section, #moment-tools, #history")
+             if s.is_displayed()]
+    check(f"{name}: nothing over time", not {"memory", "blocks", "difference", "iteration", "moment-tools", "history"} & set(shown), shown)
+    words = browser.find_element(By.TAG_NAME, "body").text
+    check(f"{name}: no events and no peak", "the peak)" not in words and "of the peak" not in words and "at the peak" not in words, words)
+    check(f"{name}: the map has what was live", browser.find_element(By.ID, "map").is_displayed() and
+          browser.execute_script("return liveBytes(moments.now)") == report["end_live_bytes"])
+
+
 def check_snapshot(browser, report, name):
     """What a snapshot's page has besides: roles from call stacks, blocks from before, segments by pool and stream."""
     roles = {share["role"] for share in report["live_at_peak"]}
@@ -295,7 +306,9 @@ def test(page, report_path, name, *more):
     try:
         browser.get("file://" + os.path.abspath(page))
         check_numbers(browser, report, name)
-        if report["blocks"] > 0:
+        if report["is_moment"]:
+            check_one_moment(browser, report, name)
+        elif report["blocks"] > 0:
             check_keyboard(browser, name)
             check_peak_picture(browser, report, name)
             check_zoom(browser, name)

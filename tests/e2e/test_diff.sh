@@ -103,4 +103,21 @@ says "tolerance of nothing" 2 "ebb: check: --tolerance without --baseline" check
 says "no such file" 4 "ebb: no.trace: cannot open: No such file or directory" diff 8.trace no.trace
 complains "no recording" 3 "not.trace" check not.trace --max-peak 1GiB
 complains "no recording for a baseline" 3 "not.trace" check 8.trace --baseline not.trace
+
+# ---- a snapshot without history ---------------------------------------------------------------
+
+python3 "$root/tests/e2e/make_snapshot.py" snapshots
+cp snapshots/state.pickle moment.pickle
+refusal="the snapshot shows one moment and has no history, so its peak is not known; --incomplete judges what it has"
+warning="ebb: warning: moment.pickle: the snapshot shows one moment and has no history; its peak is not known"
+run "a moment is imported" out import moment.pickle -o moment.trace
+says "a moment: check refuses it" 3 "ebb: moment.pickle: $refusal" check moment.pickle --max-peak 1TiB
+says "a moment, imported: check refuses it" 3 "ebb: moment.trace: $refusal" check moment.trace --max-peak 1TiB
+complains "a moment: nor is it a baseline" 3 "moment.pickle: $refusal" check 8.trace --baseline moment.pickle
+"$EBB" check moment.pickle --max-peak 1TiB --incomplete >out 2>err
+equal "a moment: check --incomplete judges it" "$? $(cat err)" "0 $warning"
+check "a moment: check calls it what was live" grep -q '^moment.pickle: what was live, .*, is within ' out
+"$EBB" diff moment.pickle moment.pickle >out 2>err
+equal "a moment: diff warns" "$? $(sort -u err)" "0 $warning"
+equal "a moment: diff tells no peak" "$(grep -c peak out) $(grep -c '^live ' out)" "0 1"
 exit $status

@@ -91,6 +91,15 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 "$root/tests/e2e/make_
     fail "a training" "none was made"
 page training "a snapshot without roles" snapshot
 
+# A snapshot without history is one moment: it has no events, no curve and no peak, in no kind of report.
+page snapshots/state.pickle "a snapshot without history"
+run "a snapshot without history" out report snapshots/state.pickle
+equal "a snapshot without history: as text" "$(grep -cE 'event|iteration|over time|at the peak|holds the peak' out)" 0
+check "a snapshot without history: its title" grep -q '^state.pickle: .*, one moment, [0-9]* blocks' out
+equal "a snapshot without history: as JSON" "$(python3 -c 'import json
+r = json.load(open("report.json"))
+print(r["is_moment"], r["events"], r["peak_bytes"], r["peak_event"], r["end_live_bytes"] > 0)')" "True None None None True"
+
 cat >step.py <<END
 import sys
 import torch

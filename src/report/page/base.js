@@ -7,6 +7,8 @@
 
 const D = JSON.parse(document.getElementById("ebb-data").textContent);
 const R = D.report;
+const HELD_BYTES = R.is_moment ? R.end_live_bytes : R.peak_bytes, HELD_WHEN = R.is_moment ? "when it was taken" : "at the peak";
+const OF_HELD = R.is_moment ? "of what was live" : "of the peak";
 const byTime = D.axis === "time";
 /* In the order in which they are stacked: what stays first. */
 const ROLE_COLOURS = {

@@ -182,10 +182,11 @@ function drawScatter() {
 /* ---- bars ---- */
 
 function drawBreakdown() {
-  const rows = [["at the peak", R.live_at_peak], [R.static_of_iteration ? "of an iteration" : "of the recording", R.static]];
+  const rows = [[HELD_WHEN, R.live_at_peak], [R.static_of_iteration ? "of an iteration" : "of the recording", R.static]];
+  if (R.is_moment) { rows.pop(); }
   const roles = Object.keys(ROLE_COLOURS).filter((role) => rows.some(([, shares]) => shares.some((share) => share.role === role)));
   const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
-  makeChart("breakdown", "bytes by role, at the peak and in all; the table below has the figures", {
+  makeChart("breakdown", "bytes by role, " + HELD_WHEN + (R.is_moment ? "" : " and in all") + "; the table below has the figures", {
     type: "bar",
     data: { labels: rows.map(([name]) => name), datasets: roles.map((role) => ({ label: roleText(role),
       data: rows.map(([, shares]) => of(shares, role)), backgroundColor: roleColour(role) })) },
@@ -233,10 +234,10 @@ function drawCharts() {
   Chart.defaults.borderColor = colour("line");
   Chart.defaults.font.family = "system-ui, sans-serif";
   if (R.blocks > 0) {
-    drawCurve();
+    if (!R.is_moment) { drawCurve(); }
     if (R.tells.roles || R.roles_inferred) { drawBreakdown(); }
   }
   if (R.intervals.count > 0) { drawCdf(); drawScatter(); }
-  if (D.curve.reserved) { drawReserved(); }
+  if (D.curve.reserved && !R.is_moment) { drawReserved(); }
   if (D.parts.length > 0) { drawParts(); }
 }

@@ -14,6 +14,7 @@ let historyEvents = null;
 function isExact() { return !(B.rest > 0); }
 
 function listMoments() {
+  if (R.is_moment) { moments.at = Float64Array.of(D.end); return; }
   const all = new Set(isExact() ? [0, D.end] : D.curve.x);
   if (isExact()) {
     for (let i = 0; i < blocks.n; i++) { all.add(blocks.born[i]).add(blocks.died[i]); }
@@ -110,7 +111,7 @@ function fillHistory() {
     bytesColumn("bytes", (event) => event.bytes),
     textColumn("block", (event) => event.block >= 0 ? blockName(B.number[event.block], B.name[event.block]) : event.at)];
   if (R.tells.stacks) { columns.push(textColumn("call site", (event) => event.block >= 0 ? siteText(B.stack[event.block]) : " ")); }
-  byId("history").hidden = rows.length === 0;
+  byId("history").hidden = R.is_moment || rows.length === 0;
   fillTable(byId("history"), columns, rows, null, { isNow: (event) => event.x === x, act: (event) => {
     showMoment(momentNear(event.x));
     if (event.block >= 0) { choose(event.block); }

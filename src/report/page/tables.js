@@ -117,6 +117,7 @@ function fillFacts() {
   const facts = [
     ["source", "source", R.source, R.source || "unknown"],
     ["peak", "peak_bytes", R.peak_bytes, bytesText(R.peak_bytes)],
+    ["live", "end_live_bytes", R.is_moment ? R.end_live_bytes : null, bytesText(R.end_live_bytes)],
     ["at", "peak_time_s", R.peak_time_s, secondsText(R.peak_time_s)],
     ["duration", "duration_s", R.duration_s, secondsText(R.duration_s)],
     ["events", "events", R.events, countText(R.events)],
@@ -142,7 +143,7 @@ function holderDetail(row) {
     const body = element("tbody", {});
     table.append(body);
     const columns = [textColumn("who", (one) => text(one.label)), bytesColumn("bytes", (one) => one.bytes),
-      { title: "of the peak", of: (one) => one.bytes, number: true, shown: (one) => percentText(one.bytes, R.peak_bytes) },
+      { title: OF_HELD, of: (one) => one.bytes, number: true, shown: (one) => percentText(one.bytes, HELD_BYTES) },
       countColumn("blocks", (one) => one.blocks)];
     for (const one of row.members) { appendRow(body, columns, one, holderDetail); }
     return table;
@@ -157,7 +158,7 @@ function fillHolders() {
   const select = byId("group"), first = R.holders.length > 0 ? R.holders[0].by : groups[0];
   for (const key of groups) { select.append(element("option", { value: key }, names[key])); }
   const columns = [textColumn("who", (row) => text(row.label)), bytesColumn("bytes", (row) => row.bytes),
-    { title: "of the peak", of: (row) => row.bytes, number: true, shown: (row) => percentText(row.bytes, R.peak_bytes) },
+    { title: OF_HELD, of: (row) => row.bytes, number: true, shown: (row) => percentText(row.bytes, HELD_BYTES) },
     countColumn("blocks", (row) => row.blocks),
     textColumn("mostly", (row) => roleText(D.roles[row.roles.indexOf(Math.max(...row.roles))]))];
   const hasRoles = R.tells.roles || R.roles_inferred;
@@ -172,10 +173,11 @@ function fillShares() {
   const peak = sum(R.live_at_peak), all = sum(R.static);
   const of = (shares, role) => (shares.find((share) => share.role === role) || { bytes: 0 }).bytes;
   const rows = D.roles.filter((role) => of(R.live_at_peak, role) + of(R.static, role) > 0);
-  fillTable(byId("shares"), [textColumn("role", roleText), bytesColumn("at the peak", (role) => of(R.live_at_peak, role)),
+  const columns = [textColumn("role", roleText), bytesColumn(HELD_WHEN, (role) => of(R.live_at_peak, role)),
     { title: "%", number: true, of: (role) => of(R.live_at_peak, role), shown: (role) => percentText(of(R.live_at_peak, role), peak) },
     bytesColumn(R.static_of_iteration ? "of an iteration" : "of the recording", (role) => of(R.static, role)),
-    { title: "%", number: true, of: (role) => of(R.static, role), shown: (role) => percentText(of(R.static, role), all) }], rows);
+    { title: "%", number: true, of: (role) => of(R.static, role), shown: (role) => percentText(of(R.static, role), all) }];
+  fillTable(byId("shares"), R.is_moment ? columns.slice(0, 3) : columns, rows);
 }
 
 function fillIntervals() {
@@ -245,6 +247,12 @@ function fillIteration() {
 function fillTables() {
   fillFacts();
   if (R.blocks === 0) { ["memory", "blocks", "moment", "difference"].forEach(hideSection); }
+  if (R.is_moment) {
+    byId("reserved").parentElement.hidden = true;
+    ["memory", "blocks", "difference", "moment-tools", "moment-how", "iteration"].forEach(hideSection);
+    byId("holders-h").textContent = "Who holds what is live";
+    byId("moment-h").textContent = "When the snapshot was taken";
+  }
   if (R.blocks > 0 && (R.tells.roles || R.roles_inferred)) {
     fillShares();
   } else {
