@@ -15,11 +15,11 @@
  *  - Where the capacity does not suffice: with M, the smallest free segment that is enough, or from the largest
  *    down until they are; then all free segments.
  *  - expandable_segments: one segment for each pool of each stream, which grows in pages of 2 MiB and 20 MiB; any rest
- *    of 512 bytes or more is split off. Other free blocks are preferred to the end that can grow.
+ *    of 512 bytes or more is split off. A free block counts as large as it can grow. Free pages are given back wherever
+ *    they lie, and the segment grows there again before it does at its end.
  *
- * What is left out: private pools of CUDA graphs, blocks that wait for another stream, and unmapping pages within
- * an expandable segment rather than at its end. Where the capacity does not suffice even so, PyTorch fails; here more
- * is taken, so that the answer says how much would have been needed.
+ * What is left out: private pools of CUDA graphs, and blocks that wait for another stream. Where the capacity does not
+ * suffice even so, PyTorch fails; here more is taken, so that the answer says how much would have been needed.
  */
 #include "place/caching.h"
 
@@ -170,23 +170,24 @@ static void release_oversize(ebb_caching *c, const ebb_segment_request *request)
     }
 }
 
-void ebb__caching_empty(ebb_caching *c) {
+ebb_status ebb__caching_empty(ebb_caching *c) {
     uint64_t freed_bytes = 0;
     for (uint32_t t = 1; t < c->segments.blocks.n; t++) {
         if (ebb__segments_is_whole(&c->segments, t)) { drop(c, t, &freed_bytes); }
     }
     for (uint32_t p = 0; p < c->segments.pools.n; p++) {
-        ebb__segments_trim(&c->segments, p, p % 2 == 0 ? SMALL_SEGMENT_BYTES : LARGE_SEGMENT_BYTES);
+        EBB_TRY(ebb__segments_unmap(&c->segments, p, p % 2 == 0 ? SMALL_SEGMENT_BYTES : LARGE_SEGMENT_BYTES));
     }
+    return EBB_OK;
 }
 
 /* Before bytes are taken from the device. */
-static void make_room(ebb_caching *c, const ebb_segment_request *request) {
+static ebb_status make_room(ebb_caching *c, const ebb_segment_request *request) {
     const uint64_t capacity_bytes = c->settings.capacity_bytes;
     if (c->settings.gc_threshold > 0) { collect_garbage(c); }
-    if (c->segments.held_bytes + request->segment_bytes <= capacity_bytes) { return; }
+    if (c->segments.held_bytes + request->segment_bytes <= capacity_bytes) { return EBB_OK; }
     if (c->settings.max_split_bytes != 0 && !c->settings.expandable_segments) { release_oversize(c, request); }
-    if (c->segments.held_bytes + request->segment_bytes > capacity_bytes) { ebb__caching_empty(c); }
+    return c->segments.held_bytes + request->segment_bytes > capacity_bytes ? ebb__caching_empty(c) : EBB_OK;
 }
 
 /* ---- the door --------------------------------------------------------------------------------- */
@@ -236,7 +237,9 @@ ebb_status ebb__caching_take(ebb_caching *c, uint64_t size_bytes, uint64_t strea
     ebb_segment_request request = {.size_bytes = ebb__caching_round(&c->settings, size_bytes)};
     ebb__caching_ask(&c->settings, &request);
     request.pool += 2 * idx;
-    if (c->settings.capacity_bytes != 0 && !ebb__segments_has(&c->segments, &request)) { make_room(c, &request); }
+    if (c->settings.capacity_bytes != 0 && !ebb__segments_has(&c->segments, &request)) {
+        EBB_TRY(make_room(c, &request));
+    }
     EBB_TRY(ebb__segments_take(&c->segments, &request, block_out));
     EBB_ASSERT(c->segments.blocks.data[*block_out].size_bytes >= size_bytes);
     c->peak_bytes = ebb_max_u64(c->peak_bytes, c->segments.held_bytes);

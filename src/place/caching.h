@@ -28,7 +28,7 @@ ebb_status ebb__caching_take(ebb_caching *caching, uint64_t size_bytes, uint64_t
 void ebb__caching_give(ebb_caching *caching, uint32_t block);
 
 /* torch.cuda.empty_cache(). */
-void ebb__caching_empty(ebb_caching *caching);
+ebb_status ebb__caching_empty(ebb_caching *caching);
 
 /* Taken from the device now, and at most so far. */
 uint64_t ebb__caching_reserved(const ebb_caching *caching, uint64_t *peak_bytes_out);

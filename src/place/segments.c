@@ -13,12 +13,17 @@
  * a list: the same block by another way. Trees are balanced by random priorities (Seidel and Aragon, 'Randomized search
  * trees', Algorithmica 16, 1996), a hash of a count, so that all is deterministic.
  *
- * A pool may also be one segment that grows in pages at its end, as expandable segments do. The free block at its end
- * is in no tree: it could be as large as anything, so all others come before it.
+ * A pool may also be one segment that grows in pages, as expandable segments do: at its end, and where pages within it
+ * were given back. Such a hole is a block too, which is neither free nor used.
+ *
+ *      +--------+-------+------------+-------+--------+-----+ - - -
+ *      | used   | free  | hole       | free  | used   |free |  grows     A free block with a hole behind it counts as
+ *      +--------+-------+------------+-------+--------+-----+ - - -      large as both, the one at the end as endless.
+ *                       ^ page       ^ page                ^ page
  *
  * Invariants
- *  1. Two free blocks of one segment never touch.
- *  2. The blocks of a segment cover it.
+ *  1. Two free blocks of one segment never touch, nor two holes.
+ *  2. The blocks of a segment cover it; holes are whole pages, and the last block is none.
  */
 #include "place/segments.h"
 
@@ -120,12 +125,6 @@ static uint32_t find(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
     return EBB_NO_BLOCK;
 }
 
-/* The end of a pool that grows, which is in no tree. */
-static bool is_end(const ebb_segments *s, uint32_t t) {
-    const ebb_segment_pool *pool = &s->pools.data[s->blocks.data[t].pool];
-    return pool->grows && pool->last == t;
-}
-
 static void add_free(ebb_segments *s, uint32_t t) {
     ebb_block *b = &s->blocks.data[t];
     EBB_ASSERT(!b->is_free && b->size_bytes > 0 && b->pool < s->pools.n);
@@ -134,15 +133,26 @@ static void add_free(ebb_segments *s, uint32_t t) {
     b->freed_at = pool->n_asked;
     b->left = b->right = EBB_NO_BLOCK;
     b->largest_bytes = b->size_bytes;
-    if (!is_end(s, t)) { insert(s, &pool->root, t); }
+    insert(s, &pool->root, t);
 }
 
 static void drop_free(ebb_segments *s, uint32_t t) {
     ebb_block *b = &s->blocks.data[t];
     EBB_ASSERT(b->is_free);
     ebb_segment_pool *pool = &s->pools.data[b->pool];
-    if (!is_end(s, t)) { pool->root = drop(s, pool->root, t); }
+    pool->root = drop(s, pool->root, t);
     b->is_free = false;
+}
+
+/* The free block that follows another one in its tree's order; EBB_NO_BLOCK: it is the last. */
+static uint32_t find_next(ebb_segments *s, uint32_t t) {
+    uint32_t found = EBB_NO_BLOCK;
+    for (uint32_t at = s->pools.data[s->blocks.data[t].pool].root; at != EBB_NO_BLOCK; s->n_visits++) {
+        const bool is_behind = comes_before(s, t, at);
+        found = is_behind ? at : found;
+        at = is_behind ? s->blocks.data[at].left : s->blocks.data[at].right;
+    }
+    return found;
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------- */
@@ -225,14 +235,23 @@ void ebb__segments_fini(ebb_segments *s) {
     EBB_VEC_FINI(s->mem, &s->blocks);
 }
 
-/* The free block that a request gets; EBB_NO_BLOCK: it needs bytes from below. */
+/* How large a free block of a pool that grows can become. */
+static uint64_t room_of(const ebb_segments *s, uint32_t t) {
+    const ebb_block *b = &s->blocks.data[t], *next = &s->blocks.data[b->next];
+    if (b->next == EBB_NO_BLOCK) { return UINT64_MAX; }
+    return b->size_bytes + (next->is_hole ? next->size_bytes : 0);
+}
+
+/* The free block that a request gets; EBB_NO_BLOCK: it needs bytes from below. Where the pool grows, the next larger
+ * one is better as long as it could become less large. */
 static uint32_t find_free(ebb_segments *s, const ebb_segment_request *request) {
     if (request->pool >= s->pools.n) { return EBB_NO_BLOCK; }
     const ebb_segment_pool *pool = &s->pools.data[request->pool];
     uint32_t t = find(s, pool->root, request->size_bytes);
-    if (t == EBB_NO_BLOCK && pool->grows && pool->last != EBB_NO_BLOCK) {
-        const ebb_block *end = &s->blocks.data[pool->last];
-        t = end->is_free && end->size_bytes >= request->size_bytes ? pool->last : EBB_NO_BLOCK;
+    while (t != EBB_NO_BLOCK && pool->grows) {
+        const uint32_t next = find_next(s, t);
+        if (next == EBB_NO_BLOCK || room_of(s, next) >= room_of(s, t)) { break; }
+        t = next;
     }
     const bool is_too_large = request->too_large_bytes != 0 && s->blocks.data[t].size_bytes >= request->too_large_bytes;
     return is_too_large ? EBB_NO_BLOCK : t;
@@ -257,25 +276,99 @@ static ebb_status take_segment(ebb_segments *s, const ebb_segment_request *reque
     return make_block(s, segment, block_out);
 }
 
-/* Pages at the end of the pool, joined with what is free there. */
-static ebb_status grow_pool(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out) {
-    const uint32_t last = s->pools.data[request->pool].last;
-    const bool joins = last != EBB_NO_BLOCK && s->blocks.data[last].is_free;
-    const uint64_t there_bytes = joins ? s->blocks.data[last].size_bytes : 0;
-    EBB_ASSERT(there_bytes < request->size_bytes);
-    const uint64_t n_pages = (request->size_bytes - there_bytes - 1) / request->page_bytes + 1;
-    EBB_TRY(take_bytes(s, n_pages * request->page_bytes));
-    if (joins) {
-        drop_free(s, last);
-        s->blocks.data[last].size_bytes += n_pages * request->page_bytes;
-        *block_out = last;
-        return EBB_OK;
+/* The next multiple of pages, which may be of 20 MiB. */
+static uint64_t to_pages(uint64_t n_bytes, uint64_t page_bytes) {
+    return (n_bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+/* A block, of no kind yet, that touches the one in front of it; EBB_NO_BLOCK: the first of its pool's segment. */
+static ebb_status insert_block(ebb_segments *s, uint32_t pool, uint32_t prev, uint64_t size_bytes,
+                               uint32_t *block_out) {
+    const ebb_block *b = &s->blocks.data[prev];
+    const bool has_prev = prev != EBB_NO_BLOCK;
+    const uint64_t start = has_prev ? b->start + b->size_bytes : 0;
+    const uint32_t next = has_prev ? b->next : s->pools.data[pool].first;
+    const ebb_block block = {.start = start, .size_bytes = size_bytes, .pool = pool, .prev = prev, .next = next};
+    EBB_TRY(make_block(s, block, block_out));
+    if (has_prev) {
+        s->blocks.data[prev].next = *block_out;
+    } else {
+        s->pools.data[pool].first = *block_out;
     }
-    ebb_block added = {.size_bytes = n_pages * request->page_bytes, .pool = request->pool, .prev = last};
-    if (last != EBB_NO_BLOCK) { added.start = s->blocks.data[last].start + s->blocks.data[last].size_bytes; }
-    EBB_TRY(make_block(s, added, block_out));
-    if (last != EBB_NO_BLOCK) { s->blocks.data[last].next = *block_out; }
-    s->pools.data[request->pool].last = *block_out;
+    if (next != EBB_NO_BLOCK) { s->blocks.data[next].prev = *block_out; }
+    if (s->pools.data[pool].last == prev) { s->pools.data[pool].last = *block_out; }
+    return EBB_OK;
+}
+
+/* Where pages have to be mapped for a request: the lowest hole with room enough, counted from the free block in front
+ * of it over free blocks and holes; prev is the block in front of the hole. The end has room for anything. */
+static uint32_t find_room(ebb_segments *s, const ebb_segment_request *request) {
+    const ebb_segment_pool *pool = &s->pools.data[request->pool];
+    for (uint32_t t = pool->n_holes > 0 ? pool->first : EBB_NO_BLOCK; t != EBB_NO_BLOCK; t = s->blocks.data[t].next) {
+        s->n_visits++;
+        if (!s->blocks.data[t].is_hole) { continue; }
+        const uint32_t prev = s->blocks.data[t].prev;
+        const bool joins = prev != EBB_NO_BLOCK && s->blocks.data[prev].is_free;
+        uint64_t room_bytes = joins ? s->blocks.data[prev].size_bytes : 0;
+        uint32_t at = t;
+        for (; at != EBB_NO_BLOCK && room_bytes < request->size_bytes; at = s->blocks.data[at].next) {
+            const ebb_block *b = &s->blocks.data[at];
+            if (!b->is_free && !b->is_hole) { break; }
+            room_bytes += b->size_bytes;
+        }
+        if (at == EBB_NO_BLOCK || room_bytes >= request->size_bytes) { return t; }
+    }
+    return EBB_NO_BLOCK;
+}
+
+/* Pages of a hole, from its beginning, become a block of no kind. */
+static ebb_status map_hole(ebb_segments *s, uint32_t hole, uint64_t n_bytes) {
+    uint32_t rest = EBB_NO_BLOCK;
+    ebb_block *b = &s->blocks.data[hole];
+    EBB_ASSERT(b->is_hole && n_bytes <= b->size_bytes);
+    const uint64_t rest_bytes = b->size_bytes - n_bytes;
+    b->size_bytes = n_bytes;
+    if (rest_bytes > 0) { EBB_TRY(insert_block(s, b->pool, hole, rest_bytes, &rest)); }
+    s->blocks.data[hole].is_hole = false;
+    s->blocks.data[rest].is_hole = rest != EBB_NO_BLOCK;
+    s->pools.data[s->blocks.data[hole].pool].n_holes -= rest == EBB_NO_BLOCK;
+    return EBB_OK;
+}
+
+/* Pages from a hole on, or at the end of the pool where it is none, until they and what is free between them are
+ * enough. */
+static ebb_status grow_pool(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out) {
+    uint32_t at = find_room(s, request);
+    uint32_t t = at != EBB_NO_BLOCK ? s->blocks.data[at].prev : s->pools.data[request->pool].last;
+    const bool joins = t != EBB_NO_BLOCK && s->blocks.data[t].is_free;
+    if (joins) { drop_free(s, t); }
+    uint64_t there_bytes = joins ? s->blocks.data[t].size_bytes : 0;
+    bool has_any = joins;
+    while (there_bytes < request->size_bytes) {
+        const uint64_t missing_bytes = to_pages(request->size_bytes - there_bytes, request->page_bytes);
+        const uint64_t n_bytes =
+            at != EBB_NO_BLOCK ? ebb_min_u64(missing_bytes, s->blocks.data[at].size_bytes) : missing_bytes;
+        EBB_TRY(take_bytes(s, n_bytes));
+        if (at != EBB_NO_BLOCK) {
+            EBB_TRY(map_hole(s, at, n_bytes));
+        } else {
+            EBB_TRY(insert_block(s, request->pool, t, n_bytes, &at));
+        }
+        if (has_any) {
+            swallow_next(s, t);
+        } else {
+            t = at;
+            has_any = true;
+        }
+        at = s->blocks.data[t].next;
+        if (at != EBB_NO_BLOCK && s->blocks.data[at].is_free) {
+            drop_free(s, at);
+            swallow_next(s, t);
+            at = s->blocks.data[t].next;
+        }
+        there_bytes = s->blocks.data[t].size_bytes;
+    }
+    *block_out = t;
     return EBB_OK;
 }
 
@@ -329,20 +422,65 @@ void ebb__segments_drop(ebb_segments *s, uint32_t block) {
     s->unused = block;
 }
 
-void ebb__segments_trim(ebb_segments *s, uint32_t pool, uint64_t page_bytes) {
-    const uint32_t last = s->pools.data[pool].last;
-    if (!s->pools.data[pool].grows || last == EBB_NO_BLOCK || !s->blocks.data[last].is_free) { return; }
-    ebb_block *end = &s->blocks.data[last];
-    const uint64_t used_bytes = (page_bytes - end->start % page_bytes) % page_bytes; /* of its first page */
-    if (end->size_bytes <= used_bytes) { return; }
-    s->held_bytes -= end->size_bytes - used_bytes;
-    if (used_bytes > 0) {
-        end->size_bytes = end->largest_bytes = used_bytes;
-        return;
+/* The block has no bytes any more, or they are another's. */
+static void remove_block(ebb_segments *s, uint32_t t) {
+    const uint32_t prev = s->blocks.data[t].prev, next = s->blocks.data[t].next;
+    ebb_segment_pool *pool = &s->pools.data[s->blocks.data[t].pool];
+    if (prev != EBB_NO_BLOCK) { s->blocks.data[prev].next = next; }
+    if (next != EBB_NO_BLOCK) { s->blocks.data[next].prev = prev; }
+    if (pool->first == t) { pool->first = next; }
+    if (pool->last == t) { pool->last = prev; }
+    s->blocks.data[t].is_hole = false;
+    s->blocks.data[t].next = s->unused;
+    s->unused = t;
+}
+
+/* The block becomes a hole, joined with those beside it; at the end of its pool it goes. */
+static void make_hole(ebb_segments *s, uint32_t t) {
+    ebb_segment_pool *pool = &s->pools.data[s->blocks.data[t].pool];
+    const uint32_t prev = s->blocks.data[t].prev, next = s->blocks.data[t].next;
+    s->blocks.data[t].is_hole = true;
+    pool->n_holes++;
+    if (next != EBB_NO_BLOCK && s->blocks.data[next].is_hole) {
+        swallow_next(s, t);
+        pool->n_holes--;
     }
-    end->is_free = false;
-    s->pools.data[pool].last = end->prev;
-    if (end->prev != EBB_NO_BLOCK) { s->blocks.data[end->prev].next = EBB_NO_BLOCK; }
-    end->next = s->unused;
-    s->unused = last;
+    if (prev != EBB_NO_BLOCK && s->blocks.data[prev].is_hole) {
+        swallow_next(s, prev);
+        pool->n_holes--;
+        t = prev;
+    }
+    if (pool->last == t) {
+        pool->n_holes--;
+        remove_block(s, t);
+    }
+}
+
+/* What is free in front of its first whole page and behind its last one stays. */
+static ebb_status unmap(ebb_segments *s, uint32_t t, uint64_t page_bytes) {
+    const ebb_block b = s->blocks.data[t];
+    const uint64_t first = to_pages(b.start, page_bytes), end = b.start + b.size_bytes;
+    const uint64_t last = end / page_bytes * page_bytes;
+    if (first >= last) { return EBB_OK; }
+    uint32_t hole = t, rest = EBB_NO_BLOCK;
+    drop_free(s, t);
+    s->blocks.data[t].size_bytes = first > b.start ? first - b.start : last - first;
+    if (first > b.start) { EBB_TRY(insert_block(s, b.pool, t, last - first, &hole)); }
+    if (last < end) { EBB_TRY(insert_block(s, b.pool, hole, end - last, &rest)); }
+    if (hole != t) { add_free(s, t); }
+    if (rest != EBB_NO_BLOCK) { add_free(s, rest); }
+    EBB_ASSERT(s->held_bytes >= last - first);
+    s->held_bytes -= last - first;
+    make_hole(s, hole);
+    return EBB_OK;
+}
+
+ebb_status ebb__segments_unmap(ebb_segments *s, uint32_t pool, uint64_t page_bytes) {
+    if (!s->pools.data[pool].grows) { return EBB_OK; }
+    for (uint32_t t = s->pools.data[pool].first, next = EBB_NO_BLOCK; t != EBB_NO_BLOCK; t = next) {
+        next = s->blocks.data[t].next;
+        if (s->blocks.data[next].is_hole) { next = s->blocks.data[next].next; } /* it may join the new one */
+        if (s->blocks.data[t].is_free) { EBB_TRY(unmap(s, t, page_bytes)); }
+    }
+    return EBB_OK;
 }

@@ -16,12 +16,14 @@ typedef struct ebb_block {
     uint64_t freed_at;              /* while it is free: n_asked of its pool then */
     uint32_t pool;
     bool is_free;
+    bool is_hole; /* in a pool that grows: pages that were given back; never free */
 } ebb_block;
 
-/* One that grows has one segment, whose free end is in no tree: it is taken only when nothing else will do. */
+/* One that grows has one segment. */
 typedef struct ebb_segment_pool {
     uint32_t root;
-    uint32_t last; /* of one that grows: the block at the end; EBB_NO_BLOCK: it has no segment yet */
+    uint32_t first, last; /* of one that grows: the blocks at both ends; EBB_NO_BLOCK: it has no pages */
+    uint32_t n_holes;
     bool grows;
     uint64_t n_asked; /* requests */
 } ebb_segment_pool;
@@ -60,7 +62,7 @@ bool ebb__segments_has(ebb_segments *s, const ebb_segment_request *request);
 bool ebb__segments_is_whole(const ebb_segments *s, uint32_t block);
 void ebb__segments_drop(ebb_segments *s, uint32_t block);
 
-/* Give back the pages that are free at the end of a pool that grows. */
-void ebb__segments_trim(ebb_segments *s, uint32_t pool, uint64_t page_bytes);
+/* Give back the pages of a pool that are free, where it grows: it grows there again before it does at its end. */
+ebb_status ebb__segments_unmap(ebb_segments *s, uint32_t pool, uint64_t page_bytes);
 
 #endif

@@ -179,7 +179,7 @@ typedef struct replay {
 } replay;
 
 /* The recorded allocator gave segments back before this event. Several in a row are one call. */
-static void empty_until(replay *r, uint32_t event) {
+static ebb_status empty_until(replay *r, uint32_t event) {
     const ebb_study *s = r->study;
     bool has_any = false;
     for (; r->next_segment < s->segment_log.n; r->next_segment++) {
@@ -187,7 +187,7 @@ static void empty_until(replay *r, uint32_t event) {
         if (study_segment_event(s, entry) >= event) { break; }
         has_any = has_any || (entry & 1u) != 0;
     }
-    if (has_any) { ebb__caching_empty(r->caching); }
+    return has_any ? ebb__caching_empty(r->caching) : EBB_OK;
 }
 
 static ebb_status pass_log(replay *r) {
@@ -195,7 +195,7 @@ static ebb_status pass_log(replay *r) {
     for (size_t i = 0; i < s->log.n; i++) {
         const uint32_t entry = s->log.data[i], b = entry >> 1;
         const study_block *block = &s->blocks.data[b];
-        empty_until(r, study_log_event(s, entry));
+        EBB_TRY(empty_until(r, study_log_event(s, entry)));
         if ((entry & 1u) != 0) {
             ebb__caching_give(r->caching, r->handle[b]);
         } else {

@@ -282,7 +282,7 @@ static void run(uint64_t seed, const ebb_caching_settings *settings) {
             plain_take(&p, size_bytes, l->stream, &l->address);
         }
         if (!settings->expandable_segments && ebb__rng_below(&rng, 100) == 0) {
-            ebb__caching_empty(caching);
+            assert_int_equal(ebb__caching_empty(caching), EBB_OK);
             empty(&p);
         }
         if (ebb__caching_reserved(caching, &peak_bytes) != p.held_bytes) {
@@ -388,7 +388,7 @@ static void takes_segments(void **state) {
             const uint64_t reserved = ebb__caching_reserved(c, &peak_bytes);
             assert_int_equal(reserved, e == 1 ? pages[i] * MIB : sizes[i][1]);
             ebb__caching_give(c, block);
-            ebb__caching_empty(c);
+            assert_int_equal(ebb__caching_empty(c), EBB_OK);
             assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 0);
             assert_int_equal(peak_bytes, reserved);
             ebb__caching_destroy(c);
@@ -408,10 +408,51 @@ static void an_expandable_end_is_trimmed(void **state) {
     assert_int_equal(ebb__caching_take(c, 30 * MIB, 0, &b), EBB_OK);
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
     ebb__caching_give(c, b);
-    ebb__caching_empty(c);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK);
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 20 * MIB);
     assert_int_equal(ebb__caching_take(c, 6 * MIB, 0, &b), EBB_OK); /* 5 MiB are left of the page */
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 40 * MIB);
+    ebb__caching_destroy(c);
+}
+
+/* Pages go wherever they are free, and are taken again where they are missing, the lowest first. */
+static void an_expandable_segment_has_holes(void **state) {
+    (void)state;
+    const ebb_caching_settings s = {.expandable_segments = true};
+    ebb_caching *c = NULL;
+    uint32_t a = 0, b = 0, d = 0, e = 0;
+    uint64_t peak_bytes = 0;
+    assert_int_equal(ebb__caching_create(NULL, &s, &c), EBB_OK);
+    assert_int_equal(ebb__caching_take(c, 15 * MIB, 0, &a), EBB_OK); /* 0 to 15 MiB */
+    assert_int_equal(ebb__caching_take(c, 60 * MIB, 0, &b), EBB_OK); /* to 75 */
+    assert_int_equal(ebb__caching_take(c, 10 * MIB, 0, &d), EBB_OK); /* to 85, of 100 */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 100 * MIB);
+    ebb__caching_give(c, b);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK); /* 20 to 60 are a hole now */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK);
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
+    assert_int_equal(ebb__caching_take(c, 14 * MIB, 0, &b), EBB_OK); /* 60 to 74, of the 15 MiB behind the hole */
+    assert_int_equal(ebb__caching_take(c, 20 * MIB, 0, &e), EBB_OK); /* 15 to 35: the hole's first page */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 80 * MIB);
+    ebb__caching_give(c, b);
+    ebb__caching_give(c, e);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK);
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
+    assert_int_equal(ebb__caching_take(c, 61 * MIB, 0, &b), EBB_OK); /* too much for the hole: from 85 on */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 120 * MIB);
+    ebb__caching_give(c, a);
+    ebb__caching_give(c, d);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK); /* 80 to 160 with the block from 85 to 146 */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 80 * MIB);
+    assert_int_equal(ebb__caching_take(c, 70 * MIB, 0, &a), EBB_OK); /* the hole at the beginning */
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 160 * MIB);
+    ebb__caching_give(c, a);
+    ebb__caching_give(c, b);
+    assert_int_equal(ebb__caching_empty(c), EBB_OK);
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 0);
+    assert_int_equal(ebb__caching_take(c, 2 * MIB, 0, &a), EBB_OK);
+    assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 20 * MIB);
     ebb__caching_destroy(c);
 }
 
@@ -423,7 +464,9 @@ static void oom_loses_nothing(void **state) {
         st = ebb__caching_create(mem, &s, &c);
         for (uint64_t i = 0; st == EBB_OK && i < 40; i++) {
             uint32_t block = 0;
-            st = ebb__caching_take(c, 100 * i, i % 3, &block);
+            st = ebb__caching_take(c, i % 10 == 0 ? 30 * MIB : 100 * i, i % 3, &block);
+            if (st == EBB_OK && i % 10 == 0) { ebb__caching_give(c, block); }
+            if (st == EBB_OK && i % 8 == 0) { st = ebb__caching_empty(c); }
         }
         ebb__caching_destroy(c);
     });
@@ -437,6 +480,7 @@ int main(void) {
         cmocka_unit_test(takes_segments),
         cmocka_unit_test(oom_loses_nothing),
         cmocka_unit_test(an_expandable_end_is_trimmed),
+        cmocka_unit_test(an_expandable_segment_has_holes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
