@@ -357,18 +357,31 @@ static const ebb_study_what_if *find_checked(const ebb_study *s) {
     return found;
 }
 
-/* Where the recording tells what was reserved and the replay of its settings comes out at something else, all rows of
- * this allocator say by how much: they are no better than that one. */
+/* What all rows of this allocator say; NULL: no memory. error: of the bytes that were reserved, where that is known. */
+static const char *replay_about(ebb_study *s, const double *error) {
+    if (error != NULL) {
+        return ebb__bump_printf(
+            &s->bump,
+            "PyTorch's caching allocator, replayed; not to be relied on here: %+.1f %% from what was reserved",
+            100 * *error);
+    }
+    const bool has_any = s->summary.reserved_peak_bytes != EBB_STUDY_UNKNOWN && s->summary.reserved_peak_bytes != 0;
+    return has_any ? "PyTorch's caching allocator, replayed; error unknown: the recording does not tell all segments"
+                   : "PyTorch's caching allocator, replayed; error unknown: the recording tells no segments";
+}
+
+/* For a program of PyTorch's, all rows of this allocator say how far they may be off, unless the replay of the recorded
+ * settings agrees with what the recording tells to be reserved: they are no better than that one. */
 static ebb_status mark_replays(ebb_study *s) {
-    const uint64_t recorded = s->summary.reserved_peak_bytes;
     const ebb_study_what_if *checked = find_checked(s);
-    if (checked == NULL || checked->bytes == EBB_STUDY_UNKNOWN || !study_is_pytorch(s)) { return EBB_OK; }
-    if (recorded == EBB_STUDY_UNKNOWN || recorded == 0) { return EBB_OK; }
-    const double error = ((double)checked->bytes - (double)recorded) / (double)recorded;
-    if (error <= STUDY_MAX_REPLAY_ERROR && error >= -STUDY_MAX_REPLAY_ERROR) { return EBB_OK; }
-    const char *about = ebb__bump_printf(
-        &s->bump, "PyTorch's caching allocator, replayed; not to be relied on here: %+.1f %% from what was reserved",
-        100 * error);
+    if (checked == NULL || checked->bytes == EBB_STUDY_UNKNOWN || study_speaker_of(s) != SPEAKER_PYTORCH) {
+        return EBB_OK;
+    }
+    const bool is_told = s->fragmentation.known && study_is_pytorch(s);
+    const double recorded = (double)s->summary.reserved_peak_bytes;
+    const double error = is_told ? ((double)checked->bytes - recorded) / recorded : 0;
+    if (is_told && error <= STUDY_MAX_REPLAY_ERROR && error >= -STUDY_MAX_REPLAY_ERROR) { return EBB_OK; }
+    const char *about = replay_about(s, is_told ? &error : NULL);
     if (about == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < s->what_ifs.n; i++) {
         if (study_begins_with(s->what_ifs.data[i].key, "pytorch")) { s->what_ifs.data[i].about = about; }

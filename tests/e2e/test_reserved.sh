@@ -20,7 +20,7 @@ print("unknown" if reserved is None or got is None else round(1e4 * abs(got - re
 
 python3 "$here/make_reserved.py" snapshots || exit 1
 for file in snapshots/*.pickle; do
-    [ "$file" = snapshots/untold.pickle ] && continue
+    case $file in */untold.pickle | */mute.pickle) continue ;; esac
     equal "reserved, $(basename "$file" .pickle)" "$(error_of "$file")" 0
 done
 # how_far FILE: what the rows of this allocator say of the replay's error.
@@ -30,6 +30,18 @@ import json, re, sys
 rows = [row for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")]
 print(*sorted({"".join(re.findall("[-+][0-9.]+ %", row["about"])) or "exact" for row in rows}))'
 }
+# abouts FILE: what its rows of this allocator say, each once.
+abouts() {
+    "$EBB" report "$1" --json | python3 -c '
+import json, sys
+print(*sorted({row["about"] for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")}))'
+}
+mute="PyTorch's caching allocator, replayed; error unknown: the recording tells no segments"
+equal "without segments the error is unknown" "$(abouts snapshots/mute.pickle)" "$mute"
+"$EBB" report snapshots/mute.pickle | tr -s ' \n' ' ' >mute.txt
+check "the text says so" grep -q "error unknown: the recording tells no segments" mute.txt
+"$EBB" report snapshots/mute.pickle -o mute.html
+check "the page says so" grep -q "error unknown" mute.html
 equal "a replay that agrees says nothing" "$(how_far snapshots/defaults.pickle)" exact
 error=$(error_of snapshots/untold.pickle)
 check "a replay that is off: $(how_far snapshots/untold.pickle)" [ "$error" -gt 200 ]
