@@ -11,10 +11,7 @@
 #include "base/file.h"
 #include "trace/trace_priv.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define FIRST_ROW 3u
 #define MAX_LANES (EBB_TRACE_MAX_ROWS - FIRST_ROW)
@@ -44,7 +41,7 @@ typedef struct late_lane {
 
 typedef struct merge {
     const ebb_mem *mem;
-    const char *path, *steps_path;
+    const char *steps_path;
     char *text;
     size_t n_bytes;
     ebb_bump bump;
@@ -52,15 +49,10 @@ typedef struct merge {
     EBB_VEC(late_name) names;
     EBB_VEC(late_step) steps;
     EBB_VEC(late_event) events;
-    EBB_VEC(uint32_t) stacks; /* the writer's numbers of the reader's stacks */
     late_lane lane[MAX_LANES];
     uint32_t n_lanes;
     size_t next; /* of events */
     uint64_t n_steps, n_lost;
-    uint64_t last_ns; /* written */
-    size_t n_notes;
-    ebb_trace_reader *reader;
-    ebb_trace_writer *writer;
 } merge;
 
 /* ---- the file of steps -------------------------------------------------------------------------- */
@@ -175,7 +167,7 @@ static ebb_status order_steps(merge *m) {
 
 /* ---- writing ------------------------------------------------------------------------------------ */
 
-static ebb_status name_row(merge *m, uint32_t lane) {
+static ebb_status name_row(merge *m, ebb_trace_writer *writer, uint32_t lane) {
     char key[32], value[96], number[32] = "";
     const late_lane *l = &m->lane[lane];
     if (l->is_told) { return EBB_OK; }
@@ -183,127 +175,38 @@ static ebb_status name_row(merge *m, uint32_t lane) {
     (void)snprintf(key, sizeof key, "row.%u", FIRST_ROW + lane);
     (void)snprintf(value, sizeof value, "cuda:%u stream %u%s", l->device, l->stream, number);
     m->lane[lane].is_told = true;
-    return ebb_trace_writer_note(m->writer, key, value);
+    return ebb_trace_writer_note(writer, key, value);
 }
 
-static ebb_status write_late(merge *m, const late_event *late) {
+static ebb_status write_late(merge *m, trace_rewriting *r, const late_event *late) {
     const late_step *step = &m->steps.data[late->step];
     if (step->lane == NO_LANE) { return EBB_OK; }
     ebb_trace_event event = {.kind = late->begins ? EBB_TRACE_STEP_BEGIN : EBB_TRACE_STEP_END,
                              .row = FIRST_ROW + step->lane,
-                             .time_ns = ebb_max_u64(late->time_ns, m->last_ns),
+                             .time_ns = ebb_max_u64(late->time_ns, r->last_ns),
                              .phase = EBB_TRACE_PHASE_UNKNOWN,
                              .index = EBB_TRACE_NONE};
     if (late->begins) {
         const late_name *name = &m->names.data[step->name];
-        EBB_TRY(name_row(m, step->lane));
-        EBB_TRY(ebb__trace_writer_text(m->writer, name->name, strlen(name->name), &event.name));
-        EBB_TRY(ebb__trace_writer_text(m->writer, name->op, strlen(name->op), &event.op));
+        EBB_TRY(name_row(m, r->writer, step->lane));
+        EBB_TRY(ebb__trace_writer_text(r->writer, name->name, strlen(name->name), &event.name));
+        EBB_TRY(ebb__trace_writer_text(r->writer, name->op, strlen(name->op), &event.op));
         m->n_steps++;
     }
-    m->last_ns = event.time_ns;
-    return ebb_trace_writer_add(m->writer, &event);
+    r->last_ns = event.time_ns;
+    return ebb_trace_writer_add(r->writer, &event);
 }
 
 /* All that come before this time. */
-static ebb_status write_until(merge *m, uint64_t time_ns) {
+static ebb_status write_until(void *ctx, trace_rewriting *r, uint64_t time_ns) {
+    merge *m = ctx;
     for (; m->next < m->events.n && m->events.data[m->next].time_ns < time_ns; m->next++) {
-        EBB_TRY(write_late(m, &m->events.data[m->next]));
+        EBB_TRY(write_late(m, r, &m->events.data[m->next]));
     }
     return EBB_OK;
-}
-
-static ebb_status copy_string(merge *m, uint32_t *string) {
-    return ebb_trace_writer_string(m->writer, ebb_trace_reader_string(m->reader, *string), string);
-}
-
-/* Frames come before the stacks above them, so the callers of one that is new are known or new themselves. */
-static ebb_status copy_stack(merge *m, uint32_t *stack) {
-    const uint32_t wanted = *stack;
-    if (m->stacks.n == 0) { EBB_TRY(EBB_PUSH(m->mem, &m->stacks, 0)); }
-    for (uint32_t s = (uint32_t)m->stacks.n; s <= wanted; s++) {
-        ebb_trace_frame frame = ebb_trace_reader_frame(m->reader, s);
-        uint32_t number = 0;
-        EBB_ASSERT(frame.caller < s);
-        EBB_TRY(copy_string(m, &frame.function));
-        EBB_TRY(copy_string(m, &frame.file));
-        EBB_TRY(ebb_trace_writer_frame(m->writer, m->stacks.data[frame.caller], frame.function, frame.file, frame.line,
-                                       &number));
-        EBB_TRY(EBB_PUSH(m->mem, &m->stacks, number));
-    }
-    *stack = m->stacks.data[wanted];
-    return EBB_OK;
-}
-
-static ebb_status copy_notes(merge *m) {
-    const char *key = NULL, *value = NULL;
-    while ((value = ebb__trace_reader_note_at(m->reader, m->n_notes, &key)) != NULL) {
-        EBB_TRY(ebb_trace_writer_note(m->writer, key, value));
-        m->n_notes++;
-    }
-    return EBB_OK;
-}
-
-static ebb_status copy_event(merge *m, ebb_trace_event *event) {
-    EBB_TRY(write_until(m, event->time_ns));
-    EBB_TRY(copy_string(m, &event->name));
-    EBB_TRY(copy_string(m, &event->op));
-    EBB_TRY(copy_stack(m, &event->stack));
-    event->time_ns = m->last_ns = ebb_max_u64(event->time_ns, m->last_ns);
-    return ebb_trace_writer_add(m->writer, event);
-}
-
-static ebb_status copy_all(merge *m) {
-    ebb_trace_event event;
-    for (;;) {
-        bool done = false;
-        EBB_TRY(ebb_trace_reader_next(m->reader, &event, &done));
-        EBB_TRY(copy_notes(m));
-        if (done) { return write_until(m, UINT64_MAX); }
-        EBB_TRY(copy_event(m, &event));
-    }
-}
-
-/* A trace that was cut off has no end, and gets none: fd is the written file's. */
-static ebb_status close_trace(merge *m, int fd) {
-    EBB_TRY(ebb__trace_writer_flush(m->writer));
-    const off_t n_bytes = lseek(fd, 0, SEEK_END);
-    ebb_trace_writer *writer = m->writer;
-    m->writer = NULL;
-    EBB_TRY(ebb_trace_writer_close(writer));
-    if (ebb_trace_reader_info(m->reader).complete || (n_bytes >= 0 && ftruncate(fd, n_bytes) == 0)) { return EBB_OK; }
-    return ebb__fail_errno(m->path, "write");
 }
 
 /* ---- the merge ---------------------------------------------------------------------------------- */
-
-/* fd is closed. */
-static ebb_status write_merged(merge *m, int fd) {
-    EBB_TRY(ebb_trace_reader_open(m->mem, m->path, &m->reader));
-    const ebb_trace_info info = ebb_trace_reader_info(m->reader);
-    ebb_trace_writer_options options = EBB_TRACE_WRITER_OPTIONS_INIT;
-    options.mem = m->mem;
-    options.tells = info.tells | EBB_TRACE_TELLS_STEPS;
-    options.start_unix_ns = info.start_unix_ns;
-    const int twin = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (twin < 0) { return ebb__fail_errno(m->path, "write"); }
-    EBB_TRY(ebb__trace_writer_open_fd(m->path, twin, &options, &m->writer));
-    EBB_TRY(copy_all(m));
-    return close_trace(m, fd);
-}
-
-static ebb_status replace(merge *m) {
-    char *merged = ebb__alloc(m->mem, strlen(m->path) + 16, 1);
-    if (merged == NULL) { return EBB_E_NO_MEMORY; }
-    (void)snprintf(merged, strlen(m->path) + 16, "%s.merged", m->path);
-    const int fd = open(merged, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    ebb_status st = fd >= 0 ? write_merged(m, fd) : ebb__fail_errno(merged, "write");
-    if (st == EBB_OK && rename(merged, m->path) != 0) { st = ebb__fail_errno(m->path, "write"); }
-    if (fd >= 0) { (void)close(fd); }
-    if (st != EBB_OK && fd >= 0) { (void)unlink(merged); }
-    ebb__free(m->mem, merged);
-    return st;
-}
 
 ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path, uint64_t *n_steps_out,
                                     uint64_t *n_lost_out) {
@@ -311,19 +214,16 @@ ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const 
     if (m == NULL) { return EBB_E_NO_MEMORY; }
     m->mem = ebb__mem_or_default(mem);
     ebb__bump_init(&m->bump, m->mem);
-    m->path = path;
     m->steps_path = steps_path;
     ebb_status st = read_steps(m);
     if (st == EBB_OK) { st = order_steps(m); }
-    if (st == EBB_OK) { st = replace(m); }
+    const trace_rewrite rewrite = {.ctx = m, .tells = EBB_TRACE_TELLS_STEPS, .before = write_until};
+    if (st == EBB_OK) { st = ebb__trace_rewrite(m->mem, path, &rewrite); }
     if (st == EBB_OK && n_steps_out != NULL) { *n_steps_out = m->n_steps; }
     if (st == EBB_OK && n_lost_out != NULL) { *n_lost_out = m->n_lost; }
-    ebb_trace_writer_abandon(m->writer);
-    ebb_trace_reader_close(m->reader);
     EBB_VEC_FINI(m->mem, &m->names);
     EBB_VEC_FINI(m->mem, &m->steps);
     EBB_VEC_FINI(m->mem, &m->events);
-    EBB_VEC_FINI(m->mem, &m->stacks);
     ebb__bump_fini(&m->bump);
     ebb__free(m->mem, m->text);
     ebb__free(m->mem, m);

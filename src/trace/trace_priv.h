@@ -117,4 +117,28 @@ const char *ebb__trace_reader_path(const ebb_trace_reader *reader);
 /* As it was opened, but for what was chosen. EBB_E_IO: it reads from what gives its bytes once. */
 ebb_status ebb__trace_reader_rewind(ebb_trace_reader *reader);
 
+/* ---- a trace written anew ---------------------------------------------------------------------- */
+
+typedef struct trace_rewriting {
+    ebb_trace_reader *reader;
+    ebb_trace_writer *writer;
+    uint64_t last_ns; /* written */
+} trace_rewriting;
+
+/* What the new trace has that the old one has not. Any of the functions may be NULL: all is copied. */
+typedef struct trace_rewrite {
+    void *ctx;
+    uint32_t tells; /* besides what the old one tells */
+    /* Called before each event, with its time, and with UINT64_MAX after the last one. */
+    ebb_status (*before)(void *ctx, trace_rewriting *r, uint64_t time_ns);
+    /* Put a frame of the reader's on top of the writer's stack caller. */
+    ebb_status (*add_frame)(void *ctx, trace_rewriting *r, const ebb_trace_frame *frame, uint32_t caller,
+                            uint32_t *stack_out);
+    bool (*keeps_note)(const char *key);
+} trace_rewrite;
+
+/* Write the trace at path anew; it is replaced once all is written, and stays as it was on failure. One that was cut
+ * off has no end afterwards either. Memory for the trace's strings and stacks. */
+ebb_status ebb__trace_rewrite(const ebb_mem *mem, const char *path, const trace_rewrite *rewrite);
+
 #endif
