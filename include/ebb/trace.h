@@ -191,6 +191,33 @@ EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const 
 EBB_API ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path,
                                             uint64_t *n_steps_out, uint64_t *n_lost_out);
 
+/* ---- names of native callers -------------------------------------------------------------------- */
+
+/* A program or library as a process had it. */
+typedef struct ebb_trace_object {
+    const char *path;          /* where it was; "": unknown */
+    const char *build_id;      /* its identity, hexadecimal; "": it had none, or that is unknown */
+    uint64_t recorded_unix_ns; /* a file that changed after this is another one; 0: unknown */
+    bool wants_lines;          /* inlined functions and source lines, too: it is not an installed library */
+} ebb_trace_object;
+
+/* A function at an address, as debug information has it. */
+typedef struct ebb_trace_source {
+    const char *function; /* a name of C++ may be mangled */
+    const char *file;     /* the source; "": unknown, as is the line */
+    uint32_t line;
+} ebb_trace_source;
+
+/* What is at an address of the object's file: the function, and before it those that were inlined there, the innermost
+ * first. Write at most n to sources_out and return how many; 0: unknown. The texts stay until the next call. */
+typedef size_t (*ebb_trace_find_sources)(void *ctx, const ebb_trace_object *object, uint64_t address,
+                                         ebb_trace_source *sources_out, size_t n);
+
+/* Give names to the callers in a trace of `ebb record` at path, which has addresses for them (docs/trace-format.md).
+ * The trace is replaced once all is written; one that was cut off stays one. Any other trace is left alone. find may be
+ * NULL: then functions keep the name that the recorder knew, or an offset in their file. EBB_E_FORMAT, EBB_E_IO. */
+EBB_API ebb_status ebb_trace_name_callers(const ebb_mem *mem, const char *path, ebb_trace_find_sources find, void *ctx);
+
 /* ---- devices ---------------------------------------------------------------------------------- */
 
 typedef struct ebb_trace_device {

@@ -40,29 +40,6 @@ static bool is_library(const char *file) {
     return strstr(base, ".so") != NULL || study_begins_with(file, "/usr/") || study_begins_with(base, "python");
 }
 
-/* Whether a function's name speaks of allocating, but for what its templates are made of: std::allocator is in many. */
-static bool names_allocation(const char *function) {
-    unsigned depth = 0;
-    for (const char *at = function; *at != '\0'; at++) {
-        depth += *at == '<';
-        depth -= *at == '>' && depth > 0;
-        if (depth == 0 && (study_begins_with(at, "alloc") || study_begins_with(at, "Alloc"))) { return true; }
-    }
-    return study_begins_with(function, "_Znw") || study_begins_with(function, "_Zna") ||
-           study_begins_with(function, "operator new");
-}
-
-/* Of a library: it allocates for whoever calls it. */
-static bool is_allocator(const char *function, const char *file) {
-    static const char *const files[] = {"libc.so",     "libc-2",      "libstdc++",   "libc++",   "libc10",
-                                        "libjemalloc", "libtcmalloc", "libmimalloc", "ld-linux", "libgcc_s"};
-    const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (study_begins_with(base, files[i])) { return true; }
-    }
-    return names_allocation(function);
-}
-
 static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     if (stack == 0) { return 0; }
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
@@ -73,7 +50,7 @@ static unsigned rank_of(const ebb_study *s, uint32_t stack) {
     if (study_begins_with(function, "torch::autograd::generated::")) { return 4; }
     if (study_begins_with(function, "at::_ops::")) { return 3; }
     if (file[0] != '\0' && file[0] != '?' && !is_library(file)) { return 2; }
-    return is_allocator(function, file) ? 0 : 1;
+    return ebb__trace_is_allocator(function, file) ? 0 : 1;
 }
 
 static ebb_status find_sites(ebb_study *s) {

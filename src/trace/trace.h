@@ -48,6 +48,14 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
 /* What a file for ebb_trace_add_late_steps begins with; behind it the trace's time 0 on the clock of the steps. */
 #define EBB_TRACE_LATE_STEPS_HEAD "ebb-late-steps 1 "
 
+/* What a recorder of native programs tells of its callers until they have names (docs/trace-format.md). */
+#define EBB_TRACE_CALLERS_NOTE "callers"
+#define EBB_TRACE_CALLERS_OFFSETS "offsets"
+#define EBB_TRACE_OBJECT_PREFIX "object."
+
+/* Whether this function of this program or library allocates for whoever calls it. */
+bool ebb__trace_is_allocator(const char *function, const char *file);
+
 /* Events and blocks so far. */
 void ebb__trace_writer_count(const ebb_trace_writer *writer, uint64_t *n_events_out, uint64_t *n_blocks_out);
 
