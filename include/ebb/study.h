@@ -267,7 +267,9 @@ EBB_API ebb_study_swappable ebb_study_get_swappable(const ebb_study *study);
 /* ---- holders ---------------------------------------------------------------------------------- */
 
 typedef enum ebb_study_group {
-    EBB_STUDY_BY_SITE,   /* the innermost frame of the user's: not of a library, nor of C++ */
+    /* The innermost frame of the user's: not of a library, nor of C++. One without a name: with the nearest caller
+     * that has one, "libfoo.so+0x123, called by train_step (train.c:42)". */
+    EBB_STUDY_BY_SITE,
     EBB_STUDY_BY_STACK,  /* whole call stacks; label is the site */
     EBB_STUDY_BY_MODULE, /* names up to the last '.', those of gradients and state up to the one before */
     EBB_STUDY_BY_NAME,

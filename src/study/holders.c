@@ -101,18 +101,43 @@ static int name_length(const char *function) {
     return (int)n;
 }
 
+/* The recorder of a native program knew where in its file it was, and no name. */
+static bool is_unnamed(const ebb_study *s, uint32_t stack) {
+    const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
+    return study_begins_with(ebb_trace_reader_string(s->reader, f.function), "+0x") &&
+           ebb_trace_reader_string(s->reader, f.file)[0] != '\0';
+}
+
+/* The nearest caller with a name of a site without one; 0: the site has a name, or none of its callers has. */
+static uint32_t named_caller(const ebb_study *s, uint32_t site) {
+    if (!is_unnamed(s, site)) { return 0; }
+    while (site != 0 && (is_unnamed(s, site) || rank_of(s, site) == 0)) {
+        site = ebb_trace_reader_frame(s->reader, site).caller;
+    }
+    return site;
+}
+
 const char *ebb__study_frame_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, stack);
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     const int n = name_length(function);
+    if (is_unnamed(s, stack)) {
+        const char *slash = strrchr(file, '/');
+        return ebb__bump_printf(bump, "%s%s", slash != NULL ? slash + 1 : file, function);
+    }
     if (file[0] == '\0' || file[0] == '?') { return ebb__bump_printf(bump, "%.*s", n, function); }
     if (f.line == 0) { return ebb__bump_printf(bump, "%.*s (%s)", n, function, tail_of(file)); }
     return ebb__bump_printf(bump, "%.*s (%s:%" PRIu32 ")", n, function, tail_of(file), f.line);
 }
 
 const char *ebb__study_site_label(const ebb_study *s, uint32_t stack, ebb_bump *bump) {
-    return stack != 0 ? ebb__study_frame_label(s, s->site_of[stack], bump) : "";
+    if (stack == 0) { return ""; }
+    const uint32_t site = s->site_of[stack], caller = named_caller(s, site);
+    const char *label = ebb__study_frame_label(s, site, bump);
+    if (caller == 0 || label == NULL) { return label; }
+    const char *of_caller = ebb__study_frame_label(s, caller, bump);
+    return of_caller != NULL ? ebb__bump_printf(bump, "%s, called by %s", label, of_caller) : NULL;
 }
 
 /* ---- groups ----------------------------------------------------------------------------------- */
@@ -122,7 +147,8 @@ static ebb_status find_group(const ebb_study *s, ebb_study_group group, const st
     bool is_new = false;
     const char *name = ebb_trace_reader_string(s->reader, b->name);
     const ebb_trace_frame f = ebb_trace_reader_frame(s->reader, s->site_of[b->stack]);
-    const uint32_t site[] = {f.function, f.file, f.line};
+    const ebb_trace_frame by = ebb_trace_reader_frame(s->reader, named_caller(s, s->site_of[b->stack]));
+    const uint32_t site[] = {f.function, f.file, f.line, by.function, by.file, by.line};
     switch (group) {
     case EBB_STUDY_BY_SITE: return ebb__trace_keys_add(keys, site, sizeof site, number_out, &is_new);
     case EBB_STUDY_BY_STACK: return ebb__trace_keys_add(keys, &b->stack, sizeof b->stack, number_out, &is_new);
