@@ -24,8 +24,13 @@
 
 #define MAX_PATH_BYTES ((size_t)4096)
 #define LIBRARY "libebb_record.so"
-#define SAYS "ebb-record" /* the name of the file that the library tells us by (src/preload/preload.h) */
-#define STEPS ".steps"    /* behind a trace's name: what the library tells beside it */
+#define NAMES "libebb_names.so" /* where the build had libdw */
+#define NAMES_ENTRY "ebb_names_find"
+#define NAMES_SECONDS 120u
+#define SAYS "ebb-record"      /* the name of the file that the library tells us by (src/preload/preload.h) */
+#define MERGED ".merged"       /* behind it while it is written anew */
+#define CALLERS_NOTE "callers" /* a trace whose callers have no names yet (docs/trace-format.md) */
+#define STEPS ".steps"         /* behind a trace's name: what the library tells beside it */
 #define MAX_LINKS 40
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 
@@ -65,14 +70,14 @@ static int fail_errno(const char *what) {
 }
 
 /* It lies beside libebb.so. */
-static bool find_library(char *path, size_t n_bytes) {
+static bool find_library(const char *name, char *path, size_t n_bytes) {
     Dl_info info;
     const void *symbol = dlsym(RTLD_DEFAULT, "ebb_version");
     if (symbol == NULL || dladdr(symbol, &info) == 0) { return false; }
     char *library = realpath(info.dli_fname, NULL);
     if (library == NULL) { return false; }
     char *slash = strrchr(library, '/');
-    const int n = snprintf(path, n_bytes, "%.*s/%s", (int)(slash - library), library, LIBRARY);
+    const int n = snprintf(path, n_bytes, "%.*s/%s", (int)(slash - library), library, name);
     free(library);
     return n > 0 && (size_t)n < n_bytes && access(path, R_OK) == 0;
 }
@@ -231,7 +236,7 @@ static int run_command(char **command, bool *has_run_out) {
 
 typedef struct totals {
     uint64_t n_blocks, peak_bytes, n_refused;
-    bool complete, has_device;
+    bool complete, has_device, has_addresses;
 } totals;
 
 static bool is_device(const ebb_trace_reader *reader, uint32_t space) {
@@ -255,6 +260,7 @@ static ebb_status add_up(ebb_trace_reader *reader, totals *t) {
     }
     t->n_blocks = ebb_trace_reader_info(reader).n_blocks;
     t->complete = ebb_trace_reader_info(reader).complete;
+    t->has_addresses = ebb_trace_reader_note(reader, CALLERS_NOTE) != NULL;
     return EBB_OK;
 }
 
@@ -283,6 +289,42 @@ static void add_steps(const char *path, bool may_run) {
     fprintf(stderr, "\n");
 }
 
+/* Without the plug-in functions keep the names that the recorder knew. */
+static int name_callers(const char *path) {
+    char plugin[MAX_PATH_BYTES];
+    ebb_trace_find_sources find = NULL;
+    void *names = NULL;
+    (void)unsetenv("DEBUGINFOD_URLS"); /* nothing comes over the network */
+    (void)alarm(NAMES_SECONDS);
+    if (find_library(NAMES, plugin, sizeof plugin)) {
+        void *library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
+        void *entry = library != NULL ? dlsym(library, NAMES_ENTRY) : NULL;
+        memcpy(&find, &entry, sizeof find);
+    }
+    const ebb_status status = ebb_trace_name_callers(NULL, path, find, &names);
+    return status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);
+}
+
+/* The callers get their names in a process of its own: the files that have them are anyone's, and one that is damaged
+ * may end it. Then they stay addresses in their files. */
+static void add_names(const char *path) {
+    char merged[MAX_PATH_BYTES], shown[MAX_PATH_BYTES];
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) { _exit(name_callers(path)); }
+    ebb__progress_tell("naming callers", 0, 0);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    ebb__progress_clear();
+    if (pid > 0 && !WIFSIGNALED(status)) { return; } /* it has said what went wrong */
+    snprintf(merged, sizeof merged, "%s" MERGED, path);
+    (void)unlink(merged);
+    fprintf(stderr, "ebb: record: %s: %s; its callers stay addresses in their files\n",
+            ebb__cli_clean(path, shown, sizeof shown),
+            pid < 0                       ? strerror(errno)
+            : WTERMSIG(status) == SIGALRM ? "reading debug information took too long"
+                                          : "debug information could not be read");
+}
+
 /* *has_device becomes true where there are blocks of a device. EBB_EXIT_IO: there is no trace in the file. */
 static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has_device) {
     ebb_trace_reader *reader = NULL;
@@ -308,7 +350,9 @@ static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has
     }
     *has_device |= t.has_device;
     ebb_trace_reader_close(reader);
-    if (status == EBB_OK) { add_steps(path, any_runs && !t.complete); }
+    const bool may_run = any_runs && !t.complete;
+    if (status == EBB_OK) { add_steps(path, may_run); }
+    if (status == EBB_OK && t.has_addresses && !may_run) { add_names(path); }
     return status == EBB_OK ? EBB_EXIT_DONE : EBB_EXIT_IO;
 }
 
@@ -442,7 +486,7 @@ static int record(const record_values *values, const char *out, char **command) 
     char library[MAX_PATH_BYTES];
     struct timespec start;
     bool has_run = false;
-    if (!find_library(library, sizeof library)) {
+    if (!find_library(LIBRARY, library, sizeof library)) {
         fprintf(stderr, "ebb: record: there is no %s beside libebb.so\n", LIBRARY);
         return EBB_EXIT_IO;
     }

@@ -270,7 +270,7 @@ static void begin_in_child(void) {
     for (size_t i = 0; i < ebb__recorder.mapped.ranges.n; i++) { ebb__recorder.mapped.ranges.data[i].stack = 0; }
     memset(ebb__recorder.is_named, 0, sizeof ebb__recorder.is_named);
     memset(ebb__recorder.is_out, 0, sizeof ebb__recorder.is_out);
-    ebb__recorder.symbols = (preload_blocks){0};
+    ebb__recorder.symbols = ebb__recorder.objects = (preload_blocks){0};
     ebb__recorder_unlock();
 }
 

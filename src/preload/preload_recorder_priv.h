@@ -37,6 +37,7 @@ typedef struct ebb_recorder {
     ebb_ranges views;         /* where CUDA's handles are mapped */
     preload_blocks handle_of; /* by a view's address: block is the handle, size_bytes its block's number */
     preload_blocks symbols;   /* by program counter: block is the function's string, size_bytes the file's */
+    preload_blocks objects;   /* by the file's string: the trace says which file it is */
     ebb_demangler *demangler; /* NULL: no name of C++ has come yet */
 } ebb_recorder;
 extern ebb_recorder ebb__recorder;
