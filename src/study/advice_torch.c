@@ -404,11 +404,51 @@ typedef struct proposal {
     bool *are; /* [blocks.n]: what would leave */
 } proposal;
 
+/* A module whose parent is listed, or one of whose children is, is not: what is done to the one is done to the other.
+ * The list is in order of bytes, so the greater ones stay. */
+typedef struct module_list {
+    ebb_trace_keys listed, parents; /* parents: every module that holds a listed one */
+} module_list;
+
+static ebb_status add_to_list(module_list *list, const char *label, bool *is_listed_out) {
+    const size_t n = strcspn(label, " "); /* a class may follow */
+    uint32_t number = 0;
+    bool is_new = false;
+    *is_listed_out = false;
+    if (ebb__trace_keys_find(&list->parents, label, n) != 0) { return EBB_OK; }
+    for (size_t i = 0; i < n; i++) {
+        if (label[i] == '.' && ebb__trace_keys_find(&list->listed, label, i) != 0) { return EBB_OK; }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (label[i] == '.') { EBB_TRY(ebb__trace_keys_add(&list->parents, label, i, &number, &is_new)); }
+    }
+    *is_listed_out = true;
+    return ebb__trace_keys_add(&list->listed, label, n, &number, &is_new);
+}
+
+static ebb_status drop_nested(const ebb_study *s, study_holders *holders) {
+    module_list list;
+    ebb_status st = EBB_OK;
+    size_t n = 0;
+    ebb__trace_keys_init(&list.listed, s->mem);
+    ebb__trace_keys_init(&list.parents, s->mem);
+    for (size_t i = 0; i < holders->n && st == EBB_OK; i++) {
+        bool is_listed = false;
+        st = add_to_list(&list, holders->data[i].label, &is_listed);
+        if (is_listed) { holders->data[n++] = holders->data[i]; }
+    }
+    if (st == EBB_OK) { holders->n = n; }
+    ebb__trace_keys_fini(&list.listed);
+    ebb__trace_keys_fini(&list.parents);
+    return st;
+}
+
 static ebb_status tell_away(ebb_study *s, const proposal *p, const study_away *away, uint64_t won_bytes) {
     study_holders holders = {.n = 0};
     advice_names names = {.first = ""};
     const study_set set = {.blocks = away->blocks.data, .n = away->blocks.n};
     ebb_status st = ebb__study_group(s, EBB_STUDY_BY_MODULE, &set, &holders);
+    if (st == EBB_OK) { st = drop_nested(s, &holders); }
     if (st == EBB_OK) { st = ebb__study_name_holders(s, &holders, &names); }
     EBB_VEC_FINI(s->mem, &holders);
     EBB_TRY(st);

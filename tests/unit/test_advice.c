@@ -553,6 +553,35 @@ static void saved_for_backward(void **state) {
     }
 }
 
+/* A list of modules has no parent beside its child: the one that holds more is named. */
+static void no_parent_beside_its_child(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t parent, child;
+        const char *names;
+    } cases[] = {{1000, 4000, "most of them of net.b.mlp, net.bc:"}, {4000, 1000, "most of them of net.b, net.bc:"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        begin(&f, STUDY_TELLS_ALL, "ebb.torch");
+        const uint64_t blocks[] = {study_alloc(&f, cases[i].parent, EBB_ROLE_ACTIVATION, "net.b.add"),
+                                   study_alloc(&f, cases[i].child, EBB_ROLE_ACTIVATION, "net.b.mlp.relu"),
+                                   study_alloc(&f, 500, EBB_ROLE_ACTIVATION, "net.bc.relu")};
+        for (size_t k = 0; k < 3; k++) { study_do(&f, EBB_TRACE_WRITE, blocks[k]); }
+        f.now_ns = 500000000;
+        study_do(&f, EBB_TRACE_FREE, study_alloc(&f, 9000, EBB_ROLE_TEMP, ""));
+        f.now_ns = 1000000000;
+        step(&f, EBB_TRACE_PHASE_BACKWARD);
+        for (size_t k = 0; k < 3; k++) { study_do(&f, EBB_TRACE_READ, blocks[k]); }
+        end(&f);
+        for (size_t k = 0; k < 3; k++) { study_do(&f, EBB_TRACE_FREE, blocks[k]); }
+        const ebb_study_tip *found = tip(study_fixture_study(&f, NULL), "save_on_cpu");
+        assert_non_null(found);
+        assert_non_null(strstr(found->sentence, cases[i].names));
+        assert_int_equal(found->n_names, 2);
+        study_fixture_fini(&f);
+    }
+}
+
 /* Rows of what if: settings of PyTorch's allocator are for PyTorch's programs, and no device's allocator for a heap. */
 static void settings_are_for_pytorch(void **state) {
     (void)state;
@@ -596,6 +625,7 @@ int main(void) {
         cmocka_unit_test(checkpoint_of_one),
         cmocka_unit_test(memory_that_grows),
         cmocka_unit_test(saved_for_backward),
+        cmocka_unit_test(no_parent_beside_its_child),
         cmocka_unit_test(who_is_told_what),
         cmocka_unit_test(settings_are_for_pytorch),
     };
