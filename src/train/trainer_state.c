@@ -91,10 +91,12 @@ ebb_status ebb__trainer_refuse_values(const ebb_trainer *trainer, const char *pa
 }
 
 ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
-    char hash[65];
-    const char *not_finite = NULL;
-    EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, hash, &not_finite));
-    if (!trainer->options.keep_going) { EBB_TRY(ebb__trainer_refuse_values(trainer, path, not_finite)); }
+    if (!trainer->options.keep_going) {
+        char hash[65]; /* not needed, but its making looks at every value */
+        const char *not_finite = NULL;
+        EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, hash, &not_finite));
+        EBB_TRY(ebb__trainer_refuse_values(trainer, path, not_finite));
+    }
     return save(trainer, EBB_VALUES_WEIGHTS, path);
 }
 
