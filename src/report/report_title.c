@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was recorded, in a line: the network or the command, its program, the framework and who recorded it, as far as
+ * What was recorded, in one line: the network or the command, its program, the framework and the recorder, as far as
  * notes and call stacks tell.
  */
 #include "report/report_priv.h"
@@ -15,7 +15,7 @@ static const char *note_of(const ebb_report *report, const char *key) {
 static const char *base_of(const char *path) {
     const char *base = path;
     for (const char *at = path; *at != '\0'; at++) {
-        if ((*at == '/' || *at == '\\') && at[1] != '\0') { base = at + 1; }
+        if (*at == '/' && at[1] != '\0') { base = at + 1; }
     }
     return base;
 }
@@ -26,7 +26,7 @@ static bool is_program(const char *file) {
     return is_python && strstr(file, "-packages") == NULL && strstr(file, "/lib/python") == NULL;
 }
 
-/* The file at the bottom of the first call stack that has a file of Python's which is not a library's; "": none. */
+/* The outermost Python file that is not a library's, of the first call stack with one; "": none. */
 static const char *program_of(const ebb_report *report) {
     if (!ebb__report_tells(report, EBB_TRACE_TELLS_STACKS)) { return ""; }
     for (uint64_t b = 0; b < report->summary.n_blocks && b < MAX_BLOCKS_ASKED; b++) {

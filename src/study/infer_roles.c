@@ -11,7 +11,7 @@
  *      a loader of data                         -                   an input
  *      a library's handle                       -                   a workspace
  *
- * What no such frame is above stays unknown, and so do blocks from before the recording that have no stack.
+ * Blocks below none of these frames stay unknown, and so do blocks from before the recording without a stack.
  */
 #include "study/study_priv.h"
 
@@ -25,10 +25,6 @@ typedef enum place {
     PLACE_LIBRARY
 } place;
 
-static bool has_part(const char *file, const char *unix_part, const char *windows_part) {
-    return strstr(file, unix_part) != NULL || strstr(file, windows_part) != NULL;
-}
-
 static bool is_one_of(const char *function, const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(function, names[i]) == 0) { return true; }
@@ -41,7 +37,7 @@ static bool is_setup(const char *function, const char *file) {
                                         "from_pretrained", "load_state_dict", "_load_from_state_dict", "_init_weights",
                                         "register_buffer"};
     if (is_one_of(function, names, sizeof names / sizeof names[0])) { return true; }
-    return strcmp(function, "__init__") == 0 && has_part(file, "torch/nn/", "torch\\nn\\");
+    return strcmp(function, "__init__") == 0 && strstr(file, "torch/nn/") != NULL;
 }
 
 static place place_of(const ebb_study *s, uint32_t stack) {
@@ -49,10 +45,8 @@ static place place_of(const ebb_study *s, uint32_t stack) {
     const char *function = ebb_trace_reader_string(s->reader, f.function);
     const char *file = ebb_trace_reader_string(s->reader, f.file);
     if (strstr(function, "Workspace") != NULL) { return PLACE_LIBRARY; }
-    if (has_part(file, "/optim/", "\\optim\\") || has_part(file, "/optimizers/", "\\optimizers\\")) {
-        return PLACE_OPTIMIZER;
-    }
-    if (has_part(file, "/utils/data/", "\\utils\\data\\") || strcmp(function, "pin_memory") == 0) { return PLACE_DATA; }
+    if (strstr(file, "/optim/") != NULL || strstr(file, "/optimizers/") != NULL) { return PLACE_OPTIMIZER; }
+    if (strstr(file, "/utils/data/") != NULL || strcmp(function, "pin_memory") == 0) { return PLACE_DATA; }
     if (is_setup(function, file)) { return PLACE_SETUP; }
     if (strcmp(function, "forward") == 0) { return PLACE_FORWARD; }
     const bool is_engine = strstr(function, "autograd::Engine::") != NULL;
@@ -75,7 +69,7 @@ static uint8_t *places_of(const ebb_study *s) {
     return places;
 }
 
-/* What was not freed outlives all that there is. */
+/* A block that was not freed counts as kept. */
 static bool is_kept(const ebb_study *s, const study_block *b) {
     if (b->died_event == STUDY_NONE) { return true; }
     return s->iteration.found && b->died_event - b->born_event > s->iteration.length_events;
@@ -87,7 +81,7 @@ static bool is_activation(const ebb_study *s, const study_block *b) {
     return !b->before && (!s->iteration.found || died - b->born_event <= s->iteration.length_events);
 }
 
-/* end_event: of the backward pass that the block was born in, if it was. */
+/* end_event: the end of the backward pass that the block was born in, if it was born in one. */
 static ebb_role role_at(const ebb_study *s, const study_block *b, place where, uint32_t end_event) {
     switch (where) {
     case PLACE_OPTIMIZER: return is_kept(s, b) ? EBB_ROLE_OPTIMIZER_STATE : EBB_ROLE_TEMP;

@@ -23,7 +23,7 @@
 #define MANY_SHARE 1.5  /* of the median length: a longer stretch holds something else, too */
 #define ALIKE_SHARE 16u /* of the longer one: lengths that differ by less are equal */
 #define MIN_ALIKE 0.8
-#define MIN_TIMES 4u  /* that updates of the same name take turns, to be no accident */
+#define MIN_TIMES 4u  /* times that updates of one name must take turns, so that it is not by accident */
 #define ODD_SHARE 16u /* of the updates: fewer may break the period */
 #define OPTIMIZER "Optimizer.step#"
 
@@ -62,14 +62,14 @@ static ebb_status note_annotation(ebb_iteration_finder *finder, const ebb_trace_
     return begin_update(finder, EBB_ITERATION_BY_NAME, (uint64_t)event->stack << 32 | event->name);
 }
 
-/* A file of an optimizer, however its path is written. */
+/* A file of an optimizer. */
 static bool is_of_optimizer(const char *file) {
-    const bool is_one = strstr(file, "/optim/") != NULL || strstr(file, "/optimizers/") != NULL ||
-                        strstr(file, "\\optim\\") != NULL || strstr(file, "\\optimizers\\") != NULL;
+    const bool is_one = strstr(file, "/optim/") != NULL || strstr(file, "/optimizers/") != NULL;
     return is_one && strstr(file, "lr_scheduler") == NULL;
 }
 
-/* The stack that called the outermost step of an optimizer in this one, plus 1; 0: there is none. Known for callers. */
+/* The stack that called the outermost optimizer's step in this one, plus 1; 0: there is none. It is known for the
+ * stack's caller already. */
 static uint32_t caller_of_step(const ebb_iteration_finder *finder, uint32_t stack) {
     if (stack == 0) { return 0; }
     const ebb_trace_frame frame = ebb_trace_reader_frame(finder->reader, stack);
@@ -133,7 +133,7 @@ static bool does_write(const ebb_iteration_text *all, const ebb_iteration_update
     return false;
 }
 
-/* The steps and allocations of an update. Whose accesses they are may depend on addresses that come again. */
+/* A hash of an update's steps and allocations. Accesses do not count: addresses that come again may move them. */
 static uint64_t what_is_done(const ebb_iteration_text *all, const ebb_iteration_update *update) {
     uint64_t hash = EBB_HASH_INIT;
     for (uint32_t at = update->first; at < update->last; at++) {
@@ -194,8 +194,8 @@ static void join(const ebb_iteration_finder *finder, ebb_iteration_updates *upda
     updates->n = n;
 }
 
-/* After how many groups their identities come again, so often at least; 1 where they never do. The first ones may
- * differ. */
+/* The least number of groups after which identities come again, at least n_times; 1 where they never do. The first
+ * period may differ. */
 static uint32_t find_period(const ebb_iteration_updates *groups, uint32_t n_times) {
     const size_t n = groups->n;
     for (uint32_t period = 1; period <= MAX_PERIOD && n_times * period <= n; period++) {
@@ -277,7 +277,7 @@ static ebb_status find_median(const builder *b, uint32_t *median_out) {
     return EBB_OK;
 }
 
-/* Leave out what comes before the usual work; where nothing is usual, what comes before memory is least. */
+/* Leave out what comes before the usual work, or, where there is none, before the moment with the least memory. */
 static ebb_status leave_out(builder *b) {
     uint32_t usual = 0, median = 0;
     uint64_t hash = 0;
@@ -331,7 +331,8 @@ static bool are_alike(const builder *b, ebb_stretch x, ebb_stretch y) {
            ebb__iteration_n_common(b->work->symbols, shorter, end) >= MIN_ALIKE * n;
 }
 
-/* After how many stretches the same lengths come again, where what is done differs: two optimizers of one name. */
+/* The number of stretches after which the same lengths come again, while what they do differs: two optimizers of one
+ * name that take turns. */
 static uint32_t find_turns(const builder *b) {
     for (uint32_t period = 1; period <= MAX_PERIOD && 2 * period <= b->n; period++) {
         bool comes_again = true, differs = period == 1;
