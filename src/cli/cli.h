@@ -34,11 +34,12 @@ int ebb__cli_file_failed(ebb_status status);
 /* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
-/* Whether --device asks for the list of devices, and that list of the recording at path on stdout; an exit code. */
+/* Whether --device asks for the list of devices. */
 bool ebb__cli_lists_devices(const char *device);
+/* Print the devices of the recording at path to stdout; an exit code. */
 int ebb__cli_list_devices(const char *path);
 
-/* Warn that the recording at path has no end. */
+/* Warn that the recording at path is cut off. */
 void ebb__cli_warn_of_cut(const char *path);
 /* Warn that it shows what was live at one moment. */
 void ebb__cli_warn_of_moment(const char *path);
@@ -46,7 +47,7 @@ void ebb__cli_warn_of_moment(const char *path);
 /* Whether two paths name one file, which need not be there yet. */
 bool ebb__cli_is_same_file(const char *a, const char *b);
 
-/* Catch a signal, unless whoever started this program had it ignored, as nohup has. */
+/* Catch a signal, unless it was ignored when this program started, as under nohup. */
 void ebb__cli_catch(int number, const struct sigaction *action);
 
 /* The folder for temporary files that the environment names (TMPDIR); NULL: none. */
@@ -99,7 +100,7 @@ typedef struct ebb_cli_command {
     size_t n_arguments_max;
     int (*run)(const struct ebb_cli_command *command, int argc, char **argv); /* argv[0]: the command's name */
     void (*more_help)(FILE *out); /* may be NULL: what --help prints below the options */
-    bool computes;                /* with the processor's threads, which wait for each other */
+    bool computes;                /* it computes on the processor with OpenMP's threads */
 } ebb_cli_command;
 
 /* What is left when the options are taken. */
@@ -114,13 +115,14 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
                     ebb_cli_arguments *arguments_out, int *exit_out);
 void ebb__cli_print_help(const ebb_cli_command *command);
 
-/* "; near it: --memory, --seed" in buf, of the names that a mistyped word of n bytes may have meant: at most two
- * letters from it. "" when there are none. name_of gives the i-th name, NULL behind the last. Returns buf. */
+/* Write "; near it: --memory, --seed" to buf: the names that are at most two letters from a mistyped word of n bytes,
+ * or
+ * "" if there are none. name_of gives the i-th name, NULL after the last. Returns buf. */
 char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
                     char buf[128]);
 
-/* Whether an output's name ends as what is written there does: one of endings ("html, htm"), or with none at all.
- * false: it has been said, with `instead` as what would work. */
+/* Whether path has an ending that fits what is written there, one of endings ("html, htm"), or none at all. false: an
+ * error was printed, with `instead` added to it. */
 bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
                            const char *instead);
 
@@ -191,8 +193,8 @@ void ebb__cli_warn_slow(const ebb_cli_network *network);
 int32_t ebb__cli_device_index(const ebb_cli_network *network);
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
 
-/* Say why no plan fits, and first what to type so that one does; with as_json also as an object on stdout. step_name
- * may be NULL. */
+/* Print what to type so that a plan fits, then why none does; with as_json also an object on stdout. step_name may be
+ * NULL. Returns the exit code. */
 int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json);
 
 /* --help's lists of networks, policies and backends. */
@@ -205,18 +207,19 @@ void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
 /* ---- the progress line on a terminal (progress.c) ---------------------------------------------- */
 
-/* All of it does nothing where stderr is no terminal. begin and end are main's. */
+/* Nothing of this does anything where stderr is not a terminal. main calls begin and end. */
 void ebb__progress_begin(void);
 void ebb__progress_end(void);
-/* What is being done ("reading FILE"), and how much of it: n_done of n, or n 0 where that is not known. The line shows
- * it until it is cleared. detail: what follows on the line, until the next tell. */
+/* Show what is being done, such as "reading FILE", until the line is cleared. n_done of its n pieces are done; n 0: the
+ * number is not known. detail: more for the line, until the next tell. */
 void ebb__progress_tell(const char *what, uint64_t n_done, uint64_t n);
 void ebb__progress_detail(const char *fmt, ...) EBB_PRINTF(1, 2);
 /* The same as a callback for the library. */
 ebb_progress ebb__progress(void);
-/* Before anything is printed: the line goes, and stays away until the next tell. */
+/* Call it before anything is printed: it removes the line until the next tell. */
 void ebb__progress_clear(void);
-/* Around a message that comes while work goes on, from any thread: the line goes, and comes back. */
+/* Call them around a message that is printed while work goes on, from any thread: hold removes the line, go_on lets it
+ * come back. */
 void ebb__progress_hold(void);
 void ebb__progress_go_on(void);
 
@@ -225,7 +228,7 @@ void ebb__progress_go_on(void);
 /* Bytes of the character of UTF-8 with which text begins; 0: it begins with none. */
 size_t ebb__cli_character(const char *text);
 
-/* How wide the terminal is that stdout goes to; 0: it goes elsewhere, or nobody knows. */
+/* The columns of the terminal that stdout goes to; 0: it is not a terminal, or its width is not known. */
 uint32_t ebb__cli_columns(void);
 
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
@@ -261,12 +264,12 @@ void ebb__json_choices(const char *algorithms, const ebb_choice_figures *choices
 
 /* ---- man pages and completion (pages.c) -------------------------------------------------------- */
 
-/* The command with this number; NULL behind the last. */
+/* The i-th command; NULL after the last. */
 const ebb_cli_command *ebb__cli_command(size_t i);
 
-/* The page of a command, of `ebb` itself for NULL, in the language of man. */
+/* Print the man page of a command; NULL: of `ebb` itself. */
 void ebb__cli_print_man(const ebb_cli_command *command);
-/* What a shell completes by: bash, zsh or fish. false: there is no such shell here. */
+/* Print the completion script for bash, zsh or fish. false: another shell. */
 bool ebb__cli_print_completion(const char *shell);
 
 /* ---- the commands ----------------------------------------------------------------------------- */

@@ -142,7 +142,7 @@ static ebb_status compare(const char *path, const check_values *values, ebb_cli_
 }
 
 /* A recording that is cut off may have had its peak after the cut, and a snapshot without history may have had it
- * before. They answer nothing unless that is asked for. */
+ * before. They are judged only if that is asked for. */
 static bool may_be_judged(const char *path, const check_values *values, const ebb_cli_studied *studied) {
     if (!studied->is_cut && !studied->is_moment) { return true; }
     if (values->incomplete) {

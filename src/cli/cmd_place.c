@@ -118,7 +118,7 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
 
 /* ---- the clock -------------------------------------------------------------------------------- */
 
-/* Asked by a solver now and then: ends it when its time is over. */
+/* A solver asks this now and then; true ends it when its time is over. */
 typedef struct watch {
     double start_s, limit_s; /* limit 0: none */
 } watch;

@@ -29,7 +29,7 @@ typedef struct output {
 } output;
 #define N_OUTPUTS 3
 
-/* A page in a file that is called a picture is one that nothing opens. */
+/* A page in a file that is named as a picture would not open. */
 static bool check_endings(const report_values *values) {
     static const char others[] = " (also: --text, --json, --perfetto OUT.json, --memory-viz OUT.pickle)";
     return (values->page == NULL || ebb__cli_check_ending(&ebb__cli_report, "-o", values->page, "html, htm", others)) &&

@@ -2,7 +2,7 @@
  *
  * `ebb train`: a network from its name to its trained weights, inside a budget.
  *
- * SIGINT, SIGTERM and SIGHUP, and SIGPIPE where nobody reads its output any more, end it after the step at hand: the
+ * SIGINT, SIGTERM, SIGHUP and SIGPIPE (its output is not read any more) end it after the step at hand: the
  * checkpoint is written if one was asked for, so is the trace of what was recorded till then, and the exit code is 128
  * plus the signal's number. A second SIGINT or SIGTERM ends it at once, as SIGQUIT always does.
  */
@@ -70,11 +70,11 @@ static void on_signal(int number) {
 static void catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    ebb__cli_catch(SIGHUP, &action); /* comes twice when a terminal goes: from the kernel and from the shell */
+    ebb__cli_catch(SIGHUP, &action); /* comes twice when a terminal closes: from the kernel and from the shell */
     action.sa_flags |= (int)SA_RESETHAND;
     ebb__cli_catch(SIGINT, &action);
     ebb__cli_catch(SIGTERM, &action);
-    (void)sigaction(SIGPIPE, &action, NULL); /* ignored or not, nobody reads any more */
+    (void)sigaction(SIGPIPE, &action, NULL); /* also where it was ignored: the output is not read any more */
 }
 
 /* What the network and its plan have in common with `ebb plan`. */
@@ -190,11 +190,11 @@ static void tell_trace(const ebb_trainer *trainer, const train_values *values, u
     }
 }
 
-/* A loss, or values to be written, are not finite. */
+/* The loss, or a value that was to be written, is not finite. */
 static int end_not_finite(const train_values *values) {
     ebb__progress_clear();
     fflush(stdout);
-    fprintf(stderr, "ebb: %s (--keep-going goes on)\n", ebb_last_error());
+    fprintf(stderr, "ebb: %s%s\n", ebb_last_error(), values->keep_going ? "" : " (--keep-going goes on)");
     if (values->json) {
         ebb__json_begin();
         ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
@@ -242,7 +242,7 @@ static ebb_status check_outputs(const train_values *values) {
     return status;
 }
 
-/* Weights are written as safetensors whatever the file is called, so it is not called otherwise. */
+/* Weights are always written as safetensors, so a file with another ending is refused. */
 static bool check_endings(const train_values *values) {
     static const char other[] = " (PyTorch reads it with safetensors.torch.load_file)";
     return (values->save == NULL ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `--device list`: the devices of a recording, for those who do not know what to ask for.
+ * `--device list`: the devices of a recording.
  */
 #include "cli.h"
 
@@ -25,7 +25,7 @@ static void print_devices(ebb_trace_reader *reader) {
     if (n == 0 && others == NULL) { printf("no device: nothing is allocated in this recording\n"); }
 }
 
-/* Notes may stand at the recording's end. */
+/* Notes may come last in a recording. */
 static ebb_status read_through(ebb_trace_reader *reader) {
     ebb_status status = EBB_OK;
     ebb_trace_event event;

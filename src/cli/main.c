@@ -119,7 +119,7 @@ static int say_unknown(const char *name) {
                           ebb__cli_near(name, strlen(name), command_name, NULL, near));
 }
 
-/* `help --man [COMMAND]`, `help --completion SHELL`: for those who install, not in the overview. */
+/* `help --man [COMMAND]` and `help --completion SHELL`: for installing, so the overview leaves them out. */
 static int print_page(const char *what, const char *name) {
     const ebb_cli_command *command = name != NULL ? find_command(name) : NULL;
     if (strcmp(what, "--completion") == 0) {
@@ -162,11 +162,13 @@ static void hold_standard_streams(void) {
     if (fd > STDERR_FILENO) { (void)close(fd); }
 }
 
-/* OpenMP's threads spin while they wait, and take the processors from whatever else wants them: beside other work a
- * step then takes ten times as long. They sleep when OMP_WAIT_POLICY says so, but the runtime reads that while it is
- * loaded, before main. So the program sets it and starts itself once more, unless the user has chosen how to wait, or
- * there is no such runtime, or `ebb record` records it, for which it would be two programs. Where that fails it goes on
- * as it is. */
+/* OpenMP's threads spin while they wait and so take the processors from other work; beside such work a step takes ten
+ * times as long. With OMP_WAIT_POLICY=passive they sleep, but the runtime reads that while it is loaded, before main.
+ * So the program sets it and starts itself once more, except where
+ *  - the user has chosen how to wait;
+ *  - no such runtime is loaded;
+ *  - `ebb record` records it, and would take it for two programs.
+ * If it cannot start itself, it goes on as it is. */
 static void wait_asleep(char **argv) {
     static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "EBB_RECORD_OUT"};
     char path[4096];

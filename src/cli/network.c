@@ -68,7 +68,7 @@ void ebb__cli_print_names(FILE *out) {
     print_list(out, "backends (the first is the default)", ebb_backend_name);
 }
 
-/* What to type so that it fits, in buf; NULL: not known. */
+/* Write what to type so that it fits to buf; NULL: not known. */
 static const char *remedy(const ebb_no_fit *no_fit, char *buf, size_t buf_bytes) {
     char text[24];
     const bool is_host = no_fit->least_host_bytes > 0;

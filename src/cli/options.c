@@ -107,7 +107,7 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     return false;
 }
 
-#define NEAR 3 /* letters further away than that are no slip of the finger */
+#define NEAR 3 /* letters: as far as this, or further, is another word */
 
 char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
                     char buf[128]) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Man pages and shell completion, from the tables that parsing and --help come from. The build writes them with `ebb
- * help --man` and `ebb help --completion`, so they cannot be of another version than the program.
+ * help --man` and `ebb help --completion`, so they always match the program.
  */
 #include "cli.h"
 
@@ -25,12 +25,12 @@ static name_fn *list_of(const ebb_cli_option *option) {
     return NULL;
 }
 
-/* Its first argument is a network's name, or may be. */
+/* Whether its first argument may be a network's name. */
 static bool takes_network(const ebb_cli_command *command) {
     return strstr(command->arguments, "NET") != NULL;
 }
 
-/* The names, with a blank after each; of a family (resnet:N) the part that is fixed. */
+/* Print the names with a blank after each; a family (resnet:N) up to its colon. */
 static void print_names(name_fn *name) {
     const char *text = NULL;
     for (size_t i = 0; (text = name(i, NULL)) != NULL; i++) {
@@ -53,8 +53,8 @@ static void man_character(char c) {
     }
 }
 
-/* Text in lines; a dot or a quote that begins one would be a command. Blanks become one where they are not to be kept.
- */
+/* Print text for man. A dot or a quote at the beginning of a line would be a command there, so it is marked. Unless
+ * keeps_blanks, each run of blanks becomes one. */
 static void man_text(const char *text, bool keeps_blanks) {
     bool begins = true;
     for (const char *c = text; *c != '\0'; c++) {
@@ -96,7 +96,7 @@ static void man_options(const ebb_cli_command *command) {
     printf(".TP\n\\fB\\-\\-help\\fR\nsay all this\n");
 }
 
-/* What --help prints below the options, as it stands there. */
+/* Print what --help prints below the options, line by line. */
 static void man_more(const ebb_cli_command *command) {
     char *text = NULL;
     size_t n = 0;
@@ -186,7 +186,7 @@ static void print_commands(void) {
     printf("help version");
 }
 
-/* Without words, bash completes files' names (-o default). */
+/* Where there are no words, bash completes file names (-o default). */
 static void print_bash(void) {
     const ebb_cli_command *command = NULL;
     printf("# Made by ebb help --completion bash.\n_ebb() {\n    local current=${COMP_WORDS[COMP_CWORD]} "
@@ -207,7 +207,7 @@ static void print_bash(void) {
 
 /* ---- zsh, fish --------------------------------------------------------------------------------- */
 
-/* A text in single quotes, with other marks for those that the shell or _arguments would obey. */
+/* Print text for the inside of single quotes; characters that the shell or _arguments would obey are replaced. */
 static void quoted(const char *text) {
     static const char obeyed[] = "'[]:\\\n", instead[] = "`(),/ ";
     for (const char *c = text; *c != '\0'; c++) {

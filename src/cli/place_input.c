@@ -320,7 +320,7 @@ static uint64_t time_of(const recording *r, uint64_t event) {
     return low;
 }
 
-/* Where each part of the recording begins that is no warm-up. */
+/* Note where each part of the recording after the warm-up begins. */
 static int find_iterations(recording *r, ebb_cli_placing *placing) {
     ebb_iteration found;
     size_t n = 0;
@@ -380,7 +380,7 @@ static bool begins_with(const source *s, const char *text) {
     return s->n_first >= strlen(text) && memcmp(s->first, text, strlen(text)) == 0;
 }
 
-/* NULL: a CSV, or else nothing that is known. */
+/* NULL: a CSV, or a file of no known kind. */
 static loader find_loader(const source *s) {
     if (begins_with(s, "ebb-program ")) { return load_program; }
     if (begins_with(s, "ebb-plan ")) { return load_plan; }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The progress line: what is being done, how far it is, and how long it will take. It is there only where stderr is a
- * terminal, fits its width, and goes before anything else is printed.
+ * The progress line: what is being done, how far it is, and how long it will take. There is one only where stderr is a
+ * terminal. It fits the width, and is removed before anything else is printed.
  *
- * A thread of its own draws the line a few times a second, so that it moves also while the library says nothing: the
- * time passed then grows. It never starts where stderr is no terminal. The thread draws only between a tell and the
- * next clear, so whoever prints clears first and need not lock.
+ * A thread of its own draws the line a few times per second, so the time on it grows even while the library says
+ * nothing. The thread does not start where stderr is not a terminal. It draws only between a tell and the next clear,
+ * so code that prints clears first and need not lock.
  */
 #include "cli.h"
 
@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #define TICK_NS 200000000L
-#define TIME_FROM_S 1.0 /* a phase that is shorter shows none */
-#define LEFT_FROM_S 0.5 /* too little has been seen before */
+#define TIME_FROM_S 1.0 /* before, no time is shown */
+#define LEFT_FROM_S 0.5 /* before, too little was seen to tell what is left */
 #define USUAL_COLUMNS 80
 #define MOST_COLUMNS 512
 #define N_PHASES 4
 
-/* What was told under one name. Steps go on after an evaluation, and their time counts it. */
+/* What was told under one name. After an evaluation the phase of steps goes on, with its time counted in. */
 typedef struct phase {
     char what[64];
     uint64_t n_first, n_done, n;
@@ -40,7 +40,7 @@ static struct {
     bool is_told;
     phase phases[N_PHASES];
     phase *now;
-    size_t n_phases; /* that there were */
+    size_t n_phases; /* begun so far */
     char detail[256];
 } line = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
@@ -70,7 +70,7 @@ static const char *time_text(double s, char buf[32]) {
     return buf;
 }
 
-/* " 12 of 100, 3 min left"; before that can be known, or where there is no whole, the time passed: ", 4 s". */
+/* " 12 of 100, 3 min left". Where that is not known (yet), the time passed: ", 4 s". */
 static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
     char text[32];
     const double passed_s = now - p->begin_s;
@@ -122,7 +122,7 @@ static void *tick(void *arg) {
     return arg;
 }
 
-/* Signals are the main thread's. */
+/* The main thread takes all signals. */
 static void start(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -148,7 +148,7 @@ void ebb__progress_end(void) {
 
 /* ---- what is told ------------------------------------------------------------------------------ */
 
-/* The phase of this name, from its beginning again where it has begun again. */
+/* The phase of this name; it begins anew where n_done went back. */
 static phase *find_phase(const char *what, uint64_t n_done, uint64_t n, double now) {
     phase *found = NULL;
     for (size_t i = 0; i < N_PHASES && found == NULL; i++) {

@@ -65,8 +65,8 @@ static bool is_worth_a_line(const ebb_trainer_info *info, uint64_t step) {
 }
 
 void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_result *step) {
-    if (report->as_json) { ebb__progress_clear(); }
     if (report->as_json) {
+        ebb__progress_clear();
         char hex[16];
         snprintf(hex, sizeof hex, "%08" PRIx32, float_bits(step->loss));
         ebb__json_begin();

@@ -13,7 +13,7 @@ typedef struct ebb_cli_train_report {
 } ebb_cli_train_report;
 
 void ebb__cli_report_begin(ebb_cli_train_report *report);
-/* Steps come now, the one after this first. */
+/* Show that steps come next; this many are done. */
 void ebb__cli_report_go_on(const ebb_cli_train_report *report, uint64_t step);
 void ebb__cli_report_step(const ebb_cli_train_report *report, const ebb_step_result *step);
 void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs, const ebb_eval_result *eval);
