@@ -14,7 +14,7 @@ static const ebb_report_renderer renderers[] = {
 };
 #define N_RENDERERS (sizeof renderers / sizeof renderers[0])
 
-#define DEFAULT_COLUMNS 100u /* where nobody looks at a terminal */
+#define DEFAULT_COLUMNS 100u /* where the text does not go to a terminal */
 #define MIN_COLUMNS 40u      /* a number, its unit and some of a name */
 
 static const char *base_name(const char *path) {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Equal layers as one row: holders whose labels differ in numbers between dots alone.
+ * Equal layers as one row: holders whose labels differ only in numbers between dots.
  *
  *      h.0.attn (Attention)   10 MiB
  *      h.1.attn (Attention)   10 MiB        h.*.attn (Attention) x2    20 MiB
  *      h.0.mlp (MLP)           9 MiB        h.0.mlp (MLP)               9 MiB
  *
- * A number that all of a row's members share stands as it is. Members keep the order of the holders, the greatest
- * first, and so do rows by what they add up to.
+ * A number that all members of a row share is kept. Members keep the order of the holders, the greatest first; rows are
+ * sorted by the sum of their members.
  */
 #include "report/report_priv.h"
 #include "trace/trace.h"
 
-#define MAX_NUMBERS 64u /* of a label; those behind are part of its pattern */
+#define MAX_NUMBERS 64u /* of a label; later ones are part of its pattern */
 
-/* Digits from at on that fill a part between dots; 0: other things. */
+/* How many digits from `at` on fill a part between dots; 0: it is not a number. */
 static size_t number_bytes(const char *label, size_t at) {
     if (at > 0 && label[at - 1] != '.') { return 0; }
     const size_t n = strspn(label + at, "0123456789");
     return strchr(". ", label[at + n]) != NULL ? n : 0;
 }
 
-/* The label with a star for each number whose bit is set; all: for each. */
+/* The label with a star for each number whose bit is set. NULL: no memory. */
 static char *star(const char *label, uint64_t stars, ebb_bump *bump) {
     char *text = ebb__bump_strdup(bump, label);
     if (text == NULL) { return NULL; }
@@ -70,7 +70,7 @@ static uint64_t falling_bytes(const void *item) {
     return ~((const ebb_report_fold *)item)->bytes;
 }
 
-/* row_of[i]: of holder i. Members of a row come one behind the other, in members. */
+/* row_of[i]: the row of holder i. */
 static ebb_status list_members(const ebb_study_holder *holders, size_t n, const uint32_t *row_of, ebb_report_fold *rows,
                                size_t n_rows, ebb_bump *bump) {
     const ebb_study_holder **members = ebb__bump_alloc(bump, n, sizeof *members);

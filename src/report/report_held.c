@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #define MAX_SEGMENTS ((size_t)4000)
-#define MAX_SAME_PLACE 64u /* segments asked, of those that lie below a block */
+#define MAX_SAME_PLACE 64u /* segments below a block that are looked at */
 #define SMALL_BYTES ((uint64_t)1 << 20)
 #define NO_ROW UINT32_MAX
 
@@ -21,7 +21,7 @@ typedef struct held {
 
 typedef struct held_list {
     ebb_report_page *page;
-    EBB_VEC(held) segments; /* by space and address, of one place by birth */
+    EBB_VEC(held) segments; /* by space, then address, then birth */
 } held_list;
 
 static uint64_t by_address(const void *item) {
@@ -49,7 +49,7 @@ static bool lies_below(const held *s, const ebb_study_block *block) {
     return s->life.space != block->space ? s->life.space < block->space : s->life.address <= block->address;
 }
 
-/* The segment that a block is born in; NULL: none that is known. */
+/* The segment that a block is born in; NULL: not known. */
 static held *segment_of(held_list *l, const ebb_study_block *block) {
     size_t low = 0, high = l->segments.n;
     while (low < high) { /* the first that lies above */

@@ -36,13 +36,12 @@ void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) EBB_PRINTF(2,
  * finite: null. */
 void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits);
 
-/* Text for a terminal: what is no character of UTF-8, and what would steer the terminal, is a question mark. Where it
- * has more than max_chars characters (0: any number is fine), its middle is left out: a path's end says most. Returns
- * how many were written. */
+/* Write text for a terminal, with '?' for invalid UTF-8 and control characters. Of more than max_chars characters (0:
+ * no limit) the middle is left out, since the end of a path says most. Returns how many characters were written. */
 size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_chars);
 
-/* The same in lines of at most n_columns, broken between words and where the text has a newline; the first line begins
- * in column at, the others in column indent. A word that is longer than a line is shortened. Returns the column behind
+/* The same in lines of at most n_columns, broken between words and where the text has a newline. The first line begins
+ * in column `at`, the others in column indent. A word that is longer than a line is shortened. Returns the column after
  * the text. */
 size_t ebb__report_put_wrapped(ebb_report_out *out, const char *text, size_t at, size_t indent, size_t n_columns);
 
@@ -106,7 +105,7 @@ const char *ebb__report_left_out(const ebb_report *report);
 /* Whether the recording tells a thing, by its EBB_TRACE_TELLS_. */
 bool ebb__report_tells(const ebb_report *report, uint32_t bit);
 
-/* Whether there are roles: told, or inferred. */
+/* Whether roles are told or inferred. */
 bool ebb__report_has_roles(const ebb_report *report);
 
 /* The grouping of holders that says most: call sites, else modules, names; none: roles are all there is. */
@@ -129,7 +128,7 @@ typedef struct ebb_report_fold {
 ebb_status ebb__report_fold(const ebb_report *report, ebb_study_group group, ebb_bump *bump,
                             const ebb_report_fold **rows_out, size_t *n_out);
 
-/* What was recorded, in some words; NULL: no memory. */
+/* What was recorded, in a few words, from the bump; NULL: no memory. */
 const char *ebb__report_title(const ebb_report *report, ebb_bump *bump);
 
 /* The first section, in plain words: sentences in a bump. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The report for a terminal: words first, then the curve as a line of bars, then tables. Lines are as wide as was asked
- * for: sentences are broken between words, names are shortened in their middle, numbers stand whole.
+ * The report for a terminal: words first, then the curve as a line of bars, then tables. Lines have the width that was
+ * asked for: sentences are broken between words, names are shortened in their middle, numbers are kept whole.
  */
 #include "report/report_priv.h"
 
@@ -273,7 +273,7 @@ static bool is_same_as_plain(const ebb_study_what_if *row, const ebb_study_what_
     return false;
 }
 
-/* Behind the bytes; in a narrow terminal in lines of its own. */
+/* After the bytes; in a narrow terminal on lines of its own. */
 static void put_about(const text *t, const char *about, bool of_iteration) {
     const bool is_wide = t->report->n_columns >= WIDE_COLUMNS;
     const size_t indent = is_wide ? 2 + ROW_NAME + 13 + 2 : 4;

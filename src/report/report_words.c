@@ -79,7 +79,7 @@ typedef struct rows_of_holders {
     size_t n;
 } rows_of_holders;
 
-/* Who of them has most of a role; NULL: none has a name. */
+/* The row with most of a role; NULL: none with a name has any. */
 static const ebb_report_fold *first_of_role(const rows_of_holders *found, size_t role) {
     const ebb_report_fold *best = NULL;
     for (size_t i = 0; i < found->n; i++) {
@@ -181,7 +181,7 @@ static const char *tell_device(const ebb_report *report, ebb_bump *bump) {
     return ebb__bump_printf(bump, "This is %s alone. Left out, --device asks for it: %s.", device->name, others);
 }
 
-/* How much was missing, of how much: as far as the source tells. "" for nothing. */
+/* How many bytes were missing, and of how many, as far as the source tells; "" where it does not. NULL: no memory. */
 static const char *tell_missing(const ebb_study_refusal *r, ebb_bump *bump) {
     char missing[REPORT_TEXT_BYTES], left[REPORT_TEXT_BYTES], all[REPORT_TEXT_BYTES], reserved[REPORT_TEXT_BYTES];
     const bool has_reserved = r->reserved_bytes != EBB_STUDY_UNKNOWN && r->reserved_bytes > 0;
@@ -198,7 +198,7 @@ static const char *tell_missing(const ebb_study_refusal *r, ebb_bump *bump) {
         has_capacity ? "" : " on the device", held);
 }
 
-/* The stack from the program's own frame on; what that called follows. */
+/* The stack from the program's own frame outwards, then what that frame called. */
 static char *tell_stack(const ebb_report *report, const ebb_study_refusal *r, ebb_bump *bump) {
     char from[REPORT_STACK_BYTES], all[REPORT_STACK_BYTES];
     const uint32_t site = ebb_study_site(report->study, r->stack);

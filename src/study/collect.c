@@ -228,7 +228,7 @@ static bool may_be_refused(const ebb_study *s) {
     return n <= 1 || devices[chosen].is_out_of_memory;
 }
 
-/* The number before or behind these words of a mark; UNKNOWN: it does not have them. */
+/* The number before or after these words in a mark; UNKNOWN: they are not in it. */
 static uint64_t number_beside(const char *text, const char *words, bool is_behind) {
     const char *at = strstr(text, words);
     if (at == NULL) { return EBB_STUDY_UNKNOWN; }
@@ -249,7 +249,7 @@ static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
                                        .live_bytes = c->live_bytes,
                                        .stack = e->stack,
                                        .site = "",
-                                       .free_bytes = number_beside(name, " left o", false),
+                                       .free_bytes = number_beside(name, " left o", false), /* "left of", "left on" */
                                        .capacity_bytes = number_beside(name, " left of ", true),
                                        .reserved_bytes = EBB_STUDY_UNKNOWN};
     s->max_stack = e->stack > s->max_stack ? e->stack : s->max_stack;

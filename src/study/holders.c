@@ -256,7 +256,7 @@ uint32_t ebb_study_site(const ebb_study *study, uint32_t stack) {
     return study->site_of[stack];
 }
 
-/* What a limit of ebb record's is, and what was left of it. */
+/* Note the limit that ebb record was given, and what was left of it. */
 static void use_limit(const ebb_study *s, ebb_study_refusal *r) {
     const char *limit = ebb_trace_reader_note(s->reader, "limit_bytes");
     if (limit == NULL || r->capacity_bytes != EBB_STUDY_UNKNOWN) { return; }

@@ -384,7 +384,7 @@ static const ebb_import_format *format_called(const char *name) {
     return NULL;
 }
 
-/* What a file is that holds a recording at most, and what to do with it; NULL: it is nothing of the kind. */
+/* For a file that may hold a recording but is not one: what it is and what to do with it. NULL: it is not known. */
 static const char *known_otherwise(const uint8_t *head, size_t n) {
     static const struct {
         size_t at, n_bytes;

@@ -6,9 +6,9 @@
  *     [number] ACTION[:] 0xADDRESS [size] [time] [words]
  *
  * where ACTION is malloc, free, read, layer, write or mutable (a write), in any case of letters. A layer line is a read
- * as well, but AutoSwap's rules treat it differently, so it stays apart by its row. A number
- * of 13 digits or more is a time since 1970, in ms, us or ns by its length; a smaller one is a size. A line of dashes
- * with the word 'itr' begins an iteration.
+ * as well, but AutoSwap's rules treat it differently, so it has a row of its own. A number of 13 digits or more is a
+ * time since 1970, in ms, us or ns by its length; a smaller one is a size. A line of dashes with the word 'itr' begins
+ * an iteration.
  *
  * The log is read twice. The first time finds the blocks that were there before: those of addresses that are used and
  * were never allocated, as far as some line says their size. Memory is for distinct addresses.
@@ -176,7 +176,7 @@ static ebb_status next_record(text_log *l, record *record_out, bool *done_out) {
     EBB_TRY(next_line(l, &line));
     *done_out = line == NULL;
     const bool is_right = line == NULL || parse_line(line, record_out);
-    /* A last line without its line break may be cut within a number: its time, which is missing then. */
+    /* A last line without a line break may be cut before its time, or within it. */
     const bool has_no_time =
         is_right && line != NULL && l->any_time && record_out->action < ITERATION && record_out->time == 0;
     if (l->is_unended && (!is_right || has_no_time)) {

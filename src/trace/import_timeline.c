@@ -93,7 +93,7 @@ static ebb_status read_entry(const ebb_import_json *json, entry *entry_out) {
 }
 
 static void move_time(timeline *t, int64_t time) {
-    if (time <= 0) { return; } /* of what was there before */
+    if (time <= 0) { return; } /* blocks from before have none */
     if (t->first_time == 0) { t->first_time = time; }
     const uint64_t unit_ns = t->first_time < MIN_NS ? 1000 : 1;
     uint64_t ns = 0;

@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-#define MAX_UNSURE 0.5     /* confidence where nothing tells that an optimizer stepped */
+#define MAX_UNSURE 0.5     /* the confidence, where nothing tells that an optimizer stepped */
 #define MAX_AFTER_SHARE 4u /* of an iteration: what may come after its last update */
-#define MAX_UNLIKELY 0.25  /* and nothing looks like gradients */
+#define MAX_UNLIKELY 0.25  /* the same, where nothing looks like gradients either */
 #define MAX_LENGTHS 4u     /* that one iteration may have, where frees differ */
 
 /* ---- what is kept ------------------------------------------------------------------------------ */
@@ -251,8 +251,8 @@ typedef struct told {
     ebb_iteration_parts iterations;
 } told;
 
-/* Whether each iteration has its updates, from the first to the last, and ends soon after; and half of all updates are
- * in one. */
+/* Whether each iteration holds a whole period of updates and ends soon after it, and half of all updates or more are in
+ * iterations. */
 static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations, const told *t) {
     size_t g = 0, n_in = 0;
     for (size_t i = 0; i < iterations->n; i++) {
@@ -270,8 +270,8 @@ static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_
     return 2 * n_in >= t->groups.n;
 }
 
-/* Whether the updates go on for as long as the events repeat; else they are the first ones of optimizers, which make
- * their state. */
+/* Whether updates are told for as long as the events repeat. Call stacks are told of allocations alone, so they may
+ * tell only of the first updates, in which optimizers make their state. */
 static bool go_on(const ebb_iteration_finder *finder, const told *t, const ebb_iteration_parts *by_events) {
     if (t->groups.n < 2) { return false; }
     if (t->source != EBB_ITERATION_BY_STACK || by_events->n == 0) { return true; }
@@ -279,7 +279,7 @@ static bool go_on(const ebb_iteration_finder *finder, const told *t, const ebb_i
     return t->groups.data[t->groups.n - 1].first >= middle;
 }
 
-/* Updates were told: how alike the iterations are matters less. */
+/* For iterations that updates tell: how alike they are matters less. */
 static void trust(ebb_iteration *answer) {
     answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
     answer->confidence = (1.0 + answer->regularity) / 2.0 * (1.0 - ebb__iteration_doubt(answer->count));
@@ -297,7 +297,7 @@ static ebb_status find_by_updates(ebb_iteration_finder *finder, const told *t, c
     return EBB_OK;
 }
 
-/* Whether a repetition is only a part of an update, as a call of an optimizer that calls back. */
+/* Whether a repetition is only a part of an update, such as one call back by an optimizer. */
 static bool is_in_update(const ebb_iteration_finder *finder, const told *t, const ebb_iteration_part *part) {
     const uint32_t first = ebb__iteration_at_of(finder, part->first_event);
     const uint32_t last = ebb__iteration_at_of(finder, part->first_event + part->n_events);
@@ -307,9 +307,10 @@ static bool is_in_update(const ebb_iteration_finder *finder, const told *t, cons
     return false;
 }
 
-/* By the blocks alone: without a sign of an optimizer it may be a training, without one of gradients hardly. Where call
- * stacks are told it is none then, for those of an update would be there. Where phases are told and no update is, only
- * what writes to what stays may be one. */
+/* By the blocks alone. Writes to blocks that stay, or an optimizer's state, are a sure sign of training; blocks as
+ * large as those that stay make it likely (gradients). There is no iteration
+ *  - where phases are told, no update is, and nothing writes to blocks that stay;
+ *  - where call stacks are told, those of an update are not, and nothing looks like gradients. */
 static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iteration_text *all, const told *t,
                                  const ebb_iteration_parts *by_events, ebb_iteration *answer) {
     ebb_iteration_weight weight;
@@ -334,7 +335,7 @@ static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iterati
     return EBB_OK;
 }
 
-/* A phase says less than a name: it may be any code that follows a backward pass. What repeats decides. */
+/* A phase says less than a name: any code after a backward pass has it. So the events are asked first. */
 static ebb_status find_by_phases(ebb_iteration_finder *finder, const told *t, const ebb_iteration_parts *by_events,
                                  ebb_iteration *answer) {
     if (by_events->n > 0) { EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, answer)); }
@@ -343,7 +344,7 @@ static ebb_status find_by_phases(ebb_iteration_finder *finder, const told *t, co
     return EBB_OK;
 }
 
-/* What the trace tells of the work in it. */
+/* What work was recorded. */
 static ebb_iteration_work work_of(const ebb_iteration_finder *finder, const told *t) {
     if (t->groups.n > 0) { return EBB_ITERATION_WORK_TRAINING; }
     if (finder->sees_backward) { return EBB_ITERATION_WORK_BACKWARD; }
@@ -355,7 +356,7 @@ static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteratio
     ebb_status st = EBB_OK;
     const ebb_iteration_work work = work_of(finder, t);
     const bool is_single = finder->has_guesses && t->groups.n == 1;
-    if (t->source == EBB_ITERATION_BY_PHASE && !is_single && t->groups.n > 1) {
+    if (t->source == EBB_ITERATION_BY_PHASE && t->groups.n > 1) {
         st = find_by_phases(finder, t, by_events, answer);
     } else if (is_single || go_on(finder, t, by_events)) {
         st = find_by_updates(finder, t, by_events, answer);

@@ -9,10 +9,10 @@
 #include "trace/iteration_priv.h"
 #include "base/u64_map.h"
 
-#define MOST_SHARE 0.5 /* of the bytes that stay, of their blocks */
+#define MOST_SHARE 0.5 /* of the bytes that stay, and of their blocks */
 #define ALL_SHARE 0.9  /* of the bytes that stay: all but a teacher's or so */
 #define WRITTEN_SHARE 0.0625
-#define OFTEN_SHARE 5u   /* of the repetitions: often */
+#define OFTEN_SHARE 5u   /* of the repetitions: one in this many is often */
 #define STATE_SHARE 0.25 /* of the bytes that stay: the optimizer's state */
 
 typedef struct sizes {
@@ -81,7 +81,7 @@ static void find_gradients(weigher *w, ebb_iteration_weight *weight) {
     weight->has_all_gradients = weight->has_gradients && made_bytes >= ALL_SHARE * bytes;
 }
 
-/* The bytes of the sizes that stay of which a block is made there. */
+/* The bytes of blocks made there that are as large as one that stays. */
 static double made_bytes_of(const weigher *w, ebb_stretch part) {
     const ebb_iteration_finder *finder = w->all->finder;
     double bytes = 0.0;
@@ -93,7 +93,7 @@ static double made_bytes_of(const weigher *w, ebb_stretch part) {
     return bytes;
 }
 
-/* Whether often something comes between that makes as many such blocks as a repetition: another optimizer's pass. */
+/* Whether something often comes between repetitions that makes as many such blocks: another optimizer's pass. */
 static bool is_half(const weigher *w, const ebb_iteration_part *parts, size_t n) {
     const double least = MOST_SHARE * made_bytes_of(w, w->one);
     size_t n_iterations = 0, n_others = 0;
@@ -137,7 +137,7 @@ static ebb_status weigh(weigher *w, ebb_iteration_weight *weight) {
     return EBB_OK;
 }
 
-/* Whether of the bytes that stay and are touched in the repetition a share is written: parameters, not statistics. */
+/* Whether the repetition writes a good share of the bytes that stay and that it touches: parameters, not statistics. */
 static ebb_status find_writes(const weigher *w, ebb_iteration_weight *weight) {
     const ebb_iteration_finder *finder = w->all->finder;
     uint8_t *is_seen = ebb__calloc(finder->mem, finder->sizes.n + 1, sizeof *is_seen); /* 1: read, 2: written */

@@ -8,7 +8,7 @@
 #include "trace/iteration_priv.h"
 
 #define MIN_REGULARITY 0.5
-#define MIN_TOLD 0.95   /* where updates are told, so much is enough to be a usual one */
+#define MIN_TOLD 0.95   /* where updates are told, this regularity makes an iteration a usual one */
 #define DOUBT_SHARE 4.0 /* of the doubt that each repetition leaves */
 
 static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part) {

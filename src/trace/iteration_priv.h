@@ -33,7 +33,7 @@ typedef struct ebb_iteration_mark {
     uint32_t mark;
 } ebb_iteration_mark;
 
-/* What tells of an update, the best first: a name, a call stack, a step's phase. */
+/* How updates are known, the best way first: by a name, a call stack, a step's phase. */
 typedef enum ebb_iteration_evidence {
     EBB_ITERATION_BY_NAME,
     EBB_ITERATION_BY_STACK,
@@ -43,7 +43,7 @@ typedef enum ebb_iteration_evidence {
 
 typedef struct ebb_iteration_update {
     uint32_t first, last; /* kept events */
-    uint64_t who;         /* the same for updates that do the same */
+    uint64_t who;         /* equal for updates that do the same */
 } ebb_iteration_update;
 typedef EBB_VEC(ebb_iteration_update) ebb_iteration_updates;
 
@@ -66,12 +66,12 @@ struct ebb_iteration_finder {
     ebb_iteration_updates updates[EBB_ITERATION_N_EVIDENCE];
     bool is_open[EBB_ITERATION_N_EVIDENCE]; /* the last update has not ended */
     uint64_t update_step;                   /* the step of the one by name, or EBB_TRACE_NONE */
-    ebb_u32s callers;                       /* by stack: who called the optimizer's step in it, plus 1; 0: none is */
-    bool sees_forward, sees_backward;       /* a step's phase said so */
-    uint64_t n_guesses;                     /* ends of iterations that a recorder marked by itself, after each update */
-    bool has_guesses;                       /* and the program said none */
-    uint32_t first_guess;                   /* where the first of them begins, a kept event */
-    ebb_iteration_parts parts;              /* the answer */
+    ebb_u32s callers;                 /* [stack]: the stack that called the optimizer's step in it, plus 1; 0: none */
+    bool sees_forward, sees_backward; /* a step's phase said so */
+    uint64_t n_guesses;               /* ends of iterations that a recorder marked by itself, after each update */
+    bool has_guesses;                 /* there are some, so marks are not taken at their word */
+    uint32_t first_guess;             /* where the first of them begins, a kept event */
+    ebb_iteration_parts parts;        /* the answer */
 };
 
 /* The event of the trace that is the kept event at, and the first kept event at or behind an event of the trace. */
@@ -112,12 +112,12 @@ static inline uint64_t ebb__iteration_window(const ebb_iteration_text *text, uin
 
 /* What a repetition does, as far as its blocks tell. */
 typedef struct ebb_iteration_weight {
-    bool is_known;      /* there are blocks that stay, such as parameters */
-    bool has_gradients; /* it makes blocks as large as most of those */
-    bool has_all_gradients;
-    bool is_half;     /* another pass often comes between, which makes such blocks too */
-    bool makes_state; /* before the first one, blocks as large as its gradients were made beside them, and stay */
-    bool writes;      /* it writes to what stays */
+    bool is_known;          /* there are blocks that stay, such as parameters; else nothing below is known */
+    bool has_gradients;     /* it makes blocks as large as most of those */
+    bool has_all_gradients; /* as large as nearly all of them */
+    bool is_half;           /* another pass often comes between, which makes such blocks too */
+    bool makes_state;       /* before the first one, blocks as large as its gradients were made beside them, and stay */
+    bool writes;            /* it writes to what stays */
 } ebb_iteration_weight;
 
 /* iteration_votes.c: lengths that an iteration may have, ascending, into an empty vector. */
@@ -154,15 +154,15 @@ ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_ite
 /* Of the places [first, last) that with the least live bytes behind which most is added, in bytes times events. */
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
 
-/* iteration_updates.c: what an event tells of updates; then the groups of updates, after how many of them an iteration
- * ends, and the iterations. *source_out: what they stand on; of call
- * stacks updates may be missing that allocate nothing. */
+/* iteration_updates.c: note what an event tells of updates. Then, with all events there: the groups of updates, after
+ * how many of them an iteration ends, and the iterations. *source_out: how the updates are known. By call stacks, those
+ * that allocate nothing are missing. */
 ebb_status ebb__iteration_note(ebb_iteration_finder *finder, const ebb_trace_event *event);
 ebb_status ebb__iteration_from_updates(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_updates *groups,
                                        uint32_t *period_out, ebb_iteration_evidence *source_out,
                                        ebb_iteration_parts *iterations);
 
-/* iteration_evidence.c: what blocks alone tell of a repetition. */
+/* iteration_evidence.c: what blocks alone tell of a repetition; parts are those of the answer. */
 ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iteration_part *parts, size_t n,
                                 ebb_iteration_weight *weight_out);
 
@@ -171,7 +171,7 @@ ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iterati
  * written. */
 ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteration_parts *iterations,
                                 ebb_iteration_source source, ebb_iteration *iteration_out);
-/* The doubt that so many iterations leave. */
+/* The doubt that this many iterations leave, from 0 to 1. */
 double ebb__iteration_doubt(uint64_t count);
 /* Of the events from the first one's begin to the last one's end, the share that lies in them. */
 double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n);

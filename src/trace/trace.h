@@ -26,7 +26,8 @@ ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int f
 /* The idx-th note so far; NULL behind the last. */
 const char *ebb__trace_reader_note_at(const ebb_trace_reader *reader, size_t idx, const char **key_out);
 
-/* What messages about blocks call the trace: the recording that it is made of. Borrowed. */
+/* The name by which messages about blocks call the trace: the recording that it is made from. Borrowed until the
+ * writer is closed. */
 void ebb__trace_writer_name(ebb_trace_writer *writer, const char *name);
 
 /* Write a trace to an open file, which is the writer's in any case. */

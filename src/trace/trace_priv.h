@@ -93,10 +93,10 @@ void ebb__trace_live_remove(ebb_trace_live *live, ebb_trace_block *block);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
 
-/* What ebb_trace_reader_choose found; empty before. */
-/* The note of a trace that was made of a recording whose end is missing. */
+/* The note of a trace that was made from a recording whose end is missing. */
 #define TRACE_CUT_NOTE "cut"
 
+/* What ebb_trace_reader_choose found; empty before. */
 typedef struct ebb_trace_devices {
     const ebb_mem *mem;
     ebb_bump names;
