@@ -103,12 +103,13 @@ typedef void (*ebb_log_fn)(void *ctx, ebb_log_level level, const char *message);
  * Set it before other threads use the library. */
 EBB_API void ebb_log_set(ebb_log_fn fn, void *ctx, ebb_log_level max_level);
 
-/* Told how far long work is, now and then: what is being done, in a few words ("measuring kernels"; a text that stays),
- * and n_done of n pieces of it; n 0: how many there are is not known. Called from the thread that called the library,
- * and calls nothing of it. tell NULL: not asked for. */
+/* A callback that is told now and then how far long work is. */
 typedef struct ebb_progress {
+    /* what: the work in a few words, such as "measuring kernels"; static. n_done of its n pieces are done; n 0: the
+     * number is not known. Called from the thread that called the library; it must not call the library itself. NULL:
+     * nothing is told. */
     void (*tell)(void *ctx, const char *what, uint64_t n_done, uint64_t n);
-    void *ctx;
+    void *ctx; /* the caller's */
 } ebb_progress;
 
 /* Read "2GiB", "512MB", "1048576" or "1.5GB" (decimal and binary units, case-insensitive; a bare
@@ -118,22 +119,22 @@ EBB_API ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out);
 /* Write bytes for people, "1.50 GiB", into buf of buf_bytes (24 suffice); returns buf. */
 EBB_API char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes);
 
-/* Write bytes as ebb_bytes_parse reads them, "178MiB", rounded up to three digits so that it is no less; returns buf
- * (24 suffice). */
+/* Write bytes as ebb_bytes_parse reads them, such as "178MiB": three digits, rounded up, so never less than bytes.
+ * Returns buf (24 bytes suffice). */
 EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
 
-/* How many letters to insert, drop or change to get from a word of n_a bytes to one of n_b; SIZE_MAX where one has more
- * than 48. For suggestions: beyond 2 it is no slip of the finger. */
+/* How many bytes to insert, drop or change to turn word a (n_a bytes) into word b (n_b bytes); SIZE_MAX if either has
+ * more than 48. For suggestions: up to 2 is likely a typing error. */
 EBB_API size_t ebb_edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
 
-/* Open a file, a pipe or a terminal to be read; *fd_out is the caller's to close. EBB_E_IO: it cannot be opened, or is
- * a pipe to which no program writes within some seconds. EBB_E_FORMAT: a device, which may have no end.
- */
+/* Open a file, a pipe or a terminal to be read; *fd_out is the caller's to close. A pipe is waited for, at most three
+ * seconds. EBB_E_IO: it cannot be opened, or no program has opened the pipe for writing. EBB_E_FORMAT: a device, which
+ * may have no end. */
 EBB_API ebb_status ebb_path_open_input(const char *path, int *fd_out);
 
 /* Whether a file can be made at path, or the one there be replaced, as far as its folder tells; nothing is written.
- * For asking before the work whose result goes there. EBB_E_IO: no such folder, not allowed, a folder itself, a
- * link to a file that is not there. */
+ * For asking before the work whose result goes there. EBB_E_IO: there is no such folder, writing is not allowed, or
+ * path is a folder or a link to a file that is not there. */
 EBB_API ebb_status ebb_path_check_writable(const char *path);
 
 #ifdef __cplusplus

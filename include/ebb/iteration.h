@@ -15,13 +15,13 @@ extern "C" {
 /* What the answer stands on, the best first. */
 typedef enum ebb_iteration_source {
     EBB_ITERATION_FROM_MARKS,       /* EBB_TRACE_ITERATION_BEGIN and _END */
-    EBB_ITERATION_FROM_ANNOTATIONS, /* updates: steps of an optimizer that names, call stacks or phases tell */
+    EBB_ITERATION_FROM_ANNOTATIONS, /* updates: an optimizer's steps, known by names, call stacks or phases */
     EBB_ITERATION_FROM_EVENTS
 } ebb_iteration_source;
 
-/* What the trace tells of the work that was recorded, whether it repeats or not. */
+/* Which work was recorded, as far as the trace tells, whether it repeats or not. */
 typedef enum ebb_iteration_work {
-    EBB_ITERATION_WORK_UNKNOWN,  /* nothing */
+    EBB_ITERATION_WORK_UNKNOWN,  /* the trace does not tell */
     EBB_ITERATION_WORK_FORWARD,  /* forward passes alone: an evaluation, inference */
     EBB_ITERATION_WORK_BACKWARD, /* backward passes, but no optimizer stepped */
     EBB_ITERATION_WORK_TRAINING  /* an optimizer stepped, or iterations are marked */

@@ -64,31 +64,32 @@ typedef struct ebb_place_options {
     const char *solver;    /* a name from ebb_place_solver_name; NULL: "best" */
     uint64_t enough_bytes; /* a peak of at most this is good enough: nothing better is looked for. 'Does it fit this
                               capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
-    uint64_t
-        max_steps; /* search steps of a few tens of ns, about, after which the best so far will do; 0: the
-                      default, EBB_PLACE_STEPS, of plain items four times as many for at most EBB_PLACE_FEW and
-                      twice for a hundred times those, and EBB_PLACE_STEPS_AN_ITEM for each item. Something is
-                      always found, in O(n log n). A solver that is a rule, as all but "best" are, gives up
-                      then; its default is EBB_PLACE_RULE_STEPS and EBB_PLACE_RULE_STEPS_AN_ITEM for each. A
-                      search with more than its default goes through the default's first, then through one of
-                      twice its steps, of four times, as long as they suffice, and the best counts: more steps
-                      never give a worse answer. With 0 here and in enough_bytes, a plain problem of more than 200,000
-                      items is done with early, when it is within 1/320 of the bound, or 1/100 after some sweeps */
-    /* Of a plain problem that is no circle, as a recording is: times at which iterations begin, ascending; the last may
-     * be the end of one. "best" solves those that are alike as a circle and places the others around them. It need not
-     * be told: an answer is found without, but seldom one as good. */
+    /* Search steps, each a few tens of ns. 0: the default.
+     *  - "best" ends after this many with the best answer so far; there always is one, after O(n log n). Its default is
+     *    EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item; of plain items four times EBB_PLACE_STEPS for at
+     *    most EBB_PLACE_FEW, and twice for a hundred times as many.
+     *  - With more than the default, it searches with the default first, then with twice as many steps, then with four
+     *    times, while the steps suffice. The best answer counts, so more steps never give a worse one.
+     *  - With 0 here and in enough_bytes, a plain problem of more than 200,000 items ends early: within 1/320 of the
+     *    bound, or within 1/100 after some sweeps.
+     *  - A rule, as all solvers but "best" are, gives up after this many. Its default is EBB_PLACE_RULE_STEPS and
+     *    EBB_PLACE_RULE_STEPS_AN_ITEM for each item. */
+    uint64_t max_steps;
+    /* The times at which iterations begin, ascending; the last may be the end of one. For a plain problem that is not a
+     * circle, such as a recording. "best" solves the iterations that are alike as a circle, and places the rest around
+     * them. Without them the answer is seldom as good. NULL: not known. */
     const uint64_t *iteration_starts; /* borrowed for the call */
     size_t n_iteration_starts;
     /* Asked every few thousand steps; true ends the search with the best so far, or a rule with none. NULL: never. It
      * makes a result that depends on it: without it, the same problem gives the same answer anywhere. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
-    uint64_t first_segment_bytes; /* "best-fit" and "first-fit" begin with a segment of so many bytes, as CnMem does
+    uint64_t first_segment_bytes; /* "best-fit" and "first-fit" begin with a segment of this size, as CnMem does
                                      with an initial size (of SINGA's, 256 MiB); 0: with none */
 } ebb_place_options;
 #define EBB_PLACE_FEW 2048u /* of so many the exact search can make something */
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
-#define EBB_PLACE_RULED ((size_t)200 * 1000) /* of so many "best" goes through all rules */
+#define EBB_PLACE_RULED ((size_t)200 * 1000) /* with up to this many items "best" tries all rules */
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
@@ -99,8 +100,8 @@ typedef struct ebb_place_result {
     uint64_t peak_bytes;
     uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
     uint64_t n_steps;     /* search steps that it took */
-    /* Where iterations were given and are alike: the end of the highest byte that one of those in the middle holds, and
-     * what none can be below. Else 0. */
+    /* Where iterations were given and are alike: the peak of those in the middle, and a bound that no placement of them
+     * can be below. Else 0. */
     uint64_t steady_peak_bytes, steady_bound_bytes;
 } ebb_place_result;
 
@@ -113,10 +114,10 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
  *
- * "best" is never worse than any other solver on the same problem. Where its own search does not end at the bound or at
- * enough_bytes, it goes through the others as well, and the best answer counts. Limits: "size" and SmartPool's rules
- * have their turn with up to EBB_PLACE_RULED items, and answers that take them no more than EBB_PLACE_STEPS steps (or
- * max_steps, where that is given) count. With stop, what it ended does not count.
+ * "best" is never worse than any other solver on the same problem: where its own search does not end at the bound or at
+ * enough_bytes, it tries the others as well, and the best answer counts. There are three limits. "size" and SmartPool's
+ * rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps, or max_steps where that is
+ * given. A rule that stop ends does not count.
  *
  * None but "best" searches, or looks at enough_bytes and hints. "size" and SmartPool's rules look for the tightest or
  * lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where each

@@ -103,7 +103,7 @@ typedef struct ebb_plan_options {
 
 /* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {
-    uint64_t least_budget_bytes; /* from it on this policy has a plan, below it none; 0: not known */
+    uint64_t least_budget_bytes; /* this policy has a plan from here on, and none below; 0: not known */
     uint32_t step;               /* that is in the way */
     uint64_t step_bytes;         /* what it touches at once */
     uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way.

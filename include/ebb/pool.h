@@ -9,8 +9,7 @@
  * is noticed and never answered with bytes of a live block: such requests go to a general allocator over the rest of
  * the arena, and the pool finds its place in the iteration again. A pool that learns records the requests, finds the
  * iteration once it has come twice, even with some noise in it, places it around what lives, and does so anew when the
- * plan goes on missing. docs/pool.md says what is noticed, and what it
- * costs.
+ * plan goes on missing. docs/pool.md says what is noticed, and what it costs.
  *
  * The pool deals in addresses alone and never touches what lies there: the arena may be memory of this process, an
  * mmap, or a device's.

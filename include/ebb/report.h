@@ -48,8 +48,8 @@ typedef ebb_status (*ebb_report_sink)(void *ctx, const void *data, size_t n_byte
  * piece of a report. */
 EBB_API ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx);
 
-/* Whether the recording's end is there. false: it was cut off, so its peak may have been higher. Known once something
- * has been written; true before. */
+/* Whether the recording has its end. false: it was cut off, so its peak may have been higher. Call it after something
+ * was written; before, it is true. */
 EBB_API bool ebb_report_is_complete(const ebb_report *report);
 
 /* The same to a file, which is there whole or not at all. */

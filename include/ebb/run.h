@@ -33,8 +33,9 @@ typedef struct ebb_run_options {
 
 /* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
  * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the
- * plan is for another program. EBB_E_ARGUMENT: an argument is NULL, options of another version, the arena is too small
- * or another device's, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be made. */
+ * plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is too
+ * small or another device's, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be
+ * made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -54,8 +55,8 @@ EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the 
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
- * the plan keeps it; plain has an element for each of the shape's. EBB_E_ARGUMENT: the value neither persists nor is
- * kept, so that it is not there between iterations; set: the run is parked. */
+ * the plan keeps it; plain has as many elements as the value's shape. EBB_E_ARGUMENT: the value neither persists nor is
+ * kept, so it is not there between iterations; set: the run is parked. */
 EBB_API ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain);
 EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out);
 /* Every persistent value's initial content, from the seed. */

@@ -67,7 +67,7 @@ typedef struct ebb_study_summary {
     const char *source; /* the note; "" when there is none */
     uint32_t tells;     /* EBB_TRACE_TELLS_... */
     bool complete;      /* false: the file was cut off */
-    bool is_moment;     /* a snapshot without history: what was there then, not how it came; the peak is not known */
+    bool is_moment;     /* a snapshot without history, of one moment: the peak is not known */
     uint64_t n_events, n_blocks, n_steps, n_accesses; /* accesses: reads, writes, copies */
     uint64_t n_before;                                /* blocks that were there before the recording */
     uint64_t first_ns, last_ns;
@@ -82,7 +82,7 @@ typedef struct ebb_study_summary {
     uint64_t reserved_peak_bytes, reserved_peak_event; /* of segments; UNKNOWN where the source does not tell them */
     uint64_t stated_allocated_bytes, stated_reserved_bytes; /* the notes stated.allocated_bytes, .reserved_bytes */
     bool several_spaces;                                    /* the source has blocks of more than one device or pool */
-    bool roles_inferred; /* the source tells no roles, but call stacks that some follow from */
+    bool roles_inferred; /* the source tells no roles; some follow from its call stacks */
 } ebb_study_summary;
 EBB_API ebb_study_summary ebb_study_get_summary(const ebb_study *study);
 
@@ -108,9 +108,8 @@ typedef struct ebb_study_share {
 } ebb_study_share;
 
 /* in_all counts each block once: of the blocks that live in the most regular iteration (the first of these), or of all
- * where none was found. A block's role is the last that the trace gives it. Where it tells no
- * roles, it is what the call stack and the life say (docs/study.md), or EBB_ROLE_UNKNOWN.
- */
+ * where none was found. A block's role is the last that the trace gives it. Where it tells none, it is
+ * what the call stack and the life say (docs/study.md), or EBB_ROLE_UNKNOWN. */
 typedef struct ebb_study_breakdown {
     ebb_study_share at_peak[EBB_N_ROLES];
     ebb_study_share in_all[EBB_N_ROLES];
@@ -249,8 +248,8 @@ EBB_API ebb_study_outliers ebb_study_get_outliers(const ebb_study *study);
  * freed. */
 typedef struct ebb_study_swappable {
     bool known; /* the source tells times and accesses */
-    /* The totals are those of the most regular iteration, so that two recordings of different length compare: of
-     * intervals that begin in it. Where no iteration was found they are those of the whole recording. */
+    /* The totals are of the intervals that begin in the most regular iteration, so that recordings of different lengths
+     * can be compared. false: no iteration was found, and they are of the whole recording. */
     bool is_of_iteration;
     uint64_t bytes, n_blocks; /* of blocks with such an interval */
     uint64_t n_intervals;
@@ -288,7 +287,7 @@ typedef struct ebb_study_holder {
  * grouped by. */
 EBB_API const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_group group, size_t *n_out);
 
-/* The stack at whose end the call site of a stack is; 0 for 0. */
+/* The stack that ends at the call site of this one, without what was called from there; 0 for 0. */
 EBB_API uint32_t ebb_study_site(const ebb_study *study, uint32_t stack);
 
 /* ---- churn ------------------------------------------------------------------------------------ */
@@ -342,14 +341,14 @@ EBB_API size_t ebb_study_segment_pins(const ebb_study *study, size_t segment, si
  * equally; as holders, with bytes those free bytes. */
 EBB_API const ebb_study_holder *ebb_study_pinners(const ebb_study *study, size_t *n_out);
 
-/* A segment from when the allocator takes it of the device to when it gives it back. */
+/* A segment, from when the allocator takes it from the device to when it gives it back. */
 typedef struct ebb_study_segment_life {
     uint64_t address, size_bytes;
     uint64_t born_ns, born_event;
     uint64_t died_ns, died_event; /* UNKNOWN: it was not given back */
     uint32_t space;
 } ebb_study_segment_life;
-/* The i-th in order of birth; false behind the last. */
+/* The i-th in order of birth; false: there are no more. */
 EBB_API bool ebb_study_get_segment_life(const ebb_study *study, uint64_t i, ebb_study_segment_life *life_out);
 
 /* ---- what if ---------------------------------------------------------------------------------- */

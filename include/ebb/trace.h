@@ -164,7 +164,7 @@ typedef struct ebb_trace_info {
     uint64_t n_events, n_blocks, n_steps; /* so far */
     uint64_t n_live_blocks, live_bytes;   /* behind the last event */
     uint64_t offset;                      /* in the file, behind the last whole record */
-    bool complete; /* the end was read, be it by choose; false at the end: it, or what it was made of, is cut off */
+    bool complete; /* the end was read, also by choose; false at the end: it, or what it was made from, is cut off */
 } ebb_trace_info;
 EBB_API ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader);
 
@@ -283,8 +283,9 @@ EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, cons
 EBB_API ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
                                          ebb_trace_reader **reader_out);
 
-/* The name of the format that a file's first bytes tell, of which this many are enough; NULL: none that can be
- * imported. A gzipped file is not looked into. path may decide where the bytes could be several formats. */
+/* The name of a file's format, told by its first n_bytes; static. NULL: not a format that can be imported. Gzipped
+ * bytes are not unpacked. path is the file's name, which decides where the bytes could be of several formats; no file
+ * is opened. EBB_TRACE_HEAD_BYTES are always enough. */
 #define EBB_TRACE_HEAD_BYTES ((size_t)64 * 1024)
 EBB_API const char *ebb_trace_format_of(const void *head, size_t n_bytes, const char *path);
 

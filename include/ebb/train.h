@@ -33,7 +33,7 @@ typedef struct ebb_data_options {
 #define EBB_DATA_OPTIONS_INIT EBB_INIT(ebb_data_options, )
 
 /* Open data by its description:
- *   synthetic              random images, endless: a pattern per class under noise, of ten classes
+ *   synthetic              random images, endless: noise over a pattern for each of ten classes
  *   mnist:DIR              the four idx files, plain or gzipped (Fashion-MNIST too)
  *   cifar10:DIR            data_batch_*.bin, test_batch.bin
  *   cifar100:DIR           train.bin, test.bin (fine labels)
@@ -75,7 +75,7 @@ EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_
  * failed. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
-/* Images in a batch, where nothing says how many: of a trainer, and of `ebb plan` and `ebb probe`. */
+/* Images in a batch, where nothing says how many. */
 #define EBB_DEFAULT_BATCH 32
 
 /* ---- the trainer ------------------------------------------------------------------------------ */
@@ -91,7 +91,7 @@ typedef struct ebb_lr_schedule {
     ebb_schedule_kind kind;
     uint64_t warmup_updates; /* rises linearly from 0 */
     uint64_t total_updates;  /* cosine and linear: where they reach final; set by the trainer when 0 */
-    uint64_t step_updates;   /* step: every so many updates, 1 or more ... */
+    uint64_t step_updates;   /* step: after this many updates, 1 or more ... */
     float step_factor;       /* ... times this; >= 0, as the next */
     float final_factor;      /* cosine and linear: end at lr times this */
 } ebb_lr_schedule;
@@ -122,7 +122,7 @@ typedef struct ebb_trainer_options {
     uint64_t budget_bytes;    /* 0: none */
     double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
     uint64_t host_bytes;      /* what slab, data, decoding and parked state may take; 0: no limit */
-    bool no_slab;             /* nothing is copied out to the host, whatever host_bytes allow */
+    bool no_slab;             /* nothing is copied out to the host, whatever host_bytes is */
     const char *disk_dir;     /* NULL: no disk tier */
     const char *machine_path; /* NULL: kernels and links are measured before planning */
     const char *load_path;
@@ -131,7 +131,7 @@ typedef struct ebb_trainer_options {
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
-    bool keep_going;           /* although the loss is not finite */
+    bool keep_going;           /* also when the loss is not finite */
     bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
     int32_t device_index;      /* this and the next three: see ebb_device_options */
     bool tf32, nondeterministic, no_capture;
@@ -164,7 +164,7 @@ typedef struct ebb_trainer_info {
     double step_time_predicted_s;
     uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
     ebb_choice_figures choices;
-    ebb_no_fit eval_no_fit; /* where the budget is too small for evaluation: as ebb_trainer_create says it, else 0 */
+    ebb_no_fit eval_no_fit; /* as of ebb_trainer_create, where the budget is too small for evaluation; else 0 */
 } ebb_trainer_info;
 EBB_API ebb_trainer_info ebb_trainer_get_info(const ebb_trainer *trainer);
 
@@ -178,11 +178,11 @@ typedef struct ebb_step_result {
 } ebb_step_result;
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
- * EBB_E_NOT_FINITE: the step has been made, but its loss is infinite or not a number, or it was to write a checkpoint
- * and the values are not finite: what was at the checkpoint's path is still there. With options.keep_going it is logged
- * instead, and still no such checkpoint is written.
- * EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the checkpoint, before which the step has been made.
- * EBB_E_DEVICE: a step before failed halfway, and there is no going on. */
+ * EBB_E_NOT_FINITE: the step has been made, but its loss is not finite, or a checkpoint is due and a value in it is
+ * not. What was at the checkpoint's path is still there. With options.keep_going there is a warning in the log instead;
+ * such a checkpoint is not written even then. EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the
+ * checkpoint, before which the step has been made. EBB_E_DEVICE: a step before failed halfway, and there is no going
+ * on. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
 
 /* Whether the trace that was asked for is there, after the last step. A trace that cannot be written ends no training:
@@ -198,9 +198,9 @@ typedef struct ebb_eval_result {
 EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
 
 /* Weights and running statistics as safetensors; gradients of the last step under their parameters' names; all that a
- * run needs to go on. EBB_E_IO: what was at path is still there; so with EBB_E_NOT_FINITE: a number to be written is
- * not finite (of gradients, and of weights with options.keep_going, any are written). EBB_E_ARGUMENT: gradients,
- * without options.keep_gradients. */
+ * run needs to go on. EBB_E_IO and EBB_E_NOT_FINITE: what was at path is still there. EBB_E_NOT_FINITE: a value is not
+ * finite; gradients, and with options.keep_going weights, are written all the same. EBB_E_ARGUMENT: gradients without
+ * options.keep_gradients. */
 EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);
