@@ -16,8 +16,8 @@ typedef struct ebb_stream {
     const uint8_t *data; /* bytes in memory */
     size_t n_bytes;
     uint64_t offset; /* of uncompressed bytes: where the next read begins */
-    bool may_be_cut; /* set by the caller: a gzipped file that is cut off ends at the cut */
-    bool is_cut;     /* it did */
+    bool may_be_cut; /* set by the caller: a gzipped file that is cut off is no failure */
+    bool is_cut;     /* it was, and ended there */
 } ebb_stream;
 
 /* EBB_E_IO: it cannot be opened. name and data are borrowed. */

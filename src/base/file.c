@@ -42,7 +42,8 @@ ebb_status ebb__fail_errno(const char *path, const char *what) {
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* Whether a pipe has something to read, or may get it. Nothing is taken out: tee() copies. */
+/* Whether a program has the pipe open for writing, or has left something in it. tee() copies, so nothing is taken out.
+ */
 static bool has_writer(int fd) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) { return true; }
@@ -52,7 +53,7 @@ static bool has_writer(int fd) {
     return !none;
 }
 
-/* A pipe whose writer comes a moment later is fine; one that nobody opens would be waited for without end. */
+/* The writer may come a moment later. A pipe that no program ever opens would be waited for without end. */
 static ebb_status await_writer(const char *path, int fd) {
     for (int waited_ms = 0; !has_writer(fd); waited_ms += PIPE_LOOK_MS) {
         if (waited_ms >= PIPE_WAIT_MS) { return ebb_fail(EBB_E_IO, "%s: no program writes to this pipe", path); }
@@ -232,7 +233,7 @@ static ebb_status open_in_place(ebb_file_writer *writer) {
     return EBB_E_NO_MEMORY;
 }
 
-/* A link that names no file: the file would take the link's place, or come into being somewhere else. */
+/* Refuse a link to a file that is not there: the new file would replace the link, or appear somewhere else. */
 static ebb_status refuse_dangling(const char *path) {
     struct stat st;
     char aim[PATH_MAX];
@@ -242,7 +243,8 @@ static ebb_status refuse_dangling(const char *path) {
     return ebb_fail(EBB_E_IO, "%s: cannot create: it is a link to %s, which is not there", path, aim);
 }
 
-/* What is no regular file. A pipe that nobody reads would be waited for without end. */
+/* Open a pipe, a terminal or a device. Without O_NONBLOCK, a pipe that no program reads would be waited for without
+ * end. */
 static ebb_status open_direct(ebb_file_writer *writer) {
     writer->direct = true;
     writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);

@@ -456,7 +456,7 @@ static ebb_status init_fitting(fitting *f) {
     return EBB_OK;
 }
 
-/* Whichever of the fixed ways needs least: with that budget its plan, at the latest, is there. */
+/* Name the least budget of the fixed ways: with it, there is at least the plan of that way. */
 static ebb_status refuse(fitting *f, ebb_no_fit *no_fit_out) {
     static const ebb_algorithms how[N_FIXED_WAYS] = {EBB_ALGORITHMS_LEAST, EBB_ALGORITHMS_GIVEN,
                                                      EBB_ALGORITHMS_FASTEST};

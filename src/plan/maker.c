@@ -39,8 +39,7 @@
 #define MIN_LADDER_PARTS 16u
 #define MAX_LADDER_PARTS 64u
 
-/* The placer's work: so much for the plan of a rung, and where nothing is tried after it, of programs that are not
- * large. */
+/* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
 #define QUICK_WORK (EBB_PLACE_STEPS / 16)
 #define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
@@ -87,13 +86,13 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
     return input;
 }
 
-/* The least peak that a load can be placed with: loads are rounded up to the alignment, the end of the highest stay is
+/* The least peak that a load can be placed with. Loads are rounded up to the alignment; the end of the highest stay is
  * not. */
 static uint64_t least_peak(const maker *m, uint64_t load_bytes) {
     return load_bytes - ebb_min_u64(load_bytes, m->alignment - 1);
 }
 
-/* A plan to be made. */
+/* What a plan is made for. */
 typedef struct aim {
     const ebb_machine *machine;
     uint64_t limit_bytes;  /* of the load */
@@ -102,7 +101,7 @@ typedef struct aim {
     uint64_t budget_bytes; /* above which the plan will not be taken */
 } aim;
 
-/* Whether tiers hold what is placed in them; if not, their limits for the next try. */
+/* Whether the tiers hold what is placed in them. If not, input gets lower limits for the next try. */
 static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *input) {
     bool fits = true;
     for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
@@ -115,7 +114,7 @@ static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *inp
     return fits;
 }
 
-/* A tier may be too small for what is placed in it. */
+/* Whether a tier may be too small for what is placed in it. */
 static bool has_small_tiers(const maker *m) {
     bool has = false;
     for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
@@ -124,7 +123,8 @@ static bool has_small_tiers(const maker *m) {
     return has;
 }
 
-/* One draft of it. *plan_out NULL: its load alone is above the budget, and its peak at least *placed_out's. */
+/* Draft a plan and place it. *plan_out NULL: its load alone is above the budget; the peak in *placed_out is then the
+ * least that it could have. */
 static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *a, ebb_plan **plan_out,
                             ebb_placed *placed_out) {
     ebb_plan *plan = NULL;
@@ -146,8 +146,8 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
     return EBB_OK;
 }
 
-/* The plan, if its peak is within the budget, and what it needs; if it is above, no plan and what it needs at least.
- * EBB_E_NO_FIT without a message: it is no plan at any budget. */
+/* *need_out: the bytes that the plan needs. *plan_out NULL: they are above the budget, and it needs at least that many.
+ * EBB_E_NO_FIT without a message: there is no such plan at any budget. */
 static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t *need_out) {
     ebb_policy_input input = make_input(m, a->machine, a->limit_bytes);
     EBB_ASSERT(a->limit_bytes >= m->floor_bytes && a->limit_bytes % m->alignment == 0);
@@ -171,12 +171,12 @@ static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t 
 
 /* ---- the ladder -------------------------------------------------------------------------------- */
 
-/* What lies above a limit on the way to the next rung. */
+/* How far the next rung is above a limit. */
 static uint64_t rise_above(const maker *m, uint64_t limit_bytes) {
     return ebb_align_up(limit_bytes / m->n_ladder_parts + 1, m->alignment);
 }
 
-/* Rungs up to these bytes, and the one above them. */
+/* Make all rungs up to these bytes, and the one above them. */
 static ebb_status extend_ladder(maker *m, uint64_t bytes) {
     uint64_t limit = m->rungs.n > 0 ? m->rungs.data[m->rungs.n - 1].limit_bytes : 0;
     while (m->rungs.n == 0 || (limit <= bytes && limit < UINT64_MAX / 2)) {
@@ -201,8 +201,8 @@ static ebb_status find_rung(maker *m, uint64_t bytes, size_t *rung_out) {
     return EBB_OK;
 }
 
-/* The plan of a rung on a nominal machine, if the budget holds it. EBB_E_NO_FIT without a message: it does not; what
- * is known of its need is remembered. */
+/* The plan of a rung on a nominal machine. EBB_E_NO_FIT without a message: the budget does not hold it. What is learned
+ * of its need is remembered. */
 static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t budget_bytes, ebb_plan **plan_out) {
     uint64_t *need = &m->rungs.data[rung].need_bytes[machine], peak_bytes = 0;
     const uint64_t limit = m->rungs.data[rung].limit_bytes;
@@ -230,7 +230,7 @@ static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t nee
     return (uint64_t)((double)limit_bytes * (share < 127.0 / 128 ? share * share : 63.0 / 64));
 }
 
-/* Rungs below the budget, in large steps down, and the lowest. */
+/* Try rungs below the budget, in large steps down, and the lowest last. */
 static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
     size_t rung = 0;
     EBB_TRY(find_rung(m, ebb__load_limit(budget_bytes), &rung));
@@ -247,7 +247,7 @@ static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb
     return EBB_E_NO_FIT;
 }
 
-/* All others, from the highest that is not above the budget. */
+/* Try all rungs but the lowest, from the highest that is not above the budget. */
 static ebb_status try_others(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
     size_t rung = 0;
     EBB_TRY(find_rung(m, budget_bytes, &rung));
@@ -270,7 +270,7 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
 
 /* ---- the machine's own times ------------------------------------------------------------------- */
 
-/* A plan that fits, the limit that led to it, and the lowest limit above that is known not to, if one is. */
+/* A plan that fits, the limit that led to it, and the lowest higher limit that is known to fail; else the budget. */
 typedef struct fitted {
     ebb_plan *plan;
     uint64_t limit_bytes, failed_bytes;
@@ -421,7 +421,7 @@ static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
     return EBB_OK;
 }
 
-/* What liveness or a rung needs, whichever is less. */
+/* The least that liveness or any rung needs. */
 static ebb_status find_least_limited(maker *m, uint64_t *least_out) {
     uint64_t least = UINT64_MAX;
     EBB_TRY(extend_ladder(m, 0));

@@ -10,8 +10,8 @@
 
 #define EBB_MAKER_NOMINAL 3u
 
-/* A limit on the load, and the least budget for which it is tried and its plan is taken, for each nominal machine: a
- * bound until the plan was placed, then exact. UINT64_MAX: there is no such plan. */
+/* A limit on the load. need_bytes: what its plan on each nominal machine needs; a lower bound until the plan is placed,
+ * then exact. UINT64_MAX: there is no such plan. */
 typedef struct ebb_rung {
     uint64_t limit_bytes, need_bytes[EBB_MAKER_NOMINAL];
 } ebb_rung;
@@ -22,8 +22,8 @@ typedef struct ebb_maker {
     const ebb_plan_options *options;
     const ebb_policy *policy;
     const ebb_mem *mem;
-    ebb_machine *nominal[EBB_MAKER_NOMINAL]; /* of the same times everywhere, for the last word on what fits */
-    uint32_t n_nominal;                      /* that are asked */
+    ebb_machine *nominal[EBB_MAKER_NOMINAL]; /* their times are fixed; they decide what fits */
+    uint32_t n_nominal;                      /* how many are asked */
     uint64_t n_ladder_parts;
     uint64_t alignment, fingerprint;
     bool is_large;
@@ -52,11 +52,11 @@ ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out);
 /* The same, and where there is none the least budget is searched and said. */
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
-/* The least budget with a plan for these choices. Below it ebb__maker_try has none, from it on it has one, whatever the
+/* The least budget with a plan for these choices: ebb__maker_try has a plan from there on, and none below, whatever the
  * machine. */
 ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out);
 
-/* Say that the budget is too small; the least is the one that was found. Returns EBB_E_NO_FIT. */
+/* Fail with EBB_E_NO_FIT and a message that names least_bytes. */
 ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out);
 
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */

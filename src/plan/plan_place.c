@@ -20,7 +20,7 @@ typedef struct placing {
     uint64_t work;
 } placing;
 
-/* *peak_out: where the highest ends. The placer's own peak may be that rounded up to the alignment. */
+/* *peak_out: the end of the highest item, which the placer's own peak may round up to the alignment. */
 static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint64_t *peak_out) {
     ebb_place_result result = {0};
     p->problem.items = p->items;

@@ -71,8 +71,7 @@ typedef struct ebb_uses {
 } ebb_uses;
 ebb_status ebb__program_uses(const ebb_program *program, ebb_bump *bump, ebb_uses *uses_out);
 
-/* What a step touches at once with this scratch, each at a multiple of the alignment: the least that it can be placed
- * in. */
+/* The fewest bytes in which all that a step touches, with this scratch, can be placed at multiples of the alignment. */
 uint64_t ebb__program_step_bytes(const ebb_program *program, const ebb_step *step, uint64_t scratch_bytes);
 
 /* The text form from memory; name is what messages call the text. It need not end in a NUL. */

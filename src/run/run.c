@@ -36,7 +36,7 @@ static ebb_status open_ports(ebb_run *run) {
     return EBB_OK;
 }
 
-/* Whether a tensor's content counts between iterations. A plan may leave others in the arena; what is in these is the
+/* Whether a tensor's content counts between iterations. A plan may leave others in the arena, but their content is the
  * backend's. */
 static bool lasts(const ebb_run *run, uint32_t tensor) {
     const ebb_tensor *info = &run->lowered->program->tensors.data[tensor];
@@ -231,7 +231,7 @@ static ebb_status touch_ports(ebb_run *run, ebb_access_mode mode) {
     return ebb__touch(run->device, NULL, touches, n);
 }
 
-/* Before anything is issued, so that a batch which is refused changes nothing. */
+/* Comes before anything is issued, so a batch that is refused changes nothing. */
 static ebb_status check_iteration(const ebb_run *run, uint64_t update, float learning_rate) {
     if (update == 0) { return ebb_fail(EBB_E_ARGUMENT, "update 0: updates count from 1"); }
     if (!(learning_rate >= 0 && isfinite(learning_rate))) {

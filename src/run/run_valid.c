@@ -73,7 +73,7 @@ static bool is_home_valid(const ebb_run *run, size_t tensor, uint64_t parked_byt
     if (resident && !is_inside(home->offset, info->size_bytes, run->arena->size_bytes)) { return false; }
     if (copied && (home->slot >= n_slots || slots[home->slot].tensor != tensor)) { return false; }
     if (run->parked != NULL && resident && !is_inside(home->parked, info->size_bytes, parked_bytes)) { return false; }
-    /* what persists is somewhere, what is kept is on the device, and of others nothing is remembered */
+    /* a persistent tensor has a home somewhere, a kept one has it on the device, others have none */
     return info->persistent ? resident || copied : resident == info->kept && !copied;
 }
 

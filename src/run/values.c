@@ -125,7 +125,7 @@ ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
 
 /* ---- parking ----------------------------------------------------------------------------------- */
 
-/* What is in the arena between iterations and counts: what persists, and what is kept to be read out. */
+/* Persistent tensors, and those that are kept to be read out, if they are in the arena between iterations. */
 static bool is_parkable(const ebb_run *run, size_t tensor) {
     return run->homes[tensor].offset != UINT64_MAX;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures without end that a network can learn, for memory, speed and a first look: each class has a pattern, each
- * picture is its class's pattern under noise. Mean 0 and deviation 1, like normalised pictures.
+ * Endless pictures that a network can learn, for measuring memory and speed and for a first look. Each class has a
+ * pattern; each picture is the pattern of its class with noise added. Mean 0 and deviation 1, like normalised pictures.
  *
  * Only the first N_PATTERNS classes occur. With a thousand, a run of a few steps would see no class twice, and its loss
  * could not fall.

@@ -53,7 +53,6 @@ const char *ebb__lr_schedule_name(ebb_schedule_kind kind) {
     return (size_t)kind < N_KINDS ? names[kind] : NULL;
 }
 
-/* NaN is no factor either. */
 static ebb_status check_factor(const char *name, float factor) {
     if (factor >= 0 && isfinite(factor)) { return EBB_OK; }
     return ebb_fail(EBB_E_ARGUMENT, "schedule %s: it must be finite and not negative, not %g", name,

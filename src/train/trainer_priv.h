@@ -98,9 +98,9 @@ ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, eb
 ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file);
 ebb_status ebb__trainer_load(ebb_trainer *trainer, const char *path);
 /* SHA-256 of the set's values, in the network's order, row-major float32. *not_finite_out (may be NULL): the name of
- * the first value that has a number which is not finite; NULL: all are. */
+ * the first value that is not finite; NULL: all are finite. */
 ebb_status ebb__trainer_hash(ebb_trainer *trainer, ebb_value_set set, char hex_out[65], const char **not_finite_out);
-/* What is not finite is not written to path: not_finite names a value, and NULL is EBB_OK. */
+/* EBB_E_NOT_FINITE, with a message that the value of this name keeps path from being written; EBB_OK for NULL. */
 ebb_status ebb__trainer_refuse_values(const ebb_trainer *trainer, const char *path, const char *not_finite);
 
 /* checkpoint.c: *found_out false: there is no such file. One that cannot be looked at is EBB_E_IO. */
