@@ -577,7 +577,7 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
         return ebb__cli_usage("record: --stacks takes at most %u callers", MAX_CALLERS);
     }
     if (behind == NULL || end + 1 >= argc) {
-        return ebb__cli_usage("record: say which command, behind --; see ebb record --help");
+        return ebb__cli_usage("record: say which command, after --; see ebb record --help");
     }
     char out[MAX_PATH_BYTES], picked[MAX_PATH_BYTES];
     if (values.out == NULL) {

@@ -376,7 +376,7 @@ for want in python3.trace python3-2.trace; do
     check "without -o: $want is written" grep -q "record: .*/$want: [1-9][0-9]* blocks" err
 done
 cd .. || exit 1
-says "no command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x
-says "an empty command" 2 "ebb: record: say which command, behind --; see ebb record --help" record -o x --
+says "no command" 2 "ebb: record: say which command, after --; see ebb record --help" record -o x
+says "an empty command" 2 "ebb: record: say which command, after --; see ebb record --help" record -o x --
 says "no dashes" 2 "ebb: record: true is one argument too many; see ebb record --help" record -o x true
 exit $status
