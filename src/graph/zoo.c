@@ -64,7 +64,7 @@ static void append(char *text, size_t cap, const char *word) {
     (void)snprintf(text + n, cap - n, "%s%s", n > 0 ? ", " : "", word);
 }
 
-/* Name the nearest networks, or all when none is near. */
+/* Name the nearest networks, or all when none is near: a short word with most letters wrong is not a slip. */
 static ebb_status fail_unknown(const char *name) {
     char near[256] = "", all[640] = "";
     size_t n = strcspn(name, ":"), best = 3; /* further away than that is not a slip of the finger */
@@ -76,7 +76,7 @@ static ebb_status fail_unknown(const char *name) {
             best = d;
             near[0] = '\0';
         }
-        if (d == best && d < n) { append(near, sizeof near, zoo[i].name); }
+        if (d == best && 2 * d <= n + 1) { append(near, sizeof near, zoo[i].name); }
     }
     if (near[0] != '\0') { return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'; near it: %s", name, near); }
     return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'; there are: %s", name, all);

@@ -286,6 +286,9 @@ static void test_errors(void **state) {
     expect_error("vgg17", 0, EBB_E_ARGUMENT, "near it: vgg11, vgg13, vgg16, vgg19");
     expect_error("resnet5O", 0, EBB_E_ARGUMENT, "resnet50");
     expect_error("transformer", 0, EBB_E_ARGUMENT, "there are: mlp, perceptron:N, lenet");
+    expect_error("bert", 0, EBB_E_ARGUMENT, "there are: mlp");
+    expect_error("gpt2", 0, EBB_E_ARGUMENT, "there are: mlp");
+    expect_error("vgg", 0, EBB_E_ARGUMENT, "near it: vgg11");
     expect_error("", 0, EBB_E_ARGUMENT, "there are: mlp");
     expect_error("resnet:3,4", 0, EBB_E_ARGUMENT, "4 figures are wanted, as in resnet:N1,N2,N3,N4");
     expect_error("resnet", 0, EBB_E_ARGUMENT, "4 figures are wanted");
