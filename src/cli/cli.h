@@ -149,16 +149,18 @@ typedef struct ebb_cli_network {
     {"--batch", EBB_CLI_SIZE, offsetof(values, network.batch), "N", "images in a batch (32)"},                         \
         {"--image", EBB_CLI_IMAGE, offsetof(values, network.image), "HxW",                                             \
          "size of an image (the data's, else the network's)"},                                                         \
-        {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N", "channels of an image (the same)"},      \
-        {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N", "classes to tell apart (the same)"},       \
+        {"--channels", EBB_CLI_SIZE, offsetof(values, network.channels), "N",                                          \
+         "channels of an image (the data's, else the network's)"},                                                     \
+        {"--classes", EBB_CLI_SIZE, offsetof(values, network.classes), "N",                                            \
+         "classes to tell apart (the data's, else the network's)"},                                                    \
         {"--no-dropout", EBB_CLI_FLAG, offsetof(values, network.no_dropout), NULL, "leave dropout out"},               \
         {"--backend", EBB_CLI_TEXT, offsetof(values, network.backend), "B", "what computes (below)"},                  \
         {"--device", EBB_CLI_COUNT, offsetof(values, network.device), "N", "which of the backend's devices (0)"},      \
-        {"--tf32", EBB_CLI_FLAG, offsetof(values, network.tf32), NULL, "of a GPU: products in TF32, other bits"},      \
+        {"--tf32", EBB_CLI_FLAG, offsetof(values, network.tf32), NULL, "GPU: matrix products in TF32; other bits"},    \
         {"--fast-algorithms", EBB_CLI_FLAG, offsetof(values, network.fast_algorithms), NULL,                           \
-         "of a GPU: also those whose bits differ from run to run"},                                                    \
+         "GPU: also algorithms whose bits differ from run to run"},                                                    \
         {"--no-capture", EBB_CLI_FLAG, offsetof(values, network.no_capture), NULL,                                     \
-         "of a GPU: issue each step by itself, no CUDA graphs"},                                                       \
+         "GPU: issue each step by itself, without CUDA graphs"},                                                       \
     {                                                                                                                  \
         "--threads", EBB_CLI_SIZE, offsetof(values, network.threads), "N",                                             \
             "threads that compute (as many as there are)"                                                              \
@@ -168,16 +170,15 @@ typedef struct ebb_cli_network {
     {"--optimizer", EBB_CLI_TEXT, offsetof(values, network.optimizer), "O",                                            \
      "sgd, momentum (the default), nesterov, adam, adamw"},                                                            \
         {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
-         "the budget, as in 2GiB or 512MB, or a per cent of what freeing in time needs, the policy liveness (no "      \
-         "limit)"},                                                                                                    \
+         "the budget: 2GiB, 512MB, or 60% of what the policy liveness needs (no limit)"},                              \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
          "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \
          "how each step's algorithm is chosen (below; given)"},                                                        \
         {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
-         "what may lie in the host's memory meanwhile; 0: nothing is copied out to it (no limit)"},                    \
+         "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
-         "a file here for what --host-memory has no room for"},                                                        \
+         "keep what --host-memory has no room for in a file in this folder"},                                          \
     {                                                                                                                  \
         "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
             "times and bandwidths, as `ebb probe` wrote them"                                                          \

@@ -16,7 +16,7 @@ typedef struct diff_values {
 
 #define AT(member) offsetof(diff_values, member)
 static const ebb_cli_option diff_options[] = {
-    {"--lines", EBB_CLI_AMOUNT, AT(lines), "N", "at most so many lines of each table (10)"},
+    {"--lines", EBB_CLI_AMOUNT, AT(lines), "N", "at most this many lines of each table (10)"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
      "whose blocks (an accelerator's, of several the highest peak's); list shows what there is"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object on stdout, for programs: all lines"},

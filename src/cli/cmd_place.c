@@ -39,7 +39,7 @@ static const ebb_cli_option place_options[] = {
     {"--svg", EBB_CLI_TEXT, AT(svg), "FILE", "draw time and offsets"},
     {"--device", EBB_CLI_TEXT, AT(device), "N|NAME|list",
      "of a recording: whose blocks (an accelerator's with the highest peak); list shows what there is"},
-    {"--json", EBB_CLI_FLAG, AT(json), NULL, "an object a solver on stdout, for programs"},
+    {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object per solver on stdout, for programs"},
 };
 
 /* What is placed, and the best answer so far. */

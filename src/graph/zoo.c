@@ -39,7 +39,7 @@ static const zoo_row zoo[] = {
     {"resnet50", "ResNet-50, stride in the 3x3", ebb__zoo_resnet, 0, {3, 4, 6, 3}, 3, 224, 1000},
     {"resnet101", "ResNet-101", ebb__zoo_resnet, 0, {3, 4, 23, 3}, 3, 224, 1000},
     {"resnet152", "ResNet-152", ebb__zoo_resnet, 0, {3, 8, 36, 3}, 3, 224, 1000},
-    {"resnet:N1,N2,N3,N4", "ResNet of so many bottlenecks a stage", ebb__zoo_resnet, 4, {0}, 3, 224, 1000},
+    {"resnet:N1,N2,N3,N4", "ResNet with this many bottlenecks in each stage", ebb__zoo_resnet, 4, {0}, 3, 224, 1000},
     {"resnet20", "ResNet-20 for CIFAR", ebb__zoo_resnet_cifar, 0, {3}, 3, 32, 10},
     {"resnet32", "ResNet-32 for CIFAR", ebb__zoo_resnet_cifar, 0, {5}, 3, 32, 10},
     {"resnet44", "ResNet-44 for CIFAR", ebb__zoo_resnet_cifar, 0, {7}, 3, 32, 10},

@@ -14,7 +14,7 @@ typedef struct way {
 
 static const way ways[EBB_N_ALGORITHMS] = {
     [EBB_ALGORITHMS_GIVEN] = {"given", "the backend's first; bits do not depend on the budget"},
-    [EBB_ALGORITHMS_LEAST] = {"least", "the least scratch; the same of bits"},
+    [EBB_ALGORITHMS_LEAST] = {"least", "the least scratch; bits do not depend on the budget"},
     [EBB_ALGORITHMS_FITTING] = {"fitting", "what makes the plan fastest within the budget"},
     [EBB_ALGORITHMS_FASTEST] = {"fastest", "the least time, whatever its scratch"},
 };

@@ -529,7 +529,7 @@ static ebb_status draft_budget(const ebb_policy_input *input, ebb_draft *draft) 
 
 const ebb_policy ebb__policy_budget = {
     .name = "budget",
-    .about = "keeps a budget: what is used last leaves, by copy or to be computed again, whichever is cheaper",
+    .about = "stays inside a budget: what is needed again last is copied out or computed again, whichever is cheaper",
     .keeps_limit = true,
     .draft = draft_budget,
 };
