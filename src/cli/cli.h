@@ -31,7 +31,10 @@ int ebb__cli_file_exit_code(ebb_status status);
 int ebb__cli_failed(ebb_status status);
 int ebb__cli_file_failed(ebb_status status);
 
-/* Say "ebb: ..." for a wrong command line; EBB_EXIT_USAGE. */
+/* Say "ebb: ..." on stderr, with '?' for what a terminal would obey. */
+void ebb__cli_say(const char *fmt, ...) EBB_PRINTF(1, 2);
+
+/* The same for a wrong command line; EBB_EXIT_USAGE. */
 int ebb__cli_usage(const char *fmt, ...) EBB_PRINTF(1, 2);
 
 /* Whether --device asks for the list of devices. */
@@ -115,9 +118,9 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
                     ebb_cli_arguments *arguments_out, int *exit_out);
 void ebb__cli_print_help(const ebb_cli_command *command);
 
-/* Write "; near it: --memory, --seed" to buf: the names that are at most two letters from a mistyped word of n bytes,
- * or
- * "" if there are none. name_of gives the i-th name, NULL after the last. Returns buf. */
+/* Write "; near it: --memory, --seed" to buf: the names that a mistyped word of n bytes may mean, or "" if there are
+ * none. Names that begin with the word are nearest, then those at most two letters from it. name_of gives the i-th
+ * name, NULL after the last. Returns buf. */
 char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
                     char buf[128]);
 

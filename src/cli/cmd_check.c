@@ -150,9 +150,8 @@ static bool may_be_judged(const char *path, const check_values *values, const eb
         if (studied->is_cut) { ebb__cli_warn_of_cut(path); }
         return true;
     }
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: the %s, so its peak is not known; --incomplete judges what it has\n", path,
-            studied->is_moment ? "snapshot shows one moment and has no history" : "recording is cut off");
+    ebb__cli_say("%s: the %s, so its peak is not known; --incomplete judges what it has", path,
+                 studied->is_moment ? "snapshot shows one moment and has no history" : "recording is cut off");
     return false;
 }
 

@@ -71,6 +71,11 @@ static bool is_format(const char *name) {
     return false;
 }
 
+static const char *format_name(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_trace_format_name(i, NULL);
+}
+
 static int check_values(const import_values *values, const ebb_cli_arguments *arguments) {
     if (arguments->n == 0) {
         return ebb__cli_usage("import: say which file, or - for standard input; see ebb import --help");
@@ -80,7 +85,9 @@ static int check_values(const import_values *values, const ebb_cli_arguments *ar
         return ebb__cli_usage("import: - is what is read; what is written goes to a file");
     }
     if (values->format != NULL && !is_format(values->format)) {
-        return ebb__cli_usage("import: there is no format %s; see ebb import --help", values->format);
+        char near[128];
+        return ebb__cli_usage("import: there is no format %s%s; see ebb import --help", values->format,
+                              ebb__cli_near(values->format, strlen(values->format), format_name, NULL, near));
     }
     if (strcmp(arguments->at[0], "-") != 0 && ebb__cli_is_same_file(arguments->at[0], values->out)) {
         return ebb__cli_usage("import: the trace would replace what it is made of, %s", values->out);

@@ -70,6 +70,11 @@ static bool is_solver(const char *name) {
     return false;
 }
 
+static const char *solver_name(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_place_solver_name(i, NULL);
+}
+
 static bool is_dash(const char *path) {
     return path != NULL && strcmp(path, "-") == 0;
 }
@@ -105,7 +110,9 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     }
     if (values->solver != NULL && values->compare) { return ebb__cli_usage("place: --solver or --compare, not both"); }
     if (values->solver != NULL && !is_solver(values->solver)) {
-        return ebb__cli_usage("place: there is no solver %s; see ebb place --help", values->solver);
+        char near[128];
+        return ebb__cli_usage("place: there is no solver %s%s; see ebb place --help", values->solver,
+                              ebb__cli_near(values->solver, strlen(values->solver), solver_name, NULL, near));
     }
     if (values->steps > 0 && !isnan(values->time_s)) { return ebb__cli_usage("place: --steps or --time, not both"); }
     if (values->time_s <= 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }
@@ -133,7 +140,7 @@ static bool look_at_watch(void *ctx) {
 /* The problem's own fault, found by the library and not by a file's reader, who would have named the line. */
 static int failed_problem(const subject *s, ebb_status status) {
     fflush(stdout);
-    fprintf(stderr, "ebb: %s: %s\n", s->path, ebb_last_error());
+    ebb__cli_say("%s: %s", s->path, ebb_last_error());
     if (s->values->json && status == EBB_E_NO_FIT) { ebb__cli_place_print_no_fit(&s->facts, ebb_last_error()); }
     return status == EBB_E_ARGUMENT ? EBB_EXIT_INPUT : ebb__cli_exit_code(status);
 }
@@ -143,8 +150,8 @@ static int check_answer(const subject *s, const ebb_cli_answer *answer) {
     ebb_status status = ebb_place_check(&s->problem, NULL, s->offsets, &peak_bytes);
     if (status == EBB_OK && peak_bytes <= answer->result.peak_bytes) { return EBB_EXIT_DONE; }
     fflush(stdout);
-    fprintf(stderr, "ebb: %s: the solver %s placed wrongly: %s\n", s->path, answer->solver,
-            status != EBB_OK ? ebb_last_error() : "its peak is higher than it says");
+    ebb__cli_say("%s: the solver %s placed wrongly: %s", s->path, answer->solver,
+                 status != EBB_OK ? ebb_last_error() : "its peak is higher than it says");
     return EBB_EXIT_IO;
 }
 
@@ -202,7 +209,7 @@ static int solve_one(subject *s) {
         ebb__cli_place_print(&s->facts, &answer);
     }
     if (!refused) { return EBB_EXIT_DONE; }
-    fprintf(stderr, "ebb: %s: %s: %s\n", s->path, solver, answer.refused);
+    ebb__cli_say("%s: %s: %s", s->path, solver, answer.refused);
     return answer.gave_up ? EBB_EXIT_NO : EBB_EXIT_USAGE;
 }
 
@@ -245,7 +252,7 @@ static int check_capacity(const subject *s) {
         snprintf(why, sizeof why, "no placement is below the bound of %" PRIu64 " bytes, the capacity is %" PRIu64,
                  s->facts.bound_bytes, capacity);
     }
-    fprintf(stderr, "ebb: %s: %s\n", s->path, why);
+    ebb__cli_say("%s: %s", s->path, why);
     if (s->values->json) { ebb__cli_place_print_no_fit(&s->facts, why); }
     return EBB_EXIT_NO;
 }
@@ -258,14 +265,12 @@ static int judge_capacity(const subject *s) {
     const ebb_place_result *r = &s->best.result;
     fflush(stdout);
     if (r->bound_bytes > s->facts.capacity_bytes) {
-        fprintf(stderr,
-                "ebb: %s: no placement within %" PRIu64 " bytes exists: the search proved a bound of %" PRIu64 "\n",
-                s->path, s->facts.capacity_bytes, r->bound_bytes);
+        ebb__cli_say("%s: no placement within %" PRIu64 " bytes exists: the search proved a bound of %" PRIu64, s->path,
+                     s->facts.capacity_bytes, r->bound_bytes);
     } else {
-        fprintf(stderr,
-                "ebb: %s: no placement within %" PRIu64 " bytes was found (the best has %" PRIu64
-                "); that there is none is not proven\n",
-                s->path, s->facts.capacity_bytes, r->peak_bytes);
+        ebb__cli_say("%s: no placement within %" PRIu64 " bytes was found (the best has %" PRIu64
+                     "); that there is none is not proven",
+                     s->path, s->facts.capacity_bytes, r->peak_bytes);
     }
     return EBB_EXIT_NO;
 }
@@ -311,7 +316,7 @@ static int subject_init(subject *s) {
     s->offsets = malloc(n * sizeof *s->offsets);
     s->best_offsets = malloc(n * sizeof *s->best_offsets);
     if (s->offsets != NULL && s->best_offsets != NULL) { return EBB_EXIT_DONE; }
-    fprintf(stderr, "ebb: out of host memory\n");
+    ebb__cli_say("out of host memory");
     return EBB_EXIT_IO;
 }
 

@@ -280,8 +280,7 @@ static int make_plan(const subject *s, const plan_values *values) {
 
 /* The file whose plan is not right, and why. */
 static int refuse_plan(const plan_values *values, ebb_status status) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: %s\n", values->check, ebb_last_error());
+    ebb__cli_say("%s: %s", values->check, ebb_last_error());
     if (!values->json) { return ebb__cli_exit_code(status); }
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);

@@ -184,7 +184,8 @@ static void tell_trace(const ebb_trainer *trainer, const train_values *values, u
     if (last_step < first_step) {
         fprintf(stderr, "; no trace: it was to begin with step %" PRIu64, first_step);
     } else if (ebb_trainer_record_status(trainer) == EBB_OK) {
-        fprintf(stderr, "; the trace up to here is in %s", values->record);
+        char shown[4096];
+        fprintf(stderr, "; the trace up to here is in %s", ebb__cli_clean(values->record, shown, sizeof shown));
     } else {
         fprintf(stderr, "; %s", ebb_last_error());
     }
@@ -211,9 +212,12 @@ static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint6
         if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
+    char shown[4096];
     ebb__progress_clear();
     fprintf(stderr, "ebb: ended by signal %d", number);
-    if (values->checkpoint != NULL) { fprintf(stderr, "; everything is in %s", values->checkpoint); }
+    if (values->checkpoint != NULL) {
+        fprintf(stderr, "; everything is in %s", ebb__cli_clean(values->checkpoint, shown, sizeof shown));
+    }
     if (values->record != NULL) { tell_trace(trainer, values, last_step); }
     fprintf(stderr, "\n");
     return 128 + number;

@@ -14,6 +14,7 @@
 static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan,   &ebb__cli_place,
                                                   &ebb__cli_probe, &ebb__cli_report, &ebb__cli_import,
                                                   &ebb__cli_diff,  &ebb__cli_check,  &ebb__cli_record};
+#define MAX_MESSAGE_BYTES 9216 /* two paths and what is said of them */
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
 int ebb__cli_exit_code(ebb_status status) {
@@ -48,14 +49,11 @@ int ebb__cli_file_exit_code(ebb_status status) {
 }
 
 void ebb__cli_warn_of_cut(const char *path) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has was read\n", path);
+    ebb__cli_say("warning: %s: the recording is cut off; what it has was read", path);
 }
 
 void ebb__cli_warn_of_moment(const char *path) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: warning: %s: the snapshot shows one moment and has no history; its peak is not known\n",
-            path);
+    ebb__cli_say("warning: %s: the snapshot shows one moment and has no history; its peak is not known", path);
 }
 
 int ebb__cli_file_failed(ebb_status status) {
@@ -63,13 +61,24 @@ int ebb__cli_file_failed(ebb_status status) {
     return ebb__cli_file_exit_code(status);
 }
 
+EBB_PRINTF(1, 0) static void say(const char *fmt, va_list args) {
+    char text[MAX_MESSAGE_BYTES], shown[MAX_MESSAGE_BYTES];
+    ebb__progress_clear();
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    fprintf(stderr, "ebb: %s\n", ebb__cli_clean(text, shown, sizeof shown));
+}
+
+void ebb__cli_say(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+}
+
 int ebb__cli_usage(const char *fmt, ...) {
     va_list args;
-    ebb__progress_clear();
     va_start(args, fmt);
-    fprintf(stderr, "ebb: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
+    say(fmt, args);
     va_end(args);
     return EBB_EXIT_USAGE;
 }
@@ -107,10 +116,10 @@ const ebb_cli_command *ebb__cli_command(size_t i) {
 }
 
 static const char *command_name(const void *ctx, size_t i) {
-    static const char *const others[] = {"help", "version"};
+    static const char *const others[] = {"help", "version", "--help", "--version"};
     (void)ctx;
     if (i < N_COMMANDS) { return commands[i]->name; }
-    return i < N_COMMANDS + 2 ? others[i - N_COMMANDS] : NULL;
+    return i < N_COMMANDS + sizeof others / sizeof others[0] ? others[i - N_COMMANDS] : NULL;
 }
 
 static int say_unknown(const char *name) {

@@ -115,8 +115,9 @@ char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const voi
     const char *name = NULL;
     buf[0] = '\0';
     for (size_t i = 0; (name = name_of(ctx, i)) != NULL; i++) {
-        const size_t d = ebb_edit_distance(word, n, name, strlen(name));
         const size_t n_dashes = strspn(name, "-");
+        const bool is_beginning = n > n_dashes + 1 && strncmp(word, name, n) == 0;
+        const size_t d = is_beginning ? 0 : ebb_edit_distance(word, n, name, strlen(name));
         if (d > best || d >= NEAR || d + n_dashes >= n) { continue; }
         if (d < best) { at = 0; }
         best = d;
@@ -149,7 +150,8 @@ static const ebb_cli_option *find_option(const ebb_cli_command *command, const c
 
 static const char *option_name(const void *ctx, size_t i) {
     const ebb_cli_command *command = ctx;
-    return i < command->n_options ? command->options[i].name : NULL;
+    if (i < command->n_options) { return command->options[i].name; }
+    return i == command->n_options ? "--help" : NULL;
 }
 
 /* Take option argv[*i] and its value; *i is then the last argument taken. */

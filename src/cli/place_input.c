@@ -31,14 +31,12 @@ typedef struct source {
 } source;
 
 static int complain(const source *s, const char *what) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: %s\n", s->name, what);
+    ebb__cli_say("%s: %s", s->name, what);
     return EBB_EXIT_INPUT;
 }
 
 static int complain_io(const source *s, const char *what) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: cannot %s: %s\n", s->name, what, strerror(errno));
+    ebb__cli_say("%s: cannot %s: %s", s->name, what, strerror(errno));
     return EBB_EXIT_IO;
 }
 
@@ -49,15 +47,13 @@ static int failed(const source *s, ebb_status status) {
     if (n_path == 0 || strcmp(s->path, s->name) == 0 || strncmp(message, s->path, n_path) != 0) {
         return ebb__cli_file_failed(status);
     }
-    ebb__progress_clear();
     fflush(stdout);
-    fprintf(stderr, "ebb: %s%s\n", s->name, message + n_path);
+    ebb__cli_say("%s%s", s->name, message + n_path);
     return ebb__cli_file_exit_code(status);
 }
 
 static int no_memory(void) {
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: out of host memory\n");
+    ebb__cli_say("out of host memory");
     return EBB_EXIT_IO;
 }
 
@@ -297,8 +293,7 @@ static int read_events(recording *r) {
         if (code != EBB_EXIT_DONE) { return code; }
     }
     if (!ebb_trace_reader_info(r->reader).complete) {
-        ebb__progress_clear();
-        fprintf(stderr, "ebb: warning: %s: the recording is cut off; what it has is placed\n", r->source->name);
+        ebb__cli_say("warning: %s: the recording is cut off; what it has is placed", r->source->name);
     }
     for (size_t i = 0; i < r->b.n; i++) {
         if (r->b.items[i].last == UINT64_MAX) { r->b.items[i].last = r->tick; }
@@ -344,9 +339,8 @@ static void say_device(const recording *r) {
     const ebb_trace_device *devices = ebb_trace_reader_devices(r->reader, &n, &chosen);
     char name[64];
     if (n < 2 || r->source->device != NULL) { return; }
-    ebb__progress_clear();
-    fprintf(stderr, "ebb: %s: has blocks of %zu devices; those of %s are placed, --device chooses\n", r->source->name,
-            n, ebb__cli_clean(devices[chosen].name, name, sizeof name));
+    ebb__cli_say("%s: has blocks of %zu devices; those of %s are placed, --device chooses", r->source->name, n,
+                 ebb__cli_clean(devices[chosen].name, name, sizeof name));
 }
 
 static int load_recording(const source *s, ebb_cli_placing *placing) {

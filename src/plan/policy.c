@@ -6,6 +6,7 @@
 #include "plan/maker.h"
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
+#define MAX_NAMES_BYTES 128
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
 const char *ebb_policy_name(size_t idx, const char **about_out) {
@@ -19,6 +20,15 @@ static const ebb_policy *find_policy(const char *name) {
         if (name != NULL && strcmp(policies[i]->name, name) == 0) { return policies[i]; }
     }
     return NULL;
+}
+
+static char *list_names(const char *(*name)(size_t idx, const char **about_out), char buf[MAX_NAMES_BYTES]) {
+    const char *each = NULL;
+    size_t at = 0;
+    for (size_t i = 0; (each = name(i, NULL)) != NULL && at < MAX_NAMES_BYTES; i++) {
+        at += (size_t)snprintf(buf + at, MAX_NAMES_BYTES - at, "%s%s", i > 0 ? ", " : "", each);
+    }
+    return buf;
 }
 
 /* The same choices whatever the plan. */
@@ -48,12 +58,15 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
     const ebb_policy *policy = find_policy(options->policy);
     if (policy == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%s'", options->policy != NULL ? options->policy : "");
+        char all[MAX_NAMES_BYTES];
+        return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'; there are: %s",
+                        options->policy != NULL ? options->policy : "", list_names(ebb_policy_name, all));
     }
     const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
     if (how == EBB_N_ALGORITHMS) {
-        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%s'",
-                        options->algorithms != NULL ? options->algorithms : "");
+        char all[MAX_NAMES_BYTES];
+        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'; there are: %s",
+                        options->algorithms != NULL ? options->algorithms : "", list_names(ebb_algorithms_name, all));
     }
     ebb_maker m;
     ebb_plan *plan = NULL;

@@ -57,6 +57,18 @@ says "a mistyped option" 2 "ebb: train: there is no option --memry; near it: --m
 says "two are near" 2 "ebb: train: there is no option --epoch; near it: --epochs; see ebb train --help" train lenet --epoch=3
 says "a mistyped command" 2 "ebb: there is no command trian; near it: train; see ebb help" trian
 says "also for help" 2 "ebb: there is no command repor; near it: report; see ebb help" help repor
+says "the beginning of a command" 2 "ebb: there is no command rep; near it: report; see ebb help" rep
+says "help mistyped" 2 "ebb: there is no command --hlep; near it: --help; see ebb help" --hlep
+says "help of a command mistyped" 2 "ebb: plan: there is no option --hlep; near it: --help; see ebb plan --help" plan --hlep
+says "the beginning of an option" 2 "ebb: train: there is no option --optim; near it: --optimizer; see ebb train --help" \
+    train lenet --optim sgd
+says "a mistyped solver" 2 "ebb: place: there is no solver bset; near it: best; see ebb place --help" place x --solver bset
+says "a mistyped format" 2 "ebb: import: there is no format snapshto; near it: snapshot; see ebb import --help" \
+    import x -o y --format snapshto
+says "a mistyped policy" 2 "ebb: no policy is called 'budgt'; there are: none, liveness, budget" \
+    plan lenet --backend dry --policy budgt
+says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; there are: given, least, fitting, fastest" \
+    plan lenet --backend dry --algorithms fast
 says "nothing is near" 2 "ebb: plan: there is no option --zzzzz; see ebb plan --help" plan lenet --zzzzz
 says "a letter is near to nothing" 2 "ebb: plan: there is no option -q; see ebb plan --help" plan lenet -q
 

@@ -16,6 +16,15 @@ says "batch of none" 2 "ebb: train: --batch takes a whole number from 1 to 21474
 says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '-1'" train lenet --batch -1
 says "batch too large" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '99999999999'" train lenet --batch 99999999999
 says "steps in words" 2 "ebb: train: --steps takes a whole number from 1, not 'ten'" train lenet --steps=ten
+obeyed=$(printf '\033[2Jx\377')
+says "a command that a terminal would obey" 2 "ebb: there is no command ?[2Jx?; see ebb help" "$obeyed"
+says "an option" 2 "ebb: train: there is no option --?[2Jx?; see ebb train --help" train lenet "--$obeyed"
+says "a value" 2 "ebb: train: --steps takes a whole number from 1, not '?[2Jx?'" train lenet --steps "$obeyed"
+says "an argument" 2 "ebb: train: ?[2Jx? is one argument too many; see ebb train --help" train lenet "$obeyed"
+printf 'id,lower,upper,size\na,0,2,64\n' >"$obeyed"
+says "a file's name" 1 "ebb: ?[2Jx?: the buffer 'a' has 64 bytes, the capacity is 8" \
+    place "$obeyed" --capacity 8
+rm "$obeyed"
 says "no steps" 2 "ebb: train: --steps takes a whole number from 1, not '0'" train lenet --steps 0
 says "no epochs" 2 "ebb: train: --epochs takes a whole number from 1, not '0'" train lenet --epochs 0
 says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 1 to 2147483647, not '4294967297'" \
