@@ -49,8 +49,8 @@ static const char *base_of(const char *file) {
 /* Others wrote it: the system, Python, a package of it. */
 static bool is_installed(const char *path) {
     return begins_with(path, "/usr/") || begins_with(path, "/lib") || begins_with(base_of(path), "python") ||
-           begins_with(base_of(path), "libpython") || strstr(path, "/site-packages/") != NULL ||
-           strstr(path, "/dist-packages/") != NULL;
+           begins_with(base_of(path), "libpython") || strstr(path, "/lib/python") != NULL ||
+           strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL;
 }
 
 /* ---- names --------------------------------------------------------------------------------------- */
