@@ -183,7 +183,10 @@ static void put_breakdown(const text *t) {
             : b.is_of_iteration ? "roles                      at the peak               of an iteration"
                                 : "roles                      at the peak            of the recording");
     if (t->report->summary.roles_inferred) {
-        put_sentence(t, "", "as call stacks and lives tell; the source does not");
+        const bool by_stacks = ebb__report_tells(t->report, EBB_TRACE_TELLS_STACKS);
+        put_sentence(t, "",
+                     by_stacks ? "as call stacks and lives tell; the source does not"
+                               : "as reads and writes tell; the source does not");
     }
     for (int role = 0; role < EBB_N_ROLES; role++) {
         if (b.at_peak[role].n_blocks == 0 && b.in_all[role].n_blocks == 0) { continue; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Roles that a recording does not tell, from its call stacks: what PyTorch's frames say of the blocks that are
- * allocated below them, and how long those live. The innermost frame that says anything counts.
+ * Roles that a recording does not tell. Where it has call stacks, they follow from what PyTorch's frames say of the
+ * blocks that are allocated below them, and from how long those live. The innermost frame that says anything counts.
  *
  *      below                                    that lives          is
  *      an optimizer                             past the iteration  its state; else a temporary
@@ -12,6 +12,14 @@
  *      a library's handle                       -                   a workspace
  *
  * Blocks below none of these frames stay unknown, and so do blocks from before the recording without a stack.
+ *
+ * An execution trace has no stacks, but it tells what each step reads and writes, and in which pass. There a block
+ *
+ *      that                                                   is
+ *      only updates touch, and that lives past the iteration  the optimizer's state; else a temporary of its step
+ *      forward passes read and updates write, from before     a parameter
+ *      a backward pass writes, updates and no forward read    a gradient
+ *      is born in a forward pass and read in a backward pass  an activation
  */
 #include "study/study_priv.h"
 
@@ -109,8 +117,65 @@ static void give_roles(ebb_study *s, const uint8_t *places) {
     }
 }
 
+/* ---- by accesses ------------------------------------------------------------------------------ */
+
+#define IN(phase) (1u << (phase))
+#define FORWARD IN(EBB_TRACE_PHASE_FORWARD)
+#define BACKWARD IN(EBB_TRACE_PHASE_BACKWARD)
+#define UPDATE IN(EBB_TRACE_PHASE_UPDATE)
+
+static uint32_t phase_of(const ebb_study *s, const study_access *a) {
+    const uint32_t step = study_step_of(a);
+    return step != STUDY_NO_STEP ? s->steps.data[step].phase : (uint32_t)EBB_TRACE_PHASE_UNKNOWN;
+}
+
+static ebb_role role_by_accesses(const ebb_study *s, size_t block) {
+    const study_block *b = &s->blocks.data[block];
+    const size_t first = b->first_access, end = study_first_access(s, block + 1);
+    uint32_t reads = 0, writes = 0;
+    if (first == end) { return EBB_ROLE_UNKNOWN; }
+    for (size_t i = first; i < end; i++) {
+        const study_access *a = &s->accesses.data[s->by_block[i]];
+        const study_touch touch = study_touch_of(a);
+        if (touch == TOUCH_READ) { reads |= IN(phase_of(s, a)); }
+        if (touch == TOUCH_WRITE) { writes |= IN(phase_of(s, a)); }
+    }
+    if ((reads | writes) == UPDATE && (b->before || s->iteration.found)) {
+        if (b->before || is_kept(s, b)) { return EBB_ROLE_OPTIMIZER_STATE; }
+        return EBB_ROLE_TEMP;
+    }
+    if (b->before && (reads & FORWARD) != 0 && (writes & UPDATE) != 0) { return EBB_ROLE_PARAMETER; }
+    if ((writes & BACKWARD) != 0 && (reads & UPDATE) != 0 && (reads & FORWARD) == 0) { return EBB_ROLE_GRADIENT; }
+    const bool is_born_forward =
+        !b->before && phase_of(s, &s->accesses.data[s->by_block[first]]) == EBB_TRACE_PHASE_FORWARD;
+    return is_born_forward && (reads & BACKWARD) != 0 ? EBB_ROLE_ACTIVATION : EBB_ROLE_UNKNOWN;
+}
+
+/* Whether there is a step of an optimizer, so that passes are told. */
+static bool has_update(const ebb_study *s) {
+    for (size_t i = 0; i < s->steps.n; i++) {
+        if (s->steps.data[i].phase == EBB_TRACE_PHASE_UPDATE) { return true; }
+    }
+    return false;
+}
+
+static void give_roles_by_accesses(ebb_study *s) {
+    for (size_t i = 0; i < s->blocks.n; i++) {
+        study_block *b = &s->blocks.data[i];
+        if (b->role != EBB_ROLE_UNKNOWN) { continue; }
+        b->likely_role = (uint8_t)role_by_accesses(s, i);
+        s->summary.roles_inferred = s->summary.roles_inferred || b->likely_role != EBB_ROLE_UNKNOWN;
+    }
+}
+
 ebb_status ebb__study_infer_roles(ebb_study *s) {
     for (size_t b = 0; b < s->blocks.n; b++) { s->blocks.data[b].likely_role = s->blocks.data[b].role; }
+    const uint32_t told = EBB_TRACE_TELLS_STACKS | EBB_TRACE_TELLS_ROLES;
+    if (study_speaker_of(s) == SPEAKER_PYTORCH && (s->summary.tells & told) == 0 &&
+        study_tells(s, EBB_TRACE_TELLS_ACCESSES) && has_update(s)) {
+        give_roles_by_accesses(s);
+        return EBB_OK;
+    }
     if (study_speaker_of(s) != SPEAKER_PYTORCH || !study_tells(s, EBB_TRACE_TELLS_STACKS)) { return EBB_OK; }
     uint8_t *places = places_of(s);
     if (places == NULL) { return EBB_E_NO_MEMORY; }

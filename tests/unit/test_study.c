@@ -419,16 +419,62 @@ static void likely_roles(void **state) {
     study_fixture_fini(&f);
 }
 
+static void touch_in(study_fixture *f, uint32_t phase, uint64_t block, uint32_t kind) {
+    study_add(f, (ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN, .phase = phase, .index = EBB_TRACE_NONE});
+    study_do(f, kind, block);
+    study_do(f, EBB_TRACE_STEP_END, 0);
+}
+
+/* Where stacks are not told: which passes read and write a block. */
+static void likely_roles_by_accesses(void **state) {
+    (void)state;
+    study_fixture f;
+    const uint32_t forward = EBB_TRACE_PHASE_FORWARD, backward = EBB_TRACE_PHASE_BACKWARD;
+    const uint32_t update = EBB_TRACE_PHASE_UPDATE;
+    study_fixture_init(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS | EBB_TRACE_TELLS_BEFORE);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "source", "pytorch execution trace"), EBB_OK);
+    const uint64_t weight = study_alloc_before(&f, 64, EBB_ROLE_UNKNOWN, "");
+    const uint64_t moment = study_alloc_before(&f, 128, EBB_ROLE_UNKNOWN, "");
+    const uint64_t input = study_alloc_before(&f, 16, EBB_ROLE_UNKNOWN, "");
+    touch_in(&f, forward, weight, EBB_TRACE_READ);
+    touch_in(&f, forward, input, EBB_TRACE_READ);
+    const uint64_t activation = study_alloc(&f, 32, EBB_ROLE_UNKNOWN, "");
+    touch_in(&f, forward, activation, EBB_TRACE_WRITE);
+    touch_in(&f, backward, activation, EBB_TRACE_READ);
+    study_do(&f, EBB_TRACE_FREE, activation);
+    const uint64_t gradient = study_alloc(&f, 64, EBB_ROLE_UNKNOWN, "");
+    touch_in(&f, backward, gradient, EBB_TRACE_WRITE);
+    touch_in(&f, update, gradient, EBB_TRACE_READ);
+    touch_in(&f, update, moment, EBB_TRACE_READ);
+    touch_in(&f, update, moment, EBB_TRACE_WRITE);
+    touch_in(&f, update, weight, EBB_TRACE_WRITE);
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_true(ebb_study_get_summary(s).roles_inferred);
+    const ebb_role wanted[] = {EBB_ROLE_PARAMETER, EBB_ROLE_OPTIMIZER_STATE, EBB_ROLE_UNKNOWN, EBB_ROLE_ACTIVATION,
+                               EBB_ROLE_GRADIENT};
+    for (size_t i = 0; i < 5; i++) { assert_int_equal(ebb_study_get_block(s, i).role, wanted[i]); }
+    study_fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_comes_to),     cmocka_unit_test(shares_of_roles_and_uses),
-        cmocka_unit_test(the_curve_of_it),      cmocka_unit_test(a_block_and_its_story),
-        cmocka_unit_test(labels_and_no_roles),  cmocka_unit_test(holders_of_the_peak),
-        cmocka_unit_test(a_module_has_a_class), cmocka_unit_test(names_of_cpp),
-        cmocka_unit_test(sites_on_windows),     cmocka_unit_test(entry_is_no_site),
-        cmocka_unit_test(nothing_at_all),       cmocka_unit_test(segments_and_reserved),
-        cmocka_unit_test(bad_options),          cmocka_unit_test(inputs_and_intermediates),
-        cmocka_unit_test(likely_roles),         cmocka_unit_test(a_moment),
+        cmocka_unit_test(what_it_comes_to),
+        cmocka_unit_test(shares_of_roles_and_uses),
+        cmocka_unit_test(the_curve_of_it),
+        cmocka_unit_test(a_block_and_its_story),
+        cmocka_unit_test(labels_and_no_roles),
+        cmocka_unit_test(holders_of_the_peak),
+        cmocka_unit_test(a_module_has_a_class),
+        cmocka_unit_test(names_of_cpp),
+        cmocka_unit_test(sites_on_windows),
+        cmocka_unit_test(entry_is_no_site),
+        cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(segments_and_reserved),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(inputs_and_intermediates),
+        cmocka_unit_test(likely_roles),
+        cmocka_unit_test(a_moment),
+        cmocka_unit_test(likely_roles_by_accesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
