@@ -351,6 +351,14 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     return code;
 }
 
+static void print_more(FILE *out) {
+    fputs(
+        "\nPROGRAM is a file that --program-out wrote. For a recording, such as one of PyTorch, see `ebb report` and\n"
+        "`ebb place`.\n",
+        out);
+    ebb__cli_print_names(out);
+}
+
 const ebb_cli_command ebb__cli_plan = {
     .name = "plan",
     .arguments = "NET|PROGRAM [option ...]",
@@ -359,5 +367,5 @@ const ebb_cli_command ebb__cli_plan = {
     .n_options = sizeof plan_options / sizeof plan_options[0],
     .n_arguments_max = 1,
     .run = run_plan,
-    .more_help = ebb__cli_print_names,
+    .more_help = print_more,
 };
