@@ -131,6 +131,7 @@ static ebb_status leave_category(timeline *t, const entry *e) {
     const uint64_t block = pop_block(t, (uint64_t)-e->bytes, e->category);
     t->importer->n_left_out += block == NO_BLOCK;
     if (e->action == INCREMENT) {
+        t->importer->n_left_out += t->changing != NO_BLOCK; /* its second half never came */
         t->changing = block;
         return EBB_OK;
     }

@@ -58,6 +58,17 @@ static void what_is_refused(void **state) {
     }
 }
 
+/* A block whose increment has no second half cannot be followed, and counts as left out. */
+static void half_an_increment(void **state) {
+    (void)state;
+    imported im;
+    const char *text = "[[17, 2, 8, 4], [18, 2, 8, 4], [19, 3, -8, 4], [20, 3, -8, 4], [20, 3, 8, 5], [21, 4, -8, 5]]";
+    assert_int_equal(import_text("f", text, &im), EBB_OK);
+    assert_int_equal(im.n, 4); /* two allocs, a label, a free */
+    assert_int_equal(im.result.n_left_out, 1);
+    imported_fini(&im);
+}
+
 /* One that is cut off keeps what it has. */
 static void a_cut_timeline(void **state) {
     (void)state;
@@ -70,10 +81,8 @@ static void a_cut_timeline(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(entries_become_events),
-        IN_DIR(times_in_us),
-        IN_DIR(what_is_refused),
-        IN_DIR(a_cut_timeline),
+        IN_DIR(entries_become_events), IN_DIR(times_in_us),    IN_DIR(what_is_refused),
+        IN_DIR(half_an_increment),     IN_DIR(a_cut_timeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
