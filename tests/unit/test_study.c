@@ -456,6 +456,26 @@ static void likely_roles_by_accesses(void **state) {
     study_fixture_fini(&f);
 }
 
+/* A call site has the bytes that it allocated itself, and none of what the functions that it calls allocated. */
+static void bytes_of_a_site_are_its_own(void **state) {
+    (void)state;
+    study_fixture f;
+    size_t n = 0;
+    study_fixture_init(&f, EBB_TRACE_TELLS_STACKS);
+    const uint32_t outer = study_frame(&f, 0, "outer", "/me/train.py", 9);
+    const uint32_t inner = study_frame(&f, outer, "inner", "/me/train.py", 4);
+    f.stack = outer;
+    (void)study_alloc(&f, 100, EBB_ROLE_UNKNOWN, "");
+    f.stack = study_frame(&f, inner, "at::empty", "??", 0);
+    (void)study_alloc(&f, 1000, EBB_ROLE_UNKNOWN, "");
+    const ebb_study_holder *holders = ebb_study_holders(study_fixture_study(&f, NULL), EBB_STUDY_BY_SITE, &n);
+    assert_int_equal(n, 2);
+    assert_non_null(strstr(holders[0].label, "inner (me/train.py:4)"));
+    assert_true(holders[0].bytes == 1000 && holders[1].bytes == 100);
+    assert_non_null(strstr(holders[1].label, "outer (me/train.py:9)"));
+    study_fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_it_comes_to),
@@ -475,6 +495,7 @@ int main(void) {
         cmocka_unit_test(likely_roles),
         cmocka_unit_test(a_moment),
         cmocka_unit_test(likely_roles_by_accesses),
+        cmocka_unit_test(bytes_of_a_site_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
