@@ -67,11 +67,12 @@ typedef struct ebb_place_options {
     /* Search steps, each a few tens of ns. 0: the default.
      *  - "best" ends after this many with the best answer so far; there always is one, after O(n log n). Its default is
      *    EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item; of plain items four times EBB_PLACE_STEPS for at
-     *    most EBB_PLACE_FEW, and twice for a hundred times as many.
+     *    most EBB_PLACE_FEW, and twice for a hundred times as many; for more plain items at least EBB_PLACE_MANY_STEPS.
      *  - With more than the default, it searches with the default first, then with twice as many steps, then with four
      *    times, while the steps suffice. The best answer counts, so more steps never give a worse one.
-     *  - With 0 here and in enough_bytes, a plain problem of more than 200,000 items ends early: within 1/320 of the
-     *    bound, or within 1/100 after some sweeps.
+     *  - With 0 here and in enough_bytes, a plain problem of more than 200,000 items is first searched in haste, which
+     *    ends early near the bound. If the bound is not met, a full search gets the steps that are left, provided that
+     *    they are at least 100 for each item, and the better answer counts.
      *  - A rule, as all solvers but "best" are, gives up after this many. Its default is EBB_PLACE_RULE_STEPS and
      *    EBB_PLACE_RULE_STEPS_AN_ITEM for each item. */
     uint64_t max_steps;
@@ -91,6 +92,7 @@ typedef struct ebb_place_options {
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
 #define EBB_PLACE_RULED ((size_t)200 * 1000) /* with up to this many items "best" tries all rules */
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
+#define EBB_PLACE_MANY_STEPS ((uint64_t)100 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
 #define EBB_PLACE_OPTIONS_INIT EBB_INIT(ebb_place_options, )

@@ -62,11 +62,12 @@ static uint64_t default_steps(const ebb_place_solver *solver, const ebb_place_pr
     const size_t n_items = problem->n_items;
     if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
     const bool is_plain = ebb__place_is_plain(problem); /* of others, more steps bring little */
+    const uint64_t many_steps = is_plain && n_items > EBB_PLACE_RULED ? EBB_PLACE_MANY_STEPS : 0;
     const uint64_t times = !is_plain                                ? 1
                            : n_items <= EBB_PLACE_FEW               ? 4
                            : n_items <= 100 * (size_t)EBB_PLACE_FEW ? 2
                                                                     : 1;
-    return times * EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
+    return ebb_max_u64((times - 1) * EBB_PLACE_STEPS + ebb__place_search_steps(n_items), many_steps);
 }
 
 static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_solver *solver) {

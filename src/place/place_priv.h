@@ -53,6 +53,11 @@ ebb_status ebb__place_repeating(const ebb_place_job *job, uint64_t *offsets, ebb
 /* The highest end in those iterations, and the most bytes that live at one time in them. */
 ebb_status ebb__place_judge_steady(const ebb_place_job *job, const uint64_t *offsets, ebb_place_result *result);
 
+/* Of one search by default, whatever the problem. */
+static inline uint64_t ebb__place_search_steps(size_t n_items) {
+    return EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
+}
+
 /* One search. */
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 ebb_status ebb__place_first_fit(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);

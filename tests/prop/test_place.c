@@ -116,7 +116,8 @@ static void test_max_steps(void **state) {
     }
 }
 
-/* Of a great many items, a third of a percent above the bound is enough, unless the caller asks for steps or a peak. */
+/* A great many items come within a third of a percent of the bound, and more steps than the default's give nothing
+ * worse. A caller who asks for a peak is done as soon as it is reached. */
 static void test_many(void **state) {
     (void)state;
     enum { N = 205 * 1000 };
@@ -139,7 +140,7 @@ static void test_many(void **state) {
     assert_true(hasty.peak_bytes <= hasty.bound_bytes + hasty.bound_bytes / 300);
     options.max_steps = 2 * hasty.n_steps;
     assert_int_equal(ebb_place_solve(&p, &options, offsets, &asked), EBB_OK);
-    assert_true(asked.n_steps > hasty.n_steps && asked.peak_bytes <= hasty.peak_bytes);
+    assert_true(asked.n_steps >= hasty.n_steps && asked.peak_bytes <= hasty.peak_bytes);
     options.max_steps = 0;
     options.enough_bytes = hasty.bound_bytes + hasty.bound_bytes / 4;
     assert_int_equal(ebb_place_solve(&p, &options, offsets, &asked), EBB_OK);

@@ -10,6 +10,7 @@
 #define N_LARGE ((size_t)3000) /* beyond the exact search's 2,048 */
 #define LARGE_STEPS ((uint64_t)1000 * 1000)
 #define N_MANY ((size_t)200 * 1000 + 100)
+#define N_FULL ((size_t)220 * 1000)
 
 typedef struct large {
     ebb_place_problem problem;
@@ -80,10 +81,22 @@ static void test_out_of_memory(void **state) {
     end(&l);
 }
 
+/* The search in haste stops near the bound, and the full one that comes after it meets it. */
+static void test_full_after_haste(void **state) {
+    (void)state;
+    large l;
+    const ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    make(&l, "malloc", N_FULL, 2);
+    const ebb_place_result result = expect_answer(&l.problem, &options, l.offsets, 2);
+    assert_int_equal(result.peak_bytes, result.bound_bytes);
+    end(&l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_full_after_haste),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
