@@ -110,7 +110,7 @@ static ebb_status begin_block(timeline *t, const entry *e) {
                                    .size_bytes = (uint64_t)e->bytes,
                                    .address = EBB_TRACE_NONE,
                                    .role = roles[e->category],
-                                   .before = e->action == PREEXISTING};
+                                   .before = e->action == PREEXISTING && t->first_time == 0};
     EBB_TRY(EBB_PUSH(t->importer->mem, &t->older, 0));
     EBB_TRY(push_block(t, event.size_bytes, e->category, block));
     return ebb_trace_writer_add(t->importer->writer, &event);

@@ -188,4 +188,8 @@ equal "a log that ends within a time" "$? $(member out blocks) $(cat err)" \
 printf 'Malloc 0x10 64 1600000000000\nMalloc 0x20 64 1600000000001' >whole.log
 "$EBB" import whole.log -o five --json >out 2>err
 equal "a log without its last line break" "$? $(member out blocks) $(cat err)" "0 2 "
+# A block that a timeline calls preexisting after others came was not there before them.
+echo '[[100, 2, 10, 4], [200, 4, -10, 4], [300, 1, 7, 2]]' >late.json
+run "a block told late" out report late.json --json && run "placed" placed place late.json --json
+equal "it is not there from the beginning" "$(member placed peak_bytes)" 10
 exit $status
