@@ -491,6 +491,19 @@ static ebb_status advise_away(ebb_study *s, const uint8_t *purpose, bool *are) {
                                   are});
 }
 
+/* Execution traces and memory timelines name no modules, so what to checkpoint cannot be said; another recording of the
+ * same program says it. */
+static ebb_status advise_recording(ebb_study *s) {
+    const char *source = s->summary.source;
+    const bool names_none =
+        strcmp(source, "pytorch execution trace") == 0 || strcmp(source, "pytorch memory timeline") == 0;
+    if (!names_none || s->blocks.n == 0) { return EBB_OK; }
+    return ebb__study_add_tip(s, "record", 0,
+                              "which modules to checkpoint is not known: this recording names none; "
+                              "ebb.torch.record() around the same steps, also with fake tensors, tells it",
+                              NULL);
+}
+
 /* ---- the door --------------------------------------------------------------------------------- */
 
 static ebb_status advise(ebb_study *s, const bool *leaks, uint8_t *purpose) {
@@ -498,6 +511,7 @@ static ebb_status advise(ebb_study *s, const bool *leaks, uint8_t *purpose) {
     EBB_TRY(ebb__study_advise_checkpoint(s, purpose));
     EBB_TRY(advise_state(s, purpose));
     EBB_TRY(advise_step(s, purpose));
+    EBB_TRY(advise_recording(s));
     if (!study_tells(s, EBB_TRACE_TELLS_ROLES)) { return EBB_OK; }
     EBB_TRY(advise_gradients(s));
     if (is_on_host(s)) { return EBB_OK; }

@@ -582,6 +582,27 @@ static void no_parent_beside_its_child(void **state) {
     }
 }
 
+/* What names no modules sends to a recording that does. */
+static void a_recording_without_modules(void **state) {
+    (void)state;
+    static const struct {
+        const char *source;
+        bool is_told;
+    } cases[] = {{"pytorch execution trace", true},
+                 {"pytorch memory timeline", true},
+                 {"ebb.torch", false},
+                 {"pytorch snapshot", false},
+                 {"ebb run", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        begin(&f, EBB_TRACE_TELLS_ACCESSES, cases[i].source);
+        study_do(&f, EBB_TRACE_WRITE, study_alloc(&f, 100, EBB_ROLE_UNKNOWN, "aten::relu"));
+        const ebb_study_tip *found = tip(study_fixture_study(&f, NULL), "record");
+        assert_true((found != NULL) == cases[i].is_told);
+        study_fixture_fini(&f);
+    }
+}
+
 /* Rows of what if: settings of PyTorch's allocator are for PyTorch's programs, and no device's allocator for a heap. */
 static void settings_are_for_pytorch(void **state) {
     (void)state;
@@ -627,6 +648,7 @@ int main(void) {
         cmocka_unit_test(saved_for_backward),
         cmocka_unit_test(no_parent_beside_its_child),
         cmocka_unit_test(who_is_told_what),
+        cmocka_unit_test(a_recording_without_modules),
         cmocka_unit_test(settings_are_for_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
