@@ -156,4 +156,12 @@ static inline void expect_message(const char *says) {
     if (strstr(ebb_last_error(), says) == NULL) { fail_msg("'%s' does not say '%s'", ebb_last_error(), says); }
 }
 
+/* For a case that takes long: it runs where all tests are asked for (tools/test.sh all), and is skipped otherwise. */
+static inline void only_when_all(void) {
+    if (getenv("EBB_TEST_ALL") == NULL) {
+        print_message("it takes long, and runs with tools/test.sh all\n");
+        skip();
+    }
+}
+
 #endif

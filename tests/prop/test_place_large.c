@@ -61,6 +61,7 @@ static void test_kinds(void **state) {
  * gone through all before it, so each of them in turn would take minutes. */
 static void test_out_of_memory(void **state) {
     (void)state;
+    only_when_all();
     large l;
     failing_mem mem;
     ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
