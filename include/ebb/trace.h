@@ -208,7 +208,7 @@ typedef struct ebb_trace_source {
     uint32_t line;
 } ebb_trace_source;
 
-/* What is at an address of the object's file: the function, and before it those that were inlined there, the innermost
+/* Names for an address of the object's file: the function, and before it those that were inlined there, the innermost
  * first. Write at most n to sources_out and return how many; 0: unknown. The texts stay until the next call. */
 typedef size_t (*ebb_trace_find_sources)(void *ctx, const ebb_trace_object *object, uint64_t address,
                                          ebb_trace_source *sources_out, size_t n);

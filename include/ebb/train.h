@@ -179,7 +179,7 @@ typedef struct ebb_step_result {
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
  * EBB_E_NOT_FINITE: the step has been made, but its loss is not finite, or a checkpoint is due and a value in it is
- * not. What was at the checkpoint's path is still there. With options.keep_going there is a warning in the log instead;
+ * not. An older checkpoint at its path stays. With options.keep_going there is a warning in the log instead;
  * such a checkpoint is not written even then. EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the
  * checkpoint, before which the step has been made. EBB_E_DEVICE: a step before failed halfway, and there is no going
  * on. */

@@ -28,9 +28,9 @@
 #define NAMES_ENTRY "ebb_names_find"
 #define NAMES_SECONDS 120u
 #define SAYS "ebb-record"      /* the name of the file that the library tells us by (src/preload/preload.h) */
-#define MERGED ".merged"       /* behind it while it is written anew */
+#define MERGED ".merged"       /* added to its name while it is rewritten */
 #define CALLERS_NOTE "callers" /* a trace whose callers have no names yet (docs/trace-format.md) */
-#define STEPS ".steps"         /* behind a trace's name: what the library tells beside it */
+#define STEPS ".steps"         /* added to a trace's name: what the library tells besides */
 #define MAX_LINKS 40
 #define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
 

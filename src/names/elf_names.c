@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is at an address of a program or library: from its symbols, its debug information, and the separate debug files
+ * Names for an address of a program or library: from its symbols, its debug information, and the separate debug files
  * that its build id or .gnu_debuglink names (.debug beside it, /usr/lib/debug), through elfutils' libdw.
  *
  * A plug-in of its own, libebb_names.so: only `ebb record` loads it, after its command has ended, and neither libebb
@@ -43,7 +43,7 @@ EBB_API size_t ebb_names_find(void *ctx, const ebb_trace_object *object, uint64_
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* What is no file is not opened: a pipe would wait, a device may do something. -1: it is none. */
+/* Only plain files are opened: a pipe would wait, and a device may do something. -1: it is not a plain file. */
 static int open_file(const ebb_trace_object *object, struct stat *info) {
     if (stat(object->path, info) != 0 || !S_ISREG(info->st_mode)) { return -1; }
     const int fd = open(object->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -106,7 +106,7 @@ static elf_file *find_file(elf_names *names, const ebb_trace_object *object) {
 
 /* ---- functions ----------------------------------------------------------------------------------- */
 
-/* Of a function without a size nobody knows where it ends. */
+/* A function without a size ends at an unknown place. */
 static const char *find_symbol(Dwfl_Module *module, GElf_Addr address) {
     GElf_Off offset = 0;
     GElf_Sym symbol = {0};

@@ -46,8 +46,8 @@ ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes);
 /* What "best" does: one search or several, and the rules. */
 ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 
-/* Of a problem whose iterations begin at job->starts: those alike as a circle, the others around them. *found_out: they
- * are alike; else nothing is written. */
+/* Solve a problem whose iterations begin at job->starts: equal ones as a circle, the others around them. *found_out:
+ * they are alike; else nothing is written. */
 ebb_status ebb__place_repeating(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result, bool *found_out);
 
 /* The highest end in those iterations, and the most bytes that live at one time in them. */

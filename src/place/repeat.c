@@ -220,7 +220,7 @@ static bool lives_at(const ebb_place_item *open, size_t n, const ebb_place_item 
     return low < n && open[low].first < item->last;
 }
 
-/* What has no offset yet, around what has; *peak_out is the highest end among them. */
+/* Place items without an offset around those that have one; *peak_out is the highest end among them. */
 static ebb_status place_rest(repeat *r, uint64_t enough_bytes, uint64_t *peak_out, uint64_t *steps) {
     const ebb_place_problem *p = r->job->problem;
     ebb_place_item *open = NULL;

@@ -17,7 +17,7 @@
  * were given back. Such a hole is a block too, which is neither free nor used.
  *
  *      +--------+-------+------------+-------+--------+-----+ - - -
- *      | used   | free  | hole       | free  | used   |free |  grows     A free block with a hole behind it counts as
+ *      | used   | free  | hole       | free  | used   |free |  grows     A free block followed by a hole counts as
  *      +--------+-------+------------+-------+--------+-----+ - - -      large as both, the one at the end as endless.
  *                       ^ page       ^ page                ^ page
  *
@@ -456,7 +456,7 @@ static void make_hole(ebb_segments *s, uint32_t t) {
     }
 }
 
-/* What is free in front of its first whole page and behind its last one stays. */
+/* Free bytes before its first whole page and after its last one stay. */
 static ebb_status unmap(ebb_segments *s, uint32_t t, uint64_t page_bytes) {
     const ebb_block b = s->blocks.data[t];
     const uint64_t first = to_pages(b.start, page_bytes), end = b.start + b.size_bytes;

@@ -36,7 +36,7 @@
 #define MIN_WRONG 4u
 #define MIN_RECORDS 32u /* that a guess has held for */
 #define MAX_DOUBLINGS 12u
-#define MAX_WRONG 4u /* one of so many records of a round */
+#define MAX_WRONG 4u /* of a round's records, one in this many */
 #define MUCH 16u
 #define CALM 10u     /* a moment at which such a part more lives than at least is calm */
 #define LOOK_BACK 8u /* records for each request */

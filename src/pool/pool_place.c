@@ -71,7 +71,7 @@ static void add_requests(const planning *p, posed *q) {
     q->n_planned = q->n;
 }
 
-/* The taken blocks from number k on that touch are one; *k goes behind them. */
+/* The taken blocks from number k on that touch are one; *k goes past them. */
 static ebb_pool_piece join_taken(const planning *p, size_t *k) {
     ebb_pool_piece piece = p->taken[(*k)++];
     for (; *k < p->n_taken && p->taken[*k].start == piece.start + piece.n; (*k)++) { piece.n += p->taken[*k].n; }

@@ -109,7 +109,7 @@ typedef struct ebb_pool_replay {
     uint64_t n_hits, n_others;      /* requests */
     uint64_t recent[EBB_POOL_GRAM]; /* sizes since the last one that was where the plan has it */
     uint32_t n_recent;
-    uint64_t next_jump;           /* not before so many requests */
+    uint64_t next_jump;           /* not before this many requests */
     uint64_t missed_at, n_excess; /* requests when one last missed; misses, less one for each MISS_WORTH that hit */
     const ebb_mem *mem;
     ebb_bump bump;

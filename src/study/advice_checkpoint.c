@@ -98,7 +98,7 @@ static void find_uses(trial *t, size_t block) {
  * then what it has read. So it begins with the first birth since something older went.
  *
  * The step that frees what a call gave is of the call's own end, like a ReLU's, if what it made last is as large. Else,
- * like a convolution's or a norm's, which make gradients of weights last, it is of what comes behind the module, whose
+ * like a convolution's or a norm's, which make gradients of weights last, it is of what comes after the module, whose
  * own backward pass begins later. */
 static ebb_status find_uses_by_deaths(trial *t) {
     const ebb_study *s = t->study;
@@ -282,7 +282,7 @@ static ebb_status change(trial *t, uint64_t event, uint64_t bytes, bool goes) {
     return EBB_PUSH(t->study->mem, &t->changes, ((advice_change){event, bytes, goes}));
 }
 
-/* The first call that ends behind this event; NULL: there is none. */
+/* The first call that ends after this event; NULL: there is none. */
 static const call *call_at(const trial *t, uint64_t event) {
     size_t first = 0, last = t->calls.n;
     while (first < last) {

@@ -161,7 +161,7 @@ static ebb_status refuse(const ebb_trace_reader *reader, const ebb_trace_devices
     for (size_t i = 0, n = 0; i < d->list.n && n < sizeof names; i++) {
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", d->list.data[i].name);
     }
-    const char *others = ebb_trace_reader_note(reader, "left_out"); /* by whoever imported it */
+    const char *others = ebb_trace_reader_note(reader, "left_out"); /* by the import */
     return ebb_fail(EBB_E_ARGUMENT, "%s: has no device %s; it has: %s%s%s", ebb__trace_reader_path(reader), wanted,
                     names, others != NULL ? ", " : "", others != NULL ? others : "");
 }

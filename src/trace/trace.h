@@ -54,7 +54,7 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
 #define EBB_TRACE_CALLERS_OFFSETS "offsets"
 #define EBB_TRACE_OBJECT_PREFIX "object."
 
-/* Whether this function of this program or library allocates for whoever calls it. */
+/* Whether this function of this program or library allocates for its caller. */
 bool ebb__trace_is_allocator(const char *function, const char *file);
 
 /* Events and blocks so far. */

@@ -372,7 +372,7 @@ static void state_and_step(void **state) {
     study_fixture_fini(&f);
 }
 
-/* Some classes have no fused step, others no foreach either, and what nobody knows has nothing. 700 bytes at most, 300
+/* Some classes have no fused step, others no foreach either, and an unknown class has nothing. 700 bytes at most, 300
  * without temporaries, and 500 with four of them. */
 static void step_of_each_optimizer(void **state) {
     (void)state;

@@ -56,7 +56,7 @@ function element(tag, attributes, ...children) {
 
 function byId(id) { return document.getElementById(id); }
 
-/* A name that is broken behind dots, slashes and underscores before it is elsewhere. */
+/* A name that breaks after dots, slashes and underscores rather than elsewhere. */
 function breakable(name) {
   const span = element("span", {});
   for (const part of name.split(/(?<=[.\/_]|::)/)) { span.append(part, document.createElement("wbr")); }

@@ -16,7 +16,7 @@ function sizeOf(words) {
   return Number(match[1]) * Math.pow(1024, " kmgt".indexOf(match[2].toLowerCase() || " "));
 }
 
-/* Of each frame whether it, or one that called it, has the words. A caller may have any number, so chains are walked. */
+/* For each frame, whether it or one that called it has the words. A caller may have any number, so chains are walked. */
 function framesWith(words) {
   const has = new Int8Array(D.frames.length / FRAME).fill(-1);
   for (let i = 0; i < has.length; i++) {

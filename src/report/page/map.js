@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The map of a moment: the allocator's segments one behind the other in lines, as text is, those of one pool and stream
+ * The map of a moment: the allocator's segments one after the other in lines, as text is, those of one pool and stream
  * together, with the blocks that are live in them. Where a source tells no segments but addresses, the stretches that
  * blocks ever held take their place.
  */

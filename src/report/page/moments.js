@@ -25,7 +25,7 @@ function listMoments() {
   moments.peak = momentNear(D.curve.peak_x);
 }
 
-/* The last moment that is not behind x. */
+/* The last moment that is not after x. */
 function momentNear(x) {
   let low = 0, high = moments.at.length - 1;
   while (low < high) {
