@@ -77,6 +77,11 @@ run() {
     return 1
 }
 
+# Whether this machine gives programs terminals; a root that was changed into may not.
+has_terminals() {
+    python3 -c 'import pty; pty.openpty()' 2>/dev/null
+}
+
 # member FILE KEY: of the last object in FILE that has it.
 member() {
     sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1

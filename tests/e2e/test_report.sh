@@ -143,16 +143,20 @@ on_terminal() {
     equal "$2 in $1 columns" "$(grep '^exit' terminal)$(cat err)" "exit 0"
     sed -n 's/^left: //p' terminal >shown
 }
-for width in 40 60 80 120; do
-    for recording in paths.csv snapshots/ring.pickle trace; do
-        on_terminal "$width" "$recording"
-        check "$recording in $width columns: lines fit" [ "$(longest)" -le "$width" ]
+if has_terminals; then
+    for width in 40 60 80 120; do
+        for recording in paths.csv snapshots/ring.pickle trace; do
+            on_terminal "$width" "$recording"
+            check "$recording in $width columns: lines fit" [ "$(longest)" -le "$width" ]
+        done
     done
-done
-on_terminal 60 paths.csv
-check "a long path keeps its end" grep -q 'model/encoder.*\.\.\..*at_its_end ' shown
-check "sentences are whole" [ "$(tr -s ' \n' ' ' <shown | grep -c 'live at once, in 2 blocks, at event [0-9]* of 4\.')" = 1 ]
-check "a number keeps its unit" [ "$(grep -cE '^ *([KMG]iB|%)' shown)" = 0 ]
+    on_terminal 60 paths.csv
+    check "a long path keeps its end" grep -q 'model/encoder.*\.\.\..*at_its_end ' shown
+    check "sentences are whole" [ "$(tr -s ' \n' ' ' <shown | grep -c 'live at once, in 2 blocks, at event [0-9]* of 4\.')" = 1 ]
+    check "a number keeps its unit" [ "$(grep -cE '^ *([KMG]iB|%)' shown)" = 0 ]
+else
+    skip "text fits the terminal" "this machine gives no terminals"
+fi
 "$EBB" report paths.csv >shown
 check "no terminal: 100 columns" [ "$(longest)" -le 100 ]
 
