@@ -513,8 +513,8 @@ static int record(const record_values *values, const char *out, char **command) 
     return code == 0 ? told : code;
 }
 
-/* A name of a file that is not there yet: the command's without its folder. Of a file there, its recordings of other
- * processes stay apart by the number too. */
+/* The command's name without its folder, with a number if such a file exists. The recordings of its other processes
+ * carry the same number, so they stay apart too. */
 static bool pick_out(const char *command, char *out, size_t n_bytes) {
     const char *slash = strrchr(command, '/'), *name = slash != NULL ? slash + 1 : command;
     struct stat info;

@@ -5,8 +5,8 @@
  *
  * A plug-in of its own, libebb_names.so: only `ebb record` loads it, after its command has ended, and neither libebb
  * nor the recorder in the program needs libdw. It runs in a process of its own, since the files are anyone's: a
- * damaged one may end that process, and no more. What libdw would fetch over the network is switched off by whoever
- * loads this (DEBUGINFOD_URLS).
+ * damaged one may end that process, and no more. The program that loads this switches libdw's fetching over the
+ * network off (DEBUGINFOD_URLS).
  *
  * A file is read where it is the one that was recorded: its build id is the recorded one, or, where there was none, it
  * has not changed since. Everything that is opened stays open to the end.

@@ -145,7 +145,7 @@ static ebb_status pass_period(replay *r, bool keep, bool *moved_out) {
     return EBB_OK;
 }
 
-/* What is there before any request. */
+/* The state before any request. */
 static ebb_status take_first_segment(replay *r) {
     uint32_t block = EBB_NO_BLOCK;
     const uint64_t bytes = r->job->first_segment_bytes;
