@@ -30,6 +30,7 @@ typedef struct bench {
     ebb_arena_mem *arena;
     ebb_stream *stream;
     ebb_run_state state;
+    void **port;      /* of the graph's ports; state.port */
     uint64_t *offset; /* of each tensor; the scratch is at the end */
     uint64_t scratch_offset, arena_bytes;
     ebb_bound **bound; /* of each step */
@@ -88,17 +89,21 @@ static void place(bench *b) {
 /* Persistent values as training begins them; what is fed: small numbers, and label 0. */
 static void fill(bench *b) {
     const ebb_backend_ops *ops = b->device->ops;
+    b->port = take(b->graph->ports.n, sizeof *b->port);
+    b->state.port = b->port;
     for (ebb_value v = 0; v < b->graph->values.n; v++) {
         const ebb_value_info *info = &b->graph->values.data[v];
         const ebb_lowered_value *at = &b->low->values[v];
         const size_t n = (size_t)ebb__shape_elements(&info->shape);
         if (info->kind == EBB_VALUE_INPUT) {
             void *host = NULL;
-            must(ops->host_alloc(b->device, n * 4, &host));
+            must(ops->host_alloc(b->device, n * ebb_dtype_bytes(info->dtype), &host));
             for (size_t i = 0; info->dtype == EBB_F32 && i < n; i++) {
                 ((float *)host)[i] = (float)(i * 7919 % 1021) / 1021.0f - 0.5f;
             }
-            b->state.port[v == b->graph->images ? EBB_PORT_IMAGES : EBB_PORT_LABELS] = host;
+            for (size_t p = 0; p < b->graph->ports.n; p++) {
+                if (b->graph->ports.data[p].value == v) { b->port[p] = host; }
+            }
         } else if (ebb__value_is_persistent(info->kind) && at->tensor != UINT32_MAX) {
             float *plain = take(n, sizeof *plain);
             ebb__graph_init_value(b->graph, v, 1, plain);
@@ -107,8 +112,10 @@ static void fill(bench *b) {
             free(plain);
         }
     }
-    must(ops->host_alloc(b->device, 4, &b->state.port[EBB_PORT_LOSS]));
-    must(ops->host_alloc(b->device, 4, &b->state.port[EBB_PORT_CORRECT]));
+    for (size_t p = 0; p < b->graph->ports.n; p++) {
+        const ebb_port *port = &b->graph->ports.data[p];
+        if (!port->is_input) { must(ops->host_alloc(b->device, port->size_bytes, &b->port[p])); }
+    }
 }
 
 static void bind_all(bench *b) {

@@ -58,9 +58,11 @@ static void measure(const bench *b, const ebb_plan *plan, uint64_t *ns) {
     ebb_run *run = NULL;
     must(ebb_run_create(b->low, plan, NULL, &run));
     must(ebb_run_init_values(run, 1));
-    const ebb_value_info *images = &b->graph->values.data[b->graph->images];
-    for (int64_t i = 0; i < ebb__shape_elements(&images->shape); i++) {
-        ebb_run_images(run)[i] = (float)(i * 7919 % 1021) / 1021.0f - 0.5f;
+    void *images = NULL;
+    ebb_port port;
+    must(ebb_run_port(run, "images", &images, &port));
+    for (uint64_t i = 0; i < port.size_bytes / sizeof(float); i++) {
+        ((float *)images)[i] = (float)(i * 7919 % 1021) / 1021.0f - 0.5f;
     }
     for (int i = 0; i < b->n_rounds + WARM_UP; i++) {
         must(ebb_run_iteration(run, (uint64_t)i, (uint64_t)i + 1, 1e-4f));

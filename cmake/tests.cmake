@@ -13,10 +13,33 @@ add_library(ebb_static STATIC $<TARGET_OBJECTS:ebb_objects>)
 target_include_directories(ebb_static PUBLIC include src)
 target_link_libraries(ebb_static PUBLIC ${EBB_LINK})
 
+# The tests that start threads: the target threaded_tests builds them, and the file threaded_tests of the build folder
+# has their paths, for the thread sanitizer (tools/test-suite). tests/threads.c makes a program that is missing here fail.
+set(ebb_threaded_tests
+    test_conformance_dry test_conformance_ref test_cuda_capture test_cuda_conformance test_cuda_conformance_own
+    test_cuda_failures test_cuda_kernel_bits test_cuda_run_bits test_data test_device test_host_stream
+    test_image_decode test_iteration_zoo test_measure test_measure_copies test_pool test_pool_prop test_ports
+    test_record test_run test_run_bits test_run_bytes test_run_tiers test_run_valid test_trainer test_trainer_oom
+    test_values)
+if(dnnl_FOUND) # without its backend it starts none
+  list(APPEND ebb_threaded_tests test_conformance_cpu)
+endif()
+foreach(is_threaded 0 1)
+  add_library(ebb_test_threads_${is_threaded} OBJECT tests/threads.c)
+  target_compile_definitions(ebb_test_threads_${is_threaded} PRIVATE EBB_STARTS_THREADS=${is_threaded})
+endforeach()
+
 function(ebb_add_test name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE tests)
   target_link_libraries(${name} PRIVATE ebb_static PkgConfig::CMOCKA)
+  list(FIND ebb_threaded_tests ${name} place)
+  if(place EQUAL -1)
+    target_link_libraries(${name} PRIVATE ebb_test_threads_0)
+  else()
+    target_link_libraries(${name} PRIVATE ebb_test_threads_1)
+  endif()
+  target_link_options(${name} PRIVATE -Wl,--wrap=pthread_create)
   if(dnnl_FOUND)
     target_compile_definitions(${name} PRIVATE EBB_HAVE_DNNL)
   endif()
@@ -80,3 +103,21 @@ foreach(source ${fuzz_sources})
   string(REPLACE test_replay_ "" target ${name})
   target_compile_definitions(${name} PRIVATE EBB_FUZZ_TARGET="${target}")
 endforeach()
+
+# Those of the list that this build has (some need the toolkit of CUDA); each must be a test.
+set(threaded_paths)
+set(threaded_targets)
+foreach(name ${ebb_threaded_tests})
+  if(TARGET ${name})
+    list(APPEND threaded_paths ${CMAKE_BINARY_DIR}/${name})
+    list(APPEND threaded_targets ${name})
+  elseif(NOT name MATCHES "^test_cuda_" OR ebb_cuda_found)
+    message(FATAL_ERROR "${name} of ebb_threaded_tests (cmake/tests.cmake) is not a test")
+  endif()
+endforeach()
+if(NOT threaded_paths)
+  message(FATAL_ERROR "ebb_threaded_tests (cmake/tests.cmake) is empty")
+endif()
+list(JOIN threaded_paths "\n" threaded_paths)
+file(WRITE ${CMAKE_BINARY_DIR}/threaded_tests "${threaded_paths}\n")
+add_custom_target(threaded_tests DEPENDS ${threaded_targets})

@@ -19,6 +19,7 @@ typedef struct interpreter {
     ebb_kernel **kernel; /* [n_ops] */
     ebb_bound **bound;   /* [n_ops] */
     ebb_run_state state;
+    void *port[4];
     float loss, correct;
 } interpreter;
 
@@ -95,10 +96,15 @@ static inline void interpreter_init(interpreter *it, const ebb_graph *graph, flo
     expect_ok(ops->arena_create(it->device, ebb_max_u64(interpreter_place(it), 1), &it->arena));
     expect_ok(ops->stream_create(it->device, true, &it->stream));
     it->state = (ebb_run_state){.seed = 7, .update = 1, .learning_rate = 0.1f};
-    it->state.port[EBB_PORT_IMAGES] = images;
-    it->state.port[EBB_PORT_LABELS] = labels;
-    it->state.port[EBB_PORT_LOSS] = &it->loss;
-    it->state.port[EBB_PORT_CORRECT] = &it->correct;
+    assert_true(graph->ports.n <= sizeof it->port / sizeof it->port[0]);
+    for (size_t p = 0; p < graph->ports.n; p++) {
+        const char *name = graph->ports.data[p].name;
+        it->port[p] = strcmp(name, "images") == 0   ? (void *)images
+                      : strcmp(name, "labels") == 0 ? (void *)labels
+                      : strcmp(name, "loss") == 0   ? (void *)&it->loss
+                                                    : (void *)&it->correct;
+    }
+    it->state.port = it->port;
     for (size_t v = 0; v < n_values; v++) {
         it->place[v].arena = it->arena;
         if (!ebb__value_is_persistent(graph->values.data[v].kind)) { continue; }

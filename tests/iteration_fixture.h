@@ -11,7 +11,6 @@
 typedef struct made_trace {
     ebb_iteration_finder *finder;
     uint64_t n_events, n_blocks;
-    bool tells_writes;
     uint64_t sizes[1u << 16];
 } made_trace;
 
@@ -27,7 +26,6 @@ static inline void made_fini(made_trace *m) {
 static inline void made_add(made_trace *m, const ebb_trace_event *event) {
     assert_int_equal(ebb_iteration_finder_add(m->finder, event), EBB_OK);
     m->n_events++;
-    m->tells_writes = m->tells_writes || event->kind == EBB_TRACE_WRITE;
 }
 
 static inline uint64_t made_alloc(made_trace *m, uint64_t size_bytes) {
@@ -51,10 +49,27 @@ static inline ebb_iteration made_find(made_trace *m) {
     return found;
 }
 
-/* Where no write is told, nothing but blocks tells that an optimizer stepped: the answer is less sure. */
-static inline void made_check_confidence(const made_trace *m, const ebb_iteration *found, double least) {
-    const double unsure = least < 0.25 ? least : 0.25;
-    assert_true(found->confidence >= (m->tells_writes ? least : unsure) && found->confidence <= 1.0);
+/* What events can say at most. */
+#define MADE_SURE 1.0      /* each iteration writes to blocks that stay, or an optimizer's state was made */
+#define MADE_LIKELY 0.5    /* it makes blocks as large as those that stay, or nothing stays */
+#define MADE_UNLIKELY 0.25 /* none of this */
+
+/* The confidence is what the iterations' number, regularity and share of the events say, up to this bound. */
+static inline void made_check_confidence(const made_trace *m, const ebb_iteration *found, double bound) {
+    size_t n = 0;
+    uint64_t n_inner = 0, first = 0, last = 0;
+    double doubt = 1.0;
+    const ebb_iteration_part *parts = ebb_iteration_finder_parts(m->finder, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].kind != EBB_ITERATION_PART_ITERATION) { continue; }
+        first = n_inner == 0 ? parts[i].first_event : first;
+        last = parts[i].first_event + parts[i].n_events;
+        n_inner += parts[i].n_events;
+    }
+    for (uint64_t i = 1; i < found->count; i++) { doubt /= 4.0; }
+    const double share = (double)n_inner / (double)(last - first);
+    const double sure = found->regularity * (1.0 - doubt) * (share < 0.5 ? 2.0 * share : 1.0);
+    assert_float_equal(found->confidence, sure < bound ? sure : bound, 1e-6);
 }
 
 /* The parts are all of the trace, in order, and agree with the answer. */

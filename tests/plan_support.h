@@ -17,7 +17,7 @@ static inline uint32_t make_tensor(ebb_program *p, uint64_t size_bytes, bool per
     ebb_tensor t = {
         .name = name, .size_bytes = size_bytes, .role = EBB_ROLE_OTHER, .persistent = persistent, .kept = kept};
     uint32_t idx = 0;
-    assert_int_equal(ebb__program_add_tensor(p, &t, &idx), EBB_OK);
+    assert_int_equal(ebb_program_add_tensor(p, &t, &idx), EBB_OK);
     return idx;
 }
 
@@ -27,11 +27,62 @@ static inline void make_step(ebb_program *p, const ebb_access *accesses, uint32_
     ebb_choice choice = {.name = "only", .scratch_bytes = scratch, .key = 1000 + p->steps.n, .flops = flops};
     const char *kind = n == 1 && accesses[0].mode == EBB_WRITE ? "feed" : "op";
     ebb_step step = {.name = name, .kind = kind, .n_accesses = n, .n_choices = 1};
-    assert_int_equal(ebb__program_add_step(p, &step, accesses, &choice), EBB_OK);
+    assert_int_equal(ebb_program_add_step(p, &step, accesses, &choice), EBB_OK);
 }
 #define STEP(p, scratch, flops, ...)                                                                                   \
     make_step((p), (const ebb_access[]){__VA_ARGS__},                                                                  \
               (uint32_t)(sizeof((const ebb_access[]){__VA_ARGS__}) / sizeof(ebb_access)), (scratch), (flops))
+
+/* Actions on whole tensors; copies from and to the host. */
+#define ACT_RUN(step)                                                                                                  \
+    { .kind = EBB_ACT_RUN, .target = (step) }
+#define ACT_AGAIN(step)                                                                                                \
+    { .kind = EBB_ACT_AGAIN, .target = (step) }
+#define ACT_OUT(t)                                                                                                     \
+    { .kind = EBB_ACT_OUT, .target = (t), .tier = EBB_HOST, .size_bytes = EBB_WHOLE }
+#define ACT_IN(t)                                                                                                      \
+    { .kind = EBB_ACT_IN, .target = (t), .tier = EBB_HOST, .size_bytes = EBB_WHOLE }
+#define ACT_DROP(t)                                                                                                    \
+    { .kind = EBB_ACT_DROP, .target = (t), .size_bytes = EBB_WHOLE }
+
+/* An empty plan for the machine of ebb_machine_create. */
+static inline ebb_plan *make_empty_plan(const ebb_program *p, uint64_t budget_bytes) {
+    ebb_machine *machine = NULL;
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    assert_int_equal(ebb__plan_create(NULL, "hand", ebb_machine_topology(machine), &plan), EBB_OK);
+    ebb_machine_destroy(machine);
+    plan->fingerprint = ebb_program_fingerprint(p);
+    plan->alignment_bytes = ebb_program_alignment_bytes(p);
+    plan->budget_bytes = budget_bytes;
+    return plan;
+}
+
+/* A plan of the policy budget with little room: for a quarter more than the floor, or the least budget. */
+static inline ebb_plan *make_tight_plan(const ebb_program *p) {
+    ebb_machine *m = NULL;
+    ebb_plan *plan = NULL;
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_no_fit no_fit = {0};
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 5 / 4;
+    ebb_status st = ebb_plan_make(p, m, &options, &plan, &no_fit);
+    options.budget_bytes = no_fit.least_budget_bytes;
+    if (st == EBB_E_NO_FIT) { st = ebb_plan_make(p, m, &options, &plan, NULL); }
+    assert_int_equal(st, EBB_OK);
+    ebb_machine_destroy(m);
+    return plan;
+}
+
+/* Say anew how fast copies between the device and a tier are. */
+static inline void set_link(ebb_machine *machine, uint32_t tier, double out_per_s, double in_per_s, uint64_t latency) {
+    ebb_link link;
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, tier, &link));
+    link.out.bytes_per_s = out_per_s;
+    link.in.bytes_per_s = in_per_s;
+    link.out.latency_ns = link.in.latency_ns = latency;
+    assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
+}
 
 static inline uint64_t random_size(ebb_rng *rng) {
     return 1 + ebb__rng_below(rng, ebb__rng_below(rng, 4) == 0 ? 600 : 200);
@@ -45,7 +96,7 @@ static inline double random_flops(ebb_rng *rng) {
  * backward with gradients and updates in place. */
 static inline ebb_program *random_network(ebb_rng *rng) {
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "net", ebb__rng_below(rng, 2) ? 64 : 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "net", ebb__rng_below(rng, 2) ? 64 : 1, &p), EBB_OK);
     uint32_t n = 2 + (uint32_t)ebb__rng_below(rng, 14), act[17], weight[17], mask[17], state[17];
     bool keep = ebb__rng_below(rng, 4) == 0;
     act[0] = make_tensor(p, random_size(rng), false, false);
@@ -74,14 +125,14 @@ static inline ebb_program *random_network(ebb_rng *rng) {
         STEP(p, 0, random_flops(rng), {diff, EBB_READ}, {weight[i], EBB_UPDATE}, {state[i], EBB_UPDATE});
         grad = next;
     }
-    assert_int_equal(ebb__program_check(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
     return p;
 }
 
 /* Anything that is a program: tensors written twice, never read, persistent ones overwritten whole. */
 static inline ebb_program *random_soup(ebb_rng *rng) {
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "soup", 1u << ebb__rng_below(rng, 5), &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "soup", 1u << ebb__rng_below(rng, 5), &p), EBB_OK);
     uint32_t n_tensors = 2 + (uint32_t)ebb__rng_below(rng, 14), n_steps = 3 + (uint32_t)ebb__rng_below(rng, 40);
     bool written[16] = {false};
     for (uint32_t t = 0; t < n_tensors; t++) {
@@ -106,7 +157,7 @@ static inline ebb_program *random_soup(ebb_rng *rng) {
     for (uint32_t t = 0; t < n_tensors; t++) { /* so that each is accessed, as a program must */
         STEP(p, 0, 1e5, {t, written[t] ? EBB_READ : EBB_WRITE});
     }
-    assert_int_equal(ebb__program_check(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
     return p;
 }
 
@@ -120,10 +171,10 @@ static inline ebb_program *random_program(uint64_t seed) {
  * take more scratch. */
 static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint32_t n_open, uint32_t max_choices) {
     ebb_program *q = NULL;
-    assert_int_equal(ebb__program_create(NULL, "choices", p->alignment_bytes, &q), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "choices", p->alignment_bytes, &q), EBB_OK);
     for (size_t t = 0; t < p->tensors.n; t++) {
         uint32_t idx = 0;
-        assert_int_equal(ebb__program_add_tensor(q, &p->tensors.data[t], &idx), EBB_OK);
+        assert_int_equal(ebb_program_add_tensor(q, &p->tensors.data[t], &idx), EBB_OK);
     }
     for (size_t s = 0; s < p->steps.n; s++) {
         ebb_choice choices[8] = {p->choices.data[p->steps.data[s].first_choice]};
@@ -138,9 +189,9 @@ static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint
             choices[c].scratch_bytes = random_size(rng) * (1 + ebb__rng_below(rng, 3));
             choices[c].flops *= (double)(1 + ebb__rng_below(rng, 5)) / 4;
         }
-        assert_int_equal(ebb__program_add_step(q, &step, &p->accesses.data[step.first_access], choices), EBB_OK);
+        assert_int_equal(ebb_program_add_step(q, &step, &p->accesses.data[step.first_access], choices), EBB_OK);
     }
-    assert_int_equal(ebb__program_check(q), EBB_OK);
+    assert_int_equal(ebb_program_finish(q), EBB_OK);
     return q;
 }
 
@@ -149,58 +200,58 @@ static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint
 /* What an action touches, in bytes. */
 typedef struct bound_action {
     ebb_action action;
-    uint64_t offset[8]; /* of each access; of the tensor of a copy */
-    uint64_t scratch, scratch_bytes, slot;
-    uint32_t tier;
+    uint64_t offset[8]; /* of each access; of the part that is copied */
+    uint64_t scratch, scratch_bytes;
+    uint64_t from, to, n_bytes; /* a copy: in lower tiers; how much */
 } bound_action;
 
 typedef struct world {
     const ebb_program *program;
     const ebb_plan *plan;
     bound_action *bound;
-    uint8_t *arena, *tier[EBB_N_TIERS];
-    uint64_t *digest;                  /* [n_laps * n_steps]: what each run wrote */
-    uint64_t *content;                 /* [n_tensors]: of persistent and kept ones, at the border behind the last lap */
-    uint64_t *home_offset, *home_slot; /* [n_tensors]: at the border */
+    uint8_t *arena, *tier[EBB_MAX_TIERS];
+    uint64_t *digest;  /* [n_laps * n_steps]: what each run wrote */
+    uint64_t *content; /* [n_tensors]: of persistent and kept ones, at the border behind the last lap */
     ebb_bump bump;
 } world;
+
+static inline uint64_t place_of(const ebb_plan_cursor *cursor, const ebb_action *action, uint32_t tier) {
+    const uint32_t idx = ebb__plan_cursor_slot(cursor, action->target, tier, action->begin);
+    assert_true(idx < cursor->plan->slots.n);
+    const ebb_slot *slot = &cursor->plan->slots.data[idx];
+    return slot->offset + action->begin - slot->begin;
+}
 
 static inline void bind_actions(world *w) {
     const ebb_plan *plan = w->plan;
     ebb_plan_cursor cursor;
     assert_int_equal(ebb__plan_cursor_init(w->program, plan, &w->bump, &cursor), EBB_OK);
-    size_t n_tensors = w->program->tensors.n;
-    w->home_offset = calloc(n_tensors, sizeof *w->home_offset);
-    w->home_slot = calloc(n_tensors, sizeof *w->home_slot);
-    memcpy(w->home_offset, cursor.offset, n_tensors * sizeof *w->home_offset);
-    memcpy(w->home_slot, cursor.slot, n_tensors * sizeof *w->home_slot);
     w->bound = calloc(plan->actions.n, sizeof *w->bound);
     for (size_t a = 0; a < plan->actions.n; a++) {
         bound_action *b = &w->bound[a];
         ebb__plan_cursor_next(&cursor);
         assert_int_equal(cursor.position, a);
         b->action = plan->actions.data[a];
-        if (b->action.kind == EBB_ACT_RUN || b->action.kind == EBB_ACT_AGAIN) {
+        const bool is_out = b->action.kind == EBB_ACT_OUT, is_in = b->action.kind == EBB_ACT_IN;
+        if (ebb__action_computes(&b->action)) {
             const ebb_step *step = &w->program->steps.data[b->action.target];
             for (uint32_t i = 0; i < step->n_accesses; i++) {
-                b->offset[i] = cursor.offset[w->program->accesses.data[step->first_access + i].tensor];
+                b->offset[i] =
+                    ebb__plan_cursor_offset(&cursor, w->program->accesses.data[step->first_access + i].tensor, 0);
                 assert_true(b->offset[i] != UINT64_MAX);
             }
-            b->scratch = cursor.scratch_offset;
+            if (cursor.scratch != EBB_NO_PIECE) { b->scratch = plan->stays.data[cursor.scratch].offset; }
             b->scratch_bytes = w->program->choices.data[step->first_choice + b->action.choice].scratch_bytes;
         } else if (b->action.kind != EBB_ACT_DROP) {
-            b->offset[0] = cursor.offset[b->action.target];
-            uint64_t slot = cursor.slot[b->action.target];
-            assert_true(b->offset[0] != UINT64_MAX && slot < plan->slots.n);
-            b->slot = plan->slots.data[slot].offset;
-            b->tier = plan->slots.data[slot].tier;
+            const uint64_t whole = w->program->tensors.data[b->action.target].size_bytes;
+            b->n_bytes = ebb__action_end(&b->action, whole) - b->action.begin;
+            if (is_out || is_in) {
+                b->offset[0] = ebb__plan_cursor_offset(&cursor, b->action.target, b->action.begin);
+                assert_true(b->offset[0] != UINT64_MAX);
+            }
+            if (!is_out) { b->from = place_of(&cursor, &b->action, b->action.tier); }
+            if (!is_in) { b->to = place_of(&cursor, &b->action, is_out ? b->action.tier : b->action.to); }
         }
-    }
-    ebb__plan_cursor_next(&cursor);
-    for (size_t t = 0; t < n_tensors; t++) { /* the border behind is the border before */
-        const ebb_tensor *tensor = &w->program->tensors.data[t];
-        if (tensor->persistent) { assert_int_equal(cursor.offset[t], w->home_offset[t]); }
-        if (tensor->kept) { w->home_offset[t] = cursor.offset[t]; }
     }
 }
 
@@ -219,10 +270,11 @@ static inline uint64_t tensor_bytes(const world *w, uint32_t t) {
 static inline void do_action(world *w, size_t a, uint64_t lap) {
     const bound_action *b = &w->bound[a];
     if (b->action.kind == EBB_ACT_DROP) { return; }
-    if (b->action.kind == EBB_ACT_OUT || b->action.kind == EBB_ACT_IN) {
-        uint8_t *device = w->arena + b->offset[0], *low = w->tier[b->tier] + b->slot;
-        uint64_t n = tensor_bytes(w, b->action.target);
-        memcpy(b->action.kind == EBB_ACT_OUT ? low : device, b->action.kind == EBB_ACT_OUT ? device : low, n);
+    if (!ebb__action_computes(&b->action)) {
+        const bool is_out = b->action.kind == EBB_ACT_OUT, is_in = b->action.kind == EBB_ACT_IN;
+        const uint8_t *from = is_out ? w->arena + b->offset[0] : w->tier[b->action.tier] + b->from;
+        uint8_t *to = is_in ? w->arena + b->offset[0] : w->tier[is_out ? b->action.tier : b->action.to] + b->to;
+        memcpy(to, from, b->n_bytes);
         return;
     }
     const ebb_step *step = &w->program->steps.data[b->action.target];
@@ -248,6 +300,11 @@ static inline void do_action(world *w, size_t a, uint64_t lap) {
     assert_true(*said == digest);
 }
 
+/* Whether a stay or slot is there at the border: around the end, or (at_end) up to it. */
+static inline bool is_at_border(const world *w, uint64_t first, uint64_t last, bool at_end) {
+    return first >= last || (at_end && last == w->plan->actions.n);
+}
+
 static inline void world_begin(world *w, const ebb_program *program, const ebb_plan *plan, uint64_t n_laps) {
     ebb_plan_summary sum = ebb_plan_get_summary(plan);
     *w = (world){.program = program, .plan = plan};
@@ -255,7 +312,7 @@ static inline void world_begin(world *w, const ebb_program *program, const ebb_p
     bind_actions(w);
     w->arena = malloc(sum.peak_bytes + 1); /* to the byte: a sanitizer sees what goes beyond the peak */
     memset(w->arena, 0xaa, sum.peak_bytes);
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < plan->topology.n_tiers; tier++) {
         w->tier[tier] = malloc(sum.tier_bytes[tier] + 1);
         memset(w->tier[tier], 0xbb, sum.tier_bytes[tier]);
     }
@@ -263,13 +320,50 @@ static inline void world_begin(world *w, const ebb_program *program, const ebb_p
     w->content = calloc(program->tensors.n, sizeof *w->content);
     for (uint32_t t = 0; t < program->tensors.n; t++) {
         if (!program->tensors.data[t].persistent) { continue; }
-        uint64_t slot = w->home_slot[t];
-        assert_true(w->home_offset[t] != UINT64_MAX || slot != UINT64_MAX);
-        if (w->home_offset[t] != UINT64_MAX) { spread(w->arena + w->home_offset[t], tensor_bytes(w, t), t); }
-        if (slot == UINT64_MAX) { continue; }
-        const ebb_slot *s = &plan->slots.data[slot];
-        spread(w->tier[s->tier] + s->offset, s->size_bytes, t);
+        const uint64_t n = tensor_bytes(w, t);
+        uint8_t *bytes = malloc(n);
+        spread(bytes, n, t);
+        for (size_t i = 0; i < plan->stays.n; i++) {
+            const ebb_stay *s = &plan->stays.data[i];
+            if (s->tensor == t && is_at_border(w, s->first, s->last, false)) {
+                memcpy(w->arena + s->offset, bytes + s->begin, s->size_bytes);
+            }
+        }
+        for (size_t i = 0; i < plan->slots.n; i++) {
+            const ebb_slot *s = &plan->slots.data[i];
+            if (s->tensor == t && is_at_border(w, s->first, s->last, false)) {
+                memcpy(w->tier[s->tier] + s->offset, bytes + s->begin, s->size_bytes);
+            }
+        }
+        free(bytes);
     }
+}
+
+/* Take what a home holds of a tensor into bytes; what is there already must be the same. */
+static inline void gather_home(uint8_t *bytes, bool *is_there, const uint8_t *home, uint64_t begin, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        if (is_there[begin + i]) { assert_int_equal(bytes[begin + i], home[i]); }
+        bytes[begin + i] = home[i];
+        is_there[begin + i] = true;
+    }
+}
+
+/* A tensor's content at the border behind the last lap, wherever it is; all of it must be somewhere. */
+static inline void gather_tensor(const world *w, uint32_t t, uint8_t *bytes) {
+    const uint64_t n = tensor_bytes(w, t);
+    bool *is_there = calloc(n, sizeof *is_there);
+    for (size_t i = 0; i < w->plan->stays.n; i++) {
+        const ebb_stay *s = &w->plan->stays.data[i];
+        if (s->tensor != t || !is_at_border(w, s->first, s->last, true)) { continue; }
+        gather_home(bytes, is_there, w->arena + s->offset, s->begin, s->size_bytes);
+    }
+    for (size_t i = 0; i < w->plan->slots.n; i++) {
+        const ebb_slot *s = &w->plan->slots.data[i];
+        if (s->tensor != t || !is_at_border(w, s->first, s->last, false)) { continue; }
+        gather_home(bytes, is_there, w->tier[s->tier] + s->offset, s->begin, s->size_bytes);
+    }
+    for (uint64_t i = 0; i < n; i++) { assert_true(is_there[i]); }
+    free(is_there);
 }
 
 /* Look at what must be there, then free all. */
@@ -277,20 +371,14 @@ static inline void world_end(world *w) {
     for (uint32_t t = 0; t < w->program->tensors.n; t++) {
         const ebb_tensor *tensor = &w->program->tensors.data[t];
         if (!tensor->persistent && !tensor->kept) { continue; }
-        const uint8_t *at = NULL;
-        if (w->home_offset[t] != UINT64_MAX) { at = w->arena + w->home_offset[t]; }
-        if (w->home_slot[t] != UINT64_MAX && at == NULL) {
-            const ebb_slot *s = &w->plan->slots.data[w->home_slot[t]];
-            at = w->tier[s->tier] + s->offset;
-        }
-        assert_non_null(at);
-        w->content[t] = ebb__hash(EBB_HASH_INIT, at, tensor->size_bytes);
+        uint8_t *bytes = malloc(tensor->size_bytes);
+        gather_tensor(w, t, bytes);
+        w->content[t] = ebb__hash(EBB_HASH_INIT, bytes, tensor->size_bytes);
+        free(bytes);
     }
     free(w->bound);
-    free(w->home_offset);
-    free(w->home_slot);
     free(w->arena);
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) { free(w->tier[tier]); }
+    for (uint32_t tier = 0; tier < EBB_MAX_TIERS; tier++) { free(w->tier[tier]); }
     ebb__bump_fini(&w->bump);
 }
 
@@ -316,10 +404,10 @@ static inline void execute_any_order(world *w, const ebb_program *program, const
     world_begin(w, program, plan, n_laps);
     assert_int_equal(ebb__plan_schedule(program, plan, &w->bump, &s), EBB_OK);
     bool *done = calloc(n_laps * n, sizeof *done);
-    uint64_t next[EBB_N_ENGINES] = {0};
+    uint64_t next[EBB_MAX_ENGINES] = {0};
     for (;;) {
-        uint32_t ready[EBB_N_ENGINES], n_ready = 0, n_over = 0;
-        for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
+        uint32_t ready[EBB_MAX_ENGINES], n_ready = 0, n_over = 0;
+        for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
             while (next[e] < n_laps * n && s.engine[next[e] % n] != e) { next[e]++; }
             if (next[e] == n_laps * n) {
                 n_over++;
@@ -334,7 +422,7 @@ static inline void execute_any_order(world *w, const ebb_program *program, const
             }
             if (met) { ready[n_ready++] = e; }
         }
-        if (n_over == EBB_N_ENGINES) { break; }
+        if (n_over == EBB_MAX_ENGINES) { break; }
         assert_true(n_ready > 0);
         uint32_t e = ready[ebb__rng_below(rng, n_ready)];
         do_action(w, next[e] % n, next[e] / n);

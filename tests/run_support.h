@@ -9,6 +9,7 @@
 
 #include "backend/lower.h"
 #include "run/run.h"
+#include "run_ports.h"
 
 #define RUN_BATCH 4
 #define RUN_CLASSES 5
@@ -67,8 +68,8 @@ static inline ebb_run *run_fixture_start(const run_fixture *f, const ebb_mem *me
     ebb_run *run = NULL;
     assert_int_equal(ebb_run_create(f->lowered, f->plan, &options, &run), EBB_OK);
     assert_int_equal(ebb_run_init_values(run, 3), EBB_OK);
-    for (int i = 0; i < RUN_BATCH * 64; i++) { ebb_run_images(run)[i] = (float)(i % 7) - 3.0f; }
-    for (int i = 0; i < RUN_BATCH; i++) { ebb_run_labels(run)[i] = i; }
+    for (int i = 0; i < RUN_BATCH * 64; i++) { run_images(run)[i] = (float)(i % 7) - 3.0f; }
+    for (int i = 0; i < RUN_BATCH; i++) { run_labels(run)[i] = i; }
     return run;
 }
 

@@ -11,6 +11,7 @@
 #define EBB_GRAPH_H
 
 #include "ebb/base.h"
+#include "ebb/dtype.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +36,28 @@ EBB_API void ebb_graph_destroy(ebb_graph *graph);
 /* The first failure of a builder call, its message again in ebb_last_error; EBB_OK when there was none. */
 EBB_API ebb_status ebb_graph_check(const ebb_graph *graph);
 
-/* The batch's images (N, C, H, W) and its labels (N), int32 in [0, classes). One of each. */
+/* What passes between the host and an iteration: the host fills inputs before it, and reads outputs after it. A graph
+ * declares its ports by name; a run has the memory (ebb_run_port). */
+typedef struct ebb_port {
+    const char *name; /* lives as long as the graph */
+    ebb_value value;
+    ebb_dtype dtype;
+    bool is_input;
+    uint32_t n_dims;
+    int64_t dims[4]; /* row-major */
+    uint64_t size_bytes;
+    int64_t below; /* of an input of s32: an iteration refuses elements that are not in [0, below); 0: takes all */
+} ebb_port;
+
+/* An input of 1 to 4 dimensions. Layers compute with f32. */
+EBB_API ebb_value ebb_graph_input(ebb_graph *graph, const char *name, ebb_dtype dtype, const int64_t *dims,
+                                  size_t n_dims);
+/* Give a value to the host under this name. Returns the value. */
+EBB_API ebb_value ebb_graph_output(ebb_graph *graph, const char *name, ebb_value value);
+EBB_API const ebb_port *ebb_graph_ports(const ebb_graph *graph,
+                                        size_t *n_out); /* borrowed until the next is declared */
+
+/* The inputs "images" (N, C, H, W) and "labels" (N), s32 in [0, classes). One of each. */
 EBB_API ebb_value ebb_graph_images(ebb_graph *graph, int64_t n, int64_t channels, int64_t height, int64_t width);
 EBB_API ebb_value ebb_graph_labels(ebb_graph *graph, int64_t n, int64_t classes);
 
@@ -74,7 +96,8 @@ EBB_API ebb_value ebb_graph_add(ebb_graph *graph, const char *name, ebb_value a,
 /* Along channels. */
 EBB_API ebb_value ebb_graph_concat(ebb_graph *graph, const char *name, const ebb_value *src, size_t n_src);
 EBB_API ebb_value ebb_graph_flatten(ebb_graph *graph, const char *name, ebb_value src);
-/* Mean cross-entropy of softmax(logits) (N, classes) against the labels: a scalar, the graph's loss. */
+/* Mean cross-entropy of softmax(logits) (N, classes) against the labels: a scalar, the graph's loss. Declares the
+ * outputs "loss" and "correct", how many of the batch the network got right, each a float. */
 EBB_API ebb_value ebb_graph_softmax_loss(ebb_graph *graph, ebb_value logits, ebb_value labels);
 
 /* How many values it holds, and the shape of one: dims_out[0..*n_dims_out), at most 4. */

@@ -42,15 +42,15 @@ typedef struct ebb_place_problem {
     size_t n_items;
     uint64_t alignment_bytes; /* of every offset; a power of two; sizes are rounded up to it */
     uint64_t period;          /* 0: not cyclic; else every time is in [0, period] */
-    /* What only some problems have; NULL where none has it. */
+    /* Members that only some problems use; NULL: not used. */
     const uint64_t *alignments; /* [n_items]: the offset is also a multiple of this, any number but 0 */
     const uint64_t *fixed;      /* [n_items]: the offset that it must have, or EBB_PLACE_ANYWHERE */
     const ebb_place_gap *gaps;  /* by item, and of one item by time, without overlap; within the item's life, which
                                    does not go around the end */
     size_t n_gaps;
-    const uint64_t *hints; /* [n_items]: where somebody would like it, or EBB_PLACE_ANYWHERE. "best" heeds it where that
+    const uint64_t *hints; /* [n_items]: the offset that is preferred, or EBB_PLACE_ANYWHERE. "best" heeds it where that
                               costs nothing; the others do not */
-    /* What messages call an item: write a text of less than n_bytes to buf. NULL: its number, from 0. */
+    /* Names an item in messages: write a text of less than n_bytes to buf. NULL: its number, from 0. */
     void (*name)(const void *ctx, size_t item, char *buf, size_t n_bytes);
     const void *name_ctx;
 } ebb_place_problem;
@@ -67,7 +67,8 @@ typedef struct ebb_place_options {
     /* Search steps, each a few tens of ns. 0: the default.
      *  - "best" ends after this many with the best answer so far; there always is one, after O(n log n). Its default is
      *    EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item; of plain items four times EBB_PLACE_STEPS for at
-     *    most EBB_PLACE_FEW, and twice for a hundred times as many; for more plain items at least EBB_PLACE_MANY_STEPS.
+     *    most EBB_PLACE_FEW, and twice for a hundred times as many; for more plain items at least
+     *    EBB_PLACE_MANY_STEPS_AN_ITEM for each, but no more than EBB_PLACE_MANY_STEPS of these.
      *  - With more than the default, it searches with the default first, then with twice as many steps, then with four
      *    times, while the steps suffice. The best answer counts, so more steps never give a worse one.
      *  - With 0 here and in enough_bytes, a plain problem of more than 200,000 items is first searched in haste, which
@@ -88,11 +89,12 @@ typedef struct ebb_place_options {
     uint64_t first_segment_bytes; /* "best-fit" and "first-fit" begin with a segment of this size, as CnMem does
                                      with an initial size (of SINGA's, 256 MiB); 0: with none */
 } ebb_place_options;
-#define EBB_PLACE_FEW 2048u /* of so many the exact search can make something */
+#define EBB_PLACE_FEW 2048u /* up to this many the exact search is of use */
 #define EBB_PLACE_STEPS ((uint64_t)20 * 1000 * 1000)
 #define EBB_PLACE_RULED ((size_t)200 * 1000) /* with up to this many items "best" tries all rules */
 #define EBB_PLACE_STEPS_AN_ITEM ((uint64_t)96)
 #define EBB_PLACE_MANY_STEPS ((uint64_t)100 * 1000 * 1000)
+#define EBB_PLACE_MANY_STEPS_AN_ITEM ((uint64_t)320)
 #define EBB_PLACE_RULE_STEPS ((uint64_t)150 * 1000 * 1000)
 #define EBB_PLACE_RULE_STEPS_AN_ITEM ((uint64_t)100)
 #define EBB_PLACE_OPTIONS_INIT EBB_INIT(ebb_place_options, )
@@ -108,9 +110,10 @@ typedef struct ebb_place_result {
 } ebb_place_result;
 
 /* Write each item's offset to offsets_out[n_items]; optimal is result.peak_bytes == result.bound_bytes. options may be
- * NULL. EBB_E_ARGUMENT names the item that is malformed, or the solver that is not; EBB_E_UNSUPPORTED: fixed offsets
- * with a solver that is an allocator's replay, or an answer of 2^63 bytes or more; EBB_E_NO_FIT: fixed offsets that
- * overlap, named; EBB_E_LIMIT: a rule that gave up, or too many items and gaps, as for ebb_place_bound. */
+ * NULL. EBB_E_ARGUMENT names the item that is malformed, the solver that does not exist, or the iteration starts that
+ * do not ascend; EBB_E_UNSUPPORTED: fixed offsets with a solver that is an allocator's replay, or an answer of 2^63
+ * bytes or more; EBB_E_NO_FIT: fixed offsets that overlap, named; EBB_E_LIMIT: a rule that gave up, or too many items
+ * and gaps, as for ebb_place_bound. */
 EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options,
                                    uint64_t *offsets_out, ebb_place_result *result_out);
 
@@ -124,7 +127,7 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
  * None but "best" searches, or looks at enough_bytes and hints. "size" and SmartPool's rules look for the tightest or
  * lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where each
  * item leaves one. "first-fit", "best-fit" and "pytorch" take O(n log n); they are allocators that meet births and
- * deaths in order of time, at one time deaths first, else in the order of the problem; their segments lie one behind
+ * deaths in order of time, at one time deaths first, else in the order of the problem; their segments lie one after
  * the other. An item holds its block through its gaps; for an alignment that their granules of 512 bytes are no
  * multiple of, they take that much more. A circle goes round until it repeats, or else what lives around its end keeps
  * its blocks all the time. */

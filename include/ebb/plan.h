@@ -3,21 +3,28 @@
  * Plans: for one program, one machine and one budget, what each step does, what is copied out, copied
  * in, dropped or computed again, and where everything lies.
  *
- * A plan is a list of actions. The list's order is a legal sequential execution; each engine (compute,
- * out, in) takes its own actions in that order, and waits only for those whose bytes it needs.
+ * A plan is a list of actions. The list's order is a legal sequential execution; each engine takes its own actions in
+ * that order, and waits only for those whose bytes it needs.
  *
- *   run s     compute step s; the tensors that it writes and that are absent come into being
- *   again s   compute step s once more (recomputation)
- *   out t     copy t to its slot (compute may go on; t must not change until the copy has ended)
- *   in t      copy t's slot to the device; t comes into being
- *   drop t    t's stay ends; its bytes may be used again by what comes behind, once every compute and
- *             copy of the stay has ended
+ *   run s        compute step s; what it writes and is absent comes into being
+ *   again s      compute step s once more (recomputation)
+ *   out t tier   copy t to its slot there (compute may go on; t must not change until the copy has ended)
+ *   in t tier    copy t's slot there to the device, where it comes into being
+ *   move t tier to   copy t's slot on one tier to a slot on another
+ *   drop t       t's stay ends; its bytes may be used again by what comes after, once every compute and
+ *                copy of the stay has ended
+ *
+ * The last four may be of a part, a range of the tensor's bytes that begins at a multiple of the program's alignment.
+ * Steps see whole tensors: when one runs, the parts of each tensor that it accesses lie side by side.
+ *
+ * Steps run in any order in which each finds the versions that it reads (program.h).
  *
  * Positions are indices of actions. A stay [first, last) is an interval on the device: first is the
- * action that brings the tensor, last the drop (or the end of the circle). Scratch is a stay of one action,
- * [a, a + 1), with tensor EBB_SCRATCH. A slot is the same for a tensor's copy on a lower tier: first is the
- * out; it holds the copy until last. The plan is cyclic with the period n_actions: a stay or slot with
- * first >= last lives around the end, which only persistent tensors' do; first == last (both 0) is always.
+ * action that brings the tensor or the part, last the drop (or the end of the circle). Scratch is a stay of one action,
+ * [a, a + 1), with tensor EBB_SCRATCH. A slot is the same for a copy on a lower tier: first is the out or move that
+ * fills it; it holds the copy until last. A tensor may have slots on several tiers at one time, and on one tier of
+ * several parts. The plan is cyclic with the period n_actions: a stay or slot with first >= last lives around the end,
+ * which only persistent tensors' do; first == last (both 0) is always.
  */
 #ifndef EBB_PLAN_H
 #define EBB_PLAN_H
@@ -32,28 +39,85 @@ extern "C" {
 
 typedef struct ebb_machine ebb_machine;
 
-typedef enum ebb_tier { EBB_TIER_HOST, EBB_TIER_DISK, EBB_N_TIERS } ebb_tier;
+#define EBB_MAX_TIERS 8u
+#define EBB_MAX_ENGINES 16u
+#define EBB_NAME_BYTES 32u /* of a tier's or an engine's name, with the NUL; letters, digits, '_', '-' */
 
-/* Bytes a second and nanoseconds a copy, from the device to the tier (out) and back (in). */
+#define EBB_DEVICE 0u           /* the first tier of every machine: where steps compute */
+#define EBB_COMPUTE 0u          /* the first engine of every machine: what computes steps */
+#define EBB_NO_ENGINE UINT8_MAX /* of a drop: there is nothing to do */
+
+/* What a tier's bytes lie in. */
+typedef enum ebb_store {
+    EBB_STORE_DEVICE, /* memory that kernels reach; the tier EBB_DEVICE alone */
+    EBB_STORE_MEMORY, /* the host's */
+    EBB_STORE_FILE,
+    EBB_N_STORES,
+} ebb_store;
+
+typedef struct ebb_tier {
+    char name[EBB_NAME_BYTES];
+    ebb_store store;
+    uint64_t capacity_bytes; /* UINT64_MAX: not known */
+} ebb_tier;
+
+/* Which tiers there are, and which engine carries copies from the one to the other. An engine does what it is given one
+ * after the other; engines work side by side. */
+typedef struct ebb_topology {
+    uint32_t n_tiers, n_engines;
+    ebb_tier tier[EBB_MAX_TIERS];
+    char engine[EBB_MAX_ENGINES][EBB_NAME_BYTES];
+    uint8_t way[EBB_MAX_TIERS][EBB_MAX_TIERS]; /* [from][to]: the engine; 0: there is no way */
+} ebb_topology;
+
+/* The tier of that name; EBB_MAX_TIERS: none. */
+EBB_API uint32_t ebb_topology_tier(const ebb_topology *topology, const char *name);
+
+/* One direction of a link. */
+typedef struct ebb_way {
+    double bytes_per_s;
+    uint64_t latency_ns; /* of each copy */
+    uint32_t engine;     /* not EBB_COMPUTE */
+} ebb_way;
+
+/* The rates of copies between two tiers. both_rate and work_rate are shares, above 0 and at most 1. In predicted times
+ * each engine keeps at least 1e-12 of its own rate. */
 typedef struct ebb_link {
-    double out_bytes_per_s, in_bytes_per_s;
-    uint64_t latency_ns;
+    uint32_t near, far; /* tiers */
+    ebb_way out, in;    /* from near to far; from far to near */
+    double both_rate;   /* the share of its bytes per second that a direction keeps while the other copies too */
+    double work_rate;   /* the share of its speed that the compute engine keeps while this link copies */
 } ebb_link;
 
-/* A machine with round figures of a present desktop processor; the start of every description. */
+/* A machine with round figures of a present desktop processor; the start of every description. Its tiers are the
+ * device, "host" (EBB_HOST) and "disk" (EBB_DISK), each two next to one another linked by engines of their own for each
+ * direction; device and disk too. */
 EBB_API ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_out);
+#define EBB_HOST 1u
+#define EBB_DISK 2u
 EBB_API void ebb_machine_destroy(ebb_machine *machine);
 /* EBB_E_FORMAT: not a machine's description, or of another version; names the member. EBB_E_IO: reading or writing. */
 EBB_API ebb_status ebb_machine_load(const ebb_mem *mem, const char *path, ebb_machine **machine_out);
 EBB_API ebb_status ebb_machine_save(const ebb_machine *machine, const char *path);
 
-EBB_API void ebb_machine_set_link(ebb_machine *machine, ebb_tier tier, const ebb_link *link);
-EBB_API ebb_link ebb_machine_link(const ebb_machine *machine, ebb_tier tier);
+EBB_API const ebb_topology *ebb_machine_topology(const ebb_machine *machine); /* borrowed */
+/* Add a tier, or an engine, after the last. EBB_E_ARGUMENT: the name is not valid or is taken, or a second device.
+ * EBB_E_LIMIT: EBB_MAX_TIERS or EBB_MAX_ENGINES are there. */
+EBB_API ebb_status ebb_machine_add_tier(ebb_machine *machine, const ebb_tier *tier, uint32_t *tier_out);
+EBB_API ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32_t *engine_out);
+/* Link two tiers, or say anew how they are linked. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
+ * twice, rates that are not positive and finite, or both_rate or work_rate outside of (0, 1]. */
+EBB_API ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link);
+/* How two tiers are linked, seen from near. false: they are not. */
+EBB_API bool ebb_machine_link(const ebb_machine *machine, uint32_t near, uint32_t far, ebb_link *link_out);
+/* The time that a copy of this many bytes takes alone; UINT64_MAX: the two tiers are not linked. */
+EBB_API uint64_t ebb_machine_copy_time_ns(const ebb_machine *machine, uint32_t from, uint32_t to, uint64_t bytes);
+
 /* What a step without a measured time is reckoned with: max(flops / rate, bytes / bandwidth) + overhead. */
 EBB_API void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, double bytes_per_s, uint64_t overhead_ns);
 /* File a measured time under a choice's key; the last one counts. */
 EBB_API ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t time_ns);
-/* The measured time of the choice's key, or the reckoned one. */
+/* The machine's measured time of the choice's key, else the time that the choice carries, else the reckoned one. */
 EBB_API uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice);
 
 /* ---- the plan --------------------------------------------------------------------------------- */
@@ -67,39 +131,48 @@ typedef enum ebb_action_kind {
     EBB_ACT_AGAIN,
     EBB_ACT_OUT,
     EBB_ACT_IN,
+    EBB_ACT_MOVE,
     EBB_ACT_DROP,
 } ebb_action_kind;
 
+#define EBB_WHOLE UINT64_MAX /* all bytes of a tensor */
+
 typedef struct ebb_action {
     uint32_t kind;
-    uint32_t target; /* a step or a tensor */
-    uint32_t choice; /* run, again: which of the step's choices; again takes the one that run took */
+    uint32_t target;            /* a step or a tensor */
+    uint32_t choice;            /* run, again: which of the step's choices; again takes the one that run took */
+    uint16_t tier, to;          /* out: where to; in, move: where from; move: where to */
+    uint64_t begin, size_bytes; /* of a tensor: which bytes, or 0 and EBB_WHOLE; of a step: 0 */
 } ebb_action;
 
 typedef struct ebb_stay {
     uint32_t tensor; /* or EBB_SCRATCH */
     uint64_t first, last;
     uint64_t offset, size_bytes; /* in the arena */
+    uint64_t begin;              /* which byte of the tensor it begins with; of scratch: 0 */
 } ebb_stay;
 
 typedef struct ebb_slot {
     uint32_t tensor;
-    uint32_t tier; /* ebb_tier */
+    uint32_t tier;
     uint64_t first, last;
-    uint64_t offset, size_bytes; /* in the tier's slab or file */
+    uint64_t offset, size_bytes; /* in the tier's memory or file */
+    uint64_t begin;              /* which byte of the tensor it begins with */
 } ebb_slot;
 
 typedef struct ebb_plan_options {
     size_t size_bytes;
     const ebb_mem *mem;
-    const char *policy;               /* ebb_policy_name lists them */
-    uint64_t budget_bytes;            /* of the device; UINT64_MAX: no limit */
-    uint64_t tier_bytes[EBB_N_TIERS]; /* what each tier may hold; 0: none. The nearest with room is taken */
-    const char *algorithms;           /* how each step comes to its choice; ebb_algorithms_name lists the ways */
+    const char *policy;                 /* ebb_policy_name lists them */
+    uint64_t budget_bytes;              /* of the device; UINT64_MAX: no limit */
+    uint64_t tier_bytes[EBB_MAX_TIERS]; /* what each of the machine's tiers may hold; 0: none. That of the device is not
+                                           looked at, nor that of a tier that is not there or not linked to the device.
+                                           The first with room is taken */
+    const char *algorithms;             /* how each step comes to its choice; ebb_algorithms_name lists the ways */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options, EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX)                             \
-                                   EBB_SET(tier_bytes[0], UINT64_MAX) EBB_SET(algorithms, "given"))
+                                   EBB_SET(tier_bytes[EBB_HOST], UINT64_MAX) EBB_SET(algorithms, "given"))
 
 /* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
 typedef struct ebb_no_fit {
@@ -135,19 +208,33 @@ EBB_API const char *ebb_algorithms_name(size_t idx, const char **about_out);
 
 /* Views, borrowed until the plan dies. */
 EBB_API const ebb_action *ebb_plan_actions(const ebb_plan *plan, size_t *n_out);
-EBB_API const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out); /* by first, then tensor */
-EBB_API const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out); /* by first, then tensor */
+EBB_API const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out); /* by first, tensor, begin */
+EBB_API const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out); /* in the same order */
+EBB_API const ebb_topology *ebb_plan_topology(const ebb_plan *plan);         /* of the machine that it was made for */
+
+/* What no plan for the program can be better than, whatever its policy, and the rule that says so:
+ *   step      one step touches this many bytes at once, with its least scratch
+ *   compute   each step is computed once, by its fastest choice, on the machine that the plan was made for
+ * The gap of a plan is how far it is above. NULL rules: nothing is certified (a plan that was written by hand). */
+typedef struct ebb_certificate {
+    uint64_t bound_bytes, bound_ns;
+    const char *bytes_rule, *ns_rule; /* static */
+} ebb_certificate;
 
 typedef struct ebb_plan_summary {
     const char *policy; /* lives as long as the plan */
     uint64_t budget_bytes;
     uint64_t peak_bytes;  /* the arena that it needs: the end of the highest stay */
-    uint64_t bound_bytes; /* most bytes of stays at one position: no placement of them is lower */
-    uint64_t tier_bytes[EBB_N_TIERS];
+    uint64_t bound_bytes; /* most bytes of stays at one position, each at a multiple of the alignment, or the peak where
+                             that is less: no placement of them is lower */
+    uint64_t tier_bytes[EBB_MAX_TIERS];       /* that it takes of each lower tier */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
+    uint64_t moved_on_bytes;                  /* an iteration, from one lower tier to another */
     uint64_t n_recomputed_steps;              /* an iteration */
     uint64_t fingerprint;                     /* of the program that it is for */
     const char *algorithms;                   /* how choices were made; static */
+    bool has_nominal_times; /* no plan with the machine's own times was found, and this is one with round figures */
+    ebb_certificate certificate;
 } ebb_plan_summary;
 EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);
 
@@ -170,25 +257,26 @@ EBB_API ebb_status ebb_plan_load(const ebb_mem *mem, const char *path, ebb_plan 
 EBB_API ebb_status ebb_plan_save(const ebb_plan *plan, const char *path);
 
 /* The independent validator: replays the actions over the program, sharing no code with any policy, and
- * proves that every read finds its tensor present and at the version that the program means, no two live
- * stays (or slots) overlap, nothing exceeds the budget, the circle closes. EBB_E_INVALID_PLAN: the message
- * names the action and the rule. EBB_E_LIMIT: 2^32 - 1 stays or slots, or more. O(n log n). */
+ * proves that every read finds its tensor present, whole, in one piece and at the version that the program means, no
+ * two live stays (or slots) overlap, nothing exceeds the budget, the circle closes. EBB_E_INVALID_PLAN: the message
+ * names the action and the rule. EBB_E_LIMIT: 2^32 - 1 stays or slots, or more. O(n log n), and O(parts) an access to a
+ * tensor of several parts. */
 EBB_API ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *plan);
 
 /* ---- the timeline ----------------------------------------------------------------------------- */
 
-typedef enum ebb_engine { EBB_ENGINE_COMPUTE, EBB_ENGINE_OUT, EBB_ENGINE_IN, EBB_N_ENGINES } ebb_engine;
-
 typedef struct ebb_timeline {
-    uint64_t iteration_ns;           /* of the steady iteration: as long as the one before it, or the eighth */
-    uint64_t busy_ns[EBB_N_ENGINES]; /* of each engine within it */
-    uint64_t again_ns;               /* of compute: spent on recomputation */
+    uint64_t iteration_ns;              /* of the steady iteration: as long as the one before it, or the eighth */
+    uint64_t again_ns;                  /* of compute: spent on recomputation, by itself */
+    uint64_t busy_ns[EBB_MAX_ENGINES];  /* of each engine within it: what its actions take by themselves */
+    uint64_t stall_ns[EBB_MAX_ENGINES]; /* of each engine: it could have gone on, but waited for another one's action */
 } ebb_timeline;
 
-/* Predict: one compute engine and one copy engine each way, each in order; an action starts when its engine
- * is free and what it waits for has ended, so a stall shifts what follows. start_ns_out and end_ns_out: one entry
- * an action, in the steady iteration, from its beginning (drops: both the same); NULL if not wanted. The plan is one
- * for the program (ebb_plan_check). EBB_E_LIMIT: it has about 2^31 stays or slots, or more. */
+/* Predict: engines work side by side, each in order; an action starts when its engine is free and what it waits for has
+ * ended, so a stall shifts what follows. Links that slow each other or computing do so while they copy. start_ns_out
+ * and end_ns_out: one entry an action, in the steady iteration, from its beginning (drops: both the same); NULL if not
+ * wanted. The plan is one for the program (ebb_plan_check). EBB_E_ARGUMENT: the machine has not the tiers and ways of
+ * the plan. EBB_E_LIMIT: the plan has about 2^31 stays or slots, or more. */
 EBB_API ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
                                      ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out);
 

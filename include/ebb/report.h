@@ -20,10 +20,11 @@ typedef struct ebb_report_options {
     const char *name;       /* what the report calls the recording; NULL: the file's name */
     double out_bytes_per_s; /* of the machine for which it is asked what could leave; 0: the study's defaults */
     double in_bytes_per_s;
-    uint64_t latency_ns;  /* of each copy, before its first byte */
-    const char *temp_dir; /* as of ebb_trace_open_any; copied */
-    const char *device;   /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
-    uint32_t n_columns;   /* that a line of the text may have, at least 40; 0: 100 */
+    uint64_t latency_ns;   /* of each copy, before its first byte */
+    const char *temp_dir;  /* as of ebb_trace_open_any; copied */
+    const char *device;    /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
+    uint32_t n_columns;    /* that a line of the text may have, at least 40; 0: 100 */
+    ebb_progress progress; /* told how far the recording is read */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 

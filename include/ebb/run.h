@@ -7,6 +7,7 @@
 #define EBB_RUN_H
 
 #include "ebb/device.h"
+#include "ebb/graph.h"
 #include "ebb/plan.h"
 
 #ifdef __cplusplus
@@ -40,18 +41,16 @@ EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *pl
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
 
-/* Host memory that an iteration reads (images, labels), borrowed until the run dies, or what it has written when it
- * returns (loss, correct). NULL or 0 where the network has none. */
-EBB_API float *ebb_run_images(ebb_run *run);   /* (N, C, H, W), row-major */
-EBB_API int32_t *ebb_run_labels(ebb_run *run); /* (N) */
-EBB_API float ebb_run_loss(const ebb_run *run);
-EBB_API float ebb_run_correct(const ebb_run *run); /* how many of the batch the network got right */
+/* The host memory of a port of the network: what an iteration reads of an input, what it has written to an output when
+ * it returns; borrowed until the run dies. port_out (may be NULL): what it holds. EBB_E_ARGUMENT: no such port; the
+ * message names those that there are. */
+EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out);
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
- * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, a label is not below the number
- * of classes, update is 0, or the rate is negative or not finite; nothing was computed then, and the next iteration
- * works. EBB_E_IO: the disk tier. After a failure halfway the content is not to be trusted, and every further iteration
- * is refused with EBB_E_DEVICE. */
+ * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, an element of an input is
+ * not below its limit, update is 0, or the rate is negative or not finite; nothing was computed then, and the next
+ * iteration works. EBB_E_IO: the disk tier. After a failure halfway the content is not to be trusted, and every further
+ * iteration is refused with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
@@ -69,14 +68,25 @@ EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes
 EBB_API ebb_status ebb_run_unpark(ebb_run *run);
 
 typedef struct ebb_run_stats {
-    uint64_t peak_bytes;           /* the end of the highest byte of the arena that a command was given */
-    uint64_t arena_bytes;          /* taken */
-    uint64_t arena_resident_bytes; /* of it, as the kernel counts; equal to taken once all was touched. 0: not known */
-    uint64_t slab_bytes;           /* host slab taken */
-    uint64_t file_bytes;           /* of the disk tier */
+    /* Measured, of the arena, by all its runs: where the highest page that was touched ends, as the kernel counts
+     * pages. The arena ends at a page without access, so this is the arena's size exactly if its last page is used. On
+     * a card: what the driver gave for the arena, in its granules. UINT64_MAX: not known (there is no memory, or the
+     * kernel does not say). */
+    uint64_t peak_bytes;
+    uint64_t arena_bytes;                     /* taken */
+    uint64_t arena_resident_bytes;            /* of it, as the kernel counts pages; 0: not known */
+    uint64_t slab_bytes;                      /* host slab taken */
+    uint64_t file_bytes;                      /* of the disk tier */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration; the sum over its commands */
+    uint64_t moved_on_bytes;                  /* the same, from one lower tier to another */
     uint64_t n_recomputed_steps;
     uint64_t iteration_ns; /* of the last */
+    /* Measured, in the last iteration, for each engine of the plan: how long it waited for what other engines do. A
+     * wait counts in the iteration in which it ends. 0: the plan does not use the engine, or it never waited.
+     * UINT64_MAX: not known (the device does not count, or there was no iteration yet). ebb_timeline.stall_ns predicts
+     * it. Where computing is done by the caller's thread (ref, cpu, dry), a copy is issued only when computing gets to
+     * it, so engines of copies never wait for computing, and the timeline predicts more for them. */
+    uint64_t stall_ns[EBB_MAX_ENGINES];
 } ebb_run_stats;
 EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 
@@ -104,9 +114,9 @@ typedef struct ebb_run_proof {
  * promises, and find at each read the version that the program means (docs/hazards.md). Then, where the plan leaves the
  * disk alone, the same of a device that captures iterations as graphs. graph is what was lowered on device and planned;
  * nothing is computed, and the device's memory is not touched. EBB_E_INVALID_PLAN: the plan is for another program.
- * EBB_E_INTERNAL: a hazard, that is a pair that is not ordered, or a read of bytes that nobody wrote, that are of more
- * than one content, or that are not of the version that is meant: the message names both commands, the tensor and the
- * bytes. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
+ * EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the bytes. A hazard is a pair that is not
+ * ordered, or a read of bytes that were never written, that are not one content, or that are of another version than
+ * the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_run_proof *proof_out);
 
 /* Measure each distinct kernel of a lowered network, of each step's first choice or of all, reps times or more after

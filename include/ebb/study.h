@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a trace tells: who holds the peak, which blocks lie idle how long, what could leave for free, what is lost to
- * fragmentation, what another allocator or a placement would make of it. Numbers only; a report renders them.
+ * fragmentation, what another allocator or a placement would make of it. All of it is numbers, which a report renders,
+ * but for the advice (ebb_study_advice): sentences for the user, each with the bytes that following it would save.
  * docs/study.md defines each of them and says where it comes from.
  *
  * Bytes are uint64_t, times are nanoseconds of the trace, events are counted from 0 as the reader gives them. What the

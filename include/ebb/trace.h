@@ -6,36 +6,11 @@
 #ifndef EBB_TRACE_H
 #define EBB_TRACE_H
 
-#include "ebb/base.h"
+#include "ebb/role.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* What a block or tensor is for; the names are those of PyTorch's component tracking where it has one. workspace is
- * kernels' scratch; unknown is what the source does not say, where other is what it says to be none of these.
- * X(code, name) */
-#define EBB_ROLE_TABLE(X)                                                                                              \
-    X(PARAMETER, "parameter")                                                                                          \
-    X(BUFFER, "buffer")                                                                                                \
-    X(GRADIENT, "gradient")                                                                                            \
-    X(ACTIVATION, "activation")                                                                                        \
-    X(OPTIMIZER_STATE, "optimizer_state")                                                                              \
-    X(TEMP, "temp")                                                                                                    \
-    X(INPUT, "input")                                                                                                  \
-    X(OTHER, "other")                                                                                                  \
-    X(WORKSPACE, "workspace")                                                                                          \
-    X(UNKNOWN, "unknown")
-
-typedef enum ebb_role {
-#define EBB_ROLE_ENUM(code, name) EBB_ROLE_##code,
-    EBB_ROLE_TABLE(EBB_ROLE_ENUM)
-#undef EBB_ROLE_ENUM
-        EBB_N_ROLES
-} ebb_role;
-
-/* Static; "other" for what is out of range. */
-EBB_API const char *ebb_role_name(ebb_role role);
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
@@ -76,8 +51,13 @@ enum { EBB_TRACE_ROW_COMPUTE, EBB_TRACE_ROW_OUT, EBB_TRACE_ROW_IN, EBB_TRACE_MAX
 
 enum { EBB_TRACE_ITERATION_BEGIN, EBB_TRACE_ITERATION_END, EBB_TRACE_ANNOTATION }; /* marks */
 enum { EBB_TRACE_OUT, EBB_TRACE_IN };                                              /* directions of copies */
-/* Phases of steps, as in program.h. */
-enum { EBB_TRACE_PHASE_FORWARD, EBB_TRACE_PHASE_BACKWARD, EBB_TRACE_PHASE_UPDATE, EBB_TRACE_PHASE_UNKNOWN };
+/* Phases of steps: ebb_phase under the names of the file's format. */
+enum {
+    EBB_TRACE_PHASE_FORWARD = EBB_PHASE_FORWARD,
+    EBB_TRACE_PHASE_BACKWARD = EBB_PHASE_BACKWARD,
+    EBB_TRACE_PHASE_UPDATE = EBB_PHASE_UPDATE,
+    EBB_TRACE_PHASE_UNKNOWN = EBB_PHASE_UNKNOWN
+};
 
 #define EBB_TRACE_NONE UINT64_MAX
 
@@ -99,7 +79,7 @@ typedef struct ebb_trace_event {
     uint32_t phase;      /* step begin: EBB_TRACE_PHASE_... */
     uint64_t index;      /* step begin: in the program, or EBB_TRACE_NONE */
     uint32_t direction;  /* copy begin; from a reader also copy end */
-    uint32_t tier;       /* copy begin; from a reader also copy end: ebb_tier */
+    uint32_t tier;       /* copy begin; from a reader also copy end: which of the lower tiers, from 0 */
     uint32_t mark;       /* mark */
     uint64_t number;     /* mark: of the iteration; of another mark what its writer says, 0 at a range's beginning */
     uint64_t step;       /* from a reader: the innermost open step of the row (the first step begin of the file is
@@ -162,8 +142,8 @@ typedef struct ebb_trace_info {
     uint32_t tells;
     uint64_t start_unix_ns;
     uint64_t n_events, n_blocks, n_steps; /* so far */
-    uint64_t n_live_blocks, live_bytes;   /* behind the last event */
-    uint64_t offset;                      /* in the file, behind the last whole record */
+    uint64_t n_live_blocks, live_bytes;   /* after the last event */
+    uint64_t offset;                      /* in the file, after the last whole record */
     bool complete; /* the end was read, also by choose; false at the end: it, or what it was made from, is cut off */
 } ebb_trace_info;
 EBB_API ebb_trace_info ebb_trace_reader_info(const ebb_trace_reader *reader);
@@ -232,14 +212,18 @@ typedef struct ebb_trace_device {
 
 /* Read the file through for its devices, and begin again at its front: from now on the reader gives what happens to one
  * device's blocks, which are numbered from 0 on, beside steps and marks; info goes on counting all. device: its name,
- * or the number of an accelerator. NULL: one that ran out of memory, else an accelerator, else any, and of several the
- * one with the highest peak. EBB_E_ARGUMENT: no such device; the message names those that there are. EBB_E_IO: a pipe.
- * EBB_E_FORMAT. After a failure only close is of use. */
+ * or the number of an accelerator. NULL: a device that ran out of memory, else an accelerator, else any; if there are
+ * several, the one with the highest peak. EBB_E_ARGUMENT: no such device; the message names the existing ones.
+ * EBB_E_IO: a pipe. EBB_E_FORMAT. After a failure the reader can only be closed. */
 EBB_API ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device);
 
 /* Those that were found, in the order in which they come, and the index of the chosen one; n is 0 before, and where
  * there are no blocks and none was refused. The reader's, until it is closed or another is chosen. */
 EBB_API const ebb_trace_device *ebb_trace_reader_devices(ebb_trace_reader *reader, size_t *n_out, size_t *chosen_out);
+
+/* The names, with commas, of the devices whose blocks an import left out of this trace; NULL: it left out none. Found
+ * and kept like the devices. */
+EBB_API const char *ebb_trace_reader_left_out(const ebb_trace_reader *reader);
 
 /* ---- recordings of other tools ---------------------------------------------------------------- */
 
@@ -248,10 +232,11 @@ typedef struct ebb_trace_import_options {
     const ebb_mem *mem;
     const char *format; /* NULL: what the file's first bytes say, or where they could be several, its name */
     /* Whose blocks: "cpu", the number of an accelerator ("1", "cuda:1"), or "all", each device in a space of its own.
-     * NULL: those of the accelerator that ran out of memory, else of the one with most blocks, the processor's where
-     * there is none. A trace of ebb's is copied with all that it has; NULL or "all". */
+     * NULL: the accelerator that ran out of memory, else the one with most blocks, else the processor. A trace of ebb's
+     * is copied with all its devices, so only NULL and "all" are taken for it. */
     const char *device;
-    const char *temp_dir; /* a folder for what is read twice and comes from a pipe; NULL: the system's */
+    const char *temp_dir;  /* a folder for what is read twice and comes from a pipe; NULL: the system's */
+    ebb_progress progress; /* told how many MiB of the file are read */
 } ebb_trace_import_options;
 #define EBB_TRACE_IMPORT_OPTIONS_INIT EBB_INIT(ebb_trace_import_options, )
 
@@ -273,15 +258,20 @@ EBB_API ebb_status ebb_trace_import(const char *path, const char *out_path, cons
                                     ebb_trace_import_result *result_out);
 
 /* Open a trace as it is, and a recording of another tool through a temporary file in the folder temp_dir (NULL: the
- * system's), which nobody else sees and which is gone with the reader. Failures as of ebb_trace_import and
+ * system's), which no other program sees and which is gone with the reader. Failures as of ebb_trace_import and
  * ebb_trace_reader_open. */
 EBB_API ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
                                       ebb_trace_reader **reader_out);
 
-/* The same for one device, which is chosen as by ebb_trace_reader_choose. Of Chrome's traces and of execution traces
- * ebb_trace_import chooses, and the others stay unknown. */
+/* The same for one device, which is chosen as by ebb_trace_reader_choose. For Chrome's traces and execution traces
+ * ebb_trace_import makes the choice, and only the names of the other devices are known. */
 EBB_API ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
                                          ebb_trace_reader **reader_out);
+
+/* The same with options: format is not used, device is as of ebb_trace_reader_choose. The reader tells progress each
+ * time it is read through, also later. options may be NULL. */
+EBB_API ebb_status ebb_trace_open(const char *path, const ebb_trace_import_options *options,
+                                  ebb_trace_reader **reader_out);
 
 /* The name of a file's format, told by its first n_bytes; static. NULL: not a format that can be imported. Gzipped
  * bytes are not unpacked. path is the file's name, which decides where the bytes could be of several formats; no file
@@ -289,7 +279,7 @@ EBB_API ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, c
 #define EBB_TRACE_HEAD_BYTES ((size_t)64 * 1024)
 EBB_API const char *ebb_trace_format_of(const void *head, size_t n_bytes, const char *path);
 
-/* The idx-th format that can be imported; NULL behind the last. *about_out, unless NULL: a line about it. Static. */
+/* The idx-th format that can be imported; NULL after the last. *about_out, unless NULL: a line about it. Static. */
 EBB_API const char *ebb_trace_format_name(size_t idx, const char **about_out);
 
 #ifdef __cplusplus

@@ -162,7 +162,8 @@ typedef struct ebb_trainer_info {
     uint64_t n_parameters;
     ebb_plan_summary plan;
     double step_time_predicted_s;
-    uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
+    double stall_time_predicted_s; /* of it, computing waits for copies */
+    uint64_t context_bytes;        /* of the device beside ebb's, when the plan was made; see ebb_device_info */
     ebb_choice_figures choices;
     ebb_no_fit eval_no_fit; /* as of ebb_trainer_create, where the budget is too small for evaluation; else 0 */
 } ebb_trainer_info;
@@ -208,6 +209,7 @@ EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path
 typedef struct ebb_trainer_summary {
     ebb_run_stats run;
     double step_time_median_s, images_per_s;
+    double stall_time_median_s;   /* measured: computing waited for copies in a step. NaN: not known, or no step */
     double again_time_s;          /* predicted, an iteration: spent on recomputation */
     char weights_sha256[65];      /* of all parameters and buffers, in the network's order, row-major float32 */
     uint64_t data_bytes;          /* of host memory: the reader's, values between run and file, parked state */

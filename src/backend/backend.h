@@ -16,6 +16,7 @@
  *   call              on that stream's thread         cudaLaunchHostFunc              the same
  *   kernel            oneDNN primitive                cuDNN plan, own kernel          work figures only
  *   bind              memory objects made once        variant pack made once          nothing
+ *   stream_waited_ns  counted by the stream           NULL                            the same
  *   iteration_begin   NULL                            graph capture, then replay      NULL
  *
  * Where a table lies in a library of its own, see plugin.h; what is lent to it counts as part of EBB_BACKEND_ABI, and
@@ -38,7 +39,7 @@
 #include "ebb/device.h"
 #include "graph/graph.h"
 
-#define EBB_BACKEND_ABI 2u
+#define EBB_BACKEND_ABI 5u
 
 /* A backend's own types begin with these members; the rest is theirs. */
 typedef struct ebb_backend_ops ebb_backend_ops;
@@ -49,6 +50,14 @@ struct ebb_device {
 };
 
 typedef struct ebb_arena_mem ebb_arena_mem; /* one piece of device memory */
+
+/* What an arena has taken so far, as the kernel or a driver counts it. */
+typedef struct ebb_arena_use {
+    /* Pages: where the highest one that was touched ends, at most the arena's size. A driver: what it gave for the
+     * arena, in its granules. UINT64_MAX: not known. */
+    uint64_t peak_bytes;
+    uint64_t resident_bytes; /* of pages: all that are in memory; 0: not known */
+} ebb_arena_use;
 
 typedef struct ebb_buf {
     ebb_arena_mem *arena;
@@ -100,7 +109,7 @@ typedef struct ebb_run_state {
     uint64_t iteration; /* from 0; dropout's masks depend on it */
     uint64_t update;    /* from 1: how many updates, this one included, the optimiser has made */
     float learning_rate;
-    void *port[EBB_N_PORTS]; /* host memory of FEED and FETCH (host_alloc's); fixed at bind */
+    void *const *port; /* host memory (host_alloc's) of each port that FEED and FETCH name; fixed at bind */
 } ebb_run_state;
 
 typedef struct ebb_binding {
@@ -137,6 +146,7 @@ struct ebb_backend_ops {
     /* memory */
     ebb_status (*arena_create)(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out);
     void (*arena_destroy)(ebb_device *device, ebb_arena_mem *arena);
+    ebb_arena_use (*arena_measure)(ebb_device *device, const ebb_arena_mem *arena); /* NULL: nothing is known */
     ebb_status (*host_alloc)(ebb_device *device, uint64_t size_bytes,
                              void **ptr_out); /* zeroed; pinned where it pays */
     void (*host_free)(ebb_device *device, void *ptr, uint64_t size_bytes);
@@ -170,6 +180,10 @@ struct ebb_backend_ops {
     ebb_status (*event_sync)(ebb_device *device, ebb_event *event);  /* the host waits */
     uint64_t (*event_time_ns)(ebb_device *device, ebb_event *event); /* of its latest record, once synced */
     ebb_status (*stream_sync)(ebb_stream *stream);                   /* the first late error of this stream, once */
+
+    /* optional: NULL: not known. How long event_wait has kept the stream from going on, since the stream was made. A
+     * wait counts when it has ended. Any thread may ask. */
+    uint64_t (*stream_waited_ns)(const ebb_stream *stream);
 
     /* optional: NULL: every command is issued each iteration. *issue_out false: the backend has captured this
      * run_id's iteration and replays it by itself; the caller issues nothing and calls end. Between begin and end come

@@ -4,7 +4,7 @@
  */
 #include "backend/host_memory.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,45 +14,72 @@
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
 
 struct ebb_arena_mem {
+    unsigned char *map; /* where its first page begins */
     unsigned char *base;
     uint64_t size_bytes;
-    uint64_t mapped_bytes; /* from base, the guard page included */
+    uint64_t open_bytes; /* from map to the guard page */
 };
 
 static uint64_t page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static uint64_t control_group_limit(void) {
+    static const char *const paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        FILE *file = fopen(paths[i], "r");
+        if (file == NULL) { continue; }
+        uint64_t limit_bytes = 0;
+        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" where there is none */
+        (void)fclose(file);
+        if (n_read == 1) { return limit_bytes; }
+    }
+    return UINT64_MAX;
+}
+
+static uint64_t capacity_bytes(void) {
+    return ebb_min_u64((uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), control_group_limit());
+}
+
 static ebb_status fail_mapping(const char *what, uint64_t size_bytes) {
-    return ebb_fail(EBB_E_NO_MEMORY, "no memory for %s of %" PRIu64 " bytes: %s", what, size_bytes, strerror(errno));
+    char size[32], capacity[32];
+    return ebb_fail(EBB_E_NO_MEMORY,
+                    "this machine's memory of %s has no room for %s of %s; a smaller batch or budget needs less",
+                    ebb_bytes_format(capacity_bytes(), capacity, sizeof capacity), what,
+                    ebb_bytes_format(size_bytes, size, sizeof size));
 }
 
 /* Reserve more than enough, keep what begins at a multiple of 2 MiB, open all of it but the guard page. */
 static ebb_status map_arena(ebb_arena_mem *arena, uint64_t size_bytes) {
     const uint64_t page = page_bytes();
-    if (size_bytes > ((uint64_t)1 << 46)) {
-        return ebb_fail(EBB_E_NO_MEMORY, "an arena of %" PRIu64 " bytes is beyond any memory", size_bytes);
-    }
+    if (size_bytes > ((uint64_t)1 << 46)) { return fail_mapping("an arena", size_bytes); }
     const uint64_t open_bytes = ebb_align_up(ebb_max_u64(size_bytes, 1), page);
     const uint64_t reserved = open_bytes + page + HUGE_PAGE_BYTES;
     unsigned char *start = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) { return fail_mapping("an arena", size_bytes); }
     const uint64_t skip = ebb_align_up((uintptr_t)start, HUGE_PAGE_BYTES) - (uintptr_t)start;
     if (skip > 0) { (void)munmap(start, skip); }
-    arena->base = start + skip;
+    arena->map = start + skip;
+    arena->base = arena->map + (open_bytes - ebb_align_up(size_bytes, EBB_HOST_ALIGNMENT));
     arena->size_bytes = size_bytes;
-    arena->mapped_bytes = open_bytes + page;
-    (void)munmap(arena->base + arena->mapped_bytes, reserved - skip - arena->mapped_bytes);
+    arena->open_bytes = open_bytes;
+    (void)munmap(arena->map + open_bytes + page, reserved - skip - open_bytes - page);
     /* Mapped anew rather than opened with mprotect, so that the kernel accounts for it. */
-    void *opened =
-        mmap(arena->base, open_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void *opened = mmap(arena->map, open_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (opened == MAP_FAILED) {
         ebb_status status = fail_mapping("an arena", size_bytes);
-        (void)munmap(arena->base, arena->mapped_bytes);
+        (void)munmap(arena->map, open_bytes + page);
         return status;
     }
-    if (open_bytes >= HUGE_PAGE_BYTES) { (void)madvise(arena->base, open_bytes, MADV_HUGEPAGE); }
+    const uint64_t large_bytes = (open_bytes - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if (large_bytes > 0) { (void)madvise(arena->map, large_bytes, MADV_HUGEPAGE); }
+    (void)madvise(arena->map + large_bytes, open_bytes - large_bytes, MADV_NOHUGEPAGE);
     return EBB_OK;
+}
+
+static bool is_zero(const unsigned char *begin, const unsigned char *end) {
+    while (begin < end && *begin == 0) { begin++; }
+    return begin == end;
 }
 
 ebb_status ebb__host_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out) {
@@ -69,8 +96,55 @@ ebb_status ebb__host_arena_create(ebb_device *device, uint64_t size_bytes, ebb_a
 
 void ebb__host_arena_destroy(ebb_device *device, ebb_arena_mem *arena) {
     if (arena == NULL) { return; }
-    (void)munmap(arena->base, arena->mapped_bytes);
+    EBB_ASSERT(is_zero(arena->map, arena->base));
+    EBB_ASSERT(is_zero(arena->base + arena->size_bytes, arena->map + arena->open_bytes));
+    (void)munmap(arena->map, arena->open_bytes + page_bytes());
     ebb__free(device->mem, arena);
+}
+
+/* Where the highest page that was touched ends, counted from map; 0: none was. UINT64_MAX: the kernel does not say. */
+static uint64_t touched_end(const ebb_arena_mem *arena) {
+    enum { ENTRIES = 512 };
+    const uint64_t touched = (uint64_t)3 << 62; /* bits 63 and 62: in memory, or swapped out */
+    const uint64_t page = page_bytes(), first = (uintptr_t)arena->map / page;
+    const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return UINT64_MAX; }
+    uint64_t entry[ENTRIES], left = arena->open_bytes / page, end_bytes = 0;
+    while (left > 0 && end_bytes == 0) {
+        const uint64_t n = ebb_min_u64(left, ENTRIES);
+        const off_t at = (off_t)((first + left - n) * sizeof entry[0]);
+        if (pread(fd, entry, n * sizeof entry[0], at) != (ssize_t)(n * sizeof entry[0])) {
+            end_bytes = UINT64_MAX;
+            break;
+        }
+        for (uint64_t i = n; i > 0 && end_bytes == 0; i--) {
+            end_bytes = (entry[i - 1] & touched) != 0 ? (left - n + i) * page : 0;
+        }
+        left -= n;
+    }
+    (void)close(fd);
+    return end_bytes;
+}
+
+static uint64_t resident_bytes(const ebb_arena_mem *arena) {
+    const uint64_t page = page_bytes();
+    unsigned char seen[1024];
+    uint64_t resident = 0;
+    for (uint64_t at = 0; at < arena->open_bytes; at += page * sizeof seen) {
+        const uint64_t piece = ebb_min_u64(page * sizeof seen, arena->open_bytes - at);
+        if (mincore(arena->map + at, (size_t)piece, seen) != 0) { return 0; }
+        for (uint64_t p = 0; p < piece / page; p++) { resident += (seen[p] & 1u) ? page : 0; }
+    }
+    return resident;
+}
+
+ebb_arena_use ebb__host_arena_measure(ebb_device *device, const ebb_arena_mem *arena) {
+    (void)device;
+    const uint64_t end_bytes = touched_end(arena), before_bytes = (uint64_t)(arena->base - arena->map);
+    const uint64_t peak_bytes = end_bytes - ebb_min_u64(before_bytes, end_bytes);
+    return (ebb_arena_use){.peak_bytes =
+                               end_bytes == UINT64_MAX ? UINT64_MAX : ebb_min_u64(peak_bytes, arena->size_bytes),
+                           .resident_bytes = resident_bytes(arena)};
 }
 
 void *ebb__host_address(ebb_buf buf) {
@@ -97,19 +171,6 @@ void ebb__host_free(ebb_device *device, void *ptr, uint64_t size_bytes) {
     if (ptr != NULL) { (void)munmap(ptr, (size_t)ebb_max_u64(size_bytes, 1)); }
 }
 
-static uint64_t control_group_limit(void) {
-    static const char *const paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        FILE *file = fopen(paths[i], "r");
-        if (file == NULL) { continue; }
-        uint64_t limit_bytes = 0;
-        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" where there is none */
-        (void)fclose(file);
-        if (n_read == 1) { return limit_bytes; }
-    }
-    return UINT64_MAX;
-}
-
 static void read_processor_name(char *name, size_t name_bytes) {
     (void)snprintf(name, name_bytes, "processor");
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -128,7 +189,7 @@ static void read_processor_name(char *name, size_t name_bytes) {
 void ebb__host_describe(ebb_device_info *info_out) {
     *info_out = (ebb_device_info){.n_threads = 1};
     read_processor_name(info_out->name, sizeof info_out->name);
-    info_out->capacity_bytes = ebb_min_u64((uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), control_group_limit());
+    info_out->capacity_bytes = capacity_bytes();
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) { info_out->n_threads = CPU_COUNT(&set); }
 }

@@ -2,7 +2,8 @@
  *
  * Streams and events on host memory: see host_stream.h for what they promise. A stream's ring and its error
  * are guarded by the stream's lock, an event's count of completed records by the event's. The count is also
- * atomic, so that a wait for what is long done takes no lock.
+ * atomic, so that a wait for what is long done takes no lock. A stream's waited_ns is atomic because other threads
+ * read it; only the thread that carries out the stream's commands writes it.
  */
 #include "backend/host_stream.h"
 #include "backend/host_memory.h"
@@ -48,6 +49,7 @@ struct ebb_event {
 
 struct ebb_stream {
     ebb_device *device;
+    atomic_uint_least64_t waited_ns;
     bool compute; /* the rest is unused then */
     bool stopping;
     pthread_t thread;
@@ -68,6 +70,14 @@ static void wait_for_record(ebb_event *event, uint64_t number) {
     pthread_mutex_unlock(&event->lock);
 }
 
+/* As a stream's command: what holds the stream up is counted. */
+static void wait_in_stream(ebb_stream *stream, ebb_event *event, uint64_t number) {
+    if (atomic_load_explicit(&event->n_done, memory_order_acquire) >= number) { return; }
+    const uint64_t begin_ns = ebb__now_ns();
+    wait_for_record(event, number);
+    atomic_fetch_add_explicit(&stream->waited_ns, ebb__now_ns() - begin_ns, memory_order_relaxed);
+}
+
 static void complete_record(ebb_event *event, uint64_t number) {
     wait_for_record(event, number - 1); /* still to come only when the event changed its stream */
     pthread_mutex_lock(&event->lock);
@@ -77,13 +87,13 @@ static void complete_record(ebb_event *event, uint64_t number) {
     pthread_mutex_unlock(&event->lock);
 }
 
-static ebb_status execute(const ebb_stream *stream, const command *c) {
+static ebb_status execute(ebb_stream *stream, const command *c) {
     switch (c->kind) {
     case COMMAND_RUN: return ((const ebb_host_device *)stream->device)->run(c->run.kernel, c->run.bound);
     case COMMAND_COPY: memcpy(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes); return EBB_OK;
     case COMMAND_CALL: return c->call.fn(c->call.ctx);
     case COMMAND_RECORD: complete_record(c->event.event, c->event.number); return EBB_OK;
-    case COMMAND_WAIT: wait_for_record(c->event.event, c->event.number); return EBB_OK;
+    case COMMAND_WAIT: wait_in_stream(stream, c->event.event, c->event.number); return EBB_OK;
     }
     return ebb_fail(EBB_E_INTERNAL, "a stream was given a command of kind %d", (int)c->kind);
 }
@@ -138,6 +148,7 @@ ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream 
     if (stream == NULL) { return EBB_E_NO_MEMORY; }
     stream->device = device;
     stream->compute = compute;
+    atomic_init(&stream->waited_ns, 0);
     if (!compute) {
         stream->ring = ebb__alloc(device->mem, RING_COMMANDS, sizeof *stream->ring);
         if (stream->ring == NULL) {
@@ -180,6 +191,10 @@ ebb_status ebb__host_stream_sync(ebb_stream *stream) {
     stream->status = EBB_OK;
     pthread_mutex_unlock(&stream->lock);
     return status == EBB_OK ? EBB_OK : ebb__fail_adopt(status, stream->message);
+}
+
+uint64_t ebb__host_stream_waited_ns(const ebb_stream *stream) {
+    return atomic_load_explicit(&stream->waited_ns, memory_order_relaxed);
 }
 
 ebb_status ebb__host_run(ebb_stream *stream, ebb_kernel *kernel, ebb_bound *bound) {

@@ -29,6 +29,7 @@ typedef struct ebb_host_device {
 ebb_status ebb__host_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out);
 void ebb__host_stream_destroy(ebb_stream *stream);
 ebb_status ebb__host_stream_sync(ebb_stream *stream);
+uint64_t ebb__host_stream_waited_ns(const ebb_stream *stream);
 
 ebb_status ebb__host_run(ebb_stream *stream, ebb_kernel *kernel, ebb_bound *bound);
 ebb_status ebb__host_copy(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side);

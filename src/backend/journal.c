@@ -133,17 +133,19 @@ static ebb_status find_touch(journal_device *d, const ebb_touch *touch, ebb_jour
     return EBB_OK;
 }
 
-#define MOST_TOUCHES 8
-
 static ebb_status touch(ebb_device *device, ebb_stream *stream, const ebb_touch *touches, size_t n) {
-    ebb_journal_access accesses[MOST_TOUCHES];
-    EBB_ASSERT(n <= MOST_TOUCHES);
-    for (size_t i = 0; i < n; i++) { EBB_TRY(find_touch(self(device), &touches[i], &accesses[i])); }
-    if (stream == NULL) {
-        return write_entry(device, (ebb_journal_entry){.kind = EBB_JOURNAL_HOST}, accesses, (uint32_t)n);
+    ebb_journal_access *accesses = ebb__alloc(device->mem, ebb_max_u64(n, 1), sizeof *accesses);
+    if (accesses == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = EBB_OK;
+    for (size_t i = 0; i < n && st == EBB_OK; i++) { st = find_touch(self(device), &touches[i], &accesses[i]); }
+    if (st == EBB_OK && stream == NULL) {
+        st = write_entry(device, (ebb_journal_entry){.kind = EBB_JOURNAL_HOST}, accesses, (uint32_t)n);
     }
-    for (size_t i = 0; i < n; i++) { EBB_TRY(EBB_PUSH(device->mem, &stream->pending, accesses[i])); }
-    return EBB_OK;
+    for (size_t i = 0; i < n && st == EBB_OK && stream != NULL; i++) {
+        st = EBB_PUSH(device->mem, &stream->pending, accesses[i]);
+    }
+    ebb__free(device->mem, accesses);
+    return st;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */

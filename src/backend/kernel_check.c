@@ -35,12 +35,26 @@ static ebb_status check_counts(const ebb_kernel_desc *desc) {
 static ebb_status check_operands(const ebb_kernel_desc *desc) {
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
         const ebb_operand *operand = &desc->operand[i];
-        uint64_t n_bytes = ebb__dtype_bytes(operand->dtype);
+        if ((unsigned)operand->dtype >= EBB_N_DTYPES) { return fail_desc(desc, "an operand of no known type"); }
+        uint64_t n_bytes = ebb_dtype_bytes(operand->dtype);
         bool ok = operand->shape.n_dims >= 1 && operand->shape.n_dims <= 4;
         for (int32_t d = 0; ok && d < operand->shape.n_dims; d++) {
             ok = operand->shape.dims[d] >= 1 && ebb_mul_u64(n_bytes, (uint64_t)operand->shape.dims[d], &n_bytes);
         }
         if (!ok || n_bytes > INT64_MAX) { return fail_desc(desc, "an operand of no or too many elements"); }
+    }
+    return EBB_OK;
+}
+
+/* Which elements kernels compute with. What only moves bytes takes all types. */
+static ebb_status check_types(const ebb_kernel_desc *desc) {
+    if (desc->kind == EBB_OP_FEED || desc->kind == EBB_OP_FETCH) { return EBB_OK; }
+    for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
+        const ebb_dtype type = desc->operand[i].dtype;
+        if (type != EBB_F32 && type != EBB_S32 && type != EBB_U8) {
+            return ebb_fail(EBB_E_UNSUPPORTED, "%s: operand %u is of %s, which no kernel computes with",
+                            ebb__op_name(desc->kind), i, ebb_dtype_name(type));
+        }
     }
     return EBB_OK;
 }
@@ -169,8 +183,7 @@ static ebb_status check_update(const ebb_kernel_desc *desc) {
 }
 
 static ebb_status check_port(const ebb_kernel_desc *desc) {
-    bool ok = desc->attr.port >= 0 && desc->attr.port < EBB_N_PORTS;
-    return ok ? EBB_OK : fail_desc(desc, "no such port");
+    return desc->attr.port >= 0 ? EBB_OK : fail_desc(desc, "no such port");
 }
 
 /* One operator family a line. long: one switch over the table */
@@ -232,6 +245,7 @@ static ebb_status check_kind(const ebb_kernel_desc *desc) {
 ebb_status ebb__kernel_check(const ebb_kernel_desc *desc) {
     EBB_TRY(check_counts(desc));
     EBB_TRY(check_operands(desc));
+    EBB_TRY(check_types(desc));
     return check_kind(desc);
 }
 

@@ -35,8 +35,4 @@ static inline uint32_t ebb__kernel_n_operands(const ebb_kernel_desc *desc) {
     return desc->n_in + desc->n_out + desc->n_inout;
 }
 
-static inline uint64_t ebb__dtype_bytes(ebb_dtype dtype) {
-    return dtype == EBB_U8 ? 1 : 4;
-}
-
 #endif

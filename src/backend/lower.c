@@ -149,11 +149,17 @@ static ebb_role role_of(const ebb_value_info *info, ebb_phase phase) {
     return phase == EBB_PHASE_FORWARD ? EBB_ROLE_ACTIVATION : EBB_ROLE_TEMP;
 }
 
-static ebb_status add_tensor(lowering *lo, const char *name, ebb_layout layout, ebb_role role, uint32_t *tensor_out) {
-    uint64_t bytes = lo->device->ops->layout_bytes(lo->device, layout);
+/* Add the tensor with the bytes that the layout takes. No tensor here is empty and none is a view, so the program's
+ * index is the handle. */
+static ebb_status add_tensor(lowering *lo, ebb_tensor tensor, ebb_layout layout, uint32_t *tensor_out) {
+    tensor.size_bytes = lo->device->ops->layout_bytes(lo->device, layout);
+    if (tensor.size_bytes == 0) {
+        return ebb_fail(EBB_E_INTERNAL, "backend %s: '%s' has no bytes", lo->device->ops->name, tensor.name);
+    }
     EBB_TRY(EBB_PUSH(lo->low->mem, &lo->last_use, 0));
-    ebb_tensor tensor = {.name = name, .size_bytes = bytes, .role = role};
-    return ebb__program_add_tensor(lo->low->program, &tensor, tensor_out);
+    EBB_TRY(ebb_program_add_tensor(lo->low->program, &tensor, tensor_out));
+    EBB_ASSERT(ebb_program_find_tensor(lo->low->program, *tensor_out) == *tensor_out);
+    return EBB_OK;
 }
 
 static void extend_use(lowering *lo, uint32_t tensor, uint32_t last_use) {
@@ -165,10 +171,11 @@ static ebb_status make_value(lowering *lo, ebb_value value, ebb_layout layout, e
     const ebb_value_info *info = &lo->graph->values.data[value];
     ebb_lowered_value *at = &lo->low->values[value];
     uint32_t tensor = 0;
-    EBB_TRY(add_tensor(lo, info->name, layout, role_of(info, phase), &tensor));
-    ebb_tensor *made = &lo->low->program->tensors.data[tensor];
-    made->persistent = ebb__value_is_persistent(info->kind);
-    made->kept = info->kept;
+    const ebb_tensor made = {.name = info->name,
+                             .role = role_of(info, phase),
+                             .persistent = ebb__value_is_persistent(info->kind),
+                             .kept = info->kept};
+    EBB_TRY(add_tensor(lo, made, layout, &tensor));
     *at = (ebb_lowered_value){.tensor = tensor, .layout = layout};
     extend_use(lo, tensor, lo->value_last_use[value]);
     return EBB_OK;
@@ -232,7 +239,7 @@ static ebb_status add_step(lowering *lo, uint32_t op, const ebb_kernel_desc *des
                            .phase = (uint32_t)phase,
                            .n_accesses = n,
                            .n_choices = kernel->n_choices};
-    EBB_TRY(ebb__program_add_step(low->program, &told, accesses, choices));
+    EBB_TRY(ebb_program_add_step(low->program, &told, accesses, choices));
     return EBB_PUSH(low->mem, &low->steps, step);
 }
 
@@ -257,7 +264,7 @@ static ebb_status copy_in_layout(lowering *lo, ebb_value value, ebb_layout layou
     if (name == NULL) { return EBB_E_NO_MEMORY; }
     uint32_t tensor = 0;
     ebb_role role = ebb__value_is_persistent(info->kind) ? EBB_ROLE_TEMP : role_of(info, phase);
-    EBB_TRY(add_tensor(lo, name, layout, role, &tensor));
+    EBB_TRY(add_tensor(lo, (ebb_tensor){.name = name, .role = role}, layout, &tensor));
     extend_use(lo, tensor, lo->value_last_use[value]); /* any later reader may want it */
     lo->tensors.n = 0;
     EBB_TRY(EBB_PUSH(lo->low->mem, &lo->tensors, at->tensor));
@@ -417,9 +424,9 @@ static ebb_status lower_all(lowering *lo) {
         low->values[v] = (ebb_lowered_value){.tensor = NO_TENSOR, .layout = EBB_LAYOUT_ANY};
     }
     EBB_TRY(find_last_uses(lo));
-    EBB_TRY(ebb__program_create(low->mem, lo->graph->name, lo->device->ops->alignment_bytes, &low->program));
+    EBB_TRY(ebb_program_create(low->mem, lo->graph->name, lo->device->ops->alignment_bytes, &low->program));
     for (uint32_t o = 0; o < lo->graph->ops.n; o++) { EBB_TRY(lower_op(lo, o)); }
-    return ebb__program_check(low->program);
+    return ebb_program_finish(low->program);
 }
 
 ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {

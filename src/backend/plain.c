@@ -76,7 +76,7 @@ static ebb_status intern(ebb_plain_device *device, const ebb_plain_layout *layou
 static ebb_status intern_plain(ebb_plain_device *device, ebb_dtype dtype, const ebb_shape *shape,
                                ebb_layout *layout_out) {
     ebb_plain_layout layout = {.shape = {.n_dims = shape->n_dims}, .dtype = dtype};
-    layout.size_bytes = ebb__dtype_bytes(dtype);
+    layout.size_bytes = ebb_dtype_bytes(dtype);
     for (int32_t i = 0; i < shape->n_dims; i++) {
         layout.shape.dims[i] = shape->dims[i];
         if (shape->dims[i] < 1 || !ebb_mul_u64(layout.size_bytes, (uint64_t)shape->dims[i], &layout.size_bytes)) {

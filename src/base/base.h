@@ -2,12 +2,13 @@
  *
  * What every module may use: failing with a message, checked arithmetic, memory through the hooks,
  * growable arrays, a bump for what dies together, hashing, counter-based random numbers. No word of
- * the domain.
+ * the domain but the names of roles.
  */
 #ifndef EBB_SRC_BASE_H
 #define EBB_SRC_BASE_H
 
 #include "ebb/base.h"
+#include "ebb/role.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -124,6 +125,9 @@ char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 
 /* ---- sorting ---------------------------------------------------------------------------------- */
 
+/* The first of n places that is not before what the context asks for, or n; those before come first. */
+size_t ebb__first_not_before(size_t n, bool (*is_before)(const void *ctx, size_t place), const void *ctx);
+
 /* Reorder idx[n] so that key[idx[0]] <= key[idx[1]] <= ...; equal keys keep their order. Linear in n. */
 ebb_status ebb__sort_by_key(const ebb_mem *mem, uint32_t *idx, size_t n, const uint64_t *key);
 
@@ -137,11 +141,24 @@ ebb_status ebb__sort_items(const ebb_mem *mem, void *items, size_t n, size_t ite
 /* Bytes of the character of UTF-8 with which text begins, of which n_bytes are there; 0: it begins with none. */
 size_t ebb__utf8_character(const void *text, size_t n_bytes);
 
+/* A whole decimal number below 2^64, with blanks around it or not; false: it is none. */
+bool ebb__parse_u64(const char *text, uint64_t *number_out);
+
+/* The character with which the text begins, and how many bytes it has; EBB_UTF8_NONE and one byte: it is not UTF-8. */
+#define EBB_UTF8_NONE UINT32_MAX
+uint32_t ebb__utf8_read(const char *text, size_t *n_bytes_out);
+
+/* What a terminal would obey, or what would turn the direction of what follows. */
+bool ebb__utf8_is_control(uint32_t code);
+
 /* How many of n_bytes are whole characters, none of them NUL, before the first that are not. */
 size_t ebb__utf8_sound_bytes(const void *text, size_t n_bytes);
 
 /* Make a line of text: what ends a line becomes a blank, what is no character or would be obeyed by a terminal '?'. */
 void ebb__utf8_make_line(char *text);
+
+/* The role of this name (n_bytes long, no NUL needed). */
+bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
 
 /* ---- hashing and random numbers --------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIRST_GROWTH_BYTES ((size_t)1 << 20)
@@ -18,13 +19,21 @@ ebb_status ebb__stream_open(const char *name, ebb_stream *stream_out) {
 }
 
 ebb_status ebb__stream_open_fd(const char *name, int fd, ebb_stream *stream_out) {
+    struct stat info;
+    const bool is_regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    const uint64_t file_bytes = is_regular ? (uint64_t)info.st_size : 0;
     gzFile file = gzdopen(fd, "rbe");
     if (file == NULL) {
         (void)close(fd);
         return ebb_fail(EBB_E_NO_MEMORY, "out of host memory: reading %s", name);
     }
-    *stream_out = (ebb_stream){.name = name, .file = file};
+    *stream_out = (ebb_stream){.name = name, .file = file, .file_bytes = file_bytes};
     return EBB_OK;
+}
+
+uint64_t ebb__stream_file_offset(const ebb_stream *stream) {
+    const z_off_t offset = stream->file != NULL ? gzoffset(stream->file) : (z_off_t)stream->offset;
+    return offset > 0 ? (uint64_t)offset : 0;
 }
 
 bool ebb__stream_rewind(ebb_stream *stream) {

@@ -15,9 +15,10 @@ typedef struct ebb_stream {
     gzFile file;         /* or */
     const uint8_t *data; /* bytes in memory */
     size_t n_bytes;
-    uint64_t offset; /* of uncompressed bytes: where the next read begins */
-    bool may_be_cut; /* set by the caller: a gzipped file that is cut off is no failure */
-    bool is_cut;     /* it was, and ended there */
+    uint64_t offset;     /* of uncompressed bytes: where the next read begins */
+    uint64_t file_bytes; /* as they are on the disk; 0: not a regular file */
+    bool may_be_cut;     /* set by the caller: a gzipped file that is cut off is no failure */
+    bool is_cut;         /* it was, and ended there */
 } ebb_stream;
 
 /* EBB_E_IO: it cannot be opened. name and data are borrowed. */
@@ -26,6 +27,9 @@ ebb_stream ebb__stream_memory(const char *name, const void *data, size_t n_bytes
 /* The same of an open file, which is the stream's in any case. */
 ebb_status ebb__stream_open_fd(const char *name, int fd, ebb_stream *stream_out);
 void ebb__stream_close(ebb_stream *stream);
+
+/* How many of file_bytes were read. */
+uint64_t ebb__stream_file_offset(const ebb_stream *stream);
 
 /* Begin again at the front; false, and nothing has changed, where the file cannot (a pipe). */
 bool ebb__stream_rewind(ebb_stream *stream);

@@ -40,6 +40,14 @@ ebb_status ebb__fail_errno(const char *path, const char *what) {
     return ebb_fail(EBB_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
+const char *ebb__base_name(const char *path) {
+    const char *base = path;
+    for (const char *at = path; *at != '\0'; at++) {
+        if (*at == '/' && at[1] != '\0') { base = at + 1; }
+    }
+    return base;
+}
+
 /* ---- reading ---------------------------------------------------------------------------------- */
 
 /* Whether a program has the pipe open for writing, or has left something in it. tee() copies, so nothing is taken out.

@@ -12,6 +12,19 @@
 #define N_DIGITS 256u
 #define HALF_BITS 32u
 
+size_t ebb__first_not_before(size_t n, bool (*is_before)(const void *ctx, size_t place), const void *ctx) {
+    size_t low = 0, high = n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (is_before(ctx, middle)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 static void count_to_starts(size_t *count) {
     size_t start = 0;
     for (size_t d = 0; d < N_DIGITS; d++) {

@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -87,4 +88,15 @@ uint64_t ebb__now_ns(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool ebb__parse_u64(const char *text, uint64_t *number_out) {
+    char *end = NULL;
+    text += strspn(text, " \t");
+    if (*text < '0' || *text > '9') { return false; }
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (errno != 0 || end[strspn(end, " \t")] != '\0') { return false; }
+    *number_out = number;
+    return true;
 }

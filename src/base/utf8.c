@@ -18,6 +18,23 @@ size_t ebb__utf8_character(const void *text, size_t n_bytes) {
     return is_too_long || is_half_of_pair || is_beyond ? 0 : n;
 }
 
+uint32_t ebb__utf8_read(const char *text, size_t *n_bytes_out) {
+    const uint8_t *c = (const uint8_t *)text;
+    *n_bytes_out = 1;
+    if (c[0] < 0x80) { return c[0]; }
+    const size_t n = ebb__utf8_character(c, strnlen(text, 4));
+    if (n == 0) { return EBB_UTF8_NONE; }
+    uint32_t code = c[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) { code = code << 6 | (c[i] & 0x3fu); }
+    *n_bytes_out = n;
+    return code;
+}
+
+bool ebb__utf8_is_control(uint32_t code) {
+    const bool is_direction = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || is_direction;
+}
+
 size_t ebb__utf8_sound_bytes(const void *text, size_t n_bytes) {
     const uint8_t *c = text;
     size_t at = 0;

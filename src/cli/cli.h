@@ -42,6 +42,9 @@ bool ebb__cli_lists_devices(const char *device);
 /* Print the devices of the recording at path to stdout; an exit code. */
 int ebb__cli_list_devices(const char *path);
 
+/* ebb_trace_open of a recording for the device that was asked for (NULL: none was), with progress. */
+ebb_status ebb__cli_open_recording(const char *path, const char *device, ebb_trace_reader **reader_out);
+
 /* Warn that the recording at path is cut off. */
 void ebb__cli_warn_of_cut(const char *path);
 /* Warn that it shows what was live at one moment. */
@@ -197,11 +200,12 @@ void ebb__cli_warn_slow(const ebb_cli_network *network);
 int32_t ebb__cli_device_index(const ebb_cli_network *network);
 ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
 
-/* Print what to type so that a plan fits, then why none does; with as_json also an object on stdout. step_name may be
- * NULL. Returns the exit code. */
-int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json);
+/* Print what to type so that a plan fits the network's budget, then why none does; with as_json also an object on
+ * stdout. step_name may be NULL. Returns the exit code. */
+int ebb__cli_no_fit(const ebb_cli_network *network, const ebb_no_fit *no_fit, const char *step_name, bool as_json);
 
-/* --help's lists of networks, policies and backends. */
+/* --help's lists of networks and backends; and with policies and ways to choose algorithms between them. */
+void ebb__cli_print_networks(FILE *out);
 void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
@@ -209,9 +213,9 @@ void ebb__cli_print_names(FILE *out);
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 
-/* ---- the progress line on a terminal (progress.c) ---------------------------------------------- */
+/* ---- the progress line (progress.c) ------------------------------------------------------------ */
 
-/* Nothing of this does anything where stderr is not a terminal. main calls begin and end. */
+/* Where stderr is not a terminal, only work of minutes prints a line. main calls begin and end. */
 void ebb__progress_begin(void);
 void ebb__progress_end(void);
 /* Show what is being done, such as "reading FILE", until the line is cleared. n_done of its n pieces are done; n 0: the
@@ -238,6 +242,17 @@ uint32_t ebb__cli_columns(void);
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where
  * buf ends. Returns buf. */
 char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes);
+
+/* The characters of a text that ebb__cli_clean made. */
+size_t ebb__cli_count(const char *text);
+
+/* The same as ebb__cli_clean for a message: a word of more characters than anybody reads, such as a name of 10,000,
+ * keeps its beginning and its end. Returns buf. */
+char *ebb__cli_clean_message(const char *text, char *buf, size_t buf_bytes);
+
+/* The same as ebb__cli_clean, in at most n_columns: a longer text keeps its beginning and its end, with dots between
+ * them. n_columns 0: no limit. Returns buf. */
+char *ebb__cli_shorten(const char *text, size_t n_columns, char *buf, size_t buf_bytes);
 
 /* ---- JSON ------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #define N_NAMED 5
+#define NUMBER_COLUMNS 34 /* in front of a holder's name */
 
 typedef struct check_values {
     uint64_t max_peak; /* UINT64_MAX: not said */
@@ -54,17 +55,48 @@ static uint64_t limit_of(const check_values *values, const ebb_cli_studied *base
     return allowed < limit && allowed >= baseline->peak_bytes ? allowed : limit;
 }
 
-static void print_holders(const ebb_study *study) {
-    static const ebb_study_group groups[] = {EBB_STUDY_BY_SITE, EBB_STUDY_BY_NAME};
-    char text[32], label[256];
+/* Call sites, or names where no stack was recorded. */
+static ebb_study_group holder_group(const ebb_study *study) {
     size_t n = 0;
-    const ebb_study_holder *holders = ebb_study_holders(study, groups[0], &n);
-    if (n == 0) { holders = ebb_study_holders(study, groups[1], &n); }
+    (void)ebb_study_holders(study, EBB_STUDY_BY_SITE, &n);
+    return n > 0 ? EBB_STUDY_BY_SITE : EBB_STUDY_BY_NAME;
+}
+
+static void print_holders(const ebb_study *study) {
+    char text[32], label[4096];
+    const size_t n_columns = ebb__cli_columns();
+    const size_t n_label = n_columns == 0 ? 0 : n_columns > NUMBER_COLUMNS ? n_columns - NUMBER_COLUMNS : 1;
+    size_t n = 0;
+    const ebb_study_group group = holder_group(study);
+    const ebb_study_holder *holders = ebb_study_holders(study, group, &n);
     for (size_t i = 0; i < n && i < N_NAMED; i++) {
-        printf("  held %14s  %6" PRIu64 " block%s  %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
+        const char *name = ebb__cli_holder_label(holders[i].label, group);
+        printf("  held %12s %6" PRIu64 " block%s %s\n", ebb_bytes_format(holders[i].bytes, text, sizeof text),
                holders[i].n_blocks, holders[i].n_blocks == 1 ? " " : "s",
-               holders[i].label[0] != '\0' ? ebb__cli_clean(holders[i].label, label, sizeof label) : "(none)");
+               ebb__cli_shorten(name, n_label, label, sizeof label));
     }
+}
+
+static void json_holders(const ebb_study *study) {
+    const ebb_study_group group = holder_group(study);
+    size_t n = 0;
+    const ebb_study_holder *holders = ebb_study_holders(study, group, &n);
+    ebb__json_list_begin("held");
+    for (size_t i = 0; i < n && i < N_NAMED; i++) {
+        ebb__json_item_begin();
+        ebb__json_text("label", ebb__cli_holder_label(holders[i].label, group));
+        ebb__json_u64("bytes", holders[i].bytes);
+        ebb__json_u64("blocks", holders[i].n_blocks);
+        ebb__json_item_end();
+    }
+    ebb__json_list_end();
+}
+
+/* It is too high, though no higher than the baseline or without one: who holds it is told. */
+static bool tells_holders(const check_answer *answer) {
+    const uint64_t peak_bytes = answer->file->peak_bytes;
+    const bool grew = answer->diff != NULL && peak_bytes > answer->baseline->peak_bytes;
+    return peak_bytes > answer->limit_bytes && !grew;
 }
 
 static void print_text(const char *path, const check_answer *answer) {
@@ -89,10 +121,10 @@ static void print_text(const char *path, const check_answer *answer) {
     }
     printf("\n");
     if (fits) { return; }
-    if (answer->diff != NULL && peak_bytes > answer->baseline->peak_bytes) {
-        ebb__cli_print_changes(answer->diff, N_NAMED, true);
-    } else {
+    if (tells_holders(answer)) {
         print_holders(answer->file->study);
+    } else {
+        ebb__cli_print_changes(answer->diff, N_NAMED, true);
     }
 }
 
@@ -112,6 +144,7 @@ static void print_json(const char *path, const check_answer *answer) {
         ebb__json_text("baseline_peak_bytes", NULL);
         ebb__json_text("grew", NULL);
     }
+    if (tells_holders(answer)) { json_holders(answer->file->study); }
     ebb__json_end();
 }
 
@@ -130,7 +163,7 @@ static int say(const char *path, const check_values *values, const check_answer 
 /* What holds the peak is asked only where there is something to be said of it. */
 static ebb_status measure(const char *path, const check_values *values, ebb_cli_studied *file) {
     const ebb_status status = ebb__cli_find_peak(path, values->device, file);
-    if (status != EBB_OK || file->peak_bytes <= values->max_peak || values->json) { return status; }
+    if (status != EBB_OK || file->peak_bytes <= values->max_peak) { return status; }
     return ebb__cli_study_found(values->device, file);
 }
 

@@ -5,6 +5,7 @@
 #include "compare.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define DEFAULT_LINES 10
 
@@ -35,23 +36,45 @@ static const struct {
 
 /* ---- for people -------------------------------------------------------------------------------- */
 
-static void print_row(const char *label, uint64_t a_bytes, uint64_t b_bytes) {
+#define ROW_COLUMNS 95 /* a whole row, its label in LABEL_COLUMNS */
+#define LABEL_COLUMNS 40
+#define MIN_LABEL_COLUMNS 24     /* a terminal without room for this gets each row in two lines */
+#define NARROW_NUMBER_COLUMNS 22 /* the difference and the per cent in the first of them */
+
+static void print_label(const char *label, size_t n_columns, bool is_long_cut) {
+    char shown[4096];
+    (void)ebb__cli_shorten(label, is_long_cut ? n_columns : 0, shown, sizeof shown);
+    const size_t n = ebb__cli_count(shown);
+    printf("%s%*s", shown, n < n_columns ? (int)(n_columns - n) : 0, "");
+}
+
+static void print_row(const char *indent, const char *label, uint64_t a_bytes, uint64_t b_bytes) {
     char a[32], b[32], delta[32], percent[32];
-    printf("%-40s %12s -> %12s %14s %10s\n", label, ebb_bytes_format(a_bytes, a, sizeof a),
-           ebb_bytes_format(b_bytes, b, sizeof b), ebb__cli_delta(a_bytes, b_bytes, delta, sizeof delta),
-           ebb__cli_delta_percent(a_bytes, b_bytes, percent, sizeof percent));
+    const size_t n_columns = ebb__cli_columns(), n_indent = strlen(indent);
+    const size_t n_missing = n_columns > 0 && n_columns < ROW_COLUMNS ? ROW_COLUMNS - n_columns : 0;
+    ebb_bytes_format(a_bytes, a, sizeof a);
+    ebb_bytes_format(b_bytes, b, sizeof b);
+    ebb__cli_delta(a_bytes, b_bytes, delta, sizeof delta);
+    ebb__cli_delta_percent(a_bytes, b_bytes, percent, sizeof percent);
+    printf("%s", indent);
+    if (n_missing <= LABEL_COLUMNS - MIN_LABEL_COLUMNS) {
+        print_label(label, LABEL_COLUMNS - n_missing - n_indent, n_columns > 0);
+        printf(" %12s -> %12s %14s %10s\n", a, b, delta, percent);
+    } else {
+        const size_t n_label = n_columns > NARROW_NUMBER_COLUMNS ? n_columns - NARROW_NUMBER_COLUMNS : 1;
+        print_label(label, n_label > n_indent ? n_label - n_indent : 1, true);
+        printf(" %12s %8s\n%s  %s -> %s\n", delta, percent, indent, a, b);
+    }
 }
 
 /* Rows that changed. One that holds everything says nothing. */
-static void print_rows(const char *title, const ebb_diff_row *rows, size_t n, uint64_t n_lines) {
+static void print_rows(const char *title, ebb_study_group group, const ebb_diff_row *rows, size_t n, uint64_t n_lines) {
     size_t n_changed = 0;
     while (n_changed < n && rows[n_changed].a_bytes != rows[n_changed].b_bytes) { n_changed++; }
     if (n_changed == 0 || (n == 1 && rows[0].label[0] == '\0')) { return; }
     printf("\n%s\n", title);
     for (size_t i = 0; i < n_changed && i < n_lines; i++) {
-        char label[64] = "  ";
-        (void)ebb__cli_clean(rows[i].label[0] != '\0' ? rows[i].label : "(none)", label + 2, sizeof label - 2);
-        print_row(label, rows[i].a_bytes, rows[i].b_bytes);
+        print_row("  ", ebb__cli_holder_label(rows[i].label, group), rows[i].a_bytes, rows[i].b_bytes);
     }
     if (n_changed > n_lines) { printf("  and %" PRIu64 " more\n", (uint64_t)n_changed - n_lines); }
 }
@@ -69,12 +92,12 @@ static void print_devices(const ebb_cli_studied *a, const ebb_cli_studied *b) {
 static void print_text(const ebb_diff *diff, const ebb_cli_studied *a, const ebb_cli_studied *b, uint64_t n_lines) {
     size_t n = 0;
     print_devices(a, b);
-    print_row(a->is_moment || b->is_moment ? "live" : "peak", a->peak_bytes, b->peak_bytes);
+    print_row("", a->is_moment || b->is_moment ? "live" : "peak", a->peak_bytes, b->peak_bytes);
     const ebb_diff_row *rows = ebb_diff_roles(diff, &n);
-    print_rows("by role", rows, n, n_lines);
+    print_rows("by role", EBB_STUDY_BY_NAME, rows, n, n_lines); /* a role has a name */
     for (size_t t = 0; t < N_TABLES; t++) {
         rows = ebb_diff_holders(diff, tables[t].group, &n);
-        print_rows(tables[t].title, rows, n, n_lines);
+        print_rows(tables[t].title, tables[t].group, rows, n, n_lines);
     }
     (void)ebb_diff_changes(diff, &n);
     if (n == 0) { return; }

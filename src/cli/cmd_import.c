@@ -109,6 +109,7 @@ static int run_import(const ebb_cli_command *command, int argc, char **argv) {
     options.format = values.format;
     options.device = values.device;
     options.temp_dir = ebb__cli_temp_dir();
+    options.progress = ebb__progress();
     ebb__progress_tell("reading the recording", 0, 0);
     const ebb_status status = ebb_trace_import(path, values.out, &options, &result);
     if (status != EBB_OK) { return ebb__cli_file_failed(status); }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `ebb plan`: what a budget costs, before anything is trained. Takes a network of the zoo, lowered for a
- * backend, or a program's text file; makes a plan or checks one, and prints the figures.
+ * backend, a program's text file, or a recording, one iteration of which becomes a program; makes a plan or checks
+ * one, and prints the figures.
  */
 #include "cli.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct plan_values {
     ebb_cli_network network;
@@ -36,7 +38,9 @@ typedef struct subject {
     ebb_program *loaded;
     const ebb_program *program;
     ebb_machine *machine;
-    double made_s; /* what making the program took */
+    bool is_recording;
+    ebb_program_trace_notes notes; /* of a recording */
+    double made_s;                 /* what making the program took */
 } subject;
 
 static double now_s(void) {
@@ -66,29 +70,82 @@ static ebb_status lower_network(const char *net, const ebb_cli_network *options,
     return status;
 }
 
-/* A name with a slash or a dot in it is a program file's; the zoo's have neither. */
+/* A name with a slash or a dot in it is a file's; the zoo's have neither. */
 static bool is_program_file(const char *name) {
     return strpbrk(name, "/.") != NULL;
 }
 
-/* By its first word. */
-static bool is_plan_file(const char *name) {
-    static const char word[] = "ebb-plan ";
-    char begin[sizeof word] = "";
+/* A file, or a pipe, of the name of no network: it is planned by a path with a slash in it. */
+static bool is_file_without_slash(const char *name) {
+    const size_t n = strcspn(name, ":");
+    const char *network = NULL;
+    for (size_t i = 0; (network = ebb_zoo_name(i, NULL)) != NULL; i++) {
+        if (strncmp(network, name, n) == 0 && strcspn(network, ":") == n) { return false; }
+    }
+    return !is_program_file(name) && access(name, F_OK) == 0;
+}
+
+typedef enum file_kind { FILE_OTHER, FILE_PLAN, FILE_RECORDING } file_kind;
+
+/* By its first bytes. What is not a regular file gives them once; it is taken for a program. */
+static file_kind kind_of_file(const char *name) {
+    static const char plan[] = "ebb-plan ", program[] = "ebb-program ", gzip[] = "\x1f\x8b";
     struct stat info;
+    file_kind kind = FILE_OTHER;
     FILE *file = stat(name, &info) == 0 && S_ISREG(info.st_mode) ? fopen(name, "re") : NULL;
-    if (file == NULL) { return false; }
-    const bool is_plan = fgets(begin, sizeof begin, file) != NULL && strcmp(begin, word) == 0;
-    (void)fclose(file);
-    return is_plan;
+    char *head = file != NULL ? malloc(EBB_TRACE_HEAD_BYTES) : NULL;
+    if (head != NULL) {
+        const size_t n = fread(head, 1, EBB_TRACE_HEAD_BYTES, file);
+        if (n >= strlen(plan) && memcmp(head, plan, strlen(plan)) == 0) {
+            kind = FILE_PLAN;
+        } else if (n < strlen(program) || memcmp(head, program, strlen(program)) != 0) {
+            const bool is_gzip = n >= strlen(gzip) && memcmp(head, gzip, strlen(gzip)) == 0;
+            kind = is_gzip || ebb_trace_format_of(head, n, name) != NULL ? FILE_RECORDING : FILE_OTHER;
+        }
+    }
+    free(head);
+    if (file != NULL) { (void)fclose(file); }
+    return kind;
+}
+
+/* What the program is, and what it is not. */
+static void tell_notes(const char *name, const ebb_program_trace_notes *notes) {
+    ebb__progress_clear();
+    if (notes->iteration.found) {
+        ebb__cli_say("note: %s: of %" PRIu64 " iterations found (confidence %.0f%%), the one of events %" PRIu64
+                     " to %" PRIu64 " is planned for",
+                     name, notes->iteration.count, 100.0 * notes->iteration.confidence, notes->first_event,
+                     notes->first_event + notes->n_events - 1);
+    } else {
+        ebb__cli_say("note: %s: no iteration was found in it, so all of it is planned for as one", name);
+    }
+    if (!notes->has_accesses) {
+        ebb__cli_say("note: %s: it tells no reads and writes; a block is taken to be used from its allocation to its "
+                     "free",
+                     name);
+    }
+    ebb__cli_say("note: %s: a recording does not tell which steps can be run again, so none is", name);
+}
+
+static ebb_status convert_recording(const char *name, const ebb_cli_network *options, subject *s) {
+    ebb_trace_reader *reader = NULL;
+    char device[24];
+    snprintf(device, sizeof device, "%" PRIu64, options->device);
+    ebb_status status = ebb__cli_open_recording(name, options->device > 0 ? device : NULL, &reader);
+    if (status == EBB_OK) { status = ebb_program_from_trace(reader, NULL, &s->loaded, &s->notes); }
+    if (status == EBB_OK && !ebb_trace_reader_info(reader).complete) { ebb__cli_warn_of_cut(name); }
+    ebb_trace_reader_close(reader);
+    if (status == EBB_OK) { tell_notes(name, &s->notes); }
+    return status;
 }
 
 static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
     ebb_status status = EBB_OK;
     double start_s = now_s();
     ebb__progress_tell("making the program", 0, 0);
+    s->is_recording = is_program_file(name) && kind_of_file(name) == FILE_RECORDING;
     if (is_program_file(name)) {
-        status = ebb_program_load(NULL, name, &s->loaded);
+        status = s->is_recording ? convert_recording(name, options, s) : ebb_program_load(NULL, name, &s->loaded);
         s->program = s->loaded;
     } else {
         status = lower_network(name, options, s);
@@ -121,44 +178,19 @@ static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, 
         options->budget_bytes = network->memory.bytes;
     }
     if (network->algorithms != NULL) { options->algorithms = network->algorithms; }
-    options->tier_bytes[EBB_TIER_HOST] = network->host_memory;
-    if (network->disk != NULL) { options->tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
+    options->tier_bytes[EBB_HOST] = network->host_memory;
+    if (network->disk != NULL) { options->tier_bytes[EBB_DISK] = UINT64_MAX; }
 }
 
 typedef struct figures {
     double program_s, plan_s; /* what making them took */
     size_t n_tensors, n_steps;
     uint64_t floor_bytes, liveness_bytes;
-    uint64_t bound_bytes; /* of placements with the program's alignment */
     ebb_plan_summary plan;
     ebb_timeline timeline;
     ebb_choice_figures choices;
     ebb_run_proof proof; /* of no iterations: not asked for */
 } figures;
-
-/* Offsets are multiples of the alignment, so stays are apart by their sizes rounded up. Where the highest is not whole,
- * the peak may end below that: it is then at its bound, but for less than an alignment. */
-static ebb_status find_bound(const ebb_program *program, const ebb_plan *plan, uint64_t *bound_out) {
-    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
-    size_t n_actions = 0;
-    uint64_t bound_bytes = 0;
-    const ebb_stay *stays = ebb_plan_stays(plan, &problem.n_items);
-    (void)ebb_plan_actions(plan, &n_actions);
-    ebb_place_item *items = malloc((problem.n_items + 1) * sizeof *items);
-    if (items == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < problem.n_items; i++) {
-        items[i] = (ebb_place_item){stays[i].size_bytes, stays[i].first, stays[i].last};
-    }
-    problem.items = items;
-    problem.alignment_bytes = ebb_program_alignment_bytes(program);
-    problem.period = n_actions;
-    const ebb_status status = ebb_place_bound(&problem, NULL, &bound_bytes);
-    free(items);
-    if (status != EBB_OK) { return status; }
-    const uint64_t peak_bytes = ebb_plan_get_summary(plan).peak_bytes;
-    *bound_out = bound_bytes < peak_bytes ? bound_bytes : peak_bytes;
-    return EBB_OK;
-}
 
 static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figures *f) {
     ebb_program_tensors(s->program, &f->n_tensors);
@@ -166,16 +198,15 @@ static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figure
     f->floor_bytes = ebb_program_floor_bytes(s->program, NULL);
     f->plan = ebb_plan_get_summary(plan);
     f->choices = ebb_plan_choice_figures(s->program, plan, s->machine);
-    const ebb_status status = find_bound(s->program, plan, &f->bound_bytes);
-    if (status != EBB_OK) { return status; }
     return ebb_plan_simulate(s->program, plan, s->machine, &f->timeline, NULL, NULL);
 }
 
 static double peak_over_bound(const figures *f) {
-    return f->bound_bytes > 0 ? (double)f->plan.peak_bytes / (double)f->bound_bytes : 1.0;
+    return f->plan.bound_bytes > 0 ? (double)f->plan.peak_bytes / (double)f->plan.bound_bytes : 1.0;
 }
 
-static void print_table(const figures *f) {
+static void print_table(const subject *s, const figures *f) {
+    if (s->is_recording) { ebb__cli_row_bytes("recording's peak", s->notes.peak_bytes); }
     ebb__cli_row("tensors", "%zu", f->n_tensors);
     ebb__cli_row("steps", "%zu", f->n_steps);
     ebb__cli_row_bytes("floor (one step)", f->floor_bytes);
@@ -183,15 +214,20 @@ static void print_table(const figures *f) {
     ebb__cli_row("policy", "%s", f->plan.policy);
     if (f->plan.budget_bytes != UINT64_MAX) { ebb__cli_row_bytes("budget", f->plan.budget_bytes); }
     ebb__cli_row_bytes("planned peak", f->plan.peak_bytes);
-    ebb__cli_row_bytes("bound", f->bound_bytes);
+    ebb__cli_row_bytes("bound", f->plan.bound_bytes);
     ebb__cli_row("peak / bound", "%.4f", peak_over_bound(f));
     ebb__cli_row_bytes("copied out", f->plan.moved_out_bytes);
     ebb__cli_row_bytes("copied in", f->plan.moved_in_bytes);
-    ebb__cli_row_bytes("host tier", f->plan.tier_bytes[EBB_TIER_HOST]);
-    ebb__cli_row_bytes("disk tier", f->plan.tier_bytes[EBB_TIER_DISK]);
+    ebb__cli_row_bytes("host tier", f->plan.tier_bytes[EBB_HOST]);
+    ebb__cli_row_bytes("disk tier", f->plan.tier_bytes[EBB_DISK]);
     ebb__cli_row("steps computed again", "%" PRIu64, f->plan.n_recomputed_steps);
     ebb__cli_row("predicted time", "%.4f s", (double)f->timeline.iteration_ns / 1e9);
     ebb__cli_row("of it computed again", "%.4f s", (double)f->timeline.again_ns / 1e9);
+    ebb__cli_row("of it waiting for copies", "%.4f s", (double)f->timeline.stall_ns[EBB_COMPUTE] / 1e9);
+    if (f->plan.certificate.ns_rule != NULL) {
+        ebb__cli_row("no plan is faster than", "%.4f s", (double)f->plan.certificate.bound_ns / 1e9);
+    }
+    if (f->plan.has_nominal_times) { ebb__cli_row("times", "round figures: with the machine's own none was found"); }
     ebb__cli_row_choices("", f->plan.algorithms, &f->choices);
     ebb__cli_row("program made in", "%.4f s", f->program_s);
     ebb__cli_row("plan made in", "%.4f s", f->plan_s);
@@ -203,10 +239,14 @@ static void print_table(const figures *f) {
     ebb__cli_row("waits", "%" PRIu64 ", %" PRIu64 " of them implied", f->proof.n_waits, f->proof.n_implied_waits);
 }
 
-static void print_json(const ebb_program *program, const figures *f) {
+static void print_json(const subject *s, const figures *f) {
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
-    ebb__json_text("program", ebb_program_name(program));
+    ebb__json_text("program", ebb_program_name(s->program));
+    if (s->is_recording) {
+        ebb__json_u64("recording_peak_bytes", s->notes.peak_bytes);
+        ebb__json_u64("recording_iterations", s->notes.iteration.count);
+    }
     ebb__json_u64("tensors", f->n_tensors);
     ebb__json_u64("steps", f->n_steps);
     ebb__json_u64("floor_bytes", f->floor_bytes);
@@ -214,15 +254,25 @@ static void print_json(const ebb_program *program, const figures *f) {
     ebb__json_text("policy", f->plan.policy);
     ebb__json_limit("budget_bytes", f->plan.budget_bytes);
     ebb__json_u64("peak_planned_bytes", f->plan.peak_bytes);
-    ebb__json_u64("bound_bytes", f->bound_bytes);
+    ebb__json_u64("bound_bytes", f->plan.bound_bytes);
     ebb__json_f64("peak_over_bound", peak_over_bound(f));
     ebb__json_u64("moved_out_bytes", f->plan.moved_out_bytes);
     ebb__json_u64("moved_in_bytes", f->plan.moved_in_bytes);
-    ebb__json_u64("host_bytes", f->plan.tier_bytes[EBB_TIER_HOST]);
-    ebb__json_u64("disk_bytes", f->plan.tier_bytes[EBB_TIER_DISK]);
+    ebb__json_u64("host_bytes", f->plan.tier_bytes[EBB_HOST]);
+    ebb__json_u64("disk_bytes", f->plan.tier_bytes[EBB_DISK]);
     ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);
     ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
+    ebb__json_f64("stall_time_predicted_s", (double)f->timeline.stall_ns[EBB_COMPUTE] / 1e9);
+    if (f->plan.certificate.bytes_rule != NULL) {
+        ebb__json_u64("certified_bytes", f->plan.certificate.bound_bytes);
+        ebb__json_text("certified_bytes_rule", f->plan.certificate.bytes_rule);
+    }
+    if (f->plan.certificate.ns_rule != NULL) {
+        ebb__json_f64("certified_time_s", (double)f->plan.certificate.bound_ns / 1e9);
+        ebb__json_text("certified_time_rule", f->plan.certificate.ns_rule);
+    }
+    ebb__json_bool("nominal_times", f->plan.has_nominal_times);
     ebb__json_choices(f->plan.algorithms, &f->choices);
     ebb__json_f64("program_made_s", f->program_s);
     ebb__json_f64("plan_made_s", f->plan_s);
@@ -247,9 +297,9 @@ static int show_plan(const subject *s, const plan_values *values, const ebb_plan
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     ebb__progress_clear();
     if (values->json) {
-        print_json(s->program, f);
+        print_json(s, f);
     } else {
-        print_table(f);
+        print_table(s, f);
     }
     return ebb__cli_close_output();
 }
@@ -270,7 +320,9 @@ static int make_plan(const subject *s, const plan_values *values) {
     set_plan_options(&values->network, f.liveness_bytes, &options);
     double start_s = now_s();
     status = ebb_plan_make(s->program, s->machine, &options, &plan, &no_fit);
-    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name(s->program, no_fit.step), values->json); }
+    if (status == EBB_E_NO_FIT) {
+        return ebb__cli_no_fit(&values->network, &no_fit, step_name(s->program, no_fit.step), values->json);
+    }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     f.plan_s = now_s() - start_s;
     int code = show_plan(s, values, plan, &f);
@@ -331,9 +383,13 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
-    if (is_plan_file(arguments.at[0])) {
+    if (kind_of_file(arguments.at[0]) == FILE_PLAN) {
         return ebb__cli_usage("plan: %s is a plan; say which network or program it is for, and --check %s",
                               arguments.at[0], arguments.at[0]);
+    }
+    if (is_file_without_slash(arguments.at[0])) {
+        return ebb__cli_usage("plan: there is no network %s; if you mean the file, type ./%s", arguments.at[0],
+                              arguments.at[0]);
     }
     if (values.check_hazards && is_program_file(arguments.at[0])) {
         return ebb__cli_usage("plan: --check-hazards takes a network: a program alone says no kernels");
@@ -352,10 +408,12 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
 }
 
 static void print_more(FILE *out) {
-    fputs(
-        "\nPROGRAM is a file that --program-out wrote. For a recording, such as one of PyTorch, see `ebb report` and\n"
-        "`ebb place`.\n",
-        out);
+    fputs("\nPROGRAM is a file that --program-out wrote, or a recording: a trace, or whatever else `ebb import` reads. "
+          "Of a\n"
+          "recording one iteration is planned for, or all of it where none is found. Its steps are never run again, "
+          "since\n"
+          "a recording does not tell whether they can be. --device N is then the accelerator whose blocks are meant.\n",
+          out);
     ebb__cli_print_names(out);
 }
 

@@ -83,10 +83,17 @@ static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measu
     }
 }
 
+/* The link between the device and a tier. */
+static ebb_link link_to(const ebb_machine *machine, uint32_t tier) {
+    ebb_link link = {0};
+    (void)ebb_machine_link(machine, EBB_DEVICE, tier, &link);
+    return link;
+}
+
 static void print_link(const char *name, ebb_link link, double both_bytes_per_s) {
-    printf("%-8s out %8.2f GB/s, in %8.2f GB/s", name, link.out_bytes_per_s / 1e9, link.in_bytes_per_s / 1e9);
+    printf("%-8s out %8.2f GB/s, in %8.2f GB/s", name, link.out.bytes_per_s / 1e9, link.in.bytes_per_s / 1e9);
     if (both_bytes_per_s > 0.0) { printf(", both at once %8.2f GB/s", both_bytes_per_s / 1e9); }
-    if (link.latency_ns > 0) { printf(", %" PRIu64 " ns a copy", link.latency_ns); }
+    if (link.out.latency_ns > 0) { printf(", %" PRIu64 " ns a copy", link.out.latency_ns); }
     printf("\n");
 }
 
@@ -101,16 +108,17 @@ static void print_device(size_t number, const ebb_device_info *info, bool is_mea
 }
 
 static void print_table(const findings *f, const ebb_machine *machine, bool has_disk) {
-    const ebb_link pageable = {f->pageable.out_bytes_per_s, f->pageable.in_bytes_per_s, 0};
+    const ebb_link pageable = {.out.bytes_per_s = f->pageable.out_bytes_per_s,
+                               .in.bytes_per_s = f->pageable.in_bytes_per_s};
     for (size_t i = 0; i < f->n_devices; i++) { print_device(i, &f->devices[i], i == f->measured); }
-    print_link("host", ebb_machine_link(machine, EBB_TIER_HOST), f->pinned.both_bytes_per_s);
+    print_link("host", link_to(machine, EBB_HOST), f->pinned.both_bytes_per_s);
     print_link("pageable", pageable, f->pageable.both_bytes_per_s);
-    if (has_disk) { print_link("disk", ebb_machine_link(machine, EBB_TIER_DISK), 0.0); }
+    if (has_disk) { print_link("disk", link_to(machine, EBB_DISK), 0.0); }
 }
 
 static void print_json(const findings *f, const ebb_machine *machine) {
     const ebb_device_info *info = &f->devices[f->measured];
-    ebb_link host = ebb_machine_link(machine, EBB_TIER_HOST), disk = ebb_machine_link(machine, EBB_TIER_DISK);
+    ebb_link host = link_to(machine, EBB_HOST), disk = link_to(machine, EBB_DISK);
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
     ebb__json_text("device", info->name);
@@ -118,16 +126,16 @@ static void print_json(const findings *f, const ebb_machine *machine) {
     ebb__json_u64("threads", (uint64_t)info->n_threads);
     ebb__json_u64("capacity_bytes", info->capacity_bytes);
     ebb__json_u64("context_bytes", info->context_bytes);
-    ebb__json_f64("host_out_bytes_per_s", host.out_bytes_per_s);
-    ebb__json_f64("host_in_bytes_per_s", host.in_bytes_per_s);
-    ebb__json_u64("host_latency_ns", host.latency_ns);
+    ebb__json_f64("host_out_bytes_per_s", host.out.bytes_per_s);
+    ebb__json_f64("host_in_bytes_per_s", host.in.bytes_per_s);
+    ebb__json_u64("host_latency_ns", host.out.latency_ns);
     ebb__json_f64("host_both_bytes_per_s", f->pinned.both_bytes_per_s);
     ebb__json_f64("pageable_out_bytes_per_s", f->pageable.out_bytes_per_s);
     ebb__json_f64("pageable_in_bytes_per_s", f->pageable.in_bytes_per_s);
     ebb__json_f64("pageable_both_bytes_per_s", f->pageable.both_bytes_per_s);
-    ebb__json_f64("disk_out_bytes_per_s", disk.out_bytes_per_s);
-    ebb__json_f64("disk_in_bytes_per_s", disk.in_bytes_per_s);
-    ebb__json_u64("disk_latency_ns", disk.latency_ns);
+    ebb__json_f64("disk_out_bytes_per_s", disk.out.bytes_per_s);
+    ebb__json_f64("disk_in_bytes_per_s", disk.in.bytes_per_s);
+    ebb__json_u64("disk_latency_ns", disk.out.latency_ns);
     ebb__json_end();
 }
 
@@ -173,6 +181,6 @@ const ebb_cli_command ebb__cli_probe = {
     .n_options = sizeof probe_options / sizeof probe_options[0],
     .n_arguments_max = 16,
     .run = run_probe,
-    .more_help = ebb__cli_print_names,
+    .more_help = ebb__cli_print_networks,
     .computes = true,
 };

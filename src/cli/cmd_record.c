@@ -391,8 +391,18 @@ static bool is_behind(const struct timespec *a, const struct timespec *b) {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
+/* Remove a recording to which nothing was written, as on a full disk. Whether it was one. */
+static bool remove_empty(const char *path) {
+    struct stat info;
+    char shown[MAX_PATH_BYTES];
+    if (stat(path, &info) != 0 || info.st_size > 0 || unlink(path) != 0) { return false; }
+    fprintf(stderr, "ebb: record: %s: nothing was written to it, so there is no recording\n",
+            ebb__cli_clean(path, shown, sizeof shown));
+    return true;
+}
+
 /* Those that were written since; older ones are another recording's. */
-static void tell_others(const char *out, uint64_t limit, const struct timespec *start, bool any_runs,
+static void tell_others(const char *out, uint64_t limit, const struct timespec *start, bool any_runs, bool may_be_empty,
                         bool *has_device) {
     char path[MAX_PATH_BYTES];
     struct dirent **entries = NULL;
@@ -403,7 +413,7 @@ static void tell_others(const char *out, uint64_t limit, const struct timespec *
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%.*s%.255s", (int)(name - out), out, entries[i]->d_name);
         if (is_others(entries[i]->d_name, name) && stat(path, &info) == 0 && is_behind(&info.st_mtim, start)) {
-            (void)tell_trace(path, limit, any_runs, has_device);
+            if (!may_be_empty || !remove_empty(path)) { (void)tell_trace(path, limit, any_runs, has_device); }
         }
         free(entries[i]);
     }
@@ -458,12 +468,14 @@ static void tell_beyond(uint64_t limit) {
             ebb_bytes_format(peak_bytes, peak, sizeof peak), ebb_bytes_format(limit, most, sizeof most));
 }
 
-/* What the library could not do: a line a process that ended its recording early. */
-static void tell_failures(int says) {
+/* What the library could not do: a line a process that ended its recording early. Whether there was any. */
+static bool tell_failures(int says) {
     char line[MAX_PATH_BYTES + 256], shown[sizeof line];
     const int fd = dup(says);
+    bool any = false;
     FILE *lines = fd >= 0 && lseek(fd, 0, SEEK_SET) == 0 ? fdopen(fd, "r") : NULL;
     while (lines != NULL && fgets(line, sizeof line, lines) != NULL) {
+        any = true;
         line[strcspn(line, "\n")] = '\0';
         fprintf(stderr, "ebb: record: %s; the recording ends there\n", ebb__cli_clean(line, shown, sizeof shown));
     }
@@ -472,6 +484,7 @@ static void tell_failures(int says) {
     } else if (fd >= 0) {
         (void)close(fd);
     }
+    return any;
 }
 
 /* The trace of another recording, and what was told beside it. */
@@ -500,13 +513,15 @@ static int record(const record_values *values, const char *out, char **command) 
     int code = run_command(command, &has_run), told = EBB_EXIT_DONE;
     bool has_device = false;
     const size_t n_running = count_running();
+    const bool has_failed = tell_failures(says); /* first: they say why a trace is cut off or has nothing in it */
     if (access(out, F_OK) == 0) {
-        told = tell_trace(out, values->limit, n_running > 0, &has_device);
-        tell_others(out, values->limit, &start, n_running > 0, &has_device);
+        const bool may_be_empty = has_failed && n_running == 0;
+        const bool is_gone = may_be_empty && remove_empty(out);
+        told = is_gone ? EBB_EXIT_IO : tell_trace(out, values->limit, n_running > 0, &has_device);
+        tell_others(out, values->limit, &start, n_running > 0, may_be_empty, &has_device);
     } else if (has_run) {
         told = write_empty(out, code, n_running);
     }
-    tell_failures(says);
     tell_running(out, n_running);
     if (has_run && !has_device) { tell_beyond(values->limit); }
     (void)close(says);

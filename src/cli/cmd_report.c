@@ -64,10 +64,12 @@ static ebb_status set_machine(const char *path, ebb_report_options *options) {
     ebb_machine *machine = NULL;
     const ebb_status status = ebb_machine_load(NULL, path, &machine);
     if (status != EBB_OK) { return status; }
-    const ebb_link link = ebb_machine_link(machine, EBB_TIER_HOST);
-    options->out_bytes_per_s = link.out_bytes_per_s;
-    options->in_bytes_per_s = link.in_bytes_per_s;
-    options->latency_ns = link.latency_ns;
+    ebb_link link;
+    if (ebb_machine_link(machine, EBB_DEVICE, EBB_HOST, &link)) {
+        options->out_bytes_per_s = link.out.bytes_per_s;
+        options->in_bytes_per_s = link.in.bytes_per_s;
+        options->latency_ns = link.out.latency_ns;
+    }
     ebb_machine_destroy(machine);
     return EBB_OK;
 }
@@ -107,6 +109,7 @@ static int run_report(const ebb_cli_command *command, int argc, char **argv) {
     options.temp_dir = ebb__cli_temp_dir();
     options.device = values.device;
     options.n_columns = ebb__cli_columns();
+    options.progress = ebb__progress();
     ebb_status status = set_machine(values.machine, &options);
     if (status == EBB_OK) { status = ebb_report_create(arguments.at[0], &options, &report); }
     if (status == EBB_OK) { status = write_all(report, &values, outputs); }

@@ -232,7 +232,9 @@ static int train(ebb_trainer *trainer, const train_values *values) {
     if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values, last_step); }
     if (status == EBB_OK) { status = finish(trainer, values, &report); }
     if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
-    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&report.info.eval_no_fit, NULL, values->json); }
+    if (status == EBB_E_NO_FIT) {
+        return ebb__cli_no_fit(&values->network, &report.info.eval_no_fit, NULL, values->json);
+    }
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }
 
@@ -309,7 +311,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (status == EBB_OK) { status = check_outputs(&values); }
     if (status == EBB_OK) { ebb__cli_warn_slow(&values.network); }
     if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
-    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&no_fit, step_name, values.json); }
+    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&values.network, &no_fit, step_name, values.json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     code = train(trainer, &values);
     ebb_trainer_destroy(trainer);

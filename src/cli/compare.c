@@ -13,8 +13,7 @@
 /* ---- a file ------------------------------------------------------------------------------------ */
 
 static ebb_status open_file(const char *path, const char *device, ebb_cli_studied *studied) {
-    ebb__progress_tell("reading the recording", 0, 0);
-    return ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), device, &studied->reader);
+    return ebb__cli_open_recording(path, device, &studied->reader);
 }
 
 /* What it cannot tell of the peak. */
@@ -58,13 +57,23 @@ ebb_status ebb__cli_study_found(const char *device, ebb_cli_studied *studied) {
 const char *ebb__cli_device(const ebb_cli_studied *studied) {
     size_t n = 0, chosen = 0;
     const ebb_trace_device *devices = ebb_trace_reader_devices(studied->reader, &n, &chosen);
-    const bool is_one_of = n > 1 || (n == 1 && ebb_trace_reader_note(studied->reader, "left_out") != NULL);
+    const bool is_one_of = n > 1 || (n == 1 && ebb_trace_reader_left_out(studied->reader) != NULL);
     return is_one_of ? devices[chosen].name : NULL;
 }
 
 void ebb__cli_studied_fini(ebb_cli_studied *studied) {
     ebb_study_destroy(studied->study);
     ebb_trace_reader_close(studied->reader);
+}
+
+const char *ebb__cli_holder_label(const char *label, ebb_study_group group) {
+    if (label[0] != '\0') { return label; }
+    switch (group) {
+    case EBB_STUDY_BY_SITE:
+    case EBB_STUDY_BY_STACK: return "(no call stack)";
+    case EBB_STUDY_BY_MODULE: return "(no module)";
+    default: return "(no name)";
+    }
 }
 
 /* ---- differences ------------------------------------------------------------------------------- */
@@ -93,12 +102,18 @@ char *ebb__cli_delta_percent(uint64_t a_bytes, uint64_t b_bytes, char *buf, size
 
 /* ---- changes ----------------------------------------------------------------------------------- */
 
+#define WIDE_COLUMNS 100         /* a narrower terminal gets each change in two lines */
+#define NUMBER_COLUMNS 61        /* in front of a change's name */
+#define NARROW_NUMBER_COLUMNS 25 /* in front of it in two lines */
+
 static bool is_told(const ebb_diff_blocks *change, bool only_more) {
     return !only_more || change->b_bytes > change->a_bytes;
 }
 
 static void print_change(const ebb_diff_blocks *change) {
-    char each[80], a[32], b[32], delta[32], name[256], site[256];
+    char each[80], a[32], b[32], delta[32], text[4096], shown[4096];
+    const size_t n_columns = ebb__cli_columns();
+    const char *site = change->site, *name = change->name[0] != '\0' ? change->name : ebb_role_name(change->role);
     const uint64_t n = change->n_blocks;
     ebb_bytes_format(change->a_bytes, a, sizeof a);
     ebb_bytes_format(change->b_bytes, b, sizeof b);
@@ -107,10 +122,16 @@ static void print_change(const ebb_diff_blocks *change) {
     } else {
         snprintf(each, sizeof each, "%s", change->a_bytes > 0 ? a : b);
     }
-    printf("  %-6s %14s  %6" PRIu64 " x %-26s %s%s%s\n", ebb_diff_change_name(change->change),
-           ebb__cli_delta(change->a_bytes * n, change->b_bytes * n, delta, sizeof delta), n, each,
-           change->name[0] != '\0' ? ebb__cli_clean(change->name, name, sizeof name) : ebb_role_name(change->role),
-           change->site[0] != '\0' ? ", " : "", ebb__cli_clean(change->site, site, sizeof site));
+    snprintf(text, sizeof text, "%s%s%s", name, site[0] != '\0' ? ", " : "", site);
+    ebb__cli_delta(change->a_bytes * n, change->b_bytes * n, delta, sizeof delta);
+    printf("  %-6s %14s  ", ebb_diff_change_name(change->change), delta);
+    if (n_columns == 0 || n_columns >= WIDE_COLUMNS) {
+        const size_t n_name = n_columns > 0 ? n_columns - NUMBER_COLUMNS : 0;
+        printf("%6" PRIu64 " x %-26s %s\n", n, each, ebb__cli_shorten(text, n_name, shown, sizeof shown));
+    } else {
+        const size_t n_name = n_columns > NARROW_NUMBER_COLUMNS ? n_columns - NARROW_NUMBER_COLUMNS : 1;
+        printf("%s\n    %" PRIu64 " x %s\n", ebb__cli_shorten(text, n_name, shown, sizeof shown), n, each);
+    }
 }
 
 void ebb__cli_print_changes(const ebb_diff *diff, size_t n_lines, bool only_more) {

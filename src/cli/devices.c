@@ -20,24 +20,23 @@ static void print_devices(ebb_trace_reader *reader) {
                ebb_bytes_format(devices[i].peak_bytes, peak, sizeof peak), devices[i].n_blocks,
                devices[i].is_out_of_memory ? ", ran out of memory" : "", i == chosen ? ", taken without --device" : "");
     }
-    const char *others = ebb_trace_reader_note(reader, "left_out"); /* by the import, which reads one at a time */
+    const char *others = ebb_trace_reader_left_out(reader); /* by the import, which reads one at a time */
     if (others != NULL) { printf("not read: %s\n", others); }
     if (n == 0 && others == NULL) { printf("no device: nothing is allocated in this recording\n"); }
 }
 
-/* Notes may come last in a recording. */
-static ebb_status read_through(ebb_trace_reader *reader) {
-    ebb_status status = EBB_OK;
-    ebb_trace_event event;
-    for (bool done = false; status == EBB_OK && !done;) { status = ebb_trace_reader_next(reader, &event, &done); }
-    return status;
+ebb_status ebb__cli_open_recording(const char *path, const char *device, ebb_trace_reader **reader_out) {
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    options.device = device;
+    options.temp_dir = ebb__cli_temp_dir();
+    options.progress = ebb__progress();
+    ebb__progress_tell("reading the recording", 0, 0);
+    return ebb_trace_open(path, &options, reader_out);
 }
 
 int ebb__cli_list_devices(const char *path) {
     ebb_trace_reader *reader = NULL;
-    ebb__progress_tell("reading the recording", 0, 0);
-    ebb_status status = ebb_trace_open_device(NULL, path, ebb__cli_temp_dir(), NULL, &reader);
-    if (status == EBB_OK) { status = read_through(reader); }
+    const ebb_status status = ebb__cli_open_recording(path, NULL, &reader);
     ebb__progress_clear();
     if (status == EBB_OK) { print_devices(reader); }
     ebb_trace_reader_close(reader);

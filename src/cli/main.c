@@ -14,7 +14,7 @@
 static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan,   &ebb__cli_place,
                                                   &ebb__cli_probe, &ebb__cli_report, &ebb__cli_import,
                                                   &ebb__cli_diff,  &ebb__cli_check,  &ebb__cli_record};
-#define MAX_MESSAGE_BYTES 9216 /* two paths and what is said of them */
+#define MAX_MESSAGE_BYTES 32768 /* two paths and what is said of them, or a word that is far too long */
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
 int ebb__cli_exit_code(ebb_status status) {
@@ -40,7 +40,7 @@ int ebb__cli_failed(ebb_status status) {
     const char *message = ebb_last_error();
     ebb__progress_clear();
     fflush(stdout);
-    fprintf(stderr, "ebb: %s\n", message[0] != '\0' ? message : ebb_status_text(status));
+    ebb__cli_say("%s", message[0] != '\0' ? message : ebb_status_text(status));
     return ebb__cli_exit_code(status);
 }
 
@@ -65,7 +65,7 @@ EBB_PRINTF(1, 0) static void say(const char *fmt, va_list args) {
     char text[MAX_MESSAGE_BYTES], shown[MAX_MESSAGE_BYTES];
     ebb__progress_clear();
     (void)vsnprintf(text, sizeof text, fmt, args);
-    fprintf(stderr, "ebb: %s\n", ebb__cli_clean(text, shown, sizeof shown));
+    fprintf(stderr, "ebb: %s\n", ebb__cli_clean_message(text, shown, sizeof shown));
 }
 
 void ebb__cli_say(const char *fmt, ...) {

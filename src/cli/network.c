@@ -61,12 +61,19 @@ static void print_list(FILE *out, const char *title, const char *(*name)(size_t 
     for (size_t i = 0; name(i, &about) != NULL; i++) { fprintf(out, "  %-18s %s\n", name(i, NULL), about); }
 }
 
+void ebb__cli_print_networks(FILE *out) {
+    print_list(out, "networks", ebb_zoo_name);
+    print_list(out, "backends (the first is the default)", ebb_backend_name);
+}
+
 void ebb__cli_print_names(FILE *out) {
     print_list(out, "networks", ebb_zoo_name);
     print_list(out, "policies", ebb_policy_name);
     print_list(out, "ways to choose algorithms (given is the default)", ebb_algorithms_name);
     print_list(out, "backends (the first is the default)", ebb_backend_name);
 }
+
+#define MOST_PERCENT 100u /* a budget of no more bytes was to be this many per cent */
 
 /* Write what to type so that it fits to buf; NULL: not known. */
 static const char *remedy(const ebb_no_fit *no_fit, char *buf, size_t buf_bytes) {
@@ -96,13 +103,17 @@ static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name, const 
     ebb__json_end();
 }
 
-int ebb__cli_no_fit(const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
-    char buf[64];
+int ebb__cli_no_fit(const ebb_cli_network *network, const ebb_no_fit *no_fit, const char *step_name, bool as_json) {
+    char buf[64], slip[96] = "";
+    const uint64_t bytes = network->memory.bytes;
+    if (bytes > 0 && bytes <= MOST_PERCENT) {
+        snprintf(slip, sizeof slip, "did you mean --memory %" PRIu64 "%%? ", bytes);
+    }
     const char *option = remedy(no_fit, buf, sizeof buf);
     if (option != NULL) {
         ebb__progress_clear();
         fflush(stdout);
-        fprintf(stderr, "ebb: it needs %s or more: %s\n", option, ebb_last_error());
+        fprintf(stderr, "ebb: %sit needs %s or more: %s\n", slip, option, ebb_last_error());
     }
     const int code = option != NULL ? ebb__cli_exit_code(EBB_E_NO_FIT) : ebb__cli_failed(EBB_E_NO_FIT);
     if (as_json) { print_no_fit(no_fit, step_name, option); }

@@ -18,7 +18,7 @@ static const char *const wants[] = {
     [EBB_CLI_COUNT] = "a whole number",
     [EBB_CLI_AMOUNT] = "a whole number from 1",
     [EBB_CLI_SIZE] = "a whole number from 1 to 2147483647",
-    [EBB_CLI_NUMBER] = "a number",
+    [EBB_CLI_NUMBER] = "a number up to 3.4e38",
     [EBB_CLI_BYTES] = "bytes, as in 512MB or 2GiB",
     [EBB_CLI_MEMORY] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
     [EBB_CLI_BYTES_OR_NONE] = "bytes, as in 512MB or 2GiB",
@@ -107,22 +107,30 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     return false;
 }
 
-#define NEAR 3 /* letters: as far as this, or further, is another word */
+#define FAR 3 /* letters: a name as far from a word as this is another word */
+
+/* How many letters a word of n bytes is from a name; 0 for the name's beginning too, FAR for another word. */
+static size_t distance_to(const char *word, size_t n, const char *name) {
+    const size_t n_dashes = strspn(name, "-");
+    if (n > n_dashes + 1 && strncmp(word, name, n) == 0) { return 0; }
+    const size_t d = ebb_edit_distance(word, n, name, strlen(name));
+    return d < FAR && d + n_dashes < n ? d : FAR;
+}
 
 char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
                     char buf[128]) {
-    size_t best = NEAR, at = 0;
+    size_t best = FAR;
     const char *name = NULL;
-    buf[0] = '\0';
     for (size_t i = 0; (name = name_of(ctx, i)) != NULL; i++) {
-        const size_t n_dashes = strspn(name, "-");
-        const bool is_beginning = n > n_dashes + 1 && strncmp(word, name, n) == 0;
-        const size_t d = is_beginning ? 0 : ebb_edit_distance(word, n, name, strlen(name));
-        if (d > best || d >= NEAR || d + n_dashes >= n) { continue; }
-        if (d < best) { at = 0; }
-        best = d;
-        const size_t n_left = at < 128 ? 128 - at : 0;
-        at += (size_t)snprintf(buf + (n_left > 0 ? at : 0), n_left, "%s%s", at == 0 ? "; near it: " : ", ", name);
+        const size_t d = distance_to(word, n, name);
+        best = d < best ? d : best;
+    }
+    buf[0] = '\0';
+    for (size_t i = 0, at = 0; best < FAR && (name = name_of(ctx, i)) != NULL; i++) {
+        static const char begin[] = "; near it: ", between[] = ", ";
+        const char *before = at == 0 ? begin : between;
+        if (distance_to(word, n, name) > best || at + strlen(before) + strlen(name) >= 128) { continue; }
+        at += (size_t)snprintf(buf + at, 128 - at, "%s%s", before, name);
     }
     return buf;
 }

@@ -345,7 +345,7 @@ static void say_device(const recording *r) {
 
 static int load_recording(const source *s, ebb_cli_placing *placing) {
     recording r = {.source = s};
-    const ebb_status status = ebb_trace_open_device(NULL, s->path, ebb__cli_temp_dir(), s->device, &r.reader);
+    const ebb_status status = ebb__cli_open_recording(s->path, s->device, &r.reader);
     if (status != EBB_OK) { return failed(s, status); }
     say_device(&r);
     const ebb_status created = ebb_iteration_finder_create(NULL, r.reader, &r.finder);

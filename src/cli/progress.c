@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The progress line: what is being done, how far it is, and how long it will take. There is one only where stderr is a
- * terminal. It fits the width, and is removed before anything else is printed.
+ * The progress line: what is being done, how far it is, and how long it will take. On a terminal it fits the width, and
+ * is removed before anything else is printed. Where stderr is not a terminal, the same is printed as a line once a
+ * minute, and only if nothing else was printed in that time; EBB_PROGRESS_S says how many seconds instead, 0 for never.
  *
- * A thread of its own draws the line a few times per second, so the time on it grows even while the library says
- * nothing. The thread does not start where stderr is not a terminal. It draws only between a tell and the next clear,
- * so code that prints clears first and need not lock.
+ * A thread of its own writes the line: on a terminal a few times per second, so the time on it grows even while the
+ * library says nothing. It writes only between a tell and the next clear, so code that prints clears first and need not
+ * lock.
  */
 #include "cli.h"
 
@@ -13,12 +14,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#define TICK_NS 200000000L
+#define TICK_S 0.2
+#define USUAL_EVERY_S 60.0 /* without a terminal */
+#define MOST_EVERY_S 1e6
 #define TIME_FROM_S 1.0 /* before, no time is shown */
 #define LEFT_FROM_S 0.5 /* before, too little was seen to tell what is left */
 #define USUAL_COLUMNS 80
@@ -38,6 +42,7 @@ static struct {
     pthread_t thread;
     bool is_terminal, has_thread, ends, shows; /* shows: there is a line on the terminal */
     bool is_told;
+    double every_s, printed_s; /* without a terminal: 0 for no lines; when something was printed last */
     phase phases[N_PHASES];
     phase *now;
     size_t n_phases; /* begun so far */
@@ -70,7 +75,7 @@ static const char *time_text(double s, char buf[32]) {
     return buf;
 }
 
-/* " 12 of 100, 3 min left". Where that is not known (yet), the time passed: ", 4 s". */
+/* " 12 of 100, 3 min left". Where that is not known (yet) or all pieces are done, the time passed: ", 4 s so far". */
 static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
     char text[32];
     const double passed_s = now - p->begin_s;
@@ -78,24 +83,24 @@ static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
     size_t at = 0;
     buf[0] = '\0';
     if (p->n > 0) { at += (size_t)snprintf(buf, n_bytes, " %" PRIu64 " of %" PRIu64, p->n_done, p->n); }
-    if (n_since > 0 && p->n_done <= p->n && passed_s >= LEFT_FROM_S) {
+    if (n_since > 0 && p->n_done < p->n && passed_s >= LEFT_FROM_S) {
         const double each_s = (p->told_s - p->begin_s) / (double)n_since;
         const double left_s = each_s * (double)(p->n - p->n_done) - (now - p->told_s);
         snprintf(buf + at, n_bytes - at, ", %s left", time_text(left_s > 0.0 ? left_s : 0.0, text));
     } else if (passed_s >= TIME_FROM_S) {
-        snprintf(buf + at, n_bytes - at, ", %s", time_text(passed_s, text));
+        snprintf(buf + at, n_bytes - at, "%s %s so far", p->n > 0 ? "," : ":", time_text(passed_s, text));
     }
 }
 
-static void draw(void) {
+static void draw(double now) {
     char text[MOST_COLUMNS], how_far[96];
-    const size_t n_columns = columns();
-    describe(line.now, now_s(), how_far, sizeof how_far);
-    snprintf(text, n_columns < sizeof text ? n_columns : sizeof text, "%s%s%s%s", line.now->what, how_far,
-             line.detail[0] != '\0' ? ": " : "", line.detail);
-    fprintf(stderr, "\r%s\033[K", text);
+    const size_t n_columns = line.is_terminal ? columns() : sizeof text;
+    describe(line.now, now, how_far, sizeof how_far);
+    snprintf(text, n_columns, "%s%s%s%s", line.now->what, how_far, line.detail[0] != '\0' ? ": " : "", line.detail);
+    fprintf(stderr, line.is_terminal ? "\r%s\033[K" : "ebb: %s\n", text);
     fflush(stderr);
-    line.shows = true;
+    line.shows = line.is_terminal;
+    line.printed_s = now;
 }
 
 static void erase(void) {
@@ -107,16 +112,24 @@ static void erase(void) {
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
+/* Wait this long, or until the program ends. */
+static void wait_for(double s) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const int64_t ns = until.tv_nsec + (s > 0.0 ? (int64_t)(s * 1e9) : 0);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    (void)pthread_cond_timedwait(&line.ended, &line.lock, &until);
+}
+
 static void *tick(void *arg) {
     (void)pthread_mutex_lock(&line.lock);
     while (!line.ends) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += TICK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
-        (void)pthread_cond_timedwait(&line.ended, &line.lock, &until);
-        if (line.is_told && !line.ends) { draw(); }
+        wait_for(line.is_terminal ? TICK_S : line.printed_s + line.every_s - now_s());
+        const double now = now_s();
+        const bool is_due = line.is_terminal || now - line.printed_s >= line.every_s;
+        if (is_due && line.is_told && !line.ends) { draw(now); }
+        if (is_due) { line.printed_s = now; }
     }
     (void)pthread_mutex_unlock(&line.lock);
     return arg;
@@ -131,8 +144,20 @@ static void start(void) {
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* What the environment says, or a minute where it says nothing that is a time. */
+static double seconds_between_lines(void) {
+    const char *text = getenv("EBB_PROGRESS_S");
+    char *end = NULL;
+    const double s = text != NULL ? strtod(text, &end) : USUAL_EVERY_S;
+    if (text != NULL && (end == text || *end != '\0' || !(s >= 0.0))) { return USUAL_EVERY_S; }
+    if (s > 0.0 && s < TICK_S) { return TICK_S; }
+    return s < MOST_EVERY_S ? s : MOST_EVERY_S;
+}
+
 void ebb__progress_begin(void) {
     line.is_terminal = isatty(STDERR_FILENO) == 1;
+    line.every_s = seconds_between_lines();
+    line.printed_s = now_s();
 }
 
 void ebb__progress_end(void) {
@@ -164,9 +189,13 @@ static phase *find_phase(const char *what, uint64_t n_done, uint64_t n, double n
     return found;
 }
 
+static bool shows_any(void) {
+    return line.is_terminal || line.every_s > 0.0;
+}
+
 static void tell(void *ctx, const char *what, uint64_t n_done, uint64_t n) {
     (void)ctx;
-    if (line.is_terminal && !line.has_thread) { start(); }
+    if (shows_any() && !line.has_thread) { start(); }
     if (!line.has_thread) { return; }
     (void)pthread_mutex_lock(&line.lock);
     const double now = now_s();
@@ -194,19 +223,21 @@ void ebb__progress_detail(const char *fmt, ...) {
 }
 
 ebb_progress ebb__progress(void) {
-    return (ebb_progress){.tell = line.is_terminal ? tell : NULL};
+    return (ebb_progress){.tell = shows_any() ? tell : NULL};
 }
 
 void ebb__progress_clear(void) {
     (void)pthread_mutex_lock(&line.lock);
     erase();
     line.is_told = false;
+    line.printed_s = now_s();
     (void)pthread_mutex_unlock(&line.lock);
 }
 
 void ebb__progress_hold(void) {
     (void)pthread_mutex_lock(&line.lock);
     erase();
+    line.printed_s = now_s();
 }
 
 void ebb__progress_go_on(void) {

@@ -9,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define LONGEST_WORD 256 /* characters, in a message */
+
 uint32_t ebb__cli_columns(void) {
     struct winsize size = {.ws_col = 0};
     const bool is_terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
@@ -47,5 +49,43 @@ char *ebb__cli_clean(const char *text, char *buf, size_t buf_bytes) {
         text += n_bytes > 0 ? n_bytes : 1;
     }
     buf[n] = '\0';
+    return buf;
+}
+
+size_t ebb__cli_count(const char *text) {
+    size_t n = 0;
+    for (size_t i = 0; text[i] != '\0'; n++) { i += ebb__cli_character(text + i); }
+    return n;
+}
+
+/* Where the character after the first n begins. */
+static size_t skip(const char *text, size_t n) {
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) { at += ebb__cli_character(text + at); }
+    return at;
+}
+
+/* Shorten the first n characters of text to n_columns. Returns what follows them. */
+static char *cut_middle(char *text, size_t n, size_t n_columns) {
+    static const char dots[] = "...";
+    const size_t n_dots = n_columns < sizeof dots - 1 ? n_columns : sizeof dots - 1, n_head = (n_columns - n_dots) / 2;
+    const size_t head = skip(text, n_head), tail = skip(text, n - (n_columns - n_dots - n_head)), end = skip(text, n);
+    memcpy(text + head, dots, n_dots);
+    memmove(text + head + n_dots, text + tail, strlen(text + tail) + 1);
+    return text + head + n_dots + (end - tail);
+}
+
+char *ebb__cli_shorten(const char *text, size_t n_columns, char *buf, size_t buf_bytes) {
+    const size_t n = ebb__cli_count(ebb__cli_clean(text, buf, buf_bytes));
+    if (n_columns > 0 && n > n_columns) { (void)cut_middle(buf, n, n_columns); }
+    return buf;
+}
+
+char *ebb__cli_clean_message(const char *text, char *buf, size_t buf_bytes) {
+    for (char *word = ebb__cli_clean(text, buf, buf_bytes); *word != '\0'; word += strspn(word, " ")) {
+        size_t n = 0, at = 0;
+        for (; word[at] != ' ' && word[at] != '\0'; n++) { at += ebb__cli_character(word + at); }
+        word = n > LONGEST_WORD ? cut_middle(word, n, LONGEST_WORD) : word + at;
+    }
     return buf;
 }

@@ -111,12 +111,14 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_text("policy", info->policy);
     ebb__json_limit("budget_bytes", plan->budget_bytes);
     ebb__json_u64("peak_planned_bytes", plan->peak_bytes);
-    ebb__json_u64("peak_measured_bytes", summary->run.peak_bytes);
+    ebb__json_limit("peak_measured_bytes", summary->run.peak_bytes);
     ebb__json_u64("moved_out_bytes", summary->run.moved_out_bytes);
     ebb__json_u64("moved_in_bytes", summary->run.moved_in_bytes);
     ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
     ebb__json_f64("again_time_predicted_s", summary->again_time_s);
     ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
+    ebb__json_f64("stall_time_predicted_s", info->stall_time_predicted_s);
+    ebb__json_f64("stall_time_measured_s", summary->stall_time_median_s);
     ebb__json_choices(plan->algorithms, &info->choices);
     ebb__json_f64("step_time_median_s", summary->step_time_median_s);
     ebb__json_f64("images_per_s", summary->images_per_s);
@@ -138,13 +140,23 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     const ebb_run_stats *run = &summary->run;
     printf("\ndevice memory\n");
     ebb__cli_row_bytes("  planned peak", info->plan.peak_bytes);
-    ebb__cli_row_bytes("  measured peak", run->peak_bytes);
+    if (run->peak_bytes != UINT64_MAX) {
+        ebb__cli_row_bytes("  measured peak", run->peak_bytes);
+    } else {
+        ebb__cli_row("  measured peak", "not known");
+    }
     printf("an iteration\n");
     ebb__cli_row_bytes("  copied out", run->moved_out_bytes);
     ebb__cli_row_bytes("  copied in", run->moved_in_bytes);
     ebb__cli_row("  steps computed again", "%" PRIu64, run->n_recomputed_steps);
     ebb__cli_row("  time (median)", "%.4f s", summary->step_time_median_s);
     ebb__cli_row("  time (predicted)", "%.4f s", info->step_time_predicted_s);
+    if (!isnan(summary->stall_time_median_s)) {
+        ebb__cli_row("  waits for copies (median)", "%.4f s", summary->stall_time_median_s);
+    } else {
+        ebb__cli_row("  waits for copies (median)", "not known");
+    }
+    ebb__cli_row("  waits for copies (predicted)", "%.4f s", info->stall_time_predicted_s);
     ebb__cli_row("  images a second", "%.1f", summary->images_per_s);
     ebb__cli_row_choices("  ", info->plan.algorithms, &info->choices);
     printf("resident memory of the process, as the kernel counts it\n");

@@ -17,12 +17,34 @@ static const ebb_shape *shape_of(const ebb_graph *graph, ebb_value value) {
 
 /* ---- from outside, to outside ----------------------------------------------------------------- */
 
+static ebb_status add_port(ebb_graph *graph, const char *name, ebb_value value, bool is_input, int32_t *port_out) {
+    const ebb_value_info *info = &graph->values.data[value];
+    ebb_port port = {.name = name,
+                     .value = value,
+                     .dtype = info->dtype,
+                     .is_input = is_input,
+                     .n_dims = (uint32_t)info->shape.n_dims,
+                     .size_bytes = (uint64_t)ebb__shape_elements(&info->shape) * ebb_dtype_bytes(info->dtype)};
+    memcpy(port.dims, info->shape.dims, sizeof port.dims);
+    if (graph->ports.n >= INT32_MAX) { return ebb_fail(EBB_E_LIMIT, "2^31 - 1 ports or more"); }
+    *port_out = (int32_t)graph->ports.n;
+    return EBB_PUSH(graph->mem, &graph->ports, port);
+}
+
+static ebb_status check_port(const ebb_graph *graph, const char *name) {
+    if (ebb__graph_port(graph, name) != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the graph has its %s already", name); }
+    return EBB_OK;
+}
+
 /* FEEDs stand before everything else, in whatever order the caller asks for them. */
-static ebb_status add_feed(ebb_graph *graph, const char *name, const ebb_value_info *info, ebb_port port,
-                           ebb_value *value_out) {
+static ebb_status add_input(ebb_graph *graph, const char *name, ebb_dtype dtype, ebb_shape shape,
+                            ebb_value *value_out) {
+    EBB_TRY(check_port(graph, name));
+    const ebb_value_info info = {.shape = shape, .dtype = dtype, .kind = EBB_VALUE_INPUT};
     ebb_value value;
-    EBB_TRY(ebb__graph_add_value(graph, name, "", info, &value));
-    ebb_op op = {.kind = EBB_OP_FEED, .name = name, .n_out = 1, .out = &value, .attr = {.port = (int32_t)port}};
+    EBB_TRY(ebb__graph_add_value(graph, name, "", &info, &value));
+    ebb_op op = {.kind = EBB_OP_FEED, .name = name, .n_out = 1, .out = &value};
+    EBB_TRY(add_port(graph, name, value, true, &op.attr.port));
     EBB_TRY(ebb__graph_add_op(graph, &op));
     size_t place = 0;
     while (graph->ops.data[place].kind == EBB_OP_FEED && place + 1 < graph->ops.n) { place++; }
@@ -33,33 +55,44 @@ static ebb_status add_feed(ebb_graph *graph, const char *name, const ebb_value_i
     return EBB_OK;
 }
 
-static ebb_status add_images(ebb_graph *graph, const char *name, ebb_shape shape, ebb_value *value_out) {
-    if (graph->images != EBB_NO_VALUE) { return ebb_fail(EBB_E_ARGUMENT, "the graph has its images already"); }
-    ebb_value_info info = {.shape = shape, .kind = EBB_VALUE_INPUT};
-    EBB_TRY(add_feed(graph, name, &info, EBB_PORT_IMAGES, &graph->images));
-    *value_out = graph->images;
-    return EBB_OK;
+static ebb_status add_any_input(ebb_graph *graph, const char *name, ebb_dtype dtype, const int64_t *dims, size_t n_dims,
+                                ebb_value *value_out) {
+    if ((unsigned)dtype >= EBB_N_DTYPES) { return ebb_fail(EBB_E_ARGUMENT, "%s: no such type of elements", name); }
+    if (dims == NULL || n_dims < 1 || n_dims > 4) {
+        return ebb_fail(EBB_E_ARGUMENT, "%s: %zu dimensions; 1 to 4 work", name, n_dims);
+    }
+    ebb_shape shape = {.n_dims = (int32_t)n_dims};
+    memcpy(shape.dims, dims, n_dims * sizeof *dims);
+    return add_input(graph, name, dtype, shape, value_out);
 }
 
-ebb_value ebb_graph_images(ebb_graph *graph, int64_t n, int64_t channels, int64_t height, int64_t width) {
+/* A port is nothing without a name, and the frame would make one up. */
+static bool begin_port(ebb_graph *graph, ebb_op_kind kind, const char **name) {
+    if (graph != NULL && *name == NULL) {
+        (void)ebb__graph_end(graph, ebb_fail(EBB_E_ARGUMENT, "a port needs a name"));
+        return false;
+    }
+    return ebb__graph_begin(graph, kind, name);
+}
+
+ebb_value ebb_graph_input(ebb_graph *graph, const char *name, ebb_dtype dtype, const int64_t *dims, size_t n_dims) {
     ebb_value value = EBB_NO_VALUE;
-    const char *name = "images";
-    if (ebb__graph_begin(graph, EBB_OP_FEED, &name)) {
-        ebb_shape shape = ebb__shape_4d(n, channels, height, width);
-        (void)ebb__graph_end(graph, add_images(graph, name, shape, &value));
+    if (begin_port(graph, EBB_OP_FEED, &name)) {
+        (void)ebb__graph_end(graph, add_any_input(graph, name, dtype, dims, n_dims, &value));
     }
     return value;
 }
 
+ebb_value ebb_graph_images(ebb_graph *graph, int64_t n, int64_t channels, int64_t height, int64_t width) {
+    return ebb_graph_input(graph, "images", EBB_F32, (const int64_t[]){n, channels, height, width}, 4);
+}
+
 static ebb_status add_labels(ebb_graph *graph, const char *name, int64_t n, int64_t classes, ebb_value *value_out) {
-    if (graph->labels != EBB_NO_VALUE) { return ebb_fail(EBB_E_ARGUMENT, "the graph has its labels already"); }
     if (classes < 1 || classes > INT32_MAX) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: %lld classes", name, (long long)classes);
     }
-    ebb_value_info info = {.shape = ebb__shape_1d(n), .dtype = EBB_S32, .kind = EBB_VALUE_INPUT};
-    EBB_TRY(add_feed(graph, name, &info, EBB_PORT_LABELS, &graph->labels));
-    graph->classes = classes;
-    *value_out = graph->labels;
+    EBB_TRY(add_input(graph, name, EBB_S32, ebb__shape_1d(n), value_out));
+    graph->ports.data[graph->ports.n - 1].below = graph->classes = classes;
     return EBB_OK;
 }
 
@@ -72,14 +105,25 @@ ebb_value ebb_graph_labels(ebb_graph *graph, int64_t n, int64_t classes) {
     return value;
 }
 
-static ebb_status add_fetch(ebb_graph *graph, const char *name, ebb_value value, ebb_port port) {
-    ebb_op op = {.kind = EBB_OP_FETCH, .name = name, .n_in = 1, .in = &value, .attr = {.port = (int32_t)port}};
+static ebb_status add_output(ebb_graph *graph, const char *name, ebb_value value) {
+    EBB_TRY(check_port(graph, name));
+    if (value >= graph->values.n) { return ebb_fail(EBB_E_ARGUMENT, "%s: it is no value of this graph", name); }
+    if (graph->values.data[value].opaque) { return ebb_fail(EBB_E_ARGUMENT, "%s: only a device can read it", name); }
+    ebb_op op = {.kind = EBB_OP_FETCH, .name = ebb__graph_join(graph, "fetch_", name), .n_in = 1, .in = &value};
+    if (op.name == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(add_port(graph, name, value, false, &op.attr.port));
     return ebb__graph_add_op(graph, &op);
+}
+
+ebb_value ebb_graph_output(ebb_graph *graph, const char *name, ebb_value value) {
+    if (!begin_port(graph, EBB_OP_FETCH, &name)) { return EBB_NO_VALUE; }
+    return ebb__graph_end(graph, add_output(graph, name, value)) == EBB_OK ? value : EBB_NO_VALUE;
 }
 
 static ebb_status check_loss(const ebb_graph *graph, const char *name, ebb_value logits, ebb_value labels) {
     if (graph->loss != EBB_NO_VALUE) { return ebb_fail(EBB_E_ARGUMENT, "the graph has its loss already"); }
-    if (labels != graph->labels || labels == EBB_NO_VALUE) {
+    const ebb_port *port = ebb__graph_port(graph, "labels");
+    if (port == NULL || labels != port->value) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: its labels are not the graph's", name);
     }
     EBB_TRY(ebb__graph_check_src(graph, name, logits, 2, 2));
@@ -108,10 +152,9 @@ static ebb_status add_loss(ebb_graph *graph, const char *name, ebb_value logits,
                  .in = (ebb_value[]){logits, labels},
                  .out = out};
     EBB_TRY(ebb__graph_add_op(graph, &op));
-    EBB_TRY(add_fetch(graph, "fetch_loss", out[0], EBB_PORT_LOSS));
-    EBB_TRY(add_fetch(graph, "fetch_correct", out[2], EBB_PORT_CORRECT));
+    EBB_TRY(add_output(graph, "loss", out[0]));
+    EBB_TRY(add_output(graph, "correct", out[2]));
     graph->loss = out[0];
-    graph->correct = out[2];
     *loss_out = out[0];
     return EBB_OK;
 }

@@ -85,7 +85,7 @@ ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_
     if (graph == NULL) { return EBB_E_NO_MEMORY; }
     graph->mem = mem;
     graph->inference = options->inference;
-    graph->images = graph->labels = graph->loss = graph->correct = EBB_NO_VALUE;
+    graph->loss = EBB_NO_VALUE;
     ebb__bump_init(&graph->bump, mem);
     graph->name = ebb__bump_strdup(&graph->bump, options->name != NULL ? options->name : "network");
     if (graph->name == NULL) {
@@ -101,6 +101,7 @@ void ebb_graph_destroy(ebb_graph *graph) {
     const ebb_mem *mem = graph->mem;
     EBB_VEC_FINI(mem, &graph->values);
     EBB_VEC_FINI(mem, &graph->ops);
+    EBB_VEC_FINI(mem, &graph->ports);
     ebb__free(mem, graph->name_slots);
     ebb__free(mem, graph->message);
     ebb__bump_fini(&graph->bump);
@@ -111,6 +112,18 @@ ebb_status ebb_graph_check(const ebb_graph *graph) {
     if (graph == NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no graph"); }
     if (graph->status == EBB_OK) { return EBB_OK; }
     return ebb_fail(graph->status, "%s", graph->message != NULL ? graph->message : ebb_status_text(graph->status));
+}
+
+const ebb_port *ebb_graph_ports(const ebb_graph *graph, size_t *n_out) {
+    *n_out = graph->ports.n;
+    return graph->ports.data;
+}
+
+const ebb_port *ebb__graph_port(const ebb_graph *graph, const char *name) {
+    for (size_t p = 0; p < graph->ports.n; p++) {
+        if (strcmp(graph->ports.data[p].name, name) == 0) { return &graph->ports.data[p]; }
+    }
+    return NULL;
 }
 
 size_t ebb_graph_n_values(const ebb_graph *graph) {

@@ -110,10 +110,6 @@ const char *ebb__op_name(ebb_op_kind kind);
  * or inouts there is at least one. */
 bool ebb__op_takes(ebb_op_kind kind, uint32_t n_in, uint32_t n_out, uint32_t n_inout);
 
-typedef enum ebb_phase { EBB_PHASE_FORWARD, EBB_PHASE_BACKWARD, EBB_PHASE_UPDATE } ebb_phase;
-
-typedef enum ebb_dtype { EBB_F32, EBB_S32, EBB_U8 } ebb_dtype;
-
 typedef struct ebb_shape {
     int32_t n_dims; /* 1..4 */
     int32_t reserved;
@@ -136,7 +132,7 @@ typedef struct ebb_op_attr {
     float alpha, beta, k;    /* LRN */
     float epsilon, momentum; /* batch-norm; UPDATE uses both too */
     float p;                 /* DROPOUT */
-    int32_t port;            /* FEED, FETCH */
+    int32_t port;            /* FEED, FETCH: number of the graph's port */
     int32_t optimizer;       /* UPDATE: ebb_optimizer_kind */
     float beta1, beta2, weight_decay;
 } ebb_op_attr;
@@ -179,9 +175,6 @@ typedef struct ebb_op {
     uint64_t rng_stream; /* DROPOUT and its backward: the same number */
 } ebb_op;
 
-/* Host ports of FEED and FETCH. */
-typedef enum ebb_port { EBB_PORT_IMAGES, EBB_PORT_LABELS, EBB_PORT_LOSS, EBB_PORT_CORRECT, EBB_N_PORTS } ebb_port;
-
 /* The name's hash lies beside its value, so that looking and growing touch few names. */
 typedef struct ebb_name_slot {
     uint32_t hash;
@@ -197,12 +190,16 @@ struct ebb_graph {
     char *message;
     EBB_VEC(ebb_value_info) values;
     EBB_VEC(ebb_op) ops;
-    ebb_value images, labels, loss, correct; /* EBB_NO_VALUE where there is none */
+    EBB_VEC(ebb_port) ports;
+    ebb_value loss; /* EBB_NO_VALUE where there is none */
     int64_t classes;
     bool differentiated;       /* backward is there; nothing can be built or simplified any more */
     ebb_name_slot *name_slots; /* hash table of the persistent values by name */
     size_t n_name_slots, n_names;
 };
+
+/* The port of this name; NULL: there is none. */
+const ebb_port *ebb__graph_port(const ebb_graph *graph, const char *name);
 
 /* Passes; each leaves the invariants whole. ebb__graph_simplify runs the first two; ebb_graph_train, the zoo's
  * inference graphs and lowering call it, as often as they like. */

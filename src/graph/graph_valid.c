@@ -172,6 +172,13 @@ static bool loss_fits(const walk *w) {
            ebb__shape_equal(out_shape(w, 1), logits) && vector_of(out_shape(w, 2), 1);
 }
 
+static bool port_fits(const walk *w) {
+    if (w->op->attr.port < 0 || (size_t)w->op->attr.port >= w->graph->ports.n) { return false; }
+    const ebb_port *port = &w->graph->ports.data[w->op->attr.port];
+    const bool is_input = w->op->kind == EBB_OP_FEED;
+    return port->is_input == is_input && port->value == (is_input ? w->op->out[0] : w->op->in[0]);
+}
+
 static bool stats_fit(const walk *w) {
     return w->op->n_inout == 2 && w->op->attr.size >= 2 &&
            ebb__shape_equal(in_shape(w, 0), &value_of(w, w->op->inout[0])->shape) &&
@@ -214,7 +221,7 @@ static bool shapes_fit(const walk *w) {
     case EBB_OP_SOFTMAX_LOSS: return loss_fits(w);
     case EBB_OP_UPDATE: return update_fits(w);
     case EBB_OP_FEED:
-    case EBB_OP_FETCH: return op->attr.port >= 0 && op->attr.port < EBB_N_PORTS;
+    case EBB_OP_FETCH: return port_fits(w);
     default: return false;
     }
 }

@@ -10,10 +10,13 @@
  *    pools from 512 bytes on, large ones above 1 MiB.
  *  - max_split_size M: a block of M or more is never split; it is for requests of M or more alone, and only for those
  *    that leave less than 20 MiB of it unused.
- *  - garbage_collection_threshold T, where there is a capacity: before more than T of it would be taken, free segments
- *    of the large pools go, those first that were free for longer than the average, until less than T is taken.
- *  - Where the capacity does not suffice: with M, the smallest free segment that is enough, or from the largest
- *    down until they are; then all free segments.
+ *  - garbage_collection_threshold T, where there is a capacity: before a segment is taken while more than T of the
+ *    capacity is, free segments of the large pools of all streams go: all that have been free for as long as the
+ *    average or longer, then the same of those that are left, until T is taken or less. How long is counted in requests
+ *    to the large pools.
+ *  - Where the capacity does not suffice: with M, the smallest free segment of the stream that is enough, or from the
+ *    largest down until they are, of those of M or more; where all of them are not enough, or M is not set, all free
+ *    segments.
  *  - expandable_segments: one segment for each pool of each stream, which grows in pages of 2 MiB and 20 MiB; any rest
  *    of 512 bytes or more is split off. A free block counts as large as it can grow. Free pages are given back wherever
  *    they lie, and the segment grows there again before it does at its end.
@@ -108,11 +111,11 @@ static bool is_large(const ebb_caching *c, uint32_t block) {
     return c->segments.blocks.data[block].pool % 2 == 1;
 }
 
-/* How long a block has been free, in requests to its pool. */
+/* How long a block has been free, in requests to large pools. */
 static uint64_t age_of(const ebb_caching *c, uint32_t block) {
     const ebb_block *b = &c->segments.blocks.data[block];
-    EBB_ASSERT(b->is_free && c->segments.pools.data[b->pool].n_asked >= b->freed_at);
-    return c->segments.pools.data[b->pool].n_asked - b->freed_at;
+    EBB_ASSERT(b->is_free && c->segments.clock >= b->freed_at);
+    return c->segments.clock - b->freed_at;
 }
 
 static void drop(ebb_caching *c, uint32_t block, uint64_t *freed_bytes) {
@@ -120,29 +123,33 @@ static void drop(ebb_caching *c, uint32_t block, uint64_t *freed_bytes) {
     ebb__segments_drop(&c->segments, block);
 }
 
-static void collect_garbage(ebb_caching *c) {
-    const uint64_t threshold_bytes = (uint64_t)(c->settings.gc_threshold * (double)c->settings.capacity_bytes);
-    if (c->segments.held_bytes <= threshold_bytes) { return; }
-    const uint64_t target_bytes = c->segments.held_bytes - threshold_bytes;
+/* Segments as old as the average or older, again and again, until this many bytes are freed; a round ends only when all
+ * that are as old are gone. */
+static void collect_old(ebb_caching *c, uint64_t target_bytes) {
     uint64_t total_age = 0, n_free = 0, freed_bytes = 0;
     for (uint32_t t = 1; t < c->segments.blocks.n; t++) {
         if (!is_large(c, t) || !ebb__segments_is_whole(&c->segments, t)) { continue; }
         total_age += age_of(c, t);
         n_free++;
     }
-    for (bool has_freed = true; has_freed && freed_bytes < target_bytes && n_free > 0;) {
+    while (freed_bytes < target_bytes && n_free > 0) {
         const double mean_age = (double)total_age / (double)n_free;
-        has_freed = false;
-        for (uint32_t t = 1; t < c->segments.blocks.n && freed_bytes < target_bytes; t++) {
+        const uint64_t n_before = n_free;
+        for (uint32_t t = 1; t < c->segments.blocks.n; t++) {
             if (!is_large(c, t) || !ebb__segments_is_whole(&c->segments, t)) { continue; }
             if ((double)age_of(c, t) < mean_age) { continue; }
             EBB_ASSERT(n_free > 0 && total_age >= age_of(c, t));
             total_age -= age_of(c, t);
             n_free--;
-            has_freed = true;
             drop(c, t, &freed_bytes);
         }
+        if (n_free == n_before) { return; }
     }
+}
+
+static void collect_garbage(ebb_caching *c) {
+    const uint64_t threshold_bytes = (uint64_t)(c->settings.gc_threshold * (double)c->settings.capacity_bytes);
+    if (c->segments.held_bytes > threshold_bytes) { collect_old(c, c->segments.held_bytes - threshold_bytes); }
 }
 
 /* The whole free segment of this pool of max_split_size or more that is the smallest of at least min_bytes; or, where
@@ -160,14 +167,16 @@ static uint32_t find_oversize(const ebb_caching *c, uint32_t pool, uint64_t min_
     return found;
 }
 
-static void release_oversize(ebb_caching *c, const ebb_segment_request *request) {
-    for (uint64_t freed_bytes = 0; freed_bytes < request->size_bytes;) {
-        const uint64_t min_bytes = ebb_max_u64(request->size_bytes, c->settings.max_split_bytes);
+/* false: they are not enough for the request. */
+static bool release_oversize(ebb_caching *c, const ebb_segment_request *request) {
+    const uint64_t min_bytes = ebb_max_u64(request->size_bytes, c->settings.max_split_bytes);
+    for (uint64_t freed_bytes = 0; freed_bytes < min_bytes;) {
         const uint32_t t = find_oversize(c, request->pool, min_bytes);
-        if (t == EBB_NO_BLOCK) { return; }
+        if (t == EBB_NO_BLOCK) { return false; }
         EBB_ASSERT(c->segments.blocks.data[t].size_bytes >= c->settings.max_split_bytes);
         drop(c, t, &freed_bytes);
     }
+    return true;
 }
 
 ebb_status ebb__caching_empty(ebb_caching *c) {
@@ -186,8 +195,10 @@ static ebb_status make_room(ebb_caching *c, const ebb_segment_request *request) 
     const uint64_t capacity_bytes = c->settings.capacity_bytes;
     if (c->settings.gc_threshold > 0) { collect_garbage(c); }
     if (c->segments.held_bytes + request->segment_bytes <= capacity_bytes) { return EBB_OK; }
-    if (c->settings.max_split_bytes != 0 && !c->settings.expandable_segments) { release_oversize(c, request); }
-    return c->segments.held_bytes + request->segment_bytes > capacity_bytes ? ebb__caching_empty(c) : EBB_OK;
+    const bool may_release = c->settings.max_split_bytes != 0 && !c->settings.expandable_segments;
+    const bool is_enough = may_release && release_oversize(c, request);
+    const bool has_room = c->segments.held_bytes + request->segment_bytes <= capacity_bytes;
+    return is_enough && has_room ? EBB_OK : ebb__caching_empty(c);
 }
 
 /* ---- the door --------------------------------------------------------------------------------- */
@@ -226,20 +237,40 @@ static ebb_status find_stream(ebb_caching *c, uint64_t stream, uint32_t *idx_out
     return EBB_PUSH(c->mem, &c->streams, stream);
 }
 
-ebb_status ebb__caching_take(ebb_caching *c, uint64_t size_bytes, uint64_t stream, uint32_t *block_out) {
+/* What is asked of segments for this many bytes of a stream. */
+static ebb_status ask_for(ebb_caching *c, uint64_t size_bytes, uint64_t stream, ebb_segment_request *request_out) {
     uint32_t idx = 0;
+    if (size_bytes >= TOO_LARGE / 2) { return ebb_fail(EBB_E_UNSUPPORTED, "a block of 2^61 bytes or more"); }
+    EBB_TRY(find_stream(c, stream, &idx));
+    *request_out = (ebb_segment_request){.size_bytes = ebb__caching_round(&c->settings, size_bytes)};
+    ebb__caching_ask(&c->settings, request_out);
+    request_out->pool += 2 * idx;
+    return EBB_OK;
+}
+
+ebb_status ebb__caching_release(ebb_caching *c, uint64_t freed_bytes, uint64_t size_bytes, uint64_t stream) {
+    ebb_segment_request request;
+    if (c->settings.expandable_segments) { return EBB_OK; }
+    if (c->settings.gc_threshold > 0) {
+        collect_old(c, freed_bytes);
+    } else if (c->settings.max_split_bytes != 0) {
+        EBB_TRY(ask_for(c, size_bytes, stream, &request));
+        (void)release_oversize(c, &request);
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__caching_take(ebb_caching *c, uint64_t size_bytes, uint64_t stream, uint32_t *block_out) {
+    ebb_segment_request request;
     if (size_bytes == 0) {
         *block_out = EBB_NO_BLOCK;
         return EBB_OK;
     }
-    if (size_bytes >= TOO_LARGE / 2) { return ebb_fail(EBB_E_UNSUPPORTED, "a block of 2^61 bytes or more"); }
-    EBB_TRY(find_stream(c, stream, &idx));
-    ebb_segment_request request = {.size_bytes = ebb__caching_round(&c->settings, size_bytes)};
-    ebb__caching_ask(&c->settings, &request);
-    request.pool += 2 * idx;
+    EBB_TRY(ask_for(c, size_bytes, stream, &request));
     if (c->settings.capacity_bytes != 0 && !ebb__segments_has(&c->segments, &request)) {
         EBB_TRY(make_room(c, &request));
     }
+    c->segments.clock += request.pool % 2;
     EBB_TRY(ebb__segments_take(&c->segments, &request, block_out));
     EBB_ASSERT(c->segments.blocks.data[*block_out].size_bytes >= size_bytes);
     c->peak_bytes = ebb_max_u64(c->peak_bytes, c->segments.held_bytes);

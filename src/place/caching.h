@@ -30,6 +30,11 @@ void ebb__caching_give(ebb_caching *caching, uint32_t block);
 /* torch.cuda.empty_cache(). */
 ebb_status ebb__caching_empty(ebb_caching *caching);
 
+/* What PyTorch gives back by itself before it takes a segment for a request of size_bytes, where all that is known of
+ * it is how many bytes went: with garbage_collection_threshold the oldest, until those are freed; else with
+ * max_split_size what is enough for the request. With neither it is nothing. */
+ebb_status ebb__caching_release(ebb_caching *caching, uint64_t freed_bytes, uint64_t size_bytes, uint64_t stream);
+
 /* Taken from the device now, and at most so far. */
 uint64_t ebb__caching_reserved(const ebb_caching *caching, uint64_t *peak_bytes_out);
 

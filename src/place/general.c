@@ -10,9 +10,8 @@
  * 2. Greedy orders, each item into a gap among the parts of those before it.
  * 3. The problem is made loose: nothing fixed or aligned, each part an item of its own. What holds for it holds for the
  *    problem, so a bound that the search proves is one; and from the lowest up is an order to place the problem in.
- * 4. Few items: all ways in which pairs can lie (pairs.c), which also proves what cannot be; again after all else.
- * 5. Ejection (eject_parts.c), under lower and lower caps.
- * 6. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
+ * 4. Ejection (eject_parts.c), under lower and lower caps.
+ * 5. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
  *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
  *
  * It ends as best.c does, by work that is counted.
@@ -23,10 +22,7 @@
 #define PLAIN_SHARE 4u         /* of the work, if it is not all */
 #define LOOSE_SHARE 4u         /* of what is left */
 #define ORDER_SHARE 2u         /* of what is left */
-#define FIRST_PAIRS_SHARE 4u   /* of what the orders left, where items are few */
-#define REPAIR_SHARE 2u
-#define ASK_EVERY 4096u /* steps of a filling, whether to stop */
-#define PAIRS_SHARE 4u  /* of what is left of theirs: a question */
+#define ASK_EVERY 4096u        /* steps of a filling, whether to stop */
 
 typedef enum order_key { BY_SIZE, BY_LIFETIME, BY_BIRTH, BY_AREA, N_KEYS } order_key;
 
@@ -260,7 +256,7 @@ static ebb_status fill_all(solver *s, ebb_place_fit fit, uint64_t give_up_bytes,
     return st;
 }
 
-/* What is no worse, so that changes add up. */
+/* Keep an order that is no worse, so that changes add up. */
 static void keep_order(solver *s, ebb_place_fit fit, uint64_t peak_bytes) {
     if (peak_bytes > s->kept_peak_bytes || peak_bytes == UINT64_MAX) { return; }
     EBB_ASSERT(peak_bytes >= s->peak_bytes && s->peak_bytes >= s->bound_bytes);
@@ -392,7 +388,7 @@ static ebb_status try_loose(solver *s, const reduction *plain) {
 
 /* ---- repair ----------------------------------------------------------------------------------- */
 
-/* What sticks out first, in the order in which it was. */
+/* Items that stick out come first, in the order in which they were. */
 static ebb_status lift(solver *s) {
     for (size_t i = 0; i < s->parts.problem->n_items; i++) {
         s->key[i] = s->offsets[i] + s->parts.top[i] > s->bound_bytes ? 0 : 1;
@@ -471,46 +467,6 @@ static ebb_status try_ejection(solver *s, uint64_t end) {
     return st;
 }
 
-/* ---- pairs ------------------------------------------------------------------------------------ */
-
-/* Peaks are multiples of the problem's alignment. */
-static ebb_status ask_pairs(solver *s, uint64_t cap_bytes, uint64_t max_work, bool *gained) {
-    const uint64_t align = s->parts.problem->alignment_bytes;
-    const ebb_pairs_limits limits = {cap_bytes, max_work};
-    ebb_pairs_answer answer = EBB_PAIRS_GIVEN_UP;
-    memcpy(s->offsets, s->best, s->parts.problem->n_items * sizeof *s->best); /* of those that hold nothing, too */
-    EBB_TRY(ebb__place_pairs(&s->parts, s->job, &limits, s->offsets, &answer, &s->work));
-    *gained = answer != EBB_PAIRS_GIVEN_UP;
-    if (answer == EBB_PAIRS_NONE) { s->bound_bytes = ebb_max_u64(s->bound_bytes, ebb_align_up(cap_bytes + 1, align)); }
-    if (answer != EBB_PAIRS_FOUND) { return EBB_OK; }
-    uint64_t peak_bytes = 0;
-    for (size_t i = 0; i < s->parts.problem->n_items; i++) {
-        if (s->parts.top[i] > 0) { peak_bytes = ebb_max_u64(peak_bytes, s->offsets[i] + s->parts.top[i]); }
-    }
-    EBB_ASSERT(peak_bytes <= cap_bytes);
-    keep_better(s, peak_bytes);
-    return EBB_OK;
-}
-
-/* At the bound first, then in the middle between what is known to be too low and the best; where that is given up, so
- * many eighths up. */
-static ebb_status try_pairs(solver *s, uint64_t end) {
-    const uint64_t align = s->parts.problem->alignment_bytes;
-    uint64_t n_eighths = 0;
-    while (!is_over(s, end)) {
-        const uint64_t low_bytes = ebb_max_u64(s->bound_bytes, s->job->enough_bytes / align * align);
-        EBB_ASSERT(s->peak_bytes >= low_bytes + align && s->peak_bytes % align == 0);
-        const uint64_t gap_bytes = s->peak_bytes - align - low_bytes;
-        const uint64_t cap_bytes = low_bytes + gap_bytes / 8 * n_eighths + gap_bytes % 8 * n_eighths / 8;
-        EBB_ASSERT(n_eighths <= 8 && cap_bytes >= s->bound_bytes && cap_bytes < s->peak_bytes);
-        bool gained = false;
-        EBB_TRY(ask_pairs(s, cap_bytes, 1 + (end - s->work) / PAIRS_SHARE, &gained));
-        if (!gained && n_eighths == 8) { return EBB_OK; }
-        n_eighths = gained ? 4 : (n_eighths + 9) / 2;
-    }
-    return EBB_OK;
-}
-
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 static ebb_status prepare(solver *s) {
@@ -559,13 +515,8 @@ static ebb_status solve(solver *s) {
     EBB_TRY(try_loose(s, &plain));
     if (is_over(s, s->max_work) || s->kept_peak_bytes == UINT64_MAX) { return EBB_OK; }
     EBB_ASSERT(s->work < s->max_work && s->peak_bytes > s->bound_bytes);
-    const uint64_t left = s->max_work - s->work;
-    const bool are_few = ebb__place_are_few(&s->parts);
-    if (are_few) { EBB_TRY(try_pairs(s, s->work + left / FIRST_PAIRS_SHARE)); }
-    EBB_TRY(try_ejection(s, s->work + left / (are_few ? REPAIR_SHARE : 1)));
-    if (!are_few) { return repair(s, s->max_work); }
-    EBB_TRY(repair(s, s->work + left / REPAIR_SHARE));
-    return try_pairs(s, s->max_work);
+    EBB_TRY(try_ejection(s, s->max_work));
+    return repair(s, s->max_work);
 }
 
 ebb_status ebb__place_any(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result) {

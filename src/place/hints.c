@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Offsets that somebody would like, given where that costs nothing: an answer is there already, and its peak stays.
+ * Offsets that the caller prefers, given where that costs nothing: an answer is there already, and its peak stays.
  *
  * What has no wish keeps its offset. Of the others, larger first, each whose wish is free goes there. The rest go back
  * to where they were or, where that is taken now, into the lowest gap below the peak. One that finds none is put back

@@ -11,7 +11,7 @@
  *
  * The arena is a list of blocks in order of address, as in an allocator: what dies finds its neighbours in O(1). Gaps
  * also stand in lists by size: 32 classes for each power of two, of which a bit tells whether there are any. An
- * obstacle that is not alive yet splits no gap; who is born before it and dies after its birth must keep clear of it,
+ * obstacle that is not alive yet splits no gap; items born before it that die after its birth must keep clear of it,
  *
  *        |    gap         |  obstacle  |                 and so sees only what the obstacles that are born in
  *        |....[== item ======================]..         its life leave of each gap. Most items live too short
@@ -19,7 +19,7 @@
  *
  * Invariants
  *  1. No two gaps are neighbours. The last one has no end, and stands in no list.
- *  2. Who is in the way of an obstacle is dead when it is born.
+ *  2. An item in the way of an obstacle is dead when the obstacle is born.
  */
 #include "place/place_priv.h"
 
@@ -38,7 +38,7 @@
 #define FEW_OBSTACLES 32u /* sorted where they are needed */
 
 /* A piece of the arena, up to where the next begins. A gap says itself where that is, and when the items beside it die,
- * who are the same while it stands in a list: many are looked at for an item, and each is a line of cache. */
+ * which stay the same while it stands in a list: many are looked at for an item, and each is a line of cache. */
 typedef struct block {
     uint64_t start, gap_end; /* 0: no gap */
     uint32_t below, above;   /* neighbours; NONE: the arena's ends */
@@ -47,7 +47,7 @@ typedef struct block {
         uint32_t last;   /* of the item that lies there */
     };
     uint32_t behind;                 /* of a gap, as the next two */
-    uint32_t last_below, last_above; /* NONE: nobody is there */
+    uint32_t last_below, last_above; /* NONE: nothing is there */
 } block;
 
 typedef struct hybrid {
@@ -65,9 +65,7 @@ typedef struct hybrid {
     uint32_t n_by_address;
     ebb_place_span *clear; /* what the obstacles that an item meets take, by address */
     uint32_t n_clear;
-    ebb_room *room;    /* NULL: the arena has no end */
-    ebb_place_cap cap; /* what it is by now */
-    uint64_t top;      /* end of the highest item so far */
+    uint64_t top; /* end of the highest item so far */
     uint64_t work;
 } hybrid;
 
@@ -216,7 +214,7 @@ static void add_few(hybrid *h, const uint32_t *obstacles, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) { add_clear(h, few[i]); }
 }
 
-/* What is taken by the obstacles that are born in the item's life. */
+/* List the bytes taken by obstacles that are born in the item's life. */
 static void find_clear(hybrid *h, ebb_place_range range) {
     const ebb_place_hybrid_options *o = h->options;
     const uint32_t *next = o->obstacles + h->next_obstacle;
@@ -233,7 +231,7 @@ static void find_clear(hybrid *h, ebb_place_range range) {
     h->work += h->n_by_address / 16;
     for (uint32_t i = 0; i < h->n_by_address; i++) {
         const uint32_t item = h->by_address[i], born = h->born[i];
-        h->by_address[n_later] = item; /* the others are in nobody's way any more */
+        h->by_address[n_later] = item; /* the others are in no item's way any more */
         h->born[n_later] = born;
         n_later += born > range.first;
         if (born > range.first && born < range.last) { add_clear(h, item); }
@@ -264,8 +262,8 @@ typedef struct spot {
     uint64_t start, faults, most_waste;
 } spot;
 
-/* Of numbers that a double holds it is several times as fast, and no less exact: the quotient of two below 2^52 is no
- * nearer to a whole number that it is not than doubles are to each other. */
+/* Division in doubles is several times as fast where a double holds both, and no less exact: the quotient of two below
+ * 2^52 is no nearer to a whole number that it is not than doubles are to each other. */
 static uint64_t divide(uint64_t a, uint64_t b) {
     if ((a | b) >> 52 != 0) { return a / b; }
     return (uint64_t)(int64_t)((double)(int64_t)a / (double)(int64_t)b);
@@ -279,7 +277,7 @@ static uint64_t mismatch(uint32_t last, ebb_place_range range) {
     return ONE - divide(ONE * ebb_min_u64(a, b), ebb_max_u64(a, b));
 }
 
-/* What is left of a gap, as a fault: alone, or in parts of the item's size. */
+/* The bytes left of a gap, as a fault: alone, or in parts of the item's size. */
 static uint64_t faults_of(const hybrid *h, uint64_t waste, uint64_t size_bytes) {
     if (h->options->weight == 0) { return waste; }
     return waste < TOO_MUCH ? divide(ONE * waste, size_bytes) : UINT64_MAX / 2;
@@ -317,13 +315,6 @@ static void consider(const hybrid *h, uint32_t at, uint32_t item, spot *best) {
     }
 }
 
-/* Whether too much would be left of all gaps from this class on. Sweeps without a cap look at them all the same: what
- * they cost is what the work of other stages was measured out by. */
-static bool is_useless(const hybrid *h, const spot *best, uint32_t class, uint64_t size_bytes) {
-    if (h->room == NULL || best->gap == NONE) { return false; }
-    return class > class_of(size_bytes + ebb_min_u64(best->most_waste, TOO_MUCH));
-}
-
 static spot find_spot(hybrid *h, uint32_t item) {
     const uint64_t size_bytes = h->sections->rounded[item];
     spot best = {.gap = NONE, .start = END, .faults = UINT64_MAX, .most_waste = UINT64_MAX};
@@ -336,7 +327,6 @@ static spot find_spot(hybrid *h, uint32_t item) {
     for (uint32_t class = class_of(size_bytes); n_seen < max_seen; class ++) {
         class = class_from(h, class);
         if (class == N_CLASSES || (h->options->weight == 0 && best.gap != NONE)) { break; }
-        if (is_useless(h, &best, class, size_bytes)) { break; }
         uint32_t at = h->class_head[class];
         for (uint32_t n = 0; at != NONE && n < max_of_class; n++, n_seen++) {
             const uint32_t behind = h->blocks.data[at].behind;
@@ -406,71 +396,14 @@ static ebb_status begin(hybrid *h, uint64_t *peak_out) {
     return EBB_OK;
 }
 
-/* ---- under a cap ------------------------------------------------------------------------------ */
-
-static ebb_status begin_room(hybrid *h, ebb_bump *bump) {
-    if (h->options->cap.bytes == 0) { return EBB_OK; }
-    EBB_TRY(ebb__room_create(h->sections, bump, &h->room));
-    h->cap = h->options->cap;
-    for (uint32_t i = 0; i < h->options->n_obstacles; i++) {
-        const uint32_t item = h->options->obstacles[i];
-        EBB_ASSERT(h->sections->range[item].first >= h->sections->n);
-        EBB_TRY(ebb__room_add_fixed(h->room, item, h->offsets[item]));
-    }
-    return EBB_OK;
-}
-
-/* Those that are alive have left their blocks for others; the item itself had none. */
-static ebb_status move_blocks(hybrid *h, uint32_t item, ebb_room_moved moved) {
-    const uint32_t section = h->sections->range[item].first;
-    for (size_t i = 0; i < moved.n; i++) {
-        const bool has_block = moved.item[i] != item && h->sections->range[moved.item[i]].last > section;
-        if (has_block) { give(h, moved.item[i]); }
-    }
-    for (size_t i = 0; i < moved.n; i++) {
-        const uint32_t m = moved.item[i];
-        const uint64_t start = h->offsets[m], size_bytes = h->sections->rounded[m];
-        h->top = ebb_max_u64(h->top, start + size_bytes);
-        if (h->sections->range[m].last > section) {
-            EBB_TRY(take(h, gap_at(h, start, size_bytes), start, size_bytes, m));
-        }
-    }
-    return EBB_OK;
-}
-
-/* Where the item would end above the cap: others are moved, or the cap rises until it does not. */
-static ebb_status make_room(hybrid *h, uint32_t item, uint64_t end, bool *done_out) {
-    ebb_room_moved moved = {0};
-    EBB_ASSERT(h->cap.step_bytes > 0);
-    while (h->cap.bytes < end && h->cap.bytes < h->options->give_up_bytes && h->work < h->options->max_work) {
-        EBB_TRY(ebb__room_make(h->room, item, h->cap, h->offsets, &moved, &h->work));
-        if (moved.n > 0) { break; }
-        h->cap.bytes += h->cap.step_bytes;
-    }
-    *done_out = moved.n > 0;
-    return move_blocks(h, item, moved);
-}
-
 /* ---- the sweep -------------------------------------------------------------------------------- */
 
 static ebb_status place_item(hybrid *h, uint32_t item) {
     const spot found = find_spot(h, item);
-    const uint64_t size_bytes = h->sections->rounded[item], end = found.start + size_bytes;
-    bool is_done = false;
-    if (h->room != NULL && end > h->cap.bytes) { EBB_TRY(make_room(h, item, end, &is_done)); }
-    if (is_done) { return EBB_OK; }
+    const uint64_t size_bytes = h->sections->rounded[item];
     h->offsets[item] = found.start;
-    h->top = ebb_max_u64(h->top, end);
+    h->top = ebb_max_u64(h->top, found.start + size_bytes);
     return take(h, found.gap, found.start, size_bytes, item);
-}
-
-/* The highest may have been moved since. */
-static void measure_top(hybrid *h) {
-    if (h->room == NULL) { return; }
-    h->top = 0;
-    for (size_t i = 0; i < h->sections->n_items; i++) {
-        h->top = ebb_max_u64(h->top, h->offsets[i] + h->sections->rounded[i]);
-    }
 }
 
 static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
@@ -487,7 +420,6 @@ static ebb_status sweep(hybrid *h, uint64_t *peak_out) {
         let_die(h, section);
         EBB_TRY(place_item(h, item));
     }
-    if (h->top < h->options->give_up_bytes) { measure_top(h); }
     *peak_out = h->top < h->options->give_up_bytes ? h->top : UINT64_MAX;
     return EBB_OK;
 }
@@ -516,10 +448,8 @@ ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybri
     ebb_bump bump;
     ebb__bump_init(&bump, sections->mem);
     ebb_status st = prepare(&h, &bump);
-    if (st == EBB_OK) { st = begin_room(&h, &bump); }
     if (st == EBB_OK) { st = sweep(&h, peak_out); }
     *work += h.work;
-    ebb__room_fini(h.room);
     EBB_VEC_FINI(sections->mem, &h.blocks);
     ebb__bump_fini(&bump);
     return st;

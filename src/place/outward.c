@@ -10,7 +10,7 @@
  *             +--------s---------             least room for it.
  *
  * The sweep is made of a problem of its own: sections are counted from s, and items numbered by birth as it is met,
- * those that live at s behind all others, with a birth that never comes.
+ * those that live at s after all others, with a birth that never comes.
  */
 #include "place/place_priv.h"
 
@@ -26,10 +26,10 @@ typedef struct view {
     uint32_t n_obstacles;
     uint64_t *offsets, *key;
     const uint64_t *of_all; /* offsets */
-    size_t n_born;          /* of the items; those behind live where it begins, and never come back */
+    size_t n_born;          /* of the items; those after them live where it begins, and never come back */
 } view;
 
-/* ---- who is in view --------------------------------------------------------------------------- */
+/* ---- items in view ---------------------------------------------------------------------------- */
 
 /* How many sections after it begins the sweep meets the item's beginning. */
 static uint32_t met_after(const view *v, uint32_t item) {
@@ -48,8 +48,8 @@ static bool lives_where_it_begins(const view *v, uint32_t item) {
     return lived_before(v, item) < ebb__place_n_sections(v->from, item);
 }
 
-/* What lives where it begins, and comes back before it ends, is around the end; as if it were, with a birth that never
- * comes, if it does not. Deaths may lie beyond the end: who dies together is to lie together. */
+/* An item that lives where it begins, and comes back before it ends, is around the end; as if it were, with a birth
+ * that never comes, if it does not. Deaths may lie beyond the end: items that die together should lie together. */
 static ebb_place_range range_of(const view *v, uint32_t item) {
     const uint32_t met = met_after(v, item), length = ebb__place_n_sections(v->from, item);
     if (!lives_where_it_begins(v, item)) { return (ebb_place_range){met, met + length}; }
@@ -165,7 +165,6 @@ ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outw
                                                 .obstacles = v.obstacles,
                                                 .n_obstacles = v.n_obstacles,
                                                 .weight = options->weight,
-                                                .cap = options->cap,
                                                 .is_hasty = options->is_hasty,
                                                 .give_up_bytes = options->give_up_bytes,
                                                 .max_work = options->max_work};

@@ -62,7 +62,9 @@ static uint64_t default_steps(const ebb_place_solver *solver, const ebb_place_pr
     const size_t n_items = problem->n_items;
     if (!solver->searches) { return EBB_PLACE_RULE_STEPS + EBB_PLACE_RULE_STEPS_AN_ITEM * n_items; }
     const bool is_plain = ebb__place_is_plain(problem); /* of others, more steps bring little */
-    const uint64_t many_steps = is_plain && n_items > EBB_PLACE_RULED ? EBB_PLACE_MANY_STEPS : 0;
+    const uint64_t many_steps = is_plain && n_items > EBB_PLACE_RULED
+                                    ? ebb_min_u64(EBB_PLACE_MANY_STEPS, EBB_PLACE_MANY_STEPS_AN_ITEM * n_items)
+                                    : 0;
     const uint64_t times = !is_plain                                ? 1
                            : n_items <= EBB_PLACE_FEW               ? 4
                            : n_items <= 100 * (size_t)EBB_PLACE_FEW ? 2
@@ -75,6 +77,20 @@ static ebb_status check_takes(const ebb_place_problem *problem, const ebb_place_
         if (!ebb__place_is_fixed(problem, i)) { continue; }
         return ebb_fail(EBB_E_UNSUPPORTED, "item %s has a fixed offset, which the placement solver '%s' does not take",
                         ebb__item_name(problem, i).text, solver->name);
+    }
+    return EBB_OK;
+}
+
+static ebb_status check_starts(const ebb_place_options *options) {
+    if (options->n_iteration_starts > 0 && options->iteration_starts == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "there are %zu iteration starts, but iteration_starts is NULL",
+                        options->n_iteration_starts);
+    }
+    for (size_t i = 1; i < options->n_iteration_starts; i++) {
+        const uint64_t before = options->iteration_starts[i - 1], start = options->iteration_starts[i];
+        if (start >= before) { continue; }
+        return ebb_fail(EBB_E_ARGUMENT, "iteration_starts[%zu] is %llu, which is before iteration_starts[%zu], %llu", i,
+                        (unsigned long long)start, i - 1, (unsigned long long)before);
     }
     return EBB_OK;
 }
@@ -187,6 +203,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     const ebb_place_solver *solver = NULL;
     ebb_place_result result = {0};
     EBB_TRY(find_solver(options->solver, &solver));
+    EBB_TRY(check_starts(options));
     EBB_TRY(solver->searches ? ebb__place_check_problem(problem)
                              : ebb_place_bound(problem, options->mem, &result.bound_bytes));
     EBB_TRY(check_takes(problem, solver));

@@ -10,7 +10,7 @@
 
 /* ---- solvers ---------------------------------------------------------------------------------- */
 
-/* What a solver is given: a problem that has been checked, options without defaults left open. */
+/* A solver's input: a problem that has been checked, options without defaults left open. */
 typedef struct ebb_place_job {
     const ebb_place_problem *problem;
     const ebb_mem *mem;
@@ -43,17 +43,21 @@ ebb_status ebb__place_go_on(const ebb_place_job *job, uint64_t work, uint64_t *a
 /* Likewise: EBB_E_LIMIT when the peak of what is placed so far is no longer below what the job asks for. */
 ebb_status ebb__place_stay_below(const ebb_place_job *job, uint64_t peak_bytes);
 
-/* What "best" does: one search or several, and the rules. */
+/* The solver "best": one search or several, and the rules. */
 ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
 
 /* Solve a problem whose iterations begin at job->starts: equal ones as a circle, the others around them. *found_out:
  * they are alike; else nothing is written. */
 ebb_status ebb__place_repeating(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result, bool *found_out);
 
+/* A plain circle of two turns: where they are alike and an item outlives one, search for a placement that is better
+ * than the one in offsets and *result. */
+ebb_status ebb__place_in_turns(const ebb_place_job *job, uint64_t *offsets, ebb_place_result *result);
+
 /* The highest end in those iterations, and the most bytes that live at one time in them. */
 ebb_status ebb__place_judge_steady(const ebb_place_job *job, const uint64_t *offsets, ebb_place_result *result);
 
-/* Of one search by default, whatever the problem. */
+/* The steps of one search by default, whatever the problem. */
 static inline uint64_t ebb__place_search_steps(size_t n_items) {
     return EBB_PLACE_STEPS + EBB_PLACE_STEPS_AN_ITEM * n_items;
 }
@@ -79,7 +83,7 @@ ebb_status ebb__place_check_problem(const ebb_place_problem *problem);
 /* Whether it is said by items, alignment_bytes and period alone. */
 bool ebb__place_is_plain(const ebb_place_problem *problem);
 
-/* What the item's offset is a multiple of. */
+/* The item's offset is a multiple of this. */
 uint64_t ebb__place_alignment(const ebb_place_problem *problem, size_t item);
 
 /* Whether the item has its offset. */
@@ -104,7 +108,7 @@ static inline uint64_t ebb__place_life_length(uint64_t period, const ebb_place_i
 
 uint64_t ebb__place_common_divisor(uint64_t a, uint64_t b);
 
-/* Of numbers that are not 0; 0 where it has more than 63 bits. */
+/* For numbers that are not 0; 0 where it has more than 63 bits. */
 uint64_t ebb__place_common_multiple(uint64_t a, uint64_t b);
 
 #define EBB_PLACE_NOWHERE UINT64_MAX /* an offset: not placed yet */
@@ -188,7 +192,7 @@ typedef struct ebb_parts {
     uint64_t bound_bytes; /* most bytes held in one section, and the end of the highest fixed item */
 } ebb_parts;
 
-/* Of a problem that has been checked. Arrays come from the bump. */
+/* For a problem that has been checked. Arrays come from the bump. */
 ebb_status ebb__place_split(const ebb_place_problem *problem, ebb_bump *bump, ebb_parts *parts_out);
 
 /* Whether there is a section in both. */
@@ -219,7 +223,7 @@ typedef struct ebb_place_dive_options {
     uint64_t max_work;
 } ebb_place_dive_options;
 
-/* Of a compact's items: write their offsets. *peak_out is UINT64_MAX when it was given up. What was done is added to
+/* For a compact's items: write their offsets. *peak_out is UINT64_MAX when it was given up. What was done is added to
  * *work. */
 ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
                            uint64_t *peak_out, uint64_t *work);
@@ -243,12 +247,6 @@ typedef struct ebb_place_span {
     uint64_t start, end; /* of the arena */
 } ebb_place_span;
 
-/* Where a sweep ends its arena, and gives way: when no room can be made, the cap rises by a step. */
-typedef struct ebb_place_cap {
-    uint64_t bytes, step_bytes; /* 0: there is none */
-    unsigned patience;          /* moves without success, when room is made */
-} ebb_place_cap;
-
 typedef struct ebb_place_hybrid_options {
     const uint32_t *by_death;  /* [n_items] */
     const uint32_t *obstacles; /* by birth: they have their offsets; all that live around the end are among them,
@@ -256,37 +254,14 @@ typedef struct ebb_place_hybrid_options {
     uint32_t n_obstacles;
     uint64_t weight;        /* of a neighbour that dies at another time, against half a gap that is left over; 0: the
                                smallest gap is taken */
-    ebb_place_cap cap;      /* only where all obstacles are there from the beginning, and never come back */
     bool is_hasty;          /* only a few gaps are looked at for an item */
     uint64_t give_up_bytes; /* when the peak reaches this */
     uint64_t max_work;
 } ebb_place_hybrid_options;
 
-/* Of a compact's items. As a dive, but for the obstacles. */
+/* For a compact's items. As a dive, but for the obstacles. */
 ebb_status ebb__place_hybrid(const ebb_sections *sections, const ebb_place_hybrid_options *options, uint64_t *offsets,
                              uint64_t *peak_out, uint64_t *work);
-
-/* ---- room at the front of a sweep ------------------------------------------------------------- */
-
-typedef struct ebb_room ebb_room;
-
-typedef struct ebb_room_moved {
-    const uint32_t *item; /* until it is asked again */
-    size_t n;
-} ebb_room_moved;
-
-/* For items by birth on a line. The room comes from the bump, what is in it does not: fini, which accepts NULL. */
-ebb_status ebb__room_create(const ebb_sections *sections, ebb_bump *bump, ebb_room **room_out);
-void ebb__room_fini(ebb_room *room);
-
-/* An item that lives from before the beginning on, and stays where it is. */
-ebb_status ebb__room_add_fixed(ebb_room *room, uint32_t item, uint64_t offset);
-
-/* Those before the item have their offsets, and none behind it is there yet: find an offset for it, below the cap,
- * moving others of them. *moved_out: who has got another one, this item included; nobody, if it was not found. Items
- * are asked for in their order, and the same again if it was not. */
-ebb_status ebb__room_make(ebb_room *room, uint32_t item, ebb_place_cap cap, uint64_t *offsets,
-                          ebb_room_moved *moved_out, uint64_t *work);
 
 /* ---- from a section outwards ------------------------------------------------------------------ */
 
@@ -298,19 +273,18 @@ typedef struct ebb_place_outward_options {
     bool backward;
     const uint32_t *alive; /* all that live in the section; they have their offsets */
     uint32_t n_alive;
-    ebb_place_cap cap;
     bool is_hasty;
     uint64_t weight, give_up_bytes, max_work; /* as of a hybrid */
 } ebb_place_outward_options;
 
 typedef struct ebb_place_outward_result {
-    uint32_t *item; /* [n_items]: who got an offset, and some that had theirs */
+    uint32_t *item; /* [n_items]: items that got an offset, and some that had theirs */
     uint64_t *offset;
     size_t n_items;
     uint64_t peak; /* of all that have a place and live in the sections; UINT64_MAX: it was given up */
 } ebb_place_outward_result;
 
-/* Of a compact's items, those without an offset whose beginning (backward: end) lies in the first n_to_place of these
+/* Place a compact's items without an offset whose beginning (backward: end) lies in the first n_to_place of these
  * sections, and that live in no others. What was done is added to *work; arrays come from the bump. */
 ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outward_options *options,
                               const uint64_t *offsets, ebb_bump *bump, ebb_place_outward_result *result_out,
@@ -331,7 +305,7 @@ typedef struct ebb_place_bnb_result {
     uint64_t work;        /* in the measure of taken.c */
 } ebb_place_bnb_result;
 
-/* Of a compact's items. offsets is a placement; each of its parts between which nothing lives is brought lower if that
+/* For a compact's items. offsets is a placement; each of its parts between which nothing lives is brought lower if that
  * can be done. Nothing is done where some item lives at each time of a circle, and to parts that are too large. It
  * recurses once an item, up to 2048 times. */
 ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_options *options, uint64_t *offsets,
@@ -342,7 +316,7 @@ ebb_status ebb__place_bnb(const ebb_sections *sections, const ebb_place_bnb_opti
 typedef struct ebb_place_eject_options {
     uint64_t cap_bytes; /* the lower bound or more */
     uint64_t max_work;
-    const ebb_place_job *job; /* whose caller may say stop; NULL: nobody does */
+    const ebb_place_job *job; /* its caller may stop the search; NULL: it is never stopped */
 } ebb_place_eject_options;
 
 /* Again and again, each time under a cap that takes away so many parts of the peak's excess over the bound: half of
@@ -367,7 +341,7 @@ static inline bool ebb__place_eject_stops(const ebb_place_eject_options *options
     return n_steps % EBB_EJECT_ASK_EVERY == 0 && options->job != NULL && options->job->stop(options->job->stop_ctx);
 }
 
-/* Of a compact's items: from offsets, a placement, to one under the cap. *peak_out is UINT64_MAX, and offsets are as
+/* For a compact's items: from offsets, a placement, to one under the cap. *peak_out is UINT64_MAX, and offsets are as
  * they were, when the work did not suffice. */
 ebb_status ebb__place_eject(const ebb_sections *sections, const ebb_place_eject_options *options, uint64_t *offsets,
                             uint64_t *peak_out, uint64_t *work);
@@ -386,7 +360,7 @@ typedef enum ebb_place_fit {
 /* Everything comes from the bump and dies with it. */
 ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **taken_out);
 
-/* What is taken in the one is taken in the other too; its work begins with that of copying. */
+/* The copy has the same bytes taken; its work begins with that of copying. */
 ebb_status ebb__taken_copy(const ebb_taken *from, ebb_bump *bump, ebb_taken **taken_out);
 
 /* Before items of so many parts are looked for; one is allowed from the beginning. */
@@ -402,7 +376,7 @@ uint64_t ebb__taken_find_parts(ebb_taken *taken, const ebb_parts *parts, size_t 
 /* Take them. */
 ebb_status ebb__taken_add(ebb_taken *taken, ebb_place_range range, uint64_t offset, uint64_t size_bytes);
 
-/* What find and add have done so far, in steps: the measure of work. */
+/* The work of find and add so far, in steps. */
 uint64_t ebb__taken_work(const ebb_taken *taken);
 
 /* ---- filling ---------------------------------------------------------------------------------- */
@@ -460,22 +434,5 @@ ebb_status ebb__ejector_create(const ebb_parts *parts, ebb_bump *bump, ebb_eject
 /* As ebb__place_eject, of a placement of all items. */
 void ebb__ejector_run(ebb_ejector *ejector, const ebb_place_eject_options *options, uint64_t *offsets,
                       uint64_t *peak_out, uint64_t *work);
-
-/* ---- pairs ------------------------------------------------------------------------------------ */
-
-typedef enum ebb_pairs_answer { EBB_PAIRS_FOUND, EBB_PAIRS_NONE, EBB_PAIRS_GIVEN_UP } ebb_pairs_answer;
-
-typedef struct ebb_pairs_limits {
-    uint64_t cap_bytes; /* below 2^63; the peak that is looked for is this or lower */
-    uint64_t max_work;
-} ebb_pairs_limits;
-
-/* Whether there are so few items that it is worth asking. */
-bool ebb__place_are_few(const ebb_parts *parts);
-
-/* FOUND: offsets of all items that hold something are written. GIVEN_UP at once where items are not few. What was done
- * is added to *work. */
-ebb_status ebb__place_pairs(const ebb_parts *parts, const ebb_place_job *job, const ebb_pairs_limits *limits,
-                            uint64_t *offsets, ebb_pairs_answer *answer_out, uint64_t *work);
 
 #endif

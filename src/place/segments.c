@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory that an allocator has taken from below it, segment by segment, and cuts into blocks. The segments lie one
- * behind the other.
+ * The memory that an allocator takes segment by segment from the device, and cuts into blocks. The segments lie one
+ * after the other.
  *
  *      segment                    segment             segment
  *      +-------+-----+-----------+-------------------+--------+-----+
@@ -23,7 +23,7 @@
  *
  * Invariants
  *  1. Two free blocks of one segment never touch, nor two holes.
- *  2. The blocks of a segment cover it; holes are whole pages, and the last block is none.
+ *  2. The blocks of a segment cover it; holes are whole pages, and the last block is not a hole.
  */
 #include "place/segments.h"
 
@@ -44,7 +44,7 @@ static void update(ebb_segments *s, uint32_t t) {
     s->n_visits++;
 }
 
-/* All before the block, and all behind it. */
+/* All before the block, and all after it. */
 static void split_tree(ebb_segments *s, uint32_t t, uint32_t at, uint32_t *before, uint32_t *behind) {
     if (t == EBB_NO_BLOCK) {
         *before = *behind = EBB_NO_BLOCK;
@@ -130,7 +130,7 @@ static void add_free(ebb_segments *s, uint32_t t) {
     EBB_ASSERT(!b->is_free && b->size_bytes > 0 && b->pool < s->pools.n);
     ebb_segment_pool *pool = &s->pools.data[b->pool];
     b->is_free = true;
-    b->freed_at = pool->n_asked;
+    b->freed_at = s->clock;
     b->left = b->right = EBB_NO_BLOCK;
     b->largest_bytes = b->size_bytes;
     insert(s, &pool->root, t);
@@ -179,7 +179,7 @@ static ebb_status make_block(ebb_segments *s, ebb_block block, uint32_t *block_o
     return EBB_OK;
 }
 
-/* The block grows over the one behind it, which is no more. */
+/* The block grows over the one after it, which then no longer exists. */
 static void swallow_next(ebb_segments *s, uint32_t t) {
     const uint32_t gone = s->blocks.data[t].next;
     EBB_ASSERT(gone != EBB_NO_BLOCK && s->blocks.data[gone].prev == t && !s->blocks.data[gone].is_free);
@@ -194,7 +194,7 @@ static void swallow_next(ebb_segments *s, uint32_t t) {
     s->unused = gone;
 }
 
-/* Keep the block's first bytes; what is behind them is free. */
+/* Keep the block's first bytes; the rest becomes free. */
 static ebb_status cut_block(ebb_segments *s, uint32_t t, uint64_t size_bytes) {
     const ebb_block b = s->blocks.data[t];
     uint32_t rest = EBB_NO_BLOCK;
@@ -335,8 +335,8 @@ static ebb_status map_hole(ebb_segments *s, uint32_t hole, uint64_t n_bytes) {
     return EBB_OK;
 }
 
-/* Pages from a hole on, or at the end of the pool where it is none, until they and what is free between them are
- * enough. */
+/* Take pages from a hole on, or at the end of the pool if there is no hole, until they and the free blocks between them
+ * are enough. */
 static ebb_status grow_pool(ebb_segments *s, const ebb_segment_request *request, uint32_t *block_out) {
     uint32_t at = find_room(s, request);
     uint32_t t = at != EBB_NO_BLOCK ? s->blocks.data[at].prev : s->pools.data[request->pool].last;
@@ -377,7 +377,6 @@ ebb_status ebb__segments_take(ebb_segments *s, const ebb_segment_request *reques
     EBB_ASSERT(request->segment_bytes >= request->size_bytes || request->page_bytes != 0);
     while (s->pools.n <= request->pool) { EBB_TRY(EBB_PUSH(s->mem, &s->pools, (ebb_segment_pool){0})); }
     s->pools.data[request->pool].grows = request->page_bytes != 0;
-    s->pools.data[request->pool].n_asked++;
     uint32_t t = find_free(s, request);
     if (t != EBB_NO_BLOCK) {
         drop_free(s, t);

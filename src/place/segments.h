@@ -13,7 +13,7 @@ typedef struct ebb_block {
     uint64_t largest_bytes;         /* of the free blocks below it in its tree, and itself */
     uint32_t left, right, priority; /* in the tree */
     uint32_t prev, next;            /* in the segment */
-    uint64_t freed_at;              /* while it is free: n_asked of its pool then */
+    uint64_t freed_at;              /* while it is free: the clock then */
     uint32_t pool;
     bool is_free;
     bool is_hole; /* in a pool that grows: pages that were given back; never free */
@@ -25,7 +25,6 @@ typedef struct ebb_segment_pool {
     uint32_t first, last; /* of one that grows: the blocks at both ends; EBB_NO_BLOCK: it has no pages */
     uint32_t n_holes;
     bool grows;
-    uint64_t n_asked; /* requests */
 } ebb_segment_pool;
 
 typedef struct ebb_segments {
@@ -37,6 +36,7 @@ typedef struct ebb_segments {
     uint64_t total_bytes; /* of all segments that were ever taken: where the next one begins */
     uint64_t held_bytes;  /* of those that were not given back */
     uint64_t n_visits;    /* the measure of work */
+    uint64_t clock;       /* of the owner: free blocks keep what it was when they became free */
 } ebb_segments;
 
 typedef struct ebb_segment_request {

@@ -12,9 +12,9 @@
 
 typedef struct ebb_budget_tensor {
     uint64_t bytes;   /* rounded up */
-    uint64_t use;     /* its first use at or behind the step at hand; index into uses */
+    uint64_t use;     /* its first use at or after the step at hand; index into uses */
     uint64_t made;    /* the use that made its current version; NEVER: the iteration began with it */
-    uint64_t bound;   /* behind the action that filled (or, absent, dropped) it: how early it may be copied */
+    uint64_t bound;   /* after the action that filled (or, absent, dropped) it: how early it may be copied */
     uint64_t needed;  /* one past the last step at which a recomputation means to read it; 0: none */
     uint32_t burden;  /* how many steps those recomputations run at most, nested */
     uint32_t version; /* current at the step at hand, present or not */
@@ -31,7 +31,7 @@ typedef struct ebb_budget_entry {
     uint32_t tensor, stamp;
 } ebb_budget_entry;
 
-/* A link in the list of tensors that are no longer needed behind some step. */
+/* A link in the list of tensors that are no longer needed after some step. */
 typedef struct ebb_budget_expiry {
     uint32_t tensor, next;
 } ebb_budget_expiry;
@@ -52,13 +52,13 @@ typedef struct ebb_budget_walk {
     ebb_bump bump;
     ebb_versions versions;
     ebb_uses uses;
-    uint64_t *next_write; /* [n_accesses] by use: step of the tensor's first write there or behind; NEVER */
+    uint64_t *next_write; /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
     uint64_t *step_ns;    /* [n_steps] */
     uint8_t *copy_only;   /* [n_tensors]: not to be computed again; stays from one try to the next */
     ebb_budget_tensor *state;
     EBB_VEC(ebb_budget_entry) heap;
     EBB_VEC(ebb_budget_entry) stuck; /* popped, but could not leave */
-    uint64_t load, tier_used[EBB_N_TIERS];
+    uint64_t load, tier_used[EBB_MAX_TIERS];
     uint64_t step; /* at hand */
     uint64_t n_again, max_again;
     uint32_t depth;     /* of nested recomputations */
@@ -68,7 +68,7 @@ typedef struct ebb_budget_walk {
     uint32_t mark;      /* of the search at hand */
     uint32_t *tensor_mark, *step_mark;
     EBB_VEC(ebb_budget_expiry) expiries;
-    uint32_t *expiry_head; /* [n_steps + 1]: the first of those to look at behind a step */
+    uint32_t *expiry_head; /* [n_steps + 1]: the first of those to look at after a step */
     ebb_budget_closure closure;
 } ebb_budget_walk;
 
@@ -79,7 +79,7 @@ ebb_budget_entry ebb__budget_pop(ebb_budget_walk *w); /* the heap is not empty *
 bool ebb__budget_walk_is_valid(const ebb_budget_walk *w);
 #define EBB_BUDGET_MAX_WALKED 64u /* tensors */
 
-/* Step of the next write of a tensor, at the step at hand or behind it; NEVER in this lap. */
+/* Step of the next write of a tensor, at the step at hand or after it; NEVER in this lap. */
 uint64_t ebb__budget_next_write(const ebb_budget_walk *w, uint32_t t);
 
 /* Find what it takes to make t's current version again at step horizon, into w->closure. false: it cannot be

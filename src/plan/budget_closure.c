@@ -5,7 +5,7 @@
  *
  * A step can be run again at the horizon only if what it reads is then at the version that it read. So a tensor
  * counts only at its current version, and only if nothing writes it before the horizon. The one exception is the
- * chain of a tensor that is itself being made: the write that began it and the updates behind it, run in order.
+ * chain of a tensor that is itself being made: the write that began it and the updates after it, run in order.
  * A step that also writes something else is run again only if that too is still at this version at the horizon.
  *
  * The search ends as soon as it is too dear or too long, so it costs no more than the decision is worth.
@@ -40,7 +40,7 @@ static bool add_input(ebb_budget_walk *w, uint32_t t) {
     if (c->n_leaves == EBB_BUDGET_MAX_LEAVES) { return false; }
     c->leaves[c->n_leaves++] = t;
     if (state->present) { return true; }
-    return add_cost(c, ebb__machine_copy_ns(w->input->machine, (ebb_tier)state->tier, false, state->bytes));
+    return add_cost(c, ebb_machine_copy_time_ns(w->input->machine, state->tier, EBB_DEVICE, state->bytes));
 }
 
 /* own: the tensor whose chain the step belongs to. */
@@ -50,6 +50,7 @@ static bool add_step(ebb_budget_walk *w, uint32_t step_idx, uint32_t own) {
     EBB_ASSERT(step_idx < w->view.n_steps && w->step_mark[step_idx] <= w->mark);
     if (w->step_mark[step_idx] == w->mark) { return true; }
     w->step_mark[step_idx] = w->mark;
+    if (step->repeat != EBB_REPEAT_EXACT) { return false; }
     if (++c->n_steps > MAX_STEPS || !add_cost(c, w->step_ns[step_idx])) { return false; }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;

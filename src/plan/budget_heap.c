@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tensors that may leave, the one whose next use is farthest on top. An entry is not taken out when its tensor
- * leaves or is locked; its stamp then is not the tensor's any more, and whoever pops it passes over it.
+ * leaves or is locked; its stamp then is not the tensor's any more, and it is skipped when popped.
  *
  * And the deep check of the walk that they belong to.
  */
@@ -57,7 +57,7 @@ static bool is_findable(const ebb_budget_walk *w, const ebb_budget_entry *entrie
 }
 
 bool ebb__budget_walk_is_valid(const ebb_budget_walk *w) {
-    uint64_t load = 0, tier_used[EBB_N_TIERS] = {0};
+    uint64_t load = 0, tier_used[EBB_MAX_TIERS] = {0};
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         const ebb_budget_tensor *state = &w->state[t];
         load += state->present ? state->bytes : 0;
@@ -68,7 +68,7 @@ bool ebb__budget_walk_is_valid(const ebb_budget_walk *w) {
         }
     }
     bool fits = load == w->load && load <= w->input->limit_bytes;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
         fits = fits && tier_used[tier] == w->tier_used[tier] && tier_used[tier] <= w->input->tier_bytes[tier];
     }
     return fits && heap_is_valid(w);

@@ -5,17 +5,23 @@
  * them uses. Before a plan runs, this is the last word.
  *
  * Rules
- *  1. The plan is for this program (fingerprint); indices are in range; stays and slots are in order.
- *  2. A stay has its tensor's size, an aligned offset, and ends within the budget. Only persistent tensors'
- *     stays and slots live around the end; a stay without beginning and end is [0, 0).
- *  3. Each step runs once, in order; it is run again only after its run and with the same choice.
+ *  1. The plan is for this program (fingerprint, alignment); indices are in range; stays and slots are in order. A
+ * bound that it certifies is what the program gives, if that is all that its rule looks at.
+ *  2. A stay or slot is a part of its tensor; it begins, in the tensor and in the arena, at a multiple of the
+ * alignment; a stay ends within the budget. Only persistent tensors' stays and slots live around the end; a stay
+ * without beginning and end is [0, 0).
+ *  3. Each step runs once, in any order that the versions allow (4); it is run again only after its run, with the same
+ *     choice, and if it can be.
  *  4. What an action reads is present and at the version that the program means there. For run and again that
- *     is the version that the step read in the program, for in it is decided by who reads it later.
- *  5. Stays begin where an action brings their tensor, and end where it is dropped or where the circle ends;
- *     scratch is there for exactly the actions that need it, and large enough.
- *  6. A slot begins with its out and is alive at each in. A tensor has one slot at a time.
- *  7. Where the circle closes: what lives around the end holds the tensor's final version, each persistent
- *     tensor has that version somewhere, each kept tensor has it on the device.
+ *     is the version that the step read in the program, for in and move it is decided by who reads it later.
+ *  5. Stays begin where an action brings their part, and end where it is dropped or where the circle ends;
+ *     scratch is there for exactly the actions that need it, and large enough. What a step accesses is present whole,
+ * and its parts lie side by side; so does what is copied.
+ *  6. A slot begins with the out or move that fills it, holds the same part, and is alive at each in or move that reads
+ *     it. On one tier no byte of a tensor has two slots at one time.
+ *  7. Where the circle closes: what lives around the end holds the tensor's final version, and so does all that is on
+ *     the device of a persistent tensor, each byte of which has that version somewhere; each kept tensor has it on the
+ *     device, in one piece.
  *  8. No two live stays share a byte, nor two live slots of one tier.
  *
  * One walk over the actions, two sorts for each of the arena and the tiers: O(n log n).
@@ -25,14 +31,20 @@
 
 #include <inttypes.h>
 
-#define NONE UINT64_MAX
+#define NONE UINT32_MAX
+#define UNFILLED UINT32_MAX /* the version of what the action at hand has yet to fill */
+#define NOT_RUN UINT32_MAX
 
 typedef struct tensor_state {
-    uint64_t stay, slot; /* index of the live one, or NONE */
-    uint32_t version;    /* of what is on the device */
-    uint32_t slot_version;
-    uint32_t final; /* the program's */
+    uint32_t stays, slots; /* the live ones, by begin: the first, or NONE */
+    uint32_t final;        /* the program's last version */
 } tensor_state;
+
+/* A live stay or slot. */
+typedef struct piece {
+    uint32_t next; /* of the same tensor, or NONE */
+    uint32_t version;
+} piece;
 
 typedef struct replay {
     const ebb_program *program;
@@ -41,13 +53,22 @@ typedef struct replay {
     uint64_t n; /* actions */
     ebb_bump bump;
     tensor_state *state;        /* [n_tensors] */
+    piece *stays, *slots;       /* [n_stays], [n_slots] */
     uint32_t *reads, *leaves;   /* [n_accesses]: versions */
-    uint32_t *choice;           /* [n_steps]: of the run */
+    uint32_t *choice;           /* [n_steps]: of the run, or NOT_RUN */
     uint32_t *slot_ends;        /* slots in order of last */
     size_t stay, slot, n_ended; /* how far the walk is in stays, slots, slot_ends */
-    uint32_t next_step;
+    size_t n_run;               /* steps */
     uint64_t at;
 } replay;
+
+static const ebb_stay *stay_at(const replay *r, uint32_t idx) {
+    return &r->plan->stays.data[idx];
+}
+
+static const ebb_slot *slot_at(const replay *r, uint32_t idx) {
+    return &r->plan->slots.data[idx];
+}
 
 /* The action at hand breaks a rule. */
 static ebb_status broken(const replay *r, const char *rule) {
@@ -70,6 +91,15 @@ static ebb_status broken_end(const replay *r, uint32_t tensor, const char *rule)
 
 /* ---- the form (rules 1, 2) --------------------------------------------------------------------- */
 
+/* What is wrong with a part of a tensor; NULL: nothing. */
+static const char *judge_part(const replay *r, uint32_t tensor, uint64_t begin, uint64_t size_bytes) {
+    const uint64_t tensor_bytes = r->view.tensors[tensor].size_bytes;
+    if (size_bytes == 0 || begin >= tensor_bytes || size_bytes > tensor_bytes - begin) {
+        return "it is not a part of its tensor";
+    }
+    return begin % r->view.alignment != 0 ? "it begins within the alignment of its tensor" : NULL;
+}
+
 static ebb_status check_stay_form(const replay *r, size_t idx) {
     const ebb_stay *stay = &r->plan->stays.data[idx];
     const char *rule = NULL;
@@ -79,10 +109,8 @@ static ebb_status check_stay_form(const replay *r, size_t idx) {
         rule = "a stay beyond the actions";
     } else if (stay->tensor != EBB_SCRATCH && stay->tensor >= r->view.n_tensors) {
         rule = "a stay of no tensor";
-    } else if (stay->tensor == EBB_SCRATCH && stay->last != stay->first + 1) {
+    } else if (stay->tensor == EBB_SCRATCH && (stay->last != stay->first + 1 || stay->begin != 0)) {
         rule = "scratch that outlives its action";
-    } else if (stay->tensor != EBB_SCRATCH && stay->size_bytes != r->view.tensors[stay->tensor].size_bytes) {
-        rule = "a stay that has not its tensor's size";
     } else if (around && !r->view.tensors[stay->tensor].persistent) {
         rule = "a stay around the end of a tensor that is not persistent";
     } else if (stay->first == stay->last && stay->first != 0) {
@@ -91,6 +119,8 @@ static ebb_status check_stay_form(const replay *r, size_t idx) {
         rule = "a stay whose offset is not aligned";
     } else if (!ebb_add_u64(stay->offset, stay->size_bytes, &end) || end > r->plan->budget_bytes) {
         rule = "a stay that ends beyond the budget";
+    } else if (stay->tensor != EBB_SCRATCH) {
+        rule = judge_part(r, stay->tensor, stay->begin, stay->size_bytes);
     }
     if (rule == NULL) { return EBB_OK; }
     return ebb_fail(EBB_E_INVALID_PLAN, "plan: stay %zu (tensor %d at action %" PRIu64 "): %s", idx, (int)stay->tensor,
@@ -103,16 +133,17 @@ static ebb_status check_slot_form(const replay *r, size_t idx) {
     uint64_t end = 0;
     if (slot->first >= r->n || slot->last > r->n) {
         rule = "a slot beyond the actions";
-    } else if (slot->tensor >= r->view.n_tensors || slot->tier >= EBB_N_TIERS) {
+    } else if (slot->tensor >= r->view.n_tensors || slot->tier == EBB_DEVICE ||
+               slot->tier >= r->plan->topology.n_tiers) {
         rule = "a slot of no tensor or tier";
-    } else if (slot->size_bytes != r->view.tensors[slot->tensor].size_bytes) {
-        rule = "a slot that has not its tensor's size";
     } else if (slot->first >= slot->last && !r->view.tensors[slot->tensor].persistent) {
         rule = "a slot around the end of a tensor that is not persistent";
     } else if (slot->first == slot->last && slot->first != 0) {
         rule = "a slot that is everywhere but has a beginning";
     } else if (!ebb_add_u64(slot->offset, slot->size_bytes, &end)) {
         rule = "a slot that ends beyond 64 bits";
+    } else {
+        rule = judge_part(r, slot->tensor, slot->begin, slot->size_bytes);
     }
     if (rule == NULL) { return EBB_OK; }
     return ebb_fail(EBB_E_INVALID_PLAN, "plan: slot %zu (tensor %d at action %" PRIu64 "): %s", idx, (int)slot->tensor,
@@ -125,17 +156,26 @@ static ebb_status check_form(const replay *r) {
         return ebb_fail(EBB_E_INVALID_PLAN, "plan: it is for another program (fingerprint %016" PRIx64 ")",
                         plan->fingerprint);
     }
+    if (plan->alignment_bytes != r->view.alignment) {
+        return ebb_fail(EBB_E_INVALID_PLAN, "plan: its alignment is not the program's");
+    }
+    const ebb_certificate *c = &plan->certificate;
+    if (c->bytes_rule != NULL && strcmp(c->bytes_rule, "step") == 0 &&
+        c->bound_bytes != ebb_program_floor_bytes(r->program, NULL)) {
+        return ebb_fail(EBB_E_INVALID_PLAN, "plan: the bound of %" PRIu64 " bytes is not what the rule step gives",
+                        c->bound_bytes);
+    }
     for (size_t i = 0; i < plan->stays.n; i++) {
         EBB_TRY(check_stay_form(r, i));
         const ebb_stay *stay = &plan->stays.data[i], *before = i > 0 ? stay - 1 : stay;
-        if (before->first > stay->first || (before->first == stay->first && before->tensor > stay->tensor)) {
+        if (ebb__comes_after(before->first, before->tensor, before->begin, stay->first, stay->tensor, stay->begin)) {
             return ebb_fail(EBB_E_INVALID_PLAN, "plan: stay %zu is out of order", i);
         }
     }
     for (size_t i = 0; i < plan->slots.n; i++) {
         EBB_TRY(check_slot_form(r, i));
         const ebb_slot *slot = &plan->slots.data[i], *before = i > 0 ? slot - 1 : slot;
-        if (before->first > slot->first || (before->first == slot->first && before->tensor > slot->tensor)) {
+        if (ebb__comes_after(before->first, before->tensor, before->begin, slot->first, slot->tensor, slot->begin)) {
             return ebb_fail(EBB_E_INVALID_PLAN, "plan: slot %zu is out of order", i);
         }
     }
@@ -155,41 +195,119 @@ static void count_versions(replay *r) {
     }
 }
 
-static ebb_status begin_around(replay *r) {
-    for (size_t i = 0; i < r->plan->stays.n; i++) {
-        const ebb_stay *stay = &r->plan->stays.data[i];
-        if (stay->first < stay->last) { continue; }
-        if (r->state[stay->tensor].stay != NONE) { return broken_end(r, stay->tensor, "two stays around the end"); }
-        r->state[stay->tensor].stay = i;
+/* ---- live pieces -------------------------------------------------------------------------------- */
+
+/* Enter a stay among those of its tensor. false: it shares bytes of the tensor with one of them. */
+static bool enter_stay(replay *r, uint32_t idx, uint32_t version) {
+    const ebb_stay *stay = stay_at(r, idx);
+    uint32_t *at = &r->state[stay->tensor].stays;
+    while (*at != NONE && stay_at(r, *at)->begin + stay_at(r, *at)->size_bytes <= stay->begin) {
+        at = &r->stays[*at].next;
     }
-    for (size_t i = 0; i < r->plan->slots.n; i++) {
-        const ebb_slot *slot = &r->plan->slots.data[i];
+    if (*at != NONE && stay_at(r, *at)->begin < stay->begin + stay->size_bytes) { return false; }
+    r->stays[idx] = (piece){.next = *at, .version = version};
+    *at = idx;
+    return true;
+}
+
+/* The same of a slot, among those on its tier. */
+static bool enter_slot(replay *r, uint32_t idx, uint32_t version) {
+    const ebb_slot *slot = slot_at(r, idx);
+    uint32_t *first = &r->state[slot->tensor].slots;
+    for (uint32_t i = *first; i != NONE; i = r->slots[i].next) {
+        const ebb_slot *other = slot_at(r, i);
+        const bool apart = other->tier != slot->tier || other->begin + other->size_bytes <= slot->begin ||
+                           slot->begin + slot->size_bytes <= other->begin;
+        if (!apart) { return false; }
+    }
+    r->slots[idx] = (piece){.next = *first, .version = version};
+    *first = idx;
+    return true;
+}
+
+static void leave(uint32_t *first, piece *pieces, uint32_t idx) {
+    while (*first != NONE && *first != idx) { first = &pieces[*first].next; }
+    if (*first == idx) { *first = pieces[idx].next; }
+}
+
+/* The live slot on a tier that holds a range of a tensor, or NONE. */
+static uint32_t find_slot(const replay *r, uint32_t tensor, uint32_t tier, uint64_t begin, uint64_t end) {
+    for (uint32_t i = r->state[tensor].slots; i != NONE; i = r->slots[i].next) {
+        const ebb_slot *slot = slot_at(r, i);
+        if (slot->tier == tier && slot->begin <= begin && end <= slot->begin + slot->size_bytes) { return i; }
+    }
+    return NONE;
+}
+
+/* What is on the device of a range of a tensor. */
+typedef struct range_state {
+    bool is_whole, is_straight; /* nothing is absent; it lies in one piece */
+    bool is_equal;              /* all is at one version */
+    uint32_t version;           /* of the first piece */
+    uint32_t first;             /* piece, or NONE */
+} range_state;
+
+static range_state look_at(const replay *r, uint32_t tensor, uint64_t begin, uint64_t end) {
+    range_state state = {.is_straight = true, .is_equal = true, .first = NONE};
+    uint64_t next = begin, base = 0;
+    for (uint32_t i = r->state[tensor].stays; i != NONE && next < end; i = r->stays[i].next) {
+        const ebb_stay *stay = stay_at(r, i);
+        if (stay->begin + stay->size_bytes <= begin) { continue; }
+        if (stay->begin > next) { break; }
+        if (state.first == NONE) {
+            state.first = i;
+            state.version = r->stays[i].version;
+            base = stay->offset - stay->begin; /* wraps, and so does the other */
+        }
+        state.is_straight = state.is_straight && stay->offset - stay->begin == base;
+        state.is_equal = state.is_equal && r->stays[i].version == state.version;
+        next = stay->begin + stay->size_bytes;
+    }
+    state.is_whole = next >= end;
+    return state;
+}
+
+static ebb_status begin_around(replay *r) {
+    for (uint32_t i = 0; i < r->plan->stays.n; i++) {
+        const ebb_stay *stay = stay_at(r, i);
+        if (stay->first < stay->last) { continue; }
+        if (!enter_stay(r, i, 0)) { return broken_end(r, stay->tensor, "two stays of a byte around the end"); }
+    }
+    for (uint32_t i = 0; i < r->plan->slots.n; i++) {
+        const ebb_slot *slot = slot_at(r, i);
         if (slot->first < slot->last) { continue; }
-        if (r->state[slot->tensor].slot != NONE) { return broken_end(r, slot->tensor, "two slots around the end"); }
-        r->state[slot->tensor].slot = i;
+        if (!enter_slot(r, i, 0)) { return broken_end(r, slot->tensor, "two slots of a byte around the end"); }
     }
     return EBB_OK;
 }
 
 static void end_slots(replay *r) {
     for (; r->n_ended < r->plan->slots.n; r->n_ended++) {
-        uint64_t idx = r->slot_ends[r->n_ended];
-        EBB_ASSERT(idx < r->plan->slots.n);
-        const ebb_slot *slot = &r->plan->slots.data[idx];
+        const uint32_t idx = r->slot_ends[r->n_ended];
+        const ebb_slot *slot = slot_at(r, idx);
         if (slot->last > r->at) { return; }
-        if (slot->first != slot->last && r->state[slot->tensor].slot == idx) { r->state[slot->tensor].slot = NONE; }
+        if (slot->first != slot->last) { leave(&r->state[slot->tensor].slots, r->slots, idx); }
     }
 }
 
-/* Whether the action at hand is one that can bring the tensor. */
-static bool brings(const replay *r, uint32_t tensor) {
+/* ---- actions ------------------------------------------------------------------------------------ */
+
+static uint64_t end_of(const replay *r, const ebb_action *action) {
+    return ebb__action_end(action, r->view.tensors[action->target].size_bytes);
+}
+
+/* Whether the action at hand is one that can bring the stay. */
+static bool brings(const replay *r, const ebb_stay *stay) {
     const ebb_action *action = &r->plan->actions.data[r->at];
-    if (action->kind == EBB_ACT_IN) { return action->target == tensor; }
-    if (action->kind != EBB_ACT_RUN && action->kind != EBB_ACT_AGAIN) { return false; }
+    if (action->kind == EBB_ACT_IN) {
+        return action->target == stay->tensor && stay->begin >= action->begin &&
+               stay->begin + stay->size_bytes <= end_of(r, action);
+    }
+    if (!ebb__action_computes(action)) { return false; }
     const ebb_step *step = &r->view.steps[action->target];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ebb_access *access = &r->view.accesses[step->first_access + i];
-        if (access->tensor == tensor) { return access->mode == EBB_WRITE; }
+        if (access->tensor == stay->tensor) { return access->mode == EBB_WRITE; }
     }
     return false;
 }
@@ -205,10 +323,10 @@ static ebb_status begin_stays(replay *r, uint64_t *scratch_out) {
             has_scratch = true;
             *scratch_out = stay->size_bytes;
         } else if (stay->last != 0 || stay->first != 0) { /* what is always there does not begin */
-            if (r->state[stay->tensor].stay != NONE) { return broken_for(r, stay->tensor, "it is already present"); }
-            if (!brings(r, stay->tensor)) { return broken_for(r, stay->tensor, "a stay that nothing brings"); }
-            r->state[stay->tensor].stay = r->stay;
-            r->state[stay->tensor].version = UINT32_MAX; /* until the action has filled it */
+            if (!brings(r, stay)) { return broken_for(r, stay->tensor, "a stay that nothing brings"); }
+            if (!enter_stay(r, (uint32_t)r->stay, UNFILLED)) {
+                return broken_for(r, stay->tensor, "it is already present");
+            }
         }
     }
     return EBB_OK;
@@ -219,29 +337,35 @@ static ebb_status begin_slots(replay *r) {
     for (; r->slot < r->plan->slots.n && r->plan->slots.data[r->slot].first == r->at; r->slot++) {
         const ebb_slot *slot = &r->plan->slots.data[r->slot];
         if (slot->first == 0 && slot->last == 0) { continue; }
-        if (action->kind != EBB_ACT_OUT || action->target != slot->tensor) {
+        const bool is_out = action->kind == EBB_ACT_OUT && action->tier == slot->tier;
+        const bool is_move = action->kind == EBB_ACT_MOVE && action->to == slot->tier;
+        if (!(is_out || is_move) || action->target != slot->tensor || slot->begin != action->begin ||
+            slot->begin + slot->size_bytes != end_of(r, action)) {
             return broken_for(r, slot->tensor, "a slot that nothing fills");
         }
-        if (r->state[slot->tensor].slot != NONE) { return broken_for(r, slot->tensor, "two slots at one time"); }
-        r->state[slot->tensor].slot = r->slot;
-        r->state[slot->tensor].slot_version = UINT32_MAX;
+        if (!enter_slot(r, (uint32_t)r->slot, UNFILLED)) {
+            return broken_for(r, slot->tensor, "two slots on one tier at one time");
+        }
     }
     return EBB_OK;
 }
 
-/* Rule 3: which choice is meant. */
+/* Rule 3. */
 static ebb_status check_step(replay *r, const ebb_action *action) {
     const ebb_step *step = &r->view.steps[action->target];
+    uint32_t *choice = &r->choice[action->target];
     if (action->choice >= step->n_choices) { return broken(r, "no such choice"); }
     if (action->kind == EBB_ACT_RUN) {
-        if (action->target != r->next_step) { return broken(r, "a step out of the program's order"); }
-        r->next_step++;
-        r->choice[action->target] = action->choice;
-    } else {
-        if (action->target >= r->next_step) { return broken(r, "a step is run again before it was run"); }
-        if (r->choice[action->target] != action->choice) { return broken(r, "run again with another choice"); }
+        if (*choice != NOT_RUN) { return broken(r, "a step is run twice"); }
+        *choice = action->choice;
+        r->n_run++;
+        return EBB_OK;
     }
-    return EBB_OK;
+    if (*choice == NOT_RUN) { return broken(r, "a step is run again before it was run"); }
+    if (step->repeat != EBB_REPEAT_EXACT) {
+        return broken(r, "run again, but the step cannot make the same bits again");
+    }
+    return *choice != action->choice ? broken(r, "run again with another choice") : EBB_OK;
 }
 
 static ebb_status replay_step(replay *r, const ebb_action *action, uint64_t scratch_bytes) {
@@ -251,96 +375,184 @@ static ebb_status replay_step(replay *r, const ebb_action *action, uint64_t scra
     if (scratch_bytes < needed) { return broken(r, "its scratch is missing or too small"); }
     if (scratch_bytes > 0 && needed == 0) { return broken(r, "scratch that it does not need"); }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint64_t at = step->first_access + i;
+        const uint64_t at = step->first_access + i;
         const ebb_access *access = &r->view.accesses[at];
-        const tensor_state *state = &r->state[access->tensor];
-        if (state->stay == NONE) { return broken_for(r, access->tensor, "it is not present"); }
-        if ((access->mode & EBB_READ) != 0 && state->version != r->reads[at]) {
+        const range_state state = look_at(r, access->tensor, 0, r->view.tensors[access->tensor].size_bytes);
+        if (!state.is_whole) { return broken_for(r, access->tensor, "it is not present"); }
+        if (!state.is_straight) { return broken_for(r, access->tensor, "its parts do not lie side by side"); }
+        if ((access->mode & EBB_READ) != 0 && !(state.is_equal && state.version == r->reads[at])) {
             return broken_for(r, access->tensor, "it is not at the version that the step reads");
         }
     }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        uint64_t at = step->first_access + i;
-        r->state[r->view.accesses[at].tensor].version = r->leaves[at];
+        const uint64_t at = step->first_access + i;
+        const uint32_t tensor = r->view.accesses[at].tensor;
+        for (uint32_t p = r->state[tensor].stays; p != NONE; p = r->stays[p].next) {
+            r->stays[p].version = r->leaves[at];
+        }
     }
     return EBB_OK;
 }
 
-static ebb_status replay_copy(replay *r, const ebb_action *action) {
-    tensor_state *state = &r->state[action->target];
-    if (state->stay == NONE) { return broken_for(r, action->target, "it is not present"); }
-    if (state->slot == NONE) { return broken_for(r, action->target, "it has no slot"); }
-    const ebb_slot *slot = &r->plan->slots.data[state->slot];
-    if (action->kind == EBB_ACT_OUT) {
-        if (slot->first != r->at || slot->last == slot->first) {
-            return broken_for(r, action->target, "its slot does not begin here");
-        }
-        state->slot_version = state->version;
-        return EBB_OK;
+static ebb_status replay_out(replay *r, const ebb_action *action) {
+    const uint32_t t = action->target;
+    const range_state state = look_at(r, t, action->begin, end_of(r, action));
+    const uint32_t slot = find_slot(r, t, action->tier, action->begin, end_of(r, action));
+    if (!state.is_whole) { return broken_for(r, t, "it is not present"); }
+    if (!state.is_straight) { return broken_for(r, t, "its parts do not lie side by side"); }
+    if (!state.is_equal) { return broken_for(r, t, "its parts are of different versions"); }
+    if (slot == NONE) { return broken_for(r, t, "it has no slot"); }
+    if (r->slots[slot].version != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
+    r->slots[slot].version = state.version;
+    return EBB_OK;
+}
+
+static ebb_status replay_in(replay *r, const ebb_action *action) {
+    const uint32_t t = action->target;
+    const uint64_t end = end_of(r, action);
+    const range_state state = look_at(r, t, action->begin, end);
+    const uint32_t slot = find_slot(r, t, action->tier, action->begin, end);
+    if (slot == NONE) { return broken_for(r, t, "it has no slot"); }
+    if (!state.is_whole) { return broken_for(r, t, "it is not present"); }
+    if (!state.is_straight) { return broken_for(r, t, "its parts do not lie side by side"); }
+    for (uint32_t i = state.first; i != NONE && stay_at(r, i)->begin < end; i = r->stays[i].next) {
+        if (r->stays[i].version != UNFILLED) { return broken_for(r, t, "it is already present"); }
+        r->stays[i].version = r->slots[slot].version;
     }
-    if (r->plan->stays.data[state->stay].first != r->at || state->version != UINT32_MAX) {
-        return broken_for(r, action->target, "it is already present");
-    }
-    state->version = state->slot_version;
+    return EBB_OK;
+}
+
+static ebb_status replay_move(replay *r, const ebb_action *action) {
+    const uint32_t t = action->target;
+    const uint32_t from = find_slot(r, t, action->tier, action->begin, end_of(r, action));
+    const uint32_t to = find_slot(r, t, action->to, action->begin, end_of(r, action));
+    if (from == NONE || to == NONE) { return broken_for(r, t, "it has no slot"); }
+    if (r->slots[to].version != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
+    r->slots[to].version = r->slots[from].version;
     return EBB_OK;
 }
 
 static ebb_status replay_drop(replay *r, const ebb_action *action) {
-    tensor_state *state = &r->state[action->target];
-    if (state->stay == NONE) { return broken_for(r, action->target, "it is not present"); }
-    const ebb_stay *stay = &r->plan->stays.data[state->stay];
-    if (stay->last != r->at || stay->first == stay->last) {
-        return broken_for(r, action->target, "its stay does not end here");
+    const uint32_t t = action->target;
+    const uint64_t end = end_of(r, action);
+    const range_state state = look_at(r, t, action->begin, end);
+    if (!state.is_whole) { return broken_for(r, t, "it is not present"); }
+    for (uint32_t i = state.first; i != NONE && stay_at(r, i)->begin < end; i = r->stays[i].next) {
+        const ebb_stay *stay = stay_at(r, i);
+        const bool is_within = stay->begin >= action->begin && stay->begin + stay->size_bytes <= end;
+        if (!is_within || stay->last != r->at || stay->first == stay->last) {
+            return broken_for(r, t, "its stay does not end here");
+        }
+        leave(&r->state[t].stays, r->stays, i);
     }
-    state->stay = NONE;
     return EBB_OK;
+}
+
+/* Whether what the action names is there to be named. */
+static ebb_status check_target(const replay *r, const ebb_action *action) {
+    const uint32_t n_tiers = r->plan->topology.n_tiers;
+    if (action->kind > EBB_ACT_DROP) { return broken(r, "no such action"); }
+    if (ebb__action_computes(action)) {
+        return action->target >= r->view.n_steps ? broken(r, "no such step or tensor") : EBB_OK;
+    }
+    if (action->target >= r->view.n_tensors) { return broken(r, "no such step or tensor"); }
+    const uint64_t tensor_bytes = r->view.tensors[action->target].size_bytes;
+    const bool is_whole = action->size_bytes == EBB_WHOLE && action->begin == 0;
+    const uint64_t size_bytes = is_whole ? tensor_bytes : action->size_bytes;
+    const char *rule = judge_part(r, action->target, action->begin, size_bytes);
+    if (rule != NULL) { return broken_for(r, action->target, rule); }
+    if (action->kind == EBB_ACT_DROP) { return EBB_OK; }
+    const bool has_tiers = action->tier != EBB_DEVICE && action->tier < n_tiers &&
+                           (action->kind != EBB_ACT_MOVE || (action->to != EBB_DEVICE && action->to < n_tiers));
+    if (!has_tiers) { return broken(r, "no such tier"); }
+    return ebb__topology_engine_of(&r->plan->topology, action) == EBB_COMPUTE ? broken(r, "no way between the tiers")
+                                                                              : EBB_OK;
 }
 
 static ebb_status replay_action(replay *r) {
     const ebb_action *action = &r->plan->actions.data[r->at];
     uint64_t scratch_bytes = 0;
-    if (action->kind > EBB_ACT_DROP) { return broken(r, "no such action"); }
-    bool computes = action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
-    if (action->target >= (computes ? r->view.n_steps : r->view.n_tensors)) {
-        return broken(r, "no such step or tensor");
-    }
+    EBB_TRY(check_target(r, action));
     end_slots(r);
     EBB_TRY(begin_stays(r, &scratch_bytes));
     EBB_TRY(begin_slots(r));
-    if (computes) { return replay_step(r, action, scratch_bytes); }
+    if (ebb__action_computes(action)) { return replay_step(r, action, scratch_bytes); }
     if (scratch_bytes > 0) { return broken(r, "scratch that it does not need"); }
-    return action->kind == EBB_ACT_DROP ? replay_drop(r, action) : replay_copy(r, action);
+    switch (action->kind) {
+    case EBB_ACT_OUT: return replay_out(r, action);
+    case EBB_ACT_IN: return replay_in(r, action);
+    case EBB_ACT_MOVE: return replay_move(r, action);
+    default: return replay_drop(r, action);
+    }
 }
 
-/* Rule 7, for one tensor. */
+/* ---- the end (rule 7) ---------------------------------------------------------------------------- */
+
+/* The first byte from begin on that no piece around the end holds. */
+static uint64_t follow_around(const replay *r, uint32_t t, uint64_t begin) {
+    for (bool grows = true; grows;) {
+        grows = false;
+        for (uint32_t i = r->state[t].stays; i != NONE; i = r->stays[i].next) {
+            const ebb_stay *stay = stay_at(r, i);
+            const bool holds =
+                stay->first >= stay->last && stay->begin <= begin && begin - stay->begin < stay->size_bytes;
+            if (holds) { begin = stay->begin + stay->size_bytes; }
+            grows = grows || holds;
+        }
+        for (uint32_t i = r->state[t].slots; i != NONE; i = r->slots[i].next) {
+            const ebb_slot *slot = slot_at(r, i);
+            const bool holds = slot->begin <= begin && begin - slot->begin < slot->size_bytes;
+            if (holds) { begin = slot->begin + slot->size_bytes; }
+            grows = grows || holds;
+        }
+    }
+    return begin;
+}
+
 static ebb_status check_end(const replay *r, uint32_t t) {
     const tensor_state *state = &r->state[t];
     const ebb_tensor *tensor = &r->view.tensors[t];
-    bool on_device = state->stay != NONE && state->version == state->final, goes_around = false;
-    if (state->stay != NONE) {
-        const ebb_stay *stay = &r->plan->stays.data[state->stay];
-        goes_around = stay->first >= stay->last;
+    for (uint32_t i = state->stays; i != NONE; i = r->stays[i].next) {
+        const ebb_stay *stay = stay_at(r, i);
+        const bool goes_around = stay->first >= stay->last;
         if (!goes_around && stay->last != r->n) { return broken_end(r, t, "its stay is not ended by a drop"); }
-        if (goes_around && !on_device) { return broken_end(r, t, "its stay goes around with a stale version"); }
+        if (goes_around && r->stays[i].version != state->final) {
+            return broken_end(r, t, "its stay goes around with a stale version");
+        }
+        if (tensor->persistent && r->stays[i].version != state->final) {
+            return broken_end(r, t, "its stay at the end is of a stale version");
+        }
     }
-    bool in_slot = state->slot != NONE && state->slot_version == state->final;
-    if (state->slot != NONE && !in_slot) { return broken_end(r, t, "its slot goes around with a stale version"); }
-    if (tensor->persistent && !goes_around && !in_slot) { return broken_end(r, t, "its content is lost"); }
-    if (tensor->kept && !on_device) { return broken_end(r, t, "it is kept but not on the device"); }
+    for (uint32_t i = state->slots; i != NONE; i = r->slots[i].next) {
+        if (r->slots[i].version != state->final) {
+            return broken_end(r, t, "its slot goes around with a stale version");
+        }
+    }
+    if (tensor->persistent && follow_around(r, t, 0) < tensor->size_bytes) {
+        return broken_end(r, t, "its content is lost");
+    }
+    const range_state kept = look_at(r, t, 0, tensor->size_bytes);
+    const bool is_there = kept.is_whole && kept.is_straight && kept.is_equal && kept.version == state->final;
+    if (tensor->kept && !is_there) { return broken_end(r, t, "it is kept but not on the device"); }
     return EBB_OK;
+}
+
+static bool is_listed(uint32_t first, const piece *pieces, uint32_t idx) {
+    while (first != NONE && first != idx) { first = pieces[first].next; }
+    return first == idx;
 }
 
 /* What lived around the end at the start must be what does so at the end. */
 static ebb_status check_closed(const replay *r) {
-    for (size_t i = 0; i < r->plan->stays.n; i++) {
-        const ebb_stay *stay = &r->plan->stays.data[i];
-        if (stay->first >= stay->last && r->state[stay->tensor].stay != i) {
+    for (uint32_t i = 0; i < r->plan->stays.n; i++) {
+        const ebb_stay *stay = stay_at(r, i);
+        if (stay->first >= stay->last && !is_listed(r->state[stay->tensor].stays, r->stays, i)) {
             return broken_end(r, stay->tensor, "its stay around the end is not there at the end");
         }
     }
-    for (size_t i = 0; i < r->plan->slots.n; i++) {
-        const ebb_slot *slot = &r->plan->slots.data[i];
-        if (slot->first >= slot->last && r->state[slot->tensor].slot != i) {
+    for (uint32_t i = 0; i < r->plan->slots.n; i++) {
+        const ebb_slot *slot = slot_at(r, i);
+        if (slot->first >= slot->last && !is_listed(r->state[slot->tensor].slots, r->slots, i)) {
             return broken_end(r, slot->tensor, "its slot around the end is not there at the end");
         }
     }
@@ -366,10 +578,10 @@ static ebb_status replay_actions(replay *r) {
     EBB_TRY(begin_around(r));
     for (r->at = 0; r->at < r->n; r->at++) { EBB_TRY(replay_action(r)); }
     end_slots(r);
-    EBB_ASSERT(r->next_step <= r->view.n_steps && r->stay <= r->plan->stays.n && r->slot <= r->plan->slots.n);
-    if (r->next_step != r->view.n_steps) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "plan: step %u '%s' is never run", r->next_step,
-                        r->view.steps[r->next_step].name);
+    EBB_ASSERT(r->n_run <= r->view.n_steps && r->stay <= r->plan->stays.n && r->slot <= r->plan->slots.n);
+    for (uint32_t i = 0; r->n_run < r->view.n_steps && i < r->view.n_steps; i++) {
+        if (r->choice[i] != NOT_RUN) { continue; }
+        return ebb_fail(EBB_E_INVALID_PLAN, "plan: step %u '%s' is never run", i, r->view.steps[i].name);
     }
     EBB_TRY(check_closed(r));
     for (uint32_t t = 0; t < r->view.n_tensors; t++) { EBB_TRY(check_end(r, t)); }
@@ -498,8 +710,17 @@ static ebb_status init_replay(replay *r) {
     r->reads = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->reads);
     r->leaves = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->leaves);
     r->choice = ebb__bump_alloc(&r->bump, r->view.n_steps, sizeof *r->choice);
-    if (r->state == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < r->view.n_tensors; t++) { r->state[t] = (tensor_state){.stay = NONE, .slot = NONE}; }
+    r->stays = ebb__bump_alloc(&r->bump, r->plan->stays.n, sizeof *r->stays);
+    r->slots = ebb__bump_alloc(&r->bump, r->plan->slots.n, sizeof *r->slots);
+    if (r->state == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL || r->stays == NULL ||
+        r->slots == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    if (r->plan->stays.n >= NONE || r->plan->slots.n >= NONE) {
+        return ebb_fail(EBB_E_LIMIT, "plan: 2^32 - 1 stays or slots, or more");
+    }
+    for (size_t t = 0; t < r->view.n_tensors; t++) { r->state[t] = (tensor_state){.stays = NONE, .slots = NONE}; }
+    for (size_t s = 0; s < r->view.n_steps; s++) { r->choice[s] = NOT_RUN; }
     return ebb__plan_order_slot_ends(r->plan, &r->bump, &r->slot_ends);
 }
 
@@ -510,7 +731,7 @@ ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *plan) {
     if (st == EBB_OK) { st = check_form(&r); }
     if (st == EBB_OK) { st = replay_actions(&r); }
     if (st == EBB_OK) { st = check_arena(&r); }
-    for (uint32_t tier = 0; st == EBB_OK && tier < EBB_N_TIERS; tier++) { st = check_tier(&r, tier); }
+    for (uint32_t tier = 1; st == EBB_OK && tier < plan->topology.n_tiers; tier++) { st = check_tier(&r, tier); }
     ebb__bump_fini(&r.bump);
     return st;
 }

@@ -2,10 +2,14 @@
  *
  * From a draft to stays and slots, in one sweep over the actions.
  *
- * A stay begins where a tensor is written or copied in while absent, and ends at its drop. A persistent tensor's
- * first drop in the list ends the stay that came around the end; its last beginning is that stay's first. A slot
- * begins at an out and is over behind the last in before the next out. Copies in before the first out read the
- * slot that came around the end, which is the last out's; without any out, the copy is always there.
+ * A tensor's parts are cut where a copy in or a drop begins or ends; most tensors are never cut and are one piece. A
+ * piece's stay begins where the tensor is written or copied in while the piece is absent, and ends at its drop. A
+ * persistent tensor's first drop in the list ends the stay that came around the end; its last beginning is that stay's
+ * first. Pieces side by side whose stays begin and end together make one stay.
+ *
+ * A slot begins at an out or a move, and is over after the last in or move that reads it before its bytes are written
+ * there anew or its tensor changes. What reads a tier before anything was copied there reads the slot that came around
+ * the end, which is the last one there; if there is none, the copy is always there.
  *
  * Stays and slots are entered where they begin, and their ends filled in later, so they come in the order of their
  * beginnings, and only those that begin at one action are still to be sorted.
@@ -30,6 +34,7 @@ ebb_status ebb__draft_init(ebb_draft *draft, const ebb_program *program, const e
 
 void ebb__draft_fini(ebb_draft *draft) {
     EBB_VEC_FINI(draft->mem, &draft->actions);
+    EBB_VEC_FINI(draft->mem, &draft->absent);
     ebb__free(draft->mem, draft->resident);
     ebb__free(draft->mem, draft->home);
     draft->resident = draft->home = NULL;
@@ -38,28 +43,41 @@ void ebb__draft_fini(ebb_draft *draft) {
 void ebb__draft_reset(ebb_draft *draft, const ebb_program *program) {
     size_t n_tensors = 0;
     const ebb_tensor *tensors = ebb_program_tensors(program, &n_tensors);
-    draft->actions.n = 0;
+    draft->actions.n = draft->absent.n = 0;
     for (size_t t = 0; t < n_tensors; t++) {
         draft->resident[t] = tensors[t].persistent;
-        draft->home[t] = EBB_TIER_HOST;
+        draft->home[t] = EBB_HOST;
     }
 }
 
-ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t target, uint32_t choice, uint64_t bound) {
-    EBB_ASSERT(bound == EBB_DRAFT_FIXED || (bound <= draft->actions.n && (kind == EBB_ACT_OUT || kind == EBB_ACT_IN)));
-    EBB_ASSERT(kind != EBB_ACT_OUT || choice < EBB_N_TIERS);
-    ebb_draft_action added = {.action = {.kind = kind, .target = target, .choice = choice}, .bound = bound};
+ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t bound) {
+    const bool is_copy = action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN;
+    EBB_ASSERT(bound == EBB_DRAFT_FIXED || (bound <= draft->actions.n && is_copy));
+    EBB_ASSERT(!is_copy || (action->tier != EBB_DEVICE && action->tier < EBB_MAX_TIERS));
+    const ebb_draft_action added = {.action = *action, .bound = bound};
     return EBB_PUSH(draft->mem, &draft->actions, added);
+}
+
+ebb_status ebb__draft_step(ebb_draft *draft, ebb_action_kind kind, uint32_t step, uint32_t choice) {
+    const ebb_action action = {.kind = kind, .target = step, .choice = choice};
+    EBB_ASSERT(ebb__action_computes(&action));
+    return ebb__draft_add(draft, &action, EBB_DRAFT_FIXED);
+}
+
+ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t tensor, uint32_t tier, uint64_t bound) {
+    const ebb_action action = {.kind = kind, .target = tensor, .tier = (uint16_t)tier, .size_bytes = EBB_WHOLE};
+    EBB_ASSERT(!ebb__action_computes(&action));
+    return ebb__draft_add(draft, &action, bound);
 }
 
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
     const ebb_program_view view = ebb__plan_view(program);
     bool *present = ebb__calloc(draft->mem, view.n_tensors, sizeof *present), is_valid = true;
-    if (present == NULL) { return true; } /* nobody knows */
+    if (present == NULL) { return true; } /* it cannot be told */
     for (size_t t = 0; t < view.n_tensors; t++) { present[t] = draft->resident[t] != 0; }
     for (size_t a = 0; is_valid && a < draft->actions.n; a++) {
         const ebb_action *action = &draft->actions.data[a].action;
-        if (action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN) {
+        if (ebb__action_computes(action)) {
             const ebb_step *step = &view.steps[action->target];
             for (uint32_t i = 0; i < step->n_accesses; i++) {
                 const ebb_access *access = &view.accesses[step->first_access + i];
@@ -68,6 +86,8 @@ bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
             }
             continue;
         }
+        if (action->size_bytes != EBB_WHOLE) { break; }
+        if (action->kind == EBB_ACT_MOVE) { continue; }
         is_valid = present[action->target] == (action->kind != EBB_ACT_IN);
         present[action->target] = action->kind != EBB_ACT_DROP;
     }
@@ -76,74 +96,313 @@ bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
     return is_valid;
 }
 
-/* What the sweep knows of a tensor. */
-typedef struct track {
-    uint64_t stay;     /* the open one, or NONE: that from around the end */
-    uint64_t slot;     /* the latest that an out began, or NONE */
-    uint64_t around;   /* where the stay from around the end was dropped, or NONE */
-    uint64_t last_in;  /* behind the latest in from that slot, or NONE */
-    uint64_t early_in; /* behind the latest in before the first out, or NONE */
-    bool open;
-    bool leaves, is_copied; /* at any time: there is a drop, an out */
-} track;
+/* ---- pieces ------------------------------------------------------------------------------------- */
+
+/* What the sweep knows of a piece of a tensor. */
+typedef struct piece {
+    uint64_t begin, end;
+    uint64_t stay;   /* the open one, or NONE: that from around the end */
+    uint64_t around; /* where the stay from around the end was dropped, or NONE */
+    bool open, resident;
+    bool leaves; /* at any time: there is a drop */
+} piece;
+
+/* A slot that an action began, in the order of beginning. */
+typedef struct filled {
+    uint64_t last_read; /* after the latest action that read it, or NONE */
+    uint64_t next;      /* of the same tensor, an earlier one, or NONE */
+    bool open;          /* nothing has taken its bytes on the tier */
+    bool stale;         /* its tensor has changed since */
+} filled;
+
+/* Something that read a tier on which the tensor had no slot yet. */
+typedef struct early_read {
+    ebb_part part;
+    uint32_t tier;
+    uint64_t until; /* after the action */
+    uint64_t next;  /* of the same tensor, or NONE */
+} early_read;
 
 typedef struct sweep {
     const ebb_draft *draft;
     ebb_plan *plan;
     ebb_program_view view;
-    track *rows;
+    ebb_bump bump;
+    uint64_t *first_piece; /* [n_tensors + 1] */
+    piece *pieces;
+    EBB_VEC(filled) filled; /* beside the plan's slots */
+    EBB_VEC(early_read) early;
+    EBB_VEC(ebb_slot) always;  /* slots that nothing fills */
+    uint64_t *slot, *early_of; /* [n_tensors]: the latest of either, or NONE */
 } sweep;
 
-static ebb_status push_stay(sweep *s, uint32_t tensor, uint64_t first, uint64_t last) {
-    ebb_stay stay = {.tensor = tensor, .first = first, .last = last, .size_bytes = s->view.tensors[tensor].size_bytes};
-    return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
+static uint64_t end_of(const sweep *s, const ebb_action *action) {
+    return ebb__action_end(action, s->view.tensors[action->target].size_bytes);
 }
 
-static ebb_status push_slot(sweep *s, uint32_t tensor, uint32_t tier, uint64_t first, uint64_t last) {
-    ebb_slot slot = {
-        .tensor = tensor, .tier = tier, .first = first, .last = last, .size_bytes = s->view.tensors[tensor].size_bytes};
-    return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
+/* Whether an action cuts its tensor. */
+static bool cuts(const ebb_action *action) {
+    const bool is_on_device = action->kind == EBB_ACT_IN || action->kind == EBB_ACT_DROP;
+    return is_on_device && action->size_bytes != EBB_WHOLE;
 }
 
-static bool copy_goes_around(const sweep *s, uint32_t t) {
-    return s->view.tensors[t].persistent && (!s->draft->resident[t] || s->rows[t].early_in != NONE);
+/* Enter a cut among those of its tensor, which are in order; the row has room. */
+static void enter_cut(uint64_t *cuts_of, uint64_t *n, uint64_t at) {
+    uint64_t i = *n;
+    while (i > 0 && cuts_of[i - 1] > at) { i--; }
+    if (i > 0 && cuts_of[i - 1] == at) { return; }
+    memmove(&cuts_of[i + 1], &cuts_of[i], (*n - i) * sizeof *cuts_of);
+    cuts_of[i] = at;
+    ++*n;
 }
 
-/* Look ahead for what the beginning depends on: what is always there. */
-static ebb_status begin_sweep(sweep *s) {
-    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
-        s->rows[t] = (track){.stay = NONE, .slot = NONE, .around = NONE, .last_in = NONE, .early_in = NONE};
-        s->rows[t].open = s->draft->resident[t] != 0;
+/* The cuts of each tensor, its ends among them: row[t] .. row[t] + n[t] of cut. */
+static ebb_status find_cuts(sweep *s, uint64_t **row_out, uint64_t **n_out, uint64_t **cut_out) {
+    const size_t n_tensors = s->view.n_tensors;
+    uint64_t *row = ebb__bump_alloc(&s->bump, n_tensors + 1, sizeof *row);
+    uint64_t *n = ebb__bump_alloc(&s->bump, n_tensors, sizeof *n);
+    if (row == NULL || n == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < n_tensors; t++) { n[t] = 2; }
+    for (size_t a = 0; a < s->draft->actions.n; a++) {
+        const ebb_action *action = &s->draft->actions.data[a].action;
+        if (cuts(action)) { n[action->target] += 2; }
     }
-    for (uint64_t at = 0; at < s->draft->actions.n; at++) {
-        const ebb_action *action = &s->draft->actions.data[at].action;
-        if (action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN) { continue; }
-        track *row = &s->rows[action->target];
-        row->leaves = row->leaves || action->kind == EBB_ACT_DROP;
-        row->is_copied = row->is_copied || action->kind == EBB_ACT_OUT;
-        if (action->kind == EBB_ACT_IN && !row->is_copied) { row->early_in = at + 1; }
+    for (size_t i = 0; i < s->draft->absent.n; i++) { n[s->draft->absent.data[i].tensor] += 2; }
+    row[0] = 0;
+    for (size_t t = 0; t < n_tensors; t++) { row[t + 1] = row[t] + n[t]; }
+    uint64_t *cut = ebb__bump_alloc(&s->bump, row[n_tensors], sizeof *cut);
+    if (cut == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < n_tensors; t++) {
+        n[t] = 0;
+        enter_cut(&cut[row[t]], &n[t], 0);
+        enter_cut(&cut[row[t]], &n[t], s->view.tensors[t].size_bytes);
     }
-    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
-        const track *row = &s->rows[t];
-        if (row->open && !row->leaves) { EBB_TRY(push_stay(s, t, 0, 0)); }
-        if (copy_goes_around(s, t) && !row->is_copied) { EBB_TRY(push_slot(s, t, s->draft->home[t], 0, 0)); }
+    for (size_t a = 0; a < s->draft->actions.n; a++) {
+        const ebb_action *action = &s->draft->actions.data[a].action;
+        if (!cuts(action)) { continue; }
+        enter_cut(&cut[row[action->target]], &n[action->target], action->begin);
+        enter_cut(&cut[row[action->target]], &n[action->target], end_of(s, action));
+    }
+    for (size_t i = 0; i < s->draft->absent.n; i++) {
+        const ebb_part *part = &s->draft->absent.data[i];
+        enter_cut(&cut[row[part->tensor]], &n[part->tensor], part->begin);
+        enter_cut(&cut[row[part->tensor]], &n[part->tensor], part->end);
+    }
+    *row_out = row;
+    *n_out = n;
+    *cut_out = cut;
+    return EBB_OK;
+}
+
+static ebb_status make_pieces(sweep *s) {
+    uint64_t *row = NULL, *n = NULL, *cut = NULL;
+    EBB_TRY(find_cuts(s, &row, &n, &cut));
+    s->first_piece = ebb__bump_alloc(&s->bump, s->view.n_tensors + 1, sizeof *s->first_piece);
+    s->pieces = ebb__bump_alloc(&s->bump, row[s->view.n_tensors], sizeof *s->pieces);
+    if (s->first_piece == NULL || s->pieces == NULL) { return EBB_E_NO_MEMORY; }
+    uint64_t at = 0;
+    for (size_t t = 0; t < s->view.n_tensors; t++) {
+        const bool resident = s->draft->resident[t] != 0;
+        s->first_piece[t] = at;
+        for (uint64_t i = 0; i + 1 < n[t]; i++) {
+            s->pieces[at++] = (piece){.begin = cut[row[t] + i],
+                                      .end = cut[row[t] + i + 1],
+                                      .stay = NONE,
+                                      .around = NONE,
+                                      .open = resident,
+                                      .resident = resident};
+        }
+    }
+    s->first_piece[s->view.n_tensors] = at;
+    for (size_t i = 0; i < s->draft->absent.n; i++) {
+        const ebb_part *part = &s->draft->absent.data[i];
+        for (uint64_t p = s->first_piece[part->tensor]; p < s->first_piece[part->tensor + 1]; p++) {
+            piece *it = &s->pieces[p];
+            if (it->begin >= part->begin && it->end <= part->end) { it->open = it->resident = false; }
+        }
     }
     return EBB_OK;
 }
 
-static ebb_status open_stay(sweep *s, uint32_t t, uint64_t at) {
-    track *row = &s->rows[t];
-    if (row->open) { return EBB_OK; }
-    row->open = true;
-    row->stay = s->plan->stays.n;
-    return push_stay(s, t, at, NONE);
+/* ---- stays -------------------------------------------------------------------------------------- */
+
+static ebb_status push_stay(sweep *s, uint32_t tensor, const piece *it, uint64_t first, uint64_t last) {
+    const ebb_stay stay = {
+        .tensor = tensor, .first = first, .last = last, .begin = it->begin, .size_bytes = it->end - it->begin};
+    return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
+}
+
+static ebb_status open_stay(sweep *s, uint32_t t, piece *it, uint64_t at) {
+    if (it->open) { return EBB_OK; }
+    it->open = true;
+    it->stay = s->plan->stays.n;
+    return push_stay(s, t, it, at, NONE);
+}
+
+/* Pieces that are resident and never leave are always there. */
+static ebb_status begin_stays(sweep *s) {
+    for (uint64_t a = 0; a < s->draft->actions.n; a++) {
+        const ebb_action *action = &s->draft->actions.data[a].action;
+        if (action->kind != EBB_ACT_DROP) { continue; }
+        for (uint64_t p = s->first_piece[action->target]; p < s->first_piece[action->target + 1]; p++) {
+            piece *it = &s->pieces[p];
+            if (it->begin >= action->begin && it->end <= end_of(s, action)) { it->leaves = true; }
+        }
+    }
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) {
+        for (uint64_t p = s->first_piece[t]; p < s->first_piece[t + 1]; p++) {
+            if (s->pieces[p].open && !s->pieces[p].leaves) { EBB_TRY(push_stay(s, t, &s->pieces[p], 0, 0)); }
+        }
+    }
+    return EBB_OK;
+}
+
+static ebb_status sweep_drop(sweep *s, const ebb_action *action, uint64_t at) {
+    for (uint64_t p = s->first_piece[action->target]; p < s->first_piece[action->target + 1]; p++) {
+        piece *it = &s->pieces[p];
+        if (it->begin < action->begin || it->end > end_of(s, action)) { continue; }
+        if (!it->open) { return ebb_fail(EBB_E_INTERNAL, "a draft drops tensor %u, which is absent", action->target); }
+        if (it->stay == NONE) {
+            EBB_ASSERT(it->around == NONE);
+            it->around = at;
+        } else {
+            EBB_ASSERT(s->plan->stays.data[it->stay].tensor == action->target);
+            s->plan->stays.data[it->stay].last = at;
+        }
+        it->open = false;
+    }
+    return EBB_OK;
+}
+
+static void close_piece(sweep *s, const piece *it) {
+    EBB_ASSERT(it->open || !it->resident);
+    if (!it->open || it->stay == NONE) { return; }
+    EBB_ASSERT(s->plan->stays.data[it->stay].last == NONE);
+    s->plan->stays.data[it->stay].last = it->resident ? it->around : s->plan->actions.n;
+}
+
+/* ---- slots -------------------------------------------------------------------------------------- */
+
+/* The slot's end where nothing follows around the end; one that nothing was read from ends with what filled it. */
+static uint64_t end_of_slot(const sweep *s, uint64_t slot) {
+    const filled *f = &s->filled.data[slot];
+    return f->last_read != NONE ? f->last_read : s->plan->slots.data[slot].first + 1;
+}
+
+static bool shares_bytes(const ebb_slot *slot, uint64_t begin, uint64_t end) {
+    return slot->begin < end && begin < slot->begin + slot->size_bytes;
+}
+
+static ebb_status read_slot(sweep *s, const ebb_action *action, uint64_t at) {
+    const uint64_t begin = action->begin, end = end_of(s, action);
+    for (uint64_t i = s->slot[action->target]; i != NONE; i = s->filled.data[i].next) {
+        const ebb_slot *slot = &s->plan->slots.data[i];
+        if (!s->filled.data[i].open || slot->tier != action->tier || !shares_bytes(slot, begin, end)) { continue; }
+        s->filled.data[i].last_read = at + 1;
+        return EBB_OK;
+    }
+    const early_read early = {.part = {action->target, begin, end},
+                              .tier = action->tier,
+                              .until = at + 1,
+                              .next = s->early_of[action->target]};
+    s->early_of[action->target] = s->early.n;
+    return EBB_PUSH(s->plan->mem, &s->early, early);
+}
+
+static ebb_status fill_slot(sweep *s, const ebb_action *action, uint32_t tier, uint64_t at) {
+    const uint32_t t = action->target;
+    const uint64_t begin = action->begin, end = end_of(s, action);
+    for (uint64_t i = s->slot[t]; i != NONE; i = s->filled.data[i].next) {
+        filled *before = &s->filled.data[i];
+        const ebb_slot *slot = &s->plan->slots.data[i];
+        if (!before->open || slot->tier != tier || !shares_bytes(slot, begin, end)) { continue; }
+        before->open = false;
+        s->plan->slots.data[i].last = end_of_slot(s, i);
+    }
+    const ebb_slot slot = {
+        .tensor = t, .tier = tier, .first = at, .last = NONE, .begin = begin, .size_bytes = end - begin};
+    const filled f = {.last_read = NONE, .next = s->slot[t], .open = true};
+    s->slot[t] = s->plan->slots.n;
+    EBB_TRY(EBB_PUSH(s->plan->mem, &s->filled, f));
+    return EBB_PUSH(s->plan->mem, &s->plan->slots, slot);
+}
+
+/* Something is always there on a tier: all of the tensor. */
+static ebb_status keep_always(sweep *s, uint32_t t, uint32_t tier) {
+    const ebb_slot slot = {.tensor = t, .tier = tier, .size_bytes = s->view.tensors[t].size_bytes};
+    for (size_t i = 0; i < s->always.n; i++) {
+        if (s->always.data[s->always.n - 1 - i].tensor != t) { break; }
+        if (s->always.data[s->always.n - 1 - i].tier == tier) { return EBB_OK; }
+    }
+    return EBB_PUSH(s->plan->mem, &s->always, slot);
+}
+
+/* Until when an open slot is read in the next iteration; NONE: it is not. */
+static uint64_t read_early(const sweep *s, const ebb_slot *slot) {
+    uint64_t until = NONE;
+    for (uint64_t i = s->early_of[slot->tensor]; i != NONE; i = s->early.data[i].next) {
+        const early_read *e = &s->early.data[i];
+        if (e->tier != slot->tier || !shares_bytes(slot, e->part.begin, e->part.end)) { continue; }
+        until = until == NONE ? e->until : ebb_max_u64(until, e->until);
+    }
+    return until;
+}
+
+/* Whether part of the tensor is only in slots where the circle closes. */
+static bool is_away(const sweep *s, uint32_t t) {
+    bool is = false;
+    for (uint64_t p = s->first_piece[t]; p < s->first_piece[t + 1]; p++) { is = is || !s->pieces[p].resident; }
+    return is && s->view.tensors[t].persistent;
+}
+
+/* Whether a slot that was filled goes around the end and serves the read. */
+static bool is_served(const sweep *s, const early_read *early) {
+    for (uint64_t i = s->slot[early->part.tensor]; i != NONE; i = s->filled.data[i].next) {
+        const filled *f = &s->filled.data[i];
+        const ebb_slot *slot = &s->plan->slots.data[i];
+        if (!f->open || f->stale || slot->tier != early->tier) { continue; }
+        if (shares_bytes(slot, early->part.begin, early->part.end)) { return true; }
+    }
+    return false;
+}
+
+/* What the first action fills was there before it on another tier, and is there again where the circle closes. */
+static ebb_status close_slots(sweep *s, uint32_t t) {
+    bool has_slot = false;
+    for (uint64_t i = s->early_of[t]; i != NONE; i = s->early.data[i].next) {
+        if (!is_served(s, &s->early.data[i])) { EBB_TRY(keep_always(s, t, s->early.data[i].tier)); }
+        has_slot = true;
+    }
+    for (uint64_t i = s->slot[t]; i != NONE; i = s->filled.data[i].next) {
+        ebb_slot *slot = &s->plan->slots.data[i];
+        const filled *f = &s->filled.data[i];
+        if (!f->open) { continue; }
+        const uint64_t until = read_early(s, slot);
+        const bool may_go_around = !f->stale && s->view.tensors[t].persistent && slot->first > 0;
+        const bool goes_around = may_go_around && (is_away(s, t) || until != NONE);
+        slot->last = !goes_around ? end_of_slot(s, i) : until != NONE ? until : 0;
+        has_slot = has_slot || goes_around;
+    }
+    return is_away(s, t) && !has_slot ? keep_always(s, t, s->draft->home[t]) : EBB_OK;
+}
+
+/* ---- the sweep over actions ---------------------------------------------------------------------- */
+
+/* The tensor has changed: its slots are of an old version. */
+static void outdate_slots(sweep *s, uint32_t t) {
+    for (uint64_t i = s->slot[t]; i != NONE; i = s->filled.data[i].next) { s->filled.data[i].stale = true; }
 }
 
 static ebb_status sweep_step(sweep *s, const ebb_action *action, uint64_t at) {
     const ebb_step *step = &s->view.steps[action->target];
     EBB_ASSERT(action->choice < step->n_choices);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        EBB_TRY(open_stay(s, s->view.accesses[step->first_access + i].tensor, at));
+        const ebb_access *access = &s->view.accesses[step->first_access + i];
+        const uint32_t t = access->tensor;
+        for (uint64_t p = s->first_piece[t]; p < s->first_piece[t + 1]; p++) {
+            EBB_TRY(open_stay(s, t, &s->pieces[p], at));
+        }
+        if ((access->mode & EBB_WRITE) != 0 && action->kind == EBB_ACT_RUN) { outdate_slots(s, t); }
     }
     uint64_t scratch_bytes = s->view.choices[step->first_choice + action->choice].scratch_bytes;
     if (scratch_bytes == 0) { return EBB_OK; }
@@ -151,52 +410,23 @@ static ebb_status sweep_step(sweep *s, const ebb_action *action, uint64_t at) {
     return EBB_PUSH(s->plan->mem, &s->plan->stays, stay);
 }
 
-/* A slot's end where none follows around the end; one that nothing was read from ends with its out. */
-static void end_slot(sweep *s, const track *row) {
-    ebb_slot *slot = &s->plan->slots.data[row->slot];
-    EBB_ASSERT(slot->last == NONE && (row->last_in == NONE || row->last_in > slot->first));
-    slot->last = row->last_in != NONE ? row->last_in : slot->first + 1;
-}
-
-static ebb_status sweep_copy(sweep *s, const ebb_action *action, uint64_t at) {
-    track *row = &s->rows[action->target];
-    if (action->kind == EBB_ACT_IN) {
-        if (row->slot != NONE) { row->last_in = at + 1; }
-        return open_stay(s, action->target, at);
+static ebb_status sweep_in(sweep *s, const ebb_action *action, uint64_t at) {
+    EBB_TRY(read_slot(s, action, at));
+    for (uint64_t p = s->first_piece[action->target]; p < s->first_piece[action->target + 1]; p++) {
+        piece *it = &s->pieces[p];
+        if (it->begin < action->begin || it->end > end_of(s, action)) { continue; }
+        EBB_TRY(open_stay(s, action->target, it, at));
     }
-    if (row->slot != NONE) { end_slot(s, row); }
-    row->slot = s->plan->slots.n;
-    row->last_in = NONE;
-    return push_slot(s, action->target, action->choice, at, NONE);
-}
-
-static ebb_status sweep_drop(sweep *s, uint32_t tensor, uint64_t at) {
-    track *row = &s->rows[tensor];
-    if (!row->open) { return ebb_fail(EBB_E_INTERNAL, "a draft drops tensor %u, which is absent", tensor); }
-    if (row->stay == NONE) {
-        EBB_ASSERT(row->around == NONE);
-        row->around = at;
-    } else {
-        EBB_ASSERT(s->plan->stays.data[row->stay].tensor == tensor);
-        s->plan->stays.data[row->stay].last = at;
-    }
-    row->open = false;
     return EBB_OK;
 }
 
-static void close_tensor(sweep *s, uint32_t t) {
-    const track *row = &s->rows[t];
-    EBB_ASSERT(row->open || !s->draft->resident[t]);
-    if (row->open && row->stay != NONE) {
-        EBB_ASSERT(s->plan->stays.data[row->stay].last == NONE);
-        s->plan->stays.data[row->stay].last = s->draft->resident[t] ? row->around : s->plan->actions.n;
-    }
-    if (row->slot == NONE) { return; }
-    if (copy_goes_around(s, t)) {
-        EBB_ASSERT(s->plan->slots.data[row->slot].first > 0);
-        s->plan->slots.data[row->slot].last = row->early_in != NONE ? row->early_in : 0;
-    } else {
-        end_slot(s, row);
+static ebb_status sweep_action(sweep *s, const ebb_action *action, uint64_t at) {
+    switch (action->kind) {
+    case EBB_ACT_OUT: return fill_slot(s, action, action->tier, at);
+    case EBB_ACT_IN: return sweep_in(s, action, at);
+    case EBB_ACT_MOVE: EBB_TRY(read_slot(s, action, at)); return fill_slot(s, action, action->to, at);
+    case EBB_ACT_DROP: return sweep_drop(s, action, at);
+    default: return sweep_step(s, action, at);
     }
 }
 
@@ -208,40 +438,76 @@ static uint64_t tensor_of(const void *stay) {
     return ((const ebb_stay *)stay)->tensor;
 }
 
+static uint64_t begin_of(const void *stay) {
+    return ((const ebb_stay *)stay)->begin;
+}
+
+/* Stays that begin at one action, by tensor, then begin. */
 static ebb_status sort_stays(const ebb_mem *mem, ebb_stay *stays, size_t n) {
-    if (n > MAX_INSERTED) { return ebb__sort_items(mem, stays, n, sizeof *stays, tensor_of); }
+    if (n > MAX_INSERTED) { /* sorting keeps the order of equal ones */
+        EBB_TRY(ebb__sort_items(mem, stays, n, sizeof *stays, begin_of));
+        return ebb__sort_items(mem, stays, n, sizeof *stays, tensor_of);
+    }
     for (size_t i = 1; i < n; i++) {
         const ebb_stay stay = stays[i];
         size_t at = i;
-        for (; at > 0 && stays[at - 1].tensor > stay.tensor; at--) { stays[at] = stays[at - 1]; }
+        for (; at > 0; at--) {
+            const ebb_stay *before = &stays[at - 1];
+            if (!ebb__comes_after(0, before->tensor, before->begin, 0, stay.tensor, stay.begin)) { break; }
+            stays[at] = *before;
+        }
         stays[at] = stay;
     }
     return EBB_OK;
 }
 
-/* An action begins at most one slot, and only the first finds others before it, those that are always there. */
-static void sort_slots(ebb_plan *plan) {
-    size_t n = 0;
-    while (n < plan->slots.n && plan->slots.data[n].first == 0) { n++; }
-    if (n < 2) { return; }
-    const ebb_slot slot = plan->slots.data[n - 1];
-    size_t at = n - 1;
+/* An action fills at most one slot, and only the first finds others before it, those that are always there. */
+static ebb_status add_always(sweep *s) {
+    ebb_plan *plan = s->plan;
+    const size_t n = s->always.n;
+    if (n == 0) { return EBB_OK; }
+    EBB_TRY(EBB_RESERVE(plan->mem, &plan->slots, n));
+    memmove(plan->slots.data + n, plan->slots.data, plan->slots.n * sizeof *plan->slots.data);
+    memcpy(plan->slots.data, s->always.data, n * sizeof *plan->slots.data);
+    plan->slots.n += n;
+    if (plan->slots.n == n || plan->slots.data[n].first != 0) { return EBB_OK; }
+    const ebb_slot slot = plan->slots.data[n];
+    size_t at = n;
     for (; at > 0 && plan->slots.data[at - 1].tensor > slot.tensor; at--) {
         plan->slots.data[at] = plan->slots.data[at - 1];
     }
     plan->slots.data[at] = slot;
+    return EBB_OK;
 }
 
 static bool is_in_order(const ebb_plan *plan) {
     for (size_t i = 1; i < plan->stays.n; i++) {
         const ebb_stay *a = &plan->stays.data[i - 1], *b = &plan->stays.data[i];
-        if (a->first > b->first || (a->first == b->first && a->tensor >= b->tensor)) { return false; }
+        if (ebb__comes_after(a->first, a->tensor, a->begin, b->first, b->tensor, b->begin)) { return false; }
     }
     for (size_t i = 1; i < plan->slots.n; i++) {
         const ebb_slot *a = &plan->slots.data[i - 1], *b = &plan->slots.data[i];
-        if (a->first > b->first || (a->first == b->first && a->tensor >= b->tensor)) { return false; }
+        if (ebb__comes_after(a->first, a->tensor, a->begin, b->first, b->tensor, b->begin)) { return false; }
     }
     return true;
+}
+
+/* Make one stay of those side by side that begin and end together. */
+static void join_stays(ebb_plan *plan) {
+    size_t n = 0;
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        const ebb_stay *stay = &plan->stays.data[i];
+        ebb_stay *before = n > 0 ? &plan->stays.data[n - 1] : NULL;
+        const bool joins = before != NULL && before->tensor == stay->tensor && before->first == stay->first &&
+                           before->last == stay->last && before->begin + before->size_bytes == stay->begin &&
+                           stay->tensor != EBB_SCRATCH;
+        if (joins) {
+            before->size_bytes += stay->size_bytes;
+        } else {
+            plan->stays.data[n++] = *stay;
+        }
+    }
+    plan->stays.n = n;
 }
 
 static ebb_status put_in_order(ebb_plan *plan) {
@@ -250,13 +516,23 @@ static ebb_status put_in_order(ebb_plan *plan) {
         for (end = i + 1; end < plan->stays.n && stays[end].first == stays[i].first; end++) {}
         if (end - i > 1) { EBB_TRY(sort_stays(plan->mem, &stays[i], end - i)); }
     }
-    sort_slots(plan);
+    join_stays(plan);
     const bool is_sound = EBB_DEBUG < 2 || is_in_order(plan);
     EBB_ASSERT(is_sound);
     return EBB_OK;
 }
 
-/* ---- the sweep --------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------------- */
+
+static ebb_status begin_sweep(sweep *s) {
+    const size_t n_tensors = s->view.n_tensors;
+    s->slot = ebb__bump_alloc(&s->bump, n_tensors, sizeof *s->slot);
+    s->early_of = ebb__bump_alloc(&s->bump, n_tensors, sizeof *s->early_of);
+    if (s->slot == NULL || s->early_of == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < n_tensors; t++) { s->slot[t] = s->early_of[t] = NONE; }
+    EBB_TRY(make_pieces(s));
+    return begin_stays(s);
+}
 
 static ebb_status sweep_actions(sweep *s) {
     ebb_plan *plan = s->plan;
@@ -264,26 +540,24 @@ static ebb_status sweep_actions(sweep *s) {
     EBB_TRY(EBB_RESERVE(plan->mem, &plan->actions, s->draft->actions.n));
     EBB_TRY(begin_sweep(s));
     for (uint64_t at = 0; at < s->draft->actions.n; at++) {
-        ebb_action action = s->draft->actions.data[at].action;
-        switch (action.kind) {
-        case EBB_ACT_DROP: EBB_TRY(sweep_drop(s, action.target, at)); break;
-        case EBB_ACT_OUT:
-        case EBB_ACT_IN: EBB_TRY(sweep_copy(s, &action, at)); break;
-        default: EBB_TRY(sweep_step(s, &action, at)); break;
-        }
-        if (action.kind == EBB_ACT_OUT) { action.choice = 0; }
-        plan->actions.data[plan->actions.n++] = action;
+        const ebb_action *action = &s->draft->actions.data[at].action;
+        EBB_TRY(sweep_action(s, action, at));
+        plan->actions.data[plan->actions.n++] = *action;
     }
-    EBB_ASSERT(plan->actions.n == s->draft->actions.n && plan->slots.n <= plan->actions.n + s->view.n_tensors);
-    for (uint32_t t = 0; t < s->view.n_tensors; t++) { close_tensor(s, t); }
+    EBB_ASSERT(plan->actions.n == s->draft->actions.n && plan->slots.n <= plan->actions.n);
+    for (uint64_t p = 0; p < s->first_piece[s->view.n_tensors]; p++) { close_piece(s, &s->pieces[p]); }
+    for (uint32_t t = 0; t < s->view.n_tensors; t++) { EBB_TRY(close_slots(s, t)); }
+    EBB_TRY(add_always(s));
     return put_in_order(plan);
 }
 
 ebb_status ebb__draft_to_plan(const ebb_draft *draft, const ebb_program *program, ebb_plan *plan) {
     sweep s = {.draft = draft, .plan = plan, .view = ebb__plan_view(program)};
-    s.rows = ebb__alloc(draft->mem, s.view.n_tensors, sizeof *s.rows);
-    if (s.rows == NULL) { return EBB_E_NO_MEMORY; }
+    ebb__bump_init(&s.bump, draft->mem);
     ebb_status st = sweep_actions(&s);
-    ebb__free(draft->mem, s.rows);
+    EBB_VEC_FINI(plan->mem, &s.filled);
+    EBB_VEC_FINI(plan->mem, &s.early);
+    EBB_VEC_FINI(plan->mem, &s.always);
+    ebb__bump_fini(&s.bump);
     return st;
 }

@@ -11,31 +11,42 @@
 #define EBB_DRAFT_FIXED UINT64_MAX
 
 /* bound: for an in or out the least index of an action before which it may go, EBB_DRAFT_FIXED if it may not
- * move. choice of an out: the tier. */
+ * move. */
 typedef struct ebb_draft_action {
     ebb_action action;
     uint64_t bound;
 } ebb_draft_action;
 
+/* Bytes [begin, end) of a tensor. */
+typedef struct ebb_part {
+    uint32_t tensor;
+    uint64_t begin, end;
+} ebb_part;
+
 typedef struct ebb_draft {
     const ebb_mem *mem;
     EBB_VEC(ebb_draft_action) actions;
-    uint8_t *resident; /* [n_tensors]: a persistent tensor that is on the device where the circle closes */
-    uint8_t *home;     /* [n_tensors]: the tier of a copy that is always there (a tensor that is never written) */
+    uint8_t *resident;        /* [n_tensors]: a persistent tensor that is on the device where the circle closes */
+    EBB_VEC(ebb_part) absent; /* parts of resident ones that are not */
+    uint8_t *home; /* [n_tensors]: the tier of a copy that is always there (a tensor that is never written) */
 } ebb_draft;
 
 ebb_status ebb__draft_init(ebb_draft *draft, const ebb_program *program, const ebb_mem *mem);
 void ebb__draft_fini(ebb_draft *draft);
 /* Empty again, every persistent tensor resident. */
 void ebb__draft_reset(ebb_draft *draft, const ebb_program *program);
-ebb_status ebb__draft_add(ebb_draft *draft, ebb_action_kind kind, uint32_t target, uint32_t choice, uint64_t bound);
+
+ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t bound);
+/* Of a step, which does not move; and of a whole tensor, from or to a tier. */
+ebb_status ebb__draft_step(ebb_draft *draft, ebb_action_kind kind, uint32_t step, uint32_t choice);
+ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t tensor, uint32_t tier, uint64_t bound);
 
 /* Move copies out up to their bounds (early_out), copies in up as far as the machine's times ask for and
  * limit_bytes allows (early_in). Nothing else changes places. */
 ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, const ebb_machine *machine,
                               uint64_t limit_bytes, bool early_out, bool early_in);
 
-/* Whether its drops and copies find their tensors as they must: deep. */
+/* Whether its drops and copies find their tensors as they must: deep. Only of drafts without parts. */
 bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program);
 
 /* Turn it into the actions, stays and slots of an empty plan, in order, offsets all 0. */

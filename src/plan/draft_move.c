@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies that begin early. A policy writes a copy out where the bytes are wanted and a copy in where the tensor is
- * wanted; both would then be waited for. Here copies out go up to right behind what made their content, so that
+ * wanted; both would then be waited for. Here copies out go up to right after what made their content, so that
  * they have ended when their tensor has to leave, and copies in go up as far as the time that they take, as long
  * as the bytes are free on the way.
  *
  * How far a copy in goes: from the last to the first, each should end when its tensor is wanted and when the one
- * behind it begins. Wanted-at is reckoned in compute time alone. The load is kept in a tree over positions that
+ * after it begins. Wanted-at is reckoned in compute time alone. The load is kept in a tree over positions that
  * adds to a range and finds the last position where too much is taken, both in O(log n).
  */
 #include "plan/plan_priv.h"
@@ -29,11 +29,9 @@ typedef struct mover {
     uint64_t limit_bytes;
     ebb_bump bump;
     load_tree tree;
-    uint64_t *load;    /* [n] */
-    uint64_t *time;    /* [n + 1]: compute time before each action */
-    size_t reach;      /* the last position whose time is not behind the beginning of the copy in at hand */
-    uint64_t *before;  /* [n]: the action before which each goes; its own index if it stays */
-    uint32_t *tier_in; /* [n]: of copies in */
+    uint64_t *load;   /* [n] */
+    uint64_t *time;   /* [n + 1]: compute time before each action */
+    uint64_t *before; /* [n]: the action before which each goes; its own index if it stays */
 } mover;
 
 static void build_tree(load_tree *tree, const uint64_t *load, size_t n) {
@@ -73,44 +71,42 @@ static size_t find_full(const load_tree *tree, size_t node, size_t low, size_t w
     return find_full(tree, 2 * node, low, width / 2, range, room - sum);
 }
 
-/* Load and compute time at each position, and the tier of each copy in. */
-static void measure(mover *m, uint8_t *present, uint8_t *tier) {
+static uint64_t part_bytes(const mover *m, const ebb_action *action) {
+    const uint64_t end = ebb__action_end(action, m->view.tensors[action->target].size_bytes);
+    return ebb_align_up(end - action->begin, m->view.alignment);
+}
+
+/* Load and compute time at each position. */
+static void measure(mover *m, uint64_t *present) {
     uint64_t load = 0, time = 0;
     for (size_t t = 0; t < m->view.n_tensors; t++) {
-        present[t] = m->draft->resident[t];
-        tier[t] = m->draft->home[t];
-        if (present[t]) { load += ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment); }
+        present[t] = m->draft->resident[t] ? ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment) : 0;
     }
-    for (size_t a = m->n; a-- > 0;) { /* what a slot from around the end is: the tier of the last out */
-        const ebb_action *action = &m->draft->actions.data[a].action;
-        if (action->kind == EBB_ACT_OUT && tier[action->target] < EBB_N_TIERS) {
-            tier[action->target] = (uint8_t)(action->choice + EBB_N_TIERS);
-        }
+    for (size_t i = 0; i < m->draft->absent.n; i++) {
+        const ebb_part *part = &m->draft->absent.data[i];
+        present[part->tensor] -= ebb_align_up(part->end - part->begin, m->view.alignment);
     }
-    for (size_t t = 0; t < m->view.n_tensors; t++) { tier[t] %= EBB_N_TIERS; }
+    for (size_t t = 0; t < m->view.n_tensors; t++) { load += present[t]; }
     for (size_t a = 0; a < m->n; a++) {
         const ebb_action *action = &m->draft->actions.data[a].action;
         uint64_t also = 0; /* there during the action only */
         m->time[a] = time;
         m->before[a] = a;
-        if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
-            if (action->kind == EBB_ACT_OUT) { tier[action->target] = (uint8_t)action->choice; }
-            m->tier_in[a] = tier[action->target];
-        }
         if (action->kind == EBB_ACT_DROP || action->kind == EBB_ACT_IN) {
-            uint64_t bytes = ebb_align_up(m->view.tensors[action->target].size_bytes, m->view.alignment);
-            EBB_ASSERT(present[action->target] == (action->kind == EBB_ACT_DROP));
-            EBB_ASSERT(action->kind != EBB_ACT_DROP || load >= bytes);
-            load = action->kind == EBB_ACT_DROP ? load - bytes : load + bytes;
-            also = action->kind == EBB_ACT_DROP ? bytes : 0; /* what goes before a drop finds the bytes taken */
-            present[action->target] = action->kind == EBB_ACT_IN;
-        } else if (action->kind != EBB_ACT_OUT) {
+            const uint64_t bytes = part_bytes(m, action);
+            const bool drops = action->kind == EBB_ACT_DROP;
+            EBB_ASSERT(!drops || (load >= bytes && present[action->target] >= bytes));
+            load = drops ? load - bytes : load + bytes;
+            present[action->target] = drops ? present[action->target] - bytes : present[action->target] + bytes;
+            also = drops ? bytes : 0; /* what goes before a drop finds the bytes taken */
+        } else if (ebb__action_computes(action)) {
             const ebb_step *step = &m->view.steps[action->target];
             const ebb_choice *choice = &m->view.choices[step->first_choice + action->choice];
             for (uint32_t i = 0; i < step->n_accesses; i++) {
                 uint32_t t = m->view.accesses[step->first_access + i].tensor;
-                if (!present[t]) { load += ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment); }
-                present[t] = 1;
+                const uint64_t bytes = ebb_align_up(m->view.tensors[t].size_bytes, m->view.alignment);
+                load += bytes - present[t];
+                present[t] = bytes;
             }
             also = ebb_align_up(choice->scratch_bytes, m->view.alignment);
             time = ebb__add_ns(time, ebb_machine_step_time_ns(m->machine, choice));
@@ -120,19 +116,32 @@ static void measure(mover *m, uint8_t *present, uint8_t *tier) {
     m->time[m->n] = time;
 }
 
-static void move_in(mover *m, size_t a, uint64_t *engine_free) {
+/* The last position up to a whose time is not after this; 0 if there is none. */
+static size_t find_time(const mover *m, uint64_t time, size_t a) {
+    size_t low = 0;
+    for (size_t high = a + 1; high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        if (m->time[middle] <= time) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void move_in(mover *m, size_t a, uint64_t engine_free[EBB_MAX_ENGINES]) {
     const ebb_draft_action *in = &m->draft->actions.data[a];
-    uint64_t bytes = ebb_align_up(m->view.tensors[in->action.target].size_bytes, m->view.alignment);
-    uint64_t takes = ebb__machine_copy_ns(m->machine, (ebb_tier)m->tier_in[a], false, bytes);
-    uint64_t deadline = ebb_min_u64(m->time[a], *engine_free);
+    uint64_t *is_free = &engine_free[ebb__topology_engine_of(ebb_machine_topology(m->machine), &in->action)];
+    const uint64_t bytes = part_bytes(m, &in->action);
+    const uint64_t takes = ebb_machine_copy_time_ns(m->machine, in->action.tier, EBB_DEVICE, bytes);
+    uint64_t deadline = ebb_min_u64(m->time[a], *is_free);
     uint64_t begin = deadline > takes ? deadline - takes : 0;
-    EBB_ASSERT(begin <= *engine_free && begin <= m->time[a]);
-    *engine_free = begin;
-    m->reach =
-        (size_t)ebb_min_u64(m->reach, a); /* copies come from the last to the first, and so do their beginnings */
-    while (m->reach > 0 && m->time[m->reach] > begin) { m->reach--; }
+    EBB_ASSERT(begin <= *is_free && begin <= m->time[a]);
+    *is_free = begin;
+    const size_t reach = find_time(m, begin, a);
     if (in->bound == EBB_DRAFT_FIXED || in->bound >= a || bytes > m->limit_bytes) { return; }
-    uint64_t range[2] = {ebb_max_u64(m->reach, in->bound), a};
+    uint64_t range[2] = {ebb_max_u64(reach, in->bound), a};
     if (range[0] >= range[1]) { return; }
     const size_t from = find_full(&m->tree, 1, 0, m->tree.n_leaves, range, m->limit_bytes - bytes);
     EBB_ASSERT(from >= range[0] && from <= a);
@@ -179,14 +188,11 @@ static ebb_status init_mover(mover *m) {
     m->load = ebb__bump_alloc(&m->bump, n, sizeof *m->load);
     m->time = ebb__bump_alloc(&m->bump, n + 1, sizeof *m->time);
     m->before = ebb__bump_alloc(&m->bump, n, sizeof *m->before);
-    m->tier_in = ebb__bump_alloc(&m->bump, n, sizeof *m->tier_in);
-    uint8_t *present = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
-    uint8_t *tier = ebb__bump_alloc(&m->bump, m->view.n_tensors, 1);
-    if (m->tree.node == NULL || m->load == NULL || m->time == NULL || m->before == NULL || m->tier_in == NULL ||
-        present == NULL || tier == NULL) {
+    uint64_t *present = ebb__bump_alloc(&m->bump, m->view.n_tensors, sizeof *present);
+    if (m->tree.node == NULL || m->load == NULL || m->time == NULL || m->before == NULL || present == NULL) {
         return EBB_E_NO_MEMORY;
     }
-    measure(m, present, tier);
+    measure(m, present);
     build_tree(&m->tree, m->load, n);
     return EBB_OK;
 }
@@ -195,13 +201,13 @@ ebb_status ebb__draft_move_up(ebb_draft *draft, const ebb_program *program, cons
                               uint64_t limit_bytes, bool early_out, bool early_in) {
     mover m = {.draft = draft, .machine = machine, .n = draft->actions.n, .limit_bytes = limit_bytes};
     m.view = ebb__plan_view(program);
-    m.reach = m.n;
     ebb__bump_init(&m.bump, draft->mem);
     ebb_status st = init_mover(&m);
-    uint64_t engine_free = UINT64_MAX;
+    uint64_t engine_free[EBB_MAX_ENGINES];
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { engine_free[e] = UINT64_MAX; }
     for (size_t a = m.n; st == EBB_OK && a-- > 0;) {
         const ebb_draft_action *action = &draft->actions.data[a];
-        if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, &engine_free); }
+        if (action->action.kind == EBB_ACT_IN && early_in) { move_in(&m, a, engine_free); }
         bool moves = action->action.kind == EBB_ACT_OUT && early_out && action->bound != EBB_DRAFT_FIXED;
         if (moves && action->bound < a) { m.before[a] = action->bound; }
         EBB_ASSERT(m.before[a] <= a && (m.before[a] == a || action->bound <= m.before[a]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Choices of algorithm that make the plan fastest within its budget. What scratch takes, tensors cannot have: a faster
- * algorithm is worth what has to leave for it, or it is not. Nobody but a plan knows what that costs, because copies
+ * algorithm is worth what has to leave for it, or it is not. Only a plan knows what that costs, because copies
  * hide behind computing, and what left for one step is away during its neighbours too. So whole plans are made, with
  * whatever policy, and the predicted times of their iterations are compared:
  *
@@ -141,7 +141,7 @@ static ebb_status consider(fitting *f, uint64_t *ns_out) {
 
 /* ---- room -------------------------------------------------------------------------------------- */
 
-/* For each copy in: the first action behind it that needs it. */
+/* For each copy in: the first action after it that needs it. */
 static void find_needs(const fitting *f, const ebb_plan *plan, uint64_t *need, uint64_t *next) {
     for (size_t t = 0; t < f->view.n_tensors; t++) { next[t] = UINT64_MAX; }
     for (uint64_t a = plan->actions.n; a-- > 0;) {
@@ -351,6 +351,8 @@ static ebb_status copy_plan(const fitting *f, const ebb_plan *plan, ebb_plan *co
     size_t next = 0;
     copy->budget_bytes = plan->budget_bytes;
     copy->fingerprint = plan->fingerprint;
+    copy->alignment_bytes = plan->alignment_bytes;
+    copy->has_nominal_times = plan->has_nominal_times;
     EBB_TRY(EBB_RESERVE(copy->mem, &copy->actions, plan->actions.n));
     EBB_TRY(EBB_RESERVE(copy->mem, &copy->slots, plan->slots.n));
     if (plan->slots.n > 0) { memcpy(copy->slots.data, plan->slots.data, plan->slots.n * sizeof *plan->slots.data); }
@@ -380,7 +382,7 @@ static ebb_status keep_moves(fitting *f) {
     copy_choices(f, f->base, f->best_choice);
     fill_room(f, f->room[0]);
     if (memcmp(f->choice, f->base, f->view.n_steps * sizeof *f->choice) == 0) { return EBB_OK; }
-    EBB_TRY(ebb__plan_create(f->m->mem, f->best->policy, &plan));
+    EBB_TRY(ebb__plan_create(f->m->mem, f->best->policy, &f->best->topology, &plan));
     ebb_status st = copy_plan(f, f->best, plan);
     if (st == EBB_OK) { st = ebb__maker_place(f->m, plan); }
     if (st == EBB_OK) { return keep_better(f, plan, &ns); }

@@ -3,25 +3,26 @@
  * From a policy to a plan, with the choices of algorithm at hand: the policy drafts, the draft becomes stays and slots,
  * the placer gives them offsets.
  *
- * A policy that keeps a limit keeps it for the load, the bytes that are there at one position; placed, they may need
- * more. So it is given limits below the budget. They are the rungs of a ladder:
+ * A policy that keeps a limit keeps it for the load: the bytes that are there at one position. Their placement may need
+ * more. So the policy is given limits below the budget. These are the rungs of a ladder:
  *
  *      floor = rung 0 < rung 1 < rung 2 < ...
  *
  * Each rung is a small part above the one before it. The ladder begins at the program's floor, and neither it nor the
  * plan of a rung depends on the budget. This makes two things exact:
  *
- *  1. Whatever fits a budget fits every larger one. A budget has a plan if it holds what liveness needs, or if there is
- *     a rung whose placed plan it holds; when the rungs just below the budget do not serve, all others are tried.
- *  2. The least budget that a refusal names is the least that is accepted: it is the least that liveness or the plan of
- *     any rung needs.
+ *  1. Whatever fits a budget fits every larger one. A budget has a plan if it holds the plan that the policy wants
+ * where it fits, or if there is a rung whose placed plan it holds; when the rungs just below the budget do not serve,
+ * all others are tried.
+ *  2. The least budget that a refusal names is the least that is accepted: it is the least that this plan or the plan
+ * of any rung needs.
  *
  * A policy weighs times, and measured times differ from run to run. So whether a budget has a plan is decided with
  * machines whose times are always the same (the nominal ones: a present desktop, one whose copies cost nothing, and one
  * whose copies cost more than computing). A budget that was accepted once is accepted always.
  *
  * Then comes speed: a plan with the machine's own times, under the highest limit that serves within a few tries. These
- * limits are the budget's own, not rungs. If none of them serves, the nominal machine's plan is taken.
+ * limits are the budget's own, not rungs. If none of them serves, the nominal machine's plan is taken, and says so.
  */
 #include "plan/maker.h"
 #include "ebb/place.h"
@@ -29,7 +30,8 @@
 #include <inttypes.h>
 
 #define MAX_ROUNDS 5
-#define MAX_RISES 2
+#define MAX_RISES 4
+#define MAX_LARGE_RISES 1
 
 /* Programs of more steps are large: their plans take seconds, so the tries are few. */
 #define MAX_SMALL_STEPS 20000u
@@ -43,6 +45,9 @@
 #define QUICK_WORK (EBB_PLACE_STEPS / 16)
 #define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
+#define FULL_WORK                                                                                                      \
+    EBB_PLACE_STEPS /* within a budget with the machine's own times: what is lost here is lost for good                \
+                     */
 
 #define UNKNOWN 0u /* no plan needs no bytes */
 
@@ -56,9 +61,10 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
     ebb__draft_reset(&m->draft, m->program);
     EBB_TRY(policy->draft(input, &m->draft));
     EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(&m->draft, m->program));
-    EBB_TRY(ebb__plan_create(m->mem, m->policy->name, &plan));
+    EBB_TRY(ebb__plan_create(m->mem, m->policy->name, ebb_machine_topology(m->machine), &plan));
     plan->budget_bytes = m->options->budget_bytes;
     plan->fingerprint = m->fingerprint;
+    plan->alignment_bytes = m->alignment;
     ebb_status st = ebb__draft_to_plan(&m->draft, m->program, plan);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
@@ -82,6 +88,7 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
 static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes) {
     ebb_policy_input input = {
         .program = m->program, .machine = machine, .mem = m->mem, .choice = m->choice, .limit_bytes = limit_bytes};
+    input.is_hasty = m->is_hasty;
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
     return input;
 }
@@ -104,7 +111,7 @@ typedef struct aim {
 /* Whether the tiers hold what is placed in them. If not, input gets lower limits for the next try. */
 static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *input) {
     bool fits = true;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
         uint64_t cap = m->options->tier_bytes[tier];
         if (got->tier_bytes[tier] <= cap) { continue; }
         uint64_t over = got->tier_bytes[tier] - cap;
@@ -117,7 +124,7 @@ static bool tighten(const maker *m, const ebb_placed *got, ebb_policy_input *inp
 /* Whether a tier may be too small for what is placed in it. */
 static bool has_small_tiers(const maker *m) {
     bool has = false;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
         has = has || (m->options->tier_bytes[tier] > 0 && m->options->tier_bytes[tier] < UINT64_MAX);
     }
     return has;
@@ -195,7 +202,11 @@ static ebb_status find_rung(maker *m, uint64_t bytes, size_t *rung_out) {
     EBB_TRY(extend_ladder(m, bytes));
     for (size_t high = m->rungs.n; high - low > 1;) {
         const size_t middle = low + (high - low) / 2;
-        *(m->rungs.data[middle].limit_bytes <= bytes ? &low : &high) = middle;
+        if (m->rungs.data[middle].limit_bytes <= bytes) {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
     *rung_out = low;
     return EBB_OK;
@@ -285,7 +296,7 @@ static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out
         f.limit_bytes = ebb_max_u64(f.limit_bytes / m->alignment * m->alignment, low_bytes);
         const aim a = {.machine = m->machine,
                        .limit_bytes = f.limit_bytes,
-                       .work = QUICK_WORK,
+                       .work = FULL_WORK,
                        .enough_bytes = budget_bytes,
                        .budget_bytes = budget_bytes};
         const ebb_status st = try_aim(m, &a, &f.plan, &need_bytes);
@@ -306,15 +317,34 @@ static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b
     return EBB_OK;
 }
 
-/* A limit between the one that fits and one that does not. */
+/* The end of the highest stay. */
+static uint64_t peak_of(const ebb_plan *plan) {
+    uint64_t peak_bytes = 0;
+    for (size_t i = 0; i < plan->stays.n; i++) {
+        peak_bytes = ebb_max_u64(peak_bytes, plan->stays.data[i].offset + plan->stays.data[i].size_bytes);
+    }
+    return peak_bytes;
+}
+
+/* A limit between the one that fits and one that does not: what would fill the budget if the placer lost as much again,
+ * or halfway. */
+static uint64_t pick_higher(const maker *m, uint64_t budget_bytes, const fitted *f) {
+    const double share = (double)budget_bytes / (double)ebb_max_u64(peak_of(f->plan), 1);
+    const double filling = (double)f->limit_bytes * share * (127.0 / 128);
+    uint64_t limit_bytes = f->limit_bytes + (f->failed_bytes - f->limit_bytes) / 2;
+    if (filling > (double)f->limit_bytes && filling < (double)f->failed_bytes) {
+        limit_bytes = ebb_max_u64(limit_bytes, (uint64_t)filling);
+    }
+    return limit_bytes / m->alignment * m->alignment;
+}
+
 static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_plan *plan = NULL;
     uint64_t need_bytes = 0;
     EBB_ASSERT(f->failed_bytes > f->limit_bytes);
-    const uint64_t rise_bytes = (f->failed_bytes - f->limit_bytes) / 2 / m->alignment * m->alignment;
     const aim a = {.machine = m->machine,
-                   .limit_bytes = f->limit_bytes + rise_bytes,
-                   .work = THOROUGH_WORK,
+                   .limit_bytes = ebb_max_u64(pick_higher(m, budget_bytes, f), f->limit_bytes),
+                   .work = FULL_WORK,
                    .enough_bytes = budget_bytes,
                    .budget_bytes = budget_bytes};
     ebb_status st = try_aim(m, &a, &plan, &need_bytes);
@@ -335,13 +365,13 @@ static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
     return st;
 }
 
-/* The rounds go down in large steps, so a higher limit may do; it is tried where that takes little, and placed with
- * more care. */
+/* The rounds go down in large steps, so a higher limit may do, until the budget is used but for a fiftieth. */
 static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_status st = EBB_OK;
-    if (m->is_large || m->is_hasty) { return EBB_OK; }
-    for (int i = 0; st == EBB_OK && i < MAX_RISES; i++) {
-        if (f->failed_bytes <= f->limit_bytes + budget_bytes / 64 + m->alignment) { break; }
+    if (m->is_hasty) { return EBB_OK; }
+    for (int i = 0; st == EBB_OK && i < (m->is_large ? MAX_LARGE_RISES : MAX_RISES); i++) {
+        const bool is_used = peak_of(f->plan) >= budget_bytes - budget_bytes / 50;
+        if (is_used || f->failed_bytes <= f->limit_bytes + budget_bytes / 64 + m->alignment) { break; }
         st = try_higher(m, budget_bytes, f);
     }
     return st;
@@ -369,11 +399,31 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     const ebb_status st = fit_own(m, budget_bytes, &own);
     if (st != EBB_E_NO_FIT) { ebb_plan_destroy(nominal); }
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    if (st == EBB_E_NO_FIT) { nominal->has_nominal_times = true; }
     *plan_out = st == EBB_OK ? own : nominal;
     return EBB_OK;
 }
 
 /* ---- without one ------------------------------------------------------------------------------- */
+
+static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out,
+                                 uint64_t *peak_out);
+
+/* A load can be lower and yet be placed higher: put another policy's plan in the place of this one if it is placed
+ * lower. */
+static ebb_status take_lower(maker *m, const ebb_policy *policy, ebb_plan **plan, uint64_t *peak) {
+    ebb_plan *other = NULL;
+    uint64_t other_peak = 0;
+    EBB_TRY(make_unlimited(m, policy, *peak - 1, &other, &other_peak));
+    if (other == NULL || other_peak >= *peak) {
+        ebb_plan_destroy(other);
+        return EBB_OK;
+    }
+    ebb_plan_destroy(*plan);
+    *plan = other;
+    *peak = other_peak;
+    return EBB_OK;
+}
 
 /* A plan of a policy that keeps no limit, and its peak; nothing if its load alone is above the budget. */
 static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out,
@@ -390,19 +440,22 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
         const uint64_t work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
         st = place(m, plan, work, m->is_hasty ? budget_bytes : 0, UINT64_MAX, &got);
     }
+    if (st == EBB_OK && may_fit && policy->yardstick != NULL && got.peak_bytes > least_peak(m, bound_bytes)) {
+        st = take_lower(m, policy->yardstick, &plan, &got.peak_bytes);
+    }
     if (st != EBB_OK || !may_fit) {
         ebb_plan_destroy(plan);
         return st;
     }
-    EBB_ASSERT(got.peak_bytes >= least_peak(m, bound_bytes));
     *plan_out = plan;
     *peak_out = got.peak_bytes;
     return EBB_OK;
 }
 
-/* As above, of the policy liveness. */
-static ebb_status make_liveness(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    return make_unlimited(m, &ebb__policy_liveness, budget_bytes, plan_out, &m->liveness_bytes);
+/* The plan that the policy wants where the budget holds it, if there is one. */
+static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    if (m->policy->when_it_fits == NULL) { return EBB_OK; }
+    return make_unlimited(m, m->policy->when_it_fits, budget_bytes, plan_out, &m->fitting_bytes);
 }
 
 /* ---- too little -------------------------------------------------------------------------------- */
@@ -421,17 +474,17 @@ static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
     return EBB_OK;
 }
 
-/* The least that liveness or any rung needs. */
+/* The least that the plan where it fits or any rung needs. */
 static ebb_status find_least_limited(maker *m, uint64_t *least_out) {
     uint64_t least = UINT64_MAX;
     EBB_TRY(extend_ladder(m, 0));
     EBB_TRY(ask_rung(m, 0, &least));
-    if (m->liveness_bytes == UNKNOWN) { /* placing it may be spared */
+    if (m->fitting_bytes == UNKNOWN) { /* placing it may be spared */
         ebb_plan *plan = NULL;
-        EBB_TRY(make_liveness(m, least, &plan));
+        EBB_TRY(make_fitting(m, least, &plan));
         ebb_plan_destroy(plan);
     }
-    if (m->liveness_bytes != UNKNOWN) { least = ebb_min_u64(least, m->liveness_bytes); }
+    if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
     EBB_ASSERT(least != UINT64_MAX);
     for (size_t rung = 1; least > m->floor_bytes; rung++) {
         EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
@@ -480,8 +533,8 @@ static ebb_status try_fixed(maker *m, ebb_plan **plan_out) {
 
 static ebb_status try_within(maker *m, ebb_plan **plan_out) {
     ebb_plan *plan = NULL;
-    EBB_TRY(make_liveness(m, m->options->budget_bytes, &plan));
-    if (plan != NULL && m->liveness_bytes <= m->options->budget_bytes) {
+    EBB_TRY(make_fitting(m, m->options->budget_bytes, &plan));
+    if (plan != NULL && m->fitting_bytes <= m->options->budget_bytes) {
         *plan_out = plan;
         return EBB_OK;
     }
@@ -506,7 +559,7 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
     const uint64_t budget_bytes = m->options->budget_bytes;
     EBB_TRY(place(m, plan, QUICK_WORK, budget_bytes, budget_bytes, &got));
     bool fits = got.peak_bytes <= budget_bytes;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
         fits = fits && got.tier_bytes[tier] <= m->options->tier_bytes[tier];
     }
     return fits ? EBB_OK : EBB_E_NO_FIT;
@@ -515,20 +568,40 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
-    m->liveness_bytes = UNKNOWN;
+    m->fitting_bytes = UNKNOWN;
     m->rungs.n = 0;
+}
+
+/* The machine's tiers, with one and the same rate for all copies. */
+static ebb_status make_alike(const maker *m, double bytes_per_s, ebb_machine **machine_out) {
+    const ebb_topology *has = ebb_machine_topology(m->machine);
+    ebb_machine *machine = NULL;
+    EBB_TRY(ebb_machine_create(m->mem, &machine));
+    ebb_status st = EBB_OK;
+    for (uint32_t t = ebb_machine_topology(machine)->n_tiers; st == EBB_OK && t < has->n_tiers; t++) {
+        uint32_t added = 0;
+        st = ebb_machine_add_tier(machine, &has->tier[t], &added);
+    }
+    for (uint32_t t = 1; st == EBB_OK && t < has->n_tiers; t++) {
+        ebb_link link = {.near = EBB_DEVICE, .far = t, .out.engine = 1, .in.engine = 1, .both_rate = 1, .work_rate = 1};
+        const bool is_linked = ebb_machine_link(machine, EBB_DEVICE, t, &link);
+        if (bytes_per_s > 0 || !is_linked) {
+            link.out = link.in = (ebb_way){bytes_per_s > 0 ? bytes_per_s : 1e9, 0, 1};
+            st = ebb_machine_set_link(machine, &link);
+        }
+    }
+    if (st == EBB_OK) {
+        *machine_out = machine;
+    } else {
+        ebb_machine_destroy(machine);
+    }
+    return st;
 }
 
 /* Times that are the same everywhere. */
 static ebb_status make_nominal(maker *m) {
     static const double copies_per_s[] = {0, 1e18, 1};
-    for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) {
-        const ebb_link link = {.out_bytes_per_s = copies_per_s[i], .in_bytes_per_s = copies_per_s[i]};
-        EBB_TRY(ebb_machine_create(m->mem, &m->nominal[i]));
-        for (uint32_t tier = 0; i > 0 && tier < EBB_N_TIERS; tier++) {
-            ebb_machine_set_link(m->nominal[i], (ebb_tier)tier, &link);
-        }
-    }
+    for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) { EBB_TRY(make_alike(m, copies_per_s[i], &m->nominal[i])); }
     return EBB_OK;
 }
 

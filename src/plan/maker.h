@@ -34,7 +34,7 @@ typedef struct ebb_maker {
     const uint32_t *choice;  /* [n_steps]; NULL: 0 everywhere */
     uint64_t floor_bytes;    /* most bytes that one step touches: no plan needs less */
     uint32_t floor_step;     /* which */
-    uint64_t liveness_bytes; /* what liveness needs, placed; 0: unknown */
+    uint64_t fitting_bytes;  /* what the plan needs that is taken where it fits, placed; 0: unknown */
     EBB_VEC(ebb_rung) rungs; /* as far as they were needed, from the lowest */
 } ebb_maker;
 

@@ -63,7 +63,7 @@ void ebb__ordset_remove(ebb_ordset *set, uint64_t member) {
 uint64_t ebb__ordset_next(const ebb_ordset *set, uint64_t from) {
     uint32_t level = 0;
     if (from >= set->range) { return EBB_ORDSET_NONE; }
-    for (;; level++, from = from / 64 + 1) { /* up until a word has something at from or behind */
+    for (;; level++, from = from / 64 + 1) { /* up until a word has something at from or after */
         if (level == set->n_levels) { return EBB_ORDSET_NONE; }
         uint64_t rest = set->word[level][from / 64] >> (from % 64);
         if (rest != 0) {

@@ -5,13 +5,8 @@
  */
 #include "plan/plan_priv.h"
 
-const char *ebb__tier_name(uint32_t tier) {
-    static const char *const names[EBB_N_TIERS] = {"host", "disk"};
-    return tier < EBB_N_TIERS ? names[tier] : "?";
-}
-
 const char *ebb__action_name(uint32_t kind) {
-    static const char *const names[] = {"run", "again", "out", "in", "drop"};
+    static const char *const names[] = {"run", "again", "out", "in", "move", "drop"};
     return kind <= EBB_ACT_DROP ? names[kind] : "?";
 }
 
@@ -27,11 +22,13 @@ ebb_program_view ebb__plan_view(const ebb_program *program) {
     return view;
 }
 
-ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out) {
+ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, const ebb_topology *topology, ebb_plan **plan_out) {
     mem = ebb__mem_or_default(mem);
     ebb_plan *plan = ebb__calloc(mem, 1, sizeof *plan);
     if (plan == NULL) { return EBB_E_NO_MEMORY; }
     plan->mem = mem;
+    plan->topology = *topology;
+    plan->alignment_bytes = 1;
     plan->policy = ebb__strdup(mem, policy);
     if (plan->policy == NULL) {
         ebb_plan_destroy(plan);
@@ -110,23 +107,23 @@ ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *b
     return EBB_OK;
 }
 
-/* What moves is the stay that an in begins and the slot that an out begins; both arrays are in order, so one walk
- * finds them. */
+/* What comes in are the stays that an in begins, what goes out the slot that an out fills; both arrays are in order, so
+ * one walk finds them. */
 static void sum_moves(const ebb_plan *plan, ebb_plan_summary *sum) {
     size_t stay = 0, slot = 0;
     for (size_t p = 0; p < plan->actions.n; p++) {
         const ebb_action *action = &plan->actions.data[p];
         for (; stay < plan->stays.n && plan->stays.data[stay].first == p; stay++) {
             const ebb_stay *here = &plan->stays.data[stay];
-            if (action->kind == EBB_ACT_IN && here->tensor == action->target) {
-                sum->moved_in_bytes += here->size_bytes;
-            }
+            const bool is_in =
+                action->kind == EBB_ACT_IN && here->tensor == action->target && here->first != here->last;
+            if (is_in) { sum->moved_in_bytes += here->size_bytes; }
         }
         for (; slot < plan->slots.n && plan->slots.data[slot].first == p; slot++) {
             const ebb_slot *here = &plan->slots.data[slot];
-            if (action->kind == EBB_ACT_OUT && here->tensor == action->target) {
-                sum->moved_out_bytes += here->size_bytes;
-            }
+            const bool is_filled = here->tensor == action->target && here->first != here->last;
+            if (is_filled && action->kind == EBB_ACT_OUT) { sum->moved_out_bytes += here->size_bytes; }
+            if (is_filled && action->kind == EBB_ACT_MOVE) { sum->moved_on_bytes += here->size_bytes; }
         }
         sum->n_recomputed_steps += action->kind == EBB_ACT_AGAIN;
     }
@@ -134,7 +131,12 @@ static void sum_moves(const ebb_plan *plan, ebb_plan_summary *sum) {
 
 ebb_status ebb__plan_seal(ebb_plan *plan) {
     ebb_plan_summary sum = {
-        .policy = plan->policy, .budget_bytes = plan->budget_bytes, .fingerprint = plan->fingerprint};
+        .policy = plan->policy,
+        .budget_bytes = plan->budget_bytes,
+        .fingerprint = plan->fingerprint,
+        .has_nominal_times = plan->has_nominal_times,
+        .certificate = plan->certificate,
+    };
     sum.algorithms = ebb_algorithms_name((size_t)plan->algorithms, NULL);
     uint64_t total = 0, end = 0;
     for (size_t i = 0; i < plan->stays.n; i++) {
@@ -150,9 +152,11 @@ ebb_status ebb__plan_seal(ebb_plan *plan) {
         if (!ebb_add_u64(slot->offset, slot->size_bytes, &end) || !ebb_add_u64(total, slot->size_bytes, &total)) {
             return ebb_fail(EBB_E_FORMAT, "plan: the bytes of slot %zu do not add up within 64 bits", i);
         }
+        if (slot->tier >= plan->topology.n_tiers) { return ebb_fail(EBB_E_FORMAT, "plan: slot %zu is on no tier", i); }
         sum.tier_bytes[slot->tier] = ebb_max_u64(sum.tier_bytes[slot->tier], end);
     }
-    EBB_TRY(ebb__plan_bound(plan, 1, &sum.bound_bytes));
+    EBB_TRY(ebb__plan_bound(plan, plan->alignment_bytes, &sum.bound_bytes));
+    sum.bound_bytes = ebb_min_u64(sum.bound_bytes, sum.peak_bytes); /* what lies highest is not rounded up */
     sum_moves(plan, &sum);
     EBB_ASSERT(sum.n_recomputed_steps <= plan->actions.n && sum.policy == plan->policy);
     plan->summary = sum;
@@ -172,6 +176,34 @@ const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out) {
 const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out) {
     *n_out = plan->slots.n;
     return plan->slots.data;
+}
+
+const char *ebb__certificate_rule(const char *name) {
+    static const char *const rules[] = {"step", "compute"};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (strcmp(rules[i], name) == 0) { return rules[i]; }
+    }
+    return NULL;
+}
+
+ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine) {
+    const ebb_program_view view = ebb__plan_view(program);
+    ebb_certificate c = {.bound_bytes = ebb_program_floor_bytes(program, NULL),
+                         .bytes_rule = ebb__certificate_rule("step"),
+                         .ns_rule = ebb__certificate_rule("compute")};
+    for (size_t s = 0; s < view.n_steps; s++) {
+        uint64_t least_ns = UINT64_MAX;
+        for (uint32_t i = 0; i < view.steps[s].n_choices; i++) {
+            const ebb_choice *choice = &view.choices[view.steps[s].first_choice + i];
+            least_ns = ebb_min_u64(least_ns, ebb_machine_step_time_ns(machine, choice));
+        }
+        c.bound_ns = ebb__add_ns(c.bound_ns, least_ns);
+    }
+    return c;
+}
+
+const ebb_topology *ebb_plan_topology(const ebb_plan *plan) {
+    return &plan->topology;
 }
 
 ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan) {

@@ -13,12 +13,12 @@
  * dep[start[a] .. start[a + 1]): indices of actions of other engines. A dependency d < a is on this
  * iteration's d, one with d >= a on the iteration's before. Where the engine of d runs in order, waiting
  * for d waits for all before it, so each action has at most one dependency an engine. Drops have none and
- * are nobody's dependency.
+ * nothing depends on them.
  * In the very first iteration the dependencies on the one before count as met. */
 typedef struct ebb_schedule {
     uint64_t *start; /* [n_actions + 1] */
     uint64_t *dep;
-    uint8_t *engine; /* [n_actions]: ebb_engine; EBB_N_ENGINES for a drop */
+    uint8_t *engine; /* [n_actions]: of the plan's topology; EBB_NO_ENGINE for a drop */
 } ebb_schedule;
 
 /* Derive it from the order, the accesses and the bytes of stays and slots. O(n log n). All arrays come from
@@ -26,21 +26,31 @@ typedef struct ebb_schedule {
 ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                               ebb_schedule *schedule_out);
 
-/* For the action at hand: the offset at which a tensor lies there. A cursor that walks the actions in order;
- * offset[t] is UINT64_MAX while t is absent. */
+/* What is where, action by action: a cursor that walks the actions in order and knows which stays and slots are live.
+ * Those of a tensor are a list, by begin; slots of one begin in no order. Lists end with EBB_NO_PIECE. */
+#define EBB_NO_PIECE UINT32_MAX
 typedef struct ebb_plan_cursor {
     const ebb_plan *plan;
-    uint64_t *offset;        /* [n_tensors] */
-    uint64_t *slot;          /* [n_tensors]: index of the slot that holds a copy, or UINT64_MAX */
-    uint64_t position;       /* the action at hand; UINT64_MAX before the first: the border between iterations */
-    uint64_t scratch_offset; /* of the action at hand; 0 when it has none */
-    size_t next_stay, next_slot, next_slot_end;
-    uint32_t *slot_by_end; /* slots by last */
+    size_t n_tensors;
+    uint32_t *stay, *slot;           /* [n_tensors]: the first of its list */
+    uint32_t *next_stay, *next_slot; /* [n_stays], [n_slots]: the next one in its list */
+    uint32_t scratch;                /* the stay that is the scratch of the action at hand, or EBB_NO_PIECE */
+    uint64_t position; /* the action at hand; UINT64_MAX before the first: the border between iterations */
+    size_t first_stay, first_slot, first_slot_end; /* those that are still to come */
+    uint32_t *slot_by_end;                         /* slots by last */
 } ebb_plan_cursor;
 ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                                  ebb_plan_cursor *cursor_out);
 /* Go to the next action (the first call goes to action 0): the tensors that it brings are there, those that it
- * drops are still there. One call behind the last action is the border again. */
+ * drops are still there. One call after the last action is the border again. */
 void ebb__plan_cursor_next(ebb_plan_cursor *cursor);
+
+/* Back to where it stood at first. O(n). */
+void ebb__plan_cursor_rewind(ebb_plan_cursor *cursor);
+
+/* Where a byte of a tensor lies in the arena; UINT64_MAX: it is absent. */
+uint64_t ebb__plan_cursor_offset(const ebb_plan_cursor *cursor, uint32_t tensor, uint64_t byte);
+/* The slot that holds a byte of a tensor on a tier, or EBB_NO_PIECE. At an out or move, the one that it fills. */
+uint32_t ebb__plan_cursor_slot(const ebb_plan_cursor *cursor, uint32_t tensor, uint32_t tier, uint64_t byte);
 
 #endif

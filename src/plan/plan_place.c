@@ -6,8 +6,7 @@
  * sixteenth of the bound is enough there, and where it has no limit and the arena's peak is too high already, nothing
  * is placed in it, because the plan will not be taken.
  */
-#include "ebb/place.h"
-#include "plan/plan_priv.h"
+#include "plan/plan_items.h"
 
 /* Few items that cannot be placed at their bound are not worth all the work that many are. */
 #define MAX_WORK_AN_ITEM 4000u
@@ -31,21 +30,33 @@ static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint6
     EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
     *peak_out = 0;
     for (size_t i = 0; i < n; i++) { *peak_out = ebb_max_u64(*peak_out, p->offsets[i] + p->items[i].size_bytes); }
-    EBB_ASSERT(*peak_out <= result.peak_bytes);
+    EBB_ASSERT(p->problem.n_gaps > 0 || *peak_out <= result.peak_bytes);
     return EBB_OK;
 }
 
 static ebb_status place_stays(placing *p, ebb_plan *plan, uint64_t enough_bytes, uint64_t *peak_out) {
-    for (size_t i = 0; i < plan->stays.n; i++) {
-        const ebb_stay *s = &plan->stays.data[i];
-        p->items[i] = (ebb_place_item){.size_bytes = s->size_bytes, .first = s->first, .last = s->last};
+    ebb_plan_items items = {0};
+    ebb_bump bump;
+    ebb__bump_init(&bump, plan->mem);
+    ebb_status st = ebb__plan_items_init(&items, plan, &bump);
+    if (st == EBB_OK) {
+        ebb_place_item *own = p->items;
+        p->items = items.items;
+        p->problem.gaps = items.gaps.data;
+        p->problem.n_gaps = items.gaps.n;
+        st = place_items(p, items.n, enough_bytes, peak_out);
+        p->items = own;
+        p->problem.gaps = NULL;
+        p->problem.n_gaps = 0;
     }
-    EBB_TRY(place_items(p, plan->stays.n, enough_bytes, peak_out));
-    for (size_t i = 0; i < plan->stays.n; i++) {
-        EBB_ASSERT(p->offsets[i] <= *peak_out && plan->stays.data[i].size_bytes <= *peak_out - p->offsets[i]);
-        plan->stays.data[i].offset = p->offsets[i];
+    for (size_t i = 0; st == EBB_OK && i < plan->stays.n; i++) {
+        ebb_stay *stay = &plan->stays.data[i];
+        stay->offset = p->offsets[items.item_of[i]] + stay->begin - items.base[items.item_of[i]];
+        EBB_ASSERT(stay->offset <= *peak_out && stay->size_bytes <= *peak_out - stay->offset);
     }
-    return EBB_OK;
+    ebb__plan_items_fini(&items);
+    ebb__bump_fini(&bump);
+    return st;
 }
 
 static ebb_status find_tier_bound(const placing *p, const ebb_plan *plan, uint32_t tier, uint64_t *bound_out) {
@@ -83,7 +94,7 @@ static ebb_status place_slots(placing *p, ebb_plan *plan, uint32_t tier, uint64_
 static ebb_status place_all(placing *p, ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed) {
     EBB_TRY(place_stays(p, plan, options->enough_bytes, &placed->peak_bytes));
     const bool is_refused = placed->peak_bytes > options->limit_bytes;
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    for (uint32_t tier = 1; tier < plan->topology.n_tiers; tier++) {
         if (is_refused && options->tier_bytes[tier] == UINT64_MAX) { continue; }
         EBB_TRY(place_slots(p, plan, tier, &placed->tier_bytes[tier]));
     }

@@ -31,19 +31,43 @@ typedef enum ebb_algorithms {
 /* By name; EBB_N_ALGORITHMS if none is called so. */
 ebb_algorithms ebb__algorithms_find(const char *name);
 
+/* ---- tiers and engines -------------------------------------------------------------------------- */
+
+const char *ebb__store_name(ebb_store store);
+ebb_store ebb__store_find(const char *name);                                   /* EBB_N_STORES: none */
+uint32_t ebb__topology_engine(const ebb_topology *topology, const char *name); /* EBB_MAX_ENGINES: none */
+/* As ebb_machine_add_tier, ebb_machine_add_engine. */
+ebb_status ebb__topology_add_tier(ebb_topology *topology, const ebb_tier *tier, uint32_t *tier_out);
+ebb_status ebb__topology_add_engine(ebb_topology *topology, const char *name, uint32_t *engine_out);
+/* The engine that does it; EBB_NO_ENGINE: none has to; 0 of a copy: there is no way. */
+uint8_t ebb__topology_engine_of(const ebb_topology *topology, const ebb_action *action);
+
+/* ---- the plan ----------------------------------------------------------------------------------- */
+
 struct ebb_plan {
     const ebb_mem *mem;
     char *policy;
+    ebb_topology topology;
     ebb_algorithms algorithms;
     uint64_t budget_bytes;
     uint64_t fingerprint;
+    uint64_t alignment_bytes; /* the program's */
+    bool has_nominal_times;
+    ebb_certificate certificate;
     EBB_VEC(ebb_action) actions;
     EBB_VEC(ebb_stay) stays;
     EBB_VEC(ebb_slot) slots;
     ebb_plan_summary summary;
 };
 
-ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, ebb_plan **plan_out);
+ebb_status ebb__plan_create(const ebb_mem *mem, const char *policy, const ebb_topology *topology, ebb_plan **plan_out);
+
+/* Whether a comes after b in the order of stays and of slots: by first, tensor, begin. */
+static inline bool ebb__comes_after(uint64_t first_a, uint32_t tensor_a, uint64_t begin_a, uint64_t first_b,
+                                    uint32_t tensor_b, uint64_t begin_b) {
+    if (first_a != first_b) { return first_a > first_b; }
+    return tensor_a != tensor_b ? tensor_a > tensor_b : begin_a > begin_b;
+}
 
 /* Slots in the order of their last; the array comes from the bump. EBB_E_LIMIT: more than 2^32 - 1 slots. */
 ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint32_t **slots_out);
@@ -78,12 +102,12 @@ typedef struct ebb_placing_options {
     uint64_t work;         /* of the placer, beside EBB_PLACING_WORK_AN_ITEM for each */
     uint64_t enough_bytes; /* a peak of the arena that will do; nothing lower is looked for */
     uint64_t limit_bytes;  /* above which the plan will not be taken, so that tiers without limit need not be placed */
-    uint64_t tier_bytes[EBB_N_TIERS]; /* their limits */
+    uint64_t tier_bytes[EBB_MAX_TIERS]; /* their limits */
 } ebb_placing_options;
 
 /* Peaks. A tier that was not placed: 0. */
 typedef struct ebb_placed {
-    uint64_t peak_bytes, tier_bytes[EBB_N_TIERS];
+    uint64_t peak_bytes, tier_bytes[EBB_MAX_TIERS];
 } ebb_placed;
 
 /* Give stays and slots their offsets. */
@@ -93,23 +117,34 @@ ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, e
  * plan with these choices needs less. */
 uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uint32_t *step_out);
 
+/* The rule of that name, static; NULL: there is none. */
+const char *ebb__certificate_rule(const char *name);
+/* What is certified of all plans for a program on a machine. */
+ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine);
+
 /* Most bytes of stays at one position, each rounded up to the alignment. */
 ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out);
 
 /* The text form in memory; name is for messages. */
 ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);
 
-/* "host", "disk"; "run", "again", "out", "in", "drop". "?" for what is none. */
-const char *ebb__tier_name(uint32_t tier);
+/* "run", "again", "out", "in", "move", "drop". "?" for what is none. */
 const char *ebb__action_name(uint32_t kind);
+
+/* Whether it is run or again. */
+static inline bool ebb__action_computes(const ebb_action *action) {
+    return action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
+}
+
+/* One past the last byte that an action on a tensor of so many bytes is about. */
+static inline uint64_t ebb__action_end(const ebb_action *action, uint64_t tensor_bytes) {
+    return action->size_bytes == EBB_WHOLE ? tensor_bytes : action->begin + action->size_bytes;
+}
 
 /* Times add up to at most UINT64_MAX: a machine may be as slow as it likes. */
 static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
-
-/* What a copy of so many bytes takes. */
-uint64_t ebb__machine_copy_ns(const ebb_machine *machine, ebb_tier tier, bool out, uint64_t bytes);
 
 /* ---- policies ---------------------------------------------------------------------------------- */
 
@@ -121,9 +156,12 @@ typedef struct ebb_policy_input {
     const ebb_mem *mem;
     const uint32_t *choice; /* [n_steps]: the algorithm that each step is to be run with; NULL: 0 everywhere */
     uint64_t limit_bytes;
-    uint64_t tier_bytes[EBB_N_TIERS];
-    bool early_out; /* copies out may begin before their tensor has to leave */
-    bool early_in;  /* copies in may begin before their tensor is read */
+    uint64_t tier_bytes[EBB_MAX_TIERS];
+    bool early_out;        /* copies out may begin before their tensor has to leave */
+    bool early_in;         /* copies in may begin before their tensor is read */
+    bool is_hasty;         /* little work is to be spent */
+    const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
+                              the program's order all the same */
 } ebb_policy_input;
 
 /* The choice of a step, where choice may be NULL. */
@@ -131,16 +169,26 @@ static inline uint32_t ebb__choice_of(const uint32_t *choice, size_t step) {
     return choice != NULL ? choice[step] : 0;
 }
 
+/* The step at a place. */
+static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place) {
+    return input->order != NULL ? input->order[place] : (uint32_t)place;
+}
+
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */
-typedef struct ebb_policy {
+typedef struct ebb_policy ebb_policy;
+struct ebb_policy {
     const char *name, *about;
     bool keeps_limit;
+    const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
+                                              limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);
-} ebb_policy;
+    const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
+};
 
 extern const ebb_policy ebb__policy_none;
 extern const ebb_policy ebb__policy_liveness;
+extern const ebb_policy ebb__policy_order;
 extern const ebb_policy ebb__policy_budget;
 
 #endif

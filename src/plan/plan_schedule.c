@@ -20,29 +20,25 @@
 #include "plan/ordset.h"
 #include "plan/plan_priv.h"
 
-typedef struct history {
-    uint64_t write;               /* time of the last */
-    uint64_t read[EBB_N_ENGINES]; /* since then */
-    uint8_t writer;
-} history;
-
 /* Ranges of one address space by number (of the stay or slot), and the history of its bytes. */
 typedef struct byte_map {
     uint64_t *begin, *end; /* of each range: indices of coordinates */
     ebb_ordset starts;
-    history *segment; /* by coordinate; of those in starts */
+    /* of the segment that begins at a coordinate, for those of starts: */
+    uint64_t *write; /* time of the last */
+    uint8_t *writer; /* its engine */
+    uint64_t *read;  /* [n_engines] each: since then */
 } byte_map;
 
 typedef struct tracker {
     const ebb_plan *plan;
     ebb_program_view view;
     ebb_bump bump; /* what dies with the call */
-    byte_map arena, tier[EBB_N_TIERS];
-    uint64_t *stay, *slot; /* [n_tensors]: the latest begun */
-    size_t next_stay, next_slot;
-    uint64_t scratch;                 /* stay of the action at hand, or UINT64_MAX */
-    uint64_t (*clock)[EBB_N_ENGINES]; /* by time */
-    uint64_t known[EBB_N_ENGINES][EBB_N_ENGINES];
+    uint32_t n_engines;
+    byte_map space[EBB_MAX_TIERS]; /* of the arena and the lower tiers */
+    ebb_plan_cursor cursor;
+    uint64_t *clock; /* [n_engines] each, by time */
+    uint64_t known[EBB_MAX_ENGINES][EBB_MAX_ENGINES];
 } tracker;
 
 /* Number the ends of the ranges from below, equal ones alike; 0 is the address 0. How many numbers there are. */
@@ -65,49 +61,55 @@ static ebb_status number_ends(byte_map *map, const uint64_t *ranges, size_t n, e
 }
 
 /* ranges: low and high of each, one after the other; what another address space holds is [0, 0). */
-static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, ebb_bump *bump) {
+static ebb_status init_map(byte_map *map, const uint64_t *ranges, size_t n, uint32_t n_engines, ebb_bump *bump) {
     uint64_t n_coordinates = 0;
     map->begin = ebb__bump_alloc(bump, n, sizeof *map->begin);
     map->end = ebb__bump_alloc(bump, n, sizeof *map->end);
     if (map->begin == NULL || map->end == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(number_ends(map, ranges, n, bump, &n_coordinates));
-    map->segment = ebb__bump_alloc(bump, n_coordinates, sizeof *map->segment);
-    if (map->segment == NULL) { return EBB_E_NO_MEMORY; }
+    map->write = ebb__bump_alloc(bump, n_coordinates, sizeof *map->write);
+    map->writer = ebb__bump_alloc(bump, n_coordinates, sizeof *map->writer);
+    map->read = ebb__bump_alloc(bump, n_coordinates * n_engines, sizeof *map->read);
+    if (map->write == NULL || map->writer == NULL || map->read == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(ebb__ordset_init(&map->starts, n_coordinates, bump));
     ebb__ordset_add(&map->starts, 0);
-    map->segment[0] = (history){0};
+    map->write[0] = map->writer[0] = 0;
+    memset(map->read, 0, n_engines * sizeof *map->read);
     return EBB_OK;
 }
 
-static void split_at(byte_map *map, uint64_t at) {
+static void split_at(const tracker *t, byte_map *map, uint64_t at) {
     uint64_t start = ebb__ordset_prev(&map->starts, at);
     EBB_ASSERT(start != EBB_ORDSET_NONE && start <= at); /* 0 is always a start */
     if (start == at) { return; }
     ebb__ordset_add(&map->starts, at);
-    map->segment[at] = map->segment[start];
+    map->write[at] = map->write[start];
+    map->writer[at] = map->writer[start];
+    memcpy(&map->read[at * t->n_engines], &map->read[start * t->n_engines], t->n_engines * sizeof *map->read);
 }
 
 /* Gather what an access to a range must wait for. */
-static void gather(byte_map *map, uint64_t range, bool writes, uint64_t need[EBB_N_ENGINES]) {
+static void gather(const tracker *t, byte_map *map, uint64_t range, bool writes, uint64_t need[EBB_MAX_ENGINES]) {
     uint64_t end = map->end[range];
     EBB_ASSERT(map->begin[range] <= end);
-    split_at(map, map->begin[range]);
-    split_at(map, end);
+    split_at(t, map, map->begin[range]);
+    split_at(t, map, end);
     for (uint64_t at = map->begin[range]; at < end; at = ebb__ordset_next(&map->starts, at + 1)) {
-        const history *past = &map->segment[at];
-        EBB_ASSERT(past->writer < EBB_N_ENGINES);
-        need[past->writer] = ebb_max_u64(need[past->writer], past->write);
-        for (uint32_t e = 0; writes && e < EBB_N_ENGINES; e++) { need[e] = ebb_max_u64(need[e], past->read[e]); }
+        const uint64_t *read = &map->read[at * t->n_engines];
+        const uint8_t writer = map->writer[at];
+        EBB_ASSERT(writer < t->n_engines);
+        need[writer] = ebb_max_u64(need[writer], map->write[at]);
+        for (uint32_t e = 0; writes && e < t->n_engines; e++) { need[e] = ebb_max_u64(need[e], read[e]); }
     }
 }
 
 /* Enter the access into the history; the range was split by gather. */
-static void enter(byte_map *map, uint64_t range, bool writes, uint8_t engine, uint64_t time) {
+static void enter(const tracker *t, byte_map *map, uint64_t range, bool writes, uint8_t engine, uint64_t time) {
     uint64_t begin = map->begin[range], end = map->end[range];
     EBB_ASSERT(ebb__ordset_has(&map->starts, begin) && ebb__ordset_has(&map->starts, end));
     if (!writes) {
         for (uint64_t at = begin; at < end; at = ebb__ordset_next(&map->starts, at + 1)) {
-            map->segment[at].read[engine] = time;
+            map->read[at * t->n_engines + engine] = time;
         }
         return;
     }
@@ -116,33 +118,50 @@ static void enter(byte_map *map, uint64_t range, bool writes, uint8_t engine, ui
          at = ebb__ordset_next(&map->starts, at + 1)) {
         ebb__ordset_remove(&map->starts, at);
     }
-    map->segment[begin] = (history){.write = time, .writer = engine};
+    map->write[begin] = time;
+    map->writer[begin] = engine;
+    memset(&map->read[begin * t->n_engines], 0, t->n_engines * sizeof *map->read);
 }
 
-typedef void (*visit_fn)(byte_map *map, uint64_t range, bool writes, void *ctx);
+typedef void (*visit_fn)(const tracker *t, byte_map *map, uint64_t range, bool writes, void *ctx);
+
+/* The live stays of a tensor that have bytes of [begin, end). Where the action is on a part of one, all of it counts.
+ */
+static void visit_stays(tracker *t, uint32_t tensor, uint64_t begin, uint64_t end, bool writes, visit_fn visit,
+                        void *ctx) {
+    for (uint32_t i = t->cursor.stay[tensor]; i != EBB_NO_PIECE; i = t->cursor.next_stay[i]) {
+        const ebb_stay *stay = &t->plan->stays.data[i];
+        if (stay->begin >= end || stay->begin + stay->size_bytes <= begin) { continue; }
+        visit(t, &t->space[EBB_DEVICE], i, writes, ctx);
+    }
+}
+
+static void visit_slot(tracker *t, const ebb_action *action, uint32_t tier, bool writes, visit_fn visit, void *ctx) {
+    const uint32_t slot = ebb__plan_cursor_slot(&t->cursor, action->target, tier, action->begin);
+    EBB_ASSERT(slot != EBB_NO_PIECE);
+    visit(t, &t->space[tier], slot, writes, ctx);
+}
 
 /* Visit all ranges that an action touches. */
 static void visit_ranges(tracker *t, const ebb_action *action, visit_fn visit, void *ctx) {
-    if (action->kind == EBB_ACT_DROP) { return; }
-    if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
-        bool out = action->kind == EBB_ACT_OUT;
-        uint64_t slot = t->slot[action->target];
-        EBB_ASSERT(t->plan->slots.data[slot].tensor == action->target);
-        EBB_ASSERT(t->plan->stays.data[t->stay[action->target]].tensor == action->target);
-        visit(&t->arena, t->stay[action->target], !out, ctx);
-        visit(&t->tier[t->plan->slots.data[slot].tier], slot, out, ctx);
+    if (!ebb__action_computes(action)) {
+        const uint64_t end = ebb__action_end(action, t->view.tensors[action->target].size_bytes);
+        const bool is_in = action->kind == EBB_ACT_IN, is_out = action->kind == EBB_ACT_OUT;
+        if (is_in || is_out) { visit_stays(t, action->target, action->begin, end, is_in, visit, ctx); }
+        visit_slot(t, action, action->tier, is_out, visit, ctx);
+        if (action->kind == EBB_ACT_MOVE) { visit_slot(t, action, action->to, true, visit, ctx); }
         return;
     }
     const ebb_step *step = &t->view.steps[action->target];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ebb_access *access = &t->view.accesses[step->first_access + i];
-        visit(&t->arena, t->stay[access->tensor], (access->mode & EBB_WRITE) != 0, ctx);
+        visit_stays(t, access->tensor, 0, UINT64_MAX, (access->mode & EBB_WRITE) != 0, visit, ctx);
     }
-    if (t->scratch != UINT64_MAX) { visit(&t->arena, t->scratch, true, ctx); }
+    if (t->cursor.scratch != EBB_NO_PIECE) { visit(t, &t->space[EBB_DEVICE], t->cursor.scratch, true, ctx); }
 }
 
-static void visit_gather(byte_map *map, uint64_t range, bool writes, void *need) {
-    gather(map, range, writes, need);
+static void visit_gather(const tracker *t, byte_map *map, uint64_t range, bool writes, void *need) {
+    gather(t, map, range, writes, need);
 }
 
 typedef struct entry {
@@ -150,89 +169,66 @@ typedef struct entry {
     uint64_t time;
 } entry;
 
-static void visit_enter(byte_map *map, uint64_t range, bool writes, void *ctx) {
+static void visit_enter(const tracker *t, byte_map *map, uint64_t range, bool writes, void *ctx) {
     const entry *e = ctx;
-    enter(map, range, writes, e->engine, e->time);
+    enter(t, map, range, writes, e->engine, e->time);
+}
+
+static uint64_t *clock_at(const tracker *t, uint64_t time) {
+    return &t->clock[time * t->n_engines];
 }
 
 /* Leave of the needs those that are not implied; 0 stands for none. */
-static void reduce(const tracker *t, uint8_t engine, uint64_t need[EBB_N_ENGINES]) {
-    for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
+static void reduce(const tracker *t, uint8_t engine, uint64_t need[EBB_MAX_ENGINES]) {
+    for (uint32_t e = 0; e < t->n_engines; e++) {
         if (e == engine || need[e] <= t->known[engine][e]) { need[e] = 0; }
     }
-    for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
-        for (uint32_t other = 0; other < EBB_N_ENGINES; other++) {
-            if (other != e && need[other] != 0 && need[e] != 0 && t->clock[need[other]][e] >= need[e]) { need[e] = 0; }
+    for (uint32_t e = 0; e < t->n_engines; e++) {
+        for (uint32_t other = 0; other < t->n_engines; other++) {
+            if (other != e && need[other] != 0 && need[e] != 0 && clock_at(t, need[other])[e] >= need[e]) {
+                need[e] = 0;
+            }
         }
     }
 }
 
-static void advance_clock(tracker *t, uint8_t engine, uint64_t time, const uint64_t need[EBB_N_ENGINES]) {
+static void advance_clock(tracker *t, uint8_t engine, uint64_t time, const uint64_t need[EBB_MAX_ENGINES]) {
     uint64_t *known = t->known[engine];
-    EBB_ASSERT(engine < EBB_N_ENGINES && known[engine] < time);
-    for (uint32_t e = 0; e < EBB_N_ENGINES; e++) {
+    EBB_ASSERT(engine < t->n_engines && known[engine] < time);
+    for (uint32_t e = 0; e < t->n_engines; e++) {
         if (need[e] == 0) { continue; }
-        EBB_ASSERT(e != engine && need[e] < time && t->clock[need[e]][e] == need[e]);
-        for (uint32_t f = 0; f < EBB_N_ENGINES; f++) { known[f] = ebb_max_u64(known[f], t->clock[need[e]][f]); }
+        EBB_ASSERT(e != engine && need[e] < time && clock_at(t, need[e])[e] == need[e]);
+        for (uint32_t f = 0; f < t->n_engines; f++) { known[f] = ebb_max_u64(known[f], clock_at(t, need[e])[f]); }
     }
     known[engine] = time;
-    memcpy(t->clock[time], known, sizeof t->clock[time]);
-}
-
-static void begin_ranges(tracker *t, uint64_t position) {
-    t->scratch = UINT64_MAX;
-    for (; t->next_stay < t->plan->stays.n; t->next_stay++) {
-        const ebb_stay *stay = &t->plan->stays.data[t->next_stay];
-        if (stay->first != position) { break; }
-        if (stay->tensor == EBB_SCRATCH) {
-            t->scratch = t->next_stay;
-        } else {
-            t->stay[stay->tensor] = t->next_stay;
-        }
-    }
-    for (; t->next_slot < t->plan->slots.n; t->next_slot++) {
-        const ebb_slot *slot = &t->plan->slots.data[t->next_slot];
-        if (slot->first != position) { break; }
-        t->slot[slot->tensor] = t->next_slot;
-    }
-}
-
-static uint8_t engine_of(const ebb_action *action) {
-    switch (action->kind) {
-    case EBB_ACT_OUT: return EBB_ENGINE_OUT;
-    case EBB_ACT_IN: return EBB_ENGINE_IN;
-    case EBB_ACT_DROP: return EBB_N_ENGINES;
-    default: return EBB_ENGINE_COMPUTE;
-    }
+    memcpy(clock_at(t, time), known, t->n_engines * sizeof *known);
 }
 
 /* One lap; first_time is the time of action 0. schedule may be NULL: only the history is wanted. */
 static void walk_lap(tracker *t, uint64_t first_time, ebb_schedule *schedule) {
     uint64_t n = t->plan->actions.n, n_deps = 0;
-    t->next_stay = t->next_slot = 0;
     for (uint64_t a = 0; a < n; a++) {
         const ebb_action *action = &t->plan->actions.data[a];
-        entry now = {.engine = engine_of(action), .time = first_time + a};
+        entry now = {.engine = ebb__topology_engine_of(&t->plan->topology, action), .time = first_time + a};
         if (schedule != NULL) {
             schedule->start[a] = n_deps;
             schedule->engine[a] = now.engine;
         }
-        begin_ranges(t, a);
-        if (now.engine == EBB_N_ENGINES) { continue; }
-        uint64_t need[EBB_N_ENGINES] = {0};
+        ebb__plan_cursor_next(&t->cursor);
+        if (now.engine == EBB_NO_ENGINE) { continue; }
+        uint64_t need[EBB_MAX_ENGINES] = {0};
         visit_ranges(t, action, visit_gather, need);
         visit_ranges(t, action, visit_enter, &now);
         reduce(t, now.engine, need);
         advance_clock(t, now.engine, now.time, need);
-        for (uint32_t e = 0; schedule != NULL && e < EBB_N_ENGINES; e++) {
+        for (uint32_t e = 0; schedule != NULL && e < t->n_engines; e++) {
             if (need[e] == 0) { continue; }
             uint64_t on = (need[e] - 1) % n;
             EBB_ASSERT((need[e] >= first_time) == (on < a));
             schedule->dep[n_deps++] = on;
         }
     }
-    EBB_ASSERT(n_deps <= n * (EBB_N_ENGINES - 1));
-    EBB_ASSERT(t->next_stay == t->plan->stays.n && t->next_slot == t->plan->slots.n);
+    EBB_ASSERT(n_deps <= n * (t->n_engines - 1));
     if (schedule != NULL) { schedule->start[n] = n_deps; }
 }
 
@@ -245,52 +241,45 @@ static ebb_status init_maps(tracker *t) {
         ranges[2 * i] = plan->stays.data[i].offset;
         ranges[2 * i + 1] = plan->stays.data[i].offset + plan->stays.data[i].size_bytes;
     }
-    EBB_TRY(init_map(&t->arena, ranges, plan->stays.n, &t->bump));
-    for (uint32_t tier = 0; tier < EBB_N_TIERS; tier++) {
+    EBB_TRY(init_map(&t->space[EBB_DEVICE], ranges, plan->stays.n, t->n_engines, &t->bump));
+    for (uint32_t tier = 1; tier < plan->topology.n_tiers; tier++) {
+        bool is_used = false;
         for (size_t i = 0; i < plan->slots.n; i++) {
             const ebb_slot *slot = &plan->slots.data[i];
             ranges[2 * i] = slot->tier == tier ? slot->offset : 0;
             ranges[2 * i + 1] = slot->tier == tier ? slot->offset + slot->size_bytes : 0;
+            is_used = is_used || slot->tier == tier;
         }
-        EBB_TRY(init_map(&t->tier[tier], ranges, plan->slots.n, &t->bump));
+        if (is_used) { EBB_TRY(init_map(&t->space[tier], ranges, plan->slots.n, t->n_engines, &t->bump)); }
     }
     return EBB_OK;
 }
 
-static ebb_status init_tracker(tracker *t) {
-    const size_t n_tensors = t->view.n_tensors;
-    t->stay = ebb__bump_alloc(&t->bump, n_tensors, sizeof *t->stay);
-    t->slot = ebb__bump_alloc(&t->bump, n_tensors, sizeof *t->slot);
-    t->clock = ebb__bump_alloc(&t->bump, 2 * t->plan->actions.n + 1, sizeof *t->clock);
-    if (t->stay == NULL || t->slot == NULL || t->clock == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t i = 0; i < t->plan->stays.n; i++) {
-        const ebb_stay *stay = &t->plan->stays.data[i];
-        if (stay->first >= stay->last) { t->stay[stay->tensor] = i; }
-    }
-    for (size_t i = 0; i < t->plan->slots.n; i++) {
-        const ebb_slot *slot = &t->plan->slots.data[i];
-        if (slot->first >= slot->last) { t->slot[slot->tensor] = i; }
-    }
-    return init_maps(t);
+static ebb_status walk_laps(tracker *t, const ebb_program *program, ebb_schedule *schedule) {
+    const uint64_t n = t->plan->actions.n;
+    t->clock = ebb__bump_alloc(&t->bump, (2 * n + 1) * t->n_engines, sizeof *t->clock);
+    if (t->clock == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(init_maps(t));
+    EBB_TRY(ebb__plan_cursor_init(program, t->plan, &t->bump, &t->cursor));
+    walk_lap(t, 1, NULL);
+    ebb__plan_cursor_rewind(&t->cursor);
+    walk_lap(t, n + 1, schedule);
+    return EBB_OK;
 }
 
 ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                               ebb_schedule *schedule_out) {
-    uint64_t n = plan->actions.n;
+    const uint64_t n = plan->actions.n;
+    tracker t = {.plan = plan, .view = ebb__plan_view(program), .n_engines = plan->topology.n_engines};
     ebb_schedule schedule = {
         .start = ebb__bump_alloc(bump, n + 1, sizeof *schedule.start),
-        .dep = ebb__bump_alloc(bump, n * (EBB_N_ENGINES - 1), sizeof *schedule.dep),
+        .dep = ebb__bump_alloc(bump, n * (t.n_engines - 1), sizeof *schedule.dep),
         .engine = ebb__bump_alloc(bump, n, sizeof *schedule.engine),
     };
     if (schedule.start == NULL || schedule.dep == NULL || schedule.engine == NULL) { return EBB_E_NO_MEMORY; }
-    tracker t = {.plan = plan, .view = ebb__plan_view(program)};
     ebb__bump_init(&t.bump, bump->mem);
-    ebb_status st = init_tracker(&t);
-    if (st == EBB_OK) {
-        walk_lap(&t, 1, NULL);
-        walk_lap(&t, n + 1, &schedule);
-        *schedule_out = schedule;
-    }
+    ebb_status st = walk_laps(&t, program, &schedule);
+    if (st == EBB_OK) { *schedule_out = schedule; }
     ebb__bump_fini(&t.bump);
     return st;
 }

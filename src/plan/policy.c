@@ -5,7 +5,8 @@
  */
 #include "plan/maker.h"
 
-static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_budget};
+static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_order,
+                                             &ebb__policy_budget};
 #define MAX_NAMES_BYTES 128
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
@@ -53,6 +54,17 @@ static ebb_status make(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, eb
     }
 }
 
+/* The options with nothing on tiers that the machine has not, or that nothing comes to or back from directly. */
+static ebb_plan_options leave_reachable(const ebb_plan_options *options, const ebb_topology *topology) {
+    ebb_plan_options reachable = *options;
+    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) {
+        const bool is_reached =
+            t < topology->n_tiers && topology->way[EBB_DEVICE][t] != 0 && topology->way[t][EBB_DEVICE] != 0;
+        if (!is_reached) { reachable.tier_bytes[t] = 0; }
+    }
+    return reachable;
+}
+
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
@@ -70,11 +82,13 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     }
     ebb_maker m;
     ebb_plan *plan = NULL;
-    EBB_TRY(ebb__maker_init(&m, program, machine, options, policy));
+    const ebb_plan_options reachable = leave_reachable(options, ebb_machine_topology(machine));
+    EBB_TRY(ebb__maker_init(&m, program, machine, &reachable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) {
         plan->algorithms = how;
+        plan->certificate = ebb__plan_certify(program, machine);
         st = ebb__plan_seal(plan);
     }
     if (st == EBB_OK) { st = ebb_plan_check(program, plan); }

@@ -27,7 +27,7 @@
  * at its end. The second begins with these and ends by bringing back exactly them.
  *
  * Time: near-linear, O((n + actions) log n) a lap, where what is popped can leave. What cannot, as a leaf of what will
- * be computed again for which no tier has room, waits among the stuck and is asked again when nobody else is left, once
+ * be computed again for which no tier has room, waits among the stuck and is asked again when no other is left, once
  * a step. That is O(n log n) a step at worst, quadratic in all, where at every step the tiers are full and nearly all
  * that is present is stuck. It is not bounded, because a use that has passed may have made a way for any of them, and
  * the one that is not asked may be the only one that can leave.
@@ -81,23 +81,23 @@ static uint64_t find_need(const walk *w, uint32_t t) {
 static void release_copy(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     if (!state->copied) { return; }
-    EBB_ASSERT(state->tier < EBB_N_TIERS && w->tier_used[state->tier] >= state->bytes);
+    EBB_ASSERT(state->tier < EBB_MAX_TIERS && w->tier_used[state->tier] >= state->bytes);
     state->copied = false;
     w->tier_used[state->tier] -= state->bytes;
 }
 
-/* The nearest tier with room; EBB_N_TIERS if there is none. */
+/* The first tier with room; EBB_MAX_TIERS if there is none. */
 static uint32_t pick_tier(const walk *w, uint64_t bytes) {
-    uint32_t tier = 0;
-    while (tier < EBB_N_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||
-                                  bytes > w->input->tier_bytes[tier] - w->tier_used[tier])) {
+    uint32_t tier = EBB_DEVICE + 1;
+    while (tier < EBB_MAX_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||
+                                    bytes > w->input->tier_bytes[tier] - w->tier_used[tier])) {
         tier++;
     }
     return tier;
 }
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
-    EBB_ASSERT(tier < EBB_N_TIERS && !w->state[t].copied);
+    EBB_ASSERT(tier < EBB_MAX_TIERS && !w->state[t].copied);
     w->state[t].copied = true;
     w->state[t].tier = tier;
     w->tier_used[tier] += w->state[t].bytes;
@@ -116,7 +116,7 @@ static void arrive(walk *w, uint32_t t) {
 static ebb_status drop(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(state->present && state->locks == 0);
-    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_DROP, t, 0, EBB_DRAFT_FIXED));
+    EBB_TRY(ebb__draft_tensor(w->draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED));
     state->present = false;
     state->bound = w->draft->actions.n;
     state->stamp++;
@@ -183,7 +183,7 @@ static ebb_status copy_out(walk *w, uint32_t t, uint32_t tier) {
         w->draft->home[t] = (uint8_t)tier;
         return EBB_OK;
     }
-    return ebb__draft_add(w->draft, EBB_ACT_OUT, t, tier, w->state[t].bound);
+    return ebb__draft_tensor(w->draft, EBB_ACT_OUT, t, tier, w->state[t].bound);
 }
 
 /* NO_WAY: it cannot leave and come back. */
@@ -193,15 +193,15 @@ static ebb_status leave(walk *w, uint32_t t) {
     EBB_ASSERT(state->present && state->locks == 0);
     if (need == NEVER || state->copied) { return drop(w, t); }
     uint32_t tier = pick_tier(w, state->bytes);
-    if (tier < EBB_N_TIERS) {
-        copy_ns = ebb__machine_copy_ns(w->input->machine, (ebb_tier)tier, true, state->bytes) +
-                  ebb__machine_copy_ns(w->input->machine, (ebb_tier)tier, false, state->bytes);
+    if (tier < EBB_MAX_TIERS) {
+        copy_ns = ebb_machine_copy_time_ns(w->input->machine, EBB_DEVICE, tier, state->bytes) +
+                  ebb_machine_copy_time_ns(w->input->machine, tier, EBB_DEVICE, state->bytes);
     }
     uint64_t horizon = state->needed > w->step ? ebb_max_u64(need, state->needed - 1) : need;
     bool may_again = !w->copies_only && !w->copy_only[t] && horizon <= w->view.n_steps;
     if (may_again && ebb__budget_find_closure(w, t, horizon, copy_ns)) {
         EBB_TRY(keep_leaves(w, t));
-    } else if (tier < EBB_N_TIERS) {
+    } else if (tier < EBB_MAX_TIERS) {
         EBB_TRY(copy_out(w, t, tier));
     } else {
         return NO_WAY;
@@ -249,6 +249,7 @@ static ebb_status make_room_to_run(walk *w, const ebb_step *step) {
 
 /* Whether what a step to be run again reads and writes is at the version that it means; own is in its chain. */
 static bool can_repeat(const walk *w, const ebb_step *step, uint32_t own) {
+    if (step->repeat != EBB_REPEAT_EXACT) { return false; }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
         uint32_t t = w->view.accesses[at].tensor, mode = w->view.accesses[at].mode;
@@ -267,7 +268,7 @@ static ebb_status repeat_locked(walk *w, uint32_t step_idx, uint32_t own) {
         if (access->tensor != own && access->mode == EBB_READ) { EBB_TRY(bring(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
-    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_AGAIN, step_idx, choice_of(w, step), EBB_DRAFT_FIXED));
+    EBB_TRY(ebb__draft_step(w->draft, EBB_ACT_AGAIN, step_idx, choice_of(w, step)));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint32_t t = w->view.accesses[step->first_access + i].tensor;
         if (!w->state[t].present) { arrive(w, t); }
@@ -306,7 +307,7 @@ static ebb_status bring(walk *w, uint32_t t) {
     if (w->state[t].copied) {
         uint64_t bound = w->state[t].bound;
         EBB_TRY(make_room(w, w->state[t].bytes));
-        EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_IN, t, 0, bound));
+        EBB_TRY(ebb__draft_tensor(w->draft, EBB_ACT_IN, t, w->state[t].tier, bound));
         arrive(w, t);
         return EBB_OK;
     }
@@ -373,7 +374,7 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
         if ((access->mode & EBB_READ) != 0) { EBB_TRY(bring_or_learn(w, access->tensor)); }
     }
     EBB_TRY(make_room_to_run(w, step));
-    EBB_TRY(ebb__draft_add(w->draft, EBB_ACT_RUN, step_idx, choice_of(w, step), EBB_DRAFT_FIXED));
+    EBB_TRY(ebb__draft_step(w->draft, EBB_ACT_RUN, step_idx, choice_of(w, step)));
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint64_t at = step->first_access + i;
         uint32_t t = w->view.accesses[at].tensor;
@@ -402,7 +403,7 @@ static ebb_status end_lap(walk *w, bool close) {
         if (!state->present || state->locks > 0 || (w->view.tensors[t].persistent && !close)) { continue; }
         if (w->view.tensors[t].persistent && !state->copied) {
             uint32_t tier = pick_tier(w, state->bytes);
-            if (tier == EBB_N_TIERS) { return NO_WAY; }
+            if (tier == EBB_MAX_TIERS) { return NO_WAY; }
             EBB_TRY(copy_out(w, t, tier));
         }
         EBB_TRY(drop(w, t));
@@ -428,7 +429,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
         uint32_t tier = pick_tier(w, w->state[t].bytes);
-        if (!w->draft->resident[t] && tier == EBB_N_TIERS) {
+        if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;
         }
@@ -503,6 +504,24 @@ static ebb_status init_walk(walk *w) {
     return EBB_OK;
 }
 
+/* A lap begins with copies where there was room. What reads them reads those that the lap before ended with: on the
+ * tier of the last copy out. */
+static ebb_status close_copies(walk *w) {
+    uint8_t *tier = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *tier);
+    if (tier == NULL) { return EBB_E_NO_MEMORY; }
+    memset(tier, 0, w->view.n_tensors);
+    for (size_t a = 0; a < w->draft->actions.n; a++) {
+        const ebb_action *action = &w->draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_OUT) { tier[action->target] = (uint8_t)action->tier; }
+    }
+    for (size_t a = 0; a < w->draft->actions.n; a++) {
+        ebb_action *action = &w->draft->actions.data[a].action;
+        if (action->kind == EBB_ACT_OUT) { tier[action->target] = 0; } /* the first: from here on they are right */
+        if (action->kind == EBB_ACT_IN && tier[action->target] != 0) { action->tier = tier[action->target]; }
+    }
+    return EBB_OK;
+}
+
 static ebb_status draft_budget(const ebb_policy_input *input, ebb_draft *draft) {
     walk w = {.input = input, .draft = draft};
     ebb__bump_init(&w.bump, input->mem);
@@ -516,6 +535,7 @@ static ebb_status draft_budget(const ebb_policy_input *input, ebb_draft *draft) 
             st = EBB_OK;
         }
     }
+    if (st == EBB_OK) { st = close_copies(&w); }
     if (st == EBB_OK) {
         st = ebb__draft_move_up(draft, input->program, input->machine, input->limit_bytes, input->early_out,
                                 input->early_in);
@@ -531,5 +551,6 @@ const ebb_policy ebb__policy_budget = {
     .name = "budget",
     .about = "stays inside a budget: what is needed again last is copied out or computed again, whichever is cheaper",
     .keeps_limit = true,
+    .when_it_fits = &ebb__policy_liveness,
     .draft = draft_budget,
 };

@@ -8,8 +8,9 @@
 static ebb_status draft_none(const ebb_policy_input *input, ebb_draft *draft) {
     size_t n_steps = 0;
     (void)ebb_program_steps(input->program, &n_steps);
-    for (uint32_t s = 0; s < n_steps; s++) {
-        EBB_TRY(ebb__draft_add(draft, EBB_ACT_RUN, s, ebb__choice_of(input->choice, s), EBB_DRAFT_FIXED));
+    for (size_t at = 0; at < n_steps; at++) {
+        const uint32_t s = ebb__step_at(input, at);
+        EBB_TRY(ebb__draft_step(draft, EBB_ACT_RUN, s, ebb__choice_of(input->choice, s)));
     }
     return EBB_OK;
 }

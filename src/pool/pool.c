@@ -7,11 +7,12 @@
  *        +-------+------+-------+------+------+------+----------------------+
  *          all of it the general allocator's, to whom the pieces that the plan holds are taken
  *
- * With a plan, requests that it expects are answered from its bytes, all others by the general allocator. Without one,
- * everything is; a pool that learns then records what comes, until it sees an iteration. It goes on recording for some
- * time, for the first plan may be of a part of the iteration, or of an iteration with noise in it; a better one takes
- * its place. When a plan goes on missing later, it records again. A plan that misses most requests is dropped: its live
- * blocks become blocks of the general allocator, and what is between them is free.
+ * With a plan, requests that it expects are answered from its bytes. The others go into holes of the plan (pool_hole.c)
+ * or to the general allocator. Without a plan, every request goes there; a pool that learns then records what comes,
+ * until it sees an iteration. It goes on recording for some time, for the first plan may be of a part of the iteration,
+ * or of an iteration with noise in it; a better one takes its place. When a plan goes on missing later, it records
+ * again. A plan that misses most requests is dropped: its live blocks become blocks of the general allocator, and what
+ * is between them is free.
  *
  * A call looks at one event first, the next of the plan. Where there is no plan, or the pool has a lock, or it records,
  * or the plan's books must be kept, that is a stop, and the rest of this file decides. Unused features cost nothing.
@@ -29,6 +30,8 @@
 #define FIRST_PATIENCE 4u /* mismatches */
 #define MORE_PATIENCE 4u
 #define MAX_PATIENCE ((uint64_t)1 << 40)
+#define SLACK 128u           /* a part of what lives at most, by which the arena may always be larger */
+#define LOOKS_A_REQUEST 256u /* steps of searches for holes */
 #define DOUBT_ITERATIONS 12u /* by the plan that is doubted */
 
 struct ebb_pool {
@@ -47,6 +50,8 @@ struct ebb_pool {
     uint64_t records_until;    /* this many, where there is a plan */
     uint64_t missed, patience; /* mismatches since the last record, and how many make the pool record again */
     uint64_t general_bytes;    /* live ones */
+    uint64_t top;              /* the highest end of what was handed out or planned since there is this plan */
+    uint64_t n_looked;         /* steps of all searches for holes, about */
     ebb_pool_stats stats;      /* without what is kept elsewhere */
     pthread_mutex_t lock;
 };
@@ -55,6 +60,7 @@ struct ebb_pool {
 
 static void note_end(ebb_pool *pool, uint64_t end) {
     pool->stats.peak_bytes = ebb_max_u64(pool->stats.peak_bytes, end - pool->options.base);
+    pool->top = ebb_max_u64(pool->top, end);
 }
 
 static ebb_status begin_planning(const ebb_pool *pool, ebb_bump *bump, size_t n, ebb_pool_planning *p) {
@@ -88,6 +94,7 @@ static ebb_status begin_plan(ebb_pool *pool, const ebb_pool_planning *p) {
     pool->stats.n_plans++;
     pool->stats.plan_bytes = 0;
     for (size_t k = 0; k < p->n_pieces; k++) { pool->stats.plan_bytes += p->pieces[k].n; }
+    pool->top = p->n_taken > 0 ? p->taken[p->n_taken - 1].start + p->taken[p->n_taken - 1].n : pool->options.base;
     note_end(pool, p->end);
     EBB_ASSERT(EBB_DEBUG < 2 || ebb__pool_heap_is_valid(pool->heap));
     return EBB_OK;
@@ -273,11 +280,19 @@ static void doubt(ebb_pool *pool) {
     pool->records_until = ebb_max_u64(DOUBT_ITERATIONS * (uint64_t)pool->replay->n, MIN_PROOF);
 }
 
+static bool is_in_plan(const ebb_pool *pool, uint64_t start, uint64_t n) {
+    for (size_t k = 0; k < pool->pieces.n; k++) {
+        const ebb_pool_piece *p = &pool->pieces.data[k];
+        if (start < p->start + p->n && p->start < start + n) { return true; }
+    }
+    return false;
+}
+
 static void record(ebb_pool *pool, uint64_t n, uint64_t live_bytes, uint64_t start, bool is_hit) {
     const ebb_pool_record came = {.n = n, .live_bytes = live_bytes};
     uint64_t note = 0;
     if (ebb__pool_learner_take(&pool->learner, pool->options.mem, &came, is_hit, &note) != EBB_OK) { return; }
-    if (is_hit) {
+    if (is_hit || (pool->replay != NULL && is_in_plan(pool, start, n))) {
         ebb__pool_replay_note(pool->replay, start, note);
     } else {
         ebb__pool_heap_note(pool->heap, start, note);
@@ -294,10 +309,93 @@ static ebb_status no_room(const ebb_pool *pool, uint64_t size_bytes) {
                     (unsigned long long)count_live(pool), (unsigned long long)pool->stats.plan_bytes);
 }
 
-/* From the general allocator. A plan that is in its way goes, if the pool can learn another. */
+/* ---- holes of the plan ------------------------------------------------------------------------ */
+
+/* The plan holds these bytes too. What they touch of its pieces becomes one with them. */
+static ebb_status widen_plan(ebb_pool *pool, uint64_t start, uint64_t end) {
+    ebb_pool_piece *pieces = pool->pieces.data;
+    size_t first = 0, last;
+    uint64_t n, note;
+    while (first < pool->pieces.n && pieces[first].start + pieces[first].n < start) { first++; }
+    for (last = first; last < pool->pieces.n && pieces[last].start <= end; last++) {}
+    EBB_ASSERT(first < last);
+    ebb_pool_piece all = {.note = EBB_POOL_PLANNED};
+    all.start = ebb_min_u64(start, pieces[first].start);
+    all.n = ebb_max_u64(end, pieces[last - 1].start + pieces[last - 1].n) - all.start;
+    if (last == first + 1 && all.start == pieces[first].start && all.n == pieces[first].n) { return EBB_OK; }
+    EBB_TRY(ebb__pool_heap_reserve(pool->heap, 2));
+    for (size_t k = first; k < last; k++) {
+        ebb__pool_heap_note(pool->heap, pieces[k].start, 0);
+        ebb__pool_heap_give(pool->heap, pieces[k].start, &n, &note);
+        pool->stats.plan_bytes -= n;
+    }
+    ebb__pool_heap_take_pieces(pool->heap, &all, 1);
+    pool->stats.plan_bytes += all.n;
+    pieces[first] = all;
+    memmove(&pieces[first + 1], &pieces[last], (pool->pieces.n - last) * sizeof *pieces);
+    pool->pieces.n -= last - first - 1;
+    pool->plan_start = pieces[0].start;
+    pool->plan_extent = pieces[pool->pieces.n - 1].start + pieces[pool->pieces.n - 1].n - pool->plan_start;
+    return EBB_OK;
+}
+
+/* Up to here the arena has been used, or would be if hardly anything were lost between blocks. */
+static uint64_t get_ceiling(const ebb_pool *pool, uint64_t n) {
+    const uint64_t most = pool->stats.peak_live_bytes;
+    return ebb_max_u64(pool->top, pool->options.base + ebb_max_u64(most + most / SLACK, count_live(pool) + n));
+}
+
+static ebb_status find_hole(ebb_pool *pool, ebb_bump *bump, uint64_t n, uint64_t *start_out) {
+    ebb_pool_piece *taken = NULL;
+    ebb_pool_search search = {.replay = pool->replay,
+                              .hint = ebb__pool_replay_get_hint(pool->replay, n),
+                              .n = n,
+                              .base = pool->options.base,
+                              .ceiling = get_ceiling(pool, n),
+                              .end = pool->options.base + (pool->options.capacity_bytes & ~pool->mask)};
+    EBB_TRY(ebb__pool_heap_list(pool->heap, bump, &taken, &search.n_taken));
+    search.taken = taken;
+    return ebb__pool_find_hole(&search, bump, start_out);
+}
+
+/* Searches take as many steps as there are blocks and requests, so a long iteration gets one now and then. */
+static bool may_look(ebb_pool *pool) {
+    const uint64_t n_requests = pool->stats.n_requests + pool->stats.n_hits + ebb__pool_replay_count(pool->replay);
+    if (pool->replay->n_strays == EBB_POOL_STRAYS || pool->n_looked > LOOKS_A_REQUEST * n_requests) { return false; }
+    pool->n_looked += ebb__pool_heap_count(pool->heap) + 2 * (uint64_t)pool->replay->n;
+    return true;
+}
+
+/* A place for a request that the plan does not answer, if a good one is in the plan's bytes. */
+static ebb_status lodge(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+    ebb_bump bump;
+    uint64_t start = EBB_POOL_NOWHERE;
+    *start_out = EBB_POOL_NOWHERE;
+    if (!may_look(pool)) { return EBB_OK; }
+    ebb__bump_init(&bump, pool->options.mem);
+    ebb_status st = find_hole(pool, &bump, n, &start);
+    ebb__bump_fini(&bump);
+    if (st != EBB_OK || start == EBB_POOL_NOWHERE || !is_in_plan(pool, start, n)) { return st; }
+    EBB_TRY(widen_plan(pool, start, start + n));
+    ebb__pool_replay_lodge(pool->replay, start, n);
+    note_live(pool);
+    note_end(pool, start + n);
+    *start_out = start;
+    return EBB_OK;
+}
+
+/* From a hole of the plan, or the general allocator. A plan that is in its way goes, if the pool can learn another. */
 static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
     const uint64_t live_bytes = count_live(pool);
     uint64_t start = EBB_POOL_NOWHERE;
+    if (pool->replay != NULL) {
+        EBB_TRY(lodge(pool, n, start_out));
+        if (*start_out != EBB_POOL_NOWHERE) {
+            pool->stats.n_requests++;
+            if (pool->records) { record(pool, n, live_bytes, *start_out, false); }
+            return EBB_OK;
+        }
+    }
     EBB_TRY(ebb__pool_heap_take(pool->heap, n, 0, &start));
     if (start == EBB_POOL_NOWHERE && pool->options.learns && pool->replay != NULL) {
         EBB_TRY(unlearn(pool));
@@ -320,6 +418,7 @@ static ebb_status take_planned(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
         if (pool->records) { record(pool, n, live_bytes, *start_out, true); }
         return EBB_OK;
     case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
+    case EBB_POOL_DISPLACED: pool->stats.n_mismatches++; break;
     case EBB_POOL_MISMATCH:
         pool->stats.n_mismatches++;
         doubt(pool);

@@ -360,6 +360,10 @@ void ebb__pool_heap_give(ebb_pool_heap *heap, uint64_t start, uint64_t *n_out, u
     hang(heap, b);
 }
 
+size_t ebb__pool_heap_count(const ebb_pool_heap *heap) {
+    return heap->n_taken;
+}
+
 ebb_status ebb__pool_heap_list(const ebb_pool_heap *heap, ebb_bump *bump, ebb_pool_piece **pieces_out, size_t *n_out) {
     ebb_pool_piece *pieces = ebb__bump_alloc(bump, heap->n_taken, sizeof *pieces);
     size_t n = 0;

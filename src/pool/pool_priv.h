@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The pool's parts: a general allocator (pool_heap.c), what finds the iteration (pool_learn.c, pool_template.c), what
- * places it around the blocks that live (pool_place.c), and the plan, followed (pool_replay.c). All deal in addresses
- * and in bytes rounded up to the granule.
+ * places it around the blocks that live (pool_place.c), the plan, followed (pool_replay.c), and places for requests
+ * that the plan does not have (pool_hole.c). All deal in addresses and in bytes rounded up to the granule.
  */
 #ifndef EBB_SRC_POOL_PRIV_H
 #define EBB_SRC_POOL_PRIV_H
@@ -42,6 +42,9 @@ void ebb__pool_heap_cut(ebb_pool_heap *heap, uint64_t start, uint64_t n);
 
 /* Make room in the books for n_more blocks. */
 ebb_status ebb__pool_heap_reserve(ebb_pool_heap *heap, size_t n_more);
+
+/* Taken blocks. */
+size_t ebb__pool_heap_count(const ebb_pool_heap *heap);
 
 /* All taken blocks in order of address, from the bump. O(blocks). */
 ebb_status ebb__pool_heap_list(const ebb_pool_heap *heap, ebb_bump *bump, ebb_pool_piece **pieces_out, size_t *n_out);
@@ -91,7 +94,15 @@ typedef struct ebb_pool_spot {
     uint32_t live; /* the request that lives there; EBB_POOL_NONE */
 } ebb_pool_spot;
 
-#define EBB_POOL_GRAM 4u /* sizes that tell a place */
+/* A block in the plan's bytes that the plan does not have there. */
+typedef struct ebb_pool_stray {
+    uint64_t start, n, note;
+    uint64_t born;  /* requests before it */
+    uint32_t guard; /* the next request whose place it touches, whose event is a stop; EBB_POOL_NONE */
+} ebb_pool_stray;
+
+#define EBB_POOL_GRAM 4u    /* sizes that tell a place */
+#define EBB_POOL_STRAYS 16u /* in the plan's bytes at once */
 
 typedef struct ebb_pool_replay {
     ebb_pool_event *events; /* in time order; behind them a stop */
@@ -99,16 +110,22 @@ typedef struct ebb_pool_replay {
     ebb_pool_expected *requests;
     ebb_pool_spot *spots;
     uint32_t *spot_table; /* spots by start */
-    uint32_t *gram_table; /* requests by their size and those of the next few */
+    uint32_t *gram_table; /* requests by their size and those of the next few: the first of equal ones */
+    uint32_t *next_gram;  /* [n]: the next of the same sizes; EBB_POOL_NONE */
     uint32_t *late;       /* requests */
     uint64_t mask;        /* of both tables */
     uint32_t n, n_events, n_spots, n_late;
     uint32_t at;       /* the event that is expected, as far as the books are kept */
     uint64_t n_rounds; /* the times that the end was passed since */
     uint64_t live_bytes, peak_bytes;
+    ebb_pool_stray strays[EBB_POOL_STRAYS];
+    uint32_t n_strays;
+    uint32_t lost;                  /* the planned request that came last and did not get its place; EBB_POOL_NONE */
+    uint64_t stray_age;             /* for how many requests a stray lives, as a mean of the last ones */
     uint64_t n_hits, n_others;      /* requests */
     uint64_t recent[EBB_POOL_GRAM]; /* sizes since the last one that was where the plan has it */
     uint32_t n_recent;
+    uint64_t n_astray;            /* requests since then */
     uint64_t next_jump;           /* not before this many requests */
     uint64_t missed_at, n_excess; /* requests when one last missed; misses, less one for each MISS_WORTH that hit */
     const ebb_mem *mem;
@@ -145,7 +162,12 @@ const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *replay);
 /* Calls were followed up to here: bring the books up to date. */
 void ebb__pool_replay_catch_up(ebb_pool_replay *replay, const ebb_pool_event *next);
 
-typedef enum ebb_pool_answer { EBB_POOL_HIT, EBB_POOL_UNPLANNED, EBB_POOL_MISMATCH } ebb_pool_answer;
+typedef enum ebb_pool_answer {
+    EBB_POOL_HIT,
+    EBB_POOL_UNPLANNED,
+    EBB_POOL_DISPLACED,
+    EBB_POOL_MISMATCH
+} ebb_pool_answer;
 
 /* With the books up to date: a request came; *start_out is its place where it is a hit. */
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uint64_t *start_out);
@@ -155,6 +177,18 @@ uint64_t ebb__pool_replay_give(ebb_pool_replay *replay, uint64_t start, uint64_t
 
 /* The same: note is kept beside the block that starts there, which lives. */
 void ebb__pool_replay_note(ebb_pool_replay *replay, uint64_t start, uint64_t note);
+
+/* What is known of a request that the plan did not answer, while the books are as they were then. */
+typedef struct ebb_pool_hint {
+    uint32_t request; /* the planned request that it seems to be; EBB_POOL_NONE */
+    uint32_t next;    /* the request that comes next */
+    uint64_t age;     /* it is likely to be freed before the request that comes this many after `next` */
+    bool is_certain;  /* it is that request, which did not get its place */
+} ebb_pool_hint;
+ebb_pool_hint ebb__pool_replay_get_hint(const ebb_pool_replay *replay, uint64_t n);
+
+/* A stray lives in the plan's bytes, at a place where nothing lives. There are fewer than EBB_POOL_STRAYS. */
+void ebb__pool_replay_lodge(ebb_pool_replay *replay, uint64_t start, uint64_t n);
 
 /* The live blocks in order of address, from the bump. */
 ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *replay, ebb_bump *bump, ebb_pool_piece **pieces_out,
@@ -167,6 +201,22 @@ uint64_t ebb__pool_replay_count(const ebb_pool_replay *replay);
 bool ebb__pool_replay_is_stale(const ebb_pool_replay *replay);
 
 bool ebb__pool_replay_is_valid(const ebb_pool_replay *replay);
+
+/* ---- a hole for what the plan does not have --------------------------------------------------- */
+
+/* Where a request is best put that the plan did not answer. */
+typedef struct ebb_pool_search {
+    const ebb_pool_piece *taken; /* in order of address; those of EBB_POOL_PLANNED are left out */
+    size_t n_taken;
+    const ebb_pool_replay *replay;
+    ebb_pool_hint hint;
+    uint64_t n;             /* bytes */
+    uint64_t base, ceiling; /* the arena should not be used beyond */
+    uint64_t end;           /* of the arena */
+} ebb_pool_search;
+
+/* *start_out is EBB_POOL_NOWHERE where no place is free. */
+ebb_status ebb__pool_find_hole(const ebb_pool_search *search, ebb_bump *bump, uint64_t *start_out);
 
 /* ---- finding the iteration -------------------------------------------------------------------- */
 

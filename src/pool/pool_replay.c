@@ -19,6 +19,10 @@
  *      live now = (a part of what the plan has living at the cursor) + late
  *      the place of the request at the cursor is disjoint from the first by the placement, from the second by looking
  *
+ * A request that the plan does not have may get bytes of it, at a place where nothing lives: a stray. The next request
+ * whose place touches the stray is guarded: its event is a stop until the stray is gone or the cursor has passed. All
+ * others are followed as before. A guarded request goes elsewhere.
+ *
  * A block that is dead although its free is yet to come, because it was freed early or never taken, is no danger, but
  * a call may free what no longer lives: the event becomes a stop until the cursor has passed it.
  *
@@ -28,13 +32,15 @@
  *
  * When a request has another size than the expected one, it is first taken for one too many. If the next does not fit
  * either, the two sizes are looked for together, a few requests ahead: then some were left out, or one had another
- * size. When that fails too, the last EBB_POOL_GRAM sizes are looked up in a table of all places of the iteration that
- * they tell. Moving there makes the books anew, O(requests), and is not done again before a part of an iteration.
+ * size. When that fails too, the last EBB_POOL_GRAM sizes are looked up in a table of all places of the iteration. If
+ * several places have these sizes, the one that is nearest to where the cursor should be is taken. Moving there makes
+ * the books anew, O(requests), and is not done again before a part of an iteration.
  *
  * Invariants, while nothing is followed without the books:
  * 1. A free stands behind its request and before the request that dies no sooner by the plan (round the circle).
  * 2. Listed as late is what lives and is not awaited, where awaited means: the next event of it is its free.
  * 3. A free is a stop exactly while it is awaited and its block does not live.
+ * 4. The guard of a stray is the first request from the cursor on whose place touches it.
  */
 #include "pool/pool_priv.h"
 
@@ -43,14 +49,18 @@
 #define MAX_LATE 16u  /* while there are more, nothing is answered from the plan */
 #define MISS_WORTH 8u /* hits that make up for a miss */
 #define MIN_EXCESS 32u
-#define JUMPS_AN_ITERATION 16u
-#define AMBIGUOUS 0x80000000u
+#define JUMPS_AN_ITERATION 64u
+#define MAX_GRAMS 64u /* equal places that are looked at */
 #define NONE EBB_POOL_NONE
 
 typedef ebb_pool_spot spot;
 typedef ebb_pool_event event;
 typedef ebb_pool_meaning meaning;
 typedef ebb_pool_expected expected;
+
+static uint64_t count_taken(const ebb_pool_replay *r) {
+    return r->n_hits + r->n_others;
+}
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
@@ -91,7 +101,7 @@ static uint32_t *find_gram(const ebb_pool_replay *r, const uint64_t sizes[EBB_PO
     for (unsigned k = 0; k < EBB_POOL_GRAM; k++) { hash = add_to_hash(hash, sizes[k]); }
     uint64_t i = hash & r->mask;
     for (; r->gram_table[i] != NONE; i = (i + 1) & r->mask) {
-        get_gram(r, r->gram_table[i] & ~AMBIGUOUS, others);
+        get_gram(r, r->gram_table[i], others);
         if (memcmp(sizes, others, sizeof others) == 0) { break; }
     }
     return &r->gram_table[i];
@@ -102,7 +112,8 @@ static void fill_grams(ebb_pool_replay *r) {
     for (uint32_t i = 0; i < r->n; i++) {
         get_gram(r, i, sizes);
         uint32_t *e = find_gram(r, sizes);
-        *e = *e == NONE ? i : *e | AMBIGUOUS;
+        r->next_gram[i] = *e;
+        *e = i;
     }
 }
 
@@ -182,6 +193,7 @@ static ebb_status fill(ebb_pool_replay *r, const ebb_pool_planned *requests) {
     r->spots = take_from_bump(&r->bump, r->n, sizeof *r->spots, &st);
     r->spot_table = take_from_bump(&r->bump, size, sizeof *r->spot_table, &st);
     r->gram_table = take_from_bump(&r->bump, size, sizeof *r->gram_table, &st);
+    r->next_gram = take_from_bump(&r->bump, r->n, sizeof *r->next_gram, &st);
     r->late = take_from_bump(&r->bump, (uint64_t)r->n + 1, sizeof *r->late, &st);
     EBB_TRY(st);
     r->mask = size - 1;
@@ -197,7 +209,7 @@ static ebb_status fill(ebb_pool_replay *r, const ebb_pool_planned *requests) {
 
 ebb_status ebb__pool_replay_create(const ebb_mem *mem, const ebb_pool_planned *requests, size_t n,
                                    ebb_pool_replay **replay_out) {
-    EBB_ASSERT(n > 0 && n < AMBIGUOUS / 2);
+    EBB_ASSERT(n > 0 && n < UINT32_MAX / 4);
     ebb_pool_replay *r = ebb__calloc(mem, 1, sizeof *r);
     if (r == NULL) { return EBB_E_NO_MEMORY; }
     r->mem = mem;
@@ -256,6 +268,45 @@ static bool touches_late(const ebb_pool_replay *r, const expected *q) {
     return false;
 }
 
+/* ---- strays in the plan's bytes --------------------------------------------------------------- */
+
+static bool touches(const expected *q, const ebb_pool_stray *s) {
+    return q->spot != NONE && q->start < s->start + s->n && s->start < q->start + q->n;
+}
+
+static bool is_guarded(const ebb_pool_replay *r, uint32_t request) {
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        if (r->strays[k].guard == request) { return true; }
+    }
+    return false;
+}
+
+static void lift_guard(ebb_pool_replay *r, ebb_pool_stray *s) {
+    const uint32_t request = s->guard;
+    s->guard = NONE;
+    if (request != NONE && !is_guarded(r, request)) {
+        r->events[r->requests[request].alloc_at].n = r->requests[request].n;
+    }
+}
+
+/* At the first request from `next` on that touches the stray. O(requests). */
+static void put_guard(ebb_pool_replay *r, ebb_pool_stray *s, uint32_t next) {
+    lift_guard(r, s);
+    for (uint32_t k = 0, i = next; k < r->n; k++, i = behind(i, r->n)) {
+        if (!touches(&r->requests[i], s)) { continue; }
+        s->guard = i;
+        r->events[r->requests[i].alloc_at].n = EBB_POOL_STOP;
+        return;
+    }
+}
+
+/* A guard that is passed goes on. */
+static void pass_guards(ebb_pool_replay *r, uint32_t request) {
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        if (r->strays[k].guard == request) { put_guard(r, &r->strays[k], behind(request, r->n)); }
+    }
+}
+
 /* After the cursor was put somewhere. O(requests). */
 static void make_books(ebb_pool_replay *r) {
     r->n_late = 0;
@@ -287,6 +338,7 @@ static void follow(ebb_pool_replay *r) {
         r->peak_bytes = ebb_max_u64(r->peak_bytes, r->live_bytes);
         r->n_hits++;
         r->n_recent = 0;
+        r->n_astray = 0;
     }
     r->at = behind(r->at, r->n_events);
 }
@@ -307,6 +359,7 @@ static void pass(ebb_pool_replay *r) {
         r->events[q->free_at].n = EBB_POOL_STOP;
     }
     r->at = behind(r->at, r->n_events);
+    if (!m.is_free && r->n_strays > 0) { pass_guards(r, m.request); }
 }
 
 const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *r) {
@@ -395,10 +448,39 @@ static void free_late(ebb_pool_replay *r, uint32_t request) {
     }
 }
 
+static ebb_pool_stray *find_stray(ebb_pool_replay *r, uint64_t start) {
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        if (r->strays[k].start == start) { return &r->strays[k]; }
+    }
+    return NULL;
+}
+
+static uint64_t give_stray(ebb_pool_replay *r, uint64_t start, uint64_t *note_out) {
+    ebb_pool_stray *s = find_stray(r, start);
+    if (s == NULL) { return 0; }
+    const uint64_t n = s->n;
+    EBB_ASSERT(r->live_bytes >= n);
+    lift_guard(r, s);
+    *note_out = s->note;
+    r->live_bytes -= n;
+    r->stray_age = (r->stray_age + count_taken(r) - s->born + 1) / 2;
+    *s = r->strays[--r->n_strays];
+    return n;
+}
+
+void ebb__pool_replay_lodge(ebb_pool_replay *r, uint64_t start, uint64_t n) {
+    EBB_ASSERT(r->n_strays < EBB_POOL_STRAYS);
+    ebb_pool_stray *s = &r->strays[r->n_strays++];
+    *s = (ebb_pool_stray){.start = start, .n = n, .born = count_taken(r), .guard = NONE};
+    put_guard(r, s, r->meanings[r->at].before);
+    r->live_bytes += n;
+    r->peak_bytes = ebb_max_u64(r->peak_bytes, r->live_bytes);
+}
+
 uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start, uint64_t *note_out) {
     const uint32_t s = *find_spot(r, start);
     const uint32_t request = s != NONE ? r->spots[s].live : NONE;
-    if (request == NONE) { return 0; }
+    if (request == NONE) { return give_stray(r, start, note_out); }
     expected *q = &r->requests[request];
     EBB_ASSERT(r->live_bytes >= q->n && (q->late_at != NONE) != is_awaited(r, request));
     *note_out = q->note;
@@ -415,15 +497,16 @@ uint64_t ebb__pool_replay_give(ebb_pool_replay *r, uint64_t start, uint64_t *not
 
 void ebb__pool_replay_note(ebb_pool_replay *r, uint64_t start, uint64_t note) {
     const uint32_t s = *find_spot(r, start);
-    EBB_ASSERT(s != NONE && r->spots[s].live != NONE);
-    r->requests[r->spots[s].live].note = note;
+    if (s != NONE && r->spots[s].live != NONE) {
+        r->requests[r->spots[s].live].note = note;
+        return;
+    }
+    ebb_pool_stray *stray = find_stray(r, start);
+    EBB_ASSERT(stray != NULL);
+    stray->note = note;
 }
 
 /* ---- finding the place ------------------------------------------------------------------------ */
-
-static uint64_t count_taken(const ebb_pool_replay *r) {
-    return r->n_hits + r->n_others;
-}
 
 static void count_mismatch(ebb_pool_replay *r) {
     const uint64_t n_since = count_taken(r) - r->missed_at;
@@ -436,6 +519,7 @@ static void remember(ebb_pool_replay *r, uint64_t n) {
     if (r->n_recent == EBB_POOL_GRAM) { memmove(r->recent, r->recent + 1, (EBB_POOL_GRAM - 1) * sizeof *r->recent); }
     if (r->n_recent < EBB_POOL_GRAM) { r->n_recent++; }
     r->recent[r->n_recent - 1] = n;
+    r->n_astray++;
 }
 
 /* The request that this one is, if the one before did not fit either: the nearest ahead that has its size behind one
@@ -450,11 +534,21 @@ static uint32_t look_ahead(const ebb_pool_replay *r, uint64_t before, uint64_t n
     return NONE;
 }
 
-/* The one that the last few sizes tell. */
+/* The one that the last few sizes tell: where several places have them, the one that is nearest to where it should be
+ * if all had come since the plan was left. */
 static uint32_t look_up(ebb_pool_replay *r) {
     if (r->n_recent < EBB_POOL_GRAM || count_taken(r) < r->next_jump) { return NONE; }
-    const uint32_t first = *find_gram(r, r->recent);
-    return (first & AMBIGUOUS) != 0 ? NONE : (uint32_t)((first + (uint64_t)EBB_POOL_GRAM - 1) % r->n);
+    const uint64_t now = r->meanings[r->at].before + r->n_astray - 1;
+    uint32_t best = NONE, best_distance = NONE, first = *find_gram(r, r->recent);
+    for (unsigned k = 0; k < MAX_GRAMS && first != NONE; k++, first = r->next_gram[first]) {
+        const uint32_t request = (uint32_t)((first + (uint64_t)EBB_POOL_GRAM - 1) % r->n);
+        const uint32_t ahead = way((uint32_t)(now % r->n), request, r->n), distance = ebb_min_u64(ahead, r->n - ahead);
+        if (distance < best_distance) {
+            best = request;
+            best_distance = distance;
+        }
+    }
+    return best;
 }
 
 /* Over what does not come. */
@@ -465,6 +559,7 @@ static void skip_to(ebb_pool_replay *r, uint32_t request) {
 static void jump_to(ebb_pool_replay *r, uint32_t request) {
     r->at = r->requests[request].alloc_at;
     make_books(r);
+    for (uint32_t k = 0; k < r->n_strays; k++) { put_guard(r, &r->strays[k], request); }
     r->next_jump = count_taken(r) + r->n / JUMPS_AN_ITERATION;
 }
 
@@ -487,46 +582,72 @@ static bool find_place(ebb_pool_replay *r, uint64_t n) {
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
     if (r->requests[r->meanings[r->at].before].n != n && !find_place(r, n)) {
         r->n_others++;
+        r->lost = NONE;
         return EBB_POOL_MISMATCH;
     }
     while (r->meanings[r->at].is_free) { pass(r); }
     const expected *q = &r->requests[r->meanings[r->at].request];
     EBB_ASSERT(q->n == n && q->alloc_at == r->at);
     r->n_recent = 0;
-    if (q->spot != NONE && (r->n_late == 0 || !touches_late(r, q))) {
+    r->n_astray = 0;
+    const bool meets_stray = is_guarded(r, r->meanings[r->at].request);
+    r->lost = NONE;
+    if (q->spot != NONE && !meets_stray && (r->n_late == 0 || !touches_late(r, q))) {
         *start_out = q->start;
         follow(r);
         return EBB_POOL_HIT;
     }
     r->n_others++;
+    r->lost = r->meanings[r->at].request;
     pass(r);
     if (q->spot == NONE) { return EBB_POOL_UNPLANNED; }
+    if (meets_stray) { return EBB_POOL_DISPLACED; }
     count_mismatch(r);
     return EBB_POOL_MISMATCH;
 }
 
+/* After one that was left out, the next one comes. One of another size has half to twice the size. */
+static uint32_t guess_request(const ebb_pool_replay *r, uint64_t n) {
+    const uint32_t now = r->meanings[r->at].before, next = behind(now, r->n);
+    const expected *q = &r->requests[now];
+    if (r->requests[next].n == n) { return next; }
+    return q->n / 2 <= n && n / 2 <= q->n ? now : NONE;
+}
+
+ebb_pool_hint ebb__pool_replay_get_hint(const ebb_pool_replay *r, uint64_t n) {
+    ebb_pool_hint hint = {.request = r->lost, .next = r->meanings[r->at].before, .age = r->stray_age};
+    hint.is_certain = r->lost != NONE;
+    if (hint.request == NONE) { hint.request = guess_request(r, n); }
+    if (hint.request == NONE) { return hint; }
+    const expected *q = &r->requests[hint.request];
+    hint.age = r->n;
+    if (q->spot == NONE) { return hint; }
+    hint.age = hint.is_certain ? q->span - 1 : (uint64_t)q->span + way(hint.next, hint.request, r->n);
+    return hint;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------- */
+
+static uint64_t start_of(const void *piece) {
+    return ((const ebb_pool_piece *)piece)->start;
+}
 
 ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *r, ebb_bump *bump, ebb_pool_piece **pieces_out,
                                      size_t *n_out) {
-    ebb_pool_piece *pieces = ebb__bump_alloc(bump, r->n_spots, sizeof *pieces);
-    uint64_t *start = ebb__bump_alloc(bump, r->n_spots, sizeof *start);
-    uint32_t *idx = ebb__bump_alloc(bump, r->n_spots, sizeof *idx);
-    uint32_t *request = ebb__bump_alloc(bump, r->n_spots, sizeof *request);
-    if (pieces == NULL || start == NULL || idx == NULL || request == NULL) { return EBB_E_NO_MEMORY; }
-    uint32_t n = 0;
+    const uint64_t most = (uint64_t)r->n_spots + r->n_strays;
+    ebb_pool_piece *pieces = ebb__bump_alloc(bump, most, sizeof *pieces);
+    size_t n = 0;
+    if (pieces == NULL) { return EBB_E_NO_MEMORY; }
     for (uint32_t s = 0; s < r->n_spots; s++) {
         if (r->spots[s].live == NONE) { continue; }
-        start[n] = r->spots[s].start;
-        request[n] = r->spots[s].live;
-        idx[n] = n;
-        n++;
+        const expected *q = &r->requests[r->spots[s].live];
+        pieces[n++] = (ebb_pool_piece){.start = q->start, .n = q->n, .note = q->note};
     }
-    EBB_TRY(ebb__sort_by_key(r->mem, idx, n, start));
-    for (uint32_t k = 0; k < n; k++) {
-        const expected *q = &r->requests[request[idx[k]]];
-        pieces[k] = (ebb_pool_piece){.start = q->start, .n = q->n, .note = q->note};
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        const ebb_pool_stray *s = &r->strays[k];
+        pieces[n++] = (ebb_pool_piece){.start = s->start, .n = s->n, .note = s->note};
     }
+    EBB_TRY(ebb__sort_items(r->mem, pieces, n, sizeof *pieces, start_of));
     *pieces_out = pieces;
     *n_out = n;
     return EBB_OK;
@@ -552,7 +673,20 @@ static bool is_request_valid(const ebb_pool_replay *r, uint32_t request) {
     const bool awaited = is_awaited(r, request), lives = is_live(r, request);
     if ((q->late_at != NONE) != (lives && !awaited)) { return false; }
     if (r->events[q->free_at].n != (awaited && !lives ? EBB_POOL_STOP : EBB_POOL_FREE)) { return false; }
-    return r->events[q->alloc_at].n == q->n && r->spots[q->spot].start == q->start;
+    return r->events[q->alloc_at].n == (is_guarded(r, request) ? EBB_POOL_STOP : q->n) &&
+           r->spots[q->spot].start == q->start;
+}
+
+/* It overlaps nothing that lives, and its guard stands before all that it touches. */
+static bool is_stray_valid(const ebb_pool_replay *r, const ebb_pool_stray *s) {
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (is_live(r, i) && touches(&r->requests[i], s)) { return false; }
+    }
+    uint32_t i = r->meanings[r->at].before;
+    for (uint32_t k = 0; k < r->n; k++, i = behind(i, r->n)) {
+        if (touches(&r->requests[i], s)) { return s->guard == i; }
+    }
+    return s->guard == NONE;
 }
 
 bool ebb__pool_replay_is_valid(const ebb_pool_replay *r) {
@@ -568,6 +702,10 @@ bool ebb__pool_replay_is_valid(const ebb_pool_replay *r) {
     }
     for (uint32_t k = 0; k < r->n_late; k++) {
         if (r->requests[r->late[k]].late_at != k) { return false; }
+    }
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        if (!is_stray_valid(r, &r->strays[k])) { return false; }
+        live_bytes += r->strays[k].n;
     }
     return live_bytes == r->live_bytes;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building a program, checking it, and its views.
+ * Building a program, finishing it, and its views.
  *
  * The builder refuses what is wrong in itself (an access to a tensor that is not there, a step that cannot
- * be computed); check looks at the whole (reads before writes, sums). After check:
+ * be computed); finish looks at the whole (reads before writes, sums). After it:
  *  1. every step has at least one choice, and at most one access a tensor;
  *  2. a tensor that is not persistent is written, whole, before it is read;
  *  3. all tensors and any one step's scratch, each rounded up, add up to at most EBB_PROGRAM_MAX_BYTES.
@@ -14,8 +14,8 @@
 
 /* ---- building --------------------------------------------------------------------------------- */
 
-ebb_status ebb__program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
-                               ebb_program **program_out) {
+ebb_status ebb_program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
+                              ebb_program **program_out) {
     if (alignment_bytes == 0 || (alignment_bytes & (alignment_bytes - 1)) != 0 ||
         alignment_bytes > EBB_PROGRAM_MAX_ALIGNMENT) {
         return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two up to %llu",
@@ -43,7 +43,9 @@ void ebb_program_destroy(ebb_program *program) {
     EBB_VEC_FINI(mem, &program->steps);
     EBB_VEC_FINI(mem, &program->accesses);
     EBB_VEC_FINI(mem, &program->choices);
+    EBB_VEC_FINI(mem, &program->handles);
     EBB_VEC_FINI(mem, &program->last_access);
+    EBB_VEC_FINI(mem, &program->has_content);
     ebb__bump_fini(&program->bump);
     ebb__free(mem, program);
 }
@@ -59,27 +61,64 @@ static const char *copy_word(ebb_program *program, const char *word) {
     return *recent;
 }
 
-ebb_status ebb__program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *tensor_out) {
-    if (tensor->name == NULL || tensor->size_bytes == 0 || tensor->size_bytes > EBB_PROGRAM_MAX_BYTES ||
-        (unsigned)tensor->role >= EBB_N_ROLES) {
-        return ebb_fail(EBB_E_ARGUMENT, "tensor %zu: %s", program->tensors.n,
+static ebb_status check_open(const ebb_program *program) {
+    return program->finished ? ebb_fail(EBB_E_ARGUMENT, "program %s: it is finished", program->name) : EBB_OK;
+}
+
+static ebb_status add_handle(ebb_program *program, ebb_handle handle, uint32_t *handle_out) {
+    if (program->handles.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 tensors and views"); }
+    EBB_TRY(EBB_PUSH(program->mem, &program->handles, handle));
+    *handle_out = (uint32_t)(program->handles.n - 1);
+    return EBB_OK;
+}
+
+ebb_status ebb_program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *handle_out) {
+    EBB_TRY(check_open(program));
+    if (tensor->name == NULL || tensor->size_bytes > EBB_PROGRAM_MAX_BYTES || (unsigned)tensor->role >= EBB_N_ROLES ||
+        (tensor->marks & ~(uint32_t)EBB_MARKS_ALL) != 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "tensor %zu: %s", program->handles.n,
                         tensor->name == NULL                         ? "it has no name"
-                        : tensor->size_bytes == 0                    ? "it has no bytes"
                         : tensor->size_bytes > EBB_PROGRAM_MAX_BYTES ? "it has too many bytes"
-                                                                     : "it has an unknown role");
+                        : (unsigned)tensor->role >= EBB_N_ROLES      ? "it has an unknown role"
+                                                                     : "it has an unknown mark");
     }
-    if (program->tensors.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 tensors"); }
+    if (tensor->size_bytes == 0) { return add_handle(program, (ebb_handle){.tensor = EBB_NO_TENSOR}, handle_out); }
     EBB_TRY(EBB_RESERVE(program->mem, &program->tensors, 1));
-    EBB_TRY(EBB_PUSH(program->mem, &program->last_access, 0));
+    EBB_TRY(EBB_RESERVE(program->mem, &program->last_access, 1));
+    EBB_TRY(EBB_RESERVE(program->mem, &program->has_content, 1));
     ebb_tensor copy = *tensor;
     copy.name = ebb__bump_strdup(&program->bump, tensor->name);
-    if (copy.name == NULL) {
-        program->last_access.n--;
-        return EBB_E_NO_MEMORY;
-    }
-    *tensor_out = (uint32_t)program->tensors.n;
+    if (copy.name == NULL) { return EBB_E_NO_MEMORY; }
+    const ebb_handle whole = {.tensor = (uint32_t)program->tensors.n, .size_bytes = tensor->size_bytes};
+    EBB_TRY(add_handle(program, whole, handle_out));
     program->tensors.data[program->tensors.n++] = copy;
+    program->last_access.data[program->last_access.n++] = 0;
+    program->has_content.data[program->has_content.n++] = tensor->persistent;
     return EBB_OK;
+}
+
+ebb_status ebb_program_add_view(ebb_program *program, uint32_t base, uint64_t offset_bytes, uint64_t size_bytes,
+                                uint32_t *handle_out) {
+    EBB_TRY(check_open(program));
+    if (base >= program->handles.n) {
+        return ebb_fail(EBB_E_ARGUMENT, "view %zu: there is no tensor %u", program->handles.n, base);
+    }
+    const ebb_handle of = program->handles.data[base];
+    if (offset_bytes > of.size_bytes || size_bytes > of.size_bytes - offset_bytes) {
+        return ebb_fail(EBB_E_ARGUMENT, "view %zu: %llu bytes from %llu on are not within the %llu bytes of tensor %u",
+                        program->handles.n, (unsigned long long)size_bytes, (unsigned long long)offset_bytes,
+                        (unsigned long long)of.size_bytes, base);
+    }
+    ebb_handle view = {.tensor = EBB_NO_TENSOR};
+    if (size_bytes > 0) {
+        view =
+            (ebb_handle){.tensor = of.tensor, .offset_bytes = of.offset_bytes + offset_bytes, .size_bytes = size_bytes};
+    }
+    return add_handle(program, view, handle_out);
+}
+
+uint32_t ebb_program_find_tensor(const ebb_program *program, uint32_t handle) {
+    return handle < program->handles.n ? program->handles.data[handle].tensor : EBB_NO_TENSOR;
 }
 
 static bool is_work(double x) {
@@ -91,14 +130,16 @@ static ebb_status check_new_step(const ebb_program *program, const ebb_step *ste
     if (step->name == NULL || step->kind == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "step %zu: it has no name or no kind", program->steps.n);
     }
-    if (step->phase >= EBB_N_PHASES || step->n_choices == 0) {
+    if (step->phase >= EBB_N_PHASES || step->repeat >= EBB_N_REPEATS || step->n_choices == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): %s", program->steps.n, step->name,
-                        step->n_choices == 0 ? "it has no choice" : "it has an unknown phase");
+                        step->n_choices == 0          ? "it has no choice"
+                        : step->phase >= EBB_N_PHASES ? "it has an unknown phase"
+                                                      : "it has an unknown way to repeat it");
     }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        if (accesses[i].tensor >= program->tensors.n || accesses[i].mode < EBB_READ || accesses[i].mode > EBB_UPDATE) {
+        if (accesses[i].tensor >= program->handles.n || accesses[i].mode < EBB_READ || accesses[i].mode > EBB_UPDATE) {
             return ebb_fail(EBB_E_ARGUMENT, "step %zu (%s): access %u is of mode %u to tensor %u of %zu",
-                            program->steps.n, step->name, i, accesses[i].mode, accesses[i].tensor, program->tensors.n);
+                            program->steps.n, step->name, i, accesses[i].mode, accesses[i].tensor, program->handles.n);
         }
     }
     for (uint32_t i = 0; i < step->n_choices; i++) {
@@ -112,22 +153,39 @@ static ebb_status check_new_step(const ebb_program *program, const ebb_step *ste
     return EBB_OK;
 }
 
+/* An access as one to its tensor. A part is written as an update where the rest has a content to keep. */
+static ebb_access fold_access(const ebb_program *program, const ebb_access *access) {
+    const ebb_handle *handle = &program->handles.data[access->tensor];
+    ebb_access folded = {.tensor = handle->tensor, .mode = access->mode};
+    if (folded.tensor != EBB_NO_TENSOR && handle->size_bytes < program->tensors.data[folded.tensor].size_bytes &&
+        (folded.mode & EBB_WRITE) != 0 && program->has_content.data[folded.tensor]) {
+        folded.mode = EBB_UPDATE;
+    }
+    return folded;
+}
+
 /* Append the step's accesses; the second of one tensor goes into the first. Room is there. */
 static void push_accesses(ebb_program *program, const ebb_access *accesses, uint32_t n_accesses) {
     uint64_t first = program->accesses.n;
     for (uint32_t i = 0; i < n_accesses; i++) {
-        uint64_t *last = &program->last_access.data[accesses[i].tensor];
+        const ebb_access access = fold_access(program, &accesses[i]);
+        if (access.tensor == EBB_NO_TENSOR) { continue; }
+        uint64_t *last = &program->last_access.data[access.tensor];
         if (*last > first) {
-            program->accesses.data[*last - 1].mode |= accesses[i].mode; /* READ | WRITE is UPDATE */
+            program->accesses.data[*last - 1].mode |= access.mode; /* READ | WRITE is UPDATE */
         } else {
-            program->accesses.data[program->accesses.n++] = accesses[i];
+            program->accesses.data[program->accesses.n++] = access;
             *last = program->accesses.n;
         }
     }
+    for (uint64_t a = first; a < program->accesses.n; a++) {
+        program->has_content.data[program->accesses.data[a].tensor] = true; /* or it is read too early: see finish */
+    }
 }
 
-ebb_status ebb__program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
-                                 const ebb_choice *choices) {
+ebb_status ebb_program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
+                                const ebb_choice *choices) {
+    EBB_TRY(check_open(program));
     EBB_TRY(check_new_step(program, step, accesses, choices));
     if (program->steps.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 steps"); }
     EBB_TRY(EBB_RESERVE(program->mem, &program->steps, 1));
@@ -152,7 +210,7 @@ ebb_status ebb__program_add_step(ebb_program *program, const ebb_step *step, con
     return EBB_OK;
 }
 
-/* ---- checking --------------------------------------------------------------------------------- */
+/* ---- finishing -------------------------------------------------------------------------------- */
 
 static uint64_t round_up(const ebb_program *program, uint64_t size_bytes) {
     EBB_ASSERT(size_bytes <= EBB_PROGRAM_MAX_BYTES);
@@ -205,10 +263,7 @@ static ebb_status check_tensors(const ebb_program *program) {
     return EBB_OK;
 }
 
-ebb_status ebb__program_check(const ebb_program *program) {
-    if (program->steps.n == 0) { return ebb_fail(EBB_E_FORMAT, "program %s: it has no steps", program->name); }
-    EBB_TRY(check_sums(program));
-    EBB_TRY(check_tensors(program));
+static ebb_status check_steps(const ebb_program *program) {
     bool *written = ebb__alloc(program->mem, program->tensors.n, sizeof *written);
     if (written == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t t = 0; t < program->tensors.n; t++) { written[t] = program->tensors.data[t].persistent; }
@@ -216,6 +271,16 @@ ebb_status ebb__program_check(const ebb_program *program) {
     for (size_t s = 0; s < program->steps.n && st == EBB_OK; s++) { st = check_step(program, s, written); }
     ebb__free(program->mem, written);
     return st;
+}
+
+ebb_status ebb_program_finish(ebb_program *program) {
+    EBB_TRY(check_open(program));
+    if (program->steps.n == 0) { return ebb_fail(EBB_E_FORMAT, "program %s: it has no steps", program->name); }
+    EBB_TRY(check_sums(program));
+    EBB_TRY(check_tensors(program));
+    EBB_TRY(check_steps(program));
+    program->finished = true;
+    return EBB_OK;
 }
 
 /* ---- views ------------------------------------------------------------------------------------ */
@@ -268,6 +333,7 @@ uint64_t ebb_program_fingerprint(const ebb_program *program) {
     for (size_t s = 0; s < program->steps.n; s++) {
         const ebb_step *step = &program->steps.data[s];
         h = hash_u64(h, ((uint64_t)step->n_accesses << 32) | step->n_choices);
+        h = hash_u64(h, step->repeat);
     }
     for (size_t a = 0; a < program->accesses.n; a++) {
         h = hash_u64(h, ((uint64_t)program->accesses.data[a].tensor << 32) | program->accesses.data[a].mode);

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program from inside: how one is built, and what liveness says of it.
+ * The program from inside: what it is made of, and what follows from it.
  */
 #ifndef EBB_SRC_PROGRAM_H
 #define EBB_SRC_PROGRAM_H
 
 #include "base/base.h"
 #include "ebb/program.h"
-#include "trace/trace.h"
 
 /* Tensors and the largest scratch together; leaves room for sums over accesses and copies. */
 #define EBB_PROGRAM_MAX_BYTES ((uint64_t)1 << 56)
 #define EBB_PROGRAM_MAX_ALIGNMENT ((uint64_t)1 << 30)
 
-#define EBB_N_PHASES 3u
 #define EBB_N_RECENT_WORDS 64u
+
+/* What a handle of the builder means: bytes of a tensor. */
+typedef struct ebb_handle {
+    uint32_t tensor; /* index; EBB_NO_TENSOR: no bytes */
+    uint64_t offset_bytes, size_bytes;
+} ebb_handle;
 
 struct ebb_program {
     const ebb_mem *mem;
+    bool finished;
     ebb_bump bump; /* names */
     const char *name;
     uint64_t alignment_bytes; /* a power of two */
@@ -25,28 +30,11 @@ struct ebb_program {
     EBB_VEC(ebb_step) steps;
     EBB_VEC(ebb_access) accesses;
     EBB_VEC(ebb_choice) choices;
+    EBB_VEC(ebb_handle) handles;
     EBB_VEC(uint64_t) last_access;                /* of each tensor, plus 1; 0: none. Merges a step's accesses */
+    EBB_VEC(bool) has_content;                    /* of each tensor, after the last step */
     const char *recent_words[EBB_N_RECENT_WORDS]; /* kinds and algorithms repeat: each is stored about once */
 };
-
-/* EBB_E_ARGUMENT: the alignment is not a power of two or too large. */
-ebb_status ebb__program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
-                               ebb_program **program_out);
-
-/* Names are copied. EBB_E_ARGUMENT: no name, no bytes, an unknown role. */
-ebb_status ebb__program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *tensor_out);
-
-/* Add a step behind the last, with its accesses and choices (at least one); where these begin is not asked of *step,
- * and names are copied. Accesses to one tensor are merged: a read and a write become an update. EBB_E_ARGUMENT, and the
- * program is as before: a tensor that is not there, an unknown mode or phase, no choice, work that is no finite number.
- */
-ebb_status ebb__program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
-                                 const ebb_choice *choices);
-
-/* Whether it is a program at all: at least one step, indices in range, no temporary read before it is written, sizes
- * that add up within 64 bits, kept and persistent tensors accessed. EBB_E_FORMAT names the step. Builders and the
- * loader call it; what follows may rely on it. */
-ebb_status ebb__program_check(const ebb_program *program);
 
 /* For each access, by access index: the version it reads (0: the content at the start of the iteration;
  * a WRITE reads none and gets UINT32_MAX) and the version that it leaves; for each tensor the version at

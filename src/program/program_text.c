@@ -14,8 +14,9 @@
 #define MAX_FILE_BYTES ((uint64_t)16 << 30)
 #define EXACT_BITS 53 /* of a double's whole numbers */
 
-static const char *const phase_words[EBB_N_PHASES] = {"forward", "backward", "update"};
-static const char *const mode_words[] = {"", "read", "write", "update"}; /* by ebb_access_mode */
+static const char *const phase_words[EBB_N_PHASES] = {"forward", "backward", "update", "unknown"};
+static const char *const repeat_words[EBB_N_REPEATS] = {"exact", "other_bits", "never"}; /* the first is not written */
+static const char *const mode_words[] = {"", "read", "write", "update"};                 /* by ebb_access_mode */
 
 /* ---- writing ---------------------------------------------------------------------------------- */
 
@@ -84,6 +85,7 @@ static void put_tensor(ebb_file_writer *w, size_t idx, const ebb_tensor *tensor)
     put(w, ebb_role_name(tensor->role));
     if (tensor->persistent) { put(w, " persistent"); }
     if (tensor->kept) { put(w, " kept"); }
+    if ((tensor->marks & EBB_MARK_CHECKPOINT) != 0) { put(w, " checkpoint"); }
     put(w, "\n");
 }
 
@@ -95,6 +97,10 @@ static void put_step(ebb_file_writer *w, const ebb_program *program, size_t idx)
     put_quoted(w, step->kind);
     put(w, " ");
     put(w, phase_words[step->phase]);
+    if (step->repeat != EBB_REPEAT_EXACT) {
+        put(w, " ");
+        put(w, repeat_words[step->repeat]);
+    }
     uint32_t mode = 0;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ebb_access *access = &program->accesses.data[step->first_access + i];
@@ -114,6 +120,10 @@ static void put_step(ebb_file_writer *w, const ebb_program *program, size_t idx)
         put_hex(w, choice->key, 16);
         put_real(w, choice->flops);
         put_real(w, choice->traffic_bytes);
+        if (choice->time_ns > 0) {
+            put(w, " time");
+            put_u64(w, choice->time_ns);
+        }
     }
     put(w, "\n");
 }
@@ -324,8 +334,10 @@ static ebb_status read_tensor(reader *r, ebb_program *program) {
     EBB_TRY(read_role(r, &tensor.role));
     tensor.persistent = take_word(r, "persistent");
     tensor.kept = take_word(r, "kept");
+    if (take_word(r, "checkpoint")) { tensor.marks |= EBB_MARK_CHECKPOINT; }
     tensor.name = r->texts.data + name;
-    return adopt(r, ebb__program_add_tensor(program, &tensor, &idx));
+    if (tensor.size_bytes == 0) { return refuse(r, "it has no bytes"); }
+    return adopt(r, ebb_program_add_tensor(program, &tensor, &idx));
 }
 
 static ebb_status read_accesses(reader *r) {
@@ -353,6 +365,7 @@ static ebb_status read_choices(reader *r) {
         EBB_TRY(read_key(r, &choice.key));
         EBB_TRY(read_real(r, &choice.flops));
         EBB_TRY(read_real(r, &choice.traffic_bytes));
+        if (take_word(r, "time")) { EBB_TRY(read_u64(r, &choice.time_ns)); }
         EBB_TRY(EBB_PUSH(r->mem, &r->choices, choice));
         EBB_TRY(EBB_PUSH(r->mem, &r->choice_names, name));
     }
@@ -369,13 +382,14 @@ static ebb_status read_step(reader *r, ebb_program *program) {
     EBB_TRY(read_text(r, &kind));
     while (step.phase < EBB_N_PHASES && !take_word(r, phase_words[step.phase])) { step.phase++; }
     if (step.phase == EBB_N_PHASES) { return refuse(r, "an unknown phase"); }
+    for (uint32_t i = 1; i < EBB_N_REPEATS; i++) { step.repeat = take_word(r, repeat_words[i]) ? i : step.repeat; }
     EBB_TRY(read_accesses(r));
     EBB_TRY(read_choices(r));
     step.name = r->texts.data + name;
     step.kind = r->texts.data + kind;
     step.n_accesses = (uint32_t)r->accesses.n;
     step.n_choices = (uint32_t)r->choices.n;
-    return adopt(r, ebb__program_add_step(program, &step, r->accesses.data, r->choices.data));
+    return adopt(r, ebb_program_add_step(program, &step, r->accesses.data, r->choices.data));
 }
 
 static ebb_status read_end(reader *r, const ebb_program *program) {
@@ -403,7 +417,7 @@ static ebb_status read_header(reader *r, ebb_program **program_out) {
     if (!next_line(r) || !take_word(r, "alignment")) { return refuse(r, "'alignment' was expected"); }
     EBB_TRY(read_u64(r, &alignment_bytes));
     if (!is_line_done(r)) { return refuse(r, "a field too many"); }
-    return adopt(r, ebb__program_create(r->mem, r->texts.data + name, alignment_bytes, program_out));
+    return adopt(r, ebb_program_create(r->mem, r->texts.data + name, alignment_bytes, program_out));
 }
 
 static ebb_status read_lines(reader *r, ebb_program *program) {
@@ -430,7 +444,7 @@ ebb_status ebb__program_parse(const ebb_mem *mem, const char *name, const char *
     ebb_status st = read_header(&r, &program);
     if (st == EBB_OK) { st = read_lines(&r, program); }
     if (st == EBB_OK) {
-        st = ebb__program_check(program);
+        st = ebb_program_finish(program);
         if (st == EBB_E_FORMAT) { st = ebb_fail(st, "%s: %s", name, ebb_last_error()); }
     }
     if (st == EBB_OK) {

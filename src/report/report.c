@@ -17,11 +17,6 @@ static const ebb_report_renderer renderers[] = {
 #define DEFAULT_COLUMNS 100u /* where the text does not go to a terminal */
 #define MIN_COLUMNS 40u      /* a number, its unit and some of a name */
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out) {
     ebb_report_options o = EBB_REPORT_OPTIONS_INIT;
     if (options != NULL) {
@@ -35,10 +30,11 @@ ebb_status ebb_report_create(const char *path, const ebb_report_options *options
     report->out_bytes_per_s = o.out_bytes_per_s;
     report->in_bytes_per_s = o.in_bytes_per_s;
     report->latency_ns = o.latency_ns;
+    report->progress = o.progress;
     report->n_columns = o.n_columns == 0 ? DEFAULT_COLUMNS : o.n_columns < MIN_COLUMNS ? MIN_COLUMNS : o.n_columns;
     report->path = ebb__strdup(mem, path);
     report->temp_dir = o.temp_dir != NULL ? ebb__strdup(mem, o.temp_dir) : NULL;
-    report->name = ebb__strdup(mem, o.name != NULL ? o.name : base_name(path));
+    report->name = ebb__strdup(mem, o.name != NULL ? o.name : ebb__base_name(path));
     report->device = o.device != NULL ? ebb__strdup(mem, o.device) : NULL;
     if (report->path == NULL || report->name == NULL || (o.temp_dir != NULL && report->temp_dir == NULL) ||
         (o.device != NULL && report->device == NULL)) {
@@ -60,6 +56,15 @@ void ebb_report_destroy(ebb_report *report) {
     ebb__free(report->mem, report);
 }
 
+ebb_status ebb__report_open(const ebb_report *report, ebb_trace_reader **reader_out) {
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    options.mem = report->mem;
+    options.temp_dir = report->temp_dir;
+    options.device = report->device;
+    options.progress = report->progress;
+    return ebb_trace_open(report->path, &options, reader_out);
+}
+
 ebb_status ebb__report_read(ebb_report *report) {
     if (report->study != NULL) { return EBB_OK; }
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
@@ -68,7 +73,7 @@ ebb_status ebb__report_read(ebb_report *report) {
     if (report->in_bytes_per_s > 0.0) { options.in_bytes_per_s = report->in_bytes_per_s; }
     options.latency_ns = report->latency_ns;
     ebb_trace_reader *reader = NULL;
-    EBB_TRY(ebb_trace_open_device(report->mem, report->path, report->temp_dir, report->device, &reader));
+    EBB_TRY(ebb__report_open(report, &reader));
     const ebb_status status = ebb_study_create(reader, &options, &report->study);
     if (status != EBB_OK) {
         ebb_trace_reader_close(reader);
@@ -92,7 +97,7 @@ const ebb_trace_device *ebb__report_device(const ebb_report *report) {
 }
 
 const char *ebb__report_left_out(const ebb_report *report) {
-    return ebb_trace_reader_note(report->reader, "left_out");
+    return ebb_trace_reader_left_out(report->reader);
 }
 
 bool ebb__report_tells(const ebb_report *report, uint32_t bit) {

@@ -56,11 +56,11 @@ static void put_piece(axis *a, uint64_t y, const ebb_study_block *block) {
     if (a->n_pieces++ >= MAX_PIECES) { return; }
     char address[24];
     (void)snprintf(address, sizeof address, "0x%" PRIx64, block->address);
-    ebb__report_json_open(&a->page->json, NULL, '{');
-    ebb__report_json_u64(&a->page->json, "y", y);
-    ebb__report_json_text(&a->page->json, "address", address);
-    ebb__report_json_u64(&a->page->json, "space", block->space);
-    ebb__report_json_close(&a->page->json, '}');
+    ebb_json_open(&a->page->json, NULL, '{');
+    ebb_json_u64(&a->page->json, "y", y);
+    ebb_json_text(&a->page->json, "address", address);
+    ebb_json_u64(&a->page->json, "space", block->space);
+    ebb_json_close(&a->page->json, '}');
 }
 
 /* Addresses to y: within a piece y grows as the address does. */
@@ -89,9 +89,9 @@ static ebb_status lay_told(axis *a, uint64_t *top_out) {
     EBB_TRY(sort_by(a, false));
     EBB_TRY(sort_by(a, true)); /* equal keys keep their order */
     measure(a);
-    ebb__report_json_open(&a->page->json, "pieces", '[');
+    ebb_json_open(&a->page->json, "pieces", '[');
     *top_out = lay_pieces(a);
-    ebb__report_json_close(&a->page->json, ']');
+    ebb_json_close(&a->page->json, ']');
     return EBB_OK;
 }
 
@@ -118,7 +118,7 @@ static ebb_status lay_placed(axis *a, uint64_t *top_out) {
     const ebb_status status = ebb_place_solve(&problem, &options, a->y, &result);
     ebb__free(a->page->mem, items);
     if (status != EBB_OK) { return status; }
-    ebb__report_json_null(&a->page->json, "pieces");
+    ebb_json_null(&a->page->json, "pieces");
     *top_out = result.peak_bytes;
     return EBB_OK;
 }

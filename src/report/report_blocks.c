@@ -146,31 +146,31 @@ static int64_t row_of(picture *p, size_t i, const ebb_study_block *block) {
 }
 
 static void put_column(picture *p, const char *key, column_fn *column) {
-    ebb__report_json_open(&p->page->json, key, '[');
+    ebb_json_open(&p->page->json, key, '[');
     for (size_t i = 0; i < p->n_exact; i++) {
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, p->exact[i].block);
         ebb__report_page_i64(p->page, NULL, column(p, i, &block));
     }
-    ebb__report_json_close(&p->page->json, ']');
+    ebb_json_close(&p->page->json, ']');
 }
 
 static ebb_status put_names(picture *p) {
-    ebb__report_json_open(&p->page->json, "name", '[');
+    ebb_json_open(&p->page->json, "name", '[');
     for (size_t i = 0; i < p->n_exact; i++) {
         int64_t number = -1;
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, p->exact[i].block);
         EBB_TRY(ebb__report_page_text(p->page, block.name, &number));
         ebb__report_page_i64(p->page, NULL, number);
     }
-    ebb__report_json_close(&p->page->json, ']');
-    ebb__report_json_open(&p->page->json, "stack", '[');
+    ebb_json_close(&p->page->json, ']');
+    ebb_json_open(&p->page->json, "stack", '[');
     for (size_t i = 0; i < p->n_exact; i++) {
         int64_t number = -1;
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, p->exact[i].block);
         EBB_TRY(ebb__report_page_stack(p->page, block.stack, &number));
         ebb__report_page_i64(p->page, NULL, number);
     }
-    ebb__report_json_close(&p->page->json, ']');
+    ebb_json_close(&p->page->json, ']');
     return EBB_OK;
 }
 
@@ -178,30 +178,30 @@ static ebb_status put_names(picture *p) {
 static void put_accesses(picture *p) {
     static const char letters[EBB_STUDY_N_KINDS + 1] = "awrcf";
     ebb_study_access accesses[MAX_BLOCK_ACCESSES];
-    ebb_report_json *json = &p->page->json;
-    ebb__report_json_open(json, "n_accesses", '[');
-    for (size_t i = 0; i < p->n_exact; i++) { ebb__report_json_u64(json, NULL, p->exact[i].n_accesses); }
-    ebb__report_json_close(json, ']');
-    ebb__report_json_open(json, "access_time", '[');
+    ebb_json *json = &p->page->json;
+    ebb_json_open(json, "n_accesses", '[');
+    for (size_t i = 0; i < p->n_exact; i++) { ebb_json_u64(json, NULL, p->exact[i].n_accesses); }
+    ebb_json_close(json, ']');
+    ebb_json_open(json, "access_time", '[');
     for (size_t i = 0; i < p->n_exact; i++) {
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, p->exact[i].block);
         const size_t n =
             ebb_study_block_accesses(p->page->report->study, p->exact[i].block, 0, p->exact[i].n_accesses, accesses);
         EBB_ASSERT(n == p->exact[i].n_accesses);
         EBB_ASSERT(n == 0 || accesses[0].time_ns >= block.born_ns);
-        for (size_t a = 0; a < n; a++) { ebb__report_json_u64(json, NULL, accesses[a].time_ns - block.born_ns); }
+        for (size_t a = 0; a < n; a++) { ebb_json_u64(json, NULL, accesses[a].time_ns - block.born_ns); }
     }
-    ebb__report_json_close(json, ']');
-    ebb__report_json_open(json, "access_kind", '[');
+    ebb_json_close(json, ']');
+    ebb_json_open(json, "access_kind", '[');
     for (size_t i = 0; i < p->n_exact; i++) {
         char kinds[MAX_BLOCK_ACCESSES + 1];
         const size_t n =
             ebb_study_block_accesses(p->page->report->study, p->exact[i].block, 0, p->exact[i].n_accesses, accesses);
         for (size_t a = 0; a < n; a++) { kinds[a] = letters[accesses[a].kind]; }
         kinds[n] = '\0';
-        ebb__report_json_text(json, NULL, kinds);
+        ebb_json_text(json, NULL, kinds);
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
 }
 
 static ebb_status put_exact(picture *p) {
@@ -260,9 +260,9 @@ static char cell_letter(const picture *p, size_t cell) {
 
 /* What is left for the grid is small in area, so it touches few cells. */
 static ebb_status put_grid(picture *p) {
-    ebb_report_json *json = &p->page->json;
+    ebb_json *json = &p->page->json;
     if (p->n == p->n_exact) {
-        ebb__report_json_null(json, "grid");
+        ebb_json_null(json, "grid");
         return EBB_OK;
     }
     EBB_ASSERT(p->n_exact == MAX_EXACT && p->n_exact < p->n);
@@ -272,14 +272,14 @@ static ebb_status put_grid(picture *p) {
         const ebb_study_block block = ebb_study_get_block(p->page->report->study, p->order[i]);
         add_to_grid(p, &block, p->y[p->order[i]]);
     }
-    ebb__report_json_open(json, "grid", '[');
+    ebb_json_open(json, "grid", '[');
     for (size_t r = 0; r < GRID_ROWS; r++) {
         char row[GRID_COLUMNS + 1];
         for (size_t c = 0; c < GRID_COLUMNS; c++) { row[c] = cell_letter(p, r * GRID_COLUMNS + c); }
         row[GRID_COLUMNS] = '\0';
-        ebb__report_json_text(json, NULL, row);
+        ebb_json_text(json, NULL, row);
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
     return EBB_OK;
 }
 
@@ -287,8 +287,8 @@ static ebb_status put_picture(picture *p, uint64_t *key) {
     EBB_TRY(ebb__report_put_addresses(p->page, p->y, &p->top));
     EBB_TRY(order_by_area(p, key));
     EBB_TRY(choose(p));
-    ebb__report_json_u64(&p->page->json, "top", p->top);
-    ebb__report_json_u64(&p->page->json, "rest", p->n - p->n_exact);
+    ebb_json_u64(&p->page->json, "top", p->top);
+    ebb_json_u64(&p->page->json, "rest", p->n - p->n_exact);
     EBB_TRY(put_exact(p));
     return put_grid(p);
 }
@@ -299,9 +299,9 @@ ebb_status ebb__report_put_blocks(ebb_report_page *page) {
     p.y = ebb__alloc(page->mem, p.n + 1, sizeof *p.y);
     p.order = ebb__alloc(page->mem, p.n + 1, sizeof *p.order);
     ebb_status status = key != NULL && p.y != NULL && p.order != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    ebb__report_json_open(&page->json, "blocks", '{');
+    ebb_json_open(&page->json, "blocks", '{');
     if (status == EBB_OK) { status = put_picture(&p, key); }
-    ebb__report_json_close(&page->json, '}');
+    ebb_json_close(&page->json, '}');
     ebb__free(page->mem, key);
     ebb__free(page->mem, p.y);
     ebb__free(page->mem, p.order);

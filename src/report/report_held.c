@@ -79,34 +79,33 @@ static void ask_blocks(held_list *l) {
 }
 
 static void put_one(ebb_report_page *page, const held *s) {
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     const bool is_pytorch = strncmp(page->report->summary.source, "pytorch", strlen("pytorch")) == 0;
     const uint64_t largest = s->largest_block > 0 ? s->largest_block : s->life.size_bytes / 2;
     const bool is_kept = s->life.died_event == EBB_STUDY_UNKNOWN;
     char address[24];
     (void)snprintf(address, sizeof address, "0x%" PRIx64, s->life.address);
-    ebb__report_json_open(json, NULL, '[');
-    ebb__report_json_text(json, NULL, address);
-    ebb__report_json_u64(json, NULL, s->life.size_bytes);
-    ebb__report_json_u64(json, NULL, ebb__report_page_x(page, s->life.born_ns, s->life.born_event));
-    ebb__report_json_u64(json, NULL,
-                         is_kept ? page->end : ebb__report_page_x(page, s->life.died_ns, s->life.died_event));
-    ebb__report_json_u64(json, NULL, is_kept);
+    ebb_json_open(json, NULL, '[');
+    ebb_json_text(json, NULL, address);
+    ebb_json_u64(json, NULL, s->life.size_bytes);
+    ebb_json_u64(json, NULL, ebb__report_page_x(page, s->life.born_ns, s->life.born_event));
+    ebb_json_u64(json, NULL, is_kept ? page->end : ebb__report_page_x(page, s->life.died_ns, s->life.died_event));
+    ebb_json_u64(json, NULL, is_kept);
     ebb__report_page_i64(page, NULL, s->row == NO_ROW ? -1 : (int64_t)s->row);
     ebb__report_page_i64(page, NULL, !is_pytorch ? -1 : largest > SMALL_BYTES);
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
 }
 
 static void put_rows(ebb_report_page *page) {
-    ebb__report_json_open(&page->json, "rows", '[');
+    ebb_json_open(&page->json, "rows", '[');
     for (unsigned row = 0; row < EBB_TRACE_MAX_ROWS; row++) {
         char key[24];
         (void)snprintf(key, sizeof key, "row.%u", row);
         const char *name = ebb_trace_reader_note(page->report->reader, key);
         if (name == NULL) { break; }
-        ebb__report_json_text(&page->json, NULL, name);
+        ebb_json_text(&page->json, NULL, name);
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
 }
 
 ebb_status ebb__report_put_held(ebb_report_page *page) {
@@ -117,10 +116,10 @@ ebb_status ebb__report_put_held(ebb_report_page *page) {
         ask_blocks(&l);
         status = ebb__sort_items(page->mem, l.segments.data, n, sizeof *l.segments.data, falling_bytes);
     }
-    ebb__report_json_open(&page->json, "held", '[');
+    ebb_json_open(&page->json, "held", '[');
     for (size_t i = 0; i < n && i < MAX_SEGMENTS && status == EBB_OK; i++) { put_one(page, &l.segments.data[i]); }
-    ebb__report_json_close(&page->json, ']');
-    ebb__report_json_u64(&page->json, "held_left_out", n > MAX_SEGMENTS ? n - MAX_SEGMENTS : 0);
+    ebb_json_close(&page->json, ']');
+    ebb_json_u64(&page->json, "held_left_out", n > MAX_SEGMENTS ? n - MAX_SEGMENTS : 0);
     put_rows(page);
     EBB_VEC_FINI(page->mem, &l.segments);
     return status;

@@ -88,7 +88,7 @@ static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
 
 static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
     const ebb_study_summary *s = &report->summary;
-    ebb_report_page page = {.report = report, .mem = report->mem, .json = {.out = out}};
+    ebb_report_page page = {.report = report, .mem = report->mem, .json = ebb__report_json(out)};
     page.by_time = s->duration_ns != EBB_STUDY_UNKNOWN;
     page.end = page.by_time ? s->duration_ns : s->n_events;
     ebb__report_index_init(&page.texts, page.mem);

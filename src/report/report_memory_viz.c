@@ -166,7 +166,7 @@ static ebb_status pass(viz *v) {
     ebb_trace_reader_close(v->reader);
     v->reader = NULL;
     const ebb_report *r = v->report;
-    EBB_TRY(r->device != NULL ? ebb_trace_open_device(v->mem, r->path, r->temp_dir, r->device, &v->reader)
+    EBB_TRY(r->device != NULL ? ebb__report_open(r, &v->reader)
                               : ebb_trace_open_any(v->mem, r->path, r->temp_dir, &v->reader));
     for (;;) {
         bool done = false;

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing a report: a buffer in front of the sink, numbers without the locale, and anybody's bytes made fit for a
- * terminal, for JSON inside of a page's script, and for HTML.
+ * Writing a report: a buffer in front of the sink, and anybody's bytes made fit for a terminal and for HTML.
  */
 #include "report/report_priv.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 /* ---- the buffer ------------------------------------------------------------------------------- */
 
@@ -29,6 +25,14 @@ void ebb__report_put_n(ebb_report_out *out, const void *data, size_t n_bytes) {
     }
 }
 
+static void put_json(void *ctx, const char *text, size_t n_bytes) {
+    ebb__report_put_n(ctx, text, n_bytes);
+}
+
+ebb_json ebb__report_json(ebb_report_out *out) {
+    return (ebb_json){.put = put_json, .ctx = out, .is_for_page = true};
+}
+
 void ebb__report_put(ebb_report_out *out, const char *text) {
     ebb__report_put_n(out, text, strlen(text));
 }
@@ -43,47 +47,11 @@ void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) {
     ebb__report_put_n(out, line, n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits) {
-    if (!isfinite(x)) {
-        ebb__report_put(out, "null");
-        return;
-    }
-    char text[40];
-    int n = snprintf(text, sizeof text, "%.*g", n_digits < 15 ? n_digits : 15, x);
-    if (n_digits > 15 && strtod(text, NULL) != x) { n = snprintf(text, sizeof text, "%.*g", n_digits, x); }
-    for (int i = 0; i < n; i++) {
-        if (strchr("0123456789+-e", text[i]) == NULL) { text[i] = '.'; } /* the locale's own point */
-    }
-    ebb__report_put_n(out, text, (size_t)n);
-}
-
 /* ---- anybody's text --------------------------------------------------------------------------- */
-
-#define NO_CHARACTER UINT32_MAX
-
-/* The character at c, and how many bytes it has; NO_CHARACTER and one byte where this is none of UTF-8. */
-static uint32_t read_character(const unsigned char *c, size_t *n_bytes_out) {
-    *n_bytes_out = 1;
-    if (c[0] < 0x80) { return c[0]; }
-    const size_t n = ebb__utf8_character(c, strnlen((const char *)c, 4));
-    if (n == 0) { return NO_CHARACTER; }
-    uint32_t code = c[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) { code = code << 6 | (c[i] & 0x3fu); }
-    *n_bytes_out = n;
-    return code;
-}
-
-/* What a terminal would obey, or what would turn the direction of what follows. */
-static bool is_control(uint32_t code) {
-    const bool is_direction = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || is_direction;
-}
 
 static size_t count_within(const char *text, size_t n_bytes) {
     size_t n = 0, n_of_one = 0;
-    for (const char *c = text; c < text + n_bytes; c += n_of_one, n++) {
-        (void)read_character((const unsigned char *)c, &n_of_one);
-    }
+    for (const char *c = text; c < text + n_bytes; c += n_of_one, n++) { (void)ebb__utf8_read(c, &n_of_one); }
     return n;
 }
 
@@ -93,23 +61,23 @@ static size_t count_characters(const char *text) {
 
 /* The next n characters of text; where the text goes on. */
 static const char *put_characters(ebb_report_out *out, const char *text, size_t n) {
-    const unsigned char *c = (const unsigned char *)text;
+    const char *c = text;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes = 0;
-        const uint32_t code = read_character(c, &n_bytes);
-        if (code == NO_CHARACTER || is_control(code)) {
+        const uint32_t code = ebb__utf8_read(c, &n_bytes);
+        if (code == EBB_UTF8_NONE || ebb__utf8_is_control(code)) {
             ebb__report_put_n(out, "?", 1);
         } else {
             ebb__report_put_n(out, c, n_bytes);
         }
         c += n_bytes;
     }
-    return (const char *)c;
+    return c;
 }
 
 static const char *skip_characters(const char *text, size_t n) {
     size_t n_bytes = 0;
-    for (size_t i = 0; i < n; i++, text += n_bytes) { (void)read_character((const unsigned char *)text, &n_bytes); }
+    for (size_t i = 0; i < n; i++, text += n_bytes) { (void)ebb__utf8_read(text, &n_bytes); }
     return text;
 }
 
@@ -173,27 +141,11 @@ size_t ebb__report_put_wrapped(ebb_report_out *out, const char *text, size_t at,
     return at;
 }
 
-void ebb__report_put_json_text(ebb_report_out *out, const char *text) {
-    size_t n_bytes = 0;
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c += n_bytes) {
-        const uint32_t code = read_character(c, &n_bytes);
-        if (code == NO_CHARACTER) {
-            ebb__report_put(out, "\\ufffd");
-        } else if (code == '"' || code == '\\') {
-            ebb__report_printf(out, "\\%c", (int)code);
-        } else if (is_control(code) || code == '<' || code == '>' || code == '&' || code == '\'') {
-            ebb__report_printf(out, "\\u%04x", (unsigned)code); /* so that no text ends or opens a script */
-        } else {
-            ebb__report_put_n(out, c, n_bytes);
-        }
-    }
-}
-
 void ebb__report_put_html_text(ebb_report_out *out, const char *text) {
     size_t n_bytes = 0;
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c += n_bytes) {
-        const uint32_t code = read_character(c, &n_bytes);
-        if (code == NO_CHARACTER || is_control(code)) {
+    for (const char *c = text; *c != '\0'; c += n_bytes) {
+        const uint32_t code = ebb__utf8_read(c, &n_bytes);
+        if (code == EBB_UTF8_NONE || ebb__utf8_is_control(code)) {
             ebb__report_put(out, "\xef\xbf\xbd");
         } else if (strchr("<>&\"'", (int)code) != NULL && code < 0x80) {
             ebb__report_printf(out, "&#%u;", (unsigned)code);

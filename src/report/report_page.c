@@ -83,9 +83,9 @@ ebb_status ebb__report_page_stack(ebb_report_page *page, uint32_t stack, int64_t
 
 void ebb__report_page_i64(ebb_report_page *page, const char *key, int64_t value) {
     if (value < 0) {
-        ebb__report_json_f64(&page->json, key, -1.0); /* all that is negative here is 'none' */
+        ebb_json_f64(&page->json, key, -1.0, EBB_JSON_F64_DIGITS); /* all that is negative here is 'none' */
     } else {
-        ebb__report_json_u64(&page->json, key, (uint64_t)value);
+        ebb_json_u64(&page->json, key, (uint64_t)value);
     }
 }
 
@@ -104,33 +104,33 @@ static bool is_bin_valid(const ebb_study_bin *bin) {
 }
 
 static void put_curve_bins(ebb_report_page *page, const ebb_study_bin *bins) {
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     const ebb_study_breakdown breakdown = ebb_study_get_breakdown(page->report->study);
-    ebb__report_json_open(json, "x", '[');
+    ebb_json_open(json, "x", '[');
     for (size_t i = 0; i < N_CURVE_BINS; i++) {
         EBB_ASSERT(is_bin_valid(&bins[i]));
-        ebb__report_json_u64(json, NULL, ebb__report_page_x(page, bins[i].high_ns, bins[i].high_event));
+        ebb_json_u64(json, NULL, ebb__report_page_x(page, bins[i].high_ns, bins[i].high_event));
     }
-    ebb__report_json_close(json, ']');
-    ebb__report_json_open(json, "live", '{');
+    ebb_json_close(json, ']');
+    ebb_json_open(json, "live", '{');
     for (int role = 0; role < EBB_N_ROLES; role++) {
         uint64_t most = breakdown.in_all[role].bytes;
         for (size_t i = 0; i < N_CURVE_BINS; i++) { most = ebb_max_u64(most, bins[i].role_bytes[role]); }
         if (most == 0) { continue; }
-        ebb__report_json_open(json, ebb_role_name((ebb_role)role), '[');
-        for (size_t i = 0; i < N_CURVE_BINS; i++) { ebb__report_json_u64(json, NULL, bins[i].role_bytes[role]); }
-        ebb__report_json_close(json, ']');
+        ebb_json_open(json, ebb_role_name((ebb_role)role), '[');
+        for (size_t i = 0; i < N_CURVE_BINS; i++) { ebb_json_u64(json, NULL, bins[i].role_bytes[role]); }
+        ebb_json_close(json, ']');
     }
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, '}');
     if (!ebb__report_tells(page->report, EBB_TRACE_TELLS_SEGMENTS)) {
-        ebb__report_json_null(json, "reserved");
+        ebb_json_null(json, "reserved");
         return;
     }
-    ebb__report_json_open(json, "reserved", '[');
+    ebb_json_open(json, "reserved", '[');
     for (size_t i = 0; i < N_CURVE_BINS; i++) {
         ebb__report_page_i64(page, NULL, (int64_t)bins[i].reserved_bytes); /* unknown is below 0 */
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
 }
 
 static ebb_status put_curve(ebb_report_page *page) {
@@ -140,12 +140,12 @@ static ebb_status put_curve(ebb_report_page *page) {
     ebb_study_axis axis = EBB_STUDY_BY_TIME;
     const ebb_status status =
         s->n_blocks > 0 ? ebb_study_curve(page->report->study, axis, N_CURVE_BINS, bins, &axis) : EBB_OK;
-    ebb__report_json_open(&page->json, "curve", '{');
+    ebb_json_open(&page->json, "curve", '{');
     if (status == EBB_OK && s->n_blocks > 0) {
         put_curve_bins(page, bins);
-        ebb__report_json_u64(&page->json, "peak_x", ebb__report_page_x(page, s->peak_ns, s->peak_event));
+        ebb_json_u64(&page->json, "peak_x", ebb__report_page_x(page, s->peak_ns, s->peak_event));
     }
-    ebb__report_json_close(&page->json, '}');
+    ebb_json_close(&page->json, '}');
     ebb__free(page->mem, bins);
     return status;
 }
@@ -153,121 +153,121 @@ static ebb_status put_curve(ebb_report_page *page) {
 /* ---- intervals -------------------------------------------------------------------------------- */
 
 static void put_cdf(ebb_report_page *page, ebb_study_kind from, ebb_study_kind to, const ebb_study_times *times) {
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     const double low = log((double)ebb_max_u64(times->min_ns, 1)), high = log((double)ebb_max_u64(times->max_ns, 1));
-    ebb__report_json_open(json, "cdf", '[');
+    ebb_json_open(json, "cdf", '[');
     for (unsigned i = 0; i < N_CDF_POINTS; i++) {
         const bool is_last = i + 1 == N_CDF_POINTS;
         const double x = exp(low + (high - low) * (double)i / (N_CDF_POINTS - 1));
         const uint64_t ns = is_last ? times->max_ns : (uint64_t)x;
         const uint64_t n = ebb_study_intervals_until(page->report->study, from, to, ns);
         EBB_ASSERT(n <= times->count && (!is_last || n == times->count));
-        ebb__report_json_u64(json, NULL, ns);
-        ebb__report_json_short(json, NULL, (double)n / (double)times->count);
+        ebb_json_u64(json, NULL, ns);
+        ebb_json_f64(json, NULL, (double)n / (double)times->count, REPORT_PICTURE_DIGITS);
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
 }
 
 static void put_pair(ebb_report_page *page, ebb_study_kind from, ebb_study_kind to) {
     const ebb_study_times times = ebb_study_intervals(page->report->study, from, to);
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     if (times.count == 0) { return; }
-    ebb__report_json_open(json, NULL, '{');
-    ebb__report_json_text(json, "from", ebb_study_kind_name(from));
-    ebb__report_json_text(json, "to", ebb_study_kind_name(to));
-    ebb__report_json_u64(json, "count", times.count);
-    ebb__report_json_u64(json, "p50", times.p50_ns);
-    ebb__report_json_u64(json, "p90", times.p90_ns);
-    ebb__report_json_u64(json, "p99", times.p99_ns);
-    ebb__report_json_u64(json, "max", times.max_ns);
+    ebb_json_open(json, NULL, '{');
+    ebb_json_text(json, "from", ebb_study_kind_name(from));
+    ebb_json_text(json, "to", ebb_study_kind_name(to));
+    ebb_json_u64(json, "count", times.count);
+    ebb_json_u64(json, "p50", times.p50_ns);
+    ebb_json_u64(json, "p90", times.p90_ns);
+    ebb_json_u64(json, "p99", times.p99_ns);
+    ebb_json_u64(json, "max", times.max_ns);
     put_cdf(page, from, to, &times);
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, '}');
 }
 
 static ebb_status put_outliers(ebb_report_page *page) {
     const ebb_study_outliers found = ebb_study_get_outliers(page->report->study);
-    ebb_report_json *json = &page->json;
-    ebb__report_json_u64(json, "n_outliers", found.count);
-    ebb__report_json_open(json, "outliers", '[');
+    ebb_json *json = &page->json;
+    ebb_json_u64(json, "n_outliers", found.count);
+    ebb_json_open(json, "outliers", '[');
     for (size_t i = 0; i < found.n_kept && i < MAX_OUTLIERS; i++) {
         const ebb_study_interval *interval = &found.intervals[i];
         const ebb_study_block block = ebb_study_get_block(page->report->study, interval->block);
         EBB_ASSERT(interval->begin_ns <= interval->end_ns && interval->size_bytes == block.size_bytes);
         int64_t name = -1;
         EBB_TRY(ebb__report_page_text(page, block.name, &name));
-        ebb__report_json_open(json, NULL, '[');
-        ebb__report_json_u64(json, NULL, interval->end_ns - interval->begin_ns);
-        ebb__report_json_u64(json, NULL, interval->size_bytes);
-        ebb__report_json_u64(json, NULL, interval->block);
+        ebb_json_open(json, NULL, '[');
+        ebb_json_u64(json, NULL, interval->end_ns - interval->begin_ns);
+        ebb_json_u64(json, NULL, interval->size_bytes);
+        ebb_json_u64(json, NULL, interval->block);
         ebb__report_page_i64(page, NULL, name);
-        ebb__report_json_u64(json, NULL, (uint64_t)interval->from);
-        ebb__report_json_u64(json, NULL, (uint64_t)interval->to);
-        ebb__report_json_u64(json, NULL, interval->is_free ? 1 : 0);
-        ebb__report_json_close(json, ']');
+        ebb_json_u64(json, NULL, (uint64_t)interval->from);
+        ebb_json_u64(json, NULL, (uint64_t)interval->to);
+        ebb_json_u64(json, NULL, interval->is_free ? 1 : 0);
+        ebb_json_close(json, ']');
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
     return EBB_OK;
 }
 
 static ebb_status put_intervals(ebb_report_page *page) {
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     size_t n_cells = 0;
     const ebb_study_cell *cells = ebb_study_density(page->report->study, &n_cells);
-    ebb__report_json_open(json, "intervals", '{');
-    ebb__report_json_open(json, "pairs", '[');
+    ebb_json_open(json, "intervals", '{');
+    ebb_json_open(json, "pairs", '[');
     put_pair(page, EBB_STUDY_ANY, EBB_STUDY_ANY);
     for (int from = 0; from < EBB_STUDY_N_KINDS; from++) {
         for (int to = 0; to < EBB_STUDY_N_KINDS; to++) { put_pair(page, (ebb_study_kind)from, (ebb_study_kind)to); }
     }
-    ebb__report_json_close(json, ']');
-    ebb__report_json_open(json, "density", '['); /* at most 256 x 256 cells; a recording has some hundreds */
+    ebb_json_close(json, ']');
+    ebb_json_open(json, "density", '['); /* at most 256 x 256 cells; a recording has some hundreds */
     for (size_t i = 0; i < n_cells; i++) {
-        ebb__report_json_u64(json, NULL, cells[i].interval_log);
-        ebb__report_json_u64(json, NULL, cells[i].size_log);
-        ebb__report_json_u64(json, NULL, cells[i].count);
+        ebb_json_u64(json, NULL, cells[i].interval_log);
+        ebb_json_u64(json, NULL, cells[i].size_log);
+        ebb_json_u64(json, NULL, cells[i].count);
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
     EBB_TRY(put_outliers(page));
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, '}');
     return EBB_OK;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
 /* What a holder and a row of several have in common. */
-static ebb_status put_held(ebb_report_page *page, const char *label, uint64_t bytes, uint64_t n_blocks,
-                           uint32_t stack) {
+static ebb_status put_holder(ebb_report_page *page, const char *label, uint64_t bytes, uint64_t n_blocks,
+                             uint32_t stack) {
     int64_t label_number = -1, stack_number = -1;
     EBB_TRY(ebb__report_page_text(page, label, &label_number));
     EBB_TRY(ebb__report_page_stack(page, stack, &stack_number));
     ebb__report_page_i64(page, "label", label_number);
-    ebb__report_json_u64(&page->json, "bytes", bytes);
-    ebb__report_json_u64(&page->json, "blocks", n_blocks);
+    ebb_json_u64(&page->json, "bytes", bytes);
+    ebb_json_u64(&page->json, "blocks", n_blocks);
     ebb__report_page_i64(page, "stack", stack_number);
     return EBB_OK;
 }
 
 static ebb_status put_members(ebb_report_page *page, const ebb_report_fold *row, size_t *n_left) {
-    ebb__report_json_open(&page->json, "members", '[');
+    ebb_json_open(&page->json, "members", '[');
     for (size_t i = 0; i < row->n_members && row->n_members > 1 && *n_left > 0; i++, --*n_left) {
         const ebb_study_holder *h = row->members[i];
-        ebb__report_json_open(&page->json, NULL, '{');
-        EBB_TRY(put_held(page, h->label, h->bytes, h->n_blocks, h->stack));
-        ebb__report_json_close(&page->json, '}');
+        ebb_json_open(&page->json, NULL, '{');
+        EBB_TRY(put_holder(page, h->label, h->bytes, h->n_blocks, h->stack));
+        ebb_json_close(&page->json, '}');
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
     return EBB_OK;
 }
 
 static ebb_status put_row(ebb_report_page *page, const ebb_report_fold *row, size_t *n_left) {
-    ebb_report_json *json = &page->json;
-    ebb__report_json_open(json, NULL, '{');
-    EBB_TRY(put_held(page, row->label, row->bytes, row->n_blocks, row->members[0]->stack));
-    ebb__report_json_open(json, "roles", '[');
-    for (int role = 0; role < EBB_N_ROLES; role++) { ebb__report_json_u64(json, NULL, row->role_bytes[role]); }
-    ebb__report_json_close(json, ']');
+    ebb_json *json = &page->json;
+    ebb_json_open(json, NULL, '{');
+    EBB_TRY(put_holder(page, row->label, row->bytes, row->n_blocks, row->members[0]->stack));
+    ebb_json_open(json, "roles", '[');
+    for (int role = 0; role < EBB_N_ROLES; role++) { ebb_json_u64(json, NULL, row->role_bytes[role]); }
+    ebb_json_close(json, ']');
     EBB_TRY(put_members(page, row, n_left));
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, '}');
     return EBB_OK;
 }
 
@@ -275,72 +275,72 @@ static ebb_status put_group(ebb_report_page *page, ebb_study_group group, const 
     const ebb_report_fold *rows = NULL;
     size_t n = 0, n_left = MAX_MEMBERS;
     EBB_TRY(ebb__report_fold(page->report, group, &page->bump, &rows, &n));
-    ebb__report_json_open(&page->json, key, '[');
+    ebb_json_open(&page->json, key, '[');
     for (size_t i = 0; i < n && i < MAX_HOLDERS; i++) { EBB_TRY(put_row(page, &rows[i], &n_left)); }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
     return EBB_OK;
 }
 
 static ebb_status put_pinners(ebb_report_page *page) {
     size_t n = 0;
     const ebb_study_holder *pinners = ebb_study_pinners(page->report->study, &n);
-    ebb__report_json_open(&page->json, "pinners", '[');
+    ebb_json_open(&page->json, "pinners", '[');
     for (size_t i = 0; i < n && i < MAX_HOLDERS; i++) {
-        ebb__report_json_open(&page->json, NULL, '{');
-        EBB_TRY(put_held(page, pinners[i].label, pinners[i].bytes, pinners[i].n_blocks, pinners[i].stack));
-        ebb__report_json_close(&page->json, '}');
+        ebb_json_open(&page->json, NULL, '{');
+        EBB_TRY(put_holder(page, pinners[i].label, pinners[i].bytes, pinners[i].n_blocks, pinners[i].stack));
+        ebb_json_close(&page->json, '}');
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
     return EBB_OK;
 }
 
 static ebb_status put_holders(ebb_report_page *page) {
     static const char *const keys[EBB_STUDY_N_GROUPS] = {"site", "stack", "module", "name"};
-    ebb__report_json_open(&page->json, "holders", '{');
+    ebb_json_open(&page->json, "holders", '{');
     for (int group = 0; group < EBB_STUDY_N_GROUPS; group++) {
         EBB_TRY(put_group(page, (ebb_study_group)group, keys[group]));
     }
-    ebb__report_json_close(&page->json, '}');
+    ebb_json_close(&page->json, '}');
     return put_pinners(page);
 }
 
 static ebb_status put_segment(ebb_report_page *page, size_t segment, const ebb_study_segment *s) {
-    ebb_report_json *json = &page->json;
+    ebb_json *json = &page->json;
     char address[24];
     (void)snprintf(address, sizeof address, "0x%" PRIx64, s->address);
-    ebb__report_json_open(json, NULL, '{');
-    ebb__report_json_text(json, "address", address);
-    ebb__report_json_u64(json, "space", s->space);
-    ebb__report_json_u64(json, "bytes", s->size_bytes);
-    ebb__report_json_u64(json, "free", s->free_bytes);
-    ebb__report_json_u64(json, "largest_free", s->largest_free_bytes);
-    ebb__report_json_u64(json, "n_pins", s->n_pins);
+    ebb_json_open(json, NULL, '{');
+    ebb_json_text(json, "address", address);
+    ebb_json_u64(json, "space", s->space);
+    ebb_json_u64(json, "bytes", s->size_bytes);
+    ebb_json_u64(json, "free", s->free_bytes);
+    ebb_json_u64(json, "largest_free", s->largest_free_bytes);
+    ebb_json_u64(json, "n_pins", s->n_pins);
     uint64_t pins[MAX_PINS];
     const size_t n_pins = ebb_study_segment_pins(page->report->study, segment, 0, MAX_PINS, pins);
-    ebb__report_json_open(json, "pins", '[');
+    ebb_json_open(json, "pins", '[');
     for (size_t i = 0; i < n_pins; i++) {
         int64_t name = -1, stack = -1;
         const ebb_study_block block = ebb_study_get_block(page->report->study, pins[i]);
         EBB_TRY(ebb__report_page_text(page, block.name, &name));
         EBB_TRY(ebb__report_page_stack(page, block.stack, &stack));
-        ebb__report_json_open(json, NULL, '[');
-        ebb__report_json_u64(json, NULL, pins[i]);
+        ebb_json_open(json, NULL, '[');
+        ebb_json_u64(json, NULL, pins[i]);
         ebb__report_page_i64(page, NULL, name);
-        ebb__report_json_u64(json, NULL, block.size_bytes);
+        ebb_json_u64(json, NULL, block.size_bytes);
         ebb__report_page_i64(page, NULL, stack);
-        ebb__report_json_close(json, ']');
+        ebb_json_close(json, ']');
     }
-    ebb__report_json_close(json, ']');
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, ']');
+    ebb_json_close(json, '}');
     return EBB_OK;
 }
 
 static ebb_status put_segments(ebb_report_page *page) {
     size_t n = 0;
     const ebb_study_segment *segments = ebb_study_segments(page->report->study, &n);
-    ebb__report_json_open(&page->json, "segments", '[');
+    ebb_json_open(&page->json, "segments", '[');
     for (size_t i = 0; i < n && i < MAX_SEGMENTS; i++) { EBB_TRY(put_segment(page, i, &segments[i])); }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
     return EBB_OK;
 }
 
@@ -366,36 +366,36 @@ static void put_parts(ebb_report_page *page) {
     static const char *const kinds[] = {"before", "iteration", "between", "after"};
     size_t n = 0;
     const ebb_iteration_part *parts = ebb_study_iteration_parts(page->report->study, &n);
-    ebb_report_json *json = &page->json;
-    ebb__report_json_open(json, "parts", '[');
+    ebb_json *json = &page->json;
+    ebb_json_open(json, "parts", '[');
     for (size_t i = 0; i < n && i < MAX_PARTS; i++) {
-        ebb__report_json_open(json, NULL, '{');
-        ebb__report_json_text(json, "kind", kinds[parts[i].kind]);
-        ebb__report_json_u64(json, "first", parts[i].first_event);
-        ebb__report_json_u64(json, "events", parts[i].n_events);
-        ebb__report_json_u64(json, "x", event_x(page, parts[i].first_event));
-        ebb__report_json_short(json, "regularity", parts[i].regularity);
-        ebb__report_json_close(json, '}');
+        ebb_json_open(json, NULL, '{');
+        ebb_json_text(json, "kind", kinds[parts[i].kind]);
+        ebb_json_u64(json, "first", parts[i].first_event);
+        ebb_json_u64(json, "events", parts[i].n_events);
+        ebb_json_u64(json, "x", event_x(page, parts[i].first_event));
+        ebb_json_f64(json, "regularity", parts[i].regularity, REPORT_PICTURE_DIGITS);
+        ebb_json_close(json, '}');
     }
-    ebb__report_json_close(json, ']');
+    ebb_json_close(json, ']');
 }
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
 /* At most MAX_TEXT_SHOWN bytes of a text, and not half a character: what the cut leaves of one is replaced anyway. */
 static void put_texts(ebb_report_page *page) {
-    ebb__report_json_open(&page->json, "texts", '[');
+    ebb_json_open(&page->json, "texts", '[');
     for (size_t i = 0; i < page->texts.keys.n; i++) {
         char text[MAX_TEXT_SHOWN + 4];
         (void)snprintf(text, MAX_TEXT_SHOWN, "%s", (const char *)(uintptr_t)page->texts.keys.data[i]);
-        ebb__report_json_text(&page->json, NULL, text);
+        ebb_json_text(&page->json, NULL, text);
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
 }
 
 /* Five numbers a frame: the frame below, function, file, line, and the frame that is its call site. */
 static ebb_status put_frames(ebb_report_page *page) {
-    ebb__report_json_open(&page->json, "frames", '[');
+    ebb_json_open(&page->json, "frames", '[');
     const size_t n = page->frames.keys.n;
     for (size_t i = 0; i < n; i++) {
         const ebb_trace_frame frame = ebb_trace_reader_frame(page->report->reader, (uint32_t)page->frames.keys.data[i]);
@@ -406,34 +406,32 @@ static ebb_status put_frames(ebb_report_page *page) {
         ebb__report_page_i64(page, NULL, caller);
         ebb__report_page_i64(page, NULL, function);
         ebb__report_page_i64(page, NULL, file);
-        ebb__report_json_u64(&page->json, NULL, frame.line);
+        ebb_json_u64(&page->json, NULL, frame.line);
         const uint32_t stack = (uint32_t)page->frames.keys.data[i];
         ebb__report_page_i64(page, NULL, find_key(&page->frames, ebb_study_site(page->report->study, stack)));
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
     return EBB_OK;
 }
 
 static void put_names(ebb_report_page *page) {
-    ebb__report_json_open(&page->json, "roles", '[');
-    for (int role = 0; role < EBB_N_ROLES; role++) {
-        ebb__report_json_text(&page->json, NULL, ebb_role_name((ebb_role)role));
-    }
-    ebb__report_json_close(&page->json, ']');
-    ebb__report_json_open(&page->json, "kinds", '[');
+    ebb_json_open(&page->json, "roles", '[');
+    for (int role = 0; role < EBB_N_ROLES; role++) { ebb_json_text(&page->json, NULL, ebb_role_name((ebb_role)role)); }
+    ebb_json_close(&page->json, ']');
+    ebb_json_open(&page->json, "kinds", '[');
     for (int kind = 0; kind < EBB_STUDY_N_KINDS; kind++) {
-        ebb__report_json_text(&page->json, NULL, ebb_study_kind_name((ebb_study_kind)kind));
+        ebb_json_text(&page->json, NULL, ebb_study_kind_name((ebb_study_kind)kind));
     }
-    ebb__report_json_close(&page->json, ']');
+    ebb_json_close(&page->json, ']');
 }
 
 ebb_status ebb__report_put_page(ebb_report_page *page) {
-    ebb_report_json *json = &page->json;
-    ebb__report_json_open(json, NULL, '{');
+    ebb_json *json = &page->json;
+    ebb_json_open(json, NULL, '{');
     EBB_TRY(ebb__report_put_json(page->report, json, "report"));
-    ebb__report_json_text(json, "version", ebb_version());
-    ebb__report_json_text(json, "axis", page->by_time ? "time" : "event");
-    ebb__report_json_u64(json, "end", page->end);
+    ebb_json_text(json, "version", ebb_version());
+    ebb_json_text(json, "axis", page->by_time ? "time" : "event");
+    ebb_json_u64(json, "end", page->end);
     put_names(page);
     EBB_TRY(put_curve(page));
     EBB_TRY(ebb__report_put_blocks(page));
@@ -444,6 +442,6 @@ ebb_status ebb__report_put_page(ebb_report_page *page) {
     put_parts(page);
     EBB_TRY(put_frames(page));
     put_texts(page);
-    ebb__report_json_close(json, '}');
+    ebb_json_close(json, '}');
     return EBB_OK;
 }

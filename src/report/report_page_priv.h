@@ -24,7 +24,7 @@ void ebb__report_index_fini(ebb_report_index *index);
 typedef struct ebb_report_page {
     ebb_report *report;
     const ebb_mem *mem;
-    ebb_report_json json;
+    ebb_json json;
     bool by_time;            /* x is ns since the beginning; else the number of an event */
     uint64_t end;            /* of x */
     ebb_report_index texts;  /* addresses of texts that live as long as the study */

@@ -16,7 +16,8 @@
 #define MAX_FRAMES 64u
 
 typedef struct perfetto {
-    ebb_report_json json;
+    ebb_report_out *out;
+    ebb_json json;
     ebb_trace_reader *reader;
     const ebb_mem *mem;
     uint64_t time_ns;
@@ -34,31 +35,30 @@ typedef struct perfetto {
 
 static void begin_event(perfetto *p, const char *name, const char *phase) {
     EBB_ASSERT(p->json.depth > 0);
-    ebb__report_put(p->json.out, p->json.has_member[p->json.depth - 1] ? ",\n" : "\n");
+    ebb__report_put(p->out, p->json.has_member[p->json.depth - 1] ? ",\n" : "\n");
     p->json.has_member[p->json.depth - 1] = false; /* the comma stands in front of the line's end */
-    ebb__report_json_open(&p->json, NULL, '{');
-    ebb__report_json_text(&p->json, "name", name);
-    ebb__report_json_text(&p->json, "ph", phase);
-    ebb__report_printf(p->json.out, ", \"ts\": %" PRIu64 ".%03" PRIu64 ", \"pid\": 1", p->time_ns / 1000,
-                       p->time_ns % 1000);
+    ebb_json_open(&p->json, NULL, '{');
+    ebb_json_text(&p->json, "name", name);
+    ebb_json_text(&p->json, "ph", phase);
+    ebb__report_printf(p->out, ", \"ts\": %" PRIu64 ".%03" PRIu64 ", \"pid\": 1", p->time_ns / 1000, p->time_ns % 1000);
 }
 
 static void end_event(perfetto *p) {
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_close(&p->json, '}');
 }
 
 static void put_counter(perfetto *p, const char *name, uint64_t bytes) {
     begin_event(p, name, "C");
-    ebb__report_json_open(&p->json, "args", '{');
-    ebb__report_json_u64(&p->json, "bytes", bytes);
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_open(&p->json, "args", '{');
+    ebb_json_u64(&p->json, "bytes", bytes);
+    ebb_json_close(&p->json, '}');
     end_event(p);
 }
 
 static void put_async(perfetto *p, const char *name, const char *category, const char *phase, uint64_t id) {
     begin_event(p, name, phase);
-    ebb__report_json_text(&p->json, "cat", category);
-    ebb__report_json_u64(&p->json, "id", id);
+    ebb_json_text(&p->json, "cat", category);
+    ebb_json_u64(&p->json, "id", id);
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------- */
@@ -76,13 +76,13 @@ static const char *block_name(const perfetto *p, const ebb_trace_event *event) {
 
 static void put_stack(perfetto *p, uint32_t stack) {
     if (stack == 0) { return; }
-    ebb__report_json_open(&p->json, "stack", '[');
+    ebb_json_open(&p->json, "stack", '[');
     for (unsigned i = 0; stack != 0 && i < MAX_FRAMES; i++) {
         const ebb_trace_frame frame = ebb_trace_reader_frame(p->reader, stack);
-        ebb__report_json_text(&p->json, NULL, ebb_trace_reader_string(p->reader, frame.function));
+        ebb_json_text(&p->json, NULL, ebb_trace_reader_string(p->reader, frame.function));
         stack = frame.caller;
     }
-    ebb__report_json_close(&p->json, ']');
+    ebb_json_close(&p->json, ']');
 }
 
 static ebb_status tell_alloc(perfetto *p, const ebb_trace_event *event) {
@@ -91,12 +91,12 @@ static ebb_status tell_alloc(perfetto *p, const ebb_trace_event *event) {
     p->live_bytes[event->role] += event->size_bytes;
     p->all_bytes += event->size_bytes;
     put_async(p, block_name(p, event), "block", "b", event->block);
-    ebb__report_json_open(&p->json, "args", '{');
-    ebb__report_json_u64(&p->json, "bytes", event->size_bytes);
-    ebb__report_json_text(&p->json, "role", ebb_role_name(event->role));
-    if (event->address != EBB_TRACE_NONE) { ebb__report_json_u64(&p->json, "address", event->address); }
+    ebb_json_open(&p->json, "args", '{');
+    ebb_json_u64(&p->json, "bytes", event->size_bytes);
+    ebb_json_text(&p->json, "role", ebb_role_name(event->role));
+    if (event->address != EBB_TRACE_NONE) { ebb_json_u64(&p->json, "address", event->address); }
     put_stack(p, event->stack);
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_close(&p->json, '}');
     end_event(p);
     put_live(p, event->role);
     put_counter(p, "live", p->all_bytes);
@@ -155,10 +155,10 @@ static void put_row(perfetto *p, uint32_t row) {
     const char *note = ebb_trace_reader_note(p->reader, key);
     p->has_row[row] = true;
     begin_event(p, "thread_name", "M");
-    ebb__report_json_u64(&p->json, "tid", row);
-    ebb__report_json_open(&p->json, "args", '{');
-    ebb__report_json_text(&p->json, "name", note != NULL ? note : row < 3 ? names[row] : name);
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_u64(&p->json, "tid", row);
+    ebb_json_open(&p->json, "args", '{');
+    ebb_json_text(&p->json, "name", note != NULL ? note : row < 3 ? names[row] : name);
+    ebb_json_close(&p->json, '}');
     end_event(p);
 }
 
@@ -166,14 +166,14 @@ static void begin_slice(perfetto *p, const ebb_trace_event *event, const char *n
     if (!p->has_row[event->row]) { put_row(p, event->row); }
     p->n_begun[event->row]++;
     begin_event(p, name[0] != '\0' ? name : "step", "B");
-    ebb__report_json_u64(&p->json, "tid", event->row);
-    ebb__report_json_open(&p->json, "args", '{');
+    ebb_json_u64(&p->json, "tid", event->row);
+    ebb_json_open(&p->json, "args", '{');
     if (event->kind == EBB_TRACE_STEP_BEGIN) {
-        ebb__report_json_text(&p->json, "op", ebb_trace_reader_string(p->reader, event->op));
+        ebb_json_text(&p->json, "op", ebb_trace_reader_string(p->reader, event->op));
     } else {
-        ebb__report_json_u64(&p->json, "bytes", event->size_bytes);
+        ebb_json_u64(&p->json, "bytes", event->size_bytes);
     }
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_close(&p->json, '}');
     end_event(p);
 }
 
@@ -181,7 +181,7 @@ static void end_slice(perfetto *p, uint32_t row) {
     if (p->n_begun[row] == 0) { return; }
     p->n_begun[row]--;
     begin_event(p, "", "E");
-    ebb__report_json_u64(&p->json, "tid", row);
+    ebb_json_u64(&p->json, "tid", row);
     end_event(p);
 }
 
@@ -201,7 +201,7 @@ static void tell_mark(perfetto *p, const ebb_trace_event *event) {
         end_event(p);
     } else if (event->mark == EBB_TRACE_ANNOTATION) {
         begin_event(p, ebb_trace_reader_string(p->reader, event->name), "i");
-        ebb__report_json_text(&p->json, "s", "p");
+        ebb_json_text(&p->json, "s", "p");
         end_event(p);
     }
 }
@@ -234,7 +234,7 @@ static ebb_status tell_all(perfetto *p) {
         const bool has_times = (ebb_trace_reader_info(p->reader).tells & EBB_TRACE_TELLS_TIMES) != 0;
         p->time_ns = has_times ? event.time_ns : i * 1000;
         EBB_TRY(tell(p, &event));
-        EBB_TRY(p->json.out->status);
+        EBB_TRY(p->out->status);
     }
     for (uint32_t row = 0; row < EBB_TRACE_MAX_ROWS; row++) {
         while (p->n_begun[row] > 0) { end_slice(p, row); }
@@ -250,9 +250,9 @@ static ebb_status tell_all(perfetto *p) {
 
 static void put_process(perfetto *p, const char *name) {
     begin_event(p, "process_name", "M");
-    ebb__report_json_open(&p->json, "args", '{');
-    ebb__report_json_text(&p->json, "name", name);
-    ebb__report_json_close(&p->json, '}');
+    ebb_json_open(&p->json, "args", '{');
+    ebb_json_text(&p->json, "name", name);
+    ebb_json_close(&p->json, '}');
     end_event(p);
 }
 
@@ -261,16 +261,17 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out) 
     if (p == NULL) { return EBB_E_NO_MEMORY; }
     p->mem = report->mem;
     ebb__trace_keys_init(&p->segments, p->mem);
-    p->json.out = out;
-    ebb_status status = ebb_trace_open_device(report->mem, report->path, report->temp_dir, report->device, &p->reader);
+    p->out = out;
+    p->json = ebb__report_json(out);
+    ebb_status status = ebb__report_open(report, &p->reader);
     if (status == EBB_OK) {
-        ebb__report_json_open(&p->json, NULL, '{');
-        ebb__report_json_text(&p->json, "displayTimeUnit", "ms");
-        ebb__report_json_open(&p->json, "traceEvents", '[');
+        ebb_json_open(&p->json, NULL, '{');
+        ebb_json_text(&p->json, "displayTimeUnit", "ms");
+        ebb_json_open(&p->json, "traceEvents", '[');
         put_process(p, report->name);
         status = tell_all(p);
-        ebb__report_json_close(&p->json, ']');
-        ebb__report_json_close(&p->json, '}');
+        ebb_json_close(&p->json, ']');
+        ebb_json_close(&p->json, '}');
         ebb__report_put(out, "\n");
     }
     ebb_trace_reader_close(p->reader);

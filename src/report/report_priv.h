@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of this folder share: the report, the table of its renderers, and the two things that they write
- * with: `ebb_report_out`, a buffer in front of the caller's sink that remembers the first failure, so that nobody asks
- * after each word; and `ebb_report_json`, which knows where a comma belongs.
+ * What the files of this folder share: the report, the table of its renderers, and `ebb_report_out`, the buffer that
+ * they write to. It remembers the sink's first failure, so that each word need not be checked.
  *
- * Names in recordings are anybody's bytes. Whatever goes out as text goes through put_clean, put_json_text or
+ * Names in recordings are anybody's bytes. Whatever goes out as text goes through put_clean, ebb_json_text or
  * put_html_text.
  */
 #ifndef EBB_SRC_REPORT_PRIV_H
 #define EBB_SRC_REPORT_PRIV_H
 
 #include "base/base.h"
+#include "ebb/json.h"
 #include "ebb/report.h"
 #include "ebb/study.h"
 
 #define REPORT_BUFFER_BYTES ((size_t)1 << 16)
-#define REPORT_JSON_MAX_DEPTH 32u
 
 /* ---- output ----------------------------------------------------------------------------------- */
 
@@ -30,11 +29,8 @@ typedef struct ebb_report_out {
 
 void ebb__report_put(ebb_report_out *out, const char *text);
 void ebb__report_put_n(ebb_report_out *out, const void *data, size_t n_bytes);
-void ebb__report_printf(ebb_report_out *out, const char *fmt, ...) EBB_PRINTF(2, 3); /* no floats: see put_f64 */
-
-/* A number that reads back as the same bits, with a point whatever the locale; n_digits 1 to 17 for fewer. Not
- * finite: null. */
-void ebb__report_put_f64(ebb_report_out *out, double x, int n_digits);
+void ebb__report_printf(ebb_report_out *out, const char *fmt, ...)
+    EBB_PRINTF(2, 3); /* no floats: their point is the locale's */
 
 /* Write text for a terminal, with '?' for invalid UTF-8 and control characters. Of more than max_chars characters (0:
  * no limit) the middle is left out, since the end of a path says most. Returns how many characters were written. */
@@ -45,10 +41,6 @@ size_t ebb__report_put_clean(ebb_report_out *out, const char *text, size_t max_c
  * the text. */
 size_t ebb__report_put_wrapped(ebb_report_out *out, const char *text, size_t at, size_t indent, size_t n_columns);
 
-/* The same escaped for the inside of a JSON string, which may stand inside of a script of a page; no quotes around it.
- */
-void ebb__report_put_json_text(ebb_report_out *out, const char *text);
-
 /* Escaped for HTML, between tags and in attributes. */
 void ebb__report_put_html_text(ebb_report_out *out, const char *text);
 
@@ -57,21 +49,10 @@ ebb_status ebb__report_flush(ebb_report_out *out);
 
 /* ---- JSON ------------------------------------------------------------------------------------- */
 
-typedef struct ebb_report_json {
-    ebb_report_out *out;
-    unsigned depth;
-    bool has_member[REPORT_JSON_MAX_DEPTH]; /* of the open objects and arrays */
-} ebb_report_json;
+#define REPORT_PICTURE_DIGITS 7 /* enough for what is drawn */
 
-/* key is NULL inside of an array, and outermost. Keys are ours, not a recording's. */
-void ebb__report_json_open(ebb_report_json *json, const char *key, char bracket); /* '{' or '[' */
-void ebb__report_json_close(ebb_report_json *json, char bracket);                 /* '}' or ']' */
-void ebb__report_json_u64(ebb_report_json *json, const char *key, uint64_t value);
-void ebb__report_json_f64(ebb_report_json *json, const char *key, double value);       /* 17 digits */
-void ebb__report_json_short(ebb_report_json *json, const char *key, double value);     /* 7 digits: for pictures */
-void ebb__report_json_text(ebb_report_json *json, const char *key, const char *value); /* NULL: null */
-void ebb__report_json_bool(ebb_report_json *json, const char *key, bool value);
-void ebb__report_json_null(ebb_report_json *json, const char *key);
+/* A writer to out, fit for a script of a page. Its keys are ours, not a recording's. */
+ebb_json ebb__report_json(ebb_report_out *out);
 
 /* ---- numbers for people ------------------------------------------------------------------------ */
 
@@ -87,7 +68,8 @@ struct ebb_report {
     char *path, *name, *temp_dir, *device; /* the last two may be NULL */
     double out_bytes_per_s, in_bytes_per_s;
     uint64_t latency_ns;
-    uint32_t n_columns;       /* of a text */
+    uint32_t n_columns; /* of a text */
+    ebb_progress progress;
     ebb_trace_reader *reader; /* of the study; NULL before it is made */
     ebb_study *study;
     ebb_study_summary summary;
@@ -95,6 +77,8 @@ struct ebb_report {
 
 /* Make report->study, unless it is there. */
 ebb_status ebb__report_read(ebb_report *report);
+/* A reader of its own for the report's recording and device. */
+ebb_status ebb__report_open(const ebb_report *report, ebb_trace_reader **reader_out);
 
 /* The device that the report is of, and all that are known; NULL: the source tells none. */
 const ebb_trace_device *ebb__report_device(const ebb_report *report);
@@ -163,6 +147,6 @@ ebb_status ebb__report_render_perfetto(ebb_report *report, ebb_report_out *out);
 ebb_status ebb__report_render_memory_viz(ebb_report *report, ebb_report_out *out);
 
 /* The object of --json, as a member of an open object or outermost (key NULL). */
-ebb_status ebb__report_put_json(ebb_report *report, ebb_report_json *json, const char *key);
+ebb_status ebb__report_put_json(ebb_report *report, ebb_json *json, const char *key);
 
 #endif

@@ -3,6 +3,7 @@
  * What was recorded, in one line: the network or the command, its program, the framework and the recorder, as far as
  * notes and call stacks tell.
  */
+#include "base/file.h"
 #include "report/report_priv.h"
 
 #define MAX_BLOCKS_ASKED 1000u /* for the program's file */
@@ -10,14 +11,6 @@
 static const char *note_of(const ebb_report *report, const char *key) {
     const char *value = ebb_trace_reader_note(report->reader, key);
     return value != NULL ? value : "";
-}
-
-static const char *base_of(const char *path) {
-    const char *base = path;
-    for (const char *at = path; *at != '\0'; at++) {
-        if (*at == '/' && at[1] != '\0') { base = at + 1; }
-    }
-    return base;
 }
 
 static bool is_program(const char *file) {
@@ -37,7 +30,7 @@ static const char *program_of(const ebb_report *report) {
             if (is_program(file)) { found = file; }
             stack = frame.caller;
         }
-        if (found[0] != '\0') { return base_of(found); }
+        if (found[0] != '\0') { return ebb__base_name(found); }
     }
     return "";
 }

@@ -1,108 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the plan's actions to commands: walk them once with the cursor, which knows where each tensor lies at each
- * action, bind every kernel to its bytes there, and make an event for each action that another engine waits for.
+ * What the executor's commands become on a device: each kernel is bound to its bytes, each copy is made a transfer, and
+ * each event is made.
  */
 #include "run/run.h"
 
 static ebb_buf take_buf(ebb_run *run, uint64_t offset, uint64_t size_bytes) {
     EBB_ASSERT(offset % run->device->ops->alignment_bytes == 0);
     EBB_ASSERT(offset <= run->arena->size_bytes && size_bytes <= run->arena->size_bytes - offset);
-    run->stats.peak_bytes = ebb_max_u64(run->stats.peak_bytes, offset + size_bytes);
+    run->bound_end_bytes = ebb_max_u64(run->bound_end_bytes, offset + size_bytes);
     return (ebb_buf){.arena = run->arena->memory, .offset = offset, .size_bytes = size_bytes};
 }
 
-static ebb_status bind_step(ebb_run *run, const ebb_action *action, const ebb_plan_cursor *cursor,
-                            ebb_command *command) {
-    EBB_ASSERT(action->target < run->lowered->steps.n);
-    const ebb_lowered_step *step = &run->lowered->steps.data[action->target];
-    EBB_ASSERT(action->choice < run->lowered->program->steps.data[action->target].n_choices);
+/* Where an operand of the step lies: each is a tensor that the step accesses. */
+static uint64_t operand_offset(const ebb_run *run, const ebb_command *command, uint32_t tensor) {
+    const ebb_program *program = run->lowered->program;
+    const ebb_step *step = &program->steps.data[command->action.target];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        if (program->accesses.data[step->first_access + i].tensor == tensor) { return command->offsets[i]; }
+    }
+    EBB_ASSERT(false);
+    return 0;
+}
+
+static ebb_status bind_step(ebb_run *run, const ebb_command *command, ebb_run_command *made) {
+    EBB_ASSERT(command->action.target < run->lowered->steps.n);
+    const ebb_lowered_step *step = &run->lowered->steps.data[command->action.target];
+    EBB_ASSERT(command->action.choice < run->lowered->program->steps.data[command->action.target].n_choices);
     ebb_buf *operands = ebb__alloc(run->mem, step->n_operands, sizeof *operands);
     if (operands == NULL) { return EBB_E_NO_MEMORY; }
     for (uint32_t i = 0; i < step->n_operands; i++) {
-        EBB_ASSERT(cursor->offset[step->operand[i]] != UINT64_MAX);
-        operands[i] = take_buf(run, cursor->offset[step->operand[i]], step->bytes[i]);
+        operands[i] = take_buf(run, operand_offset(run, command, step->operand[i]), step->bytes[i]);
     }
-    command->kernel = step->kernel[action->choice];
-    EBB_ASSERT(command->kernel != NULL && command->kernel->device == run->device);
+    made->kernel = step->kernel[command->action.choice];
+    EBB_ASSERT(made->kernel != NULL && made->kernel->device == run->device);
     ebb_binding binding = {.operand = operands,
-                           .scratch = take_buf(run, cursor->scratch_offset, command->kernel->scratch_bytes),
+                           .scratch = take_buf(run, command->scratch_offset, made->kernel->scratch_bytes),
                            .state = &run->state,
                            .rng_stream = step->rng_stream};
-    ebb_status st = run->device->ops->bind(command->kernel, &binding, &command->bound);
-    EBB_ASSERT((st == EBB_OK) == (command->bound != NULL));
+    ebb_status st = run->device->ops->bind(made->kernel, &binding, &made->bound);
+    EBB_ASSERT((st == EBB_OK) == (made->bound != NULL));
     ebb__free(run->mem, operands);
+    run->stats.n_recomputed_steps += command->action.kind == EBB_ACT_AGAIN;
     return st;
 }
 
-static void set_transfer(ebb_run *run, const ebb_action *action, const ebb_plan_cursor *cursor, ebb_command *command) {
-    size_t n_slots = 0;
-    const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
-    EBB_ASSERT(cursor->slot[action->target] < n_slots && cursor->offset[action->target] != UINT64_MAX);
-    const ebb_slot *slot = &slots[cursor->slot[action->target]];
-    uint64_t bytes = run->lowered->program->tensors.data[action->target].size_bytes;
-    bool out = action->kind == EBB_ACT_OUT;
-    EBB_ASSERT(slot->tensor == action->target && slot->tier < EBB_N_TIERS && slot->size_bytes >= bytes);
-    command->transfer = (ebb_transfer){.tiers = &run->tiers,
-                                       .direction = out ? EBB_COPY_OUT : EBB_COPY_IN,
-                                       .tier = (ebb_tier)slot->tier,
-                                       .buf = take_buf(run, cursor->offset[action->target], bytes),
-                                       .offset = slot->offset};
-    run->stats.moved_out_bytes += out ? bytes : 0;
-    run->stats.moved_in_bytes += out ? 0 : bytes;
-}
-
-static ebb_status make_command(ebb_run *run, const ebb_action *action, const ebb_plan_cursor *cursor,
-                               ebb_command *command) {
-    command->kind = (ebb_action_kind)action->kind;
-    switch (command->kind) {
-    case EBB_ACT_AGAIN: run->stats.n_recomputed_steps++; return bind_step(run, action, cursor, command);
-    case EBB_ACT_RUN: return bind_step(run, action, cursor, command);
-    case EBB_ACT_OUT:
-    case EBB_ACT_IN: set_transfer(run, action, cursor, command); break;
-    case EBB_ACT_DROP: break;
-    }
-    return EBB_OK;
-}
-
-static ebb_status make_events(ebb_run *run) {
-    const ebb_schedule *schedule = &run->schedule;
-    EBB_ASSERT(schedule->start[0] == 0);
-    for (size_t a = 0; a < run->n_commands; a++) { run->commands[a].engine = (ebb_engine)schedule->engine[a]; }
-    for (uint64_t d = 0; d < schedule->start[run->n_commands]; d++) {
-        EBB_ASSERT(schedule->dep[d] < run->n_commands);
-        ebb_command *awaited = &run->commands[schedule->dep[d]];
-        EBB_ASSERT(awaited->kind != EBB_ACT_DROP);
-        if (awaited->done == NULL) { EBB_TRY(run->device->ops->event_create(run->device, &awaited->done)); }
-    }
-    return EBB_OK;
+static void set_transfer(ebb_run *run, const ebb_command *command, ebb_run_command *made) {
+    const bool is_out = command->from == EBB_DEVICE, is_in = command->to == EBB_DEVICE;
+    made->transfer = (ebb_transfer){.tiers = &run->tiers,
+                                    .from = command->from,
+                                    .to = command->to,
+                                    .engine = command->engine,
+                                    .from_offset = is_out ? 0 : command->from_offset,
+                                    .to_offset = is_in ? 0 : command->to_offset,
+                                    .size_bytes = command->size_bytes};
+    if (is_out) { made->transfer.buf = take_buf(run, command->from_offset, command->size_bytes); }
+    if (is_in) { made->transfer.buf = take_buf(run, command->to_offset, command->size_bytes); }
+    run->stats.moved_out_bytes += is_out ? command->size_bytes : 0;
+    run->stats.moved_in_bytes += is_in ? command->size_bytes : 0;
+    run->stats.moved_on_bytes += is_out || is_in ? 0 : command->size_bytes;
 }
 
 ebb_status ebb__run_bind(ebb_run *run) {
-    EBB_ASSERT(run->commands == NULL && run->arena != NULL);
-    const ebb_action *actions = ebb_plan_actions(run->plan, &run->n_commands);
-    run->commands = ebb__calloc(run->mem, run->n_commands, sizeof *run->commands);
-    if (run->commands == NULL) { return EBB_E_NO_MEMORY; }
-    ebb_bump bump;
-    ebb__bump_init(&bump, run->mem);
-    ebb_plan_cursor cursor;
-    ebb_status st = ebb__plan_cursor_init(run->lowered->program, run->plan, &bump, &cursor);
-    for (size_t a = 0; a < run->n_commands && st == EBB_OK; a++) {
-        ebb__plan_cursor_next(&cursor);
-        EBB_ASSERT(cursor.position == a);
-        st = make_command(run, &actions[a], &cursor, &run->commands[a]);
+    EBB_ASSERT(run->made == NULL && run->arena != NULL);
+    const uint32_t n_events = ebb_executor_n_events(run->executor);
+    run->made = ebb__calloc(run->mem, run->n_commands, sizeof *run->made);
+    run->events = ebb__calloc(run->mem, n_events, sizeof(ebb_event *));
+    if (run->made == NULL || run->events == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t a = 0; a < run->n_commands; a++) {
+        const ebb_command *command = &run->commands[a];
+        if (command->engine == EBB_NO_ENGINE) { continue; }
+        if (command->engine == EBB_COMPUTE) {
+            EBB_TRY(bind_step(run, command, &run->made[a]));
+        } else {
+            set_transfer(run, command, &run->made[a]);
+        }
     }
-    ebb__bump_fini(&bump);
-    EBB_TRY(st);
-    return make_events(run);
+    for (uint32_t e = 0; e < n_events; e++) { EBB_TRY(run->device->ops->event_create(run->device, &run->events[e])); }
+    return EBB_OK;
 }
 
 void ebb__run_unbind(ebb_run *run) {
-    for (size_t a = 0; run->commands != NULL && a < run->n_commands; a++) {
-        ebb_command *c = &run->commands[a];
-        if (c->bound != NULL) { run->device->ops->unbind(c->kernel, c->bound); }
-        if (c->done != NULL) { run->device->ops->event_destroy(run->device, c->done); }
+    for (size_t a = 0; run->made != NULL && a < run->n_commands; a++) {
+        if (run->made[a].bound != NULL) { run->device->ops->unbind(run->made[a].kernel, run->made[a].bound); }
     }
-    ebb__free(run->mem, run->commands);
-    run->commands = NULL;
+    for (uint32_t e = 0; run->events != NULL && e < ebb_executor_n_events(run->executor); e++) {
+        if (run->events[e] != NULL) { run->device->ops->event_destroy(run->device, run->events[e]); }
+    }
+    ebb__free(run->mem, run->made);
+    ebb__free(run->mem, run->events);
+    run->made = NULL;
+    run->events = NULL;
 }

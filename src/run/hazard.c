@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walk over a journal. Times are numbers of entries from 1; 0 is never. The ends of all accesses are numbered
- * beforehand, space by space, so that the history of bytes is an array by those numbers, of which a set says where a
- * piece begins:
+ * The walk over a journal. A time is the number of an entry, from 1; 0 is never. Before the walk the ends of all
+ * accesses are numbered, space by space. The history of bytes is an array with an element for each number, and a set
+ * has the numbers at which a piece begins:
  *
  *      space 1      |      piece     |  piece |      ...      | space 2 ...
  *      number       7       8        9        10              31
  *      in the set   x                x        x               x
  *
- * A write makes its range one piece, so pieces that it removes were paid for by those that made them.
+ * A write makes its range one piece. It removes the pieces that were there; each was made by one write and is removed
+ * once, so the walk stays near-linear.
  */
 #include "run/hazard.h"
 #include "plan/ordset.h"
 
-#define NOTHING ((uint64_t)0)      /* content of bytes that nobody wrote */
+#define NOTHING ((uint64_t)0)      /* content of bytes that were never written */
 #define BROKEN ((uint64_t)1 << 63) /* content of a copy of more than one content; with the entry that made it */
 
 typedef struct byte_piece {

@@ -6,9 +6,9 @@
  * device promises and nothing else:
  *
  *      a stream's commands                 in the order of issue
- *      a command, and the host             behind all that the host knew to be done when it issued it
- *      a wait                              behind all that its event's latest record is behind
- *      event_sync, stream_sync             the host is behind what was recorded; behind all of the stream
+ *      a command, and the host             after all that the host knew to be done when it issued it
+ *      a wait                              after all that its event's latest record is after
+ *      event_sync, stream_sync             the host is after what was recorded; after all of the stream
  *
  * The host and each stream are threads. A thread has a clock: for each thread the last of its commands that is known
  * to be done. A piece of bytes remembers its last write and each thread's last read since; an access must have them in
@@ -28,7 +28,7 @@ typedef enum ebb_hazard_kind {
     EBB_HAZARD_NONE,
     EBB_HAZARD_RACE,   /* first and second conflict and nothing orders them */
     EBB_HAZARD_BROKEN, /* second reads bytes that are not one content; first wrote, or copied, some of them */
-    EBB_HAZARD_VOID,   /* second reads bytes that nobody wrote */
+    EBB_HAZARD_VOID,   /* second reads bytes that were never written */
     EBB_HAZARD_STALE,  /* second reads another version than it must; first brought it there */
 } ebb_hazard_kind;
 

@@ -26,18 +26,21 @@ typedef struct bench {
     ebb_stream *stream;
     ebb_event *before, *behind;
     ebb_run_state state;
+    void **port; /* [n_ports], all one: what feeds carry does not matter */
     uint64_t port_bytes;
 } bench;
 
-static ebb_status bench_open(ebb_device *device, uint64_t arena_bytes, uint64_t port_bytes, bench *b) {
+static ebb_status bench_open(ebb_device *device, uint64_t arena_bytes, size_t n_ports, uint64_t port_bytes, bench *b) {
     *b = (bench){.device = device, .port_bytes = port_bytes, .state = {.update = 1}};
+    b->port = ebb__calloc(device->mem, ebb_max_u64(n_ports, 1), sizeof *b->port);
+    if (b->port == NULL) { return EBB_E_NO_MEMORY; }
+    b->state.port = b->port;
     EBB_TRY(ebb_arena_create(device, arena_bytes, &b->arena));
     EBB_TRY(device->ops->stream_create(device, true, &b->stream));
     EBB_TRY(device->ops->event_create(device, &b->before));
     EBB_TRY(device->ops->event_create(device, &b->behind));
-    void *port = NULL; /* one serves for all: what feeds carry does not matter */
-    EBB_TRY(device->ops->host_alloc(device, port_bytes, &port));
-    for (int p = 0; p < EBB_N_PORTS; p++) { b->state.port[p] = port; }
+    EBB_TRY(device->ops->host_alloc(device, port_bytes, &b->port[0]));
+    for (size_t p = 1; p < n_ports; p++) { b->port[p] = b->port[0]; }
     return EBB_OK;
 }
 
@@ -46,7 +49,8 @@ static void bench_close(bench *b) {
     if (b->stream != NULL) { ops->stream_destroy(b->stream); }
     if (b->before != NULL) { ops->event_destroy(b->device, b->before); }
     if (b->behind != NULL) { ops->event_destroy(b->device, b->behind); }
-    if (b->state.port[0] != NULL) { ops->host_free(b->device, b->state.port[0], b->port_bytes); }
+    if (b->port != NULL && b->port[0] != NULL) { ops->host_free(b->device, b->port[0], b->port_bytes); }
+    ebb__free(b->device->mem, b->port);
     ebb_arena_destroy(b->arena);
 }
 
@@ -84,7 +88,7 @@ static ebb_status time_kernel(bench *b, ebb_kernel *kernel, const ebb_binding *b
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Lay the step's operands one behind the other (a tensor that stands twice once); returns where they end. */
+/* Lay the step's operands one after the other (a tensor that stands twice once); returns where they end. */
 static uint64_t lay_out(const ebb_lowered *low, const ebb_lowered_step *step, ebb_arena_mem *arena, ebb_buf *operands) {
     uint64_t end = 0;
     for (uint32_t i = 0; i < step->n_operands; i++) {
@@ -185,7 +189,7 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
         }
     }
     bench b;
-    ebb_status st = bench_open(low->device, arena_bytes, port_bytes, &b);
+    ebb_status st = bench_open(low->device, arena_bytes, low->graph->ports.n, port_bytes, &b);
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         ebb__tell(progress, "measuring kernels", i, n);
         st = measure_sample(&b, low, &samples[i], reps, operands, machine);
@@ -219,23 +223,25 @@ static ebb_status time_transfer(ebb_stream *stream, ebb_transfer *transfer, uint
 }
 
 /* Both ways between the arena and one tier; latency is that of the smallest copy. */
-static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, ebb_tier tier, ebb_machine *machine) {
+static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, uint32_t tier, ebb_machine *machine) {
     uint64_t ns[2] = {0}, latency_ns = 0;
     const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
-    ebb_transfer transfer = {.tiers = tiers, .tier = tier, .buf = {.arena = b->arena->memory}};
+    ebb_transfer transfer = {.tiers = tiers, .buf = {.arena = b->arena->memory}};
+    ebb_link link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
     for (int d = 0; d < 2; d++) {
-        transfer.direction = d == 0 ? EBB_COPY_OUT : EBB_COPY_IN;
-        transfer.buf.size_bytes = piece_bytes;
+        transfer.from = d == 0 ? EBB_DEVICE : tier;
+        transfer.to = d == 0 ? tier : EBB_DEVICE;
+        transfer.size_bytes = transfer.buf.size_bytes = piece_bytes;
         EBB_TRY(time_transfer(stream, &transfer, &ns[d]));
     }
-    transfer.buf.size_bytes = SMALLEST_BYTES;
+    transfer.size_bytes = transfer.buf.size_bytes = SMALLEST_BYTES;
     EBB_TRY(time_transfer(stream, &transfer, &latency_ns));
     EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
-    ebb_link link = {.out_bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0],
-                     .in_bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1],
-                     .latency_ns = latency_ns};
-    ebb_machine_set_link(machine, tier, &link);
-    return EBB_OK;
+    link.out.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0];
+    link.in.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1];
+    link.out.latency_ns = link.in.latency_ns = latency_ns;
+    return ebb_machine_set_link(machine, &link);
 }
 
 static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *machine) {
@@ -244,10 +250,10 @@ static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *mac
     const ebb_backend_ops *ops = b->device->ops;
     EBB_TRY(ops->stream_create(b->device, false, &stream));
     const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
-    uint64_t bytes[EBB_N_TIERS] = {piece_bytes, disk_dir != NULL ? piece_bytes : 0};
-    ebb_status st = ebb__tiers_open(b->device, bytes, disk_dir, piece_bytes, &tiers);
-    if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_TIER_HOST, machine); }
-    if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_TIER_DISK, machine); }
+    const uint64_t bytes[EBB_MAX_TIERS] = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0};
+    ebb_status st = ebb__tiers_open(b->device, ebb_machine_topology(machine), bytes, disk_dir, piece_bytes, &tiers);
+    if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_HOST, machine); }
+    if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_DISK, machine); }
     ops->stream_destroy(stream);
     ebb__tiers_close(&tiers);
     return st;
@@ -312,7 +318,7 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint6
     if (!device->ops->has_data) { return EBB_OK; }
     bench b;
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(LINK_BYTES, limit_bytes), SMALLEST_BYTES);
-    ebb_status st = bench_open(device, arena_bytes, 64, &b);
+    ebb_status st = bench_open(device, arena_bytes, 0, 64, &b);
     if (st == EBB_OK) { st = measure_tiers(&b, disk_dir, machine); }
     if (st == EBB_OK) { st = measure_rates(&b, machine); }
     bench_close(&b);

@@ -7,7 +7,7 @@
  *      set every value, 2 iterations, get every value, 1 iteration, 1 as it is recorded, 1 iteration,
  *      park, get, unpark, 1 iteration
  *
- * and, where the plan calls nobody, all of it once more with iterations as graphs (journal.h).
+ * and, where the plan makes no host calls, all of it once more with iterations as graphs (journal.h).
  *
  * What each kernel, and the host, must find is told beside the journal, by the program alone: a version of tensor t is
  * what step s of iteration i made of it, and who reads must find that of the last step before it, in the program's
@@ -141,7 +141,7 @@ static ebb_status iterate(proof *p) {
 
 static ebb_status create_events(const ebb_run *run, ebb_event **events) {
     for (size_t a = 0; a < 2 * run->n_commands; a++) {
-        if (run->commands[a / 2].engine == EBB_N_ENGINES) { continue; }
+        if (run->commands[a / 2].engine == EBB_NO_ENGINE) { continue; }
         EBB_TRY(run->device->ops->event_create(run->device, &events[a]));
     }
     return EBB_OK;
@@ -201,9 +201,10 @@ static ebb_status set_up(proof *p) {
 /* ---- words -------------------------------------------------------------------------------------- */
 
 /* Commands of the journal that a command of the run became. */
-static uint64_t count_entries(const ebb_command *c) {
-    if (c->engine == EBB_N_ENGINES) { return 0; }
-    return c->engine != EBB_ENGINE_COMPUTE && c->transfer.tier == EBB_TIER_DISK ? 2 : 1;
+static uint64_t count_entries(const ebb_run *run, size_t idx) {
+    const uint32_t engine = run->commands[idx].engine;
+    if (engine == EBB_NO_ENGINE) { return 0; }
+    return engine == EBB_COMPUTE ? 1 : ebb__tiers_count_commands(&run->made[idx].transfer);
 }
 
 static bool is_command(const ebb_journal_entry *entry) {
@@ -215,7 +216,7 @@ static size_t find_command(const proof *p, uint64_t iteration, uint64_t entry) {
     const ebb_journal *j = ebb__journal_get(p->journal);
     uint64_t at = p->begin[iteration];
     for (size_t a = 0; a < p->run->n_commands; a++) {
-        for (uint64_t n = count_entries(&p->run->commands[a]); n > 0; at++) {
+        for (uint64_t n = count_entries(p->run, a); n > 0; at++) {
             if (at >= p->begin[iteration + 1]) { return p->run->n_commands; }
             if (!is_command(&j->entries.data[at])) { continue; }
             if (at == entry) { return a; }
@@ -231,7 +232,7 @@ static const char *find_tensor(const proof *p, size_t command, const ebb_journal
     const ebb_program *program = p->lowered->program;
     size_t n_actions = 0;
     const ebb_action *action = &ebb_plan_actions(p->plan, &n_actions)[command];
-    if (action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN) {
+    if (action->kind != EBB_ACT_RUN && action->kind != EBB_ACT_AGAIN) {
         return program->tensors.data[action->target].name;
     }
     const ebb_lowered_step *step = &p->lowered->steps.data[action->target];
@@ -244,8 +245,7 @@ static const char *find_tensor(const proof *p, size_t command, const ebb_journal
 }
 
 static void describe(const proof *p, uint64_t idx, const ebb_journal_access *bytes, char *text, size_t n_bytes) {
-    static const char *const kinds[] = {"run", "again", "out", "in", "drop"};
-    static const char *const engines[] = {"compute", "out", "in", "none"};
+    static const char *const kinds[] = {"run", "again", "out", "in", "move", "drop"};
     const ebb_journal_entry *entry = &ebb__journal_get(p->journal)->entries.data[idx];
     uint64_t i = 0;
     while (i < p->n_iterations && p->begin[i + 1] <= idx) { i++; }
@@ -259,9 +259,10 @@ static void describe(const proof *p, uint64_t idx, const ebb_journal_access *byt
     const char *step = "of";
     size_t n_actions = 0;
     const ebb_action *action = &ebb_plan_actions(p->plan, &n_actions)[a];
-    if (c->engine == EBB_ENGINE_COMPUTE) { step = p->lowered->program->steps.data[action->target].name; }
-    (void)snprintf(text, n_bytes, "action %zu (%s %s '%s') of iteration %" PRIu64 ", stream %s", a, kinds[c->kind],
-                   step, find_tensor(p, a, entry, bytes), i, engines[c->engine]);
+    if (c->engine == EBB_COMPUTE) { step = p->lowered->program->steps.data[action->target].name; }
+    (void)snprintf(text, n_bytes, "action %zu (%s %s '%s') of iteration %" PRIu64 ", stream %s", a,
+                   kinds[c->action.kind], step, find_tensor(p, a, entry, bytes), i,
+                   ebb_plan_topology(p->plan)->engine[c->engine]);
 }
 
 static ebb_status fail_hazard(const proof *p, const ebb_hazard *hazard) {
@@ -273,7 +274,7 @@ static ebb_status fail_hazard(const proof *p, const ebb_hazard *hazard) {
     const char *what = hazard->kind == EBB_HAZARD_RACE     ? "nothing orders"
                        : hazard->kind == EBB_HAZARD_BROKEN ? "bytes of more than one content:"
                        : hazard->kind == EBB_HAZARD_STALE  ? "not the version that the program means:"
-                                                           : "bytes that nobody wrote:";
+                                                           : "bytes that were never written:";
     return ebb_fail(EBB_E_INTERNAL, "hazard: %s %s and %s, over [%" PRIu64 ", %" PRIu64 ") of %s", what, first, second,
                     hazard->access.begin, hazard->access.end, spaces[space]);
 }
@@ -296,11 +297,22 @@ static ebb_status check(proof *p, ebb_hazard_counts *counts_out) {
     return st;
 }
 
+/* What calls the host is no graph. */
+static bool calls_host(const ebb_plan *plan) {
+    const ebb_plan_summary summary = ebb_plan_get_summary(plan);
+    const ebb_topology *topology = ebb_plan_topology(plan);
+    bool calls = summary.moved_on_bytes > 0;
+    for (uint32_t t = 1; t < topology->n_tiers; t++) {
+        calls = calls || (topology->tier[t].store == EBB_STORE_FILE && summary.tier_bytes[t] > 0);
+    }
+    return calls;
+}
+
 static ebb_status check_both(proof *p, ebb_run_proof *proof_out) {
     ebb_hazard_counts streams = {0}, graphs = {0};
     EBB_TRY(set_up(p));
     EBB_TRY(check(p, &streams));
-    if (ebb_plan_get_summary(p->plan).tier_bytes[EBB_TIER_DISK] == 0) { /* what calls the host is no graph */
+    if (!calls_host(p->plan)) {
         ebb__journal_restart(p->journal, true);
         EBB_TRY(check(p, &graphs));
     }

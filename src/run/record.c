@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording iterations: an event before and one behind each command, and after each iteration the plan told again with
+ * Recording iterations: an event before and one after each command, and after each iteration the plan told again with
  * the times that were measured. So recording costs an iteration nothing but those events; and what goes wrong with it,
- * before the iteration or behind it, is no failure of the iteration. A full disk loses the recording, not the training.
+ * before the iteration or after it, is no failure of the iteration. A full disk loses the recording, not the training.
  *
  * A block of the trace is a stay; a step's scratch is a block too. It is allocated when the command that brings it
  * begins, and freed when the last command that touches it has ended: that is when its bytes can be used again. A stay
@@ -10,6 +10,8 @@
  * first one began are told before it. What happens between iterations (evaluations, checkpoints) is not told.
  */
 #include "run/run.h"
+
+#include "ebb/trace.h"
 
 #define NO_BLOCK UINT32_MAX
 
@@ -38,16 +40,17 @@ struct ebb_recording {
     const ebb_action *actions;
     const ebb_stay *stays;
     size_t n_stays;
-    ebb_event **events;          /* [2 * n_commands]: before, behind */
+    ebb_event **events;          /* [2 * n_commands]: before, after */
     uint64_t zero_ns;            /* the device's time when the first iteration began */
     uint64_t *begin_ns, *end_ns; /* [n_commands], from there */
     uint64_t first_ns, last_ns;  /* of this iteration */
     EBB_VEC(record_block) blocks;
     EBB_VEC(record_entry) entries; /* of this iteration */
     uint32_t *order;               /* [entries.n]: by time, and as they were told where times are equal */
-    uint32_t *block_of;            /* [n_tensors] */
-    uint64_t n_written;            /* blocks */
-    ebb_trace_writer *writer;      /* NULL: no iteration has ended */
+    ebb_plan_cursor cursor;
+    uint32_t *block_of;       /* [n_stays] */
+    uint64_t n_written;       /* blocks */
+    ebb_trace_writer *writer; /* NULL: no iteration has ended */
 };
 
 /* ---- measuring --------------------------------------------------------------------------------- */
@@ -55,7 +58,7 @@ struct ebb_recording {
 static ebb_status create_events(recording *r) {
     ebb_run *run = r->run;
     for (size_t a = 0; a < run->n_commands; a++) {
-        if (run->commands[a].engine == EBB_N_ENGINES) { continue; }
+        if (run->commands[a].engine == EBB_NO_ENGINE) { continue; }
         EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a]));
         EBB_TRY(run->device->ops->event_create(run->device, &r->events[2 * a + 1]));
     }
@@ -96,71 +99,106 @@ static ebb_status add_entry(recording *r, ebb_trace_kind kind, uint64_t time_ns,
     return EBB_PUSH(r->run->mem, &r->entries, entry);
 }
 
-static ebb_status begin_block(recording *r, const ebb_stay *stay, bool before, uint64_t time_ns, uint32_t *block_out) {
-    EBB_ASSERT(stay->tensor == EBB_SCRATCH || r->block_of[stay->tensor] == NO_BLOCK);
-    EBB_ASSERT(stay->offset <= r->run->arena->size_bytes);
-    uint64_t bytes = stay->size_bytes;
-    if (stay->tensor != EBB_SCRATCH) { bytes = r->run->lowered->program->tensors.data[stay->tensor].size_bytes; }
-    record_block block = {
-        .tensor = stay->tensor, .before = before, .offset = stay->offset, .size_bytes = bytes, .last_ns = time_ns};
+static ebb_status begin_block(recording *r, uint32_t idx, bool before, uint64_t time_ns) {
+    const ebb_stay *stay = &r->stays[idx];
+    EBB_ASSERT(r->block_of[idx] == NO_BLOCK && stay->offset <= r->run->arena->size_bytes);
+    const record_block block = {.tensor = stay->tensor,
+                                .before = before,
+                                .offset = stay->offset,
+                                .size_bytes = stay->size_bytes,
+                                .last_ns = time_ns};
     EBB_TRY(EBB_PUSH(r->run->mem, &r->blocks, block));
-    *block_out = (uint32_t)(r->blocks.n - 1);
-    if (stay->tensor != EBB_SCRATCH) { r->block_of[stay->tensor] = *block_out; }
-    return add_entry(r, EBB_TRACE_ALLOC, time_ns, 0, *block_out);
+    r->block_of[idx] = (uint32_t)(r->blocks.n - 1);
+    return add_entry(r, EBB_TRACE_ALLOC, time_ns, 0, r->block_of[idx]);
 }
 
 static ebb_status tell_access(recording *r, size_t a, const ebb_access *access, ebb_access_mode mode) {
     if ((access->mode & mode) == 0) { return EBB_OK; }
-    uint32_t block = r->block_of[access->tensor];
+    const bool read = mode == EBB_READ;
+    for (uint32_t i = r->cursor.stay[access->tensor]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
+        const uint32_t block = r->block_of[i];
+        EBB_ASSERT(block != NO_BLOCK);
+        r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
+        EBB_TRY(add_entry(r, read ? EBB_TRACE_READ : EBB_TRACE_WRITE, read ? r->begin_ns[a] : r->end_ns[a], a, block));
+    }
+    return EBB_OK;
+}
+
+static ebb_status free_block(recording *r, size_t a, uint32_t idx, uint64_t time_ns) {
+    const uint32_t block = r->block_of[idx];
     EBB_ASSERT(block != NO_BLOCK);
-    r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
-    bool read = mode == EBB_READ;
-    return add_entry(r, read ? EBB_TRACE_READ : EBB_TRACE_WRITE, read ? r->begin_ns[a] : r->end_ns[a], a, block);
+    r->block_of[idx] = NO_BLOCK;
+    return add_entry(r, EBB_TRACE_FREE, time_ns, a, block);
 }
 
 static ebb_status tell_step(recording *r, size_t a, uint32_t scratch) {
     const ebb_program *program = r->run->lowered->program;
     const ebb_step *step = &program->steps.data[r->actions[a].target];
     const ebb_access *accesses = &program->accesses.data[step->first_access];
-    EBB_ASSERT((scratch != NO_BLOCK) == (r->run->commands[a].kernel->scratch_bytes > 0));
+    EBB_ASSERT((scratch != NO_BLOCK) == (r->run->made[a].kernel->scratch_bytes > 0));
     EBB_TRY(add_entry(r, EBB_TRACE_STEP_BEGIN, r->begin_ns[a], a, NO_BLOCK));
     for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_READ)); }
     for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(tell_access(r, a, &accesses[i], EBB_WRITE)); }
     if (scratch != NO_BLOCK) {
         EBB_TRY(add_entry(r, EBB_TRACE_WRITE, r->end_ns[a], a, scratch));
-        EBB_TRY(add_entry(r, EBB_TRACE_FREE, r->end_ns[a], a, scratch));
+        EBB_TRY(free_block(r, a, r->cursor.scratch, r->end_ns[a]));
     }
     return add_entry(r, EBB_TRACE_STEP_END, r->end_ns[a], a, NO_BLOCK);
 }
 
+/* A move between lower tiers touches no block: it is not told. */
 static ebb_status tell_copy(recording *r, size_t a) {
-    uint32_t block = r->block_of[r->actions[a].target];
-    EBB_ASSERT(block != NO_BLOCK);
-    r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
-    EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
-    return add_entry(r, EBB_TRACE_COPY_END, r->end_ns[a], a, block);
+    const ebb_action *action = &r->actions[a];
+    const uint64_t size_bytes = r->run->commands[a].size_bytes;
+    for (uint32_t i = r->cursor.stay[action->target]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
+        const ebb_stay *stay = &r->stays[i];
+        const uint32_t block = r->block_of[i];
+        const bool is_copied =
+            stay->begin < action->begin + size_bytes && action->begin < stay->begin + stay->size_bytes;
+        if (!is_copied || action->kind == EBB_ACT_MOVE) { continue; }
+        EBB_ASSERT(block != NO_BLOCK);
+        r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
+        EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
+        EBB_TRY(add_entry(r, EBB_TRACE_COPY_END, r->end_ns[a], a, block));
+    }
+    return EBB_OK;
 }
 
-static ebb_status tell_action(recording *r, size_t a, uint32_t scratch) {
+static ebb_status tell_drop(recording *r, size_t a) {
+    for (uint32_t i = r->cursor.stay[r->actions[a].target]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
+        if (r->stays[i].last != a || r->stays[i].first == r->stays[i].last) { continue; }
+        EBB_TRY(free_block(r, a, i, ebb_max_u64(r->first_ns, r->blocks.data[r->block_of[i]].last_ns)));
+    }
+    return EBB_OK;
+}
+
+static ebb_status tell_action(recording *r, size_t a) {
     switch (r->actions[a].kind) {
     case EBB_ACT_RUN:
-    case EBB_ACT_AGAIN: return tell_step(r, a, scratch);
-    case EBB_ACT_OUT:
-    case EBB_ACT_IN: return tell_copy(r, a);
-    default: break;
+    case EBB_ACT_AGAIN: {
+        const uint32_t scratch = r->cursor.scratch;
+        return tell_step(r, a, scratch != EBB_NO_PIECE ? r->block_of[scratch] : NO_BLOCK);
     }
-    uint32_t block = r->block_of[r->actions[a].target];
-    EBB_ASSERT(block != NO_BLOCK);
-    r->block_of[r->actions[a].target] = NO_BLOCK;
-    return add_entry(r, EBB_TRACE_FREE, ebb_max_u64(r->first_ns, r->blocks.data[block].last_ns), a, block);
+    case EBB_ACT_DROP: return tell_drop(r, a);
+    default: return tell_copy(r, a);
+    }
 }
 
 /* What is there when the first iteration begins. */
 static ebb_status tell_before(recording *r) {
-    for (size_t t = 0; t < r->run->lowered->program->tensors.n; t++) { r->block_of[t] = NO_BLOCK; }
-    for (size_t s = 0; s < r->n_stays; s++) {
-        uint32_t block = 0;
-        if (r->stays[s].first >= r->stays[s].last) { EBB_TRY(begin_block(r, &r->stays[s], true, 0, &block)); }
+    for (size_t s = 0; s < r->n_stays; s++) { r->block_of[s] = NO_BLOCK; }
+    for (uint32_t s = 0; s < r->n_stays; s++) {
+        if (r->stays[s].first >= r->stays[s].last) { EBB_TRY(begin_block(r, s, true, 0)); }
+    }
+    return EBB_OK;
+}
+
+/* What lives to the end of the circle and not around it is over there. */
+static ebb_status tell_end(recording *r) {
+    const size_t n = r->run->n_commands;
+    for (uint32_t s = 0; s < r->n_stays; s++) {
+        const bool ends = r->stays[s].last == n && r->stays[s].first < n && r->block_of[s] != NO_BLOCK;
+        if (ends) { EBB_TRY(free_block(r, n - 1, s, r->last_ns)); }
     }
     return EBB_OK;
 }
@@ -168,20 +206,18 @@ static ebb_status tell_before(recording *r) {
 static ebb_status tell_plan(recording *r) {
     r->entries.n = 0;
     if (r->writer == NULL) { EBB_TRY(tell_before(r)); }
-    size_t next = 0;
+    uint32_t next = 0;
+    ebb__plan_cursor_rewind(&r->cursor);
     for (size_t a = 0; a < r->run->n_commands; a++) {
-        uint32_t scratch = NO_BLOCK;
+        ebb__plan_cursor_next(&r->cursor);
         for (; next < r->n_stays && r->stays[next].first == a; next++) {
-            const ebb_stay *stay = &r->stays[next];
-            if (stay->first == stay->last) { continue; } /* there all the time */
-            uint32_t block = 0;
-            EBB_TRY(begin_block(r, stay, false, r->begin_ns[a], &block));
-            if (stay->tensor == EBB_SCRATCH) { scratch = block; }
+            if (r->stays[next].first == r->stays[next].last) { continue; } /* there all the time */
+            EBB_TRY(begin_block(r, next, false, r->begin_ns[a]));
         }
-        EBB_TRY(tell_action(r, a, scratch));
+        EBB_TRY(tell_action(r, a));
     }
     EBB_ASSERT(next == r->n_stays);
-    return EBB_OK;
+    return tell_end(r);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------- */
@@ -226,12 +262,12 @@ static ebb_status write_entry(recording *r, const record_entry *entry) {
     ebb_trace_event event = {.kind = entry->kind, .time_ns = entry->time_ns};
     const ebb_command *command = &r->run->commands[entry->action];
     if (entry->kind == EBB_TRACE_COPY_BEGIN || entry->kind == EBB_TRACE_COPY_END) {
-        bool out = command->kind == EBB_ACT_OUT;
-        event.row = out ? EBB_TRACE_ROW_OUT : EBB_TRACE_ROW_IN;
+        const bool out = command->action.kind == EBB_ACT_OUT;
+        event.row = command->engine;
         event.direction = out ? EBB_TRACE_OUT : EBB_TRACE_IN;
-        EBB_ASSERT(out || command->kind == EBB_ACT_IN);
-        event.tier = (uint32_t)command->transfer.tier;
-        event.size_bytes = command->transfer.buf.size_bytes;
+        EBB_ASSERT(out || command->action.kind == EBB_ACT_IN);
+        event.tier = (out ? command->to : command->from) - 1; /* a trace counts the lower ones */
+        event.size_bytes = ebb_min_u64(command->size_bytes, r->blocks.data[entry->block].size_bytes);
     }
     if (entry->kind == EBB_TRACE_STEP_BEGIN) { EBB_TRY(fill_step(r, entry, &event)); }
     if (entry->kind == EBB_TRACE_ALLOC) {
@@ -248,9 +284,14 @@ static ebb_status write_notes(recording *r) {
     EBB_TRY(ebb_trace_writer_note(r->writer, "net", r->run->lowered->graph->name));
     EBB_TRY(ebb_trace_writer_note(r->writer, "backend", r->run->device->ops->name));
     EBB_TRY(ebb_trace_writer_note(r->writer, "policy", summary.policy));
-    EBB_TRY(ebb_trace_writer_note(r->writer, "row.0", "compute"));
-    EBB_TRY(ebb_trace_writer_note(r->writer, "row.1", "out"));
-    return ebb_trace_writer_note(r->writer, "row.2", "in");
+    const ebb_topology *topology = ebb_plan_topology(r->run->plan);
+    for (uint32_t e = 0; e < topology->n_engines; e++) {
+        char name[16];
+        if (r->run->stream[e] == NULL) { continue; }
+        (void)snprintf(name, sizeof name, "row.%u", e);
+        EBB_TRY(ebb_trace_writer_note(r->writer, name, topology->engine[e]));
+    }
+    return EBB_OK;
 }
 
 /* An alloc of what was there before the iteration; these come first. */
@@ -293,7 +334,8 @@ static ebb_status prepare(recording *r) {
     r->stays = ebb_plan_stays(run->plan, &r->n_stays);
     r->begin_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
     r->end_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
-    r->block_of = ebb__bump_alloc(&r->bump, run->lowered->program->tensors.n, sizeof(uint32_t));
+    r->block_of = ebb__bump_alloc(&r->bump, r->n_stays, sizeof(uint32_t));
+    EBB_TRY(ebb__plan_cursor_init(run->lowered->program, run->plan, &r->bump, &r->cursor));
     if (r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) { return EBB_E_NO_MEMORY; }
     r->events = ebb__calloc(run->mem, 2 * n, sizeof(ebb_event *));
     return r->events != NULL ? create_events(r) : EBB_E_NO_MEMORY;

@@ -6,61 +6,18 @@
 #include "run/run.h"
 
 #include <math.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* ---- taking everything ------------------------------------------------------------------------- */
 
-static ebb_value port_value(const ebb_graph *graph, ebb_port port) {
-    switch (port) {
-    case EBB_PORT_IMAGES: return graph->images;
-    case EBB_PORT_LABELS: return graph->labels;
-    case EBB_PORT_LOSS: return graph->loss;
-    case EBB_PORT_CORRECT: return graph->correct;
-    case EBB_N_PORTS: break;
-    }
-    return EBB_NO_VALUE;
-}
-
 static ebb_status open_ports(ebb_run *run) {
     const ebb_graph *graph = run->lowered->graph;
-    for (int p = 0; p < EBB_N_PORTS; p++) {
-        ebb_value value = port_value(graph, (ebb_port)p);
-        if (value == EBB_NO_VALUE) { continue; }
-        const ebb_value_info *info = &graph->values.data[value];
-        uint64_t bytes = (uint64_t)ebb__shape_elements(&info->shape) * (info->dtype == EBB_U8 ? 1 : 4);
-        EBB_ASSERT(bytes > 0 && run->state.port[p] == NULL);
-        EBB_TRY(run->device->ops->host_alloc(run->device, bytes, &run->state.port[p]));
-        run->port_bytes[p] = bytes;
-    }
-    return EBB_OK;
-}
-
-/* Whether a tensor's content counts between iterations. A plan may leave others in the arena, but their content is the
- * backend's. */
-static bool lasts(const ebb_run *run, uint32_t tensor) {
-    const ebb_tensor *info = &run->lowered->program->tensors.data[tensor];
-    return info->persistent || info->kept;
-}
-
-/* Where tensors that last are at the border of two iterations: the stays and slots that reach it. */
-static ebb_status find_homes(ebb_run *run) {
-    size_t n_tensors = run->lowered->program->tensors.n, n_stays = 0, n_slots = 0;
-    run->homes = ebb__bump_alloc(&run->bump, n_tensors, sizeof *run->homes);
-    if (run->homes == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < n_tensors; t++) { run->homes[t] = (ebb_home){.offset = UINT64_MAX, .slot = UINT64_MAX}; }
-    const ebb_stay *stays = ebb_plan_stays(run->plan, &n_stays);
-    for (size_t s = 0; s < n_stays; s++) {
-        EBB_ASSERT(stays[s].tensor == EBB_SCRATCH || stays[s].tensor < n_tensors);
-        EBB_ASSERT(stays[s].first <= run->n_commands && stays[s].last <= run->n_commands);
-        bool at_border = stays[s].first >= stays[s].last || stays[s].last == run->n_commands;
-        if (stays[s].tensor == EBB_SCRATCH || !lasts(run, stays[s].tensor)) { continue; }
-        if (at_border) { run->homes[stays[s].tensor].offset = stays[s].offset; }
-    }
-    const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
-    for (size_t s = 0; s < n_slots; s++) {
-        EBB_ASSERT(slots[s].tensor < n_tensors);
-        if (slots[s].first >= slots[s].last) { run->homes[slots[s].tensor].slot = s; }
+    run->port = ebb__bump_alloc(&run->bump, ebb_max_u64(graph->ports.n, 1), sizeof *run->port);
+    run->touches = ebb__bump_alloc(&run->bump, graph->ports.n + 1, sizeof *run->touches);
+    if (run->port == NULL || run->touches == NULL) { return EBB_E_NO_MEMORY; }
+    run->state.port = run->port;
+    for (; run->n_ports < graph->ports.n; run->n_ports++) {
+        EBB_TRY(run->device->ops->host_alloc(run->device, graph->ports.data[run->n_ports].size_bytes,
+                                             &run->port[run->n_ports]));
     }
     return EBB_OK;
 }
@@ -83,28 +40,41 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
 static ebb_status open_tiers(ebb_run *run, const char *disk_dir) {
     size_t n_slots = 0;
     const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
+    const ebb_topology *topology = ebb_plan_topology(run->plan);
     uint64_t largest_bytes = 0;
     for (size_t s = 0; s < n_slots; s++) {
-        if (slots[s].tier == EBB_TIER_DISK) { largest_bytes = ebb_max_u64(largest_bytes, slots[s].size_bytes); }
+        const bool is_file = topology->tier[slots[s].tier].store == EBB_STORE_FILE;
+        if (is_file) { largest_bytes = ebb_max_u64(largest_bytes, slots[s].size_bytes); }
     }
-    ebb_plan_summary summary = ebb_plan_get_summary(run->plan);
-    return ebb__tiers_open(run->device, summary.tier_bytes, disk_dir, largest_bytes, &run->tiers);
+    const ebb_plan_summary summary = ebb_plan_get_summary(run->plan);
+    return ebb__tiers_open(run->device, topology, summary.tier_bytes, disk_dir, largest_bytes, &run->tiers);
+}
+
+/* Streams for computing, for the ways between host and arena outside of iterations, and for what else the plan uses. */
+static ebb_status open_streams(ebb_run *run) {
+    bool is_used[EBB_MAX_ENGINES] = {[EBB_COMPUTE] = true};
+    for (size_t a = 0; a < run->n_commands; a++) {
+        if (run->commands[a].engine != EBB_NO_ENGINE) { is_used[run->commands[a].engine] = true; }
+    }
+    run->n_engines = ebb_plan_topology(run->plan)->n_engines;
+    for (uint32_t e = 0; e < run->n_engines; e++) {
+        if (!is_used[e]) { continue; }
+        EBB_TRY(run->device->ops->stream_create(run->device, e == EBB_COMPUTE, &run->stream[e]));
+    }
+    return run->device->ops->stream_create(run->device, false, &run->border);
 }
 
 static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
     const ebb_program *program = run->lowered->program;
-    if (ebb_plan_get_summary(run->plan).fingerprint != ebb_program_fingerprint(program)) {
-        return ebb_fail(EBB_E_INVALID_PLAN, "the plan is for another program than %s", program->name);
-    }
+    EBB_TRY(ebb_executor_create(run->mem, program, run->plan, &run->executor));
+    run->commands = ebb_executor_commands(run->executor, &run->n_commands);
     EBB_TRY(take_arena(run, options->arena));
     EBB_TRY(open_tiers(run, options->disk_dir));
     EBB_TRY(open_ports(run));
-    for (int e = 0; e < EBB_N_ENGINES; e++) {
-        EBB_TRY(run->device->ops->stream_create(run->device, e == EBB_ENGINE_COMPUTE, &run->stream[e]));
-    }
-    EBB_TRY(ebb__plan_schedule(program, run->plan, &run->bump, &run->schedule));
+    EBB_TRY(open_streams(run));
     EBB_TRY(ebb__run_bind(run));
-    EBB_TRY(find_homes(run));
+    run->parked_at = ebb__bump_alloc(&run->bump, program->tensors.n, sizeof *run->parked_at);
+    if (run->parked_at == NULL) { return EBB_E_NO_MEMORY; }
     EBB_RUN_DEEP_CHECK(run);
     return EBB_OK;
 }
@@ -123,8 +93,8 @@ ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, cons
     run->lowered = lowered;
     run->plan = plan;
     run->device = lowered->device;
-    run->tiers.fd = -1;
     run->state.seed = options->seed;
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { run->stats.stall_ns[e] = UINT64_MAX; }
     ebb__bump_init(&run->bump, run->mem);
     ebb_status st = set_up(run, options);
     if (st != EBB_OK) {
@@ -138,14 +108,14 @@ ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, cons
 void ebb_run_destroy(ebb_run *run) {
     if (run == NULL) { return; }
     ebb__run_record_end(run);
-    for (int e = 0; e < EBB_N_ENGINES; e++) {
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
         if (run->stream[e] != NULL) { run->device->ops->stream_destroy(run->stream[e]); }
     }
+    if (run->border != NULL) { run->device->ops->stream_destroy(run->border); }
     ebb__run_unbind(run);
-    for (int p = 0; p < EBB_N_PORTS; p++) {
-        if (run->state.port[p] != NULL) {
-            run->device->ops->host_free(run->device, run->state.port[p], run->port_bytes[p]);
-        }
+    ebb_executor_destroy(run->executor);
+    for (size_t p = 0; p < run->n_ports; p++) {
+        run->device->ops->host_free(run->device, run->port[p], run->lowered->graph->ports.data[p].size_bytes);
     }
     ebb__tiers_close(&run->tiers);
     ebb_arena_destroy(run->own_arena);
@@ -157,78 +127,111 @@ void ebb_run_destroy(ebb_run *run) {
 
 /* ---- an iteration ------------------------------------------------------------------------------ */
 
-static ebb_status issue_kind(ebb_run *run, ebb_command *command, ebb_stream *stream) {
-    switch (command->kind) {
-    case EBB_ACT_RUN:
-    case EBB_ACT_AGAIN: return run->device->ops->run(stream, command->kernel, command->bound);
-    case EBB_ACT_OUT:
-    case EBB_ACT_IN: return ebb__tiers_transfer(stream, &command->transfer);
-    case EBB_ACT_DROP: break;
-    }
-    return EBB_OK;
+/* An iteration that is being issued. timed: NULL, or two events for each command but drops, to be recorded before and
+ * after it. */
+typedef struct issuing {
+    ebb_run *run;
+    ebb_event *const *timed;
+} issuing;
+
+static ebb_status record_timed(const issuing *it, const ebb_command *command, size_t which) {
+    const size_t idx = (size_t)(command - it->run->commands);
+    if (it->timed == NULL) { return EBB_OK; }
+    return it->run->device->ops->event_record(it->run->stream[command->engine], it->timed[2 * idx + which]);
 }
 
-static ebb_status issue(ebb_run *run, size_t idx, ebb_event *before, ebb_event *behind) {
-    EBB_ASSERT(idx < run->n_commands);
-    const ebb_backend_ops *ops = run->device->ops;
-    ebb_command *command = &run->commands[idx];
-    if (command->engine == EBB_N_ENGINES) { return EBB_OK; }
-    ebb_stream *stream = run->stream[command->engine];
-    EBB_ASSERT((before == NULL) == (behind == NULL));
-    for (uint64_t d = run->schedule.start[idx]; d < run->schedule.start[idx + 1]; d++) {
-        EBB_TRY(ops->event_wait(stream, run->commands[run->schedule.dep[d]].done));
-    }
-    if (before != NULL) { EBB_TRY(ops->event_record(stream, before)); }
-    EBB_TRY(issue_kind(run, command, stream));
-    if (command->done != NULL) { EBB_TRY(ops->event_record(stream, command->done)); }
-    return behind != NULL ? ops->event_record(stream, behind) : EBB_OK;
+static ebb_status issue_step(void *ctx, const ebb_command *command) {
+    const issuing *it = ctx;
+    const ebb_run_command *made = &it->run->made[command - it->run->commands];
+    EBB_TRY(record_timed(it, command, 0));
+    EBB_TRY(it->run->device->ops->run(it->run->stream[EBB_COMPUTE], made->kernel, made->bound));
+    return record_timed(it, command, 1);
 }
 
+static ebb_status issue_copy(void *ctx, const ebb_command *command) {
+    const issuing *it = ctx;
+    ebb_run_command *made = &it->run->made[command - it->run->commands];
+    EBB_TRY(record_timed(it, command, 0));
+    EBB_TRY(ebb__tiers_transfer(it->run->stream[command->engine], &made->transfer));
+    return record_timed(it, command, 1);
+}
+
+static ebb_status issue_wait(void *ctx, uint32_t engine, uint32_t event) {
+    ebb_run *run = ((const issuing *)ctx)->run;
+    return run->device->ops->event_wait(run->stream[engine], run->events[event]);
+}
+
+static ebb_status issue_record(void *ctx, uint32_t engine, uint32_t event) {
+    ebb_run *run = ((const issuing *)ctx)->run;
+    return run->device->ops->event_record(run->stream[engine], run->events[event]);
+}
+
+static ebb_status issue(ebb_run *run, ebb_event *const *timed) {
+    issuing it = {.run = run, .timed = timed};
+    ebb_executor_ops ops = EBB_EXECUTOR_OPS_INIT;
+    ops.compute = issue_step;
+    ops.copy = issue_copy;
+    ops.wait = issue_wait;
+    ops.record = issue_record;
+    return ebb_executor_iterate(run->executor, &ops, &it);
+}
+
+/* With timed events not as an iteration that a backend may replay: they are no part of that. */
 static ebb_status issue_all(ebb_run *run) {
     const ebb_backend_ops *ops = run->device->ops;
     bool wanted = true;
     uint64_t run_id = (uint64_t)(uintptr_t)run;
     if (ops->iteration_begin != NULL) { EBB_TRY(ops->iteration_begin(run->device, run_id, &wanted)); }
-    for (size_t a = 0; wanted && a < run->n_commands; a++) { EBB_TRY(issue(run, a, NULL, NULL)); }
+    if (wanted) { EBB_TRY(issue(run, NULL)); }
     return ops->iteration_end != NULL ? ops->iteration_end(run->device, run_id) : EBB_OK;
 }
 
-/* Not as an iteration that a backend may replay: its events are no part of that. */
-static ebb_status issue_between(ebb_run *run, ebb_event *const *events) {
-    for (size_t a = 0; a < run->n_commands; a++) { EBB_TRY(issue(run, a, events[2 * a], events[2 * a + 1])); }
-    return EBB_OK;
-}
-
 ebb_status ebb__run_drain(ebb_run *run) {
-    EBB_ASSERT(run->stream[EBB_ENGINE_COMPUTE] != NULL);
+    EBB_ASSERT(run->stream[EBB_COMPUTE] != NULL);
     ebb_status first = EBB_OK;
-    for (int e = 0; e < EBB_N_ENGINES; e++) {
+    for (uint32_t e = 0; e < run->n_engines; e++) {
+        if (run->stream[e] == NULL) { continue; }
         ebb_status st = run->device->ops->stream_sync(run->stream[e]);
         if (first == EBB_OK) { first = st; }
     }
     return first;
 }
 
+/* Streams count on and on, and copies may go on after the iteration that issued them: an iteration's waits are those
+ * that ended since the end of the one before. */
+static void count_stalls(ebb_run *run) {
+    const ebb_backend_ops *ops = run->device->ops;
+    if (ops->stream_waited_ns == NULL) { return; }
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        const uint64_t waited_ns = run->stream[e] != NULL ? ops->stream_waited_ns(run->stream[e]) : 0;
+        run->stats.stall_ns[e] = waited_ns - run->waited_ns[e];
+        run->waited_ns[e] = waited_ns;
+    }
+}
+
 ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events) {
     EBB_ASSERT(!run->failed && run->parked == NULL);
     const uint64_t begin_ns = ebb__now_ns();
-    EBB_TRY(events == NULL ? issue_all(run) : issue_between(run, events));
-    EBB_TRY(events == NULL ? run->device->ops->stream_sync(run->stream[EBB_ENGINE_COMPUTE]) : ebb__run_drain(run));
+    EBB_TRY(events == NULL ? issue_all(run) : issue(run, events));
+    EBB_TRY(events == NULL ? run->device->ops->stream_sync(run->stream[EBB_COMPUTE]) : ebb__run_drain(run));
     run->stats.iteration_ns = ebb__now_ns() - begin_ns;
+    count_stalls(run);
     return ebb__tiers_check(&run->tiers);
 }
 
 /* What the host does to state and ports between iterations, as far as it may: it fills the inputs, and reads results.
  */
 static ebb_status touch_ports(ebb_run *run, ebb_access_mode mode) {
-    ebb_touch touches[EBB_N_PORTS + 1] = {{.base = &run->state, .size_bytes = sizeof run->state, .mode = mode}};
-    size_t n = mode == EBB_WRITE ? 1 : 0;
-    for (int p = 0; p < EBB_N_PORTS; p++) {
-        const bool input = p == EBB_PORT_IMAGES || p == EBB_PORT_LABELS;
-        if (input != (mode == EBB_WRITE) || run->state.port[p] == NULL) { continue; }
-        touches[n++] = (ebb_touch){.base = run->state.port[p], .size_bytes = run->port_bytes[p], .mode = mode};
+    size_t n = 0;
+    if (mode == EBB_WRITE) {
+        run->touches[n++] = (ebb_touch){.base = &run->state, .size_bytes = sizeof run->state, .mode = mode};
     }
-    return ebb__touch(run->device, NULL, touches, n);
+    for (size_t p = 0; p < run->n_ports; p++) {
+        const ebb_port *port = &run->lowered->graph->ports.data[p];
+        if (port->is_input != (mode == EBB_WRITE)) { continue; }
+        run->touches[n++] = (ebb_touch){.base = run->port[p], .size_bytes = port->size_bytes, .mode = mode};
+    }
+    return ebb__touch(run->device, NULL, run->touches, n);
 }
 
 /* Comes before anything is issued, so a batch that is refused changes nothing. */
@@ -238,10 +241,14 @@ static ebb_status check_iteration(const ebb_run *run, uint64_t update, float lea
         return ebb_fail(EBB_E_ARGUMENT, "update %llu: the learning rate must be finite and not negative",
                         (unsigned long long)update);
     }
-    const int32_t *labels = run->state.port[EBB_PORT_LABELS];
-    if (labels == NULL || !run->device->ops->has_data) { return EBB_OK; }
-    const int64_t n = (int64_t)(run->port_bytes[EBB_PORT_LABELS] / sizeof *labels);
-    return ebb__kernel_check_labels(labels, n, run->lowered->graph->classes);
+    for (size_t p = 0; p < run->n_ports && run->device->ops->has_data; p++) {
+        const ebb_port *port = &run->lowered->graph->ports.data[p];
+        if (port->below == 0) { continue; }
+        EBB_ASSERT(port->is_input && port->dtype == EBB_S32);
+        const int64_t n = (int64_t)(port->size_bytes / ebb_dtype_bytes(port->dtype));
+        EBB_TRY(ebb__kernel_check_labels(run->port[p], n, port->below));
+    }
+    return EBB_OK;
 }
 
 ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate) {
@@ -261,50 +268,30 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
 
 /* ---- what the host sees ------------------------------------------------------------------------ */
 
-float *ebb_run_images(ebb_run *run) {
-    return run->state.port[EBB_PORT_IMAGES];
-}
-
-int32_t *ebb_run_labels(ebb_run *run) {
-    return run->state.port[EBB_PORT_LABELS];
-}
-
-static float read_port(const ebb_run *run, ebb_port port) {
-    EBB_ASSERT(port == EBB_PORT_LOSS || port == EBB_PORT_CORRECT);
-    const float *value = run->state.port[port];
-    return value != NULL ? *value : 0.0f;
-}
-
-float ebb_run_loss(const ebb_run *run) {
-    return read_port(run, EBB_PORT_LOSS);
-}
-
-float ebb_run_correct(const ebb_run *run) {
-    return read_port(run, EBB_PORT_CORRECT);
-}
-
-/* Bytes of the arena that are in memory, as the kernel counts pages; 0 where it cannot say. */
-static uint64_t resident_bytes(const ebb_run *run) {
-    const ebb_backend_ops *ops = run->device->ops;
-    if (!ops->host_visible || !ops->has_data || run->arena->size_bytes == 0) { return 0; }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size_bytes = run->arena->size_bytes;
-    unsigned char *begin = ops->host_address((ebb_buf){.arena = run->arena->memory, .size_bytes = size_bytes});
-    unsigned char seen[1024];
-    uint64_t resident = 0;
-    for (uint64_t at = 0; at < size_bytes; at += page * sizeof seen) {
-        EBB_ASSERT(resident <= at);
-        uint64_t piece = ebb_min_u64(page * sizeof seen, size_bytes - at);
-        if (mincore(begin + at, (size_t)piece, seen) != 0) { return 0; }
-        for (uint64_t p = 0; p < (piece + page - 1) / page; p++) { resident += (seen[p] & 1u) ? page : 0; }
+ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out) {
+    const ebb_graph *graph = run->lowered->graph;
+    const ebb_port *port = ebb__graph_port(graph, name);
+    if (port == NULL) {
+        char names[256] = "";
+        for (size_t p = 0, n = 0; p < graph->ports.n && n < sizeof names; p++) {
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p > 0 ? ", " : "", graph->ports.data[p].name);
+        }
+        return ebb_fail(EBB_E_ARGUMENT, "network %s has no port '%s'; it has: %s", graph->name, name, names);
     }
-    return resident;
+    *memory_out = run->port[port - graph->ports.data];
+    if (port_out != NULL) { *port_out = *port; }
+    return EBB_OK;
 }
 
 ebb_run_stats ebb_run_get_stats(const ebb_run *run) {
     ebb_run_stats stats = run->stats;
+    const ebb_backend_ops *ops = run->device->ops;
+    ebb_arena_use use = {.peak_bytes = UINT64_MAX};
+    if (ops->arena_measure != NULL) { use = ops->arena_measure(run->device, run->arena->memory); }
+    stats.peak_bytes = use.peak_bytes;
     stats.arena_bytes = run->arena->size_bytes;
-    stats.arena_resident_bytes = resident_bytes(run);
-    stats.slab_bytes = run->tiers.slab_bytes;
-    stats.file_bytes = run->tiers.file_bytes;
+    stats.arena_resident_bytes = use.resident_bytes;
+    stats.slab_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_MEMORY);
+    stats.file_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_FILE);
     return stats;
 }

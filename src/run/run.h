@@ -11,7 +11,7 @@
  * Invariants
  *  1. Nothing is allocated, bound or opened between ebb_run_create's return and the end of the run, but for
  *     recording and for reading values, which happen between iterations.
- *  2. The run touches no byte of the arena at or behind the plan's peak.
+ *  2. The run touches no byte of the arena at or after the plan's peak.
  *  3. An error of a copy to or from the file is known before the iteration that read its bytes returns.
  */
 #ifndef EBB_SRC_RUN_H
@@ -19,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "backend/lower.h"
+#include "ebb/executor.h"
 #include "ebb/run.h"
 #include "plan/plan.h"
 
@@ -31,60 +32,61 @@ struct ebb_arena {
     uint64_t size_bytes;
 };
 
-/* The lower tiers' storage: a slab of host memory and an unnamed file. */
+/* What a lower tier's bytes lie in. */
+typedef struct ebb_tier_store {
+    ebb_store kind;
+    uint64_t size_bytes;       /* taken; 0: nothing is */
+    unsigned char *memory;     /* of EBB_STORE_MEMORY */
+    int fd;                    /* of EBB_STORE_FILE; -1: none */
+    unsigned char *staging[2]; /* by ebb_copy_direction; of files, where the host cannot read the device */
+} ebb_tier_store;
+
 typedef struct ebb_tiers {
     ebb_device *device;
-    unsigned char *slab;
-    uint64_t slab_bytes;
-    int fd; /* -1: none */
-    uint64_t file_bytes;
-    unsigned char *staging[2]; /* by ebb_copy_direction; where the host cannot read the device */
+    uint32_t n_tiers;
+    ebb_tier_store store[EBB_MAX_TIERS];
     uint64_t staging_bytes;
+    unsigned char *bounce[EBB_MAX_ENGINES]; /* for moves from file to file, of each engine that makes such */
     bool only_notes;   /* the device carries nothing out: neither does the host, it says what it would touch */
-    atomic_int status; /* ebb_status of the first failed read or write of the file */
+    atomic_int status; /* ebb_status of the first failed read or write of a file */
     atomic_int error_number;
 } ebb_tiers;
 
-/* Take tier_bytes of each; largest_bytes: the most that one copy to the file moves. Close it whatever it returns. */
-ebb_status ebb__tiers_open(ebb_device *device, const uint64_t tier_bytes[EBB_N_TIERS], const char *disk_dir,
-                           uint64_t largest_bytes, ebb_tiers *tiers);
+/* Take tier_bytes of each; largest_bytes: the most that one copy to a file moves. Close it whatever it returns. */
+ebb_status ebb__tiers_open(ebb_device *device, const ebb_topology *topology, const uint64_t tier_bytes[EBB_MAX_TIERS],
+                           const char *disk_dir, uint64_t largest_bytes, ebb_tiers *tiers);
 void ebb__tiers_close(ebb_tiers *tiers);
-/* The first failure of the file since the tiers were opened. */
+/* The first failure of a file since the tiers were opened. */
 ebb_status ebb__tiers_check(ebb_tiers *tiers);
+/* Bytes taken of one kind. */
+uint64_t ebb__tiers_bytes(const ebb_tiers *tiers, ebb_store kind);
 
-/* One copy between a stay and a slot. */
+/* One copy between two tiers. buf: on the device, if one of them is it. */
 typedef struct ebb_transfer {
     ebb_tiers *tiers;
-    ebb_copy_direction direction;
-    ebb_tier tier;
+    uint32_t from, to;
+    uint32_t engine; /* that makes it */
     ebb_buf buf;
-    uint64_t offset; /* in the tier */
+    uint64_t from_offset, to_offset; /* in lower tiers */
+    uint64_t size_bytes;
 } ebb_transfer;
 
 /* Queue it. The transfer must live until the stream has done it. */
 ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
+/* Commands that it becomes on a device that writes them down. */
+uint64_t ebb__tiers_count_commands(const ebb_transfer *transfer);
 
-/* Between iterations, at once: copy between a place in a tier and host memory. OUT fills the tier. */
-ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_slot *slot, uint64_t bytes,
-                           void *host);
+/* Between iterations, at once: copy what is at home on a lower tier from or to host memory. OUT fills the tier. */
+ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_home *home, void *host);
 /* The same between two places in host memory, as memcpy has them. */
 ebb_status ebb__tiers_copy(ebb_tiers *tiers, void *dst, const void *src, uint64_t bytes);
 
-typedef struct ebb_command {
-    ebb_action_kind kind;
-    ebb_engine engine;  /* EBB_N_ENGINES: a drop, nothing to issue */
+/* What the executor's command of the same number became. */
+typedef struct ebb_run_command {
     ebb_kernel *kernel; /* run, again */
     ebb_bound *bound;
-    ebb_transfer transfer; /* out, in */
-    ebb_event *done;       /* NULL: nobody waits for it */
-} ebb_command;
-
-/* Where a persistent or kept tensor is between two iterations. */
-typedef struct ebb_home {
-    uint64_t offset; /* in the arena; UINT64_MAX: not there */
-    uint64_t slot;   /* of the plan; UINT64_MAX: none */
-    uint64_t parked; /* in the parked content, while there is one */
-} ebb_home;
+    ebb_transfer transfer; /* out, in, move */
+} ebb_run_command;
 
 typedef struct ebb_recording ebb_recording;
 
@@ -94,23 +96,31 @@ struct ebb_run {
     const ebb_lowered *lowered;
     const ebb_plan *plan;
     ebb_device *device;
-    ebb_schedule schedule;
+    ebb_executor *executor;
     ebb_arena *arena;
     ebb_arena *own_arena; /* what to destroy */
     ebb_tiers tiers;
     ebb_run_state state;
-    uint64_t port_bytes[EBB_N_PORTS];
-    ebb_stream *stream[EBB_N_ENGINES];
-    ebb_command *commands; /* [n_commands] */
+    void **port; /* [n_ports]: host memory of the graph's ports; state.port */
+    size_t n_ports;
+    ebb_touch *touches; /* [n_ports + 1]: room to say what the host does to ports and state */
+    uint32_t n_engines;
+    ebb_stream *stream[EBB_MAX_ENGINES]; /* NULL: none is needed */
+    ebb_stream *border;                  /* for copies between iterations */
+    const ebb_command *commands;         /* [n_commands]: the executor's */
+    ebb_run_command *made;               /* [n_commands] */
+    ebb_event **events;                  /* the executor's, by number */
     size_t n_commands;
-    ebb_home *homes;          /* [n_tensors] */
     unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
+    uint64_t *parked_at;      /* [n_tensors]: where in it each begins */
     void *note_at;            /* where nothing is carried out: an address to say of packed values; not the run's */
     uint64_t note_bytes;      /* what belongs to it */
     ebb_recording *recording; /* of the next iterations; NULL: none */
     ebb_status record_status; /* of the last recording; its words, if there was memory for them */
     char *record_message;
-    bool failed; /* an iteration failed halfway: the content is not to be trusted */
+    uint64_t bound_end_bytes;            /* in the arena: the end of the highest byte that a command was given */
+    uint64_t waited_ns[EBB_MAX_ENGINES]; /* by each engine's stream, until the last iteration's end */
+    bool failed;                         /* an iteration failed halfway: the content is not to be trusted */
     ebb_run_stats stats;
 };
 
@@ -126,7 +136,7 @@ bool ebb__run_is_valid(const ebb_run *run);
 #define EBB_RUN_DEEP_CHECK(run) ((void)0)
 #endif
 
-/* run.c: one iteration, timed. events: NULL, or two for each command but drops, to be recorded before and behind it;
+/* run.c: one iteration, timed. events: NULL, or two for each command but drops, to be recorded before and after it;
  * then every stream is idle when it returns. */
 ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events);
 /* Wait until every stream is idle; the first error. */

@@ -10,7 +10,9 @@ typedef struct value_place {
     const ebb_value_info *info;
     ebb_layout layout;
     uint64_t bytes; /* as it lies on the device */
-    ebb_home home;
+    const ebb_home *homes;
+    size_t n_homes;
+    uint32_t tensor;
 } value_place;
 
 static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *place_out) {
@@ -26,45 +28,61 @@ static ebb_status find_place(const ebb_run *run, ebb_value value, value_place *p
                         "value '%s': it is not there between iterations, as it neither persists nor is kept",
                         info->name);
     }
-    ebb_home home = run->homes[at->tensor];
-    EBB_ASSERT(home.offset != UINT64_MAX || home.slot != UINT64_MAX);
+    size_t n_homes = 0;
+    const ebb_home *homes = ebb_executor_homes(run->executor, at->tensor, &n_homes);
+    EBB_ASSERT(n_homes > 0);
     EBB_ASSERT(at->layout != EBB_LAYOUT_ANY && !info->opaque);
     *place_out = (value_place){.info = info,
                                .layout = at->layout,
-                               .home = home,
+                               .homes = homes,
+                               .n_homes = n_homes,
+                               .tensor = at->tensor,
                                .bytes = run->lowered->program->tensors.data[at->tensor].size_bytes};
     return EBB_OK;
 }
 
 /* Copy between a stay and host memory, at once. */
 static ebb_status copy_arena(ebb_run *run, ebb_copy_direction direction, uint64_t offset, uint64_t bytes, void *host) {
-    ebb_stream *stream = run->stream[direction == EBB_COPY_OUT ? EBB_ENGINE_OUT : EBB_ENGINE_IN];
     EBB_ASSERT(offset <= run->arena->size_bytes && bytes <= run->arena->size_bytes - offset);
     ebb_buf buf = {.arena = run->arena->memory, .offset = offset, .size_bytes = bytes};
-    EBB_TRY(run->device->ops->copy(stream, direction, buf, host));
-    return run->device->ops->stream_sync(stream);
-}
-
-static const ebb_slot *slot_of(const ebb_run *run, uint64_t idx) {
-    size_t n_slots = 0;
-    const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
-    EBB_ASSERT(idx < n_slots);
-    return &slots[idx];
+    EBB_TRY(run->device->ops->copy(run->border, direction, buf, host));
+    return run->device->ops->stream_sync(run->border);
 }
 
 static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed) {
     EBB_ASSERT(run->parked == NULL);
-    if (at->home.offset != UINT64_MAX) { EBB_TRY(copy_arena(run, EBB_COPY_IN, at->home.offset, at->bytes, packed)); }
-    if (at->home.slot == UINT64_MAX) { return EBB_OK; }
-    return ebb__tiers_move(&run->tiers, EBB_COPY_OUT, slot_of(run, at->home.slot), at->bytes, packed);
+    for (size_t h = 0; h < at->n_homes; h++) {
+        const ebb_home *home = &at->homes[h];
+        unsigned char *part = (unsigned char *)packed + home->begin;
+        if (home->tier == EBB_DEVICE) {
+            EBB_TRY(copy_arena(run, EBB_COPY_IN, home->offset, home->size_bytes, part));
+        } else {
+            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_OUT, home, part));
+        }
+    }
+    return EBB_OK;
 }
 
+/* What is in the arena, or parked, comes first; tiers may hold the same bytes, or others. */
 static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed) {
-    if (run->parked != NULL && at->home.offset != UINT64_MAX) {
-        return ebb__tiers_copy(&run->tiers, packed, run->parked + at->home.parked, at->bytes);
+    uint64_t n_read = 0, parked = run->parked != NULL ? run->parked_at[at->tensor] : 0;
+    for (size_t h = 0; h < at->n_homes; h++) {
+        const ebb_home *home = &at->homes[h];
+        unsigned char *part = (unsigned char *)packed + home->begin;
+        if (home->tier != EBB_DEVICE && n_read == at->bytes) { break; }
+        if (home->tier != EBB_DEVICE) {
+            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_IN, home, part));
+            continue;
+        }
+        if (run->parked == NULL) {
+            EBB_TRY(copy_arena(run, EBB_COPY_OUT, home->offset, home->size_bytes, part));
+        } else {
+            EBB_TRY(ebb__tiers_copy(&run->tiers, part, run->parked + parked, home->size_bytes));
+            parked += home->size_bytes;
+        }
+        n_read += home->size_bytes;
     }
-    if (at->home.offset != UINT64_MAX) { return copy_arena(run, EBB_COPY_OUT, at->home.offset, at->bytes, packed); }
-    return ebb__tiers_move(&run->tiers, EBB_COPY_IN, slot_of(run, at->home.slot), at->bytes, packed);
+    return EBB_OK;
 }
 
 /* Room for the value as it lies on the device. Where nothing is carried out an address is enough. */
@@ -125,30 +143,33 @@ ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
 
 /* ---- parking ----------------------------------------------------------------------------------- */
 
-/* Persistent tensors, and those that are kept to be read out, if they are in the arena between iterations. */
-static bool is_parkable(const ebb_run *run, size_t tensor) {
-    return run->homes[tensor].offset != UINT64_MAX;
+/* What is at home in the arena of a tensor. */
+static uint64_t resident_bytes(const ebb_run *run, uint32_t tensor) {
+    size_t n_homes = 0;
+    const ebb_home *homes = ebb_executor_homes(run->executor, tensor, &n_homes);
+    uint64_t bytes = 0;
+    for (size_t h = 0; h < n_homes; h++) { bytes += homes[h].tier == EBB_DEVICE ? homes[h].size_bytes : 0; }
+    return bytes;
 }
 
 uint64_t ebb_run_parked_bytes(const ebb_run *run) {
-    const ebb_program *program = run->lowered->program;
     uint64_t bytes = 0;
-    for (size_t t = 0; t < program->tensors.n; t++) {
-        bytes += is_parkable(run, t) ? program->tensors.data[t].size_bytes : 0;
-    }
+    for (uint32_t t = 0; t < run->lowered->program->tensors.n; t++) { bytes += resident_bytes(run, t); }
     return bytes;
 }
 
 static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
     EBB_ASSERT(run->parked != NULL);
-    const ebb_program *program = run->lowered->program;
     uint64_t at = 0;
-    for (size_t t = 0; t < program->tensors.n; t++) {
-        if (!is_parkable(run, t)) { continue; }
-        uint64_t bytes = program->tensors.data[t].size_bytes;
-        run->homes[t].parked = at;
-        EBB_TRY(copy_arena(run, direction, run->homes[t].offset, bytes, run->parked + at));
-        at += bytes;
+    for (uint32_t t = 0; t < run->lowered->program->tensors.n; t++) {
+        size_t n_homes = 0;
+        const ebb_home *homes = ebb_executor_homes(run->executor, t, &n_homes);
+        run->parked_at[t] = at;
+        for (size_t h = 0; h < n_homes; h++) {
+            if (homes[h].tier != EBB_DEVICE) { continue; }
+            EBB_TRY(copy_arena(run, direction, homes[h].offset, homes[h].size_bytes, run->parked + at));
+            at += homes[h].size_bytes;
+        }
     }
     EBB_ASSERT(at == ebb_run_parked_bytes(run));
     return EBB_OK;

@@ -228,13 +228,22 @@ static bool may_be_refused(const ebb_study *s) {
     return n <= 1 || devices[chosen].is_out_of_memory;
 }
 
-/* The number before or after these words in a mark; UNKNOWN: they are not in it. */
-static uint64_t number_beside(const char *text, const char *words, bool is_behind) {
+/* The number that text begins with; UNKNOWN: it begins with none. */
+static uint64_t number_at(const char *text) {
+    return *text >= '0' && *text <= '9' ? strtoull(text, NULL, 10) : EBB_STUDY_UNKNOWN;
+}
+
+/* The number before, or after, these words in a mark; UNKNOWN: they are not in it. */
+static uint64_t number_before(const char *text, const char *words) {
     const char *at = strstr(text, words);
     if (at == NULL) { return EBB_STUDY_UNKNOWN; }
-    if (is_behind) { at += strlen(words); }
-    while (!is_behind && at > text && at[-1] >= '0' && at[-1] <= '9') { at--; }
-    return *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : EBB_STUDY_UNKNOWN;
+    while (at > text && at[-1] >= '0' && at[-1] <= '9') { at--; }
+    return number_at(at);
+}
+
+static uint64_t number_after(const char *text, const char *words) {
+    const char *at = strstr(text, words);
+    return at != NULL ? number_at(at + strlen(words)) : EBB_STUDY_UNKNOWN;
 }
 
 /* A mark as ebb record, ebb.torch and the importer of snapshots write it, with the bytes that were asked for. */
@@ -243,14 +252,18 @@ static ebb_status take_mark(collector *c, const ebb_trace_event *e) {
     const char *name = ebb_trace_reader_string(s->reader, e->name);
     const bool is_refusal = strcmp(name, "refused") == 0 || study_begins_with(name, "out of memory: ");
     if (e->mark != EBB_TRACE_ANNOTATION || e->number == 0 || !is_refusal || !may_be_refused(s)) { return EBB_OK; }
+    uint64_t free_bytes = number_before(name, " left of "); /* a capacity */
+    if (free_bytes == EBB_STUDY_UNKNOWN) {
+        free_bytes = number_before(name, " left on ");
+    } /* a device, of unknown size */
     const ebb_study_refusal refusal = {.time_ns = e->time_ns,
                                        .event = c->event,
                                        .size_bytes = e->number,
                                        .live_bytes = c->live_bytes,
                                        .stack = e->stack,
                                        .site = "",
-                                       .free_bytes = number_beside(name, " left o", false), /* "left of", "left on" */
-                                       .capacity_bytes = number_beside(name, " left of ", true),
+                                       .free_bytes = free_bytes,
+                                       .capacity_bytes = number_after(name, " left of "),
                                        .reserved_bytes = EBB_STUDY_UNKNOWN};
     s->max_stack = e->stack > s->max_stack ? e->stack : s->max_stack;
     return EBB_PUSH(s->mem, &s->refusals, refusal);

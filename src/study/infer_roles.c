@@ -16,10 +16,16 @@
  * An execution trace has no stacks, but it tells what each step reads and writes, and in which pass. There a block
  *
  *      that                                                   is
- *      only updates touch, and that lives past the iteration  the optimizer's state; else a temporary of its step
- *      forward passes read and updates write, from before     a parameter
+ *      only updates touch, and that outlives its step         the optimizer's state; else a temporary of its step
+ *      forward passes read and updates write                  a parameter
+ *      only forward passes write, from before                 a buffer
  *      a backward pass writes, updates and no forward read    a gradient
- *      is born in a forward pass and read in a backward pass  an activation
+ *      only a backward pass touches                           a temporary
+ *      is born in a forward pass and goes again               an activation
+ *
+ * A block outlives its step if another pass begins before it is touched for the last time, or if it lives past the
+ * iteration. What updates or a backward pass touch is no temporary if no update comes after it: what is kept goes then,
+ * too, since the recording ends.
  */
 #include "study/study_priv.h"
 
@@ -129,7 +135,43 @@ static uint32_t phase_of(const ebb_study *s, const study_access *a) {
     return step != STUDY_NO_STEP ? s->steps.data[step].phase : (uint32_t)EBB_TRACE_PHASE_UNKNOWN;
 }
 
-static ebb_role role_by_accesses(const ebb_study *s, size_t block) {
+/* When passes end, for steps and for all. */
+typedef struct pass_ends {
+    uint32_t *next_event; /* [steps]: the first step of a forward or backward pass after this one; STUDY_NONE: none */
+    uint32_t last_update_event;
+} pass_ends;
+
+/* has_update_out: there is a step of an optimizer, so that passes are told. */
+static ebb_status find_pass_ends(const ebb_study *s, pass_ends *ends, bool *has_update_out) {
+    uint32_t next_event = STUDY_NONE;
+    *has_update_out = false;
+    *ends = (pass_ends){.next_event = ebb__alloc(s->mem, s->steps.n, sizeof *ends->next_event)};
+    if (ends->next_event == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = s->steps.n; i-- > 0;) {
+        const study_step *step = &s->steps.data[i];
+        ends->next_event[i] = next_event;
+        if (step->phase == EBB_TRACE_PHASE_FORWARD || step->phase == EBB_TRACE_PHASE_BACKWARD) {
+            next_event = step->begin_event;
+        } else if (step->phase == EBB_TRACE_PHASE_UPDATE) {
+            if (!*has_update_out) { ends->last_update_event = step->begin_event; }
+            *has_update_out = true;
+        }
+    }
+    return EBB_OK;
+}
+
+/* What only updates touch. */
+static ebb_role role_in_updates(const ebb_study *s, const pass_ends *ends, size_t block) {
+    const study_block *b = &s->blocks.data[block];
+    const study_access *first = &s->accesses.data[s->by_block[b->first_access]];
+    const study_access *last = &s->accesses.data[s->by_block[study_first_access(s, block + 1) - 1]];
+    const uint32_t next_event = ends->next_event[study_step_of(first)];
+    if (b->before || next_event < last->event) { return EBB_ROLE_OPTIMIZER_STATE; }
+    if (s->iteration.found) { return is_kept(s, b) ? EBB_ROLE_OPTIMIZER_STATE : EBB_ROLE_TEMP; }
+    return next_event < ends->last_update_event ? EBB_ROLE_TEMP : EBB_ROLE_UNKNOWN;
+}
+
+static ebb_role role_by_accesses(const ebb_study *s, const pass_ends *ends, size_t block) {
     const study_block *b = &s->blocks.data[block];
     const size_t first = b->first_access, end = study_first_access(s, block + 1);
     uint32_t reads = 0, writes = 0;
@@ -140,41 +182,36 @@ static ebb_role role_by_accesses(const ebb_study *s, size_t block) {
         if (touch == TOUCH_READ) { reads |= IN(phase_of(s, a)); }
         if (touch == TOUCH_WRITE) { writes |= IN(phase_of(s, a)); }
     }
-    if ((reads | writes) == UPDATE && (b->before || s->iteration.found)) {
-        if (b->before || is_kept(s, b)) { return EBB_ROLE_OPTIMIZER_STATE; }
-        return EBB_ROLE_TEMP;
-    }
-    if (b->before && (reads & FORWARD) != 0 && (writes & UPDATE) != 0) { return EBB_ROLE_PARAMETER; }
-    if ((writes & BACKWARD) != 0 && (reads & UPDATE) != 0 && (reads & FORWARD) == 0) { return EBB_ROLE_GRADIENT; }
     const bool is_born_forward =
         !b->before && phase_of(s, &s->accesses.data[s->by_block[first]]) == EBB_TRACE_PHASE_FORWARD;
-    return is_born_forward && (reads & BACKWARD) != 0 ? EBB_ROLE_ACTIVATION : EBB_ROLE_UNKNOWN;
+    if ((reads | writes) == UPDATE) { return role_in_updates(s, ends, block); }
+    if ((reads & FORWARD) != 0 && (writes & UPDATE) != 0) { return EBB_ROLE_PARAMETER; }
+    if (b->before && writes == FORWARD) { return EBB_ROLE_BUFFER; }
+    if ((writes & BACKWARD) != 0 && (reads & UPDATE) != 0 && (reads & FORWARD) == 0) { return EBB_ROLE_GRADIENT; }
+    if (!b->before && (reads | writes) == BACKWARD && b->died_event < ends->last_update_event) { return EBB_ROLE_TEMP; }
+    return is_born_forward && is_activation(s, b) ? EBB_ROLE_ACTIVATION : EBB_ROLE_UNKNOWN;
 }
 
-/* Whether there is a step of an optimizer, so that passes are told. */
-static bool has_update(const ebb_study *s) {
-    for (size_t i = 0; i < s->steps.n; i++) {
-        if (s->steps.data[i].phase == EBB_TRACE_PHASE_UPDATE) { return true; }
-    }
-    return false;
-}
-
-static void give_roles_by_accesses(ebb_study *s) {
-    for (size_t i = 0; i < s->blocks.n; i++) {
+static ebb_status give_roles_by_accesses(ebb_study *s) {
+    pass_ends ends;
+    bool has_update = false;
+    EBB_TRY(find_pass_ends(s, &ends, &has_update));
+    for (size_t i = 0; i < s->blocks.n && has_update; i++) {
         study_block *b = &s->blocks.data[i];
         if (b->role != EBB_ROLE_UNKNOWN) { continue; }
-        b->likely_role = (uint8_t)role_by_accesses(s, i);
+        b->likely_role = (uint8_t)role_by_accesses(s, &ends, i);
         s->summary.roles_inferred = s->summary.roles_inferred || b->likely_role != EBB_ROLE_UNKNOWN;
     }
+    ebb__free(s->mem, ends.next_event);
+    return EBB_OK;
 }
 
 ebb_status ebb__study_infer_roles(ebb_study *s) {
     for (size_t b = 0; b < s->blocks.n; b++) { s->blocks.data[b].likely_role = s->blocks.data[b].role; }
     const uint32_t told = EBB_TRACE_TELLS_STACKS | EBB_TRACE_TELLS_ROLES;
     if (study_speaker_of(s) == SPEAKER_PYTORCH && (s->summary.tells & told) == 0 &&
-        study_tells(s, EBB_TRACE_TELLS_ACCESSES) && has_update(s)) {
-        give_roles_by_accesses(s);
-        return EBB_OK;
+        study_tells(s, EBB_TRACE_TELLS_ACCESSES)) {
+        return give_roles_by_accesses(s);
     }
     if (study_speaker_of(s) != SPEAKER_PYTORCH || !study_tells(s, EBB_TRACE_TELLS_STACKS)) { return EBB_OK; }
     uint8_t *places = places_of(s);

@@ -6,8 +6,6 @@
  */
 #include "study/study_priv.h"
 
-#define CLASS_NOTE "class."
-
 static size_t dot_before(const char *name, size_t end) {
     while (end > 0 && name[end - 1] != '.') { end--; }
     return end > 0 ? end - 1 : SIZE_MAX;
@@ -27,8 +25,8 @@ size_t ebb__study_module_length(const study_block *b, const char *name) {
 ebb_status ebb__study_find_classes(ebb_study *s) {
     const char *key = NULL, *value = NULL;
     for (size_t i = 0; (value = ebb__trace_reader_note_at(s->reader, i, &key)) != NULL; i++) {
-        if (!study_begins_with(key, CLASS_NOTE)) { continue; }
-        const char *module = key + strlen(CLASS_NOTE);
+        if (!study_begins_with(key, EBB_TRACE_CLASS_PREFIX)) { continue; }
+        const char *module = key + strlen(EBB_TRACE_CLASS_PREFIX);
         uint32_t number = 0;
         bool is_new = false;
         EBB_TRY(ebb__trace_keys_add(&s->class_keys, module, strlen(module), &number, &is_new));
@@ -41,6 +39,7 @@ ebb_status ebb__study_find_classes(ebb_study *s) {
 
 const char *ebb__study_module_label(ebb_study *s, const char *name, size_t n_bytes) {
     const uint32_t number = ebb__trace_keys_find(&s->class_keys, name, n_bytes);
-    if (number == 0) { return ebb__bump_printf(&s->bump, "%.*s", (int)n_bytes, name); }
-    return ebb__bump_printf(&s->bump, "%.*s (%s)", (int)n_bytes, name, s->classes.data[number - 1]);
+    const char *class_name = number != 0 ? s->classes.data[number - 1] : "";
+    if (class_name[0] == '\0') { return ebb__bump_printf(&s->bump, "%.*s", (int)n_bytes, name); }
+    return ebb__bump_printf(&s->bump, "%.*s (%s)", (int)n_bytes, name, class_name);
 }

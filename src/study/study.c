@@ -93,6 +93,7 @@ void ebb_study_destroy(ebb_study *s) {
     ebb__free(s->mem, s->sorted_ns);
     ebb__free(s->mem, s->site_of);
     EBB_VEC_FINI(s->mem, &s->parts);
+    EBB_VEC_FINI(s->mem, &s->releases);
     EBB_VEC_FINI(s->mem, &s->born_segments);
     EBB_VEC_FINI(s->mem, &s->segment_log);
     EBB_VEC_FINI(s->mem, &s->segments);

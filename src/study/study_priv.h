@@ -56,6 +56,12 @@ typedef struct study_segment {
     uint32_t space;
 } study_segment;
 
+typedef struct study_release {
+    uint64_t bytes; /* of the segments that went */
+    uint32_t event; /* of the first */
+    bool is_part;   /* other segments without a live block stayed */
+} study_release;
+
 #define STUDY_N_PAIRS ((size_t)EBB_STUDY_N_KINDS * EBB_STUDY_N_KINDS)
 
 typedef EBB_VEC(ebb_study_holder) study_holders;
@@ -76,6 +82,7 @@ struct ebb_study {
     EBB_VEC(study_segment) segments;
     EBB_VEC(uint32_t) segment_log;   /* segment << 1 | freed */
     EBB_VEC(uint32_t) born_segments; /* those that the log has as born */
+    EBB_VEC(study_release) releases; /* for what ifs */
     uint32_t max_stack;
     uint32_t *site_of; /* [max_stack + 1]: the stack whose topmost frame is the call site */
     uint32_t peak_log; /* of the log: the alloc that makes the peak; STUDY_NONE */
@@ -227,6 +234,7 @@ ebb_status ebb__study_nothing_idle(const ebb_study *s, uint64_t *peak_bytes_out)
 
 ebb_status ebb__study_find_fragmentation(ebb_study *s);
 ebb_status ebb__study_name_refusals(ebb_study *s); /* needs the sites of find_holders */
+ebb_status ebb__study_find_releases(ebb_study *s);
 ebb_status ebb__study_find_what_ifs(ebb_study *s);
 ebb_status ebb__study_advise(ebb_study *s);
 

@@ -108,17 +108,20 @@ static ebb_status look_at_ends(search *w, uint32_t block) {
     return look_at(w, &interval);
 }
 
+typedef struct wanted_access {
+    const ebb_study *study;
+    uint64_t event;
+} wanted_access;
+
+static bool is_earlier_access(const void *ctx, size_t access) {
+    const wanted_access *wanted = ctx;
+    return wanted->study->accesses.data[access].event < wanted->event;
+}
+
 /* When the first access from this event on was; UINT64_MAX: there is none. */
 static uint64_t access_ns(const ebb_study *s, uint64_t event) {
-    size_t first = 0, last = s->accesses.n;
-    while (first < last) {
-        const size_t middle = first + (last - first) / 2;
-        if (s->accesses.data[middle].event < event) {
-            first = middle + 1;
-        } else {
-            last = middle;
-        }
-    }
+    const wanted_access wanted = {s, event};
+    const size_t first = ebb__first_not_before(s->accesses.n, is_earlier_access, &wanted);
     return first < s->accesses.n ? s->accesses.data[first].time_ns : UINT64_MAX;
 }
 

@@ -5,6 +5,9 @@
  *
  * The order of births and deaths is the recorded one, whatever the allocator; so is the moment at which a recorded
  * allocator gave segments back: there each one gives back what it keeps free. What was there before comes first.
+ * Where the recorded one gave back a part, by garbage_collection_threshold or max_split_size, that was its own doing:
+ * the same settings do it in their way, others do nothing. The recording does not tell when those would have given back
+ * something, so their error is unknown.
  * Allocators of devices say nothing about a program's heap; settings of PyTorch's are for programs of PyTorch's.
  */
 #include "place/caching.h"
@@ -21,7 +24,8 @@
 #define PLACE_STEPS ((uint64_t)4 * 1000 * 1000)
 #define PLACE_STEPS_AN_ITEM ((uint64_t)32)
 #define MIB ((uint64_t)1 << 20)
-#define SINGA_BYTES (256 * MIB) /* the initial size of its CnMem */
+#define RECORDED "pytorch-recorded" /* the key of the row with the recorded settings */
+#define SINGA_BYTES (256 * MIB)     /* the initial size of its CnMem */
 
 /* ---- rows ------------------------------------------------------------------------------------- */
 
@@ -169,110 +173,7 @@ static ebb_status add_driver(ebb_study *s) {
     return add_row(s, &row);
 }
 
-/* ---- PyTorch's allocator ---------------------------------------------------------------------- */
-
-typedef struct replay {
-    ebb_study *study;
-    ebb_caching *caching;
-    uint32_t *handle; /* [blocks.n]: in caching */
-    size_t next_segment;
-} replay;
-
-/* The recorded allocator gave segments back before this event. Several in a row are one call. */
-static ebb_status empty_until(replay *r, uint32_t event) {
-    const ebb_study *s = r->study;
-    bool has_any = false;
-    for (; r->next_segment < s->segment_log.n; r->next_segment++) {
-        const uint32_t entry = s->segment_log.data[r->next_segment];
-        if (study_segment_event(s, entry) >= event) { break; }
-        has_any = has_any || (entry & 1u) != 0;
-    }
-    return has_any ? ebb__caching_empty(r->caching) : EBB_OK;
-}
-
-static ebb_status pass_log(replay *r) {
-    const ebb_study *s = r->study;
-    for (size_t i = 0; i < s->log.n; i++) {
-        const uint32_t entry = s->log.data[i], b = entry >> 1;
-        const study_block *block = &s->blocks.data[b];
-        EBB_TRY(empty_until(r, study_log_event(s, entry)));
-        if ((entry & 1u) != 0) {
-            ebb__caching_give(r->caching, r->handle[b]);
-        } else {
-            const uint64_t stream = (uint64_t)block->space << 8 | block->row;
-            EBB_TRY(ebb__caching_take(r->caching, block->size_bytes, stream, &r->handle[b]));
-        }
-    }
-    return EBB_OK;
-}
-
-static ebb_status reserve(ebb_study *s, const ebb_caching_settings *settings, uint64_t *bytes_out) {
-    replay r = {.study = s, .handle = ebb__alloc(s->mem, s->blocks.n, sizeof *r.handle)};
-    ebb_status st = r.handle != NULL ? ebb__caching_create(s->mem, settings, &r.caching) : EBB_E_NO_MEMORY;
-    if (st == EBB_OK) { st = pass_log(&r); }
-    if (st == EBB_OK) { (void)ebb__caching_reserved(r.caching, bytes_out); }
-    ebb__caching_destroy(r.caching);
-    ebb__free(s->mem, r.handle);
-    return forgive(st, bytes_out);
-}
-
-static ebb_status add_pytorch_row(ebb_study *s, const char *key, const char *setting, uint64_t bytes) {
-    const ebb_study_what_if row = {
-        .key = key, .about = "PyTorch's caching allocator", .setting = setting, .bytes = bytes, .is_reserved = true};
-    return add_row(s, &row);
-}
-
-static ebb_status add_pytorch(ebb_study *s, const char *key, const char *setting,
-                              const ebb_caching_settings *settings) {
-    uint64_t bytes = EBB_STUDY_UNKNOWN;
-    EBB_TRY(reserve(s, settings, &bytes));
-    return add_pytorch_row(s, key, setting, bytes);
-}
-
-static uint64_t largest_block(const ebb_study *s) {
-    uint64_t largest_bytes = 0;
-    for (size_t b = 0; b < s->blocks.n; b++) {
-        largest_bytes = ebb_max_u64(largest_bytes, s->blocks.data[b].size_bytes);
-    }
-    return largest_bytes;
-}
-
-static ebb_caching_settings defaults_of(const ebb_study *s) {
-    return (ebb_caching_settings){.capacity_bytes = s->options.capacity_bytes};
-}
-
-static ebb_status add_settings(ebb_study *s) {
-    static const uint64_t splits_mb[] = {64, 128, 256, 512};
-    static const uint32_t divisions[] = {4, 8};
-    char key[80], setting[64];
-    ebb_caching_settings c = defaults_of(s);
-    EBB_TRY(add_pytorch(s, "pytorch", "", &c));
-    const uint64_t default_bytes = s->what_ifs.data[s->what_ifs.n - 1].bytes, largest_bytes = largest_block(s);
-    if (study_speaker_of(s) != SPEAKER_PYTORCH) { return EBB_OK; }
-    c.expandable_segments = true;
-    EBB_TRY(add_pytorch(s, "pytorch:expandable_segments", "expandable_segments:True", &c));
-    for (size_t i = 0; i < sizeof splits_mb / sizeof *splits_mb; i++) {
-        c = defaults_of(s);
-        c.max_split_bytes = splits_mb[i] * MIB;
-        (void)snprintf(setting, sizeof setting, "max_split_size_mb:%" PRIu64, splits_mb[i]);
-        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
-        EBB_TRY(ebb__caching_max_split_matters(&c, largest_bytes) ? add_pytorch(s, key, setting, &c)
-                                                                  : add_pytorch_row(s, key, setting, default_bytes));
-    }
-    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
-        c = defaults_of(s);
-        for (size_t k = 0; k < EBB_CACHING_N_ROUNDUPS; k++) { c.roundup_power2[k] = divisions[i]; }
-        (void)snprintf(setting, sizeof setting, "roundup_power2_divisions:%" PRIu32, divisions[i]);
-        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
-        EBB_TRY(add_pytorch(s, key, setting, &c));
-    }
-    if (s->options.capacity_bytes == 0) { return EBB_OK; } /* without one it collects nothing */
-    c = defaults_of(s);
-    c.gc_threshold = 0.8;
-    return add_pytorch(s, "pytorch:garbage_collection_threshold:0.8", "garbage_collection_threshold:0.8", &c);
-}
-
-/* ---- the recorded settings -------------------------------------------------------------------- */
+/* ---- what the recording tells of settings -------------------------------------------------------------------- */
 
 static bool is_true(const char *text) {
     return text != NULL && (study_begins_with(text, "True") || study_begins_with(text, "true") || text[0] == '1');
@@ -338,11 +239,139 @@ static bool read_settings(const ebb_study *s, ebb_caching_settings *c) {
     return true;
 }
 
+static ebb_caching_settings defaults_of(const ebb_study *s) {
+    return (ebb_caching_settings){.capacity_bytes = s->options.capacity_bytes};
+}
+
+/* Whether the recorded allocator may give back a part of what it keeps free. */
+static bool releases_parts(const ebb_study *s) {
+    ebb_caching_settings c = defaults_of(s);
+    return read_settings(s, &c) && !c.expandable_segments && (c.gc_threshold > 0 || c.max_split_bytes != 0);
+}
+
+static bool is_own(const study_release *release, bool knows_parts) {
+    return knows_parts && release->is_part;
+}
+
+/* ---- PyTorch's allocator ---------------------------------------------------------------------- */
+
+typedef struct replay {
+    ebb_study *study;
+    ebb_caching *caching;
+    uint32_t *handle; /* [blocks.n]: in caching */
+    size_t next_release;
+    bool knows_parts; /* what is released in parts is its own doing */
+    bool is_recorded; /* with the recorded settings */
+} replay;
+
+static uint64_t stream_of(const study_block *block) {
+    return (uint64_t)block->space << 8 | block->row;
+}
+
+/* The recorded allocator gave segments back before this entry of the log. */
+static ebb_status release_until(replay *r, uint32_t entry) {
+    const ebb_study *s = r->study;
+    const study_block *block = &s->blocks.data[entry >> 1];
+    const bool is_request = (entry & 1u) == 0;
+    const uint32_t event = study_log_event(s, entry);
+    for (; r->next_release < s->releases.n && s->releases.data[r->next_release].event < event; r->next_release++) {
+        const study_release *release = &s->releases.data[r->next_release];
+        if (!is_own(release, r->knows_parts)) {
+            EBB_TRY(ebb__caching_empty(r->caching));
+        } else if (r->is_recorded && is_request) {
+            EBB_TRY(ebb__caching_release(r->caching, release->bytes, block->size_bytes, stream_of(block)));
+        }
+    }
+    return EBB_OK;
+}
+
+static ebb_status pass_log(replay *r) {
+    const ebb_study *s = r->study;
+    for (size_t i = 0; i < s->log.n; i++) {
+        const uint32_t entry = s->log.data[i], b = entry >> 1;
+        const study_block *block = &s->blocks.data[b];
+        EBB_TRY(release_until(r, entry));
+        if ((entry & 1u) != 0) {
+            ebb__caching_give(r->caching, r->handle[b]);
+        } else {
+            EBB_TRY(ebb__caching_take(r->caching, block->size_bytes, stream_of(block), &r->handle[b]));
+        }
+    }
+    return EBB_OK;
+}
+
+static ebb_status reserve(ebb_study *s, const ebb_caching_settings *settings, bool is_recorded, uint64_t *bytes_out) {
+    replay r = {.study = s,
+                .handle = ebb__alloc(s->mem, s->blocks.n, sizeof *r.handle),
+                .knows_parts = releases_parts(s),
+                .is_recorded = is_recorded};
+    ebb_status st = r.handle != NULL ? ebb__caching_create(s->mem, settings, &r.caching) : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { st = pass_log(&r); }
+    if (st == EBB_OK) { (void)ebb__caching_reserved(r.caching, bytes_out); }
+    ebb__caching_destroy(r.caching);
+    ebb__free(s->mem, r.handle);
+    return forgive(st, bytes_out);
+}
+
+static ebb_status add_pytorch_row(ebb_study *s, const char *key, const char *setting, uint64_t bytes) {
+    const ebb_study_what_if row = {
+        .key = key, .about = "PyTorch's caching allocator", .setting = setting, .bytes = bytes, .is_reserved = true};
+    return add_row(s, &row);
+}
+
+static ebb_status add_pytorch(ebb_study *s, const char *key, const char *setting,
+                              const ebb_caching_settings *settings) {
+    uint64_t bytes = EBB_STUDY_UNKNOWN;
+    EBB_TRY(reserve(s, settings, strcmp(key, RECORDED) == 0, &bytes));
+    return add_pytorch_row(s, key, setting, bytes);
+}
+
+static uint64_t largest_block(const ebb_study *s) {
+    uint64_t largest_bytes = 0;
+    for (size_t b = 0; b < s->blocks.n; b++) {
+        largest_bytes = ebb_max_u64(largest_bytes, s->blocks.data[b].size_bytes);
+    }
+    return largest_bytes;
+}
+
+static ebb_status add_settings(ebb_study *s) {
+    static const uint64_t splits_mb[] = {64, 128, 256, 512};
+    static const uint32_t divisions[] = {4, 8};
+    char key[80], setting[64];
+    ebb_caching_settings c = defaults_of(s);
+    EBB_TRY(add_pytorch(s, "pytorch", "", &c));
+    const uint64_t default_bytes = s->what_ifs.data[s->what_ifs.n - 1].bytes, largest_bytes = largest_block(s);
+    if (study_speaker_of(s) != SPEAKER_PYTORCH) { return EBB_OK; }
+    c.expandable_segments = true;
+    EBB_TRY(add_pytorch(s, "pytorch:expandable_segments", "expandable_segments:True", &c));
+    for (size_t i = 0; i < sizeof splits_mb / sizeof *splits_mb; i++) {
+        c = defaults_of(s);
+        c.max_split_bytes = splits_mb[i] * MIB;
+        (void)snprintf(setting, sizeof setting, "max_split_size_mb:%" PRIu64, splits_mb[i]);
+        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
+        EBB_TRY(ebb__caching_max_split_matters(&c, largest_bytes) ? add_pytorch(s, key, setting, &c)
+                                                                  : add_pytorch_row(s, key, setting, default_bytes));
+    }
+    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
+        c = defaults_of(s);
+        for (size_t k = 0; k < EBB_CACHING_N_ROUNDUPS; k++) { c.roundup_power2[k] = divisions[i]; }
+        (void)snprintf(setting, sizeof setting, "roundup_power2_divisions:%" PRIu32, divisions[i]);
+        (void)snprintf(key, sizeof key, "pytorch:%s", setting);
+        EBB_TRY(add_pytorch(s, key, setting, &c));
+    }
+    if (s->options.capacity_bytes == 0) { return EBB_OK; } /* without one it collects nothing */
+    c = defaults_of(s);
+    c.gc_threshold = 0.8;
+    return add_pytorch(s, "pytorch:garbage_collection_threshold:0.8", "garbage_collection_threshold:0.8", &c);
+}
+
+/* ---- the recorded settings --------------------------------------------------------------------- */
+
 static ebb_status add_recorded(ebb_study *s) {
     ebb_caching_settings c = defaults_of(s);
     const char *conf = ebb_trace_reader_note(s->reader, "allocator.PYTORCH_CUDA_ALLOC_CONF");
     if (!read_settings(s, &c)) { return EBB_OK; }
-    return add_pytorch(s, "pytorch-recorded", conf != NULL ? conf : "", &c);
+    return add_pytorch(s, RECORDED, conf != NULL ? conf : "", &c);
 }
 
 /* ---- how far a replay is off ------------------------------------------------------------------ */
@@ -351,7 +380,7 @@ static const ebb_study_what_if *find_checked(const ebb_study *s) {
     const ebb_study_what_if *found = NULL;
     for (size_t i = 0; i < s->what_ifs.n; i++) {
         const ebb_study_what_if *row = &s->what_ifs.data[i];
-        if (strcmp(row->key, "pytorch-recorded") == 0) { return row; }
+        if (strcmp(row->key, RECORDED) == 0) { return row; }
         if (strcmp(row->key, "pytorch") == 0) { found = row; }
     }
     return found;
@@ -368,6 +397,25 @@ static const char *replay_about(ebb_study *s, const double *error) {
     const bool has_any = s->summary.reserved_peak_bytes != EBB_STUDY_UNKNOWN && s->summary.reserved_peak_bytes != 0;
     return has_any ? "PyTorch's caching allocator, replayed; error unknown: the recording does not tell all segments"
                    : "PyTorch's caching allocator, replayed; error unknown: the recording tells no segments";
+}
+
+static bool has_own_releases(const ebb_study *s) {
+    const bool knows_parts = releases_parts(s);
+    for (size_t i = 0; i < s->releases.n; i++) {
+        if (is_own(&s->releases.data[i], knows_parts)) { return true; }
+    }
+    return false;
+}
+
+/* Other settings than the recorded ones, where the recorded allocator gave back a part of what it kept. */
+static void mark_others(ebb_study *s) {
+    if (!has_own_releases(s)) { return; }
+    for (size_t i = 0; i < s->what_ifs.n; i++) {
+        ebb_study_what_if *row = &s->what_ifs.data[i];
+        if (!study_begins_with(row->key, "pytorch") || strcmp(row->key, RECORDED) == 0) { continue; }
+        row->about = "PyTorch's caching allocator, replayed; error unknown: the recorded settings gave back a part of "
+                     "what was free, and these settings would do so at other moments";
+    }
 }
 
 /* For a program of PyTorch's, all rows of this allocator say how far they may be off, unless the replay of the recorded
@@ -407,9 +455,12 @@ ebb_status ebb__study_find_what_ifs(ebb_study *s) {
     EBB_TRY(add_placements(s));
     if (study_speaker_of(s) == SPEAKER_HEAP) { return EBB_OK; }
     EBB_TRY(add_driver(s));
+    EBB_TRY(ebb__study_find_releases(s));
     EBB_TRY(add_recorded(s));
     EBB_TRY(add_settings(s));
-    return mark_replays(s);
+    EBB_TRY(mark_replays(s));
+    mark_others(s);
+    return EBB_OK;
 }
 
 const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size_t *n_out) {

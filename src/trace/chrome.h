@@ -5,7 +5,7 @@
 #ifndef EBB_SRC_TRACE_CHROME_H
 #define EBB_SRC_TRACE_CHROME_H
 
-#include "trace/import_json.h"
+#include "trace/import_priv.h"
 #include "base/u64_map.h"
 
 #define CHROME_MAX_DEVICES 64u

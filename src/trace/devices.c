@@ -110,7 +110,7 @@ static ebb_status take_refusals(scan *s) {
         uint64_t space = 0;
         size_t device = 0;
         if (strncmp(key, OOM_NOTE, strlen(OOM_NOTE)) != 0) { continue; }
-        if (!ebb__import_number(key + strlen(OOM_NOTE), &space) || space > UINT32_MAX) { continue; }
+        if (!ebb__parse_u64(key + strlen(OOM_NOTE), &space) || space > UINT32_MAX) { continue; }
         EBB_TRY(device_at(s, (uint32_t)space, &device));
         s->d->list.data[device].is_out_of_memory = true;
     }
@@ -126,6 +126,9 @@ static ebb_status look_through(scan *s) {
         EBB_TRY(take(s, &event));
     }
     s->d->is_complete = ebb_trace_reader_info(s->reader).complete;
+    const char *left_out = ebb_trace_reader_note(s->reader, "left_out"); /* may come last */
+    if (left_out != NULL) { s->d->left_out = ebb__bump_strdup(&s->d->names, left_out); }
+    if (left_out != NULL && s->d->left_out == NULL) { return EBB_E_NO_MEMORY; }
     return take_refusals(s);
 }
 
@@ -161,7 +164,7 @@ static ebb_status refuse(const ebb_trace_reader *reader, const ebb_trace_devices
     for (size_t i = 0, n = 0; i < d->list.n && n < sizeof names; i++) {
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", d->list.data[i].name);
     }
-    const char *others = ebb_trace_reader_note(reader, "left_out"); /* by the import */
+    const char *others = d->left_out;
     return ebb_fail(EBB_E_ARGUMENT, "%s: has no device %s; it has: %s%s%s", ebb__trace_reader_path(reader), wanted,
                     names, others != NULL ? ", " : "", others != NULL ? others : "");
 }
@@ -200,4 +203,8 @@ const ebb_trace_device *ebb_trace_reader_devices(ebb_trace_reader *reader, size_
     *n_out = d->list.n;
     *chosen_out = d->chosen;
     return d->list.data;
+}
+
+const char *ebb_trace_reader_left_out(const ebb_trace_reader *reader) {
+    return ebb__trace_reader_found(reader)->left_out;
 }

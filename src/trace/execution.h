@@ -6,7 +6,7 @@
 #ifndef EBB_SRC_TRACE_EXECUTION_H
 #define EBB_SRC_TRACE_EXECUTION_H
 
-#include "trace/import_json.h"
+#include "trace/import_priv.h"
 #include "base/u64_map.h"
 
 #define EXECUTION_MAX_ARGS 64u
@@ -37,13 +37,17 @@ typedef struct execution_touch {
     unsigned use : 2;
 } execution_touch;
 
+/* What the observer calls a node's scope; others are operators to us. */
+enum { EXECUTION_SCOPE_BACKWARD = 1, EXECUTION_SCOPE_RANGE = 7 };
+
 typedef struct execution_node {
     uint64_t id, parent; /* ids are given when nodes begin */
     uint64_t first_touch;
+    uint64_t sequence; /* the same for an operator and for the node of the backward pass that it makes; 0: none */
     uint32_t n_touches;
     uint32_t name; /* of texts */
-    uint32_t thread : 31;
-    bool is_forward : 1;
+    uint32_t thread;
+    uint8_t scope;
 } execution_node;
 
 /* What a storage id stands for from one production to the next. */
@@ -66,6 +70,40 @@ typedef struct execution {
     size_t n_devices;
     size_t n_threads;
 } execution;
+
+/* ---- modules ---------------------------------------------------------------------------------- */
+
+/* A module, or what the blocks of an operator within one are called. */
+typedef struct execution_name {
+    const char *text;
+    size_t last;     /* of a module: where the innermost range's name begins in it */
+    uint32_t string; /* the writer's */
+} execution_name;
+
+typedef struct execution_modules {
+    ebb_importer *importer;
+    ebb_bump bump;
+    ebb_trace_keys keys;           /* { module around, name of texts, whether it is a range } */
+    EBB_VEC(execution_name) names; /* [i]: of key i; 0: no module */
+    ebb_u64_map of_sequence;
+} execution_modules;
+
+ebb_status ebb__execution_modules_init(execution_modules *m, ebb_importer *importer);
+void ebb__execution_modules_fini(execution_modules *m);
+
+/* Whether a range of this name is one of the program's. PyTorch has some of its own. */
+bool ebb__execution_is_own_range(const char *name);
+
+/* The module that a range is, within another one or none (0); is_range false: what an operator's blocks are called
+ * there. text: that of name, a number of texts. */
+ebb_status ebb__execution_find_name(execution_modules *m, uint32_t around, uint32_t name, const char *text,
+                                    bool is_range, uint32_t *number_out);
+
+/* The module of the operator that made a node of the backward pass: the last one with its sequence number. */
+ebb_status ebb__execution_note_sequence(execution_modules *m, uint64_t sequence, uint32_t module);
+uint32_t ebb__execution_module_of(const execution_modules *m, uint64_t sequence);
+
+/* ---- writing ---------------------------------------------------------------------------------- */
 
 /* Write it all through the importer, for the device that its options ask for. */
 ebb_status ebb__execution_write(execution *e);

@@ -57,6 +57,8 @@ ebb_status ebb__import_read(ebb_importer *importer, void *buf, size_t n, size_t 
     if (n_left == 0) {
         const ebb_status st = ebb__stream_read_some(importer->stream, buf, n, n_out);
         importer->cut = importer->cut || importer->stream->is_cut;
+        ebb__trace_tell_read(&importer->options->progress, ebb__stream_file_offset(importer->stream),
+                             importer->stream->file_bytes);
         return st;
     }
     if (n > n_left) { n = n_left; }
@@ -85,15 +87,15 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
     return ebb_trace_writer_note(importer->writer, "source", importer->format->source);
 }
 
-bool ebb__import_number(const char *text, uint64_t *number_out) {
-    char *end = NULL;
-    text += strspn(text, " \t");
-    if (*text < '0' || *text > '9') { return false; }
-    errno = 0;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (errno != 0 || end[strspn(end, " \t")] != '\0') { return false; }
-    *number_out = number;
-    return true;
+static ebb_status read_source(void *ctx, void *buf, size_t n, size_t *n_out) {
+    return ebb__import_read(ctx, buf, n, n_out);
+}
+
+ebb_status ebb__import_json_read(ebb_importer *importer, const ebb_json_handler *handler) {
+    ebb_json_source source = {.mem = importer->mem, .path = importer->path, .read = read_source, .ctx = importer};
+    const ebb_status st = ebb__json_read(&source, handler);
+    if (st == EBB_OK) { importer->cut = source.is_cut; }
+    return st;
 }
 
 ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out) {
@@ -129,8 +131,7 @@ static bool parse_device(const char *text, uint32_t *device_out) {
         return true;
     }
     uint64_t number = 0;
-    const bool is_right =
-        ebb__import_number(number_text != NULL ? number_text + 1 : text, &number) && number < IMPORT_ALL;
+    const bool is_right = ebb__parse_u64(number_text != NULL ? number_text + 1 : text, &number) && number < IMPORT_ALL;
     *device_out = (uint32_t)number;
     return is_right;
 }
@@ -514,37 +515,43 @@ static bool is_trace_file(const char *path) {
     return is;
 }
 
-/* device: what ebb_trace_import takes; a trace of ebb's is opened whole. */
-static ebb_status open_any(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
-                           ebb_trace_reader **reader_out) {
-    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+/* A trace of ebb's is opened whole. */
+static ebb_status open_any(const char *path, const ebb_trace_import_options *options, ebb_trace_reader **reader_out) {
     ebb_stream stream;
     int fd = -1, twin = -1;
-    if (is_trace_file(path)) { return ebb_trace_reader_open(mem, path, reader_out); }
-    options.mem = mem;
-    options.temp_dir = temp_dir;
-    options.device = device;
+    if (is_trace_file(path)) { return ebb_trace_reader_open(options->mem, path, reader_out); }
     EBB_TRY(ebb__stream_open(path, &stream));
-    ebb_status st = make_temporary(temp_dir, &fd);
+    ebb_status st = make_temporary(options->temp_dir, &fd);
     if (st == EBB_OK) { st = duplicate(fd, &twin); }
-    if (st == EBB_OK) { st = import_stream(&stream, NULL, twin, &options, NULL); }
+    if (st == EBB_OK) { st = import_stream(&stream, NULL, twin, options, NULL); }
     ebb__stream_close(&stream);
-    if (st == EBB_OK) { return open_from_start(mem, path, fd, reader_out); }
+    if (st == EBB_OK) { return open_from_start(options->mem, path, fd, reader_out); }
     if (fd >= 0) { (void)close(fd); }
     return st;
 }
 
 ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
                               ebb_trace_reader **reader_out) {
-    return open_any(mem, path, temp_dir, NULL, reader_out);
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    options.mem = mem;
+    options.temp_dir = temp_dir;
+    return open_any(path, &options, reader_out);
 }
 
-ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
-                                 ebb_trace_reader **reader_out) {
+ebb_status ebb_trace_open(const char *path, const ebb_trace_import_options *options, ebb_trace_reader **reader_out) {
+    ebb_trace_import_options how = EBB_TRACE_IMPORT_OPTIONS_INIT;
     uint32_t number = 0;
     ebb_trace_reader *reader = NULL;
+    if (options != NULL && options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "open: options of another version");
+    }
+    if (options != NULL) { how = *options; }
+    const char *device = how.device;
     const bool is_importers = parse_device(device, &number) && number != IMPORT_ALL; /* else a name of a trace's own */
-    EBB_TRY(open_any(mem, path, temp_dir, is_importers ? device : NULL, &reader));
+    how.format = NULL;
+    how.device = is_importers ? device : NULL;
+    EBB_TRY(open_any(path, &how, &reader));
+    ebb__trace_reader_tell(reader, &how.progress);
     const ebb_status st = ebb_trace_reader_choose(reader, device);
     if (st != EBB_OK) {
         ebb_trace_reader_close(reader);
@@ -552,4 +559,13 @@ ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const cha
     }
     *reader_out = reader;
     return EBB_OK;
+}
+
+ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
+                                 ebb_trace_reader **reader_out) {
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    options.mem = mem;
+    options.temp_dir = temp_dir;
+    options.device = device;
+    return ebb_trace_open(path, &options, reader_out);
 }

@@ -39,14 +39,13 @@ static ebb_status intern(chrome *c, const char *text, uint32_t *number_out) {
     return ebb__trace_keys_add(&c->texts, text, strlen(text) + 1, number_out, &is_new);
 }
 
-static ebb_status find_thread(chrome *c, const ebb_import_json *json, uint32_t *thread_out) {
+static ebb_status find_thread(chrome *c, const ebb_json_value *json, uint32_t *thread_out) {
     char key[MAX_TEXT_BYTES];
     uint32_t number = 0;
     bool is_new = false;
-    const uint32_t pid = ebb__import_json_member(json, 0, "pid"), tid = ebb__import_json_member(json, 0, "tid");
-    const int n =
-        snprintf(key, sizeof key, "%s/%s", pid == EBB_IMPORT_JSON_NONE ? "" : ebb__import_json_text(json, pid),
-                 tid == EBB_IMPORT_JSON_NONE ? "" : ebb__import_json_text(json, tid));
+    const uint32_t pid = ebb__json_value_member(json, 0, "pid"), tid = ebb__json_value_member(json, 0, "tid");
+    const int n = snprintf(key, sizeof key, "%s/%s", pid == EBB_JSON_NONE ? "" : ebb__json_value_text(json, pid),
+                           tid == EBB_JSON_NONE ? "" : ebb__json_value_text(json, tid));
     const size_t n_key = n < 0 ? 0 : (size_t)ebb_min_u64((uint64_t)n, sizeof key - 1);
     EBB_TRY(ebb__trace_keys_add(&c->thread_keys, key, n_key + 1, &number, &is_new));
     const chrome_thread thread = {0};
@@ -57,8 +56,8 @@ static ebb_status find_thread(chrome *c, const ebb_import_json *json, uint32_t *
 }
 
 /* {"ph": "M", "name": "thread_name", "args": {"name": ...}} */
-static ebb_status read_metadata(chrome *c, const ebb_import_json *json, const char *name) {
-    const char *value = ebb__import_json_string(json, ebb__import_json_member(json, 0, "args"), "name");
+static ebb_status read_metadata(chrome *c, const ebb_json_value *json, const char *name) {
+    const char *value = ebb__json_value_string(json, ebb__json_value_member(json, 0, "args"), "name");
     uint32_t thread = 0;
     if (strcmp(name, "thread_name") != 0 || value == NULL) { return EBB_OK; }
     EBB_TRY(find_thread(c, json, &thread));
@@ -75,16 +74,16 @@ static bool is_step(const char *category) {
     return false;
 }
 
-static ebb_status read_span(chrome *c, const ebb_import_json *json, const char *name) {
-    const char *category = ebb__import_json_string(json, 0, "cat");
+static ebb_status read_span(chrome *c, const ebb_json_value *json, const char *name) {
+    const char *category = ebb__json_value_string(json, 0, "cat");
     const bool is_frame = category != NULL && strcmp(category, "python_function") == 0;
     chrome_span span = {.kind = is_frame ? CHROME_FRAME : CHROME_STEP};
     uint64_t duration_ns = 0;
     uint32_t thread = 0;
     int64_t sequence = -1;
     if (!is_frame && !is_step(category)) { return EBB_OK; }
-    if (!ebb__import_json_thousandths(json, ebb__import_json_member(json, 0, "ts"), &span.begin_ns) ||
-        !ebb__import_json_thousandths(json, ebb__import_json_member(json, 0, "dur"), &duration_ns) ||
+    if (!ebb__json_value_thousandths(json, ebb__json_value_member(json, 0, "ts"), &span.begin_ns) ||
+        !ebb__json_value_thousandths(json, ebb__json_value_member(json, 0, "dur"), &duration_ns) ||
         !ebb_add_u64(span.begin_ns, duration_ns, &span.end_ns)) {
         c->importer->n_left_out++;
         return EBB_OK;
@@ -93,9 +92,9 @@ static ebb_status read_span(chrome *c, const ebb_import_json *json, const char *
         if (category != NULL && strcmp(category, "gpu_user_annotation") == 0) { return EBB_OK; }
         span.kind = CHROME_ITERATION;
     }
-    const uint32_t args = ebb__import_json_member(json, 0, "args");
+    const uint32_t args = ebb__json_value_member(json, 0, "args");
     span.is_forward =
-        ebb__import_json_i64(json, ebb__import_json_member(json, args, "Sequence number"), &sequence) && sequence >= 0;
+        ebb__json_value_i64(json, ebb__json_value_member(json, args, "Sequence number"), &sequence) && sequence >= 0;
     EBB_TRY(find_thread(c, json, &thread));
     span.thread = thread & 0x7ffffffu;
     c->threads.data[thread].n_steps += span.kind == CHROME_STEP;
@@ -119,10 +118,10 @@ static bool find_device(chrome *c, uint64_t type, uint64_t index, size_t *device
 }
 
 /* Keep the totals of the earliest and of the latest point of a device; of the file's order among those of one time. */
-static void note_totals(chrome_device *d, const ebb_import_json *json, uint32_t args, const chrome_point *p) {
+static void note_totals(chrome_device *d, const ebb_json_value *json, uint32_t args, const chrome_point *p) {
     uint64_t allocated = 0, reserved = 0, before = 0;
-    if (!ebb__import_json_u64(json, ebb__import_json_member(json, args, "Total Allocated"), &allocated)) { return; }
-    (void)ebb__import_json_u64(json, ebb__import_json_member(json, args, "Total Reserved"), &reserved);
+    if (!ebb__json_value_u64(json, ebb__json_value_member(json, args, "Total Allocated"), &allocated)) { return; }
+    (void)ebb__json_value_u64(json, ebb__json_value_member(json, args, "Total Reserved"), &reserved);
     d->is_unsound = d->is_unsound || (!p->is_free && allocated < p->size_bytes);
     d->tells_totals = !d->is_unsound;
     if (!d->tells_totals) { return; }
@@ -140,24 +139,23 @@ static void note_totals(chrome_device *d, const ebb_import_json *json, uint32_t 
 }
 
 /* Type and index out of a memory event's args. */
-static bool read_device(chrome *c, const ebb_import_json *json, uint32_t args, size_t *device_out) {
+static bool read_device(chrome *c, const ebb_json_value *json, uint32_t args, size_t *device_out) {
     uint64_t type = 0;
     int64_t index = 0;
-    if (!ebb__import_json_u64(json, ebb__import_json_member(json, args, "Device Type"), &type)) { return false; }
-    (void)ebb__import_json_i64(json, ebb__import_json_member(json, args, "Device Id"), &index);
+    if (!ebb__json_value_u64(json, ebb__json_value_member(json, args, "Device Type"), &type)) { return false; }
+    (void)ebb__json_value_i64(json, ebb__json_value_member(json, args, "Device Id"), &index);
     return find_device(c, type, index < 0 ? 0 : (uint64_t)index, device_out);
 }
 
-static ebb_status read_memory(chrome *c, const ebb_import_json *json) {
-    const uint32_t args = ebb__import_json_member(json, 0, "args");
+static ebb_status read_memory(chrome *c, const ebb_json_value *json) {
+    const uint32_t args = ebb__json_value_member(json, 0, "args");
     chrome_point p = {0};
     int64_t bytes = 0;
     size_t device = 0;
     c->any_memory = true;
-    const bool is_whole = ebb__import_json_thousandths(json, ebb__import_json_member(json, 0, "ts"), &p.time_ns) &&
-                          ebb__import_json_u64(json, ebb__import_json_member(json, args, "Addr"), &p.address) &&
-                          ebb__import_json_i64(json, ebb__import_json_member(json, args, "Bytes"), &bytes) &&
-                          bytes != 0;
+    const bool is_whole = ebb__json_value_thousandths(json, ebb__json_value_member(json, 0, "ts"), &p.time_ns) &&
+                          ebb__json_value_u64(json, ebb__json_value_member(json, args, "Addr"), &p.address) &&
+                          ebb__json_value_i64(json, ebb__json_value_member(json, args, "Bytes"), &bytes) && bytes != 0;
     if (!is_whole || p.address > UINT64_MAX / CHROME_MAX_DEVICES || !read_device(c, json, args, &device)) {
         c->importer->n_left_out++;
         return EBB_OK;
@@ -172,11 +170,11 @@ static ebb_status read_memory(chrome *c, const ebb_import_json *json) {
     return EBB_PUSH(c->importer->mem, &c->points, p);
 }
 
-static ebb_status read_instant(chrome *c, const ebb_import_json *json, const char *name) {
+static ebb_status read_instant(chrome *c, const ebb_json_value *json, const char *name) {
     if (strcmp(name, "[memory]") == 0) { return read_memory(c, json); }
     if (strcmp(name, "[OutOfMemory]") != 0) { return EBB_OK; }
     chrome_point p = {0};
-    if (!ebb__import_json_thousandths(json, ebb__import_json_member(json, 0, "ts"), &p.time_ns)) { return EBB_OK; }
+    if (!ebb__json_value_thousandths(json, ebb__json_value_member(json, 0, "ts"), &p.time_ns)) { return EBB_OK; }
     EBB_TRY(intern(c, name, &p.name));
     EBB_TRY(find_thread(c, json, &p.thread));
     return EBB_PUSH(c->importer->mem, &c->points, p);
@@ -184,11 +182,11 @@ static ebb_status read_instant(chrome *c, const ebb_import_json *json, const cha
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-static ebb_status read_event(void *ctx, const ebb_import_json *json) {
+static ebb_status read_event(void *ctx, const ebb_json_value *json) {
     chrome *c = ctx;
-    const char *phase = ebb__import_json_string(json, 0, "ph"), *name = ebb__import_json_string(json, 0, "name");
-    if (!ebb__import_json_is(json, 0, EBB_IMPORT_JSON_OBJECT)) {
-        return ebb__import_json_fail(json, "an event that is no object");
+    const char *phase = ebb__json_value_string(json, 0, "ph"), *name = ebb__json_value_string(json, 0, "name");
+    if (!ebb__json_value_is(json, 0, EBB_JSON_OBJECT)) {
+        return ebb__json_value_fail(json, "an event that is no object");
     }
     if (phase == NULL || name == NULL) { return EBB_OK; }
     switch (phase[0]) {
@@ -205,10 +203,10 @@ static bool wants(void *ctx, const char *key) {
     return strcmp(key, "baseTimeNanoseconds") == 0;
 }
 
-static ebb_status read_member(void *ctx, const char *key, const ebb_import_json *json) {
+static ebb_status read_member(void *ctx, const char *key, const ebb_json_value *json) {
     chrome *c = ctx;
     (void)key;
-    (void)ebb__import_json_u64(json, 0, &c->base_unix_ns);
+    (void)ebb__json_value_u64(json, 0, &c->base_unix_ns);
     return EBB_OK;
 }
 
@@ -228,7 +226,7 @@ ebb_status ebb__import_chrome(ebb_importer *importer) {
     c->importer = importer;
     ebb__trace_keys_init(&c->texts, importer->mem);
     ebb__trace_keys_init(&c->thread_keys, importer->mem);
-    const ebb_import_json_handler handler = {"traceEvents", true, read_event, wants, read_member, c};
+    const ebb_json_handler handler = {"traceEvents", true, read_event, wants, read_member, c};
     ebb_status st = ebb__import_json_read(importer, &handler);
     if (st == EBB_OK) { st = check(c); }
     if (st == EBB_OK) { st = ebb__chrome_write(c); }

@@ -286,7 +286,7 @@ static ebb_status push_frame(output *out, const char *text, uint32_t caller, uin
     if (has_place) {
         (void)snprintf(path, sizeof path, "%.*s", (int)(open - text), text);
         (void)snprintf(digits, sizeof digits, "%.*s", (int)(close - open - 1), open + 1);
-        if (!ebb__import_number(digits, &line) || line > UINT32_MAX) { line = 0; }
+        if (!ebb__parse_u64(digits, &line) || line > UINT32_MAX) { line = 0; }
         EBB_TRY(ebb__import_string(out->importer, path, &file));
         text = close + 3;
     }
@@ -336,7 +336,7 @@ static ebb_status open_one(output *out, const chrome_span *span, uint32_t row) {
     o.names_blocks = around != NULL ? around->names_blocks : 0;
     if (o.names_blocks == 0 && o.kind == CHROME_STEP && ebb__import_names_blocks(text)) { o.names_blocks = o.name; }
     if (o.kind == CHROME_ITERATION) {
-        if (number == NULL || !ebb__import_number(number + 1, &o.number)) { o.number = out->n_iterations; }
+        if (number == NULL || !ebb__parse_u64(number + 1, &o.number)) { o.number = out->n_iterations; }
         out->n_iterations++;
         EBB_TRY(add_mark(out, &o, EBB_TRACE_ITERATION_BEGIN, o.number));
     }

@@ -121,7 +121,7 @@ bool ebb__import_is_csv(const uint8_t *head, size_t n, const char *path) {
 static ebb_status read_number(const reader *r, unsigned column, uint64_t *number_out) {
     EBB_ASSERT(r->column[column] < r->csv.field.n);
     const char *text = ebb__csv_field(&r->csv, r->column[column]);
-    if (ebb__import_number(text, number_out)) { return EBB_OK; }
+    if (ebb__parse_u64(text, number_out)) { return EBB_OK; }
     return ebb_fail(EBB_E_FORMAT, "%s:%zu: '%.40s' is not a whole number below 2^64", r->csv.name, r->csv.line, text);
 }
 

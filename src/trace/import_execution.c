@@ -21,6 +21,7 @@
 
 #define MAX_BLOCKS ((size_t)1 << 30)
 #define MAX_LOOK_BACK 256u /* nodes within one */
+#define SEQUENCE_BITS 40u  /* of a thread's */
 
 /* What a storage id stands for now, and the last nodes of one thread that did something to it. */
 typedef struct storage {
@@ -28,6 +29,7 @@ typedef struct storage {
     uint32_t thread;
     uint64_t made_by, read_by, written_by, used_by; /* ids */
     uint64_t found_by;                              /* id of the node at which a block from before came up */
+    uint64_t grown_by, small_bytes;                 /* the last node for which it grew; and how large it was */
     uint64_t argument_of, result_of, held_by;       /* calls, by their number */
 } storage;
 
@@ -80,22 +82,21 @@ static bool find_device(execution *e, const char *name, uint16_t *device_out) {
     const char *number = strchr(name, ':');
     (void)snprintf(d->name, sizeof d->name, "%s", name);
     d->is_cpu = strncmp(name, "cpu", 3) == 0;
-    if (number == NULL || !ebb__import_number(number + 1, &d->index)) { d->index = 0; }
+    if (number == NULL || !ebb__parse_u64(number + 1, &d->index)) { d->index = 0; }
     return true;
 }
 
 /* Elements from the storage's beginning to the last of a tensor with this shape and these strides. */
-static bool reach_of(const ebb_import_json *json, uint32_t shape, uint32_t strides, uint64_t offset, uint64_t *n_out) {
+static bool reach_of(const ebb_json_value *json, uint32_t shape, uint32_t strides, uint64_t offset, uint64_t *n_out) {
     uint64_t n = offset;
-    if (!ebb__import_json_is(json, shape, EBB_IMPORT_JSON_ARRAY) ||
-        !ebb__import_json_is(json, strides, EBB_IMPORT_JSON_ARRAY)) {
+    if (!ebb__json_value_is(json, shape, EBB_JSON_ARRAY) || !ebb__json_value_is(json, strides, EBB_JSON_ARRAY)) {
         return false;
     }
     uint32_t s = strides + 1;
     for (uint32_t d = shape + 1; d < json->tokens[shape].next; d = json->tokens[d].next) {
         uint64_t size = 0, stride = 0, step = 0;
-        if (s >= json->tokens[strides].next || !ebb__import_json_u64(json, d, &size) ||
-            !ebb__import_json_u64(json, s, &stride)) {
+        if (s >= json->tokens[strides].next || !ebb__json_value_u64(json, d, &size) ||
+            !ebb__json_value_u64(json, s, &stride)) {
             return false;
         }
         if (size == 0 || !ebb_mul_u64(size - 1, stride, &step) || !ebb_add_u64(n, step, &n)) { return false; }
@@ -105,15 +106,15 @@ static bool reach_of(const ebb_import_json *json, uint32_t shape, uint32_t strid
 }
 
 /* [tensor, storage, offset, elements, bytes of one, "device"] */
-static bool read_tensor(execution *e, const ebb_import_json *json, uint32_t at, uint32_t shape, uint32_t strides,
+static bool read_tensor(execution *e, const ebb_json_value *json, uint32_t at, uint32_t shape, uint32_t strides,
                         tensor *out) {
     uint64_t number[5];
     uint64_t n_elems = 0;
-    if (!ebb__import_json_is(json, at, EBB_IMPORT_JSON_ARRAY) || json->tokens[at].next != at + 7) { return false; }
+    if (!ebb__json_value_is(json, at, EBB_JSON_ARRAY) || json->tokens[at].next != at + 7) { return false; }
     for (uint32_t i = 0; i < 5; i++) {
-        if (!ebb__import_json_u64(json, at + 1 + i, &number[i])) { return false; }
+        if (!ebb__json_value_u64(json, at + 1 + i, &number[i])) { return false; }
     }
-    if (!ebb__import_json_is(json, at + 6, EBB_IMPORT_JSON_STRING)) { return false; }
+    if (!ebb__json_value_is(json, at + 6, EBB_JSON_STRING)) { return false; }
     const bool has_reach = reach_of(json, shape, strides, number[2], &n_elems);
     if (!has_reach && !ebb_add_u64(number[2], number[3], &n_elems)) { return false; }
     out->id = number[0];
@@ -121,20 +122,20 @@ static bool read_tensor(execution *e, const ebb_import_json *json, uint32_t at, 
     out->has_strides = has_reach;
     out->size_bytes = 0;
     if (number[3] == 0 || !ebb_mul_u64(n_elems, number[4], &out->size_bytes) || out->size_bytes == 0) { return true; }
-    return find_device(e, ebb__import_json_text(json, at + 6), &out->device);
+    return find_device(e, ebb__json_value_text(json, at + 6), &out->device);
 }
 
-/* The next of an array's elements at *at, which moves on; EBB_IMPORT_JSON_NONE where there is no array or no more. */
-static uint32_t take(const ebb_import_json *json, uint32_t array, uint32_t *at) {
-    if (array == EBB_IMPORT_JSON_NONE || *at >= json->tokens[array].next) { return EBB_IMPORT_JSON_NONE; }
+/* The next of an array's elements at *at, which moves on; EBB_JSON_NONE where there is no array or no more. */
+static uint32_t take(const ebb_json_value *json, uint32_t array, uint32_t *at) {
+    if (array == EBB_JSON_NONE || *at >= json->tokens[array].next) { return EBB_JSON_NONE; }
     const uint32_t found = *at;
     EBB_ASSERT(json->tokens[found].next > found);
     *at = json->tokens[found].next;
     return found;
 }
 
-static uint32_t if_array(const ebb_import_json *json, uint32_t token) {
-    return ebb__import_json_is(json, token, EBB_IMPORT_JSON_ARRAY) ? token : EBB_IMPORT_JSON_NONE;
+static uint32_t if_array(const ebb_json_value *json, uint32_t token) {
+    return ebb__json_value_is(json, token, EBB_JSON_ARRAY) ? token : EBB_JSON_NONE;
 }
 
 /* A value of a node, and what says its shape and strides. */
@@ -143,15 +144,15 @@ typedef struct described {
 } described;
 
 /* The tensor of a value, or those of the list there (lists within lists too). */
-static ebb_status add_tensors(reader *r, const ebb_import_json *json, described value, uint32_t arg, tensors *list) {
+static ebb_status add_tensors(reader *r, const ebb_json_value *json, described value, uint32_t arg, tensors *list) {
     tensor t = {.arg = arg};
-    if (!ebb__import_json_is(json, value.token, EBB_IMPORT_JSON_ARRAY)) { return EBB_OK; }
+    if (!ebb__json_value_is(json, value.token, EBB_JSON_ARRAY)) { return EBB_OK; }
     if (read_tensor(&r->e, json, value.token, value.shape, value.strides, &t)) {
         return t.size_bytes > 0 ? EBB_PUSH(r->e.importer->mem, list, t) : EBB_OK;
     }
     const uint32_t shape = if_array(json, value.shape), strides = if_array(json, value.strides);
     uint32_t at = value.token + 1, shape_at = shape + 1, strides_at = strides + 1;
-    for (described next; (next.token = take(json, value.token, &at)) != EBB_IMPORT_JSON_NONE;) {
+    for (described next; (next.token = take(json, value.token, &at)) != EBB_JSON_NONE;) {
         next.shape = take(json, shape, &shape_at);
         next.strides = take(json, strides, &strides_at);
         EBB_TRY(add_tensors(r, json, next, arg, list));
@@ -160,18 +161,17 @@ static ebb_status add_tensors(reader *r, const ebb_import_json *json, described 
 }
 
 /* A node's arguments or results; of_node is "inputs" or "outputs", shapes_name the later word for shapes. */
-static ebb_status read_tensors(reader *r, const ebb_import_json *json, const char *of_node, const char *shapes_name,
+static ebb_status read_tensors(reader *r, const ebb_json_value *json, const char *of_node, const char *shapes_name,
                                tensors *list) {
-    const uint32_t member = ebb__import_json_member(json, 0, of_node);
-    const bool is_apart = ebb__import_json_is(json, member, EBB_IMPORT_JSON_OBJECT);
-    const uint32_t values = if_array(json, is_apart ? ebb__import_json_member(json, member, "values") : member);
-    const uint32_t shapes = if_array(json, is_apart ? ebb__import_json_member(json, member, "shapes")
-                                                    : ebb__import_json_member(json, 0, shapes_name));
-    const uint32_t strides =
-        if_array(json, is_apart ? ebb__import_json_member(json, member, "strides") : EBB_IMPORT_JSON_NONE);
+    const uint32_t member = ebb__json_value_member(json, 0, of_node);
+    const bool is_apart = ebb__json_value_is(json, member, EBB_JSON_OBJECT);
+    const uint32_t values = if_array(json, is_apart ? ebb__json_value_member(json, member, "values") : member);
+    const uint32_t shapes = if_array(json, is_apart ? ebb__json_value_member(json, member, "shapes")
+                                                    : ebb__json_value_member(json, 0, shapes_name));
+    const uint32_t strides = if_array(json, is_apart ? ebb__json_value_member(json, member, "strides") : EBB_JSON_NONE);
     uint32_t at = values + 1, shape_at = shapes + 1, strides_at = strides + 1, arg = 0;
     list->n = 0;
-    for (described next; (next.token = take(json, values, &at)) != EBB_IMPORT_JSON_NONE;) {
+    for (described next; (next.token = take(json, values, &at)) != EBB_JSON_NONE;) {
         next.shape = take(json, shapes, &shape_at);
         next.strides = take(json, strides, &strides_at);
         EBB_TRY(add_tensors(r, json, next, arg++, list));
@@ -222,7 +222,9 @@ static bool is_within(const storage *s, uint64_t by, const call *c) {
 }
 
 static void set_thread(storage *s, const call *c) {
-    if (s->thread != c->thread) { s->made_by = s->read_by = s->written_by = s->used_by = s->found_by = 0; }
+    if (s->thread != c->thread) {
+        s->made_by = s->read_by = s->written_by = s->used_by = s->found_by = s->grown_by = 0;
+    }
     s->thread = c->thread;
 }
 
@@ -290,7 +292,7 @@ static ebb_status make(reader *r, const tensor *t, const call *c, storage *s) {
     }
     s->thread = c->thread;
     s->made_by = c->id;
-    s->read_by = s->written_by = s->used_by = 0;
+    s->read_by = s->written_by = s->used_by = s->grown_by = 0;
     return touch(r, s->block, EXECUTION_BIRTH);
 }
 
@@ -304,6 +306,7 @@ static ebb_status make_unseen(reader *r, const tensor *t, const call *c, storage
     } else {
         EBB_TRY(add_block(r, t, false, &block));
         r->e.blocks.data[old].is_replaced = true;
+        if (is_within(s, s->grown_by, c)) { r->e.blocks.data[old].size_bytes = s->small_bytes; }
     }
     for (size_t n = 0; n < MAX_LOOK_BACK && n < r->e.nodes.n && block != old; n++) {
         const execution_node *node = &r->e.nodes.data[r->e.nodes.n - 1 - n];
@@ -324,7 +327,11 @@ static ebb_status make_unseen(reader *r, const tensor *t, const call *c, storage
 static ebb_status use_result(reader *r, const tensor *t, const call *c) {
     storage *s = find_storage(r, t->storage_id);
     if (s != NULL && s->argument_of == c->number) {
-        if (c->schema.written != 0) { grow_block(r, s, t); }
+        if (c->schema.written != 0 && t->size_bytes > r->e.blocks.data[s->block].size_bytes) {
+            s->grown_by = c->id;
+            s->small_bytes = r->e.blocks.data[s->block].size_bytes;
+            grow_block(r, s, t);
+        }
         return EBB_OK;
     }
     const bool was_made = s != NULL && is_within(s, s->made_by, c);
@@ -367,14 +374,14 @@ static ebb_status use_tensors(reader *r, const call *c) {
 /* ---- nodes ------------------------------------------------------------------------------------ */
 
 /* What a node says beside its tensors: a member of its own, or of the later schemas one of its attrs. */
-static uint32_t find_attribute(const ebb_import_json *json, const char *name) {
-    const uint32_t attrs = if_array(json, ebb__import_json_member(json, 0, "attrs"));
-    if (attrs == EBB_IMPORT_JSON_NONE) { return ebb__import_json_member(json, 0, name); }
+static uint32_t find_attribute(const ebb_json_value *json, const char *name) {
+    const uint32_t attrs = if_array(json, ebb__json_value_member(json, 0, "attrs"));
+    if (attrs == EBB_JSON_NONE) { return ebb__json_value_member(json, 0, name); }
     for (uint32_t at = attrs + 1; at < json->tokens[attrs].next; at = json->tokens[at].next) {
-        const char *its_name = ebb__import_json_string(json, at, "name");
-        if (its_name != NULL && strcmp(its_name, name) == 0) { return ebb__import_json_member(json, at, "value"); }
+        const char *its_name = ebb__json_value_string(json, at, "name");
+        if (its_name != NULL && strcmp(its_name, name) == 0) { return ebb__json_value_member(json, at, "value"); }
     }
-    return EBB_IMPORT_JSON_NONE;
+    return EBB_JSON_NONE;
 }
 
 static ebb_status note_expanded(reader *r, const char *name) {
@@ -399,38 +406,50 @@ static ebb_status find_schema(reader *r, const char *text, execution_schema *sch
     return EBB_OK;
 }
 
-static ebb_status find_thread(reader *r, const ebb_import_json *json, uint32_t *thread_out) {
+static ebb_status find_thread(reader *r, const ebb_json_value *json, const char *attribute, uint32_t *thread_out) {
     uint64_t tid = 0, *thread = NULL;
     bool is_new = false;
-    (void)ebb__import_json_u64(json, find_attribute(json, "tid"), &tid);
+    (void)ebb__json_value_u64(json, find_attribute(json, attribute), &tid);
     EBB_TRY(ebb__u64_map_add(&r->threads, tid, &thread, &is_new));
     if (is_new) { *thread = r->e.n_threads++; }
     *thread_out = (uint32_t)*thread & 0x7fffffffu;
     return EBB_OK;
 }
 
-static ebb_status read_node(void *ctx, const ebb_import_json *json) {
+/* Each thread counts by itself, from 0; a node of the backward pass has the number of the thread that made it. */
+static ebb_status find_sequence(reader *r, const ebb_json_value *json, execution_node *node) {
+    uint32_t thread = node->thread;
+    int64_t number = -1;
+    uint64_t scope = 0;
+    (void)ebb__json_value_u64(json, find_attribute(json, "scope"), &scope);
+    node->scope = scope <= EXECUTION_SCOPE_RANGE ? (uint8_t)scope : 0;
+    if (!ebb__json_value_i64(json, find_attribute(json, "seq_id"), &number) || number < 0) { return EBB_OK; }
+    if (node->scope == EXECUTION_SCOPE_BACKWARD) { EBB_TRY(find_thread(r, json, "fw_tid", &thread)); }
+    node->sequence =
+        ((uint64_t)thread << SEQUENCE_BITS | ((uint64_t)number & (((uint64_t)1 << SEQUENCE_BITS) - 1))) + 1;
+    return EBB_OK;
+}
+
+static ebb_status read_node(void *ctx, const ebb_json_value *json) {
     reader *r = ctx;
     execution_node node = {.first_touch = r->e.touches.n};
     call c = {.number = r->e.nodes.n + 1};
     bool is_new = false;
-    int64_t sequence = -1;
-    const char *name = ebb__import_json_string(json, 0, "name");
-    uint32_t parent = ebb__import_json_member(json, 0, "ctrl_deps");
-    if (parent == EBB_IMPORT_JSON_NONE) { parent = ebb__import_json_member(json, 0, "parent"); }
-    if (name == NULL || !ebb__import_json_u64(json, ebb__import_json_member(json, 0, "id"), &node.id)) {
-        return ebb__import_json_fail(json, "a node without a name or an id");
+    const char *name = ebb__json_value_string(json, 0, "name");
+    uint32_t parent = ebb__json_value_member(json, 0, "ctrl_deps");
+    if (parent == EBB_JSON_NONE) { parent = ebb__json_value_member(json, 0, "parent"); }
+    if (name == NULL || !ebb__json_value_u64(json, ebb__json_value_member(json, 0, "id"), &node.id)) {
+        return ebb__json_value_fail(json, "a node without a name or an id");
     }
-    (void)ebb__import_json_u64(json, parent, &node.parent);
+    (void)ebb__json_value_u64(json, parent, &node.parent);
     if (strncmp(name, "[pytorch|profiler|execution_", 28) == 0) { return EBB_OK; } /* the process and its threads */
     const uint32_t schema = find_attribute(json, "op_schema");
-    EBB_TRY(find_schema(
-        r, ebb__import_json_is(json, schema, EBB_IMPORT_JSON_STRING) ? ebb__import_json_text(json, schema) : "",
-        &c.schema));
-    EBB_TRY(find_thread(r, json, &c.thread));
+    EBB_TRY(find_schema(r, ebb__json_value_is(json, schema, EBB_JSON_STRING) ? ebb__json_value_text(json, schema) : "",
+                        &c.schema));
+    EBB_TRY(find_thread(r, json, "tid", &c.thread));
     c.id = node.id;
-    node.is_forward = ebb__import_json_i64(json, find_attribute(json, "seq_id"), &sequence) && sequence >= 0;
-    node.thread = c.thread & 0x7fffffffu;
+    node.thread = c.thread;
+    EBB_TRY(find_sequence(r, json, &node));
     EBB_TRY(ebb__trace_keys_add(&r->e.texts, name, strlen(name) + 1, &node.name, &is_new));
     EBB_TRY(read_tensors(r, json, "inputs", "input_shapes", &r->inputs));
     EBB_TRY(read_tensors(r, json, "outputs", "output_shapes", &r->outputs));
@@ -447,14 +466,14 @@ static bool wants(void *ctx, const char *key) {
     return strcmp(key, "schema") == 0;
 }
 
-static ebb_status read_member(void *ctx, const char *key, const ebb_import_json *json) {
+static ebb_status read_member(void *ctx, const char *key, const ebb_json_value *json) {
     const reader *r = ctx;
     (void)key;
-    if (ebb__import_json_is(json, 0, EBB_IMPORT_JSON_STRING) && strncmp(ebb__import_json_text(json, 0), "1.", 2) == 0) {
+    if (ebb__json_value_is(json, 0, EBB_JSON_STRING) && strncmp(ebb__json_value_text(json, 0), "1.", 2) == 0) {
         return EBB_OK;
     }
     return ebb_fail(EBB_E_UNSUPPORTED, "%s: an execution trace of schema '%.40s'; 1.x are read", r->e.importer->path,
-                    ebb__import_json_text(json, 0));
+                    ebb__json_value_text(json, 0));
 }
 
 static ebb_status check(const reader *r) {
@@ -472,7 +491,7 @@ ebb_status ebb__import_execution(ebb_importer *importer) {
     ebb__u64_map_init(&r->storage_of, mem);
     ebb__u64_map_init(&r->threads, mem);
     ebb__u64_map_init(&r->expanded, mem);
-    const ebb_import_json_handler handler = {"nodes", false, read_node, wants, read_member, r};
+    const ebb_json_handler handler = {"nodes", false, read_node, wants, read_member, r};
     ebb_status st = ebb__import_json_read(importer, &handler);
     if (st == EBB_OK) { st = check(r); }
     if (st == EBB_OK) { st = ebb__execution_write(&r->e); }

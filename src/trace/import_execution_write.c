@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A PyTorch execution trace that has been read, as events. Nodes begin in the order of their ids; one ends when a node
- * of its thread begins that is not within it. What a node does to blocks comes at its end, behind what the nodes within
+ * A PyTorch execution trace that has been read, as events. Nodes begin in the order of their ids and end in the order
+ * of the file, so one is within another if it begins later and ends earlier. Parents do not tell it: the observer takes
+ * an operator that ended with an exception, as those of a checkpoint do that stops early, for the parent of what comes
+ * after it. Only in a file that is sorted by ids parents tell it. A node ends when one of its thread begins that is not
+ * within it. What a node does to blocks comes at its end, behind what the nodes within
  * it do; only blocks that it makes come at its beginning. Each event is one tick later than the one before.
  *
  * Nodes of other threads may end late in this order, so a block is freed when the last node that holds it has ended.
@@ -15,7 +18,8 @@ typedef struct open_node {
     const execution_node *node;
     uint64_t iteration; /* EBB_TRACE_NONE: it is none */
     uint32_t phase;
-    uint32_t names_blocks; /* what is made within; 0: nothing does */
+    uint32_t names_blocks;  /* what is made within; 0: nothing does */
+    uint32_t module, range; /* of modules: what the node is of; the range around it */
 } open_node;
 
 typedef struct row_state {
@@ -29,8 +33,10 @@ typedef struct output {
     uint32_t *order;   /* of nodes, by ids */
     uint32_t *strings; /* [texts + 1]: the writer's numbers, 0 until asked for */
     row_state rows[EBB_TRACE_MAX_ROWS];
+    execution_modules modules;
     uint32_t main_thread, before_name;
     uint64_t tick, n_blocks, n_iterations;
+    bool is_sorted; /* the file is in the order of ids */
 } output;
 
 static ebb_status add(output *out, ebb_trace_event event) {
@@ -107,20 +113,64 @@ static const char *name_of(const output *out, const execution_node *node) {
     return out->e->texts.keys.data[node->name - 1].data;
 }
 
+static bool is_module(const output *out, const open_node *o) {
+    return o->node->scope == EXECUTION_SCOPE_RANGE && o->phase != EBB_TRACE_PHASE_UPDATE &&
+           ebb__execution_is_own_range(name_of(out, o->node));
+}
+
+/* A range around passes other than the forward is no module of theirs: what runs again in the backward pass begins
+ * ranges anew. */
+static ebb_status find_module(output *out, const open_node *around, open_node *o) {
+    const execution_node *node = o->node;
+    const bool is_new_pass = o->phase != around->phase && o->phase != EBB_TRACE_PHASE_FORWARD;
+    if (node->scope == EXECUTION_SCOPE_BACKWARD) {
+        o->module = ebb__execution_module_of(&out->modules, node->sequence);
+        return EBB_OK;
+    }
+    o->module = is_new_pass ? 0 : around->module;
+    o->range = is_new_pass ? 0 : around->range;
+    if (is_module(out, o)) {
+        EBB_TRY(ebb__execution_find_name(&out->modules, o->range, node->name, name_of(out, o->node), true, &o->range));
+        o->module = o->range;
+        o->names_blocks = 0;
+    }
+    return node->sequence != 0 ? ebb__execution_note_sequence(&out->modules, node->sequence, o->module) : EBB_OK;
+}
+
+/* The outermost operator names what is made within it, or within a range. */
+static ebb_status name_blocks(output *out, open_node *o) {
+    const char *name = name_of(out, o->node);
+    uint32_t number = 0;
+    if (o->names_blocks != 0 || is_module(out, o) || !ebb__import_names_blocks(name)) { return EBB_OK; }
+    o->names_blocks = out->strings[o->node->name];
+    if (o->range == 0) { return EBB_OK; }
+    EBB_TRY(ebb__execution_find_name(&out->modules, o->range, o->node->name, name, false, &number));
+    o->names_blocks = out->modules.names.data[number].string;
+    return EBB_OK;
+}
+
+/* A step is named after its module; PyTorch's own ranges keep their names. */
+static uint32_t step_name(const output *out, const open_node *o) {
+    const bool is_of_pytorch = o->node->scope == EXECUTION_SCOPE_RANGE && !is_module(out, o);
+    if (o->module == 0 || is_of_pytorch) { return out->strings[o->node->name]; }
+    return out->modules.names.data[o->module].string;
+}
+
 static ebb_status begin_node(output *out, const execution_node *node, uint32_t row) {
     row_state *state = &out->rows[row];
     const char *name = name_of(out, node);
     uint32_t *string = &out->strings[node->name];
-    open_node o = {.node = node, .iteration = EBB_TRACE_NONE};
-    const open_node *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : NULL;
-    o.phase = ebb__import_phase(name, node->is_forward, around != NULL ? around->phase : EBB_TRACE_PHASE_UNKNOWN);
+    const open_node none = {.phase = EBB_TRACE_PHASE_UNKNOWN};
+    const open_node *around = state->open.n > 0 ? &state->open.data[state->open.n - 1] : &none;
+    open_node o = {.node = node, .iteration = EBB_TRACE_NONE, .names_blocks = around->names_blocks};
+    o.phase = ebb__import_phase(name, node->sequence != 0, around->phase);
     if (*string == 0) { EBB_TRY(ebb__import_string(out->importer, name, string)); }
-    o.names_blocks = around != NULL ? around->names_blocks : 0;
-    if (o.names_blocks == 0 && ebb__import_names_blocks(name)) { o.names_blocks = *string; }
+    EBB_TRY(find_module(out, around, &o));
+    EBB_TRY(name_blocks(out, &o));
     ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .row = row, .mark = EBB_TRACE_ANNOTATION, .name = *string};
     if (ebb__import_begins_with(name, IMPORT_OPTIMIZER)) { EBB_TRY(add(out, mark)); }
     if (ebb__import_begins_with(name, ITERATION)) {
-        if (!ebb__import_number(name + strlen(ITERATION), &o.iteration)) { o.iteration = out->n_iterations; }
+        if (!ebb__parse_u64(name + strlen(ITERATION), &o.iteration)) { o.iteration = out->n_iterations; }
         out->n_iterations++;
         mark.mark = EBB_TRACE_ITERATION_BEGIN;
         mark.name = 0;
@@ -129,7 +179,7 @@ static ebb_status begin_node(output *out, const execution_node *node, uint32_t r
     }
     EBB_TRY(add(out, (ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN,
                                        .row = row,
-                                       .name = *string,
+                                       .name = step_name(out, &o),
                                        .op = *string,
                                        .phase = o.phase,
                                        .index = EBB_TRACE_NONE}));
@@ -157,11 +207,15 @@ static uint32_t row_of(const output *out, uint32_t thread) {
     return row < EBB_TRACE_MAX_ROWS ? row : EBB_TRACE_MAX_ROWS - 1;
 }
 
+static bool is_within(const output *out, const execution_node *node, const execution_node *around) {
+    return out->is_sorted ? around->id == node->parent : around->thread == node->thread && node < around;
+}
+
 static ebb_status write_node(output *out, const execution_node *node) {
     const uint32_t row = row_of(out, node->thread);
     const row_state *state = &out->rows[row];
     while (state->open.n > 0 &&
-           (state->open.data[state->open.n - 1].node->id != node->parent || state->open.n == MAX_OPEN)) {
+           (!is_within(out, node, state->open.data[state->open.n - 1].node) || state->open.n == MAX_OPEN)) {
         EBB_TRY(end_node(out, row));
     }
     return begin_node(out, node, row);
@@ -185,9 +239,11 @@ static ebb_status sort_nodes(output *out) {
     out->strings = ebb__calloc(mem, out->e->texts.keys.n + 1, sizeof *out->strings);
     uint64_t *ids = ebb__alloc(mem, n + 1, sizeof *ids);
     ebb_status st = out->order != NULL && out->strings != NULL && ids != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    out->is_sorted = true;
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         out->order[i] = (uint32_t)i;
         ids[i] = out->e->nodes.data[i].id;
+        out->is_sorted = out->is_sorted && (i == 0 || ids[i - 1] < ids[i]);
     }
     if (st == EBB_OK) { st = ebb__sort_by_key(mem, out->order, n, ids); }
     ebb__free(mem, ids);
@@ -223,7 +279,9 @@ ebb_status ebb__execution_write(execution *e) {
     if (out == NULL) { return EBB_E_NO_MEMORY; }
     out->e = e;
     out->importer = e->importer;
-    const ebb_status st = write_all(out);
+    ebb_status st = ebb__execution_modules_init(&out->modules, e->importer);
+    if (st == EBB_OK) { st = write_all(out); }
+    ebb__execution_modules_fini(&out->modules);
     for (size_t i = 0; i < EBB_TRACE_MAX_ROWS; i++) { EBB_VEC_FINI(mem, &out->rows[i].open); }
     ebb__free(mem, out->order);
     ebb__free(mem, out->strings);

@@ -12,6 +12,7 @@
 #define EBB_SRC_IMPORT_PRIV_H
 
 #include "base/byte_stream.h"
+#include "base/json_read.h"
 #include "trace/trace_priv.h"
 
 typedef struct ebb_importer ebb_importer;
@@ -57,8 +58,8 @@ ebb_status ebb__import_rewind(ebb_importer *importer);
 /* Open importer->writer; writes the note source. */
 ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t start_unix_ns);
 
-/* A whole decimal number below 2^64, with blanks around it or not; false: it is none. */
-bool ebb__import_number(const char *text, uint64_t *number_out);
+/* Read all of the importer's file as ebb__json_read does; importer->cut is set where it ends too early. */
+ebb_status ebb__import_json_read(ebb_importer *importer, const ebb_json_handler *handler);
 
 /* The writer's number of a text of somebody else's: bytes that are no UTF-8 become '?', and of more than 1 MiB the
  * rest is cut off. */

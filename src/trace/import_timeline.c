@@ -13,7 +13,7 @@
  * lives longer is not known.
  */
 #include "base/u64_map.h"
-#include "trace/import_json.h"
+#include "trace/import_priv.h"
 
 #define MIN_NS ((int64_t)100 * 1000 * 1000 * 1000 * 1000 * 1000) /* times below it are in us */
 #define NO_BLOCK UINT64_MAX
@@ -71,25 +71,24 @@ static uint64_t pop_block(timeline *t, uint64_t size_bytes, uint64_t category) {
 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
-static ebb_status read_entry(const ebb_import_json *json, entry *entry_out) {
+static ebb_status read_entry(const ebb_json_value *json, entry *entry_out) {
     uint32_t at[4], n = 0;
-    if (ebb__import_json_is(json, 0, EBB_IMPORT_JSON_ARRAY)) {
+    if (ebb__json_value_is(json, 0, EBB_JSON_ARRAY)) {
         for (uint32_t token = 1; token < json->tokens[0].next && n < 5; token = json->tokens[token].next) {
             if (n < 4) { at[n] = token; }
             n++;
         }
     }
-    if (n == 4 && ebb__import_json_is(json, at[0], EBB_IMPORT_JSON_NUMBER) &&
-        ebb__import_json_i64(json, at[0], &entry_out->time) && ebb__import_json_u64(json, at[1], &entry_out->action) &&
-        ebb__import_json_i64(json, at[2], &entry_out->bytes) &&
-        ebb__import_json_u64(json, at[3], &entry_out->category) && entry_out->action >= PREEXISTING &&
-        entry_out->action <= DESTROY && entry_out->category < N_CATEGORIES &&
+    if (n == 4 && ebb__json_value_is(json, at[0], EBB_JSON_NUMBER) &&
+        ebb__json_value_i64(json, at[0], &entry_out->time) && ebb__json_value_u64(json, at[1], &entry_out->action) &&
+        ebb__json_value_i64(json, at[2], &entry_out->bytes) && ebb__json_value_u64(json, at[3], &entry_out->category) &&
+        entry_out->action >= PREEXISTING && entry_out->action <= DESTROY && entry_out->category < N_CATEGORIES &&
         entry_out->bytes >= -(INT64_MAX / (int64_t)N_CATEGORIES) &&
         entry_out->bytes <= INT64_MAX / (int64_t)N_CATEGORIES) {
         return EBB_OK;
     }
-    return ebb__import_json_fail(json, "not [time, action, bytes, category]; only timelines that were exported with a "
-                                       "name that ends in raw.json.gz tell each block");
+    return ebb__json_value_fail(json, "not [time, action, bytes, category]; only timelines that were exported with a "
+                                      "name that ends in raw.json.gz tell each block");
 }
 
 static void move_time(timeline *t, int64_t time) {
@@ -140,7 +139,7 @@ static ebb_status leave_category(timeline *t, const entry *e) {
     return ebb_trace_writer_add(t->importer->writer, &event);
 }
 
-static ebb_status take_entry(void *ctx, const ebb_import_json *json) {
+static ebb_status take_entry(void *ctx, const ebb_json_value *json) {
     timeline *t = ctx;
     entry e;
     EBB_TRY(read_entry(json, &e));
@@ -148,7 +147,7 @@ static ebb_status take_entry(void *ctx, const ebb_import_json *json) {
     move_time(t, e.time);
     if (e.bytes < 0) { return leave_category(t, &e); }
     if (e.action == INCREMENT) { return change_block(t, &e); }
-    if (e.action == DESTROY) { return ebb__import_json_fail(json, "a block that is destroyed has negative bytes"); }
+    if (e.action == DESTROY) { return ebb__json_value_fail(json, "a block that is destroyed has negative bytes"); }
     return begin_block(t, &e);
 }
 
@@ -162,7 +161,7 @@ ebb_status ebb__import_timeline(ebb_importer *importer) {
     timeline t = {.importer = importer, .changing = NO_BLOCK};
     ebb__u64_map_init(&t.youngest, importer->mem);
     const uint32_t tells = EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_ROLES | EBB_TRACE_TELLS_BEFORE;
-    const ebb_import_json_handler handler = {
+    const ebb_json_handler handler = {
         .array = "timeline", .takes_list = true, .element = take_entry, .wants = wants, .ctx = &t};
     ebb_status st = ebb__import_begin(importer, tells, 0);
     if (st == EBB_OK) { st = ebb__import_json_read(importer, &handler); }

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #define MAX_UNSURE 0.5     /* the confidence, where nothing tells that an optimizer stepped */
+#define MIN_EXACT 0.95     /* from this regularity on, what repeats is the same each time */
 #define MAX_AFTER_SHARE 4u /* of an iteration: what may come after its last update */
 #define MAX_UNLIKELY 0.25  /* the same, where nothing looks like gradients either */
 #define MAX_LENGTHS 4u     /* that one iteration may have, where frees differ */
@@ -253,7 +254,8 @@ typedef struct told {
 
 /* Whether each iteration holds a whole period of updates and ends soon after it, and half of all updates or more are in
  * iterations. */
-static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations, const told *t) {
+static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_parts *iterations, const told *t,
+                        uint32_t period) {
     size_t g = 0, n_in = 0;
     for (size_t i = 0; i < iterations->n; i++) {
         const ebb_iteration_part *part = &iterations->data[i];
@@ -263,8 +265,9 @@ static bool has_updates(const ebb_iteration_finder *finder, const ebb_iteration_
         if (g % t->period != 0) { return false; }
         uint32_t n = 0;
         for (; g < t->groups.n && t->groups.data[g].first < last; g++) { n++; }
-        if (n != t->period || t->groups.data[g - 1].last > last) { return false; }
-        if (last - t->groups.data[g - 1].last > (last - first) / MAX_AFTER_SHARE) { return false; }
+        if (n != period || ebb__iteration_makes(finder, last, t->groups.data[g - 1].last)) { return false; }
+        const uint32_t end = (uint32_t)ebb_min_u64(t->groups.data[g - 1].last, last);
+        if (last - end > (last - first) / MAX_AFTER_SHARE) { return false; }
         n_in += n;
     }
     return 2 * n_in >= t->groups.n;
@@ -279,6 +282,31 @@ static bool go_on(const ebb_iteration_finder *finder, const told *t, const ebb_i
     return t->groups.data[t->groups.n - 1].first >= middle;
 }
 
+/* How many updates the first of these iterations holds. */
+static uint32_t n_updates_in(const ebb_iteration_finder *finder, const ebb_iteration_part *part, const told *t) {
+    const uint32_t first = ebb__iteration_at_of(finder, part->first_event);
+    const uint32_t last = ebb__iteration_at_of(finder, part->first_event + part->n_events);
+    uint32_t n = 0;
+    for (size_t g = 0; g < t->groups.n; g++) {
+        n += t->groups.data[g].first >= first && t->groups.data[g].first < last;
+    }
+    return n;
+}
+
+/* Whether the events repeat exactly with several updates, while what lies between two updates does not: one for each
+ * parameter or layer, called by the same line. */
+static ebb_status has_several(ebb_iteration_finder *finder, const ebb_iteration_parts *by_events, const told *t,
+                              bool *has_out) {
+    ebb_iteration apart = {.found = false}, together = {.found = false};
+    const uint32_t n = n_updates_in(finder, &by_events->data[0], t);
+    *has_out = false;
+    if (n <= t->period || t->iterations.n == 0 || !has_updates(finder, by_events, t, n)) { return EBB_OK; }
+    EBB_TRY(ebb__iteration_judge(finder, &t->iterations, EBB_ITERATION_FROM_ANNOTATIONS, &apart));
+    EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_ANNOTATIONS, &together));
+    *has_out = together.found && together.regularity >= MIN_EXACT && (!apart.found || apart.regularity < MIN_EXACT);
+    return EBB_OK;
+}
+
 /* For iterations that updates tell: how alike they are matters less. */
 static void trust(ebb_iteration *answer) {
     answer->source = EBB_ITERATION_FROM_ANNOTATIONS;
@@ -289,11 +317,17 @@ static ebb_status find_by_updates(ebb_iteration_finder *finder, const told *t, c
                                   ebb_iteration *answer) {
     const bool has_guesses = finder->has_guesses;
     const ebb_iteration_parts *best = &t->iterations;
-    if (!has_guesses && by_events->n > 0 && has_updates(finder, by_events, t)) { best = by_events; }
+    if (!has_guesses && by_events->n > 0 && has_updates(finder, by_events, t, t->period)) { best = by_events; }
+    if (best != by_events && by_events->n > 0) {
+        bool is_better = false;
+        EBB_TRY(has_several(finder, by_events, t, &is_better));
+        if (is_better) { best = by_events; }
+    }
     if (best->n == 0) { return EBB_OK; }
-    EBB_TRY(ebb__iteration_judge(finder, best, has_guesses ? EBB_ITERATION_FROM_MARKS : EBB_ITERATION_FROM_ANNOTATIONS,
+    const bool by_guesses = has_guesses && best != by_events;
+    EBB_TRY(ebb__iteration_judge(finder, best, by_guesses ? EBB_ITERATION_FROM_MARKS : EBB_ITERATION_FROM_ANNOTATIONS,
                                  answer));
-    if (answer->found && (answer->count > 1 || !has_guesses)) { trust(answer); }
+    if (answer->found && (answer->count > 1 || !by_guesses)) { trust(answer); }
     return EBB_OK;
 }
 
@@ -307,10 +341,21 @@ static bool is_in_update(const ebb_iteration_finder *finder, const told *t, cons
     return false;
 }
 
-/* By the blocks alone. Writes to blocks that stay, or an optimizer's state, are a sure sign of training; blocks as
- * large as those that stay make it likely (gradients). There is no iteration
- *  - where phases are told, no update is, and nothing writes to blocks that stay;
- *  - where call stacks are told, those of an update are not, and nothing looks like gradients. */
+/* How surely the blocks of a repetition are those of training. */
+typedef enum training {
+    TRAINING_UNLIKELY,
+    TRAINING_LIKELY, /* there are blocks as large as those that stay, as gradients are */
+    TRAINING_SURE,   /* blocks that stay are written, or an optimizer's state is made */
+} training;
+
+static training training_of(const ebb_iteration_weight *w) {
+    if (w->writes) { return TRAINING_SURE; }
+    if (w->has_all_gradients && w->makes_state && !w->is_half) { return TRAINING_SURE; }
+    return w->has_gradients || !w->is_known ? TRAINING_LIKELY : TRAINING_UNLIKELY;
+}
+
+/* By the blocks alone. No update was told; where phases are told, only writes to blocks that stay make an iteration
+ * then, and where call stacks are told, something must look like training. */
 static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iteration_text *all, const told *t,
                                  const ebb_iteration_parts *by_events, ebb_iteration *answer) {
     ebb_iteration_weight weight;
@@ -319,18 +364,16 @@ static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iterati
     EBB_TRY(ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_EVENTS, &found));
     if (!found.found) { return EBB_OK; }
     EBB_TRY(ebb__iteration_weigh(all, finder->parts.data, finder->parts.n, &weight));
-    const bool has_optimizer = weight.has_all_gradients && weight.makes_state && !weight.is_half;
-    const bool is_likely = weight.has_gradients || !weight.is_known;
-    const bool is_sure = weight.writes || has_optimizer;
+    const training seen = training_of(&weight);
     const bool tells_phases = finder->sees_forward || finder->sees_backward;
-    const bool is_none = tells_phases ? !weight.writes : !is_sure && !is_likely && finder->callers.n > 0;
+    const bool is_none = tells_phases ? !weight.writes : finder->callers.n > 0 && seen == TRAINING_UNLIKELY;
     if (is_none || is_in_update(finder, t, &by_events->data[by_events->n / 2])) {
         finder->parts.n = 0;
         return EBB_OK;
     }
     *answer = found;
-    if (!is_sure || tells_phases) {
-        answer->confidence = fmin(answer->confidence, is_sure || is_likely ? MAX_UNSURE : MAX_UNLIKELY);
+    if (seen != TRAINING_SURE || tells_phases) {
+        answer->confidence = fmin(answer->confidence, seen != TRAINING_UNLIKELY ? MAX_UNSURE : MAX_UNLIKELY);
     }
     return EBB_OK;
 }

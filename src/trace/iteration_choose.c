@@ -1,6 +1,220 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which repetition is the iteration. A layer repeats within it, an optimiser's loop over the parameters too, and
+ * Which repetition is the iteration: lengths that it may have, the stretches that repeat with each of them, and which
+ * of these is the iteration. Each of the three parts says how.
+ */
+#include "trace/iteration_priv.h"
+
+#include <math.h>
+
+/* ---- lengths ---------------------------------------------------------------------------------- */
+
+/* Which lengths an iteration may have. Windows of 1, 2, 4, ... symbols are looked up where they were last seen, and
+ * each such distance is a vote for itself. Short windows vote for whatever repeats, equal layers above all; but windows
+ * that are longer than all equal layers together are found again in the next iteration only, so at some width the
+ * length of the iteration is among the first, however often something within it repeats. What repeats so rarely that no
+ * window finds it is no iteration.
+ *
+ * Of long traces a share of the windows votes, chosen by what is in them, so that the same ones are chosen whenever
+ * they come: time is linear in the events for each of the log n widths, but for the votes, of which there is a limit.
+ * Where no window comes again, no wider one does: noise is left after a few widths. */
+
+#define MAX_VOTERS ((uint32_t)1 << 16) /* about; at a width: both tables stay in a core's cache */
+#define N_ELECTED 12u                  /* at a width */
+#define N_SHORTEST 16u                 /* lengths that are candidates anyway: few windows would speak for them */
+
+typedef struct entry {
+    uint64_t key; /* 0: free */
+    uint32_t value;
+} entry;
+
+typedef struct votes {
+    entry *windows, *gaps; /* hashed; [n_slots], a power of two */
+    uint32_t n_slots, n_gaps, mask;
+} votes;
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
+    return x ^ x >> 29;
+}
+
+/* The key's place, or a free one. */
+static entry *look_up(entry *table, uint32_t n_slots, uint64_t key) {
+    EBB_ASSERT(key != 0);
+    uint32_t slot = (uint32_t)(mix(key) >> 32) & (n_slots - 1);
+    while (table[slot].key != 0 && table[slot].key != key) { slot = (slot + 1) & (n_slots - 1); }
+    return &table[slot];
+}
+
+/* One window more was seen again behind so many events. */
+static void count_gap(votes *v, uint32_t gap) {
+    entry *counted = look_up(v->gaps, v->n_slots, gap);
+    if (counted->key == 0) {
+        if (v->n_gaps == v->n_slots / 2) { return; }
+        v->n_gaps++;
+        counted->key = gap;
+    }
+    counted->value++;
+}
+
+/* Whether a window that is wider may come again, for all that is known. */
+static bool vote(votes *v, const ebb_iteration_text *text, uint32_t width) {
+    const uint64_t power = ebb__iteration_power(width);
+    uint32_t n_windows = 0;
+    v->n_gaps = 0;
+    memset(v->windows, 0, v->n_slots * sizeof *v->windows);
+    memset(v->gaps, 0, v->n_slots * sizeof *v->gaps);
+    for (uint32_t at = 0; at + width <= text->n; at++) {
+        const uint64_t key = mix(ebb__iteration_window(text, at, width, power) + width) | 1u;
+        if ((key >> 40 & v->mask) != 0) { continue; }
+        entry *window = look_up(v->windows, v->n_slots, key);
+        if (window->key == 0) {
+            if (n_windows == v->n_slots / 2) { continue; }
+            n_windows++;
+            window->key = key;
+        } else {
+            count_gap(v, at - window->value);
+        }
+        window->value = at;
+    }
+    return n_windows == 0 || v->n_gaps > 0;
+}
+
+ebb_status ebb__iteration_add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length) {
+    EBB_TRY(EBB_RESERVE(mem, lengths, 1));
+    size_t place = lengths->n;
+    while (place > 0 && lengths->data[place - 1] >= length) { place--; }
+    if (place < lengths->n && lengths->data[place] == length) { return EBB_OK; }
+    memmove(&lengths->data[place + 1], &lengths->data[place], (lengths->n - place) * sizeof length);
+    lengths->data[place] = length;
+    lengths->n++;
+    return EBB_OK;
+}
+
+/* The gaps with the most votes; of as many, the shortest. */
+static ebb_status elect(const votes *v, const ebb_mem *mem, ebb_u32s *lengths) {
+    entry first[N_ELECTED];
+    uint32_t n = 0;
+    for (uint32_t slot = 0; slot < v->n_slots; slot++) {
+        const entry *gap = &v->gaps[slot];
+        if (gap->key == 0) { continue; }
+        uint32_t place = n;
+        while (place > 0 && (first[place - 1].value < gap->value ||
+                             (first[place - 1].value == gap->value && first[place - 1].key > gap->key))) {
+            place--;
+        }
+        if (place == N_ELECTED) { continue; }
+        n += n < N_ELECTED;
+        memmove(&first[place + 1], &first[place], (n - 1 - place) * sizeof *first);
+        first[place] = *gap;
+    }
+    for (uint32_t i = 0; i < n; i++) { EBB_TRY(ebb__iteration_add_length(mem, lengths, (uint32_t)first[i].key)); }
+    return EBB_OK;
+}
+
+ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths) {
+    const ebb_mem *mem = text->finder->mem;
+    votes v = {.n_slots = 16};
+    ebb_status st = EBB_OK;
+    while (v.n_slots < 2 * MAX_VOTERS && v.n_slots / 2 < text->n) { v.n_slots *= 2; }
+    while (text->n / (v.mask + 1) > MAX_VOTERS) { v.mask = 2 * v.mask + 1; }
+    v.windows = ebb__alloc(mem, v.n_slots, sizeof *v.windows);
+    v.gaps = ebb__alloc(mem, v.n_slots, sizeof *v.gaps);
+    if (v.windows == NULL || v.gaps == NULL) { st = EBB_E_NO_MEMORY; }
+    for (uint32_t width = 1; st == EBB_OK && width <= text->n / 2; width *= 2) {
+        if (!vote(&v, text, width)) { break; }
+        st = elect(&v, mem, lengths);
+    }
+    for (uint32_t length = 1; st == EBB_OK && length <= N_SHORTEST; length++) {
+        st = ebb__iteration_add_length(mem, lengths, length);
+    }
+    ebb__free(mem, v.windows);
+    ebb__free(mem, v.gaps);
+    return st;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------- */
+
+/* Where a trace repeats with a given length: where its symbols are those a length later.
+ *
+ * Exact runs are looked for backward from the far end of what is needed, so that most of what does not repeat is never
+ * looked at. Inexact ones are scored: an event that is the same gains one, another one loses four, and a run ends at
+ * its best when it has lost as much as an eighth of a length would, or all that it had. */
+
+#define LOSS 4
+#define MIN_DROP 8u       /* events that differ in a row and end no run */
+#define RUN_DROP_SHARE 8u /* of a length, as many */
+#define ENOUGH_SHARE 8u   /* of two lengths an eighth of one may be missing */
+#define EXACT_SHARE 16u   /* or a sixteenth, with frees: what an evaluation left may be freed behind it */
+
+static ebb_status add_run(const ebb_iteration_text *text, uint32_t first, uint32_t last, ebb_stretches *runs) {
+    ebb_stretch run = {first, last};
+    EBB_ASSERT(first < last && last <= text->n);
+    return EBB_PUSH(text->finder->mem, runs, run);
+}
+
+/* Of [at, to) the last place that is not the same a length later, plus one; at: all are. */
+static uint32_t behind_difference(const uint32_t *s, uint32_t length, uint32_t at, uint32_t to) {
+    while (to > at && s[to - 1] == s[to - 1 + length]) { to--; }
+    return to;
+}
+
+static ebb_status find_exact(const ebb_iteration_text *text, uint32_t length, ebb_stretches *runs) {
+    const uint32_t *s = text->symbols;
+    const uint32_t end = text->n - length; /* places that have a place a length later */
+    const uint32_t enough = text->places != NULL ? length : length - length / EXACT_SHARE;
+    uint32_t at = 0, same_to = 0; /* [at, same_to) are known to be the same */
+    while (enough <= end - at) {
+        const uint32_t to = at + enough;
+        const uint32_t behind = behind_difference(s, length, ebb_max_u64(at, same_to), to);
+        if (behind > ebb_max_u64(at, same_to)) {
+            at = behind;
+            same_to = to;
+            continue;
+        }
+        uint32_t last = to;
+        while (last < end && s[last] == s[last + length]) { last++; }
+        EBB_TRY(add_run(text, at, last + length, runs));
+        if (last == end) { break; }
+        at = same_to = last + 1;
+    }
+    return EBB_OK;
+}
+
+static ebb_status find_inexact(const ebb_iteration_text *text, uint32_t length, ebb_stretches *runs) {
+    const uint32_t *s = text->symbols;
+    const int64_t max_drop = LOSS * (int64_t)ebb_max_u64(MIN_DROP, length / RUN_DROP_SHARE);
+    int64_t score = 0, best = 0;
+    uint32_t first = 0, last = 0;
+    for (uint32_t at = 0; at <= text->n - length; at++) {
+        const bool is_end = at == text->n - length;
+        if (!is_end && s[at] == s[at + length]) {
+            if (score == 0) { first = at; }
+            if (++score > best) {
+                best = score;
+                last = at + 1;
+            }
+            continue;
+        }
+        score -= LOSS;
+        if (!is_end && score > 0 && best - score <= max_drop) { continue; }
+        if (best > 0 && last - first >= length - length / ENOUGH_SHARE) {
+            EBB_TRY(add_run(text, first, last + length, runs));
+        }
+        score = best = 0;
+    }
+    return EBB_OK;
+}
+
+static ebb_status find_runs(const ebb_iteration_text *text, uint32_t length, bool exact, ebb_stretches *runs) {
+    runs->n = 0;
+    if (length == 0 || length > text->n / 2) { return EBB_OK; }
+    return exact ? find_exact(text, length, runs) : find_inexact(text, length, runs);
+}
+
+/* ---- which of them ---------------------------------------------------------------------------- */
+
+/* Which repetition is the iteration. A layer repeats within it, an optimiser's loop over the parameters too, and
  * iterations with an evaluation behind every ten repeat again. The iteration is the one
  *
  *  1. after which memory is as it was: a layer leaves its activations behind, and the backward pass takes them away;
@@ -15,11 +229,7 @@
  *
  * Where no accesses are told, parts of a batch are told from iterations by what they add to: the gradients that the
  * first part makes are there at the peaks of the others and gone at the next batch's, so that peaks fall again. Where
- * gradients are kept for good, nothing tells them apart.
- */
-#include "trace/iteration_priv.h"
-
-#include <math.h>
+ * gradients are kept for good, nothing tells them apart. */
 
 #define NEUTRAL_SHARE 8u  /* of the height within: less may be left behind, by all of a run */
 #define LEAK_SHARE 64u    /* or by each repetition, in a run that is half of the trace */
@@ -284,7 +494,7 @@ static bool is_better(const repetition *b, const repetition *a) {
 /* Its runs, as far as they count; *is_one_out: they may be iterations. */
 static ebb_status judge(choice *c, bool exact, repetition *candidate, bool *is_one_out) {
     candidate->writes = false;
-    EBB_TRY(ebb__iteration_runs(c->text, candidate->length, exact, &candidate->runs));
+    EBB_TRY(find_runs(c->text, candidate->length, exact, &candidate->runs));
     keep_neutral(c->text, candidate);
     if (exact && candidate->runs.n > 1) { EBB_TRY(keep_word(c->text, candidate)); }
     if (!is_no_accident(c, candidate) || !is_rich(c, candidate) || !does_touch(c, candidate)) { return EBB_OK; }

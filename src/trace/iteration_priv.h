@@ -120,20 +120,17 @@ typedef struct ebb_iteration_weight {
     bool writes;            /* it writes to what stays */
 } ebb_iteration_weight;
 
-/* iteration_votes.c: lengths that an iteration may have, ascending, into an empty vector. */
+/* iteration_choose.c: lengths that an iteration may have, ascending, into an empty vector. */
 ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *lengths);
 /* Into the ascending lengths, once; there are few. */
 ebb_status ebb__iteration_add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length);
 
-/* iteration_runs.c: the stretches that repeat with this length, two times or more, in order; they may overlap by less
- * than a length. exact: without any difference; else one event in five may differ. */
-ebb_status ebb__iteration_runs(const ebb_iteration_text *text, uint32_t length, bool exact, ebb_stretches *runs);
-
-/* iteration_choose.c: which of the candidates is the iteration, 0 for none; its runs. */
+/* Which of the candidates is the iteration, 0 for none; its runs: the stretches that repeat with its length, in order.
+ */
 ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
                                  uint32_t *length_out, ebb_stretches *runs);
 
-/* iteration_start.c: where in the first run the first whole iteration begins. */
+/* iteration_events.c: where in the first run the first whole iteration begins. */
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out);
 
@@ -145,14 +142,18 @@ ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_
 /* Without the first one, if more of what it makes stays than of the second: it makes gradients that are kept. */
 void ebb__iteration_drop_first(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
 
-/* iteration_match.c: how many events of b come in the same order in a, about: places where both go on alike are looked
- * for nearby only. Linear. */
+/* iteration_text.c: how many events of b come in the same order in a, about: step by step as long as both have the same
+ * steps, and places where both go on alike are looked for nearby only. Linear. */
 uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b);
 
-/* iteration_marks.c: the iterations that are marked, in order. */
+/* iteration_updates.c: the iterations that are marked, in order. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
-/* Of the places [first, last) that with the least live bytes behind which most is added, in bytes times events. */
+/* iteration_text.c: of the places [first, last) that with the least live bytes behind which most is added, in bytes
+ * times events. */
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
+
+/* iteration_updates.c: whether a block is made at one of these kept events. */
+bool ebb__iteration_makes(const ebb_iteration_finder *finder, uint32_t first, uint32_t last);
 
 /* iteration_updates.c: note what an event tells of updates. Then, with all events there: the groups of updates, after
  * how many of them an iteration ends, and the iterations. *source_out: how the updates are known. By call stacks, those
@@ -162,7 +163,7 @@ ebb_status ebb__iteration_from_updates(const ebb_iteration_text *all, ebb_bump *
                                        uint32_t *period_out, ebb_iteration_evidence *source_out,
                                        ebb_iteration_parts *iterations);
 
-/* iteration_evidence.c: what blocks alone tell of a repetition; parts are those of the answer. */
+/* iteration_judge.c: what blocks alone tell of a repetition; parts are those of the answer. */
 ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iteration_part *parts, size_t n,
                                 ebb_iteration_weight *weight_out);
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the search looks things up in: hashes of all prefixes (so that a window's hash is a subtraction; Karp and Rabin,
- * 1987), the live bytes, and the life of each block.
+ * 1987), the live bytes, and the life of each block; and how two stretches of it are compared.
  */
 #include "trace/iteration_priv.h"
+
+#include <math.h>
+
+/* ---- looking up ------------------------------------------------------------------------------- */
 
 #define HASH_BASE 0x9ddfea08eb382d69u
 #define HASH_SPREAD 0xff51afd7ed558ccdu
@@ -135,4 +139,98 @@ ebb_status ebb__iteration_text_init_part(ebb_iteration_text *text, const ebb_ite
     text->prefix = prefix;
     hash_prefixes(text);
     return EBB_OK;
+}
+
+uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
+    uint32_t best = first, low = first;
+    double most = -1.0, more = 0.0; /* byte-events above the least, behind low */
+    for (uint32_t at = first + 1; at <= last; at++) {
+        if (at < last && live_bytes[at] > live_bytes[low]) {
+            more += (double)(live_bytes[at] - live_bytes[low]);
+            continue;
+        }
+        if (more > most) {
+            most = more;
+            best = low;
+        }
+        if (at < last && live_bytes[at] < live_bytes[low]) {
+            most = -1.0;
+            best = at;
+        }
+        low = at;
+        more = 0.0;
+    }
+    return best;
+}
+
+/* ---- comparing -------------------------------------------------------------------------------- */
+
+/* Comparing two stretches of a trace. They are walked side by side; where they differ, the nearest pair of places is
+ * looked for, at most REACH away in each, from where on they are alike for PROOF events; where there is none, both go
+ * on by one. A pair of places is nearer the fewer events it leaves out. The number of such searches is limited, so the
+ * whole is linear; what differs more often than that is no repetition anyway.
+ *
+ * As long as both have the same steps, each step is compared with its own counterpart: copies that come a few steps
+ * sooner or later would otherwise lead from one layer to the next one, which looks the same, and never back. */
+
+#define REACH 32u
+#define PROOF 4u
+
+static bool is_alike(const uint32_t *s, ebb_stretch a, ebb_stretch b) {
+    const uint32_t n = (uint32_t)ebb_min_u64(PROOF, ebb_min_u64(a.last - a.first, b.last - b.first));
+    for (uint32_t i = 0; i < n; i++) {
+        if (s[a.first + i] != s[b.first + i]) { return false; }
+    }
+    return n > 0;
+}
+
+/* Move both to the nearest places that are alike. */
+static void resume(const uint32_t *s, ebb_stretch *a, ebb_stretch *b) {
+    const ebb_stretch from_a = *a, from_b = *b;
+    for (uint32_t away = 1; away <= REACH; away++) {
+        for (uint32_t i = 0; i <= away; i++) {
+            *a = (ebb_stretch){from_a.first + i, from_a.last};
+            *b = (ebb_stretch){from_b.first + away - i, from_b.last};
+            if (a->first < a->last && b->first < b->last && is_alike(s, *a, *b)) { return; }
+        }
+    }
+    *a = (ebb_stretch){from_a.first + 1, from_a.last};
+    *b = (ebb_stretch){from_b.first + 1, from_b.last};
+}
+
+static uint32_t n_common(const uint32_t *s, ebb_stretch a, ebb_stretch b, uint32_t *n_searches) {
+    uint32_t n = 0;
+    while (a.first < a.last && b.first < b.last) {
+        if (s[a.first] == s[b.first]) {
+            n++;
+            a.first++;
+            b.first++;
+        } else if (*n_searches > 0) {
+            (*n_searches)--;
+            resume(s, &a, &b);
+        } else {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Where the first step begins from this place on, or the end. */
+static uint32_t step_from(const uint32_t *s, uint32_t at, uint32_t last) {
+    while (at < last && (s[at] & EBB_SYMBOL_MASK) != EBB_SYMBOL_STEP) { at++; }
+    return at;
+}
+
+uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_stretch b) {
+    const uint32_t *s = symbols;
+    uint32_t n = 0, n_searches = 64 + (a.last - a.first) / 64;
+    uint32_t step_a = step_from(s, a.first, a.last), step_b = step_from(s, b.first, b.last);
+    while (step_a < a.last && step_b < b.last && s[step_a] == s[step_b]) {
+        n += n_common(s, (ebb_stretch){a.first, step_a}, (ebb_stretch){b.first, step_b}, &n_searches);
+        a.first = step_a;
+        b.first = step_b;
+        step_a = step_from(s, step_a + 1, a.last);
+        step_b = step_from(s, step_b + 1, b.last);
+    }
+    return n + n_common(s, a, b, &n_searches);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates: where an optimizer stepped, and the iterations between.
+ * The iterations that a trace tells of: by marks, or by updates, which are where an optimizer stepped.
  *
  * A trace tells of updates in three ways. The first that it has is taken:
  *
@@ -17,6 +17,30 @@
  */
 #include "trace/iteration_priv.h"
 #include "trace/trace.h"
+
+/* ---- marks ------------------------------------------------------------------------------------ */
+
+/* A marked one goes from its begin mark to its end mark, both included, or where it has none up to the next begin mark;
+ * one that neither ends is not whole. */
+
+ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations) {
+    bool is_open = false;
+    uint64_t first_event = 0;
+    for (size_t m = 0; m < finder->marks.n; m++) {
+        const ebb_iteration_mark *mark = &finder->marks.data[m];
+        const bool begins = mark->mark == EBB_TRACE_ITERATION_BEGIN;
+        if (is_open) {
+            ebb_iteration_part part = {.kind = EBB_ITERATION_PART_ITERATION, .first_event = first_event};
+            part.n_events = mark->event + (begins ? 0u : 1u) - first_event;
+            EBB_TRY(EBB_PUSH(finder->mem, iterations, part));
+        }
+        is_open = begins;
+        first_event = mark->event;
+    }
+    return EBB_OK;
+}
+
+/* ---- updates ---------------------------------------------------------------------------------- */
 
 #define MAX_PERIOD 16u
 #define MAX_USUAL 64u   /* stretches that are tried as the usual one */
@@ -149,7 +173,7 @@ static bool has_caller(ebb_iteration_evidence by, const ebb_iteration_update *up
     return by == EBB_ITERATION_BY_STACK || (by == EBB_ITERATION_BY_NAME && update->who >> 32 != 0);
 }
 
-static bool is_alloc_in(const ebb_iteration_finder *finder, uint32_t first, uint32_t last) {
+bool ebb__iteration_makes(const ebb_iteration_finder *finder, uint32_t first, uint32_t last) {
     for (uint32_t at = first; at < last; at++) {
         if (is_kind(finder, at, EBB_SYMBOL_ALLOC)) { return true; }
     }
@@ -178,13 +202,13 @@ static ebb_status collect(const ebb_iteration_text *all, ebb_iteration_updates *
 static void join(const ebb_iteration_finder *finder, ebb_iteration_updates *updates) {
     uint32_t n_apart = 1;
     for (size_t u = 1; u < updates->n && n_apart < 2; u++) {
-        n_apart += is_alloc_in(finder, updates->data[u - 1].last, updates->data[u].first);
+        n_apart += ebb__iteration_makes(finder, updates->data[u - 1].last, updates->data[u].first);
     }
     if (updates->n == 0 || n_apart < 2) { return; }
     size_t n = 1;
     for (size_t u = 1; u < updates->n; u++) {
         ebb_iteration_update *last = &updates->data[n - 1];
-        if (is_alloc_in(finder, last->last, updates->data[u].first)) {
+        if (ebb__iteration_makes(finder, last->last, updates->data[u].first)) {
             updates->data[n++] = updates->data[u];
         } else {
             last->last = updates->data[u].last;
@@ -219,18 +243,20 @@ typedef struct builder {
     uint32_t n;
 } builder;
 
+typedef struct wanted_place {
+    const uint32_t *places;
+    uint32_t at;
+} wanted_place;
+
+static bool is_earlier_place(const void *ctx, size_t place) {
+    const wanted_place *wanted = ctx;
+    return wanted->places[place] < wanted->at;
+}
+
 /* The first place of the text of work at a kept event or after it. */
 static uint32_t work_at(const ebb_iteration_text *work, uint32_t at) {
-    uint32_t low = 0, high = work->n;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (work->places[middle] < at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    const wanted_place wanted = {work->places, at};
+    return (uint32_t)ebb__first_not_before(work->n, is_earlier_place, &wanted);
 }
 
 static uint32_t length_of(ebb_stretch stretch) {

@@ -8,6 +8,7 @@
  * line. Those of installed libraries and of allocators keep the library as their file, by which a study knows them.
  */
 #include "base/demangle.h"
+#include "base/file.h"
 #include "trace/trace_priv.h"
 
 #include <stdlib.h>
@@ -41,15 +42,10 @@ bool ebb__trace_is_allocator(const char *function, const char *file) {
     return names_allocation(function);
 }
 
-static const char *base_of(const char *file) {
-    const char *slash = strrchr(file, '/');
-    return slash != NULL ? slash + 1 : file;
-}
-
 /* Others wrote it: the system, Python, a package of it. */
 static bool is_installed(const char *path) {
-    return begins_with(path, "/usr/") || begins_with(path, "/lib") || begins_with(base_of(path), "python") ||
-           begins_with(base_of(path), "libpython") || strstr(path, "/lib/python") != NULL ||
+    return begins_with(path, "/usr/") || begins_with(path, "/lib") || begins_with(ebb__base_name(path), "python") ||
+           begins_with(ebb__base_name(path), "libpython") || strstr(path, "/lib/python") != NULL ||
            strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL;
 }
 
@@ -112,7 +108,7 @@ static size_t find_sources(const naming *n, const ebb_trace_reader *reader, cons
 
 /* An allocator that comes with a program is one of its libraries all the same. */
 static bool keeps_file(const char *function, const char *file) {
-    return strstr(base_of(file), ".so") != NULL && ebb__trace_is_allocator(function, file);
+    return strstr(ebb__base_name(file), ".so") != NULL && ebb__trace_is_allocator(function, file);
 }
 
 static ebb_status push_sources(naming *n, ebb_trace_writer *writer, const char *file, const ebb_trace_source *sources,

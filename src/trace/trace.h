@@ -8,9 +8,6 @@
 #include "base/base.h"
 #include "ebb/trace.h"
 
-/* The role of this name (n_bytes long, no NUL needed). */
-bool ebb__role_find(const char *name, size_t n_bytes, ebb_role *role_out);
-
 /* Read a trace from memory, which stays the caller's; name is what messages call it. */
 ebb_status ebb__trace_reader_open_memory(const ebb_mem *mem, const char *name, const void *data, size_t n_bytes,
                                          ebb_trace_reader **reader_out);
@@ -53,6 +50,9 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
 #define EBB_TRACE_CALLERS_NOTE "callers"
 #define EBB_TRACE_CALLERS_OFFSETS "offsets"
 #define EBB_TRACE_OBJECT_PREFIX "object."
+
+/* The note of a module that can be called: its class, "" where that is not known. */
+#define EBB_TRACE_CLASS_PREFIX "class."
 
 /* Whether this function of this program or library allocates for its caller. */
 bool ebb__trace_is_allocator(const char *function, const char *file);

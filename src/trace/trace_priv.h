@@ -103,7 +103,8 @@ typedef struct ebb_trace_devices {
     ebb_u64_map device_of; /* of a space with blocks, or with refused ones: index into list */
     EBB_VEC(ebb_trace_device) list;
     size_t chosen;
-    bool is_complete; /* as of ebb_trace_info: the trace was read to its end for these */
+    const char *left_out; /* others' names, by the import; NULL: there are none */
+    bool is_complete;     /* as of ebb_trace_info: the trace was read to its end for these */
 } ebb_trace_devices;
 
 void ebb__trace_devices_init(ebb_trace_devices *d, const ebb_mem *mem);
@@ -113,7 +114,13 @@ bool ebb__trace_devices_keep(const ebb_trace_devices *d, uint32_t space);
 
 /* The reader's own. */
 ebb_trace_devices *ebb__trace_reader_devices(ebb_trace_reader *reader);
+const ebb_trace_devices *ebb__trace_reader_found(const ebb_trace_reader *reader);
 const char *ebb__trace_reader_path(const ebb_trace_reader *reader);
+
+/* Tell progress that n_done of a file's n_bytes are read. n_bytes less than a MiB: it is told nothing. */
+void ebb__trace_tell_read(const ebb_progress *progress, uint64_t n_done, uint64_t n_bytes);
+/* The reader tells progress (copied) from now on. */
+void ebb__trace_reader_tell(ebb_trace_reader *reader, const ebb_progress *progress);
 /* As it was opened, but for what was chosen. EBB_E_IO: it reads from what gives its bytes once. */
 ebb_status ebb__trace_reader_rewind(ebb_trace_reader *reader);
 

@@ -17,7 +17,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
@@ -52,7 +55,21 @@ ebb_status ebb__trace_reader_refill(ebb_trace_reader *r) {
         n += got;
     }
     r->end = r->buf + n;
+    ebb__trace_tell_read(&r->progress, r->base + n, r->file_bytes);
+    if (r->eof) { ebb__tell(&r->progress, "studying what was read", 0, 0); }
     return EBB_OK;
+}
+
+void ebb__trace_tell_read(const ebb_progress *progress, uint64_t n_done, uint64_t n_bytes) {
+    const uint64_t n = n_bytes / MIB;
+    if (n > 0) { ebb__tell(progress, "reading MiB", ebb_min_u64(n_done / MIB, n), n); }
+}
+
+void ebb__trace_reader_tell(ebb_trace_reader *reader, const ebb_progress *progress) {
+    struct stat info;
+    const bool is_regular = reader->fd >= 0 && fstat(reader->fd, &info) == 0 && S_ISREG(info.st_mode);
+    reader->progress = *progress;
+    reader->file_bytes = is_regular ? (uint64_t)info.st_size : 0;
 }
 
 /* ---- events ----------------------------------------------------------------------------------- */
@@ -220,6 +237,10 @@ void ebb_trace_reader_close(ebb_trace_reader *reader) {
 /* ---- once more -------------------------------------------------------------------------------- */
 
 ebb_trace_devices *ebb__trace_reader_devices(ebb_trace_reader *reader) {
+    return &reader->devices;
+}
+
+const ebb_trace_devices *ebb__trace_reader_found(const ebb_trace_reader *reader) {
     return &reader->devices;
 }
 

@@ -47,6 +47,8 @@ struct ebb_trace_reader {
     uint64_t time_ns, address;
     ebb_trace_info info;
 
+    ebb_progress progress; /* of reading file_bytes */
+    uint64_t file_bytes;
     ebb_trace_devices devices;
     uint64_t n_given; /* blocks of the chosen one */
 };

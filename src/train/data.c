@@ -183,6 +183,17 @@ static ebb_status finish_ahead(ebb_data *data) {
     return ebb__loader_wait(data->loader);
 }
 
+static ebb_status fail_reserve(const ebb_data *data, int64_t n) {
+    char all[32], one[32];
+    uint64_t bytes = 0;
+    const uint64_t image_bytes = image_elements(data) * sizeof(float);
+    if (!ebb_mul_u64((uint64_t)n, image_bytes, &bytes)) { bytes = UINT64_MAX; }
+    return ebb_fail(EBB_E_NO_MEMORY,
+                    "the host's memory has no room for a batch's data: %" PRId64 " images of %s are %s; a smaller "
+                    "batch needs less",
+                    n, ebb_bytes_format(image_bytes, one, sizeof one), ebb_bytes_format(bytes, all, sizeof all));
+}
+
 ebb_status ebb__data_reserve(ebb_data *data, int64_t n) {
     if (n <= data->ahead.room) { return EBB_OK; }
     (void)finish_ahead(data); /* into the buffers that go now */
@@ -191,7 +202,7 @@ ebb_status ebb__data_reserve(ebb_data *data, int64_t n) {
     data->ahead.room = 0;
     data->ahead.images = ebb__alloc(data->mem, (size_t)n, image_elements(data) * sizeof(float));
     data->ahead.labels = ebb__alloc(data->mem, (size_t)n, sizeof(int32_t));
-    if (data->ahead.images == NULL || data->ahead.labels == NULL) { return EBB_E_NO_MEMORY; }
+    if (data->ahead.images == NULL || data->ahead.labels == NULL) { return fail_reserve(data, n); }
     data->ahead.room = n;
     return EBB_OK;
 }

@@ -7,14 +7,15 @@
  */
 #include "train/safetensors.h"
 
+#include "base/json_read.h"
+#include "ebb/dtype.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <jansson.h>
 
 #define PREFIX_BYTES 8
 #define MAX_HEADER_BYTES ((uint64_t)100 * 1000 * 1000) /* as the format's own readers */
@@ -40,8 +41,8 @@ uint64_t ebb__st_type_bytes(ebb_st_type type) {
 
 /* ---- the header ------------------------------------------------------------------------------- */
 
-static ebb_status parse_type(const char *path, const char *name, const json_t *json, ebb_st_tensor *tensor) {
-    const char *text = json_string_value(json);
+static ebb_status parse_type(const char *path, const char *name, const ebb_json_value *json, ebb_st_tensor *tensor) {
+    const char *text = ebb__json_value_string(json, 0, "dtype");
     for (int t = 0; text != NULL && t < EBB_ST_N_TYPES; t++) {
         if (strcmp(text, types[t].name) != 0) { continue; }
         tensor->type = (ebb_st_type)t;
@@ -50,31 +51,44 @@ static ebb_status parse_type(const char *path, const char *name, const json_t *j
     return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': unknown dtype '%s'", path, name, text != NULL ? text : "");
 }
 
-static ebb_status parse_shape(const char *path, const char *name, const json_t *json, ebb_st_tensor *tensor) {
-    if (!json_is_array(json) || json_array_size(json) > EBB_SAFETENSORS_MAX_DIMS) {
+/* The tokens in the container at token, each of which is followed by what lies in it; an object's keys count too. */
+static uint32_t count_in(const ebb_json_value *json, uint32_t token) {
+    uint32_t n = 0;
+    for (uint32_t at = token + 1; at < json->tokens[token].next; at = json->tokens[at].next) { n++; }
+    return n;
+}
+
+static ebb_status parse_shape(const char *path, const char *name, const ebb_json_value *json, ebb_st_tensor *tensor) {
+    const uint32_t shape = ebb__json_value_member(json, 0, "shape");
+    const bool is_array = ebb__json_value_is(json, shape, EBB_JSON_ARRAY);
+    if (!is_array || count_in(json, shape) > EBB_SAFETENSORS_MAX_DIMS) {
         return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': its shape is not a list of at most %d dims", path, name,
                         EBB_SAFETENSORS_MAX_DIMS);
     }
-    tensor->n_dims = (uint32_t)json_array_size(json);
     tensor->n_elements = 1;
-    for (uint32_t d = 0; d < tensor->n_dims; d++) {
-        const json_t *dim = json_array_get(json, d);
-        tensor->dims[d] = json_is_integer(dim) ? (int64_t)json_integer_value(dim) : -1;
-        if (tensor->dims[d] < 0 || !ebb_mul_u64(tensor->n_elements, (uint64_t)tensor->dims[d], &tensor->n_elements)) {
-            return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': dim %u of its shape is not possible", path, name, d);
+    for (uint32_t at = shape + 1; at < json->tokens[shape].next; at = json->tokens[at].next, tensor->n_dims++) {
+        int64_t dim = -1;
+        const bool is_whole = ebb__json_value_i64(json, at, &dim);
+        if (!is_whole || dim < 0 || !ebb_mul_u64(tensor->n_elements, (uint64_t)dim, &tensor->n_elements)) {
+            return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': dim %u of its shape is not possible", path, name,
+                            tensor->n_dims);
         }
+        tensor->dims[tensor->n_dims] = dim;
     }
     return EBB_OK;
 }
 
-static ebb_status parse_place(const char *path, const char *name, const json_t *json, uint64_t content_bytes,
+static ebb_status parse_place(const char *path, const char *name, const ebb_json_value *json, uint64_t content_bytes,
                               ebb_st_tensor *tensor) {
-    const json_t *begin = json_array_get(json, 0), *end = json_array_get(json, 1);
-    bool fine = json_array_size(json) == 2 && json_is_integer(begin) && json_is_integer(end) &&
-                json_integer_value(begin) >= 0 && json_integer_value(end) >= json_integer_value(begin);
-    if (!fine) { return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': data_offsets are not two places", path, name); }
-    tensor->begin = (uint64_t)json_integer_value(begin);
-    tensor->end = (uint64_t)json_integer_value(end);
+    const uint32_t places = ebb__json_value_member(json, 0, "data_offsets");
+    int64_t begin = -1, end = -1;
+    const bool are_two = ebb__json_value_is(json, places, EBB_JSON_ARRAY) && count_in(json, places) == 2 &&
+                         ebb__json_value_i64(json, places + 1, &begin) && ebb__json_value_i64(json, places + 2, &end);
+    if (!are_two || begin < 0 || end < begin) {
+        return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': data_offsets are not two places", path, name);
+    }
+    tensor->begin = (uint64_t)begin;
+    tensor->end = (uint64_t)end;
     if (tensor->end > content_bytes) {
         return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s' ends at byte %" PRIu64 " of the content, which has %" PRIu64,
                         path, name, tensor->end, content_bytes);
@@ -87,32 +101,48 @@ static ebb_status parse_place(const char *path, const char *name, const json_t *
     return EBB_OK;
 }
 
-static ebb_status parse_tensor(ebb_safetensors *file, const char *name, json_t *json, uint64_t content_bytes) {
+static ebb_status parse_tensor(ebb_safetensors *file, const char *name, const ebb_json_value *json,
+                               uint64_t content_bytes) {
     ebb_st_tensor tensor = {.name = ebb__bump_strdup(&file->bump, name)};
     if (tensor.name == NULL) { return EBB_E_NO_MEMORY; }
-    if (!json_is_object(json) || json_object_size(json) != 3) {
+    if (!ebb__json_value_is(json, 0, EBB_JSON_OBJECT) || count_in(json, 0) != 2 * 3) {
         return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s': not dtype, shape and data_offsets", file->path, name);
     }
-    EBB_TRY(parse_type(file->path, name, json_object_get(json, "dtype"), &tensor));
-    EBB_TRY(parse_shape(file->path, name, json_object_get(json, "shape"), &tensor));
-    EBB_TRY(parse_place(file->path, name, json_object_get(json, "data_offsets"), content_bytes, &tensor));
+    EBB_TRY(parse_type(file->path, name, json, &tensor));
+    EBB_TRY(parse_shape(file->path, name, json, &tensor));
+    EBB_TRY(parse_place(file->path, name, json, content_bytes, &tensor));
     return EBB_PUSH(file->mem, &file->tensors, tensor);
 }
 
-static ebb_status parse_metadata(ebb_safetensors *file, json_t *json) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    if (!json_is_object(json)) {
+static int order_pairs(const void *a, const void *b) {
+    return strcmp(((const ebb_st_pair *)a)->key, ((const ebb_st_pair *)b)->key);
+}
+
+static ebb_status refuse_twice(const ebb_safetensors *file, const char *key) {
+    return ebb_fail(EBB_E_FORMAT, "%s: byte %d: the header is not JSON: '%s' is there twice", file->path, PREFIX_BYTES,
+                    key);
+}
+
+static ebb_status parse_metadata(ebb_safetensors *file, const ebb_json_value *json) {
+    if (!ebb__json_value_is(json, 0, EBB_JSON_OBJECT)) {
         return ebb_fail(EBB_E_FORMAT, "%s: __metadata__ is not an object of texts", file->path);
     }
-    json_object_foreach(json, key, value) {
-        if (!json_is_string(value)) {
+    for (uint32_t at = 1; at < json->tokens[0].next; at = json->tokens[at + 1].next) {
+        const char *key = ebb__json_value_text(json, at);
+        if (!ebb__json_value_is(json, at + 1, EBB_JSON_STRING)) {
             return ebb_fail(EBB_E_FORMAT, "%s: __metadata__ '%s' is not a text", file->path, key);
         }
         ebb_st_pair pair = {ebb__bump_strdup(&file->bump, key),
-                            ebb__bump_strdup(&file->bump, json_string_value(value))};
+                            ebb__bump_strdup(&file->bump, ebb__json_value_text(json, at + 1))};
         if (pair.key == NULL || pair.value == NULL) { return EBB_E_NO_MEMORY; }
         EBB_TRY(EBB_PUSH(file->mem, &file->metadata, pair));
+    }
+    if (file->metadata.n > 1) {
+        qsort(file->metadata.data, file->metadata.n, sizeof *file->metadata.data, order_pairs);
+    }
+    for (size_t i = 1; i < file->metadata.n; i++) {
+        const ebb_st_pair *pair = &file->metadata.data[i];
+        if (strcmp(pair[-1].key, pair->key) == 0) { return refuse_twice(file, pair->key); }
     }
     return EBB_OK;
 }
@@ -152,23 +182,45 @@ static ebb_status index_names(ebb_safetensors *file) {
     if (file->tensors.n > 1) {
         qsort_r(file->by_name, file->tensors.n, sizeof *file->by_name, order_by_name, file->tensors.data);
     }
+    for (size_t i = 1; i < file->tensors.n; i++) {
+        const char *name = file->tensors.data[file->by_name[i]].name;
+        if (strcmp(file->tensors.data[file->by_name[i - 1]].name, name) == 0) { return refuse_twice(file, name); }
+    }
     return EBB_OK;
 }
 
-static ebb_status parse_header(ebb_safetensors *file, json_t *root, uint64_t content_bytes) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    if (!json_is_object(root)) { return ebb_fail(EBB_E_FORMAT, "%s: byte 8: the header is not an object", file->path); }
-    json_object_foreach(root, key, value) {
-        if (strcmp(key, "__metadata__") == 0) {
-            EBB_TRY(parse_metadata(file, value));
-        } else {
-            EBB_TRY(parse_tensor(file, key, value, content_bytes));
-        }
+/* The header's bytes, from which tensors are read one after the other. */
+typedef struct header_reader {
+    ebb_safetensors *file;
+    const char *at;
+    size_t n_left;
+    uint64_t content_bytes;
+    bool has_metadata;
+} header_reader;
+
+static ebb_status read_bytes(void *ctx, void *buf, size_t n, size_t *n_out) {
+    header_reader *h = ctx;
+    *n_out = n < h->n_left ? n : h->n_left;
+    if (*n_out > 0) { memcpy(buf, h->at, *n_out); }
+    h->at += *n_out;
+    h->n_left -= *n_out;
+    return EBB_OK;
+}
+
+static bool wants_all(void *ctx, const char *key) {
+    (void)ctx;
+    (void)key;
+    return true;
+}
+
+static ebb_status parse_member(void *ctx, const char *key, const ebb_json_value *json) {
+    header_reader *h = ctx;
+    if (strcmp(key, "__metadata__") == 0) {
+        if (h->has_metadata) { return refuse_twice(h->file, key); }
+        h->has_metadata = true;
+        return parse_metadata(h->file, json);
     }
-    if (file->tensors.n > 1) { qsort(file->tensors.data, file->tensors.n, sizeof *file->tensors.data, order_by_place); }
-    EBB_TRY(check_cover(file, content_bytes));
-    return index_names(file);
+    return parse_tensor(h->file, key, json, h->content_bytes);
 }
 
 ebb_status ebb__safetensors_parse(const ebb_mem *mem, const char *path, const char *header, size_t header_bytes,
@@ -178,25 +230,24 @@ ebb_status ebb__safetensors_parse(const ebb_mem *mem, const char *path, const ch
     file->mem = ebb__mem_or_default(mem);
     file->file = -1;
     ebb__bump_init(&file->bump, file->mem);
-    json_error_t error;
-    json_t *root = NULL;
+    header_reader reader = {file, header, header_bytes, content_bytes, false};
+    ebb_json_source source = {.mem = file->mem, .path = path, .read = read_bytes, .ctx = &reader, .is_strict = true};
+    source.part = "the header";
+    source.first_byte = PREFIX_BYTES;
+    const ebb_json_handler handler = {.wants = wants_all, .member = parse_member, .ctx = &reader};
     ebb_status status = EBB_E_NO_MEMORY;
     file->path = ebb__bump_strdup(&file->bump, path);
-    if (file->path == NULL) { goto out; }
-    root = json_loadb(header, header_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        status = ebb_fail(EBB_E_FORMAT, "%s: byte %d: the header is not JSON: %s", path, PREFIX_BYTES + error.position,
-                          error.text);
-        goto out;
+    if (file->path != NULL) { status = ebb__json_read(&source, &handler); }
+    if (status == EBB_OK && file->tensors.n > 1) {
+        qsort(file->tensors.data, file->tensors.n, sizeof *file->tensors.data, order_by_place);
     }
-    status = parse_header(file, root, content_bytes);
+    if (status == EBB_OK) { status = index_names(file); }
+    if (status == EBB_OK) { status = check_cover(file, content_bytes); }
     if (status == EBB_OK) {
         *file_out = file;
-        file = NULL;
+    } else {
+        ebb__safetensors_close(file);
     }
-out:
-    json_decref(root);
-    ebb__safetensors_close(file);
     return status;
 }
 
@@ -314,12 +365,11 @@ static float float_of_bits(uint32_t bits) {
     return value;
 }
 
-static float float_of_half(uint32_t half) {
-    uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u, fraction = half & 0x3ffu;
-    if (exponent == 31) { return float_of_bits(sign | 0x7f800000u | fraction << 13); }
-    if (exponent != 0) { return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13); }
-    float magnitude = (float)fraction * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
+static float float_of_short(ebb_dtype type, uint64_t bits) {
+    const uint16_t element = (uint16_t)bits;
+    float value;
+    ebb_dtype_to_float(type, &element, 1, &value);
+    return value;
 }
 
 /* Whole numbers as they are; false: the type has none. */
@@ -343,8 +393,8 @@ static bool float_of(ebb_st_type type, uint64_t bits, float *value_out) {
     int64_t whole = 0;
     switch (type) {
     case EBB_ST_F32: *value_out = float_of_bits((uint32_t)bits); return true;
-    case EBB_ST_BF16: *value_out = float_of_bits((uint32_t)bits << 16); return true;
-    case EBB_ST_F16: *value_out = float_of_half((uint32_t)bits); return true;
+    case EBB_ST_BF16: *value_out = float_of_short(EBB_BF16, bits); return true;
+    case EBB_ST_F16: *value_out = float_of_short(EBB_F16, bits); return true;
     case EBB_ST_F64:
         memcpy(&wide, &bits, sizeof wide);
         *value_out = (float)wide;

@@ -119,8 +119,8 @@ static ebb_batch batch_of(const ebb_trainer *trainer, uint64_t step) {
 
 /* Take this step's batch, ask for the next. */
 static ebb_status read_batch(ebb_trainer *trainer) {
-    EBB_TRY(ebb_data_read(trainer->train, batch_of(trainer, trainer->step), ebb_run_images(trainer->run),
-                          ebb_run_labels(trainer->run), NULL));
+    EBB_TRY(ebb_data_read(trainer->train, batch_of(trainer, trainer->step), trainer->ports.images,
+                          trainer->ports.labels, NULL));
     if (trainer->step + 1 == trainer->options.n_steps) { return EBB_OK; }
     return ebb_data_prefetch(trainer->train, batch_of(trainer, trainer->step + 1));
 }
@@ -174,8 +174,10 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     EBB_TRY(record_if_due(trainer));
     EBB_TRY(ebb_run_iteration(trainer->run, trainer->step, update, result.learning_rate));
     trainer->step = update;
-    result.time_s = (double)ebb_run_get_stats(trainer->run).iteration_ns * 1e-9;
-    result.loss = ebb_run_loss(trainer->run);
+    const ebb_run_stats stats = ebb_run_get_stats(trainer->run);
+    result.time_s = (double)stats.iteration_ns * 1e-9;
+    result.loss = *trainer->ports.loss;
+    trainer->stalls_s[trainer->n_times % EBB_TRAINER_N_TIMES] = (float)stats.stall_ns[EBB_COMPUTE] * 1e-9f;
     trainer->times_s[trainer->n_times++ % EBB_TRAINER_N_TIMES] = (float)result.time_s;
     EBB_TRY(judge_loss(trainer, &result));
     EBB_TRY(checkpoint_if_due(trainer));
@@ -195,23 +197,30 @@ static int order_times(const void *a, const void *b) {
     return fa < fb ? -1 : fa > fb;
 }
 
-static double median_time(const ebb_trainer *trainer) {
+/* The median over the steps that are remembered. */
+static double median_of(const ebb_trainer *trainer, const float times_s[EBB_TRAINER_N_TIMES]) {
     float sorted[EBB_TRAINER_N_TIMES];
     const size_t n = (size_t)ebb_min_u64(trainer->n_times, EBB_TRAINER_N_TIMES);
     if (n == 0) { return 0; }
-    memcpy(sorted, trainer->times_s, n * sizeof *sorted);
+    memcpy(sorted, times_s, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, order_times);
     return n % 2 == 1 ? (double)sorted[n / 2] : ((double)sorted[n / 2 - 1] + (double)sorted[n / 2]) / 2;
+}
+
+/* Before the first step it is not known either. */
+static double median_stall(const ebb_trainer *trainer, const ebb_run_stats *stats) {
+    return stats->stall_ns[EBB_COMPUTE] != UINT64_MAX ? median_of(trainer, trainer->stalls_s) : (double)NAN;
 }
 
 ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out) {
     ebb_trainer_summary summary = {
         .run = ebb_run_get_stats(trainer->run),
-        .step_time_median_s = median_time(trainer),
+        .step_time_median_s = median_of(trainer, trainer->times_s),
         .again_time_s = (double)trainer->again_ns * 1e-9,
         .data_bytes = ebb__trainer_buffer_bytes(trainer),
     };
     if (trainer->eval_status == EBB_OK) { summary.data_bytes += ebb_run_parked_bytes(trainer->run); }
+    summary.stall_time_median_s = median_stall(trainer, &summary.run);
     if (summary.step_time_median_s > 0) {
         summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
     }

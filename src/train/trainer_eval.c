@@ -38,14 +38,15 @@ static ebb_status copy_values(ebb_trainer *trainer, ebb_run *eval) {
 }
 
 /* What one filled-up place adds. */
-static ebb_status run_black(const ebb_trainer *trainer, ebb_run *eval, double *loss_out, double *correct_out) {
+static ebb_status run_black(const ebb_trainer *trainer, ebb_run *eval, const ebb_trainer_ports *ports, double *loss_out,
+                            double *correct_out) {
     const ebb_trainer_options *o = &trainer->options;
     const size_t n = (size_t)o->batch;
-    memset(ebb_run_images(eval), 0, n * (size_t)(o->channels * o->height * o->width) * sizeof(float));
-    memset(ebb_run_labels(eval), 0, n * sizeof(int32_t));
+    memset(ports->images, 0, n * (size_t)(o->channels * o->height * o->width) * sizeof(float));
+    memset(ports->labels, 0, n * sizeof(int32_t));
     EBB_TRY(ebb_run_iteration(eval, 0, 1, 0));
-    *loss_out = (double)ebb_run_loss(eval);
-    *correct_out = (double)ebb_run_correct(eval) / (double)n;
+    *loss_out = (double)*ports->loss;
+    *correct_out = (double)*ports->correct / (double)n;
     return EBB_OK;
 }
 
@@ -54,21 +55,22 @@ static ebb_status run_batches(ebb_trainer *trainer, ebb_run *eval, ebb_eval_resu
     const uint64_t n_images = ebb_data_get_info(trainer->test).n_images;
     double loss = 0, correct = 0;
     int64_t n_black = 0;
+    ebb_trainer_ports ports;
+    EBB_TRY(ebb__trainer_ports(eval, &ports));
     EBB_TRY(copy_values(trainer, eval));
     for (uint64_t done = 0, b = 0; done < n_images; b++) {
         int64_t n_valid = 0;
         ebb__tell(&trainer->options.progress, "evaluating", done, n_images);
-        EBB_TRY(ebb_data_read(trainer->test, (ebb_batch){.idx = b, .n = batch}, ebb_run_images(eval),
-                              ebb_run_labels(eval), &n_valid));
+        EBB_TRY(ebb_data_read(trainer->test, (ebb_batch){.idx = b, .n = batch}, ports.images, ports.labels, &n_valid));
         EBB_TRY(ebb_run_iteration(eval, b, 1, 0));
-        loss += (double)ebb_run_loss(eval) * (double)batch;
-        correct += (double)ebb_run_correct(eval);
+        loss += (double)*ports.loss * (double)batch;
+        correct += (double)*ports.correct;
         n_black += batch - n_valid;
         done += (uint64_t)n_valid;
     }
     if (n_black > 0) {
         double black_loss = 0, black_correct = 0;
-        EBB_TRY(run_black(trainer, eval, &black_loss, &black_correct));
+        EBB_TRY(run_black(trainer, eval, &ports, &black_loss, &black_correct));
         loss -= (double)n_black * black_loss;
         correct -= (double)n_black * black_correct;
     }

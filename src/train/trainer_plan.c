@@ -87,7 +87,7 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
 }
 
 static uint64_t slab_bytes_of(const ebb_plan *plan) {
-    return plan != NULL ? ebb_plan_get_summary(plan).tier_bytes[EBB_TIER_HOST] : 0;
+    return plan != NULL ? ebb_plan_get_summary(plan).tier_bytes[EBB_HOST] : 0;
 }
 
 /* All that is left now that the plans are made. */
@@ -108,8 +108,8 @@ static ebb_plan_options plan_options(const ebb_trainer *trainer, const char *pol
     options.policy = policy;
     options.algorithms = trainer->options.algorithms;
     options.budget_bytes = budget_bytes;
-    options.tier_bytes[EBB_TIER_HOST] = slab_bytes;
-    options.tier_bytes[EBB_TIER_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
+    options.tier_bytes[EBB_HOST] = slab_bytes;
+    options.tier_bytes[EBB_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
     return options;
 }
 
@@ -180,7 +180,7 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
 static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (trainer->test == NULL) { return EBB_OK; }
     const uint64_t budget = device_budget(trainer);
-    const uint64_t taken = ebb_plan_get_summary(trainer->learn.plan).tier_bytes[EBB_TIER_HOST];
+    const uint64_t taken = ebb_plan_get_summary(trainer->learn.plan).tier_bytes[EBB_HOST];
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
     const ebb_plan_options options =
         plan_options(trainer, budget != UINT64_MAX ? "budget" : "liveness", budget, slab_bytes);
@@ -200,6 +200,7 @@ static ebb_status predict(ebb_trainer *trainer) {
     EBB_TRY(ebb_plan_simulate(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine,
                               &timeline, NULL, NULL));
     trainer->info.step_time_predicted_s = (double)timeline.iteration_ns * 1e-9;
+    trainer->info.stall_time_predicted_s = (double)timeline.stall_ns[EBB_COMPUTE] * 1e-9;
     trainer->again_ns = timeline.again_ns;
     trainer->info.choices =
         ebb_plan_choice_figures(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine);
@@ -225,7 +226,8 @@ static ebb_status take_memory(ebb_trainer *trainer) {
     options.arena = trainer->arena;
     options.disk_dir = trainer->options.disk_dir;
     options.seed = trainer->options.seed;
-    return ebb_run_create(trainer->learn.lowered, trainer->learn.plan, &options, &trainer->run);
+    EBB_TRY(ebb_run_create(trainer->learn.lowered, trainer->learn.plan, &options, &trainer->run));
+    return ebb__trainer_ports(trainer->run, &trainer->ports);
 }
 
 ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out) {

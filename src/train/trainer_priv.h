@@ -30,6 +30,13 @@ typedef struct ebb_prepared {
     ebb_plan *plan;
 } ebb_prepared;
 
+/* The ports of a run of a network that learns from pictures. */
+typedef struct ebb_trainer_ports {
+    float *images;
+    int32_t *labels;
+    const float *loss, *correct;
+} ebb_trainer_ports;
+
 struct ebb_trainer {
     const ebb_mem *mem;
     ebb_bump bump;
@@ -44,13 +51,14 @@ struct ebb_trainer {
     char *eval_message;
     ebb_arena *arena;
     ebb_run *run;
-    float *staging; /* the largest value, on its way between run and file */
+    ebb_trainer_ports ports; /* of run */
+    float *staging;          /* the largest value, on its way between run and file */
     uint64_t staging_elements;
     uint64_t batches_per_epoch; /* UINT64_MAX: endless */
     uint64_t step;              /* done so far */
     uint64_t tracked_before;    /* batches that the weights had seen when they were loaded */
     bool warned;                /* of a loss that is not finite */
-    float times_s[EBB_TRAINER_N_TIMES];
+    float times_s[EBB_TRAINER_N_TIMES], stalls_s[EBB_TRAINER_N_TIMES];
     uint64_t n_times;
     bool is_recorded;                           /* asked for */
     uint64_t before_bytes, data_resident_bytes; /* anonymous: before memory was taken, data's part of it */
@@ -81,6 +89,8 @@ void ebb__resident_reset_peak(void);
 
 /* trainer_setup.c. Build and lower a network for training or evaluation. */
 ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepared *prepared);
+/* EBB_E_ARGUMENT: the network lacks one of them. */
+ebb_status ebb__trainer_ports(ebb_run *run, ebb_trainer_ports *ports_out);
 void ebb__prepared_fini(ebb_prepared *prepared);
 ebb_status ebb__trainer_open(ebb_trainer *trainer);
 

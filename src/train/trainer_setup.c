@@ -25,7 +25,9 @@ static ebb_status build(const ebb_trainer *trainer, bool inference, ebb_graph **
     ebb_graph *graph = NULL;
     EBB_TRY(o->net != NULL ? ebb_zoo_build(o->net, &zoo, &graph) : o->network_fn(o->network_ctx, &zoo, &graph));
     ebb_status status = ebb_graph_check(graph);
-    if (status == EBB_OK && (graph->images == EBB_NO_VALUE || graph->loss == EBB_NO_VALUE)) {
+    const ebb_port *images = ebb__graph_port(graph, "images");
+    const bool has_images = images != NULL && images->is_input && images->n_dims == 4 && images->dtype == EBB_F32;
+    if (status == EBB_OK && (!has_images || graph->loss == EBB_NO_VALUE)) {
         status = ebb_fail(EBB_E_ARGUMENT, "network %s: it has no images, or no loss", graph->name);
     }
     if (status != EBB_OK) {
@@ -45,6 +47,16 @@ ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepar
     return ebb_lower(prepared->graph, trainer->device, &prepared->lowered);
 }
 
+ebb_status ebb__trainer_ports(ebb_run *run, ebb_trainer_ports *ports_out) {
+    void *images = NULL, *labels = NULL, *loss = NULL, *correct = NULL;
+    EBB_TRY(ebb_run_port(run, "images", &images, NULL));
+    EBB_TRY(ebb_run_port(run, "labels", &labels, NULL));
+    EBB_TRY(ebb_run_port(run, "loss", &loss, NULL));
+    EBB_TRY(ebb_run_port(run, "correct", &correct, NULL));
+    *ports_out = (ebb_trainer_ports){.images = images, .labels = labels, .loss = loss, .correct = correct};
+    return EBB_OK;
+}
+
 void ebb__prepared_fini(ebb_prepared *prepared) {
     ebb_plan_destroy(prepared->plan);
     ebb_lowered_destroy(prepared->lowered);
@@ -60,10 +72,10 @@ static ebb_status take_network_sizes(ebb_trainer *trainer) {
     if (o->channels > 0 && o->height > 0 && o->width > 0 && o->classes > 0) { return EBB_OK; }
     ebb_graph *graph = NULL;
     EBB_TRY(build(trainer, true, &graph));
-    const ebb_shape *shape = &graph->values.data[graph->images].shape;
-    o->channels = shape->dims[1];
-    o->height = shape->dims[2];
-    o->width = shape->dims[3];
+    const ebb_port *images = ebb__graph_port(graph, "images");
+    o->channels = images->dims[1];
+    o->height = images->dims[2];
+    o->width = images->dims[3];
     const bool synthetic = strcmp(o->data, "synthetic") == 0;
     if (o->classes == 0 && synthetic) { o->classes = graph->classes; }
     ebb_graph_destroy(graph);

@@ -39,7 +39,7 @@ static inline uint32_t n_operands(const problem *p) {
 }
 
 static inline uint64_t plain_bytes(const ebb_operand *operand) {
-    return (uint64_t)ebb__shape_elements(&operand->shape) * ebb__dtype_bytes(operand->dtype);
+    return (uint64_t)ebb__shape_elements(&operand->shape) * ebb_dtype_bytes(operand->dtype);
 }
 
 /* All problems of the suite, made once; conformance_problems.c. */
@@ -58,6 +58,7 @@ typedef struct bench {
     ebb_stream *stream;
     unsigned char *image, *before; /* of the arena, on the host; host_alloc's */
     ebb_run_state state;
+    void *port[2]; /* state.port: FEED's, FETCH's */
 } bench;
 #define BENCH_BYTES ((uint64_t)4 << 20)
 

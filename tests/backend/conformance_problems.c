@@ -253,8 +253,8 @@ static void add_maps(problem_list *list, ebb_operand operand) {
     add_map(list, EBB_OP_DROPOUT, (ebb_op_attr){.p = 0.5f}, operand, 1);
     add_map(list, EBB_OP_DROPOUT_BWD, (ebb_op_attr){.p = 0.2f}, operand, 1);
     add_map(list, EBB_OP_REORDER, (ebb_op_attr){0}, operand, 1);
-    add_map(list, EBB_OP_FEED, (ebb_op_attr){.port = EBB_PORT_IMAGES}, operand, 0);
-    add_map(list, EBB_OP_FETCH, (ebb_op_attr){.port = EBB_PORT_LOSS}, operand, 1);
+    add_map(list, EBB_OP_FEED, (ebb_op_attr){.port = 0}, operand, 0);
+    add_map(list, EBB_OP_FETCH, (ebb_op_attr){.port = 1}, operand, 1);
 }
 
 /* ---- pools ---- */

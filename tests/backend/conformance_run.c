@@ -20,11 +20,12 @@ void bench_init(bench *b, ebb_device *device) {
     MUST(b->ops->host_alloc(b->device, BENCH_BYTES, (void **)&b->image));
     MUST(b->ops->host_alloc(b->device, BENCH_BYTES, (void **)&b->before));
     b->state = (ebb_run_state){.seed = 7, .iteration = 3, .update = 5, .learning_rate = 0.05f};
-    for (size_t i = 0; i < EBB_N_PORTS; i++) { MUST(b->ops->host_alloc(b->device, BENCH_BYTES, &b->state.port[i])); }
+    for (size_t i = 0; i < 2; i++) { MUST(b->ops->host_alloc(b->device, BENCH_BYTES, &b->port[i])); }
+    b->state.port = b->port;
 }
 
 void bench_fini(bench *b) {
-    for (size_t i = 0; i < EBB_N_PORTS; i++) { b->ops->host_free(b->device, b->state.port[i], BENCH_BYTES); }
+    for (size_t i = 0; i < 2; i++) { b->ops->host_free(b->device, b->port[i], BENCH_BYTES); }
     b->ops->host_free(b->device, b->before, BENCH_BYTES);
     b->ops->host_free(b->device, b->image, BENCH_BYTES);
     b->ops->stream_destroy(b->stream);

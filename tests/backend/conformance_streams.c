@@ -57,6 +57,12 @@ static ebb_status take_number(void *ctx) {
     return EBB_OK;
 }
 
+/* Whether waits have held the stream up, as far as the device counts them. */
+static void expect_waits(const bench *b, const ebb_stream *stream, bool has_waited) {
+    if (b->ops->stream_waited_ns == NULL) { return; }
+    assert_int_equal(b->ops->stream_waited_ns(stream) > 0, has_waited);
+}
+
 /* Calls alternate between two streams, each behind the other's event, which is recorded anew every time. */
 void events_order_streams(void **state) {
     bench *b = *state;
@@ -65,6 +71,7 @@ void events_order_streams(void **state) {
     note notes[10];
     uint64_t last_ns = 0;
     MUST(b->ops->event_wait(p.compute, p.event)); /* never recorded: no wait */
+    expect_waits(b, p.compute, false);
     for (int i = 0; i < 10; i++) {
         notes[i] = (note){.next = &next, .seen = -1};
         ebb_stream *stream = i % 2 == 0 ? p.copies : p.compute;
@@ -74,6 +81,7 @@ void events_order_streams(void **state) {
     }
     MUST(b->ops->event_sync(b->device, p.event));
     for (int i = 0; i < 10; i++) { assert_int_equal(notes[i].seen, i); }
+    expect_waits(b, p.compute, true);
     for (int i = 0; i < 3; i++) {
         MUST(b->ops->event_record(p.copies, p.event));
         MUST(b->ops->event_sync(b->device, p.event));

@@ -133,15 +133,26 @@ def next_word_loss(model, text):
     return F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
 
 
+def learn(model, optimizer, x, y):
+    """An iteration as most programs have it."""
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def learn_words(model, optimizer, text):
+    optimizer.zero_grad()
+    next_word_loss(model, text).backward()
+    optimizer.step()
+
+
 # ---- plain trainings -------------------------------------------------------------------------------
 
 def train(model, optimizer, make_batch=batch, n=6):
     for _ in each(n):
-        x, y = make_batch()
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
+        learn(model, optimizer, *make_batch())
 
 
 def images():
@@ -224,9 +235,7 @@ def transformer_sgd():
     model = Transformer(12)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for _ in each(5):
-        optimizer.zero_grad()
-        next_word_loss(model, words()).backward()
-        optimizer.step()
+        learn_words(model, optimizer, words())
 
 
 @program
@@ -345,10 +354,7 @@ def evaluation_between():
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(3):
         for _ in each(4):
-            x, y = batch()
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+            learn(model, optimizer, *batch())
         with torch.no_grad():
             for _ in range(3):
                 x, y = batch(32)
@@ -361,10 +367,7 @@ def evaluation_long():
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for _ in range(2):
         for _ in each(4):
-            x, y = images()
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+            learn(model, optimizer, *images())
         model.eval()
         with torch.no_grad():
             for _ in range(20):
@@ -377,10 +380,7 @@ def one_step_long_evaluation():
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for _ in each(1):
-        x, y = batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch())
     with torch.no_grad():
         for _ in range(15):
             model(batch()[0])
@@ -391,9 +391,7 @@ def one_step():
     model = Transformer(12)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for _ in each(1):
-        optimizer.zero_grad()
-        next_word_loss(model, words()).backward()
-        optimizer.step()
+        learn_words(model, optimizer, words())
 
 
 @program
@@ -425,11 +423,7 @@ def logging():
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     for i in each(9):
-        x, y = batch()
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
+        loss = learn(model, optimizer, *batch())
         if i % 3 == 2:
             loss.item()
             [parameter.grad.norm().item() for parameter in model.parameters()]
@@ -440,10 +434,7 @@ def saving():
     model = perceptron()
     optimizer = torch.optim.Adam(model.parameters())
     for i in each(9):
-        x, y = batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch())
         if i % 4 == 3:
             copy.deepcopy(model.state_dict())
 
@@ -454,10 +445,7 @@ def averaged_weights():
     average = copy.deepcopy(model)
     optimizer = torch.optim.Adam(model.parameters())
     for _ in each(6):
-        x, y = batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch())
         with torch.no_grad():
             for a, b in zip(average.parameters(), model.parameters()):
                 a.mul_(0.99).add_(0.01 * b)
@@ -468,10 +456,7 @@ def warm_up_differs():
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     for i in each(9):
-        x, y = batch(4 if i < 3 else 16)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch(4 if i < 3 else 16))
 
 
 @program
@@ -479,10 +464,7 @@ def batches_vary():
     model = perceptron()
     optimizer = torch.optim.Adam(model.parameters())
     for n in each([16, 16, 7, 16, 12, 16, 16, 9]):
-        x, y = batch(n)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch(n))
 
 
 @program
@@ -490,9 +472,7 @@ def texts_vary():
     model = Transformer(4)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for length in each([9, 14, 11, 17, 8, 12, 15]):
-        optimizer.zero_grad()
-        next_word_loss(model, words(4, length)).backward()
-        optimizer.step()
+        learn_words(model, optimizer, words(4, length))
 
 
 @program
@@ -500,10 +480,7 @@ def sequences_vary():
     model = Recurrent()
     optimizer = torch.optim.Adam(model.parameters())
     for length in each([9, 14, 11, 17, 8, 12]):
-        x, y = batch(8, length, 16)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+        learn(model, optimizer, *batch(8, length, 16))
 
 
 @program
@@ -512,10 +489,7 @@ def last_batch_smaller():
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for _ in range(3):
         for n in each([8, 8, 8, 3]):
-            x, y = batch(n, 3, 16, 16)
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+            learn(model, optimizer, *batch(n, 3, 16, 16))
 
 
 @program
@@ -539,9 +513,7 @@ def data_loader():
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     for _ in range(2):
         for x, y in each(torch.utils.data.DataLoader(data, 16, shuffle=True)):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+            learn(model, optimizer, x, y)
 
 
 @program
@@ -641,34 +613,30 @@ def optimizer_for_each_parameter():
             optimizer.zero_grad()
 
 
+def closure_of(model, optimizer, x, y):
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    return closure
+
+
 @program
 def lbfgs():
     model = perceptron(32, 2)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
     for _ in each(6):
-        x, y = batch(16, 32)
-
-        def closure():
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
+        optimizer.step(closure_of(model, optimizer, *batch(16, 32)))
 
 
 @program
 def lbfgs_line_search():
     model = perceptron(32, 2)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4, line_search_fn="strong_wolfe")
-    x, y = batch(16, 32)
+    closure = closure_of(model, optimizer, *batch(16, 32))
     for _ in each(4):
-        def closure():
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            return loss
-
         optimizer.step(closure)
 
 
@@ -800,9 +768,7 @@ def generating_between():
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         for _ in each(4):
-            optimizer.zero_grad()
-            next_word_loss(model, words()).backward()
-            optimizer.step()
+            learn_words(model, optimizer, words())
         with torch.no_grad():
             text = words(1, 3)
             for _ in range(8):

@@ -38,8 +38,26 @@ check() {
     if "$@"; then pass "$name"; else fail "$name" "$* is not so"; fi
 }
 
-equal() { # name, a, b
-    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "$2" "is not" "$3"; fi
+# equal NAME A B: two empty texts are not equal, since both may have failed to be made. Where nothing is right: empty.
+equal() {
+    if [ -z "$2$3" ]; then
+        fail "$1" "both sides are empty"
+    elif [ "$2" = "$3" ]; then
+        pass "$1"
+    else
+        fail "$1" "$2" "is not" "$3"
+    fi
+}
+
+empty() { # name, text
+    if [ -z "$2" ]; then pass "$1"; else fail "$1" "$2" "is not empty"; fi
+}
+
+# some NAME WORD...: a list that a loop goes through has something in it.
+some() {
+    name=$1
+    shift
+    check "$name: there is at least one" test $# -gt 0
 }
 
 # says NAME CODE STDERR ARGUMENTS...: ebb prints nothing on stdout, exactly this on stderr, and ends with CODE.
@@ -82,9 +100,10 @@ has_terminals() {
     python3 -c 'import pty; pty.openpty()' 2>/dev/null
 }
 
-# member FILE KEY: of the last object in FILE that has it.
+# member FILE KEY: of the last object in FILE that has it. If none has it, a text that is equal to no other file's and no
+# number.
 member() {
-    sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1
+    sed -n "s/.*\"$2\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -n 1 | grep . || echo "[no $2 in $1]"
 }
 
 # Plans are made for one machine, so that a budget that is the least stays the least. ON: options that say which.
@@ -103,5 +122,5 @@ fit() {
 
 # losses FILE: the bits of each step's loss.
 losses() {
-    sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1"
+    sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1" | grep . || echo "[no losses in $1]"
 }

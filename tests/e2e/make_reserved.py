@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes memory snapshots in which PyTorch's caching allocator, by its rules, serves a network in training.
 
-    make_reserved.py FOLDER [SEED]        one file for each setting, FOLDER/NAME.pickle
+    make_reserved.py FOLDER [SEED [NAME...]]        one file for each setting, FOLDER/NAME.pickle
 
 The rules are told here once more, as lists that are searched from end to end: rounding, the two pools of each stream,
-segments, best fit, splitting, max_split_size, roundup_power2_divisions. Expandable segments are sets of pages and of
-used blocks. Memory is given back by empty_cache, and where a capacity is reached. Each file states what is reserved at
+segments, best fit, splitting, max_split_size, roundup_power2_divisions, garbage_collection_threshold. Expandable
+segments are sets of pages and of used blocks. Memory is given back by empty_cache, and where a capacity is reached. Each file states what is reserved at
 its end.
 """
 import os
@@ -20,8 +20,9 @@ MIB = 1 << 20
 class Allocator:
     """What every setting shares: rounding, events, and frees that wait for another stream."""
 
-    def __init__(self, max_split=0, divisions=0, capacity=0):
-        self.max_split, self.divisions, self.capacity = max_split, divisions, capacity
+    def __init__(self, max_split=0, divisions=0, capacity=0, threshold=0.0):
+        self.max_split, self.divisions, self.capacity, self.threshold = max_split, divisions, capacity, threshold
+        self.n_large = 0  # requests to large pools
         self.stream, self.held, self.peak, self.waiting = 0, 0, 0, []
         self.events, self.now_us = [], 1_700_000_000_000_000
 
@@ -48,6 +49,7 @@ class Allocator:
 
     def alloc(self, requested):
         size = self.round(requested)
+        self.n_large += size > MIB
         address = self.find(size, size <= MIB, self.stream)
         if address is None:
             address = self.grow(size, size <= MIB, self.stream)
@@ -96,8 +98,11 @@ class Segments(Allocator):
 
     def grow(self, size, small, stream):
         more = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+        if self.capacity and self.threshold:
+            self.collect()
         if self.capacity and self.held + more > self.capacity:
-            self.empty_cache()
+            if not self.release_oversize(size, small, stream) or self.held + more > self.capacity:
+                self.empty_cache()
         address = 1 << 40
         for segment in sorted(self.segments, key=lambda s: s["address"]):
             if address + more <= segment["address"]:
@@ -115,6 +120,37 @@ class Segments(Allocator):
                     return segment, at, block
         raise KeyError(address)
 
+    def is_free(self, segment):
+        return len(segment["blocks"]) == 1 and segment["blocks"][0][2] is None
+
+    def give_segment(self, segment):
+        self.give("segment_free", segment["address"], segment["size"])
+        self.segments.remove(segment)
+
+    def collect(self):
+        """All of the average age or older, in rounds, until no more than the threshold is held."""
+        aged = [s for s in self.segments if not s["small"] and self.is_free(s)]
+        while aged and self.held > self.threshold * self.capacity:
+            ages = [self.n_large - s["freed_at"] for s in aged]
+            old = [s for s, age in zip(aged, ages) if age >= sum(ages) / len(ages)]
+            for segment in old:
+                self.give_segment(segment)
+            aged = [s for s in aged if s not in old]
+
+    def release_oversize(self, size, small, stream):
+        if not self.max_split:
+            return False
+        least = max(size, self.max_split)
+        large = sorted((s for s in self.segments if self.is_free(s) and s["size"] >= self.max_split and
+                        (s["small"], s["stream"]) == (small, stream)), key=lambda s: (s["size"], s["address"]))
+        enough = [s for s in large if s["size"] >= least]
+        freed = 0
+        for segment in enough[:1] or large[::-1]:
+            if freed < least:
+                freed += segment["size"]
+                self.give_segment(segment)
+        return freed >= least
+
     def put(self, address, size, requested):
         segment, at, block = self.at(address)
         rest = block[1] - size
@@ -130,16 +166,15 @@ class Segments(Allocator):
         segment, at, block = self.at(address)
         blocks = segment["blocks"]
         block[2] = None
+        segment["freed_at"] = self.n_large
         if at + 1 < len(blocks) and blocks[at + 1][2] is None:
             block[1] += blocks.pop(at + 1)[1]
         if at > 0 and blocks[at - 1][2] is None:
             blocks[at - 1][1] += blocks.pop(at)[1]
 
     def release(self):
-        for segment in list(self.segments):
-            if len(segment["blocks"]) == 1 and segment["blocks"][0][2] is None:
-                self.give("segment_free", segment["address"], segment["size"])
-                self.segments.remove(segment)
+        for segment in [s for s in self.segments if self.is_free(s)]:
+            self.give_segment(segment)
 
     def told(self):
         return self.segments
@@ -275,7 +310,7 @@ def tree(allocator, settings):
                         "state": "inactive" if r is None else "active_allocated"} for a, n, r in s["blocks"]]})
     return {"segments": segments, "device_traces": [allocator.events], "external_annotations": [],
             "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": settings,
-                                   "max_split_size": allocator.max_split or -1, "garbage_collection_threshold": 0.0,
+                                   "max_split_size": allocator.max_split or -1, "garbage_collection_threshold": allocator.threshold,
                                    "expandable_segments": allocator.expandable}}
 
 
@@ -308,6 +343,7 @@ def train(allocator, rng, streams, often, n_iterations=6):
 
 
 SPLIT, EXPANDABLE = "max_split_size_mb:24", "expandable_segments:True"
+COLLECT = "garbage_collection_threshold:0.6"
 CASES = {  # the settings, which of them PyTorch is told, whether the cache is emptied often
     "defaults": (Segments, "", {}, False),
     "split": (Segments, SPLIT, {"max_split": 24 * MIB}, False),
@@ -324,6 +360,9 @@ CASES = {  # the settings, which of them PyTorch is told, whether the cache is e
     "mute": (Segments, "", {}, False),
     "full": (Segments, "", {}, False),  # less memory than it would take: all that is free is given back in between
     "expandable_full": (Pages, EXPANDABLE, {}, False),
+    "collected": (Segments, COLLECT, {"threshold": 0.6}, False),  # a part of what is free is given back in between
+    "streams_collected": (Segments, COLLECT, {"threshold": 0.6}, False),
+    "split_full": (Segments, SPLIT, {"max_split": 24 * MIB}, False),
 }
 
 
@@ -344,9 +383,11 @@ def main():
     os.makedirs(sys.argv[1], exist_ok=True)
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     for seed, (name, (kind, settings, arguments, often)) in enumerate(CASES.items(), first):
+        if sys.argv[3:] and name not in sys.argv[3:]:
+            continue
         allocator = record(kind, arguments, seed, name, often)
-        if name.endswith("full"):
-            allocator = record(kind, {"capacity": allocator.peak * 9 // 10}, seed, name, often)
+        if name.endswith(("full", "collected")):
+            allocator = record(kind, {**arguments, "capacity": allocator.peak * 9 // 10}, seed, name, often)
         with open(os.path.join(sys.argv[1], name + ".pickle"), "wb") as file:
             snapshot = tree(allocator, settings)
             pickle.dump(without_segments(snapshot) if name == "mute" else snapshot, file, protocol=4)

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 for python in ${PYTHON:-} /usr/bin/python3 python3; do
     "$python" -c 'import torch; torch.utils.checkpoint, torch.profiler.ExecutionTraceObserver' 2>/dev/null || continue
-    "$python" -W ignore "$root/bench/checkpoint_advice.py" --ebb "$EBB" --models mlp,lstm,unet --sources recorder,snapshot --within 3 >rows 2>err
+    "$python" -W ignore "$root/bench/checkpoint_advice.py" --ebb "$EBB" --models mlp,lstm,unet --within 3 >rows 2>err
     check "what checkpoints bring is promised within 3 % ($(tail -n +2 rows | wc -l) recordings)" [ $? = 0 ]
     [ $status = 0 ] || cat rows err
     exit $status

@@ -51,10 +51,10 @@ strange() { # file
     LC_ALL=C tr -d '\n -~' <"$1" | od -An -c
 }
 run "hostile names" out diff a.csv b.csv
-equal "hostile names: nothing steers the terminal" "$(strange out)" ""
+empty "hostile names: nothing steers the terminal" "$(strange out)"
 check "hostile names: they are told" grep -q '^  grew .* ?\[31mred$' out
 "$EBB" check b.csv --max-peak 1 >out
-equal "hostile names: nor does check" "$(strange out)" ""
+empty "hostile names: nor does check" "$(strange out)"
 check "hostile names: check tells them" grep -q ' turn?$' out
 bytes=$(printf 'x\377.csv')
 cp b.csv "$bytes"
@@ -83,6 +83,14 @@ code "within the tolerance" 0 12.trace --baseline 8.trace --tolerance 10%
 code "within bytes of tolerance" 0 12.trace --baseline 8.trace --tolerance 1MB
 code "above its limit" 1 8.trace --max-peak 1MiB
 check "above its limit: who holds it" grep -q '^  held .* fc1.weight$' out
+printf 'id,lower,upper,size\n,0,2,100\nb,0,2,50\n' >unnamed.csv
+code "blocks without a name" 1 unnamed.csv --max-peak 1
+check "blocks without a name: in words" grep -q '^  held .* 100 B .* (no name)$' out
+code "blocks without a name, as JSON" 1 unnamed.csv --max-peak 1 --json
+equal "blocks without a name, as JSON: in words" "$(field out held)" \
+    '[{"label": "(no name)", "bytes": 100, "blocks": 1}, {"label": "b", "bytes": 50, "blocks": 1}]'
+code "within its limit, as JSON" 0 unnamed.csv --max-peak 150 --json
+check "within its limit, as JSON: nobody is named" [ "$(grep -c held out)" = 0 ]
 code "above the baseline" 1 12.trace --baseline 8.trace
 check "above the baseline: what grew" grep -q '^  grew .* relu1$' out
 code "above the tolerance" 1 12.trace --baseline 8.trace --tolerance 2%
@@ -90,6 +98,45 @@ code "the lower limit counts" 1 12.trace --baseline 8.trace --tolerance 10% --ma
 code "as JSON" 1 12.trace --baseline 8.trace --tolerance 2% --json
 equal "as JSON: no" "$(field out ok)" false
 check "as JSON: what grew" grep -q '"name": "relu1"' out
+
+# ---- lines fit --------------------------------------------------------------------------------
+
+# longest: of what stands in the file shown.
+longest() {
+    python3 -c 'print(max(len(line) for line in open("shown", encoding="utf-8").read().split("\n")))'
+}
+cat >paths.csv <<END
+id,lower,upper,size
+model/encoder/a_folder_with_a_long_name/another_one/and_the_file_at_its_end.weight,0,9,65536
+b2,3,9,4096
+END
+sed 's/65536/1050000000/; s/b2/äöü/' paths.csv >longer.csv
+# on_terminal WIDTH EXIT COMMAND...: what ebb prints on a terminal of this many columns, in the file shown.
+on_terminal() {
+    width=$1 wanted=$2
+    shift 2
+    python3 "$root/tests/e2e/terminal.py" "$width" "$EBB" "$@" >terminal 2>err
+    equal "$* in $width columns" "$(grep '^exit' terminal)$(cat err)" "exit $wanted"
+    sed -n 's/^left: //p' terminal >shown
+    [ "$1" != check ] || sed -i 1d shown # its answer is one sentence, which the terminal breaks
+    check "$* in $width columns: lines fit" [ "$(longest)" -le "$width" ]
+}
+if has_terminals; then
+    for width in 40 60 78 79 80 94 95 99 100 120; do
+        on_terminal $width 0 diff paths.csv longer.csv
+        check "diff in $width columns: nothing is lost" [ "$(tr -s ' \n' ' ' <shown |
+            grep -c '^peak.* 68.00 KiB -> 1001.* MiB.*by name.*model/.*\.\.\..*ight.* 64.00 KiB -> 1001.* MiB')" = 1 ]
+        check "diff in $width columns: differences" grep -q '^  äöü .* new *$' shown
+        on_terminal $width 0 diff 8.trace 12.trace
+        check "diff of traces in $width columns: per cent" grep -q '^  activation .* +50.0 %$' shown
+    done
+    for width in 40 80; do
+        on_terminal $width 1 check longer.csv --max-peak 1
+        on_terminal $width 1 check longer.csv --baseline paths.csv
+    done
+else
+    skip "diff fits the terminal" "this machine gives no terminals"
+fi
 
 # ---- what is refused --------------------------------------------------------------------------
 

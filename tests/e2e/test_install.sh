@@ -28,7 +28,7 @@ fi
 share=$work/prefix/share
 for page in ebb ebb-train ebb-record; do check "man $page" test -s "$share/man/man1/$page.1"; done
 check "completion" test -s "$share/bash-completion/completions/ebb"
-for example in train_digits.c pool_mmap.c buffers.csv; do check "$example" test -s "$share/doc/ebb/examples/$example"; done
+for example in train_digits.c pool_mmap.c embed.c buffers.csv; do check "$example" test -s "$share/doc/ebb/examples/$example"; done
 "$work/prefix/bin/ebb" report "$share/doc/ebb/examples/resnet20.trace" >out 2>err
 check "the sample recording has a report" grep -q 'are live at once' out
 "$work/prefix/bin/ebb" place "$share/doc/ebb/examples/buffers.csv" >out 2>err
@@ -54,6 +54,19 @@ else
 fi
 check "the pool's example has at most 60 lines" test "$(wc -l <"$root/examples/pool_mmap.c")" -le 60
 check "the pool's example follows a plan" test "$(sed -n 's/.*, \([0-9]*\) from the plan.*/\1/p' out)" -ge 7000
+
+# shellcheck disable=SC2046
+if cc -std=c11 -Wall -Wextra -pedantic -Werror "$root/examples/embed.c" $(pkg-config --cflags --libs ebb) -o embed 2>log &&
+    ./embed >out 2>&1; then
+    pass "the executor's example runs"
+else
+    fail "the executor's example runs" "$(cat log out)"
+fi
+check "the executor's example has at most 150 lines" test "$(wc -l <"$root/examples/embed.c")" -le 150
+check "the executor's example: its peak is as planned" \
+    test "$(grep -c 'planned peak *\([0-9]*\), touched *\1,' out)" -eq 2
+check "the executor's example: the same bits" grep -qx 'the same bits' out
+check "the executor's example: something left" grep -q 'copied out *[1-9]' out
 
 sed -n '/^```c$/,/^```$/{/^```/d;p}' "$root/docs/pool.md" >pool.c
 # shellcheck disable=SC2046

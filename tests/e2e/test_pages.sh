@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 commands=$("$EBB" help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vE '^(help|version)$')
+some "commands" $commands
 for shell in bash zsh fish; do run "$shell" completion.$shell help --completion $shell; done
 check "bash reads its completion" bash -n completion.bash
 run "man of all" ebb.1 help --man
@@ -16,7 +17,9 @@ for command in $commands; do
     sed "s/\\\\-/-/g; s/\\\\(aq/'/g" "ebb-$command.1" >page
     sed -n "/^    \*:$command)/,/^        ;;/p" completion.bash >in_bash
     sed -n "/^  $command)/,/^    ;;/p" completion.zsh >in_zsh
-    for option in $(sed -n 's/^  \(--*[a-z][a-z0-9-]*\) .*/\1/p' help | sort -u); do
+    options=$(sed -n 's/^  \(--*[a-z][a-z0-9-]*\) .*/\1/p' help | sort -u)
+    some "options of $command" $options
+    for option in $options; do
         grep -qF -- "\\fB$option\\fR" page || missing="$missing man:$command:$option"
         grep -qE -- "[ ']$option[ ']" in_bash || missing="$missing bash:$command:$option"
         grep -qF -- "'$option[" in_zsh || missing="$missing zsh:$command:$option"
@@ -25,17 +28,17 @@ for command in $commands; do
     done
     check "the page of $command says what it is" grep -qF "$("$EBB" help "$command" | sed -n 3p)" page
 done
-equal "every option of --help is in man and completion" "$missing" ""
+empty "every option of --help is in man and completion" "$missing"
 
 if command -v groff >/dev/null && groff -man -Tutf8 ebb.1 >out 2>err && [ -s out ]; then
     warnings=
     for page in *.1; do warnings=$warnings$(groff -man -ww -Tutf8 "$page" 2>&1 >/dev/null); done
-    equal "man has no warnings" "$warnings" ""
+    empty "man has no warnings" "$warnings"
 else
     skip "man has no warnings" "there is no groff"
 fi
 if command -v mandoc >/dev/null; then
-    equal "nor has mandoc" "$(mandoc -T lint -W warning ./*.1 2>&1 | grep -v 'missing date')" ""
+    empty "nor has mandoc" "$(mandoc -T lint -W warning ./*.1 2>&1 | grep -v 'missing date')"
 else
     skip "nor has mandoc" "there is none"
 fi
@@ -49,7 +52,7 @@ equal "options are completed" "$(completes ebb train lenet --chec)" "--checkpoin
 equal "networks are completed" "$(completes ebb plan dense)" densenet121
 equal "policies are completed" "$(completes ebb plan lenet --policy li)" liveness
 check "solvers are completed" test "$(completes ebb place x --solver best | wc -w)" -ge 2
-equal "files are the shell's" "$(completes ebb report fo)" ""
+empty "files are the shell's" "$(completes ebb report fo)"
 complains "another shell" 2 "takes bash, zsh or fish" help --completion csh
 complains "a page of no command" 2 "there is no command foo" help --man foo
 
@@ -65,7 +68,7 @@ says "the beginning of an option" 2 "ebb: train: there is no option --optim; nea
 says "a mistyped solver" 2 "ebb: place: there is no solver bset; near it: best; see ebb place --help" place x --solver bset
 says "a mistyped format" 2 "ebb: import: there is no format snapshto; near it: snapshot; see ebb import --help" \
     import x -o y --format snapshto
-says "a mistyped policy" 2 "ebb: no policy is called 'budgt'; there are: none, liveness, budget" \
+says "a mistyped policy" 2 "ebb: no policy is called 'budgt'; there are: none, liveness, order, budget" \
     plan lenet --backend dry --policy budgt
 says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; there are: given, least, fitting, fastest" \
     plan lenet --backend dry --algorithms fast

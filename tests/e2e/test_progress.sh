@@ -25,6 +25,9 @@ has_terminals || {
     skip "the progress line" "this machine gives no terminals"
     exit 77
 }
+# The judge itself: a silent program is silent.
+python3 "$root/tests/e2e/terminal.py" 80 sleep 0.6 >terminal
+check "silence is seen" test "$(figure silence)" -ge 4
 # plain C: its kernels and steps take long
 on "train" 100 train resnet_cifar:1 --backend ref --batch 24 --steps 2
 check "kernels are counted" grep -q '^line: measuring kernels N of N' terminal
@@ -45,11 +48,22 @@ awk 'BEGIN { srand(7); print "id,lower,upper,size"
 on "place" 80 place buffers.csv --time 2.2
 check "it says which solver" grep -q '^line: placing by best' terminal
 on "probe" 80 probe resnet_cifar:1 --backend ref --batch 8 --reps 2
-check "it says what is measured" grep -q '^line: measuring the machine' terminal
+check "it says what is measured" grep -q '^line: measuring' terminal
 
 for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000" "plan lenet"; do
     # shellcheck disable=SC2086
     run "no terminal: $command" out $command
-    equal "no terminal, no line: ${command%% *}" "$(cat err)" ""
+    empty "no terminal, no line: ${command%% *}" "$(cat err)"
 done
+
+# Work of minutes tells of itself there too: a line a minute, here one every 0.2 s.
+EBB_PROGRESS_S=0.2 "$EBB" train resnet_cifar:1 --backend ref --batch 8 --steps 2 --threads 1 >out 2>err
+equal "no terminal, long work: it ends well" $? 0
+check "no terminal, long work: kernels are counted" grep -q '^ebb: measuring kernels [0-9]* of [0-9]*$' err
+check "no terminal, long work: the first step" grep -q '^ebb: step 0 of 2' err
+check "no terminal, long work: the time left" grep -q '^ebb: step 1 of 2, [0-9]* s left: loss' err
+equal "no terminal, long work: whole lines" "$(grep -cv '^ebb: [a-z][^[:cntrl:]]*$' err)" 0
+check "no terminal, long work: the output is the same" grep -q '^step 2: loss' out
+EBB_PROGRESS_S=0 "$EBB" train resnet_cifar:1 --backend ref --batch 2 --steps 1 >out 2>err
+equal "no terminal, no lines wanted" "$? $(cat err)" "0 "
 exit $status

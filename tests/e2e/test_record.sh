@@ -334,6 +334,17 @@ else
     equal "and the trace reads up to there" "$(tell trace | sed 's/.* //')" cut
 fi
 # shellcheck disable=SC2016
+unshare -rm sh -c 'mount -t tmpfs -o size=16k none small && dd if=/dev/zero of=small/all bs=4k 2>/dev/null
+    "$1" record -o small/trace --min-size 16KiB -- ./program threads; echo $? >code; ls small >there' sh "$EBB" >out 2>err
+if grep -q 'mount\|unshare' err; then
+    skip "a disk that is full from the start" "no file system of its own"
+else
+    equal "a disk that is full from the start: the exit code" "$(cat code)" 4
+    check "it is said first" [ "$(grep -n 'small/trace: cannot write: No space left on device; the recording ends there$' err |
+        cut -d: -f1)" = 1 ]
+    equal "there is no empty trace, and nothing calls it one" "$(cat there) $(grep -c 'not a trace' err)" "all 0"
+fi
+# shellcheck disable=SC2016
 sh -c 'ulimit -f 8; exec "$1" record -o trace --min-size 16KiB -- ./program threads' sh "$EBB" >out 2>err
 equal "a limit of files' sizes: the command's exit code" $? 0
 check "and that is said" grep -q 'trace: cannot write: File too large; the recording ends there$' err

@@ -33,13 +33,14 @@ for round in 1 2; do
     # shellcheck disable=SC2086
     run "round $round: goes on" out $train --checkpoint state --checkpoint-every 50 &&
         equal "round $round: the weights" "$(member out weights_sha256)" "$wanted"
-    equal "round $round: nothing half-written" "$(ls | grep -v -x -e state -e out -e err -e polite)" ""
+    empty "round $round: nothing half-written" "$(ls | grep -v -x -e state -e out -e err -e polite)"
 done
 check "runs were killed ($n_kills)" test $n_kills -ge 3
 
-# end FILE SIGNAL...: to the training $pid when FILE has its first steps; ends with its exit code.
+# end FILE SIGNAL...: to the training $pid when FILE has its first steps; ends with its exit code. FILE must be gone
+# before the training begins: a signal that is sent before the shell has become ebb may be lost.
 end() {
-    for try in $(seq 200); do
+    for try in $(seq 1200); do
         [ -e "$1" ] && [ "$(wc -l <"$1")" -ge 5 ] && break
         sleep 0.05
     done
@@ -48,7 +49,7 @@ end() {
     wait $pid
 }
 
-rm -f state
+rm -f state polite
 # shellcheck disable=SC2086
 "$EBB" $train --checkpoint state >polite 2>err &
 pid=$!
@@ -56,10 +57,11 @@ end polite TERM
 equal "SIGTERM: exit code" $? 143
 equal "SIGTERM: says so" "$(cat err)" "ebb: ended by signal 15; everything is in state"
 
-# stop NAME ARGUMENTS...: a training that gets SIGTERM behind its first steps.
+# stop NAME ARGUMENTS...: a training that gets SIGTERM after its first steps.
 stop() {
     name=$1
     shift
+    rm -f stopped
     # shellcheck disable=SC2086
     "$EBB" $train --steps 100000 "$@" >stopped 2>err &
     pid=$!
@@ -78,7 +80,7 @@ run "a trace that is cut: it can be read" report report trace && check "a trace 
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
 
 # A terminal that goes sends SIGHUP, and so does its shell: the second one does not end it sooner.
-rm -f state
+rm -f state polite
 # shellcheck disable=SC2086
 "$EBB" $train --checkpoint state >polite 2>err &
 pid=$!
@@ -89,6 +91,7 @@ equal "SIGHUP: says so" "$(cat err)" "ebb: ended by signal 1; everything is in s
 run "SIGHUP: goes on" out $train --checkpoint state && equal "SIGHUP: the weights" "$(member out weights_sha256)" "$wanted"
 
 # What whoever started it ignores stays ignored, as after nohup.
+rm -f stopped
 # shellcheck disable=SC2086
 (trap '' INT HUP && exec "$EBB" $train --steps 100000) >stopped 2>err &
 pid=$!

@@ -32,7 +32,31 @@ says "threads beyond 32 bits" 2 "ebb: plan: --threads takes a whole number from 
 says "host memory that is no number" 2 "ebb: plan: --host-memory takes bytes, as in 512MB or 2GiB, not 'none'" \
     plan lenet --host-memory none
 says "image of one side" 2 "ebb: train: --image takes height and width, as in 224x224, not '3x'" train lenet --image 3x
-says "learning rate that is none" 2 "ebb: train: --lr takes a number, not 'nan'" train lenet --lr nan
+says "learning rate that is none" 2 "ebb: train: --lr takes a number up to 3.4e38, not 'nan'" train lenet --lr nan
+says "learning rate beyond a float" 2 "ebb: train: --lr takes a number up to 3.4e38, not '1e300'" train lenet --lr 1e300
+complains "bytes that were a per cent" 1 '^ebb: did you mean --memory 40%\? it needs --memory [0-9.]+MiB or more: ' \
+    train lenet --memory 40 --backend dry
+complains "bytes that were a per cent, of a plan" 1 '^ebb: did you mean --memory 100%\? it needs ' plan lenet --memory 100
+complains "few bytes that were none" 1 '^ebb: it needs --memory [0-9.]+MiB or more: ' plan lenet --memory 101
+complains "a batch that no memory has room for" 4 \
+    "^ebb: the host's memory has no room for a batch's data: 200000000 images of [0-9.]+ KiB are [0-9.]+ TiB; a smaller " \
+    train alexnet --batch 200000000 --backend dry --steps 1
+long=$(printf '%10000s' '' | tr ' ' x)y
+for command in "$long" "train $long" "train lenet --$long" "train lenet --policy $long" "train lenet --backend $long" \
+    "train lenet --lr $long" "train lenet $long" "plan $long/$long" "report $long"; do
+    # shellcheck disable=SC2086
+    "$EBB" $command >out 2>err
+    check "a long word is shortened: $(printf %.20s "$command")" [ "$(wc -c <err)" -lt 1000 ]
+done
+"$EBB" "$long" 2>err
+check "its beginning and end stay" grep -qE '^ebb: there is no command x{126}\.\.\.x{125}y; see ebb help$' err
+mkfifo pipe
+says "a file's name without a path" 2 \
+    "ebb: plan: there is no network pipe; if you mean the file, type ./pipe" plan pipe
+says "a pipe into which nothing is written" 4 "ebb: ./pipe: no program writes to this pipe" plan ./pipe
+rm pipe
+run "help of probe" out help probe
+equal "help of probe: what it has options for" "$(grep -cE '^(policies|ways)' out) $(grep -cE '^(networks|backends)' out)" "0 2"
 says "flag with a value" 2 "ebb: train: --json takes no value, not '1'" train lenet --json=1
 memory="takes bytes, as in 512MB or 2GiB, or a per cent, as in 60%"
 says "no per cent" 2 "ebb: plan: --memory $memory, not '0%'" plan lenet --memory 0%
@@ -62,7 +86,8 @@ run "--version" out --version && equal "--version" "$(cat out)" "ebb 0.1.0"
 for command in train plan probe; do
     run "help $command" a help $command && run "$command --help" b $command --help && check "help of $command" cmp -s a b
     check "help of $command names the networks" grep -q '^  resnet50 ' a
-    check "help of $command names the policies" grep -q '^  liveness ' a
+    check "help of $command names the backends" grep -q '^  dry ' a
+    [ $command = probe ] || check "help of $command names the policies" grep -q '^  liveness ' a
 done
 run "help" a help && run "--help" b --help && check "help" cmp -s a b
 
@@ -79,6 +104,17 @@ run "plan's batch" out plan lenet --backend dry --json && run "a batch of 32" ag
 equal "plan takes the batch of train" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
 run "train's batch" out train lenet --backend dry --steps 1 --json
 equal "train's is 32" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
+budget="resnet20 --batch 8 --backend dry --memory 40%"
+# shellcheck disable=SC2086
+run "plan's stall" out plan $budget --json && run "train's stall" again train $budget --steps 1 --json
+check "a stall is predicted" grep -qE '"stall_time_predicted_s": [0-9.e-]*[1-9]' out
+equal "train predicts the stall of plan" "$(member out stall_time_predicted_s)" "$(member again stall_time_predicted_s)"
+check "train measures the stall" grep -qE '"stall_time_measured_s": [0-9]' again
+# shellcheck disable=SC2086
+run "a table with stalls" table train $budget --steps 1
+check "the measured stall is in the table" grep -q "waits for copies (median) .* s$" table
+check "the predicted stall is in the table" grep -q "waits for copies (predicted) .* s$" table
+rm -f table
 run "probe's batch" out probe mlp --backend ref --reps 1 -o default && run "32" out probe mlp --backend ref --reps 1 --batch 32 -o given
 equal "probe measures the batch of train" "$(grep -oE '"[0-9a-f]{16}"' default)" "$(grep -oE '"[0-9a-f]{16}"' given)"
 rm -f default given

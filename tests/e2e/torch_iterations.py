@@ -27,11 +27,13 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 import ebb.torch
 import ebb.trace
 import iteration_programs
+import iteration_programs_unseen
 import trace_reader
 from ebb.torch import _operators
 from iteration_programs import BEGIN, END, TURN
 
 OPTIMIZER = "Optimizer.step#"
+PROGRAMS = {**iteration_programs.PROGRAMS, **iteration_programs_unseen.PROGRAMS}
 ebb_program, folder = sys.argv[1:3]
 path_of = lambda name: os.path.join(folder, name)
 
@@ -250,10 +252,14 @@ def judge(weight, spans, answer, found):
     return "right" if any(is_right(weight, loop, found) for loop in spans) else "wrong"
 
 
+def n_sure_and_wrong(counts):
+    return sum(counts[kind, "sure", "wrong"] for kind in KINDS)
+
+
 def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    chosen = sys.argv[3:] or iteration_programs.PROGRAMS
+    chosen = sys.argv[3:] or PROGRAMS
     counts = collections.Counter()
     for kind in KINDS:
         iteration_programs.listen()
@@ -263,7 +269,7 @@ def main():
         row = []
         for kind, recorded in KINDS.items():
             torch.manual_seed(0)
-            trace, spans = recorded(iteration_programs.PROGRAMS[name])
+            trace, spans = recorded(PROGRAMS[name])
             iteration_programs.listen()
             answer, found = ask(trace)
             verdict = judge(weight_of(trace), spans, answer, found)
@@ -277,8 +283,8 @@ def main():
         print(f"{verdict:{width}}", *(f"{counts[kind, verdict]:>12}" for kind in KINDS))
     n_sure = [counts[kind, "sure", "wrong"] for kind in KINDS]
     print(f"{'wrong above 50':{width}}", *(f"{n:>12}" for n in n_sure))
-    sys.exit(sum(n_sure) > 0)
+    return counts
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(n_sure_and_wrong(main()) > 0)

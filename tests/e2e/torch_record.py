@@ -14,8 +14,10 @@ import contextlib
 import copy
 import ctypes
 import gc
+import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -265,6 +267,17 @@ def report(name, peak_bytes):
     verdict(name, told["peak_bytes"] == peak_bytes and told["source"] == "ebb.torch", told["peak_bytes"], peak_bytes)
 
 
+def plan(name):
+    """What it needs as a program, in at most the bytes of the recording, and how long the plan takes."""
+    told = subprocess.run([ebb_program, "plan", path, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if told.returncode != 0:
+        verdict(name, False, told.stderr)
+        return
+    told = json.loads(told.stdout)
+    verdict(name, 0 < told["liveness_bytes"] <= told["recording_peak_bytes"] and
+            told["program_made_s"] + told["plan_made_s"] < 2, told)
+
+
 def check_exception():
     net = torch.nn.Linear(1000, 1000)
 
@@ -363,6 +376,24 @@ def check_nested():
     except RuntimeError:
         verdict("a recorder records once", True)
     del c
+
+
+def check_says():
+    """At the end one line tells where the recording is, unless it is to be quiet or has not been written."""
+    def said(**options):
+        with contextlib.redirect_stderr(io.StringIO()) as stderr, ebb.torch.record(path, **options):
+            torch.ones(1000)
+        return stderr.getvalue()
+
+    n_events = len(trace_reader.Trace(path).events) if said(quiet=True) == "" else None
+    line = said()
+    verdict("it says where the recording is", line == f"ebb: recorded {n_events} events to {path}; see it with: "
+            f"ebb report {shlex.quote(path)}\n", line, n_events)
+    stderr, sys.stderr = sys.stderr, None
+    with ebb.torch.record(path):
+        torch.ones(1000)
+    sys.stderr = stderr
+    verdict("without a stderr it is silent", trace_reader.Trace(path).is_whole)
 
 
 def check_views_and_places():
@@ -530,6 +561,7 @@ def main():
         trace = compare(name, training)
         check_roles(name, trace, training)
         report(f"{name}: the reader in C", trace.peak())
+        plan(f"{name}: as a program")
         if name != "mlp":
             check_bits(name, make, optimizer)
         del training, trace
@@ -539,6 +571,7 @@ def main():
     check_refusals_words()
     check_interrupts()
     check_nested()
+    check_says()
     check_views_and_places()
     check_ways()
     check_strange()

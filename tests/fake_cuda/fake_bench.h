@@ -30,7 +30,8 @@ typedef struct fake_bench {
     ebb_kernel *kernel[N_KERNELS];
     ebb_bound *bound[N_KERNELS];
     ebb_run_state state;
-    float *in, *out; /* pinned: what copies bring and take; ports are the state's */
+    void *port[2];   /* state.port: what FEED reads, what FETCH writes */
+    float *in, *out; /* pinned: what copies bring and take */
 } fake_bench;
 
 static inline ebb_buf fake_buf(const fake_bench *b, int idx) {
@@ -53,10 +54,10 @@ static inline ebb_status fake_bench_kernel(fake_bench *b, int idx, ebb_op_kind k
 }
 
 static inline ebb_status fake_bench_kernels(fake_bench *b) {
-    EBB_TRY(fake_bench_kernel(b, KERNEL_FEED, EBB_OP_FEED, EBB_PORT_IMAGES, (int[]){BUF_A}, 0, 1));
+    EBB_TRY(fake_bench_kernel(b, KERNEL_FEED, EBB_OP_FEED, 0, (int[]){BUF_A}, 0, 1));
     EBB_TRY(fake_bench_kernel(b, KERNEL_ADD, EBB_OP_ADD, 0, (int[]){BUF_A, BUF_B, BUF_C}, 2, 1));
     EBB_TRY(fake_bench_kernel(b, KERNEL_RELU, EBB_OP_RELU, 0, (int[]){BUF_C, BUF_D}, 1, 1));
-    return fake_bench_kernel(b, KERNEL_FETCH, EBB_OP_FETCH, EBB_PORT_LOSS, (int[]){BUF_D}, 1, 0);
+    return fake_bench_kernel(b, KERNEL_FETCH, EBB_OP_FETCH, 1, (int[]){BUF_D}, 1, 0);
 }
 
 /* Close it whatever this returns. */
@@ -65,12 +66,13 @@ static inline ebb_status fake_bench_open(fake_bench *b, const ebb_mem *mem, bool
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
     options.mem = ebb__mem_or_default(mem);
     options.no_capture = no_capture;
+    b->state.port = b->port;
     EBB_TRY(b->ops->open(&options, &b->device));
     EBB_TRY(b->ops->arena_create(b->device, 256 * N_BUFS, &b->arena));
     EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, (void **)&b->in));
     EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, (void **)&b->out));
-    EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, &b->state.port[EBB_PORT_IMAGES]));
-    EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, &b->state.port[EBB_PORT_LOSS]));
+    EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, &b->port[0]));
+    EBB_TRY(b->ops->host_alloc(b->device, FAKE_BYTES, &b->port[1]));
     for (int s = 0; s < N_STREAMS; s++) {
         EBB_TRY(b->ops->stream_create(b->device, s == STREAM_COMPUTE, &b->stream[s]));
     }
@@ -93,8 +95,8 @@ static inline void fake_bench_close(fake_bench *b) {
     }
     if (b->device == NULL) { return; }
     for (int e = 0; e < N_EVENTS; e++) { b->ops->event_destroy(b->device, b->event[e]); }
-    b->ops->host_free(b->device, b->state.port[EBB_PORT_LOSS], FAKE_BYTES);
-    b->ops->host_free(b->device, b->state.port[EBB_PORT_IMAGES], FAKE_BYTES);
+    b->ops->host_free(b->device, b->port[1], FAKE_BYTES);
+    b->ops->host_free(b->device, b->port[0], FAKE_BYTES);
     b->ops->host_free(b->device, b->out, FAKE_BYTES);
     b->ops->host_free(b->device, b->in, FAKE_BYTES);
     b->ops->arena_destroy(b->device, b->arena);
@@ -103,7 +105,7 @@ static inline void fake_bench_close(fake_bench *b) {
 
 /* What each iteration reads: figures of its own. */
 static inline void fake_bench_fill(fake_bench *b, int iteration) {
-    float *fed = b->state.port[EBB_PORT_IMAGES];
+    float *fed = b->port[0];
     for (int i = 0; i < FAKE_N; i++) {
         b->in[i] = (float)(i * (iteration + 1));
         fed[i] = (float)(-30 * iteration - i);
@@ -139,7 +141,7 @@ static inline ebb_status fake_bench_iterate(fake_bench *b, uint64_t run_id) {
 }
 
 static inline void fake_bench_check(const fake_bench *b) {
-    const float *fed = b->state.port[EBB_PORT_IMAGES], *fetched = b->state.port[EBB_PORT_LOSS];
+    const float *fed = b->port[0], *fetched = b->port[1];
     for (int i = 0; i < FAKE_N; i++) {
         const float sum = fed[i] + b->in[i];
         assert_true(b->out[i] == sum);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces from hostile bytes: the reader gives events that agree with each other, or an error that lasts.
+ * Traces from hostile bytes: the reader gives events that agree with each other, or an error that lasts, and what can
+ * be made a program is one.
  */
 #include "trace/trace.h"
+
+#include "ebb/program_trace.h"
 
 #include <stdlib.h>
 
@@ -20,6 +23,22 @@ static void check(const ebb_trace_reader *reader, const ebb_trace_event *event, 
         if (below >= stack) { abort(); } /* callers come first, so a walk ends */
     }
     *time_ns = event->time_ns;
+}
+
+static void make_program(const uint8_t *data, size_t size) {
+    ebb_trace_reader *reader = NULL;
+    ebb_program *program = NULL;
+    ebb_program_trace_notes notes;
+    if (ebb__trace_reader_open_memory(NULL, "fuzz", data, size, &reader) != EBB_OK) { abort(); }
+    const ebb_status st = ebb_program_from_trace(reader, NULL, &program, &notes);
+    if (st != EBB_OK && st != EBB_E_FORMAT) { abort(); }
+    size_t n = 0;
+    if (st == EBB_OK) {
+        (void)ebb_program_steps(program, &n);
+        if (n == 0 || notes.n_joined > notes.n_blocks || notes.n_persistent > notes.n_blocks) { abort(); }
+    }
+    ebb_program_destroy(program);
+    ebb_trace_reader_close(reader);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -40,5 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (info.offset > size || (st != EBB_OK && info.complete)) { abort(); }
     (void)ebb_trace_reader_note(reader, "source");
     ebb_trace_reader_close(reader);
+    make_program(data, size);
     return 0;
 }

@@ -3,7 +3,8 @@
  * Replays stored inputs through a fuzz target without libFuzzer, so that whatever a fuzzer once found, and the
  * seeds it started from, run in every test. Arguments name files; without any, all files of
  * tests/fuzz/corpus/<target> are run, from the project's root. A small one is also run cut off at each of its bytes.
- * A target that misbehaves crashes the program or trips a sanitizer; reaching the end is passing.
+ * No stored input at all is a failure. A target that misbehaves crashes the program or trips a sanitizer; reaching the
+ * end is passing.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -51,8 +52,8 @@ static int replay_file(const char *path) {
 static int replay_corpus(const char *dir_path) {
     DIR *dir = opendir(dir_path);
     if (dir == NULL) {
-        printf("ok - replay %s # SKIP there are no stored inputs\n", dir_path);
-        return 77;
+        printf("not ok - replay %s: there is no such folder\n", dir_path);
+        return 1;
     }
     int n_failed = 0, n_files = 0;
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
@@ -64,6 +65,10 @@ static int replay_corpus(const char *dir_path) {
         n_files++;
     }
     closedir(dir);
+    if (n_files == 0) {
+        printf("not ok - replay %s: the folder has no inputs\n", dir_path);
+        return 1;
+    }
     if (n_failed == 0) { printf("ok - replay %s (%d inputs)\n", dir_path, n_files); }
     return n_failed > 0;
 }

@@ -2,19 +2,22 @@
  *
  * Every allocation of planning, checking, scheduling, simulating, saving and loading fails in turn.
  */
-#include "plan_support.h"
+#include "order_support.h"
+
+#include "plan/order.h"
 
 #include <unistd.h>
 
 static char path[64];
 
-static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, uint64_t budget,
-                           const char *algorithms) {
+static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, const char *policy,
+                           uint64_t budget, const char *algorithms) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.mem = mem;
+    options.policy = policy;
     options.algorithms = algorithms;
     options.budget_bytes = budget;
-    options.tier_bytes[EBB_TIER_DISK] = UINT64_MAX;
+    options.tier_bytes[EBB_DISK] = UINT64_MAX;
     ebb_plan *plan = NULL, *read = NULL;
     ebb_timeline timeline;
     ebb_status st = ebb_plan_make(p, m, &options, &plan, NULL);
@@ -34,9 +37,29 @@ static void test_plan_oom(void **state) {
     for (uint64_t seed = 2; seed <= 3; seed++) {
         ebb_program *p = random_program(seed);
         uint64_t budget = ebb_program_floor_bytes(p, NULL) * 2;
-        OOM_LOOP(mem, st, st = plan_all(mem, p, m, budget, "given"));
+        OOM_LOOP(mem, st, st = plan_all(mem, p, m, "budget", budget, "given"));
         ebb_program_destroy(p);
     }
+    ebb_machine_destroy(m);
+}
+
+/* A program for which another order is searched and found. */
+static void test_order_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    ebb_rng rng;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb__rng_init(&rng, 3, 5);
+    ebb_program *p = random_branches(&rng, 20, true);
+    ebb_order_figures figures;
+    uint32_t *order = calloc(p->steps.n, sizeof *order);
+    assert_int_equal(ebb__order_find(p, NULL, EBB_ORDER_QUICK, NULL, order, &figures), EBB_OK);
+    const uint64_t quick_bytes = figures.order_bytes;
+    OOM_LOOP(mem, st, st = ebb__order_find(p, NULL, EBB_ORDER_THOROUGH, mem, order, &figures));
+    assert_true(figures.order_bytes < quick_bytes && quick_bytes < figures.program_bytes);
+    free(order);
+    OOM_LOOP(mem, st, st = plan_all(mem, p, m, "order", UINT64_MAX, "given"));
+    ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }
 
@@ -46,18 +69,18 @@ static void test_fitting_oom(void **state) {
     ebb_machine *m = NULL;
     ebb_program *p = NULL;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    assert_int_equal(ebb__program_create(NULL, "trade", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "trade", 1, &p), EBB_OK);
     const uint32_t a = make_tensor(p, 100, false, false), b = make_tensor(p, 50, false, true);
     STEP(p, 0, 1e6, {a, EBB_WRITE});
     const ebb_access writes = {.tensor = b, .mode = EBB_WRITE};
     const ebb_choice choices[2] = {{.name = "slow", .key = 1, .flops = 1e9},
                                    {.name = "fast", .scratch_bytes = 60, .key = 2, .flops = 1e8}};
     const ebb_step step = {.name = "s", .kind = "op", .n_accesses = 1, .n_choices = 2};
-    assert_int_equal(ebb__program_add_step(p, &step, &writes, choices), EBB_OK);
+    assert_int_equal(ebb_program_add_step(p, &step, &writes, choices), EBB_OK);
     STEP(p, 0, 1e6, {a, EBB_READ}, {b, EBB_UPDATE});
-    assert_int_equal(ebb__program_check(p), EBB_OK);
-    OOM_LOOP(mem, st, st = plan_all(mem, p, m, 160, "fastest"));
-    OOM_LOOP(mem, st, st = plan_all(mem, p, m, 160, "fitting"));
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    OOM_LOOP(mem, st, st = plan_all(mem, p, m, "budget", 160, "fastest"));
+    OOM_LOOP(mem, st, st = plan_all(mem, p, m, "budget", 160, "fitting"));
     ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }
@@ -68,7 +91,7 @@ static void test_no_fit_oom(void **state) {
     ebb_machine *m = NULL;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "small", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "small", 1, &p), EBB_OK);
     uint32_t a = make_tensor(p, 10, false, false), b = make_tensor(p, 10, false, false);
     uint32_t c = make_tensor(p, 10, false, false);
     STEP(p, 0, 1, {a, EBB_WRITE});
@@ -100,7 +123,7 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_fitting_oom),
-                                       cmocka_unit_test(test_no_fit_oom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_order_oom),
+                                       cmocka_unit_test(test_fitting_oom), cmocka_unit_test(test_no_fit_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

@@ -36,7 +36,7 @@ static outcome train_on(ebb_device *device) {
     ebb_graph *g = make_graph();
     ebb_lowered *low = NULL;
     assert_int_equal(ebb_lower(g, device, &low), EBB_OK);
-    ebb_plan *plan = make_plan(low, "liveness", UINT64_MAX, EBB_TIER_HOST, NULL);
+    ebb_plan *plan = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
     const outcome out = train(low, plan);
     ebb_plan_destroy(plan);
     ebb_lowered_destroy(low);

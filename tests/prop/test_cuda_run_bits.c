@@ -127,14 +127,15 @@ static void captures_give_the_same_bits(void **state) {
 
 #define FIRST_RECORDED 2u /* behind one that was issued and one that was captured */
 #define N_RECORDED 2u
+#define N_STREAMS 3u   /* compute, and copies out and in */
 #define LEAST_NS 1000u /* that a command of the fake takes */
 
 /* Steps and copies of each row one after the other, none of no time, all inside their iteration. */
 static void check_times(const char *path, const ebb_plan *plan) {
     ebb_trace_reader *r = NULL;
     ebb_trace_event event;
-    uint64_t n_steps = 0, n_copies = 0, begun_ns[EBB_N_ENGINES] = {0}, last_ns = 0;
-    bool is_open[EBB_N_ENGINES] = {false}, in_iteration = false;
+    uint64_t n_steps = 0, n_copies = 0, begun_ns[EBB_MAX_ENGINES] = {0}, last_ns = 0;
+    bool is_open[EBB_MAX_ENGINES] = {false}, in_iteration = false;
     assert_int_equal(ebb_trace_reader_open(NULL, path, &r), EBB_OK);
     for (bool done = false; !done;) {
         if (ebb_trace_reader_next(r, &event, &done) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
@@ -145,7 +146,7 @@ static void check_times(const char *path, const ebb_plan *plan) {
         const bool begins = event.kind == EBB_TRACE_STEP_BEGIN || event.kind == EBB_TRACE_COPY_BEGIN;
         const bool ends = event.kind == EBB_TRACE_STEP_END || event.kind == EBB_TRACE_COPY_END;
         if (!begins && !ends) { continue; }
-        assert_true(in_iteration && event.row < EBB_N_ENGINES && is_open[event.row] == ends);
+        assert_true(in_iteration && event.row < EBB_MAX_ENGINES && is_open[event.row] == ends);
         is_open[event.row] = begins;
         n_steps += event.kind == EBB_TRACE_STEP_END;
         n_copies += event.kind == EBB_TRACE_COPY_END;
@@ -167,7 +168,7 @@ static void check_iteration(uint64_t i, bool is_recorded, uint64_t n_syncs, uint
     assert_int_equal(fake.n_graph_launches - n_graphs, i > 0 && !is_recorded);
     if (!is_recorded) { return; }
     assert_int_equal(n_awaited, n_syncs);
-    assert_in_range(fake.n_syncs - n_syncs, EBB_N_ENGINES, 2 * EBB_N_ENGINES);
+    assert_in_range(fake.n_syncs - n_syncs, N_STREAMS, 2 * N_STREAMS);
 }
 
 /* As train, with two iterations recorded unless path is NULL, and two more behind them. */
@@ -187,7 +188,7 @@ static outcome record(const ebb_lowered *low, const ebb_plan *plan, const char *
         fill_batch(run, i);
         assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_OK);
         check_iteration(i, is_recorded, n_syncs, n_graphs);
-        float loss = ebb_run_loss(run);
+        float loss = run_loss(run);
         memcpy(&out.loss_bits[i % N_ITERATIONS], &loss, sizeof loss);
     }
     assert_int_equal(ebb_run_record_status(run), EBB_OK);
@@ -207,8 +208,8 @@ static void record_with_seed(uint64_t seed, bool old_anchor) {
     ebb_graph *g = make_graph();
     ebb_lowered *low = NULL;
     if (ebb_lower(g, device, &low) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
-    ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_TIER_HOST, NULL);
-    ebb_plan *plan = make_plan(low, "budget", peak_of(liveness) / 2, EBB_TIER_HOST, NULL);
+    ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
+    ebb_plan *plan = make_plan(low, "budget", peak_of(liveness) / 2, EBB_HOST, NULL);
     const outcome want = record(low, liveness, NULL), got = record(low, plan, path);
     assert_memory_equal(got.loss_bits, want.loss_bits, sizeof got.loss_bits);
     assert_true(got.state_hash == want.state_hash);

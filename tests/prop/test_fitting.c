@@ -24,10 +24,9 @@ static void fixture_init(fixture *f, uint64_t seed, uint32_t n_open, uint32_t ma
     f->program = with_choices(plain, &f->rng, n_open, max_choices);
     ebb_program_destroy(plain);
     assert_int_equal(ebb_machine_create(NULL, &f->machine), EBB_OK);
-    const ebb_link link = {.out_bytes_per_s = 1e6 * (double)(1 + ebb__rng_below(&f->rng, 100)),
-                           .in_bytes_per_s = 1e6 * (double)(1 + ebb__rng_below(&f->rng, 100)),
-                           .latency_ns = ebb__rng_below(&f->rng, 2000)};
-    ebb_machine_set_link(f->machine, EBB_TIER_HOST, &link);
+    const double out_per_s = 1e6 * (double)(1 + ebb__rng_below(&f->rng, 100));
+    const double in_per_s = 1e6 * (double)(1 + ebb__rng_below(&f->rng, 100));
+    set_link(f->machine, EBB_HOST, out_per_s, in_per_s, ebb__rng_below(&f->rng, 2000));
 }
 
 static void fixture_fini(fixture *f) {
@@ -144,7 +143,7 @@ static void test_ways(void **state) {
             const bool keeps = strcmp(options.policy, "budget") == 0;
             for (uint64_t part = keeps ? 0 : 2; part < 3; part++) {
                 options.budget_bytes = keeps ? low + (high - low) * part / 4 : high * 4 / 5;
-                options.tier_bytes[EBB_TIER_HOST] = part == 2 && keeps ? high / 3 : UINT64_MAX;
+                options.tier_bytes[EBB_HOST] = part == 2 && keeps ? high / 3 : UINT64_MAX;
                 compare_ways(&f, options, &expected);
             }
         }

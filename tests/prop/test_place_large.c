@@ -87,8 +87,8 @@ static void test_full_after_haste(void **state) {
     (void)state;
     large l;
     const ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
-    make(&l, "malloc", N_FULL, 2);
-    const ebb_place_result result = expect_answer(&l.problem, &options, l.offsets, 2);
+    make(&l, "malloc", N_FULL, 8);
+    const ebb_place_result result = expect_answer(&l.problem, &options, l.offsets, 8);
     assert_int_equal(result.peak_bytes, result.bound_bytes);
     end(&l);
 }

@@ -120,7 +120,7 @@ static void draw_few(slow_problem *s, ebb_rng *rng, unsigned kinds) {
     if ((kinds & SLOW_FIXED) != 0) { slow_draw_fixed(s, rng, 2); }
 }
 
-/* Nothing is better, and that is known. Plain problems are best.c's. */
+/* Nothing is better, and the bound is one. Plain problems are best.c's. */
 static void test_few(void **state) {
     (void)state;
     unsigned n_above_bound = 0;
@@ -136,7 +136,7 @@ static void test_few(void **state) {
         try_offsets(&s, offsets, 0, &least);
         assert_int_equal(ebb_place_bound(&s.p, NULL, &bound), EBB_OK);
         n_above_bound += least > bound;
-        if (result.peak_bytes != least || result.bound_bytes != least) {
+        if (result.peak_bytes != least || result.bound_bytes > least) {
             fail_msg("seed %llu: peak %llu, bound %llu, not %llu", (ull)seed, (ull)result.peak_bytes,
                      (ull)result.bound_bytes, (ull)least);
         }

@@ -7,6 +7,7 @@
  *
  *   test_pool_learning                  the programs that are made here, checked
  *   test_pool_learning table [TRACE...] a table of them, and of the last iterations of recorded traces
+ *   test_pool_learning summary [TRACE...]   the same over more seeds, a line for each program
  */
 #include "pool/pool_priv.h"
 #include "support.h"
@@ -17,7 +18,9 @@
 #define BASE ((uint64_t)1 << 40)
 #define N_ITERATIONS 20u
 #define N_SEEDS 3u
-#define N_TO_LEARN 3u /* iterations */
+#define N_MORE_SEEDS 10u /* of the summary */
+#define N_TO_LEARN 3u    /* iterations */
+#define GOAL 1.02
 #define NEVER 99u
 #define NONE UINT32_MAX
 
@@ -205,8 +208,8 @@ typedef struct run {
     ebb_rng rng;
     EBB_VEC(held) held;
     uint64_t now; /* wishes so far */
-    uint64_t live_bytes, most_bytes;
-    uint64_t end_bytes; /* the highest end of what lived since the fourth iteration */
+    uint64_t live_bytes, peak_live_bytes;
+    uint64_t most_bytes, end_bytes; /* that lived since the fourth iteration, and the highest end of them */
     bool counts;
     uint64_t n_refused;
     unsigned planned_in; /* from 1; NEVER */
@@ -234,6 +237,7 @@ static void take(run *r, uint64_t size_bytes, uint64_t dies) {
     assert_int_equal(EBB_PUSH(NULL, &r->held, ((held){address, n, dies})), EBB_OK);
     r->live_bytes += n;
     r->most_bytes = ebb_max_u64(r->most_bytes, r->live_bytes);
+    r->peak_live_bytes = ebb_max_u64(r->peak_live_bytes, r->live_bytes);
     if (r->counts) { r->end_bytes = ebb_max_u64(r->end_bytes, address + n - BASE); }
 }
 
@@ -279,6 +283,7 @@ static void look_for_plan(run *r, unsigned iteration) {
 static void begin_to_count(run *r) {
     r->then = stats_of(r);
     r->counts = true;
+    r->most_bytes = r->live_bytes;
     for (size_t i = 0; i < r->held.n; i++) {
         r->end_bytes = ebb_max_u64(r->end_bytes, r->held.data[i].address + r->held.data[i].n - BASE);
     }
@@ -310,7 +315,7 @@ static result run_program(const program *p, unsigned noise, uint64_t seed, uint6
                         .n_plans = stats.n_plans,
                         .n_drops = stats.n_drops};
     assert_int_equal(stats.live_bytes, r.live_bytes);
-    assert_int_equal(stats.peak_live_bytes, r.most_bytes);
+    assert_int_equal(stats.peak_live_bytes, r.peak_live_bytes);
     r.now = UINT64_MAX;
     give_due(&r);
     assert_int_equal(stats_of(&r).live_bytes, 0);
@@ -348,6 +353,13 @@ static double most_ratio(kind k) {
     return k == RANDOM ? 1.06 : 1.025;
 }
 
+/* With 1 % of noise. A large block that comes in another size beside the most that lives is what is left. */
+static double most_ratio_in_noise(kind k) {
+    static const double most[N_KINDS] = {
+        [CONVNET] = 1.09, [TRANSFORMER] = 1.04, [DEEP] = 1.04, [INFERENCE] = 1.03, [RANDOM] = 1.12};
+    return most[k];
+}
+
 static void test_quiet(void **state) {
     (void)state;
     for (kind k = 0; k < N_KINDS; k++) {
@@ -371,6 +383,9 @@ static void test_noise(void **state) {
             program p = make_program(k, seed);
             const result little = run_program(&p, 2, seed, 16 * find_load(&p), true);
             const result much = run_program(&p, 10, seed, 16 * find_load(&p), true);
+            if (much.ratio > most_ratio_in_noise(k)) {
+                fail_msg("%s, seed %llu: %.3f of what lives", p.name, (unsigned long long)seed, much.ratio);
+            }
             if (little.planned_in > 4 || much.planned_in > 4 || little.served < 0.95 || much.served < 0.85) {
                 fail_msg("%s, seed %llu: planned in iterations %u and %u, %.3f and %.3f served", p.name,
                          (unsigned long long)seed, little.planned_in, much.planned_in, little.served, much.served);
@@ -434,7 +449,42 @@ static int print_table(int n_traces, char **traces) {
     return 0;
 }
 
+/* A program's worst and mean arena, over several seeds. */
+static void summarize(const program *given, kind k) {
+    static const unsigned noises[] = {0, 2, 10};
+    for (size_t i = 0; i < 3; i++) {
+        double most = 0, sum = 0, served = 0;
+        unsigned planned_in = 0, n_above = 0;
+        char name[64];
+        for (uint64_t seed = 0; seed < N_MORE_SEEDS; seed++) {
+            program p = given != NULL ? *given : make_program(k, seed);
+            const result got = run_program(&p, noises[i], seed, 16 * find_load(&p), false);
+            most = got.ratio > most ? got.ratio : most;
+            sum += got.ratio;
+            served += got.served;
+            n_above += got.ratio > GOAL;
+            planned_in = got.planned_in > planned_in ? got.planned_in : planned_in;
+            (void)snprintf(name, sizeof name, "%s", p.name);
+            if (given == NULL) { free_program(&p); }
+        }
+        printf("%s,%.1f,%u,%.3f,%.3f,%u,%.4f\n", name, noises[i] / 10.0, planned_in, most, sum / N_MORE_SEEDS, n_above,
+               served / N_MORE_SEEDS);
+    }
+}
+
+static int print_summary(int n_traces, char **traces) {
+    printf("program,noise_percent,planned_in,most_arena_ratio,mean_arena_ratio,above_goal,served\n");
+    for (kind k = 0; k < N_KINDS; k++) { summarize(NULL, k); }
+    for (int i = 0; i < n_traces; i++) {
+        program p = read_program(traces[i]);
+        summarize(&p, 0);
+        free_program(&p);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "summary") == 0) { return print_summary(argc - 2, argv + 2); }
     if (argc > 1 && strcmp(argv[1], "table") == 0) { return print_table(argc - 2, argv + 2); }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quiet),

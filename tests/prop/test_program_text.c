@@ -55,7 +55,7 @@ static double draw_real(ebb_rng *rng) {
 static ebb_program *draw_program(ebb_rng *rng) {
     char text[16], text2[16];
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, draw_text(rng, text), (uint64_t)1 << ebb__rng_below(rng, 31), &p),
+    assert_int_equal(ebb_program_create(NULL, draw_text(rng, text), (uint64_t)1 << ebb__rng_below(rng, 31), &p),
                      EBB_OK);
     uint32_t n_tensors = 1 + (uint32_t)ebb__rng_below(rng, MAX_TENSORS), idx = 0;
     bool written[MAX_TENSORS] = {false};
@@ -63,10 +63,11 @@ static ebb_program *draw_program(ebb_rng *rng) {
         ebb_tensor t = {.name = draw_text(rng, text),
                         .size_bytes = 1 + (ebb__rng_below(rng, UINT64_MAX) >> (9 + ebb__rng_below(rng, 50))) / 64,
                         .role = (ebb_role)ebb__rng_below(rng, EBB_N_ROLES),
+                        .marks = ebb__rng_below(rng, 4) == 0 ? EBB_MARK_CHECKPOINT : 0,
                         .persistent = ebb__rng_below(rng, 3) == 0,
                         .kept = ebb__rng_below(rng, 5) == 0};
         written[i] = t.persistent;
-        assert_int_equal(ebb__program_add_tensor(p, &t, &idx), EBB_OK);
+        assert_int_equal(ebb_program_add_tensor(p, &t, &idx), EBB_OK);
     }
     uint32_t n_steps = 1 + (uint32_t)ebb__rng_below(rng, MAX_STEPS);
     for (uint32_t s = 0; s < n_steps; s++) {
@@ -83,14 +84,16 @@ static ebb_program *draw_program(ebb_rng *rng) {
             choices[c] = (ebb_choice){.name = c == 0 ? "a" : "b",
                                       .scratch_bytes = ebb__rng_below(rng, 1000000),
                                       .key = (uint64_t)ebb__rng_u32(rng) << 32 | ebb__rng_u32(rng),
+                                      .time_ns = ebb__rng_below(rng, 2) == 0 ? 0 : ebb__rng_u32(rng),
                                       .flops = draw_real(rng),
                                       .traffic_bytes = draw_real(rng)};
         }
         ebb_step step = {.n_accesses = n, .n_choices = n_choices};
         step.name = draw_text(rng, text);
         step.kind = draw_text(rng, text2);
-        step.phase = (uint32_t)ebb__rng_below(rng, 3);
-        assert_int_equal(ebb__program_add_step(p, &step, accesses, choices), EBB_OK);
+        step.phase = (uint32_t)ebb__rng_below(rng, EBB_N_PHASES);
+        step.repeat = (uint32_t)ebb__rng_below(rng, EBB_N_REPEATS);
+        assert_int_equal(ebb_program_add_step(p, &step, accesses, choices), EBB_OK);
     }
     return p;
 }
@@ -99,15 +102,15 @@ static bool same_steps(const ebb_program *a, const ebb_program *b) {
     for (size_t i = 0; i < a->steps.n; i++) {
         const ebb_step *x = &a->steps.data[i], *y = &b->steps.data[i];
         if (strcmp(x->name, y->name) != 0 || strcmp(x->kind, y->kind) != 0 || x->phase != y->phase ||
-            x->n_accesses != y->n_accesses || x->n_choices != y->n_choices || x->first_access != y->first_access ||
-            x->first_choice != y->first_choice) {
+            x->repeat != y->repeat || x->n_accesses != y->n_accesses || x->n_choices != y->n_choices ||
+            x->first_access != y->first_access || x->first_choice != y->first_choice) {
             return false;
         }
     }
     for (size_t i = 0; i < a->choices.n; i++) {
         const ebb_choice *x = &a->choices.data[i], *y = &b->choices.data[i];
         if (strcmp(x->name, y->name) != 0 || x->scratch_bytes != y->scratch_bytes || x->key != y->key ||
-            x->flops != y->flops || x->traffic_bytes != y->traffic_bytes) {
+            x->time_ns != y->time_ns || x->flops != y->flops || x->traffic_bytes != y->traffic_bytes) {
             return false;
         }
     }
@@ -122,7 +125,7 @@ static bool same_program(const ebb_program *a, const ebb_program *b) {
     for (size_t i = 0; i < a->tensors.n; i++) {
         const ebb_tensor *x = &a->tensors.data[i], *y = &b->tensors.data[i];
         if (strcmp(x->name, y->name) != 0 || x->size_bytes != y->size_bytes || x->role != y->role ||
-            x->persistent != y->persistent || x->kept != y->kept) {
+            x->marks != y->marks || x->persistent != y->persistent || x->kept != y->kept) {
             return false;
         }
     }
@@ -202,7 +205,7 @@ static void test_refusals(void **state) {
         {"ebb-program 1\nname \"n\"\nalignment -1\n", "t:3: a number was expected"},
         {"ebb-program 1\nname \"n\"\nalignment 18446744073709551616\n", "t:3: a number beyond 64 bits"},
         {HEAD "tensor 1 \"x\" 8 temp\n", "t:4: index 1, but the next is 0"},
-        {HEAD "tensor 0 \"x\" 0 temp\n", "t:4: tensor 0: it has no bytes"},
+        {HEAD "tensor 0 \"x\" 0 temp\n", "t:4: it has no bytes"},
         {HEAD "tensor 0 \"x\" 8 tempo\n", "t:4: an unknown role"},
         {HEAD "tensor 0 \"x\" 8 temp keep\n", "t:4: a field that does not belong"},
         {HEAD "tenser 0 \"x\" 8 temp\n", "t:4: 'tensor', 'step' or 'end'"},
@@ -215,6 +218,10 @@ static void test_refusals(void **state) {
         {HEAD TENSORS "step 0 \"s\" \"k\" forward choice \"c\" 0 00000000000000ff 1p9999 1\n",
          "t:6: a number that is too"},
         {HEAD TENSORS "step 0 \"s\" \"k\" forward choice \"c\" 0 00000000000000ff 1.5 1\n", "t:6: not a number"},
+        {HEAD TENSORS "step 0 \"s\" \"k\" forward exact choice \"c\" 0 00000000000000ff 1 1\n",
+         "t:6: step 0 (s): it has no"},
+        {HEAD TENSORS "step 0 \"s\" \"k\" forward choice \"c\" 0 00000000000000ff 1 1 time\n", "t:6: a number was"},
+        {HEAD TENSORS "step 0 \"s\" \"k\" forward choice \"c\" 0 00000000000000ff 1 1 time -1\n", "t:6: a number was"},
         {HEAD TENSORS STEP, "the file is cut off"},
         {HEAD TENSORS STEP "end 2 2\n", "t:7: the end counts other"},
         {HEAD TENSORS STEP "end 2 1 0\n", "t:7: a field too many"},

@@ -110,13 +110,13 @@ static void checkpoint_by_profiled_module(void **state) {
 
 /* Blocks a and out of each of two modules, 100 bytes each, and then a step of the optimizer with 350 bytes, when all of
  * them are gone. 400 at the most; around each module 100 + 100 and, computed again, 100 + 100: the step is the peak. */
-static void forward_with_reads(study_fixture *f, unsigned n_times) {
+static void forward_with_reads(study_fixture *f, unsigned n_times, ebb_role role) {
     static const char *const names[] = {"net.one.a.op", "net.one.b.op", "net.two.a.op", "net.two.b.op"};
     uint64_t made[4];
     for (unsigned time = 0; time < n_times; time++) {
         for (unsigned i = 0; i < 4; i++) {
             step(f, EBB_TRACE_PHASE_FORWARD);
-            made[i] = study_alloc(f, 100, EBB_ROLE_ACTIVATION, names[i]);
+            made[i] = study_alloc(f, 100, role, names[i]);
             study_do(f, EBB_TRACE_WRITE, made[i]);
             end(f);
         }
@@ -138,11 +138,55 @@ static void checkpoint_by_time(void **state) {
     (void)state;
     study_fixture f;
     begin(&f, TELLS_TORCH, "ebb.torch");
-    forward_with_reads(&f, 2);
+    forward_with_reads(&f, 2, EBB_ROLE_ACTIVATION);
     const ebb_study *s = study_fixture_study(&f, NULL);
     assert_int_equal(ebb_study_get_summary(s).peak_bytes, 400);
     expect(s, "checkpoint", 50, "about 350 B"); /* and not 100 more, which are gone by the step */
     study_fixture_fini(&f);
+}
+
+/* An execution trace tells no roles; reads and writes do. Its modules are the ranges, of which it notes that they can
+ * be called; net is none. */
+static void checkpoint_by_ranges(void **state) {
+    (void)state;
+    static const char *const ranges[] = {"class.net.one", "class.net.two", "class.net.one.a"};
+    study_fixture f;
+    begin(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS, "pytorch execution trace");
+    for (size_t i = 0; i < 3; i++) { assert_int_equal(ebb_trace_writer_note(f.writer, ranges[i], ""), EBB_OK); }
+    forward_with_reads(&f, 2, EBB_ROLE_UNKNOWN);
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    expect(s, "checkpoint", 50, "calling net.one through");
+    assert_null(tip(s, "record"));
+    study_fixture_fini(&f);
+}
+
+/* State that an execution trace does not call so: only updates touch it. Which optimizer it is says its range. */
+static void state_by_accesses(void **state) {
+    (void)state;
+    static const struct {
+        const char *range, *names;
+    } cases[] = {{"Optimizer.step#SGD.step", "(bitsandbytes.optim.SGD8bit)"},
+                 {"Optimizer.step#AdamW.step", "(bitsandbytes.optim.AdamW8bit"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        study_fixture f;
+        begin(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS, "pytorch execution trace");
+        const uint64_t moment = study_alloc_before(&f, 4000, EBB_ROLE_UNKNOWN, "before the recording");
+        const uint64_t weight = study_alloc_before(&f, 4000, EBB_ROLE_UNKNOWN, "before the recording");
+        for (unsigned k = 0; k < 2; k++) {
+            step(&f, EBB_TRACE_PHASE_FORWARD);
+            study_do(&f, EBB_TRACE_READ, weight);
+            end(&f);
+            study_add(&f, (ebb_trace_event){.kind = EBB_TRACE_STEP_BEGIN,
+                                            .phase = EBB_TRACE_PHASE_UPDATE,
+                                            .name = study_string(&f, cases[i].range),
+                                            .index = EBB_TRACE_NONE});
+            study_do(&f, EBB_TRACE_WRITE, moment);
+            study_do(&f, EBB_TRACE_WRITE, weight);
+            end(&f);
+        }
+        expect(study_fixture_study(&f, NULL), "optimizer_state", 3000, cases[i].names);
+        study_fixture_fini(&f);
+    }
 }
 
 /* All names, of which the sentence has three. */
@@ -407,8 +451,8 @@ static void step_of_each_optimizer(void **state) {
 
 /* A gradient of 100 bytes that lives on, and an activation of 150 that goes before the gradient comes: 250 with both,
  * 150 where the gradient is not kept. */
-static void tell_iterations(study_fixture *f, bool reads) {
-    const uint64_t grad = study_alloc(f, 100, EBB_ROLE_GRADIENT, "w.grad");
+static void tell_iterations(study_fixture *f, bool reads, ebb_role role) {
+    const uint64_t grad = study_alloc(f, 100, role, "w.grad");
     for (uint64_t i = 0; i < 4; i++) {
         mark(f, EBB_TRACE_ITERATION_BEGIN, i);
         step(f, EBB_TRACE_PHASE_FORWARD);
@@ -424,6 +468,9 @@ static void tell_iterations(study_fixture *f, bool reads) {
         study_do(f, EBB_TRACE_READ, grad);
         study_do(f, EBB_TRACE_WRITE, grad);
         end(f);
+        step(f, EBB_TRACE_PHASE_UPDATE);
+        study_do(f, EBB_TRACE_READ, grad);
+        end(f);
         mark(f, EBB_TRACE_ITERATION_END, i);
     }
 }
@@ -433,7 +480,7 @@ static void gradients_through_the_forward(void **state) {
     for (unsigned reads = 0; reads < 2; reads++) {
         study_fixture f;
         begin(&f, TELLS_TORCH, "ebb.torch");
-        tell_iterations(&f, reads == 1);
+        tell_iterations(&f, reads == 1, EBB_ROLE_GRADIENT);
         const ebb_study *s = study_fixture_study(&f, NULL);
         assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
         if (reads == 0) {
@@ -445,6 +492,16 @@ static void gradients_through_the_forward(void **state) {
         }
         study_fixture_fini(&f);
     }
+}
+
+/* Gradients that an execution trace does not call so. */
+static void gradients_by_accesses(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS, "pytorch execution trace");
+    tell_iterations(&f, false, EBB_ROLE_UNKNOWN);
+    expect(study_fixture_study(&f, NULL), "zero_grad", 100, "the peak would be 150 B");
+    study_fixture_fini(&f);
 }
 
 /* A gradient an iteration, which the next one frees between its forward and backward pass; so the first has none. */
@@ -635,9 +692,12 @@ int main(void) {
         cmocka_unit_test(state_and_step),
         cmocka_unit_test(step_of_each_optimizer),
         cmocka_unit_test(gradients_through_the_forward),
+        cmocka_unit_test(gradients_by_accesses),
         cmocka_unit_test(gradients_freed_late),
         cmocka_unit_test(state_of_momentum),
         cmocka_unit_test(checkpoint_by_time),
+        cmocka_unit_test(checkpoint_by_ranges),
+        cmocka_unit_test(state_by_accesses),
         cmocka_unit_test(names_of_all),
         cmocka_unit_test(no_checkpoint_of_checkpoints),
         cmocka_unit_test(no_checkpoint_below_one),

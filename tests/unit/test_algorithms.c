@@ -16,7 +16,7 @@ static ebb_machine *make_machine(void) {
 static void add_step(ebb_program *p, uint32_t tensor, const ebb_choice *choices, uint32_t n) {
     const ebb_access access = {.tensor = tensor, .mode = EBB_WRITE};
     const ebb_step step = {.name = "open", .kind = "op", .n_accesses = 1, .n_choices = n};
-    assert_int_equal(ebb__program_add_step(p, &step, &access, choices), EBB_OK);
+    assert_int_equal(ebb_program_add_step(p, &step, &access, choices), EBB_OK);
 }
 
 /* Steps 0 and 2 have several choices, of which the last ones are as good as the ones before. */
@@ -28,12 +28,12 @@ static ebb_program *make_program(void) {
     static const ebb_choice second[2] = {{.name = "a", .scratch_bytes = 7, .key = 5, .flops = 50},
                                          {.name = "b", .scratch_bytes = 7, .key = 6, .flops = 50}};
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "open", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "open", 1, &p), EBB_OK);
     const uint32_t x = make_tensor(p, 20, false, false), y = make_tensor(p, 30, false, true);
     add_step(p, x, first, 4);
     STEP(p, 3, 1000, {x, EBB_READ}, {y, EBB_WRITE});
     add_step(p, y, second, 2);
-    assert_int_equal(ebb__program_check(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
     return p;
 }
 

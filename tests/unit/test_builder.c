@@ -61,9 +61,9 @@ static void test_feeds_come_first(void **state) {
                                        EBB_OP_SOFTMAX_LOSS, EBB_OP_FETCH, EBB_OP_FETCH};
     assert_int_equal(f.graph->ops.n, 6);
     for (size_t i = 0; i < 6; i++) { assert_int_equal(f.graph->ops.data[i].kind, want[i]); }
-    assert_int_equal(f.graph->ops.data[1].attr.port, EBB_PORT_LABELS);
+    assert_int_equal(f.graph->ops.data[1].attr.port, 1);
     assert_int_equal(f.graph->ops.data[4].in[0], f.graph->loss);
-    assert_int_equal(f.graph->ops.data[5].in[0], f.graph->correct);
+    assert_int_equal(f.graph->ops.data[5].in[0], ebb__graph_port(f.graph, "correct")->value);
     ebb_graph_destroy(f.graph);
 }
 

@@ -19,27 +19,13 @@ typedef struct plain_block {
     bool is_small, is_free, is_mapped, is_head; /* head: the first of its segment */
 } plain_block;
 
-typedef struct plain_pool_count {
-    uint64_t stream, n_asked;
-    bool is_small;
-} plain_pool_count;
-
 typedef struct plain {
     const ebb_caching_settings *settings;
     plain_block blocks[MAX_BLOCKS]; /* by address */
     size_t n;
     uint64_t held_bytes, next_address;
-    plain_pool_count counts[8];
-    size_t n_counts;
+    uint64_t n_asked[2]; /* requests of more than 1 MiB, others; PyTorch counts those of all streams as one */
 } plain;
-
-static uint64_t *count_of(plain *p, uint64_t stream, bool is_small) {
-    for (size_t i = 0; i < p->n_counts; i++) {
-        if (p->counts[i].stream == stream && p->counts[i].is_small == is_small) { return &p->counts[i].n_asked; }
-    }
-    p->counts[p->n_counts] = (plain_pool_count){stream, 0, is_small};
-    return &p->counts[p->n_counts++].n_asked;
-}
 
 static void insert_at(plain *p, size_t at, plain_block block) {
     assert_true(p->n < MAX_BLOCKS);
@@ -101,15 +87,14 @@ static void collect(plain *p) {
         for (size_t i = 0; i < p->n; i++) {
             const plain_block *b = &p->blocks[i];
             if (b->is_small || !is_whole(p, i)) { continue; }
-            total_age += *count_of(p, b->stream, false) - b->freed_at;
+            total_age += p->n_asked[false] - b->freed_at;
             count++;
         }
         freed = false;
         const double mean = count > 0 ? (double)total_age / (double)count : 0;
-        for (size_t i = 0; i < p->n && reclaimed < target;) {
+        for (size_t i = 0; i < p->n;) { /* all that are as old as that, however many bytes they are */
             const plain_block *b = &p->blocks[i];
-            const bool is_old =
-                !b->is_small && is_whole(p, i) && (double)(*count_of(p, b->stream, false) - b->freed_at) >= mean;
+            const bool is_old = !b->is_small && is_whole(p, i) && (double)(p->n_asked[false] - b->freed_at) >= mean;
             if (is_old) {
                 reclaimed += b->size_bytes;
                 free_segment(p, i);
@@ -131,30 +116,26 @@ static void empty(plain *p) {
     }
 }
 
-static void release_oversize(plain *p, uint64_t size_bytes, uint64_t stream, bool is_small) {
-    for (uint64_t freed = 0; freed < size_bytes;) {
-        size_t found = SIZE_MAX;
-        const uint64_t key = ebb_max_u64(size_bytes, p->settings->max_split_bytes);
-        for (size_t i = 0; i < p->n; i++) { /* the smallest that is enough */
+/* The smallest that is enough; else from the largest down until they are. False: all of them are not. */
+static bool release_oversize(plain *p, uint64_t size_bytes, uint64_t stream, bool is_small) {
+    const uint64_t key = ebb_max_u64(size_bytes, p->settings->max_split_bytes);
+    for (uint64_t freed = 0; freed < key;) {
+        size_t smallest = SIZE_MAX, largest = SIZE_MAX;
+        for (size_t i = 0; i < p->n; i++) {
             const plain_block *b = &p->blocks[i];
-            if (!is_in_pool(b, stream, is_small) || !is_whole(p, i) || b->size_bytes < key) { continue; }
-            if (found == SIZE_MAX || b->size_bytes < p->blocks[found].size_bytes) { found = i; }
-        }
-        for (size_t i = 0; found == SIZE_MAX && i < p->n; i++) { /* else the largest */
-            size_t largest = SIZE_MAX;
-            for (size_t k = 0; k < p->n; k++) {
-                const plain_block *b = &p->blocks[k];
-                if (!is_in_pool(b, stream, is_small) || !is_whole(p, k)) { continue; }
-                if (b->size_bytes < p->settings->max_split_bytes) { continue; }
-                if (largest == SIZE_MAX || b->size_bytes > p->blocks[largest].size_bytes) { largest = k; }
+            if (!is_in_pool(b, stream, is_small) || !is_whole(p, i)) { continue; }
+            if (b->size_bytes < p->settings->max_split_bytes) { continue; }
+            if (b->size_bytes >= key && (smallest == SIZE_MAX || b->size_bytes < p->blocks[smallest].size_bytes)) {
+                smallest = i;
             }
-            found = largest;
-            break;
+            if (largest == SIZE_MAX || b->size_bytes > p->blocks[largest].size_bytes) { largest = i; }
         }
-        if (found == SIZE_MAX) { return; }
+        const size_t found = smallest != SIZE_MAX ? smallest : largest;
+        if (found == SIZE_MAX) { return false; }
         freed += p->blocks[found].size_bytes;
         free_segment(p, found);
     }
+    return true;
 }
 
 static uint64_t alloc_bytes_of(uint64_t size_bytes) {
@@ -167,8 +148,8 @@ static void make_room(plain *p, uint64_t size_bytes, uint64_t stream, bool is_sm
     if (capacity_bytes == 0) { return; }
     if (p->settings->gc_threshold > 0) { collect(p); }
     if (p->held_bytes + segment_bytes <= capacity_bytes) { return; }
-    if (p->settings->max_split_bytes > 0) { release_oversize(p, size_bytes, stream, is_small); }
-    if (p->held_bytes + segment_bytes > capacity_bytes) { empty(p); }
+    const bool is_enough = p->settings->max_split_bytes > 0 && release_oversize(p, size_bytes, stream, is_small);
+    if (!is_enough || p->held_bytes + segment_bytes > capacity_bytes) { empty(p); }
 }
 
 static size_t add_segment(plain *p, uint64_t bytes, uint64_t stream, bool is_small) {
@@ -201,12 +182,12 @@ static size_t expand(plain *p, uint64_t size_bytes, uint64_t stream, bool is_sma
 /* Where it lies is named by its place in the row of all allocations: id. */
 static void plain_take(plain *p, uint64_t size_bytes, uint64_t stream, uint64_t *address_out) {
     const bool is_small = size_bytes <= MIB;
-    (*count_of(p, stream, is_small))++;
+    p->n_asked[is_small]++;
     size_t i = find_best(p, size_bytes, stream, is_small);
     if (i == SIZE_MAX) {
-        (*count_of(p, stream, is_small))--; /* ages are those before the request */
+        p->n_asked[is_small]--; /* ages are those before the request */
         make_room(p, size_bytes, stream, is_small);
-        (*count_of(p, stream, is_small))++;
+        p->n_asked[is_small]++;
         i = p->settings->expandable_segments ? expand(p, size_bytes, stream, is_small)
                                              : add_segment(p, alloc_bytes_of(size_bytes), stream, is_small);
     }
@@ -219,7 +200,7 @@ static void plain_take(plain *p, uint64_t size_bytes, uint64_t stream, uint64_t 
             : (p->settings->max_split_bytes == 0 || size_bytes < p->settings->max_split_bytes) && rest > MIB;
     if (splits) {
         p->blocks[i].size_bytes = size_bytes;
-        const uint64_t now = *count_of(p, stream, is_small);
+        const uint64_t now = p->n_asked[is_small];
         insert_at(p, i + 1, (plain_block){b.address + size_bytes, rest, stream, now, is_small, true, true, false});
     }
     *address_out = b.address;
@@ -230,7 +211,7 @@ static void plain_give(plain *p, uint64_t address, uint64_t stream, bool is_smal
     while (p->blocks[i].address != address || !is_in_pool(&p->blocks[i], stream, is_small)) { i++; }
     assert_false(p->blocks[i].is_free);
     p->blocks[i].is_free = true;
-    p->blocks[i].freed_at = *count_of(p, stream, is_small);
+    p->blocks[i].freed_at = p->n_asked[is_small];
     if (has_next(p, i) && p->blocks[i + 1].is_free) {
         p->blocks[i].size_bytes += p->blocks[i + 1].size_bytes;
         remove_at(p, i + 1);
@@ -303,6 +284,7 @@ static void reserves_what_pytorch_does(void **state) {
         {.expandable_segments = true},
         {.capacity_bytes = 300 * MIB},
         {.capacity_bytes = 300 * MIB, .gc_threshold = 0.5},
+        {.capacity_bytes = 300 * MIB, .gc_threshold = 0.5, .max_split_bytes = 24 * MIB},
         {.capacity_bytes = 300 * MIB, .max_split_bytes = 24 * MIB},
     };
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {

@@ -10,7 +10,7 @@ enum { W, X, Y, K, R };
 
 static ebb_program *make_program(void) {
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "check", 64, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "check", 64, &p), EBB_OK);
     make_tensor(p, 100, true, false);
     make_tensor(p, 64, false, false);
     make_tensor(p, 64, false, false);
@@ -20,39 +20,36 @@ static ebb_program *make_program(void) {
     STEP(p, 32, 1, {X, EBB_READ}, {W, EBB_READ}, {Y, EBB_WRITE});
     STEP(p, 0, 1, {Y, EBB_READ}, {R, EBB_READ}, {K, EBB_WRITE});
     STEP(p, 0, 1, {X, EBB_READ}, {W, EBB_UPDATE});
-    assert_int_equal(ebb__program_check(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
     return p;
 }
 
 static const ebb_action actions[] = {
-    {EBB_ACT_RUN, 0, 0},   /* 0 */
-    {EBB_ACT_IN, W, 0},    /* 1 */
-    {EBB_ACT_RUN, 1, 0},   /* 2 */
-    {EBB_ACT_DROP, X, 0},  /* 3 */
-    {EBB_ACT_DROP, W, 0},  /* 4 */
-    {EBB_ACT_IN, R, 0},    /* 5 */
-    {EBB_ACT_RUN, 2, 0},   /* 6 */
-    {EBB_ACT_DROP, Y, 0},  /* 7 */
-    {EBB_ACT_DROP, R, 0},  /* 8 */
-    {EBB_ACT_AGAIN, 0, 0}, /* 9 */
-    {EBB_ACT_IN, W, 0},    /* 10 */
-    {EBB_ACT_RUN, 3, 0},   /* 11 */
-    {EBB_ACT_OUT, W, 0},   /* 12 */
-    {EBB_ACT_DROP, W, 0},  /* 13 */
-    {EBB_ACT_DROP, X, 0},  /* 14 */
+    ACT_RUN(0),   /* 0 */
+    ACT_IN(W),    /* 1 */
+    ACT_RUN(1),   /* 2 */
+    ACT_DROP(X),  /* 3 */
+    ACT_DROP(W),  /* 4 */
+    ACT_IN(R),    /* 5 */
+    ACT_RUN(2),   /* 6 */
+    ACT_DROP(Y),  /* 7 */
+    ACT_DROP(R),  /* 8 */
+    ACT_AGAIN(0), /* 9 */
+    ACT_IN(W),    /* 10 */
+    ACT_RUN(3),   /* 11 */
+    ACT_OUT(W),   /* 12 */
+    ACT_DROP(W),  /* 13 */
+    ACT_DROP(X),  /* 14 */
 };
 static const ebb_stay stays[] = {
-    {X, 0, 3, 0, 64}, {W, 1, 4, 64, 100}, {Y, 2, 7, 192, 64}, {EBB_SCRATCH, 2, 3, 256, 32},
-    {R, 5, 8, 0, 64}, {K, 6, 15, 64, 4},  {X, 9, 14, 0, 64},  {W, 10, 13, 128, 100},
+    {X, 0, 3, 0, 64, 0}, {W, 1, 4, 64, 100, 0}, {Y, 2, 7, 192, 64, 0}, {EBB_SCRATCH, 2, 3, 256, 32, 0},
+    {R, 5, 8, 0, 64, 0}, {K, 6, 15, 64, 4, 0},  {X, 9, 14, 0, 64, 0},  {W, 10, 13, 128, 100, 0},
 };
-static const ebb_slot slots[] = {{R, EBB_TIER_HOST, 0, 0, 128, 64}, {W, EBB_TIER_HOST, 12, 11, 0, 100}};
+static const ebb_slot slots[] = {{R, EBB_HOST, 0, 0, 128, 64, 0}, {W, EBB_HOST, 12, 11, 0, 100, 0}};
 enum { STAY_X, STAY_W, STAY_Y, STAY_SCRATCH, STAY_R, STAY_K, STAY_X2, STAY_W2, N_STAYS };
 
 static ebb_plan *make_plan(const ebb_program *p) {
-    ebb_plan *plan = NULL;
-    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
-    plan->fingerprint = ebb_program_fingerprint(p);
-    plan->budget_bytes = 288;
+    ebb_plan *plan = make_empty_plan(p, 288);
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
         assert_int_equal(EBB_PUSH(NULL, &plan->actions, actions[i]), EBB_OK);
     }
@@ -89,11 +86,11 @@ static void test_right_plan(void **state) {
     assert_int_equal(ebb__plan_seal(plan), EBB_OK);
     ebb_plan_summary sum = ebb_plan_get_summary(plan);
     assert_int_equal(sum.peak_bytes, 288);
-    assert_int_equal(sum.bound_bytes, 64 + 100 + 64 + 32);
+    assert_int_equal(sum.bound_bytes, 288); /* 64 + 128 + 64 + 64, but no more than the peak */
     assert_int_equal(sum.moved_out_bytes, 100);
     assert_int_equal(sum.moved_in_bytes, 264);
     assert_int_equal(sum.n_recomputed_steps, 1);
-    assert_int_equal(sum.tier_bytes[EBB_TIER_HOST], 192);
+    assert_int_equal(sum.tier_bytes[EBB_HOST], 192);
     ebb_plan_destroy(plan);
     ebb_program_destroy(p);
 }
@@ -104,7 +101,7 @@ static void test_right_plan(void **state) {
     X(plan->budget_bytes = 287, "beyond the budget")                                                                   \
     X(plan->stays.data[STAY_Y].offset = 1, "not aligned")                                                              \
     X(plan->stays.data[STAY_Y].offset = UINT64_MAX - 63, "beyond the budget")                                          \
-    X(plan->stays.data[STAY_Y].size_bytes = 63, "its tensor's size")                                                   \
+    X(plan->stays.data[STAY_Y].size_bytes = 63, "not present")                                                         \
     X(plan->stays.data[STAY_Y].tensor = 77, "stay of no tensor")                                                       \
     X(plan->stays.data[STAY_Y].first = 99, "beyond the actions")                                                       \
     X(plan->stays.data[STAY_Y].last = 1, "not persistent")                                                             \
@@ -123,8 +120,8 @@ static void test_right_plan(void **state) {
     X(plan->stays.data[STAY_Y].first = 3, "out of order")                                                              \
     X(plan->stays.data[STAY_R].first = 4, "nothing brings")                                                            \
     X(plan->slots.data[1].tensor = 99, "no tensor or tier")                                                            \
-    X(plan->slots.data[1].tier = 2, "no tensor or tier")                                                               \
-    X(plan->slots.data[1].size_bytes = 4, "its tensor's size")                                                         \
+    X(plan->slots.data[1].tier = 3, "no tensor or tier")                                                               \
+    X(plan->slots.data[1].size_bytes = 4, "it has no slot")                                                            \
     X(plan->slots.data[1].last = 5, "it has no slot")                                                                  \
     X(plan->slots.data[1].last = 15, "it has no slot")                                                                 \
     X(plan->slots.data[1].first = 13, "it has no slot")                                                                \
@@ -136,12 +133,12 @@ static void test_right_plan(void **state) {
     X(plan->actions.data[0].target = 4, "no such step")                                                                \
     X(plan->actions.data[0].choice = 1, "no such choice")                                                              \
     X(plan->actions.data[9].choice = 1, "no such choice")                                                              \
-    X(plan->actions.data[9].kind = EBB_ACT_RUN, "out of the program's order")                                          \
+    X(plan->actions.data[9].kind = EBB_ACT_RUN, "run twice")                                                           \
     X(plan->actions.data[0].kind = EBB_ACT_AGAIN, "before it was run")                                                 \
     X(plan->actions.data[6].target = 3, "nothing brings")                                                              \
     X(plan->actions.data[14].target = K, "does not end here")                                                          \
     X(plan->actions.data[14].target = Y, "not present")                                                                \
-    X(plan->actions.data[13].kind = EBB_ACT_OUT, "does not begin here")                                                \
+    X(plan->actions.data[13] = (ebb_action)ACT_OUT(W), "does not begin here")                                          \
     X(plan->actions.data[11].kind = EBB_ACT_AGAIN; plan->actions.data[11].target = 0, "never run")                     \
     X(remove_action(plan, 0), "out of order")                                                                          \
     X(remove_action(plan, 10), "nothing brings")                                                                       \
@@ -168,6 +165,24 @@ static void test_mutations(void **state) {
     ebb_program_destroy(p);
 }
 
+/* Only a step that makes the same bits may be run again. */
+static void test_repeats(void **state) {
+    (void)state;
+    ebb_program *p = make_program();
+    ebb_plan *plan = make_plan(p);
+    size_t again = 0;
+    while (plan->actions.data[again].kind != EBB_ACT_AGAIN) { again++; }
+    for (uint32_t r = 0; r < EBB_N_REPEATS; r++) {
+        p->steps.data[plan->actions.data[again].target].repeat = r;
+        plan->fingerprint = ebb_program_fingerprint(p);
+        const ebb_status st = ebb_plan_check(p, plan);
+        assert_int_equal(st, r == EBB_REPEAT_EXACT ? EBB_OK : EBB_E_INVALID_PLAN);
+        if (st != EBB_OK) { assert_non_null(strstr(ebb_last_error(), "cannot make the same bits again")); }
+    }
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
 /* Versions: content that is present but not what the program means. */
 static void test_versions(void **state) {
     (void)state;
@@ -185,9 +200,9 @@ static void test_versions(void **state) {
     ebb_plan_destroy(plan);
     /* the update run again reads a version that is gone */
     plan = make_plan(p);
-    plan->actions.data[12] = (ebb_action){EBB_ACT_AGAIN, 3, 0};
+    plan->actions.data[12] = (ebb_action)ACT_AGAIN(3);
     plan->slots.n = 1;
-    plan->slots.data[0] = (ebb_slot){W, EBB_TIER_HOST, 0, 0, 0, 100};
+    plan->slots.data[0] = (ebb_slot){W, EBB_HOST, 0, 0, 0, 100, 0};
     assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
     ebb_plan_destroy(plan);
     ebb_program_destroy(p);
@@ -197,31 +212,54 @@ static void test_versions(void **state) {
 static void test_stale_circle(void **state) {
     (void)state;
     ebb_program *p = NULL;
-    assert_int_equal(ebb__program_create(NULL, "circle", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "circle", 1, &p), EBB_OK);
     uint32_t w = make_tensor(p, 8, true, false);
     STEP(p, 0, 1, {w, EBB_UPDATE});
     STEP(p, 0, 1, {w, EBB_READ});
-    ebb_plan *plan = NULL;
-    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
-    plan->fingerprint = ebb_program_fingerprint(p);
-    plan->budget_bytes = UINT64_MAX;
-    ebb_action list[] = {
-        {EBB_ACT_OUT, w, 0}, {EBB_ACT_RUN, 0, 0}, {EBB_ACT_RUN, 1, 0}, {EBB_ACT_DROP, w, 0}, {EBB_ACT_IN, w, 0}};
+    ebb_plan *plan = make_empty_plan(p, UINT64_MAX);
+    ebb_action list[] = {ACT_OUT(w), ACT_RUN(0), ACT_RUN(1), ACT_DROP(w), ACT_IN(w)};
     for (size_t i = 0; i < 5; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
-    ebb_stay stay = {w, 4, 3, 0, 8};
-    ebb_slot slot = {w, EBB_TIER_HOST, 0, 5, 0, 8};
+    ebb_stay stay = {w, 4, 3, 0, 8, 0};
+    ebb_slot slot = {w, EBB_HOST, 0, 5, 0, 8, 0};
     assert_int_equal(EBB_PUSH(NULL, &plan->stays, stay), EBB_OK);
     assert_int_equal(EBB_PUSH(NULL, &plan->slots, slot), EBB_OK);
     assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
     assert_non_null(strstr(ebb_last_error(), "stale"));
-    plan->stays.data[0] = (ebb_stay){w, 0, 0, 0, 8}; /* always there: then it may be neither dropped nor brought */
+    plan->stays.data[0] = (ebb_stay){w, 0, 0, 0, 8, 0}; /* always there: then it may be neither dropped nor brought */
     assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
     ebb_plan_destroy(plan);
     ebb_program_destroy(p);
 }
 
+/* A weight that goes around on the host, and an old copy of it that is brought back where nothing reads it before the
+ * circle ends: who asks for the weight between two iterations would get the old one. */
+static void test_stale_end(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    assert_int_equal(ebb_program_create(NULL, "end", 1, &p), EBB_OK);
+    const uint32_t w = make_tensor(p, 8, true, false);
+    STEP(p, 0, 1, {w, EBB_UPDATE});
+    ebb_plan *plan = make_empty_plan(p, UINT64_MAX);
+    const ebb_action list[] = {
+        ACT_IN(w),   {.kind = EBB_ACT_OUT, .target = w, .tier = EBB_DISK, .size_bytes = EBB_WHOLE},
+        ACT_RUN(0),  ACT_OUT(w),
+        ACT_DROP(w), {.kind = EBB_ACT_IN, .target = w, .tier = EBB_DISK, .size_bytes = EBB_WHOLE}};
+    const ebb_stay two[] = {{w, 0, 4, 0, 8, 0}, {w, 5, 6, 0, 8, 0}};
+    const ebb_slot copies[] = {{w, EBB_DISK, 1, 6, 0, 8, 0}, {w, EBB_HOST, 3, 1, 0, 8, 0}};
+    for (size_t i = 0; i < 6; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, two[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, copies[i]), EBB_OK); }
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "stale"));
+    plan->actions.data[5].tier = EBB_HOST; /* what is there at the end is what goes around */
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan), cmocka_unit_test(test_mutations),
-                                       cmocka_unit_test(test_versions), cmocka_unit_test(test_stale_circle)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan),   cmocka_unit_test(test_mutations),
+                                       cmocka_unit_test(test_repeats),      cmocka_unit_test(test_versions),
+                                       cmocka_unit_test(test_stale_circle), cmocka_unit_test(test_stale_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

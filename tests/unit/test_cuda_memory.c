@@ -29,6 +29,7 @@ static void an_arena_takes_whole_granules(void **state) {
         ebb_device_info info;
         MUST(ops->arena_create(device, sizes[i], &arena));
         assert_int_equal(fake.used_bytes - before, granules[i] * 2 * MIB);
+        assert_int_equal(ops->arena_measure(device, arena).peak_bytes, granules[i] * 2 * MIB); /* as the driver says */
         MUST(ops->info(device, &info));
         assert_int_equal(info.capacity_bytes, 64 * MIB);
         assert_int_equal(info.context_bytes, 3 * MIB + before);

@@ -4,6 +4,8 @@
  */
 #include "study_fixture.h"
 
+#include <unistd.h>
+
 static const char *const all_names[] = {"cpu", "cuda:0", "cuda:1"};
 
 static void note(study_fixture *f, const char *key, const char *value) {
@@ -182,6 +184,53 @@ static void test_refused_from_the_beginning(void **state) {
     }
 }
 
+/* What was told of reading. */
+typedef struct told {
+    uint64_t n_done, n;
+    size_t n_times, n_begun;
+    bool is_end; /* the last was told after all was read */
+} told;
+
+static void take_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n) {
+    told *t = ctx;
+    t->is_end = strcmp(what, "reading MiB") != 0;
+    if (t->is_end) { return; }
+    assert_in_range(n_done, 0, n);
+    if (t->n_times == 0 || n_done < t->n_done) { t->n_begun++; }
+    t->n_done = n_done;
+    t->n = n;
+    t->n_times++;
+}
+
+/* A file of three MiB: how much is read is told of the file, then of the trace that is made from it, each time. */
+static void test_progress(void **state) {
+    char path[] = "/tmp/ebb-test-XXXXXX";
+    told t = {0};
+    ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
+    ebb_trace_reader *reader = NULL;
+    (void)state;
+    const int fd = mkstemp(path);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    fprintf(file, "id,lower,upper,size\n");
+    for (int i = 0; i < 30000; i++) { fprintf(file, "a_name_%090d,%d,%d,1\n", i, i, i + 2); }
+    assert_int_equal(fclose(file), 0);
+    options.progress = (ebb_progress){.tell = take_progress, .ctx = &t};
+    const ebb_status status = ebb_trace_open(path, &options, &reader);
+    (void)unlink(path);
+    if (status != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_int_equal(t.n_begun, 3); /* and it is at the trace's front again */
+    assert_true(t.n_times > 4);
+    for (bool done = false; !done;) {
+        ebb_trace_event event;
+        assert_int_equal(ebb_trace_reader_next(reader, &event, &done), EBB_OK);
+    }
+    assert_int_equal(t.n_begun, 3);
+    assert_true(t.n > 0 && t.n_done == t.n);
+    assert_true(t.is_end);
+    ebb_trace_reader_close(reader);
+}
+
 static void test_every_allocation(void **state) {
     study_fixture f;
     size_t n = 0, chosen = 0;
@@ -204,6 +253,7 @@ int main(void) {
                                        cmocka_unit_test(test_host),
                                        cmocka_unit_test(test_unnamed),
                                        cmocka_unit_test(test_refused_from_the_beginning),
+                                       cmocka_unit_test(test_progress),
                                        cmocka_unit_test(test_every_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

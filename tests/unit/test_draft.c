@@ -11,13 +11,13 @@
 static ebb_program *make_wide(uint32_t n) {
     ebb_program *p = NULL;
     ebb_access access[N_WIDE];
-    assert_int_equal(ebb__program_create(NULL, "wide", 64, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "wide", 64, &p), EBB_OK);
     for (uint32_t i = 0; i < n; i++) { make_tensor(p, 10 + i, i % 3 == 0, false); }
     for (uint32_t i = 0; i < n; i++) { access[i] = (ebb_access){n - 1 - i, EBB_WRITE}; }
     make_step(p, access, n, 7, 1.0);
     for (uint32_t i = 0; i < n; i++) { access[i].mode = EBB_READ; }
     make_step(p, access, n, 0, 1.0);
-    assert_int_equal(ebb__program_check(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
     return p;
 }
 
@@ -40,10 +40,10 @@ static void test_many_at_once(void **state) {
         ebb_plan *plan = NULL;
         assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
         for (uint32_t t = 0; t < n; t += 2) { draft.resident[t] = 0; } /* they come with the first step */
-        assert_int_equal(ebb__draft_add(&draft, EBB_ACT_RUN, 0, 0, EBB_DRAFT_FIXED), EBB_OK);
-        assert_int_equal(ebb__draft_add(&draft, EBB_ACT_RUN, 1, 0, EBB_DRAFT_FIXED), EBB_OK);
+        assert_int_equal(ebb__draft_step(&draft, EBB_ACT_RUN, 0, 0), EBB_OK);
+        assert_int_equal(ebb__draft_step(&draft, EBB_ACT_RUN, 1, 0), EBB_OK);
         assert_true(ebb__draft_is_valid(&draft, p));
-        assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
+        plan = make_empty_plan(p, UINT64_MAX);
         assert_int_equal(ebb__draft_to_plan(&draft, p, plan), EBB_OK);
         assert_in_order(plan);
         assert_int_equal(plan->stays.n, n + 1);       /* and the scratch */
@@ -61,21 +61,19 @@ static void test_first_out(void **state) {
     ebb_program *p = NULL;
     ebb_draft draft;
     ebb_plan *plan = NULL;
-    assert_int_equal(ebb__program_create(NULL, "out", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "out", 1, &p), EBB_OK);
     uint32_t w = make_tensor(p, 8, true, false), r = make_tensor(p, 8, true, false);
     STEP(p, 0, 1, {r, EBB_READ});
     STEP(p, 0, 1, {w, EBB_UPDATE});
-    assert_int_equal(ebb__program_check(p), EBB_OK);
-    const ebb_action list[] = {{EBB_ACT_OUT, w, 0},  {EBB_ACT_DROP, w, 0}, {EBB_ACT_IN, r, 0}, {EBB_ACT_RUN, 0, 0},
-                               {EBB_ACT_DROP, r, 0}, {EBB_ACT_IN, w, 0},   {EBB_ACT_RUN, 1, 0}};
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    const ebb_action list[] = {ACT_OUT(w), ACT_DROP(w), ACT_IN(r), ACT_RUN(0), ACT_DROP(r), ACT_IN(w), ACT_RUN(1)};
     assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
     draft.resident[r] = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const ebb_action *a = &list[i];
-        assert_int_equal(ebb__draft_add(&draft, a->kind, a->target, a->choice, EBB_DRAFT_FIXED), EBB_OK);
+        assert_int_equal(ebb__draft_add(&draft, &list[i], EBB_DRAFT_FIXED), EBB_OK);
     }
     assert_true(ebb__draft_is_valid(&draft, p));
-    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
+    plan = make_empty_plan(p, UINT64_MAX);
     assert_int_equal(ebb__draft_to_plan(&draft, p, plan), EBB_OK);
     assert_in_order(plan);
     assert_int_equal(plan->stays.n, 2);
@@ -97,12 +95,12 @@ static void test_first_out(void **state) {
 
 static void test_no_draft(void **state) {
     (void)state;
-    const ebb_action list[] = {{EBB_ACT_DROP, 1, 0}, {EBB_ACT_IN, 0, 0}, {EBB_ACT_RUN, 1, 0}, {EBB_ACT_OUT, 1, 0}};
+    const ebb_action list[] = {ACT_DROP(1), ACT_IN(0), ACT_RUN(1), ACT_OUT(1)};
     ebb_program *p = make_wide(3);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) { /* 0 is there from the start, 1 is not */
         ebb_draft draft;
         assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
-        assert_int_equal(ebb__draft_add(&draft, list[i].kind, list[i].target, 0, EBB_DRAFT_FIXED), EBB_OK);
+        assert_int_equal(ebb__draft_add(&draft, &list[i], EBB_DRAFT_FIXED), EBB_OK);
         assert_false(ebb__draft_is_valid(&draft, p));
         ebb__draft_fini(&draft);
     }

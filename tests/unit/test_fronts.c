@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stage that sweeps from the fullest moment, at leisure and in haste, and what is tried in haste behind it: what
- * they find is a placement, on a line and on a circle; lives that nest meet the bound; in haste, what is far above it
- * is given up; noise of more than a few items comes near the bound, the same way each time, and nearer with more work;
- * every allocation failing in turn.
+ * The stage that sweeps from the fullest moment, at leisure and in haste, and the hybrids that follow it in haste:
+ * their answers are placements, on a line and on a circle; lives that nest meet the bound; in haste, a peak far above
+ * the bound is given up; every allocation failing in turn.
  */
 #include "place/search.h"
 #include "place_fixture.h"
@@ -95,7 +94,7 @@ static void test_nested(void **state) {
     (void)state;
     fronts_fixture f = {.base.problem = EBB_PLACE_PROBLEM_INIT};
     for (size_t i = 0; i < N_FIXTURE; i++) {
-        const bool is_short = i % 2 != 0; /* behind the others, one after the other */
+        const bool is_short = i % 2 != 0; /* after the others, one at a time */
         const uint64_t first = is_short ? 2 * N_FIXTURE + i : i, last = is_short ? first + 2 : 2 * N_FIXTURE - i;
         f.base.items[i] = (ebb_place_item){1 + i % 7, first, last};
     }
@@ -107,90 +106,10 @@ static void test_nested(void **state) {
     assert_true(f.search.best.peak_bytes == f.search.sections->bound_bytes);
     expect_best(&f, 0);
     f.search.best.peak_bytes = UINT64_MAX;
-    f.search.is_many = false; /* then it is none of its business */
+    f.search.is_many = false; /* then it does nothing */
     assert_int_equal(ebb__search_quick_fronts(&f.search), EBB_OK);
     assert_true(f.search.best.peak_bytes == UINT64_MAX);
     ebb__bump_fini(&f.base.bump);
-}
-
-/* ---- under a cap ------------------------------------------------------------------------------ */
-
-#define N_NOISE (EBB_PLACE_FEW + 500u)
-#define LONGEST 400u
-
-typedef struct noise {
-    ebb_place_item items[N_NOISE];
-    uint64_t offsets[N_NOISE];
-    ebb_place_problem problem;
-} noise;
-
-static void draw_noise(noise *f, uint64_t seed) {
-    ebb_rng rng;
-    ebb__rng_init(&rng, seed, 0);
-    for (size_t i = 0; i < N_NOISE; i++) {
-        const uint64_t first = ebb__rng_below(&rng, N_NOISE);
-        f->items[i] =
-            (ebb_place_item){1 + ebb__rng_below(&rng, 1000), first, first + 1 + ebb__rng_below(&rng, LONGEST)};
-    }
-    f->problem = EBB_PLACE_PROBLEM_INIT;
-    f->problem.items = f->items;
-    f->problem.n_items = N_NOISE;
-}
-
-/* The peak that the stage alone comes to, in its way with many items or with fewer. */
-static uint64_t place_noise(const noise *f, bool is_many, uint64_t max_steps, uint64_t *offsets, uint64_t *steps_out) {
-    ebb_bump bump;
-    ebb_sections sections;
-    ebb_compact compact;
-    ebb__bump_init(&bump, NULL);
-    assert_int_equal(ebb__place_cut(&f->problem, &bump, &sections), EBB_OK);
-    assert_int_equal(ebb__place_compact(&sections, &bump, &compact), EBB_OK);
-    const ebb_place_job job = {.problem = &f->problem, .max_steps = max_steps, .stop = never};
-    ebb_search s = {.job = &job,
-                    .compact = &compact,
-                    .sections = &compact.sections,
-                    .proved_bytes = compact.sections.bound_bytes,
-                    .is_many = is_many,
-                    .max_work = max_steps,
-                    .bump = &bump};
-    ebb_attempt *const attempts[] = {&s.now, &s.best};
-    for (size_t a = 0; a < 2; a++) {
-        attempts[a]->idx = ebb__bump_alloc(&bump, N_NOISE, sizeof *attempts[a]->idx);
-        attempts[a]->offsets = ebb__bump_alloc(&bump, N_NOISE, sizeof *attempts[a]->offsets);
-        attempts[a]->peak_bytes = UINT64_MAX;
-        assert_true(attempts[a]->idx != NULL && attempts[a]->offsets != NULL);
-    }
-    s.key = ebb__bump_alloc(&bump, N_NOISE, sizeof *s.key);
-    assert_non_null(s.key);
-    assert_int_equal(ebb__search_fronts(&s), EBB_OK);
-    assert_true(s.best.peak_bytes != UINT64_MAX);
-    ebb__place_expand(&compact, &f->problem, s.best.offsets, offsets);
-    const uint64_t peak = compact.base_bytes + s.best.peak_bytes * compact.granule_bytes;
-    *steps_out = s.work;
-    ebb__bump_fini(&bump);
-    return peak;
-}
-
-static void test_noise(void **state) {
-    (void)state;
-    unsigned n_gained = 0;
-    for (uint64_t seed = 0; seed < 6; seed++) {
-        static noise f;
-        uint64_t again[N_NOISE], checked = 0, bound = 0, steps = 0, steps_again = 0;
-        draw_noise(&f, seed);
-        const uint64_t first = place_noise(&f, seed % 2 != 0, 300 * 1000, f.offsets, &steps);
-        const uint64_t peak = place_noise(&f, seed % 2 != 0, 4000 * 1000, f.offsets, &steps);
-        assert_int_equal(ebb_place_check(&f.problem, NULL, f.offsets, &checked), EBB_OK);
-        assert_true(checked == peak);
-        assert_true(place_noise(&f, seed % 2 != 0, 4000 * 1000, again, &steps_again) == peak && steps_again == steps);
-        assert_memory_equal(again, f.offsets, sizeof again);
-        assert_int_equal(ebb_place_bound(&f.problem, NULL, &bound), EBB_OK);
-        if (peak > bound + bound / 20 || peak > first) {
-            fail_msg("seed %d: %d of %d", (int)seed, (int)peak, (int)bound);
-        }
-        n_gained += peak < first;
-    }
-    assert_in_range(n_gained, 2, 6);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------- */
@@ -222,8 +141,10 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placements), cmocka_unit_test(test_hybrids_in_haste), cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_noise),      cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_placements),
+        cmocka_unit_test(test_hybrids_in_haste),
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

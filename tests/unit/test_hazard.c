@@ -177,13 +177,13 @@ typedef struct written {
 
 #define N_ITERATIONS 3
 
-static void make_plan(written *w, ebb_tier tier) {
+static void make_plan(written *w, uint32_t tier) {
     ebb_machine *machine = NULL;
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.budget_bytes = 1;
-    options.tier_bytes[EBB_TIER_HOST] = tier == EBB_TIER_HOST ? UINT64_MAX : 0;
-    options.tier_bytes[EBB_TIER_DISK] = tier == EBB_TIER_DISK ? UINT64_MAX : 0;
+    options.tier_bytes[EBB_HOST] = tier == EBB_HOST ? UINT64_MAX : 0;
+    options.tier_bytes[EBB_DISK] = tier == EBB_DISK ? UINT64_MAX : 0;
     ebb_no_fit no_fit = {0};
     const ebb_program *program = ebb_lowered_program(w->lowered);
     assert_int_equal(ebb_plan_make(program, machine, &options, &w->plan, &no_fit), EBB_E_NO_FIT);
@@ -192,7 +192,7 @@ static void make_plan(written *w, ebb_tier tier) {
     ebb_machine_destroy(machine);
 }
 
-static void write_down(written *w, ebb_tier tier, bool graphs) {
+static void write_down(written *w, uint32_t tier, bool graphs) {
     float plain[8 * 8 * 8 * 8] = {0};
     assert_int_equal(ebb_device_open("dry", NULL, &w->dry), EBB_OK);
     assert_int_equal(ebb__journal_open(w->dry, &w->device), EBB_OK);
@@ -440,7 +440,7 @@ static size_t find_iteration(const ebb_journal *j, size_t n) {
     return i;
 }
 
-static void check_mistakes(ebb_tier tier, bool graphs) {
+static void check_mistakes(uint32_t tier, bool graphs) {
     written w;
     pair_list pairs = {0};
     ebb_hazard_counts counts;
@@ -475,17 +475,17 @@ static void check_mistakes(ebb_tier tier, bool graphs) {
 
 static void mistakes_are_found_on_the_host_tier(void **state) {
     (void)state;
-    check_mistakes(EBB_TIER_HOST, false);
+    check_mistakes(EBB_HOST, false);
 }
 
 static void mistakes_are_found_in_graphs(void **state) {
     (void)state;
-    check_mistakes(EBB_TIER_HOST, true);
+    check_mistakes(EBB_HOST, true);
 }
 
 static void mistakes_are_found_on_the_disk_tier(void **state) {
     (void)state;
-    check_mistakes(EBB_TIER_DISK, false);
+    check_mistakes(EBB_DISK, false);
 }
 
 int main(void) {

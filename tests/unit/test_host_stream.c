@@ -194,6 +194,50 @@ static void compute_waits_and_times_rise(void **state) {
     ebb__host_event_destroy(&device.base, after);
 }
 
+/* What says that both waiters have come, and lasts 20 ms more. */
+static ebb_status wait_for_two(void *ctx) {
+    while (atomic_load((atomic_int *)ctx) < 2) { sleep_ms(1); }
+    sleep_ms(20);
+    return EBB_OK;
+}
+
+static ebb_status come(void *ctx) {
+    atomic_fetch_add((atomic_int *)ctx, 1);
+    return EBB_OK;
+}
+
+/* A wait counts on the stream that was held up, be it the caller's thread or one of its own, and on no other. */
+static void waits_count_where_they_hold_up(void **state) {
+    (void)state;
+    ebb_stream *slow = new_stream(false), *held = new_stream(false), *idle = new_stream(false);
+    ebb_stream *compute = new_stream(true);
+    ebb_event *event = new_event();
+    atomic_int n_come = 0;
+    const uint64_t begin_ns = ebb__now_ns();
+    ebb__host_call(slow, wait_for_two, &n_come);
+    ebb__host_event_record(slow, event);
+    ebb__host_call(held, come, &n_come);
+    ebb__host_event_wait(held, event);
+    (void)ebb__host_stream_waited_ns(held); /* while it waits */
+    ebb__host_call(compute, come, &n_come);
+    ebb__host_event_wait(compute, event);
+    assert_int_equal(ebb__host_stream_sync(held), EBB_OK);
+    const uint64_t took_ns = ebb__now_ns() - begin_ns, waited_ns = ebb__host_stream_waited_ns(compute);
+    assert_in_range(waited_ns, 5000000, took_ns); /* 20 ms, less what a busy machine takes to begin the wait */
+    assert_in_range(ebb__host_stream_waited_ns(held), 5000000, took_ns);
+    assert_int_equal(ebb__host_stream_waited_ns(slow), 0);
+    ebb__host_event_wait(compute, event); /* it is there: nothing is held up */
+    ebb__host_event_wait(idle, event);
+    assert_int_equal(ebb__host_stream_sync(idle), EBB_OK);
+    assert_int_equal(ebb__host_stream_waited_ns(compute), waited_ns);
+    assert_int_equal(ebb__host_stream_waited_ns(idle), 0);
+    ebb__host_stream_destroy(compute);
+    ebb__host_stream_destroy(idle);
+    ebb__host_stream_destroy(held);
+    ebb__host_stream_destroy(slow);
+    ebb__host_event_destroy(&device.base, event);
+}
+
 /* A record on another stream must not let pass who waits for the earlier one. */
 static void records_complete_in_order_across_streams(void **state) {
     (void)state;
@@ -265,6 +309,7 @@ int main(void) {
         cmocka_unit_test(random_graphs_keep_order),
         cmocka_unit_test(wait_without_record_passes),
         cmocka_unit_test(compute_waits_and_times_rise),
+        cmocka_unit_test(waits_count_where_they_hold_up),
         cmocka_unit_test(records_complete_in_order_across_streams),
         cmocka_unit_test(error_surfaces_once_and_nobody_hangs),
         cmocka_unit_test(full_ring_blocks_and_destroy_drains),

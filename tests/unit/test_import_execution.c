@@ -75,6 +75,80 @@ static void test_names(void **state) {
     imported_fini(&im);
 }
 
+/* A node with a scope: an operator, one of the backward pass, a range of the program's. */
+#define SCOPED(scope, name, id, parent, seq, inputs, outputs)                                                          \
+    "{\"name\":\"" name "\",\"id\":" #id ",\"rf_id\":1,\"parent\":" #parent ",\"seq_id\":" #seq ",\"scope\":" #scope   \
+    ",\"tid\":1,\"fw_tid\":1,\"op_schema\":\"aten::relu(Tensor self) -> Tensor\""                                      \
+    ",\"inputs\":[" inputs "],\"input_shapes\":[],\"outputs\":[" outputs "],\"output_shapes\":[]}"
+#define RELU(id, parent, seq, in, out) SCOPED(0, "aten::relu", id, parent, seq, in, out)
+#define BACK(id, parent, seq) SCOPED(1, "ReluBackward0", id, parent, seq, "", "")
+#define RANGE(name, id, parent) SCOPED(7, name, id, parent, -1, "", "")
+#define ENGINE(id, parent) NODE("autograd::engine::evaluate_function: ReluBackward0", id, parent, 1, -1, "", "", "")
+
+/* Ranges of the program's are modules: what is made within is named after them, and so are steps, in the backward pass
+ * too. A range whose name goes on from that of the one around it is not told twice; those of PyTorch's are none. */
+static void test_ranges(void **state) {
+    (void)state;
+    static const char *const names[] = {"before the recording",   "aten::relu",
+                                        "net.layers.0.act.relu",  "net.layers.0.relu",
+                                        "net.last.relu",          "autograd::engine::evaluate_function: ReluBackward0",
+                                        "Optimizer.step#SGD.step"};
+    static const char *const steps[] = {"enumerate(DataLoader)#x",
+                                        "aten::relu",
+                                        "net",
+                                        "net.layers.0",
+                                        "net.layers.0.act",
+                                        "net.layers.0.act",
+                                        "net.layers.0",
+                                        "net.last",
+                                        "net.last",
+                                        "autograd::engine::evaluate_function: ReluBackward0",
+                                        "net.layers.0.act",
+                                        "net.layers.0.act",
+                                        "Optimizer.step#SGD.step",
+                                        "mine",
+                                        "aten::relu"};
+    static const char *const nodes[] = {
+        RANGE("enumerate(DataLoader)#x", 2, 1),
+        RELU(3, 2, 0, T(10, 5, 8), T(11, 6, 8)),
+        RANGE("net", 4, 1),
+        RANGE("layers.0", 5, 4),
+        RANGE("layers.0.act", 6, 5),
+        RELU(7, 6, 0, T(11, 6, 8), T(12, 7, 8)),
+        RELU(8, 5, 1, T(12, 7, 8), T(13, 8, 8)),
+        RANGE("last", 9, 4),
+        RELU(10, 9, 2, T(13, 8, 8), T(14, 9, 8)),
+        ENGINE(11, 1),
+        BACK(12, 11, 0),
+        RELU(13, 12, -1, T(12, 7, 8), T(15, 10, 8)),
+        NODE("Optimizer.step#SGD.step", 14, 1, 1, -1, "", "", ""),
+        RANGE("mine", 15, 14),
+        RELU(16, 15, -1, T(15, 10, 8), T(16, 11, 8)),
+    };
+    imported im;
+    char json[8192];
+    size_t n = (size_t)snprintf(json, sizeof json, "{\"schema\":\"1.0.1\",\"nodes\":[%s", nodes[0]);
+    for (size_t i = 1; i < sizeof nodes / sizeof nodes[0]; i++) {
+        n += (size_t)snprintf(json + n, sizeof json - n, ",%s", nodes[i]);
+    }
+    n += (size_t)snprintf(json + n, sizeof json - n, "]}");
+    assert_true(n < sizeof json);
+    assert_int_equal(import_text("ranges.json", json, &im), EBB_OK);
+    n = 0;
+    expect_names(&im, names, sizeof names / sizeof names[0]);
+    for (size_t i = 0; i < im.n; i++) {
+        if (im.events[i].kind != EBB_TRACE_STEP_BEGIN) { continue; }
+        assert_true(n < sizeof steps / sizeof steps[0]);
+        assert_string_equal(ebb_trace_reader_string(im.reader, im.events[i].name), steps[n++]);
+    }
+    assert_int_equal(n, sizeof steps / sizeof steps[0]);
+    assert_string_equal(ebb_trace_reader_note(im.reader, "class.net.layers.0"), "");
+    assert_string_equal(ebb_trace_reader_note(im.reader, "class.net.layers.0.act"), "");
+    assert_null(ebb_trace_reader_note(im.reader, "class.net.layers"));
+    assert_null(ebb_trace_reader_note(im.reader, "class.mine"));
+    imported_fini(&im);
+}
+
 /* Made by an operator within another, written, read, over; what is read first was there before and stays. */
 static void test_lives(void **state) {
     (void)state;
@@ -93,6 +167,10 @@ static void test_numbers_again(void **state) {
     expect_events(FILE_OF(EMPTY(2, 1, T(4, 5, 2)) "," FILL(4, 3, T(4, 5, 2)) "," ADD(
                       3, 1, T(8, 9, 1), T(8, 9, 1), T(4, 5, 2)) "," FILL(11, 1, T(4, 5, 2))),
                   "+0:4b (empty/3/0 +1:8 ) -1 (add/0/0 +2:8 (fill_/0/0 W2 ) R0 ) (fill_/3/0 W2 ) -2 ");
+    /* ... which is larger: what had the number before does not grow */
+    expect_events(
+        FILE_OF(EMPTY(2, 1, T(4, 5, 2)) "," FILL(4, 3, T(4, 5, 4)) "," ADD(3, 1, T(8, 9, 1), T(8, 9, 1), T(4, 5, 4))),
+        "+0:4b (empty/3/0 +1:8 ) -1 (add/0/0 +2:16 (fill_/0/0 W2 ) R0 ) -2 ");
     /* ... of a number that was not seen before */
     expect_events(FILE_OF(FILL(4, 3, T(4, 5, 2)) "," ADD(3, 1, T(8, 9, 1), T(8, 9, 1),
                                                          T(4, 5, 2)) "," VIEW(11, 1, T(4, 5, 2), T(12, 5, 2))),
@@ -140,6 +218,19 @@ static void test_scopes(void **state) {
         "(NegBackward0/1/3 (neg/1/3 +3:8 R0 R1 W2 ) ) M1#4 M2#0 (Optimizer.step#SGD.step/2/0 (neg/2/0 +4:4 R0 W4 ) -4 "
         ") R2 "
         "W3 ) -3 ) -2 ) ");
+}
+
+/* An operator that ends with an exception is not in the file, and nodes after it name it, or what it was in, as their
+ * parent: which node ends first says what is within what. */
+static void test_exception(void **state) {
+    (void)state;
+    expect_events(FILE_OF(RELU(3, 9, 0, T(4, 5, 2), T(6, 7, 2)) "," RANGE("r", 12, 11) "," RELU(
+                      15, 14, -1, T(6, 7, 2),
+                      T(16, 17, 2)) "," BACK(11, 10, 0) "," ENGINE(10, 1) "," RELU(22, 21, -1, T(16, 17, 2),
+                                                                                   T(23, 24, 2)) "," ENGINE(20, 11)),
+                  "+0:8b (relu/0/0 +1:8 R0 W1 ) (autograd::engine::evaluate_function: ReluBackward0/1/0 "
+                  "(ReluBackward0/1/0 (r/1/0 ) (relu/1/0 +2:8 R1 W2 ) -1 ) ) (autograd::engine::evaluate_function: "
+                  "ReluBackward0/1/0 (relu/1/0 +3:8 R2 W3 ) -2 -3 ) ");
 }
 
 #define ATTR(name, value) "{\"name\":\"" name "\",\"type\":\"x\",\"value\":" value "}"
@@ -204,14 +295,14 @@ static void test_disorder(void **state) {
     (void)state;
     expect_events(FILE_OF(FILL(9, 9, T(4, 5, 2)) "," EMPTY(8, 8, T(4, 5, 2)) "," FILL(3, 9, T(4, 5, 2)) "," ADD(
                       3, 3, T(4, 5, 2), T(4, 5, 2), T(4, 5, 2))),
-                  "(fill_/3/0 (add/0/0 ) ) (empty/3/0 +0:8 ) (fill_/3/0 W0 ) -0 ");
+                  "(fill_/3/0 ) (add/0/0 (empty/0/0 +0:8 (fill_/0/0 W0 ) ) ) -0 ");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_names),    IN_DIR(test_lives),   IN_DIR(test_numbers_again),
-        IN_DIR(test_accesses), IN_DIR(test_scopes),  IN_DIR(test_later),
-        IN_DIR(test_devices),  IN_DIR(test_refused), IN_DIR(test_disorder),
+        IN_DIR(test_names),    IN_DIR(test_ranges),   IN_DIR(test_lives),     IN_DIR(test_numbers_again),
+        IN_DIR(test_accesses), IN_DIR(test_scopes),   IN_DIR(test_later),     IN_DIR(test_devices),
+        IN_DIR(test_refused),  IN_DIR(test_disorder), IN_DIR(test_exception),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
  * fails.
  */
 #include "support.h"
-#include "trace/import_json.h"
+#include "trace/import_priv.h"
 
 typedef struct seen {
     char text[4096]; /* each value as it would be written, blanks out */
@@ -19,25 +19,25 @@ static void put(seen *s, const char *text) {
     s->n += (size_t)n;
 }
 
-static void put_value(seen *s, const ebb_import_json *json, uint32_t at) {
-    const ebb_import_json_token *token = &json->tokens[at];
-    const bool is_text = token->kind == EBB_IMPORT_JSON_STRING || token->kind == EBB_IMPORT_JSON_KEY;
-    if (token->kind == EBB_IMPORT_JSON_NULL) { put(s, "null"); }
+static void put_value(seen *s, const ebb_json_value *json, uint32_t at) {
+    const ebb_json_token *token = &json->tokens[at];
+    const bool is_text = token->kind == EBB_JSON_STRING || token->kind == EBB_JSON_KEY;
+    if (token->kind == EBB_JSON_NULL) { put(s, "null"); }
     if (is_text) { put(s, "'"); }
-    put(s, ebb__import_json_text(json, at));
+    put(s, ebb__json_value_text(json, at));
     if (is_text) { put(s, "'"); }
-    if (token->kind != EBB_IMPORT_JSON_ARRAY && token->kind != EBB_IMPORT_JSON_OBJECT) { return; }
-    put(s, token->kind == EBB_IMPORT_JSON_ARRAY ? "[" : "{");
+    if (token->kind != EBB_JSON_ARRAY && token->kind != EBB_JSON_OBJECT) { return; }
+    put(s, token->kind == EBB_JSON_ARRAY ? "[" : "{");
     for (uint32_t i = at + 1; i < token->next; i = json->tokens[i].next) {
         put_value(s, json, i);
         put(s, " ");
     }
-    put(s, token->kind == EBB_IMPORT_JSON_ARRAY ? "]" : "}");
+    put(s, token->kind == EBB_JSON_ARRAY ? "]" : "}");
 }
 
-static ebb_status on_element(void *ctx, const ebb_import_json *json) {
+static ebb_status on_element(void *ctx, const ebb_json_value *json) {
     seen *s = ctx;
-    if (++s->n_elements == s->fail_at) { return ebb__import_json_fail(json, "not liked"); }
+    if (++s->n_elements == s->fail_at) { return ebb__json_value_fail(json, "not liked"); }
     put_value(s, json, 0);
     put(s, ";");
     return EBB_OK;
@@ -48,7 +48,7 @@ static bool wants(void *ctx, const char *key) {
     return key[0] == 'w';
 }
 
-static ebb_status on_member(void *ctx, const char *key, const ebb_import_json *json) {
+static ebb_status on_member(void *ctx, const char *key, const ebb_json_value *json) {
     seen *s = ctx;
     put(s, key);
     put(s, "=");
@@ -60,12 +60,14 @@ static ebb_status on_member(void *ctx, const char *key, const ebb_import_json *j
 /* Read text; from_head bytes of it come first, the others behind. */
 static ebb_status read_text(const ebb_mem *mem, const char *text, size_t n, size_t from_head, seen *s, bool *cut_out) {
     ebb_stream stream = ebb__stream_memory("f", text + from_head, n - from_head);
+    const ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
     ebb_importer importer = {.mem = ebb__mem_or_default(mem), .path = "f", .stream = &stream, .n_head = from_head};
+    importer.options = &options;
     uint8_t head[256];
     assert_true(from_head <= sizeof head);
     memcpy(head, text, from_head);
     importer.head = head;
-    const ebb_import_json_handler handler = {"list", true, on_element, wants, on_member, s};
+    const ebb_json_handler handler = {"list", true, on_element, wants, on_member, s};
     const ebb_status st = ebb__import_json_read(&importer, &handler);
     *cut_out = importer.cut;
     return st;
@@ -178,10 +180,10 @@ static void test_numbers(void **state) {
         {"1e300", false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const ebb_import_json_token token = {EBB_IMPORT_JSON_NUMBER, 0, 1};
-        const ebb_import_json json = {&token, cases[i].text, NULL};
+        const ebb_json_token token = {EBB_JSON_NUMBER, 0, 1};
+        const ebb_json_value json = {&token, cases[i].text, NULL};
         uint64_t number = 0;
-        assert_int_equal(ebb__import_json_thousandths(&json, 0, &number), cases[i].is_right);
+        assert_int_equal(ebb__json_value_thousandths(&json, 0, &number), cases[i].is_right);
         assert_true(number == cases[i].thousandths);
     }
 }

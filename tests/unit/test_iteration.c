@@ -189,6 +189,49 @@ static void the_line_that_steps_ends_an_iteration(void **state) {
     ebb_trace_reader_close(n.reader);
 }
 
+/* One line steps for each of five layers, within one backward pass: what lies between two steps is never the same, the
+ * five of them are. */
+static void several_updates_may_be_one_iteration(void **state) {
+    (void)state;
+    const names n = open_stacks();
+    made_init(&m);
+    m.finder->reader = n.reader;
+    for (int i = 0; i < 6; i++) {
+        for (uint64_t layer = 0; layer < 5; layer++) {
+            work_by(n.line[0], 8 - layer, 5000 + 100 * layer);
+            work_by(n.update[0], 1 + layer % 2, 50 + 8 * layer);
+        }
+    }
+    const ebb_iteration found = made_find(&m);
+    made_check_parts(&m, &found);
+    assert_true(found.found);
+    assert_int_equal(found.source, EBB_ITERATION_FROM_ANNOTATIONS);
+    assert_int_equal(found.length_events, m.n_events / 6);
+    assert_int_equal(found.count, 6);
+    made_fini(&m);
+    ebb_trace_reader_close(n.reader);
+}
+
+/* Images grow in three stages. What each update ends has the same events, so all of it is iterations. */
+static void batches_of_any_shape_count(void **state) {
+    (void)state;
+    const names n = open_stacks();
+    made_init(&m);
+    m.finder->reader = n.reader;
+    alloc_by(n.line[0], 1000);
+    for (uint64_t i = 0; i < 12; i++) {
+        work_by(n.line[0], 8, 5000 * (1 + i / 4));
+        work_by(n.update[0], 2, 50);
+    }
+    const ebb_iteration found = made_find(&m);
+    made_check_parts(&m, &found);
+    assert_true(found.found);
+    assert_int_equal(found.length_events, 20);
+    assert_true(found.count >= 11);
+    made_fini(&m);
+    ebb_trace_reader_close(n.reader);
+}
+
 /* A recorder ends an iteration after each step; the second optimizer of an iteration ends none. An evaluation that
  * follows belongs to none. */
 static void a_recorders_guesses_are_looked_at_again(void **state) {
@@ -332,6 +375,51 @@ static void a_run_may_be_shorter_than_two_repetitions(void **state) {
     ebb__bump_fini(&bump);
 }
 
+/* A difference in the third repetition ends the run in the middle of it, but most of it is the same: iterations meet
+ * where memory is least, and not there. */
+static void a_run_that_a_difference_ends_says_nothing(void **state) {
+    (void)state;
+    static const uint64_t order[8] = {7, 5, 6, 4, 3, 2, 1, 0};
+    ebb_iteration_text text;
+    ebb_bump bump;
+    uint64_t kept[8];
+    pass(8, 100); /* 16 events */
+    pass(8, 100);
+    for (uint64_t i = 0; i < 8; i++) { kept[i] = made_alloc(&m, 100 + i); }
+    for (uint64_t i = 0; i < 8; i++) { made_touch(&m, EBB_TRACE_FREE, kept[order[i]]); }
+    ebb__bump_init(&bump, NULL);
+    assert_int_equal(ebb__iteration_text_init(&text, m.finder, &bump), EBB_OK);
+    ebb_stretch run = {1, 2 * 16 + 9};
+    const ebb_stretches runs = {.data = &run, .n = 1};
+    uint32_t start = UINT32_MAX;
+    assert_int_equal(ebb__iteration_start(&text, 16, &runs, &start), EBB_OK);
+    assert_int_equal(start, 16);
+    ebb__bump_fini(&bump);
+}
+
+enum { N_LAYERS = 60, N_IN_LAYER = 8, N_COPIES = 40 };
+
+/* A step, what it touches, and in one layer a row of copies. */
+static uint32_t write_layers(uint32_t *symbols, uint32_t layer_with_copies) {
+    uint32_t n = 0;
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+        symbols[n++] = layer << 8 | EBB_SYMBOL_STEP;
+        for (uint32_t i = 1; i < N_IN_LAYER; i++) { symbols[n++] = layer << 8 | i << 3 | EBB_SYMBOL_READ; }
+        for (uint32_t i = 0; layer == layer_with_copies && i < N_COPIES; i++) { symbols[n++] = EBB_SYMBOL_ALLOC; }
+    }
+    return n;
+}
+
+/* Copies come many layers later, more of them than are looked through for the next event that is the same. */
+static void each_step_is_compared_with_its_own(void **state) {
+    (void)state;
+    uint32_t symbols[2 * (N_LAYERS * N_IN_LAYER + N_COPIES)];
+    const uint32_t n = write_layers(symbols, 2);
+    assert_int_equal(write_layers(symbols + n, N_LAYERS - 2), n);
+    const ebb_stretch one = {0, n}, other = {n, 2 * n};
+    assert_int_equal(ebb__iteration_n_common(symbols, one, other), N_LAYERS * N_IN_LAYER);
+}
+
 static ebb_status live(const ebb_mem *mem) {
     ebb_iteration_finder *finder = NULL;
     ebb_iteration found;
@@ -371,10 +459,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(marks_without_ends_end_at_the_next, setup, teardown),
         IN_DIR(annotations_tell_parts_from_iterations),
         IN_DIR(the_line_that_steps_ends_an_iteration),
+        IN_DIR(several_updates_may_be_one_iteration),
+        IN_DIR(batches_of_any_shape_count),
         IN_DIR(a_recorders_guesses_are_looked_at_again),
         IN_DIR(passes_without_an_update_are_none),
         IN_DIR(blocks_alone_tell_how_sure_it_is),
         cmocka_unit_test_setup_teardown(a_run_may_be_shorter_than_two_repetitions, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_a_difference_ends_says_nothing, setup, teardown),
+        cmocka_unit_test(each_step_is_compared_with_its_own),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test_setup_teardown(blocks_come_in_order, setup, teardown),
     };

@@ -55,11 +55,8 @@ static ebb_kernel *make_kernel(const fixture *f, ebb_op_kind kind, uint32_t n_in
     for (int i = 0; i < 3; i++) {
         operand[i] = (ebb_operand){.shape = {.n_dims = 2, .dims = {4, 16}}, .layout = EBB_LAYOUT_ANY};
     }
-    const ebb_kernel_desc desc = {.kind = kind,
-                                  .n_in = n_in,
-                                  .n_out = n_out,
-                                  .operand = operand,
-                                  .attr = {.port = kind == EBB_OP_FETCH ? EBB_PORT_LOSS : 0}};
+    const ebb_kernel_desc desc = {
+        .kind = kind, .n_in = n_in, .n_out = n_out, .operand = operand, .attr = {.port = kind == EBB_OP_FETCH}};
     ebb_kernel *kernel = NULL;
     assert_int_equal(f->ops->kernel_create(f->device, &desc, &kernel), EBB_OK);
     assert_ptr_equal(kernel->device, f->device);
@@ -154,8 +151,7 @@ static void a_port_is_read_and_written(void **state) {
     ebb_bound *bound = NULL;
     float images[64], loss[64];
     fixture_init(&f);
-    f.state.port[EBB_PORT_IMAGES] = images;
-    f.state.port[EBB_PORT_LOSS] = loss;
+    f.state.port = (void *[]){images, loss};
     ebb_kernel *feed = make_kernel(&f, EBB_OP_FEED, 0, 1), *fetch = make_kernel(&f, EBB_OP_FETCH, 1, 0);
     ebb_kernel *kernel[2] = {feed, fetch};
     for (int i = 0; i < 2; i++) {

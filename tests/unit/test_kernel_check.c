@@ -91,8 +91,8 @@ static const row rows[] = {
     {false, EBB_OP_UPDATE, {.optimizer = EBB_OPT_SGD}, 1, 0, 3, {VECTOR(4), VECTOR(4), VECTOR(4), VECTOR(4)}},
     {false, EBB_OP_UPDATE, {.optimizer = 5}, 1, 0, 1, {VECTOR(4), VECTOR(4)}},
     {false, EBB_OP_UPDATE, {.optimizer = EBB_OPT_SGD}, 1, 0, 1, {VECTOR(4), VECTOR(5)}},
-    {true, EBB_OP_FEED, {.port = EBB_PORT_LABELS}, 0, 1, 0, {LABELS(4)}},
-    {false, EBB_OP_FEED, {.port = EBB_N_PORTS}, 0, 1, 0, {LABELS(4)}},
+    {true, EBB_OP_FEED, {.port = 1}, 0, 1, 0, {LABELS(4)}},
+    {false, EBB_OP_FEED, {.port = -1}, 0, 1, 0, {LABELS(4)}},
     {true, EBB_OP_RELU, {.groups = 0}, 1, 1, 0, {VECTOR(4), VECTOR(4)}},
     {false, EBB_OP_RELU, {.groups = 0}, 1, 1, 0, {VECTOR(4), VECTOR(3)}},
     {false, EBB_OP_RELU, {.groups = 0}, 2, 1, 0, {VECTOR(4), VECTOR(4), VECTOR(4)}},
@@ -121,10 +121,28 @@ static void unknown_operators_are_refused(void **state) {
     assert_int_equal(ebb__kernel_check(&desc), EBB_E_ARGUMENT);
 }
 
+/* They can be moved in and out, and no more. */
+static void elements_that_no_kernel_takes_are_refused(void **state) {
+    (void)state;
+    ebb_operand operands[2] = {VECTOR(4), VECTOR(4)};
+    ebb_kernel_desc desc = {.kind = EBB_OP_RELU, .n_in = 1, .n_out = 1, .operand = operands};
+    for (int type = 0; type < EBB_N_DTYPES; type++) {
+        operands[1].dtype = (ebb_dtype)type;
+        const bool is_short = type == EBB_BF16 || type == EBB_F16;
+        assert_int_equal(ebb__kernel_check(&desc), is_short ? EBB_E_UNSUPPORTED : EBB_OK);
+        if (is_short) { assert_non_null(strstr(ebb_last_error(), ebb_dtype_name((ebb_dtype)type))); }
+        const ebb_kernel_desc feed = {.kind = EBB_OP_FEED, .n_out = 1, .operand = &operands[1]};
+        assert_int_equal(ebb__kernel_check(&feed), EBB_OK);
+    }
+    operands[1].dtype = EBB_N_DTYPES;
+    assert_int_equal(ebb__kernel_check(&desc), EBB_E_ARGUMENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_of_right_ones_are_refused),
         cmocka_unit_test(unknown_operators_are_refused),
+        cmocka_unit_test(elements_that_no_kernel_takes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

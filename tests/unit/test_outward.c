@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sweeps from a section outwards: one to the right and one to the left make a placement, whatever is cut where, on a
- * circle and not, and under a cap; what had a place keeps it; giving up leaves all as it was.
+ * circle and not; what had a place keeps it; giving up leaves all as it was.
  */
 #include "place_fixture.h"
 
@@ -101,44 +101,10 @@ static void test_what_stays(void **state) {
     }
 }
 
-/* Each side of a line alone, as nothing but what lives at the section is in its way. */
-static uint64_t go_to_end(outward_fixture *f, bool backward) {
-    uint64_t work = 0;
-    ebb_bump bump;
-    ebb_place_outward_result result = {0};
-    const ebb_sections *s = &f->base.compact.sections;
-    f->options.backward = backward;
-    f->options.n_to_place = f->options.n_sections = backward ? f->options.section + 1 : s->n - f->options.section;
-    ebb__bump_init(&bump, NULL);
-    assert_int_equal(ebb__place_outward(s, &f->options, f->base.offsets, &bump, &result, &work), EBB_OK);
-    for (size_t i = 0; i < result.n_items; i++) { f->base.offsets[result.item[i]] = result.offset[i]; }
-    ebb__bump_fini(&bump);
-    return result.peak;
-}
-
-static void test_under_a_cap(void **state) {
-    (void)state;
-    uint64_t sum[2] = {0};
-    for (uint64_t seed = 0; seed < 1000; seed++) {
-        outward_fixture f;
-        const bool is_capped = seed % 2 != 0;
-        draw(&f, seed / 2 * 2);
-        const uint64_t bound = f.base.compact.sections.bound_bytes;
-        if (is_capped) { f.options.cap = (ebb_place_cap){bound, 1 + bound / 64, 1 + (unsigned)seed % 30}; }
-        const uint64_t top = stack_alive(&f), one = go_to_end(&f, true), other = go_to_end(&f, false);
-        const uint64_t peak = ebb_max_u64(top, ebb_max_u64(one, other));
-        expect_placement(&f.base, peak, seed);
-        sum[is_capped] += peak;
-        ebb__bump_fini(&f.base.bump);
-    }
-    assert_true(sum[true] < sum[false]); /* that is what it is for */
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_ways),
         cmocka_unit_test(test_what_stays),
-        cmocka_unit_test(test_under_a_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,22 @@
 
 static char path[64];
 
-static const char good[] = "ebb-plan 1\n"
+static const char good[] = "ebb-plan 2\n"
                            "fingerprint 00000000deadBEEF\n"
                            "# a remark\n"
                            "policy budget\n"
                            "budget 4096\n"
+                           "alignment 16\n"
+                           "bound bytes 80 step\n"
+                           "tier device device\n"
+                           "tier host memory\n"
+                           "tier disk file\n"
+                           "engine compute\n"
+                           "engine copy\n"
+                           "way device disk copy\n"
                            "actions 3\n"
                            "run 0 0\n"
-                           "out 1\n"
+                           "out 1 disk\n"
                            "again 0 0\n"
                            "\n"
                            "stays 2\n"
@@ -41,7 +49,7 @@ static void test_good(void **state) {
     assert_int_equal(sum.budget_bytes, 4096);
     assert_int_equal(sum.peak_bytes, 80);
     assert_int_equal(sum.bound_bytes, 80);
-    assert_int_equal(sum.tier_bytes[EBB_TIER_DISK], 192);
+    assert_int_equal(sum.tier_bytes[EBB_DISK], 192);
     assert_int_equal(sum.moved_out_bytes, 64);
     assert_int_equal(sum.n_recomputed_steps, 1);
     ebb_plan_destroy(plan);
@@ -51,8 +59,8 @@ static void test_good(void **state) {
 static void test_refused(void **state) {
     (void)state;
     static const char *const cases[][3] = {
-        {"ebb-plan 1", "ebb-plan 2", "p.plan:1: a version"},
-        {"ebb-plan 1", "ebb-program 1", "p.plan:1: 'ebb-plan' was expected"},
+        {"ebb-plan 2", "ebb-plan 1", "p.plan:1: a version"},
+        {"ebb-plan 2", "ebb-program 1", "p.plan:1: 'ebb-plan' was expected"},
         {"00000000deadBEEF", "deadbeef", "p.plan:2: 'fingerprint' was expected"},
         {"00000000deadBEEF", "00000000deadBEEG", "p.plan:2: not a hexadecimal"},
         {"policy budget", "policy a/b", "p.plan:4: not a policy's name"},
@@ -61,20 +69,36 @@ static void test_refused(void **state) {
         {"budget 4096", "algorithms least", "p.plan:6: 'budget' was expected"},
         {"budget 4096", "budget -1", "p.plan:5: not a number"},
         {"budget 4096", "budget 18446744073709551616", "p.plan:5: a number beyond 64 bits"},
-        {"actions 3", "actions 4", "p.plan:11: no such action"},
-        {"actions 3", "actions 18446744073709551615", "p.plan:11: no such action"},
-        {"actions 3", "actions 2", "p.plan:9: wrong number of fields"},
-        {"run 0 0", "run 0", "p.plan:7: wrong number of fields"},
-        {"run 0 0", "walk 0 0", "p.plan:7: no such action"},
-        {"out 1", "out 1 2", "p.plan:8: wrong number of fields"},
-        {"out 1", "out 4294967295", "p.plan:8: a number is too large"},
-        {"- 0 1 64 16", "- 3 3 64 16", "p.plan:13: a number is too large"},
-        {"- 0 1 64 16", "- 0 4 64 16", "p.plan:13: a number is too large"},
-        {"- 0 1 64 16", "0 0 1 64 16", "p.plan:13: stays out of order"},
+        {"actions 3", "actions 4", "p.plan:19: no such action"},
+        {"actions 3", "actions 18446744073709551615", "p.plan:19: no such action"},
+        {"actions 3", "actions 2", "p.plan:17: wrong number of fields"},
+        {"run 0 0", "run 0", "p.plan:15: wrong number of fields"},
+        {"run 0 0", "walk 0 0", "p.plan:15: no such action"},
+        {"out 1 disk", "out 1 disk 2", "p.plan:16: wrong number of fields"},
+        {"out 1 disk", "out 4294967295 disk", "p.plan:16: a number is too large"},
+        {"alignment 16", "alignment 24", "p.plan:6: not an alignment"},
+        {"alignment 16", "aligned 16", "p.plan:6: 'alignment' was expected"},
+        {"bound bytes 80 step", "bound bytes 80", "p.plan:7: not a bound"},
+        {"bound bytes 80 step", "bound bytes 80 guess", "p.plan:7: no such rule"},
+        {"bound bytes 80 step", "times mine", "p.plan:7: 'times nominal' was expected"},
+        {"out 1 disk", "out 1", "p.plan:16: wrong number of fields"},
+        {"out 1 disk", "out 1 tape", "p.plan:16: no such tier"},
+        {"out 1 disk", "move 1 disk", "p.plan:16: wrong number of fields"},
+        {"tier host memory", "tier device memory", "p.plan:9: tier 'device': there are two"},
+        {"tier host memory", "tier host device", "p.plan:9: tier 1:"},
+        {"tier host memory", "tier host", "p.plan:9: not a tier"},
+        {"engine copy", "engine a/b", "p.plan:12: engine 1:"},
+        {"engine copy", "engine", "p.plan:12: not an engine"},
+        {"way device disk copy", "way device disk", "p.plan:13: not a way"},
+        {"way device disk copy", "way device disk tape", "p.plan:13: not a way"},
+        {"way device disk copy", "way device device copy", "p.plan:13: not a way"},
+        {"- 0 1 64 16", "- 3 3 64 16", "p.plan:21: a number is too large"},
+        {"- 0 1 64 16", "- 0 4 64 16", "p.plan:21: a number is too large"},
+        {"- 0 1 64 16", "0 0 1 64 16", "p.plan:21: stays out of order"},
         {"- 0 1 64 16", "- 0 1 64 18446744073709551615", "do not add up"},
-        {"1 disk 1 3", "1 tape 1 3", "p.plan:15: no such tier"},
-        {"end\n", "", "p.plan:15: the file ends too soon"},
-        {"end\n", "end\nmore\n", "p.plan:17: something follows"},
+        {"1 disk 1 3", "1 tape 1 3", "p.plan:23: no such tier"},
+        {"end\n", "", "p.plan:23: the file ends too soon"},
+        {"end\n", "end\nmore\n", "p.plan:25: something follows"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *at = strstr(good, cases[i][0]);
@@ -97,36 +121,40 @@ static void test_truncated(void **state) {
     }
 }
 
-static ebb_plan *make_plan(const ebb_program *p) {
-    ebb_machine *m = NULL;
-    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    ebb_plan *plan = NULL;
-    ebb_no_fit no_fit = {0};
-    options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 5 / 4;
-    ebb_status st = ebb_plan_make(p, m, &options, &plan, &no_fit);
-    options.budget_bytes = no_fit.least_budget_bytes;
-    if (st == EBB_E_NO_FIT) { st = ebb_plan_make(p, m, &options, &plan, NULL); }
-    assert_int_equal(st, EBB_OK);
-    ebb_machine_destroy(m);
-    return plan;
+/* Field by field: between them a struct has bytes that say nothing. */
+static void assert_same_summary(const ebb_plan_summary *a, const ebb_plan_summary *b) {
+    assert_string_equal(a->policy, b->policy);
+    assert_int_equal(a->budget_bytes, b->budget_bytes);
+    assert_int_equal(a->peak_bytes, b->peak_bytes);
+    assert_int_equal(a->bound_bytes, b->bound_bytes);
+    assert_memory_equal(a->tier_bytes, b->tier_bytes, sizeof a->tier_bytes);
+    assert_int_equal(a->moved_out_bytes, b->moved_out_bytes);
+    assert_int_equal(a->moved_in_bytes, b->moved_in_bytes);
+    assert_int_equal(a->moved_on_bytes, b->moved_on_bytes);
+    assert_int_equal(a->n_recomputed_steps, b->n_recomputed_steps);
+    assert_int_equal(a->fingerprint, b->fingerprint);
+    assert_ptr_equal(a->algorithms, b->algorithms);
+    assert_int_equal(a->has_nominal_times, b->has_nominal_times);
+    assert_int_equal(a->certificate.bound_bytes, b->certificate.bound_bytes);
+    assert_int_equal(a->certificate.bound_ns, b->certificate.bound_ns);
+    assert_ptr_equal(a->certificate.bytes_rule, b->certificate.bytes_rule);
+    assert_ptr_equal(a->certificate.ns_rule, b->certificate.ns_rule);
 }
 
 static void test_round_trip(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         ebb_program *p = random_program(seed);
-        ebb_plan *plan = make_plan(p), *read = NULL;
+        ebb_plan *plan = make_tight_plan(p), *read = NULL;
         if (seed % 2 == 0) { plan->budget_bytes = UINT64_MAX; }
         plan->algorithms = (ebb_algorithms)(seed % EBB_N_ALGORITHMS);
+        plan->has_nominal_times = seed % 3 == 0;
         assert_int_equal(ebb__plan_seal(plan), EBB_OK);
         assert_int_equal(ebb_plan_save(plan, path), EBB_OK);
         assert_int_equal(ebb_plan_load(NULL, path, &read), EBB_OK);
         assert_int_equal(ebb_plan_check(p, read), EBB_OK);
-        ebb_plan_summary a = ebb_plan_get_summary(plan), b = ebb_plan_get_summary(read);
-        assert_string_equal(a.policy, b.policy);
-        a.policy = b.policy = NULL;
-        assert_memory_equal(&a, &b, sizeof a);
+        const ebb_plan_summary a = ebb_plan_get_summary(plan), b = ebb_plan_get_summary(read);
+        assert_same_summary(&a, &b);
         assert_int_equal(plan->actions.n, read->actions.n);
         assert_memory_equal(plan->actions.data, read->actions.data, read->actions.n * sizeof(ebb_action));
         ebb_plan_destroy(plan);
@@ -147,7 +175,7 @@ static void test_mutated(void **state) {
     size_t n_format = 0, n_invalid = 0, n_fine = 0;
     for (uint64_t seed = 30; seed < 36; seed++) {
         ebb_program *p = random_program(seed);
-        ebb_plan *plan = make_plan(p);
+        ebb_plan *plan = make_tight_plan(p);
         char *text = NULL;
         size_t n = 0;
         world expected, got;

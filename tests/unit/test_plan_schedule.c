@@ -23,9 +23,9 @@ static void add_before(order *o, size_t b, size_t a) {
 }
 
 /* The direct predecessors of a: the engine's action before, and the waits. */
-static size_t find_predecessors(const ebb_schedule *s, size_t n, size_t a, size_t pred[EBB_N_ENGINES]) {
+static size_t find_predecessors(const ebb_schedule *s, size_t n, size_t a, size_t pred[EBB_MAX_ENGINES]) {
     size_t count = 0, at = a % n;
-    if (s->engine[at] == EBB_N_ENGINES) { return 0; }
+    if (s->engine[at] == EBB_NO_ENGINE) { return 0; }
     for (size_t b = a; b-- > 0;) {
         if (s->engine[b % n] != s->engine[at]) { continue; }
         pred[count++] = b;
@@ -33,7 +33,7 @@ static size_t find_predecessors(const ebb_schedule *s, size_t n, size_t a, size_
     }
     for (uint64_t i = s->start[at]; i < s->start[at + 1]; i++) {
         size_t d = s->dep[i];
-        assert_true(s->engine[d] != s->engine[at] && s->engine[d] != EBB_N_ENGINES);
+        assert_true(s->engine[d] != s->engine[at] && s->engine[d] != EBB_NO_ENGINE);
         if (d < at) {
             pred[count++] = a - at + d;
         } else if (a >= n) {
@@ -48,7 +48,7 @@ static void build_order(order *o, const ebb_schedule *s, size_t n) {
     o->words = (o->n + 63) / 64;
     o->before = calloc(o->n * o->words, sizeof *o->before);
     for (size_t a = 0; a < o->n; a++) {
-        size_t pred[EBB_N_ENGINES], count = find_predecessors(s, n, a, pred);
+        size_t pred[EBB_MAX_ENGINES], count = find_predecessors(s, n, a, pred);
         for (size_t i = 0; i < count; i++) { /* no wait that another implies */
             for (size_t k = 0; k < count; k++) { assert_false(i != k && k > 0 && is_before(o, pred[k], pred[i])); }
         }
@@ -58,7 +58,7 @@ static void build_order(order *o, const ebb_schedule *s, size_t n) {
 
 typedef struct range {
     uint64_t low, high;
-    uint32_t space; /* 0: the arena; 1 + tier */
+    uint32_t space; /* the tier */
     bool writes;
 } range;
 
@@ -66,11 +66,11 @@ static size_t find_ranges(const world *w, size_t a, range out[10]) {
     const bound_action *b = &w->bound[a];
     size_t n = 0;
     if (b->action.kind == EBB_ACT_DROP) { return 0; }
-    if (b->action.kind == EBB_ACT_OUT || b->action.kind == EBB_ACT_IN) {
-        uint64_t bytes = tensor_bytes(w, b->action.target);
-        bool is_out = b->action.kind == EBB_ACT_OUT;
-        out[n++] = (range){b->offset[0], b->offset[0] + bytes, 0, !is_out};
-        out[n++] = (range){b->slot, b->slot + bytes, 1 + b->tier, is_out};
+    if (!ebb__action_computes(&b->action)) {
+        const bool is_out = b->action.kind == EBB_ACT_OUT, is_in = b->action.kind == EBB_ACT_IN;
+        if (is_out || is_in) { out[n++] = (range){b->offset[0], b->offset[0] + b->n_bytes, EBB_DEVICE, is_in}; }
+        if (!is_out) { out[n++] = (range){b->from, b->from + b->n_bytes, b->action.tier, false}; }
+        if (!is_in) { out[n++] = (range){b->to, b->to + b->n_bytes, is_out ? b->action.tier : b->action.to, true}; }
         return n;
     }
     const ebb_step *step = &w->program->steps.data[b->action.target];
@@ -124,8 +124,8 @@ static void test_random_plans(void **state) {
         assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
         ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
         options.budget_bytes = ebb_program_floor_bytes(p, NULL) * (5 + seed % 4) / 4;
-        if (seed % 5 == 0) { options.tier_bytes[EBB_TIER_DISK] = UINT64_MAX; }
-        if (seed % 10 == 0) { options.tier_bytes[EBB_TIER_HOST] = 500; }
+        if (seed % 5 == 0) { options.tier_bytes[EBB_DISK] = UINT64_MAX; }
+        if (seed % 10 == 0) { options.tier_bytes[EBB_HOST] = 500; }
         ebb_plan *plan = NULL;
         if (ebb_plan_make(p, m, &options, &plan, NULL) == EBB_OK && plan->actions.n < 600) {
             check_schedule(p, plan, &n_deps);
@@ -144,7 +144,7 @@ static ebb_plan *make_known(ebb_program **program_out, ebb_machine **machine_out
     ebb_program *p = NULL;
     ebb_machine *m = NULL;
     ebb_plan *plan = NULL;
-    assert_int_equal(ebb__program_create(NULL, "known", 1, &p), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "known", 1, &p), EBB_OK);
     uint32_t x = make_tensor(p, 100, false, false), y = make_tensor(p, 10, false, false);
     uint32_t z = make_tensor(p, 100, false, false);
     STEP(p, 0, 50, {x, EBB_WRITE});
@@ -153,18 +153,14 @@ static ebb_plan *make_known(ebb_program **program_out, ebb_machine **machine_out
     STEP(p, 0, 40, {x, EBB_READ}, {y, EBB_UPDATE});
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     ebb_machine_set_rates(m, 1e9, 1e9, 0);
-    ebb_link link = {.out_bytes_per_s = 1e9, .in_bytes_per_s = 2e9};
-    ebb_machine_set_link(m, EBB_TIER_HOST, &link);
-    assert_int_equal(ebb__plan_create(NULL, "hand", &plan), EBB_OK);
-    plan->fingerprint = ebb_program_fingerprint(p);
-    plan->budget_bytes = UINT64_MAX;
-    ebb_action list[] = {{EBB_ACT_RUN, 0, 0},  {EBB_ACT_OUT, x, 0},  {EBB_ACT_RUN, 1, 0}, {EBB_ACT_DROP, x, 0},
-                         {EBB_ACT_RUN, 2, 0},  {EBB_ACT_DROP, z, 0}, {EBB_ACT_IN, x, 0},  {EBB_ACT_RUN, 3, 0},
-                         {EBB_ACT_DROP, x, 0}, {EBB_ACT_DROP, y, 0}};
+    set_link(m, EBB_HOST, 1e9, 2e9, 0);
+    plan = make_empty_plan(p, UINT64_MAX);
+    ebb_action list[] = {ACT_RUN(0),  ACT_OUT(x), ACT_RUN(1), ACT_DROP(x), ACT_RUN(2),
+                         ACT_DROP(z), ACT_IN(x),  ACT_RUN(3), ACT_DROP(x), ACT_DROP(y)};
     for (size_t i = 0; i < 10; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
-    ebb_stay stays[] = {{x, 0, 3, 0, 100}, {y, 2, 9, 100, 10}, {z, 4, 5, 0, 100}, {x, 6, 8, 0, 100}};
+    ebb_stay stays[] = {{x, 0, 3, 0, 100, 0}, {y, 2, 9, 100, 10, 0}, {z, 4, 5, 0, 100, 0}, {x, 6, 8, 0, 100, 0}};
     for (size_t i = 0; i < 4; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
-    ebb_slot slot = {x, EBB_TIER_HOST, 1, 7, 0, 100};
+    ebb_slot slot = {x, EBB_HOST, 1, 7, 0, 100, 0};
     assert_int_equal(EBB_PUSH(NULL, &plan->slots, slot), EBB_OK);
     assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
     *program_out = p;
@@ -186,10 +182,56 @@ static void test_known_times(void **state) {
     assert_memory_equal(start, want_start, sizeof start);
     assert_memory_equal(end, want_end, sizeof end);
     assert_int_equal(timeline.iteration_ns, 260);
-    assert_int_equal(timeline.busy_ns[EBB_ENGINE_COMPUTE], 140);
-    assert_int_equal(timeline.busy_ns[EBB_ENGINE_OUT], 100);
-    assert_int_equal(timeline.busy_ns[EBB_ENGINE_IN], 50);
+    assert_int_equal(timeline.busy_ns[EBB_COMPUTE], 140);
+    assert_int_equal(timeline.busy_ns[1], 100);
+    assert_int_equal(timeline.busy_ns[2], 50);
     assert_int_equal(timeline.again_ns, 0);
+    /* compute waits from 80 to 150 and from 170 to 220; the out for x, the in for z, which is dropped at 170 */
+    assert_int_equal(timeline.stall_ns[EBB_COMPUTE], 120);
+    assert_int_equal(timeline.stall_ns[1], 50);
+    assert_int_equal(timeline.stall_ns[2], 170);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
+/* A machine may leave next to nothing of a rate: times are long then, but they end and are numbers. */
+static void test_least_rates(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_link link;
+    assert_int_equal(ebb_program_create(NULL, "slow", 1, &p), EBB_OK);
+    const uint32_t x = make_tensor(p, 100, false, false), w = make_tensor(p, 100, true, false);
+    STEP(p, 0, 50, {x, EBB_WRITE});
+    STEP(p, 0, 0, {w, EBB_READ});
+    STEP(p, 0, 50, {x, EBB_READ});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    ebb_plan *plan = make_empty_plan(p, UINT64_MAX);
+    const ebb_action list[] = {ACT_RUN(0), ACT_OUT(x), ACT_IN(w), ACT_RUN(1), ACT_DROP(w), ACT_RUN(2), ACT_DROP(x)};
+    const ebb_stay stays[] = {{x, 0, 6, 0, 100, 0}, {w, 2, 4, 100, 100, 0}};
+    const ebb_slot slots[] = {{w, EBB_HOST, 0, 0, 100, 100, 0}, {x, EBB_HOST, 1, 6, 0, 100, 0}};
+    for (size_t i = 0; i < 7; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, list[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, stays[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, slots[i]), EBB_OK); }
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e9, 0);
+    set_link(m, EBB_HOST, 1e9, 5e8, 0); /* so that both copy at one time */
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    const double rates[] = {1, 1e-3, 1e-300, 5e-324};
+    uint64_t before_ns = 0;
+    for (size_t i = 0; i < 4; i++) {
+        ebb_timeline timeline;
+        uint64_t start[7], end[7];
+        link.both_rate = rates[i];
+        assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+        assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, start, end), EBB_OK);
+        assert_true(timeline.iteration_ns >= before_ns && timeline.iteration_ns < UINT64_MAX);
+        before_ns = timeline.iteration_ns;
+        for (size_t a = 0; a < 7; a++) { assert_true(start[a] <= end[a] && end[a] < UINT64_MAX); }
+        assert_true(start[3] >= end[2] && end[5] == timeline.iteration_ns);
+    }
     ebb_plan_destroy(plan);
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
@@ -217,6 +259,6 @@ static void test_known_waits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_known_times),
-                                       cmocka_unit_test(test_known_waits)};
+                                       cmocka_unit_test(test_least_rates), cmocka_unit_test(test_known_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,17 @@
  * A recorded iteration: its trace is whole and agrees with the plan; and whatever loses the trace (a full disk, a
  * folder that is not there, each allocation in turn) loses nothing else.
  */
+#include "ebb/trace.h"
 #include "run_support.h"
+
+#include "ebb/trace.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 static float iterate(ebb_run *run, uint64_t i) {
     if (ebb_run_iteration(run, i, i + 1, 0.1f) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
-    return ebb_run_loss(run);
+    return run_loss(run);
 }
 
 /* The whole trace: how many events of each kind. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run refuses to be made from; nothing is handed out then. And a batch that it refuses, which changes nothing.
+ * And how long its engines waited for each other.
  */
+#include "backend/host_stream.h"
 #include "plan/plan_priv.h"
 #include "run_support.h"
 
 #include <math.h>
+#include <time.h>
 
 static void refuse(const run_fixture *f, const ebb_run_options *options, ebb_status status, const char *message) {
     ebb_run *run = NULL;
@@ -65,14 +68,14 @@ static void a_bad_label_leaves_a_run_usable(void **state) {
     assert_int_equal(ebb_run_record_next(run, trace, 1), EBB_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const uint64_t before = state_of(run, f.graph);
-        ebb_run_labels(run)[2] = bad[i];
+        run_labels(run)[2] = bad[i];
         assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_E_ARGUMENT);
         expect_message("of image 2 is not in [0, 5)");
         assert_true(state_of(run, f.graph) == before);
-        ebb_run_labels(run)[2] = 2;
+        run_labels(run)[2] = 2;
         assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_OK);
         assert_int_equal(ebb_run_iteration(other, i, i + 1, 0.1f), EBB_OK);
-        assert_true(ebb_run_loss(run) == ebb_run_loss(other));
+        assert_true(run_loss(run) == run_loss(other));
         assert_true(state_of(run, f.graph) == state_of(other, f.graph));
     }
     const uint64_t before = state_of(run, f.graph);
@@ -116,12 +119,89 @@ static void nothing_is_refused_with_words(void **state) {
     run_fixture_fini(&f);
 }
 
+/* ---- stalls -------------------------------------------------------------------------------------- */
+
+#define SLOW_NS 1000000
+
+static ebb_status sleep_a_little(void *ctx) {
+    (void)ctx;
+    nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
+    return EBB_OK;
+}
+
+static ebb_status copy_slowly(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side) {
+    assert_int_equal(ebb__host_call(stream, sleep_a_little, NULL), EBB_OK);
+    return ebb__host_copy(stream, direction, device_side, host_side);
+}
+
+/* At the least budget there is no room to fetch anything early, so computing waits for copies. */
+static void computing_waits_for_slow_copies(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    const ebb_backend_ops *ops = f.device->ops;
+    ebb_backend_ops slow = *ops;
+    slow.copy = copy_slowly;
+    ebb_run *run = run_fixture_start(&f, NULL);
+    assert_true(ebb_run_get_stats(run).stall_ns[EBB_COMPUTE] == UINT64_MAX); /* there was no iteration yet */
+    f.device->ops = &slow;
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_OK);
+        const ebb_run_stats stats = ebb_run_get_stats(run);
+        assert_in_range(stats.stall_ns[EBB_COMPUTE], SLOW_NS / 2, stats.iteration_ns);
+        assert_int_equal(stats.stall_ns[EBB_MAX_ENGINES - 1], 0); /* there is no such engine */
+    }
+    f.device->ops = ops;
+    ebb_run_destroy(run);
+    run_fixture_fini(&f);
+}
+
+static const ebb_stream *counted;
+static uint64_t count_ns;
+
+static uint64_t count_of_one(const ebb_stream *stream) {
+    return stream == counted ? count_ns : 0;
+}
+
+static void stalls_are_of_one_iteration(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    const ebb_backend_ops *ops = f.device->ops;
+    ebb_backend_ops counts = *ops, blind = *ops;
+    counts.stream_waited_ns = count_of_one;
+    blind.stream_waited_ns = NULL;
+    ebb_run *run = run_fixture_start(&f, NULL);
+    f.device->ops = &blind;
+    assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_OK);
+    ebb_run_stats stats = ebb_run_get_stats(run);
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { assert_true(stats.stall_ns[e] == UINT64_MAX); }
+    f.device->ops = &counts;
+    for (uint32_t e = 0; e < run->n_engines; e++) {
+        if (run->stream[e] == NULL) { continue; }
+        counted = run->stream[e];
+        count_ns = 0;
+        for (uint64_t i = 1; i < 4; i++) {
+            count_ns += 10 * i; /* also what ended between two iterations */
+            assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_OK);
+            stats = ebb_run_get_stats(run);
+            for (uint32_t k = 0; k < EBB_MAX_ENGINES; k++) { assert_int_equal(stats.stall_ns[k], k == e ? 10 * i : 0); }
+        }
+        count_ns = run->waited_ns[e] = 0;
+    }
+    f.device->ops = ops;
+    ebb_run_destroy(run);
+    run_fixture_fini(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_plan_of_another_program_is_refused),
         cmocka_unit_test_setup_teardown(a_bad_label_leaves_a_run_usable, setup_path, teardown_path),
         cmocka_unit_test(nothing_is_refused_with_words),
+        cmocka_unit_test(computing_waits_for_slow_copies),
+        cmocka_unit_test(stalls_are_of_one_iteration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

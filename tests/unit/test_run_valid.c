@@ -13,11 +13,11 @@
         (member) = right_;                                                                                             \
     } while (0)
 
-static ebb_command *find(ebb_run *run, ebb_action_kind kind) {
+static ebb_run_command *find(ebb_run *run, ebb_action_kind kind) {
     size_t a = 0;
-    while (a < run->n_commands && run->commands[a].kind != kind) { a++; }
+    while (a < run->n_commands && run->commands[a].action.kind != kind) { a++; }
     assert_true(a < run->n_commands);
-    return &run->commands[a];
+    return &run->made[a];
 }
 
 static void broken_commands_are_seen(void **state) {
@@ -25,19 +25,16 @@ static void broken_commands_are_seen(void **state) {
     run_fixture f;
     run_fixture_init(&f, NULL);
     ebb_run *run = run_fixture_start(&f, NULL);
-    ebb_command *kernel = find(run, EBB_ACT_RUN), *out = find(run, EBB_ACT_OUT), *drop = find(run, EBB_ACT_DROP);
+    ebb_run_command *kernel = find(run, EBB_ACT_RUN), *out = find(run, EBB_ACT_OUT);
     BREAK(run, run->n_commands, run->n_commands - 1);
     BREAK(run, kernel->bound, NULL);
-    BREAK(run, kernel->engine, EBB_ENGINE_IN);
-    BREAK(run, kernel->kind, EBB_ACT_DROP);
-    BREAK(run, drop->engine, EBB_ENGINE_OUT);
-    BREAK(run, out->transfer.direction, EBB_COPY_IN);
-    BREAK(run, out->transfer.tier, EBB_TIER_DISK);
-    BREAK(run, out->transfer.offset, UINT64_MAX - 8);
-    BREAK(run, out->transfer.buf.offset, run->stats.peak_bytes);
+    BREAK(run, kernel->kernel, NULL);
+    BREAK(run, out->transfer.from, EBB_HOST);
+    BREAK(run, out->transfer.to, EBB_DISK);
+    BREAK(run, out->transfer.to_offset, UINT64_MAX - 8);
+    BREAK(run, out->transfer.buf.offset, run->bound_end_bytes);
     BREAK(run, out->transfer.buf.size_bytes, out->transfer.buf.size_bytes + 1);
-    BREAK(run, run->schedule.dep[0], run->n_commands);
-    BREAK(run, run->commands[run->schedule.dep[0]].done, NULL);
+    BREAK(run, run->events[0], NULL);
     ebb_run_destroy(run);
     run_fixture_fini(&f);
 }
@@ -47,16 +44,16 @@ static void broken_homes_and_tiers_are_seen(void **state) {
     run_fixture f;
     run_fixture_init(&f, NULL);
     ebb_run *run = run_fixture_start(&f, NULL);
-    size_t t = 0;
-    while (run->homes[t].offset == UINT64_MAX || run->homes[t].slot != UINT64_MAX) { t++; }
-    BREAK(run, run->homes[t].offset, run->arena->size_bytes);
-    BREAK(run, run->homes[t].offset, UINT64_MAX); /* gone */
-    BREAK(run, run->homes[t].slot, UINT64_MAX - 1);
-    BREAK(run, run->tiers.slab_bytes, 0);
-    BREAK(run, run->tiers.file_bytes, 1);
-    BREAK(run, run->stats.peak_bytes, run->stats.peak_bytes + 1);
-    assert_int_equal(ebb_run_park(run), EBB_OK);
-    BREAK(run, run->homes[t].parked, ebb_run_parked_bytes(run));
+    size_t n_homes = 0;
+    uint32_t t = 0;
+    while (ebb_executor_homes(run->executor, t, &n_homes)->tier != EBB_DEVICE || n_homes == 0) { t++; }
+    ebb_home *home = (ebb_home *)(uintptr_t)ebb_executor_homes(run->executor, t, &n_homes);
+    BREAK(run, home->offset, run->arena->size_bytes);
+    BREAK(run, home->tier, EBB_DISK); /* nothing is there */
+    BREAK(run, home->size_bytes, home->size_bytes - 1);
+    BREAK(run, run->tiers.store[EBB_HOST].size_bytes, 0);
+    BREAK(run, run->tiers.store[EBB_DISK].size_bytes, 1);
+    BREAK(run, run->bound_end_bytes, run->bound_end_bytes + 1);
     ebb_run_destroy(run);
     run_fixture_fini(&f);
 }

@@ -53,6 +53,11 @@ static void test_headers(void **state) {
     expect_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                    "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
                    8, "not JSON");
+    expect_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "not JSON");
+    expect_refused("{\"__metadata__\":{\"k\":\"a\",\"l\":\"\",\"k\":\"b\"}}", 0, "not JSON");
+    expect_refused("{\"__metadata__\":{\"k\":\"\xff\"}}", 0, "not JSON");
+    expect_refused("{\"__metadata__\":{\"k\":\"a\"}", 0, "not JSON");
+    expect_refused("{} {", 0, "not JSON");
 }
 
 static void write_example(const char *name) {

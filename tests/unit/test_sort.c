@@ -64,7 +64,32 @@ static void test_sorts_items(void **state) {
     }
 }
 
+typedef struct wanted {
+    const uint64_t *keys;
+    uint64_t key;
+} wanted;
+
+static bool is_lower(const void *ctx, size_t place) {
+    const wanted *w = ctx;
+    return w->keys[place] < w->key;
+}
+
+/* As one after the other finds it: equal keys, none that is, none at all. */
+static void test_finds_first(void **state) {
+    (void)state;
+    static const uint64_t keys[] = {1, 3, 3, 3, 4, 7, 7, 9};
+    for (size_t n = 0; n <= sizeof keys / sizeof keys[0]; n++) {
+        for (uint64_t key = 0; key < 11; key++) {
+            const wanted w = {keys, key};
+            size_t first = 0;
+            while (first < n && keys[first] < key) { first++; }
+            assert_int_equal(ebb__first_not_before(n, is_lower, &w), first);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorts), cmocka_unit_test(test_sorts_items)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sorts), cmocka_unit_test(test_sorts_items),
+                                       cmocka_unit_test(test_finds_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

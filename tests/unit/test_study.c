@@ -456,6 +456,60 @@ static void likely_roles_by_accesses(void **state) {
     study_fixture_fini(&f);
 }
 
+/* Two passes forward, back and update each; the recording has no iterations. Last in a row: what the block should be.
+ */
+static void likely_roles_without_iterations(void **state) {
+    (void)state;
+    static const uint32_t phases[] = {EBB_TRACE_PHASE_FORWARD, EBB_TRACE_PHASE_BACKWARD, EBB_TRACE_PHASE_UPDATE};
+    /* Which of the six passes reads a block, and which writes it; its first one makes it. */
+    static const struct {
+        const char *passes; /* "fbu FBU": small letters read, great ones write; blanks: nothing; one per pass */
+        bool before;
+        ebb_role role;
+    } cases[] = {
+        {"  U  U", false, EBB_ROLE_OPTIMIZER_STATE},
+        {"  U   ", false, EBB_ROLE_TEMP},
+        {"     U", false, EBB_ROLE_UNKNOWN},
+        {"     U", true, EBB_ROLE_OPTIMIZER_STATE},
+        {" B    ", false, EBB_ROLE_TEMP},
+        {" Bu   ", false, EBB_ROLE_GRADIENT},
+        {"    B ", false, EBB_ROLE_TEMP},
+        {"Fb    ", false, EBB_ROLE_ACTIVATION},
+        {"F     ", false, EBB_ROLE_ACTIVATION},
+        {"f Uf U", true, EBB_ROLE_PARAMETER},
+        {"F  F  ", true, EBB_ROLE_BUFFER},
+        {"fb    ", true, EBB_ROLE_UNKNOWN},
+    };
+    enum { N_CASES = sizeof cases / sizeof cases[0], N_PASSES = 6 };
+    uint64_t blocks[N_CASES];
+    study_fixture f;
+    study_fixture_init(&f, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS);
+    assert_int_equal(ebb_trace_writer_note(f.writer, "source", "pytorch execution trace"), EBB_OK);
+    for (size_t i = 0; i < N_CASES; i++) {
+        if (cases[i].before) { blocks[i] = study_alloc_before(&f, 64, EBB_ROLE_UNKNOWN, ""); }
+    }
+    for (size_t pass = 0; pass < N_PASSES; pass++) {
+        for (size_t i = 0; i < N_CASES; i++) {
+            const char touch = cases[i].passes[pass];
+            const bool is_first = strspn(cases[i].passes, " ") == pass;
+            const bool is_last = strspn(cases[i].passes + pass + 1, " ") == N_PASSES - pass - 1;
+            if (touch == ' ') { continue; }
+            study_add(&f, (ebb_trace_event){
+                              .kind = EBB_TRACE_STEP_BEGIN, .phase = phases[pass % 3], .index = EBB_TRACE_NONE});
+            if (is_first && !cases[i].before) { blocks[i] = study_alloc(&f, 64, EBB_ROLE_UNKNOWN, ""); }
+            study_do(&f, touch >= 'a' ? EBB_TRACE_READ : EBB_TRACE_WRITE, blocks[i]);
+            study_do(&f, EBB_TRACE_STEP_END, 0);
+            if (is_last && !cases[i].before) { study_do(&f, EBB_TRACE_FREE, blocks[i]); }
+        }
+    }
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    for (size_t i = 0; i < N_CASES; i++) {
+        const ebb_role role = ebb_study_get_block(s, blocks[i]).role;
+        if (role != cases[i].role) { fail_msg("'%s' is %d", cases[i].passes, (int)role); }
+    }
+    study_fixture_fini(&f);
+}
+
 /* A call site has the bytes that it allocated itself, and none of what the functions that it calls allocated. */
 static void bytes_of_a_site_are_its_own(void **state) {
     (void)state;
@@ -495,6 +549,7 @@ int main(void) {
         cmocka_unit_test(likely_roles),
         cmocka_unit_test(a_moment),
         cmocka_unit_test(likely_roles_by_accesses),
+        cmocka_unit_test(likely_roles_without_iterations),
         cmocka_unit_test(bytes_of_a_site_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

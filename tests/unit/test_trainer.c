@@ -113,6 +113,9 @@ static void test_learns(void **state) {
     assert_true(info.plan.budget_bytes == (uint64_t)((double)info.liveness_bytes * 0.8));
     assert_true(info.plan.peak_bytes <= info.plan.budget_bytes);
     float losses[40];
+    ebb_trainer_summary summary;
+    assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
+    assert_true(isnan(summary.stall_time_median_s)); /* there was no step yet */
     ebb_eval_result before, after;
     assert_int_equal(ebb_trainer_evaluate(trainer, &before), EBB_OK);
     assert_int_equal(before.n_images, 40);
@@ -126,10 +129,11 @@ static void test_learns(void **state) {
     bool done = false;
     assert_int_equal(ebb_trainer_step(trainer, &unused, &done), EBB_OK);
     assert_true(done);
-    ebb_trainer_summary summary;
     assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
     assert_int_equal(summary.run.peak_bytes, info.plan.peak_bytes);
     assert_true(summary.step_time_median_s > 0 && summary.images_per_s > 0);
+    assert_true(info.stall_time_predicted_s >= 0 && info.stall_time_predicted_s <= info.step_time_predicted_s);
+    assert_true(summary.stall_time_median_s >= 0 && summary.stall_time_median_s <= summary.step_time_median_s);
     assert_int_equal(strlen(summary.weights_sha256), 64);
     ebb_trainer_destroy(trainer);
     ebb_trainer_destroy(NULL);

@@ -8,6 +8,8 @@
 #include "run/run.h"
 #include "support.h"
 
+#include "run_ports.h"
+
 #define BATCH 2
 #define CLASSES 3
 #define MAX_ELEMENTS 4096
@@ -43,7 +45,7 @@ static void set_up(fixture *f, const char *backend, const char *policy) {
     run_options.arena = f->arena;
     assert_int_equal(ebb_run_create(f->lowered, f->plan, &run_options, &f->run), EBB_OK);
     assert_int_equal(ebb_run_init_values(f->run, 1), EBB_OK);
-    for (int i = 0; i < BATCH * 36; i++) { ebb_run_images(f->run)[i] = (float)(i % 5) - 2.0f; }
+    for (int i = 0; i < BATCH * 36; i++) { run_images(f->run)[i] = (float)(i % 5) - 2.0f; }
     assert_int_equal(ebb_run_iteration(f->run, 0, 1, 0.1f), EBB_OK);
 }
 

@@ -263,7 +263,7 @@ static void test_sizes(void **state) {
         ebb_graph *graph = build(nets[i], &options);
         int64_t dims[4];
         size_t n_dims = 0;
-        assert_int_equal(ebb_graph_value_shape(graph, graph->images, dims, &n_dims), EBB_OK);
+        assert_int_equal(ebb_graph_value_shape(graph, ebb__graph_port(graph, "images")->value, dims, &n_dims), EBB_OK);
         assert_int_equal(n_dims, 4);
         assert_true(dims[0] == 3 && dims[1] == 1 && dims[2] == 107 && dims[3] == 139);
         assert_int_equal(graph->classes, 7);

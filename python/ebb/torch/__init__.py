@@ -13,7 +13,9 @@ on CUDA, and under FakeTensorMode, where nothing is computed or allocated (`reco
 result, keeps no tensor and compiles nothing. Blocks are storages; views and results in place are the same block. The
 same code serves PyTorch 1.13 to 2.13. What it does not see stands in docs/record.md.
 """
+import contextlib
 import os
+import shlex
 import sys
 import threading
 import warnings
@@ -37,11 +39,13 @@ class record(TorchDispatchMode):
     """Record what happens inside of the `with`, one iteration or many, to the trace file `path`.
 
     An iteration ends behind an optimizer's step, unless the program says where: `mark_iteration()`. Without `stacks` the
-    program's lines are left out. `live_bytes` and `peak_bytes` are those of the storages so far."""
+    program's lines are left out. `live_bytes` and `peak_bytes` are those of the storages so far. At the end a line on
+    stderr says where the recording is, unless `quiet`."""
 
-    def __init__(self, path, stacks=True):
+    def __init__(self, path, stacks=True, quiet=False):
         super().__init__()
         self.path, self._wants_stacks, self._ledger, self._operators = path, stacks, None, {}
+        self._quiet = quiet
         self._lock, self._process = threading.RLock(), None  # the one that records; a child's file is its parent's
 
     live_bytes = property(lambda self: self._ledger.live_bytes)
@@ -61,8 +65,11 @@ class record(TorchDispatchMode):
     def __exit__(self, *exception):
         super().__exit__(*exception)
         self._try(self._finish)
+        is_whole = self._process == os.getpid()  # else it is another process's, or has ended with a warning
         self._process = None
         self._ledger.close()
+        if is_whole and not self._quiet:
+            self._say_where()
 
     def mark_iteration(self):
         """An iteration ends here, and from now on only at such calls."""
@@ -115,6 +122,13 @@ class record(TorchDispatchMode):
     def _finish(self):
         self._iterations.finish()
         self._ledger.writer.close()
+
+    def _say_where(self):
+        n_events, path = self._ledger.writer.n_events, os.fsdecode(self.path)
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed, or full
+                print(f"ebb: recorded {n_events} events to {path}; see it with: ebb report {shlex.quote(path)}",
+                      file=sys.stderr)
 
     def _stack(self, caller):
         return caller.stack(self._ledger.writer) if self._wants_stacks else 0

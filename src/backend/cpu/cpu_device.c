@@ -5,7 +5,6 @@
  * join for each kernel.
  */
 #include "backend/cpu/cpu_priv.h"
-#include "backend/host_memory.h"
 
 #include <omp.h>
 
@@ -127,7 +126,7 @@ const ebb_backend_ops ebb__backend_cpu = {
     .abi = EBB_BACKEND_ABI,
     .name = "cpu",
     .about = "the processor, with oneDNN's kernels",
-    .alignment_bytes = EBB_CPU_ALIGNMENT,
+    .alignment_bytes = EBB_HOST_ALIGNMENT,
     .host_visible = true,
     .has_data = true,
     .open = open_device,
@@ -135,6 +134,7 @@ const ebb_backend_ops ebb__backend_cpu = {
     .info = describe,
     .arena_create = ebb__host_arena_create,
     .arena_destroy = ebb__host_arena_destroy,
+    .arena_measure = ebb__host_arena_measure,
     .host_alloc = ebb__host_alloc,
     .host_free = ebb__host_free,
     .host_address = ebb__host_address,
@@ -159,4 +159,5 @@ const ebb_backend_ops ebb__backend_cpu = {
     .event_sync = ebb__host_event_sync,
     .event_time_ns = ebb__host_event_time_ns,
     .stream_sync = ebb__host_stream_sync,
+    .stream_waited_ns = ebb__host_stream_waited_ns,
 };

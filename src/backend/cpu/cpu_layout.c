@@ -26,10 +26,11 @@ void ebb__cpu_layouts_fini(ebb_cpu_device *device) {
 
 static ebb_status describe(int n_dims, const int64_t *dims, ebb_dtype dtype, dnnl_format_tag_t tag,
                            dnnl_memory_desc_t *md_out) {
-    dnnl_data_type_t type = dtype == EBB_F32 ? dnnl_f32 : dtype == EBB_S32 ? dnnl_s32 : dnnl_u8;
+    static const dnnl_data_type_t types[EBB_N_DTYPES] = {
+        [EBB_F32] = dnnl_f32, [EBB_BF16] = dnnl_bf16, [EBB_F16] = dnnl_f16, [EBB_S32] = dnnl_s32, [EBB_U8] = dnnl_u8};
     dnnl_dims_t all = {0}; /* the library's functions are declared to read as many as there may be */
     memcpy(all, dims, (size_t)n_dims * sizeof dims[0]);
-    EBB_CPU_DNNL(dnnl_memory_desc_create_with_tag(md_out, n_dims, all, type, tag), "a layout");
+    EBB_CPU_DNNL(dnnl_memory_desc_create_with_tag(md_out, n_dims, all, types[dtype], tag), "a layout");
     return EBB_OK;
 }
 

@@ -61,7 +61,7 @@ ebb_status ebb__cpu_make_lrn(ebb_cpu_device *device, const ebb_kernel_desc *desc
     bool empty = workspace == NULL || dnnl_memory_desc_get_size(workspace) == 0;
     if (desc->n_out == 1 || !empty) { return ebb__cpu_set_primitive(kernel, pd, wires, desc->n_out > 1 ? 3 : 2); }
     EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, 2)); /* backward gets by without */
-    return ebb__cpu_intern_bytes(device, EBB_CPU_ALIGNMENT, &kernel->layout[2]);
+    return ebb__cpu_intern_bytes(device, EBB_HOST_ALIGNMENT, &kernel->layout[2]);
 }
 
 ebb_status ebb__cpu_make_lrn_bwd(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
@@ -85,5 +85,5 @@ ebb_status ebb__cpu_make_lrn_bwd(ebb_cpu_device *device, const ebb_kernel_desc *
         return ebb__cpu_set_primitive(kernel, pd, wires, 4);
     }
     EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, 3));
-    return ebb__cpu_intern_bytes(device, EBB_CPU_ALIGNMENT, &kernel->layout[2]);
+    return ebb__cpu_intern_bytes(device, EBB_HOST_ALIGNMENT, &kernel->layout[2]);
 }

@@ -25,14 +25,13 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_simd.h"
+#include "backend/host_memory.h"
 #include "backend/host_stream.h"
 #include "backend/kernel_check.h"
 
 #include <signal.h>
 
 #include <oneapi/dnnl/dnnl.h>
-
-#define EBB_CPU_ALIGNMENT 64u
 
 /* A status of oneDNN as ours, with what was being done. */
 #define EBB_CPU_DNNL(expr, what)                                                                                       \

@@ -148,6 +148,7 @@ const ebb_backend_ops ebb__backend_cuda = {
     .info = describe,
     .arena_create = ebb__cuda_arena_create,
     .arena_destroy = ebb__cuda_arena_destroy,
+    .arena_measure = ebb__cuda_arena_measure,
     .host_alloc = ebb__cuda_host_alloc,
     .host_free = ebb__cuda_host_free,
     .layout_plain = ebb__cuda_layout_plain,

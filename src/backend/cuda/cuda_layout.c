@@ -52,8 +52,7 @@ static ebb_status intern(ebb_cuda_device *device, const ebb_cuda_layout *layout,
 
 static ebb_status intern_shape(ebb_device *device, ebb_dtype dtype, const ebb_shape *shape, int order,
                                ebb_layout *layout_out) {
-    ebb_cuda_layout layout = {
-        .shape = {.n_dims = shape->n_dims}, .dtype = dtype, .size_bytes = ebb__dtype_bytes(dtype)};
+    ebb_cuda_layout layout = {.shape = {.n_dims = shape->n_dims}, .dtype = dtype, .size_bytes = ebb_dtype_bytes(dtype)};
     layout.order = order;
     for (int32_t i = 0; i < shape->n_dims; i++) {
         layout.shape.dims[i] = shape->dims[i];
@@ -120,7 +119,7 @@ static void convert(const ebb_cuda_layout *layout, const unsigned char *src, uns
     const uint64_t image_bytes = layout->size_bytes / n;
     for (uint64_t i = 0; i < n; i++) {
         transpose(src + i * image_bytes, dst + i * image_bytes, pack ? c : hw, pack ? hw : c,
-                  ebb__dtype_bytes(layout->dtype));
+                  ebb_dtype_bytes(layout->dtype));
     }
 }
 

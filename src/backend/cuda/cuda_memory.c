@@ -20,6 +20,7 @@ struct ebb_arena_mem {
     CUdeviceptr base;
     uint64_t size_bytes;   /* as asked for */
     uint64_t mapped_bytes; /* of the card */
+    uint64_t driver_bytes; /* by which the driver's free bytes fell as it was taken */
     bool is_mapped;        /* else cudaMalloc's */
 };
 
@@ -156,8 +157,12 @@ static ebb_status clear_arena(const ebb_arena_mem *arena) {
 }
 
 static ebb_status fill_in(ebb_cuda_device *device, ebb_arena_mem *arena) {
+    size_t before_bytes = 0, after_bytes = 0, total_bytes = 0;
     EBB_TRY(ebb__cuda_enter(device));
+    EBB_CUDA(cudaMemGetInfo(&before_bytes, &total_bytes), "asking for the device's memory");
     EBB_TRY(device->has_mapping ? map_arena(device, arena) : allocate_arena(arena));
+    EBB_CUDA(cudaMemGetInfo(&after_bytes, &total_bytes), "asking for the device's memory");
+    arena->driver_bytes = before_bytes - ebb_min_u64(after_bytes, before_bytes);
     return clear_arena(arena);
 }
 
@@ -188,6 +193,12 @@ void ebb__cuda_arena_destroy(ebb_device *base, ebb_arena_mem *arena) {
     device->arena_bytes -= arena->mapped_bytes;
     give_back(device, arena);
     ebb__free(base->mem, arena);
+}
+
+/* What another process took or gave back at that moment is in it too. */
+ebb_arena_use ebb__cuda_arena_measure(ebb_device *base, const ebb_arena_mem *arena) {
+    (void)base;
+    return (ebb_arena_use){.peak_bytes = arena->driver_bytes};
 }
 
 /* ---- host memory ------------------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ ebb_status ebb__cuda_make_reorder(ebb_cuda_device *device, const ebb_kernel_desc
         EBB_TRY(ebb__cuda_layout_plain(&device->base, o->dtype, &o->shape, &kernel->layout[i]));
     }
     const bool same = kernel->layout[0] == kernel->layout[1];
-    if (!same && ebb__dtype_bytes(desc->operand[0].dtype) != sizeof(float)) {
+    if (!same && ebb_dtype_bytes(desc->operand[0].dtype) != sizeof(float)) {
         return ebb_fail(EBB_E_UNSUPPORTED, "cuda: reorder of elements that are not of four bytes");
     }
     kernel->run = same ? run_copy : run_transpose;

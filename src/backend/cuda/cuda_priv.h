@@ -218,6 +218,7 @@ void ebb__cuda_libraries_fini(ebb_cuda_device *device);
 
 ebb_status ebb__cuda_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena_mem **arena_out);
 void ebb__cuda_arena_destroy(ebb_device *device, ebb_arena_mem *arena);
+ebb_arena_use ebb__cuda_arena_measure(ebb_device *device, const ebb_arena_mem *arena);
 ebb_status ebb__cuda_host_alloc(ebb_device *device, uint64_t size_bytes, void **ptr_out);
 void ebb__cuda_host_free(ebb_device *device, void *ptr, uint64_t size_bytes);
 ebb_status ebb__cuda_layout_plain(ebb_device *device, ebb_dtype dtype, const ebb_shape *shape, ebb_layout *layout_out);

@@ -107,4 +107,5 @@ const ebb_backend_ops ebb__backend_dry = {
     .event_sync = ebb__host_event_sync,
     .event_time_ns = ebb__host_event_time_ns,
     .stream_sync = ebb__host_stream_sync,
+    .stream_waited_ns = ebb__host_stream_waited_ns,
 };

@@ -6,8 +6,6 @@
 #include "backend/host_memory.h"
 #include "backend/plain.h"
 
-#define REF_ALIGNMENT_BYTES 64u
-
 static const ebb_ref_fn functions[EBB_N_OPS] = {
     [EBB_OP_FEED] = ebb__ref_feed,
     [EBB_OP_FETCH] = ebb__ref_fetch,
@@ -90,7 +88,7 @@ const ebb_backend_ops ebb__backend_ref = {
     .abi = EBB_BACKEND_ABI,
     .name = "ref",
     .about = "plain C, one thread, for checking the others",
-    .alignment_bytes = REF_ALIGNMENT_BYTES,
+    .alignment_bytes = EBB_HOST_ALIGNMENT,
     .host_visible = true,
     .has_data = true,
     .open = open_device,
@@ -98,6 +96,7 @@ const ebb_backend_ops ebb__backend_ref = {
     .info = get_info,
     .arena_create = ebb__host_arena_create,
     .arena_destroy = ebb__host_arena_destroy,
+    .arena_measure = ebb__host_arena_measure,
     .host_alloc = ebb__host_alloc,
     .host_free = ebb__host_free,
     .host_address = ebb__host_address,
@@ -122,4 +121,5 @@ const ebb_backend_ops ebb__backend_ref = {
     .event_sync = ebb__host_event_sync,
     .event_time_ns = ebb__host_event_time_ns,
     .stream_sync = ebb__host_stream_sync,
+    .stream_waited_ns = ebb__host_stream_waited_ns,
 };

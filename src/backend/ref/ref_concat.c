@@ -36,6 +36,6 @@ ebb_status ebb__ref_same_elements(const ebb_ref_call *call) {
     const ebb_operand *src = ebb__kernel_in(call->desc, 0);
     const void *from = ebb__ref_in(call, 0);
     void *to = ebb__ref_out(call, 0);
-    if (from != to) { memcpy(to, from, (size_t)ebb__shape_elements(&src->shape) * ebb__dtype_bytes(src->dtype)); }
+    if (from != to) { memcpy(to, from, (size_t)ebb__shape_elements(&src->shape) * ebb_dtype_bytes(src->dtype)); }
     return EBB_OK;
 }

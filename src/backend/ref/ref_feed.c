@@ -5,7 +5,7 @@
 #include "backend/ref/ref.h"
 
 static size_t operand_bytes(const ebb_operand *operand) {
-    return (size_t)ebb__shape_elements(&operand->shape) * (size_t)ebb__dtype_bytes(operand->dtype);
+    return (size_t)ebb__shape_elements(&operand->shape) * (size_t)ebb_dtype_bytes(operand->dtype);
 }
 
 static ebb_status fail_port(const ebb_ref_call *call) {

@@ -76,7 +76,7 @@ function frameText(at) {
   return (text(D.frames[at * FRAME + 1]) || "?") + (file ? " (" + file + (line ? ":" + line : "") + ")" : "");
 }
 
-/* The words for a stack's call site, with the last two parts of its file's path; "": there is none. */
+/* The words for a stack's call site, with the last two parts of its file's path; "" if there is no call site. */
 function siteText(stack) {
   const at = stack >= 0 ? D.frames[stack * FRAME + 4] : -1;
   return at >= 0 ? frameText(at).replace(/\((?:[^()]*[\/\\])?([^()\/\\]+[\/\\][^()\/\\]+)\)$/, "($1)") : "";

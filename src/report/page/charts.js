@@ -135,7 +135,7 @@ function drawCdf() {
     return { label: i === 0 ? "all" : pair.from + " to " + pair.to, data, parsing: false, pointRadius: 0,
       borderColor: PAIR_COLOURS[i], borderWidth: i === 0 ? 3 : 1.5, showLine: true };
   });
-  makeChart("cdf", "share of intervals that are at most so long; half are at most " + timeText(all.p50), {
+  makeChart("cdf", "share of intervals that are no longer than this; half are at most " + timeText(all.p50), {
     type: "scatter", data: { datasets },
     options: {
       scales: { x: logAxis(timeText, "interval", 10),
@@ -156,7 +156,7 @@ function drawScatter() {
   }
   const outliers = standingOut().map((o) => ({ x: o.ns, y: Math.max(o.bytes, 1), outlier: o }));
   const xs = cells.concat(outliers).map((point) => point.x), ys = cells.concat(outliers).map((point) => point.y);
-  const rate = R.swappable.bytes_per_s / 1e9; /* bytes a ns */
+  const rate = R.swappable.bytes_per_s / 1e9; /* bytes per ns */
   const low = Math.max(Math.min(...xs), Math.min(...ys) / rate), high = Math.max(...xs);
   const datasets = [
     { label: "intervals", data: cells, parsing: false, pointRadius: radii, backgroundColor: "#2f7fc488", borderWidth: 0 },

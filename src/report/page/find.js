@@ -9,7 +9,7 @@ const finding = { is: false, good: null };
 
 function isFound(i) { return !finding.is || finding.good[i] === 1; }
 
-/* "1.5 MiB", "2k", "4096"; 0 for nothing, NaN for what is no size. */
+/* "1.5 MiB", "2k", "4096"; 0 for nothing, NaN for text that is not a size. */
 function sizeOf(words) {
   const match = /^\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?)b?\s*$/i.exec(words);
   if (!match) { return words.trim() === "" ? 0 : NaN; }

@@ -35,7 +35,8 @@ function momentNear(x) {
   return low;
 }
 
-/* Behind all that happened at that time; at the peak, where that may be more than the alloc which makes it, then. */
+/* Whether a block lives after all that happened at that time. More than one event may have the peak's time; there, the
+ * blocks that are marked as the peak's count. */
 function isLiveAt(i, moment) {
   if (moment === moments.peak) { return (B.flags[i] & 2) !== 0; }
   const x = moments.at[moment];
@@ -217,7 +218,7 @@ function startMoments() {
   }
   byId("rest-words").hidden = isExact();
   byId("rest-words").textContent = "The " + countText(blocks.n) + " blocks with the greatest area (bytes times life) are listed one by one, " +
-    "here and in what is found. " + countText(B.rest) + " smaller ones count in what is live, but are not drawn: bytes that are shown as free are at most so many.";
+    "here and in what is found. " + countText(B.rest) + " smaller ones count in what is live, but are not drawn, so some of the bytes that are shown as free may be theirs.";
   const by = byId("difference-by");
   if (R.tells.stacks) { by.append(element("option", { value: "site" }, "call site")); }
   if (B.name.some((name) => name >= 0)) { by.append(element("option", { value: "name" }, "name, equal layers as one")); }

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Following a plan with kernels and memory of one's own: what a framework embeds. An executor turns the actions of a
+ * plan into commands. Each says which engine does it, where the bytes lie that it touches, and what it waits for. An
+ * iteration hands them, in the plan's order, to the caller's functions. The executor computes and copies nothing, takes
+ * no memory after it was made, and knows no device.
+ *
+ *      for each command:   wait(engine, event) for each of its waits
+ *                          compute(command) or copy(command)
+ *                          record(engine, event), if something waits for it
+ *
+ * Engines are the plan's (ebb_plan_topology): one computes, the others copy. A caller with queues gives each engine
+ * one, and makes wait and record what its queues have for that. A caller that does each command before it returns needs
+ * neither, as the plan's order is a legal sequential execution.
+ *
+ * docs: examples/embed.c is a whole program.
+ */
+#ifndef EBB_EXECUTOR_H
+#define EBB_EXECUTOR_H
+
+#include "ebb/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ebb_executor ebb_executor;
+
+#define EBB_NO_EVENT UINT32_MAX
+
+/* Number i is of the plan's action i. */
+typedef struct ebb_command {
+    ebb_action action;
+    uint32_t engine; /* EBB_NO_ENGINE: a drop */
+    uint32_t n_waits;
+    const uint32_t *waits; /* events that its engine waits for before it does this */
+    uint32_t event;        /* to be recorded after it; EBB_NO_EVENT: nothing waits for it */
+    /* run, again: */
+    const uint64_t *offsets; /* in the arena, of the tensors that the step accesses, in the order of its accesses */
+    uint64_t scratch_offset, scratch_bytes;
+    /* out, in, move: */
+    uint32_t from, to; /* tiers; EBB_DEVICE is the arena */
+    uint64_t from_offset, to_offset, size_bytes;
+} ebb_command;
+
+/* Bytes of a tensor that persists or is kept, where they lie between two iterations. */
+typedef struct ebb_home {
+    uint64_t begin, size_bytes; /* of the tensor */
+    uint32_t tier;
+    uint64_t offset; /* in the arena or the tier */
+} ebb_home;
+
+/* What the caller does. Each gets ctx, and what it returns other than EBB_OK ends the iteration. */
+typedef struct ebb_executor_ops {
+    size_t size_bytes;
+    ebb_status (*compute)(void *ctx, const ebb_command *command);
+    ebb_status (*copy)(void *ctx, const ebb_command *command);
+    /* An event that was never recorded, as in the first iteration, is not waited for. NULL: both are not needed. */
+    ebb_status (*wait)(void *ctx, uint32_t engine, uint32_t event);
+    ebb_status (*record)(void *ctx, uint32_t engine, uint32_t event);
+} ebb_executor_ops;
+#define EBB_EXECUTOR_OPS_INIT EBB_INIT(ebb_executor_ops, )
+
+/* The plan is one for the program: made here, or it has passed ebb_plan_check. Both are borrowed until the executor
+ * dies. EBB_E_ARGUMENT: an argument is NULL. EBB_E_INVALID_PLAN: the plan is for another program. EBB_E_LIMIT: it has
+ * about 2^31 stays or slots, or more. mem may be NULL. O(n log n). */
+EBB_API ebb_status ebb_executor_create(const ebb_mem *mem, const ebb_program *program, const ebb_plan *plan,
+                                       ebb_executor **executor_out);
+EBB_API void ebb_executor_destroy(ebb_executor *executor);
+
+/* Views, borrowed until the executor dies: to bind kernels to their bytes beforehand, say. */
+EBB_API const ebb_command *ebb_executor_commands(const ebb_executor *executor, size_t *n_out);
+EBB_API uint32_t ebb_executor_n_events(const ebb_executor *executor); /* numbered from 0 */
+
+/* Where a tensor lies between two iterations: what persists must be put there before the first, at every home; what is
+ * kept or persists can be read there after each. Those in the arena come first. Homes may hold the same bytes twice.
+ * *n_out is 0 for a tensor that is neither. */
+EBB_API const ebb_home *ebb_executor_homes(const ebb_executor *executor, uint32_t tensor, size_t *n_out);
+
+/* One iteration. EBB_E_ARGUMENT: ops of another version, or compute or copy is NULL. Else what a callback returned. */
+EBB_API ebb_status ebb_executor_iterate(ebb_executor *executor, const ebb_executor_ops *ops, void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

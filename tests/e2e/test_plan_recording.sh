@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb plan` takes a recording: one iteration of it becomes a program, whose liveness peak is that of the recording to
+# the byte where the recording tells when each block is used, or nothing but malloc and free.
+. "$(dirname "$0")/lib.sh"
+
+# plan NAME ARGUMENTS...: its figures in out, its notes in err.
+plan() {
+    name=$1
+    shift
+    "$EBB" plan "$@" --json >out 2>err </dev/null && return 0
+    fail "$name" "ebb plan $*" "exit $?" "$(cat err)"
+    return 1
+}
+
+run "record ResNet-50" out train resnet50 --backend dry --batch 2 --steps 4 --record-steps 3 --record r.trace &&
+    "$EBB" report r.trace --json >report
+plan "ResNet-50" ./r.trace --policy liveness
+cp out from_trace
+equal "the liveness peak is the recording's own" "$(member out bound_bytes)" "$(member out recording_peak_bytes)"
+check "which is the report's" grep -q "\"peak_bytes\":* *$(member out bound_bytes)[,}]" report
+equal "three iterations were found" "$(member out recording_iterations)" 3
+check "a note says which iteration it is" grep -q "note: ./r.trace: of 3 iterations found" err
+check "a note says that no step is run again" grep -q "does not tell which steps can be run again" err
+plan "the network itself" resnet50 --backend dry --batch 2 --policy liveness
+for figure in tensors steps; do
+    equal "as many $figure as the network" "$(member from_trace $figure)" "$(member out $figure)"
+done
+
+plan "ResNet-50 in less" ./r.trace --memory 60% --program-out r.program
+equal "nothing is computed again" "$(member out recomputed_steps)" 0
+check "but something moves" [ "$(member out moved_in_bytes)" -gt 0 ]
+cp out in_less
+plan "the program that was written" ./r.program --memory 60%
+for figure in peak_planned_bytes moved_in_bytes step_time_predicted_s; do
+    equal "its file gives the same $figure" "$(member out $figure)" "$(member in_less $figure)"
+done
+check "a program has no notes" [ ! -s err ]
+check "steps of a recording are told never to be repeated" grep -q '^step .* backward never ' r.program
+check "and have their time" grep -q '^step .* time [0-9]*$' r.program
+
+printf 'pointer_lifetimes\n' >other.txt
+complains "a file that is neither" 3 "not a program" plan ./other.txt
+gzip -k r.trace
+plan "a gzipped recording" ./r.trace.gz --policy liveness
+equal "is the same" "$(member out bound_bytes)" "$(member from_trace bound_bytes)"
+head -c 150000 r.trace >cut.trace
+plan "a recording that was cut off" ./cut.trace && check "is said to be" grep -q "cut" err
+
+# Mallocs and frees alone: 100 bytes stay, 50 and 70 come and go.
+printf 'id,lower,upper,size\nw,0,9,100\na,1,3,50\nb,2,4,70\nc,5,7,50\nd,6,8,70\n' >m.csv
+plan "mallocs and frees alone" ./m.csv --policy liveness
+equal "their peak is the recording's" "$(member out bound_bytes)" 220
+check "a note says that all of it is taken" grep -q "no iteration was found" err
+check "a note says what is not told" grep -q "tells no reads and writes" err
+exit $status

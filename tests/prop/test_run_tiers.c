@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What no policy asks of the runtime yet: tensors in parts, more tiers than the usual, moves between them. Plans by
+ * chance for a small network are proven and run, and end with the bits of a run that moves nothing. Moves from file to
+ * file on two engines do not get into each other's way.
+ */
+#include "plan_chance.h"
+
+#include "run_support.h"
+
+#define N_ITERATIONS 3
+#define MOVE_BYTES ((uint64_t)1 << 22)
+#define MOVE_ROUNDS 24
+
+/* A hash of all that persists or is kept. */
+static uint64_t hash_values(const run_fixture *f, ebb_run *run, uint64_t h) {
+    for (ebb_value v = 0; v < f->graph->values.n; v++) {
+        const ebb_value_info *info = &f->graph->values.data[v];
+        const bool is_there = ebb__value_is_persistent(info->kind) || info->kept;
+        if (!is_there || info->opaque || f->lowered->values[v].tensor == UINT32_MAX) { continue; }
+        const size_t bytes = (size_t)ebb__shape_elements(&info->shape) * sizeof(float);
+        float *plain = malloc(bytes);
+        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
+        h = ebb__hash(h, plain, bytes);
+        free(plain);
+    }
+    return h;
+}
+
+/* The first iterations with a plan, as a hash of what is there between them. */
+static uint64_t hash_iterations(const run_fixture *f, const ebb_plan *plan, ebb_run_stats *stats_out) {
+    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
+    options.disk_dir = "/tmp";
+    ebb_run *run = NULL;
+    uint64_t h = EBB_HASH_INIT;
+    if (ebb_run_create(f->lowered, plan, &options, &run) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_int_equal(ebb_run_init_values(run, 3), EBB_OK);
+    for (int i = 0; i < RUN_BATCH * 64; i++) { run_images(run)[i] = (float)(i % 7) - 3.0f; }
+    for (int i = 0; i < RUN_BATCH; i++) { run_labels(run)[i] = i; }
+    for (uint64_t i = 0; i < N_ITERATIONS; i++) {
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_OK);
+        h = hash_values(f, run, h);
+    }
+    *stats_out = ebb_run_get_stats(run);
+    ebb_run_destroy(run);
+    return h;
+}
+
+static void plans_by_chance_run(void **state) {
+    (void)state;
+    run_fixture f;
+    ebb_run_stats stats;
+    uint64_t moved_on_bytes = 0, n_again = 0;
+    const uint64_t n = getenv("EBB_TEST_ALL") != NULL ? 100 : 10;
+    run_fixture_init(&f, NULL);
+    const uint64_t expected = hash_iterations(&f, f.plan, &stats);
+    for (uint64_t seed = 1; seed <= n; seed++) {
+        ebb_machine *machine = NULL;
+        ebb_run_proof proof;
+        ebb_plan *plan = make_plan(ebb_lowered_program(f.lowered), seed, &machine);
+        if (ebb_plan_check(ebb_lowered_program(f.lowered), plan) != EBB_OK ||
+            ebb_run_prove(f.graph, f.device, plan, &proof) != EBB_OK) {
+            fail_msg("seed %zu: %s", (size_t)seed, ebb_last_error());
+        }
+        assert_int_equal(hash_iterations(&f, plan, &stats), expected);
+        assert_int_equal(stats.moved_on_bytes, ebb_plan_get_summary(plan).moved_on_bytes);
+        moved_on_bytes += stats.moved_on_bytes;
+        n_again += stats.n_recomputed_steps;
+        ebb_plan_destroy(plan);
+        ebb_machine_destroy(machine);
+    }
+    assert_true(moved_on_bytes > 0 && n_again > 0);
+    run_fixture_fini(&f);
+}
+
+/* ---- moves side by side -------------------------------------------------------------------------- */
+
+/* Disk and two more files. Whatever disk and far move to slow has an engine of its own. */
+enum { FROM_A = EBB_DISK, TO, FROM_B };
+enum { ENGINE_A = 1, ENGINE_B };
+
+static ebb_machine *make_files(void) {
+    ebb_machine *machine = NULL;
+    const ebb_tier slow = {"slow", EBB_STORE_FILE, UINT64_MAX}, far = {"far", EBB_STORE_FILE, UINT64_MAX};
+    const ebb_way a = {1e9, 0, ENGINE_A}, b = {1e9, 0, ENGINE_B};
+    uint32_t tier = 0;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    assert_int_equal(ebb_machine_add_tier(machine, &slow, &tier), EBB_OK);
+    assert_int_equal(tier, TO);
+    assert_int_equal(ebb_machine_add_tier(machine, &far, &tier), EBB_OK);
+    assert_int_equal(tier, FROM_B);
+    const ebb_link links[] = {{FROM_A, TO, a, a, 1, 1}, {FROM_B, TO, b, b, 1, 1}};
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(ebb_machine_set_link(machine, &links[i]), EBB_OK); }
+    return machine;
+}
+
+static void moves_between_files_go_side_by_side(void **state) {
+    (void)state;
+    ebb_device *device = NULL;
+    ebb_machine *machine = make_files();
+    ebb_tiers tiers;
+    ebb_stream *stream[2] = {NULL};
+    unsigned char *bytes = malloc(MOVE_BYTES), *got = malloc(MOVE_BYTES);
+    const uint64_t tier_bytes[EBB_MAX_TIERS] = {[FROM_A] = MOVE_BYTES, [TO] = 2 * MOVE_BYTES, [FROM_B] = MOVE_BYTES};
+    assert_int_equal(ebb_device_open("ref", NULL, &device), EBB_OK);
+    assert_int_equal(ebb__tiers_open(device, ebb_machine_topology(machine), tier_bytes, "/tmp", MOVE_BYTES, &tiers),
+                     EBB_OK);
+    ebb_transfer move[2] = {
+        {.tiers = &tiers, .from = FROM_A, .to = TO, .engine = ENGINE_A, .size_bytes = MOVE_BYTES},
+        {.tiers = &tiers,
+         .from = FROM_B,
+         .to = TO,
+         .engine = ENGINE_B,
+         .to_offset = MOVE_BYTES,
+         .size_bytes = MOVE_BYTES},
+    };
+    for (int i = 0; i < 2; i++) {
+        const ebb_home home = {.size_bytes = MOVE_BYTES, .tier = move[i].from};
+        memset(bytes, i + 1, MOVE_BYTES);
+        assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_OUT, &home, bytes), EBB_OK);
+        assert_int_equal(device->ops->stream_create(device, false, &stream[i]), EBB_OK);
+    }
+    for (int round = 0; round < MOVE_ROUNDS; round++) {
+        for (int i = 0; i < 2; i++) { assert_int_equal(ebb__tiers_transfer(stream[i], &move[i]), EBB_OK); }
+        for (int i = 0; i < 2; i++) { assert_int_equal(device->ops->stream_sync(stream[i]), EBB_OK); }
+        for (int i = 0; i < 2; i++) {
+            const ebb_home home = {.size_bytes = MOVE_BYTES, .tier = TO, .offset = move[i].to_offset};
+            assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_IN, &home, got), EBB_OK);
+            memset(bytes, i + 1, MOVE_BYTES);
+            assert_memory_equal(got, bytes, MOVE_BYTES);
+        }
+    }
+    for (int i = 0; i < 2; i++) { device->ops->stream_destroy(stream[i]); }
+    ebb__tiers_close(&tiers);
+    ebb_device_close(device);
+    ebb_machine_destroy(machine);
+    free(bytes);
+    free(got);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_by_chance_run),
+                                       cmocka_unit_test(moves_between_files_go_side_by_side)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
