@@ -151,13 +151,24 @@ static void check_order(walk *w, uint64_t time, uint64_t access) {
     }
 }
 
+/* A step that is run again writes the same version once more: its bytes and those of a copy from before are one
+ * content. */
+static bool is_same(const walk *w, const byte_piece *a, const byte_piece *b) {
+    if (a->origin != b->origin) { return false; }
+    if (a->content == b->content) { return true; }
+    if (w->versions == NULL || a->content == NOTHING || b->content == NOTHING) { return false; }
+    if (((a->content | b->content) & BROKEN) != 0) { return false; }
+    const uint64_t made = w->versions[a->content - 1].makes;
+    return made != 0 && made == w->versions[b->content - 1].makes;
+}
+
 /* Whose content the range is: *origin_out from its begin. BROKEN where it is more than one. */
 static uint64_t find_content(const walk *w, uint64_t access, uint64_t *origin_out) {
     const byte_piece *first = &w->piece[w->low[access]];
     *origin_out = first->origin;
     for (uint64_t at = w->low[access]; at < w->high[access]; at = ebb__ordset_next(&w->starts, at + 1)) {
         const byte_piece *p = &w->piece[at];
-        if (p->content == first->content && p->origin == first->origin) { continue; }
+        if (is_same(w, p, first)) { continue; }
         const uint64_t later = p->write > first->write ? p->write : first->write;
         return BROKEN | later;
     }

@@ -164,6 +164,25 @@ static void what_is_read_is_the_version_told(void **state) {
     }
 }
 
+/* A step that is run again makes its version once more: a part of it may come from a copy of the first. */
+static void a_version_made_twice_is_one_content(void **state) {
+    (void)state;
+    for (uint64_t again = 0; again < 3; again++) {
+        ebb_journal j = {0};
+        ebb_hazard_counts counts;
+        ebb_hazard hazard;
+        command(&j, ONE, EBB_WRITE, 0, 10);
+        move(&j, ONE, 0, 100, 5);
+        command(&j, ONE, EBB_WRITE, 0, 10);
+        move(&j, ONE, 100, 0, 5);
+        command(&j, ONE, EBB_READ, 0, 10);
+        const ebb_hazard_version versions[7] = {{.makes = 1}, {0}, {0}, {.makes = again}, {0}, {0}, {.finds = 1}};
+        assert_int_equal(ebb__hazard_check(NULL, &j, versions, &counts, &hazard), EBB_OK);
+        assert_int_equal(hazard.kind, again == 1 ? EBB_HAZARD_NONE : EBB_HAZARD_BROKEN);
+        (void)judge_and_clear(&j);
+    }
+}
+
 /* ---- a run's journal ---------------------------------------------------------------------------- */
 
 typedef struct written {
@@ -495,6 +514,7 @@ int main(void) {
         cmocka_unit_test(a_wait_is_for_the_latest_record),
         cmocka_unit_test(what_is_read_is_one_content),
         cmocka_unit_test(what_is_read_is_the_version_told),
+        cmocka_unit_test(a_version_made_twice_is_one_content),
         cmocka_unit_test(mistakes_are_found_on_the_host_tier),
         cmocka_unit_test(mistakes_are_found_in_graphs),
         cmocka_unit_test(mistakes_are_found_on_the_disk_tier),
