@@ -17,8 +17,9 @@ extern "C" {
 typedef struct ebb_arena ebb_arena;
 typedef struct ebb_run ebb_run;
 
-/* Device memory that several runs may use in turn; the device outlives it, and it outlives the runs. EBB_E_NO_MEMORY:
- * the device has not that much. EBB_E_ARGUMENT: an argument is NULL. */
+/* Device memory that several runs may use in turn: a run has it from its creation on, until it is parked or destroyed.
+ * The device outlives it, and it outlives the runs. EBB_E_NO_MEMORY: the device has not that much. EBB_E_ARGUMENT: an
+ * argument is NULL. */
 EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
 EBB_API void ebb_arena_destroy(ebb_arena *arena);
 EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
@@ -35,8 +36,8 @@ typedef struct ebb_run_options {
 /* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
  * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the
  * plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is too
- * small or another device's, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the disk's file cannot be
- * made. */
+ * small, another device's or in use by another run, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the
+ * disk's file cannot be made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -62,7 +63,7 @@ EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain
 EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
 
 /* Leave the arena to another run, and take it back: persistent and kept content is on the host meanwhile, where
- * ebb_run_get_value finds it. EBB_E_ARGUMENT: parked already, or not parked. */
+ * ebb_run_get_value finds it. EBB_E_ARGUMENT: parked already, or not parked, or another run still has the arena. */
 EBB_API ebb_status ebb_run_park(ebb_run *run);
 EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes of the host */
 EBB_API ebb_status ebb_run_unpark(ebb_run *run);

@@ -29,6 +29,18 @@ void ebb_arena_destroy(ebb_arena *arena) {
     ebb__free(arena->mem, arena);
 }
 
+ebb_status ebb__arena_take(ebb_arena *arena, const ebb_run *run) {
+    if (arena->holder != NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "the arena is in use by another run (park or destroy that one)");
+    }
+    arena->holder = run;
+    return EBB_OK;
+}
+
+void ebb__arena_leave(ebb_arena *arena, const ebb_run *run) {
+    if (arena->holder == run) { arena->holder = NULL; }
+}
+
 uint64_t ebb_arena_bytes(const ebb_arena *arena) {
     return arena->size_bytes;
 }

@@ -33,6 +33,7 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
                         (unsigned long long)borrowed->size_bytes, (unsigned long long)peak_bytes);
     }
     if (borrowed->device != run->device) { return ebb_fail(EBB_E_ARGUMENT, "the arena is another device's"); }
+    EBB_TRY(ebb__arena_take(borrowed, run));
     run->arena = borrowed;
     return EBB_OK;
 }
@@ -75,6 +76,8 @@ static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
     EBB_TRY(ebb__run_bind(run));
     run->parked_at = ebb__bump_alloc(&run->bump, program->tensors.n, sizeof *run->parked_at);
     if (run->parked_at == NULL) { return EBB_E_NO_MEMORY; }
+    if (run->arena->was_used) { EBB_TRY(ebb__run_clear(run)); }
+    run->arena->was_used = true;
     EBB_RUN_DEEP_CHECK(run);
     return EBB_OK;
 }
@@ -118,6 +121,7 @@ void ebb_run_destroy(ebb_run *run) {
         run->device->ops->host_free(run->device, run->port[p], run->lowered->graph->ports.data[p].size_bytes);
     }
     ebb__tiers_close(&run->tiers);
+    if (run->arena != NULL) { ebb__arena_leave(run->arena, run); }
     ebb_arena_destroy(run->own_arena);
     ebb__free(run->mem, run->parked);
     ebb__free(run->mem, run->record_message);

@@ -30,6 +30,8 @@ struct ebb_arena {
     ebb_device *device;
     ebb_arena_mem *memory;
     uint64_t size_bytes;
+    const ebb_run *holder; /* the run that has it; NULL: none */
+    bool was_used;         /* by a run, which may have left something in it */
 };
 
 /* What a lower tier's bytes lie in. */
@@ -123,6 +125,13 @@ struct ebb_run {
     bool failed;                         /* an iteration failed halfway: the content is not to be trusted */
     ebb_run_stats stats;
 };
+
+/* arena.c: give an arena to a run, and take it from a run that has it. EBB_E_ARGUMENT: another run has it. */
+ebb_status ebb__arena_take(ebb_arena *arena, const ebb_run *run);
+void ebb__arena_leave(ebb_arena *arena, const ebb_run *run);
+
+/* values.c: zeros for what lasts in the arena. */
+ebb_status ebb__run_clear(ebb_run *run);
 
 /* commands.c: make the commands with their kernels bound and events made; undo it. */
 ebb_status ebb__run_bind(ebb_run *run);

@@ -6,6 +6,8 @@
  */
 #include "run/run.h"
 
+#define ZERO_BYTES ((uint64_t)1 << 16) /* copied at once */
+
 typedef struct value_place {
     const ebb_value_info *info;
     ebb_layout layout;
@@ -141,6 +143,31 @@ ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
     return EBB_OK;
 }
 
+static ebb_status clear_tensor(ebb_run *run, uint32_t tensor, void *zeros) {
+    size_t n_homes = 0;
+    const ebb_home *homes = ebb_executor_homes(run->executor, tensor, &n_homes);
+    for (size_t h = 0; h < n_homes; h++) {
+        if (homes[h].tier != EBB_DEVICE) { continue; } /* lower tiers are new with each run */
+        for (uint64_t at = 0; at < homes[h].size_bytes; at += ZERO_BYTES) {
+            const uint64_t n = ebb_min_u64(ZERO_BYTES, homes[h].size_bytes - at);
+            EBB_TRY(copy_arena(run, EBB_COPY_IN, homes[h].offset + at, n, zeros));
+        }
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__run_clear(ebb_run *run) {
+    if (!run->device->ops->has_data) { return EBB_OK; }
+    void *zeros = ebb__calloc(run->mem, 1, ZERO_BYTES);
+    if (zeros == NULL) { return EBB_E_NO_MEMORY; }
+    ebb_status st = EBB_OK;
+    for (uint32_t t = 0; t < run->lowered->program->tensors.n && st == EBB_OK; t++) {
+        st = clear_tensor(run, t, zeros);
+    }
+    ebb__free(run->mem, zeros);
+    return st;
+}
+
 /* ---- parking ----------------------------------------------------------------------------------- */
 
 /* What is at home in the arena of a tensor. */
@@ -184,6 +211,8 @@ ebb_status ebb_run_park(ebb_run *run) {
     if (st != EBB_OK) {
         ebb__free(run->mem, run->parked);
         run->parked = NULL;
+    } else {
+        ebb__arena_leave(run->arena, run);
     }
     EBB_RUN_DEEP_CHECK(run);
     return st;
@@ -191,6 +220,7 @@ ebb_status ebb_run_park(ebb_run *run) {
 
 ebb_status ebb_run_unpark(ebb_run *run) {
     if (run->parked == NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is not parked"); }
+    EBB_TRY(ebb__arena_take(run->arena, run));
     ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_IN) : EBB_OK;
     ebb__free(run->mem, run->parked);
     run->parked = NULL;

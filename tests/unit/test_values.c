@@ -2,7 +2,7 @@
  *
  * Values between iterations: those that persist and those that are kept are there, and no others, whatever else the
  * plan leaves in the arena. Parking: while another run has the arena, and after it has come back, they are what they
- * were.
+ * were. An arena that was used before starts a run with zeros all the same.
  */
 #include "backend/lower.h"
 #include "run/run.h"
@@ -95,6 +95,58 @@ static void parking_keeps_all_there_is(void **state) {
     tear_down(&f);
 }
 
+static ebb_run *start_again(const fixture *f, ebb_status want) {
+    ebb_run_options options = EBB_RUN_OPTIONS_INIT;
+    options.arena = f->arena;
+    ebb_run *run = NULL;
+    assert_int_equal(ebb_run_create(f->lowered, f->plan, &options, &run), want);
+    return run;
+}
+
+static void a_used_arena_starts_with_zeros(const char *policy) {
+    static float plain[MAX_ELEMENTS];
+    fixture f;
+    size_t n_persistent = 0;
+    set_up(&f, "ref", policy);
+    ebb_run_destroy(f.run);
+    ebb_buf all = {.arena = f.arena->memory, .size_bytes = ebb_arena_bytes(f.arena)};
+    memset(f.device->ops->host_address(all), 0xee, (size_t)all.size_bytes); /* the rubbish of a run before */
+    f.run = start_again(&f, EBB_OK);
+    for (ebb_value v = 0; v < f.graph->values.n; v++) {
+        const ebb_value_info *info = &f.graph->values.data[v];
+        if (!ebb__value_is_persistent(info->kind)) { continue; }
+        assert_int_equal(ebb_run_get_value(f.run, v, plain), EBB_OK);
+        const int64_t n = ebb__shape_elements(&info->shape);
+        for (int64_t i = 0; i < n; i++) { assert_true(plain[i] == 0.0f); }
+        n_persistent++;
+    }
+    assert_int_equal(n_persistent, 4);
+    tear_down(&f);
+}
+
+static void a_run_starts_with_zeros_in_a_used_arena(void **state) {
+    (void)state;
+    a_used_arena_starts_with_zeros("none");
+    a_used_arena_starts_with_zeros("budget");
+}
+
+/* A second run would clear the first one's values. */
+static void an_arena_is_one_runs_at_a_time(void **state) {
+    (void)state;
+    fixture f;
+    set_up(&f, "ref", "none");
+    assert_null(start_again(&f, EBB_E_ARGUMENT));
+    expect_message("the arena is in use");
+    assert_int_equal(ebb_run_park(f.run), EBB_OK);
+    ebb_run *other = start_again(&f, EBB_OK);
+    assert_int_equal(ebb_run_unpark(f.run), EBB_E_ARGUMENT);
+    expect_message("the arena is in use");
+    ebb_run_destroy(other);
+    assert_int_equal(ebb_run_unpark(f.run), EBB_OK);
+    assert_int_equal(ebb_run_iteration(f.run, 1, 2, 0.1f), EBB_OK);
+    tear_down(&f);
+}
+
 /* The policy none drops nothing, so the last iteration's values are all in the arena. Some are larger there than their
  * shape says: workspaces are the backend's. */
 static void only_lasting_values_are_there(const char *backend) {
@@ -151,6 +203,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parking_keeps_all_there_is),
         cmocka_unit_test(parking_takes_what_lasts_alone),
+        cmocka_unit_test(a_run_starts_with_zeros_in_a_used_arena),
+        cmocka_unit_test(an_arena_is_one_runs_at_a_time),
         cmocka_unit_test(what_a_plan_leaves_behind_is_refused),
         cmocka_unit_test(what_a_plan_leaves_behind_is_refused_on_cpu),
     };
