@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The proof of a plan: it holds on each backend and tier, says how much was proven, refuses a plan for another program,
- * names what is wrong with a plan that puts two tensors into one place, and gives back what it took when any of its
- * allocations fails.
+ * names what is wrong with a plan that puts two tensors into one place, knows versions whatever the order of steps, and
+ * gives back what it took when any of its allocations fails.
  */
 #include "run_support.h"
 
+#include "plan/draft.h"
 #include "plan/plan_priv.h"
 
 static void a_plan_is_proven(void **state) {
@@ -103,6 +104,141 @@ static void a_tensor_that_is_gone_is_named(void **state) {
     run_fixture_fini(&f);
 }
 
+/* ---- another order ------------------------------------------------------------------------------ */
+
+/* A step that reads weights, to be run after the step that updates them. */
+typedef struct late_reader {
+    uint32_t weights, reader, update;
+    bool *is_late; /* [n_steps]: the reader, and what comes after it in any order */
+} late_reader;
+
+/* Whether two steps touch a tensor, other than the weights, that one of them writes. */
+static bool conflict(const ebb_program *p, size_t a, size_t b, uint32_t weights) {
+    for (uint32_t i = 0; i < p->steps.data[a].n_accesses; i++) {
+        const ebb_access *mine = &p->accesses.data[p->steps.data[a].first_access + i];
+        for (uint32_t k = 0; k < p->steps.data[b].n_accesses; k++) {
+            const ebb_access *other = &p->accesses.data[p->steps.data[b].first_access + k];
+            const bool writes = ((mine->mode | other->mode) & EBB_WRITE) != 0;
+            if (mine->tensor == other->tensor && mine->tensor != weights && writes) { return true; }
+        }
+    }
+    return false;
+}
+
+static uint32_t mode_of(const ebb_program *p, size_t s, uint32_t tensor) {
+    const ebb_step *step = &p->steps.data[s];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        if (p->accesses.data[step->first_access + i].tensor == tensor) {
+            return p->accesses.data[step->first_access + i].mode;
+        }
+    }
+    return 0;
+}
+
+/* What comes after the reader; false: the update does. */
+static bool put_off(const ebb_program *p, const late_reader *l) {
+    memset(l->is_late, 0, p->steps.n * sizeof *l->is_late);
+    l->is_late[l->reader] = true;
+    for (size_t s = l->reader + 1; s <= l->update; s++) {
+        for (size_t before = l->reader; before < s; before++) {
+            if (l->is_late[before] && conflict(p, before, s, l->weights)) { l->is_late[s] = true; }
+        }
+    }
+    return !l->is_late[l->update];
+}
+
+static void find_late_reader(const ebb_program *p, late_reader *l) {
+    l->is_late = calloc(p->steps.n, sizeof *l->is_late);
+    for (l->update = 0; l->update < p->steps.n; l->update++) {
+        for (l->weights = 0; l->weights < p->tensors.n; l->weights++) {
+            const bool updates = mode_of(p, l->update, l->weights) == EBB_UPDATE;
+            if (!updates || !p->tensors.data[l->weights].persistent) { continue; }
+            for (l->reader = l->update; l->reader-- > 0;) {
+                if (mode_of(p, l->reader, l->weights) == EBB_READ && put_off(p, l)) { return; }
+            }
+        }
+    }
+    fail_msg("no step that can go after an update");
+}
+
+/* Nothing leaves but the weights: copies of both versions, if has_copies, for those who are late and for the end. */
+static void draft_late_reader(ebb_draft *d, const ebb_program *p, const late_reader *l, bool has_copies) {
+    for (uint32_t s = 0; s < l->update; s++) {
+        if (!l->is_late[s]) { assert_int_equal(ebb__draft_step(d, EBB_ACT_RUN, s, 0), EBB_OK); }
+    }
+    const uint64_t fixed = EBB_DRAFT_FIXED;
+    if (has_copies) { assert_int_equal(ebb__draft_tensor(d, EBB_ACT_OUT, l->weights, EBB_HOST, fixed), EBB_OK); }
+    assert_int_equal(ebb__draft_step(d, EBB_ACT_RUN, l->update, 0), EBB_OK);
+    if (has_copies) {
+        assert_int_equal(ebb__draft_tensor(d, EBB_ACT_OUT, l->weights, EBB_DISK, fixed), EBB_OK);
+        assert_int_equal(ebb__draft_tensor(d, EBB_ACT_DROP, l->weights, 0, fixed), EBB_OK);
+        assert_int_equal(ebb__draft_tensor(d, EBB_ACT_IN, l->weights, EBB_HOST, fixed), EBB_OK);
+    }
+    for (uint32_t s = 0; s < l->update; s++) {
+        if (l->is_late[s]) { assert_int_equal(ebb__draft_step(d, EBB_ACT_RUN, s, 0), EBB_OK); }
+    }
+    if (has_copies) {
+        assert_int_equal(ebb__draft_tensor(d, EBB_ACT_DROP, l->weights, 0, fixed), EBB_OK);
+        assert_int_equal(ebb__draft_tensor(d, EBB_ACT_IN, l->weights, EBB_DISK, fixed), EBB_OK);
+    }
+    for (uint32_t s = l->update + 1; s < p->steps.n; s++) {
+        assert_int_equal(ebb__draft_step(d, EBB_ACT_RUN, s, 0), EBB_OK);
+    }
+}
+
+static ebb_plan *make_late_reader_plan(const ebb_program *p, bool has_copies) {
+    ebb_machine *machine = NULL;
+    ebb_plan *plan = NULL;
+    ebb_draft draft;
+    late_reader l;
+    ebb_placed placed;
+    find_late_reader(p, &l);
+    assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
+    draft_late_reader(&draft, p, &l, has_copies);
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    assert_int_equal(ebb__plan_create(NULL, "late", ebb_machine_topology(machine), &plan), EBB_OK);
+    plan->fingerprint = ebb_program_fingerprint(p);
+    plan->alignment_bytes = p->alignment_bytes;
+    plan->budget_bytes = UINT64_MAX;
+    assert_int_equal(ebb__draft_to_plan(&draft, p, plan), EBB_OK);
+    ebb_placing_options options = {.alignment = p->alignment_bytes, .work = 10000, .limit_bytes = UINT64_MAX};
+    options.tier_bytes[EBB_HOST] = options.tier_bytes[EBB_DISK] = UINT64_MAX;
+    assert_int_equal(ebb__plan_place(plan, &options, &placed), EBB_OK);
+    assert_int_equal(ebb__plan_seal(plan), EBB_OK);
+    ebb_machine_destroy(machine);
+    ebb__draft_fini(&draft);
+    free(l.is_late);
+    return plan;
+}
+
+/* Versions are those of the program, and not those that the plan's list would make. */
+static void a_right_plan_may_have_another_order(void **state) {
+    (void)state;
+    run_fixture f;
+    ebb_run_proof proof;
+    run_fixture_init(&f, NULL);
+    ebb_plan *plan = make_late_reader_plan(f.lowered->program, true);
+    if (ebb_plan_check(f.lowered->program, plan) != EBB_OK ||
+        ebb_run_prove(f.graph, f.device, plan, &proof) != EBB_OK) {
+        fail_msg("%s", ebb_last_error());
+    }
+    ebb_plan_destroy(plan);
+    run_fixture_fini(&f);
+}
+
+static void a_wrong_order_is_found(void **state) {
+    (void)state;
+    run_fixture f;
+    ebb_run_proof proof;
+    run_fixture_init(&f, NULL);
+    ebb_plan *plan = make_late_reader_plan(f.lowered->program, false);
+    assert_int_equal(ebb_plan_check(f.lowered->program, plan), EBB_E_INVALID_PLAN);
+    assert_int_equal(ebb_run_prove(f.graph, f.device, plan, &proof), EBB_E_INTERNAL);
+    assert_non_null(strstr(ebb_last_error(), "not the version that the program means"));
+    ebb_plan_destroy(plan);
+    run_fixture_fini(&f);
+}
+
 static void any_allocation_may_fail(void **state) {
     (void)state;
     ebb_run_proof proof;
@@ -127,6 +263,8 @@ int main(void) {
         cmocka_unit_test(a_plan_is_proven),
         cmocka_unit_test(it_is_for_its_program_alone),
         cmocka_unit_test(a_tensor_that_is_gone_is_named),
+        cmocka_unit_test(a_right_plan_may_have_another_order),
+        cmocka_unit_test(a_wrong_order_is_found),
         cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
