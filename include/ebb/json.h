@@ -32,6 +32,7 @@ typedef struct ebb_json {
     void (*put)(void *ctx, const char *text, size_t n_bytes);
     void *ctx;
     bool is_for_page;                    /* no text ends or begins a script of HTML, and arrays are without spaces */
+    uint32_t line_depth;                 /* down to this depth each member begins a line; 0: all is one line */
     uint32_t depth;                      /* from here on zero when it begins */
     bool has_member[EBB_JSON_MAX_DEPTH]; /* of the open objects and arrays */
 } ebb_json;

@@ -34,10 +34,17 @@ static void put_text(ebb_json *json, const char *text) {
     put(json, "\"");
 }
 
+static void put_line(ebb_json *json) {
+    put(json, "\n");
+    for (uint32_t d = 0; d < json->depth; d++) { put(json, "  "); }
+}
+
 static void put_key(ebb_json *json, const char *key) {
     if (json->depth > 0) {
         bool *has_member = &json->has_member[json->depth - 1];
-        if (*has_member) { put(json, key == NULL && json->is_for_page ? "," : ", "); }
+        const bool is_line = json->depth <= json->line_depth;
+        if (*has_member) { put(json, is_line || (key == NULL && json->is_for_page) ? "," : ", "); }
+        if (is_line) { put_line(json); }
         *has_member = true;
     }
     if (key == NULL) { return; }
@@ -57,6 +64,7 @@ void ebb_json_close(ebb_json *json, char bracket) {
     EBB_ASSERT(bracket == '}' || bracket == ']');
     EBB_ASSERT(json->depth > 0);
     json->depth--;
+    if (json->depth < json->line_depth && json->has_member[json->depth]) { put_line(json); }
     json->put(json->ctx, &bracket, 1);
 }
 

@@ -8,7 +8,7 @@
  */
 #include "base/json_read.h"
 
-#include <errno.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -380,12 +380,23 @@ bool ebb__json_value_i64(const ebb_json_value *json, uint32_t token, int64_t *nu
     return true;
 }
 
+bool ebb__json_value_f64(const ebb_json_value *json, uint32_t token, double *number_out) {
+    char number[128 + 16]; /* the locale's point may have more than one byte */
+    if (!ebb__json_value_is(json, token, EBB_JSON_NUMBER)) { return false; }
+    const char *text = ebb__json_value_text(json, token), *point = strchr(text, '.');
+    if (strlen(text) >= 128) { return false; }
+    const int n_before = (int)(point != NULL ? (size_t)(point - text) : strlen(text));
+    (void)snprintf(number, sizeof number, "%.*s%s%s", n_before, text, point != NULL ? localeconv()->decimal_point : "",
+                   point != NULL ? point + 1 : "");
+    *number_out = strtod(number, NULL);
+    return true;
+}
+
 /* A number with an exponent, for which a double will do. */
-static bool read_scientific(const char *text, uint64_t *number_out) {
-    char *end = NULL;
-    const double number = strtod(text, &end) * 1000.0;
-    if (*end != '\0' || !(number >= 0.0 && number < 9e18)) { return false; }
-    *number_out = (uint64_t)number;
+static bool read_scientific(const ebb_json_value *json, uint32_t token, uint64_t *number_out) {
+    double number = 0;
+    if (!ebb__json_value_f64(json, token, &number) || !(number >= 0.0 && number * 1000.0 < 9e18)) { return false; }
+    *number_out = (uint64_t)(number * 1000.0);
     return true;
 }
 
@@ -393,7 +404,7 @@ bool ebb__json_value_thousandths(const ebb_json_value *json, uint32_t token, uin
     uint64_t number = 0;
     if (!ebb__json_value_is(json, token, EBB_JSON_NUMBER)) { return false; }
     const char *text = ebb__json_value_text(json, token), *c = text;
-    if (strpbrk(text, "eE") != NULL) { return read_scientific(text, number_out); }
+    if (strpbrk(text, "eE") != NULL) { return read_scientific(json, token, number_out); }
     unsigned n_decimals = 0;
     for (bool is_behind = false; *c != '\0' && n_decimals < 3; c++) {
         if (*c == '.') {

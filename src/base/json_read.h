@@ -44,7 +44,7 @@ typedef struct ebb_json_source {
     void *ctx;
     const char *part;    /* what of the file the text is, such as "the header"; NULL: all, and messages name lines */
     uint64_t first_byte; /* of the part */
-    bool is_strict;      /* text that is not UTF-8, has a NUL in it, or is cut off is refused; so are members twice */
+    bool is_strict;      /* text that is not UTF-8, has a NUL in it, or is cut off is refused */
     bool is_cut;         /* said when reading: the text ends too early */
 } ebb_json_source;
 
@@ -86,6 +86,9 @@ const char *ebb__json_value_string(const ebb_json_value *json, uint32_t token, c
 /* A number that is whole and fits; false: it is not. */
 bool ebb__json_value_u64(const ebb_json_value *json, uint32_t token, uint64_t *number_out);
 bool ebb__json_value_i64(const ebb_json_value *json, uint32_t token, int64_t *number_out);
+
+/* A number, whatever the locale; false: it has more than 127 characters. Infinite if it is too large for a double. */
+bool ebb__json_value_f64(const ebb_json_value *json, uint32_t token, double *number_out);
 
 /* A number of thousands, of which three decimals count: 12.3456 is 12345. false: it is negative, or does not fit. */
 bool ebb__json_value_thousandths(const ebb_json_value *json, uint32_t token, uint64_t *number_out);

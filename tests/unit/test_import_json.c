@@ -6,6 +6,8 @@
 #include "support.h"
 #include "trace/import_priv.h"
 
+#include <math.h>
+
 typedef struct seen {
     char text[4096]; /* each value as it would be written, blanks out */
     size_t n;
@@ -188,6 +190,28 @@ static void test_numbers(void **state) {
     }
 }
 
+static void test_doubles(void **state) {
+    (void)state;
+    char digits[160];
+    memset(digits, '1', sizeof digits);
+    digits[127] = '\0';
+    const struct {
+        const char *text;
+        double number;
+    } cases[] = {{"0", 0}, {"-1.5e3", -1500}, {"0.1", 0.1}, {"1e400", INFINITY}, {"12e-1", 1.2}, {digits, 1e127 / 9}};
+    const ebb_json_token token = {EBB_JSON_NUMBER, 0, 1};
+    double number = 7;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const ebb_json_value json = {&token, cases[i].text, NULL};
+        assert_true(ebb__json_value_f64(&json, 0, &number));
+        if (number != cases[i].number) { fail_msg("%s: %.17g", cases[i].text, number); }
+    }
+    digits[127] = '1';
+    digits[128] = '\0';
+    const ebb_json_value longer = {&token, digits, NULL};
+    assert_false(ebb__json_value_f64(&longer, 0, &number));
+}
+
 static void test_out_of_memory(void **state) {
     (void)state;
     OOM_LOOP(mem, st, {
@@ -199,9 +223,9 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),        cmocka_unit_test(test_cut),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_depth),         cmocka_unit_test(test_long_text), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_pieces),  cmocka_unit_test(test_cut),           cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_depth),   cmocka_unit_test(test_long_text),     cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_doubles), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

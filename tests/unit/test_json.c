@@ -48,6 +48,25 @@ static void test_members(void **state) {
     }
 }
 
+/* Down to a depth each member is on a line of its own. */
+static void test_lines(void **state) {
+    (void)state;
+    sink s = {.n = 0};
+    ebb_json json = {.put = put, .ctx = &s, .line_depth = 2};
+    ebb_json_open(&json, NULL, '{');
+    ebb_json_open(&json, "none", '[');
+    ebb_json_close(&json, ']');
+    ebb_json_open(&json, "list", '[');
+    ebb_json_u64(&json, NULL, 0);
+    ebb_json_open(&json, NULL, '{');
+    ebb_json_bool(&json, "a", true);
+    ebb_json_bool(&json, "b", false);
+    ebb_json_close(&json, '}');
+    ebb_json_close(&json, ']');
+    ebb_json_close(&json, '}');
+    assert_string_equal(s.text, "{\n  \"none\": [],\n  \"list\": [\n    0,\n    {\"a\": true, \"b\": false}\n  ]\n}");
+}
+
 /* Quotes, control characters, what would end a script, and bytes that are not UTF-8. */
 static void test_text(void **state) {
     (void)state;
@@ -95,6 +114,7 @@ static void test_numbers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_numbers),
     };
