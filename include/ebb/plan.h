@@ -96,7 +96,8 @@ EBB_API ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_
 #define EBB_HOST 1u
 #define EBB_DISK 2u
 EBB_API void ebb_machine_destroy(ebb_machine *machine);
-/* EBB_E_FORMAT: not a machine's description, or of another version; names the member. EBB_E_IO: reading or writing. */
+/* EBB_E_FORMAT: not a machine's description, of an unknown version, or with a member that is not right, whose place in
+ * the file is named. EBB_E_IO: reading or writing. EBB_E_ARGUMENT, of save: the rates are not positive and finite. */
 EBB_API ebb_status ebb_machine_load(const ebb_mem *mem, const char *path, ebb_machine **machine_out);
 EBB_API ebb_status ebb_machine_save(const ebb_machine *machine, const char *path);
 

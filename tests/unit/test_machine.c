@@ -137,6 +137,121 @@ static void test_refused(void **state) {
     assert_int_equal(ebb_machine_load(NULL, "/nowhere/machine.json", &m), EBB_E_IO);
 }
 
+/* What is refused, where it is in the file, and why. */
+static void test_refused_members(void **state) {
+    (void)state;
+#define V1 "{\"format\": \"ebb-machine\", \"version\": 1, "
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        {V2 "\"tier\": []}", ": tier: a machine has no such member"},
+        {V2 "\"\": []}", ": '': a machine has no such member"},
+        {V1 "\"tiers\": []}", ": tiers: a machine of version 1 has no such member"},
+        {V1 "\"engines\": []}", ": engines: a machine of version 1 has no such member"},
+        {V2 "\"tiers\": {}}", ": tiers: not a list"},
+        {V2 "\"tiers\": [1]}", ": tiers[0]: not an object"},
+        {V2 "\"tiers\": [{\"name\": 5, \"store\": \"file\"}]}", ": tiers[0].name: not a text"},
+        {V2 "\"tiers\": [{\"name\": \"a\", \"store\": null}]}", ": tiers[0].store: not a text"},
+        {V2 "\"tiers\": [{\"name\": \"a\", \"store\": \"file\", \"capacity_bytes\": 1.5}]}",
+         ": tiers[0].capacity_bytes: not a whole number from 0 to 2^63 - 1"},
+        {V2 "\"tiers\": [{\"name\": \"a\", \"store\": \"file\", \"capacity_bytes\": 9223372036854775808}]}",
+         ": tiers[0].capacity_bytes: not a whole number from 0 to 2^63 - 1"},
+        {V2 "\"tiers\": [{\"name\": \"a\", \"store\": \"file\", \"bytes\": 1}]}",
+         ": tiers[0].bytes: a machine has no such member"},
+        {V2 "\"tiers\": [{\"name\": \"a\", \"name\": \"b\", \"store\": \"file\"}]}",
+         ": tiers[0].name: this member is there twice"},
+        {V2 "\"tiers\": [{\"name\": \"host\", \"store\": \"memory\"}, {\"name\": \"host\", \"store\": \"memory\"}]}",
+         ": tiers[1]: a tier of this name is there already"},
+        {V2 "\"tiers\": [], \"tiers\": []}", ": tiers: this member is there twice"},
+        {V2 "\"engines\": \"dma\"}", ": engines: not a list"},
+        {V2 "\"engines\": [\"dma\", 1]}", ": engines[1]: not a text"},
+        {V2 "\"engines\": [\"dma\", \"dma\"]}", ": engines[1]: an engine of this name is there already"},
+        {V2 "\"links\": {\"host\": {}}}", ": links: not a list"},
+        {V2 "\"links\": [[]]}", ": links[0]: not an object"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"tape\"}]}", ": links[0].far: there is no tier of this name"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": 1}]}", ": links[0].far: not a text"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"out\": 1e9}]}", ": links[0].out: not an object"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"in\": {\"engine\": 2}}]}",
+         ": links[0].in.engine: not a text"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"in\": {\"engine\": \"x\"}}]}",
+         ": links[0].in: there is no engine of this name"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"in\": {\"rate\": 2}}]}",
+         ": links[0].in.rate: a machine has no such member"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"work_rate\": \"1\"}]}",
+         ": links[0].work_rate: not a number above 0"},
+        {V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\"}, {\"near\": \"host\", \"far\": \"device\"}]}",
+         ": links[1]: these two tiers are linked already"},
+        {V2 "\"rates\": []}", ": rates: not an object"},
+        {V2 "\"rates\": {\"flops_per_s\": true}}", ": rates.flops_per_s: not a number above 0"},
+        {V2 "\"rates\": {\"flops_per_s\": 1e400}}", ": rates.flops_per_s: not a number above 0"},
+        {V2 "\"rates\": {\"flops\": 1}}", ": rates.flops: a machine has no such member"},
+        {V2 "\"times_ns\": []}", ": times_ns: not an object"},
+        {V2 "\"times_ns\": {\"12\": 1}}", ": times_ns.12: a key is 16 of the digits 0-9 and a-f"},
+        {V2 "\"times_ns\": {\"0123456789abcdef\": \"1\"}}",
+         ": times_ns.0123456789abcdef: not a whole number from 0 to 2^63 - 1"},
+        {V2 "\"times_ns\": {\"0123456789abcdef\": 1, \"0123456789abcdef\": 2}}",
+         ": times_ns.0123456789abcdef: this key is there twice"},
+        {V1 "\"links\": []}", ": links: not an object"},
+        {V1 "\"links\": {\"tape\": {}}}", ": links.tape: a machine has no such member"},
+        {V1 "\"links\": {\"disk\": []}}", ": links.disk: not an object"},
+        {V1 "\"links\": {\"host\": {\"bytes_per_s\": 1}}}", ": links.host.bytes_per_s: a machine has no such member"},
+        {"{\"format\": \"ebb-machine\", \"version\": \"2\"}", ": version: not a whole number from 0 to 2^63 - 1"},
+        {"{\"format\": \"ebb-machine\",\n \"version\": 2,,}", ":2: "},
+    };
+    ebb_machine *m = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(cases[i].text);
+        assert_int_equal(ebb_machine_load(NULL, path, &m), EBB_E_FORMAT);
+        assert_int_equal(strncmp(ebb_last_error(), path, strlen(path)), 0);
+        const char *why = ebb_last_error() + strlen(path);
+        if (strncmp(why, cases[i].why, strlen(cases[i].why)) != 0) { fail_msg("%s: %s", cases[i].text, why); }
+    }
+    assert_null(m);
+}
+
+/* Members in any order, as older ebbs sorted them by name: a link before its tiers, the version last. */
+static void test_order(void **state) {
+    (void)state;
+    write_text(
+        "{\"links\": [{\"near\": \"host\", \"far\": \"nvme\", \"out\": {\"bytes_per_s\": 1e9, \"engine\": \"dma\"},"
+        " \"in\": {\"bytes_per_s\": 2.5e9, \"engine\": \"dma\"}}], \"engines\": [\"dma\"],"
+        " \"tiers\": [{\"name\": \"nvme\", \"store\": \"file\"}], \"format\": \"ebb-machine\", \"version\": 2}");
+    ebb_machine *m = NULL;
+    ebb_link link;
+    assert_int_equal(ebb_machine_load(NULL, path, &m), EBB_OK);
+    const uint32_t nvme = ebb_topology_tier(ebb_machine_topology(m), "nvme");
+    assert_true(ebb_machine_link(m, EBB_HOST, nvme, &link));
+    assert_true(link.out.bytes_per_s == 1e9 && link.in.bytes_per_s == 2.5e9 && link.both_rate == 1);
+    ebb_machine_destroy(m);
+}
+
+/* Version 1, with all that it had. */
+static void test_version_1(void **state) {
+    (void)state;
+    write_text(V1 "\"links\": {\"host\": {\"in_bytes_per_s\": 1.25e10, \"out_bytes_per_s\": 12e9, \"latency_ns\": 7}},"
+                  " \"rates\": {\"flops_per_s\": 7e12, \"bytes_per_s\": 4e11, \"overhead_ns\": 5000}, "
+                  "\"times_ns\": {}}");
+    ebb_machine *m = NULL;
+    ebb_link link;
+    assert_int_equal(ebb_machine_load(NULL, path, &m), EBB_OK);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    assert_true(link.in.bytes_per_s == 1.25e10 && link.out.bytes_per_s == 12e9);
+    assert_true(link.in.latency_ns == 7 && link.out.latency_ns == 7);
+    ebb_machine_destroy(m);
+}
+
+/* A machine whose file could not be read again is not written. */
+static void test_not_written(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 0, 1, 0);
+    (void)unlink(path);
+    assert_int_equal(ebb_machine_save(m, path), EBB_E_ARGUMENT);
+    assert_int_equal(access(path, F_OK), -1);
+    ebb_machine_destroy(m);
+}
+
 static void test_oom(void **state) {
     (void)state;
     write_text("{\"format\": \"ebb-machine\", \"version\": 1, \"times_ns\": {\"0123456789abcdef\": 1}}");
@@ -155,7 +270,9 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-machine-%d.json", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_round_trip),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_oom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times),       cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_members),
+                                       cmocka_unit_test(test_order),       cmocka_unit_test(test_version_1),
+                                       cmocka_unit_test(test_not_written), cmocka_unit_test(test_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
