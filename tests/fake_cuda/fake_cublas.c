@@ -51,7 +51,9 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc_out, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
     BLAS_CALL();
-    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    if ((compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32) || scale != CUDA_R_32F) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     *desc_out = make_object(sizeof **desc_out);
     return CUBLAS_STATUS_SUCCESS;
 }

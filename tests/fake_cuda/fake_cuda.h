@@ -28,9 +28,11 @@ typedef struct fake_cuda {
     /* the machine; to be set before a device is opened */
     int driver_version, n_devices;
     bool has_mapping;
-    bool has_no_locks;   /* the host can read device memory: unlocking a large arena for each command takes long */
-    bool no_engines;     /* cuDNN knows no algorithm for anything */
-    bool broken_engines; /* it knows some, and making an execution plan of them fails */
+    bool has_no_locks;     /* the host can read device memory: unlocking a large arena for each command takes long */
+    bool no_engines;       /* cuDNN knows no algorithm for anything */
+    bool no_small_engines; /* its first list has only those that need much workspace */
+    bool broken_list;      /* asking for its first list fails */
+    bool broken_engines;   /* it knows some, and making an execution plan of them fails */
     uint64_t total_bytes, context_bytes, granule_bytes;
     uint64_t seed; /* of the order */
 

@@ -4,9 +4,11 @@
  * that differ in what they say of themselves:
  *
  *   0 rounds to TF32   1 is not deterministic   2 needs more workspace than the operands have bytes
- *   3 does not run on this machine   4 needs no workspace   5 needs a little
+ *   3 does not run on this machine   4 needs no workspace   5 needs a little, as others do   6 rounds its
+ *   inputs to half
  *
- * Those that must not be chosen compute nonsense. What is used before it is finalised, or changed afterwards, fails.
+ * The first list of heuristics has all but 4, and the list of fallbacks has 2 and 4. Those that must not be chosen
+ * compute nonsense. What is used before it is finalised, or changed afterwards, fails.
  */
 #include "fake_priv.h"
 
@@ -17,7 +19,7 @@
         if (fake_begin(__func__) != cudaSuccess) { return CUDNN_STATUS_INTERNAL_ERROR; }                               \
     } while (0)
 
-enum { N_ENGINES = 6, MAX_ATTRIBUTES = 8, SMALL_WORKSPACE = 700 };
+enum { MAX_ATTRIBUTES = 8, SMALL_WORKSPACE = 700 };
 
 typedef struct attribute {
     cudnnBackendAttributeName_t name;
@@ -288,10 +290,24 @@ static void convolve(const void *args, uint64_t unused) {
 static int64_t workspace_of(const descriptor *plan) {
     const descriptor *config = find_desc(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     convolution c;
-    if (config->engine == 5) { return SMALL_WORKSPACE; }
-    if (config->engine != 2) { return 0; }
+    if (config->engine == 4) { return 0; }
+    if (config->engine != 2) { return SMALL_WORKSPACE; }
     if (!get_convolution(find_desc(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), &c)) { abort(); }
     return 4 * (n_elements(&c.src) + n_elements(&c.weights) + n_elements(&c.dst)) + 1;
+}
+
+typedef struct engines {
+    int64_t n;
+    int engine[6];
+} engines;
+
+static const engines first_list = {6, {0, 1, 2, 3, 5, 6}}, only_large = {2, {1, 2}}, fallbacks = {2, {2, 4}};
+
+static const engines *list_of(const descriptor *heuristics) {
+    int32_t mode = -1;
+    if (!find(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)) { abort(); }
+    if (mode == CUDNN_HEUR_MODE_FALLBACK) { return &fallbacks; }
+    return fake.no_small_engines ? &only_large : &first_list;
 }
 
 static cudnnStatus_t get_configs(const descriptor *heuristics, int64_t n_wanted, int64_t *n_out, descriptor **configs) {
@@ -300,10 +316,12 @@ static cudnnStatus_t get_configs(const descriptor *heuristics, int64_t n_wanted,
     if (graph == NULL) { return CUDNN_STATUS_BAD_PARAM; }
     const descriptor *operation = find_desc(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     if (operation == NULL || !get_convolution(operation, &c) || !is_consistent(&c)) { return CUDNN_STATUS_BAD_PARAM; }
-    *n_out = fake.no_engines ? 0 : N_ENGINES;
-    for (int64_t i = 0; i < n_wanted && i < N_ENGINES; i++) {
+    const engines *list = list_of(heuristics);
+    if (fake.broken_list && list == &first_list) { return CUDNN_STATUS_EXECUTION_FAILED; }
+    *n_out = fake.no_engines ? 0 : list->n;
+    for (int64_t i = 0; i < n_wanted && i < list->n; i++) {
         if (configs[i]->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) { return CUDNN_STATUS_BAD_PARAM; }
-        configs[i]->engine = (int)i;
+        configs[i]->engine = list->engine[i];
         configs[i]->graph = graph;
         configs[i]->finalized = true;
     }
@@ -325,10 +343,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const desc, cudn
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) {
-        const cudnnBackendNumericalNote_t notes[] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
-                                                     CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
-        *n_out = d->engine < 2;
-        if (d->engine < 2) { memcpy(values, &notes[d->engine], sizeof notes[0]); }
+        const cudnnBackendNumericalNote_t note = d->engine == 0   ? CUDNN_NUMERICAL_NOTE_TENSOR_CORE
+                                                 : d->engine == 1 ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                                                                  : CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+        *n_out = d->engine < 2 || d->engine == 6;
+        if (*n_out > 0) { memcpy(values, &note, sizeof note); }
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
@@ -354,7 +373,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     for (int i = 0; i < 3; i++) { by_id[ids[i] & 3] = at[i]; }
     const descriptor *config = find_desc(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     conv_args args = {.operation = find_desc(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS),
-                      .nonsense = config->engine < 2};
+                      .nonsense = config->engine < 2 || config->engine == 6};
     convolution c;
     if (!get_convolution(args.operation, &c)) { return CUDNN_STATUS_BAD_PARAM; }
     args.src = by_id[c.src.id & 3], args.weights = by_id[c.weights.id & 3], args.dst = by_id[c.dst.id & 3];

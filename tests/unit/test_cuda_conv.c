@@ -59,7 +59,7 @@ static ebb_status make(fixture *f, uint32_t choice, ebb_kernel **kernel_out) {
 
 static void choices(void **state) {
     (void)state;
-    static const uint64_t want[] = {0, 4 * (288 + 288 + 576) + 1, 700}; /* engines 4, 2, 5 */
+    static const uint64_t want[] = {700, 4 * (288 + 288 + 576) + 1, 0}; /* engines 5, 2, and of the fallbacks 4 */
     fixture f;
     fake_cuda_reset(1);
     assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
@@ -124,6 +124,26 @@ static ebb_status make_bind_run(fixture *f, uint32_t choice) {
     if (bound != NULL) { ops->unbind(kernel, bound); }
     ops->kernel_destroy(kernel);
     return st != EBB_OK ? st : late;
+}
+
+/* One of the fallbacks is choice 0 where the first list has none that needs little, or cannot be had. */
+static void fallbacks_are_small(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        ebb_kernel *kernel = NULL;
+        fake_cuda_reset(1);
+        fake.no_small_engines = i == 0;
+        fake.broken_list = i == 1;
+        assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+        assert_int_equal(make(&f, 0, &kernel), EBB_OK);
+        assert_string_equal(kernel->algorithm, "cudnn");
+        assert_int_equal(kernel->n_choices, i == 0 ? 2 : 1);
+        assert_int_equal(kernel->scratch_bytes, 0);
+        ebb__backend_cuda.kernel_destroy(kernel);
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+    }
 }
 
 /* Then an own kernel does it. */
@@ -214,6 +234,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
+        cmocka_unit_test(fallbacks_are_small),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(no_engine_works),
         cmocka_unit_test(looked_for_once),

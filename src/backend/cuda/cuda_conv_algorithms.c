@@ -5,10 +5,15 @@
  *
  *   tensors + convolution -> operation -> operation graph -> heuristics -> engine configurations -> execution plans
  *
- * Configurations are taken in the order of the library's heuristics. One that is not deterministic, or that rounds its
- * inputs, is left out unless the device was opened with the option that allows it. Choice 0 is what a run takes
- * whatever its budget, so it must not need much: the first whose workspace is no larger than the operands together; or,
- * if there is none, the one with the least.
+ * Configurations are taken in the order of the library's heuristics. One that is not deterministic, or that computes in
+ * TF32, is left out unless the device was opened with the option that allows it; one that rounds its inputs to fewer
+ * bytes always.
+ *
+ * Choice 0 is what a run takes whatever its budget, so it must not need much: the first whose workspace is no larger
+ * than the smallest operand (as a rule the weights, which do not grow with the batch); or, if there is none, the one
+ * with the least. The library's first list often has none: with channels last many of its fp32 engines turn their
+ * images round in the workspace. Its list of fallbacks has one, so it is asked too, and its smallest is the last
+ * choice, if nothing of the first list is as small.
  *
  * The list of convolutions is searched one by one: a network has few different ones, and each costs the library
  * milliseconds. Nothing here has run on a GPU.
@@ -166,19 +171,25 @@ static ebb_status make_graph(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBac
     cudnnBackendDescriptor_t operation = NULL;
     EBB_TRY(make_operation(conv, &operation));
     maker m = begin(conv, "an operation graph", CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    put(&m, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    if (handle != NULL) { put(&m, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle); }
     put_desc(&m, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
     return finish_and_keep(conv, &m, desc_out);
 }
+
+/* Both since cuDNN 9.8: the device that is described, in place of the handle's. */
+#if CUDNN_VERSION < 90800
+#define CUDNN_ATTR_ENGINEHEUR_DEVICEPROP ((cudnnBackendAttributeName_t)204)
+#define CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP ((cudnnBackendAttributeName_t)407)
+#endif
 
 /* ---- algorithms -------------------------------------------------------------------------------- */
 
 static bool is_allowed(const ebb_cuda_device *device, cudnnBackendNumericalNote_t note) {
     switch (note) {
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return device->nondeterministic;
-    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return device->tf32;
     case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return device->tf32;
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return false;
     default: return true;
     }
 }
@@ -209,11 +220,16 @@ static ebb_status check_notes(const ebb_cuda_device *device, const ebb_cuda_conv
 }
 
 /* EBB_E_UNSUPPORTED and the like: this configuration is none for this GPU, the next may be. */
-static ebb_status add_algorithm(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t config) {
+static ebb_status make_algorithm(ebb_cuda_conv *conv, const ebb_cuda_libraries *libraries,
+                                 cudnnBackendDescriptor_t config, ebb_cuda_conv_algorithm *algorithm_out) {
     cudnnBackendDescriptor_t execution = NULL;
     int64_t workspace_bytes = 0, n = 0;
     maker m = begin(conv, "an execution plan", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    put(&m, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    if (libraries->described == NULL) {
+        put(&m, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
+    } else {
+        put_desc(&m, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries->described);
+    }
     put_desc(&m, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     EBB_TRY(finish_and_keep(conv, &m, &execution));
     EBB_CUDA_DNN(name_of(conv), "an execution plan's workspace", cudnnBackendGetAttribute, execution,
@@ -221,8 +237,21 @@ static ebb_status add_algorithm(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnn
     if (n != 1 || workspace_bytes < 0) {
         return ebb_fail(EBB_E_DEVICE, "cuda: %s: an execution plan that does not tell its workspace", name_of(conv));
     }
-    conv->algorithms[conv->n_algorithms++] = (ebb_cuda_conv_algorithm){execution, (uint64_t)workspace_bytes};
+    *algorithm_out = (ebb_cuda_conv_algorithm){execution, (uint64_t)workspace_bytes};
     return EBB_OK;
+}
+
+/* The first of those with the least workspace; 0 of none. */
+static uint32_t find_least(const ebb_cuda_conv *conv) {
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < conv->n_algorithms; i++) {
+        if (conv->algorithms[i].workspace_bytes < conv->algorithms[least].workspace_bytes) { least = i; }
+    }
+    return least;
+}
+
+static bool is_least(const ebb_cuda_conv *conv, uint64_t workspace_bytes) {
+    return conv->n_algorithms == 0 || workspace_bytes < conv->algorithms[find_least(conv)].workspace_bytes;
 }
 
 #define MESSAGE_BYTES 512
@@ -240,14 +269,46 @@ static void note_failure(engine_failure *failure, ebb_status status) {
     (void)snprintf(failure->message, sizeof failure->message, "%s", ebb_last_error());
 }
 
-static ebb_status add_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
-                                 const cudnnBackendDescriptor_t *configs, int64_t n, engine_failure *failure) {
-    for (int64_t i = 0; i < n && conv->n_algorithms < EBB_CUDA_CONV_MAX_ALGORITHMS; i++) {
-        bool allowed = false;
-        ebb_status st = check_notes(device, conv, configs[i], &allowed);
-        if (st == EBB_OK && allowed) { st = add_algorithm(conv, handle, configs[i]); }
+/* What one search for algorithms works with. */
+typedef struct search {
+    const ebb_cuda_device *device;
+    const ebb_cuda_libraries *libraries;
+    ebb_cuda_conv *conv;
+    cudnnBackendDescriptor_t graph;
+    uint32_t n_listed; /* algorithms of the first list; what comes behind them is the fallbacks' smallest */
+    engine_failure failure;
+} search;
+
+/* A place for one of the mode's list. NULL: it gets none. */
+static ebb_cuda_conv_algorithm *find_place(search *s, cudnnBackendHeurMode_t mode, uint64_t workspace_bytes) {
+    ebb_cuda_conv *conv = s->conv;
+    if (mode != CUDNN_HEUR_MODE_FALLBACK) {
+        s->n_listed = conv->n_algorithms + 1;
+    } else if (!is_least(conv, workspace_bytes)) {
+        return NULL;
+    }
+    conv->n_algorithms = mode == CUDNN_HEUR_MODE_FALLBACK ? s->n_listed + 1 : s->n_listed;
+    return &conv->algorithms[conv->n_algorithms - 1];
+}
+
+static ebb_status add_algorithm(search *s, cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t config) {
+    ebb_cuda_conv_algorithm made;
+    bool allowed = false;
+    EBB_TRY(check_notes(s->device, s->conv, config, &allowed));
+    if (!allowed) { return EBB_OK; }
+    EBB_TRY(make_algorithm(s->conv, s->libraries, config, &made));
+    ebb_cuda_conv_algorithm *place = find_place(s, mode, made.workspace_bytes);
+    if (place != NULL) { *place = made; }
+    return EBB_OK;
+}
+
+static ebb_status add_algorithms(search *s, cudnnBackendHeurMode_t mode, const cudnnBackendDescriptor_t *configs,
+                                 int64_t n) {
+    const bool fallback = mode == CUDNN_HEUR_MODE_FALLBACK;
+    for (int64_t i = 0; i < n && (fallback || s->n_listed < EBB_CUDA_CONV_MAX_ALGORITHMS - 1); i++) {
+        ebb_status st = add_algorithm(s, mode, configs[i]);
         if (st == EBB_E_NO_MEMORY) { return st; }
-        note_failure(failure, st);
+        note_failure(&s->failure, st);
     }
     return EBB_OK;
 }
@@ -275,39 +336,39 @@ static ebb_status get_configs(ebb_cuda_conv *conv, cudnnBackendDescriptor_t heur
     return EBB_OK;
 }
 
-static ebb_status add_by_heuristics(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle,
-                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode,
-                                    engine_failure *failure) {
+static ebb_status add_by_heuristics(search *s, cudnnBackendHeurMode_t mode) {
+    ebb_cuda_conv *conv = s->conv;
     cudnnBackendDescriptor_t heuristics = NULL;
     int64_t n = 0;
     maker m = begin(conv, "heuristics", CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    put_desc(&m, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    put_desc(&m, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, s->graph);
     put(&m, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (s->libraries->described != NULL) { put_desc(&m, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, s->libraries->described); }
     EBB_TRY(finish_and_keep(conv, &m, &heuristics));
     EBB_TRY(count_configs(conv, heuristics, &n));
     if (n < 1) { return EBB_OK; }
     cudnnBackendDescriptor_t *configs = ebb__calloc(conv->mem, (size_t)n, sizeof *configs);
     if (configs == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = get_configs(conv, heuristics, configs, &n);
-    if (st == EBB_OK) { st = add_algorithms(device, conv, handle, configs, n, failure); }
+    if (st == EBB_OK) { st = add_algorithms(s, mode, configs, n); }
     ebb__free(conv->mem, configs);
     return st;
 }
 
-static uint64_t operand_bytes(const ebb_cuda_conv_key *k) {
+static uint64_t least_operand_bytes(const ebb_cuda_conv_key *k) {
     const int64_t *const dims[] = {k->src, k->weights, k->dst};
-    uint64_t n = 0;
-    for (int i = 0; i < 3; i++) { n += (uint64_t)(dims[i][0] * dims[i][1] * dims[i][2] * dims[i][3]) * sizeof(float); }
-    return n;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = dims[i][0] * dims[i][1] * dims[i][2] * dims[i][3];
+        least = ebb_min_u64(least, (uint64_t)n * sizeof(float));
+    }
+    return least;
 }
 
 /* Choice 0 to the front; the others stay in order. */
 static void choose_first(ebb_cuda_conv *conv) {
-    const uint64_t limit = operand_bytes(&conv->key);
-    uint32_t best = 0;
-    for (uint32_t i = 0; i < conv->n_algorithms; i++) {
-        if (conv->algorithms[i].workspace_bytes < conv->algorithms[best].workspace_bytes) { best = i; }
-    }
+    const uint64_t limit = least_operand_bytes(&conv->key);
+    uint32_t best = find_least(conv);
     for (uint32_t i = conv->n_algorithms; i-- > 0;) {
         if (conv->algorithms[i].workspace_bytes <= limit) { best = i; }
     }
@@ -316,17 +377,24 @@ static void choose_first(ebb_cuda_conv *conv) {
     conv->algorithms[0] = first;
 }
 
-static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv, cudnnHandle_t handle) {
+/* The first list, and the fallbacks unless they could add nothing. A list that fails leaves it to the other. */
+static ebb_status add_by_lists(search *s) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    cudnnBackendDescriptor_t graph = NULL;
-    engine_failure failure = {.status = EBB_OK};
-    EBB_TRY(make_graph(conv, handle, &graph));
-    for (int i = 0; i < 2 && conv->n_algorithms == 0; i++) {
-        ebb_status st = add_by_heuristics(device, conv, handle, graph, modes[i], &failure);
-        if (st != EBB_OK && st != EBB_E_UNSUPPORTED) { return st; }
+    for (int i = 0; i < 2 && is_least(s->conv, 0); i++) {
+        ebb_status st = add_by_heuristics(s, modes[i]);
+        if (st == EBB_E_NO_MEMORY) { return st; }
+        note_failure(&s->failure, st);
     }
-    if (conv->n_algorithms == 0 && failure.status != EBB_OK) {
-        return ebb__fail_adopt(failure.status, failure.message);
+    return EBB_OK;
+}
+
+static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv,
+                                  const ebb_cuda_libraries *libraries) {
+    search s = {.device = device, .libraries = libraries, .conv = conv};
+    EBB_TRY(make_graph(conv, libraries->dnn, &s.graph));
+    EBB_TRY(add_by_lists(&s));
+    if (conv->n_algorithms == 0 && s.failure.status != EBB_OK) {
+        return ebb__fail_adopt(s.failure.status, s.failure.message);
     }
     if (conv->n_algorithms == 0) {
         return ebb_fail(EBB_E_UNSUPPORTED,
@@ -360,7 +428,7 @@ ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key 
     if (conv == NULL) { return EBB_E_NO_MEMORY; }
     conv->mem = device->base.mem;
     conv->key = *key;
-    ebb_status st = find_algorithms(device, conv, libraries->dnn);
+    ebb_status st = find_algorithms(device, conv, libraries);
     if (st == EBB_OK) { st = EBB_PUSH(device->base.mem, &libraries->convs, conv); }
     if (st != EBB_OK) {
         ebb__cuda_conv_destroy(conv);

@@ -27,7 +27,7 @@ ebb_status ebb__cuda_fail_dnn(cudnnStatus_t status, const char *op, const char *
     return ebb_fail(code, "cuda: %s: %s of %s: %s (%s)", op, call, what, cudnnGetErrorString(status), detail);
 }
 
-static ebb_status get_libraries(ebb_cuda_device *device, ebb_cuda_libraries **libraries_out) {
+ebb_status ebb__cuda_libraries(ebb_cuda_device *device, ebb_cuda_libraries **libraries_out) {
     if (device->libraries == NULL) {
         device->libraries = ebb__calloc(device->base.mem, 1, sizeof *device->libraries);
         if (device->libraries == NULL) { return EBB_E_NO_MEMORY; }
@@ -38,7 +38,7 @@ static ebb_status get_libraries(ebb_cuda_device *device, ebb_cuda_libraries **li
 
 ebb_status ebb__cuda_blas(ebb_cuda_device *device, const char *op, cublasLtHandle_t *handle_out) {
     ebb_cuda_libraries *libraries = NULL;
-    EBB_TRY(get_libraries(device, &libraries));
+    EBB_TRY(ebb__cuda_libraries(device, &libraries));
     if (libraries->blas == NULL) { EBB_CUDA_BLAS(op, cublasLtCreate, &libraries->blas); }
     *handle_out = libraries->blas;
     return EBB_OK;
@@ -46,8 +46,10 @@ ebb_status ebb__cuda_blas(ebb_cuda_device *device, const char *op, cublasLtHandl
 
 ebb_status ebb__cuda_dnn(ebb_cuda_device *device, const char *op, ebb_cuda_libraries **libraries_out) {
     ebb_cuda_libraries *libraries = NULL;
-    EBB_TRY(get_libraries(device, &libraries));
-    if (libraries->dnn == NULL) { EBB_CUDA_DNN(op, "the library", cudnnCreate, &libraries->dnn); }
+    EBB_TRY(ebb__cuda_libraries(device, &libraries));
+    if (libraries->dnn == NULL && libraries->described == NULL) {
+        EBB_CUDA_DNN(op, "the library", cudnnCreate, &libraries->dnn);
+    }
     *libraries_out = libraries;
     return EBB_OK;
 }

@@ -16,9 +16,15 @@ typedef struct ebb_cuda_conv ebb_cuda_conv; /* cuda_conv_algorithms.h */
 typedef struct ebb_cuda_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
+    /* NULL, or the device that cuDNN answers for where there is none: a described one
+     * (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, cuDNN 9.8 or later), the owner's who set it. Then there is no handle, and
+     * nothing can run. */
+    cudnnBackendDescriptor_t described;
     EBB_VEC(ebb_cuda_conv *) convs;
 } ebb_cuda_libraries;
 
+/* The device's, made at the first call. EBB_E_NO_MEMORY. */
+ebb_status ebb__cuda_libraries(ebb_cuda_device *device, ebb_cuda_libraries **libraries_out);
 /* cuBLASLt's handle, made at the first call; op, for the message, is who needs it. The device's until it is closed. By
  * the thread that makes the device's kernels alone. EBB_E_NO_MEMORY, and those of ebb__cuda_fail_blas. */
 ebb_status ebb__cuda_blas(ebb_cuda_device *device, const char *op, cublasLtHandle_t *handle_out);
