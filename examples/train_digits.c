@@ -33,17 +33,17 @@ static int train(ebb_trainer *trainer) {
 int main(int argc, char **argv) {
     char data[4096];
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
-    if (argc != 3 || ebb_bytes_parse(argv[2], &options.budget_bytes) != EBB_OK) {
+    if (argc != 3 || ebb_bytes_parse(argv[2], &options.session.budget_bytes) != EBB_OK) {
         fprintf(stderr, "usage: train_digits digits.csv.gz BUDGET\n");
         return 2;
     }
     snprintf(data, sizeof data, "digits:%s", argv[1]);
-    options.net = "resnet20";
+    options.session.net = "resnet20";
     options.data = data;
-    options.batch = 64;
+    options.session.batch = 64;
     options.n_epochs = 15;
     options.learning_rate = 0.1f;
-    options.optimizer.kind = EBB_OPT_NESTEROV;
+    options.session.optimizer.kind = EBB_OPT_NESTEROV;
     options.schedule.kind = EBB_LR_COSINE;
     ebb_trainer *trainer = NULL;
     if (ebb_trainer_create(&options, &trainer, NULL, NULL) != EBB_OK) { return failed("setup"); }

@@ -22,6 +22,7 @@
 #include "ebb/report.h"
 #include "ebb/role.h"
 #include "ebb/run.h"
+#include "ebb/session.h"
 #include "ebb/study.h"
 #include "ebb/trace.h"
 #include "ebb/train.h"

@@ -7,6 +7,7 @@
 #define EBB_TRAIN_H
 
 #include "ebb/run.h"
+#include "ebb/session.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,15 +76,9 @@ EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_
  * failed. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
-/* Images in a batch, where nothing says how many. */
-#define EBB_DEFAULT_BATCH 32
-
 /* ---- the trainer ------------------------------------------------------------------------------ */
 
 typedef struct ebb_trainer ebb_trainer;
-
-/* Build the network for training (inference false) or evaluation, with the parameters' names the same in both. */
-typedef ebb_status (*ebb_network_fn)(void *ctx, const ebb_zoo_options *options, ebb_graph **graph_out);
 
 typedef enum ebb_schedule_kind { EBB_LR_CONSTANT, EBB_LR_STEP, EBB_LR_COSINE, EBB_LR_LINEAR } ebb_schedule_kind;
 
@@ -102,46 +97,29 @@ EBB_API ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *sche
 
 typedef struct ebb_trainer_options {
     size_t size_bytes;
-    const ebb_mem *mem;
-    const char *net; /* a name of the zoo, or NULL: network_fn */
-    ebb_network_fn network_fn;
-    void *network_ctx;
-    const char *backend; /* NULL: the first of this build */
-    int32_t n_threads;
+    /* A network, by name or function. Sizes that are 0 are the data's, else the network's. host_bytes: what slab, data,
+     * decoding and parked state may take. Without machine_path kernels and links are measured before planning. A
+     * checkpoint's algorithms may be others: warned of. */
+    ebb_session_options session;
     const char *data; /* NULL: synthetic */
     bool augment;
-    int64_t batch, channels, height, width, classes; /* 0: from the data, or the network's default; batch
-                                                        EBB_DEFAULT_BATCH */
-    ebb_optimizer optimizer;
     float learning_rate; /* >= 0 */
     ebb_lr_schedule schedule;
     uint64_t n_steps;  /* 0: by n_epochs */
     uint64_t n_epochs; /* with both 0: one epoch, or 100 steps of endless data */
     uint64_t seed;
-    const char *policy;       /* NULL: "budget" under a budget, else "liveness" */
-    uint64_t budget_bytes;    /* 0: none */
-    double budget_percent;    /* > 0: of what liveness needs, instead of budget_bytes */
-    uint64_t host_bytes;      /* what slab, data, decoding and parked state may take; 0: no limit */
-    bool no_slab;             /* nothing is copied out to the host, whatever host_bytes is */
-    const char *disk_dir;     /* NULL: no disk tier */
-    const char *machine_path; /* NULL: kernels and links are measured before planning */
     const char *load_path;
     const char *checkpoint_path;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
-    bool keep_gradients;       /* and update nothing; see ebb_trainer_save_gradients */
     bool keep_going;           /* also when the loss is not finite */
-    bool no_dropout;           /* for comparisons with other implementations; see ebb_zoo_options */
-    int32_t device_index;      /* this and the next three: see ebb_device_options */
-    bool tf32, nondeterministic, no_capture;
     bool
         memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
-    const char *algorithms; /* NULL: "given"; else see ebb_algorithms_name. A checkpoint's may be another: warned of */
-    ebb_progress progress;  /* told while the trainer is made and while it evaluates */
+    ebb_progress progress;       /* told while the trainer is made and while it evaluates */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
-    EBB_INIT(ebb_trainer_options, EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(learning_rate, 0.003f)                \
+    EBB_INIT(ebb_trainer_options, EBB_SET(session, EBB_SESSION_OPTIONS_INIT) EBB_SET(learning_rate, 0.003f)            \
                                       EBB_SET(schedule.step_factor, 0.1f))
 
 /* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
@@ -201,7 +179,7 @@ EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *r
 /* Weights and running statistics as safetensors; gradients of the last step under their parameters' names; all that a
  * run needs to go on. EBB_E_IO and EBB_E_NOT_FINITE: what was at path is still there. EBB_E_NOT_FINITE: a value is not
  * finite; gradients, and with options.keep_going weights, are written all the same. EBB_E_ARGUMENT: gradients without
- * options.keep_gradients. */
+ * options.session.keep_gradients. */
 EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);

@@ -121,6 +121,7 @@ void ebb__bump_fini(ebb_bump *bump);
 /* 16-byte aligned, not zeroed; NULL when there is none (the message is stored). */
 void *ebb__bump_alloc(ebb_bump *bump, size_t n, size_t elem_bytes);
 char *ebb__bump_strdup(ebb_bump *bump, const char *text);
+ebb_status ebb__bump_own(ebb_bump *bump, const char **text); /* *text becomes a copy; NULL stays */
 char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) EBB_PRINTF(2, 3);
 
 /* ---- sorting ---------------------------------------------------------------------------------- */

@@ -132,6 +132,12 @@ char *ebb__bump_strdup(ebb_bump *bump, const char *text) {
     return copy;
 }
 
+ebb_status ebb__bump_own(ebb_bump *bump, const char **text) {
+    if (*text == NULL) { return EBB_OK; }
+    *text = ebb__bump_strdup(bump, *text);
+    return *text != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
 char *ebb__bump_printf(ebb_bump *bump, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

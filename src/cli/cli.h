@@ -190,15 +190,13 @@ typedef struct ebb_cli_network {
             "times and bandwidths, as `ebb probe` wrote them"                                                          \
     }
 
-ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out);
+/* Set in *options_io what the command line says of the network, its device and its budget; net may be NULL. */
+ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *network, ebb_session_options *options_io);
 /* More threads than a few a processor wait for each other instead of computing. false: they are too many, and it has
  * been said. */
 bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network);
 /* Warn on stderr where ref computes only because the build lacks cpu. */
 void ebb__cli_warn_slow(const ebb_cli_network *network);
-/* --device as options take it; a number beyond theirs is none that any backend has. */
-int32_t ebb__cli_device_index(const ebb_cli_network *network);
-ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out);
 
 /* Print what to type so that a plan fits the network's budget, then why none does; with as_json also an object on
  * stdout. step_name may be NULL. Returns the exit code. */

@@ -30,14 +30,11 @@ static const ebb_cli_option plan_options[] = {
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object on stdout, for programs"},
 };
 
-/* What is planned for, and what it is made of. */
+/* What is planned for. */
 typedef struct subject {
-    ebb_device *device;
-    ebb_graph *graph;
-    ebb_lowered *lowered;
-    ebb_program *loaded;
-    const ebb_program *program;
-    ebb_machine *machine;
+    ebb_session *session;
+    ebb_session_parts parts;
+    ebb_program *loaded; /* of a file */
     bool is_recording;
     ebb_program_trace_notes notes; /* of a recording */
     double made_s;                 /* what making the program took */
@@ -47,27 +44,6 @@ static double now_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static void subject_fini(subject *s) {
-    ebb_machine_destroy(s->machine);
-    ebb_program_destroy(s->loaded);
-    ebb_lowered_destroy(s->lowered);
-    ebb_graph_destroy(s->graph);
-    ebb_device_close(s->device);
-}
-
-/* A training graph of the network, lowered. */
-static ebb_status lower_network(const char *net, const ebb_cli_network *options, subject *s) {
-    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
-    ebb_status status = EBB_OK;
-    if (options->optimizer != NULL) { status = ebb_optimizer_parse(options->optimizer, &optimizer.kind); }
-    if (status == EBB_OK) { status = ebb__cli_build_network(net, options, &s->graph); }
-    if (status == EBB_OK) { status = ebb_graph_train(s->graph, &optimizer, false); }
-    if (status == EBB_OK) { status = ebb__cli_open_device(options, &s->device); }
-    if (status == EBB_OK) { status = ebb_lower(s->graph, s->device, &s->lowered); }
-    if (status == EBB_OK) { s->program = ebb_lowered_program(s->lowered); }
-    return status;
 }
 
 /* A name with a slash or a dot in it is a file's; the zoo's have neither. */
@@ -139,47 +115,27 @@ static ebb_status convert_recording(const char *name, const ebb_cli_network *opt
     return status;
 }
 
-static ebb_status subject_init(const char *name, const ebb_cli_network *options, subject *s) {
-    ebb_status status = EBB_OK;
+static ebb_status subject_init(const char *name, const ebb_cli_network *network, subject *s) {
+    ebb_session_options options = EBB_SESSION_OPTIONS_INIT;
+    const bool is_file = is_program_file(name);
     double start_s = now_s();
     ebb__progress_tell("making the program", 0, 0);
-    s->is_recording = is_program_file(name) && kind_of_file(name) == FILE_RECORDING;
-    if (is_program_file(name)) {
-        status = s->is_recording ? convert_recording(name, options, s) : ebb_program_load(NULL, name, &s->loaded);
-        s->program = s->loaded;
-    } else {
-        status = lower_network(name, options, s);
+    s->is_recording = is_file && kind_of_file(name) == FILE_RECORDING;
+    ebb_status status = EBB_OK;
+    if (is_file) {
+        status = s->is_recording ? convert_recording(name, network, s) : ebb_program_load(NULL, name, &s->loaded);
     }
+    if (status == EBB_OK) { status = ebb__cli_session_options(is_file ? NULL : name, network, &options); }
+    options.program = s->loaded;
+    if (status == EBB_OK) { status = ebb_session_open(&options, &s->session); }
     s->made_s = now_s() - start_s;
-    if (status != EBB_OK) { return status; }
-    return options->machine != NULL ? ebb_machine_load(NULL, options->machine, &s->machine)
-                                    : ebb_machine_create(NULL, &s->machine);
-}
-
-/* What the policy liveness needs: what --memory N% is of, and a row of the table. */
-static ebb_status liveness_bytes(const subject *s, uint64_t *bytes_out) {
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    ebb_plan *plan = NULL;
-    options.policy = "liveness";
-    ebb__progress_tell("planning", 0, 0);
-    ebb_status status = ebb_plan_make(s->program, s->machine, &options, &plan, NULL);
-    if (status == EBB_OK) { *bytes_out = ebb_plan_get_summary(plan).peak_bytes; }
-    ebb_plan_destroy(plan);
+    if (status == EBB_OK) { s->parts = ebb_session_get_parts(s->session); }
     return status;
 }
 
-static void set_plan_options(const ebb_cli_network *network, uint64_t liveness, ebb_plan_options *options) {
-    bool has_budget = network->memory.bytes > 0 || network->memory.percent > 0.0;
-    options->policy = network->policy != NULL ? network->policy : has_budget ? "budget" : "liveness";
-    if (network->memory.percent > 0.0) {
-        double bytes = (double)liveness * network->memory.percent / 100.0;
-        options->budget_bytes = bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
-    } else if (has_budget) {
-        options->budget_bytes = network->memory.bytes;
-    }
-    if (network->algorithms != NULL) { options->algorithms = network->algorithms; }
-    options->tier_bytes[EBB_HOST] = network->host_memory;
-    if (network->disk != NULL) { options->tier_bytes[EBB_DISK] = UINT64_MAX; }
+static void subject_fini(subject *s) {
+    ebb_session_close(s->session);
+    ebb_program_destroy(s->loaded);
 }
 
 typedef struct figures {
@@ -193,12 +149,13 @@ typedef struct figures {
 } figures;
 
 static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figures *f) {
-    ebb_program_tensors(s->program, &f->n_tensors);
-    ebb_program_steps(s->program, &f->n_steps);
-    f->floor_bytes = ebb_program_floor_bytes(s->program, NULL);
+    const ebb_program *program = s->parts.program;
+    ebb_program_tensors(program, &f->n_tensors);
+    ebb_program_steps(program, &f->n_steps);
+    f->floor_bytes = ebb_program_floor_bytes(program, NULL);
     f->plan = ebb_plan_get_summary(plan);
-    f->choices = ebb_plan_choice_figures(s->program, plan, s->machine);
-    return ebb_plan_simulate(s->program, plan, s->machine, &f->timeline, NULL, NULL);
+    f->choices = ebb_plan_choice_figures(program, plan, s->parts.machine);
+    return ebb_plan_simulate(program, plan, s->parts.machine, &f->timeline, NULL, NULL);
 }
 
 static double peak_over_bound(const figures *f) {
@@ -242,7 +199,7 @@ static void print_table(const subject *s, const figures *f) {
 static void print_json(const subject *s, const figures *f) {
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
-    ebb__json_text("program", ebb_program_name(s->program));
+    ebb__json_text("program", ebb_program_name(s->parts.program));
     if (s->is_recording) {
         ebb__json_u64("recording_peak_bytes", s->notes.peak_bytes);
         ebb__json_u64("recording_iterations", s->notes.iteration.count);
@@ -292,7 +249,9 @@ static int show_plan(const subject *s, const plan_values *values, const ebb_plan
     f->program_s = s->made_s;
     ebb_status status = collect_figures(s, plan, f);
     ebb__progress_tell("checking the plan", 0, 0);
-    if (status == EBB_OK && values->check_hazards) { status = ebb_run_prove(s->graph, s->device, plan, &f->proof); }
+    if (status == EBB_OK && values->check_hazards) {
+        status = ebb_run_prove(s->parts.graph, s->parts.device, plan, &f->proof);
+    }
     if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     ebb__progress_clear();
@@ -311,17 +270,16 @@ static const char *step_name(const ebb_program *program, uint32_t step) {
 }
 
 static int make_plan(const subject *s, const plan_values *values) {
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_no_fit no_fit = {0};
     ebb_plan *plan = NULL;
     figures f = {.plan_s = 0.0};
-    ebb_status status = liveness_bytes(s, &f.liveness_bytes);
+    ebb__progress_tell("planning", 0, 0);
+    ebb_status status = ebb_session_liveness_bytes(s->session, &f.liveness_bytes);
     if (status != EBB_OK) { return ebb__cli_failed(status); }
-    set_plan_options(&values->network, f.liveness_bytes, &options);
     double start_s = now_s();
-    status = ebb_plan_make(s->program, s->machine, &options, &plan, &no_fit);
+    status = ebb_session_plan(s->session, &plan, &no_fit);
     if (status == EBB_E_NO_FIT) {
-        return ebb__cli_no_fit(&values->network, &no_fit, step_name(s->program, no_fit.step), values->json);
+        return ebb__cli_no_fit(&values->network, &no_fit, step_name(s->parts.program, no_fit.step), values->json);
     }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     f.plan_s = now_s() - start_s;
@@ -348,9 +306,10 @@ static int check_plan(const subject *s, const plan_values *values) {
     figures f = {.plan_s = 0.0};
     int code = EBB_EXIT_DONE;
     ebb_status status = ebb_plan_load(NULL, values->check, &plan);
-    if (status == EBB_OK) { status = ebb_plan_check(s->program, plan); }
+    if (status == EBB_OK) { status = ebb_plan_check(s->parts.program, plan); }
     const bool is_refused = status == EBB_E_INVALID_PLAN && plan != NULL;
-    if (status == EBB_OK) { status = liveness_bytes(s, &f.liveness_bytes); }
+    ebb__progress_tell("planning", 0, 0);
+    if (status == EBB_OK) { status = ebb_session_liveness_bytes(s->session, &f.liveness_bytes); }
     if (is_refused) {
         code = refuse_plan(values, status);
     } else {
@@ -379,7 +338,7 @@ static int check_outputs(const plan_values *values, const char *name) {
 static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     plan_values values = {.network = {.host_memory = UINT64_MAX}};
     ebb_cli_arguments arguments;
-    subject s = {.device = NULL};
+    subject s = {.session = NULL};
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
@@ -397,7 +356,9 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     code = check_outputs(&values, arguments.at[0]);
     if (code != EBB_EXIT_DONE) { return code; }
     ebb_status status = subject_init(arguments.at[0], &values.network, &s);
-    if (status == EBB_OK && values.program_out != NULL) { status = ebb_program_save(s.program, values.program_out); }
+    if (status == EBB_OK && values.program_out != NULL) {
+        status = ebb_program_save(s.parts.program, values.program_out);
+    }
     if (status != EBB_OK) {
         code = ebb__cli_failed(status);
     } else {

@@ -26,32 +26,35 @@ static const ebb_cli_option probe_options[] = {
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object on stdout, for programs"},
 };
 
-static ebb_status measure_network(const char *net, const probe_values *values, ebb_device *device,
-                                  ebb_machine *machine) {
-    ebb_graph *graph = NULL;
-    ebb_lowered *lowered = NULL;
-    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+/* The network on the device that is measured; without a name the device alone. */
+static ebb_status open_session(const char *net, const ebb_cli_network *network, ebb_device *device,
+                               ebb_session **session_out) {
+    ebb_session_options options = EBB_SESSION_OPTIONS_INIT;
+    const ebb_status status = ebb__cli_session_options(net, network, &options);
+    options.device = device;
+    return status == EBB_OK ? ebb_session_open(&options, session_out) : status;
+}
+
+static ebb_status measure_network(const char *net, const probe_values *values, const ebb_session_parts *measured) {
+    ebb_session *session = NULL;
     const ebb_progress progress = ebb__progress();
-    ebb_status status = EBB_OK;
     ebb__progress_tell("making the program", 0, 0);
-    if (values->network.optimizer != NULL) { status = ebb_optimizer_parse(values->network.optimizer, &optimizer.kind); }
-    if (status == EBB_OK) { status = ebb__cli_build_network(net, &values->network, &graph); }
-    if (status == EBB_OK) { status = ebb_graph_train(graph, &optimizer, false); }
-    if (status == EBB_OK) { status = ebb_lower(graph, device, &lowered); }
-    if (status == EBB_OK) { status = ebb_run_measure_steps(lowered, (uint32_t)values->reps, true, &progress, machine); }
-    ebb_lowered_destroy(lowered);
-    ebb_graph_destroy(graph);
+    ebb_status status = open_session(net, &values->network, measured->device, &session);
+    if (status != EBB_OK) { return status; }
+    status = ebb_run_measure_steps(ebb_session_get_parts(session).lowered, (uint32_t)values->reps, true, &progress,
+                                   measured->machine);
+    ebb_session_close(session);
     return status;
 }
 
-static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets, ebb_device *device,
-                          ebb_machine *machine) {
+static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets,
+                          const ebb_session_parts *measured) {
     ebb__progress_tell("measuring the machine", 0, 0);
-    ebb_status status = ebb_run_measure_links(device, values->network.disk, UINT64_MAX, machine);
+    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, UINT64_MAX, measured->machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
-        status = measure_network(nets->at[i], values, device, machine);
+        status = measure_network(nets->at[i], values, measured);
     }
-    if (status == EBB_OK && values->out != NULL) { status = ebb_machine_save(machine, values->out); }
+    if (status == EBB_OK && values->out != NULL) { status = ebb_machine_save(measured->machine, values->out); }
     return status;
 }
 
@@ -67,17 +70,17 @@ static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measu
     ebb_cli_network each = *network;
     f->measured = (size_t)network->device;
     for (each.device = 0;; each.device++) {
-        ebb_device *device = measured;
-        ebb_status status = EBB_OK;
-        if (each.device != network->device) { status = ebb__cli_open_device(&each, &device); }
+        ebb_session *session = NULL;
+        ebb_device *device = each.device == network->device ? measured : NULL;
+        ebb_status status = open_session(NULL, &each, device, &session);
         if (status == EBB_E_NO_DEVICE && each.device > network->device) { return EBB_OK; }
         if (status != EBB_OK) { return status; }
         ebb_device_info *grown = realloc(f->devices, (f->n_devices + 1) * sizeof *grown);
         if (grown != NULL) {
             f->devices = grown;
-            status = ebb_device_get_info(device, &f->devices[f->n_devices++]);
+            status = ebb_device_get_info(ebb_session_get_parts(session).device, &f->devices[f->n_devices++]);
         }
-        if (device != measured) { ebb_device_close(device); }
+        ebb_session_close(session);
         if (grown == NULL) { status = EBB_E_NO_MEMORY; }
         if (status != EBB_OK) { return status; }
     }
@@ -142,34 +145,35 @@ static void print_json(const findings *f, const ebb_machine *machine) {
 static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
     probe_values values = {.reps = 5};
     ebb_cli_arguments nets;
-    ebb_device *device = NULL;
-    ebb_machine *machine = NULL;
+    ebb_session *session = NULL;
+    ebb_session_parts measured = {.device = NULL};
     findings found = {.devices = NULL};
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
     if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
     if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
     ebb__cli_warn_slow(&values.network);
-    ebb_status status = ebb__cli_open_device(&values.network, &device);
-    if (status == EBB_OK) { status = list_devices(&values.network, device, &found); }
-    if (status == EBB_OK) { status = ebb_machine_create(NULL, &machine); }
-    if (status == EBB_OK) { status = measure(&values, &nets, device, machine); }
+    ebb_status status = open_session(NULL, &values.network, NULL, &session);
+    if (status == EBB_OK) { measured = ebb_session_get_parts(session); }
+    if (status == EBB_OK) { status = list_devices(&values.network, measured.device, &found); }
+    if (status == EBB_OK) { status = measure(&values, &nets, &measured); }
     ebb__progress_tell("measuring copies", 0, 0);
-    if (status == EBB_OK) { status = ebb_run_measure_copies(device, UINT64_MAX, &found.pinned, &found.pageable); }
+    if (status == EBB_OK) {
+        status = ebb_run_measure_copies(measured.device, UINT64_MAX, &found.pinned, &found.pageable);
+    }
     if (status != EBB_OK) {
         code = ebb__cli_failed(status);
     } else {
         ebb__progress_clear();
         if (values.json) {
-            print_json(&found, machine);
+            print_json(&found, measured.machine);
         } else {
-            print_table(&found, machine, values.network.disk != NULL);
+            print_table(&found, measured.machine, values.network.disk != NULL);
         }
         code = ebb__cli_close_output();
     }
     free(found.devices);
-    ebb_machine_destroy(machine);
-    ebb_device_close(device);
+    ebb_session_close(session);
     return code;
 }
 

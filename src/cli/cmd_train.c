@@ -77,39 +77,14 @@ static void catch_signals(void) {
     (void)sigaction(SIGPIPE, &action, NULL); /* also where it was ignored: the output is not read any more */
 }
 
-/* What the network and its plan have in common with `ebb plan`. */
-static void set_network(const ebb_cli_network *network, ebb_trainer_options *options) {
-    options->batch = network->batch;
-    options->channels = network->channels;
-    options->height = network->image.height;
-    options->width = network->image.width;
-    options->classes = network->classes;
-    options->no_dropout = network->no_dropout;
-    options->backend = network->backend;
-    options->n_threads = (int32_t)network->threads;
-    options->device_index = ebb__cli_device_index(network);
-    options->tf32 = network->tf32;
-    options->nondeterministic = network->fast_algorithms;
-    options->no_capture = network->no_capture;
-    options->policy = network->policy;
-    options->algorithms = network->algorithms;
-    options->budget_bytes = network->memory.bytes;
-    options->budget_percent = network->memory.percent;
-    options->host_bytes = network->host_memory != UINT64_MAX ? network->host_memory : 0;
-    options->no_slab = network->host_memory == 0;
-    options->disk_dir = network->disk;
-    options->machine_path = network->machine;
-}
-
 static ebb_status set_options(const train_values *values, const char *net, ebb_trainer_options *options) {
-    options->net = net;
     options->data = values->data;
     options->augment = values->augment;
     options->n_steps = values->steps;
     options->n_epochs = values->epochs;
     options->learning_rate = values->learning_rate;
-    options->optimizer.momentum = values->momentum;
-    options->optimizer.weight_decay = values->weight_decay;
+    options->session.optimizer.momentum = values->momentum;
+    options->session.optimizer.weight_decay = values->weight_decay;
     options->seed = values->seed;
     options->load_path = values->load;
     options->checkpoint_path = values->checkpoint;
@@ -117,17 +92,13 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->record_path = values->record;
     options->n_record_steps = values->record_steps;
     options->keep_going = values->keep_going;
-    options->keep_gradients = values->save_gradients != NULL;
+    options->session.keep_gradients = values->save_gradients != NULL;
     options->schedule.warmup_updates = values->warmup;
     options->memory_includes_context = values->memory_includes_context;
     options->progress = ebb__progress();
-    set_network(&values->network, options);
     ebb_status status = EBB_OK;
     if (values->lr_schedule != NULL) { status = ebb_lr_schedule_parse(values->lr_schedule, &options->schedule); }
-    if (status == EBB_OK && values->network.optimizer != NULL) {
-        status = ebb_optimizer_parse(values->network.optimizer, &options->optimizer.kind);
-    }
-    return status;
+    return status == EBB_OK ? ebb__cli_session_options(net, &values->network, &options->session) : status;
 }
 
 static ebb_status evaluate(ebb_trainer *trainer, const ebb_cli_train_report *report, uint64_t n_epochs, uint64_t step) {
@@ -284,8 +255,8 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
     train_values values = {.network = {.host_memory = UINT64_MAX},
                            .learning_rate = options.learning_rate,
-                           .momentum = options.optimizer.momentum,
-                           .weight_decay = options.optimizer.weight_decay};
+                           .momentum = options.session.optimizer.momentum,
+                           .weight_decay = options.session.optimizer.weight_decay};
     ebb_cli_arguments arguments;
     int code = EBB_EXIT_DONE;
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A network and its device from the options that describe them, the names that the library knows, and what
- * is said when a budget is too small.
+ * A session's options from those of the command line, the names that the library knows, and what is said when a budget
+ * is too small.
  */
 #include "cli.h"
 
@@ -11,15 +11,35 @@
 
 #define THREADS_A_PROCESSOR 4
 
-ebb_status ebb__cli_build_network(const char *net, const ebb_cli_network *network, ebb_graph **graph_out) {
-    ebb_zoo_options options = EBB_ZOO_OPTIONS_INIT;
-    options.batch = network->batch > 0 ? network->batch : EBB_DEFAULT_BATCH;
+ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *network, ebb_session_options *options_io) {
+    ebb_session_options options = *options_io;
+    options.net = net;
+    options.batch = network->batch;
     options.channels = network->channels;
     options.height = network->image.height;
     options.width = network->image.width;
     options.classes = network->classes;
     options.no_dropout = network->no_dropout;
-    return ebb_zoo_build(net, &options, graph_out);
+    options.backend = network->backend;
+    options.n_threads = (int32_t)network->threads;
+    options.device_index = network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
+    options.tf32 = network->tf32;
+    options.nondeterministic = network->fast_algorithms;
+    options.no_capture = network->no_capture;
+    options.machine_path = network->machine;
+    options.budget_bytes = network->memory.bytes;
+    options.budget_percent = network->memory.percent;
+    options.host_bytes = network->host_memory != UINT64_MAX ? network->host_memory : 0;
+    options.no_slab = network->host_memory == 0;
+    options.disk_dir = network->disk;
+    options.policy = network->policy;
+    options.algorithms = network->algorithms;
+    ebb_status status = EBB_OK;
+    if (net != NULL && network->optimizer != NULL) {
+        status = ebb_optimizer_parse(network->optimizer, &options.optimizer.kind);
+    }
+    if (status == EBB_OK) { *options_io = options; }
+    return status;
 }
 
 bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network) {
@@ -30,21 +50,6 @@ bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_networ
     ebb__cli_usage("%s: --threads takes at most %" PRId64 " here, %d for each processor, not %" PRId64, command->name,
                    limit, THREADS_A_PROCESSOR, network->threads);
     return false;
-}
-
-int32_t ebb__cli_device_index(const ebb_cli_network *network) {
-    return network->device < INT32_MAX ? (int32_t)network->device : INT32_MAX;
-}
-
-ebb_status ebb__cli_open_device(const ebb_cli_network *network, ebb_device **device_out) {
-    ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
-    options.n_threads = (int32_t)network->threads;
-    options.index = ebb__cli_device_index(network);
-    options.tf32 = network->tf32;
-    options.nondeterministic = network->fast_algorithms;
-    options.no_capture = network->no_capture;
-    return ebb_device_open(network->backend != NULL ? network->backend : ebb_backend_name(0, NULL), &options,
-                           device_out);
 }
 
 void ebb__cli_warn_slow(const ebb_cli_network *network) {

@@ -43,7 +43,7 @@ enum {
 };
 
 /* %.9g gives each float its own text. */
-static void describe_optimizer(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
+static void describe_optimizer(const ebb_session_options *o, char text[TEXT_BYTES]) {
     const ebb_optimizer *p = &o->optimizer;
     if (o->keep_gradients) {
         (void)snprintf(text, TEXT_BYTES, "none");
@@ -66,14 +66,14 @@ static void describe_rate(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
 static void describe_algorithms(const ebb_trainer *trainer, char text[TEXT_BYTES]) {
     size_t n = 0;
     uint64_t hash = EBB_HASH_INIT;
-    const ebb_action *actions = ebb_plan_actions(trainer->learn.plan, &n);
+    const ebb_action *actions = ebb_plan_actions(trainer->plan, &n);
     for (size_t a = 0; a < n; a++) {
         if (actions[a].kind == EBB_ACT_RUN) { hash = ebb__hash(hash, &actions[a].choice, sizeof actions[a].choice); }
     }
-    if (strcmp(trainer->options.algorithms, GIVEN) == 0) {
+    if (strcmp(trainer->session->options.algorithms, GIVEN) == 0) {
         (void)snprintf(text, TEXT_BYTES, "%s", GIVEN);
     } else {
-        (void)snprintf(text, TEXT_BYTES, "%s, choices %016" PRIx64, trainer->options.algorithms, hash);
+        (void)snprintf(text, TEXT_BYTES, "%s, choices %016" PRIx64, trainer->session->options.algorithms, hash);
     }
 }
 
@@ -81,18 +81,19 @@ static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
     static const char *const keys[N_FACTS] = {"net",  "batch",   "images",        "optimizer", "data",
                                               "seed", "dropout", "learning_rate", "algorithms"};
     const ebb_trainer_options *o = &trainer->options;
+    const ebb_session_options *s = &trainer->session->options;
     for (int f = 0; f < N_FACTS; f++) {
         facts[f] = (fact){.key = keys[f], .may_differ = f == FACT_RATE || f == FACT_ALGORITHMS};
     }
     facts[FACT_ALGORITHMS].before = GIVEN;
     (void)snprintf(facts[FACT_NET].text, TEXT_BYTES, "%s", trainer->info.net);
-    (void)snprintf(facts[FACT_BATCH].text, TEXT_BYTES, "%" PRId64, o->batch);
-    (void)snprintf(facts[FACT_IMAGE].text, TEXT_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64, o->channels, o->height,
-                   o->width);
-    describe_optimizer(o, facts[FACT_OPTIMIZER].text);
+    (void)snprintf(facts[FACT_BATCH].text, TEXT_BYTES, "%" PRId64, s->batch);
+    (void)snprintf(facts[FACT_IMAGE].text, TEXT_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64, s->channels, s->height,
+                   s->width);
+    describe_optimizer(s, facts[FACT_OPTIMIZER].text);
     ebb__data_describe(trainer->train, facts[FACT_DATA].text, TEXT_BYTES);
     (void)snprintf(facts[FACT_SEED].text, TEXT_BYTES, "%" PRIu64, o->seed);
-    (void)snprintf(facts[FACT_DROPOUT].text, TEXT_BYTES, "%s", o->no_dropout ? "left out" : "as the network has it");
+    (void)snprintf(facts[FACT_DROPOUT].text, TEXT_BYTES, "%s", s->no_dropout ? "left out" : "as the network has it");
     describe_rate(o, facts[FACT_RATE].text);
     describe_algorithms(trainer, facts[FACT_ALGORITHMS].text);
 }

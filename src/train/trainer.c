@@ -10,29 +10,21 @@
 
 /* ---- create, destroy -------------------------------------------------------------------------- */
 
-static ebb_status own_text(ebb_bump *bump, const char **text) {
-    if (*text == NULL) { return EBB_OK; }
-    *text = ebb__bump_strdup(bump, *text);
-    return *text != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-}
-
 static ebb_status own_texts(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
-    const char **texts[] = {&o->net,         &o->backend,      &o->data,      &o->policy,
-                            &o->disk_dir,    &o->machine_path, &o->load_path, &o->checkpoint_path,
-                            &o->record_path, &o->algorithms};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(own_text(&trainer->bump, texts[i])); }
+    const char **texts[] = {&o->data, &o->load_path, &o->checkpoint_path, &o->record_path};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(ebb__bump_own(&trainer->bump, texts[i])); }
     return EBB_OK;
 }
 
 static void fill_info(ebb_trainer *trainer) {
-    const ebb_trainer_options *o = &trainer->options;
-    const ebb_graph *graph = trainer->learn.graph;
+    const ebb_session_options *o = &trainer->session->options;
+    const ebb_graph *graph = trainer->session->graph;
     ebb_trainer_info *info = &trainer->info;
     info->net = o->net != NULL ? o->net : graph->name;
     info->backend = o->backend;
     info->policy = o->policy;
-    info->n_steps = o->n_steps;
+    info->n_steps = trainer->options.n_steps;
     info->batch = o->batch;
     info->channels = o->channels;
     info->height = o->height;
@@ -72,9 +64,9 @@ ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "ebb_trainer_options of %zu bytes", options->size_bytes);
     }
-    ebb_trainer *trainer = ebb__calloc(options->mem, 1, sizeof *trainer);
+    ebb_trainer *trainer = ebb__calloc(options->session.mem, 1, sizeof *trainer);
     if (trainer == NULL) { return EBB_E_NO_MEMORY; }
-    trainer->mem = ebb__mem_or_default(options->mem);
+    trainer->mem = ebb__mem_or_default(options->session.mem);
     trainer->options = *options;
     ebb__bump_init(&trainer->bump, trainer->mem);
     ebb_status status = set_up(trainer, no_fit_out, step_name_out);
@@ -92,10 +84,11 @@ void ebb_trainer_destroy(ebb_trainer *trainer) {
     ebb_run_destroy(trainer->run);
     ebb_arena_destroy(trainer->arena);
     ebb__free(mem, trainer->staging);
-    ebb__prepared_fini(&trainer->eval);
-    ebb__prepared_fini(&trainer->learn);
-    ebb_machine_destroy(trainer->machine);
-    ebb_device_close(trainer->device);
+    ebb_plan_destroy(trainer->eval.plan);
+    ebb_lowered_destroy(trainer->eval.lowered);
+    ebb_graph_destroy(trainer->eval.graph);
+    ebb_plan_destroy(trainer->plan);
+    ebb_session_close(trainer->session);
     ebb_data_close(trainer->test);
     ebb_data_close(trainer->train);
     ebb__allowance_destroy(trainer->decoding);
@@ -113,7 +106,7 @@ static ebb_batch batch_of(const ebb_trainer *trainer, uint64_t step) {
     return (ebb_batch){
         .epoch = step / trainer->batches_per_epoch,
         .idx = step % trainer->batches_per_epoch,
-        .n = trainer->options.batch,
+        .n = trainer->session->options.batch,
     };
 }
 
@@ -222,11 +215,11 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
     if (trainer->eval_status == EBB_OK) { summary.data_bytes += ebb_run_parked_bytes(trainer->run); }
     summary.stall_time_median_s = median_stall(trainer, &summary.run);
     if (summary.step_time_median_s > 0) {
-        summary.images_per_s = (double)trainer->options.batch / summary.step_time_median_s;
+        summary.images_per_s = (double)trainer->session->options.batch / summary.step_time_median_s;
     }
     EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_WEIGHTS, summary.weights_sha256, NULL));
     ebb_device_info device;
-    EBB_TRY(ebb_device_get_info(trainer->device, &device));
+    EBB_TRY(ebb_device_get_info(trainer->session->device, &device));
     summary.context_bytes = device.context_bytes;
     const ebb_resident resident = ebb__resident_get();
     summary.constant_bytes = trainer->before_bytes + resident.file_bytes;

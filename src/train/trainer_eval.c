@@ -22,7 +22,7 @@ static ebb_value find_value(const ebb_graph *graph, const char *name, size_t *hi
 }
 
 static ebb_status copy_values(ebb_trainer *trainer, ebb_run *eval) {
-    const ebb_graph *from = trainer->learn.graph, *to = trainer->eval.graph;
+    const ebb_graph *from = trainer->session->graph, *to = trainer->eval.graph;
     size_t hint = 0;
     for (size_t v = 0; v < to->values.n; v++) {
         const ebb_value_info *info = &to->values.data[v];
@@ -40,7 +40,7 @@ static ebb_status copy_values(ebb_trainer *trainer, ebb_run *eval) {
 /* What one filled-up place adds. */
 static ebb_status run_black(const ebb_trainer *trainer, ebb_run *eval, const ebb_trainer_ports *ports, double *loss_out,
                             double *correct_out) {
-    const ebb_trainer_options *o = &trainer->options;
+    const ebb_session_options *o = &trainer->session->options;
     const size_t n = (size_t)o->batch;
     memset(ports->images, 0, n * (size_t)(o->channels * o->height * o->width) * sizeof(float));
     memset(ports->labels, 0, n * sizeof(int32_t));
@@ -51,7 +51,7 @@ static ebb_status run_black(const ebb_trainer *trainer, ebb_run *eval, const ebb
 }
 
 static ebb_status run_batches(ebb_trainer *trainer, ebb_run *eval, ebb_eval_result *result) {
-    const int64_t batch = trainer->options.batch;
+    const int64_t batch = trainer->session->options.batch;
     const uint64_t n_images = ebb_data_get_info(trainer->test).n_images;
     double loss = 0, correct = 0;
     int64_t n_black = 0;
@@ -84,7 +84,7 @@ static ebb_status run_parked(ebb_trainer *trainer, ebb_eval_result *result) {
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
     options.mem = trainer->mem;
     options.arena = trainer->arena;
-    options.disk_dir = trainer->options.disk_dir;
+    options.disk_dir = trainer->session->options.disk_dir;
     options.seed = trainer->options.seed;
     ebb_run *eval = NULL;
     EBB_TRY(ebb_run_create(trainer->eval.lowered, trainer->eval.plan, &options, &eval));

@@ -18,15 +18,15 @@
 /* ---- the machine ------------------------------------------------------------------------------ */
 
 static ebb_status find_machine(ebb_trainer *trainer) {
-    const ebb_trainer_options *o = &trainer->options;
-    if (o->machine_path != NULL) { return ebb_machine_load(trainer->mem, o->machine_path, &trainer->machine); }
-    ebb__tell(&o->progress, "measuring the machine", 0, 0);
-    EBB_TRY(ebb_machine_create(trainer->mem, &trainer->machine));
-    const ebb_program *program = ebb_lowered_program(trainer->learn.lowered);
-    EBB_TRY(
-        ebb_run_measure_links(trainer->device, o->disk_dir, ebb_program_floor_bytes(program, NULL), trainer->machine));
-    const bool all_choices = strcmp(o->algorithms, "given") != 0;
-    return ebb_run_measure_steps(trainer->learn.lowered, MEASURE_REPS, all_choices, &o->progress, trainer->machine);
+    ebb_session *s = trainer->session;
+    EBB_TRY(ebb__session_open_machine(s));
+    if (s->options.machine_path != NULL) { return EBB_OK; }
+    const ebb_progress *progress = &trainer->options.progress;
+    ebb__tell(progress, "measuring the machine", 0, 0);
+    const uint64_t floor_bytes = ebb_program_floor_bytes(s->program, NULL);
+    EBB_TRY(ebb_run_measure_links(s->device, s->options.disk_dir, floor_bytes, s->machine));
+    const bool all_choices = strcmp(s->options.algorithms, "given") != 0;
+    return ebb_run_measure_steps(s->lowered, MEASURE_REPS, all_choices, progress, s->machine);
 }
 
 /* ---- the host's budget ------------------------------------------------------------------------ */
@@ -51,7 +51,7 @@ static uint64_t lasting_bytes(const ebb_lowered *lowered) {
 }
 
 uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer) {
-    const ebb_trainer_options *o = &trainer->options;
+    const ebb_session_options *o = &trainer->session->options;
     const uint64_t batch = (uint64_t)(o->batch * o->channels * o->height * o->width) * sizeof(float) +
                            (uint64_t)o->batch * sizeof(int32_t);
     uint64_t bytes = ebb_data_get_info(trainer->train).host_bytes + batch;
@@ -67,12 +67,12 @@ static uint64_t decoding_share(uint64_t host_bytes) {
 
 /* What the slab may have. */
 static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_out, ebb_no_fit *no_fit_out) {
-    const uint64_t limit = trainer->options.host_bytes;
-    *slab_bytes_out = trainer->options.no_slab ? 0 : UINT64_MAX;
+    const uint64_t limit = trainer->session->options.host_bytes;
+    *slab_bytes_out = trainer->session->options.no_slab ? 0 : UINT64_MAX;
     if (limit == 0) { return EBB_OK; }
     const bool decodes = ebb__data_decodes(trainer->train);
     const uint64_t buffers = ebb__trainer_buffer_bytes(trainer) + (decodes ? EBB_IMAGE_LEAST_BYTES : 0);
-    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->learn.lowered) : 0;
+    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->session->lowered) : 0;
     if (buffers + parked > limit) {
         if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = buffers + parked}; }
         return ebb_fail(EBB_E_NO_FIT,
@@ -82,7 +82,7 @@ static ebb_status share_host(const ebb_trainer *trainer, uint64_t *slab_bytes_ou
     }
     const uint64_t rest = limit - buffers - parked;
     const uint64_t more = decodes ? decoding_share(limit) - EBB_IMAGE_LEAST_BYTES : 0;
-    if (!trainer->options.no_slab) { *slab_bytes_out = rest - ebb_min_u64(rest, more); }
+    if (!trainer->session->options.no_slab) { *slab_bytes_out = rest - ebb_min_u64(rest, more); }
     return EBB_OK;
 }
 
@@ -92,61 +92,38 @@ static uint64_t slab_bytes_of(const ebb_plan *plan) {
 
 /* All that is left now that the plans are made. */
 static void limit_decoding(ebb_trainer *trainer) {
-    const uint64_t limit = trainer->options.host_bytes;
+    const uint64_t limit = trainer->session->options.host_bytes;
     if (limit == 0) { return; }
-    uint64_t taken = ebb__trainer_buffer_bytes(trainer) + slab_bytes_of(trainer->learn.plan);
-    if (trainer->test != NULL) { taken += lasting_bytes(trainer->learn.lowered) + slab_bytes_of(trainer->eval.plan); }
+    uint64_t taken = ebb__trainer_buffer_bytes(trainer) + slab_bytes_of(trainer->plan);
+    if (trainer->test != NULL) {
+        taken += lasting_bytes(trainer->session->lowered) + slab_bytes_of(trainer->eval.plan);
+    }
     ebb__allowance_limit(trainer->decoding, limit - ebb_min_u64(limit, taken));
 }
 
 /* ---- plans ------------------------------------------------------------------------------------ */
-
-static ebb_plan_options plan_options(const ebb_trainer *trainer, const char *policy, uint64_t budget_bytes,
-                                     uint64_t slab_bytes) {
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.mem = trainer->mem;
-    options.policy = policy;
-    options.algorithms = trainer->options.algorithms;
-    options.budget_bytes = budget_bytes;
-    options.tier_bytes[EBB_HOST] = slab_bytes;
-    options.tier_bytes[EBB_DISK] = trainer->options.disk_dir != NULL ? UINT64_MAX : 0;
-    return options;
-}
-
-static ebb_status make_plan(const ebb_trainer *trainer, const ebb_lowered *lowered, const ebb_plan_options *options,
-                            ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    return ebb_plan_make(ebb_lowered_program(lowered), trainer->machine, options, plan_out, no_fit_out);
-}
-
-/* What liveness needs: the measure of percentages. */
-static ebb_status find_liveness(ebb_trainer *trainer) {
-    const ebb_plan_options options = plan_options(trainer, "liveness", UINT64_MAX, 0);
-    ebb_plan *plan = NULL;
-    EBB_TRY(make_plan(trainer, trainer->learn.lowered, &options, &plan, NULL));
-    trainer->info.liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
-    ebb_plan_destroy(plan);
-    return EBB_OK;
-}
 
 /* What of the budget is the context's. */
 static uint64_t context_share(const ebb_trainer *trainer) {
     return trainer->options.memory_includes_context ? trainer->info.context_bytes : 0;
 }
 
-static uint64_t device_budget(const ebb_trainer *trainer) {
-    const ebb_trainer_options *o = &trainer->options;
-    if (o->budget_percent > 0) {
-        double bytes = (double)trainer->info.liveness_bytes * o->budget_percent / 100.0;
-        return bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
+/* What the session's options ask for, with the context's share of a budget in bytes taken off. */
+static ebb_status plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out) {
+    EBB_TRY(ebb__session_plan_options(trainer->session, options_out));
+    uint64_t *budget_bytes = &options_out->budget_bytes;
+    const uint64_t context_bytes = context_share(trainer);
+    if (context_bytes > 0) {
+        *budget_bytes = ebb_max_u64(*budget_bytes - ebb_min_u64(*budget_bytes, context_bytes), 1);
     }
-    if (o->budget_bytes == 0) { return UINT64_MAX; }
-    return ebb_max_u64(o->budget_bytes - ebb_min_u64(o->budget_bytes, context_share(trainer)), 1);
+    options_out->tier_bytes[EBB_HOST] = slab_bytes;
+    return EBB_OK;
 }
 
 /* After what was measured, for which libraries have loaded what they need. */
 static ebb_status find_context(ebb_trainer *trainer) {
     ebb_device_info info;
-    EBB_TRY(ebb_device_get_info(trainer->device, &info));
+    EBB_TRY(ebb_device_get_info(trainer->session->device, &info));
     trainer->info.context_bytes = info.context_bytes;
     return EBB_OK;
 }
@@ -162,12 +139,14 @@ static ebb_status add_context(const ebb_trainer *trainer, ebb_no_fit *no_fit) {
 
 static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
                                 char *step_name_out) {
-    const ebb_plan_options options = plan_options(trainer, trainer->options.policy, device_budget(trainer), slab_bytes);
+    ebb_plan_options options;
+    EBB_TRY(plan_options(trainer, slab_bytes, &options));
     ebb_no_fit no_fit = {0};
-    ebb_status status = make_plan(trainer, trainer->learn.lowered, &options, &trainer->learn.plan, &no_fit);
+    const ebb_session *s = trainer->session;
+    ebb_status status = ebb_plan_make(s->program, s->machine, &options, &trainer->plan, &no_fit);
     if (status != EBB_E_NO_FIT) { return status; }
     size_t n_steps = 0;
-    const ebb_step *steps = ebb_program_steps(ebb_lowered_program(trainer->learn.lowered), &n_steps);
+    const ebb_step *steps = ebb_program_steps(s->program, &n_steps);
     status = add_context(trainer, &no_fit);
     if (no_fit_out != NULL) { *no_fit_out = no_fit; }
     if (step_name_out != NULL) {
@@ -179,13 +158,14 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
 /* That evaluation does not fit stops no training: it is said when somebody asks for one. */
 static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (trainer->test == NULL) { return EBB_OK; }
-    const uint64_t budget = device_budget(trainer);
-    const uint64_t taken = ebb_plan_get_summary(trainer->learn.plan).tier_bytes[EBB_HOST];
+    const uint64_t taken = slab_bytes_of(trainer->plan);
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
-    const ebb_plan_options options =
-        plan_options(trainer, budget != UINT64_MAX ? "budget" : "liveness", budget, slab_bytes);
+    ebb_plan_options options;
+    EBB_TRY(plan_options(trainer, slab_bytes, &options));
+    options.policy = options.budget_bytes != UINT64_MAX ? "budget" : "liveness";
     ebb_no_fit no_fit = {0};
-    ebb_status status = make_plan(trainer, trainer->eval.lowered, &options, &trainer->eval.plan, &no_fit);
+    ebb_status status = ebb_plan_make(ebb_lowered_program(trainer->eval.lowered), trainer->session->machine, &options,
+                                      &trainer->eval.plan, &no_fit);
     if (status != EBB_E_NO_FIT) { return status; }
     status = add_context(trainer, &no_fit);
     trainer->info.eval_no_fit = no_fit;
@@ -196,14 +176,13 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
 }
 
 static ebb_status predict(ebb_trainer *trainer) {
+    const ebb_session *s = trainer->session;
     ebb_timeline timeline;
-    EBB_TRY(ebb_plan_simulate(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine,
-                              &timeline, NULL, NULL));
+    EBB_TRY(ebb_plan_simulate(s->program, trainer->plan, s->machine, &timeline, NULL, NULL));
     trainer->info.step_time_predicted_s = (double)timeline.iteration_ns * 1e-9;
     trainer->info.stall_time_predicted_s = (double)timeline.stall_ns[EBB_COMPUTE] * 1e-9;
     trainer->again_ns = timeline.again_ns;
-    trainer->info.choices =
-        ebb_plan_choice_figures(ebb_lowered_program(trainer->learn.lowered), trainer->learn.plan, trainer->machine);
+    trainer->info.choices = ebb_plan_choice_figures(s->program, trainer->plan, s->machine);
     return EBB_OK;
 }
 
@@ -213,39 +192,35 @@ static ebb_status take_memory(ebb_trainer *trainer) {
     const uint64_t resident = ebb__resident_get().anonymous_bytes;
     trainer->before_bytes = resident > trainer->data_resident_bytes ? resident - trainer->data_resident_bytes : 0;
     ebb__resident_reset_peak(); /* measuring took some that is free again */
-    trainer->info.plan = ebb_plan_get_summary(trainer->learn.plan);
+    trainer->info.plan = ebb_plan_get_summary(trainer->plan);
     uint64_t arena_bytes = trainer->info.plan.peak_bytes;
     if (trainer->eval.plan != NULL) {
         arena_bytes = ebb_max_u64(arena_bytes, ebb_plan_get_summary(trainer->eval.plan).peak_bytes);
     }
     trainer->staging = ebb__alloc(trainer->mem, (size_t)trainer->staging_elements, sizeof *trainer->staging);
     if (trainer->staging == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(ebb_arena_create(trainer->device, arena_bytes, &trainer->arena));
+    EBB_TRY(ebb_arena_create(trainer->session->device, arena_bytes, &trainer->arena));
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
     options.mem = trainer->mem;
     options.arena = trainer->arena;
-    options.disk_dir = trainer->options.disk_dir;
+    options.disk_dir = trainer->session->options.disk_dir;
     options.seed = trainer->options.seed;
-    EBB_TRY(ebb_run_create(trainer->learn.lowered, trainer->learn.plan, &options, &trainer->run));
+    EBB_TRY(ebb_run_create(trainer->session->lowered, trainer->plan, &options, &trainer->run));
     return ebb__trainer_ports(trainer->run, &trainer->ports);
 }
 
 ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *step_name_out) {
-    ebb_trainer_options *o = &trainer->options;
-    const bool limited = o->budget_bytes > 0 || o->budget_percent > 0;
-    if (o->policy == NULL) { o->policy = limited ? "budget" : "liveness"; }
-    if (o->algorithms == NULL) { o->algorithms = "given"; }
-    trainer->staging_elements = largest_value(trainer->learn.graph);
+    trainer->staging_elements = largest_value(trainer->session->graph);
     uint64_t slab_bytes = 0;
     EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
     EBB_TRY(find_machine(trainer));
     EBB_TRY(find_context(trainer));
-    ebb__tell(&o->progress, "planning", 0, 0);
-    EBB_TRY(find_liveness(trainer));
+    ebb__tell(&trainer->options.progress, "planning", 0, 0);
+    EBB_TRY(ebb_session_liveness_bytes(trainer->session, &trainer->info.liveness_bytes));
     EBB_TRY(plan_learning(trainer, slab_bytes, no_fit_out, step_name_out));
     EBB_TRY(plan_evaluation(trainer, slab_bytes));
     limit_decoding(trainer);
     EBB_TRY(predict(trainer));
-    ebb__tell(&o->progress, "taking the memory", 0, 0);
+    ebb__tell(&trainer->options.progress, "taking the memory", 0, 0);
     return take_memory(trainer);
 }

@@ -2,7 +2,7 @@
  *
  * The trainer from inside: what it owns, and which file does what.
  *
- *      trainer_setup.c   data, network, program, machine: everything before memory is taken
+ *      trainer_setup.c   data and the session, which has network, device and machine: what comes before the plan
  *      trainer_plan.c    budgets of device and host, plans, arena, run
  *      trainer.c         steps and the summary
  *      trainer_eval.c    evaluation inside the same arena
@@ -16,19 +16,13 @@
 
 #include "ebb/train.h"
 #include "graph/graph.h"
+#include "session/session.h"
 #include "train/data_priv.h"
 #include "train/safetensors.h"
 
 #include <math.h>
 
 #define EBB_TRAINER_N_TIMES 1024 /* the median is over the last so many steps */
-
-/* A network made ready to run. */
-typedef struct ebb_prepared {
-    ebb_graph *graph;
-    ebb_lowered *lowered;
-    ebb_plan *plan;
-} ebb_prepared;
 
 /* The ports of a run of a network that learns from pictures. */
 typedef struct ebb_trainer_ports {
@@ -40,14 +34,18 @@ typedef struct ebb_trainer_ports {
 struct ebb_trainer {
     const ebb_mem *mem;
     ebb_bump bump;
-    ebb_trainer_options options; /* its texts are ours; sizes and counts are the real ones, never 0 */
-    bool keep_test;              /* evaluation is possible as far as the data goes */
+    ebb_trainer_options options; /* its texts are ours; counts are the real ones, never 0; of session only the next */
+    ebb_session *session;        /* what learns; its options' sizes are the real ones */
+    ebb_plan *plan;              /* for learning */
+    struct {
+        ebb_graph *graph;
+        ebb_lowered *lowered;
+        ebb_plan *plan;
+    } eval;         /* what is evaluated, on the session's device */
+    bool keep_test; /* evaluation is possible as far as the data goes */
     ebb_data *train, *test;
     ebb_allowance *decoding; /* of both */
-    ebb_device *device;
-    ebb_machine *machine;
-    ebb_prepared learn, eval;
-    ebb_status eval_status; /* why there is no evaluation, and in words */
+    ebb_status eval_status;  /* why there is no evaluation, and in words */
     char *eval_message;
     ebb_arena *arena;
     ebb_run *run;
@@ -87,11 +85,8 @@ ebb_resident ebb__resident_get(void);
 /* Let the peak be that of what comes from now on. */
 void ebb__resident_reset_peak(void);
 
-/* trainer_setup.c. Build and lower a network for training or evaluation. */
-ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepared *prepared);
-/* EBB_E_ARGUMENT: the network lacks one of them. */
+/* trainer_setup.c. EBB_E_ARGUMENT: the network lacks one of them. */
 ebb_status ebb__trainer_ports(ebb_run *run, ebb_trainer_ports *ports_out);
-void ebb__prepared_fini(ebb_prepared *prepared);
 ebb_status ebb__trainer_open(ebb_trainer *trainer);
 
 /* trainer_plan.c */

@@ -9,44 +9,6 @@
 
 #define DEFAULT_ENDLESS_STEPS 100
 
-/* ---- networks --------------------------------------------------------------------------------- */
-
-static ebb_status build(const ebb_trainer *trainer, bool inference, ebb_graph **graph_out) {
-    const ebb_trainer_options *o = &trainer->options;
-    ebb_zoo_options zoo = EBB_ZOO_OPTIONS_INIT;
-    zoo.mem = trainer->mem;
-    zoo.batch = o->batch;
-    zoo.channels = o->channels;
-    zoo.height = o->height;
-    zoo.width = o->width;
-    zoo.classes = o->classes;
-    zoo.inference = inference;
-    zoo.no_dropout = o->no_dropout;
-    ebb_graph *graph = NULL;
-    EBB_TRY(o->net != NULL ? ebb_zoo_build(o->net, &zoo, &graph) : o->network_fn(o->network_ctx, &zoo, &graph));
-    ebb_status status = ebb_graph_check(graph);
-    const ebb_port *images = ebb__graph_port(graph, "images");
-    const bool has_images = images != NULL && images->is_input && images->n_dims == 4 && images->dtype == EBB_F32;
-    if (status == EBB_OK && (!has_images || graph->loss == EBB_NO_VALUE)) {
-        status = ebb_fail(EBB_E_ARGUMENT, "network %s: it has no images, or no loss", graph->name);
-    }
-    if (status != EBB_OK) {
-        ebb_graph_destroy(graph);
-        return status;
-    }
-    *graph_out = graph;
-    return EBB_OK;
-}
-
-ebb_status ebb__trainer_prepare(ebb_trainer *trainer, bool inference, ebb_prepared *prepared) {
-    const ebb_trainer_options *o = &trainer->options;
-    EBB_TRY(build(trainer, inference, &prepared->graph));
-    if (!inference) {
-        EBB_TRY(ebb_graph_train(prepared->graph, o->keep_gradients ? NULL : &o->optimizer, o->keep_gradients));
-    }
-    return ebb_lower(prepared->graph, trainer->device, &prepared->lowered);
-}
-
 ebb_status ebb__trainer_ports(ebb_run *run, ebb_trainer_ports *ports_out) {
     void *images = NULL, *labels = NULL, *loss = NULL, *correct = NULL;
     EBB_TRY(ebb_run_port(run, "images", &images, NULL));
@@ -57,44 +19,30 @@ ebb_status ebb__trainer_ports(ebb_run *run, ebb_trainer_ports *ports_out) {
     return EBB_OK;
 }
 
-void ebb__prepared_fini(ebb_prepared *prepared) {
-    ebb_plan_destroy(prepared->plan);
-    ebb_lowered_destroy(prepared->lowered);
-    ebb_graph_destroy(prepared->graph);
-    *prepared = (ebb_prepared){0};
-}
-
-/* ---- sizes ------------------------------------------------------------------------------------ */
-
 /* What the network would take by itself, where nothing else says. */
 static ebb_status take_network_sizes(ebb_trainer *trainer) {
-    ebb_trainer_options *o = &trainer->options;
+    ebb_session_options *o = &trainer->session->options;
     if (o->channels > 0 && o->height > 0 && o->width > 0 && o->classes > 0) { return EBB_OK; }
-    ebb_graph *graph = NULL;
-    EBB_TRY(build(trainer, true, &graph));
-    const ebb_port *images = ebb__graph_port(graph, "images");
-    o->channels = images->dims[1];
-    o->height = images->dims[2];
-    o->width = images->dims[3];
-    const bool synthetic = strcmp(o->data, "synthetic") == 0;
-    if (o->classes == 0 && synthetic) { o->classes = graph->classes; }
-    ebb_graph_destroy(graph);
+    EBB_TRY(ebb__session_take_sizes(trainer->session));
+    const bool synthetic = strcmp(trainer->options.data, "synthetic") == 0;
+    if (o->classes == 0 && synthetic) { o->classes = trainer->session->graph->classes; }
     return EBB_OK;
 }
 
 static ebb_status open_split(ebb_trainer *trainer, ebb_split split, ebb_data **data_out) {
     const ebb_trainer_options *o = &trainer->options;
+    const ebb_session_options *s = &trainer->session->options;
     ebb_data_options d = EBB_DATA_OPTIONS_INIT;
     d.mem = trainer->mem;
     d.split = split;
-    d.channels = o->channels;
-    d.height = o->height;
-    d.width = o->width;
-    d.classes = o->classes;
+    d.channels = s->channels;
+    d.height = s->height;
+    d.width = s->width;
+    d.classes = s->classes;
     d.augment = o->augment;
     d.seed = o->seed;
     ebb_device_info device;
-    EBB_TRY(ebb_device_get_info(trainer->device, &device));
+    EBB_TRY(ebb_device_get_info(trainer->session->device, &device));
     d.n_threads = 1;
     if (device.n_threads > 0 && !ebb__data_has_size(o->data)) {
         d.n_threads = device.n_threads < EBB_DATA_MAX_THREADS ? device.n_threads : EBB_DATA_MAX_THREADS;
@@ -121,23 +69,24 @@ static ebb_status open_test(ebb_trainer *trainer) {
 }
 
 static ebb_status open_data(ebb_trainer *trainer) {
-    ebb_trainer_options *o = &trainer->options;
-    const uint64_t before = ebb__resident_get().anonymous_bytes;
+    const ebb_trainer_options *o = &trainer->options;
+    ebb_session_options *s = &trainer->session->options;
     if (!ebb__data_has_size(o->data)) { EBB_TRY(take_network_sizes(trainer)); }
+    const uint64_t before = ebb__resident_get().anonymous_bytes;
     EBB_TRY(ebb__allowance_create(trainer->mem, EBB_DATA_ALLOWANCE_BYTES, &trainer->decoding));
     EBB_TRY(open_split(trainer, EBB_SPLIT_TRAIN, &trainer->train));
     ebb_data_info info = ebb_data_get_info(trainer->train);
-    o->channels = info.channels;
-    o->height = info.height;
-    o->width = info.width;
-    o->classes = info.classes;
-    if (info.n_images < (uint64_t)o->batch) {
+    s->channels = info.channels;
+    s->height = info.height;
+    s->width = info.width;
+    s->classes = info.classes;
+    if (info.n_images < (uint64_t)s->batch) {
         return ebb_fail(EBB_E_ARGUMENT, "data '%s': its %" PRIu64 " images make no batch of %" PRId64, o->data,
-                        info.n_images, o->batch);
+                        info.n_images, s->batch);
     }
     EBB_TRY(open_test(trainer));
-    EBB_TRY(ebb__data_reserve(trainer->train, o->batch));
-    trainer->batches_per_epoch = info.n_images == UINT64_MAX ? UINT64_MAX : info.n_images / (uint64_t)o->batch;
+    EBB_TRY(ebb__data_reserve(trainer->train, s->batch));
+    trainer->batches_per_epoch = info.n_images == UINT64_MAX ? UINT64_MAX : info.n_images / (uint64_t)s->batch;
     const uint64_t now = ebb__resident_get().anonymous_bytes;
     trainer->data_resident_bytes = now > before ? now - before : 0;
     return EBB_OK;
@@ -162,53 +111,30 @@ static ebb_status count_steps(ebb_trainer *trainer) {
 
 /* ---- everything before memory is taken -------------------------------------------------------- */
 
-static ebb_status open_device(ebb_trainer *trainer) {
-    ebb_trainer_options *o = &trainer->options;
-    if (o->backend == NULL) { o->backend = ebb_backend_name(0, NULL); }
-    if (o->backend == NULL) { return ebb_fail(EBB_E_NO_DEVICE, "this build has no backend"); }
-    ebb_device_options d = EBB_DEVICE_OPTIONS_INIT;
-    d.mem = trainer->mem;
-    d.n_threads = o->n_threads;
-    d.index = o->device_index;
-    d.tf32 = o->tf32;
-    d.nondeterministic = o->nondeterministic;
-    d.no_capture = o->no_capture;
-    return ebb_device_open(o->backend, &d, &trainer->device);
-}
-
 static bool is_rate(float x) {
     return x >= 0 && isfinite(x);
 }
 
 static ebb_status check_optimizer(const ebb_trainer_options *o) {
+    const ebb_optimizer *p = &o->session.optimizer;
     if (!is_rate(o->learning_rate)) {
         return ebb_fail(EBB_E_ARGUMENT, "a learning rate of %g is not possible", ebb__shown((double)o->learning_rate));
     }
-    if (!is_rate(o->optimizer.momentum)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a momentum of %g is not possible", ebb__shown((double)o->optimizer.momentum));
+    if (!is_rate(p->momentum)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a momentum of %g is not possible", ebb__shown((double)p->momentum));
     }
-    if (!is_rate(o->optimizer.weight_decay)) {
-        return ebb_fail(EBB_E_ARGUMENT, "a weight decay of %g is not possible",
-                        ebb__shown((double)o->optimizer.weight_decay));
+    if (!is_rate(p->weight_decay)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a weight decay of %g is not possible", ebb__shown((double)p->weight_decay));
     }
     return EBB_OK;
 }
 
 static ebb_status check_options(const ebb_trainer_options *o) {
-    if ((o->net == NULL) == (o->network_fn == NULL)) {
+    if ((o->session.net == NULL) == (o->session.network_fn == NULL) || o->session.program != NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "a trainer needs a network's name or a function that builds it, one of both");
     }
-    if (o->batch < 0 || o->channels < 0 || o->height < 0 || o->width < 0 || o->classes < 0) {
-        return ebb_fail(EBB_E_ARGUMENT, "batch, channels, height, width and classes cannot be negative");
-    }
-    if (o->device_index < 0) {
-        return ebb_fail(EBB_E_ARGUMENT, "there is no device of number %d", (int)o->device_index);
-    }
     EBB_TRY(ebb__lr_schedule_check(&o->schedule));
-    if (!(o->budget_percent >= 0 && isfinite(o->budget_percent))) {
-        return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", ebb__shown(o->budget_percent));
-    }
-    if (o->memory_includes_context && o->budget_bytes == 0) {
+    if (o->memory_includes_context && o->session.budget_bytes == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget that includes the context is one in bytes");
     }
     return check_optimizer(o);
@@ -217,14 +143,15 @@ static ebb_status check_options(const ebb_trainer_options *o) {
 ebb_status ebb__trainer_open(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
     EBB_TRY(check_options(o));
+    EBB_TRY(ebb__session_create(&o->session, &trainer->session));
     if (o->data == NULL) { o->data = "synthetic"; }
-    if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
-    EBB_TRY(open_device(trainer));
+    EBB_TRY(ebb__session_open_device(trainer->session));
     ebb__tell(&o->progress, "reading the data", 0, 0);
     EBB_TRY(open_data(trainer));
     EBB_TRY(count_steps(trainer));
     ebb__tell(&o->progress, "making the program", 0, 0);
-    EBB_TRY(ebb__trainer_prepare(trainer, false, &trainer->learn));
-    if (trainer->test != NULL) { EBB_TRY(ebb__trainer_prepare(trainer, true, &trainer->eval)); }
-    return EBB_OK;
+    EBB_TRY(ebb__session_lower(trainer->session));
+    if (trainer->test == NULL) { return EBB_OK; }
+    EBB_TRY(ebb__session_build(trainer->session, true, &trainer->eval.graph));
+    return ebb_lower(trainer->eval.graph, trainer->session->device, &trainer->eval.lowered);
 }

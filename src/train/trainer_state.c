@@ -57,7 +57,7 @@ static ebb_status declare(const ebb_graph *graph, ebb_value_set set, ebb_st_writ
 }
 
 ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, ebb_st_writer *writer) {
-    const ebb_graph *graph = trainer->learn.graph;
+    const ebb_graph *graph = trainer->session->graph;
     const int64_t n_tracked = (int64_t)(trainer->tracked_before + trainer->step);
     char name[NAME_BYTES];
     EBB_TRY(declare(graph, set, writer));
@@ -101,7 +101,7 @@ ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
 }
 
 ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path) {
-    if (!trainer->options.keep_gradients) {
+    if (!trainer->session->options.keep_gradients) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: gradients are not kept in this run", path);
     }
     return save(trainer, EBB_VALUES_GRADIENTS, path);
@@ -174,7 +174,7 @@ static void warn_extra(const ebb_graph *graph, ebb_value_set set, const ebb_safe
 }
 
 ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file) {
-    const ebb_graph *graph = trainer->learn.graph;
+    const ebb_graph *graph = trainer->session->graph;
     size_t n_used = 0;
     EBB_TRY(check_values(graph, set, file, &n_used));
     for (size_t v = 0; v < graph->values.n; v++) {
@@ -221,7 +221,7 @@ static bool are_finite(const float *x, size_t n) {
 
 static ebb_status hash_values(ebb_trainer *trainer, ebb_value_set set, EVP_MD_CTX *md, unsigned char digest_out[32],
                               const char **not_finite_out) {
-    const ebb_graph *graph = trainer->learn.graph;
+    const ebb_graph *graph = trainer->session->graph;
     bool fine = EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
     for (size_t v = 0; fine && v < graph->values.n; v++) {
         const ebb_value_info *info = &graph->values.data[v];

@@ -35,11 +35,11 @@ static ebb_status live(const ebb_mem *mem, const char *data, const char *path) {
     ebb_step_result step;
     ebb_eval_result eval;
     bool done = false;
-    o.mem = mem;
-    o.network_fn = build_net;
-    o.backend = "ref";
+    o.session.mem = mem;
+    o.session.network_fn = build_net;
+    o.session.backend = "ref";
     o.data = data;
-    o.batch = 2;
+    o.session.batch = 2;
     o.n_steps = 1;
     ebb_status st = ebb_trainer_create(&o, &trainer, NULL, NULL);
     if (st == EBB_OK) { st = ebb_trainer_step(trainer, &step, &done); }

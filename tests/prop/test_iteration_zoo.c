@@ -13,11 +13,11 @@ static void record(const char *net, double budget_percent) {
     ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
     ebb_trainer *trainer = NULL;
     ebb_step_result step;
-    o.net = net;
-    o.backend = "dry";
-    o.policy = budget_percent > 0.0 ? "budget" : "liveness";
-    o.budget_percent = budget_percent;
-    o.batch = 2;
+    o.session.net = net;
+    o.session.backend = "dry";
+    o.session.policy = budget_percent > 0.0 ? "budget" : "liveness";
+    o.session.budget_percent = budget_percent;
+    o.session.batch = 2;
     o.n_steps = N_RECORDED + 1;
     o.record_path = test_path;
     o.n_record_steps = N_RECORDED;

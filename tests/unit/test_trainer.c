@@ -51,10 +51,10 @@ static char data_spec[512];
 
 static ebb_trainer_options base_options(void) {
     ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
-    o.network_fn = build_net;
-    o.backend = "ref";
+    o.session.network_fn = build_net;
+    o.session.backend = "ref";
     o.data = data_spec;
-    o.batch = 16;
+    o.session.batch = 16;
     o.n_steps = 10;
     o.seed = 3;
     o.learning_rate = 0.02f;
@@ -101,7 +101,7 @@ static void test_learns(void **state) {
     o.n_steps = 0;
     o.n_epochs = 4;
     o.augment = false;
-    o.budget_percent = 80;
+    o.session.budget_percent = 80;
     ebb_trainer *trainer = make(o);
     ebb_trainer_info info = ebb_trainer_get_info(trainer);
     assert_string_equal(info.net, "small");
@@ -159,7 +159,7 @@ static void test_evaluation_leaves_no_trace(void **state) {
     ebb_trainer_destroy(trainer);
     ebb_trainer_options o = base_options();
     o.load_path = data_path(&test_dir, "w");
-    o.batch = 7;
+    o.session.batch = 7;
     trainer = make(o);
     assert_int_equal(ebb_trainer_evaluate(trainer, &eval[1]), EBB_OK);
     assert_true(eval[0].accuracy == eval[1].accuracy);
@@ -177,9 +177,9 @@ static void test_same_bits_under_every_policy(void **state) {
     float losses[2][10];
     for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
         ebb_trainer_options o = base_options();
-        o.policy = runs[r].policy;
-        o.budget_percent = runs[r].percent;
-        if (r == 4) { o.disk_dir = test_dir.path; }
+        o.session.policy = runs[r].policy;
+        o.session.budget_percent = runs[r].percent;
+        if (r == 4) { o.session.disk_dir = test_dir.path; }
         ebb_trainer *trainer = make(o);
         step(trainer, 10, losses[r > 0]);
         hash(trainer, hex[r > 0]);
@@ -201,7 +201,7 @@ static void test_goes_on_as_if_nothing_had_been(void **state) {
         float straight[10], resumed[10];
         char hex[2][65];
         ebb_trainer_options o = base_options();
-        o.optimizer.kind = kinds[k];
+        o.session.optimizer.kind = kinds[k];
         o.learning_rate = k == 0 ? 0.02f : 0.002f;
         ebb_trainer *trainer = make(o);
         step(trainer, 10, straight);
@@ -244,17 +244,17 @@ static void test_checkpoints_that_do_not_fit(void **state) {
     other.seed = 4;
     expect_refused(other, EBB_E_ARGUMENT, "checkpoint's seed is '3', not '4'");
     other = o;
-    other.batch = 8;
+    other.session.batch = 8;
     expect_refused(other, EBB_E_ARGUMENT, "checkpoint's batch is '16', not '8'");
     other = o;
-    other.optimizer.kind = EBB_OPT_ADAM;
+    other.session.optimizer.kind = EBB_OPT_ADAM;
     expect_refused(other, EBB_E_ARGUMENT, "checkpoint's optimizer is 'momentum");
     other = o;
     other.augment = false;
     expect_refused(other, EBB_E_ARGUMENT, "checkpoint's data is 'digits, 160 images");
     int64_t hidden = 9;
     other = o;
-    other.network_ctx = &hidden;
+    other.session.network_ctx = &hidden;
     expect_refused(other, EBB_E_FORMAT, "is of dims");
     other = o;
     other.learning_rate = 0.5f; /* may be changed on purpose */
@@ -334,7 +334,7 @@ static void test_weights_that_are_not_finite_are_no_checkpoint(void **state) {
     (void)state;
     ebb_trainer_options o = steep_options();
     o.learning_rate = 3e38f;
-    o.optimizer.weight_decay = 1e29f;
+    o.session.optimizer.weight_decay = 1e29f;
     ebb_trainer *trainer = make(o);
     expect_not_finite(trainer, "not written: after step 1 '");
     assert_int_not_equal(access(o.checkpoint_path, F_OK), 0);
@@ -456,7 +456,7 @@ static void test_weights_travel(void **state) {
     ebb_trainer_options o = base_options();
     o.load_path = path;
     o.seed = 77;
-    o.budget_percent = 80; /* another policy lays them elsewhere */
+    o.session.budget_percent = 80; /* another policy lays them elsewhere */
     trainer = make(o);
     hash(trainer, hex[1]);
     assert_string_equal(hex[0], hex[1]);
@@ -468,7 +468,7 @@ static void test_weights_travel(void **state) {
     assert_null(ebb__safetensors_find(file, "conv1.bias"));
     ebb__safetensors_close(file);
     int64_t hidden = 4;
-    o.network_ctx = &hidden;
+    o.session.network_ctx = &hidden;
     expect_refused(o, EBB_E_FORMAT, "tensor 'conv1.weight' is of dims (8, 1, 3, 3), the network's of (4, 1, 3, 3)");
     o = base_options();
     data_put(&test_dir, "w", "\x02\0\0\0\0\0\0\0{}", 10);
@@ -483,7 +483,7 @@ static void test_gradients(void **state) {
     char path[256], hex[2][65];
     (void)snprintf(path, sizeof path, "%s", data_path(&test_dir, "g"));
     ebb_trainer_options o = base_options();
-    o.keep_gradients = true;
+    o.session.keep_gradients = true;
     o.n_steps = 1;
     ebb_trainer *trainer = make(o);
     step(trainer, 1, NULL);
@@ -509,16 +509,16 @@ static void test_too_small_budgets(void **state) {
     ebb_trainer *trainer = NULL;
     ebb_no_fit no_fit = {0};
     char step_name[128] = "";
-    o.budget_percent = 1;
+    o.session.budget_percent = 1;
     assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, step_name), EBB_E_NO_FIT);
     assert_true(no_fit.least_budget_bytes > 0);
     assert_true(step_name[0] != '\0');
-    o.budget_percent = 0;
-    o.budget_bytes = no_fit.least_budget_bytes;
+    o.session.budget_percent = 0;
+    o.session.budget_bytes = no_fit.least_budget_bytes;
     trainer = make(o);
     step(trainer, 2, NULL);
     ebb_trainer_destroy(trainer);
-    o.budget_bytes--;
+    o.session.budget_bytes--;
     assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), EBB_E_NO_FIT);
 }
 
@@ -527,22 +527,22 @@ static void test_too_little_host_memory(void **state) {
     ebb_trainer_options o = base_options();
     ebb_trainer *trainer = NULL;
     ebb_no_fit no_fit = {0};
-    o.host_bytes = 1000;
+    o.session.host_bytes = 1000;
     assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
     assert_non_null(strstr(ebb_last_error(), "host memory"));
     assert_int_equal(no_fit.least_budget_bytes, 0);
     assert_true(no_fit.least_host_bytes > 1000);
-    o.host_bytes = no_fit.least_host_bytes - 1;
+    o.session.host_bytes = no_fit.least_host_bytes - 1;
     assert_int_equal(ebb_trainer_create(&o, &trainer, NULL, NULL), EBB_E_NO_FIT);
-    o.host_bytes = no_fit.least_host_bytes; /* enough where nothing has to leave the device */
+    o.session.host_bytes = no_fit.least_host_bytes; /* enough where nothing has to leave the device */
     ebb_trainer_destroy(make(o));
-    o.host_bytes = 1u << 20; /* and some for a slab */
-    o.budget_percent = 80;
+    o.session.host_bytes = 1u << 20; /* and some for a slab */
+    o.session.budget_percent = 80;
     trainer = make(o);
     step(trainer, 1, NULL);
     ebb_trainer_summary summary;
     assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
-    assert_true(summary.run.slab_bytes + summary.data_bytes <= o.host_bytes);
+    assert_true(summary.run.slab_bytes + summary.data_bytes <= o.session.host_bytes);
     ebb_trainer_destroy(trainer);
 }
 
@@ -586,25 +586,25 @@ static void test_evaluation_in_little_host_memory(void **state) {
         ebb_trainer *trainer = NULL;
         ebb_no_fit no_fit = {0};
         int64_t hidden = 16;
-        o.mem = &mem.hooks;
-        o.policy = policies[p];
-        o.network_ctx = &hidden;
-        o.batch = 80;
-        o.host_bytes = 1;
+        o.session.mem = &mem.hooks;
+        o.session.policy = policies[p];
+        o.session.network_ctx = &hidden;
+        o.session.batch = 80;
+        o.session.host_bytes = 1;
         assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
         assert_int_equal(mem.n_live, 0);
-        o.host_bytes = no_fit.least_host_bytes;
+        o.session.host_bytes = no_fit.least_host_bytes;
         trainer = make(o);
         step(trainer, 1, NULL);
         const size_t n_live = mem.n_most = mem.n_live;
         ebb_eval_result eval;
         assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_OK);
         assert_int_equal(mem.n_live, n_live);
-        assert_in_range(mem.n_most - n_live, 1, o.host_bytes + BOOKS_BYTES);
+        assert_in_range(mem.n_most - n_live, 1, o.session.host_bytes + BOOKS_BYTES);
         ebb_trainer_summary summary;
         assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
-        assert_in_range(summary.run.slab_bytes + summary.data_bytes, 1, o.host_bytes);
-        assert_true(summary.run.arena_bytes > o.host_bytes + BOOKS_BYTES);
+        assert_in_range(summary.run.slab_bytes + summary.data_bytes, 1, o.session.host_bytes);
+        assert_true(summary.run.arena_bytes > o.session.host_bytes + BOOKS_BYTES);
         ebb_trainer_destroy(trainer);
         assert_int_equal(mem.n_live, 0);
     }
@@ -621,16 +621,16 @@ static void test_pictures_in_little_host_memory(void **state) {
     (void)snprintf(spec, sizeof spec, "images:%s/pictures", test_dir.path);
     ebb_trainer_options o = base_options();
     o.data = spec;
-    o.batch = 2;
+    o.session.batch = 2;
     o.n_steps = 3;
-    o.channels = 3;
-    o.height = o.width = 16;
-    o.host_bytes = 1000;
+    o.session.channels = 3;
+    o.session.height = o.session.width = 16;
+    o.session.host_bytes = 1000;
     ebb_no_fit no_fit = {0};
     ebb_trainer *trainer = NULL;
     assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
     assert_true(no_fit.least_host_bytes > 1000 && no_fit.least_host_bytes < 4u << 20);
-    o.host_bytes = no_fit.least_host_bytes;
+    o.session.host_bytes = no_fit.least_host_bytes;
     trainer = make(o);
     ebb_trainer_summary before, after;
     assert_int_equal(ebb_trainer_summarize(trainer, &before), EBB_OK);
@@ -639,7 +639,7 @@ static void test_pictures_in_little_host_memory(void **state) {
     assert_int_equal(ebb_trainer_evaluate(trainer, &eval), EBB_OK);
     assert_int_equal(ebb_trainer_summarize(trainer, &after), EBB_OK);
     assert_true(after.data_bytes >= before.data_bytes + 200 * 160 * 3); /* it was held whole */
-    assert_true(after.run.slab_bytes + after.data_bytes <= o.host_bytes);
+    assert_true(after.run.slab_bytes + after.data_bytes <= o.session.host_bytes);
     ebb_trainer_destroy(trainer);
 
     data_put_jpeg(&test_dir, "pictures/train/a/0.png", data_picture_of(1000, 1000, rgb, true));
@@ -660,37 +660,37 @@ static void test_bad_options(void **state) {
     o.size_bytes = 0;
     expect_refused(o, EBB_E_ARGUMENT, "ebb_trainer_options of 0 bytes");
     o = base_options();
-    o.net = "lenet"; /* and a function */
+    o.session.net = "lenet"; /* and a function */
     expect_refused(o, EBB_E_ARGUMENT, "one of both");
     o = base_options();
-    o.network_fn = NULL;
+    o.session.network_fn = NULL;
     expect_refused(o, EBB_E_ARGUMENT, "one of both");
     o = base_options();
-    o.backend = "abacus";
+    o.session.backend = "abacus";
     expect_refused(o, EBB_E_NO_DEVICE, "abacus");
     o = base_options();
-    o.batch = 161;
+    o.session.batch = 161;
     expect_refused(o, EBB_E_ARGUMENT, "160 images make no batch of 161");
     o = base_options();
-    o.classes = 7;
+    o.session.classes = 7;
     expect_refused(o, EBB_E_FORMAT, "label 7 is not among 7 classes");
     o = base_options();
-    o.policy = "magic";
+    o.session.policy = "magic";
     expect_refused(o, EBB_E_ARGUMENT, "magic");
     o = base_options();
     o.schedule.kind = (ebb_schedule_kind)9;
     expect_refused(o, EBB_E_ARGUMENT, "no schedule of number 9");
     o = base_options();
-    o.budget_percent = NAN;
+    o.session.budget_percent = NAN;
     expect_refused(o, EBB_E_ARGUMENT, "not possible");
     o = base_options();
     o.learning_rate = -1;
     expect_refused(o, EBB_E_ARGUMENT, "a learning rate of -1 is not possible");
     o = base_options();
-    o.optimizer.momentum = INFINITY;
+    o.session.optimizer.momentum = INFINITY;
     expect_refused(o, EBB_E_ARGUMENT, "a momentum of inf is not possible");
     o = base_options();
-    o.optimizer.weight_decay = NAN;
+    o.session.optimizer.weight_decay = NAN;
     expect_refused(o, EBB_E_ARGUMENT, "a weight decay of nan is not possible");
     o = base_options();
     o.data = "synthetic";
@@ -714,25 +714,25 @@ static void test_numbers_that_make_no_sense(void **state) {
         expect_refused(o, EBB_E_ARGUMENT, "schedule final_factor");
     }
     o = base_options();
-    o.optimizer.weight_decay = -NAN;
+    o.session.optimizer.weight_decay = -NAN;
     expect_refused(o, EBB_E_ARGUMENT, "a weight decay of nan is not possible");
     o = base_options();
-    o.optimizer.beta2 = NAN;
+    o.session.optimizer.beta2 = NAN;
     expect_refused(o, EBB_E_ARGUMENT, "beta2 must be in [0, 1)");
     o = base_options();
-    o.optimizer.epsilon = 0;
+    o.session.optimizer.epsilon = 0;
     expect_refused(o, EBB_E_ARGUMENT, "epsilon must be above 0");
     o = base_options();
-    o.n_threads = -1;
+    o.session.n_threads = -1;
     expect_refused(o, EBB_E_ARGUMENT, "-1 threads");
     o = base_options();
-    o.device_index = -1;
+    o.session.device_index = -1;
     expect_refused(o, EBB_E_ARGUMENT, "no device of number -1");
     o = base_options();
-    o.height = -1;
+    o.session.height = -1;
     expect_refused(o, EBB_E_ARGUMENT, "cannot be negative");
     o = base_options();
-    o.budget_percent = INFINITY;
+    o.session.budget_percent = INFINITY;
     expect_refused(o, EBB_E_ARGUMENT, "a budget of inf % is not possible");
 }
 
@@ -768,6 +768,27 @@ static void test_synthetic_has_no_test_split(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
+static ebb_status count_and_build(void *ctx, const ebb_zoo_options *options, ebb_graph **graph_out) {
+    ++*(int *)ctx;
+    return build_net(NULL, options, graph_out);
+}
+
+/* One for training and, where there is a test split, one for evaluation. */
+static void test_networks_are_built_once(void **state) {
+    (void)state;
+    int n_built = 0;
+    ebb_trainer_options o = base_options();
+    o.session.network_fn = count_and_build;
+    o.session.network_ctx = &n_built;
+    ebb_trainer_destroy(make(o));
+    assert_int_equal(n_built, 2);
+    n_built = 0;
+    o.data = NULL; /* the sizes of synthetic data are the network's */
+    o.augment = false;
+    ebb_trainer_destroy(make(o));
+    assert_int_equal(n_built, 1);
+}
+
 static int setup(void **state) {
     (void)setup_dir(state);
     data_put_digits(&test_dir, "d.csv.gz", 200);
@@ -800,6 +821,7 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_numbers_that_make_no_sense),
         IN_DIR_OF_DIGITS(test_nothing_is_refused),
         IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
+        IN_DIR_OF_DIGITS(test_networks_are_built_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
