@@ -26,7 +26,7 @@ typedef struct arguments {
 typedef struct bench {
     ebb_graph *graph;
     ebb_device *device;
-    ebb_lowered *low;
+    const ebb_lowered *low;
     ebb_arena_mem *arena;
     ebb_stream *stream;
     ebb_run_state state;
@@ -57,17 +57,19 @@ static double now(const bench *b) {
 }
 
 static void build(bench *b, const arguments *a) {
-    ebb_zoo_options zoo = EBB_ZOO_OPTIONS_INIT;
-    zoo.batch = a->batch;
-    zoo.height = zoo.width = a->image;
-    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
-    ebb_device_options device = EBB_DEVICE_OPTIONS_INIT;
-    device.n_threads = a->n_threads;
+    ebb_session_options options = EBB_SESSION_OPTIONS_INIT;
+    ebb_session *session = NULL;
+    options.net = a->net;
+    options.batch = a->batch;
+    options.height = options.width = a->image;
+    options.backend = a->backend;
+    options.n_threads = a->n_threads;
     b->clock = a->n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    must(ebb_zoo_build(a->net, &zoo, &b->graph));
-    must(ebb_graph_train(b->graph, &optimizer, false));
-    must(ebb_device_open(a->backend, &device, &b->device));
-    must(ebb_lower(b->graph, b->device, &b->low));
+    must(ebb_session_open(&options, &session));
+    const ebb_session_parts parts = ebb_session_get_parts(session);
+    b->graph = parts.graph;
+    b->device = parts.device;
+    b->low = parts.lowered;
 }
 
 static void place(bench *b) {

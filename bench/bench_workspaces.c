@@ -9,19 +9,18 @@
  * Times are measured once, ahead. Prints CSV: way, per cent, budget, peak, most scratch of a step, predicted seconds,
  * rounds, and median, least and most seconds of an iteration; a budget that is too small has a 0 as rounds. Not a test.
  */
-#include "backend/lower.h"
 #include "ebb/ebb.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MEASURE_REPS = 3, WARM_UP = 3, MAX_ROUNDS = 100 };
 
 typedef struct bench {
-    ebb_graph *graph;
-    ebb_device *device;
-    ebb_lowered *low;
-    ebb_machine *machine;
+    ebb_session *session;
+    ebb_session_parts parts;
     int n_rounds;
 } bench;
 
@@ -32,19 +31,16 @@ static void must(ebb_status st) {
 }
 
 static void build(bench *b, char **argv, bool tf32) {
-    ebb_zoo_options zoo = EBB_ZOO_OPTIONS_INIT;
-    zoo.batch = atoi(argv[2]);
-    zoo.height = zoo.width = atoi(argv[3]);
-    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
-    ebb_device_options device = EBB_DEVICE_OPTIONS_INIT;
-    device.tf32 = tf32;
-    must(ebb_zoo_build(argv[1], &zoo, &b->graph));
-    must(ebb_graph_train(b->graph, &optimizer, false));
-    must(ebb_device_open(argv[4], &device, &b->device));
-    must(ebb_lower(b->graph, b->device, &b->low));
-    must(ebb_machine_create(NULL, &b->machine));
-    must(ebb_run_measure_links(b->device, NULL, UINT64_MAX, b->machine));
-    must(ebb_run_measure_steps(b->low, MEASURE_REPS, true, NULL, b->machine));
+    ebb_session_options options = EBB_SESSION_OPTIONS_INIT;
+    options.net = argv[1];
+    options.batch = atoi(argv[2]);
+    options.height = options.width = atoi(argv[3]);
+    options.backend = argv[4];
+    options.tf32 = tf32;
+    must(ebb_session_open(&options, &b->session));
+    b->parts = ebb_session_get_parts(b->session);
+    must(ebb_run_measure_links(b->parts.device, NULL, UINT64_MAX, b->parts.machine));
+    must(ebb_run_measure_steps(b->parts.lowered, MEASURE_REPS, true, NULL, b->parts.machine));
 }
 
 /* ---- runs -------------------------------------------------------------------------------------- */
@@ -56,7 +52,7 @@ static int compare_times(const void *a, const void *b) {
 
 static void measure(const bench *b, const ebb_plan *plan, uint64_t *ns) {
     ebb_run *run = NULL;
-    must(ebb_run_create(b->low, plan, NULL, &run));
+    must(ebb_run_create(b->parts.lowered, plan, NULL, &run));
     must(ebb_run_init_values(run, 1));
     void *images = NULL;
     ebb_port port;
@@ -72,12 +68,11 @@ static void measure(const bench *b, const ebb_plan *plan, uint64_t *ns) {
     qsort(ns, (size_t)b->n_rounds, sizeof *ns, compare_times);
 }
 
-static bool plan_for(const bench *b, const char *policy, const char *way, uint64_t budget_bytes, ebb_plan **plan_out) {
+static bool plan_for(const bench *b, const char *way, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.policy = policy;
     options.algorithms = way;
     options.budget_bytes = budget_bytes;
-    const ebb_status st = ebb_plan_make(b->low->program, b->machine, &options, plan_out, NULL);
+    const ebb_status st = ebb_plan_make(b->parts.program, b->parts.machine, &options, plan_out, NULL);
     if (st != EBB_E_NO_FIT) { must(st); }
     return st == EBB_OK;
 }
@@ -87,10 +82,10 @@ static void bench_way(const bench *b, const char *way, int percent, uint64_t bud
     ebb_timeline timeline = {0};
     ebb_choice_figures choices = {0};
     uint64_t ns[MAX_ROUNDS] = {0};
-    const bool fits = plan_for(b, "budget", way, budget_bytes, &plan);
+    const bool fits = plan_for(b, way, budget_bytes, &plan);
     if (fits) {
-        must(ebb_plan_simulate(b->low->program, plan, b->machine, &timeline, NULL, NULL));
-        choices = ebb_plan_choice_figures(b->low->program, plan, b->machine);
+        must(ebb_plan_simulate(b->parts.program, plan, b->parts.machine, &timeline, NULL, NULL));
+        choices = ebb_plan_choice_figures(b->parts.program, plan, b->parts.machine);
         measure(b, plan, ns);
     }
     const uint64_t peak_bytes = fits ? ebb_plan_get_summary(plan).peak_bytes : 0;
@@ -114,11 +109,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     const bool tf32 = strcmp(argv[6], "tf32") == 0;
-    ebb_plan *plan = NULL;
+    uint64_t liveness_bytes = 0;
     build(&b, argv, tf32);
-    (void)plan_for(&b, "liveness", "given", UINT64_MAX, &plan);
-    const uint64_t liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
-    ebb_plan_destroy(plan);
+    must(ebb_session_liveness_bytes(b.session, &liveness_bytes));
     (void)printf("way,percent,budget_bytes,peak_bytes,scratch_bytes,predicted_s,rounds,median_s,min_s,max_s\n");
     for (int i = tf32 ? 7 : 6; i < argc; i++) { bench_budget(&b, atoi(argv[i]), liveness_bytes); }
     return 0; /* the process ends: nothing is taken apart */
