@@ -2,18 +2,19 @@
 #
 # libebb_cuda.so, the plug-in of the backend cuda, where a toolkit (CUDA 12 or later, with nvcc, cuBLASLt and cuDNN 9)
 # is; elsewhere one line of notice says what is missing, and all else builds. EBB_CUDA=ON makes that an error, OFF does
-# not look. The C files of src/backend/cuda need the toolkit's headers only, and are what the tests link over their fake
-# of the runtime. cuDNN is looked for in the toolkit, in the system's folders, and in Python's package nvidia/cudnn.
+# not look. ONLY builds nothing else, and needs no package but the toolkit. The C files of src/backend/cuda need the
+# toolkit's headers only, and are what the tests link over their fake of the runtime.
 #
 # FAKE makes a plug-in of the same C files over that fake, for rehearsals without a GPU (make dry-cuda); what it computes
 # is right, and what it says of times and bytes is made up.
-set(EBB_CUDA AUTO CACHE STRING "Build the plug-in of the backend cuda: ON, OFF, FAKE, or AUTO: where a toolkit is")
-set_property(CACHE EBB_CUDA PROPERTY STRINGS AUTO ON OFF FAKE)
+set(EBB_CUDA AUTO CACHE STRING "Build the plug-in of the backend cuda: ON, OFF, ONLY it, FAKE, or AUTO: where a toolkit is")
+set_property(CACHE EBB_CUDA PROPERTY STRINGS AUTO ON OFF ONLY FAKE)
 set(ebb_cuda_found FALSE)
 if(NOT EBB_CUDA)
   return()
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/nvidia.cmake)
 ebb_watch(/usr/local/cuda*/bin/nvcc /usr/bin/nvcc)
 
 # The first thing that is missing, or "".
@@ -24,16 +25,12 @@ function(ebb_find_cuda missing_out)
     return()
   endif()
   set(${missing_out} "cuBLASLt" PARENT_SCOPE)
-  if(NOT TARGET CUDA::cublasLt)
+  ebb_find_vendor(CUBLASLT cublasLt.h cublasLt ${CUDAToolkit_VERSION_MAJOR})
+  if(NOT CUBLASLT_INCLUDE_DIR OR NOT CUBLASLT_LIBRARY)
     return()
   endif()
   set(${missing_out} "cuDNN 9" PARENT_SCOPE)
-  file(GLOB python_cudnn /usr/lib/python3*/*-packages/nvidia/cudnn /usr/local/lib/python3*/*-packages/nvidia/cudnn
-       $ENV{HOME}/.local/lib/python3*/site-packages/nvidia/cudnn $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cudnn
-       ${CMAKE_SOURCE_DIR}/build/venv/lib/python3*/site-packages/nvidia/cudnn)
-  find_path(CUDNN_INCLUDE_DIR cudnn_backend.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${python_cudnn} PATH_SUFFIXES include)
-  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ${python_cudnn}
-               PATH_SUFFIXES lib lib64)
+  ebb_find_vendor(CUDNN cudnn_backend.h cudnn 9)
   if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY)
     return()
   endif()
@@ -62,6 +59,7 @@ if(missing)
 endif()
 # find_package's targets are this folder's; the function's scope had them too, its variables it kept.
 find_package(CUDAToolkit 12 QUIET REQUIRED)
+set(ebb_cuda_includes ${CUDAToolkit_INCLUDE_DIRS} ${CUBLASLT_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
 
 # Machine code for each generation that this toolkit knows, and PTX of the last for those to come. Builds with
 # sanitizers never meet a GPU: for them PTX alone, which compiles in a fraction of the time.
@@ -87,7 +85,7 @@ list(APPEND ebb_cuda_sources src/base/dtype.c src/base/mem.c src/base/rng.c src/
 function(ebb_add_plugin)
   add_library(ebb_cuda MODULE ${ebb_cuda_sources} ${ARGN})
   target_include_directories(ebb_cuda PRIVATE include src)
-  target_include_directories(ebb_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  target_include_directories(ebb_cuda SYSTEM PRIVATE ${ebb_cuda_includes})
   target_compile_options(ebb_cuda PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffunction-sections>)
   target_link_options(ebb_cuda PRIVATE -Wl,--gc-sections
                       -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libebb_cuda.map)
@@ -117,5 +115,5 @@ set_target_properties(ebb_cuda_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON C
                       CUDA_STANDARD 17)
 
 ebb_add_plugin($<TARGET_OBJECTS:ebb_cuda_kernels>)
-target_link_libraries(ebb_cuda PRIVATE CUDA::cudart CUDA::cublasLt ${CUDNN_LIBRARY})
+target_link_libraries(ebb_cuda PRIVATE CUDA::cudart ${CUBLASLT_LIBRARY} ${CUDNN_LIBRARY})
 set_target_properties(ebb_cuda PROPERTIES CUDA_RUNTIME_LIBRARY None INSTALL_RPATH_USE_LINK_PATH ON)

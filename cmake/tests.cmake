@@ -65,7 +65,7 @@ if(ebb_cuda_found)
   add_library(ebb_cudnn_fake OBJECT tests/fake_cuda/fake_cudnn.c)
   target_link_libraries(ebb_cudnn_fake PUBLIC ebb_cuda_fake)
   target_include_directories(ebb_cuda_fake PUBLIC tests/fake_cuda)
-  target_include_directories(ebb_cuda_fake SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  target_include_directories(ebb_cuda_fake SYSTEM PUBLIC ${ebb_cuda_includes})
   target_link_libraries(ebb_cuda_fake PUBLIC ebb_static)
 endif()
 
