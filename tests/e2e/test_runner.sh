@@ -39,6 +39,12 @@ ends "a pattern beside one that fits none" 0 "1 passed, 0 failed, 1 skipped" --o
 ends "a program that reports nothing" 1 "0 passed, 1 failed, 0 skipped" some/test_mute.sh
 ends "a program of no cases" 1 "0 passed, 1 failed, 0 skipped" some/test_no_case.sh
 ends "a program that is skipped" 0 "0 passed, 0 failed, 1 skipped" some/test_skips.sh
+script some/test_slow.sh 'echo "ok - one"; sleep 1000'
+ends "a program that takes too long" 1 "1 passed, 1 failed, 0 skipped" -t 1 some/test_slow.sh
+check "it says so" grep -q '^stopped: it took more than 1 s$' out
+ends "lines as they come" 1 "1 passed, 1 failed, 0 skipped" -t 1 --live kept some/test_slow.sh
+equal "are shown once and kept" "$(grep -c '^ok - one$' out) $(cat kept)" "1 ok - one"
+check "with the exit status" grep -qx '     exit status 124' out
 
 # What lib.sh says of nothing. In a subshell: these failures are wanted.
 says_not() { # name, command...
