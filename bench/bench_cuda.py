@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that is to be measured on a card, in one call of at most eight minutes, as one CSV (`make bench-cuda`).
 
-    bench/bench_cuda.py --build build/release [--torch PYTHON] [--only SECTION[,SECTION...]] [-o bench/results/FILE.csv]
+    bench/bench_cuda.py --build build/release [--torch PYTHON] [--only SECTION[,SECTION...] | --stage N] [-o FILE.csv]
 
 Each section has a share of the time that is left when it begins, and what it does not use is the next one's. What there
-was no time for is a row with that note, and is counted at the end. `--backend cpu --tiny` runs every section with small
+was no time for is a row with that note, and is counted at the end; so is what failed, and the rest goes on. Rows are
+written as they come. --stage N is one of the calls that a card is lent for piece by piece. `--backend cpu --tiny` runs every section with small
 networks on the processor: for testing this program, not for figures. docs/cuda.md says what the columns mean.
 """
 import argparse
@@ -300,6 +301,13 @@ SECTIONS = {  # with their shares of the time
     capture: 15,
 }
 
+# What is measured in one piece of a card's time, most urgent first; each leaves room for the tests of its stage.
+STAGES = {
+    1: {"only": "throughput,capture", "tf32": True, "rounds": 2, "deadline": 280},
+    2: {"only": "throughput,offload,predict", "deadline": 450},
+    3: {"only": "batch,depth", "deadline": 240},
+}
+
 
 def run_sections(bench, chosen):
     cases = TINY if bench.args.tiny else FULL
@@ -307,7 +315,8 @@ def run_sections(bench, chosen):
         bench.section = section.__name__
         left = bench.deadline - time.monotonic()
         bench.end = time.monotonic() + left * SECTIONS[section] / sum(SECTIONS[s] for s in chosen[i:])
-        section(bench, cases)
+        with bench.item(contender="all"):
+            section(bench, cases)
 
 
 def parse():
@@ -317,6 +326,9 @@ def parse():
     parser.add_argument("--build", default="build/release", help="the folder with ebb and bench_workspaces")
     parser.add_argument("--torch", help="a Python that imports torch and torchvision")
     parser.add_argument("--only", help="these sections, with commas")
+    parser.add_argument("--stage", type=int, choices=STAGES,
+                        help="; ".join(f"{n}: " + ", ".join(f"{key} {value}" for key, value in stage.items())
+                                       for n, stage in STAGES.items()))
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--tf32", action="store_true", help="on both sides")
@@ -324,6 +336,8 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deadline", type=float, default=450, help="seconds for all")
     parser.add_argument("-o", "--output")
+    stage = parser.parse_known_args()[0].stage
+    parser.set_defaults(**STAGES.get(stage, {}))
     args = parser.parse_args()
     names = [s.__name__ for s in SECTIONS]
     only = args.only.split(",") if args.only else names
@@ -335,20 +349,18 @@ def parse():
 def main():
     args, chosen = parse()
     with tempfile.TemporaryDirectory() as args.work:
-        output = open(args.output + ".part", "w", newline="", encoding="utf-8") if args.output else sys.stdout
+        output = open(args.output, "w", newline="", encoding="utf-8") if args.output else sys.stdout
         bench = Bench(args, output)
         bench.pairs = {}
         try:
             bench.open_card()
         except (Failed, OutOfTime) as error:
             if args.output:
-                os.remove(args.output + ".part")
+                os.remove(args.output)
             why = str(error) or "ebb probe does not answer"
             print(f"{why}\nbench_cuda: {len(chosen)} sections not run", file=sys.stderr)
             return getattr(error, "code", NO_DEVICE)
         run_sections(bench, chosen)
-        if args.output:
-            os.rename(args.output + ".part", args.output)
     print(f"bench_cuda: {len(chosen)} sections run, {len(bench.left_out)} parts left out for time or want, "
           f"{len(bench.failed)} failed", file=sys.stderr)
     return 1 if bench.failed else 0

@@ -39,7 +39,7 @@ class Bench:
         self.deadline = time.monotonic() + args.deadline
         self.section, self.left_out, self.failed, self.machines = "", [], [], {}
         self.writer, self.output = csv.DictWriter(output, COLUMNS, lineterminator="\n"), output
-        self.origin = {"commit": commit(), "machine": processor()}
+        self.origin = {"commit": commit(args.build), "machine": processor()}
 
     # ---- rows
 
@@ -53,8 +53,8 @@ class Bench:
 
     @contextlib.contextmanager
     def item(self, **names):
-        """Around a part that may be left out or fail alone; either is a row, and counted. That something does not fit
-        is an answer."""
+        """Around a part that may be left out or fail alone, in whatever way; either is a row, and counted. That
+        something does not fit is an answer."""
         try:
             yield
         except OutOfTime:
@@ -65,6 +65,9 @@ class Bench:
                 error.code, (self.failed, "failed"))
             kept.append(names)
             self.row(**names, note=f"{word}: {error}")
+        except Exception as error:  # an answer that is not what it should be
+            self.failed.append(names)
+            self.row(**names, note=f"failed: {type(error).__name__}: {error}")
 
     # ---- commands
 
@@ -141,8 +144,9 @@ class Torch:
             return
         command = [bench.args.torch, "-W", "ignore", os.path.join(HERE, "torch_worker.py"), net, "--serve",
                    "--channels-last", "--image", str(image), "--device", bench.args.backend]
-        self.child = subprocess.Popen(command + ["--tf32"] * bench.args.tf32, stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        with contextlib.suppress(OSError):
+            self.child = subprocess.Popen(command + ["--tf32"] * bench.args.tf32, stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, text=True)
 
     def ask(self, **request):
         if self.child is None:

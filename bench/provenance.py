@@ -13,9 +13,21 @@ def processor():
     return f"{names[0]}, {len(names)} cores" if names else platform.machine()
 
 
-def commit():
-    result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE, text=True)
-    return result.stdout.strip()
+def commit(build=None):
+    """The tree's by git; without git what tools/pack-cuda wrote into the build's folder, or "unknown"."""
+    try:
+        result = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+        found = result.stdout.strip()
+    except OSError:
+        found = ""
+    if not found and build:
+        try:
+            with open(os.path.join(build, "commit"), encoding="utf-8") as file:
+                found = file.read().strip()
+        except OSError:
+            pass
+    return found or "unknown"
 
 
 def driver():

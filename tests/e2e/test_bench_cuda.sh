@@ -32,6 +32,32 @@ done
 bench --backend cpu --tiny --deadline 0 --only depth,capture
 equal "no time" "$? $(grep -c 'left out: no time' out) $(tail -n 1 err)" \
     "0 6 bench_cuda: 2 sections run, 6 parts left out for time or want, 0 failed"
+# An answer that is none: each section's failure is a row, and the next section runs.
+column() { # NAME FILE: its values, without repetitions
+    python3 -c 'import csv, itertools, sys
+print(*(key for key, _ in itertools.groupby(row[sys.argv[1]] for row in csv.DictReader(open(sys.argv[2])))), sep=",")' "$@"
+}
+mkdir mute && printf '#!/bin/sh\ncase $1 in probe) exec "%s" "$@" ;; esac\necho "{}"\n' "$EBB" >mute/ebb && chmod +x mute/ebb
+bench --build mute --backend cpu --tiny --only depth,capture -o mute.csv
+equal "answers that are none" "$? $(column section mute.csv)" "1 depth,capture"
+check "what failed is said" grep -q ',failed: [A-Za-z]*Error: ' mute.csv
+
+# A stage: its sections, which other options may change; and the commit without git.
+python=$(python3 -c 'import sys; print(sys.executable)')
+without_git() {
+    PATH=$work "$python" "$root/bench/bench_cuda.py" --build mute --backend cpu --tiny "$@" >out 2>err
+}
+echo v9-packed >mute/commit
+without_git --stage 1 -o stage.csv
+equal "a stage has its sections" "$(column section stage.csv)" throughput,capture
+equal "without git the packed commit" "$(column commit stage.csv)" v9-packed
+rm mute/commit
+without_git --stage 3 --only capture -o stage.csv
+equal "other sections than the stage's; no commit" "$(column section stage.csv) $(column commit stage.csv)" \
+    "capture unknown"
+bench --stage 4
+equal "a stage that is none" "$? $(grep -c 'argument --stage: invalid choice: 4' err)" "2 1"
+
 bench --only speed
 equal "a section that is none" "$? $(tail -n 1 err | sed 's/;.*//')" "2 bench_cuda.py: error: there is no section speed"
 
@@ -40,6 +66,10 @@ LD_LIBRARY_PATH=$PWD/alone python3 "$root/bench/bench_cuda.py" --build alone -o 
 equal "no card" "$? $(wc -c <out) $(tail -n 1 err)" "5 0 bench_cuda: 7 sections not run"
 check "no card: what is missing" grep -q '^ebb: backend cuda: there is no libebb_cuda.so' err
 empty "no card: no file" "$(ls none.csv* 2>/dev/null)"
+
+bench --backend cpu --tiny --torch ./nothing --only throughput
+equal "no PyTorch where it is said to be" "$? $(grep -c 'PyTorch is not there' out) $(tail -n 1 err)" \
+    "0 3 bench_cuda: 1 sections run, 3 parts left out for time or want, 0 failed"
 
 for python in "${PYTHON:-python3}" /usr/bin/python3; do
     "$python" -c 'import torch, torchvision' 2>/dev/null || continue
