@@ -10,6 +10,8 @@
 #   make bench TORCH=PYTHON throughput beside PyTorch's, for a Python that has torch and torchvision
 #   make bench-cuda         everything that is measured on a GPU, in eight minutes; TORCH as above, or without
 #   make test-cuda          all tests that need a GPU, and under compute-sanitizer
+#                           of both: STAGE=1, 2 or 3 is a piece that, with the other's, takes at most nine minutes; OUT=FOLDER
+#                           gets what they find; BUILT=FOLDER was made elsewhere by tools/pack-cuda: nothing is built
 #   make dry-cuda           a rehearsal of both without a GPU, with small networks over tests/fake_cuda
 #   make install            to PREFIX (default /usr/local); DESTDIR counts
 #   make fuzz T=NAME S=60   one fuzz target for so many seconds
@@ -24,6 +26,9 @@ T ?=
 S ?= 60
 B ?= ref
 TORCH ?=
+STAGE ?=
+BUILT ?=
+OUT ?= bench/results/cuda-$(shell date +%F)
 
 all: build/release/Makefile
 	$(BUILD) build/release -j$(JOBS)
@@ -47,9 +52,38 @@ bench: all
 	@test -n "$(TORCH)" || { echo "say which Python has torch and torchvision: make bench TORCH=PYTHON"; exit 2; }
 	bench/against_torch.py --ebb build/release/ebb --torch $(TORCH)
 
-bench-cuda: all
+# What a build for a card is: made here, or elsewhere (tools/pack-cuda) and led to this machine's cuDNN.
+ifeq ($(BUILT),)
+CARD_BENCH = build/release
+CARD_TESTS = build/cuda
+else
+CARD_BENCH = $(BUILT)
+CARD_TESTS = $(BUILT)
+endif
+
+built-bench:
+ifeq ($(BUILT),)
+	$(MAKE) all
 	$(BUILD) build/release -j$(JOBS) --target bench_workspaces
-	bench/bench_cuda.py --build build/release $(if $(TORCH),--torch "$(TORCH)") -o bench/results/cuda-$$(date +%F).csv
+else
+	$(link_nvidia)
+endif
+
+built-tests:
+ifeq ($(BUILT),)
+	$(call build_for_card,build/cuda)
+else
+	$(link_nvidia)
+endif
+
+define link_nvidia
+@found=$$(TORCH="$(TORCH)" tools/find-nvidia | head -n 1); test -z "$$found" || ln -sfn "$$found" $(BUILT)/nvidia
+endef
+
+bench-cuda: built-bench
+	@mkdir -p $(OUT)
+	bench/bench_cuda.py --build $(CARD_BENCH) $(if $(TORCH),--torch "$(TORCH)") $(if $(STAGE),--stage $(STAGE)) \
+		-o $(OUT)/bench$(addprefix -,$(STAGE)).csv
 
 # A build with all that tests/card runs.
 define build_for_card
@@ -58,9 +92,10 @@ $(BUILD) $(1) -j$(JOBS) --target ebb_cli --target test_conformance_cuda
 @test ! -e $(1)/CMakeFiles/ebb_cuda.dir || $(BUILD) $(1) -j$(JOBS) --target ebb_cuda
 endef
 
-test-cuda:
-	$(call build_for_card,build/cuda)
-	@EBB=build/cuda/ebb tools/run-tests -t 3000 tests/card
+test-cuda: built-tests
+	@mkdir -p $(OUT)
+	@EBB=$(CARD_TESTS)/ebb STAGE=$(STAGE) PYTHON="$(or $(PYTHON),$(TORCH))" \
+		tools/run-tests -t 3000 --live $(OUT)/tests$(addprefix -,$(STAGE)).txt tests/card
 
 dry-cuda:
 	$(call build_for_card,build/fake,-DEBB_CUDA=FAKE)
@@ -87,6 +122,6 @@ format:
 	@tools/check-format --fix
 
 clean:
-	rm -rf build/release build/cuda build/fake build/test build/clang build/tsan build/fuzz build/demo
+	rm -rf build/release build/cuda build/fake build/packing build/pack build/test build/clang build/tsan build/fuzz build/demo
 
-.PHONY: all test test-all check demo bench bench-cuda test-cuda dry-cuda install fuzz test-backend format clean
+.PHONY: all test test-all check demo bench built-bench built-tests bench-cuda test-cuda dry-cuda install fuzz test-backend format clean
