@@ -545,7 +545,8 @@ static ebb_status build_steps(const conversion *c, ebb_program *program) {
                                .repeat = EBB_REPEAT_NEVER,
                                .n_accesses = draft->n_accesses,
                                .n_choices = 1};
-        EBB_TRY(ebb_program_add_step(program, &step, c->accesses.data + draft->first_access, &choice));
+        const ebb_access *accesses = draft->n_accesses > 0 ? &c->accesses.data[draft->first_access] : NULL;
+        EBB_TRY(ebb_program_add_step(program, &step, accesses, &choice));
     }
     return EBB_OK;
 }
