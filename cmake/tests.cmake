@@ -69,6 +69,12 @@ if(ebb_cuda_found)
   target_link_libraries(ebb_cuda_fake PUBLIC ebb_static)
 endif()
 
+# The planner's code with a call at the beginning of each basic block: for tests that count work.
+file(GLOB plan_sources CONFIGURE_DEPENDS src/plan/*.c)
+add_library(ebb_plan_counted OBJECT ${plan_sources})
+target_include_directories(ebb_plan_counted PRIVATE include src)
+target_compile_options(ebb_plan_counted PRIVATE -fsanitize-coverage=trace-pc)
+
 file(GLOB test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 foreach(source ${test_sources})
   get_filename_component(name ${source} NAME_WE)
@@ -90,6 +96,9 @@ foreach(source ${test_sources})
   if(name MATCHES "^test_place_(large|rules)$") # problems of the benchmark's kinds
     target_sources(${name} PRIVATE bench/place_instances.c)
     target_include_directories(${name} PRIVATE bench)
+  endif()
+  if(name STREQUAL test_plan_work)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:ebb_plan_counted>)
   endif()
   if(name MATCHES "^test_conformance_")
     target_link_libraries(${name} PRIVATE ebb_conformance)

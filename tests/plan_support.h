@@ -225,7 +225,7 @@ static inline uint64_t place_of(const ebb_plan_cursor *cursor, const ebb_action 
 static inline void bind_actions(world *w) {
     const ebb_plan *plan = w->plan;
     ebb_plan_cursor cursor;
-    assert_int_equal(ebb__plan_cursor_init(w->program, plan, &w->bump, &cursor), EBB_OK);
+    assert_int_equal(ebb__plan_cursor_init(plan, &w->bump, &cursor), EBB_OK);
     w->bound = calloc(plan->actions.n, sizeof *w->bound);
     for (size_t a = 0; a < plan->actions.n; a++) {
         bound_action *b = &w->bound[a];

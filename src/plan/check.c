@@ -24,27 +24,18 @@
  *     device, in one piece.
  *  8. No two live stays share a byte, nor two live slots of one tier.
  *
- * One walk over the actions, two sorts for each of the arena and the tiers: O(n log n).
+ * Of each tensor the live stays are an ordered set, by where in the tensor they begin, and so are its live slots on
+ * each tier: as no two of them share a byte, whatever shares bytes with a range is next to where the range would be.
+ * One walk over the actions, some sorts: O(n log n), and O(parts) an access to a tensor of several live parts.
  */
 #include "plan/ordset.h"
 #include "plan/plan_priv.h"
 
 #include <inttypes.h>
 
-#define NONE UINT32_MAX
+#define NONE EBB_NO_PIECE
 #define UNFILLED UINT32_MAX /* the version of what the action at hand has yet to fill */
 #define NOT_RUN UINT32_MAX
-
-typedef struct tensor_state {
-    uint32_t stays, slots; /* the live ones, by begin: the first, or NONE */
-    uint32_t final;        /* the program's last version */
-} tensor_state;
-
-/* A live stay or slot. */
-typedef struct piece {
-    uint32_t next; /* of the same tensor, or NONE */
-    uint32_t version;
-} piece;
 
 typedef struct replay {
     const ebb_program *program;
@@ -52,8 +43,9 @@ typedef struct replay {
     ebb_program_view view;
     uint64_t n; /* actions */
     ebb_bump bump;
-    tensor_state *state;        /* [n_tensors] */
-    piece *stays, *slots;       /* [n_stays], [n_slots] */
+    uint32_t *final;        /* [n_tensors]: the program's last version */
+    ebb_shelf stays, slots; /* the live ones */
+    uint32_t *stay_version, *slot_version;
     uint32_t *reads, *leaves;   /* [n_accesses]: versions */
     uint32_t *choice;           /* [n_steps]: of the run, or NOT_RUN */
     uint32_t *slot_ends;        /* slots in order of last */
@@ -187,56 +179,33 @@ static ebb_status check_form(const replay *r) {
 /* Versions as program.h words them: each write makes the next. */
 static void count_versions(replay *r) {
     for (size_t i = 0; i < r->view.n_accesses; i++) {
-        tensor_state *state = &r->state[r->view.accesses[i].tensor];
-        r->reads[i] = state->final;
-        if ((r->view.accesses[i].mode & EBB_WRITE) != 0) { state->final++; }
-        r->leaves[i] = state->final;
+        uint32_t *final = &r->final[r->view.accesses[i].tensor];
+        r->reads[i] = *final;
+        if ((r->view.accesses[i].mode & EBB_WRITE) != 0) { ++*final; }
+        r->leaves[i] = *final;
         EBB_ASSERT(r->leaves[i] >= r->reads[i]);
     }
 }
 
 /* ---- live pieces -------------------------------------------------------------------------------- */
 
-/* Enter a stay among those of its tensor. false: it shares bytes of the tensor with one of them. */
+/* false: it shares bytes of its tensor with one that is live. */
 static bool enter_stay(replay *r, uint32_t idx, uint32_t version) {
-    const ebb_stay *stay = stay_at(r, idx);
-    uint32_t *at = &r->state[stay->tensor].stays;
-    while (*at != NONE && stay_at(r, *at)->begin + stay_at(r, *at)->size_bytes <= stay->begin) {
-        at = &r->stays[*at].next;
-    }
-    if (*at != NONE && stay_at(r, *at)->begin < stay->begin + stay->size_bytes) { return false; }
-    r->stays[idx] = (piece){.next = *at, .version = version};
-    *at = idx;
-    return true;
+    r->stay_version[idx] = version;
+    return ebb__shelf_add(&r->stays, idx);
 }
 
-/* The same of a slot, among those on its tier. */
+/* The same on its tier. */
 static bool enter_slot(replay *r, uint32_t idx, uint32_t version) {
-    const ebb_slot *slot = slot_at(r, idx);
-    uint32_t *first = &r->state[slot->tensor].slots;
-    for (uint32_t i = *first; i != NONE; i = r->slots[i].next) {
-        const ebb_slot *other = slot_at(r, i);
-        const bool apart = other->tier != slot->tier || other->begin + other->size_bytes <= slot->begin ||
-                           slot->begin + slot->size_bytes <= other->begin;
-        if (!apart) { return false; }
-    }
-    r->slots[idx] = (piece){.next = *first, .version = version};
-    *first = idx;
-    return true;
-}
-
-static void leave(uint32_t *first, piece *pieces, uint32_t idx) {
-    while (*first != NONE && *first != idx) { first = &pieces[*first].next; }
-    if (*first == idx) { *first = pieces[idx].next; }
+    r->slot_version[idx] = version;
+    return ebb__shelf_add(&r->slots, idx);
 }
 
 /* The live slot on a tier that holds a range of a tensor, or NONE. */
 static uint32_t find_slot(const replay *r, uint32_t tensor, uint32_t tier, uint64_t begin, uint64_t end) {
-    for (uint32_t i = r->state[tensor].slots; i != NONE; i = r->slots[i].next) {
-        const ebb_slot *slot = slot_at(r, i);
-        if (slot->tier == tier && slot->begin <= begin && end <= slot->begin + slot->size_bytes) { return i; }
-    }
-    return NONE;
+    const ebb_shelf *s = &r->slots;
+    const uint32_t rank = ebb__shelf_above(s, ebb__shelf_slot_group(tensor, tier), begin);
+    return rank != NONE && s->begin[rank] <= begin && end <= s->end[rank] ? s->number[rank] : NONE;
 }
 
 /* What is on the device of a range of a tensor. */
@@ -244,24 +213,25 @@ typedef struct range_state {
     bool is_whole, is_straight; /* nothing is absent; it lies in one piece */
     bool is_equal;              /* all is at one version */
     uint32_t version;           /* of the first piece */
-    uint32_t first;             /* piece, or NONE */
+    uint32_t first;             /* rank of the first stay, or NONE */
 } range_state;
 
 static range_state look_at(const replay *r, uint32_t tensor, uint64_t begin, uint64_t end) {
     range_state state = {.is_straight = true, .is_equal = true, .first = NONE};
     uint64_t next = begin, base = 0;
-    for (uint32_t i = r->state[tensor].stays; i != NONE && next < end; i = r->stays[i].next) {
-        const ebb_stay *stay = stay_at(r, i);
-        if (stay->begin + stay->size_bytes <= begin) { continue; }
-        if (stay->begin > next) { break; }
+    const ebb_shelf *s = &r->stays;
+    for (uint32_t i = ebb__shelf_above(s, tensor, begin); i != NONE && next < end && s->begin[i] <= next;
+         i = ebb__shelf_next(s, i + 1, tensor)) {
+        const ebb_stay *stay = stay_at(r, s->number[i]);
+        const uint32_t version = r->stay_version[s->number[i]];
         if (state.first == NONE) {
             state.first = i;
-            state.version = r->stays[i].version;
+            state.version = version;
             base = stay->offset - stay->begin; /* wraps, and so does the other */
         }
         state.is_straight = state.is_straight && stay->offset - stay->begin == base;
-        state.is_equal = state.is_equal && r->stays[i].version == state.version;
-        next = stay->begin + stay->size_bytes;
+        state.is_equal = state.is_equal && version == state.version;
+        next = s->end[i];
     }
     state.is_whole = next >= end;
     return state;
@@ -286,7 +256,7 @@ static void end_slots(replay *r) {
         const uint32_t idx = r->slot_ends[r->n_ended];
         const ebb_slot *slot = slot_at(r, idx);
         if (slot->last > r->at) { return; }
-        if (slot->first != slot->last) { leave(&r->state[slot->tensor].slots, r->slots, idx); }
+        if (slot->first != slot->last) { ebb__shelf_remove(&r->slots, idx); }
     }
 }
 
@@ -387,8 +357,9 @@ static ebb_status replay_step(replay *r, const ebb_action *action, uint64_t scra
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const uint64_t at = step->first_access + i;
         const uint32_t tensor = r->view.accesses[at].tensor;
-        for (uint32_t p = r->state[tensor].stays; p != NONE; p = r->stays[p].next) {
-            r->stays[p].version = r->leaves[at];
+        for (uint32_t p = ebb__shelf_above(&r->stays, tensor, 0); p != NONE;
+             p = ebb__shelf_next(&r->stays, p + 1, tensor)) {
+            r->stay_version[r->stays.number[p]] = r->leaves[at];
         }
     }
     return EBB_OK;
@@ -402,8 +373,8 @@ static ebb_status replay_out(replay *r, const ebb_action *action) {
     if (!state.is_straight) { return broken_for(r, t, "its parts do not lie side by side"); }
     if (!state.is_equal) { return broken_for(r, t, "its parts are of different versions"); }
     if (slot == NONE) { return broken_for(r, t, "it has no slot"); }
-    if (r->slots[slot].version != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
-    r->slots[slot].version = state.version;
+    if (r->slot_version[slot] != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
+    r->slot_version[slot] = state.version;
     return EBB_OK;
 }
 
@@ -415,9 +386,10 @@ static ebb_status replay_in(replay *r, const ebb_action *action) {
     if (slot == NONE) { return broken_for(r, t, "it has no slot"); }
     if (!state.is_whole) { return broken_for(r, t, "it is not present"); }
     if (!state.is_straight) { return broken_for(r, t, "its parts do not lie side by side"); }
-    for (uint32_t i = state.first; i != NONE && stay_at(r, i)->begin < end; i = r->stays[i].next) {
-        if (r->stays[i].version != UNFILLED) { return broken_for(r, t, "it is already present"); }
-        r->stays[i].version = r->slots[slot].version;
+    for (uint32_t i = state.first; i != NONE && r->stays.begin[i] < end; i = ebb__shelf_next(&r->stays, i + 1, t)) {
+        uint32_t *version = &r->stay_version[r->stays.number[i]];
+        if (*version != UNFILLED) { return broken_for(r, t, "it is already present"); }
+        *version = r->slot_version[slot];
     }
     return EBB_OK;
 }
@@ -427,8 +399,8 @@ static ebb_status replay_move(replay *r, const ebb_action *action) {
     const uint32_t from = find_slot(r, t, action->tier, action->begin, end_of(r, action));
     const uint32_t to = find_slot(r, t, action->to, action->begin, end_of(r, action));
     if (from == NONE || to == NONE) { return broken_for(r, t, "it has no slot"); }
-    if (r->slots[to].version != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
-    r->slots[to].version = r->slots[from].version;
+    if (r->slot_version[to] != UNFILLED) { return broken_for(r, t, "its slot does not begin here"); }
+    r->slot_version[to] = r->slot_version[from];
     return EBB_OK;
 }
 
@@ -437,13 +409,13 @@ static ebb_status replay_drop(replay *r, const ebb_action *action) {
     const uint64_t end = end_of(r, action);
     const range_state state = look_at(r, t, action->begin, end);
     if (!state.is_whole) { return broken_for(r, t, "it is not present"); }
-    for (uint32_t i = state.first; i != NONE && stay_at(r, i)->begin < end; i = r->stays[i].next) {
-        const ebb_stay *stay = stay_at(r, i);
+    for (uint32_t i = state.first; i != NONE && r->stays.begin[i] < end; i = ebb__shelf_next(&r->stays, i + 1, t)) {
+        const ebb_stay *stay = stay_at(r, r->stays.number[i]);
         const bool is_within = stay->begin >= action->begin && stay->begin + stay->size_bytes <= end;
         if (!is_within || stay->last != r->at || stay->first == stay->last) {
             return broken_for(r, t, "its stay does not end here");
         }
-        leave(&r->state[t].stays, r->stays, i);
+        ebb__shelf_remove(&r->stays, r->stays.number[i]);
     }
     return EBB_OK;
 }
@@ -488,71 +460,65 @@ static ebb_status replay_action(replay *r) {
 
 /* ---- the end (rule 7) ---------------------------------------------------------------------------- */
 
-/* The first byte from begin on that no piece around the end holds. */
-static uint64_t follow_around(const replay *r, uint32_t t, uint64_t begin) {
-    for (bool grows = true; grows;) {
-        grows = false;
-        for (uint32_t i = r->state[t].stays; i != NONE; i = r->stays[i].next) {
-            const ebb_stay *stay = stay_at(r, i);
-            const bool holds =
-                stay->first >= stay->last && stay->begin <= begin && begin - stay->begin < stay->size_bytes;
-            if (holds) { begin = stay->begin + stay->size_bytes; }
-            grows = grows || holds;
-        }
-        for (uint32_t i = r->state[t].slots; i != NONE; i = r->slots[i].next) {
-            const ebb_slot *slot = slot_at(r, i);
-            const bool holds = slot->begin <= begin && begin - slot->begin < slot->size_bytes;
-            if (holds) { begin = slot->begin + slot->size_bytes; }
-            grows = grows || holds;
+/* Where the live piece of a group that holds this place ends, or the place itself. */
+static uint64_t follow(const ebb_shelf *s, uint64_t group, uint64_t place) {
+    const uint32_t rank = ebb__shelf_above(s, group, place);
+    return rank != NONE && s->begin[rank] <= place ? s->end[rank] : place;
+}
+
+/* The first byte of a tensor that no piece around the end holds. */
+static uint64_t follow_around(const replay *r, uint32_t t) {
+    uint64_t place = 0;
+    for (uint64_t before = UINT64_MAX; place != before;) {
+        before = place;
+        const uint32_t rank = ebb__shelf_above(&r->stays, t, place);
+        const ebb_stay *stay = rank != NONE ? stay_at(r, r->stays.number[rank]) : NULL;
+        if (stay != NULL && stay->first >= stay->last && stay->begin <= place) { place = r->stays.end[rank]; }
+        for (uint32_t tier = 1; tier < r->plan->topology.n_tiers; tier++) {
+            place = follow(&r->slots, ebb__shelf_slot_group(t, tier), place);
         }
     }
-    return begin;
+    return place;
 }
 
 static ebb_status check_end(const replay *r, uint32_t t) {
-    const tensor_state *state = &r->state[t];
+    const uint32_t final = r->final[t];
     const ebb_tensor *tensor = &r->view.tensors[t];
-    for (uint32_t i = state->stays; i != NONE; i = r->stays[i].next) {
-        const ebb_stay *stay = stay_at(r, i);
-        const bool goes_around = stay->first >= stay->last;
+    for (uint32_t i = ebb__shelf_above(&r->stays, t, 0); i != NONE; i = ebb__shelf_next(&r->stays, i + 1, t)) {
+        const ebb_stay *stay = stay_at(r, r->stays.number[i]);
+        const bool goes_around = stay->first >= stay->last, is_stale = r->stay_version[r->stays.number[i]] != final;
         if (!goes_around && stay->last != r->n) { return broken_end(r, t, "its stay is not ended by a drop"); }
-        if (goes_around && r->stays[i].version != state->final) {
-            return broken_end(r, t, "its stay goes around with a stale version");
-        }
-        if (tensor->persistent && r->stays[i].version != state->final) {
-            return broken_end(r, t, "its stay at the end is of a stale version");
-        }
+        if (goes_around && is_stale) { return broken_end(r, t, "its stay goes around with a stale version"); }
+        if (tensor->persistent && is_stale) { return broken_end(r, t, "its stay at the end is of a stale version"); }
     }
-    for (uint32_t i = state->slots; i != NONE; i = r->slots[i].next) {
-        if (r->slots[i].version != state->final) {
+    for (uint64_t group = ebb__shelf_slot_group(t, 1); group < ebb__shelf_slot_group(t, r->plan->topology.n_tiers);
+         group++) {
+        for (uint32_t i = ebb__shelf_above(&r->slots, group, 0); i != NONE;
+             i = ebb__shelf_next(&r->slots, i + 1, group)) {
+            if (r->slot_version[r->slots.number[i]] == final) { continue; }
             return broken_end(r, t, "its slot goes around with a stale version");
         }
     }
-    if (tensor->persistent && follow_around(r, t, 0) < tensor->size_bytes) {
+    if (tensor->persistent && follow_around(r, t) < tensor->size_bytes) {
         return broken_end(r, t, "its content is lost");
     }
     const range_state kept = look_at(r, t, 0, tensor->size_bytes);
-    const bool is_there = kept.is_whole && kept.is_straight && kept.is_equal && kept.version == state->final;
+    const bool is_there = kept.is_whole && kept.is_straight && kept.is_equal && kept.version == final;
     if (tensor->kept && !is_there) { return broken_end(r, t, "it is kept but not on the device"); }
     return EBB_OK;
-}
-
-static bool is_listed(uint32_t first, const piece *pieces, uint32_t idx) {
-    while (first != NONE && first != idx) { first = pieces[first].next; }
-    return first == idx;
 }
 
 /* What lived around the end at the start must be what does so at the end. */
 static ebb_status check_closed(const replay *r) {
     for (uint32_t i = 0; i < r->plan->stays.n; i++) {
         const ebb_stay *stay = stay_at(r, i);
-        if (stay->first >= stay->last && !is_listed(r->state[stay->tensor].stays, r->stays, i)) {
+        if (stay->first >= stay->last && !ebb__shelf_has(&r->stays, i)) {
             return broken_end(r, stay->tensor, "its stay around the end is not there at the end");
         }
     }
     for (uint32_t i = 0; i < r->plan->slots.n; i++) {
         const ebb_slot *slot = slot_at(r, i);
-        if (slot->first >= slot->last && !is_listed(r->state[slot->tensor].slots, r->slots, i)) {
+        if (slot->first >= slot->last && !ebb__shelf_has(&r->slots, i)) {
             return broken_end(r, slot->tensor, "its slot around the end is not there at the end");
         }
     }
@@ -706,20 +672,19 @@ static ebb_status check_tier(replay *r, uint32_t tier) {
 static ebb_status init_replay(replay *r) {
     r->view = ebb__plan_view(r->program);
     r->n = r->plan->actions.n;
-    r->state = ebb__bump_alloc(&r->bump, r->view.n_tensors, sizeof *r->state);
+    r->final = ebb__bump_alloc(&r->bump, r->view.n_tensors, sizeof *r->final);
     r->reads = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->reads);
     r->leaves = ebb__bump_alloc(&r->bump, r->view.n_accesses, sizeof *r->leaves);
     r->choice = ebb__bump_alloc(&r->bump, r->view.n_steps, sizeof *r->choice);
-    r->stays = ebb__bump_alloc(&r->bump, r->plan->stays.n, sizeof *r->stays);
-    r->slots = ebb__bump_alloc(&r->bump, r->plan->slots.n, sizeof *r->slots);
-    if (r->state == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL || r->stays == NULL ||
-        r->slots == NULL) {
+    r->stay_version = ebb__bump_alloc(&r->bump, r->plan->stays.n, sizeof *r->stay_version);
+    r->slot_version = ebb__bump_alloc(&r->bump, r->plan->slots.n, sizeof *r->slot_version);
+    if (r->final == NULL || r->reads == NULL || r->leaves == NULL || r->choice == NULL || r->stay_version == NULL ||
+        r->slot_version == NULL) {
         return EBB_E_NO_MEMORY;
     }
-    if (r->plan->stays.n >= NONE || r->plan->slots.n >= NONE) {
-        return ebb_fail(EBB_E_LIMIT, "plan: 2^32 - 1 stays or slots, or more");
-    }
-    for (size_t t = 0; t < r->view.n_tensors; t++) { r->state[t] = (tensor_state){.stays = NONE, .slots = NONE}; }
+    EBB_TRY(ebb__shelf_of_stays(&r->stays, r->plan, &r->bump));
+    EBB_TRY(ebb__shelf_of_slots(&r->slots, r->plan, &r->bump));
+    for (size_t t = 0; t < r->view.n_tensors; t++) { r->final[t] = 0; }
     for (size_t s = 0; s < r->view.n_steps; s++) { r->choice[s] = NOT_RUN; }
     return ebb__plan_order_slot_ends(r->plan, &r->bump, &r->slot_ends);
 }

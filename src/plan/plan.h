@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "ebb/plan.h"
+#include "plan/shelf.h"
 #include "program/program.h"
 
 /* What each action waits for beyond the earlier actions of its own engine. Dependencies of action a are
@@ -26,21 +27,22 @@ typedef struct ebb_schedule {
 ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                               ebb_schedule *schedule_out);
 
+/* One past the last byte that an action on a tensor of so many bytes is about. */
+static inline uint64_t ebb__action_end(const ebb_action *action, uint64_t tensor_bytes) {
+    return action->size_bytes == EBB_WHOLE ? tensor_bytes : action->begin + action->size_bytes;
+}
+
 /* What is where, action by action: a cursor that walks the actions in order and knows which stays and slots are live.
- * Those of a tensor are a list, by begin; slots of one begin in no order. Lists end with EBB_NO_PIECE. */
-#define EBB_NO_PIECE UINT32_MAX
+ */
 typedef struct ebb_plan_cursor {
     const ebb_plan *plan;
-    size_t n_tensors;
-    uint32_t *stay, *slot;           /* [n_tensors]: the first of its list */
-    uint32_t *next_stay, *next_slot; /* [n_stays], [n_slots]: the next one in its list */
-    uint32_t scratch;                /* the stay that is the scratch of the action at hand, or EBB_NO_PIECE */
+    ebb_shelf stays, slots;
+    uint32_t scratch;  /* the stay that is the scratch of the action at hand, or EBB_NO_PIECE */
     uint64_t position; /* the action at hand; UINT64_MAX before the first: the border between iterations */
     size_t first_stay, first_slot, first_slot_end; /* those that are still to come */
     uint32_t *slot_by_end;                         /* slots by last */
 } ebb_plan_cursor;
-ebb_status ebb__plan_cursor_init(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
-                                 ebb_plan_cursor *cursor_out);
+ebb_status ebb__plan_cursor_init(const ebb_plan *plan, ebb_bump *bump, ebb_plan_cursor *cursor_out);
 /* Go to the next action (the first call goes to action 0): the tensors that it brings are there, those that it
  * drops are still there. One call after the last action is the border again. */
 void ebb__plan_cursor_next(ebb_plan_cursor *cursor);
@@ -48,6 +50,10 @@ void ebb__plan_cursor_next(ebb_plan_cursor *cursor);
 /* Back to where it stood at first. O(n). */
 void ebb__plan_cursor_rewind(ebb_plan_cursor *cursor);
 
+/* The live stays of a tensor by begin, as numbers: the first that ends above a byte, and the one after a live one;
+ * EBB_NO_PIECE: there is none. */
+uint32_t ebb__plan_cursor_stay(const ebb_plan_cursor *cursor, uint32_t tensor, uint64_t byte);
+uint32_t ebb__plan_cursor_next_stay(const ebb_plan_cursor *cursor, uint32_t stay);
 /* Where a byte of a tensor lies in the arena; UINT64_MAX: it is absent. */
 uint64_t ebb__plan_cursor_offset(const ebb_plan_cursor *cursor, uint32_t tensor, uint64_t byte);
 /* The slot that holds a byte of a tensor on a tier, or EBB_NO_PIECE. At an out or move, the one that it fills. */

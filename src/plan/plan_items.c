@@ -12,14 +12,20 @@
  */
 #include "plan/plan_items.h"
 
+#include "plan/ordset.h"
+
+#include <stdlib.h>
+
 static bool is_around(const ebb_stay *stay) {
     return stay->first >= stay->last;
 }
 
 typedef struct maker {
     const ebb_plan *plan;
-    const uint32_t *order; /* stays by tensor, then first */
-    uint64_t *times;       /* room for those of one item */
+    const uint32_t *order;        /* stays by tensor, then first */
+    uint32_t *by_begin, *by_last; /* room for the stays of one item */
+    uint32_t *rank;               /* of a stay among those of its item, by begin */
+    ebb_bump *bump;
     ebb_plan_items *items;
 } maker;
 
@@ -27,34 +33,56 @@ static const ebb_stay *stay_at(const maker *m, size_t i) {
     return &m->plan->stays.data[m->order[i]];
 }
 
-/* What is there of the item's stays [from, to) during [first, last), as a range from the item's base on. */
-static ebb_place_gap look_at(const maker *m, size_t from, size_t to, uint64_t base, uint64_t first, uint64_t last) {
-    ebb_place_gap seen = {.item = m->items->n, .first = first, .last = last, .low_bytes = UINT64_MAX};
-    for (size_t i = from; i < to; i++) {
-        const ebb_stay *stay = stay_at(m, i);
-        if (stay->first > first || stay->last < last) { continue; }
-        seen.low_bytes = ebb_min_u64(seen.low_bytes, stay->begin - base);
-        seen.high_bytes = ebb_max_u64(seen.high_bytes, stay->begin + stay->size_bytes - base);
-    }
-    EBB_ASSERT(seen.low_bytes < seen.high_bytes); /* they overlap one another without a break */
-    return seen;
+static int by_begin(const void *a, const void *b, void *stays) {
+    const ebb_stay *sa = (const ebb_stay *)stays + *(const uint32_t *)a;
+    const ebb_stay *sb = (const ebb_stay *)stays + *(const uint32_t *)b;
+    return sa->begin != sb->begin ? (sa->begin < sb->begin ? -1 : 1) : sa->first < sb->first ? -1 : 1;
 }
 
+static int by_last(const void *a, const void *b, void *stays) {
+    const uint64_t la = ((const ebb_stay *)stays)[*(const uint32_t *)a].last;
+    const uint64_t lb = ((const ebb_stay *)stays)[*(const uint32_t *)b].last;
+    return la < lb ? -1 : la > lb;
+}
+
+/* What is live from one time to another, as a range from the item's base on: no two live stays of a tensor share a
+ * byte, so it begins where the lowest does and ends where the highest does. */
+static ebb_place_gap look_at(const maker *m, const ebb_ordset *live, size_t n, uint64_t base, uint64_t first,
+                             uint64_t last) {
+    const uint64_t low = ebb__ordset_next(live, 0), high = ebb__ordset_prev(live, n - 1);
+    EBB_ASSERT(low <= high && high < n); /* stays overlap one another without a break */
+    const ebb_stay *stays = m->plan->stays.data, *top = &stays[m->by_begin[high]];
+    return (ebb_place_gap){.item = m->items->n,
+                           .first = first,
+                           .last = last,
+                           .low_bytes = stays[m->by_begin[low]].begin - base,
+                           .high_bytes = top->begin + top->size_bytes - base};
+}
+
+/* Sweep the item's stays [from, to) in time. */
 static ebb_status add_gaps(maker *m, size_t from, size_t to, uint64_t base, uint64_t size_bytes) {
-    size_t n = 0;
-    for (size_t i = from; i < to; i++) {
-        m->times[n++] = stay_at(m, i)->first;
-        m->times[n++] = stay_at(m, i)->last;
-    }
-    for (size_t i = 1; i < n; i++) { /* few: by insertion */
-        const uint64_t time = m->times[i];
-        size_t at = i;
-        for (; at > 0 && m->times[at - 1] > time; at--) { m->times[at] = m->times[at - 1]; }
-        m->times[at] = time;
-    }
-    for (size_t i = 0; i + 1 < n; i++) {
-        if (m->times[i] == m->times[i + 1]) { continue; }
-        const ebb_place_gap gap = look_at(m, from, to, base, m->times[i], m->times[i + 1]);
+    const size_t n = to - from;
+    ebb_stay *stays = m->plan->stays.data;
+    ebb_ordset live;
+    EBB_TRY(ebb__ordset_init(&live, n, m->bump));
+    memcpy(m->by_begin, m->order + from, n * sizeof *m->by_begin);
+    memcpy(m->by_last, m->order + from, n * sizeof *m->by_last);
+    qsort_r(m->by_begin, n, sizeof *m->by_begin, by_begin, stays);
+    qsort_r(m->by_last, n, sizeof *m->by_last, by_last, stays);
+    for (size_t i = 0; i < n; i++) { m->rank[m->by_begin[i]] = (uint32_t)i; }
+    uint64_t time = stay_at(m, from)->first;
+    for (size_t begun = from, ended = 0; ended < n;) {
+        for (; ended < n && stays[m->by_last[ended]].last == time; ended++) {
+            ebb__ordset_remove(&live, m->rank[m->by_last[ended]]);
+        }
+        for (; begun < to && stay_at(m, begun)->first == time; begun++) {
+            ebb__ordset_add(&live, m->rank[m->order[begun]]);
+        }
+        if (ended == n) { break; }
+        const uint64_t next_end = stays[m->by_last[ended]].last;
+        const uint64_t next = begun < to ? ebb_min_u64(stay_at(m, begun)->first, next_end) : next_end;
+        const ebb_place_gap gap = look_at(m, &live, n, base, time, next);
+        time = next;
         if (gap.low_bytes == 0 && gap.high_bytes == size_bytes) { continue; }
         EBB_TRY(EBB_PUSH(m->plan->mem, &m->items->gaps, gap));
     }
@@ -117,14 +145,16 @@ ebb_status ebb__plan_items_init(ebb_plan_items *items, const ebb_plan *plan, ebb
     const size_t n = plan->stays.n;
     uint32_t *order = ebb__bump_alloc(bump, n, sizeof *order);
     uint64_t *tensor = ebb__bump_alloc(bump, n, sizeof *tensor);
-    maker m = {.plan = plan, .order = order, .items = items};
+    maker m = {.plan = plan, .order = order, .items = items, .bump = bump};
     *items = (ebb_plan_items){.mem = plan->mem};
     items->items = ebb__bump_alloc(bump, n, sizeof *items->items);
     items->item_of = ebb__bump_alloc(bump, n, sizeof *items->item_of);
     items->base = ebb__bump_alloc(bump, n, sizeof *items->base);
-    m.times = ebb__bump_alloc(bump, 2 * n, sizeof *m.times);
+    m.by_begin = ebb__bump_alloc(bump, n, sizeof *m.by_begin);
+    m.by_last = ebb__bump_alloc(bump, n, sizeof *m.by_last);
+    m.rank = ebb__bump_alloc(bump, n, sizeof *m.rank);
     if (order == NULL || tensor == NULL || items->items == NULL || items->item_of == NULL || items->base == NULL ||
-        m.times == NULL) {
+        m.by_begin == NULL || m.by_last == NULL || m.rank == NULL) {
         return EBB_E_NO_MEMORY;
     }
     bool is_cut = false;

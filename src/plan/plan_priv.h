@@ -136,11 +136,6 @@ static inline bool ebb__action_computes(const ebb_action *action) {
     return action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
 }
 
-/* One past the last byte that an action on a tensor of so many bytes is about. */
-static inline uint64_t ebb__action_end(const ebb_action *action, uint64_t tensor_bytes) {
-    return action->size_bytes == EBB_WHOLE ? tensor_bytes : action->begin + action->size_bytes;
-}
-
 /* Times add up to at most UINT64_MAX: a machine may be as slow as it likes. */
 static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;

@@ -129,9 +129,9 @@ typedef void (*visit_fn)(const tracker *t, byte_map *map, uint64_t range, bool w
  */
 static void visit_stays(tracker *t, uint32_t tensor, uint64_t begin, uint64_t end, bool writes, visit_fn visit,
                         void *ctx) {
-    for (uint32_t i = t->cursor.stay[tensor]; i != EBB_NO_PIECE; i = t->cursor.next_stay[i]) {
-        const ebb_stay *stay = &t->plan->stays.data[i];
-        if (stay->begin >= end || stay->begin + stay->size_bytes <= begin) { continue; }
+    for (uint32_t i = ebb__plan_cursor_stay(&t->cursor, tensor, begin); i != EBB_NO_PIECE;
+         i = ebb__plan_cursor_next_stay(&t->cursor, i)) {
+        if (t->plan->stays.data[i].begin >= end) { break; }
         visit(t, &t->space[EBB_DEVICE], i, writes, ctx);
     }
 }
@@ -255,12 +255,12 @@ static ebb_status init_maps(tracker *t) {
     return EBB_OK;
 }
 
-static ebb_status walk_laps(tracker *t, const ebb_program *program, ebb_schedule *schedule) {
+static ebb_status walk_laps(tracker *t, ebb_schedule *schedule) {
     const uint64_t n = t->plan->actions.n;
     t->clock = ebb__bump_alloc(&t->bump, (2 * n + 1) * t->n_engines, sizeof *t->clock);
     if (t->clock == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(init_maps(t));
-    EBB_TRY(ebb__plan_cursor_init(program, t->plan, &t->bump, &t->cursor));
+    EBB_TRY(ebb__plan_cursor_init(t->plan, &t->bump, &t->cursor));
     walk_lap(t, 1, NULL);
     ebb__plan_cursor_rewind(&t->cursor);
     walk_lap(t, n + 1, schedule);
@@ -278,7 +278,7 @@ ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, 
     };
     if (schedule.start == NULL || schedule.dep == NULL || schedule.engine == NULL) { return EBB_E_NO_MEMORY; }
     ebb__bump_init(&t.bump, bump->mem);
-    ebb_status st = walk_laps(&t, program, &schedule);
+    ebb_status st = walk_laps(&t, &schedule);
     if (st == EBB_OK) { *schedule_out = schedule; }
     ebb__bump_fini(&t.bump);
     return st;

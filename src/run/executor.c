@@ -67,7 +67,7 @@ static ebb_status place_all(ebb_executor *x) {
     ebb_plan_cursor cursor;
     ebb_bump bump;
     ebb__bump_init(&bump, x->mem);
-    ebb_status st = ebb__plan_cursor_init(x->program, x->plan, &bump, &cursor);
+    ebb_status st = ebb__plan_cursor_init(x->plan, &bump, &cursor);
     for (size_t a = 0; st == EBB_OK && a < x->n_commands; a++) {
         ebb_command *command = &x->commands[a];
         ebb__plan_cursor_next(&cursor);

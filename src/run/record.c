@@ -115,7 +115,8 @@ static ebb_status begin_block(recording *r, uint32_t idx, bool before, uint64_t 
 static ebb_status tell_access(recording *r, size_t a, const ebb_access *access, ebb_access_mode mode) {
     if ((access->mode & mode) == 0) { return EBB_OK; }
     const bool read = mode == EBB_READ;
-    for (uint32_t i = r->cursor.stay[access->tensor]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
+    for (uint32_t i = ebb__plan_cursor_stay(&r->cursor, access->tensor, 0); i != EBB_NO_PIECE;
+         i = ebb__plan_cursor_next_stay(&r->cursor, i)) {
         const uint32_t block = r->block_of[i];
         EBB_ASSERT(block != NO_BLOCK);
         r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
@@ -150,12 +151,11 @@ static ebb_status tell_step(recording *r, size_t a, uint32_t scratch) {
 static ebb_status tell_copy(recording *r, size_t a) {
     const ebb_action *action = &r->actions[a];
     const uint64_t size_bytes = r->run->commands[a].size_bytes;
-    for (uint32_t i = r->cursor.stay[action->target]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
-        const ebb_stay *stay = &r->stays[i];
+    if (action->kind == EBB_ACT_MOVE) { return EBB_OK; }
+    for (uint32_t i = ebb__plan_cursor_stay(&r->cursor, action->target, action->begin); i != EBB_NO_PIECE;
+         i = ebb__plan_cursor_next_stay(&r->cursor, i)) {
         const uint32_t block = r->block_of[i];
-        const bool is_copied =
-            stay->begin < action->begin + size_bytes && action->begin < stay->begin + stay->size_bytes;
-        if (!is_copied || action->kind == EBB_ACT_MOVE) { continue; }
+        if (r->stays[i].begin >= action->begin + size_bytes) { break; }
         EBB_ASSERT(block != NO_BLOCK);
         r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
         EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
@@ -165,7 +165,10 @@ static ebb_status tell_copy(recording *r, size_t a) {
 }
 
 static ebb_status tell_drop(recording *r, size_t a) {
-    for (uint32_t i = r->cursor.stay[r->actions[a].target]; i != EBB_NO_PIECE; i = r->cursor.next_stay[i]) {
+    const ebb_action *action = &r->actions[a];
+    for (uint32_t i = ebb__plan_cursor_stay(&r->cursor, action->target, action->begin); i != EBB_NO_PIECE;
+         i = ebb__plan_cursor_next_stay(&r->cursor, i)) {
+        if (r->stays[i].begin >= ebb__action_end(action, UINT64_MAX)) { break; }
         if (r->stays[i].last != a || r->stays[i].first == r->stays[i].last) { continue; }
         EBB_TRY(free_block(r, a, i, ebb_max_u64(r->first_ns, r->blocks.data[r->block_of[i]].last_ns)));
     }
@@ -335,7 +338,7 @@ static ebb_status prepare(recording *r) {
     r->begin_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
     r->end_ns = ebb__bump_alloc(&r->bump, n, sizeof(uint64_t));
     r->block_of = ebb__bump_alloc(&r->bump, r->n_stays, sizeof(uint32_t));
-    EBB_TRY(ebb__plan_cursor_init(run->lowered->program, run->plan, &r->bump, &r->cursor));
+    EBB_TRY(ebb__plan_cursor_init(run->plan, &r->bump, &r->cursor));
     if (r->begin_ns == NULL || r->end_ns == NULL || r->block_of == NULL) { return EBB_E_NO_MEMORY; }
     r->events = ebb__calloc(run->mem, 2 * n, sizeof(ebb_event *));
     return r->events != NULL ? create_events(r) : EBB_E_NO_MEMORY;
