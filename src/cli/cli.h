@@ -132,6 +132,14 @@ char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const voi
 bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
                            const char *instead);
 
+/* A file that a command writes, and the option that names it; path NULL: it was not given. */
+typedef struct ebb_cli_output {
+    const char *option, *path;
+} ebb_cli_output;
+
+/* Whether no two outputs are one file, in which the later would destroy the earlier. false: it has been said. */
+bool ebb__cli_are_apart(const ebb_cli_command *command, const ebb_cli_output *outputs, size_t n);
+
 /* ---- a network and what it is planned for ------------------------------------------------------ */
 
 typedef struct ebb_cli_network {

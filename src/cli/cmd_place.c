@@ -83,9 +83,8 @@ static int check_outputs(const place_values *values, const char *input) {
     if (is_dash(values->out) || is_dash(values->svg)) {
         return ebb__cli_usage("place: - is what is read; what is written goes to a file, or to /dev/stdout");
     }
-    if (values->out != NULL && values->svg != NULL && ebb__cli_is_same_file(values->out, values->svg)) {
-        return ebb__cli_usage("place: -o and --svg would both write %s", values->svg);
-    }
+    const ebb_cli_output both[] = {{"-o", values->out}, {"--svg", values->svg}};
+    if (!ebb__cli_are_apart(&ebb__cli_place, both, 2)) { return EBB_EXIT_USAGE; }
     const char *outputs[] = {values->out, values->svg};
     const char *read = is_dash(input) ? "/dev/stdin" : input; /* it may be a file */
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {

@@ -321,15 +321,15 @@ static int check_plan(const subject *s, const plan_values *values) {
 
 /* An output may replace neither the other one nor what is read. */
 static int check_outputs(const plan_values *values, const char *name) {
-    const char *const outputs[] = {values->out, values->program_out};
+    const ebb_cli_output outputs[] = {{"-o", values->out}, {"--program-out", values->program_out}};
+    const size_t n_outputs = sizeof outputs / sizeof outputs[0];
     const char *const inputs[] = {is_program_file(name) ? name : NULL, values->check, values->network.machine};
-    if (outputs[0] != NULL && outputs[1] != NULL && ebb__cli_is_same_file(outputs[0], outputs[1])) {
-        return ebb__cli_usage("plan: -o and --program-out would both write %s", outputs[1]);
-    }
-    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+    if (!ebb__cli_are_apart(&ebb__cli_plan, outputs, n_outputs)) { return EBB_EXIT_USAGE; }
+    for (size_t i = 0; i < n_outputs; i++) {
         for (size_t j = 0; j < sizeof inputs / sizeof inputs[0]; j++) {
-            if (outputs[i] == NULL || inputs[j] == NULL || !ebb__cli_is_same_file(outputs[i], inputs[j])) { continue; }
-            return ebb__cli_usage("plan: %s is what is read", outputs[i]);
+            const char *path = outputs[i].path;
+            if (path == NULL || inputs[j] == NULL || !ebb__cli_is_same_file(path, inputs[j])) { continue; }
+            return ebb__cli_usage("plan: %s is what is read", path);
         }
     }
     return EBB_EXIT_DONE;

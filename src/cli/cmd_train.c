@@ -209,12 +209,13 @@ static int train(ebb_trainer *trainer, const train_values *values) {
     return status == EBB_OK ? ebb__cli_close_output() : ebb__cli_failed(status);
 }
 
+#define N_OUTPUTS 4
+
 /* What is asked for is written after the training; that there is a place for it is asked before. */
-static ebb_status check_outputs(const train_values *values) {
-    const char *const paths[] = {values->save, values->checkpoint, values->record, values->save_gradients};
+static ebb_status check_outputs(const ebb_cli_output outputs[N_OUTPUTS]) {
     ebb_status status = EBB_OK;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0] && status == EBB_OK; i++) {
-        if (paths[i] != NULL) { status = ebb_path_check_writable(paths[i]); }
+    for (size_t i = 0; i < N_OUTPUTS && status == EBB_OK; i++) {
+        if (outputs[i].path != NULL) { status = ebb_path_check_writable(outputs[i].path); }
     }
     return status;
 }
@@ -226,29 +227,6 @@ static bool check_endings(const train_values *values) {
             ebb__cli_check_ending(&ebb__cli_train, "--save", values->save, "safetensors", other)) &&
            (values->save_gradients == NULL ||
             ebb__cli_check_ending(&ebb__cli_train, "--save-gradients", values->save_gradients, "safetensors", other));
-}
-
-/* Of two outputs in one file the later would destroy the earlier. */
-static bool are_outputs_apart(const train_values *values) {
-    const struct {
-        const char *option, *path;
-    } outputs[] = {
-        {"--save", values->save},
-        {"--checkpoint", values->checkpoint},
-        {"--record", values->record},
-        {"--save-gradients", values->save_gradients},
-    };
-    const size_t n = sizeof outputs / sizeof outputs[0];
-    for (size_t i = 0; i < n; i++) {
-        for (size_t j = i + 1; j < n; j++) {
-            if (outputs[i].path == NULL || outputs[j].path == NULL) { continue; }
-            if (!ebb__cli_is_same_file(outputs[i].path, outputs[j].path)) { continue; }
-            ebb__cli_usage("train: %s and %s would both write %s", outputs[i].option, outputs[j].option,
-                           outputs[j].path);
-            return false;
-        }
-    }
-    return true;
 }
 
 static int run_train(const ebb_cli_command *command, int argc, char **argv) {
@@ -271,7 +249,12 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
     }
-    if (!check_endings(&values) || !are_outputs_apart(&values) || !ebb__cli_check_threads(command, &values.network)) {
+    const ebb_cli_output outputs[N_OUTPUTS] = {{"--save", values.save},
+                                               {"--checkpoint", values.checkpoint},
+                                               {"--record", values.record},
+                                               {"--save-gradients", values.save_gradients}};
+    if (!check_endings(&values) || !ebb__cli_are_apart(command, outputs, N_OUTPUTS) ||
+        !ebb__cli_check_threads(command, &values.network)) {
         return EBB_EXIT_USAGE;
     }
 
@@ -279,7 +262,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_no_fit no_fit = {0};
     char step_name[128] = "";
     ebb_status status = set_options(&values, arguments.at[0], &options);
-    if (status == EBB_OK) { status = check_outputs(&values); }
+    if (status == EBB_OK) { status = check_outputs(outputs); }
     if (status == EBB_OK) { ebb__cli_warn_slow(&values.network); }
     if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&values.network, &no_fit, step_name, values.json); }

@@ -266,3 +266,15 @@ bool ebb__cli_is_same_file(const char *a, const char *b) {
     return has_a == has_b && strcmp(name_in_folder(a), name_in_folder(b)) == 0 && stat_folder(a, &info_a) &&
            stat_folder(b, &info_b) && is_one(&info_a, &info_b);
 }
+
+bool ebb__cli_are_apart(const ebb_cli_command *command, const ebb_cli_output *outputs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = i + 1; j < n; j++) {
+            const ebb_cli_output *a = &outputs[i], *b = &outputs[j];
+            if (a->path == NULL || b->path == NULL || !ebb__cli_is_same_file(a->path, b->path)) { continue; }
+            ebb__cli_usage("%s: %s and %s would both write %s", command->name, a->option, b->option, b->path);
+            return false;
+        }
+    }
+    return true;
+}
