@@ -80,6 +80,32 @@ EBB_API const ebb_home *ebb_executor_homes(const ebb_executor *executor, uint32_
 /* One iteration. EBB_E_ARGUMENT: ops of another version, or compute or copy is NULL. Else what a callback returned. */
 EBB_API ebb_status ebb_executor_iterate(ebb_executor *executor, const ebb_executor_ops *ops, void *ctx);
 
+/* ---- the proof -------------------------------------------------------------------------------- */
+
+typedef struct ebb_proof {
+    uint64_t n_iterations, n_commands; /* issued: kernels, copies and calls */
+    uint64_t n_pairs;                  /* of accesses to the same bytes on different engines or the host, proven */
+    uint64_t n_events, n_waits;        /* issued */
+    uint64_t n_implied_waits;          /* of them, those that order nothing which was not ordered before */
+    uint64_t n_versions;               /* reads proven to find the version that the program means */
+    uint64_t n_graph_pairs;            /* of a run (ebb_run_prove) with iterations as graphs; 0: it has none */
+} ebb_proof;
+
+/* Prove that whoever follows the plan with an executor can do nothing else than its commands would one after the other,
+ * however freely the engines go: write down some iterations of commands, waits and records, with homes written and read
+ * between them, order every two accesses to the same byte, one of which writes, by what queues promise, and find at
+ * each read the version that the program means (docs/hazards.md). Nothing is computed, and no memory is taken but for
+ * the proof; mem may be NULL. O(n log n).
+ *
+ * What is proven of the caller: one queue an engine, whose commands are done in order; a wait that is for all that the
+ * event's latest record comes after; homes that are written and read while every queue is idle. It need not be idle
+ * between iterations otherwise.
+ *
+ * The failures of ebb_executor_create. EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the
+ * bytes. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
+EBB_API ebb_status ebb_executor_prove(const ebb_mem *mem, const ebb_program *program, const ebb_plan *plan,
+                                      ebb_proof *proof_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,8 +7,8 @@
 #define EBB_RUN_H
 
 #include "ebb/device.h"
+#include "ebb/executor.h"
 #include "ebb/graph.h"
-#include "ebb/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -100,15 +100,6 @@ EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t 
  * why: EBB_E_IO, EBB_E_NO_MEMORY, or what the iteration failed with. */
 EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 
-typedef struct ebb_run_proof {
-    uint64_t n_iterations, n_commands; /* issued: kernels, copies and calls */
-    uint64_t n_pairs;                  /* of accesses to the same bytes on different streams or the host, proven */
-    uint64_t n_events, n_waits;        /* issued */
-    uint64_t n_implied_waits;          /* of them, those that order nothing which was not ordered before */
-    uint64_t n_versions;               /* reads proven to find the version that the program means */
-    uint64_t n_graph_pairs;            /* proven once more with iterations as graphs; 0: the plan calls the host */
-} ebb_run_proof;
-
 /* Prove that a run of the plan cannot do anything else than its commands would one after the other, however freely the
  * device and its streams go: issue some iterations, with values read and written between them, to a device that only
  * writes them down, order every two accesses to the same byte of the device, the host and the file by what a device
@@ -118,7 +109,7 @@ typedef struct ebb_run_proof {
  * EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the bytes. A hazard is a pair that is not
  * ordered, or a read of bytes that were never written, that are not one content, or that are of another version than
  * the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
-EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_run_proof *proof_out);
+EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out);
 
 /* Measure each distinct kernel of a lowered network, of each step's first choice or of all, reps times or more after
  * one warm-up, in an arena with room for any of them alone, and file the least under its key. A device without data is

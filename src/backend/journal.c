@@ -72,15 +72,25 @@ const ebb_journal *ebb__journal_get(const ebb_device *device) {
 
 /* ---- writing down ------------------------------------------------------------------------------ */
 
-static ebb_status write_entry(ebb_device *device, ebb_journal_entry entry, const ebb_journal_access *accesses,
-                              uint32_t n) {
-    ebb_journal *j = &self(device)->journal;
+ebb_status ebb__journal_write(const ebb_mem *mem, ebb_journal *j, ebb_journal_entry entry,
+                              const ebb_journal_access *accesses, uint32_t n) {
     entry.first_access = j->accesses.n;
     entry.n_accesses = n;
-    EBB_TRY(EBB_RESERVE(device->mem, &j->accesses, n));
-    EBB_TRY(EBB_PUSH(device->mem, &j->entries, entry));
+    EBB_TRY(EBB_RESERVE(mem, &j->accesses, n));
+    EBB_TRY(EBB_PUSH(mem, &j->entries, entry));
     for (uint32_t i = 0; i < n; i++) { j->accesses.data[j->accesses.n++] = accesses[i]; }
     return EBB_OK;
+}
+
+void ebb__journal_fini(const ebb_mem *mem, ebb_journal *journal) {
+    EBB_VEC_FINI(mem, &journal->entries);
+    EBB_VEC_FINI(mem, &journal->accesses);
+    EBB_VEC_FINI(mem, &journal->spaces);
+}
+
+static ebb_status write_entry(ebb_device *device, ebb_journal_entry entry, const ebb_journal_access *accesses,
+                              uint32_t n) {
+    return ebb__journal_write(device->mem, &self(device)->journal, entry, accesses, n);
 }
 
 /* Where a piece of host memory is in the journal's terms. */
@@ -467,9 +477,7 @@ static void close_device(ebb_device *device) {
     if (device == NULL) { return; }
     journal_device *d = self(device);
     const ebb_mem *mem = device->mem;
-    EBB_VEC_FINI(mem, &d->journal.entries);
-    EBB_VEC_FINI(mem, &d->journal.accesses);
-    EBB_VEC_FINI(mem, &d->journal.spaces);
+    ebb__journal_fini(mem, &d->journal);
     EBB_VEC_FINI(mem, &d->pieces);
     EBB_VEC_FINI(mem, &d->parts);
     ebb__free(mem, d);

@@ -69,6 +69,11 @@ typedef struct ebb_journal {
     uint32_t n_threads, n_events;
 } ebb_journal;
 
+/* Write an entry down: its accesses are set here. For whoever issues to no device; mem is the same for all of it. */
+ebb_status ebb__journal_write(const ebb_mem *mem, ebb_journal *journal, ebb_journal_entry entry,
+                              const ebb_journal_access *accesses, uint32_t n);
+void ebb__journal_fini(const ebb_mem *mem, ebb_journal *journal);
+
 /* inner is borrowed and outlives it. */
 ebb_status ebb__journal_open(ebb_device *inner, ebb_device **device_out);
 /* Forget what was written down; no stream and no event is there. captures: as above, from now on. */

@@ -145,7 +145,7 @@ typedef struct figures {
     ebb_plan_summary plan;
     ebb_timeline timeline;
     ebb_choice_figures choices;
-    ebb_run_proof proof; /* of no iterations: not asked for */
+    ebb_proof proof; /* of no iterations: not asked for */
 } figures;
 
 static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figures *f) {

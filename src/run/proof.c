@@ -182,3 +182,13 @@ ebb_status ebb__proof_check(ebb_proof_book *book, ebb_hazard_counts *counts_out)
     EBB_TRY(ebb__hazard_check(book->mem, book->journal, book->told.data, counts_out, &hazard));
     return hazard.kind == EBB_HAZARD_NONE ? EBB_OK : fail_hazard(book, &hazard);
 }
+
+ebb_proof ebb__proof_sum(const ebb_proof_book *book, const ebb_hazard_counts *counts) {
+    return (ebb_proof){.n_iterations = book->begin.n,
+                       .n_commands = counts->n_commands,
+                       .n_pairs = counts->n_pairs,
+                       .n_events = counts->n_records,
+                       .n_waits = counts->n_waits,
+                       .n_implied_waits = counts->n_implied,
+                       .n_versions = counts->n_versions};
+}

@@ -50,5 +50,9 @@ ebb_status ebb__proof_end_iteration(ebb_proof_book *book);
 
 /* Check what was written down. EBB_E_INTERNAL: a hazard, in words. EBB_E_LIMIT: of ebb__hazard_check. */
 ebb_status ebb__proof_check(ebb_proof_book *book, ebb_hazard_counts *counts_out);
+ebb_proof ebb__proof_sum(const ebb_proof_book *book, const ebb_hazard_counts *counts);
+
+/* prove_executor.c: write all uses of an executor of the book's plan into an empty journal. */
+ebb_status ebb__proof_write(ebb_proof_book *book, ebb_executor *executor, ebb_journal *journal);
 
 #endif

@@ -179,7 +179,7 @@ static bool calls_host(const ebb_plan *plan) {
     return calls;
 }
 
-static ebb_status check_both(proof *p, ebb_run_proof *proof_out) {
+static ebb_status check_both(proof *p, ebb_proof *proof_out) {
     ebb_hazard_counts streams = {0}, graphs = {0};
     EBB_TRY(set_up(p));
     EBB_TRY(check(p, &streams));
@@ -187,18 +187,12 @@ static ebb_status check_both(proof *p, ebb_run_proof *proof_out) {
         ebb__journal_restart(p->journal, true);
         EBB_TRY(check(p, &graphs));
     }
-    *proof_out = (ebb_run_proof){.n_iterations = p->book.begin.n,
-                                 .n_commands = streams.n_commands,
-                                 .n_pairs = streams.n_pairs,
-                                 .n_events = streams.n_records,
-                                 .n_waits = streams.n_waits,
-                                 .n_implied_waits = streams.n_implied,
-                                 .n_versions = streams.n_versions,
-                                 .n_graph_pairs = graphs.n_pairs};
+    *proof_out = ebb__proof_sum(&p->book, &streams);
+    proof_out->n_graph_pairs = graphs.n_pairs;
     return EBB_OK;
 }
 
-ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_run_proof *proof_out) {
+ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out) {
     proof p = {.graph = graph, .plan = plan};
     EBB_TRY(ebb__journal_open(device, &p.journal));
     const ebb_mem *mem = p.journal->mem;

@@ -16,10 +16,10 @@
 
 typedef struct sums {
     uint64_t n_plans;
-    ebb_run_proof proof;
+    ebb_proof proof;
 } sums;
 
-static void add_proof(sums *s, const ebb_run_proof *proof) {
+static void add_proof(sums *s, const ebb_proof *proof) {
     s->n_plans++;
     s->proof.n_commands += proof->n_commands;
     s->proof.n_pairs += proof->n_pairs;
@@ -79,7 +79,7 @@ static uint64_t prove(net *n, const char *policy, uint64_t budget_bytes, const t
     options.tier_bytes[EBB_DISK] = lower->disk_bytes;
     ebb_plan *plan = NULL;
     ebb_no_fit no_fit = {0};
-    ebb_run_proof proof;
+    ebb_proof proof;
     ebb_status st = ebb_plan_make(ebb_lowered_program(n->lowered), n->machine, &options, &plan, &no_fit);
     if (st == EBB_E_NO_FIT && no_fit.least_budget_bytes > budget_bytes) {
         return prove(n, policy, no_fit.least_budget_bytes, lower, s);

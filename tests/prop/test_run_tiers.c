@@ -56,7 +56,7 @@ static void plans_by_chance_run(void **state) {
     const uint64_t expected = hash_iterations(&f, f.plan, &stats);
     for (uint64_t seed = 1; seed <= n; seed++) {
         ebb_machine *machine = NULL;
-        ebb_run_proof proof;
+        ebb_proof proof;
         ebb_plan *plan = make_plan(ebb_lowered_program(f.lowered), seed, &machine);
         if (ebb_plan_check(ebb_lowered_program(f.lowered), plan) != EBB_OK ||
             ebb_run_prove(f.graph, f.device, plan, &proof) != EBB_OK) {

@@ -115,7 +115,7 @@ static void values_pass_through_ports(void **state) {
 static void any_number_of_ports_is_proven(void **state) {
     (void)state;
     fixture f;
-    ebb_run_proof proof;
+    ebb_proof proof;
     set_up(&f, "dry");
     size_t n = 0;
     const ebb_port *ports = ebb_graph_ports(f.graph, &n);

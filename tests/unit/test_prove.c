@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The proof of a plan: it holds on each backend and tier, says how much was proven, refuses a plan for another program,
- * names what is wrong with a plan that puts two tensors into one place, knows versions whatever the order of steps, and
- * gives back what it took when any of its allocations fails.
+ * names what is wrong with a plan that puts two tensors into one place, needs no network, knows versions whatever the
+ * order of steps, and gives back what it took when any of its allocations fails.
  */
 #include "run_support.h"
 
@@ -12,7 +12,7 @@
 static void a_plan_is_proven(void **state) {
     (void)state;
     run_fixture f;
-    ebb_run_proof proof = {0};
+    ebb_proof proof = {0};
     run_fixture_init(&f, NULL);
     size_t n_actions = 0, n_commands = 0;
     const ebb_action *actions = ebb_plan_actions(f.plan, &n_actions);
@@ -28,7 +28,7 @@ static void a_plan_is_proven(void **state) {
 static void it_is_for_its_program_alone(void **state) {
     (void)state;
     run_fixture f;
-    ebb_run_proof proof;
+    ebb_proof proof;
     ebb_graph *other = NULL;
     const ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
     run_fixture_init(&f, NULL);
@@ -80,8 +80,8 @@ static bool fits_upon(const run_fixture *f, const ebb_stay *s, const ebb_stay *q
 static void a_tensor_that_is_gone_is_named(void **state) {
     (void)state;
     run_fixture f;
-    ebb_run_proof proof;
-    size_t n_moved = 0, n_found = 0, n_named = 0;
+    ebb_proof proof;
+    size_t n_moved = 0, n_found = 0, n_named = 0, n_found_alone = 0;
     run_fixture_init(&f, NULL);
     ebb_stay *stays = f.plan->stays.data;
     for (size_t s = 0; s < f.plan->stays.n; s++) {
@@ -96,12 +96,64 @@ static void a_tensor_that_is_gone_is_named(void **state) {
             n_found++;
             n_named += strstr(text, "action") != NULL && strstr(text, "of the arena") != NULL;
         }
+        n_found_alone += ebb_executor_prove(NULL, f.lowered->program, f.plan, &proof) == EBB_E_INTERNAL;
         stays[s].offset = offset;
     }
     print_message("%zu of %zu found\n", n_found, n_moved);
     assert_true(n_moved > 5 && n_found == n_moved && n_named == n_found);
+    assert_int_equal(n_found_alone, n_moved);
     assert_int_equal(ebb_run_prove(f.graph, f.device, f.plan, &proof), EBB_OK);
     run_fixture_fini(&f);
+}
+
+/* ---- without a network -------------------------------------------------------------------------- */
+
+static void a_program_alone_is_enough(void **state) {
+    (void)state;
+    run_fixture f;
+    ebb_proof proof = {0}, of_run = {0};
+    run_fixture_init(&f, NULL);
+    const ebb_program *program = f.lowered->program;
+    if (ebb_executor_prove(NULL, program, f.plan, &proof) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_int_equal(ebb_run_prove(f.graph, f.device, f.plan, &of_run), EBB_OK);
+    assert_int_equal(proof.n_waits * of_run.n_iterations, of_run.n_waits * proof.n_iterations);
+    assert_true(proof.n_iterations > 3 && proof.n_pairs > 0 && proof.n_graph_pairs == 0);
+    assert_true(proof.n_versions > proof.n_iterations * program->steps.n);
+    assert_int_equal(ebb_executor_prove(NULL, NULL, f.plan, &proof), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_executor_prove(NULL, program, NULL, &proof), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_executor_prove(NULL, program, f.plan, NULL), EBB_E_ARGUMENT);
+    f.plan->fingerprint++;
+    assert_int_equal(ebb__plan_seal(f.plan), EBB_OK);
+    assert_int_equal(ebb_executor_prove(NULL, program, f.plan, &proof), EBB_E_INVALID_PLAN);
+    run_fixture_fini(&f);
+}
+
+/* No order of commands helps where a kernel writes over what it reads. */
+static void a_step_keeps_its_tensors_apart(void **state) {
+    (void)state;
+    run_fixture f;
+    ebb_proof proof;
+    run_fixture_init(&f, NULL);
+    const ebb_program *p = f.lowered->program;
+    const ebb_action *actions = f.plan->actions.data;
+    for (size_t s = 0; s < f.plan->stays.n; s++) {
+        ebb_stay *stay = &f.plan->stays.data[s];
+        if (stay->tensor == EBB_SCRATCH || stay->first >= stay->last) { continue; }
+        const ebb_action *action = &actions[stay->first];
+        if (action->kind != EBB_ACT_RUN || p->steps.data[action->target].n_accesses < 2) { continue; }
+        for (size_t q = 0; q < f.plan->stays.n; q++) {
+            const ebb_stay *other = &f.plan->stays.data[q];
+            const bool is_there = other->first < stay->first && stay->first < other->last;
+            if (other->tensor == EBB_SCRATCH || !is_there) { continue; }
+            if (!touches(p, &p->steps.data[action->target], other->tensor)) { continue; }
+            stay->offset = other->offset;
+            assert_int_equal(ebb_executor_prove(NULL, p, f.plan, &proof), EBB_E_INTERNAL);
+            assert_non_null(strstr(ebb_last_error(), "share byte"));
+            run_fixture_fini(&f);
+            return;
+        }
+    }
+    fail_msg("no step makes a tensor of another");
 }
 
 /* ---- another order ------------------------------------------------------------------------------ */
@@ -215,10 +267,11 @@ static ebb_plan *make_late_reader_plan(const ebb_program *p, bool has_copies) {
 static void a_right_plan_may_have_another_order(void **state) {
     (void)state;
     run_fixture f;
-    ebb_run_proof proof;
+    ebb_proof proof;
     run_fixture_init(&f, NULL);
     ebb_plan *plan = make_late_reader_plan(f.lowered->program, true);
     if (ebb_plan_check(f.lowered->program, plan) != EBB_OK ||
+        ebb_executor_prove(NULL, f.lowered->program, plan, &proof) != EBB_OK ||
         ebb_run_prove(f.graph, f.device, plan, &proof) != EBB_OK) {
         fail_msg("%s", ebb_last_error());
     }
@@ -229,11 +282,13 @@ static void a_right_plan_may_have_another_order(void **state) {
 static void a_wrong_order_is_found(void **state) {
     (void)state;
     run_fixture f;
-    ebb_run_proof proof;
+    ebb_proof proof;
     run_fixture_init(&f, NULL);
     ebb_plan *plan = make_late_reader_plan(f.lowered->program, false);
     assert_int_equal(ebb_plan_check(f.lowered->program, plan), EBB_E_INVALID_PLAN);
     assert_int_equal(ebb_run_prove(f.graph, f.device, plan, &proof), EBB_E_INTERNAL);
+    assert_non_null(strstr(ebb_last_error(), "not the version that the program means"));
+    assert_int_equal(ebb_executor_prove(NULL, f.lowered->program, plan, &proof), EBB_E_INTERNAL);
     assert_non_null(strstr(ebb_last_error(), "not the version that the program means"));
     ebb_plan_destroy(plan);
     run_fixture_fini(&f);
@@ -241,7 +296,7 @@ static void a_wrong_order_is_found(void **state) {
 
 static void any_allocation_may_fail(void **state) {
     (void)state;
-    ebb_run_proof proof;
+    ebb_proof proof;
     run_fixture f;
     failing_mem mem;
     run_fixture_init(&f, &failing_mem_init(&mem, 0)->hooks);
@@ -254,6 +309,14 @@ static void any_allocation_may_fail(void **state) {
         assert_true(st == EBB_OK || st == EBB_E_NO_MEMORY);
         assert_int_equal(mem.n_live, n_live);
     }
+    st = EBB_E_NO_MEMORY;
+    for (size_t i = 1; st != EBB_OK; i += 1 + i / 40) {
+        mem.n_calls = 0;
+        mem.fail_at = i;
+        st = ebb_executor_prove(&mem.hooks, f.lowered->program, f.plan, &proof);
+        assert_true(st == EBB_OK || st == EBB_E_NO_MEMORY);
+        assert_int_equal(mem.n_live, n_live);
+    }
     mem.fail_at = 0;
     run_fixture_fini(&f);
 }
@@ -263,6 +326,8 @@ int main(void) {
         cmocka_unit_test(a_plan_is_proven),
         cmocka_unit_test(it_is_for_its_program_alone),
         cmocka_unit_test(a_tensor_that_is_gone_is_named),
+        cmocka_unit_test(a_program_alone_is_enough),
+        cmocka_unit_test(a_step_keeps_its_tensors_apart),
         cmocka_unit_test(a_right_plan_may_have_another_order),
         cmocka_unit_test(a_wrong_order_is_found),
         cmocka_unit_test(any_allocation_may_fail),
