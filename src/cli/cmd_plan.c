@@ -191,7 +191,11 @@ static void print_table(const subject *s, const figures *f) {
     if (f->proof.n_iterations == 0) { return; }
     ebb__cli_row("free of hazards", "%" PRIu64 " iterations, %" PRIu64 " commands", f->proof.n_iterations,
                  f->proof.n_commands);
-    ebb__cli_row("conflicts in order", "%" PRIu64 ", as graphs %" PRIu64, f->proof.n_pairs, f->proof.n_graph_pairs);
+    if (s->parts.graph != NULL) {
+        ebb__cli_row("conflicts in order", "%" PRIu64 ", as graphs %" PRIu64, f->proof.n_pairs, f->proof.n_graph_pairs);
+    } else {
+        ebb__cli_row("conflicts in order", "%" PRIu64, f->proof.n_pairs);
+    }
     ebb__cli_row("versions found", "%" PRIu64, f->proof.n_versions);
     ebb__cli_row("waits", "%" PRIu64 ", %" PRIu64 " of them implied", f->proof.n_waits, f->proof.n_implied_waits);
 }
@@ -245,13 +249,17 @@ static void print_json(const subject *s, const figures *f) {
     ebb__json_end();
 }
 
+/* A network's kernels, ports and graphs are part of the proof; of a program alone it is of the plan's commands. */
+static ebb_status prove(const subject *s, const ebb_plan *plan, ebb_proof *proof_out) {
+    if (s->parts.graph != NULL) { return ebb_run_prove(s->parts.graph, s->parts.device, plan, proof_out); }
+    return ebb_executor_prove(NULL, s->parts.program, plan, proof_out);
+}
+
 static int show_plan(const subject *s, const plan_values *values, const ebb_plan *plan, figures *f) {
     f->program_s = s->made_s;
     ebb_status status = collect_figures(s, plan, f);
     ebb__progress_tell("checking the plan", 0, 0);
-    if (status == EBB_OK && values->check_hazards) {
-        status = ebb_run_prove(s->parts.graph, s->parts.device, plan, &f->proof);
-    }
+    if (status == EBB_OK && values->check_hazards) { status = prove(s, plan, &f->proof); }
     if (status == EBB_OK && values->out != NULL) { status = ebb_plan_save(plan, values->out); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
     ebb__progress_clear();
@@ -349,9 +357,6 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     if (is_file_without_slash(arguments.at[0])) {
         return ebb__cli_usage("plan: there is no network %s; if you mean the file, type ./%s", arguments.at[0],
                               arguments.at[0]);
-    }
-    if (values.check_hazards && is_program_file(arguments.at[0])) {
-        return ebb__cli_usage("plan: --check-hazards takes a network: a program alone says no kernels");
     }
     code = check_outputs(&values, arguments.at[0]);
     if (code != EBB_EXIT_DONE) { return code; }

@@ -40,6 +40,20 @@ check "a program has no notes" [ ! -s err ]
 check "steps of a recording are told never to be repeated" grep -q '^step .* backward never ' r.program
 check "and have their time" grep -q '^step .* time [0-9]*$' r.program
 
+plan "the recording, proven" ./r.trace --memory 60% --check-hazards -o r.plan
+cp out of_trace
+plan "its program, proven" ./r.program --memory 60% --check-hazards
+for figure in proven_iterations proven_pairs proven_versions waits; do
+    check "there are $figure" test "$(member out $figure)" -gt 0
+    equal "the program has the same $figure" "$(member out $figure)" "$(member of_trace $figure)"
+done
+equal "a program has no graphs" "$(member out proven_pairs_as_graphs)" 0
+plan "a plan that was written, proven" ./r.program --check r.plan --check-hazards
+equal "it is the same" "$(member out proven_pairs)" "$(member of_trace proven_pairs)"
+run "the proof as a table" table plan ./r.program --memory 60% --check-hazards &&
+    check "the proof as a table" grep -q "^free of hazards  *5 iterations" table &&
+    check "the table has no graphs" grep -q "^conflicts in order  *[0-9]*$" table
+
 printf 'pointer_lifetimes\n' >other.txt
 complains "a file that is neither" 3 "not a program" plan ./other.txt
 gzip -k r.trace
