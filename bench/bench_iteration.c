@@ -14,7 +14,7 @@ typedef struct maker {
     ebb_iteration_finder *finder;
     uint64_t n_events, n_blocks, state;
     bool tells_accesses;
-    unsigned odd; /* one event in so many; 0: none */
+    unsigned odd; /* one event in this many; 0: none */
 } maker;
 
 static uint64_t draw(maker *m, uint64_t n) {

@@ -88,7 +88,7 @@ static inline data_picture data_picture_of(size_t height, size_t width, const ui
     return (data_picture){.height = height, .width = width, .rgb = {rgb[0], rgb[1], rgb[2]}, .in_passes = in_passes};
 }
 
-/* Each channel as so many bytes, all the same. */
+/* Each channel as this many bytes, all the same. */
 static inline void data_fill_row(const data_picture *p, uint8_t *row, size_t n_channels, size_t n_bytes) {
     for (size_t x = 0; x < p->width; x++) {
         for (size_t c = 0; c < n_channels * n_bytes; c++) {

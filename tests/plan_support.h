@@ -2,7 +2,7 @@
  *
  * What tests of plans share: random programs, and an executor that follows a plan with real bytes. A step's result
  * is a hash of the bytes that it reads, spread over the bytes that it writes; so one byte out of place anywhere
- * changes every result behind it.
+ * changes every result after it.
  */
 #ifndef EBB_TESTS_PLAN_SUPPORT_H
 #define EBB_TESTS_PLAN_SUPPORT_H
@@ -211,7 +211,7 @@ typedef struct world {
     bound_action *bound;
     uint8_t *arena, *tier[EBB_MAX_TIERS];
     uint64_t *digest;  /* [n_laps * n_steps]: what each run wrote */
-    uint64_t *content; /* [n_tensors]: of persistent and kept ones, at the border behind the last lap */
+    uint64_t *content; /* [n_tensors]: of persistent and kept ones, at the border after the last lap */
     ebb_bump bump;
 } world;
 
@@ -348,7 +348,7 @@ static inline void gather_home(uint8_t *bytes, bool *is_there, const uint8_t *ho
     }
 }
 
-/* A tensor's content at the border behind the last lap, wherever it is; all of it must be somewhere. */
+/* A tensor's content at the border after the last lap, wherever it is; all of it must be somewhere. */
 static inline void gather_tensor(const world *w, uint32_t t, uint8_t *bytes) {
     const uint64_t n = tensor_bytes(w, t);
     bool *is_there = calloc(n, sizeof *is_there);

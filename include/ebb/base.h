@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every other public header stands on: status codes, the last error's text, the hooks through
- * which all host memory is taken, and the log callback.
+ * The base of all public headers: status codes, the text of the last error, the hooks through which ebb takes all host
+ * memory, and the log callback.
  *
  * Rules of the whole library:
  *  - A function that can fail returns ebb_status. Its outputs come last, end in _out, and are written
@@ -25,7 +25,7 @@
 #define EBB_PRINTF(fmt_idx, args_idx)
 #endif
 
-/* Options are made by their EBB_..._INIT, with size_bytes set, what stands in it set, and all else 0. */
+/* EBB_..._INIT makes options: it sets size_bytes and the defaults that differ from 0; everything else is 0. */
 #ifdef __cplusplus
 #define EBB_SET(member, value) init.member = value;
 #define EBB_INIT(type, sets)                                                                                           \
@@ -79,7 +79,7 @@ EBB_API const char *ebb_status_text(ebb_status status);
  * cause. Valid until the thread's next failure; "" before the first. */
 EBB_API const char *ebb_last_error(void);
 
-/* Where host memory comes from. alloc and resize return NULL when there is none; resize(NULL) is
+/* Where host memory comes from. alloc and resize return NULL if there is no memory; resize(NULL) is
  * alloc; free accepts NULL. Called from the thread that calls the library. An object keeps the hooks
  * it was made with, so they must outlive it. NULL where hooks are asked for means malloc's. */
 typedef struct ebb_mem {
@@ -103,17 +103,17 @@ typedef void (*ebb_log_fn)(void *ctx, ebb_log_level level, const char *message);
  * Set it before other threads use the library. */
 EBB_API void ebb_log_set(ebb_log_fn fn, void *ctx, ebb_log_level max_level);
 
-/* A callback that is told now and then how far long work is. */
+/* A callback that long work calls now and then to say how far it is. */
 typedef struct ebb_progress {
-    /* what: the work in a few words, such as "measuring kernels"; static. n_done of its n pieces are done; n 0: the
-     * number is not known. Called from the thread that called the library; it must not call the library itself. NULL:
-     * nothing is told. */
+    /* what: the work in a few words, such as "measuring kernels"; static. n_done of its n pieces are done; if n is 0,
+     * the number of pieces is not known. Called from the thread that called the library; it must not call the library
+     * itself. NULL: no calls. */
     void (*tell)(void *ctx, const char *what, uint64_t n_done, uint64_t n);
     void *ctx; /* the caller's */
 } ebb_progress;
 
 /* Read "2GiB", "512MB", "1048576" or "1.5GB" (decimal and binary units, case-insensitive; a bare
- * number is bytes). EBB_E_ARGUMENT: not such a text, negative, or beyond 64 bits. */
+ * number is bytes). EBB_E_ARGUMENT: not a number of bytes, negative, or beyond 64 bits. */
 EBB_API ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out);
 
 /* Write bytes for people, "1.50 GiB", into buf of buf_bytes (24 suffice); returns buf. */
@@ -127,14 +127,14 @@ EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
  * more than 48. For suggestions: up to 2 is likely a typing error. */
 EBB_API size_t ebb_edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
 
-/* Open a file, a pipe or a terminal to be read; *fd_out is the caller's to close. A pipe is waited for, at most three
- * seconds. EBB_E_IO: it cannot be opened, or no program has opened the pipe for writing. EBB_E_FORMAT: a device, which
- * may have no end. */
+/* Open a file, a pipe or a terminal for reading; the caller closes *fd_out. Waits for a pipe at most three seconds.
+ * EBB_E_IO: it cannot be opened, or no program has opened the pipe for writing. EBB_E_FORMAT: a device, which may have
+ * no end. */
 EBB_API ebb_status ebb_path_open_input(const char *path, int *fd_out);
 
-/* Whether a file can be made at path, or the one there be replaced, as far as its folder tells; nothing is written.
- * For asking before the work whose result goes there. EBB_E_IO: there is no such folder, writing is not allowed, or
- * path is a folder or a link to a file that is not there. */
+/* Check, without writing, whether a file can be made or replaced at path, as far as its folder tells. Call it before
+ * long work whose result goes there. EBB_E_IO: there is no such folder, writing is not allowed, or path is a folder or
+ * a link to a missing file. */
 EBB_API ebb_status ebb_path_check_writable(const char *path);
 
 #ifdef __cplusplus

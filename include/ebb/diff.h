@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two studies side by side: what holds the peak of each, and what became of it from the one to the other. docs/diff.md
- * says how blocks are matched.
+ * Comparing two studies: the holders of each peak, and how they changed from the first to the second. docs/diff.md says
+ * how blocks are matched.
  */
 #ifndef EBB_DIFF_H
 #define EBB_DIFF_H
@@ -14,8 +14,8 @@ extern "C" {
 
 typedef struct ebb_diff ebb_diff;
 
-/* Compare what is live at the peaks. The studies and their readers are borrowed until the diff goes. EBB_E_LIMIT: 2^31
- * blocks or more at the peaks. Linear time. */
+/* Compare the blocks that are live at the two peaks. The diff borrows the studies and their readers until it is
+ * destroyed. EBB_E_LIMIT: 2^31 blocks or more at the peaks. Linear time. */
 EBB_API ebb_status ebb_diff_create(const ebb_mem *mem, const ebb_study *a, const ebb_study *b, ebb_diff **diff_out);
 EBB_API void ebb_diff_destroy(ebb_diff *diff); /* NULL is fine */
 
@@ -26,24 +26,25 @@ typedef struct ebb_diff_row {
     uint64_t a_blocks, b_blocks;
 } ebb_diff_row;
 
-/* By role, and by holder as ebb_study_holders groups them; what changed most first. Rows of both sides add up to the
- * peaks; labels are in the words of the studies, "" for what has none. */
+/* By role, and by holder as in ebb_study_holders; the largest change first. The rows of each side add up to its peak.
+ * Labels are those of the studies, or "". */
 EBB_API const ebb_diff_row *ebb_diff_roles(const ebb_diff *diff, size_t *n_out);
 EBB_API const ebb_diff_row *ebb_diff_holders(const ebb_diff *diff, ebb_study_group group, size_t *n_out);
 
 typedef enum ebb_diff_change { EBB_DIFF_GREW, EBB_DIFF_SHRANK, EBB_DIFF_CAME, EBB_DIFF_WENT } ebb_diff_change;
 EBB_API const char *ebb_diff_change_name(ebb_diff_change change); /* static: "grew", "shrank", "came", "went" */
 
-/* Blocks that changed alike. */
+/* Blocks that changed in the same way. */
 typedef struct ebb_diff_blocks {
     ebb_diff_change change;
-    const char *name, *site; /* "" where there is none */
+    const char *name, *site; /* "": none */
     ebb_role role;
     uint64_t n_blocks;
-    uint64_t a_bytes, b_bytes; /* of each of them; 0 where it is not there */
+    uint64_t a_bytes, b_bytes; /* of each block; 0 on the side that does not have it */
 } ebb_diff_blocks;
 
-/* What grew, shrank, came and went, what changed the peak most first. The changes add up to that of the peak. */
+/* The blocks that grew, shrank, came and went, the largest change first. The changes add up to the change of the peak.
+ */
 EBB_API const ebb_diff_blocks *ebb_diff_changes(const ebb_diff *diff, size_t *n_out);
 
 #ifdef __cplusplus

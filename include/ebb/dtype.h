@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Types of elements: what each is called, how many bytes it has, and what it holds as a float.
+ * Types of elements: their names, their sizes, and conversion from and to float.
  */
 #ifndef EBB_DTYPE_H
 #define EBB_DTYPE_H
@@ -23,9 +23,9 @@ typedef enum ebb_dtype {
 EBB_API const char *ebb_dtype_name(ebb_dtype dtype); /* "f32"; static */
 EBB_API uint64_t ebb_dtype_bytes(ebb_dtype dtype);
 
-/* n elements between a type and float; src and dst do not overlap. To a type: the nearest value that it has, of two the
- * even one. Above the largest finite value a float type has infinity and a whole number stays at its largest (or
- * least); of a NaN a float type keeps a NaN and a whole number is 0. */
+/* Convert n elements between a type and float; src and dst must not overlap. From float, the nearest value is taken, of
+ * two equally near ones the even one. Values above the largest finite one become infinity in a float type and the
+ * largest (or least) value in an integer type. NaN stays NaN in a float type and becomes 0 in an integer type. */
 EBB_API void ebb_dtype_to_float(ebb_dtype dtype, const void *src, size_t n, float *dst);
 EBB_API void ebb_dtype_from_float(ebb_dtype dtype, const float *src, size_t n, void *dst);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Following a plan with kernels and memory of one's own: what a framework embeds. An executor turns the actions of a
- * plan into commands. Each says which engine does it, where the bytes lie that it touches, and what it waits for. An
- * iteration hands them, in the plan's order, to the caller's functions. The executor computes and copies nothing, takes
- * no memory after it was made, and knows no device.
+ * A framework embeds this to follow a plan with its own kernels and memory. An executor turns the actions of a plan
+ * into commands. A command says which engine does it, where its bytes lie, and what it waits for. In each iteration the
+ * executor passes the commands, in the plan's order, to the caller's functions. It computes and copies nothing itself,
+ * takes no memory after its creation, and knows no device.
  *
  *      for each command:   wait(engine, event) for each of its waits
  *                          compute(command) or copy(command)
  *                          record(engine, event), if something waits for it
  *
- * Engines are the plan's (ebb_plan_topology): one computes, the others copy. A caller with queues gives each engine
- * one, and makes wait and record what its queues have for that. A caller that does each command before it returns needs
- * neither, as the plan's order is a legal sequential execution.
+ * Engines are the plan's (ebb_plan_topology): one computes, the others copy. A caller with queues uses one queue per
+ * engine, and implements wait and record with the queues' events. A caller that finishes each command before it returns
+ * needs neither, because the plan's order is a legal sequential execution.
  *
- * docs: examples/embed.c is a whole program.
+ * examples/embed.c is a complete example.
  */
 #ifndef EBB_EXECUTOR_H
 #define EBB_EXECUTOR_H
@@ -28,7 +28,7 @@ typedef struct ebb_executor ebb_executor;
 
 #define EBB_NO_EVENT UINT32_MAX
 
-/* Number i is of the plan's action i. */
+/* Command number i is for the plan's action i. */
 typedef struct ebb_command {
     ebb_action action;
     uint32_t engine; /* EBB_NO_ENGINE: a drop */
@@ -43,19 +43,20 @@ typedef struct ebb_command {
     uint64_t from_offset, to_offset, size_bytes;
 } ebb_command;
 
-/* Bytes of a tensor that persists or is kept, where they lie between two iterations. */
+/* Where bytes of a persistent or kept tensor lie between two iterations. */
 typedef struct ebb_home {
     uint64_t begin, size_bytes; /* of the tensor */
     uint32_t tier;
     uint64_t offset; /* in the arena or the tier */
 } ebb_home;
 
-/* What the caller does. Each gets ctx, and what it returns other than EBB_OK ends the iteration. */
+/* The caller's functions. Each gets ctx; any other result than EBB_OK ends the iteration. */
 typedef struct ebb_executor_ops {
     size_t size_bytes;
     ebb_status (*compute)(void *ctx, const ebb_command *command);
     ebb_status (*copy)(void *ctx, const ebb_command *command);
-    /* An event that was never recorded, as in the first iteration, is not waited for. NULL: both are not needed. */
+    /* wait must return at once for an event that was never recorded, as in the first iteration. NULL: neither is
+     * needed. */
     ebb_status (*wait)(void *ctx, uint32_t engine, uint32_t event);
     ebb_status (*record)(void *ctx, uint32_t engine, uint32_t event);
 } ebb_executor_ops;

@@ -33,11 +33,11 @@ typedef struct ebb_graph_options {
 EBB_API ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_out);
 EBB_API void ebb_graph_destroy(ebb_graph *graph);
 
-/* The first failure of a builder call, its message again in ebb_last_error; EBB_OK when there was none. */
+/* The first failure of a builder call, with its message in ebb_last_error; EBB_OK if no call failed. */
 EBB_API ebb_status ebb_graph_check(const ebb_graph *graph);
 
-/* What passes between the host and an iteration: the host fills inputs before it, and reads outputs after it. A graph
- * declares its ports by name; a run has the memory (ebb_run_port). */
+/* Ports connect the host and an iteration: the host fills inputs before the iteration and reads outputs after it. A
+ * graph declares its ports by name; a run holds their memory (ebb_run_port). */
 typedef struct ebb_port {
     const char *name; /* lives as long as the graph */
     ebb_value value;
@@ -52,7 +52,7 @@ typedef struct ebb_port {
 /* An input of 1 to 4 dimensions. Layers compute with f32. */
 EBB_API ebb_value ebb_graph_input(ebb_graph *graph, const char *name, ebb_dtype dtype, const int64_t *dims,
                                   size_t n_dims);
-/* Give a value to the host under this name. Returns the value. */
+/* Give a value to the host as an output of this name. Returns the value. */
 EBB_API ebb_value ebb_graph_output(ebb_graph *graph, const char *name, ebb_value value);
 EBB_API const ebb_port *ebb_graph_ports(const ebb_graph *graph,
                                         size_t *n_out); /* borrowed until the next is declared */
@@ -86,11 +86,11 @@ EBB_API ebb_value ebb_graph_relu(ebb_graph *graph, const char *name, ebb_value s
 EBB_API ebb_value ebb_graph_max_pool(ebb_graph *graph, const char *name, ebb_value src, const ebb_window *window);
 EBB_API ebb_value ebb_graph_avg_pool(ebb_graph *graph, const char *name, ebb_value src, const ebb_window *window);
 EBB_API ebb_value ebb_graph_global_avg_pool(ebb_graph *graph, const char *name, ebb_value src);
-/* Across channels: dst = src * (k + alpha / size * sum of squares) ^ -beta; the sum is over size channels, of an even
- * number one more before than behind. */
+/* Across channels: dst = src * (k + alpha / size * sum of squares) ^ -beta; the sum is over size channels; if size is
+ * even, one channel more before than after. */
 EBB_API ebb_value ebb_graph_lrn(ebb_graph *graph, const char *name, ebb_value src, int32_t size, float alpha,
                                 float beta, float k);
-/* Zero with probability p, else scale by 1 / (1 - p). The mask is a function of seed, iteration and place. */
+/* Zero with probability p, else scale by 1 / (1 - p). The mask is a function of seed, iteration and element index. */
 EBB_API ebb_value ebb_graph_dropout(ebb_graph *graph, const char *name, ebb_value src, float p);
 EBB_API ebb_value ebb_graph_add(ebb_graph *graph, const char *name, ebb_value a, ebb_value b);
 /* Along channels. */
@@ -100,12 +100,12 @@ EBB_API ebb_value ebb_graph_flatten(ebb_graph *graph, const char *name, ebb_valu
  * outputs "loss" and "correct", how many of the batch the network got right, each a float. */
 EBB_API ebb_value ebb_graph_softmax_loss(ebb_graph *graph, ebb_value logits, ebb_value labels);
 
-/* How many values it holds, and the shape of one: dims_out[0..*n_dims_out), at most 4. */
+/* The number of values in the graph, and the shape of one: dims_out[0..*n_dims_out), at most 4. */
 EBB_API size_t ebb_graph_n_values(const ebb_graph *graph);
 EBB_API ebb_status ebb_graph_value_shape(const ebb_graph *graph, ebb_value value, int64_t dims_out[4],
                                          size_t *n_dims_out);
 
-/* Optimisers. What each keeps beside a parameter: nothing, one or two tensors of its size. */
+/* Optimisers. Each keeps no, one or two tensors of the parameter's size. */
 typedef enum ebb_optimizer_kind {
     EBB_OPT_SGD,      /* w -= lr * g */
     EBB_OPT_MOMENTUM, /* v = mu * v + g; w -= lr * v (PyTorch's form) */
@@ -128,11 +128,11 @@ typedef struct ebb_optimizer {
 /* "sgd", "momentum", "nesterov", "adam", "adamw". */
 EBB_API ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out);
 
-/* Add what turns a forward graph into a training graph: the backward operators of its loss, then an
- * update of each parameter as soon as nothing in the iteration reads the parameter any more.
- * keep_gradients: every parameter's gradient stays to the end of the iteration, to be read out;
- * the optimizer may be NULL then, and nothing is updated. EBB_E_ARGUMENT, the graph untouched: made for inference, no
- * loss, trained already, an optimizer's figure out of range. Any later failure stays with the graph. */
+/* Turn a forward graph into a training graph: add the backward operators of its loss, and an update of each parameter
+ * as soon as nothing in the iteration reads its old value any more. keep_gradients: every parameter's gradient stays to
+ * the end of the iteration, so that the host can read it; the optimizer may then be NULL, and nothing is updated.
+ * EBB_E_ARGUMENT, with the graph unchanged: it was made for inference, has no loss, is already a training graph, or a
+ * number of the optimizer is out of range. Any later failure stays with the graph. */
 EBB_API ebb_status ebb_graph_train(ebb_graph *graph, const ebb_optimizer *optimizer, bool keep_gradients);
 
 /* ---- the zoo ---------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ typedef struct ebb_zoo_options {
  * EBB_E_ARGUMENT: no such name, or the image is too small for it (the message names the layer). */
 EBB_API ebb_status ebb_zoo_build(const char *name, const ebb_zoo_options *options, ebb_graph **graph_out);
 
-/* Name number idx, with *about_out a line about it (may be NULL); NULL past the last. */
+/* The name number idx, and in *about_out (may be NULL) a line about it. NULL after the last one. */
 EBB_API const char *ebb_zoo_name(size_t idx, const char **about_out);
 
 #ifdef __cplusplus

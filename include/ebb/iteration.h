@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The iteration of a trace: what a training run repeats, found in its events alone or taken from marks. What counts
- * as one, where it begins, and how it is found is told in docs/iteration.md.
+ * The iteration of a trace: the part that a training run repeats, found from the events alone or taken from marks.
+ * docs/iteration.md says what counts as an iteration, where it begins, and how it is found.
  */
 #ifndef EBB_ITERATION_H
 #define EBB_ITERATION_H
@@ -12,14 +12,14 @@
 extern "C" {
 #endif
 
-/* What the answer stands on, the best first. */
+/* The evidence for the answer, the best first. */
 typedef enum ebb_iteration_source {
     EBB_ITERATION_FROM_MARKS,       /* EBB_TRACE_ITERATION_BEGIN and _END */
     EBB_ITERATION_FROM_ANNOTATIONS, /* updates: an optimizer's steps, known by names, call stacks or phases */
     EBB_ITERATION_FROM_EVENTS
 } ebb_iteration_source;
 
-/* Which work was recorded, as far as the trace tells, whether it repeats or not. */
+/* The kind of work that was recorded, as far as the trace tells, whether it repeats or not. */
 typedef enum ebb_iteration_work {
     EBB_ITERATION_WORK_UNKNOWN,  /* the trace does not tell */
     EBB_ITERATION_WORK_FORWARD,  /* forward passes alone: an evaluation, inference */
@@ -30,7 +30,7 @@ typedef enum ebb_iteration_work {
 /* "unknown", "forward", "backward", "training"; static. */
 EBB_API const char *ebb_iteration_work_name(ebb_iteration_work work);
 
-/* All in events of the trace as a reader gives them, marks among them, the first is 0. */
+/* Events are counted from 0, as a reader gives them, marks included. */
 typedef struct ebb_iteration {
     ebb_iteration_work work;
     bool found; /* false: all that follows is 0 */
@@ -49,7 +49,7 @@ typedef enum ebb_iteration_part_kind {
     EBB_ITERATION_PART_AFTER      /* the tail */
 } ebb_iteration_part_kind;
 
-/* A stretch of events. The parts of a trace in order are all of its events. */
+/* A range of events. The parts of a trace, in order, cover all its events. */
 typedef struct ebb_iteration_part {
     ebb_iteration_part_kind kind;
     uint64_t first_event, n_events;
@@ -58,8 +58,7 @@ typedef struct ebb_iteration_part {
 
 typedef struct ebb_iteration_finder ebb_iteration_finder;
 
-/* reader (may be NULL: no mark has a name) gives the names of marks; it is asked while events are added, and not
- * kept behind the last one. */
+/* reader gives the names of marks; it is used only while events are added. NULL: marks have no names. */
 EBB_API ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
                                                ebb_iteration_finder **finder_out);
 EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder); /* NULL is fine */
@@ -68,10 +67,10 @@ EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder); /* NULL
  * allocated, or is not the next number. EBB_E_LIMIT: more than 2^32 - 2 events. */
 EBB_API ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trace_event *event);
 
-/* Look for it in all that was added; more may be added afterwards. That there is none is no failure. */
+/* Look for the iteration in all events so far; more may be added afterwards. Finding none is not a failure. */
 EBB_API ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out);
 
-/* What the last call of find made of the trace; borrowed until the next. None where it did not find it. */
+/* The parts of the trace by the last call of find; borrowed until the next call. None if no iteration was found. */
 EBB_API const ebb_iteration_part *ebb_iteration_finder_parts(const ebb_iteration_finder *finder, size_t *n_out);
 
 #ifdef __cplusplus

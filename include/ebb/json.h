@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing JSON, member by member: what ebb prints and its reports are written with this. Brackets, commas, escapes and
- * numbers are seen to here; the bytes go to a callback, piece by piece, and nothing is kept.
+ * Writing JSON, member by member. ebb's output and reports are written with this. It writes brackets, commas, escapes
+ * and numbers; the bytes go to a callback, piece by piece, and nothing is kept.
  *
  *     ebb_json json = {.put = put_to_file, .ctx = file};
  *     ebb_json_open(&json, NULL, '{');
@@ -25,7 +25,7 @@ extern "C" {
 
 enum { EBB_JSON_MAX_DEPTH = 32 }; /* of objects and arrays in each other */
 
-/* How many digits make a number read back as the same bits. */
+/* With this many digits, a number reads back as the same bits. */
 enum { EBB_JSON_F32_DIGITS = 9, EBB_JSON_F64_DIGITS = 17 };
 
 typedef struct ebb_json {
@@ -40,8 +40,8 @@ typedef struct ebb_json {
 EBB_API void ebb_json_open(ebb_json *json, const char *key, char bracket); /* '{' or '[' */
 EBB_API void ebb_json_close(ebb_json *json, char bracket);                 /* '}' or ']' */
 EBB_API void ebb_json_u64(ebb_json *json, const char *key, uint64_t value);
-/* With at most n_digits, and no more than 15 where that is the same number. Infinity and NaN, which JSON does not have,
- * are null. The locale does not count. */
+/* Writes at most n_digits, and at most 15 if that gives the same number. Infinity and NaN, which JSON does not have,
+ * become null. The locale does not matter. */
 EBB_API void ebb_json_f64(ebb_json *json, const char *key, double value, int n_digits);
 EBB_API void ebb_json_text(ebb_json *json, const char *key, const char *value); /* NULL: null */
 EBB_API void ebb_json_bool(ebb_json *json, const char *key, bool value);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The run-time pool: malloc and free over one arena for programs that ask for the same blocks in every iteration.
- * A placement says beforehand where each request of an iteration goes, so a request is answered without a search, and
- * the arena is hardly larger than what lives at once (the idea of SmartPool: Zhang et al., 'Efficient Memory
+ * A placement decides beforehand where each request of an iteration goes, so the pool answers without a search, and the
+ * arena is hardly larger than the most bytes that live at once (the idea of SmartPool: Zhang et al., 'Efficient Memory
  * Management for GPU-based Deep Learning Systems', arXiv 1903.06631, section 4).
  *
- * What does not follow the plan - a request more or less, of another size, in another order, a free that comes late -
- * is noticed and never answered with bytes of a live block: such requests go to a general allocator over the rest of
- * the arena, and the pool finds its place in the iteration again. A pool that learns records the requests, finds the
- * iteration once it has come twice, even with some noise in it, places it around what lives, and does so anew when the
- * plan goes on missing. docs/pool.md says what is noticed, and what it costs.
+ * The pool notices calls that do not follow the plan: an extra or missing request, another size, another order, a late
+ * free. It serves such requests from a general allocator over the rest of the arena, never with bytes of a live block,
+ * and finds its place in the iteration again. A pool that learns records the requests, finds the iteration once it has
+ * come twice, even with some noise in it, and places it around the live blocks. It does so again when the plan misses
+ * too often. docs/pool.md has the details and the costs.
  *
- * The pool deals in addresses alone and never touches what lies there: the arena may be memory of this process, an
+ * The pool only computes addresses and never accesses the memory there: the arena may be memory of this process, an
  * mmap, or a device's.
  *
  * Threads: one pool, one thread at a time, unless it was made with options.locked. Independent of everything in ebb
@@ -32,7 +32,7 @@ typedef struct ebb_pool_options {
     size_t size_bytes;
     const ebb_mem *mem;      /* for the pool's books; kept. NULL: malloc's */
     uint64_t base;           /* address of the arena's first byte, aligned */
-    uint64_t capacity_bytes; /* of the arena; what is beyond the last whole granule is not used */
+    uint64_t capacity_bytes; /* of the arena; bytes after the last whole granule are not used */
     uint64_t
         alignment_bytes; /* the granule, a power of two: addresses are multiples of it, sizes are rounded up to it */
     bool learns;         /* find the iteration, plan, and plan anew by itself */
@@ -40,9 +40,9 @@ typedef struct ebb_pool_options {
 } ebb_pool_options;
 #define EBB_POOL_OPTIONS_INIT EBB_INIT(ebb_pool_options, EBB_SET(alignment_bytes, 512))
 
-/* A request of an iteration, in the order in which they come. It is freed before the request that comes `span` after
- * it, be that of this iteration or the next: 1 is before the very next. 0, or more than an iteration has: it is not
- * planned, and goes to the general allocator. */
+/* A request of an iteration; requests stand in the order in which they come. The block is freed before the request that
+ * comes `span` requests later, in this iteration or the next: 1 means before the very next one. If span is 0, or more
+ * than the number of requests, the request is not planned, and goes to the general allocator. */
 typedef struct ebb_pool_request {
     uint64_t size_bytes;
     uint64_t span;
@@ -52,12 +52,12 @@ typedef struct ebb_pool_stats {
     size_t size_bytes;                    /* set by the caller to sizeof this */
     uint64_t n_requests;                  /* answered with a block */
     uint64_t n_hits;                      /* answered from the plan */
-    uint64_t n_unplanned;                 /* came where the plan has them, and has no place for them */
-    uint64_t n_mismatches;                /* came otherwise than the plan says, or while their place was still taken */
+    uint64_t n_unplanned;                 /* expected, but without a place in the plan */
+    uint64_t n_mismatches;                /* unexpected, or their place was still in use */
     uint64_t n_plans;                     /* made by itself or given */
     uint64_t n_drops;                     /* of plans that missed too much, or left no room */
     uint64_t live_bytes, peak_live_bytes; /* rounded sizes */
-    uint64_t plan_bytes;                  /* of the arena that the plan holds; 0: there is none */
+    uint64_t plan_bytes;                  /* of the arena that the plan holds; 0: none */
     uint64_t peak_bytes;                  /* the highest end of anything handed out, and of the plan, from base */
 } ebb_pool_stats;
 
@@ -68,18 +68,19 @@ EBB_API ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **p
 /* NULL is fine. Live blocks are forgotten. */
 EBB_API void ebb_pool_destroy(ebb_pool *pool);
 
-/* Follow an iteration of requests[n] from the next request on, in place of the plan that there is. offsets[n] are
- * theirs within the plan's bytes, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n;
- * they are checked, and lie in one piece. NULL: they are placed here, around what lives. Nothing is kept of the arrays.
- * n 0: go on without a plan. EBB_E_NO_FIT: there is no room for them; EBB_E_INVALID_PLAN: live requests overlap, or are
- * not aligned; EBB_E_LIMIT: an iteration of 2^30 - 1 requests or more. Where it fails, the pool goes on without a plan,
- * or, if there is not even the memory to take that back, with the one that there is. */
+/* From the next request on, follow an iteration of requests[n] instead of the current plan. offsets[n] are relative to
+ * the plan's first byte, as ebb_place_solve gives them for items that live at [i, i + span) of a circle of n; they are
+ * checked, and the plan lies in one piece. If offsets is NULL, the pool places the requests around the live blocks. The
+ * arrays are not kept. If n is 0, the pool continues without a plan. EBB_E_NO_FIT: there is no room for them;
+ * EBB_E_INVALID_PLAN: live requests overlap, or are not aligned; EBB_E_LIMIT: an iteration of 2^30 - 1 requests or
+ * more. After a failure, the pool continues without a plan or, if there is not enough memory even for that, with its
+ * old plan. */
 EBB_API ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets);
 
-/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room; a request of the plan's that had no place there has
- * come all the same, and the plan goes on behind it. EBB_E_NO_MEMORY: none for the books, and EBB_E_LIMIT: 2^32 blocks;
- * neither from the plan. O(1); where calls did not come as planned, counted over the calls before; a pool that learns
- * takes longer where it plans. */
+/* Take a block of size_bytes; 0 counts as 1. EBB_E_NO_FIT: no room; if the plan expected the request, it still counts
+ * as come, and the plan continues after it. EBB_E_NO_MEMORY: no memory for the pool's records; EBB_E_LIMIT: 2^32
+ * blocks; neither for a request that gets its place in the plan. O(1), amortised over the calls before if they were not
+ * as planned; a pool that learns takes longer when it makes a plan. */
 EBB_API ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out);
 
 /* Give back the block at address. EBB_E_ARGUMENT: no live block begins there; nothing is changed. */

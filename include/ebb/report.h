@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports: what a recording tells about the memory of a run, for people (text, a page for the browser) and for programs
- * (JSON, Perfetto, PyTorch's memory viewer). docs/report.md shows them.
+ * Reports about the memory of a recorded run, for people (text, a page for the browser) and for programs (JSON,
+ * Perfetto, PyTorch's memory viewer). docs/report.md describes them.
  */
 #ifndef EBB_REPORT_H
 #define EBB_REPORT_H
@@ -18,42 +18,42 @@ typedef struct ebb_report_options {
     size_t size_bytes;
     const ebb_mem *mem;
     const char *name;       /* what the report calls the recording; NULL: the file's name */
-    double out_bytes_per_s; /* of the machine for which it is asked what could leave; 0: the study's defaults */
+    double out_bytes_per_s; /* of the links, to compute what could leave; 0: the study's defaults */
     double in_bytes_per_s;
     uint64_t latency_ns;   /* of each copy, before its first byte */
     const char *temp_dir;  /* as of ebb_trace_open_any; copied */
     const char *device;    /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
-    uint32_t n_columns;    /* that a line of the text may have, at least 40; 0: 100 */
+    uint32_t n_columns;    /* the longest line of the text, at least 40; 0: 100 */
     ebb_progress progress; /* told how far the recording is read */
 } ebb_report_options;
 #define EBB_REPORT_OPTIONS_INIT EBB_INIT(ebb_report_options, )
 
-/* A report on the recording at path, of any format that ebb_trace_open_any takes. It is read when something is written
- * from it, so the file stays where it is until then. options may be NULL. EBB_E_ARGUMENT: options of another version.
+/* A report on the recording at path, in any format that ebb_trace_open_any takes. The file is read when a report is
+ * written, so it must stay there until then. options may be NULL. EBB_E_ARGUMENT: options of another version.
  */
 EBB_API ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out);
 EBB_API void ebb_report_destroy(ebb_report *report); /* NULL is fine */
 
-/* The name of the i-th format and a line about it; NULL behind the last. Static. */
+/* The name of the i-th format and a line about it; NULL after the last. Static. */
 EBB_API const char *ebb_report_format_name(size_t i, const char **about_out);
 
-/* Whether this build writes that format. EBB_E_ARGUMENT: there is none of this name. EBB_E_UNSUPPORTED: the message
- * says what it was built without. */
+/* Whether this build writes that format. EBB_E_ARGUMENT: there is no format of this name. EBB_E_UNSUPPORTED: the
+ * message says what is missing from this build. */
 EBB_API ebb_status ebb_report_check_format(const char *format);
 
-/* Takes what is written, piece by piece; another status than EBB_OK ends the writing with it. */
+/* Takes the report, piece by piece. If it returns another status than EBB_OK, writing ends with that status. */
 typedef ebb_status (*ebb_report_sink)(void *ctx, const void *data, size_t n_bytes);
 
-/* Write the report in a format, by its name. As ebb_report_check_format, and: EBB_E_IO, EBB_E_FORMAT: the recording;
- * EBB_E_UNSUPPORTED: a recording that is not known, or of another version. What the sink got before a failure is a
- * piece of a report. */
+/* Write the report in the format of this name. Fails as ebb_report_check_format, and with EBB_E_IO or EBB_E_FORMAT if
+ * the recording cannot be read, and EBB_E_UNSUPPORTED if its format or version is not known. After a failure the sink
+ * has got a part of a report. */
 EBB_API ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx);
 
-/* Whether the recording has its end. false: it was cut off, so its peak may have been higher. Call it after something
- * was written; before, it is true. */
+/* false: the recording was cut off, so its peak may have been higher. Known only after something was written; before
+ * that it is true. */
 EBB_API bool ebb_report_is_complete(const ebb_report *report);
 
-/* The same to a file, which is there whole or not at all. */
+/* The same to a file, which is written completely or not at all. */
 EBB_API ebb_status ebb_report_save(ebb_report *report, const char *format, const char *path);
 
 #ifdef __cplusplus

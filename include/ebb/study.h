@@ -65,7 +65,7 @@ EBB_API void ebb_study_destroy(ebb_study *study); /* NULL is fine */
 /* ---- in short --------------------------------------------------------------------------------- */
 
 typedef struct ebb_study_summary {
-    const char *source; /* the note; "" when there is none */
+    const char *source; /* the note; "" if none exists */
     uint32_t tells;     /* EBB_TRACE_TELLS_... */
     bool complete;      /* false: the file was cut off */
     bool is_moment;     /* a snapshot without history, of one moment: the peak is not known */
@@ -77,7 +77,7 @@ typedef struct ebb_study_summary {
     uint64_t peak_ns;     /* when that is first reached ... */
     uint64_t peak_event;  /* ... by this alloc; UNKNOWN in a trace without one */
     uint64_t n_live_at_peak;
-    uint64_t end_live_bytes;  /* behind the last event */
+    uint64_t end_live_bytes;  /* after the last event */
     uint64_t mean_live_bytes; /* over time; over events where there are no times */
     uint64_t span_bytes;      /* from the lowest to the highest address; UNKNOWN without addresses, or several spaces */
     uint64_t reserved_peak_bytes, reserved_peak_event; /* of segments; UNKNOWN where the source does not tell them */
@@ -146,8 +146,8 @@ typedef struct ebb_study_block {
     uint64_t born_ns, born_event; /* of one that was there before: of its alloc in the file */
     uint64_t died_ns, died_event; /* UNKNOWN: it was not freed */
     uint64_t n_reads, n_writes, n_copies;
-    uint64_t longest_idle_ns;   /* its longest interval (below); UNKNOWN when there is none */
-    const char *name;           /* "" when there is none */
+    uint64_t longest_idle_ns;   /* its longest interval (below); UNKNOWN if none exists */
+    const char *name;           /* "" if none exists */
     uint32_t stack, space, row; /* stack: of its alloc; a number of the reader */
     ebb_role role;
     ebb_study_use use;
@@ -209,7 +209,7 @@ EBB_API ebb_study_times ebb_study_lifetimes(const ebb_study *study);
  * block that was there before is none, nor is the time between begin and end of one copy. ANY, ANY: all of them. One
  * ANY alone: none. */
 EBB_API ebb_study_times ebb_study_intervals(const ebb_study *study, ebb_study_kind from, ebb_study_kind to);
-/* The interval at this share, from 0 to 1; UNKNOWN when there is none. And how many are at most so long. For curves. */
+/* The interval at this share, from 0 to 1; UNKNOWN if none exists. And how many are at most so long. For curves. */
 EBB_API uint64_t ebb_study_interval_quantile(const ebb_study *study, ebb_study_kind from, ebb_study_kind to,
                                              double share);
 EBB_API uint64_t ebb_study_intervals_until(const ebb_study *study, ebb_study_kind from, ebb_study_kind to,
@@ -299,7 +299,7 @@ typedef struct ebb_study_churn {
     double allocs_per_s; /* NaN: no times */
     double bytes_per_s;
     double turnover;    /* bytes allocated for each byte live on average; NaN: none was */
-    uint64_t n_at_once; /* allocs right behind a free of the same size in the same space */
+    uint64_t n_at_once; /* allocs right after a free of the same size in the same space */
     uint64_t at_once_bytes;
 } ebb_study_churn;
 EBB_API ebb_study_churn ebb_study_get_churn(const ebb_study *study);
@@ -315,7 +315,7 @@ typedef struct ebb_study_fragmentation {
     uint64_t reserved_bytes, live_bytes; /* then */
     uint64_t lost_bytes;                 /* reserved - live */
     /* The parts of lost_bytes; UNKNOWN without addresses. */
-    uint64_t rounding_bytes; /* behind blocks, up to 512 bytes; PyTorch's allocators only */
+    uint64_t rounding_bytes; /* after blocks, up to 512 bytes; PyTorch's allocators only */
     uint64_t pinned_bytes;   /* free in segments that hold a live block */
     uint64_t empty_bytes;    /* in segments that hold none */
     uint64_t n_segments, n_empty;

@@ -62,7 +62,7 @@ enum {
 #define EBB_TRACE_NONE UINT64_MAX
 
 /* One event. The comment says for which kinds a member has a meaning; a writer ignores it for the others, a
- * reader gives 0. Zero-initialise it. Strings and stacks are numbers; 0 is none. */
+ * reader gives 0. Zero-initialise it. Strings and stacks are numbers; 0 means none. */
 typedef struct ebb_trace_event {
     ebb_trace_kind kind;
     uint32_t row;        /* all */
@@ -247,7 +247,7 @@ typedef struct ebb_trace_import_result {
     uint64_t n_left_out;         /* records of the file that fit no block, such as the free of one never allocated */
     bool complete;               /* false: the file was cut off, and its end is missing */
     char device[64];             /* whose blocks; "": not told, or all that a trace has */
-    char left_out[192];          /* the other devices' names, with commas; "" where there are none */
+    char left_out[192];          /* the other devices' names, with commas; "" where none exist */
 } ebb_trace_import_result;
 
 /* Read a recording, plain or gzipped, and write it as a trace to out_path, whole or not at all. A trace is copied.

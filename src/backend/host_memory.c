@@ -30,7 +30,7 @@ static uint64_t control_group_limit(void) {
         FILE *file = fopen(paths[i], "r");
         if (file == NULL) { continue; }
         uint64_t limit_bytes = 0;
-        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" where there is none */
+        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" if none exists */
         (void)fclose(file);
         if (n_read == 1) { return limit_bytes; }
     }

@@ -13,7 +13,7 @@
  *  2. An event's records complete in the order of their issue, also across streams; so 'record k is done' is
  *     one number, and a wait means the record that was the latest when the wait was issued.
  *  3. After a failure a stream's thread leaves out runs, copies and calls until stream_sync has told of it,
- *     but goes on waiting and recording: nobody hangs, and no order is lost.
+ *     but goes on waiting and recording: no one hangs, and no order is lost.
  *  4. An event must outlive the queued commands that name it.
  */
 #ifndef EBB_SRC_HOST_STREAM_H

@@ -177,7 +177,7 @@ static void destroy_arena(ebb_device *device, ebb_arena_mem *arena) {
     ebb__free(device->mem, arena);
 }
 
-/* Zero when it is read; nothing is taken for what nobody touches, so a slab may be larger than memory. */
+/* Zero when it is read; nothing is taken for what no one touches, so a slab may be larger than memory. */
 static ebb_status alloc_host(ebb_device *device, uint64_t size_bytes, void **ptr_out) {
     const size_t n_bytes = (size_t)ebb_max_u64(size_bytes, 1);
     void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -341,7 +341,7 @@ static ebb_status take_part(ebb_stream *stream) {
     return EBB_PUSH(d->base.mem, &d->parts, stream);
 }
 
-/* What comes behind it on the streams that take part lies behind all that is before it on them. */
+/* What comes after it on the streams that take part lies after all that is before it on them. */
 static ebb_status write_border(journal_device *d) {
     ebb_journal_entry record = {.kind = EBB_JOURNAL_RECORD}, wait = {.kind = EBB_JOURNAL_WAIT, .thread = d->graphs};
     for (size_t i = 0; i < d->parts.n; i++) {

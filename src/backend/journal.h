@@ -12,13 +12,13 @@
  * used again; all other host memory is space 0, by its addresses. A kernel reads the run's state too, and its port.
  *
  * Asked for captures, it has the order of a device that captures iterations: the first goes as it is, each later one is
- * a graph. Its edges are the streams' order and its own events; a wait for an event from before it is none; but the
- * whole of it lies behind all that the streams which take part had before, and these wait for all of it:
+ * a graph. Its edges are the streams' order and its own events; a wait for an event from before it is not one; but the
+ * whole of it lies after all that the streams which take part had before, and these wait for all of it:
  *
  *   stream   ... record join                  wait fork ... commands ... record join          wait fork ...
  *   graphs       wait joins ... record fork                              wait joins ... record fork
  *
- * That is for one run at a time, whose iterations call nobody.
+ * That is for one run at a time, whose iterations call no one.
  *
  * Not told: what a kernel does within its operands (bind alone refuses operands that overlap but for those that the
  * kernel may take in place), and memory that lives as long as the run and never changes (bound kernels, transfers).

@@ -4,7 +4,7 @@
  * backend for a kernel for each, and makes visible what that costs in bytes.
  *
  *  - Layouts. A kernel says in which layout it wants each operand. A value that lies otherwise gets a REORDER
- *    step and a second tensor, which later readers of that layout share. A parameter that nobody has read yet
+ *    step and a second tensor, which later readers of that layout share. A parameter that no one has read yet
  *    has no layout: the first kernel that reads it decides, so that its persistent form needs no reorder there.
  *    An optimiser's state takes its parameter's layout.
  *  - Storage. A value's tensor is its own, but for views (RESHAPE of plain bytes is no step at all) and for

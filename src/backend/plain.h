@@ -29,7 +29,7 @@ typedef struct ebb_plain_device {
 
 typedef struct ebb_plain_kernel {
     ebb_kernel base;
-    ebb_kernel_desc desc; /* operand lies behind the kernel */
+    ebb_kernel_desc desc; /* operand lies after the kernel */
 } ebb_plain_kernel;
 
 /* A device that begins as a copy of kind, which says ops, run and opaque_bytes. */

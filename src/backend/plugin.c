@@ -9,7 +9,7 @@
 
 #define PATH_BYTES 4096
 
-/* The folder that this code was loaded from, "." where nobody can say. */
+/* The folder that this code was loaded from, "." where no one can say. */
 static void find_own_folder(char folder_out[PATH_BYTES]) {
     Dl_info info;
     (void)snprintf(folder_out, PATH_BYTES, ".");

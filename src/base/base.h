@@ -81,13 +81,13 @@ static inline uint64_t ebb_max_u64(uint64_t a, uint64_t b) {
 /* The hooks to use: mem itself, or malloc's when NULL. */
 const ebb_mem *ebb__mem_or_default(const ebb_mem *mem);
 
-/* NULL when there is none; n * elem_bytes is checked. calloc's memory is zeroed. */
+/* NULL if none exists; n * elem_bytes is checked. calloc's memory is zeroed. */
 void *ebb__alloc(const ebb_mem *mem, size_t n, size_t elem_bytes);
 void *ebb__calloc(const ebb_mem *mem, size_t n, size_t elem_bytes);
 void ebb__free(const ebb_mem *mem, void *ptr);
 char *ebb__strdup(const ebb_mem *mem, const char *text);
 
-/* Make room for n_more elements behind n in an array that doubles. */
+/* Make room for n_more elements after n in an array that doubles. */
 ebb_status ebb__grow(const ebb_mem *mem, void **data, size_t *cap, size_t n, size_t n_more, size_t elem_bytes);
 
 /* A growable array: EBB_VEC(int) v = {0}; EBB_PUSH(mem, &v, 3) yields a status. */
@@ -118,7 +118,7 @@ typedef struct ebb_bump {
 
 void ebb__bump_init(ebb_bump *bump, const ebb_mem *mem);
 void ebb__bump_fini(ebb_bump *bump);
-/* 16-byte aligned, not zeroed; NULL when there is none (the message is stored). */
+/* 16-byte aligned, not zeroed; NULL if none exists (the message is stored). */
 void *ebb__bump_alloc(ebb_bump *bump, size_t n, size_t elem_bytes);
 char *ebb__bump_strdup(ebb_bump *bump, const char *text);
 ebb_status ebb__bump_own(ebb_bump *bump, const char **text); /* *text becomes a copy; NULL stays */
@@ -142,7 +142,7 @@ ebb_status ebb__sort_items(const ebb_mem *mem, void *items, size_t n, size_t ite
 /* Bytes of the character of UTF-8 with which text begins, of which n_bytes are there; 0: it begins with none. */
 size_t ebb__utf8_character(const void *text, size_t n_bytes);
 
-/* A whole decimal number below 2^64, with blanks around it or not; false: it is none. */
+/* A whole decimal number below 2^64, with blanks around it or not; false: it is not one. */
 bool ebb__parse_u64(const char *text, uint64_t *number_out);
 
 /* The character with which the text begins, and how many bytes it has; EBB_UTF8_NONE and one byte: it is not UTF-8. */

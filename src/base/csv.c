@@ -21,7 +21,7 @@ static ebb_status refuse(const ebb_csv *csv, const char *what) {
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-/* Read once, behind the first n bytes of the buffer. */
+/* Read once, after the first n bytes of the buffer. */
 static ebb_status read_behind(ebb_csv *csv, size_t n) {
     EBB_ASSERT(csv->source != NULL && n < BUFFER_BYTES && !csv->eof);
     const int64_t got = csv->source(csv->source_ctx, csv->buf + n, BUFFER_BYTES - n);
@@ -82,7 +82,7 @@ static ebb_status read_plain(ebb_csv *csv, stop *stop_out) {
     }
 }
 
-/* The inside of quotes, behind the first one, and the last one. */
+/* The inside of quotes, after the first one, and the last one. */
 static ebb_status read_quoted(ebb_csv *csv) {
     for (bool more = true;;) {
         EBB_TRY(fill(csv, &more));

@@ -32,7 +32,7 @@ ebb_status ebb__csv_open_memory(const ebb_mem *mem, const char *name, const char
                                 ebb_csv *csv_out);
 void ebb__csv_close(ebb_csv *csv);
 
-/* The next record that is not an empty line; *done_out: there is none. EBB_E_FORMAT names the line. */
+/* The next record that is not an empty line; *done_out: none. EBB_E_FORMAT names the line. */
 ebb_status ebb__csv_next(ebb_csv *csv, bool *done_out);
 
 static inline const char *ebb__csv_field(const ebb_csv *csv, size_t idx) {

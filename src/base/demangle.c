@@ -3,7 +3,7 @@
  * Reads names as the Itanium C++ ABI mangles them (its section 5.1, as GCC and Clang follow it) into a tree.
  *
  * Invariants
- *  1. Node 0 is none; a node's children have smaller numbers, so the tree has no circle.
+ *  1. Node 0 means none; a node's children have smaller numbers, so the tree has no circle.
  *  2. What is not understood sets has_failed, and from then on nothing is taken.
  *
  * Expressions (in decltype, noexcept, sizes of arrays) are not read.
@@ -94,7 +94,7 @@ static bool take_end(parser *p) {
     return take(p, "E") || take(p, "RE") || take(p, "OE");
 }
 
-/* A list's items from here to its end, which is taken; 0: there are none. */
+/* A list's items from here to its end, which is taken; 0: none exist. */
 static uint16_t read_list(parser *p, uint16_t (*read_item)(parser *p)) {
     uint16_t items[64];
     unsigned n = 0;
@@ -176,7 +176,7 @@ static uint16_t read_unqualified(parser *p, uint16_t of) {
 
 /* ---- template arguments ----------------------------------------------------------------------- */
 
-/* Behind the L. */
+/* After the L. */
 static uint16_t read_literal(parser *p) {
     static const char *const suffixes[][2] = {{"i", ""},   {"j", "u"},  {"l", "l"},
                                               {"m", "ul"}, {"x", "ll"}, {"y", "ull"}};
@@ -200,7 +200,7 @@ static uint16_t read_literal(parser *p) {
     return add_pair(p, DEMANGLED_CAST, type, number);
 }
 
-/* Behind its letter. */
+/* After its letter. */
 static uint16_t read_pack(parser *p) {
     if (p->depth++ >= DEMANGLE_MAX_DEPTH) { return fail(p); }
     const uint16_t list = read_list(p, read_argument);
@@ -214,7 +214,7 @@ static uint16_t read_argument(parser *p) {
     return *p->at == 'X' ? fail(p) : read_type(p);
 }
 
-/* Behind the I. */
+/* After the I. */
 static uint16_t read_arguments(parser *p, uint16_t of) {
     const uint16_t list = read_list(p, read_argument);
     return add_pair(p, DEMANGLED_TEMPLATE, of, list);
@@ -245,7 +245,7 @@ static uint16_t join(parser *p, uint16_t around, uint16_t name) {
     return around != 0 ? add_pair(p, DEMANGLED_QUALIFIED, around, name) : name;
 }
 
-/* Behind the N. */
+/* After the N. */
 static uint16_t read_nested(parser *p) {
     uint16_t name = 0;
     bool is_known = true; /* the name so far is no new one */
@@ -277,7 +277,7 @@ static uint16_t read_nested(parser *p) {
     return name;
 }
 
-/* Behind the Z: what is within a function. */
+/* After the Z: what is within a function. */
 static uint16_t read_local(parser *p) {
     const uint16_t function = read_encoding(p);
     if (!take(p, "E")) { return fail(p); }
@@ -373,7 +373,7 @@ static uint16_t read_builtin(parser *p) {
     return 0;
 }
 
-/* Behind the F. Whether it is for & or && alone is left out. */
+/* After the F. Whether it is for & or && alone is left out. */
 static uint16_t read_function(parser *p) {
     (void)take(p, "Y"); /* a C function */
     const uint16_t result = read_type(p);
@@ -382,7 +382,7 @@ static uint16_t read_function(parser *p) {
     return add_pair(p, DEMANGLED_FUNCTION, result, list);
 }
 
-/* Behind the A; sizes that are expressions are not read. */
+/* After the A; sizes that are expressions are not read. */
 static uint16_t read_array(parser *p) {
     const char *size = p->at;
     while (is_digit(*p->at)) { p->at++; }
@@ -469,7 +469,7 @@ static uint16_t read_special(parser *p) {
     return add_around(p, DEMANGLED_PREFIXED, read_entity(p), "thunk to ");
 }
 
-/* Without its parameters, which are behind it. */
+/* Without its parameters, which are after it. */
 static uint16_t read_entity(parser *p) {
     if (p->depth++ >= DEMANGLE_MAX_DEPTH) { return fail(p); }
     const uint16_t name = *p->at == 'T' || *p->at == 'G' ? read_special(p) : read_name(p);
@@ -477,7 +477,7 @@ static uint16_t read_entity(parser *p) {
     return name;
 }
 
-/* A function within another name has its parameters behind it, up to an E. */
+/* A function within another name has its parameters after it, up to an E. */
 static uint16_t read_encoding(parser *p) {
     if (p->depth++ >= DEMANGLE_MAX_DEPTH) { return fail(p); }
     const uint16_t name = read_entity(p);

@@ -31,8 +31,8 @@ typedef struct ebb_demangler {
     uint16_t known[EBB_DEMANGLE_KNOWN]; /* what a name may refer to again */
 } ebb_demangler;
 
-/* Write the name to buf[buf_bytes], its end cut off where it is longer; false, and buf is untouched: it is none of C++,
- * or has in it what this does not read (expressions). */
+/* Write the name to buf[buf_bytes], its end cut off where it is longer; false, and buf is untouched: it is not one of
+ * C++, or has in it what this does not read (expressions). */
 bool ebb__demangle(ebb_demangler *d, const char *mangled, char *buf, size_t buf_bytes);
 
 #endif

@@ -14,7 +14,7 @@ enum {
     DEMANGLED_TEXT,
     DEMANGLED_QUALIFIED, /* first::second */
     DEMANGLED_TEMPLATE,  /* first<list second> */
-    DEMANGLED_ITEM,      /* of a list: first, and what comes behind it */
+    DEMANGLED_ITEM,      /* of a list: first, and what comes after it */
     DEMANGLED_PACK,      /* list first, as items of the list around */
     DEMANGLED_POINTER,   /* to first; text: the sign */
     DEMANGLED_DECORATED, /* first text */
@@ -23,7 +23,7 @@ enum {
     DEMANGLED_ARRAY,     /* first [text] */
     DEMANGLED_MEMBER,    /* second first::* */
     DEMANGLED_CAST,      /* (first)text */
-    DEMANGLED_MAKER,     /* the last part of the name first, behind text */
+    DEMANGLED_MAKER,     /* the last part of the name first, after text */
     DEMANGLED_UNNAMED,   /* text n_bytes} */
 };
 

@@ -401,7 +401,7 @@ static void copy_mode(const ebb_file_writer *writer) {
 }
 
 static ebb_status replace_target(ebb_file_writer *writer) {
-    if (writer->in_place) { return drop_temp_path(writer, EBB_OK); } /* it is there; nobody's state hangs on it */
+    if (writer->in_place) { return drop_temp_path(writer, EBB_OK); } /* it is there; no one's state hangs on it */
     copy_mode(writer);
     if (fsync(writer->fd) != 0) { return ebb__fail_errno(writer->path, "sync"); }
     if (writer->temp_path == NULL) { EBB_TRY(make_named(writer)); }

@@ -15,7 +15,7 @@ ebb_status ebb__fail_errno(const char *path, const char *what);
 /* What follows the last slash of a path; a slash that ends it does not count. */
 const char *ebb__base_name(const char *path);
 
-/* Read the whole file; *data_out is the caller's (ebb__free with mem) and has a NUL behind its *n_bytes_out bytes.
+/* Read the whole file; *data_out is the caller's (ebb__free with mem) and has a NUL after its *n_bytes_out bytes.
  * EBB_E_IO: it cannot be read. EBB_E_LIMIT: it has more than max_bytes. */
 ebb_status ebb__file_read_all(const ebb_mem *mem, const char *path, uint64_t max_bytes, char **data_out,
                               size_t *n_bytes_out);

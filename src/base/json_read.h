@@ -5,7 +5,7 @@
  *
  * What is read is `{"nodes": [element, ...], "other": value, ...}`, or just the array. Each element, and each other
  * member that the handler wants, is given whole: as tokens in the order of the text. An array or object is followed by
- * what lies in it; in an object each value comes behind the token of its key.
+ * what lies in it; in an object each value comes after the token of its key.
  */
 #ifndef EBB_SRC_JSON_READ_H
 #define EBB_SRC_JSON_READ_H
@@ -24,8 +24,8 @@ typedef enum ebb_json_kind {
 
 typedef struct ebb_json_token {
     ebb_json_kind kind;
-    uint32_t text; /* where in texts; with a NUL behind it */
-    uint32_t next; /* the token behind all that lies in this one */
+    uint32_t text; /* where in texts; with a NUL after it */
+    uint32_t next; /* the token after all that lies in this one */
 } ebb_json_token;
 
 /* Token 0 is the whole value. */
@@ -68,7 +68,7 @@ ebb_status ebb__json_value_fail(const ebb_json_value *json, const char *fmt, ...
 
 #define EBB_JSON_NONE UINT32_MAX
 
-/* The value of this key (of its last, as Python has it) in the object at token; EBB_JSON_NONE: there is none, or
+/* The value of this key (of its last, as Python has it) in the object at token; EBB_JSON_NONE: none, or
  * it is no object. */
 uint32_t ebb__json_value_member(const ebb_json_value *json, uint32_t token, const char *key);
 
@@ -80,7 +80,7 @@ static inline bool ebb__json_value_is(const ebb_json_value *json, uint32_t token
     return token != EBB_JSON_NONE && json->tokens[token].kind == kind;
 }
 
-/* The text of the member key that is a string; NULL: there is none. */
+/* The text of the member key that is a string; NULL: none. */
 const char *ebb__json_value_string(const ebb_json_value *json, uint32_t token, const char *key);
 
 /* A number that is whole and fits; false: it is not. */

@@ -112,7 +112,7 @@ void *ebb__bump_alloc(ebb_bump *bump, size_t n, size_t elem_bytes) {
         if (chunk == NULL) { return NULL; }
         chunk->cap = cap;
         chunk->used = 0;
-        bool large = cap == size_bytes && bump->head != NULL; /* keep filling the open chunk behind it */
+        bool large = cap == size_bytes && bump->head != NULL; /* keep filling the open chunk after it */
         chunk->next = large ? bump->head->next : bump->head;
         if (large) {
             bump->head->next = chunk;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A map from numbers of 64 bits to numbers of 64 bits: slots probed one behind the other, at most half of them full.
+ * A map from numbers of 64 bits to numbers of 64 bits: slots probed one after the other, at most half of them full.
  */
 #ifndef EBB_SRC_BASE_U64_MAP_H
 #define EBB_SRC_BASE_U64_MAP_H

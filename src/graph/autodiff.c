@@ -10,7 +10,7 @@
  * concats costs nothing.
  *
  * Invariants
- *  1. grad[v] is complete when the walk reaches v's maker: all of v's readers stand behind the maker.
+ *  1. grad[v] is complete when the walk reaches v's maker: all of v's readers stand after the maker.
  *  2. Nothing is made for values that depend on no parameter (the images).
  *  3. Of two backward operators of a layer the weights' comes first: it is the last reader of the layer's input, which
  *     can go before the gradient of its size comes.

@@ -106,7 +106,7 @@ typedef enum ebb_op_kind {
 
 const char *ebb__op_name(ebb_op_kind kind);
 
-/* Whether an operator of this kind may have so many operands, as the table has it; where it has a maximum of outputs
+/* Whether an operator of this kind may have this many operands, as the table has it; where it has a maximum of outputs
  * or inouts there is at least one. */
 bool ebb__op_takes(ebb_op_kind kind, uint32_t n_in, uint32_t n_out, uint32_t n_inout);
 
@@ -118,7 +118,7 @@ typedef struct ebb_shape {
 
 int64_t ebb__shape_elements(const ebb_shape *shape);
 bool ebb__shape_equal(const ebb_shape *a, const ebb_shape *b);
-/* Of a shape behind h, for tables. */
+/* Of a shape after h, for tables. */
 size_t ebb__shape_hash(uint64_t h, const ebb_shape *shape);
 
 /* Everything an op's kind leaves open. Only 4-byte members, so that there is no padding and equal
@@ -191,14 +191,14 @@ struct ebb_graph {
     EBB_VEC(ebb_value_info) values;
     EBB_VEC(ebb_op) ops;
     EBB_VEC(ebb_port) ports;
-    ebb_value loss; /* EBB_NO_VALUE where there is none */
+    ebb_value loss; /* EBB_NO_VALUE if none exists */
     int64_t classes;
     bool differentiated;       /* backward is there; nothing can be built or simplified any more */
     ebb_name_slot *name_slots; /* hash table of the persistent values by name */
     size_t n_name_slots, n_names;
 };
 
-/* The port of this name; NULL: there is none. */
+/* The port of this name; NULL: none. */
 const ebb_port *ebb__graph_port(const ebb_graph *graph, const char *name);
 
 /* Passes; each leaves the invariants whole. ebb__graph_simplify runs the first two; ebb_graph_train, the zoo's

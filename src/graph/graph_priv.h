@@ -22,7 +22,7 @@ const char *ebb__graph_join(ebb_graph *graph, const char *prefix, const char *su
 ebb_status ebb__graph_add_value(ebb_graph *graph, const char *prefix, const char *suffix, const ebb_value_info *info,
                                 ebb_value *value_out);
 
-/* Copy op behind the last; its name is the graph's already, its operand lists are copied. out gets room for
+/* Copy op after the last; its name is the graph's already, its operand lists are copied. out gets room for
  * what a pass may add (a mask). */
 ebb_status ebb__graph_add_op(ebb_graph *graph, const ebb_op *op);
 

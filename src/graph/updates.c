@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a forward graph to a training graph: simplify, differentiate, update. An update stands directly behind
+ * From a forward graph to a training graph: simplify, differentiate, update. An update stands directly after
  * the last operator that reads its parameter or makes its gradient: the earliest legal place, after which
  * the gradient's memory is free.
  *
- * The new order is made in one pass: the parameters due behind each operator form a list through next[].
+ * The new order is made in one pass: the parameters due after each operator form a list through next[].
  */
 #include "graph/graph_priv.h"
 
 typedef struct update_plan {
     ebb_value *gradient; /* [n_values]: of a parameter, or EBB_NO_VALUE */
     uint32_t *last;      /* [n_values]: the last op that reads the parameter or makes its gradient */
-    ebb_value *first;    /* [n_ops]: the first parameter that is due behind this op */
+    ebb_value *first;    /* [n_ops]: the first parameter that is due after this op */
     ebb_value *next;     /* [n_values]: ... and the one after it */
     size_t n_updates;
 } update_plan;

@@ -12,10 +12,10 @@
 #define MAX_BLOCKS 333333 /* of a network: a million convolutions */
 
 typedef struct zoo_row {
-    const char *name; /* up to a colon, if there is one: behind it stand the figures' names */
+    const char *name; /* up to a colon, if there is one: after it stand the figures' names */
     const char *about;
     ebb_zoo_fn build;
-    int64_t n_args; /* figures that the user gives behind a colon */
+    int64_t n_args; /* figures that the user gives after a colon */
     int64_t arg[EBB_ZOO_MAX_ARGS];
     int64_t channels, size, classes;
 } zoo_row;

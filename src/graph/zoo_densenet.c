@@ -2,7 +2,7 @@
  *
  * DenseNet (Huang et al., CVPR 2017) with torchvision's names: growth 32, bottlenecks of 128, compression by half.
  *
- * A dense block's input to layer i+1 is the input to layer i with the new maps behind it: the same channels in the same
+ * A dense block's input to layer i+1 is the input to layer i with the new maps after it: the same channels in the same
  * order as a concatenation of all earlier maps, but each concat has two parts, and the maps themselves are
  * free as soon as they are in it.
  */

@@ -4,7 +4,7 @@
  * the names of timm's inception_v4: features.0 to features.21, last_linear. Dropout of 0.2 before the last layer, as in
  * the paper.
  *
- * Modules are tables: a branch is a chain of convolutions, some behind a pool; the branches' results are
+ * Modules are tables: a branch is a chain of convolutions, some after a pool; the branches' results are
  * concatenated in their order.
  */
 #include "graph/zoo_priv.h"

@@ -16,7 +16,7 @@ typedef enum ebb_zoo_init { EBB_ZOO_INIT_DEFAULT, EBB_ZOO_INIT_FAN_IN, EBB_ZOO_I
 
 typedef struct ebb_zoo_net {
     ebb_graph *graph;
-    const int64_t *arg; /* the figures behind the colon, or the row's own */
+    const int64_t *arg; /* the figures after the colon, or the row's own */
     int64_t classes;
     bool no_dropout;
     ebb_zoo_init conv_init;

@@ -9,7 +9,7 @@
  *
  * A slot begins at an out or a move, and is over after the last in or move that reads it before its bytes are written
  * there anew or its tensor changes. What reads a tier before anything was copied there reads the slot that came around
- * the end, which is the last one there; if there is none, the copy is always there.
+ * the end, which is the last one there; if none exists, the copy is always there.
  *
  * Stays and slots are entered where they begin, and their ends filled in later, so they come in the order of their
  * beginnings, and only those that begin at one action are still to be sorted.

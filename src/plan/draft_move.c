@@ -116,7 +116,7 @@ static void measure(mover *m, uint64_t *present) {
     m->time[m->n] = time;
 }
 
-/* The last position up to a whose time is not after this; 0 if there is none. */
+/* The last position up to a whose time is not after this; 0 if none exists. */
 static size_t find_time(const mover *m, uint64_t time, size_t a) {
     size_t low = 0;
     for (size_t high = a + 1; high - low > 1;) {

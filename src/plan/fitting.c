@@ -129,7 +129,7 @@ static ebb_status try_choice(fitting *f, attempt **made_out, ebb_plan **plan_out
     return st == EBB_E_NO_FIT ? EBB_OK : st;
 }
 
-/* *ns_out: the time of the plan with the choices to be tried; UINT64_MAX: there is none, or enough is tried. */
+/* *ns_out: the time of the plan with the choices to be tried; UINT64_MAX: none, or enough is tried. */
 static ebb_status consider(fitting *f, uint64_t *ns_out) {
     ebb_plan *plan = NULL;
     attempt *made = NULL;

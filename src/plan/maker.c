@@ -390,7 +390,7 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
-/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: there is none. */
+/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: none. */
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }

@@ -46,10 +46,10 @@ void ebb__maker_fini(ebb_maker *m);
 /* From now on with these, which are borrowed until others come. */
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice);
 
-/* A plan, not sealed yet. EBB_E_NO_FIT: there is none; no message. */
+/* A plan, not sealed yet. EBB_E_NO_FIT: none; no message. */
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out);
 
-/* The same, and where there is none the least budget is searched and said. */
+/* The same, and if none exists the least budget is searched and said. */
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
 /* The least budget with a plan for these choices: ebb__maker_try has a plan from there on, and none below, whatever the

@@ -18,7 +18,7 @@ typedef struct ebb_order_rows {
 /* Which step must be before which, and how many bytes each makes and ends. Persistent tensors are in always_bytes. A
  * tensor that dies with the step that makes it is in own_bytes, as scratch is. Every other tensor is made by one step,
  * its first write, and dies when the last of its users has run: the readers of its last version, or its last writer if
- * there are none. Other accesses need no look: the versions put them between the two. A kept tensor has no users. */
+ * none exist. Other accesses need no look: the versions put them between the two. A kept tensor has no users. */
 typedef struct ebb_order_graph {
     size_t n_steps, n_tensors;
     uint64_t always_bytes;

@@ -22,7 +22,7 @@ ebb_status ebb__ordset_init(ebb_ordset *set, uint64_t range, ebb_bump *bump);
 bool ebb__ordset_has(const ebb_ordset *set, uint64_t member);
 void ebb__ordset_add(ebb_ordset *set, uint64_t member);
 void ebb__ordset_remove(ebb_ordset *set, uint64_t member);
-/* The least member >= from, the greatest <= from; EBB_ORDSET_NONE if there is none. */
+/* The least member >= from, the greatest <= from; EBB_ORDSET_NONE if none exists. */
 uint64_t ebb__ordset_next(const ebb_ordset *set, uint64_t from);
 uint64_t ebb__ordset_prev(const ebb_ordset *set, uint64_t from);
 

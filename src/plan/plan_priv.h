@@ -117,7 +117,7 @@ ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, e
  * plan with these choices needs less. */
 uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uint32_t *step_out);
 
-/* The rule of that name, static; NULL: there is none. */
+/* The rule of that name, static; NULL: none. */
 const char *ebb__certificate_rule(const char *name);
 /* What is certified of all plans for a program on a machine. */
 ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine);
@@ -128,7 +128,7 @@ ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *b
 /* The text form in memory; name is for messages. */
 ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);
 
-/* "run", "again", "out", "in", "move", "drop". "?" for what is none. */
+/* "run", "again", "out", "in", "move", "drop". "?" for anything else. */
 const char *ebb__action_name(uint32_t kind);
 
 /* Whether it is run or again. */

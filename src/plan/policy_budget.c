@@ -64,7 +64,7 @@ static bool never_written(const walk *w, uint32_t t) {
     return first == w->uses.start[t + 1] || w->next_write[first] == NEVER;
 }
 
-/* The step by which the current content is wanted; NEVER: it is dead. Behind the last step are what must be there
+/* The step by which the current content is wanted; NEVER: it is dead. After the last step are what must be there
  * at the end, and then the next lap. */
 static uint64_t find_need(const walk *w, uint32_t t) {
     const tensor_state *state = &w->state[t];
@@ -86,7 +86,7 @@ static void release_copy(walk *w, uint32_t t) {
     w->tier_used[state->tier] -= state->bytes;
 }
 
-/* The first tier with room; EBB_MAX_TIERS if there is none. */
+/* The first tier with room; EBB_MAX_TIERS if none exists. */
 static uint32_t pick_tier(const walk *w, uint64_t bytes) {
     uint32_t tier = EBB_DEVICE + 1;
     while (tier < EBB_MAX_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||

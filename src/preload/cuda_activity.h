@@ -5,7 +5,7 @@
 #ifndef EBB_SRC_PRELOAD_CUDA_ACTIVITY_H
 #define EBB_SRC_PRELOAD_CUDA_ACTIVITY_H
 
-/* With the first call of CUDA that the recorder sees: ask CUPTI, or note why there is none. Later calls do nothing. */
+/* With the first call of CUDA that the recorder sees: ask CUPTI, or note why none exists. Later calls do nothing. */
 void ebb__preload_activity_start(void);
 
 #endif

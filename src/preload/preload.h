@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libebb_record.so: preloaded into a program that nobody can change, it records the program's large allocations as a
+ * libebb_record.so: preloaded into a program that no one can change, it records the program's large allocations as a
  * trace. `ebb record` sets it up through the environment; docs/record.md says what is seen and what is not.
  *
  * It stands between a program and its allocator, so other rules hold here than in the library:
@@ -26,7 +26,7 @@ enum { PRELOAD_MALLOC, PRELOAD_MMAP, PRELOAD_PINNED, PRELOAD_MANAGED, PRELOAD_DE
 
 /* ---- real functions (preload_real.c) ----------------------------------------------------------- */
 
-/* The function that the program would have without us; NULL when there is none. */
+/* The function that the program would have without us; NULL if none exists. */
 void *ebb__preload_next(const char *name);
 
 /* glibc's dlsym, to which this library's own is an addition. */
@@ -91,7 +91,7 @@ void ebb__preload_tell(const char *says, const char *what);
 
 /* Calls for fewer bytes are none of ours; SIZE_MAX while nothing is recorded. */
 extern atomic_size_t ebb__preload_min_bytes;
-extern bool ebb__preload_no_kernels; /* nobody asks CUPTI */
+extern bool ebb__preload_no_kernels; /* no one asks CUPTI */
 
 typedef enum preload_answer {
     PRELOAD_PASS,   /* not recorded: do it */
@@ -99,14 +99,15 @@ typedef enum preload_answer {
     PRELOAD_RECORD, /* do it, then say ebb__preload_done */
 } preload_answer;
 
-/* Whether a call for so many bytes may be recorded. Where not, nobody need find out its space: PRELOAD_MAX_SPACES does.
+/* Whether a call for this many bytes may be recorded. Where not, no one need find out its space: PRELOAD_MAX_SPACES
+ * does.
  */
 bool ebb__preload_counts(uint64_t size_bytes);
 
 /* Before an allocation of at least the least size. */
 preload_answer ebb__preload_ask(uint32_t space, uint64_t size_bytes);
 
-/* Behind it: a key (an address; 0 when it failed) under which it will be freed, and what was asked for and taken. */
+/* After it: a key (an address; 0 when it failed) under which it will be freed, and what was asked for and taken. */
 void ebb__preload_done(uint32_t space, uint64_t key, uint64_t asked_bytes, uint64_t size_bytes);
 
 /* Whether a key may be one of a recorded block. */
@@ -131,7 +132,7 @@ void ebb__preload_reset(uint32_t space);
 void ebb__preload_shrink(uint32_t space, uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* CUDA's own memory: physical handles live until they are released as often as made and retained, and nowhere
- * mapped. All this is said behind CUDA's call, when a handle that it let go may be another thread's already: so who
+ * mapped. All this is said after CUDA's call, when a handle that it let go may be another thread's already: so who
  * releases one says which block's handle it was before the call, by ebb__preload_handle_block. */
 void ebb__preload_handle_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
 void ebb__preload_handle_unmapped(uint64_t address, uint64_t size_bytes);

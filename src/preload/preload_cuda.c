@@ -253,7 +253,7 @@ int cudaGetDeviceProperties_v2(uint8_t *properties, int device) {
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-/* Below, behind the table that they look at. */
+/* Below, after the table that they look at. */
 PRELOAD_EXPORT int cuGetProcAddress(const char *symbol, void **out, int version, uint64_t flags);
 PRELOAD_EXPORT int cuGetProcAddress_v2(const char *symbol, void **out, int version, uint64_t flags, int *found);
 PRELOAD_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **out, uint64_t flags, int *found);
@@ -294,7 +294,7 @@ static function functions[] = {
     BASE(cuMemAllocPitch_v2, "cuMemAllocPitch"),
     SAME(cuMemAllocManaged),
     BASE(cuMemAllocHost_v2, "cuMemAllocHost"),
-    SAME(cuMemAllocHost), /* behind its successor, which has the same base name */
+    SAME(cuMemAllocHost), /* after its successor, which has the same base name */
     SAME(cuMemHostAlloc),
     SAME(cuMemAllocAsync),
     BASE(cuMemAllocAsync_ptsz, "cuMemAllocAsync"),

@@ -51,7 +51,7 @@ void ebb__preload_tell(const char *says, const char *what) {
     const int fd = open(says, O_WRONLY | O_APPEND | O_CLOEXEC);
     const int n = snprintf(line, sizeof line, "%s\n", what);
     const size_t n_bytes = n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    if (fd >= 0 && write(fd, line, n_bytes) < 0) { /* then nobody hears of it */
+    if (fd >= 0 && write(fd, line, n_bytes) < 0) { /* then no one hears of it */
     }
     if (fd >= 0) { (void)close(fd); }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In front of malloc and its family. What is small is handed on behind one comparison; a free looks at a filter.
+ * In front of malloc and its family. What is small is handed on after one comparison; a free looks at a filter.
  *
  * While dlsym finds the real functions it may itself ask for memory, before there is any: a small buffer serves that.
  */
@@ -90,7 +90,7 @@ static void *take_large(family which, size_t alignment, size_t n_bytes) {
     return memory;
 }
 
-/* The old block is no more before the real call: behind it another thread may have its address. */
+/* The old block is no more before the real call: after it another thread may have its address. */
 static void *resize_large(void *memory, size_t n_bytes) {
     preload_block was;
     const bool had = memory != NULL && ebb__preload_take((uintptr_t)memory, &was);
@@ -123,7 +123,7 @@ void *calloc(size_t n, size_t elem_bytes) {
 
 void *realloc(void *memory, size_t n_bytes) {
     if (!is_ready()) { return take_early(n_bytes); }
-    if (is_early(memory)) { /* it stays behind; how long it was nobody knows */
+    if (is_early(memory)) { /* it stays behind; how long it was no one knows */
         const size_t n_left = (size_t)(early + EARLY_BYTES - (uint8_t *)memory);
         void *moved = malloc(n_bytes);
         if (moved != NULL) { memcpy(moved, memory, n_bytes < n_left ? n_bytes : n_left); }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In front of mmap, munmap and mremap: anonymous memory that a program may write. A range that is only reserved
- * (PROT_NONE) is no memory yet, and files are somebody else's. glibc's malloc does not come through here, other
+ * (PROT_NONE) is no memory yet, and files are another program's. glibc's malloc does not come through here, other
  * allocators do.
  */
 #include "preload/preload.h"

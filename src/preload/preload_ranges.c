@@ -90,7 +90,7 @@ static void release_handle(uint64_t handle, uint64_t number) {
     ebb__recorder_flush();
 }
 
-/* *ctx: the handle of what comes. CUDA unmaps no part of a mapping; were one left, it would be nobody's. */
+/* *ctx: the handle of what comes. CUDA unmaps no part of a mapping; were one left, it would be no one's. */
 static ebb_status follow_view(void *ctx, const ebb_range *range, bool comes) {
     const uint64_t *handle = ctx;
     preload_block view = {.key = range->address, .block = *handle};

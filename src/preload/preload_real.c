@@ -54,7 +54,7 @@ static void *find_in_loaded(const char *path, const char *name) {
     return found;
 }
 
-/* Opened behind the walk, during which the linker holds a lock that dlopen takes as its second. */
+/* Opened after the walk, during which the linker holds a lock that dlopen takes as its second. */
 void *ebb__preload_in_library(const char *prefix, const char *name) {
     library_search search = {.prefix = prefix};
     void *found = NULL;

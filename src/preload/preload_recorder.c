@@ -80,7 +80,7 @@ void ebb__recorder_give_up(void) {
     ebb__preload_min_bytes = SIZE_MAX;
 }
 
-/* A program may close what is not its own; a file that it opens behind that has our number. */
+/* A program may close what is not its own; a file that it opens after that has our number. */
 static bool is_file_there(void) {
     struct stat now;
     return fstat(ebb__recorder.fd, &now) == 0 && now.st_dev == ebb__recorder.file.st_dev &&
@@ -218,7 +218,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
     return text != NULL && *text != '\0' ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* has_lock is true only while the lock is held: at worst a handler finds it false just before or behind. */
+/* has_lock is true only while the lock is held: at worst a handler finds it false just before or after. */
 void ebb__recorder_lock(void) {
     (void)pthread_mutex_lock(&ebb__recorder.lock);
     has_lock = true;

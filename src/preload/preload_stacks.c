@@ -26,7 +26,7 @@ static _Unwind_Reason_Code add_frame(struct _Unwind_Context *context, void *ctx)
     if (pc == 0) { return _URC_END_OF_STACK; }
     if (w->stack->n == 0 && is_own(pc)) { return _URC_NO_REASON; }
     if (w->stack->n == w->n_max) { return _URC_END_OF_STACK; }
-    w->stack->pc[w->stack->n++] = pc - 1; /* of the call, not of what comes behind it */
+    w->stack->pc[w->stack->n++] = pc - 1; /* of the call, not of what comes after it */
     return _URC_NO_REASON;
 }
 

@@ -177,7 +177,7 @@ static bool is_line_done(reader *r) {
     return r->at == r->end || *r->at == '\n';
 }
 
-/* Go to the first field of the next line that has one; false: there is none. */
+/* Go to the first field of the next line that has one; false: none. */
 static bool next_line(reader *r) {
     for (;;) {
         while (r->at < r->end && *r->at != '\n') { r->at++; }
@@ -265,7 +265,7 @@ static ebb_status read_real(reader *r, double *x_out) {
     return EBB_OK;
 }
 
-/* One character of a text, behind its backslash if it has one. */
+/* One character of a text, after its backslash if it has one. */
 static ebb_status read_escape(reader *r, char *c_out) {
     unsigned hi = 0, lo = 0;
     const char c = r->at < r->end ? *r->at++ : '\0';

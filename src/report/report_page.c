@@ -350,7 +350,7 @@ static ebb_status put_segments(ebb_report_page *page) {
 static uint64_t event_x(const ebb_report_page *page, uint64_t event) {
     if (!page->by_time) { return event; }
     size_t low = 0, high = (size_t)page->report->summary.n_blocks;
-    while (low < high) { /* the first block born behind the event */
+    while (low < high) { /* the first block born after the event */
         const size_t middle = low + (high - low) / 2;
         if (ebb_study_get_block(page->report->study, middle).born_event <= event) {
             low = middle + 1;

@@ -21,7 +21,7 @@
 typedef struct ebb_report_out {
     ebb_report_sink sink;
     void *ctx;
-    ebb_status status; /* of the first failure; nothing is written behind it */
+    ebb_status status; /* of the first failure; nothing is written after it */
     uint64_t n_total;  /* bytes so far */
     size_t n;          /* in the buffer */
     char buffer[REPORT_BUFFER_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much is allocated anew, and what would be needed if no block lived before its first access or behind its last.
+ * How much is allocated anew, and what would be needed if no block lived before its first access or after its last.
  */
 #include "study/study_priv.h"
 

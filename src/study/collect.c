@@ -193,7 +193,7 @@ static ebb_status sort_segments(ebb_study *s, uint32_t *order, uint64_t *key) {
     return ebb__sort_by_key(s->mem, order, s->segments.n, key);
 }
 
-/* Entry i of the log is about segment i until here. What of it ends a segment that nobody saw begin goes. */
+/* Entry i of the log is about segment i until here. What of it ends a segment that no one saw begin goes. */
 static ebb_status match_segments(ebb_study *s) {
     const size_t n = s->segments.n;
     if (n == 0) { return EBB_OK; }

@@ -7,13 +7,13 @@
  *      segment  |#### live ####|r|........ free ........|## live ##|r|...|     r: rounding, up to a multiple of 512
  *
  * A segment with a live block cannot go back to the device, so its free bytes are pinned by the blocks in it; each of
- * them is charged with its share, equal for all. What is behind a block up to the next multiple of 512 is rounding,
+ * them is charged with its share, equal for all. What is after a block up to the next multiple of 512 is rounding,
  * where the allocator is PyTorch's and no other block begins there.
  */
 #include "study/study_priv.h"
 
 #define GRANULE_BYTES ((uint64_t)512)
-#define NEAR_PEAK 100u /* within one part of so many of the most */
+#define NEAR_PEAK 100u /* within one part of this many of the most */
 
 typedef struct layout {
     ebb_study *study;
@@ -170,7 +170,7 @@ static void pass_block(filling *f, const study_block *b) {
     f->row.n_pins++;
 }
 
-/* The blocks of a segment are those from *next on. One that goes on behind its end belongs to the one behind it too, as
+/* The blocks of a segment are those from *next on. One that goes on after its end belongs to the one after it too, as
  * in expandable segments; it is the only one that is gone through again. */
 static ebb_status fill_segment(layout *l, filling *f, size_t *next) {
     ebb_study *s = l->study;

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define ALL STUDY_N_PAIRS /* behind the pairs: all together */
+#define ALL STUDY_N_PAIRS /* after the pairs: all together */
 #define CELLS_AN_OCTAVE 4.0
 #define N_CELL_LOGS 256u
 

@@ -11,7 +11,7 @@ static size_t dot_before(const char *name, size_t end) {
     return end > 0 ? end - 1 : SIZE_MAX;
 }
 
-/* Of the block's name: up to its last '.', the whole where there is none. What belongs to a parameter is named after
+/* Of the block's name: up to its last '.', the whole if none exists. What belongs to a parameter is named after
  * it, layer.weight.grad, and is of the parameter's module. */
 size_t ebb__study_module_length(const study_block *b, const char *name) {
     const size_t whole = strlen(name), last = dot_before(name, whole);

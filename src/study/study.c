@@ -16,7 +16,7 @@ static ebb_status check_options(const ebb_study_options *o) {
     return EBB_OK;
 }
 
-/* The note as a number of bytes; UNKNOWN when there is none, or another text. */
+/* The note as a number of bytes; UNKNOWN if none exists, or another text. */
 static uint64_t number_note(const ebb_study *s, const char *key) {
     const char *text = ebb_trace_reader_note(s->reader, key);
     if (text == NULL || text[0] == '\0' || strspn(text, "0123456789") != strlen(text)) { return EBB_STUDY_UNKNOWN; }

@@ -7,7 +7,7 @@
  *      by_block  the accesses again, block by block          those of b: [first_access(b), first_access(b + 1))
  *
  * Invariants
- *  1. A block is in the log once as born, and at most once as freed, behind that.
+ *  1. A block is in the log once as born, and at most once as freed, after that.
  *  2. Times and events grow along log, accesses, and each block's part of by_block.
  *  3. Once it is created nothing of a study changes.
  */

@@ -118,7 +118,7 @@ static bool is_earlier_access(const void *ctx, size_t access) {
     return wanted->study->accesses.data[access].event < wanted->event;
 }
 
-/* When the first access from this event on was; UINT64_MAX: there is none. */
+/* When the first access from this event on was; UINT64_MAX: none. */
 static uint64_t access_ns(const ebb_study *s, uint64_t event) {
     const wanted_access wanted = {s, event};
     const size_t first = ebb__first_not_before(s->accesses.n, is_earlier_access, &wanted);

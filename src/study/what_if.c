@@ -179,7 +179,7 @@ static bool is_true(const char *text) {
     return text != NULL && (study_begins_with(text, "True") || study_begins_with(text, "true") || text[0] == '1');
 }
 
-/* The text behind "key:" in a list of such pairs; NULL when it is not there. */
+/* The text after "key:" in a list of such pairs; NULL when it is not there. */
 static const char *value_in(const char *conf, const char *key) {
     const size_t n = strlen(key);
     for (const char *at = conf; (at = strstr(at, key)) != NULL; at += n) {

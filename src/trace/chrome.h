@@ -41,7 +41,7 @@ typedef struct chrome_device {
     bool tells_totals;
     bool is_unsound;                                   /* a total was less than what had just been allocated */
     uint64_t first_ns, before_bytes;                   /* what was allocated before the earliest point */
-    uint64_t last_ns, allocated_bytes, reserved_bytes; /* behind the latest */
+    uint64_t last_ns, allocated_bytes, reserved_bytes; /* after the latest */
 } chrome_device;
 
 typedef struct chrome_thread {

@@ -51,7 +51,7 @@ static bool is_host_name(const char *name) {
     return strcmp(name, HOST) == 0 || strcmp(name, "malloc") == 0 || strcmp(name, "mmap") == 0;
 }
 
-/* SIZE_MAX: there is none of this name. */
+/* SIZE_MAX: none of this name. */
 static size_t find_device(const ebb_trace_devices *d, const char *name) {
     for (size_t i = 0; i < d->list.n; i++) {
         if (strcmp(d->list.data[i].name, name) == 0) { return i; }

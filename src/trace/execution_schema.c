@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an operator's schema says of its arguments: `Tensor(a)` may be what is returned, `Tensor(a!)` is written.
- * Written arguments behind the `*` are results that the caller gives room for (`out`), and so are not read.
+ * Written arguments after the `*` are results that the caller gives room for (`out`), and so are not read.
  */
 #include "trace/execution.h"
 

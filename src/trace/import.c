@@ -216,7 +216,7 @@ ebb_status ebb__import_note_devices(ebb_importer *importer, const ebb_import_dev
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-/* A file without a name; in memory only where nobody named a folder and the system's takes none. */
+/* A file without a name; in memory only where no one named a folder and the system's takes none. */
 static ebb_status make_temporary(const char *temp_dir, int *fd_out) {
     const char *dir = temp_dir != NULL ? temp_dir : P_tmpdir;
     char path[PATH_MAX];

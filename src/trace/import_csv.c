@@ -17,7 +17,7 @@ enum { COLUMN_ID, COLUMN_LOWER, COLUMN_UPPER, COLUMN_SIZE, N_NEEDED, COLUMN_OFFS
 static const struct {
     const char *name;
     unsigned column;
-    bool is_last; /* the last time of the buffer, not the one behind it */
+    bool is_last; /* the last time of the buffer, not the one after it */
 } names[] = {
     {"id", COLUMN_ID, false},         {"buffer", COLUMN_ID, false},   {"buffer_id", COLUMN_ID, false},
     {"lower", COLUMN_LOWER, false},   {"start", COLUMN_LOWER, false}, {"begin", COLUMN_LOWER, false},
@@ -90,7 +90,7 @@ static ebb_status read_names(reader *r) {
     return EBB_OK;
 }
 
-/* The name of the column at [*at, stop), without blanks around it; *at goes behind its comma. */
+/* The name of the column at [*at, stop), without blanks around it; *at goes after its comma. */
 static size_t take_name(const char **at, const char *stop) {
     const char *from = *at, *to = memchr(from, ',', (size_t)(stop - from));
     if (to == NULL) { to = stop; }

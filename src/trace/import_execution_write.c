@@ -4,7 +4,7 @@
  * of the file, so one is within another if it begins later and ends earlier. Parents do not tell it: the observer takes
  * an operator that ended with an exception, as those of a checkpoint do that stops early, for the parent of what comes
  * after it. Only in a file that is sorted by ids parents tell it. A node ends when one of its thread begins that is not
- * within it. What a node does to blocks comes at its end, behind what the nodes within
+ * within it. What a node does to blocks comes at its end, after what the nodes within
  * it do; only blocks that it makes come at its beginning. Each event is one tick later than the one before.
  *
  * Nodes of other threads may end late in this order, so a block is freed when the last node that holds it has ended.
@@ -16,7 +16,7 @@
 
 typedef struct open_node {
     const execution_node *node;
-    uint64_t iteration; /* EBB_TRACE_NONE: it is none */
+    uint64_t iteration; /* EBB_TRACE_NONE: it is not one */
     uint32_t phase;
     uint32_t names_blocks;  /* what is made within; 0: nothing does */
     uint32_t module, range; /* of modules: what the node is of; the range around it */

@@ -61,11 +61,11 @@ ebb_status ebb__import_begin(ebb_importer *importer, uint32_t tells, uint64_t st
 /* Read all of the importer's file as ebb__json_read does; importer->cut is set where it ends too early. */
 ebb_status ebb__import_json_read(ebb_importer *importer, const ebb_json_handler *handler);
 
-/* The writer's number of a text of somebody else's: bytes that are no UTF-8 become '?', and of more than 1 MiB the
+/* The writer's number of a text of another program's: bytes that are no UTF-8 become '?', and of more than 1 MiB the
  * rest is cut off. */
 ebb_status ebb__import_string(ebb_importer *importer, const char *text, uint32_t *string_out);
 
-/* A note whose value is somebody else's text, or a number. */
+/* A note whose value is another program's text, or a number. */
 ebb_status ebb__import_note(ebb_importer *importer, const char *key, const char *value);
 ebb_status ebb__import_note_u64(ebb_importer *importer, const char *key, uint64_t value);
 
@@ -80,7 +80,7 @@ static inline bool ebb__import_begins_with(const char *text, const char *prefix)
 /* The phase of a span of this name; around: of the one that it lies in. is_forward: autograd numbered it. */
 uint32_t ebb__import_phase(const char *name, bool is_forward, uint32_t around);
 
-#define IMPORT_BEFORE "before the recording" /* the name of what was there, where nobody knows another */
+#define IMPORT_BEFORE "before the recording" /* the name of what was there, where no one knows another */
 
 /* Whether what is allocated within a span of this name is named after it: an operator, or an optimiser's update; of
  * those within each other the outermost. Annotations of the program are around too much. */

@@ -43,7 +43,7 @@ static const char *skip_blanks(const char *at) {
     return at + strspn(at, " \t\r,");
 }
 
-/* A decimal number and the blanks behind it. */
+/* A decimal number and the blanks after it. */
 static bool take_number(const char **at, uint64_t *number_out) {
     uint64_t number = 0;
     const char *c = *at;
@@ -140,7 +140,7 @@ typedef struct text_log {
     uint64_t n_blocks, n_events, n_iterations, now_ns;
 } text_log;
 
-/* The next line, ended by a NUL; NULL: there is none. */
+/* The next line, ended by a NUL; NULL: none. */
 static ebb_status next_line(text_log *l, char **line_out) {
     for (;;) {
         EBB_ASSERT(l->at <= l->n && l->n <= LINE_BYTES);

@@ -105,7 +105,7 @@ static const ebb_snapshot_event *event_at(const job *j, const device_state *d, u
 static void judge_events(const job *j, size_t device, device_facts *f) {
     const ebb_snapshot *s = &j->snapshot;
     const ebb_snapshot_list list = device < s->devices.n ? s->devices.data[device] : (ebb_snapshot_list){0};
-    uint64_t after = f->held_bytes; /* the events behind this one are undone */
+    uint64_t after = f->held_bytes; /* the events after this one are undone */
     f->n_events = list.n;
     f->peak_bytes = after;
     for (uint64_t i = list.n; i-- > 0;) {

@@ -180,7 +180,7 @@ static uint64_t before_frees(const ebb_iteration_finder *finder, uint64_t event)
     return ebb__iteration_event_of(finder, at);
 }
 
-/* Iterations that are told by all but frees begin and end behind a row of frees; where exact ones do so within that
+/* Iterations that are told by all but frees begin and end after a row of frees; where exact ones do so within that
  * row, they do. */
 static void refine(const ebb_iteration_finder *finder, const ebb_iteration_parts *exact, ebb_iteration_parts *by_work) {
     for (size_t w = 0, e = 0; w < by_work->n; w++) {

@@ -46,7 +46,7 @@ static entry *look_up(entry *table, uint32_t n_slots, uint64_t key) {
     return &table[slot];
 }
 
-/* One window more was seen again behind so many events. */
+/* One window more was seen again after this many events. */
 static void count_gap(votes *v, uint32_t gap) {
     entry *counted = look_up(v->gaps, v->n_slots, gap);
     if (counted->key == 0) {
@@ -215,7 +215,7 @@ static ebb_status find_runs(const ebb_iteration_text *text, uint32_t length, boo
 /* ---- which of them ---------------------------------------------------------------------------- */
 
 /* Which repetition is the iteration. A layer repeats within it, an optimiser's loop over the parameters too, and
- * iterations with an evaluation behind every ten repeat again. The iteration is the one
+ * iterations with an evaluation after every ten repeat again. The iteration is the one
  *
  *  1. after which memory is as it was: a layer leaves its activations behind, and the backward pass takes them away;
  *  2. that touches what stays: of the bytes of the blocks that live through all of it and are written, or where none
@@ -288,7 +288,7 @@ static uint32_t whole_end(const ebb_stretch *run, uint32_t length) {
 
 static void find_range(const ebb_iteration_text *text, uint32_t first, uint32_t last, uint64_t *low, uint64_t *high) {
     *low = ebb_min_u64(*low, text->least[first]);
-    const uint32_t to = ebb__iteration_place(text, last - 1) + 1; /* without the frees behind it */
+    const uint32_t to = ebb__iteration_place(text, last - 1) + 1; /* without the frees after it */
     for (uint32_t at = ebb__iteration_place(text, first); at <= to; at++) {
         *low = ebb_min_u64(*low, text->live_bytes[at]);
         *high = ebb_max_u64(*high, text->live_bytes[at]);
@@ -376,7 +376,7 @@ static ebb_status keep_word(const ebb_iteration_text *text, repetition *candidat
     return st;
 }
 
-/* Whether so many and so long runs are no accident. */
+/* Whether this many and so long runs are no accident. */
 static bool is_no_accident(const choice *c, repetition *candidate) {
     uint64_t n_covered = 0, n_times = 0, n_longest = 0;
     uint32_t covered_to = 0;

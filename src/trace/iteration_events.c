@@ -11,8 +11,8 @@
 
 /* Where in a repetition the iteration begins. Any event of it could be the first; what decides is, in this order:
  *
- *  1. what comes before the first iteration and behind the last one (set-up, the end of the program) is not part of the
- *     repetition: an event with which the first run begins and behind which the last one ends is where iterations meet;
+ *  1. what comes before the first iteration and after the last one (set-up, the end of the program) is not part of the
+ *     repetition: an event with which the first run begins and after which the last one ends is where iterations meet;
  *  2. memory is least there, or becomes so before anything is allocated, and something else comes between two
  * iterations (an evaluation): where a run ends and another begins; or the trace ends;
  *  3. where memory is least, and if that is so more than once, where most is added until it is so again. If memory
@@ -20,9 +20,9 @@
  * loop's body. Then it is where a run ends, or, if nothing was allocated in between, where one begins. A run that only
  * one difference ended, such as copies in another order, says nothing: most of what follows is what came before.
  *
- * A boundary is in no step: what comes behind an evaluation may begin with the same steps as the evaluation does.
+ * A boundary is in no step: what comes after an evaluation may begin with the same steps as the evaluation does.
  *
- * Places of different runs are compared by what is behind them, as offsets into the first run's repetition. */
+ * Places of different runs are compared by what is after them, as offsets into the first run's repetition. */
 
 #define GROWTH_SHARE 4u /* of the height of memory: less is hardly growth */
 #define MIN_ALIKE 0.5   /* of what follows a run: with this share the repetition goes on */
@@ -250,7 +250,7 @@ static uint32_t length_of_core(const search *s) {
     return length;
 }
 
-/* Whether the iteration's core is there, and behind it a row of frees if it has one, or the end. */
+/* Whether the iteration's core is there, and after it a row of frees if it has one, or the end. */
 static bool is_core(const search *s, uint32_t at, uint32_t n_core) {
     const uint32_t behind = at + n_core;
     const bool ends = n_core == s->length || behind == s->text->n || is_free(s->text, behind);
@@ -266,7 +266,7 @@ static uint32_t first_of_row(const search *s, uint32_t n_core, uint64_t power, u
     return first;
 }
 
-/* All exact ones, and behind them the inexact ones of the same run. */
+/* All exact ones, and after them the inexact ones of the same run. */
 static ebb_status find_all(search *s) {
     const ebb_iteration_text *text = s->text;
     const uint32_t n_core = length_of_core(s);
@@ -320,7 +320,7 @@ static ebb_status fill_gap(const search *s, ebb_stretch gap, ebb_stretches *all)
     return EBB_OK;
 }
 
-/* The bytes of the blocks that are made there and live on behind. In kept events. */
+/* The bytes of the blocks that are made there and live on after. In kept events. */
 static uint64_t staying_bytes(const ebb_iteration_text *text, ebb_stretch part, uint32_t behind) {
     const ebb_iteration_finder *finder = text->finder;
     uint64_t bytes = 0;
@@ -400,7 +400,7 @@ static void place_all(search *s) {
     }
 }
 
-/* What is passed over between two iterations belongs to the first; behind the last one of a row, to none. */
+/* What is passed over between two iterations belongs to the first; after the last one of a row, to none. */
 static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
     const ebb_iteration_finder *finder = s->text->finder;
     for (size_t i = 0; i < s->found.n; i++) {

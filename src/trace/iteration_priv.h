@@ -74,7 +74,7 @@ struct ebb_iteration_finder {
     ebb_iteration_parts parts;        /* the answer */
 };
 
-/* The event of the trace that is the kept event at, and the first kept event at or behind an event of the trace. */
+/* The event of the trace that is the kept event at, and the first kept event at or after an event of the trace. */
 uint64_t ebb__iteration_event_of(const ebb_iteration_finder *finder, uint32_t at);
 uint32_t ebb__iteration_at_of(const ebb_iteration_finder *finder, uint64_t event);
 
@@ -87,9 +87,9 @@ typedef struct ebb_iteration_text {
     uint64_t *prefix;           /* [n + 1]: hashes of what comes before each place */
     const uint64_t *least;      /* [n + 1]: the least live bytes between the place before and each place */
     const uint32_t *places;     /* [n + 1]: the kept events, and how many there are; NULL: all are */
-    const uint64_t *live_bytes; /* before each kept event, and behind the last */
+    const uint64_t *live_bytes; /* before each kept event, and after the last */
     uint64_t peak_bytes;
-    const uint32_t *born, *died; /* by block: the kept events of its alloc and its free, or behind the last */
+    const uint32_t *born, *died; /* by block: the kept events of its alloc and its free, or after the last */
 } ebb_iteration_text;
 
 ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump);
@@ -135,7 +135,7 @@ ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length,
                                 uint32_t *start_out);
 
 /* iteration_events.c: the iterations by the events alone, or by these events, in order, of one of the lengths. None:
- * there are none. */
+ * none exist. */
 ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
                                       ebb_iteration_parts *iterations);
 

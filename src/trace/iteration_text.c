@@ -143,7 +143,7 @@ ebb_status ebb__iteration_text_init_part(ebb_iteration_text *text, const ebb_ite
 
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last) {
     uint32_t best = first, low = first;
-    double most = -1.0, more = 0.0; /* byte-events above the least, behind low */
+    double most = -1.0, more = 0.0; /* byte-events above the least, after low */
     for (uint32_t at = first + 1; at <= last; at++) {
         if (at < last && live_bytes[at] > live_bytes[low]) {
             more += (double)(live_bytes[at] - live_bytes[low]);
@@ -166,7 +166,7 @@ uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32
 /* ---- comparing -------------------------------------------------------------------------------- */
 
 /* Comparing two stretches of a trace. They are walked side by side; where they differ, the nearest pair of places is
- * looked for, at most REACH away in each, from where on they are alike for PROOF events; where there is none, both go
+ * looked for, at most REACH away in each, from where on they are alike for PROOF events; if none exists, both go
  * on by one. A pair of places is nearer the fewer events it leaves out. The number of such searches is limited, so the
  * whole is linear; what differs more often than that is no repetition anyway.
  *

@@ -92,7 +92,7 @@ static bool is_of_optimizer(const char *file) {
     return is_one && strstr(file, "lr_scheduler") == NULL;
 }
 
-/* The stack that called the outermost optimizer's step in this one, plus 1; 0: there is none. It is known for the
+/* The stack that called the outermost optimizer's step in this one, plus 1; 0: none. It is known for the
  * stack's caller already. */
 static uint32_t caller_of_step(const ebb_iteration_finder *finder, uint32_t stack) {
     if (stack == 0) { return 0; }
@@ -303,7 +303,7 @@ static ebb_status find_median(const builder *b, uint32_t *median_out) {
     return EBB_OK;
 }
 
-/* Leave out what comes before the usual work, or, where there is none, before the moment with the least memory. */
+/* Leave out what comes before the usual work, or, if none exists, before the moment with the least memory. */
 static ebb_status leave_out(builder *b) {
     uint32_t usual = 0, median = 0;
     uint64_t hash = 0;

@@ -4,7 +4,7 @@
  * whole of it is written anew: its own events, and between them begins and ends of the steps, in one order of time.
  *
  * A row's steps nest, and what a stream does may overlap all the same (the kernels of one graph do). So a stream has as
- * many rows as steps of it are open at once, the first free one taken each time; they begin behind compute and copies,
+ * many rows as steps of it are open at once, the first free one taken each time; they begin after compute and copies,
  * so that no allocation seems to lie inside a kernel. Memory for all steps, and for the trace's strings.
  */
 #include "base/demangle.h"
@@ -61,7 +61,7 @@ static ebb_status malformed(const merge *m, size_t line) {
     return ebb_fail(EBB_E_FORMAT, "%s: line %zu is no line of steps", m->steps_path, line);
 }
 
-/* n numbers, each behind one blank but the first; false: it is something else. */
+/* n numbers, each after one blank but the first; false: it is something else. */
 static bool read_numbers(const char *text, uint64_t *number, size_t n) {
     char *end = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -95,7 +95,7 @@ static ebb_status read_step(merge *m, const char *text, uint64_t zero_ns, size_t
     late_step step = {.name = (uint32_t)number[0], .device = (uint32_t)number[3], .stream = (uint32_t)number[4]};
     step.start_ns = number[1] > zero_ns ? number[1] - zero_ns : 0;
     step.end_ns = number[2] > zero_ns ? number[2] - zero_ns : 0;
-    step.end_ns = ebb_max_u64(step.end_ns, step.start_ns + 1); /* an end is behind its begin */
+    step.end_ns = ebb_max_u64(step.end_ns, step.start_ns + 1); /* an end is after its begin */
     return EBB_PUSH(m->mem, &m->steps, step);
 }
 
@@ -115,7 +115,7 @@ static ebb_status read_line(merge *m, char *text, uint64_t *zero_ns, size_t line
     return EBB_OK;
 }
 
-/* What is behind the last line's end was cut off. */
+/* What is after the last line's end was cut off. */
 static ebb_status read_steps(merge *m) {
     uint64_t zero_ns = 0;
     size_t line = 1;

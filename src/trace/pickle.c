@@ -197,7 +197,7 @@ static ebb_status step_of(ebb_pickle *p, ebb_pickle_step_kind kind, size_t n, eb
     return show(p, kind, p->stack.data[first - 1], first, step);
 }
 
-/* What lies behind the last mark goes into what lies below the mark. */
+/* What lies after the last mark goes into what lies below the mark. */
 static ebb_status step_of_marked(ebb_pickle *p, ebb_pickle_step_kind kind, ebb_pickle_step *step) {
     size_t mark = 0;
     EBB_TRY(take_mark(p, &mark));
@@ -206,7 +206,7 @@ static ebb_status step_of_marked(ebb_pickle *p, ebb_pickle_step_kind kind, ebb_p
     return show(p, kind, p->stack.data[mark - 1], mark, step);
 }
 
-/* What lies behind the last mark goes into a new one. */
+/* What lies after the last mark goes into a new one. */
 static ebb_status step_of_new(ebb_pickle *p, ebb_pickle_step_kind kind, ebb_pickle_step *step) {
     size_t mark = 0;
     ebb_pickle_value target;
@@ -255,7 +255,7 @@ static ebb_status check_protocol(const ebb_pickle *p, uint64_t protocol) {
                     (unsigned long long)protocol);
 }
 
-/* Run one opcode with its fixed argument x; at is behind that. *done: there is a step.
+/* Run one opcode with its fixed argument x; at is after that. *done: there is a step.
  * long: one switch */
 static ebb_status run(ebb_pickle *p, uint8_t op, uint64_t x, ebb_pickle_step *step, bool *done) {
     switch (op) {

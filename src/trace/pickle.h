@@ -64,7 +64,7 @@ ebb_status ebb__pickle_open(const ebb_mem *mem, const ebb_pickle_source *source,
 void ebb__pickle_close(ebb_pickle *pickle);
 
 typedef enum ebb_pickle_step_kind {
-    EBB_PICKLE_APPEND, /* items[n] are put behind those of the list target */
+    EBB_PICKLE_APPEND, /* items[n] are put after those of the list target */
     EBB_PICKLE_SET,    /* items[2 n]: n times a key and its value, for the dictionary target */
     EBB_PICKLE_END,    /* the pickle is target; there is no further step */
 } ebb_pickle_step_kind;
@@ -92,7 +92,7 @@ ebb_status ebb__pickle_malformed(const ebb_pickle *pickle, const char *what);
 /* false: no integer of 0 to 2^64 - 1, *x_out is untouched. */
 bool ebb__pickle_u64(const ebb_pickle *pickle, ebb_pickle_value value, uint64_t *x_out);
 
-/* The bytes of a string (no NUL behind them). */
+/* The bytes of a string (no NUL after them). */
 const char *ebb__pickle_text(const ebb_pickle *pickle, uint64_t string, size_t *n_bytes_out);
 uint32_t ebb__pickle_n_strings(const ebb_pickle *pickle);
 

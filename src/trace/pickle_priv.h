@@ -96,7 +96,7 @@ enum {
 #undef OPCODE_ENUM
 };
 
-/* Bytes of the fixed argument of an opcode; 0 for what is none. */
+/* Bytes of the fixed argument of an opcode; 0 for anything else. */
 extern const uint8_t ebb__pickle_argument_bytes[256];
 
 /* Refuse the opcode in front of at, by its name. */

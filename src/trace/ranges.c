@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranges of ranges.h: a sorted array. Adding one moves those behind it, which for the thousands of segments that
+ * The ranges of ranges.h: a sorted array. Adding one moves those after it, which for the thousands of segments that
  * a device has is less work than a tree would be; MAX_RANGES keeps hostile input from making more of it.
  */
 #include "trace/ranges.h"
@@ -24,7 +24,7 @@ static bool is_something(const ebb_range *range) {
     return range->size_bytes > 0 && ebb_add_u64(range->address, range->size_bytes, &end);
 }
 
-/* The first range that ends behind address. */
+/* The first range that ends after address. */
 static size_t find(const ebb_ranges *r, uint64_t address) {
     size_t first = 0, last = r->ranges.n;
     while (first < last) {

@@ -10,7 +10,7 @@
  * those up.
  *
  * What is asked of a pickle beyond being one: a record's items come at once, as every pickler writes them, and the
- * records of a list lie one behind the other. What has another shape or another key is passed over.
+ * records of a list lie one after the other. What has another shape or another key is passed over.
  */
 #include "trace/snapshot.h"
 
@@ -81,7 +81,7 @@ static const char *const words[] = {
 #undef WORD_TEXT
 };
 
-/* What a list or dictionary has become; the number behind it is an index, or a stack, or nothing. */
+/* What a list or dictionary has become; the number after it is an index, or a stack, or nothing. */
 enum {
     IS_NOTHING,
     IS_FRAME,
@@ -163,7 +163,7 @@ static ebb_status append_frames(ebb_snapshot *s, const ebb_pickle_step *step) {
     return EBB_OK;
 }
 
-/* The stack that value, a list of frames, is; 0 for what is none. */
+/* The stack that value, a list of frames, is; 0 for anything else. */
 static ebb_status get_stack(ebb_snapshot *s, ebb_pickle_value value, uint32_t *stack_out) {
     if (ebb__pickle_kind(value) == EBB_PICKLE_LIST && value.bits == s->open.list.bits) { EBB_TRY(close_stack(s)); }
     value = ebb__pickle_resolve(s->pickle, value);

@@ -22,7 +22,7 @@ typedef enum ebb_snapshot_action {
     EBB_SNAPSHOT_UNKNOWN,
 } ebb_snapshot_action;
 
-/* Strings are the pickle's, stacks are nodes; 0 is none. */
+/* Strings are the pickle's, stacks are nodes; 0 means none. */
 typedef struct ebb_snapshot_event {
     uint64_t time_us, address, size_bytes;
     uint32_t stack, name;
@@ -60,7 +60,7 @@ typedef struct ebb_snapshot_frame {
     uint32_t function, file, line;
 } ebb_snapshot_frame;
 
-/* Records of one kind that stand one behind the other in a list, or lists in a list. */
+/* Records of one kind that stand one after the other in a list, or lists in a list. */
 typedef struct ebb_snapshot_list {
     uint8_t kind; /* of its records */
     uint64_t first, n;

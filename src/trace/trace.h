@@ -20,7 +20,7 @@ ebb_status ebb__trace_reader_open_from(const ebb_mem *mem, const char *name, ebb
 /* Read a trace from an open file, which is the reader's in any case. */
 ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out);
 
-/* The idx-th note so far; NULL behind the last. */
+/* The idx-th note so far; NULL after the last. */
 const char *ebb__trace_reader_note_at(const ebb_trace_reader *reader, size_t idx, const char **key_out);
 
 /* The name by which messages about blocks call the trace: the recording that it is made from. Borrowed until the
@@ -31,8 +31,8 @@ void ebb__trace_writer_name(ebb_trace_writer *writer, const char *name);
 ebb_status ebb__trace_writer_open_fd(const char *name, int fd, const ebb_trace_writer_options *options,
                                      ebb_trace_writer **writer_out);
 
-/* The number of a text of somebody else's: n_bytes, of which those that are no character of UTF-8, or NUL, become '?';
- * of more than 1 MiB the rest is cut off. And a note with such a value. */
+/* The number of a text of another program's: n_bytes, of which those that are no character of UTF-8, or NUL, become
+ * '?'; of more than 1 MiB the rest is cut off. And a note with such a value. */
 ebb_status ebb__trace_writer_text(ebb_trace_writer *writer, const void *bytes, size_t n_bytes, uint32_t *string_out);
 ebb_status ebb__trace_writer_note_text(ebb_trace_writer *writer, const char *key, const void *bytes, size_t n_bytes);
 
@@ -43,7 +43,7 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer);
  * beginning alone. */
 #define EBB_TRACE_END_PREFIX "end of "
 
-/* What a file for ebb_trace_add_late_steps begins with; behind it the trace's time 0 on the clock of the steps. */
+/* What a file for ebb_trace_add_late_steps begins with; after it the trace's time 0 on the clock of the steps. */
 #define EBB_TRACE_LATE_STEPS_HEAD "ebb-late-steps 1 "
 
 /* What a recorder of native programs tells of its callers until they have names (docs/trace-format.md). */

@@ -103,7 +103,7 @@ typedef struct ebb_trace_devices {
     ebb_u64_map device_of; /* of a space with blocks, or with refused ones: index into list */
     EBB_VEC(ebb_trace_device) list;
     size_t chosen;
-    const char *left_out; /* others' names, by the import; NULL: there are none */
+    const char *left_out; /* others' names, by the import; NULL: none exist */
     bool is_complete;     /* as of ebb_trace_info: the trace was read to its end for these */
 } ebb_trace_devices;
 

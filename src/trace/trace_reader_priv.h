@@ -34,7 +34,7 @@ struct ebb_trace_reader {
     uint8_t *buf; /* NULL: the bytes are the caller's, and all there */
     const uint8_t *data, *at, *end;
     uint64_t base;
-    bool eof; /* nothing more behind end */
+    bool eof; /* nothing more after end */
     bool ended;
     ebb_status status; /* of the failure that ended it */
 
@@ -53,7 +53,7 @@ struct ebb_trace_reader {
     uint64_t n_given; /* blocks of the chosen one */
 };
 
-/* What is left goes to the buffer's front, and more behind it. */
+/* What is left goes to the buffer's front, and more after it. */
 ebb_status ebb__trace_reader_refill(ebb_trace_reader *r);
 
 /* Have n_bytes at hand unless the file ends before. n_bytes is at most the buffer. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The two tables of writer and reader: distinct keys, and live blocks. Both are arrays of slots probed one
- * behind the other and at most half full.
+ * after the other and at most half full.
  */
 #include "trace/trace_priv.h"
 

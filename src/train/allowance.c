@@ -2,7 +2,7 @@
  *
  * Bytes that threads share: whoever needs some waits until they are there. What a data set's pictures need for
  * decoding differs a thousandfold; so the few large ones wait for each other, and memory is counted once instead of
- * once a thread. A thread takes once and gives back before it takes again, so nobody waits for ever.
+ * once a thread. A thread takes once and gives back before it takes again, so no one waits for ever.
  */
 #include "train/data_priv.h"
 

@@ -8,7 +8,7 @@
  * first that differs is named. Budget, policy, tiers and threads are not in it: they do not change a bit. The
  * learning rate and its schedule may be changed on purpose; that is logged. So is another choice of algorithms, which
  * may change the last bits from here on: where choices are the plan's, their hash stands beside the option. A hash of
- * all values tells a file that was damaged behind its header.
+ * all values tells a file that was damaged after its header.
  */
 #include "train/trainer_priv.h"
 

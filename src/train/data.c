@@ -17,7 +17,7 @@ struct ebb_data {
     ebb_data_options options;
     ebb_source *source;
     ebb_loader *loader;
-    ebb_allowance *allowance; /* our own, where nobody lends one */
+    ebb_allowance *allowance; /* our own, where no one lends one */
     struct {
         bool running; /* or finished, but not waited for */
         ebb_batch batch;
@@ -29,7 +29,7 @@ struct ebb_data {
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-/* The source that spec names, and what stands behind its colon. NULL: none. */
+/* The source that spec names, and what stands after its colon. NULL: none. */
 static const ebb_source_ops *find_source(const char *spec, const char **path_out) {
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         size_t n = strlen(sources[i]->scheme);
@@ -216,7 +216,7 @@ ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch) {
     if (is_ahead(data, batch)) { return EBB_OK; }
     ebb_load_job job;
     EBB_TRY(make_job(data, batch, &job));
-    (void)finish_ahead(data); /* nobody wants that one any more, or its failure */
+    (void)finish_ahead(data); /* no one wants that one any more, or its failure */
     EBB_TRY(ebb__data_reserve(data, batch.n));
     job.images = data->ahead.images;
     job.labels = data->ahead.labels;

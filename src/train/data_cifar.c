@@ -12,7 +12,7 @@
 #define IMAGE_BYTES ((size_t)3 * SIDE * SIDE)
 #define PATH_BYTES 4096
 
-/* One record behind the others; *end_out: there was none. */
+/* One record after the others; *end_out: there was none. */
 static ebb_status read_record(ebb_stream *stream, size_t n_label_bytes, ebb_memory_source *source, bool *end_out) {
     const size_t n = (size_t)source->base.n_images;
     const ebb_mem *mem = source->base.mem;

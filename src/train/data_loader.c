@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads that make a batch. Each takes the next image that nobody has and writes it to its own place, so
+ * The threads that make a batch. Each takes the next image that no one has and writes it to its own place, so
  * the batch does not depend on how many they are or who is faster. All memory is taken when the loader is
  * made.
  *

@@ -89,9 +89,9 @@ ebb_status ebb__allowance_create(const ebb_mem *mem, uint64_t total_bytes, ebb_a
 void ebb__allowance_destroy(ebb_allowance *allowance);         /* all was given back */
 uint64_t ebb__allowance_bytes(const ebb_allowance *allowance); /* in all */
 uint64_t ebb__allowance_peak(ebb_allowance *allowance);        /* the most that was ever taken */
-/* No more than so many from now on; nothing is taken. */
+/* No more than this many from now on; nothing is taken. */
 void ebb__allowance_limit(ebb_allowance *allowance, uint64_t total_bytes);
-/* Waits until so many are there. false: there are never so many. A thread gives back before it takes again. */
+/* Waits until this many are there. false: there are never this many. A thread gives back before it takes again. */
 bool ebb__allowance_take(ebb_allowance *allowance, uint64_t n_bytes);
 void ebb__allowance_give(ebb_allowance *allowance, uint64_t n_bytes);
 

@@ -13,7 +13,7 @@
  * library's limit then.
  *
  * A truncated or damaged JPEG is only a warning to libjpeg, which paints the rest grey: here it is an error. A file of
- * a few bytes can ask for thousands of scans over a large picture; so many are no picture.
+ * a few bytes can ask for thousands of scans over a large picture; this many are no picture.
  */
 #include "train/data_priv.h"
 
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include <jpeglib.h>
-/* behind jpeglib.h, which needs stdio.h before it and does not include it */
+/* after jpeglib.h, which needs stdio.h before it and does not include it */
 #include <jerror.h>
 #include <png.h>
 

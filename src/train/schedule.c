@@ -23,7 +23,7 @@ static ebb_status refuse(const char *text) {
     return ebb_fail(EBB_E_ARGUMENT, "there is no schedule '%s' (constant, cosine, linear, step:N)", text);
 }
 
-/* The number behind "step:". */
+/* The number after "step:". */
 static bool read_every(const char *text, uint64_t *every_out) {
     char *end = NULL;
     if (text[0] < '1' || text[0] > '9') { return false; }
@@ -74,7 +74,7 @@ float ebb__lr_at(const ebb_lr_schedule *schedule, float learning_rate, uint64_t 
     EBB_ASSERT(update > 0);
     const uint64_t warmup = schedule->warmup_updates;
     if (update <= warmup) { return (float)((double)learning_rate * (double)update / (double)warmup); }
-    const uint64_t past = update - 1 - warmup; /* 0 for the first update behind the warm-up */
+    const uint64_t past = update - 1 - warmup; /* 0 for the first update after the warm-up */
     const uint64_t span = schedule->total_updates > warmup ? schedule->total_updates - warmup : 1;
     const double way = past >= span ? 1.0 : (double)past / (double)span, last = schedule->final_factor;
     double factor = 1.0;

@@ -10,7 +10,7 @@
 #include "train/trainer_priv.h"
 
 static ebb_value find_value(const ebb_graph *graph, const char *name, size_t *hint) {
-    /* both graphs were built in the same order: the search begins behind the last hit */
+    /* both graphs were built in the same order: the search begins after the last hit */
     for (size_t i = 0; i < graph->values.n; i++) {
         size_t v = (*hint + i) % graph->values.n;
         const ebb_value_info *info = &graph->values.data[v];

@@ -155,7 +155,7 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
     return status;
 }
 
-/* That evaluation does not fit stops no training: it is said when somebody asks for one. */
+/* That evaluation does not fit stops no training: it is said when someone asks for one. */
 static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (trainer->test == NULL) { return EBB_OK; }
     const uint64_t taken = slab_bytes_of(trainer->plan);

@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-#define EBB_TRAINER_N_TIMES 1024 /* the median is over the last so many steps */
+#define EBB_TRAINER_N_TIMES 1024 /* the median is over the last this many steps */
 
 /* The ports of a run of a network that learns from pictures. */
 typedef struct ebb_trainer_ports {
@@ -64,7 +64,7 @@ struct ebb_trainer {
     ebb_trainer_info info;
 };
 
-/* schedule.c: a schedule's name, NULL where there is none of this number; the learning rate of an update, counted
+/* schedule.c: a schedule's name, NULL if none exists of this number; the learning rate of an update, counted
  * from 1. */
 const char *ebb__lr_schedule_name(ebb_schedule_kind kind);
 /* EBB_E_ARGUMENT: there is no such schedule, its period is 0, or a factor is negative or not finite. */
@@ -97,7 +97,7 @@ uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer);
 /* trainer_state.c */
 typedef enum ebb_value_set { EBB_VALUES_WEIGHTS, EBB_VALUES_ALL, EBB_VALUES_GRADIENTS } ebb_value_set;
 
-/* Declare and write the values of a set behind what the caller has declared of metadata. */
+/* Declare and write the values of a set after what the caller has declared of metadata. */
 ebb_status ebb__trainer_write_values(ebb_trainer *trainer, ebb_value_set set, ebb_st_writer *writer);
 /* All of the set must be there in the right shape; what else is there is warned of. */
 ebb_status ebb__trainer_read_values(ebb_trainer *trainer, ebb_value_set set, const ebb_safetensors *file);

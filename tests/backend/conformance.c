@@ -429,7 +429,7 @@ static void dropout_masks_vary(void **state) {
     contents_fini(&in);
 }
 
-/* Behind all others: what the backend leaves to another counts as skipped, not as passed. */
+/* After all others: what the backend leaves to another counts as skipped, not as passed. */
 static void everything_is_supported(void **state) {
     (void)state;
     if (suite.n_unsupported > 0) { skip(); }

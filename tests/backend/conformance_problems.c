@@ -122,7 +122,7 @@ static int64_t window_places(const ebb_op_attr *a, int axis, int64_t src) {
     return (src + a->pad_begin[axis] + a->pad_end[axis] - extent) / a->stride[axis] + 1;
 }
 
-/* The three kernels of a layer with weights, conv or linear: kind and the two behind it in the table. */
+/* The three kernels of a layer with weights, conv or linear: kind and the two after it in the table. */
 typedef struct layer {
     ebb_op_kind kind;
     ebb_op_attr attr;
@@ -291,7 +291,7 @@ static void add_max_pool(problem_list *list, ebb_operand src, ebb_operand dst, c
     add_out(&forward, dst);
     push(list, &forward);
     add_out(&forward, opaque_like(dst));
-    forward.fill[0] = FILL_RECTIFIED; /* behind a ReLU zeros are many: the first of equal ones gets the gradient */
+    forward.fill[0] = FILL_RECTIFIED; /* after a ReLU zeros are many: the first of equal ones gets the gradient */
     problem backward = {.kind = EBB_OP_MAX_POOL_BWD, .attr = *attr, .forward = push(list, &forward)};
     add_in(&backward, dst);
     add_in(&backward, opaque_like(dst));

@@ -63,7 +63,7 @@ static void expect_waits(const bench *b, const ebb_stream *stream, bool has_wait
     assert_int_equal(b->ops->stream_waited_ns(stream) > 0, has_waited);
 }
 
-/* Calls alternate between two streams, each behind the other's event, which is recorded anew every time. */
+/* Calls alternate between two streams, each after the other's event, which is recorded anew every time. */
 void events_order_streams(void **state) {
     bench *b = *state;
     pair p = pair_init(b);

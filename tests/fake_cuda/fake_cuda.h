@@ -4,7 +4,7 @@
  * host memory. Linked instead of the runtime, it is made to find mistakes that a GPU would forgive:
  *
  *   device memory    has no access rights but while a command runs: the host cannot read it by mistake
- *   streams          queue; whenever somebody waits, a seeded scheduler runs any command that may run, whichever
+ *   streams          queue; whenever someone waits, a seeded scheduler runs any command that may run, whichever
  *                    stream it is on, until the wait is over: an order that no event demands is not kept
  *   host calls       run on another thread
  *   capture          the rules of forks, joins and isolation are checked; a graph's nodes run in any order that its

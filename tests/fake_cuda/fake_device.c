@@ -341,7 +341,7 @@ static CUresult mem_map(CUdeviceptr ptr, size_t n_bytes, size_t offset, CUmemGen
 static CUresult mem_unmap(CUdeviceptr ptr, size_t n_bytes) {
     range *r = *find_range((void *)(uintptr_t)ptr);
     if (r == NULL || r->n_bytes != n_bytes || r->piece == NULL) { abort(); }
-    if (!fake_is_idle()) { abort(); } /* the driver waits for nobody */
+    if (!fake_is_idle()) { abort(); } /* the driver waits for no one */
     drop_piece(r->piece);
     r->piece = NULL;
     r->is_open = false;

@@ -69,7 +69,7 @@ struct CUstream_st {
     fake_command *queue;
     size_t first, n, cap; /* queue[first .. n) is to be done */
     fake_capture *capture;
-    fake_set last; /* what the next node comes behind */
+    fake_set last; /* what the next node comes after */
     struct CUstream_st *next;
 };
 

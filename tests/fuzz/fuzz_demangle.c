@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A copy that ends where the bytes do, so that a read behind it is seen. */
+/* A copy that ends where the bytes do, so that a read after it is seen. */
 static char *copy_text(const uint8_t *data, size_t size) {
     char *text = malloc(size + 1);
     if (text == NULL) { abort(); }

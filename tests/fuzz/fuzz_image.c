@@ -53,7 +53,7 @@ static uint32_t load_be(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* Chunks behind the eight bytes of the signature: length, four letters, content, sum of the latter two. */
+/* Chunks after the eight bytes of the signature: length, four letters, content, sum of the latter two. */
 static void set_sums(uint8_t *data, size_t size) {
     for (size_t at = 8; size >= 12 && at <= size - 12;) {
         const size_t length = load_be(data + at);

@@ -3,7 +3,7 @@
  * The same bits whatever the plan (run_bits.h), through the plug-in's memory, streams, events, copies and captured
  * iterations over the fake of the runtime, with ref's arithmetic in place of kernels: the fake runs commands in any
  * order that no event forbids, so a plan whose events are too few gives other bits. And that a recorded iteration
- * between captured ones changes no bit, has its times from the device in order, and lets the host wait behind its last
+ * between captured ones changes no bit, has its times from the device in order, and lets the host wait after its last
  * command only.
  */
 #include "backend/cuda/cuda_each.h"
@@ -125,7 +125,7 @@ static void captures_give_the_same_bits(void **state) {
 
 /* ---- recordings --------------------------------------------------------------------------------- */
 
-#define FIRST_RECORDED 2u /* behind one that was issued and one that was captured */
+#define FIRST_RECORDED 2u /* after one that was issued and one that was captured */
 #define N_RECORDED 2u
 #define N_STREAMS 3u   /* compute, and copies out and in */
 #define LEAST_NS 1000u /* that a command of the fake takes */
@@ -171,7 +171,7 @@ static void check_iteration(uint64_t i, bool is_recorded, uint64_t n_syncs, uint
     assert_in_range(fake.n_syncs - n_syncs, N_STREAMS, 2 * N_STREAMS);
 }
 
-/* As train, with two iterations recorded unless path is NULL, and two more behind them. */
+/* As train, with two iterations recorded unless path is NULL, and two more after them. */
 static outcome record(const ebb_lowered *low, const ebb_plan *plan, const char *path) {
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
     options.seed = 11;

@@ -11,7 +11,8 @@
 #define STEPS ((uint64_t)500 * 1000)
 #define MAX_PAIRED ((size_t)3000)
 
-/* Mostly small and short, as an allocator's, in order of birth or not; lives of so many orders of magnitude, less one.
+/* Mostly small and short, as an allocator's, in order of birth or not; lives of this many orders of magnitude, less
+ * one.
  */
 static void draw(ebb_place_item *items, size_t n, uint64_t seed, uint64_t n_lives) {
     ebb_rng rng;

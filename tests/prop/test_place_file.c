@@ -59,7 +59,7 @@ static const char *compare(const slow_problem *s, const ebb_place_file *file, co
     return NULL;
 }
 
-/* Windows are rounded to a problem's alignment, which a file has for each item: here there is none. */
+/* Windows are rounded to a problem's alignment, which a file has for each item: here none exists. */
 static void test_answers(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 1500; seed++) {

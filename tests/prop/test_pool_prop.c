@@ -5,7 +5,7 @@
  * Whatever comes, no block is handed out that overlaps a live one, and the pool knows to the byte what lives and what
  * lived. The books of the test are an owner for every granule, and share nothing with the pool's.
  *
- *   test_pool_prop [MISMATCHES]    go on until the pools have counted so many
+ *   test_pool_prop [MISMATCHES]    go on until the pools have counted this many
  */
 #include "pool/pool_priv.h"
 #include "support.h"
@@ -41,7 +41,7 @@ typedef struct stream {
     uint64_t n_requests, n_refused, n_wrong;
     uint64_t live_bytes, peak_bytes;
     uint64_t freed; /* the last address */
-    uint64_t haste; /* so many requests before they must, blocks are freed */
+    uint64_t haste; /* this many requests before they must, blocks are freed */
     bool learns;
     ebb_pool_request requests[MAX_LENGTH];
     size_t length;

@@ -122,7 +122,7 @@ static const ebb_study *tell(told *t, study_fixture *f, uint64_t seed, const ebb
 
 /* ---- definitions ------------------------------------------------------------------------------ */
 
-/* Whether a block lives behind this event. */
+/* Whether a block lives after this event. */
 static bool lives(const told_block *b, size_t event) {
     return b->moments[0].event <= event && !(b->freed && b->moments[b->n - 1].event <= event);
 }
@@ -371,7 +371,7 @@ static void check_swappable(const told *t, const ebb_study *study) {
     assert_true(fabs(got.in_busy - expected.in_busy / duration_ns) < 1e-9);
     assert_int_equal(got.bytes_at_peak, t->n_blocks > 0 ? absent_at(windows, n, sum.peak_ns) : 0);
     uint64_t peak_bytes = 0, ns = 0;
-    for (size_t e = 0; e < t->n_events; e++) { /* behind each event of a block */
+    for (size_t e = 0; e < t->n_events; e++) { /* after each event of a block */
         uint64_t here = UINT64_MAX;
         if (ns_of(t, e, &here) == UINT64_MAX) { continue; }
         ns = here;

@@ -292,7 +292,7 @@ static void reserves_what_pytorch_does(void **state) {
     }
 }
 
-/* The peak of what is reserved for random requests of at most so many bytes. */
+/* The peak of what is reserved for random requests of at most this many bytes. */
 static uint64_t reserve(uint64_t seed, const ebb_caching_settings *settings, uint64_t most_bytes) {
     ebb_rng rng;
     ebb_caching *caching = NULL;
@@ -414,7 +414,7 @@ static void an_expandable_segment_has_holes(void **state) {
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
     assert_int_equal(ebb__caching_empty(c), EBB_OK);
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 60 * MIB);
-    assert_int_equal(ebb__caching_take(c, 14 * MIB, 0, &b), EBB_OK); /* 60 to 74, of the 15 MiB behind the hole */
+    assert_int_equal(ebb__caching_take(c, 14 * MIB, 0, &b), EBB_OK); /* 60 to 74, of the 15 MiB after the hole */
     assert_int_equal(ebb__caching_take(c, 20 * MIB, 0, &e), EBB_OK); /* 15 to 35: the hole's first page */
     assert_int_equal(ebb__caching_reserved(c, &peak_bytes), 80 * MIB);
     ebb__caching_give(c, b);

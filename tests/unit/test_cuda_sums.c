@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over rows that take several levels, against sums in double; that nothing behind the room that was asked for is
+ * Sums over rows that take several levels, against sums in double; that nothing after the room that was asked for is
  * written; and a loss of a label that is none.
  */
 #include "backend/cuda/cuda_sums.h"

@@ -48,7 +48,7 @@ static void test_placements(void **state) {
     }
 }
 
-/* Nested lifetimes, the longest last in rank: those must wait for nobody, the others for them. */
+/* Nested lifetimes, the longest last in rank: those must wait for no one, the others for them. */
 static void test_nested_meets_bound(void **state) {
     (void)state;
     fixture f;

@@ -7,7 +7,7 @@
 
 #define N_WIDE 100u
 
-/* A step that writes so many tensors at once, the last first, and one that reads them. */
+/* A step that writes this many tensors at once, the last first, and one that reads them. */
 static ebb_program *make_wide(uint32_t n) {
     ebb_program *p = NULL;
     ebb_access access[N_WIDE];

@@ -21,7 +21,7 @@ static void stack(const ebb_parts *parts, uint64_t *offsets) {
     }
 }
 
-/* Whether it came under a cap that leaves so many eighths of what is above the bound. */
+/* Whether it came under a cap that leaves this many eighths of what is above the bound. */
 static bool try_cap(const slow_problem *s, uint64_t n_eighths, uint64_t seed) {
     ebb_bump bump;
     ebb_parts parts;

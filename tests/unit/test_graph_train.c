@@ -28,7 +28,7 @@ static void add_head(fixture *f, ebb_value x) {
     expect_ok(ebb_graph_check(f->graph));
 }
 
-/* The names of all operators behind the last FETCH, one a line. */
+/* The names of all operators after the last FETCH, one a line. */
 static void expect_backward(const ebb_graph *graph, const char *want) {
     char text[4096] = "";
     size_t first = 0;

@@ -65,12 +65,12 @@ static void conflicts_need_order(void **state) {
     command(&j, ONE, EBB_WRITE, 100, 200); /* side by side */
     command(&j, TWO, EBB_WRITE, 200, 300);
     assert_int_equal(judge_and_clear(&j).kind, EBB_HAZARD_NONE);
-    command(&j, HOST, EBB_WRITE, 0, 10); /* reads do not conflict, and a command is behind what the host did */
+    command(&j, HOST, EBB_WRITE, 0, 10); /* reads do not conflict, and a command is after what the host did */
     command(&j, ONE, EBB_READ, 0, 10);
     command(&j, TWO, EBB_READ, 0, 10);
     command(&j, HOST, EBB_READ, 0, 10);
     assert_int_equal(judge_and_clear(&j).kind, EBB_HAZARD_NONE);
-    command(&j, HOST, EBB_WRITE, 0, 10); /* but the host is not behind a command */
+    command(&j, HOST, EBB_WRITE, 0, 10); /* but the host is not after a command */
     command(&j, ONE, EBB_READ, 0, 10);
     command(&j, HOST, EBB_WRITE, 5, 6);
     h = judge_and_clear(&j);
@@ -85,7 +85,7 @@ static void each_promise_orders(void **state) {
         command(&j, ONE, EBB_WRITE, 0, 10);
         if (mistake != 1) { put(&j, EBB_JOURNAL_RECORD, ONE, 2); }
         put(&j, EBB_JOURNAL_WAIT, TWO, mistake == 2 ? 3 : 2);
-        if (mistake == 3) { command(&j, ONE, EBB_WRITE, 0, 10); } /* behind the record */
+        if (mistake == 3) { command(&j, ONE, EBB_WRITE, 0, 10); } /* after the record */
         command(&j, mistake == 4 ? THREE : TWO, EBB_WRITE, 0, 10);
         put(&j, EBB_JOURNAL_RECORD, TWO, 1);
         put(&j, EBB_JOURNAL_EVENT_SYNC, HOST, mistake == 5 ? 2 : 1);
@@ -399,7 +399,7 @@ static tally move_each_command(const ebb_journal *whole, const pair_list *pairs)
     return t;
 }
 
-/* A wait behind the command that needs it, or a record before the command that it is for. */
+/* A wait after the command that needs it, or a record before the command that it is for. */
 static tally swap_each(const ebb_journal *whole, const pair_list *pairs) {
     tally t = {0};
     for (size_t i = 1; i < whole->entries.n; i++) {
@@ -478,15 +478,14 @@ static void check_mistakes(uint32_t tier, bool graphs) {
     assert_true(waits.n_found == n_needed || (graphs && waits.n_found > n_needed * 4 / 5));
     const tally events = remove_each_event(j, &pairs), moved = move_each_command(j, &pairs);
     const tally swapped = swap_each(j, &pairs);
-    /* what the last iteration copies out, nobody reads */
+    /* what the last iteration copies out, no one reads */
     const tally shortened = shorten_each_copy(j, find_iteration(j, 1), find_iteration(j, N_ITERATIONS));
     print_message("events %zu of %zu found, streams %zu of %zu, order %zu of %zu, shorter copies %zu of %zu\n",
                   events.n_found, events.n, moved.n_found, moved.n, swapped.n_found, swapped.n, shortened.n_found,
                   shortened.n);
     assert_true(events.n_found > 0 && events.n_found + (graphs ? 5 : 3) >= events.n);
     assert_true(moved.n_found > moved.n / 2);
-    assert_true(swapped.n_found >
-                swapped.n / 2); /* a wait for bytes of the copy behind a call may stand between them */
+    assert_true(swapped.n_found > swapped.n / 2); /* a wait for bytes of the copy after a call may stand between them */
     assert_true(shortened.n_found > shortened.n * 9 / 10); /* what is missing may be where it was before */
     EBB_VEC_FINI(NULL, &pairs);
     written_fini(&w);

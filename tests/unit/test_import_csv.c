@@ -31,7 +31,7 @@ static void test_events(void **state) {
     imported_fini(&im);
 }
 
-/* Columns in another order, the last time instead of the one behind it, offsets of some, a mark, CR LF, quotes. */
+/* Columns in another order, the last time instead of the one after it, offsets of some, a mark, CR LF, quotes. */
 static void test_forms(void **state) {
     (void)state;
     imported im;

@@ -59,7 +59,7 @@ static ebb_status on_member(void *ctx, const char *key, const ebb_json_value *js
     return EBB_OK;
 }
 
-/* Read text; from_head bytes of it come first, the others behind. */
+/* Read text; from_head bytes of it come first, the others after. */
 static ebb_status read_text(const ebb_mem *mem, const char *text, size_t n, size_t from_head, seen *s, bool *cut_out) {
     ebb_stream stream = ebb__stream_memory("f", text + from_head, n - from_head);
     const ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;

@@ -52,7 +52,7 @@ static void test_smartpool_log(void **state) {
     imported_fini(&im);
 }
 
-/* AutoSwap's: Read, Layer, Mutable with sizes; the first blocks were there before; words behind. */
+/* AutoSwap's: Read, Layer, Mutable with sizes; the first blocks were there before; words after. */
 static void test_autoswap_log(void **state) {
     (void)state;
     imported im;

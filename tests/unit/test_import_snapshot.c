@@ -73,7 +73,7 @@ static ebb_status import(const char *text, const char *device, imported *im) {
 #define EVENT(action, addr, size, time)                                                                                \
     "{\"action\": \"" action "\", \"addr\": " addr ", \"size\": " size ", \"stream\": 0, \"time_us\": " time "}"
 
-/* "+0:100@5" an alloc, "-0" a free, "[4096@0" and "]4096" segments, "mark" a mark, each behind its microsecond. */
+/* "+0:100@5" an alloc, "-0" a free, "[4096@0" and "]4096" segments, "mark" a mark, each after its microsecond. */
 static void expect(const imported *im, const char *events) {
     char text[4096] = "";
     for (size_t i = 0; i < im->n; i++) {
@@ -113,7 +113,7 @@ static void test_lives(void **state) {
     expect_import(EVENTS(EVENT("alloc", "512", "100", "7") EVENT("free_requested", "512", "100", "9")
                              EVENT("free_completed", "512", "100", "12")),
                   NULL, 0, "0+0:100@512 2-0");
-    /* Only where nobody asks, when it is complete. */
+    /* Only where no one asks, when it is complete. */
     expect_import(EVENTS(EVENT("alloc", "512", "100", "7") EVENT("free_completed", "512", "100", "12")), NULL, 0,
                   "0+0:100@512 5-0");
     /* Freed though never allocated: it was there before. Freed twice: the second is left out. */
@@ -126,7 +126,7 @@ static void test_lives(void **state) {
     expect_import(
         EVENTS(EVENT("alloc", "512", "1", "7") EVENT("alloc", "1024", "2", "3") EVENT("alloc", "2048", "3", "9")), NULL,
         0, "0+0:1@512 0+1:2@1024 2+2:3@2048");
-    /* Actions that nobody knows, records that are none, keys that mean nothing. */
+    /* Actions that no one knows, records that are none, keys that mean nothing. */
     expect_import(
         EVENTS(
             EVENT("resize", "512", "1",

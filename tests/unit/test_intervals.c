@@ -50,7 +50,7 @@ static void kinds_and_quantiles(void **state) {
     study_fixture_fini(&f);
 }
 
-/* Nothing is idle while it is copied; before and behind it is. */
+/* Nothing is idle while it is copied; before and after it is. */
 static void copies(void **state) {
     (void)state;
     study_fixture f;

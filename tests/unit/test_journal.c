@@ -141,7 +141,7 @@ static void what_the_host_touches_is_said(void **state) {
     assert_int_equal(f.journal->accesses.data[e->first_access + 1].space, file);
     assert_int_equal(f.ops->call(f.copies, never, NULL), EBB_OK);
     assert_int_equal(last_entry(&f, EBB_JOURNAL_CALL, 2)->n_accesses, 0);
-    assert_int_equal(ebb__touch(f.dry, NULL, touches, 2), EBB_OK); /* nobody asks */
+    assert_int_equal(ebb__touch(f.dry, NULL, touches, 2), EBB_OK); /* no one asks */
     fixture_fini(&f);
 }
 
@@ -189,7 +189,7 @@ static void operands_overlap_by_leave_only(void **state) {
     fixture_fini(&f);
 }
 
-/* Streams that take part in iterations meet before a graph and behind it, and its waits are for its own events. */
+/* Streams that take part in iterations meet before a graph and after it, and its waits are for its own events. */
 static void graphs_have_borders(void **state) {
     (void)state;
     fixture f;

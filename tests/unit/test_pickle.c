@@ -25,7 +25,7 @@ static ebb_status open_source(const ebb_mem *mem, source *s, ebb_pickle **pickle
     return ebb__pickle_open(mem, &from, pickle_out);
 }
 
-/* A value as people write it, behind what is in text. */
+/* A value as people write it, after what is in text. */
 static void show(const ebb_pickle *p, ebb_pickle_value value, char *text, size_t cap) {
     size_t n = strlen(text);
     value = ebb__pickle_resolve(p, value);

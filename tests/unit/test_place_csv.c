@@ -304,7 +304,7 @@ static void test_refused_bytes_and_columns(void **state) {
 /* A pattern without an end. */
 typedef struct endless {
     const char *begin, *pattern;
-    size_t n_begin, n_pattern, at; /* in begin, and behind it round the pattern */
+    size_t n_begin, n_pattern, at; /* in begin, and after it round the pattern */
     uint64_t n_given;
 } endless;
 
@@ -471,7 +471,7 @@ static void test_created_plain(void **state) {
     assert_string_equal(text, "id,lower,upper,size,alignment,gaps,offset\n0,0,4,10,6,1-3@2:5,12\n1,1,2,20,2,,22\n");
     free(text);
     ebb_place_file_destroy(file);
-    p.n_items = 0; /* the gap is nobody's */
+    p.n_items = 0; /* the gap is no one's */
     assert_int_equal(ebb_place_file_create(NULL, &p, NULL, &file), EBB_E_ARGUMENT);
     p.size_bytes--;
     assert_int_equal(ebb_place_file_create(NULL, &p, NULL, &file), EBB_E_ARGUMENT);

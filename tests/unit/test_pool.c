@@ -346,7 +346,7 @@ static void test_heap_of_one_class(void **state) {
     ebb__pool_heap_destroy(heap);
 }
 
-/* Several threads, one pool: nobody gets what another one holds. */
+/* Several threads, one pool: no one gets what another one holds. */
 typedef struct sharer {
     ebb_pool *pool;
     unsigned char *arena;

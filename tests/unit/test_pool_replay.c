@@ -127,7 +127,7 @@ static void test_early_frees(void **state) {
 static void test_catches_up(void **state) {
     (void)state;
     uint64_t spans[N], n = 0, live = 0, peak = 0;
-    for (size_t i = 0; i < N; i++) { spans[i] = i < N - 10 ? 1 : 12; } /* most lives behind the end of an iteration */
+    for (size_t i = 0; i < N; i++) { spans[i] = i < N - 10 ? 1 : 12; } /* most lives after the end of an iteration */
     for (unsigned n_rounds = 0; n_rounds < 9; n_rounds++) {
         follower f = open_plan(spans);
         for (n = 0; n < n_rounds; n++) { (void)iterate(&f, spans, 0); }

@@ -41,7 +41,7 @@ static void test_beside_an_array(void **state) {
             const uint32_t i = (uint32_t)ebb__rng_below(&rng, round < 10000 ? N_KEYS : N_KEYS / 10);
             preload_block *found = ebb__preload_blocks_find(&blocks, key_of(i, shift));
             assert_true((found != NULL) == is_live[i]);
-            assert_null(ebb__preload_blocks_find(&blocks, 0)); /* free slots are nobody's */
+            assert_null(ebb__preload_blocks_find(&blocks, 0)); /* free slots are no one's */
             if (found != NULL) {
                 ebb__preload_blocks_remove(&blocks, found);
             } else {

@@ -38,7 +38,7 @@ static void what_was_asked_for(void **state) {
         study_fixture f;
         study_fixture_init(&f, EBB_TRACE_TELLS_TIMES | EBB_TRACE_TELLS_STACKS);
         const uint64_t a = study_alloc(&f, 2048, EBB_ROLE_UNKNOWN, "");
-        refuse(&f, "refused", 0, EBB_TRACE_ANNOTATION);    /* somebody's range of this name */
+        refuse(&f, "refused", 0, EBB_TRACE_ANNOTATION);    /* someone's range of this name */
         refuse(&f, "refused", 7, EBB_TRACE_ITERATION_END); /* and iteration */
         const uint32_t main_stack = study_frame(&f, 0, "main", "/me/oom.py", 9);
         f.stack = study_frame(&f, main_stack, "grow", "/me/oom.py", 4);

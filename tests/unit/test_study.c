@@ -261,7 +261,7 @@ static void a_module_has_a_class(void **state) {
     study_fixture_fini(&f);
 }
 
-/* Arguments are left out, but not what a template is made of; a library's allocator is nobody's site. */
+/* Arguments are left out, but not what a template is made of; a library's allocator is no one's site. */
 static void names_of_cpp(void **state) {
     (void)state;
     study_fixture f;
@@ -324,7 +324,7 @@ static void segments_and_reserved(void **state) {
     ebb_study_bin bins[4];
     ebb_study_axis axis;
     study_fixture_init(&f, EBB_TRACE_TELLS_SEGMENTS | EBB_TRACE_TELLS_ADDRESSES);
-    study_segment_do(&f, EBB_TRACE_SEGMENT_FREE, 4096, 0); /* of one that nobody saw begin */
+    study_segment_do(&f, EBB_TRACE_SEGMENT_FREE, 4096, 0); /* of one that no one saw begin */
     study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 4096, 1000);
     (void)study_alloc_at(&f, 200, 4096, EBB_ROLE_OTHER, "");
     study_segment_do(&f, EBB_TRACE_SEGMENT_ALLOC, 8192, 500);

@@ -14,7 +14,7 @@
 
 #include <inttypes.h>
 
-/* Up to so many channels an image stays row-major: the library's kernels for a first layer. */
+/* Up to this many channels an image stays row-major: the library's kernels for a first layer. */
 #define FEW_CHANNELS 4
 
 typedef struct problem {

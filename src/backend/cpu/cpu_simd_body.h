@@ -12,7 +12,7 @@
  * Sums over rows are kept in floats for SUM_ROWS rows, then in doubles: the error stays that of a few hundred
  * additions however large the image.
  *
- * No include guard: nobody includes it twice.
+ * No include guard: no one includes it twice.
  */
 
 #define SUM_ROWS 256

@@ -65,7 +65,7 @@ static inline void *ebb__ref_inout(const ebb_ref_call *call, uint32_t idx) {
     return call->operand[call->desc->n_in + call->desc->n_out + idx];
 }
 
-/* An operand as (n, c, rest): batch, channels, everything behind them. */
+/* An operand as (n, c, rest): batch, channels, everything after them. */
 typedef struct ebb_ref_ncr {
     int64_t n, c, rest;
 } ebb_ref_ncr;

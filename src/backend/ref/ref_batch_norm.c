@@ -69,7 +69,7 @@ ebb_status ebb__ref_batch_norm_infer(const ebb_ref_call *call) {
     return EBB_OK;
 }
 
-/* diff_dst behind the fused ReLU. */
+/* diff_dst after the fused ReLU. */
 static double masked(const float *diff_dst, const uint8_t *mask, int64_t i) {
     return mask == NULL || mask[i] ? (double)diff_dst[i] : 0.0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What moves elements without changing them: channels put behind one another, channels taken out (with
+ * What moves elements without changing them: channels put after one another, channels taken out (with
  * something added, where gradients of a value with several readers meet), another shape, another layout.
  */
 #include "backend/ref/ref.h"

@@ -23,7 +23,7 @@ static const ebb_study_what_if *find_row(const ebb_study *s, const char *key) {
     return NULL;
 }
 
-/* What leaks has no end, so whatever else wins more comes behind it. */
+/* What leaks has no end, so whatever else wins more comes after it. */
 static bool comes_before(const ebb_study_tip *a, const ebb_study_tip *b) {
     const bool a_leaks = strcmp(a->key, "leak") == 0, b_leaks = strcmp(b->key, "leak") == 0;
     return a_leaks != b_leaks ? a_leaks : a->won_bytes > b->won_bytes;

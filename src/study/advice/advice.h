@@ -9,7 +9,7 @@
 
 #define ADVICE_BYTES_CHARS 24
 
-/* Whether so many bytes of so many are worth a sentence. */
+/* Whether this many bytes of this many are worth a sentence. */
 bool ebb__study_is_worth(uint64_t won_bytes, uint64_t of_bytes);
 
 /* Who it is about, in the study's bump. */
@@ -47,10 +47,10 @@ advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack);
 /* Of the step that touches it first. */
 uint32_t ebb__study_birth_phase(const ebb_study *s, size_t block);
 
-/* The peak, if each block had so many quarters of its bytes; quarters[blocks.n], 0 to 4. */
+/* The peak, if each block had this many quarters of its bytes; quarters[blocks.n], 0 to 4. */
 uint64_t ebb__study_peak_with(const ebb_study *s, const uint8_t *quarters);
 
-/* From this event on, before what happens at it, there are so many bytes more, or fewer. */
+/* From this event on, before what happens at it, there are this many bytes more, or fewer. */
 typedef struct advice_change {
     uint64_t event, bytes;
     bool goes;

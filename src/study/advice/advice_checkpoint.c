@@ -282,7 +282,7 @@ static ebb_status change(trial *t, uint64_t event, uint64_t bytes, bool goes) {
     return EBB_PUSH(t->study->mem, &t->changes, ((advice_change){event, bytes, goes}));
 }
 
-/* The first call that ends after this event; NULL: there is none. */
+/* The first call that ends after this event; NULL: none. */
 static const call *call_at(const trial *t, uint64_t event) {
     size_t first = 0, last = t->calls.n;
     while (first < last) {

@@ -18,7 +18,7 @@
 #include <inttypes.h>
 
 #define N_PARTS 4u
-#define UNEVEN 3u /* the part with most blocks has at most so many times those of the one with least */
+#define UNEVEN 3u /* the part with most blocks has at most this many times those of the one with least */
 
 typedef struct line {
     uint64_t bytes, n_blocks;

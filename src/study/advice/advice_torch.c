@@ -13,7 +13,7 @@
 
 #include "trace/trace.h"
 
-#define FEW_TEMPS 4u /* so many are of one parameter */
+#define FEW_TEMPS 4u /* this many are of one parameter */
 
 /* ---- what blocks are for ---------------------------------------------------------------------- */
 
@@ -156,7 +156,7 @@ ebb_status ebb__study_peak_changed(const ebb_study *s, advice_changes *changes, 
     return EBB_OK;
 }
 
-/* The peak if blocks of this purpose had so many quarters of their bytes. */
+/* The peak if blocks of this purpose had this many quarters of their bytes. */
 static ebb_status peak_of(const ebb_study *s, const uint8_t *purpose, advice_purpose which, uint8_t left,
                           uint64_t *peak_bytes_out) {
     uint8_t *quarters = ebb__alloc(s->mem, s->blocks.n, sizeof *quarters);
@@ -197,7 +197,7 @@ static const optimizer_class *find_optimizer(const char *name) {
 }
 
 /* What a source says of the optimizer: a recorder's note, a step of a profiler's, a file of torch.optim. NULL: nothing,
- * or that it is none of these. */
+ * or that it is not one of these. */
 static const optimizer_class *optimizer_of(const ebb_study *s) {
     static const char note[] = "optimizer.", range[] = "Optimizer.step#", folder[] = "torch/optim";
     const char *key = NULL;
@@ -346,7 +346,7 @@ static bool find_pause(const ebb_study *s, size_t block, const ebb_iteration_par
     return *needed_event_out < end_event;
 }
 
-/* The first part that begins behind this event. */
+/* The first part that begins after this event. */
 static size_t first_part_behind(const ebb_study *s, uint64_t event) {
     size_t first = 0, last = s->parts.n;
     while (first < last) {

@@ -335,7 +335,7 @@ static int do_cuda(void *runtime) {
     return cudaFree(b) + cudaFreeHost(c);
 }
 
-/* One after the other, at so many addresses that of any filter of addresses each part is hit, and none is freed. */
+/* One after the other, at this many addresses that of any filter of addresses each part is hit, and none is freed. */
 static int do_null(void *runtime) {
     int wrong = 0;
     SYMBOL(runtime, cudaMalloc, uint64_t *, size_t);
