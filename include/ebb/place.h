@@ -17,17 +17,17 @@ extern "C" {
 
 /* ---- the problem ------------------------------------------------------------------------------ */
 
-/* Lives at times [first, last). In a cyclic problem first >= last means that it lives around the end, [first, period)
- * and [0, last); first == last is then the whole circle. Period and 0 are one moment: a birth at period is one at 0, a
- * death at 0 is one at period. So [period, 0) is, as [0, period) is, the whole circle. */
+/* An item lives at times [first, last). In a cyclic problem, first >= last means that it lives past the end: at [first,
+ * period) and [0, last). first == last then means always. The times period and 0 are the same moment: a birth at period
+ * is one at 0, and a death at 0 is one at period. So both [period, 0) and [0, period) are the whole circle. */
 typedef struct ebb_place_item {
     uint64_t size_bytes;
     uint64_t first, last;
 } ebb_place_item;
 
 /* At times [first, last) of its life an item holds only its own bytes [low_bytes, high_bytes), rounded outwards to the
- * problem's alignment; none where the two are equal. So an item with several lifetimes is one that lives from the
- * first's beginning to the last's end, with an empty gap between each two. */
+ * problem's alignment; if the two are equal, it holds none. An item with several lifetimes lives from the beginning of
+ * the first to the end of the last, with an empty gap between each two. */
 typedef struct ebb_place_gap {
     size_t item;
     uint64_t first, last;
@@ -48,8 +48,8 @@ typedef struct ebb_place_problem {
     const ebb_place_gap *gaps;  /* by item, and of one item by time, without overlap; within the item's life, which
                                    does not go around the end */
     size_t n_gaps;
-    const uint64_t *hints; /* [n_items]: the offset that is preferred, or EBB_PLACE_ANYWHERE. "best" heeds it where that
-                              costs nothing; the others do not */
+    const uint64_t *hints; /* [n_items]: the offset that is preferred, or EBB_PLACE_ANYWHERE. "best" uses it if that
+                              costs nothing; the other solvers ignore it */
     /* Names an item in messages: write a text of less than n_bytes to buf. NULL: its number, from 0. */
     void (*name)(const void *ctx, size_t item, char *buf, size_t n_bytes);
     const void *name_ctx;
@@ -61,9 +61,10 @@ typedef struct ebb_place_problem {
 typedef struct ebb_place_options {
     size_t size_bytes;
     const ebb_mem *mem;
-    const char *solver;    /* a name from ebb_place_solver_name; NULL: "best" */
-    uint64_t enough_bytes; /* a peak of at most this is good enough: nothing better is looked for. 'Does it fit this
-                              capacity?' is asked so: result.peak_bytes, or result.bound_bytes, then says */
+    const char *solver; /* a name from ebb_place_solver_name; NULL: "best" */
+    uint64_t
+        enough_bytes; /* a peak of at most this is good enough, and ends the search. Use it to ask whether a capacity is
+                         enough: result.peak_bytes tells that it is, result.bound_bytes that it cannot be */
     /* Search steps, each a few tens of ns. 0: the default.
      *  - "best" ends after this many with the best answer so far; there always is one, after O(n log n). Its default is
      *    EBB_PLACE_STEPS and EBB_PLACE_STEPS_AN_ITEM for each item; of plain items four times EBB_PLACE_STEPS for at
@@ -104,8 +105,7 @@ typedef struct ebb_place_result {
     uint64_t peak_bytes;
     uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
     uint64_t n_steps;     /* search steps that it took */
-    /* Where iterations were given and are alike: the peak of those in the middle, and a bound that no placement of them
-     * can be below. Else 0. */
+    /* If iterations were given and are alike: the peak of those in the middle, and a bound for it. Else 0. */
     uint64_t steady_peak_bytes, steady_bound_bytes;
 } ebb_place_result;
 
@@ -119,34 +119,34 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
  *
- * "best" is never worse than any other solver on the same problem: where its own search does not end at the bound or at
- * enough_bytes, it tries the others as well, and the best answer counts. There are three limits. "size" and SmartPool's
- * rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps, or max_steps where that is
- * given. A rule that stop ends does not count.
+ * "best" is never worse than any other solver on the same problem: if its own search does not end at the bound or at
+ * enough_bytes, it also tries the others and takes the best answer. There are three limits. "size" and SmartPool's
+ * rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps, or max_steps if that is given.
+ * The result of a rule that stop ends is not used.
  *
- * None but "best" searches, or looks at enough_bytes and hints. "size" and SmartPool's rules look for the tightest or
- * lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where each
- * item leaves one. "first-fit", "best-fit" and "pytorch" take O(n log n); they are allocators that meet births and
- * deaths in order of time, at one time deaths first, else in the order of the problem; their segments lie one after
- * the other. An item holds its block through its gaps; for an alignment that their granules of 512 bytes are no
- * multiple of, they take that much more. A circle goes round until it repeats, or else what lives around its end keeps
- * its blocks all the time. */
+ * Only "best" searches, and only "best" uses enough_bytes and hints. "size" and SmartPool's rules look for the tightest
+ * or lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where
+ * each item leaves one. "first-fit", "best-fit" and "pytorch" take O(n log n); they replay allocators, which serve
+ * births and deaths in order of time (at the same time, deaths first, then in the order of the problem). Their segments
+ * lie one after the other. An item keeps its block during its gaps. If 512 bytes, their granule, is not a multiple of
+ * an item's alignment, they take that much more. A circle is replayed until it repeats; if it never does, items that
+ * live past its end keep their blocks all the time. */
 EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 
 /* ---- bound and validator ---------------------------------------------------------------------- */
 
-/* Most bytes held at one time, rounded sizes, and the end of the highest fixed item, or of what must lie above fixed
- * ones: no placement has a lower peak. Where all items have a common alignment, what it must waste counts too, unless
- * there are gaps. Of many fixed items not all may be looked at. EBB_E_ARGUMENT names
- * the item or gap that is malformed: at no time, outside of its item's life or bytes, misaligned, or where sizes,
- * alignments and fixed offsets add up to 2^63 bytes or more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more.
- * O(n log n). mem may be NULL. */
+/* The most bytes held at one time (with rounded sizes) or, if it is more, the end of the highest fixed item or of the
+ * items that must lie above fixed ones: no placement has a lower peak. If all items have a common alignment and there
+ * are no gaps, the bytes that the alignment must waste are included. If there are many fixed items, some may be
+ * ignored. EBB_E_ARGUMENT names the item or gap that is malformed: at no time, outside of its item's life or bytes,
+ * misaligned, or where sizes, alignments and fixed offsets add up to 2^63 bytes or more. EBB_E_LIMIT: there are about
+ * 2^31 items and gaps, or more. O(n log n). mem may be NULL. */
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
-/* Check offsets against the problem, sharing no code with a solver: alignment, fixed offsets, 64 bits, no two items
- * that hold a byte at one time overlap there. EBB_E_INVALID_PLAN names the two; EBB_E_ARGUMENT: a problem of
- * another version, or malformed so that it cannot be checked; EBB_E_LIMIT: 2^30 items or 2^29 gaps, or more.
- * *peak_bytes_out is the end of the highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
+/* Check offsets against the problem, with no code of a solver: alignment, fixed offsets, sums below 2^64, and that no
+ * two items hold the same byte at one time. EBB_E_INVALID_PLAN names the two; EBB_E_ARGUMENT: a problem of another
+ * version, or malformed so that it cannot be checked; EBB_E_LIMIT: 2^30 items or 2^29 gaps, or more. *peak_bytes_out is
+ * the end of the highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
 EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                                    uint64_t *peak_bytes_out);
 

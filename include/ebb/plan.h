@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans: for one program, one machine and one budget, what each step does, what is copied out, copied
- * in, dropped or computed again, and where everything lies.
+ * Plans. A plan is for one program, one machine and one budget. It says in which order steps run, which tensors are
+ * copied out, copied in, dropped or computed again, and where everything lies.
  *
  * A plan is a list of actions. The list's order is a legal sequential execution; each engine takes its own actions in
  * that order, and waits only for those whose bytes it needs.
  *
- *   run s        compute step s; what it writes and is absent comes into being
+ *   run s        compute step s; tensors that it writes and that are absent begin to exist
  *   again s      compute step s once more (recomputation)
  *   out t tier   copy t to its slot there (compute may go on; t must not change until the copy has ended)
  *   in t tier    copy t's slot there to the device, where it comes into being
  *   move t tier to   copy t's slot on one tier to a slot on another
- *   drop t       t's stay ends; its bytes may be used again by what comes after, once every compute and
+ *   drop t t's stay ends; later actions may use its bytes, once every compute and
  *                copy of the stay has ended
  *
- * The last four may be of a part, a range of the tensor's bytes that begins at a multiple of the program's alignment.
- * Steps see whole tensors: when one runs, the parts of each tensor that it accesses lie side by side.
+ * The last four may be about a part: a range of the tensor's bytes that begins at a multiple of the program's
+ * alignment. Steps see whole tensors: when one runs, the parts of each tensor that it accesses lie side by side.
  *
  * Steps run in any order in which each finds the versions that it reads (program.h).
  *
@@ -23,8 +23,8 @@
  * action that brings the tensor or the part, last the drop (or the end of the circle). Scratch is a stay of one action,
  * [a, a + 1), with tensor EBB_SCRATCH. A slot is the same for a copy on a lower tier: first is the out or move that
  * fills it; it holds the copy until last. A tensor may have slots on several tiers at one time, and on one tier of
- * several parts. The plan is cyclic with the period n_actions: a stay or slot with first >= last lives around the end,
- * which only persistent tensors' do; first == last (both 0) is always.
+ * several parts. The plan is cyclic with the period n_actions: a stay or slot with first >= last lives past the end
+ * into the next iteration (only for persistent tensors); first == last (both 0) means always.
  */
 #ifndef EBB_PLAN_H
 #define EBB_PLAN_H
@@ -45,11 +45,11 @@ typedef struct ebb_machine ebb_machine;
 
 #define EBB_DEVICE 0u           /* the first tier of every machine: where steps compute */
 #define EBB_COMPUTE 0u          /* the first engine of every machine: what computes steps */
-#define EBB_NO_ENGINE UINT8_MAX /* of a drop: there is nothing to do */
+#define EBB_NO_ENGINE UINT8_MAX /* for a drop, which needs no engine */
 
-/* What a tier's bytes lie in. */
+/* Where a tier keeps its bytes. */
 typedef enum ebb_store {
-    EBB_STORE_DEVICE, /* memory that kernels reach; the tier EBB_DEVICE alone */
+    EBB_STORE_DEVICE, /* memory that kernels reach; only for the tier EBB_DEVICE */
     EBB_STORE_MEMORY, /* the host's */
     EBB_STORE_FILE,
     EBB_N_STORES,
@@ -61,8 +61,8 @@ typedef struct ebb_tier {
     uint64_t capacity_bytes; /* UINT64_MAX: not known */
 } ebb_tier;
 
-/* Which tiers there are, and which engine carries copies from the one to the other. An engine does what it is given one
- * after the other; engines work side by side. */
+/* The tiers, and the engine that carries copies from one tier to another. An engine does one action after the other;
+ * engines work at the same time. */
 typedef struct ebb_topology {
     uint32_t n_tiers, n_engines;
     ebb_tier tier[EBB_MAX_TIERS];
@@ -89,9 +89,9 @@ typedef struct ebb_link {
     double work_rate;   /* the share of its speed that the compute engine keeps while this link copies */
 } ebb_link;
 
-/* A machine with round figures of a present desktop processor; the start of every description. Its tiers are the
- * device, "host" (EBB_HOST) and "disk" (EBB_DISK), each two next to one another linked by engines of their own for each
- * direction; device and disk too. */
+/* A machine with round figures of a current desktop processor; every description starts from it. Its tiers are the
+ * device, "host" (EBB_HOST) and "disk" (EBB_DISK). Each two of them are linked, with an engine of their own for each
+ * direction. */
 EBB_API ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_out);
 #define EBB_HOST 1u
 #define EBB_DISK 2u
@@ -106,7 +106,7 @@ EBB_API const ebb_topology *ebb_machine_topology(const ebb_machine *machine); /*
  * EBB_E_LIMIT: EBB_MAX_TIERS or EBB_MAX_ENGINES are there. */
 EBB_API ebb_status ebb_machine_add_tier(ebb_machine *machine, const ebb_tier *tier, uint32_t *tier_out);
 EBB_API ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32_t *engine_out);
-/* Link two tiers, or say anew how they are linked. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
+/* Link two tiers, or change their link. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
  * twice, rates that are not positive and finite, or both_rate or work_rate outside of (0, 1]. */
 EBB_API ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link);
 /* How two tiers are linked, seen from near. false: they are not. */
@@ -166,29 +166,29 @@ typedef struct ebb_plan_options {
     const ebb_mem *mem;
     const char *policy;                 /* ebb_policy_name lists them */
     uint64_t budget_bytes;              /* of the device; UINT64_MAX: no limit */
-    uint64_t tier_bytes[EBB_MAX_TIERS]; /* what each of the machine's tiers may hold; 0: none. That of the device is not
-                                           looked at, nor that of a tier that is not there or not linked to the device.
-                                           The first with room is taken */
-    const char *algorithms;             /* how each step comes to its choice; ebb_algorithms_name lists the ways */
+    uint64_t tier_bytes[EBB_MAX_TIERS]; /* how much each of the machine's tiers may hold; 0: none. Ignored for the
+                                           device, for tiers that do not exist, and for tiers without a link to the
+                                           device. The first tier with room is used */
+    const char *algorithms; /* the way in which each step gets its algorithm; ebb_algorithms_name lists the ways */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options, EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX)                             \
                                    EBB_SET(tier_bytes[EBB_HOST], UINT64_MAX) EBB_SET(algorithms, "given"))
 
-/* Why a plan does not fit. Where the host's memory is in the way the first three say nothing. */
+/* Why a plan does not fit. If the host's memory is too small, the first three members mean nothing. */
 typedef struct ebb_no_fit {
-    uint64_t least_budget_bytes; /* this policy has a plan from here on, and none below; 0: not known */
-    uint32_t step;               /* that is in the way */
-    uint64_t step_bytes;         /* what it touches at once */
-    uint64_t least_host_bytes;   /* of the host, before anything leaves the device; 0: the host is not in the way.
-                                    Only the trainer looks at it; ebb_plan_make: 0 */
+    uint64_t least_budget_bytes; /* the smallest budget for which this policy has a plan; 0: not known */
+    uint32_t step;               /* the step that does not fit */
+    uint64_t step_bytes;         /* the bytes that it uses at once */
+    uint64_t least_host_bytes; /* the least host memory, before anything leaves the device; 0: the host is large enough.
+                                  Only the trainer looks at it; ebb_plan_make: 0 */
 } ebb_no_fit;
 
-/* A policy makes a plan, the caller's to destroy, that keeps nothing of the arguments but the memory hooks. It has
- * passed ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a
- * budget is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest".
- * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms. EBB_E_LIMIT:
- * about 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
+/* Make a plan by a policy. The caller destroys it; of the arguments it keeps only the memory hooks. It has passed
+ * ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a budget
+ * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest".
+ * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms. EBB_E_LIMIT: about
+ * 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
  * (docs/algorithms.md). */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
@@ -198,13 +198,13 @@ EBB_API void ebb_plan_destroy(ebb_plan *plan);
 EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
 
 /* The same for the ways to choose algorithms:
- *   given    choice 0 of each step, the backend's; results do not depend on the budget. What all else is compared with
- *   least    the least scratch; the same of results
+ *   given choice 0 of each step, the backend's; results do not depend on the budget. The default for comparisons
+ *   least the least scratch; results do not depend on the budget
  *   fitting  what makes the plan fastest: a faster choice where its scratch has room or is worth what has to leave for
  *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
  *   fastest  the least time
- * Of equal ones the first counts. What fitting and fastest come to depends on the machine's times; of fitting also on
- * the budget; and with the choices the last bits of results may change. */
+ * Of equal choices the first is taken. fitting and fastest depend on the machine's times, and fitting also on the
+ * budget. With other choices, the last bits of results may change. */
 EBB_API const char *ebb_algorithms_name(size_t idx, const char **about_out);
 
 /* Views, borrowed until the plan dies. */
@@ -213,10 +213,11 @@ EBB_API const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out); /* 
 EBB_API const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out); /* in the same order */
 EBB_API const ebb_topology *ebb_plan_topology(const ebb_plan *plan);         /* of the machine that it was made for */
 
-/* What no plan for the program can be better than, whatever its policy, and the rule that says so:
+/* Bounds that no plan for the program can beat, whatever its policy, and the rule that proves each:
  *   step      one step touches this many bytes at once, with its least scratch
  *   compute   each step is computed once, by its fastest choice, on the machine that the plan was made for
- * The gap of a plan is how far it is above. NULL rules: nothing is certified (a plan that was written by hand). */
+ * The gap of a plan is how far it is above its bound. If a rule is NULL, nothing is proven (the plan was written by
+ * hand). */
 typedef struct ebb_certificate {
     uint64_t bound_bytes, bound_ns;
     const char *bytes_rule, *ns_rule; /* static */
@@ -226,8 +227,8 @@ typedef struct ebb_plan_summary {
     const char *policy; /* lives as long as the plan */
     uint64_t budget_bytes;
     uint64_t peak_bytes;  /* the arena that it needs: the end of the highest stay */
-    uint64_t bound_bytes; /* most bytes of stays at one position, each at a multiple of the alignment, or the peak where
-                             that is less: no placement of them is lower */
+    uint64_t bound_bytes; /* the most bytes of stays at one position, each rounded up to the alignment, or the peak if
+                             that is less: no placement of these stays has a lower peak */
     uint64_t tier_bytes[EBB_MAX_TIERS];       /* that it takes of each lower tier */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
     uint64_t moved_on_bytes;                  /* an iteration, from one lower tier to another */
@@ -241,7 +242,7 @@ EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);
 
 #define EBB_CHOICES_TOLD 8
 
-/* What the choices of a plan come to. Times are of computing alone, what is computed again included. */
+/* Figures about the choices of a plan. Times are of computing only, including steps that run again. */
 typedef struct ebb_choice_figures {
     uint64_t n_open_steps;              /* that have several choices */
     uint64_t n_steps[EBB_CHOICES_TOLD]; /* of them, that take choice 0, 1, ...; the last: or a higher one */
@@ -273,11 +274,11 @@ typedef struct ebb_timeline {
     uint64_t stall_ns[EBB_MAX_ENGINES]; /* of each engine: it could have gone on, but waited for another one's action */
 } ebb_timeline;
 
-/* Predict: engines work side by side, each in order; an action starts when its engine is free and what it waits for has
- * ended, so a stall shifts what follows. Links that slow each other or computing do so while they copy. start_ns_out
- * and end_ns_out: one entry an action, in the steady iteration, from its beginning (drops: both the same); NULL if not
- * wanted. The plan is one for the program (ebb_plan_check). EBB_E_ARGUMENT: the machine has not the tiers and ways of
- * the plan. EBB_E_LIMIT: the plan has about 2^31 stays or slots, or more. */
+/* Predict the timeline. Engines work at the same time, each in order. An action starts when its engine is free and the
+ * actions that it waits for have ended, so a stall delays all that follows. Copies slow each other and computing as the
+ * links say. start_ns_out and end_ns_out: one entry an action, in the steady iteration, from its beginning (drops: both
+ * the same); NULL if not wanted. The plan is one for the program (ebb_plan_check). EBB_E_ARGUMENT: the machine lacks
+ * tiers or ways of the plan. EBB_E_LIMIT: the plan has about 2^31 stays or slots, or more. */
 EBB_API ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
                                      ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out);
 

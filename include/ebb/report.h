@@ -20,9 +20,10 @@ typedef struct ebb_report_options {
     const char *name;       /* what the report calls the recording; NULL: the file's name */
     double out_bytes_per_s; /* of the links, to compute what could leave; 0: the study's defaults */
     double in_bytes_per_s;
-    uint64_t latency_ns;   /* of each copy, before its first byte */
-    const char *temp_dir;  /* as of ebb_trace_open_any; copied */
-    const char *device;    /* as of ebb_trace_open_device; copied. NULL: memory-viz alone shows all that a trace has */
+    uint64_t latency_ns;  /* of each copy, before its first byte */
+    const char *temp_dir; /* as of ebb_trace_open_any; copied */
+    const char
+        *device; /* as of ebb_trace_open_device; copied. NULL: the default device; memory-viz then shows all devices */
     uint32_t n_columns;    /* the longest line of the text, at least 40; 0: 100 */
     ebb_progress progress; /* told how far the recording is read */
 } ebb_report_options;

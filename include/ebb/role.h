@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What traces and programs call alike: the role of a block or tensor, and the phase of a step.
+ * Names that traces and programs share: the role of a block or tensor, and the phase of a step.
  */
 #ifndef EBB_ROLE_H
 #define EBB_ROLE_H
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* What a block or tensor is for; the names are those of PyTorch's component tracking where it has one. workspace is
- * kernels' scratch; unknown is what the source does not say, where other is what it says to be none of these.
+/* The purpose of a block or tensor; the names are those of PyTorch's component tracking where it has one. workspace is
+ * scratch of kernels. unknown: the source does not tell the role; other: the source says that it is another one.
  * X(code, name) */
 #define EBB_ROLE_TABLE(X)                                                                                              \
     X(PARAMETER, "parameter")                                                                                          \
@@ -33,10 +33,10 @@ typedef enum ebb_role {
         EBB_N_ROLES
 } ebb_role;
 
-/* Static; "other" for what is out of range. */
+/* Static; "other" for a number out of range. */
 EBB_API const char *ebb_role_name(ebb_role role);
 
-/* The part of an iteration that a step belongs to; unknown is what the source does not say. */
+/* The part of an iteration that a step belongs to; unknown: the source does not tell. */
 typedef enum ebb_phase {
     EBB_PHASE_FORWARD,
     EBB_PHASE_BACKWARD,

@@ -17,9 +17,9 @@ extern "C" {
 typedef struct ebb_arena ebb_arena;
 typedef struct ebb_run ebb_run;
 
-/* Device memory that several runs may use in turn: a run has it from its creation on, until it is parked or destroyed.
- * The device outlives it, and it outlives the runs. EBB_E_NO_MEMORY: the device has not that much. EBB_E_ARGUMENT: an
- * argument is NULL. */
+/* Device memory that several runs may use in turn. A run owns it from the run's creation until the run is parked or
+ * destroyed. The device must outlive the arena, and the arena must outlive the runs. EBB_E_NO_MEMORY: the device has
+ * too little memory. EBB_E_ARGUMENT: an argument is NULL. */
 EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
 EBB_API void ebb_arena_destroy(ebb_arena *arena);
 EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
@@ -33,25 +33,25 @@ typedef struct ebb_run_options {
 } ebb_run_options;
 #define EBB_RUN_OPTIONS_INIT EBB_INIT(ebb_run_options, )
 
-/* Take the memory and bind every step. Lowered and plan must outlive the run, and the plan have been made here or have
- * passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN: the
- * plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is too
- * small, another device's or in use by another run, or the plan uses the disk and there is no disk_dir. EBB_E_IO: the
- * disk's file cannot be made. */
+/* Take the memory and bind every step. lowered and plan must outlive the run. The plan must come from ebb_plan_make or
+ * have passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN:
+ * the plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is
+ * too small, another device's or in use by another run, or the plan uses the disk and there is no disk_dir. EBB_E_IO:
+ * the disk's file cannot be made. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
 
-/* The host memory of a port of the network: what an iteration reads of an input, what it has written to an output when
- * it returns; borrowed until the run dies. port_out (may be NULL): what it holds. EBB_E_ARGUMENT: no such port; the
- * message names those that there are. */
+/* The host memory of a port of the network; borrowed until the run dies. An iteration reads an input there, and has
+ * written an output there when it returns. *port_out (may be NULL) describes the port. EBB_E_ARGUMENT: no such port;
+ * the message names those that there are. */
 EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out);
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
  * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, an element of an input is
  * not below its limit, update is 0, or the rate is negative or not finite; nothing was computed then, and the next
- * iteration works. EBB_E_IO: the disk tier. After a failure halfway the content is not to be trusted, and every further
- * iteration is refused with EBB_E_DEVICE. */
+ * iteration works. EBB_E_IO: the disk tier. After a failure halfway, the content is not valid, and every further
+ * iteration fails with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
@@ -62,17 +62,18 @@ EBB_API ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain
 /* Every persistent value's initial content, from the seed. */
 EBB_API ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed);
 
-/* Leave the arena to another run, and take it back: persistent and kept content is on the host meanwhile, where
- * ebb_run_get_value finds it. EBB_E_ARGUMENT: parked already, or not parked, or another run still has the arena. */
+/* Leave the arena to another run, and take it back. Between the two, persistent and kept content is on the host, and
+ * ebb_run_get_value finds it there. EBB_E_ARGUMENT: parked already, or not parked, or another run still has the
+ * arena. */
 EBB_API ebb_status ebb_run_park(ebb_run *run);
 EBB_API uint64_t ebb_run_parked_bytes(const ebb_run *run); /* what parking takes of the host */
 EBB_API ebb_status ebb_run_unpark(ebb_run *run);
 
 typedef struct ebb_run_stats {
-    /* Measured, of the arena, by all its runs: where the highest page that was touched ends, as the kernel counts
-     * pages. The arena ends at a page without access, so this is the arena's size exactly if its last page is used. On
-     * a card: what the driver gave for the arena, in its granules. UINT64_MAX: not known (there is no memory, or the
-     * kernel does not say). */
+    /* Measured for the arena, over all its runs: the end of the highest page that was used, as the kernel counts pages.
+     * The arena ends at a page without access, so this is the arena's size exactly if its last page is used. On a card:
+     * what the driver gave for the arena, in its granules. UINT64_MAX: not known (there is no memory, or the kernel
+     * does not say). */
     uint64_t peak_bytes;
     uint64_t arena_bytes;                     /* taken */
     uint64_t arena_resident_bytes;            /* of it, as the kernel counts pages; 0: not known */
@@ -91,13 +92,13 @@ typedef struct ebb_run_stats {
 } ebb_run_stats;
 EBB_API ebb_run_stats ebb_run_get_stats(const ebb_run *run);
 
-/* Record the next n_iterations into a trace file (docs/trace-format.md), one after the other, each told when it has
- * ended; a run that ends before leaves those that it made. What is between them is not in it. A recording that cannot
- * be made or written is lost alone: the iterations count all the same, a warning is logged at once, no file remains,
- * and the next call says why. Ends a recording that was begun before. EBB_E_ARGUMENT: none of an iteration. */
+/* Record the next n_iterations into a trace file (docs/trace-format.md). Each iteration is written when it has ended,
+ * without what happens between iterations. If the run ends early, the file has the iterations that ran. If the
+ * recording cannot be made or written, the iterations still run; a warning is logged at once, no file remains, and the
+ * next call returns the cause. Ends an earlier recording. EBB_E_ARGUMENT: n_iterations is 0. */
 EBB_API ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterations);
-/* EBB_OK: the recording that was last asked for is written, or still to come, or there was none. Else it is lost, and
- * why: EBB_E_IO, EBB_E_NO_MEMORY, or what the iteration failed with. */
+/* EBB_OK: the last recording is written or not finished yet, or there was none. Otherwise it is lost, and the status
+ * tells why: EBB_E_IO, EBB_E_NO_MEMORY, or what the iteration failed with. */
 EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 
 /* Prove that a run of the plan cannot do anything else than its commands would one after the other, however freely the
@@ -111,9 +112,10 @@ EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
  * the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out);
 
-/* Measure each distinct kernel of a lowered network, of each step's first choice or of all, reps times or more after
- * one warm-up, in an arena with room for any of them alone, and file the least under its key. A device without data is
- * not measured, here and below: the machine stays as it is. progress (may be NULL) is told of each kernel. */
+/* Measure each distinct kernel of a lowered network (of each step's first choice, or of all choices), reps times or
+ * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. For a
+ * device without data nothing is measured, here and below, and the machine stays as it is. progress (may be NULL) is
+ * told of each kernel. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 
@@ -123,14 +125,15 @@ EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t re
 EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes,
                                          ebb_machine *machine);
 
-/* Bytes a second between the device and the host's memory: each way alone, and of both ways at once, in all. */
+/* Bytes per second between the device and the host's memory: each direction alone, and the sum of both directions at
+ * once. */
 typedef struct ebb_copy_rates {
     double out_bytes_per_s, in_bytes_per_s, both_bytes_per_s;
 } ebb_copy_rates;
 
 /* Measure them with memory that the device's backend gives, as runs use it, and with any other; in an arena of at most
- * limit_bytes, or 8 KiB, and twice as much of the host. Nothing else uses the device meanwhile. Of a device without
- * data they are 0. EBB_E_NO_MEMORY, EBB_E_DEVICE. */
+ * limit_bytes, or 8 KiB, and twice as much of the host. Nothing else may use the device during the call. For a device
+ * without data the rates are 0. EBB_E_NO_MEMORY, EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
                                           ebb_copy_rates *pageable_out);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trace tells: who holds the peak, which blocks lie idle how long, what could leave for free, what is lost to
- * fragmentation, what another allocator or a placement would make of it. All of it is numbers, which a report renders,
- * but for the advice (ebb_study_advice): sentences for the user, each with the bytes that following it would save.
- * docs/study.md defines each of them and says where it comes from.
+ * The figures of a trace: the holders of the peak, how long blocks lie idle, which could leave for free, the bytes lost
+ * to fragmentation, and the needs of other allocators or of a placement. All are numbers, which a report shows, except
+ * the advice (ebb_study_advice): sentences for the user, each with the bytes that it would save. docs/study.md defines
+ * each figure and says where it comes from.
  *
- * Bytes are uint64_t, times are nanoseconds of the trace, events are counted from 0 as the reader gives them. What the
- * source does not tell is unknown: a flag says so, or the number is EBB_STUDY_UNKNOWN, never 0.
+ * Bytes are uint64_t, times are nanoseconds of the trace, events are counted from 0 as the reader gives them. If the
+ * source does not tell a figure, a flag says so, or the number is EBB_STUDY_UNKNOWN, never 0.
  *
- * Whatever a getter gives belongs to the study; texts and stacks belong to the reader, which outlives the study. A
- * getter takes no memory and cannot fail, but where it says so.
+ * Results of getters belong to the study; texts and stacks belong to the reader, which must outlive the study. A getter
+ * takes no memory and cannot fail, unless its comment says so.
  *
  * Threads: a study may be read from several threads at once.
  */
@@ -29,9 +29,9 @@ typedef struct ebb_study ebb_study;
 
 /* ---- making one ------------------------------------------------------------------------------- */
 
-/* What is asked for beyond the events themselves, as bits. */
+/* Optional parts of a study, as bits. */
 enum {
-    EBB_STUDY_WHAT_IF = 1u << 0, /* the rows of ebb_study_what_ifs; the dear part */
+    EBB_STUDY_WHAT_IF = 1u << 0, /* the rows of ebb_study_what_ifs; the expensive part */
     EBB_STUDY_ADVICE = 1u << 1,  /* ebb_study_advice; asks for WHAT_IF too */
 };
 
@@ -54,11 +54,11 @@ typedef struct ebb_study_options {
                                     EBB_SET(in_bytes_per_s, 6.3e9) EBB_SET(max_outliers, 1000))
 
 /* Read all that the reader has left, which should be all, and study it. The reader is borrowed until the study goes.
- * A study is of one device: ebb_trace_open_device or ebb_trace_reader_choose before. Of a reader for which none was
- * chosen, what several devices hold is added up, and the peak is that of no device (summary.several_spaces).
- * options may be NULL. EBB_E_ARGUMENT: options of another version, a bandwidth that is not above 0. EBB_E_FORMAT,
- * EBB_E_IO: the reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 50 a step, 45 a read
- * or write. Near linear time. */
+ * A study is of one device: call ebb_trace_open_device or ebb_trace_reader_choose before. If no device was chosen, the
+ * bytes of all devices are added up, and the peak is not that of any device (summary.several_spaces). options may be
+ * NULL. EBB_E_ARGUMENT: options of another version, a bandwidth that is not above 0. EBB_E_FORMAT, EBB_E_IO: the
+ * reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 50 a step, 45 a read or write. Near
+ * linear time. */
 EBB_API ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *options, ebb_study **study_out);
 EBB_API void ebb_study_destroy(ebb_study *study); /* NULL is fine */
 
@@ -93,8 +93,9 @@ EBB_API const ebb_iteration_part *ebb_study_iteration_parts(const ebb_study *stu
 
 /* ---- roles ------------------------------------------------------------------------------------ */
 
-/* What the authors of 'Pinpointing' call blocks, by accesses alone: read before it is ever written, and never written;
- * so, but written later; written first. What the source says to be an input is one, whoever writes it. */
+/* The classes of blocks in 'Pinpointing', by accesses alone: an input is read before it is ever written, and never
+ * written; a parameter is read first and written later; an intermediate is written first. A block that the source calls
+ * an input is an input, whichever step writes it. */
 typedef enum ebb_study_use {
     EBB_STUDY_USE_INPUT,
     EBB_STUDY_USE_PARAMETER,
@@ -108,9 +109,9 @@ typedef struct ebb_study_share {
     uint64_t bytes, n_blocks;
 } ebb_study_share;
 
-/* in_all counts each block once: of the blocks that live in the most regular iteration (the first of these), or of all
- * where none was found. A block's role is the last that the trace gives it. Where it tells none, it is
- * what the call stack and the life say (docs/study.md), or EBB_ROLE_UNKNOWN. */
+/* in_all counts each block once, over the blocks that live in the most regular iteration (the first of these) or, if no
+ * iteration was found, over all blocks. A block's role is the last one that the trace gives it. If the trace gives
+ * none, it is inferred from the call stack and the life (docs/study.md), or EBB_ROLE_UNKNOWN. */
 typedef struct ebb_study_breakdown {
     ebb_study_share at_peak[EBB_N_ROLES];
     ebb_study_share in_all[EBB_N_ROLES];
@@ -124,8 +125,8 @@ EBB_API ebb_study_breakdown ebb_study_get_breakdown(const ebb_study *study);
 
 typedef enum ebb_study_axis { EBB_STUDY_BY_TIME, EBB_STUDY_BY_EVENT } ebb_study_axis;
 
-/* Of a bin: its highest moment, live and by role then; the least and greatest of live and reserved within it. A bin
- * begins as the one before ended. */
+/* One bin: the moment with the most live bytes, with the bytes by role at that moment; the least live bytes and the
+ * most reserved bytes in the bin. A bin begins in the state in which the one before ended. */
 typedef struct ebb_study_bin {
     uint64_t first, last; /* of the axis: [first, last) */
     uint64_t high_ns, high_event;
@@ -193,8 +194,8 @@ EBB_API char *ebb_study_stack_text(const ebb_study *study, uint32_t stack, char 
 
 /* ---- lifetimes and intervals ------------------------------------------------------------------ */
 
-/* Of a multiset of times; unknown, with count 0, where the source tells no times (or no accesses). Quantiles are exact:
- * the least value that at least that share of all is not above. */
+/* Statistics of a set of times; unknown, with count 0, if the source tells no times (or no accesses). Quantiles are
+ * exact: the least value that at least that share of all values do not exceed. */
 typedef struct ebb_study_times {
     uint64_t count;
     uint64_t min_ns, max_ns, p50_ns, p75_ns, p90_ns, p99_ns; /* UNKNOWN when count is 0 */
@@ -205,11 +206,12 @@ typedef struct ebb_study_times {
 /* From alloc to free, of blocks that were born and freed within the recording. */
 EBB_API ebb_study_times ebb_study_lifetimes(const ebb_study *study);
 
-/* The access-time intervals: between two moments of one block that follow each other, of these kinds. The alloc of a
- * block that was there before is none, nor is the time between begin and end of one copy. ANY, ANY: all of them. One
- * ANY alone: none. */
+/* The access-time intervals: between two consecutive events of one block, of these kinds. The interval after the alloc
+ * of a block that was there before does not count, nor the time between begin and end of one copy. ANY, ANY: all
+ * intervals. Only one ANY: none. */
 EBB_API ebb_study_times ebb_study_intervals(const ebb_study *study, ebb_study_kind from, ebb_study_kind to);
-/* The interval at this share, from 0 to 1; UNKNOWN if none exists. And how many are at most so long. For curves. */
+/* The interval at this share, from 0 to 1 (UNKNOWN without intervals), and how many intervals are at most this long.
+ * For curves. */
 EBB_API uint64_t ebb_study_interval_quantile(const ebb_study *study, ebb_study_kind from, ebb_study_kind to,
                                              double share);
 EBB_API uint64_t ebb_study_intervals_until(const ebb_study *study, ebb_study_kind from, ebb_study_kind to,
@@ -232,7 +234,7 @@ typedef struct ebb_study_interval {
 } ebb_study_interval;
 
 /* Intervals whose ns x bytes lie above Q3 x (Q3 / Q1)^1.5, with the quartiles of all of them: Tukey's fence on the log
- * scale, which no few giants move. In descending order, at most options.max_outliers of them. */
+ * scale, which a few very large products do not move. In descending order, at most options.max_outliers of them. */
 typedef struct ebb_study_outliers {
     const ebb_study_interval *intervals;
     size_t n_kept;
@@ -243,10 +245,10 @@ EBB_API ebb_study_outliers ebb_study_get_outliers(const ebb_study *study);
 
 /* ---- what could leave ------------------------------------------------------------------------- */
 
-/* What could be copied out after one access and back before the next without a wait, each block by itself: the links
- * are not shared. So this is what no schedule can exceed; ebb plan makes a schedule. An interval counts if it is
- * between reads, writes or copies, or between such and the recording's ends for a block that is there before or not
- * freed. */
+/* The blocks that could be copied out after one access and back before the next without a wait. Each block is treated
+ * by itself, as if it had the links alone, so this is an upper bound for any schedule; ebb plan makes a schedule. An
+ * interval counts if it is between reads, writes or copies, or between such and the recording's ends for a block that
+ * is there before or not freed. */
 typedef struct ebb_study_swappable {
     bool known; /* the source tells times and accesses */
     /* The totals are of the intervals that begin in the most regular iteration, so that recordings of different lengths
@@ -284,8 +286,8 @@ typedef struct ebb_study_holder {
     uint32_t stack;         /* of that block; 0: none */
 } ebb_study_holder;
 
-/* Who holds the peak, the greatest first; the bytes of all add up to the peak. None where no block has what it is
- * grouped by. */
+/* The holders of the peak, the greatest first; their bytes add up to the peak. Empty if no block has what it is grouped
+ * by (a stack, a name). */
 EBB_API const ebb_study_holder *ebb_study_holders(const ebb_study *study, ebb_study_group group, size_t *n_out);
 
 /* The stack that ends at the call site of this one, without what was called from there; 0 for 0. */
@@ -306,8 +308,8 @@ EBB_API ebb_study_churn ebb_study_get_churn(const ebb_study *study);
 
 /* ---- fragmentation ---------------------------------------------------------------------------- */
 
-/* What of the reserved bytes is not live, and why: at the moment with the most live bytes, of all those at which at
- * least 99 % of the most is reserved. */
+/* The reserved bytes that are not live, and why: at the moment with the most live bytes, among those at which at least
+ * 99 % of the most is reserved. */
 typedef struct ebb_study_fragmentation {
     bool known; /* the source tells segments, and all of them: not fewer bytes than are live */
     uint64_t reserved_peak_bytes;
@@ -338,8 +340,8 @@ EBB_API const ebb_study_segment *ebb_study_segments(const ebb_study *study, size
 EBB_API size_t ebb_study_segment_pins(const ebb_study *study, size_t segment, size_t first, size_t n,
                                       uint64_t *blocks_out);
 
-/* Who pins: call sites by the free bytes of the segments that their blocks keep, each segment's shared among its pins
- * equally; as holders, with bytes those free bytes. */
+/* The call sites whose blocks pin segments. bytes are the free bytes of those segments; those of one segment are shared
+ * equally among its pins. */
 EBB_API const ebb_study_holder *ebb_study_pinners(const ebb_study *study, size_t *n_out);
 
 /* A segment, from when the allocator takes it from the device to when it gives it back. */
@@ -359,8 +361,8 @@ typedef struct ebb_study_what_if {
                             "cudaMalloc", "pytorch", "pytorch-recorded",
                             "pytorch:expandable_segments", "pytorch:max_split_size_mb:128", "nothing-idle" ... */
     const char *about;   /* a line */
-    const char *setting; /* what to set for it, "expandable_segments:True"; "" where there is no such */
-    uint64_t bytes;      /* the peak, or what an allocator reserves; UNKNOWN where it could not be had */
+    const char *setting; /* the setting that gives it, "expandable_segments:True"; "" if there is no setting */
+    uint64_t bytes;      /* the peak, or what an allocator reserves; UNKNOWN if it could not be computed */
     bool is_reserved;    /* what an allocator takes from the device; else what blocks need */
     bool of_iteration;   /* of the iteration around the peak alone, since the trace is large */
 } ebb_study_what_if;
@@ -368,11 +370,11 @@ EBB_API const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size
 
 /* ---- refusals --------------------------------------------------------------------------------- */
 
-/* An allocation that was not to be had: past a limit of ebb record's, or PyTorch's out of memory. */
+/* An allocation that was refused: above the limit of ebb record, or PyTorch's out of memory. */
 typedef struct ebb_study_refusal {
     uint64_t time_ns, event;
     uint64_t size_bytes;                 /* what was asked for */
-    uint64_t live_bytes;                 /* what of all spaces was live then */
+    uint64_t live_bytes;                 /* live in all spaces then */
     uint32_t stack;                      /* whose; 0: not told */
     const char *site;                    /* words for it; "" for stack 0; the study's */
     uint64_t free_bytes, capacity_bytes; /* of the device, or of a limit; UNKNOWN where the source does not tell */
@@ -390,7 +392,7 @@ typedef struct ebb_study_tip {
     size_t n_names;
 } ebb_study_tip;
 enum { EBB_STUDY_MAX_NAMED = 3 }; /* how many of its names a sentence has */
-/* What to do, a leak first, then what wins most; only what the numbers support, so there may be none. */
+/* What to do: a leak first, then the largest saving. The list may be empty. */
 EBB_API const ebb_study_tip *ebb_study_advice(const ebb_study *study, size_t *n_out);
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@ typedef enum ebb_trace_kind {
     EBB_TRACE_N_KINDS
 } ebb_trace_kind;
 
-/* What a source tells, as bits; what it does not tell is unknown, not zero. */
+/* The things that a source tells, as bits; everything else is unknown, not zero. */
 enum {
     EBB_TRACE_TELLS_TIMES = 1u << 0, /* in ns; otherwise they only give an order */
     EBB_TRACE_TELLS_ACCESSES = 1u << 1,
@@ -42,8 +42,8 @@ enum {
     EBB_TRACE_TELLS_BEFORE = 1u << 7, /* the blocks that were there before the recording */
 };
 
-/* The name of the idx-th of these bits, "times", "accesses" ...; NULL from the last on. *words_out (may be NULL): what
- * it is, for people. Both static. */
+/* The name of the idx-th of these bits, "times", "accesses" ...; NULL after the last one. *words_out (may be NULL): an
+ * explanation for people. Both static. */
 EBB_API const char *ebb_trace_tells_name(size_t idx, const char **words_out);
 
 /* Rows of the timeline; others are free for streams and threads. */
@@ -95,7 +95,7 @@ typedef struct ebb_trace_writer_options {
     const ebb_mem *mem;
     uint32_t tells;         /* EBB_TRACE_TELLS_... */
     uint64_t start_unix_ns; /* of time 0; 0: unknown */
-    bool at_close; /* what is at path stays until close puts the whole file there; a killed process leaves it */
+    bool at_close; /* an existing file at path stays until close replaces it; if the process is killed, it stays */
 } ebb_trace_writer_options;
 #define EBB_TRACE_WRITER_OPTIONS_INIT EBB_INIT(ebb_trace_writer_options, )
 
@@ -106,10 +106,10 @@ EBB_API ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_write
                                          ebb_trace_writer **writer_out);
 
 /* The number of a text; each distinct text is stored and written once. "" and NULL are 0. At most 1 MiB. Each byte that
- * belongs to no character of UTF-8 is written as '?'. */
+ * is not part of a UTF-8 character is written as '?'. */
 EBB_API ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out);
 
-/* The number of the stack that has one frame more than the stack caller (0: none). function and file are strings. */
+/* The number of the stack that adds one frame to the stack caller (0: none). function and file are strings. */
 EBB_API ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t caller, uint32_t function, uint32_t file,
                                           uint32_t line, uint32_t *stack_out);
 
@@ -117,8 +117,8 @@ EBB_API ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t cal
 EBB_API ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value);
 
 /* Append an event. Takes no memory. EBB_E_ARGUMENT: time goes back, an alloc's block is not the next number, a block
- * that was not allocated, a number that was never given, a row or tier of 256 or more. Whether a block is still live
- * is left to the caller. EBB_E_LIMIT: the sizes of all blocks add up to 2^64 bytes or more. EBB_E_IO: the file is
+ * that was not allocated, a number that was never given, a row or tier of 256 or more. It does not check whether a
+ * block is still live. EBB_E_LIMIT: the sizes of all blocks add up to 2^64 bytes or more. EBB_E_IO: the file is
  * lost. */
 EBB_API ebb_status ebb_trace_writer_add(ebb_trace_writer *writer, const ebb_trace_event *event);
 
@@ -134,8 +134,8 @@ typedef struct ebb_trace_reader ebb_trace_reader;
 EBB_API ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out);
 EBB_API void ebb_trace_reader_close(ebb_trace_reader *reader);
 
-/* The next event; *done_out: there was none, *event_out is untouched. A file that was cut off ends at the cut; see
- * complete below. EBB_E_FORMAT names the file, the offset and the cause; the reader then gives no more. */
+/* The next event. *done_out: there was no more event, and *event_out is unchanged. A file that was cut off ends at the
+ * cut; see complete below. EBB_E_FORMAT names the file, the offset and the cause; the reader then gives no more. */
 EBB_API ebb_status ebb_trace_reader_next(ebb_trace_reader *reader, ebb_trace_event *event_out, bool *done_out);
 
 typedef struct ebb_trace_info {
@@ -165,20 +165,20 @@ EBB_API const char *ebb_trace_reader_note(const ebb_trace_reader *reader, const 
 /* ---- steps that were told late ----------------------------------------------------------------- */
 
 /* Put the steps of a file that `ebb record` makes beside a trace (docs/trace-format.md) into the trace at path, by
- * their times, each on a row of its device and stream; times before the trace's begin are its begin. The trace is
- * replaced once all is written; one that was cut off stays one. n_steps_out, and n_lost_out: steps that the source had
- * lost, or for which there was no row; both may be NULL. EBB_E_FORMAT names place and cause. EBB_E_IO. */
+ * their times, each on a row of its device and stream. A time before the trace's begin becomes its begin. The trace is
+ * replaced once all is written; a trace that was cut off stays so. n_steps_out, and n_lost_out: steps that the source
+ * had lost, or for which there was no row; both may be NULL. EBB_E_FORMAT names place and cause. EBB_E_IO. */
 EBB_API ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path,
                                             uint64_t *n_steps_out, uint64_t *n_lost_out);
 
 /* ---- names of native callers -------------------------------------------------------------------- */
 
-/* A program or library as a process had it. */
+/* A program or library that a process had loaded. */
 typedef struct ebb_trace_object {
     const char *path;          /* where it was; "": unknown */
-    const char *build_id;      /* its identity, hexadecimal; "": it had none, or that is unknown */
+    const char *build_id;      /* its identity, hexadecimal; "": none, or unknown */
     uint64_t recorded_unix_ns; /* a file that changed after this is another one; 0: unknown */
-    bool wants_lines;          /* inlined functions and source lines, too: it is not an installed library */
+    bool wants_lines;          /* also find inlined functions and source lines: it is not an installed library */
 } ebb_trace_object;
 
 /* A function at an address, as debug information has it. */
@@ -188,14 +188,16 @@ typedef struct ebb_trace_source {
     uint32_t line;
 } ebb_trace_source;
 
-/* Names for an address of the object's file: the function, and before it those that were inlined there, the innermost
- * first. Write at most n to sources_out and return how many; 0: unknown. The texts stay until the next call. */
+/* Find names for an address of the object's file: first the functions that were inlined there, the innermost first,
+ * then the function itself. Write at most n to sources_out and return how many; 0: unknown. The texts stay until the
+ * next call. */
 typedef size_t (*ebb_trace_find_sources)(void *ctx, const ebb_trace_object *object, uint64_t address,
                                          ebb_trace_source *sources_out, size_t n);
 
 /* Give names to the callers in a trace of `ebb record` at path, which has addresses for them (docs/trace-format.md).
- * The trace is replaced once all is written; one that was cut off stays one. Any other trace is left alone. find may be
- * NULL: then functions keep the name that the recorder knew, or an offset in their file. EBB_E_FORMAT, EBB_E_IO. */
+ * The trace is replaced once all is written; a trace that was cut off stays so. Any other trace is not changed. find
+ * may be NULL: then functions keep the name that the recorder knew, or an offset in their file. EBB_E_FORMAT,
+ * EBB_E_IO. */
 EBB_API ebb_status ebb_trace_name_callers(const ebb_mem *mem, const char *path, ebb_trace_find_sources find, void *ctx);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
@@ -210,15 +212,16 @@ typedef struct ebb_trace_device {
     bool is_moment; /* a snapshot without history: its blocks as they were at one moment, so its peak is not known */
 } ebb_trace_device;
 
-/* Read the file through for its devices, and begin again at its front: from now on the reader gives what happens to one
- * device's blocks, which are numbered from 0 on, beside steps and marks; info goes on counting all. device: its name,
- * or the number of an accelerator. NULL: a device that ran out of memory, else an accelerator, else any; if there are
- * several, the one with the highest peak. EBB_E_ARGUMENT: no such device; the message names the existing ones.
+/* Read the whole file to find its devices, and begin again at its front. From now on the reader gives only the events
+ * of one device's blocks, which are numbered from 0, and steps and marks; info still counts all events. device: its
+ * name, or the number of an accelerator. NULL: a device that ran out of memory, else an accelerator, else any; if there
+ * are several, the one with the highest peak. EBB_E_ARGUMENT: no such device; the message names the existing ones.
  * EBB_E_IO: a pipe. EBB_E_FORMAT. After a failure the reader can only be closed. */
 EBB_API ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device);
 
-/* Those that were found, in the order in which they come, and the index of the chosen one; n is 0 before, and where
- * there are no blocks and none was refused. The reader's, until it is closed or another is chosen. */
+/* The devices that were found, in the order in which they come, and the index of the chosen one. n is 0 before that
+ * call, and if there are no blocks and no refused ones. Borrowed until the reader is closed or another device is
+ * chosen. */
 EBB_API const ebb_trace_device *ebb_trace_reader_devices(ebb_trace_reader *reader, size_t *n_out, size_t *chosen_out);
 
 /* The names, with commas, of the devices whose blocks an import left out of this trace; NULL: it left out none. Found
@@ -230,12 +233,12 @@ EBB_API const char *ebb_trace_reader_left_out(const ebb_trace_reader *reader);
 typedef struct ebb_trace_import_options {
     size_t size_bytes;
     const ebb_mem *mem;
-    const char *format; /* NULL: what the file's first bytes say, or where they could be several, its name */
+    const char *format; /* NULL: by the file's first bytes or, if these could be of several formats, by its name */
     /* Whose blocks: "cpu", the number of an accelerator ("1", "cuda:1"), or "all", each device in a space of its own.
      * NULL: the accelerator that ran out of memory, else the one with most blocks, else the processor. A trace of ebb's
      * is copied with all its devices, so only NULL and "all" are taken for it. */
     const char *device;
-    const char *temp_dir;  /* a folder for what is read twice and comes from a pipe; NULL: the system's */
+    const char *temp_dir;  /* a folder for temporary copies of pipes that are read twice; NULL: the system's */
     ebb_progress progress; /* told how many MiB of the file are read */
 } ebb_trace_import_options;
 #define EBB_TRACE_IMPORT_OPTIONS_INIT EBB_INIT(ebb_trace_import_options, )
@@ -251,9 +254,9 @@ typedef struct ebb_trace_import_result {
 } ebb_trace_import_result;
 
 /* Read a recording, plain or gzipped, and write it as a trace to out_path, whole or not at all. A trace is copied.
- * docs/import.md says what of each format becomes what. options and result_out may be NULL. EBB_E_ARGUMENT: options
- * of another version, no such format or device. EBB_E_UNSUPPORTED: a format that is not known, or a version or a
- * content that is not read. EBB_E_FORMAT names place and cause. EBB_E_IO. */
+ * docs/import.md says what is made of each format. options and result_out may be NULL. EBB_E_ARGUMENT: options
+ * of another version, no such format or device. EBB_E_UNSUPPORTED: an unknown format, or a version or content that ebb
+ * cannot read. EBB_E_FORMAT names place and cause. EBB_E_IO. */
 EBB_API ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_trace_import_options *options,
                                     ebb_trace_import_result *result_out);
 
