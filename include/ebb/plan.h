@@ -198,8 +198,8 @@ EBB_API void ebb_plan_destroy(ebb_plan *plan);
 EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
 
 /* The same for the ways to choose algorithms:
- *   given choice 0 of each step, the backend's; results do not depend on the budget. The default for comparisons
- *   least the least scratch; results do not depend on the budget
+ *   given    choice 0 of each step, the backend's; results do not depend on the budget. The default for comparisons
+ *   least    the least scratch; results do not depend on the budget
  *   fitting  what makes the plan fastest: a faster choice where its scratch has room or is worth what has to leave for
  *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
  *   fastest  the least time

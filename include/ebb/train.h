@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Training: data, the loop, weights and checkpoints. A trainer owns everything between a network's name and
- * its trained weights; whoever wants the parts uses graph.h, device.h, plan.h and run.h.
+ * its trained weights. If you want the parts, use graph.h, device.h, plan.h and run.h.
  */
 #ifndef EBB_TRAIN_H
 #define EBB_TRAIN_H
@@ -54,7 +54,7 @@ EBB_API void ebb_data_close(ebb_data *data);
 typedef struct ebb_data_info {
     uint64_t n_images; /* UINT64_MAX: endless */
     int64_t channels, height, width, classes;
-    uint64_t host_bytes; /* what the reader holds at most: images in memory, all that decoding takes */
+    uint64_t host_bytes; /* the most that the reader holds: images in memory, and memory for decoding */
 } ebb_data_info;
 EBB_API ebb_data_info ebb_data_get_info(const ebb_data *data);
 
@@ -72,8 +72,8 @@ typedef struct ebb_batch {
 EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int32_t *labels_out,
                                  int64_t *n_valid_out);
 
-/* Ask for a batch ahead of time: it is decoded meanwhile and ebb_data_read of the same finds it there, or says what
- * failed. EBB_E_ARGUMENT: there is no such batch. */
+/* Ask for a batch ahead of time: it is decoded in the background, and ebb_data_read of the same batch returns it, or
+ * its failure. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
 /* ---- the trainer ------------------------------------------------------------------------------ */
@@ -113,7 +113,7 @@ typedef struct ebb_trainer_options {
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
-    bool keep_going;           /* also when the loss is not finite */
+    bool keep_going;           /* continue even if the loss is not finite */
     bool
         memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
     ebb_progress progress;       /* told while the trainer is made and while it evaluates */
@@ -122,11 +122,11 @@ typedef struct ebb_trainer_options {
     EBB_INIT(ebb_trainer_options, EBB_SET(session, EBB_SESSION_OPTIONS_INIT) EBB_SET(learning_rate, 0.003f)            \
                                       EBB_SET(schedule.step_factor, 0.1f))
 
-/* Everything up to the first step: data, network, program, plan, memory, initial or loaded or resumed state.
+/* Do everything up to the first step: data, network, program, plan, memory, and initial, loaded or resumed state.
  * EBB_E_ARGUMENT: options or trainer_out are NULL, or options are of another version, make no sense (a rate, factor or
  * size that is negative or not finite, a period of 0), or do not fit each other, the data or the checkpoint.
- * EBB_E_NO_FIT: *no_fit_out (may be NULL) says the least budget, as options count it, and the step, or the least
- * host_bytes where these are too few; *step_name_out (may be NULL, at least 128 bytes) names the step. */
+ * EBB_E_NO_FIT: *no_fit_out (may be NULL) has the least budget, as options count it, and the step; or the least
+ * host_bytes if these are too few. *step_name_out (may be NULL, at least 128 bytes) names the step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,
                                       ebb_no_fit *no_fit_out, char *step_name_out);
 EBB_API void ebb_trainer_destroy(ebb_trainer *trainer);
@@ -157,15 +157,14 @@ typedef struct ebb_step_result {
 } ebb_step_result;
 
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
- * EBB_E_NOT_FINITE: the step has been made, but its loss is not finite, or a checkpoint is due and a value in it is
- * not. An older checkpoint at its path stays. With options.keep_going there is a warning in the log instead;
- * such a checkpoint is not written even then. EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the
- * checkpoint, before which the step has been made. EBB_E_DEVICE: a step before failed halfway, and there is no going
- * on. */
+ * EBB_E_NOT_FINITE: the step ran, but its loss is not finite, or a checkpoint is due and a value in it is not finite.
+ * An older checkpoint at its path stays. With options.keep_going there is a warning in the log instead; such a
+ * checkpoint is not written even then. EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the checkpoint,
+ * before which the step has been made. EBB_E_DEVICE: an earlier step failed halfway, and training cannot continue. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
 
-/* Whether the trace that was asked for is there, after the last step. A trace that cannot be written ends no training:
- * it is warned of, and here is why, as from ebb_run_record_status. */
+/* After the last step: whether the trace was written. If it could not be written, training continued with a warning,
+ * and this returns the cause, as ebb_run_record_status does. */
 EBB_API ebb_status ebb_trainer_record_status(const ebb_trainer *trainer);
 
 typedef struct ebb_eval_result {
@@ -176,10 +175,10 @@ typedef struct ebb_eval_result {
 /* Evaluate on the test split (inference-mode network, inside the same budget). EBB_E_ARGUMENT: there is none. */
 EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
 
-/* Weights and running statistics as safetensors; gradients of the last step under their parameters' names; all that a
- * run needs to go on. EBB_E_IO and EBB_E_NOT_FINITE: what was at path is still there. EBB_E_NOT_FINITE: a value is not
- * finite; gradients, and with options.keep_going weights, are written all the same. EBB_E_ARGUMENT: gradients without
- * options.session.keep_gradients. */
+/* Save weights and running statistics as safetensors; gradients of the last step, under their parameters' names;
+ * everything that a run needs to continue. EBB_E_IO and EBB_E_NOT_FINITE: what was at path is still there.
+ * EBB_E_NOT_FINITE: a value is not finite; gradients, and with options.keep_going weights, are written all the same.
+ * EBB_E_ARGUMENT: gradients without options.session.keep_gradients. */
 EBB_API ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path);
 EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path);
@@ -195,7 +194,7 @@ typedef struct ebb_trainer_summary {
     uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM), since the memory was taken */
     uint64_t context_bytes;       /* of the device beside ebb's, now: the driver's total less its free less arenas */
 } ebb_trainer_summary;
-/* After the last step, or before. EBB_E_IO: values that the hash is of cannot be read from the disk tier. */
+/* May be called at any time. EBB_E_IO: values for the hash cannot be read from the disk tier. */
 EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);
 
 #ifdef __cplusplus
