@@ -61,13 +61,32 @@ static void execute_elsewhere(const fake_command *c) {
     (void)pthread_join(thread, NULL);
 }
 
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* All elements in an order of the seed's, no two neighbours one after the other as a rule: a thread that reads what
+ * another one writes finds what it should not. */
+static void execute_each(const fake_command *c) {
+    if (c->n == 0) { return; }
+    uint64_t at = fake_random(c->n), step = 1 + fake_random(c->n);
+    while (common_divisor(step, c->n) != 1) { step++; }
+    for (uint64_t i = 0; i < c->n; i++) {
+        c->element(c->args, at);
+        at = (at + step) % c->n;
+    }
+}
+
 void fake_execute(const fake_command *c) {
     clock_ns += 1000 + fake_random(1000);
     switch (c->kind) {
     case FAKE_COPY: memcpy(c->dst, c->src, c->n_bytes); break;
-    case FAKE_EACH:
-        for (uint64_t i = 0; i < c->n; i++) { c->element(c->args, i); }
-        break;
+    case FAKE_EACH: execute_each(c); break;
     case FAKE_HOST: execute_elsewhere(c); break;
     case FAKE_RECORD:
         if (c->number > c->event->n_done) {

@@ -3,6 +3,7 @@
  * Sums over rows that take several levels, against sums in double; that nothing after the room that was asked for is
  * written; and a loss of a label that is none.
  */
+#include "backend/cuda/cuda_each.h"
 #include "backend/cuda/cuda_sums.h"
 #include "fake_cuda.h"
 #include "support.h"
@@ -76,10 +77,47 @@ static void a_label_that_is_none(void **state) {
     assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+enum { N_ELEMENTS = 1000 };
+
+typedef struct visits {
+    uint64_t *order, *n;
+} visits;
+
+static void visit(const void *args, uint64_t i) {
+    const visits *v = args;
+    v->order[(*v->n)++] = i;
+}
+
+/* The fake runs each element once, in no order that a kernel could rely on. */
+static void elements_come_in_any_order(void **state) {
+    (void)state;
+    uint64_t order[2][N_ELEMENTS], n = 0, n_neighbours = 0;
+    for (int seed = 0; seed < 2; seed++) {
+        bool seen[N_ELEMENTS] = {false};
+        cudaStream_t stream = NULL;
+        const visits v = {order[seed], &n};
+        n = 0;
+        fake_cuda_reset((uint64_t)seed + 1);
+        assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+        assert_int_equal(ebb__cuda_each_on_host(stream, visit, &v, sizeof v, N_ELEMENTS), cudaSuccess);
+        assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+        assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
+        assert_int_equal(n, N_ELEMENTS);
+        for (int i = 0; i < N_ELEMENTS; i++) {
+            assert_false(seen[order[seed][i]]);
+            seen[order[seed][i]] = true;
+            n_neighbours += i > 0 && order[seed][i] == order[seed][i - 1] + 1;
+        }
+    }
+    assert_true(n_neighbours < N_ELEMENTS / 10);
+    assert_memory_not_equal(order[0], order[1], sizeof order[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_several_levels),
         cmocka_unit_test(a_label_that_is_none),
+        cmocka_unit_test(elements_come_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
