@@ -31,7 +31,7 @@ typedef struct ebb_device_info {
     char name[128]; /* of the hardware */
     uint64_t capacity_bytes;
     uint64_t context_bytes; /* of these, what the vendor's context takes */
-    int32_t n_threads;
+    int32_t n_threads;      /* of the host, for computing (cpu, ref) and for decoding images */
 } ebb_device_info;
 
 /* The name of backend number idx of this build ("cpu", "ref", "dry", "cuda"), and in *about_out (may be NULL) a line

@@ -525,7 +525,7 @@ ebb_status ebb__journal_open(ebb_device *inner, ebb_device **device_out) {
     if (d == NULL) { return EBB_E_NO_MEMORY; }
     d->ops = table;
     d->ops.alignment_bytes = inner->ops->alignment_bytes;
-    d->base = (ebb_device){.ops = &d->ops, .mem = inner->mem};
+    d->base = (ebb_device){.ops = &d->ops, .mem = inner->mem, .times_key = inner->times_key};
     d->inner = inner;
     d->journal.n_threads = 1;
     uint32_t space = 0;

@@ -122,6 +122,7 @@ static uint64_t time_key(const lowering *lo, const ebb_kernel_desc *desc, const 
     const ebb_backend_ops *ops = lo->device->ops;
     const char *kind = ebb__op_name(desc->kind);
     uint64_t h = ebb__hash(EBB_HASH_INIT, ops->name, strlen(ops->name));
+    h = ebb__hash(h, &lo->device->times_key, sizeof lo->device->times_key);
     h = ebb__hash(h, kind, strlen(kind));
     h = ebb__hash(h, &desc->attr, sizeof desc->attr);
     h = ebb__hash(h, &desc->choice, sizeof desc->choice);

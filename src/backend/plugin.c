@@ -43,8 +43,13 @@ static ebb_status fail_loading(const char *name, const char *path, const char *f
                     name, why != NULL ? why : path);
 }
 
+static void log_line(ebb_log_level level, const char *message) {
+    ebb__log(level, "%s", message);
+}
+
 ebb_status ebb__plugin_load(const char *name, const ebb_backend_ops **ops_out) {
-    static const ebb_plugin_host host = {.abi = EBB_BACKEND_ABI, .fail = ebb__fail_adopt, .last_error = ebb_last_error};
+    static const ebb_plugin_host host = {
+        .abi = EBB_BACKEND_ABI, .fail = ebb__fail_adopt, .last_error = ebb_last_error, .log = log_line};
     char folder[PATH_BYTES], path[PATH_BYTES];
     find_own_folder(folder);
     find_library(name, folder, path);

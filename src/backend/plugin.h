@@ -9,7 +9,7 @@
  *     the last error's words  ◄── host->fail ──        ebb_fail
  *
  * The library links no libebb: it compiles what it uses of base/ and backend/ once more, and gets what there must be
- * one of (the thread's last error) from the loader. It is never unloaded: its vendor's libraries keep threads.
+ * one of (the thread's last error, the log) from the loader. It is never unloaded: its vendor's libraries keep threads.
  */
 #ifndef EBB_SRC_PLUGIN_H
 #define EBB_SRC_PLUGIN_H
@@ -21,6 +21,7 @@ typedef struct ebb_plugin_host {
     uint32_t abi;
     ebb_status (*fail)(ebb_status code, const char *message); /* returns code */
     const char *(*last_error)(void);                          /* this thread's, "" before the first */
+    void (*log)(ebb_log_level level, const char *message);
 } ebb_plugin_host;
 
 /* The one symbol that such a library shows. NULL: it was built against another EBB_BACKEND_ABI. */

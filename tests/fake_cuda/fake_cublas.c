@@ -43,6 +43,10 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return drop_object(handle);
 }
 
+size_t cublasLtGetVersion(void) {
+    return fake.blas_version;
+}
+
 const char *cublasLtGetStatusString(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? "success" : "failure";
 }

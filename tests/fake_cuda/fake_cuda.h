@@ -27,6 +27,7 @@
 typedef struct fake_cuda {
     /* the machine; to be set before a device is opened */
     int driver_version, n_devices;
+    size_t dnn_version, blas_version;
     bool has_mapping;
     bool has_no_locks;     /* the host can read device memory: unlocking a large arena for each command takes long */
     bool no_engines;       /* cuDNN knows no algorithm for anything */

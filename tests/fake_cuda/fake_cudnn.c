@@ -74,6 +74,10 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
     return CUDNN_STATUS_SUCCESS;
 }
 
+size_t cudnnGetVersion(void) {
+    return fake.dnn_version;
+}
+
 const char *cudnnGetErrorString(cudnnStatus_t status) {
     return status == CUDNN_STATUS_SUCCESS ? "success" : "failure";
 }

@@ -39,6 +39,8 @@ void fake_cuda_reset(uint64_t seed) {
     }
     fake_forget_captures();
     fake = (fake_cuda){.driver_version = CUDART_VERSION,
+                       .dnn_version = 90000,
+                       .blas_version = 120000,
                        .n_devices = 1,
                        .has_mapping = true,
                        .total_bytes = (uint64_t)64 << 20,

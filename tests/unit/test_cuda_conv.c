@@ -90,6 +90,29 @@ static void options_allow_more(void **state) {
     }
 }
 
+/* Whether measured times of one device are another's. */
+static uint64_t times_key(bool tf32, bool nondeterministic, size_t dnn_version, size_t blas_version) {
+    fixture f;
+    fake_cuda_reset(1);
+    fake.dnn_version = dnn_version;
+    fake.blas_version = blas_version;
+    assert_int_equal(open_fixture(&f, NULL, tf32, nondeterministic), EBB_OK);
+    const uint64_t key = f.device->times_key;
+    close_fixture(&f);
+    return key;
+}
+
+static void times_are_of_options_and_versions(void **state) {
+    (void)state;
+    const uint64_t keys[] = {times_key(false, false, 90800, 130000), times_key(true, false, 90800, 130000),
+                             times_key(false, true, 90800, 130000), times_key(false, false, 90801, 130000),
+                             times_key(false, false, 90800, 130001)};
+    assert_true(keys[0] == times_key(false, false, 90800, 130000));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        for (size_t k = 0; k < i; k++) { assert_true(keys[i] != keys[k]); }
+    }
+}
+
 /* The same convolution asks the library nothing more, with a ReLU or without. */
 static void looked_for_once(void **state) {
     (void)state;
@@ -146,9 +169,17 @@ static void fallbacks_are_small(void **state) {
     }
 }
 
-/* Then an own kernel does it. */
+static void count_warning(void *ctx, ebb_log_level level, const char *message) {
+    assert_int_equal(level, EBB_LOG_WARN);
+    assert_non_null(strstr(message, "cuDNN has no algorithm for it"));
+    ++*(int *)ctx;
+}
+
+/* Then an own kernel does it, with a warning for the first. */
 static void nothing_is_allowed(void **state) {
     (void)state;
+    int n_warnings = 0;
+    ebb_log_set(count_warning, &n_warnings, EBB_LOG_WARN);
     fixture f;
     ebb_kernel *kernel = NULL;
     fake_cuda_reset(1);
@@ -160,6 +191,8 @@ static void nothing_is_allowed(void **state) {
     ebb__backend_cuda.kernel_destroy(kernel);
     assert_int_equal(make_bind_run(&f, 0), EBB_OK);
     close_fixture(&f);
+    ebb_log_set(NULL, NULL, EBB_LOG_WARN);
+    assert_int_equal(n_warnings, 1);
     assert_int_equal(fake.n_live, 0);
 }
 
@@ -235,6 +268,7 @@ int main(void) {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
         cmocka_unit_test(fallbacks_are_small),
+        cmocka_unit_test(times_are_of_options_and_versions),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(no_engine_works),
         cmocka_unit_test(looked_for_once),

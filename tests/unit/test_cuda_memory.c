@@ -3,6 +3,7 @@
  * The arena and pinned memory over the fake: what of the card they take, what is said when it has no more, and what
  * counts as the context's.
  */
+#include "backend/host_memory.h"
 #include "ebb/run.h"
 #include "fake_bench.h"
 
@@ -39,6 +40,24 @@ static void an_arena_takes_whole_granules(void **state) {
     }
     ops->close(device);
     assert_int_equal(fake.n_live, 0);
+}
+
+/* Not the processors of the card: images are decoded on the host. */
+static void threads_are_the_hosts(void **state) {
+    (void)state;
+    ebb_device_info host, info;
+    fake_cuda_reset(1);
+    ebb__host_describe(&host);
+    for (int32_t n = 0; n < 3; n++) {
+        ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
+        ebb_device *device = NULL;
+        options.mem = ebb__mem_or_default(NULL);
+        options.n_threads = n;
+        MUST(ebb__backend_cuda.open(&options, &device));
+        MUST(ebb__backend_cuda.info(device, &info));
+        assert_int_equal(info.n_threads, n > 0 ? n : host.n_threads);
+        ebb__backend_cuda.close(device);
+    }
 }
 
 /* All but the context can be had, and a byte more is refused with what is free. */
@@ -118,6 +137,7 @@ static void copies_are_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_takes_whole_granules),
+        cmocka_unit_test(threads_are_the_hosts),
         cmocka_unit_test(a_full_card_says_what_is_free),
         cmocka_unit_test(arenas_begin_zero),
         cmocka_unit_test(host_pieces_take_what_they_are_asked_for),

@@ -48,6 +48,23 @@ static void equal_layers_share_a_kernel(void **state) {
     close_net(&large);
 }
 
+/* What the device says of its options and libraries is in the key that a kernel's time is filed under. */
+static void times_are_of_one_device(void **state) {
+    (void)state;
+    net n = open_net("lenet", "dry", 2, 0);
+    ebb_lowered *other = NULL;
+    size_t n_choices = 0;
+    const ebb_choice *choices = ebb_program_choices(ebb_lowered_program(n.low), &n_choices);
+    for (uint64_t device = 0; device < 2; device++) {
+        n.device->times_key += device;
+        assert_int_equal(ebb_lower(n.graph, n.device, &other), EBB_OK);
+        const ebb_choice *others = ebb_program_choices(ebb_lowered_program(other), &n_choices);
+        for (size_t c = 0; c < n_choices; c++) { assert_int_equal(others[c].key == choices[c].key, device == 0); }
+        ebb_lowered_destroy(other);
+    }
+    close_net(&n);
+}
+
 static void every_step_has_its_program_step(void **state) {
     (void)state;
     net n = open_net("densenet121", "dry", 2, 64);
@@ -140,11 +157,9 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_layers_share_a_kernel),
-        cmocka_unit_test(every_step_has_its_program_step),
-        cmocka_unit_test(nothing_is_overwritten_before_it_is_read),
-        cmocka_unit_test(results_are_made_in_place),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(equal_layers_share_a_kernel), cmocka_unit_test(every_step_has_its_program_step),
+        cmocka_unit_test(times_are_of_one_device),     cmocka_unit_test(nothing_is_overwritten_before_it_is_read),
+        cmocka_unit_test(results_are_made_in_place),   cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,6 +166,8 @@ static ebb_status choose_algorithm(ebb_cuda_device *device, const ebb_kernel_des
     ebb_status st = ebb__cuda_conv_find(device, &p->key, &p->conv);
     if (st == EBB_E_UNSUPPORTED && is_small(&p->key)) {
         kernel->base.algorithm = "own";
+        if (!device->warned_own) { ebb__log(EBB_LOG_WARN, "%s; it is computed without, slowly", ebb_last_error()); }
+        device->warned_own = true;
         return EBB_OK;
     }
     EBB_TRY(st);

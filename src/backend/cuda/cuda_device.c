@@ -5,6 +5,8 @@
 #include "backend/cuda/cuda_priv.h"
 #include "backend/plugin.h"
 
+#include <sched.h>
+
 /* What says that there is no GPU to be had here, be it that none is there or that this build has no code for it. */
 static ebb_status code_of(cudaError_t error) {
     switch (error) {
@@ -101,15 +103,23 @@ static ebb_status fill_in(ebb_cuda_device *device) {
     return ebb__cuda_anchor_init(device);
 }
 
+/* That the process may run on. */
+static int32_t host_threads(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 static ebb_status open_device(const ebb_device_options *options, ebb_device **device_out) {
     EBB_TRY(check_index(options->index));
     ebb_cuda_device *device = ebb__calloc(options->mem, 1, sizeof *device);
     if (device == NULL) { return EBB_E_NO_MEMORY; }
     device->base = (ebb_device){.ops = &ebb__backend_cuda, .mem = options->mem};
     device->index = options->index;
+    device->n_threads = options->n_threads > 0 ? options->n_threads : host_threads();
     device->tf32 = options->tf32;
     device->nondeterministic = options->nondeterministic;
     device->no_capture = options->no_capture;
+    device->base.times_key = ebb__cuda_times_key(device);
     ebb_status st = fill_in(device);
     if (st != EBB_OK) {
         close_device(&device->base);
@@ -131,7 +141,7 @@ static ebb_status describe(ebb_device *base, ebb_device_info *info_out) {
     const uint64_t taken_bytes = total_bytes - ebb_min_u64(free_bytes, total_bytes);
     *info_out = (ebb_device_info){.capacity_bytes = total_bytes,
                                   .context_bytes = taken_bytes - ebb_min_u64(device->arena_bytes, taken_bytes),
-                                  .n_threads = properties.multiProcessorCount};
+                                  .n_threads = device->n_threads};
     (void)snprintf(info_out->name, sizeof info_out->name, "%.127s", properties.name);
     return EBB_OK;
 }

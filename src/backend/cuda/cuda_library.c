@@ -54,6 +54,11 @@ ebb_status ebb__cuda_dnn(ebb_cuda_device *device, const char *op, ebb_cuda_libra
     return EBB_OK;
 }
 
+uint64_t ebb__cuda_times_key(const ebb_cuda_device *device) {
+    const uint64_t facts[] = {device->tf32, device->nondeterministic, cudnnGetVersion(), cublasLtGetVersion()};
+    return ebb__hash(EBB_HASH_INIT, facts, sizeof facts);
+}
+
 void ebb__cuda_libraries_fini(ebb_cuda_device *device) {
     ebb_cuda_libraries *libraries = device->libraries;
     const ebb_mem *mem = device->base.mem;

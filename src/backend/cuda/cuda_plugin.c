@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The entry of libebb_cuda.so, and what stands in it for base/status.c: a failure's words go to libebb's thread-local,
- * which is the one that its callers read.
+ * which is the one that its callers read, and lines of the log to libebb's.
  */
 #include "backend/plugin.h"
 #include "backend/cuda/cuda.h"
@@ -21,6 +21,15 @@ ebb_status ebb_fail(ebb_status code, const char *fmt, ...) {
 
 ebb_status ebb__fail_adopt(ebb_status code, const char *message) {
     return host->fail(code, message);
+}
+
+void ebb__log(ebb_log_level level, const char *fmt, ...) {
+    char message[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    host->log(level, message);
 }
 
 const char *ebb_last_error(void) {

@@ -80,7 +80,9 @@ typedef struct ebb_cuda_layout {
 typedef struct ebb_cuda_device {
     ebb_device base;
     int index;
+    int32_t n_threads; /* of the host: images are decoded there */
     bool tf32, nondeterministic;
+    bool warned_own;        /* a convolution by the own kernel has been warned of */
     bool has_mapping;       /* the arena by create and map; else by cudaMalloc */
     ebb_cuda_driver driver; /* where has_mapping */
     uint64_t arena_bytes;   /* of the card, in arenas that are there, whole granules */
@@ -212,6 +214,8 @@ ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *de
 
 /* ---- libraries (cuda_library.c) ---------------------------------------------------------------- */
 
+/* Of the options and the libraries' versions. */
+uint64_t ebb__cuda_times_key(const ebb_cuda_device *device);
 void ebb__cuda_libraries_fini(ebb_cuda_device *device);
 
 /* ---- table entries ----------------------------------------------------------------------------- */
