@@ -83,6 +83,8 @@ check "holds what tests and measures" test -x root/pack/bench_workspaces -a -s r
 equal "has each library in it but the C library's and the compiler's" "$(LC_ALL=C ldd root/pack/ebb root/pack/*.so* |
     sed -n 's/^.*\(lib[a-zA-Z_+]*[^ ]*\) => \/.*/\1/p' | grep -v '^lib\(c\|m\|gcc_s\|stdc++\|dl\|pthread\)\.' |
     while read -r name; do [ -e "root/pack/$name" ] || echo "$name"; done | wc -l)" 0
+equal "looks in no folder that it happens to be run from" \
+    "$(readelf -d root/pack/ebb root/pack/*.so* | grep 'R.*PATH' | grep -c '\[:\|::\|:\]')" 0
 if [ "$(id -u)" != 0 ]; then
     skip "it runs where nothing is installed" "only root can change the root"
     exit $status
