@@ -3,8 +3,8 @@
  * The proof of plans that no policy makes, followed with an executor and nothing of a network: each is proven. Then
  * mistakes are planted into what was written down, one at a time: a wait that is left out, a copy that is too short,
  * a copy that is left out from the first or the second iteration on (bytes that were never written, or of an older
- * version), a home that was not written. Whether one does harm is found out with real bytes, or by what a wait orders;
- * what does harm must be found.
+ * version), a home that was not written, two steps in each other's place. Whether one does harm is found out with real
+ * bytes, or by what a wait orders; what does harm must be found.
  */
 #include "plan_chance.h"
 
@@ -29,9 +29,17 @@ typedef struct subject {
     ebb_hazard_counts counts;
 } subject;
 
-static void subject_init(subject *s, uint64_t seed) {
+/* With a plan by chance, or one of the policy none: nothing moves, and there is one order. */
+static void subject_init(subject *s, uint64_t seed, bool by_chance) {
     *s = (subject){.program = random_program(seed)};
-    s->plan = make_plan(s->program, seed, &s->machine);
+    if (by_chance) {
+        s->plan = make_plan(s->program, seed, &s->machine);
+    } else {
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        options.policy = "none";
+        assert_int_equal(ebb_machine_create(NULL, &s->machine), EBB_OK);
+        assert_int_equal(ebb_plan_make(s->program, s->machine, &options, &s->plan, NULL), EBB_OK);
+    }
     assert_int_equal(ebb_executor_create(NULL, s->program, s->plan, &s->executor), EBB_OK);
     s->commands = ebb_executor_commands(s->executor, &s->n_commands);
     assert_int_equal(ebb__proof_init(NULL, s->program, s->plan, &s->book), EBB_OK);
@@ -63,16 +71,16 @@ typedef struct mistake {
 typedef struct bytes {
     const subject *subject;
     const mistake *mistake;
+    const size_t *order; /* of commands; NULL: the plan's */
     uint8_t *tier[EBB_MAX_TIERS];
-    uint64_t lap, hash; /* of all that was computed */
+    uint64_t lap, hash; /* of all that was computed, in any order */
 } bytes;
 
 static uint64_t halved(uint64_t n) {
     return n - n / 2;
 }
 
-static ebb_status copy(void *ctx, const ebb_command *c) {
-    const bytes *b = ctx;
+static ebb_status copy(const bytes *b, const ebb_command *c) {
     const bool is_hit = (size_t)(c - b->subject->commands) == b->mistake->command && b->lap >= b->mistake->from_lap;
     if (is_hit && !b->mistake->halves) { return EBB_OK; }
     memcpy(b->tier[c->to] + c->to_offset, b->tier[c->from] + c->from_offset,
@@ -80,8 +88,7 @@ static ebb_status copy(void *ctx, const ebb_command *c) {
     return EBB_OK;
 }
 
-static ebb_status compute(void *ctx, const ebb_command *c) {
-    bytes *b = ctx;
+static ebb_status compute(bytes *b, const ebb_command *c) {
     const ebb_program *p = b->subject->program;
     const ebb_step *step = &p->steps.data[c->action.target];
     const ebb_access *access = &p->accesses.data[step->first_access];
@@ -93,11 +100,12 @@ static ebb_status compute(void *ctx, const ebb_command *c) {
         reads = true;
     }
     if (!reads) { h = ebb__hash(h, &b->lap, sizeof b->lap); } /* what is fed differs from lap to lap */
+    if (c->scratch_bytes > 0) { memset(b->tier[EBB_DEVICE] + c->scratch_offset, 0xee, c->scratch_bytes); }
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         if ((access[i].mode & EBB_WRITE) == 0) { continue; }
         spread(b->tier[EBB_DEVICE] + c->offsets[i], p->tensors.data[access[i].tensor].size_bytes, h + i);
     }
-    b->hash = ebb__hash(b->hash, &h, sizeof h);
+    b->hash += ebb__hash(b->lap, &h, sizeof h);
     return EBB_OK;
 }
 
@@ -118,21 +126,26 @@ static void fill_homes(const bytes *b) {
     }
 }
 
+static void execute_lap(bytes *b) {
+    for (size_t i = 0; i < b->subject->n_commands; i++) {
+        const ebb_command *c = &b->subject->commands[b->order != NULL ? b->order[i] : i];
+        if (c->engine == EBB_NO_ENGINE) { continue; }
+        assert_int_equal(c->engine == EBB_COMPUTE ? compute(b, c) : copy(b, c), EBB_OK);
+    }
+}
+
 /* What computing comes to, and what lies at homes after each lap. */
-static uint64_t execute(const subject *s, const mistake *m) {
+static uint64_t execute(const subject *s, const mistake *m, const size_t *order) {
     const ebb_plan_summary sum = ebb_plan_get_summary(s->plan);
-    bytes b = {.subject = s, .mistake = m, .hash = EBB_HASH_INIT};
+    bytes b = {.subject = s, .mistake = m, .order = order, .hash = EBB_HASH_INIT};
     for (uint32_t t = 0; t < EBB_MAX_TIERS; t++) {
         const uint64_t n = t == EBB_DEVICE ? sum.peak_bytes : sum.tier_bytes[t];
         b.tier[t] = malloc(n + 1);
         memset(b.tier[t], 0xaa, n);
     }
     fill_homes(&b);
-    ebb_executor_ops ops = EBB_EXECUTOR_OPS_INIT;
-    ops.compute = compute;
-    ops.copy = copy;
     for (b.lap = 0; b.lap < N_LAPS; b.lap++) {
-        assert_int_equal(ebb_executor_iterate(s->executor, &ops, &b), EBB_OK);
+        execute_lap(&b);
         for (uint32_t t = 0; t < s->program->tensors.n; t++) {
             size_t n = 0;
             const ebb_home *homes = ebb_executor_homes(s->executor, t, &n);
@@ -223,7 +236,7 @@ static void break_a_copy(subject *s, ebb_rng *rng, uint64_t expected, bool halve
     ebb_journal_access *kept = malloc(n_bytes);
     memcpy(kept, s->journal.accesses.data, n_bytes);
     plant(s, &m);
-    const bool found = is_found(s, all), is_harmful = execute(s, &m) != expected;
+    const bool found = is_found(s, all), is_harmful = execute(s, &m, NULL) != expected;
     memcpy(s->journal.accesses.data, kept, n_bytes);
     free(kept);
     tally *t = halves ? &all->short_copies : &all->missing_copies;
@@ -243,7 +256,7 @@ static void leave_out_a_home(subject *s, ebb_rng *rng, uint64_t expected, tallie
     const ebb_journal_access kept[2] = {a[0], a[1]};
     a[0].end = a[0].begin;
     a[1].end = a[1].begin;
-    const bool found = is_found(s, all), is_harmful = execute(s, &m) != expected;
+    const bool found = is_found(s, all), is_harmful = execute(s, &m, NULL) != expected;
     a[0] = kept[0];
     a[1] = kept[1];
     all->homes.n++;
@@ -266,10 +279,10 @@ static void test_plans_by_chance(void **state) {
         subject s;
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 13);
-        subject_init(&s, seed);
+        subject_init(&s, seed, true);
         n_pairs += s.counts.n_pairs;
         n_versions += s.counts.n_versions;
-        const uint64_t expected = execute(&s, &none);
+        const uint64_t expected = execute(&s, &none, NULL);
         leave_out_a_wait(&s, &rng, &all);
         break_a_copy(&s, &rng, expected, true, &all);
         break_a_copy(&s, &rng, expected, false, &all);
@@ -289,7 +302,54 @@ static void test_plans_by_chance(void **state) {
     for (word w = 0; w < N_WORDS; w++) { assert_true(all.n_said[w] > n / 20); }
 }
 
+/* ---- orders ------------------------------------------------------------------------------------- */
+
+static void exchange(subject *s, size_t a, size_t b) {
+    const ebb_journal_entry entry = s->journal.entries.data[a];
+    const uint32_t command = s->book.command.data[a];
+    s->journal.entries.data[a] = s->journal.entries.data[b];
+    s->book.command.data[a] = s->book.command.data[b];
+    s->journal.entries.data[b] = entry;
+    s->book.command.data[b] = command;
+}
+
+/* Where everything is always there and one engine does it all, an order is right or not by versions alone: two steps
+ * change places, and the proof says no just where the bits differ. */
+static void test_orders_by_chance(void **state) {
+    (void)state;
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", getenv("EBB_TEST_ALL") != NULL ? 2000 : 200);
+    const mistake none = {.command = SIZE_MAX, .home = SIZE_MAX};
+    tallies all = {0};
+    size_t n_right = 0, n_wrong = 0;
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        subject s;
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 17);
+        subject_init(&s, seed, false);
+        size_t *order = calloc(s.n_commands, sizeof *order);
+        for (size_t i = 0; i < s.n_commands; i++) { order[i] = i; }
+        const size_t a = ebb__rng_below(&rng, s.n_commands);
+        const size_t b = ebb_min_u64(a + 1 + ebb__rng_below(&rng, 4), s.n_commands - 1);
+        order[a] = b;
+        order[b] = a;
+        for (size_t i = 0; i < s.book.begin.n; i++) {
+            exchange(&s, s.book.begin.data[i] + a, s.book.begin.data[i] + b);
+        }
+        const bool is_wrong = execute(&s, &none, order) != execute(&s, &none, NULL);
+        if (is_found(&s, &all) != is_wrong) {
+            fail_msg("seed %zu: %zu and %zu, %s", (size_t)seed, a, b, is_wrong ? "not found" : ebb_last_error());
+        }
+        n_wrong += is_wrong;
+        n_right += !is_wrong && a != b;
+        free(order);
+        subject_fini(&s);
+    }
+    print_message("orders: %zu wrong ones found, %zu right ones accepted\n", n_wrong, n_right);
+    if (n < 100) { return; }
+    assert_true(n_wrong > n / 4 && n_right > n / 20 && all.n_said[WORD_STALE] > n / 20);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans_by_chance)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans_by_chance), cmocka_unit_test(test_orders_by_chance)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
