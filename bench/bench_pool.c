@@ -48,7 +48,7 @@ typedef struct iteration {
     size_t n_requests;
 } iteration;
 
-/* What is read or made, before it has slots: frees name their request. */
+/* The requests as read or made, before they have slots: frees name their request. */
 typedef struct raw {
     uint64_t *sizes; /* of requests */
     uint32_t *calls; /* the request; with IS_FREE, its free */
@@ -90,7 +90,7 @@ static void add_call(raw *w, uint32_t call) {
     w->calls[w->n_calls++] = call;
 }
 
-/* The requests of a trace's last iteration; what a block took in one before is none of them. */
+/* The requests of a trace's last iteration; blocks from an earlier one are not among them. */
 static void read_raw(const char *path, raw *w) {
     ebb_trace_reader *reader = NULL;
     uint32_t *request_of = NULL;

@@ -9,7 +9,7 @@
 #include "ebb/place.h"
 #include "support.h"
 
-/* What is wrong with an answer; NULL when nothing is. Of a solver that reserves, which takes whole segments or regions,
+/* The fault of an answer; NULL: none. For a solver that reserves, which takes whole segments or regions,
  * the peak may be above all that is held. */
 static inline const char *wrong_answer(const ebb_place_problem *p, const uint64_t *offsets,
                                        const ebb_place_result *result, bool reserves) {

@@ -92,14 +92,14 @@ typedef struct ebb_proof {
     uint64_t n_graph_pairs;            /* of a run (ebb_run_prove) with iterations as graphs; 0: it has none */
 } ebb_proof;
 
-/* Prove that whoever follows the plan with an executor can do nothing else than its commands would one after the other,
+/* Prove that a program that follows the plan with an executor gets the result of its commands one after the other,
  * however freely the engines go: write down some iterations of commands, waits and records, with homes written and read
  * between them, order every two accesses to the same byte, one of which writes, by what queues promise, and find at
  * each read the version that the program means (docs/hazards.md). Nothing is computed, and no memory is taken but for
  * the proof; mem may be NULL. O(n log n).
  *
- * What is proven of the caller: one queue an engine, whose commands are done in order; a wait that is for all that the
- * event's latest record comes after; homes that are written and read while every queue is idle. It need not be idle
+ * The proof assumes of the caller: one queue an engine, whose commands are done in order; a wait that is for all that
+ * the event's latest record comes after; homes that are written and read while every queue is idle. It need not be idle
  * between iterations otherwise.
  *
  * The failures of ebb_executor_create. EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the

@@ -36,7 +36,7 @@ typedef struct ebb_session_options {
     size_t size_bytes;
     const ebb_mem *mem; /* outlives the session */
 
-    /* What is planned for: one of these three, or none of them for a device and a machine alone. */
+    /* The source of the program: one of these three, or NULL for all if only a device and a machine are wanted. */
     const char *net; /* a name of the zoo */
     ebb_network_fn network_fn;
     void *network_ctx;

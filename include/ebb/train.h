@@ -92,7 +92,7 @@ typedef struct ebb_lr_schedule {
 } ebb_lr_schedule;
 
 /* Take kind, and of a step its updates, from "constant", "cosine", "linear" or "step:N"; the rest stays.
- * EBB_E_ARGUMENT: it is none of them, and nothing is changed. */
+ * EBB_E_ARGUMENT: another text; nothing is changed. */
 EBB_API ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io);
 
 typedef struct ebb_trainer_options {
@@ -172,7 +172,8 @@ typedef struct ebb_eval_result {
     double loss, accuracy;
 } ebb_eval_result;
 
-/* Evaluate on the test split (inference-mode network, inside the same budget). EBB_E_ARGUMENT: there is none. */
+/* Evaluate on the test split (inference-mode network, inside the same budget). EBB_E_ARGUMENT: there is no test
+ * split. */
 EBB_API ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out);
 
 /* Save weights and running statistics as safetensors; gradients of the last step, under their parameters' names;

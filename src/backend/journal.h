@@ -69,7 +69,7 @@ typedef struct ebb_journal {
     uint32_t n_threads, n_events;
 } ebb_journal;
 
-/* Write an entry down: its accesses are set here. For whoever issues to no device; mem is the same for all of it. */
+/* Write an entry down: its accesses are set here. For callers without a device; mem is the same for all of it. */
 ebb_status ebb__journal_write(const ebb_mem *mem, ebb_journal *journal, ebb_journal_entry entry,
                               const ebb_journal_access *accesses, uint32_t n);
 void ebb__journal_fini(const ebb_mem *mem, ebb_journal *journal);
@@ -78,7 +78,7 @@ void ebb__journal_fini(const ebb_mem *mem, ebb_journal *journal);
 ebb_status ebb__journal_open(ebb_device *inner, ebb_device **device_out);
 /* Forget what was written down; no stream and no event is there. captures: as above, from now on. */
 void ebb__journal_restart(ebb_device *device, bool captures);
-/* What was written down so far; grows with each call on the device. */
+/* The entries so far; each call on the device adds some. */
 const ebb_journal *ebb__journal_get(const ebb_device *device);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "backend/backend.h"
 
-/* What libebb lends. Of the same EBB_BACKEND_ABI as the table that is asked for. */
+/* The functions that libebb lends to a plug-in, of the same EBB_BACKEND_ABI as the table that is asked for. */
 typedef struct ebb_plugin_host {
     uint32_t abi;
     ebb_status (*fail)(ebb_status code, const char *message); /* returns code */

@@ -16,7 +16,7 @@
 
 /* ---- failing ---------------------------------------------------------------------------------- */
 
-/* Store the message for ebb_last_error and return code. Called by whoever first detects a failure;
+/* Store the message for ebb_last_error and return code. Called by the function that first detects a failure;
  * callers forward the code and stay silent. */
 ebb_status ebb_fail(ebb_status code, const char *fmt, ...) EBB_PRINTF(2, 3);
 

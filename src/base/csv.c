@@ -3,7 +3,7 @@
  * Comma-separated values, a record at a time, through a buffer of fixed size: memory is that and the longest record.
  * Quotes, ends of lines and the byte order mark are dealt with here; what the fields mean is not.
  *
- * What has no end must not be read for ever: a record, its fields, and the empty lines in a row are limited, so
+ * Input without an end must not be read for ever: a record, its fields, and the empty lines in a row are limited, so
  * each record comes, or is refused, after a bounded number of bytes.
  */
 #include "base/csv.h"

@@ -4,7 +4,7 @@
  *
  * Invariants
  *  1. Node 0 means none; a node's children have smaller numbers, so the tree has no circle.
- *  2. What is not understood sets has_failed, and from then on nothing is taken.
+ *  2. Anything that is not understood sets has_failed, and from then on nothing is taken.
  *
  * Expressions (in decltype, noexcept, sizes of arrays) are not read.
  */

@@ -26,7 +26,7 @@ static float float_of_bf16(uint16_t bits) {
     return float_of_bits((uint32_t)bits << 16);
 }
 
-/* What is cut off is rounded: half a unit more, less a bit where the result would be odd. */
+/* The bits that are cut off are rounded: half a unit more, less a bit where the result would be odd. */
 static uint16_t bf16_of_float(float value) {
     const uint32_t bits = bits_of_float(value);
     if (isnan(value)) { return (uint16_t)(bits >> 16 | 0x40u); } /* the quiet bit: no NaN becomes infinity */

@@ -191,7 +191,7 @@ static ebb_status set_paths(ebb_file_writer *writer, const char *path) {
     return EBB_OK;
 }
 
-/* Put a new name beside the target into temp_path: attempt number try_idx. Of a long name the end is cut off. */
+/* Put a new name beside the target into temp_path: attempt number try_idx. A long name loses its end. */
 static ebb_status make_temp_path(ebb_file_writer *writer, unsigned try_idx) {
     char suffix[48];
     const int n_suffix = snprintf(suffix, sizeof suffix, ".tmp-%ld-%u", (long)getpid(), try_idx);

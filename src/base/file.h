@@ -30,7 +30,7 @@ enum {
     EBB_FILE_IN_PLACE = 1u << 1,
 };
 
-/* Begin a file that is to be at path (copied). What is there now stays until commit. A path that is no regular
+/* Begin a file that is to be at path (copied). An existing file stays until commit. A path that is no regular
  * file (a pipe, /dev/stdout) is written as the bytes come. */
 ebb_status ebb__file_writer_open(const ebb_mem *mem, const char *path, unsigned flags, ebb_file_writer **writer_out);
 

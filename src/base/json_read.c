@@ -284,7 +284,7 @@ static ebb_status refuse_text(ebb_json_reader *r) {
     return refuse(r, EBB_E_FORMAT, why);
 }
 
-/* Of a text that does not end yajl reads all that it has again with each chunk, so chunks grow with it. */
+/* yajl reads a text that does not end again from its beginning with each chunk, so chunks grow with it. */
 static ebb_status make_chunk(ebb_json_reader *r) {
     size_t n_bytes = ebb_min_u64(r->n_since_callback, MAX_VALUE_BYTES - r->n_since_callback + CHUNK_BYTES);
     if (n_bytes < CHUNK_BYTES) { n_bytes = CHUNK_BYTES; }

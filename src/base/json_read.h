@@ -3,7 +3,7 @@
  * Reading JSON, of any size: the elements of one array, or the members of the outermost object, one at a time, so that
  * memory is for one of them and not for the file.
  *
- * What is read is `{"nodes": [element, ...], "other": value, ...}`, or just the array. Each element, and each other
+ * The input is `{"nodes": [element, ...], "other": value, ...}`, or just the array. Each element, and each other
  * member that the handler wants, is given whole: as tokens in the order of the text. An array or object is followed by
  * what lies in it; in an object each value comes after the token of its key.
  */

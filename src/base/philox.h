@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of Philox 4x32-10 (rng.c), for whoever computes it elsewhere: C, C++ and CUDA read this.
+ * The constants of Philox 4x32-10 (rng.c), for other implementations: C, C++ and CUDA read this.
  */
 #ifndef EBB_SRC_PHILOX_H
 #define EBB_SRC_PHILOX_H

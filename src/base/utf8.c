@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is a character of UTF-8 and what is not: names in other tools' files are anybody's bytes.
+ * Tells UTF-8 characters from other bytes: names in other tools' files may contain any bytes.
  */
 #include "base/base.h"
 

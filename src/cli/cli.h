@@ -109,7 +109,7 @@ typedef struct ebb_cli_command {
     bool computes;                /* it computes on the processor with OpenMP's threads */
 } ebb_cli_command;
 
-/* What is left when the options are taken. */
+/* The arguments that remain after the options. */
 typedef struct ebb_cli_arguments {
     const char *at[16];
     size_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `ebb import`: another tool's recording as a trace, and what was in it. What is written comes to its place whole or
+ * `ebb import`: another tool's recording as a trace, and what was in it. The output comes to its place whole or
  * not at all.
  */
 #include "cli.h"

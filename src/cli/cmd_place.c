@@ -42,7 +42,7 @@ static const ebb_cli_option place_options[] = {
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object per solver on stdout, for programs"},
 };
 
-/* What is placed, and the best answer so far. */
+/* The problem, and the best answer so far. */
 typedef struct subject {
     const char *path;
     const place_values *values;
@@ -238,7 +238,7 @@ static size_t largest_item(const ebb_place_problem *problem) {
     return found;
 }
 
-/* What is too large for any solver is said before one begins. */
+/* A problem that is too large for any solver is refused before one begins. */
 static int check_capacity(const subject *s) {
     char why[512];
     const uint64_t capacity = s->facts.capacity_bytes;

@@ -63,7 +63,7 @@ static bool is_file_without_slash(const char *name) {
 
 typedef enum file_kind { FILE_OTHER, FILE_PLAN, FILE_RECORDING } file_kind;
 
-/* By its first bytes. What is not a regular file gives them once; it is taken for a program. */
+/* By its first bytes. A pipe gives them only once; it is taken for a program. */
 static file_kind kind_of_file(const char *name) {
     static const char plan[] = "ebb-plan ", program[] = "ebb-program ", gzip[] = "\x1f\x8b";
     struct stat info;

@@ -65,7 +65,7 @@ typedef struct findings {
     ebb_copy_rates pinned, pageable;
 } findings;
 
-/* From number 0 until there is none of the number. The one that is measured is open already. */
+/* From number 0 until none exists of the number. The one that is measured is open already. */
 static ebb_status list_devices(const ebb_cli_network *network, ebb_device *measured, findings *f) {
     ebb_cli_network each = *network;
     f->measured = (size_t)network->device;

@@ -36,7 +36,7 @@
 
 #define MOST_PICKED 9999u
 #define MAX_CALLERS 32u
-#define MAX_SUFFIX_BYTES ((size_t)19) /* ".PID.N.merged" behind the name, while steps are put into it */
+#define MAX_SUFFIX_BYTES ((size_t)19) /* ".PID.N.merged" after the name, while steps are put into it */
 #define LEAST_FILE_BYTES ((rlim_t)1024)
 
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
@@ -433,7 +433,7 @@ static bool has_line(const char *pid, const char *line) {
     return found;
 }
 
-/* Of the command: those it left behind have the name of our file in their environment, and nobody else has. */
+/* Processes that the command left running: only they have the name of our file in their environment. */
 static size_t count_running(void) {
     const char *says = getenv("EBB_RECORD_SAYS");
     char line[96];
@@ -542,7 +542,7 @@ static bool pick_out(const char *command, char *out, size_t n_bytes) {
     return false;
 }
 
-/* What is there goes before the command runs, so it must be a recording's place: no device, and nothing of the
+/* An existing file is removed before the command runs, so it must be a recording's place: no device, and nothing of the
  * command's own. */
 static int check_out(const char *out, char **command) {
     struct stat info;
@@ -586,7 +586,7 @@ static int run(const ebb_cli_command *command, int argc, char **argv) {
     int end = 1, exit_code = EBB_EXIT_DONE;
     while (end < argc && strcmp(argv[end], "--") != 0) { end++; }
     char *behind = end < argc ? argv[end] : NULL;
-    argv[end] = NULL; /* an option there takes no value from behind */
+    argv[end] = NULL; /* an option there takes no value from after */
     if (!ebb__cli_parse(command, end, argv, &values, &arguments, &exit_code)) { return exit_code; }
     if (values.stacks != UINT64_MAX && values.stacks > MAX_CALLERS) {
         return ebb__cli_usage("record: --stacks takes at most %u callers", MAX_CALLERS);

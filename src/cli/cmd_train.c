@@ -211,7 +211,7 @@ static int train(ebb_trainer *trainer, const train_values *values) {
 
 #define N_OUTPUTS 4
 
-/* What is asked for is written after the training; that there is a place for it is asked before. */
+/* The outputs are written after the training; check before it that they can be. */
 static ebb_status check_outputs(const ebb_cli_output outputs[N_OUTPUTS]) {
     ebb_status status = EBB_OK;
     for (size_t i = 0; i < N_OUTPUTS && status == EBB_OK; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Options by table: one loop reads any command's line and prints any command's help. A value may follow its
- * option as the next argument or behind '='; "--" ends the options. What is written twice, the last one counts.
+ * option as the next argument or after '='; "--" ends the options. If an option is given twice, the last one counts.
  */
 #include "cli.h"
 

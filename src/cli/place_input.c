@@ -20,7 +20,7 @@
 #define MAX_KEPT_BYTES ((uint64_t)8 << 30)
 #define ID_BYTES 96u /* more of a name is cut off */
 
-/* What is read. Its first bytes, which tell the kind, are taken from fd already. */
+/* The input. Its first bytes, which tell the kind, are taken from fd already. */
 typedef struct source {
     const char *name;   /* in messages */
     const char *path;   /* to open it again; NULL: a pipe or the like gives its bytes once */

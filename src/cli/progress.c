@@ -29,7 +29,7 @@
 #define MOST_COLUMNS 512
 #define N_PHASES 4
 
-/* What was told under one name. After an evaluation the phase of steps goes on, with its time counted in. */
+/* The progress under one name. After an evaluation the phase of steps goes on, with its time counted in. */
 typedef struct phase {
     char what[64];
     uint64_t n_first, n_done, n;

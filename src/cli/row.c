@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rows of the tables that commands print for people: a name, its value in a column, and of bytes also the exact
- * number behind it.
+ * number after it.
  */
 #include "cli.h"
 

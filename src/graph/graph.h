@@ -118,7 +118,7 @@ typedef struct ebb_shape {
 
 int64_t ebb__shape_elements(const ebb_shape *shape);
 bool ebb__shape_equal(const ebb_shape *a, const ebb_shape *b);
-/* Of a shape after h, for tables. */
+/* The shape after h, for tables. */
 size_t ebb__shape_hash(uint64_t h, const ebb_shape *shape);
 
 /* Everything an op's kind leaves open. Only 4-byte members, so that there is no padding and equal

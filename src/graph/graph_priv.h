@@ -18,7 +18,7 @@ ebb_shape ebb__shape_4d(int64_t n, int64_t c, int64_t h, int64_t w);
 const char *ebb__graph_join(ebb_graph *graph, const char *prefix, const char *suffix);
 
 /* Add a value named prefix suffix; the rest as info has it, but that `of` holds only for gradients and state.
- * EBB_E_ARGUMENT: a persistent name is taken, or the shape is none. */
+ * EBB_E_ARGUMENT: a persistent name is taken, or the shape is not valid. */
 ebb_status ebb__graph_add_value(ebb_graph *graph, const char *prefix, const char *suffix, const ebb_value_info *info,
                                 ebb_value *value_out);
 

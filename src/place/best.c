@@ -80,7 +80,7 @@ static ebb_status try_sweeps(ebb_search *s) {
     return EBB_OK;
 }
 
-/* From the bottom up, ties by this order with noise, under a cap that leaves so many eighths of the excess.
+/* From the bottom up, ties by this order with noise, under a cap that leaves this many eighths of the excess.
  */
 static ebb_status dive(ebb_search *s, const ebb_order *o, uint64_t n_eighths, uint64_t noise, ebb_rng *rng,
                        uint64_t max_work) {
@@ -218,7 +218,7 @@ static ebb_status search_all(const ebb_place_job *job, const ebb_compact *compac
     return search_in_full(job, compact, bump, s);
 }
 
-/* What is not asked for after that is given back before the search begins. */
+/* Memory that is not needed after that is given back before the search begins. */
 static ebb_status prepare(const ebb_place_job *job, ebb_bump *bump, ebb_compact *compact_out) {
     ebb_bump scratch;
     ebb_sections sections;

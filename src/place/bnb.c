@@ -6,17 +6,17 @@
  * bound or than another part that could not be brought lower.
  *
  * Whether a cap suffices is asked of the search (bnb_search.c) again and again, each time with a little more work, in
- * its modes in turn and with other ranks: how long a search takes depends wildly on its first decisions, so many short
- * ones find far more than a long one. Ranks are orders by load, width, area and size; once each has been tried in each
- * mode, disturbed a little by counted random numbers. First the bound is probed, because the less slack there is, the
- * more follows from each decision; then the bound and a height halfway to it from the best peak, by turns, and nearer
- * to that peak when a round of runs has found nothing.
+ * its modes in turn and with other ranks: how long a search takes depends wildly on its first decisions, this many
+ * short ones find far more than a long one. Ranks are orders by load, width, area and size; once each has been tried in
+ * each mode, disturbed a little by counted random numbers. First the bound is probed, because the less slack there is,
+ * the more follows from each decision; then the bound and a height halfway to it from the best peak, by turns, and
+ * nearer to that peak when a round of runs has found nothing.
  */
 #include "place/bnb_priv.h"
 #include "place/search.h"
 
 #define N_ROUND (N_ORDERS * EBB_BNB_N_MODES) /* runs */
-#define N_LOW_DIVES 2u                       /* work of the first runs: so many times all items without a step back */
+#define N_LOW_DIVES 2u                       /* work of the first runs: this many times all items without a step back */
 #define N_HIGH_DIVES 8u                      /* and above the bound */
 #define GROW 32                              /* a run gets more than the last by this part */
 #define EXCESS_PARTS 64
@@ -253,7 +253,7 @@ static ebb_status handle_parts(lowering *l) {
     return begin < l->sections->n_items ? handle_part(l, l->order + begin, l->sections->n_items - begin) : EBB_OK;
 }
 
-/* A section whose beginning no item crosses; false if there is none. */
+/* A section whose beginning no item crosses; false if none exists. */
 static bool find_cut(const lowering *l, uint32_t *n_crossing, uint32_t *cut_out) {
     const ebb_sections *sections = l->sections;
     memset(n_crossing, 0, ((size_t)sections->n + 1) * sizeof *n_crossing);

@@ -62,7 +62,7 @@ typedef struct ebb_bnb {
     uint32_t *class_left; /* [n]: of a class, items to be placed */
     uint32_t *witness;    /* [m]: an item whose least offset is sky, while that is so */
     uint32_t *crossing;   /* [m + 1]: unplaced items that live in the sections on both sides of this beginning */
-    /* Unplaced items of section t: list[list_at[t] ... + n_list[t]]; behind them those placed, last first. */
+    /* Unplaced items of section t: list[list_at[t] ... + n_list[t]]; after them those placed, last first. */
     uint32_t *list, *list_at, *n_list;
     /* Where item i is in the list of its k-th section: place_in[place_in_at[i] + k]. */
     uint32_t *place_in, *place_in_at;
@@ -76,7 +76,7 @@ typedef struct ebb_bnb {
     uint32_t n_words;
     uint64_t *reason; /* [m + n] of n_words */
     ebb_bnb_reason why, scratch;
-    /* What was learnt, for all runs. */
+    /* Everything learnt, for all runs. */
     uint64_t *refuted; /* [n_refuted]: hashes of states that cannot be completed; 0: none. */
     uint64_t n_refuted;
     uint64_t *item_hash;

@@ -55,7 +55,7 @@ typedef struct choice {
     bool is_forced;
 } choice;
 
-/* The end of the niche that begins here; false if it is none, because one of its neighbours is lower. */
+/* The end of the niche that begins here; false if it is not one, because one of its neighbours is lower. */
 static bool is_niche(const ebb_bnb *b, ebb_place_range part, uint32_t first, uint32_t *last_out) {
     uint32_t last = first + 1;
     EBB_ASSERT(part.first <= first && first < part.last);
@@ -95,7 +95,7 @@ static choice choose_section(const ebb_bnb *b, ebb_place_range part) {
     return best;
 }
 
-/* Of the items that can lie on the section's ground, the first in rank. */
+/* The first in rank of the items that can lie on the section's ground. */
 static uint32_t first_in_rank(const ebb_bnb *b, uint32_t section) {
     const uint32_t *list = b->list + b->list_at[section];
     uint32_t best = EBB_BNB_NONE;
@@ -172,7 +172,7 @@ static ebb_bnb_verdict branch(ebb_bnb *b, ebb_place_range part, uint32_t item) {
     return ebb__bnb_rule_out(b, item, b->why) ? EBB_BNB_AGAIN : EBB_BNB_NO;
 }
 
-/* Unplaced items fall into so many groups that share no section; the one of fewest sections. */
+/* Unplaced items fall into this many groups that share no section; the one of fewest sections. */
 static uint32_t find_groups(const ebb_bnb *b, ebb_place_range part, ebb_place_range *narrowest_out) {
     uint32_t n = 0;
     for (uint32_t first = part.first, last = 0; first < part.last; first = last) {

@@ -37,7 +37,7 @@ static void set(ebb_bnb *b, int64_t *at, int64_t value) {
     *at = value;
 }
 
-/* Keep the reason of a section, or of an item behind all sections, before it is changed. */
+/* Keep the reason of a section, or of an item after all sections, before it is changed. */
 static uint64_t *change_reason(ebb_bnb *b, uint32_t of) {
     uint64_t *reason = b->reason + (size_t)of * b->n_words;
     EBB_ASSERT(of < b->m + b->n && b->n_old_reasons < b->max_old_reasons);
@@ -46,7 +46,7 @@ static uint64_t *change_reason(ebb_bnb *b, uint32_t of) {
     return reason;
 }
 
-/* Out of its sections' lists, to behind the unplaced. */
+/* Out of its sections' lists, to after the unplaced. */
 static void take_out(ebb_bnb *b, uint32_t item) {
     const ebb_place_range range = b->range[item];
     uint32_t *place = b->place_in + b->place_in_at[item];
@@ -183,7 +183,8 @@ static bool leaves_hole(ebb_bnb *b, uint32_t section) {
     return false;
 }
 
-/* All unplaced items of the section lie at this or higher, which is too high. Of the largest alone that may follow. */
+/* All unplaced items of the section lie at this or higher, which is too high. This may follow from the largest
+ * alone. */
 static void why_too_high(ebb_bnb *b, uint32_t section, int64_t offset, int64_t n_too_much) {
     const uint32_t *list = b->list + b->list_at[section];
     clear(b, b->why);

@@ -6,7 +6,7 @@
  * of 2.
  *  - Up to 1 MiB from the small pool of its stream, in segments of 2 MiB; all else from the large one, in segments
  *    of 20 MiB, or from 10 MiB on of the size in multiples of 2 MiB.
- *  - The smallest free block that is large enough, of equal ones the lowest. What is left of it becomes a block: small
+ *  - The smallest free block that is large enough, of equal ones the lowest. The rest of it becomes a block: small
  *    pools from 512 bytes on, large ones above 1 MiB.
  *  - max_split_size M: a block of M or more is never split; it is for requests of M or more alone, and only for those
  *    that leave less than 20 MiB of it unused.
@@ -21,7 +21,7 @@
  *    of 512 bytes or more is split off. A free block counts as large as it can grow. Free pages are given back wherever
  *    they lie, and the segment grows there again before it does at its end.
  *
- * What is left out: private pools of CUDA graphs, and blocks that wait for another stream. Where the capacity does not
+ * Left out: private pools of CUDA graphs, and blocks that wait for another stream. Where the capacity does not
  * suffice even so, PyTorch fails; here more is taken, so that the answer says how much would have been needed.
  */
 #include "place/caching.h"
@@ -34,7 +34,7 @@
 #define SMALL_BYTES MIB
 #define SMALL_SEGMENT_BYTES (2 * MIB)
 #define LARGE_SEGMENT_BYTES (20 * MIB)
-#define OWN_SEGMENT_BYTES (10 * MIB) /* from so many on a segment is made to measure */
+#define OWN_SEGMENT_BYTES (10 * MIB) /* from this many on a segment is made to measure */
 #define SEGMENT_STEP_BYTES (2 * MIB)
 #define TOO_LARGE ((uint64_t)1 << 62)
 #define MAX_STREAMS 256u
@@ -153,7 +153,7 @@ static void collect_garbage(ebb_caching *c) {
 }
 
 /* The whole free segment of this pool of max_split_size or more that is the smallest of at least min_bytes; or, where
- * there is none so large, the largest. */
+ * none exists so large, the largest. */
 static uint32_t find_oversize(const ebb_caching *c, uint32_t pool, uint64_t min_bytes) {
     uint32_t found = EBB_NO_BLOCK;
     for (uint32_t t = 1; t < c->segments.blocks.n; t++) {
@@ -237,7 +237,7 @@ static ebb_status find_stream(ebb_caching *c, uint64_t stream, uint32_t *idx_out
     return EBB_PUSH(c->mem, &c->streams, stream);
 }
 
-/* What is asked of segments for this many bytes of a stream. */
+/* The size of the segment to take for this many bytes of a stream. */
 static ebb_status ask_for(ebb_caching *c, uint64_t size_bytes, uint64_t stream, ebb_segment_request *request_out) {
     uint32_t idx = 0;
     if (size_bytes >= TOO_LARGE / 2) { return ebb_fail(EBB_E_UNSUPPORTED, "a block of 2^61 bytes or more"); }

@@ -44,7 +44,7 @@ typedef struct answer {
     uint32_t sky_at, rest_at, most_at; /* their sections, and that in which most items live */
 } answer;
 
-/* Of a node's sections; what holds for all of them is kept at the node and not handed down. */
+/* For a node's sections; a value that holds for all of them is kept at the node and not handed down. */
 typedef struct tree_node {
     answer of;
     uint64_t sky_all;     /* a lower limit of all skylines */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement under a cap by ejection, as eject.c has it, of items of any kind: what sticks out is put back one by one
- * where what it overlaps is least worth; that is taken out and put back in turn. What is fixed is worth more than all
+ * where what it overlaps is least worth; that is taken out and put back in turn. A fixed item is worth more than all
  * the rest together.
  *
  * Gaps and windows leave no order of address that a sweep could keep, so here each two items that live together know
@@ -165,7 +165,7 @@ static uint32_t mix(uint32_t x) {
     return x ^ x >> 16;
 }
 
-/* What is overlapped at offset 0, and where that changes below highest; how often. */
+/* The items that overlap at offset 0, and where that changes below highest; how often. */
 static size_t list_changes(ebb_ejector *e, size_t item, uint64_t highest, int64_t *worth_out) {
     size_t n = 0;
     *worth_out = 0;

@@ -48,7 +48,7 @@ typedef struct fronts {
     uint64_t peak, give_up_bytes, end_work;
 } fronts;
 
-/* So many sections, of which the items that begin in the first n_to_place are placed. */
+/* This many sections, of which the items that begin in the first n_to_place are placed. */
 typedef struct chain_link {
     uint32_t section, n_sections, n_to_place;
     bool backward;
@@ -75,8 +75,8 @@ static uint32_t section_at(const fronts *u, const chain_link *l, uint32_t k) {
     return l->backward ? (l->section + n - k % n) % n : (l->section + k) % n;
 }
 
-/* How many sections until the lowest before the next high place; at most max, and so many that the items that are born
- * on the way are not few beside those that live already. */
+/* How many sections until the lowest before the next high place; at most max, and this many that the items that are
+ * born on the way are not few beside those that live already. */
 static uint32_t find_valley(const fronts *u, const chain_link *l, uint32_t max) {
     const uint64_t bound = u->sections->bound_bytes;
     EBB_ASSERT(max > 0);

@@ -12,7 +12,7 @@
  *    problem, so a bound that the search proves is one; and from the lowest up is an order to place the problem in.
  * 4. Ejection (eject_parts.c), under lower and lower caps.
  * 5. Repair: what sticks out above the bound goes first, and all is placed again; where that no longer helps, some of
- *    what ends at the peak goes earlier, by lot. What is no worse is kept and changed further.
+ *    what ends at the peak goes earlier, by lot. An order that is no worse is kept and changed further.
  *
  * It ends as best.c does, by work that is counted.
  */

@@ -2,7 +2,7 @@
  *
  * Offsets that the caller prefers, given where that costs nothing: an answer is there already, and its peak stays.
  *
- * What has no wish keeps its offset. Of the others, larger first, each whose wish is free goes there. The rest go back
+ * Items without a wish keep their offsets. The others, larger first, go to their wish if it is free. The rest go back
  * to where they were or, where that is taken now, into the lowest gap below the peak. One that finds none is put back
  * before any wish is heard, and all is tried again, some rounds long; after them, or when the work is done that may be,
  * the answer stays as it was.

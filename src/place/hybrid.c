@@ -239,7 +239,7 @@ static void find_clear(hybrid *h, ebb_place_range range) {
     h->n_by_address = n_later;
 }
 
-/* The first place in the gap, clear of obstacles; END if there is none. */
+/* The first place in the gap, clear of obstacles; END if none exists. */
 static uint64_t place_in(const hybrid *h, const block *b, uint64_t size_bytes) {
     const uint64_t end = b->gap_end;
     uint64_t start = b->start;

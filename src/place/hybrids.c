@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stage: sweeps around obstacles, with more and fewer of the largest items as obstacles, and neighbours' times of death
- * weighed more and less. What is best cannot be told beforehand, and a sweep is cheap.
+ * weighed more and less. The best one cannot be told beforehand, and a sweep is cheap.
  *
- * Of a great many items, as allocators' traces have them, a sweep takes a good part of a second, and only a few are
+ * With a great many items, as in allocators' traces, a sweep takes a good part of a second, and only a few are
  * tried, which look at few gaps. Large items are then not all that should be obstacles: what takes up much of size
  * times lifetime is one too, and what sticks out above the bound after a sweep is often just a handful of items that
  * found no gap wide enough. A repair makes obstacles of these as well, and sweeps again.
@@ -31,7 +31,7 @@ typedef struct hybrids {
     uint64_t end; /* of the work */
 } hybrids;
 
-/* Enough of the largest, largest first: those of so many orders of magnitude. */
+/* Enough of the largest, largest first: those of this many orders of magnitude. */
 static ebb_status list_large(hybrids *h, uint32_t n_wanted) {
     const ebb_sections *s = &h->compact->sections;
     size_t n_of_log[64] = {0}, n = 0;
@@ -221,7 +221,7 @@ static bool is_worth_more(const hybrids *h) {
     return !is_over && !ebb__search_is_almost(s);
 }
 
-/* What was tried last, repaired as long as that helps; before: the peak before it. */
+/* The last try, repaired as long as that helps; before: the peak before it. */
 static ebb_status repair(hybrids *h, uint64_t before) {
     const ebb_search *s = h->search;
     EBB_ASSERT(s->is_hasty && s->best.peak_bytes <= before);
@@ -233,7 +233,7 @@ static ebb_status repair(hybrids *h, uint64_t before) {
     return EBB_OK;
 }
 
-/* Of a great many items: more where the first is promising, and many obstacles only where that is not enough. */
+/* With a great many items: more where the first is promising, and many obstacles only where that is not enough. */
 static ebb_status try_in_haste(hybrids *h) {
     static const try tries[] = {{16, MAX_LASTING, 0}, {64, 0, 0}, {64, MAX_LASTING, 0}}, many = {1024, 0, 0};
     ebb_search *s = h->search;

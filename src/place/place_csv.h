@@ -32,7 +32,7 @@ typedef struct ebb_csv_column {
 } ebb_csv_column;
 
 /* Arrays of one element an item where their column is there, else empty. A row's texts, its id and then its unknown
- * columns in order, stand one behind the other from row_text on, each with its NUL. */
+ * columns in order, stand one after the other from row_text on, each with its NUL. */
 struct ebb_place_file {
     const ebb_mem *mem;
     EBB_VEC(ebb_csv_column) columns;
@@ -74,7 +74,7 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out);
 /* ---- the names of rows ------------------------------------------------------------------------ */
 
 typedef struct ebb_csv_twin {
-    size_t row, earlier; /* row: SIZE_MAX where there is none */
+    size_t row, earlier; /* row: SIZE_MAX if none exists */
 } ebb_csv_twin;
 
 /* The first row that has the id of an earlier one. O(n log n) whatever the ids are. */

@@ -15,7 +15,7 @@
 
 #define MAX_ROWS ((size_t)1 << 31)
 #define MAX_BYTES ((uint64_t)1 << 63) /* of all sizes and what alignments may waste together */
-#define FIRST_LOOK ((size_t)4096)     /* at ids that are there twice: after so many rows, twice as many, ... */
+#define FIRST_LOOK ((size_t)4096)     /* at ids that are there twice: after this many rows, twice as many, ... */
 
 typedef struct reader {
     ebb_csv *csv;
@@ -270,7 +270,7 @@ static const char *take_pair(const char **at, char between, uint64_t *a_out, uin
     return take_u64(at, b_out);
 }
 
-/* Up to a blank; NULL, or why it is none. */
+/* Up to a blank; NULL, or why it is not one. */
 static const char *take_gap(const reader *r, const char **at, ebb_place_gap *gap) {
     const char *why = take_pair(at, '-', &gap->first, &gap->last);
     EBB_ASSERT(why != NULL || *at != field_of(r, EBB_CSV_GAPS));
@@ -332,7 +332,7 @@ static ebb_status read_gaps(reader *r, const ebb_place_item *item) {
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/* Whether an id is longer than the one before it, or as long and behind it. Where all are, as numbers that are counted
+/* Whether an id is longer than the one before it, or as long and after it. Where all are, as numbers that are counted
  * up, no two are the same. */
 static bool is_behind_last(const reader *r, const char *id) {
     const size_t n_rows = r->file->row_text.n;
@@ -403,7 +403,7 @@ static ebb_status read_rows(reader *r) {
     return check_highest(r);
 }
 
-/* What is wrong on the first line is said, so ids before anything that is wrong behind them. */
+/* The fault on the first line is reported, so ids before any fault after them. */
 static ebb_status read_all(reader *r) {
     EBB_TRY(read_columns(r));
     const ebb_status st = read_rows(r);

@@ -10,7 +10,7 @@ typedef struct writer {
     const ebb_place_file *file;
     const uint64_t *offsets;
     size_t gap; /* the next one to write: they are in order of items */
-    /* Of the row at hand: */
+    /* For the current row: */
     ebb_place_item life;
     ebb_place_gap around;
     const char *text; /* the next one that is kept as it was */

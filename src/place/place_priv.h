@@ -140,7 +140,7 @@ static inline uint32_t ebb__place_distance(uint32_t n, uint32_t from, uint32_t t
     return to >= from ? to - from : n - from + to;
 }
 
-/* How many sections of so many there are in a range. */
+/* How many sections of this many there are in a range. */
 static inline uint32_t ebb__place_length(uint32_t n, ebb_place_range range) {
     return range.first < range.last ? range.last - range.first : n - range.first + range.last;
 }
@@ -151,7 +151,7 @@ uint32_t ebb__place_n_sections(const ebb_sections *sections, size_t item);
 /* The bytes of each section; bytes has room for one more than there are. */
 void ebb__place_add_up(const ebb_sections *sections, uint64_t *bytes);
 
-/* Whether an item lives around the end. Of a compact's items. */
+/* Whether an item of a compact lives around the end. */
 bool ebb__place_is_circle(const ebb_sections *sections);
 
 /* Whether the item lives in all sections. */
@@ -223,7 +223,7 @@ typedef struct ebb_place_dive_options {
     uint64_t max_work;
 } ebb_place_dive_options;
 
-/* For a compact's items: write their offsets. *peak_out is UINT64_MAX when it was given up. What was done is added to
+/* For a compact's items: write their offsets. *peak_out is UINT64_MAX when it was given up. The work done is added to
  * *work. */
 ebb_status ebb__place_dive(const ebb_sections *sections, const ebb_place_dive_options *options, uint64_t *offsets,
                            uint64_t *peak_out, uint64_t *work);
@@ -285,7 +285,7 @@ typedef struct ebb_place_outward_result {
 } ebb_place_outward_result;
 
 /* Place a compact's items without an offset whose beginning (backward: end) lies in the first n_to_place of these
- * sections, and that live in no others. What was done is added to *work; arrays come from the bump. */
+ * sections, and that live in no others. The work done is added to *work; arrays come from the bump. */
 ebb_status ebb__place_outward(const ebb_sections *sections, const ebb_place_outward_options *options,
                               const uint64_t *offsets, ebb_bump *bump, ebb_place_outward_result *result_out,
                               uint64_t *work);
@@ -319,7 +319,7 @@ typedef struct ebb_place_eject_options {
     const ebb_place_job *job; /* its caller may stop the search; NULL: it is never stopped */
 } ebb_place_eject_options;
 
-/* Again and again, each time under a cap that takes away so many parts of the peak's excess over the bound: half of
+/* Again and again, each time under a cap that takes away this many parts of the peak's excess over the bound: half of
  * them at first, then more or less as that succeeds or fails, until no part is left. */
 #define EBB_EJECT_PARTS 64u
 #define EBB_EJECT_FIRST_PARTS (EBB_EJECT_PARTS / 2)
@@ -363,7 +363,7 @@ ebb_status ebb__taken_create(ebb_bump *bump, uint32_t n_sections, ebb_taken **ta
 /* The copy has the same bytes taken; its work begins with that of copying. */
 ebb_status ebb__taken_copy(const ebb_taken *from, ebb_bump *bump, ebb_taken **taken_out);
 
-/* Before items of so many parts are looked for; one is allowed from the beginning. */
+/* Before items of this many parts are looked for; one is allowed from the beginning. */
 ebb_status ebb__taken_reserve(ebb_taken *taken, size_t max_parts);
 
 /* An offset, no lower than base, at which size_bytes are free in all sections of the range. */

@@ -2,7 +2,7 @@
  *
  * The picture of a placement: time to the right, offsets upwards, a rectangle for each part of an item's life in
  * which it holds the same bytes, an outline where it holds none. Rectangles are drawn by falling area, each with a
- * text for whoever points at it, until N_BYTES_DRAWN are written; what is left is added to a grid of pixels
+ * text that shows when it is pointed at, until N_BYTES_DRAWN are written; what is left is added to a grid of pixels
  * (place_svg_grid.c). So a file is below 5 MB however many items there are.
  *
  * Colours come from style classes, with a second set for dark pages; numbers are written here and not by the C library,
@@ -60,7 +60,7 @@ static void put_attribute(drawing *d, const char *name, double x) {
     put(d, "\"");
 }
 
-/* Bytes of the character that begins here; 0: it is none of UTF-8. */
+/* Bytes of the character that begins here; 0: it is not one of UTF-8. */
 static size_t character_bytes(const unsigned char *c) {
     const size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
     for (size_t i = 1; i < n; i++) {

@@ -10,7 +10,7 @@
 #define CELL_PIXELS 2u
 #define N_COLUMNS (EBB_SVG_PLOT_WIDTH / CELL_PIXELS)
 #define N_ROWS (EBB_SVG_PLOT_HEIGHT / CELL_PIXELS)
-#define STRIDE (N_COLUMNS + 2) /* a difference may fall one behind the last cell, or two */
+#define STRIDE (N_COLUMNS + 2) /* a difference may fall one after the last cell, or two */
 #define N_CELLS ((size_t)STRIDE * (N_ROWS + 2))
 #define ONE 64               /* parts of a cell's side */
 #define SEEN (ONE * ONE / 8) /* a cell is drawn when this much of it is covered */
@@ -66,7 +66,7 @@ void ebb__svg_grid_add(ebb_svg_grid *grid, const ebb_svg_rect *rect) {
     change x[4], y[4];
     EBB_ASSERT(rect->size_class < EBB_SVG_N_CLASSES && rect->x0 <= rect->x1 && rect->y0 <= rect->y1);
     int64_t *covered = grid->covered + rect->size_class * N_CELLS;
-    /* What is thinner than a part still counts for one: a thousand of them side by side are no empty plot. */
+    /* An item thinner than a part still counts for one: a thousand of them side by side are no empty plot. */
     const float least = (float)CELL_PIXELS / (float)ONE;
     find_changes(rect->x0, rect->x1 < rect->x0 + least ? rect->x0 + least : rect->x1, N_COLUMNS, x);
     find_changes(rect->y0, rect->y1 < rect->y0 + least ? rect->y0 + least : rect->y1, N_ROWS, y);

@@ -11,7 +11,7 @@
  *    few items is solved much better than the whole, whose copies of it each go their own way.
  * 3. Whatever is born, lives and is as large as an item of the circle has its offset. Two such copies never collide,
  *    wherever they are: they are parts of one circle, rolled along time.
- * 4. What is left (most of the warm-up and of the end) is mostly much like the circle too: the first iteration
+ * 4. The rest (most of the warm-up and of the end) is mostly much like the circle too: the first iteration
  * allocates more between its usual blocks, the last one ends early. So each item left is taken for the copy that is
  * missing nearby, of its size, and gets that one's offset where it is free (wish_offsets below).
  * 5. All others are placed around those that live at the same time. The circle's peak is enough there, so the steady

@@ -108,7 +108,7 @@ static ebb_status go_on(replay *r) {
     return ebb__place_go_on(r->job, r->n_visits + r->segments.n_visits, &r->asked_work);
 }
 
-/* What is there before the first period. */
+/* The items that live before the first period. */
 static ebb_status bear_residents(replay *r) {
     const size_t n = r->problem->n_items;
     for (size_t e = 0; e < 2 * n; e++) {

@@ -102,7 +102,7 @@ static ebb_status sort_by(ebb_search *s, ebb_order_key key) {
     return ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key);
 }
 
-/* So many of the largest first. */
+/* This many of the largest first. */
 static ebb_status put_first(ebb_search *s, uint32_t n_large) {
     const size_t n = s->sections->n_items;
     uint32_t *by_size = ebb__alloc(s->job->mem, n, sizeof *by_size);

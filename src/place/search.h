@@ -22,7 +22,7 @@ typedef enum ebb_order_key {
 typedef struct ebb_order {
     ebb_order_key key[EBB_N_ORDER_KEYS]; /* the most important first; ties of all: by birth, larger first */
     ebb_place_fit fit;
-    uint32_t n_large; /* so many of the largest go before all others */
+    uint32_t n_large; /* this many of the largest go before all others */
 } ebb_order;
 
 /* Offsets, and the order that they came of. */
@@ -44,7 +44,7 @@ typedef struct ebb_search {
     ebb_bump *bump;               /* of the whole search */
     ebb_attempt now, best;
     uint64_t enough_bytes;
-    bool is_many;          /* so many items that they are gone through but a few times, */
+    bool is_many;          /* this many items that they are gone through but a few times, */
     bool is_hasty;         /* and near the bound is enough: see best.c */
     uint64_t proved_bytes; /* no placement has a lower peak */
     uint64_t work, max_work;
@@ -71,7 +71,7 @@ bool ebb__search_is_near(const ebb_search *s);
 /* Whether work has been done up to this much, or the best is good enough, or the caller says stop. */
 bool ebb__search_is_over(const ebb_search *s, uint64_t work);
 
-/* Of a hasty search: from here on, a peak near the bound is good enough. */
+/* In a hasty search: from here on, a peak near the bound is good enough. */
 void ebb__search_be_content(ebb_search *s);
 
 /* Whether the best of a hasty search is so near the bound that a look at what is missing is worth it. */

@@ -72,7 +72,7 @@ static span find_span(const ebb_place_problem *problem) {
 static ebb_status cut_counted(const ebb_place_problem *problem, span times, ebb_bump *scratch, ebb_sections *sections) {
     enum { DEATH = 1, BIRTH = 2 };
     uint8_t *what = ebb__bump_alloc(scratch, times.n, sizeof *what);
-    uint32_t *after = ebb__bump_alloc(scratch, times.n + 1, sizeof *after); /* the section behind each time */
+    uint32_t *after = ebb__bump_alloc(scratch, times.n + 1, sizeof *after); /* the section after each time */
     if (what == NULL || after == NULL) { return EBB_E_NO_MEMORY; }
     memset(what, 0, times.n * sizeof *what);
     for (size_t i = 0; i < problem->n_items; i++) {

@@ -42,9 +42,9 @@ typedef struct ebb_segments {
 typedef struct ebb_segment_request {
     uint64_t size_bytes;      /* not 0 */
     uint64_t segment_bytes;   /* of the segment that is taken if no free block will do; size_bytes or more */
-    uint64_t min_rest_bytes;  /* what is left of a block becomes one of its own from so many bytes on; not 0 */
+    uint64_t min_rest_bytes;  /* what is left of a block becomes one of its own from this many bytes on; not 0 */
     uint32_t pool;            /* each has segments of its own; below 2^14 */
-    uint64_t too_large_bytes; /* a free block of so many bytes or more will not do; 0: any will */
+    uint64_t too_large_bytes; /* a free block of this many bytes or more will not do; 0: any will */
     uint64_t page_bytes;      /* not 0: the pool's one segment grows by multiples of it; always the same for a pool */
 } ebb_segment_request;
 

@@ -50,7 +50,7 @@ static ebb_status sort_items(packing *pool) {
     return ebb__sort_by_key(mem, pool->idx, p->n_items, pool->key);
 }
 
-/* *end_out is the end of the highest of these items, or base where there is none. */
+/* *end_out is the end of the highest of these items, or base if none exists. */
 static ebb_status put_groups(packing *pool, unsigned groups, uint64_t base, ebb_place_fit fit, uint64_t *end_out) {
     const ebb_place_problem *p = pool->problem;
     uint64_t end = base;

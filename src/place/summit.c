@@ -3,7 +3,7 @@
  * Stage: the fullest moment first. A training iteration, and most programs of a compiler, has one summit: a moment at
  * which more lives than at any other, with some room to spare a few steps away. Only there must nothing be lost. So
  * what lives there is stacked without a gap, and all others, largest first, go into the room beside the stack, each as
- * low as it can. When one sticks out above the bound, it is put right behind the stack, and all begins again: as a rule
+ * low as it can. When one sticks out above the bound, it is put right after the stack, and all begins again: as a rule
  * few do.
  *
  * Which room there is beside the stack depends on its order. Lives that nest are a pyramid if the longest lies lowest.
@@ -24,7 +24,7 @@
 #include "place/search.h"
 
 #define MAX_REPAIRS 12u
-#define EARLY 64u     /* what is stuck among the first of so many parts ... */
+#define EARLY 64u     /* what is stuck among the first of this many parts ... */
 #define MAX_FAILED 2u /* ... more often than that has no room beside this stack */
 #define FULL 1000u    /* thousandths of the bound */
 
@@ -37,14 +37,14 @@ typedef struct shape {
 typedef struct summit {
     ebb_search *search;
     uint32_t at;
-    uint32_t n_left, n_right;       /* sections before and behind it, between the least full ones of a circle */
+    uint32_t n_left, n_right;       /* sections before and after it, between the least full ones of a circle */
     uint64_t *left_max, *right_max; /* [n_left + 1], [n_right + 1]: most bytes of a section farther away than that */
     uint32_t n_stack;
     uint32_t *farthest; /* [n_items]: the order that got stuck last */
     uint32_t stuck;
 } summit;
 
-/* How many sections an item that lives at the summit lives before it and behind it. */
+/* How many sections an item that lives at the summit lives before it and after it. */
 typedef struct sides {
     uint32_t before, behind;
 } sides;
@@ -101,7 +101,7 @@ static uint64_t key_of(const summit *m, sides of, const shape *like) {
     return left <= right ? next - of.before : next + of.behind;
 }
 
-/* The stack, and behind it all others, largest first. */
+/* The stack, and after it all others, largest first. */
 static ebb_status sort_stack_first(summit *m, const shape *like) {
     static const ebb_order rest = {{EBB_BY_SIZE, EBB_BY_LIFETIME}, EBB_PLACE_LOWEST, 0};
     ebb_search *s = m->search;
@@ -117,7 +117,7 @@ static ebb_status sort_stack_first(summit *m, const shape *like) {
     return ebb__sort_by_key(s->job->mem, s->now.idx, s->sections->n_items, s->key);
 }
 
-/* What is stuck goes right behind the stack. */
+/* Items that are stuck go right after the stack. */
 static void repair(const summit *m) {
     ebb_attempt *now = &m->search->now;
     const uint32_t item = now->idx[now->stuck];

@@ -29,7 +29,7 @@
 
 #define NO_GAP 0u
 #define NOWHERE UINT64_MAX
-#define VISITS_A_LOOK 4u /* visiting so many gaps takes about as long as a look in the measure of taken.c */
+#define VISITS_A_LOOK 4u /* visiting this many gaps takes about as long as a look in the measure of taken.c */
 #define SORT_WORK 4u     /* an item, in the same measure */
 
 typedef struct gap {
@@ -41,7 +41,7 @@ typedef struct gap {
 typedef struct sweep {
     const ebb_sections *sections;
     const ebb_place_sweep_options *options;
-    gap *gaps; /* 0 is none */
+    gap *gaps; /* 0 means none */
     uint32_t root, unused, n_made;
     uint32_t *first, *last; /* [n_items]: in the sweep's time; last <= first: around the cut */
     uint32_t *birth, *death, *around;

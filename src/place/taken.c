@@ -29,7 +29,7 @@
 
 #define LOOKS_A_STEP 2u       /* of work */
 #define LOOKS_A_SPAN 3u       /* of the heap of cursors: what comes next is far away in memory */
-#define SPANS_MOVED_A_LOOK 8u /* moving so many spans takes about as long as looking at one */
+#define SPANS_MOVED_A_LOOK 8u /* moving this many spans takes about as long as looking at one */
 #define CURSORS_A_LEVEL 8u    /* of a part: two ranges, at most four nodes each */
 
 typedef struct span {

@@ -24,7 +24,7 @@
  *     device, in one piece.
  *  8. No two live stays share a byte, nor two live slots of one tier.
  *
- * Of each tensor the live stays are an ordered set, by where in the tensor they begin, and so are its live slots on
+ * The live stays of each tensor are an ordered set, by where in the tensor they begin, and so are its live slots on
  * each tier: as no two of them share a byte, whatever shares bytes with a range is next to where the range would be.
  * One walk over the actions, some sorts: O(n log n), and O(parts) an access to a tensor of several live parts.
  */
@@ -83,7 +83,7 @@ static ebb_status broken_end(const replay *r, uint32_t tensor, const char *rule)
 
 /* ---- the form (rules 1, 2) --------------------------------------------------------------------- */
 
-/* What is wrong with a part of a tensor; NULL: nothing. */
+/* The fault of a part of a tensor; NULL: none. */
 static const char *judge_part(const replay *r, uint32_t tensor, uint64_t begin, uint64_t size_bytes) {
     const uint64_t tensor_bytes = r->view.tensors[tensor].size_bytes;
     if (size_bytes == 0 || begin >= tensor_bytes || size_bytes > tensor_bytes - begin) {
@@ -208,7 +208,7 @@ static uint32_t find_slot(const replay *r, uint32_t tensor, uint32_t tier, uint6
     return rank != NONE && s->begin[rank] <= begin && end <= s->end[rank] ? s->number[rank] : NONE;
 }
 
-/* What is on the device of a range of a tensor. */
+/* The bytes of a range of a tensor that are on the device. */
 typedef struct range_state {
     bool is_whole, is_straight; /* nothing is absent; it lies in one piece */
     bool is_equal;              /* all is at one version */

@@ -37,7 +37,7 @@ void ebb__draft_fini(ebb_draft *draft);
 void ebb__draft_reset(ebb_draft *draft, const ebb_program *program);
 
 ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t bound);
-/* Of a step, which does not move; and of a whole tensor, from or to a tier. */
+/* For a step, which does not move; and for a whole tensor, from or to a tier. */
 ebb_status ebb__draft_step(ebb_draft *draft, ebb_action_kind kind, uint32_t step, uint32_t choice);
 ebb_status ebb__draft_tensor(ebb_draft *draft, ebb_action_kind kind, uint32_t tensor, uint32_t tier, uint64_t bound);
 

@@ -171,7 +171,7 @@ static void add_loads(const fitting *f, const ebb_plan *plan, const uint64_t *ne
     }
 }
 
-/* What is free of the budget at each step, whenever it runs. */
+/* The free bytes of the budget at each step, whenever it runs. */
 static void set_room(const fitting *f, const ebb_plan *plan, const ebb_load *load, uint64_t *room) {
     const uint64_t limit = ebb__load_limit(plan->budget_bytes);
     uint64_t there = 0;

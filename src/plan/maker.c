@@ -212,8 +212,8 @@ static ebb_status find_rung(maker *m, uint64_t bytes, size_t *rung_out) {
     return EBB_OK;
 }
 
-/* The plan of a rung on a nominal machine. EBB_E_NO_FIT without a message: the budget does not hold it. What is learned
- * of its need is remembered. */
+/* The plan of a rung on a nominal machine. EBB_E_NO_FIT without a message: the budget does not hold it. Everything
+ * learned of its need is remembered. */
 static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t budget_bytes, ebb_plan **plan_out) {
     uint64_t *need = &m->rungs.data[rung].need_bytes[machine], peak_bytes = 0;
     const uint64_t limit = m->rungs.data[rung].limit_bytes;

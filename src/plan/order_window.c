@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Another order of the steps within a window of places, by beam search: states are sets of steps that have been put,
- * from the window's beginning or from its end. What is live depends on the set alone, so of two ways to one set that
+ * from the window's beginning or from its end. The live bytes depend on the set alone, so of two ways to one set that
  * with the lower peak counts. Of all sets of a size the BEAM with the fewest bytes live are followed; among them
  * are all sets if there are no more, and then the search is exhaustive.
  *

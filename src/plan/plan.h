@@ -27,12 +27,13 @@ typedef struct ebb_schedule {
 ebb_status ebb__plan_schedule(const ebb_program *program, const ebb_plan *plan, ebb_bump *bump,
                               ebb_schedule *schedule_out);
 
-/* One past the last byte that an action on a tensor of so many bytes is about. */
+/* One past the last byte that an action on a tensor of this many bytes is about. */
 static inline uint64_t ebb__action_end(const ebb_action *action, uint64_t tensor_bytes) {
     return action->size_bytes == EBB_WHOLE ? tensor_bytes : action->begin + action->size_bytes;
 }
 
-/* What is where, action by action: a cursor that walks the actions in order and knows which stays and slots are live.
+/* The places of all bytes, action by action: a cursor that walks the actions in order and knows which stays and slots
+ * are live.
  */
 typedef struct ebb_plan_cursor {
     const ebb_plan *plan;
@@ -51,7 +52,7 @@ void ebb__plan_cursor_next(ebb_plan_cursor *cursor);
 void ebb__plan_cursor_rewind(ebb_plan_cursor *cursor);
 
 /* The live stays of a tensor by begin, as numbers: the first that ends above a byte, and the one after a live one;
- * EBB_NO_PIECE: there is none. */
+ * EBB_NO_PIECE: none. */
 uint32_t ebb__plan_cursor_stay(const ebb_plan_cursor *cursor, uint32_t tensor, uint64_t byte);
 uint32_t ebb__plan_cursor_next_stay(const ebb_plan_cursor *cursor, uint32_t stay);
 /* Where a byte of a tensor lies in the arena; UINT64_MAX: it is absent. */

@@ -45,8 +45,8 @@ static int by_last(const void *a, const void *b, void *stays) {
     return la < lb ? -1 : la > lb;
 }
 
-/* What is live from one time to another, as a range from the item's base on: no two live stays of a tensor share a
- * byte, so it begins where the lowest does and ends where the highest does. */
+/* The part that is live from one time to another, as a range from the item's base on: no two live stays of a tensor
+ * share a byte, so it begins where the lowest does and ends where the highest does. */
 static ebb_place_gap look_at(const maker *m, const ebb_ordset *live, size_t n, uint64_t base, uint64_t first,
                              uint64_t last) {
     const uint64_t low = ebb__ordset_next(live, 0), high = ebb__ordset_prev(live, n - 1);

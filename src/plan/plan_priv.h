@@ -76,7 +76,7 @@ ebb_status ebb__plan_order_slot_ends(const ebb_plan *plan, ebb_bump *bump, uint3
  * within 64 bits. */
 ebb_status ebb__plan_seal(ebb_plan *plan);
 
-/* What is there at each position of a circle of n, from what is there in each of a number of intervals. The sum of all
+/* The bytes at each position of a circle of n, from the bytes of each of a number of intervals. The sum of all
  * bytes fits in 64 bits. */
 typedef struct ebb_load {
     const ebb_mem *mem;
@@ -119,7 +119,7 @@ uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uin
 
 /* The rule of that name, static; NULL: none. */
 const char *ebb__certificate_rule(const char *name);
-/* What is certified of all plans for a program on a machine. */
+/* The bounds that are proven for all plans for a program on a machine. */
 ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine);
 
 /* Most bytes of stays at one position, each rounded up to the alignment. */

@@ -8,9 +8,9 @@
  *   copy            out now, in when it is wanted: its bytes over the link, twice, at full price
  *   compute again   the steps that make it from what will be at hand (budget_closure.c)
  *
- * What a step reads and is absent comes back, and may make others leave. What comes back on the way of a
- * recomputation stays while there is room, so whether a segment is made again once or for each use falls out of
- * the room that there is.
+ * A tensor that a step reads and that is absent comes back, and may make others leave. A tensor that comes back on the
+ * way of a recomputation stays while there is room, so whether a segment is made again once or for each use falls out
+ * of the room that there is.
  *
  * Invariants
  *  1. A tensor that left to be computed again can be: the leaves of its closure are marked as needed until then, so

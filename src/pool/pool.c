@@ -121,7 +121,7 @@ static void note_live(ebb_pool *pool) {
     pool->stats.peak_live_bytes = ebb_max_u64(pool->stats.peak_live_bytes, most);
 }
 
-/* Behind the last event comes the first. */
+/* After the last event comes the first. */
 static void go_round(ebb_pool *pool) {
     ebb_pool_replay *r = pool->replay;
     if (r == NULL || *pool->cursor != &r->events[r->n_events]) { return; }

@@ -77,7 +77,7 @@ static void hang(ebb_pool_heap *heap, uint32_t b) {
     uint32_t *at = find_size(heap, v->n, &v->above);
     if (*at == NONE) {
         *at = b;
-    } else { /* behind the first, which need not be moved in the tree */
+    } else { /* after the first, which need not be moved in the tree */
         block *first = &heap->blocks.data[*at];
         v->list_before = *at;
         v->list_next = first->list_next;
@@ -222,7 +222,7 @@ static void put_in_table(ebb_pool_heap *heap, uint32_t b) {
     heap->n_taken++;
 }
 
-/* What stands behind the slot moves up where its way from home leads over it. */
+/* What stands after the slot moves up where its way from home leads over it. */
 static void remove_slot(ebb_pool_heap *heap, size_t hole) {
     const size_t mask = heap->table_size - 1;
     EBB_ASSERT(heap->table[hole] != NONE && heap->n_taken > 0);
@@ -251,7 +251,7 @@ static uint32_t make_block(ebb_pool_heap *heap, uint64_t start, uint64_t n) {
     return b;
 }
 
-/* What is behind the first n bytes becomes a block of its own, which it returns. */
+/* The bytes after the first n become a block of their own, which it returns. */
 static uint32_t split(ebb_pool_heap *heap, uint32_t b, uint64_t n) {
     EBB_ASSERT(n > 0 && n < heap->blocks.data[b].n);
     const uint32_t rest = make_block(heap, heap->blocks.data[b].start + n, heap->blocks.data[b].n - n);
@@ -264,7 +264,7 @@ static uint32_t split(ebb_pool_heap *heap, uint32_t b, uint64_t n) {
     return rest;
 }
 
-/* The block behind b, which hangs in no list, becomes part of it. */
+/* The block after b, which hangs in no list, becomes part of it. */
 static void join_behind(ebb_pool_heap *heap, uint32_t b) {
     block *v = &heap->blocks.data[b];
     const uint32_t gone = v->behind;

@@ -92,7 +92,7 @@ static void cut(gaps *g, uint64_t start, uint64_t end) {
 
 /* A place, and how good it is. */
 typedef struct hole {
-    uint64_t start;        /* EBB_POOL_NOWHERE: there is none */
+    uint64_t start;        /* EBB_POOL_NOWHERE: none */
     uint64_t age;          /* free until the request that comes this many after the next */
     uint64_t growth_bytes; /* beyond the ceiling */
 } hole;

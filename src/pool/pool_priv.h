@@ -105,7 +105,7 @@ typedef struct ebb_pool_stray {
 #define EBB_POOL_STRAYS 16u /* in the plan's bytes at once */
 
 typedef struct ebb_pool_replay {
-    ebb_pool_event *events; /* in time order; behind them a stop */
+    ebb_pool_event *events; /* in time order; after them a stop */
     ebb_pool_meaning *meanings;
     ebb_pool_expected *requests;
     ebb_pool_spot *spots;
@@ -178,7 +178,7 @@ uint64_t ebb__pool_replay_give(ebb_pool_replay *replay, uint64_t start, uint64_t
 /* The same: note is kept beside the block that starts there, which lives. */
 void ebb__pool_replay_note(ebb_pool_replay *replay, uint64_t start, uint64_t note);
 
-/* What is known of a request that the plan did not answer, while the books are as they were then. */
+/* The knowledge of a request that the plan did not answer, while the books are as they were then. */
 typedef struct ebb_pool_hint {
     uint32_t request; /* the planned request that it seems to be; EBB_POOL_NONE */
     uint32_t next;    /* the request that comes next */
@@ -265,7 +265,7 @@ ebb_status ebb__pool_learner_take(ebb_pool_learner *learner, const ebb_mem *mem,
                                   bool is_hit, uint64_t *note_out);
 void ebb__pool_learner_give(ebb_pool_learner *learner, uint64_t note, uint64_t n);
 
-/* The guess by which an iteration ends here, where hardly more lives than anywhere in it; NULL: there is none. With
+/* The guess by which an iteration ends here, where hardly more lives than anywhere in it; NULL: none. With
  * n_planned, the requests of the plan that there is, one that is better than that. */
 const ebb_pool_guess *ebb__pool_learner_find(ebb_pool_learner *learner, uint64_t live_bytes, uint64_t n_planned);
 

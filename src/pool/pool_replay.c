@@ -37,7 +37,7 @@
  * the books anew, O(requests), and is not done again before a part of an iteration.
  *
  * Invariants, while nothing is followed without the books:
- * 1. A free stands behind its request and before the request that dies no sooner by the plan (round the circle).
+ * 1. A free stands after its request and before the request that dies no sooner by the plan (round the circle).
  * 2. Listed as late is what lives and is not awaited, where awaited means: the next event of it is its free.
  * 3. A free is a stop exactly while it is awaited and its block does not live.
  * 4. The guard of a stray is the first request from the cursor on whose place touches it.
@@ -237,7 +237,7 @@ static bool is_live(const ebb_pool_replay *r, uint32_t request) {
     return r->requests[request].spot != NONE && r->spots[r->requests[request].spot].live == request;
 }
 
-/* Of a planned request: its next event is its free. */
+/* A planned request whose next event is its free. */
 static bool is_awaited(const ebb_pool_replay *r, uint32_t request) {
     const expected *q = &r->requests[request];
     EBB_ASSERT(q->spot != NONE);
@@ -522,8 +522,8 @@ static void remember(ebb_pool_replay *r, uint64_t n) {
     r->n_astray++;
 }
 
-/* The request that this one is, if the one before did not fit either: the nearest ahead that has its size behind one
- * of the size before; or the one behind the cursor, if the one before was of another size than planned. */
+/* The request that this one is, if the one before did not fit either: the nearest ahead that has its size after one
+ * of the size before; or the one after the cursor, if the one before was of another size than planned. */
 static uint32_t look_ahead(const ebb_pool_replay *r, uint64_t before, uint64_t n) {
     uint32_t request = r->meanings[r->at].before;
     for (uint32_t k = 0; k < MAX_AHEAD && k < r->n; k++) {

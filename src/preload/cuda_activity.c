@@ -104,7 +104,7 @@ typedef struct step {
     uint32_t device, stream;
 } step;
 
-/* What is added to a time of CUPTI's to get one of the recorder's clock. */
+/* The difference from CUPTI's clock to the recorder's. */
 static uint64_t clock_offset(void) {
     struct timespec now;
     uint64_t ns = 0;

@@ -83,13 +83,13 @@ int ebb__preload_make_file(const char *base, char *path);
 void ebb__preload_read_command(char *text, size_t n_bytes);
 
 /* What went wrong, to `ebb record`: a line into a file without a name that it holds open at this path (of /proc). It
- * says so when the command has ended; the command's own stderr is none of ours. Nothing happens when the path has
+ * says so when the command has ended; the command's own stderr is not used. Nothing happens when the path has
  * become another file's. */
 void ebb__preload_tell(const char *says, const char *what);
 
 /* ---- the recorder (preload_recorder.c) ----------------------------------------------------------- */
 
-/* Calls for fewer bytes are none of ours; SIZE_MAX while nothing is recorded. */
+/* Calls for fewer bytes are not recorded; SIZE_MAX while nothing is recorded. */
 extern atomic_size_t ebb__preload_min_bytes;
 extern bool ebb__preload_no_kernels; /* no one asks CUPTI */
 

@@ -343,7 +343,7 @@ void *ebb__preload_cuda_wrap(const char *name, void *real) {
     return f->wrapper;
 }
 
-/* Of the functions with this base name the one for the program's kind of stream. */
+/* The function with this base name for the program's kind of stream. */
 static function *find_base(const char *name, int version, uint64_t flags) {
     if (strcmp(name, "cuGetProcAddress") == 0) {
         return find_function(version >= FIRST_FIVE_ARGUMENTS ? "cuGetProcAddress_v2" : name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In front of malloc and its family. What is small is handed on after one comparison; a free looks at a filter.
+ * In front of malloc and its family. Small requests are handed on after one comparison; a free looks at a filter.
  *
  * While dlsym finds the real functions it may itself ask for memory, before there is any: a small buffer serves that.
  */

@@ -195,7 +195,7 @@ static bool are_blocks_valid(void) {
            memcmp(live_bytes, ebb__recorder.live_bytes, sizeof live_bytes) == 0;
 }
 
-/* Of a recording that goes on; one that is over may have ended anywhere. */
+/* For a recording that goes on; one that is over may have ended anywhere. */
 static bool is_valid(void) {
     if (ebb__recorder.is_over) { return true; }
     for (size_t i = 0; i < ebb__recorder.mapped.ranges.n; i++) {

@@ -62,10 +62,10 @@ void ebb__recorder_give_up(void);
  */
 bool ebb__recorder_open(void);
 
-/* What was added goes to the kernel. */
+/* Write the added events to the kernel. */
 void ebb__recorder_flush(void);
 
-/* What was there under the block's key is gone without a word (freed inside of another call, or by a signal's handler).
+/* An older block under the block's key is gone without a word (freed inside of another call, or by a signal's handler).
  */
 void ebb__recorder_begin_block(preload_block block);
 void ebb__recorder_end_block(preload_block *block);
@@ -75,7 +75,8 @@ void ebb__recorder_end_block(preload_block *block);
 /* The number that a stack has in the trace. The lock is given back while the linker is asked. */
 uint32_t ebb__recorder_number_stack(const preload_stack *stack);
 
-/* A block of the space mmap. Of what it overlaps the parts outside live on as blocks of their own; the rest is no more.
+/* A block of the space mmap. The parts of older blocks outside of it live on as blocks of their own; the rest is no
+ * more.
  */
 void ebb__recorder_begin_mapped(uint64_t address, uint64_t size_bytes, uint32_t stack);
 

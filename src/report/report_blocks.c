@@ -258,7 +258,7 @@ static char cell_letter(const picture *p, size_t cell) {
     return letters[best * 4 + shade];
 }
 
-/* What is left for the grid is small in area, so it touches few cells. */
+/* Blocks left for the grid are small in area, so it touches few cells. */
 static ebb_status put_grid(picture *p) {
     ebb_json *json = &p->page->json;
     if (p->n == p->n_exact) {

@@ -101,7 +101,7 @@ static ebb_status put_data(ebb_report *report, ebb_report_out *out) {
     return status;
 }
 
-/* What was recorded, and on which device. */
+/* The recorded program, and its device. */
 static ebb_status put_recorded(ebb_report *report, ebb_report_out *out) {
     ebb_bump bump;
     ebb__bump_init(&bump, report->mem);

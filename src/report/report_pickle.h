@@ -18,7 +18,7 @@ void ebb__report_pickle_op(ebb_report_pickle *pickle, uint8_t byte);
 /* Memoise what was written last; the entry's number plus one. */
 uint32_t ebb__report_pickle_memoize(ebb_report_pickle *pickle);
 
-/* What was memoised as entry, a number plus one. */
+/* The memo's entry, a number plus one. */
 void ebb__report_pickle_get(ebb_report_pickle *pickle, uint32_t entry);
 
 void ebb__report_pickle_u64(ebb_report_pickle *pickle, uint64_t x);

@@ -112,7 +112,7 @@ typedef struct ebb_report_fold {
 ebb_status ebb__report_fold(const ebb_report *report, ebb_study_group group, ebb_bump *bump,
                             const ebb_report_fold **rows_out, size_t *n_out);
 
-/* What was recorded, in a few words, from the bump; NULL: no memory. */
+/* A few words about the recorded program, from the bump; NULL: no memory. */
 const char *ebb__report_title(const ebb_report *report, ebb_bump *bump);
 
 /* The first section, in plain words: sentences in a bump. */

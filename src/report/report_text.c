@@ -29,7 +29,7 @@ static void head(const text *t, const char *title) {
     ebb__report_put(t->out, "\n");
 }
 
-/* What is left for a name in a line that has n columns of other things. */
+/* The columns left for a name in a line that has n columns of other things. */
 static size_t name_columns(const text *t, size_t n) {
     const size_t n_left = t->report->n_columns > n + MIN_NAME_COLUMNS ? t->report->n_columns - n : MIN_NAME_COLUMNS;
     return n_left < MAX_NAME_COLUMNS ? n_left : MAX_NAME_COLUMNS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was recorded, in one line: the network or the command, its program, the framework and the recorder, as far as
+ * The recorded program in one line: the network or the command, its program, the framework and the recorder, as far as
  * notes and call stacks tell.
  */
 #include "base/file.h"

@@ -100,7 +100,7 @@ typedef struct viz {
 
     uint32_t word_of[N_VIZ_WORDS]; /* memo entries plus one, 0: not written so far */
     uint32_t role_word_of[EBB_N_ROLES];
-    /* Of the reader's strings and stacks; the same numbers in each pass, since the file is the same. */
+    /* Numbers of the reader's strings and stacks; the same numbers in each pass, since the file is the same. */
     EBB_VEC(uint32_t) string_of;
     EBB_VEC(uint32_t) frame_of; /* a stack's topmost frame */
     EBB_VEC(uint32_t) list_of;  /* a stack's frames */

@@ -38,7 +38,7 @@ typedef struct ebb_hazard {
     ebb_journal_access access; /* second's; begin and end: the bytes in question */
 } ebb_hazard;
 
-/* Of an access: the version that it must find and the one that it makes, by numbers from 1 that the caller gives; 0:
+/* The version that an access must find and the one that it makes, by numbers from 1 that the caller gives; 0:
  * not told. */
 typedef struct ebb_hazard_version {
     uint64_t finds, makes;
@@ -53,7 +53,7 @@ typedef struct ebb_hazard_counts {
     uint64_t n_implied; /* other waits for what the stream knew to be done already */
 } ebb_hazard_counts;
 
-/* EBB_OK: *hazard_out says which is the first in the order of issue, or that there is none; *counts_out are those up to
+/* EBB_OK: *hazard_out says which is the first in the order of issue, or that none exists; *counts_out are those up to
  * there. versions: by access, or NULL: none is told. O(n log n) in accesses, where reads find few pieces. */
 ebb_status ebb__hazard_check(const ebb_mem *mem, const ebb_journal *journal, const ebb_hazard_version *versions,
                              ebb_hazard_counts *counts_out, ebb_hazard *hazard_out);

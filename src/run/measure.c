@@ -261,7 +261,7 @@ static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *mac
 
 /* ---- rates ------------------------------------------------------------------------------------- */
 
-/* What does not fit the arena is not measured, and *per_s_out stays as it is. */
+/* A kernel that does not fit the arena is not measured, and *per_s_out stays as it is. */
 static ebb_status time_op(bench *b, ebb_op_kind kind, const ebb_operand *operands, uint32_t n_in, double *per_s_out) {
     ebb_kernel_desc desc = {.kind = kind, .n_in = n_in, .n_out = 1, .operand = operands};
     desc.attr = (ebb_op_attr){

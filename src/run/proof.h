@@ -44,7 +44,7 @@ void ebb__proof_begin(ebb_proof_book *book, const ebb_journal *journal, const eb
 void ebb__proof_set(ebb_proof_book *book);
 /* A host's entry of one access packs, or looks at, a tensor as it is between two iterations. */
 ebb_status ebb__proof_tell_host(ebb_proof_book *book, uint64_t entry, uint32_t tensor);
-/* What is written from here on is an iteration; and that is all of it. */
+/* From here on, entries belong to an iteration; and its end. */
 ebb_status ebb__proof_begin_iteration(ebb_proof_book *book);
 ebb_status ebb__proof_end_iteration(ebb_proof_book *book);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proof of a plan's commands for whoever follows it with an executor: each of the executor's calls becomes an entry
- * of a journal. Nothing of a network is needed. Thread 0 is the host, thread 1 + e the queue of engine e; space t is
- * the memory of tier t, and after the last one comes the caller's own, where each tensor lies whole:
+ * The proof of a plan's commands for a program that follows it with an executor: each of the executor's calls becomes
+ * an entry of a journal. Nothing of a network is needed. Thread 0 is the host, thread 1 + e the queue of engine e;
+ * space t is the memory of tier t, and after the last one comes the caller's own, where each tensor lies whole:
  *
  *      write every home, 3 iterations, read every home, write every home, 2 iterations, read every home
  *

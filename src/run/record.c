@@ -187,7 +187,7 @@ static ebb_status tell_action(recording *r, size_t a) {
     }
 }
 
-/* What is there when the first iteration begins. */
+/* The tensors that are there when the first iteration begins. */
 static ebb_status tell_before(recording *r) {
     for (size_t s = 0; s < r->n_stays; s++) { r->block_of[s] = NO_BLOCK; }
     for (uint32_t s = 0; s < r->n_stays; s++) {

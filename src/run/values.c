@@ -65,7 +65,7 @@ static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed
     return EBB_OK;
 }
 
-/* What is in the arena, or parked, comes first; tiers may hold the same bytes, or others. */
+/* Bytes in the arena, or parked, come first; tiers may hold the same bytes, or others. */
 static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed) {
     uint64_t n_read = 0, parked = run->parked != NULL ? run->parked_at[at->tensor] : 0;
     for (size_t h = 0; h < at->n_homes; h++) {
@@ -170,7 +170,7 @@ ebb_status ebb__run_clear(ebb_run *run) {
 
 /* ---- parking ----------------------------------------------------------------------------------- */
 
-/* What is at home in the arena of a tensor. */
+/* The part of a tensor whose home is the arena. */
 static uint64_t resident_bytes(const ebb_run *run, uint32_t tensor) {
     size_t n_homes = 0;
     const ebb_home *homes = ebb_executor_homes(run->executor, tensor, &n_homes);

@@ -31,7 +31,7 @@ ebb_status ebb__session_open_device(ebb_session *session);
 ebb_status ebb__session_build(const ebb_session *session, bool inference, ebb_graph **graph_out);
 /* Build the session's graph and let the options have its sizes. */
 ebb_status ebb__session_take_sizes(ebb_session *session);
-/* The session's graph, built if there is none of these sizes yet, made one for training and lowered. */
+/* The session's graph, built unless it has these sizes already, made one for training and lowered. */
 ebb_status ebb__session_lower(ebb_session *session);
 ebb_status ebb__session_open_machine(ebb_session *session);
 

@@ -155,7 +155,7 @@ static ebb_status collect(ebb_diff *d, side *s) {
     return s->blocks.n < INT32_MAX ? EBB_OK : ebb_fail(EBB_E_LIMIT, "more than 2^31 - 1 blocks at the peak");
 }
 
-/* in_a or in_b may be NULL. What has not changed is not told. */
+/* in_a or in_b may be NULL. Blocks without a change are left out. */
 static ebb_status add_change(ebb_diff *d, const held *in_a, const held *in_b) {
     const side *s = in_b != NULL ? &d->b : &d->a;
     const held *one = in_b != NULL ? in_b : in_a;

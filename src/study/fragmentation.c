@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is reserved and not live, and who is to blame: at the moment at which most is live, of those at which at least
- * 99 % of the most is reserved. Just when the last segment is taken, what it is taken for is not yet live; and an
- * allocator that keeps what it has may hold the most when next to nothing is live.
+ * The bytes that are reserved and not live, and the blocks that cause it: at the moment at which most is live, of those
+ * at which at least 99 % of the most is reserved. Just when the last segment is taken, what it is taken for is not yet
+ * live; and an allocator that keeps what it has may hold the most when next to nothing is live.
  *
  *      segment  |#### live ####|r|........ free ........|## live ##|r|...|     r: rounding, up to a multiple of 512
  *
  * A segment with a live block cannot go back to the device, so its free bytes are pinned by the blocks in it; each of
- * them is charged with its share, equal for all. What is after a block up to the next multiple of 512 is rounding,
+ * them is charged with its share, equal for all. The bytes after a block up to the next multiple of 512 are rounding,
  * where the allocator is PyTorch's and no other block begins there.
  */
 #include "study/study_priv.h"

@@ -11,7 +11,7 @@ static size_t dot_before(const char *name, size_t end) {
     return end > 0 ? end - 1 : SIZE_MAX;
 }
 
-/* Of the block's name: up to its last '.', the whole if none exists. What belongs to a parameter is named after
+/* The block's name up to its last '.', or all of it without one. A gradient or state is named after
  * it, layer.weight.grad, and is of the parameter's module. */
 size_t ebb__study_module_length(const study_block *b, const char *name) {
     const size_t whole = strlen(name), last = dot_before(name, whole);
@@ -21,7 +21,7 @@ size_t ebb__study_module_length(const study_block *b, const char *name) {
     return second != SIZE_MAX ? second : last;
 }
 
-/* Of several notes of a module the last counts, as of all notes. */
+/* If a module has several notes, the last counts, as for all notes. */
 ebb_status ebb__study_find_classes(ebb_study *s) {
     const char *key = NULL, *value = NULL;
     for (size_t i = 0; (value = ebb__trace_reader_note_at(s->reader, i, &key)) != NULL; i++) {

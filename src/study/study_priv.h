@@ -194,7 +194,7 @@ static inline uint64_t study_segment_ns(const ebb_study *s, uint32_t entry) {
     return (entry & 1u) != 0 ? g->died_ns : g->born_ns;
 }
 
-/* What does not fit 64 bits is the most that does: sums of sizes that nothing can have. */
+/* A sum beyond 64 bits becomes the largest number: sums of sizes that nothing can have. */
 static inline uint64_t study_add(uint64_t a, uint64_t b) {
     uint64_t sum = UINT64_MAX;
     (void)ebb_add_u64(a, b, &sum);

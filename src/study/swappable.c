@@ -9,10 +9,11 @@
  * An interval is free when its block is at most S_max = (interval - 2 latencies) / (1 / out + 1 / in) bytes. The links
  * are not shared among blocks here: this bounds what a schedule can do.
  *
- * The content must matter, so an interval that begins with an alloc or ends with a free is none: there the block could
- * simply be allocated later or freed earlier. A block that was there before, or stays, is idle from the recording's
- * begin or to its end for at least so long (EBB_STUDY_ANY stands for what is beyond): it may have been out before, and
- * need not be back. Otherwise what stays would all be there at the end, and the peak without it never below that.
+ * The content must matter, so an interval that begins with an alloc or ends with a free does not count: there the block
+ * could simply be allocated later or freed earlier. A block that was there before, or stays, is idle from the
+ * recording's begin or to its end for at least so long (EBB_STUDY_ANY stands for what is beyond): it may have been out
+ * before, and need not be back. Otherwise what stays would all be there at the end, and the peak without it never below
+ * that.
  */
 #include "study/intervals.h"
 

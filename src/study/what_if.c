@@ -4,7 +4,7 @@
  * other settings, blocks that live no longer than they are used.
  *
  * The order of births and deaths is the recorded one, whatever the allocator; so is the moment at which a recorded
- * allocator gave segments back: there each one gives back what it keeps free. What was there before comes first.
+ * allocator gave segments back: there each one gives back its free ones. Blocks from before the recording come first.
  * Where the recorded one gave back a part, by garbage_collection_threshold or max_split_size, that was its own doing:
  * the same settings do it in their way, others do nothing. The recording does not tell when those would have given back
  * something, so their error is unknown.
@@ -29,7 +29,7 @@
 
 /* ---- rows ------------------------------------------------------------------------------------- */
 
-/* What cannot be had is unknown, and no failure of the study; only memory is. */
+/* A row that cannot be computed is unknown; only a lack of memory fails the study. */
 static ebb_status forgive(ebb_status st, uint64_t *bytes) {
     if (st == EBB_OK || st == EBB_E_NO_MEMORY) { return st; }
     *bytes = EBB_STUDY_UNKNOWN;

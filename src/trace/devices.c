@@ -2,7 +2,7 @@
  *
  * The devices of a trace, and the choice of the one whose events its reader gives.
  *
- * What shares no memory shares no peak, so whoever looks at a peak looks at one device. Which there are, and which of
+ * Devices share no memory, so a peak is always of one device. Which there are, and which of
  * them matters, shows at the trace's end only: it is read twice. The processor's spaces (malloc, mmap, cpu) are one
  * device; each other space is one of its own, also where all that was asked for was refused. A space has its name
  * before its first block.

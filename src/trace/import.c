@@ -3,7 +3,7 @@
  * Other tools' recordings as traces: tells formats apart, and gives each importer its bytes and its writer.
  *
  * A file is read once, front to end, so that a pipe will do. Its first bytes are kept until the importer has taken
- * them. What is written goes to its place when it is whole; for ebb_trace_open_any it goes to a file without a name.
+ * them. The output goes to its place when it is whole; for ebb_trace_open_any it goes to a file without a name.
  */
 #include "base/file.h"
 #include "trace/import_priv.h"
@@ -236,7 +236,7 @@ static ebb_status duplicate(int fd, int *fd_out) {
     return *fd_out >= 0 ? EBB_OK : ebb__fail_errno(TEMPORARY, "open");
 }
 
-/* The bytes behind fd's beginning, as a trace. fd is the reader's in any case. */
+/* The bytes of fd, as a trace. fd is the reader's in any case. */
 static ebb_status open_from_start(const ebb_mem *mem, const char *name, int fd, ebb_trace_reader **reader_out) {
     if (lseek(fd, 0, SEEK_SET) != 0) {
         const ebb_status st = ebb__fail_errno(name, "read");
@@ -290,7 +290,7 @@ ebb_status ebb__import_rewind(ebb_importer *importer) {
 
 /* ---- traces of ebb's own ---------------------------------------------------------------------- */
 
-/* What is read of the source is kept, so that no more of it is kept than was in order. */
+/* The bytes read from the source are kept, but no more of them than were in order. */
 typedef struct keeper {
     ebb_importer *importer;
     ebb_file_writer *file;

@@ -4,7 +4,7 @@
  * allocs and frees, spans of operators and kernels are steps, Python functions call stacks, ProfilerStep#N iterations.
  *
  * Events in the file are not in order of time, so all of them that count are held (some 40 bytes each, of several
- * hundred in the file) and sorted. What is no alloc, free, step, frame or name of a thread is passed over.
+ * hundred in the file) and sorted. All but allocs, frees, steps, frames and names of threads is passed over.
  */
 #include "trace/chrome.h"
 

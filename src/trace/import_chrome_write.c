@@ -160,7 +160,7 @@ static ebb_status add_before(output *out, const before *b) {
     return ebb_trace_writer_add(out->importer->writer, &event);
 }
 
-/* Of each device what its totals say beyond the blocks that are known. */
+/* For each device, the bytes of its totals beyond the known blocks. */
 static ebb_status add_rest(output *out) {
     for (uint32_t d = 0; d < out->c->n_devices; d++) {
         const chrome_device *device = &out->c->devices[d];

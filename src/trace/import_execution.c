@@ -253,7 +253,7 @@ static uint64_t bit_of(const tensor *t) {
     return t->arg < EXECUTION_MAX_ARGS ? (uint64_t)1 << t->arg : 0;
 }
 
-/* Of the arguments, all storages, and of the results those there are. */
+/* All storages of the arguments, and the existing ones of the results. */
 static ebb_status mark_storages(reader *r, const call *c) {
     for (size_t i = 0; i < r->inputs.n; i++) {
         const tensor *t = &r->inputs.data[i];

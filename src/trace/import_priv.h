@@ -109,7 +109,7 @@ typedef struct ebb_import_device {
 
 #define IMPORT_NO_SPACE UINT32_MAX
 
-/* Of each of n devices its space, or IMPORT_NO_SPACE where options do not ask for it. EBB_E_ARGUMENT: for none. */
+/* The space of each of n devices, or IMPORT_NO_SPACE where options do not ask for it. EBB_E_ARGUMENT: for none. */
 ebb_status ebb__import_choose_devices(const ebb_importer *importer, const ebb_import_device *devices, size_t n,
                                       uint32_t *space_out);
 

@@ -283,7 +283,7 @@ static uint64_t to_ns(const job *j, uint64_t time_us) {
     return ebb_max_u64(ns, j->time_ns);
 }
 
-/* The end of an annotated range has a name of its own, so that whoever looks for the range finds its beginning. */
+/* The end of an annotated range has a name of its own, so that a search for the range finds its beginning. */
 static ebb_status add_annotation(job *j, const ebb_snapshot_annotation *a) {
     ebb_trace_event mark = {.kind = EBB_TRACE_MARK, .mark = EBB_TRACE_ANNOTATION};
     char text[256];

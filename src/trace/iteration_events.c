@@ -400,7 +400,7 @@ static void place_all(search *s) {
     }
 }
 
-/* What is passed over between two iterations belongs to the first; after the last one of a row, to none. */
+/* Events passed over between two iterations belong to the first; after the last one of a row, to none. */
 static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
     const ebb_iteration_finder *finder = s->text->finder;
     for (size_t i = 0; i < s->found.n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The finder of iterations from inside. Of each event that says what a program does, a symbol is kept: its kind and a
+ * The finder of iterations from inside. For each event that says what a program does, a symbol is kept: its kind and a
  * hash of what is the same whenever the program does it again (sizes, operators; never addresses, times or numbers of
  * blocks), and its block. The rest (marks, labels, copies, segments) depends on timing or on what came before, and is
  * passed over: places are counted in kept events ('at') inside, in events of the trace outside.
@@ -95,9 +95,9 @@ typedef struct ebb_iteration_text {
 ebb_status ebb__iteration_text_init(ebb_iteration_text *text, const ebb_iteration_finder *finder, ebb_bump *bump);
 /* Frees in a row into one order. */
 void ebb__iteration_sort_frees(uint32_t *symbols, ebb_stretch part);
-/* Of the same trace with frees in a row in one order, whatever order they came in. */
+/* The same trace with frees in a row in one order, whatever order they came in. */
 ebb_status ebb__iteration_text_init_sorted(ebb_iteration_text *text, const ebb_iteration_text *all, ebb_bump *bump);
-/* Of the same trace the symbols of these kinds alone, as bits. */
+/* The same trace with only the symbols of these kinds, as bits. */
 ebb_status ebb__iteration_text_init_part(ebb_iteration_text *text, const ebb_iteration_text *all, uint32_t kinds,
                                          ebb_bump *bump);
 static inline uint32_t ebb__iteration_place(const ebb_iteration_text *text, uint32_t at) {
@@ -148,7 +148,7 @@ uint32_t ebb__iteration_n_common(const uint32_t *symbols, ebb_stretch a, ebb_str
 
 /* iteration_updates.c: the iterations that are marked, in order. */
 ebb_status ebb__iteration_from_marks(const ebb_iteration_finder *finder, ebb_iteration_parts *iterations);
-/* iteration_text.c: of the places [first, last) that with the least live bytes behind which most is added, in bytes
+/* iteration_text.c: of the places [first, last) that with the least live bytes after which most is added, in bytes
  * times events. */
 uint32_t ebb__iteration_least(const uint64_t *live_bytes, uint32_t first, uint32_t last);
 
@@ -174,7 +174,7 @@ ebb_status ebb__iteration_judge(ebb_iteration_finder *finder, const ebb_iteratio
                                 ebb_iteration_source source, ebb_iteration *iteration_out);
 /* The doubt that this many iterations leave, from 0 to 1. */
 double ebb__iteration_doubt(uint64_t count);
-/* Of the events from the first one's begin to the last one's end, the share that lies in them. */
+/* The share of the events from the first one's begin to the last one's end that lies in them. */
 double ebb__iteration_share(const ebb_iteration_part *iterations, size_t n);
 
 #endif

@@ -115,7 +115,7 @@ static ebb_status read_line(merge *m, char *text, uint64_t *zero_ns, size_t line
     return EBB_OK;
 }
 
-/* What is after the last line's end was cut off. */
+/* Text after the last line's end was cut off. */
 static ebb_status read_steps(merge *m) {
     uint64_t zero_ns = 0;
     size_t line = 1;

@@ -9,8 +9,8 @@
  * whose root is the outermost caller. Most stacks share their outer frames with the one before, which saves looking
  * those up.
  *
- * What is asked of a pickle beyond being one: a record's items come at once, as every pickler writes them, and the
- * records of a list lie one after the other. What has another shape or another key is passed over.
+ * The rules for a pickle to be a snapshot: a record's items come at once, as every pickler writes them, and the
+ * records of a list lie one after the other. Anything of another shape or with another key is passed over.
  */
 #include "trace/snapshot.h"
 

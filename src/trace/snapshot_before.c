@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What was there before the events of a snapshot.
+ * The blocks that were there before the events of a snapshot.
  *
  * A snapshot shows the end (the segments with their blocks) and what led to it as far as the recording goes back (the
- * events, of which a ring may have lost the first). What was there before follows from both: a block whose first
+ * events, of which a ring may have lost the first). The blocks from before follow from both: a block whose first
  * event is a free, and one that is allocated at the end though no event speaks of its address, were there when the
  * recording began; and the segments of that moment are those of the end with the events undone, last to first.
  */

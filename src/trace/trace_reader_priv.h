@@ -53,7 +53,7 @@ struct ebb_trace_reader {
     uint64_t n_given; /* blocks of the chosen one */
 };
 
-/* What is left goes to the buffer's front, and more after it. */
+/* The rest goes to the buffer's front, and more after it. */
 ebb_status ebb__trace_reader_refill(ebb_trace_reader *r);
 
 /* Have n_bytes at hand unless the file ends before. n_bytes is at most the buffer. */

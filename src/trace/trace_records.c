@@ -65,7 +65,7 @@ static ebb_trace_block *get_block(const ebb_trace_reader *r, cursor *c) {
 
 /* ---- records that are no events --------------------------------------------------------------- */
 
-/* Text of n_bytes behind at, which may be longer than the buffer. *whole_out: the file did not end before. */
+/* Text of n_bytes after at, which may be longer than the buffer. *whole_out: the file did not end before. */
 static ebb_status take_text(ebb_trace_reader *r, size_t n_bytes, char *text, bool *whole_out) {
     for (size_t n = 0; n < n_bytes;) {
         EBB_TRY(ebb__trace_reader_fill(r, 1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that threads share: whoever needs some waits until they are there. What a data set's pictures need for
+ * Bytes that threads share: a thread that needs some waits until they are there. What a data set's pictures need for
  * decoding differs a thousandfold; so the few large ones wait for each other, and memory is counted once instead of
  * once a thread. A thread takes once and gives back before it takes again, so no one waits for ever.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is drawn for one image of one epoch. A draw depends on seed, epoch and the image's number, not on the
+ * The random draws for one image of one epoch. A draw depends on seed, epoch and the image's number, not on the
  * batch or the thread that it falls to.
  */
 #include "train/data_priv.h"

@@ -203,7 +203,7 @@ void ebb__loader_destroy(ebb_loader *loader);
 uint64_t ebb__loader_bytes(const ebb_loader *loader);
 /* One job at a time: start is only called when there was none or wait has returned. */
 void ebb__loader_start(ebb_loader *loader, const ebb_load_job *job);
-/* Of several failures the first image's, whatever the threads' order. */
+/* The failure of the first image, if there are several, whatever the threads' order. */
 ebb_status ebb__loader_wait(ebb_loader *loader);
 
 /* ---- data as the trainer needs it ------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading safetensors. What is checked before anything is believed: the header's length against the file and
+ * Reading safetensors. Checked before anything is believed: the header's length against the file and
  * a limit, that it is JSON of the right form without a name twice, each type and shape, that every tensor's bytes
  * are what its shape needs, and that the tensors cover the content without gap or overlap. So a place in the
  * file is in bounds from then on, and the largest block taken is the header.

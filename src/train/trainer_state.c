@@ -33,7 +33,7 @@ static bool ends_with(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* The counter beside a batch-norm's running mean; false: info is none. */
+/* The counter beside a batch-norm's running mean; false: info is not such a mean. */
 static bool tracked_name(const ebb_value_info *info, ebb_value_set set, char name_out[NAME_BYTES]) {
     if (set != EBB_VALUES_WEIGHTS || info->kind != EBB_VALUE_BUFFER || !ends_with(info->name, RUNNING_MEAN)) {
         return false;

@@ -367,7 +367,7 @@ static void layouts_are_interned(void **state) {
     }
 }
 
-/* Descriptions that are none are refused, by the operator's name. */
+/* Invalid descriptions are refused, by the operator's name. */
 static void nonsense_is_refused(void **state) {
     (void)state;
     const problem *conv = &suite.problems.data[0];

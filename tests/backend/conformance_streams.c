@@ -102,7 +102,7 @@ static ebb_status count_call(void *ctx) {
     return EBB_OK;
 }
 
-/* The failed stream leaves out what is behind the failure, records its events all the same, and works again
+/* The failed stream leaves out all commands after the failure, records its events all the same, and works again
  * once it has told. */
 void late_errors_surface_once(void **state) {
     bench *b = *state;

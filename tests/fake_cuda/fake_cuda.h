@@ -52,7 +52,7 @@ typedef struct fake_cuda {
 
 extern fake_cuda fake;
 
-/* The machine as it is by default: one GPU with 64 MiB, 3 of them taken. What is alive must be none. */
+/* The machine as it is by default: one GPU with 64 MiB, 3 of them taken. Nothing may be alive. */
 void fake_cuda_reset(uint64_t seed);
 void fake_cuda_fail(uint64_t call, cudaError_t error);
 

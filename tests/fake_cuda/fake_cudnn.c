@@ -8,7 +8,7 @@
  *   inputs to half
  *
  * The first list of heuristics has all but 4, and the list of fallbacks has 2 and 4. Those that must not be chosen
- * compute nonsense. What is used before it is finalised, or changed afterwards, fails.
+ * compute nonsense. A descriptor that is used before it is finalised, or changed afterwards, fails.
  */
 #include "fake_priv.h"
 

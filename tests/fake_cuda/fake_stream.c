@@ -161,7 +161,7 @@ cudaError_t fake_issue(cudaStream_t stream, const fake_command *c) {
     return cudaSuccess;
 }
 
-/* A launch returns what the runtime remembers, whoever left it there. */
+/* A launch returns the error that the runtime remembers, of any call before. */
 cudaError_t ebb__cuda_each_on_host(cudaStream_t stream, ebb_cuda_element_fn element, const void *args,
                                    size_t args_bytes, uint64_t n) {
     FAKE_CALL();
@@ -219,7 +219,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 
-/* What is asked for has been done when it is asked for again. */
+/* A query makes the command done by the next query. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     FAKE_CALL();
     if (is_idle(stream)) { return cudaSuccess; }

@@ -3,7 +3,7 @@
  * Choices of algorithm over random programs, machines, budgets and policies: every way's plan passes the validator and
  * gives the results of any other; fitting is there where another way is and never slower, as predicted; without a
  * budget it is the fastest; what is named as least works; the same again is the same. And on programs so
- * small that all choices can be tried, fitting is seldom behind the best of them, and then by little.
+ * small that all choices can be tried, fitting is seldom worse than the best of them, and then by little.
  */
 #include "plan_support.h"
 

@@ -73,7 +73,7 @@ static void test_nested_meets_bound(void **state) {
     free(offsets);
 }
 
-/* Each row: sections where 1, 2, 3 ... items pile up at random. What is good enough ends the search. */
+/* Each row: sections where 1, 2, 3 ... items pile up at random. A peak that is good enough ends the search. */
 static void test_enough(void **state) {
     (void)state;
     enum { N = 400 };

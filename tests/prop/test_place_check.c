@@ -95,7 +95,7 @@ static void expect_malformed(const fixture *f, const char *words, bool check_too
     assert_true(peak == 7);
 }
 
-/* Of the problem as a whole: both say the same. */
+/* For the problem as a whole both say the same. */
 static void test_malformed_problem(void **state) {
     (void)state;
     fixture f;

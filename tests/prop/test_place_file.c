@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Placement files, there and back: random problems of every kind with their answers, and random files with every
- * column in any order. What was written reads as what it was, and writes the same bytes again.
+ * column in any order. A written file reads back the same, and writes the same bytes again.
  */
 #include "base/file.h"
 #include "place/place_csv.h"

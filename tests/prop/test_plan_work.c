@@ -128,7 +128,7 @@ static void test_many_parts(void **state) {
     assert_near_linear("making items", once.items, twice.items);
 }
 
-/* With so many parts a wrong one is still found. */
+/* With this many parts a wrong one is still found. */
 static void test_wrong_part(void **state) {
     (void)state;
     ebb_program *p = make_program(N_PARTS);

@@ -87,7 +87,7 @@ static void release(stream *s, size_t idx) {
     s->freed = b.address;
 }
 
-/* Of a block that is free again, of somewhere in one, or of nothing. */
+/* The address of a block that is free again, of somewhere in one, or of nothing. */
 static void release_wrongly(stream *s) {
     uint64_t address = s->freed;
     if (ebb__rng_below(&s->rng, 2) == 0) { address = BASE + ebb__rng_below(&s->rng, s->n_granules + 9) * GRANULE; }
@@ -98,7 +98,7 @@ static void release_wrongly(stream *s) {
     s->n_wrong++;
 }
 
-/* What is due; now and then something stays for longer, or goes before. */
+/* Free the blocks that are due; now and then something stays for longer, or goes before. */
 static void release_due(stream *s, bool wild) {
     for (size_t i = s->n_live; i-- > 0;) {
         const bool due = s->live[i].dies <= s->n_requests + 1;

@@ -126,7 +126,7 @@ static const char *text_of(node value) {
     return ebb__json_value_text(&value.json, value.at);
 }
 
-/* The next element of a list, or the first after at the list itself; false: there is none. */
+/* The next element of a list, or the first after at the list itself; false: none. */
 static bool next_in(node list, node *element) {
     element->at = element->at == list.at ? list.at + 1 : list.json.tokens[element->at].next;
     return element->at < list.json.tokens[list.at].next;

@@ -146,7 +146,7 @@ static void checkpoint_by_time(void **state) {
 }
 
 /* An execution trace tells no roles; reads and writes do. Its modules are the ranges, of which it notes that they can
- * be called; net is none. */
+ * be called; net is not a list. */
 static void checkpoint_by_ranges(void **state) {
     (void)state;
     static const char *const ranges[] = {"class.net.one", "class.net.two", "class.net.one.a"};

@@ -133,7 +133,7 @@ static void test_figures(void **state) {
     ebb_program_destroy(p);
 }
 
-/* What is too little is said of the choices that were asked for. */
+/* 'Too little' is reported for the choices that were asked for. */
 static void test_too_little(void **state) {
     (void)state;
     static const struct {

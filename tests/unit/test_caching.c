@@ -378,7 +378,7 @@ static void takes_segments(void **state) {
     }
 }
 
-/* Of an expandable segment the pages go that are free at its end. */
+/* An expandable segment gives back the free pages at its end. */
 static void an_expandable_end_is_trimmed(void **state) {
     (void)state;
     const ebb_caching_settings s = {.expandable_segments = true};

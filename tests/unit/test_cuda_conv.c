@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which of cuDNN's algorithms a convolution offers, that they are looked for once, and that whatever call of making,
- * binding and running fails is told and leaves nothing behind. Over the fake, whose engines are named in fake_cudnn.c.
+ * binding and running fails is told, and nothing is left over. Over the fake, whose engines are named in fake_cudnn.c.
  */
 #include "backend/cuda/cuda_library.h"
 #include "fake_cuda.h"
@@ -256,7 +256,7 @@ static ebb_status live_through(const ebb_mem *mem, bool linear) {
     return st;
 }
 
-/* Of a convolution and of a linear layer. */
+/* For a convolution and for a linear layer. */
 static void every_allocation_failing(void **state) {
     (void)state;
     OOM_LOOP(mem, st, { st = live_through(mem, false); });

@@ -106,7 +106,7 @@ static void machines_without_a_device_say_what_is_missing(void **state) {
     expect_no_device(0, "no NVIDIA driver (libcuda.so.1)");
 }
 
-/* A GPU that the build has no code for, or that others keep for themselves, is none either. */
+/* A GPU that the build has no code for, or that others keep for themselves, does not count either. */
 static void gpus_that_cannot_be_used_are_none(void **state) {
     (void)state;
     static const cudaError_t errors[] = {cudaErrorDevicesUnavailable, cudaErrorNoKernelImageForDevice,

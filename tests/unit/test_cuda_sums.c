@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sums over rows that take several levels, against sums in double; that nothing after the room that was asked for is
- * written; and a loss of a label that is none.
+ * written; and a loss of an invalid label.
  */
 #include "backend/cuda/cuda_each.h"
 #include "backend/cuda/cuda_sums.h"

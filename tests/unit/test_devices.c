@@ -184,7 +184,7 @@ static void test_refused_from_the_beginning(void **state) {
     }
 }
 
-/* What was told of reading. */
+/* The progress that was told while reading. */
 typedef struct told {
     uint64_t n_done, n;
     size_t n_times, n_begun;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From a draft to stays and slots: what begins at one action comes in order however much it is and in whatever order
- * the step names it, around the end and always; and a draft that is none is told.
+ * the step names it, around the end and always; and an invalid draft is told.
  */
 #include "plan_support.h"
 

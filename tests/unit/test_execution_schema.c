@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * What is read out of operators' schemas.
+ * The facts that are read from operators' schemas.
  */
 #include "support.h"
 #include "trace/execution.h"
@@ -37,7 +36,7 @@ static void test_schemas(void **state) {
     }
 }
 
-/* What is no schema says nothing, and does no harm. */
+/* A text that is not a schema says nothing, and does no harm. */
 static void test_odd(void **state) {
     (void)state;
     static const char *const texts[] = {"",          "x",           "(",    "f(",     "f(*",

@@ -53,8 +53,8 @@ static void parts_of_what_is_lost(void **state) {
     study_fixture_fini(&f);
 }
 
-/* Of the time in which so much is reserved, the moment with the most live counts; and a block may lie in two pieces of
- * an expandable segment. */
+/* Within the time in which this much is reserved, the moment with the most live bytes counts; and a block may lie in
+ * two pieces of an expandable segment. */
 static void the_moment_and_a_block_across(void **state) {
     (void)state;
     study_fixture f;

@@ -143,7 +143,7 @@ static void what_is_read_is_one_content(void **state) {
     assert_int_equal(judge_and_clear(&j).kind, EBB_HAZARD_BROKEN);
 }
 
-/* What is read must be the version that is told, wherever it was carried meanwhile. */
+/* A read must find the version that is told, wherever it was carried meanwhile. */
 static void what_is_read_is_the_version_told(void **state) {
     (void)state;
     for (uint64_t found = 0; found < 3; found++) {
@@ -434,7 +434,7 @@ static tally shorten_each_copy(const ebb_journal *whole, size_t first, size_t la
     return t;
 }
 
-/* Of what the schedule makes the streams wait for, nothing follows from the rest: what is implied is so by the host,
+/* No wait of the schedule follows from its other waits: those that are implied are so by the host,
  * which waits for the end of an iteration. */
 static void check_schedule_alone(const ebb_journal *whole, uint64_t n_waits) {
     ebb_journal j = copy_journal(whole);

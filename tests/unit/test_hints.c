@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hints: heard where they can be, of no cost to the peak, and never a reason for a placement that is none.
+ * Hints: heard where they can be, of no cost to the peak, and never a reason for an invalid placement.
  */
 #include "place_expect.h"
 #include "place_slow.h"

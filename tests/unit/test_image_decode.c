@@ -95,7 +95,7 @@ static void test_pictures(void **state) {
     }
 }
 
-/* What is as rare as it is legal. */
+/* Rare but legal pictures. */
 static void test_forms(void **state) {
     (void)state;
     const data_picture base = data_picture_of(48, 64, colour, false);

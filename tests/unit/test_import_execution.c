@@ -56,7 +56,7 @@ static void expect_events(const char *json, const char *expected) {
     imported_fini(&im);
 }
 
-/* What was there before is called so; the rest after the outermost operator around it, or the update, and not after
+/* Blocks from before are called so; the rest after the outermost operator around it, or the update, and not after
  * what the program calls a stretch of itself. */
 static void test_names(void **state) {
     (void)state;
@@ -86,7 +86,7 @@ static void test_names(void **state) {
 #define ENGINE(id, parent) NODE("autograd::engine::evaluate_function: ReluBackward0", id, parent, 1, -1, "", "", "")
 
 /* Ranges of the program's are modules: what is made within is named after them, and so are steps, in the backward pass
- * too. A range whose name goes on from that of the one around it is not told twice; those of PyTorch's are none. */
+ * too. A range whose name goes on from that of the one around it is not told twice; those of PyTorch's do not count. */
 static void test_ranges(void **state) {
     (void)state;
     static const char *const names[] = {"before the recording",   "aten::relu",
@@ -240,7 +240,7 @@ static void test_exception(void **state) {
     "],\"shapes\":[],\"types\":[]},\"attrs\":[" ATTR("rf_id", "3") "," ATTR("tid", "1") "," ATTR(                      \
         "seq_id", "-1") "," ATTR("op_schema", "\"" schema "\"") "]}"
 
-/* The later schema: strides say how much of its storage a tensor needs; a tensor without storage is none. */
+/* The later schema: strides say how much of its storage a tensor needs; a tensor without storage does not count. */
 static void test_later(void **state) {
     (void)state;
     expect_events("{\"schema\":\"1.1.1-chakra.0.0.4\",\"nodes\":[" LATER(

@@ -126,7 +126,7 @@ static void test_lives(void **state) {
     expect_import(
         EVENTS(EVENT("alloc", "512", "1", "7") EVENT("alloc", "1024", "2", "3") EVENT("alloc", "2048", "3", "9")), NULL,
         0, "0+0:1@512 0+1:2@1024 2+2:3@2048");
-    /* Actions that no one knows, records that are none, keys that mean nothing. */
+    /* Actions that no one knows, invalid records, keys that mean nothing. */
     expect_import(
         EVENTS(
             EVENT("resize", "512", "1",

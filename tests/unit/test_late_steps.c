@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps put into a trace: between its events by time, each on a row of its own where they overlap; a file that is none
+ * Steps put into a trace: between its events by time, each on a row of its own where they overlap; an invalid file
  * leaves the trace as it is, and so does each allocation that fails in turn.
  */
 #include "support.h"

@@ -137,7 +137,7 @@ static void test_refused(void **state) {
     assert_int_equal(ebb_machine_load(NULL, "/nowhere/machine.json", &m), EBB_E_IO);
 }
 
-/* What is refused, where it is in the file, and why. */
+/* Refusals: where in the file, and why. */
 static void test_refused_members(void **state) {
     (void)state;
 #define V1 "{\"format\": \"ebb-machine\", \"version\": 1, "

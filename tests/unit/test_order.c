@@ -30,7 +30,7 @@ static void assert_order(ebb_program *p, ebb_order_figures expected, uint64_t qu
     ebb_program_destroy(p);
 }
 
-/* What is made long before its use is made right before it. */
+/* A tensor that is made long before its use is made right before it. */
 static void test_late(void **state) {
     (void)state;
     ebb_program *p = begin(1);

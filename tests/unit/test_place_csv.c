@@ -134,7 +134,7 @@ static void test_no_buffers(void **state) {
     becomes("lower,offset,upper,size,id\n\n", NULL, "lower,offset,upper,size,id\n");
 }
 
-/* What is written, read and written again is the same; and offsets stand where the column is. */
+/* A file that is written, read and written again is the same; and offsets stand where the column is. */
 static void test_round_trip(void **state) {
     (void)state;
     const char *wanted = "size,note,offset,gaps,upper,id,hint,alignment,lower\n"

@@ -182,7 +182,7 @@ static void test_tiers(void **state) {
 }
 
 /* The load of a draft keeps within the limit that the policy was given, with copies that begin early too. */
-/* Room on a tier that is not there, or that the device has no way to, is none. */
+/* Room on a tier that is not there, or that the device has no way to, does not count. */
 static void test_tiers_out_of_reach(void **state) {
     (void)state;
     const ebb_tier far = {"far", EBB_STORE_MEMORY, UINT64_MAX};

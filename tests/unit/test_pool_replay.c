@@ -123,7 +123,7 @@ static void test_early_frees(void **state) {
     }
 }
 
-/* What is known of calls that were followed without the books. */
+/* The knowledge of calls that were followed without the books. */
 static void test_catches_up(void **state) {
     (void)state;
     uint64_t spans[N], n = 0, live = 0, peak = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Equal layers are one row for people, and each by itself for programs; the title says what was recorded.
+ * Equal layers are one row for people, and one row each for programs; the title says what was recorded.
  */
 #include "ebb/report.h"
 #include "report_support.h"

@@ -64,7 +64,7 @@ static void what_was_asked_for(void **state) {
     }
 }
 
-/* What was missing, and of how much: PyTorch's snapshots tell what the device had left, its errors the capacity too,
+/* The missing bytes and the capacity: PyTorch's snapshots tell what the device had left, its errors the capacity too,
  * and ebb record knows its limit. The program's own frame comes first, a frame a line. */
 static void what_was_missing(void **state) {
     (void)state;

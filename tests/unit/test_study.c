@@ -239,7 +239,7 @@ static void sites_on_windows(void **state) {
     study_fixture_fini(&f);
 }
 
-/* Of what class a module is, some recorders note. */
+/* Some recorders note the class of a module. */
 static void a_module_has_a_class(void **state) {
     (void)state;
     study_fixture f;

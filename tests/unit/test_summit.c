@@ -77,7 +77,7 @@ static void draw_layers(fixture *f, uint64_t seed) {
     assert_int_equal(n, N);
 }
 
-/* What was found, if anything, is a placement of the peak that is said; whether it meets the bound. */
+/* A result, if any, is a placement with the peak that is said; whether it meets the bound. */
 static bool expect_placement(fixture *f, uint64_t seed) {
     uint64_t checked = 0;
     const uint64_t peak = f->search.best.peak_bytes;

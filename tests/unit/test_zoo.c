@@ -58,7 +58,7 @@ static const ebb_value_info *find(const ebb_graph *graph, const char *name) {
     return NULL;
 }
 
-/* Of what a weights' file holds: names, shapes, order. */
+/* A weights' file: names, shapes, order. */
 static uint64_t names_hash(const ebb_graph *graph) {
     uint64_t h = EBB_HASH_INIT;
     for (size_t v = 0; v < graph->values.n; v++) {

@@ -27,7 +27,7 @@ ebb_status ebb__cpu_fail(dnnl_status_t status, const char *what) {
     return ebb_fail(EBB_E_DEVICE, "oneDNN: %s: status %d", what, (int)status);
 }
 
-/* Of the signals that another process or a timer sends, all; a fault must come when it happens. */
+/* All signals that another process or a timer sends; a fault must come when it happens. */
 static void hold_signals(sigset_t *before_out) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t set;

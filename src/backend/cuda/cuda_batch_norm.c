@@ -3,7 +3,7 @@
  * Batch-norm, our own: sums over the batch in a fixed order, then one pass that normalises, rectifies, and notes in a
  * bit an element what backward has to let pass.
  *
- *   scratch   sums [chunks][c], what they are folded to, and behind them coef [1 or 3][c]
+ *   scratch   sums [chunks][c], what they are folded to, and after them coef [1 or 3][c]
  */
 #include "backend/cuda/cuda_sums.h"
 

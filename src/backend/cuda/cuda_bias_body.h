@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What comes behind a product: a bias for each channel, a ReLU. In place.
+ * What comes after a product: a bias for each channel, a ReLU. In place.
  */
 #ifndef EBB_SRC_CUDA_BIAS_BODY_H
 #define EBB_SRC_CUDA_BIAS_BODY_H

@@ -9,8 +9,8 @@
  *   second      issue        commands are captured; end instantiates the graph and launches it
  *   later       no issue     end launches the graph
  *
- * A capture begins on the device's own stream and spreads: each stream joins at its first command, behind `fork`, and
- * is joined at the end. A launch comes behind all that these streams were given before it, and they wait for it:
+ * A capture begins on the device's own stream and spreads: each stream joins at its first command, after `fork`, and
+ * is joined at the end. A launch comes after all that these streams were given before it, and they wait for it:
  *
  *   compute  ... ─ join ┐                      ┌ wait done ─ ...
  *   out      ... ─ join ┤                      ├ wait done ─ ...
@@ -22,7 +22,7 @@
  *     before, and the ports.
  *  2. An iteration that calls the host (the file tier's) is never captured: the file's waits belong to one stream, not
  *     to everything. So nothing in a graph runs on the host.
- *  3. A wait in a capture for an event from before it is met by the launch's place behind all of that.
+ *  3. A wait in a capture for an event from before it is met by the launch's place after all of that.
  *  4. A run dies with its streams, and its graph with the first of them: a run_id that comes again is another run.
  *  5. The end of an iteration is a border: a copy that would go on into the next one is waited for. Streams alone
  *     (ebb_device_options.no_capture) have no such border.

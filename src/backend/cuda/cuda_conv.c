@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions, forward and both backward: cuDNN's algorithm by choice (cuda_conv_algorithms.h), behind it own kernels
+ * Convolutions, forward and both backward: cuDNN's algorithm by choice (cuda_conv_algorithms.h), after it own kernels
  * for bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it. Where
  * the library has none that is allowed, an own kernel does it slowly.
  */

@@ -10,7 +10,7 @@
  * bytes always.
  *
  * Choice 0 is what a run takes whatever its budget, so it must not need much: the first whose workspace is no larger
- * than the smallest operand (as a rule the weights, which do not grow with the batch); or, if there is none, the one
+ * than the smallest operand (as a rule the weights, which do not grow with the batch); or, if none exists, the one
  * with the least. The library's first list often has none: with channels last many of its fp32 engines turn their
  * images round in the workspace. Its list of fallbacks has one, so it is asked too, and its smallest is the last
  * choice, if nothing of the first list is as small.
@@ -275,7 +275,7 @@ typedef struct search {
     const ebb_cuda_libraries *libraries;
     ebb_cuda_conv *conv;
     cudnnBackendDescriptor_t graph;
-    uint32_t n_listed; /* algorithms of the first list; what comes behind them is the fallbacks' smallest */
+    uint32_t n_listed; /* algorithms of the first list; what comes after them is the fallbacks' smallest */
     engine_failure failure;
 } search;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolution as its definition reads, for what cuDNN has no algorithm for that is allowed: each thread gathers the sum
- * behind one element, in double precision. Slow, and always there.
+ * after one element, in double precision. Slow, and always there.
  */
 #ifndef EBB_SRC_CUDA_CONV_BODY_H
 #define EBB_SRC_CUDA_CONV_BODY_H

@@ -14,13 +14,13 @@ extern "C" {
 
 /* ---- dropout, updates: unit i takes elements i, i + n_units, ... below n ------------------------- */
 
-#define EBB_CUDA_ELEMENTS_A_UNIT 8u /* what is computed once a unit is computed once for so many */
+#define EBB_CUDA_ELEMENTS_A_UNIT 8u /* what is computed once a unit is computed once for this many */
 
 typedef struct ebb_cuda_dropout_args {
     const float *src;
     float *dst;
     const ebb_cuda_state *state;
-    uint64_t stream_hash; /* of the random stream; the iteration is hashed behind it */
+    uint64_t stream_hash; /* of the random stream; the iteration is hashed after it */
     uint64_t n, n_units;
     uint64_t c, hw; /* elements lie as (n, hw, c) and are counted as (n, c, hw); row-major: both 1 */
     float p, scale;
@@ -60,7 +60,7 @@ typedef struct ebb_cuda_transpose_args {
 
 cudaError_t ebb__cuda_launch_transpose(cudaStream_t stream, const ebb_cuda_transpose_args *args, uint64_t n);
 
-/* ---- behind a product ---------------------------------------------------------------------------- */
+/* ---- after a product ---------------------------------------------------------------------------- */
 
 typedef struct ebb_cuda_bias_args {
     float *x;
@@ -126,7 +126,7 @@ typedef struct ebb_cuda_pair {
 
 /* Unit (chunk, channel) of x (n_rows, c).
  * statistics   a: distances to row 0, b: their squares
- * gradients    a: x behind the mask, b: the same times (src - mean); src NULL: a alone */
+ * gradients    a: x after the mask, b: the same times (src - mean); src NULL: a alone */
 typedef struct ebb_cuda_sums_args {
     const float *x, *src, *mean;
     const uint8_t *mask; /* a bit an element; NULL: all pass */
@@ -207,7 +207,7 @@ typedef struct ebb_cuda_largest {
 } ebb_cuda_largest;
 
 /* Three launches over (row, lane): the largest of each lane; sums of exp; probabilities, and of lane 0 the row's
- * loss and whether it is right. A label that is none gives a loss that is not a number. */
+ * loss and whether it is right. An invalid label gives a loss that is not a number. */
 typedef struct ebb_cuda_loss_args {
     const float *logits;
     const int32_t *labels;

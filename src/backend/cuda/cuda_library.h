@@ -16,7 +16,7 @@ typedef struct ebb_cuda_conv ebb_cuda_conv; /* cuda_conv_algorithms.h */
 typedef struct ebb_cuda_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
-    /* NULL, or the device that cuDNN answers for where there is none: a described one
+    /* NULL, or the device that cuDNN answers for if none exists: a described one
      * (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, cuDNN 9.8 or later), the owner's who set it. Then there is no handle, and
      * nothing can run. */
     cudnnBackendDescriptor_t described;

@@ -136,7 +136,7 @@ static ebb_status allocate_arena(ebb_arena_mem *arena) {
     return EBB_OK;
 }
 
-/* Unmapping waits for nobody, so what still uses the bytes is waited for here. */
+/* Unmapping waits for no one, so what still uses the bytes is waited for here. */
 static void give_back(ebb_cuda_device *device, ebb_arena_mem *arena) {
     ebb__cuda_capture_abandon(device);
     (void)cudaDeviceSynchronize();

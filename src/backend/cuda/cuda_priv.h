@@ -120,7 +120,7 @@ struct ebb_stream {
     ebb_device *device;
     cudaStream_t handle;
     struct ebb_cuda_calls *calls; /* host calls under way, and the first one's failure */
-    cudaEvent_t join;             /* for what comes behind all of it */
+    cudaEvent_t join;             /* for what comes after all of it */
     uint64_t joined;              /* number of the latest capture that it is or was part of */
 };
 
@@ -147,7 +147,7 @@ ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device);
 bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot);
 /* Of the capture that is going on; 0: none is. */
 uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device);
-/* The event behind the latest launch of a captured iteration, with its anchor. false: there is none, or no more. */
+/* The event after the latest launch of a captured iteration, with its anchor. false: none, or no more. */
 bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out,
                             uint64_t *anchor_out);
 /* Give up what is being captured, if anything is: before everything that waits for the device. */

@@ -2,7 +2,7 @@
  *
  * What changes from one iteration to the next, on the device: kernels that were captured once read it there, so that a
  * replay computes with the new iteration's figures. A slot a run; it is carried over when it differs from what was
- * carried last, as the argument of a small kernel, which needs no staging and makes nobody wait.
+ * carried last, as the argument of a small kernel, which needs no staging and makes no one wait.
  *
  * A run's state changes between its iterations only, and only its compute stream's kernels read it, which are done by
  * then: so the order of that stream is all the order that is needed.

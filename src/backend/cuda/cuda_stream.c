@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events are CUDA's own. What is added: times on one clock (see ebb_cuda_anchor), and calls of the host in
+ * Streams and events are CUDA's own. This file adds times on one clock (see ebb_cuda_anchor), and calls of the host in
  * stream order whose failures are kept until stream_sync.
  *
  * A call's place is taken from a ring that the stream has from its creation, so that no command allocates; a full ring
  * blocks the issuer until the oldest call is done. They are done in the order of issue, on a thread of CUDA's. After a
  * failure calls are left out until stream_sync has told of it; copies and kernels, which are the device's by then, are
- * done all the same, on content that nobody trusts any more. After a failure of the device CUDA does no call at all, so
+ * done all the same, on content that no one trusts any more. After a failure of the device CUDA does no call at all, so
  * who waits for a place asks the stream from time to time.
  */
 #include "backend/cuda/cuda_priv.h"
@@ -87,7 +87,7 @@ ebb_status ebb__cuda_call(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
     cudaError_t error = cudaLaunchHostFunc(stream->handle, do_call, calls);
     if (error == cudaSuccess) { return EBB_OK; }
     pthread_mutex_lock(&calls->lock);
-    calls->n--; /* the last one: nobody will come for it */
+    calls->n--; /* the last one: no one will come for it */
     pthread_mutex_unlock(&calls->lock);
     return ebb__cuda_fail(error, "a call of the host");
 }
@@ -249,7 +249,7 @@ ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event) {
     EBB_TRY(ebb__cuda_begin_command(stream));
     cudaEvent_t handle = event->handle;
     uint64_t anchor = 0;
-    if (number != 0 && event->captured != number) { return EBB_OK; } /* the launch comes behind it */
+    if (number != 0 && event->captured != number) { return EBB_OK; } /* the launch comes after it */
     if (number == 0 && !get_record(device, event, &handle, &anchor)) { return EBB_OK; }
     EBB_CUDA(cudaStreamWaitEvent(stream->handle, handle, 0), "waiting for an event");
     return EBB_OK;

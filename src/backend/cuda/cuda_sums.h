@@ -8,11 +8,11 @@
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"
 
-/* Of the first sums, [n][c]; and of them with all that is made of them. */
+/* The bytes of the first sums, [n][c]; and with all that is made of them. */
 uint64_t ebb__cuda_chunks(uint64_t n_rows);
 uint64_t ebb__cuda_fold_bytes(uint64_t n, uint64_t c);
 
-/* From sums[n][c], behind which there is the room that fold_bytes says, to at most EBB_CUDA_FOLD a channel: *n. */
+/* From sums[n][c], after which there is the room that fold_bytes says, to at most EBB_CUDA_FOLD a channel: *n. */
 ebb_status ebb__cuda_fold(cudaStream_t stream, ebb_cuda_pair **sums, uint64_t *n, uint64_t c);
 
 /* dst[c]: the sums of x (n_rows, c), by way of scratch (fold_bytes of the chunks). */

@@ -19,7 +19,7 @@ static ebb_status image_layouts(ebb_cuda_device *device, const ebb_kernel_desc *
 
 /* ---- pools ------------------------------------------------------------------------------------- */
 
-/* Of a place within the window. */
+/* A place within the window. */
 static int32_t index_bytes(const ebb_op_attr *a) {
     return (int64_t)a->kernel[0] * a->kernel[1] <= 256 ? 1 : 4;
 }

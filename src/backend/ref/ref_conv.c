@@ -17,7 +17,7 @@ static int64_t untap(const ebb_op_attr *a, int axis, int64_t at, int64_t k, int6
     return o >= 0 && o % a->stride[axis] == 0 && o / a->stride[axis] < dst_size ? o / a->stride[axis] : -1;
 }
 
-/* The sum after one element of dst. */
+/* The sum that gives one element of dst. */
 static double convolve(const ebb_ref_call *call, int64_t n, int64_t o, int64_t y, int64_t x) {
     const float *src = ebb__ref_in(call, 0), *weights = ebb__ref_in(call, 1);
     const ebb_shape *s = &ebb__kernel_in(call->desc, 0)->shape, *w = &ebb__kernel_in(call->desc, 1)->shape;
@@ -55,7 +55,7 @@ ebb_status ebb__ref_conv(const ebb_ref_call *call) {
     return EBB_OK;
 }
 
-/* The sum after diff_src(n, c, sy, sx): every output that read it, times the weight it was read with. */
+/* The sum that gives diff_src(n, c, sy, sx): every output that read it, times the weight it was read with. */
 static double gather(const ebb_ref_call *call, int64_t n, int64_t c, int64_t sy, int64_t sx) {
     const float *diff_dst = ebb__ref_in(call, 0), *weights = ebb__ref_in(call, 1);
     const ebb_shape *d = &ebb__kernel_in(call->desc, 0)->shape, *w = &ebb__kernel_in(call->desc, 1)->shape;
@@ -89,7 +89,7 @@ ebb_status ebb__ref_conv_bwd_data(const ebb_ref_call *call) {
     return EBB_OK;
 }
 
-/* The sum after diff_weights(o, i, ky, kx): over the batch and all places of dst. */
+/* The sum that gives diff_weights(o, i, ky, kx): over the batch and all places of dst. */
 static double correlate(const ebb_ref_call *call, int64_t o, int64_t i, int64_t ky, int64_t kx) {
     const float *src = ebb__ref_in(call, 0), *diff_dst = ebb__ref_in(call, 1);
     const ebb_shape *s = &ebb__kernel_in(call->desc, 0)->shape, *d = &ebb__kernel_in(call->desc, 1)->shape;

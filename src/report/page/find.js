@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding blocks: by name, a frame of the call stack, address, role, size, and when they live. What is not found fades in
+ * Finding blocks: by name, a frame of the call stack, address, role, size, and when they live. Other blocks fade in
  * the pictures, and the keys that go from block to block pass it by.
  */
 "use strict";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Moments: every time at which a listed block comes or goes; in a long recording, of which not all blocks are listed, the
- * moments of the curve, where the bytes of each role are exact. What is live at one, what happened around it, and what
- * changed from one to another.
+ * moments of the curve, where the bytes of each role are exact. The blocks that are live at one, what happened around
+ * it, and what changed from one to another.
  */
 "use strict";
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What to do, in sentences, each with the bytes that it wins: only what the numbers of this study support, in the words
- * of whoever recorded. A sentence is for at least 1 % of the peak, or of what is reserved. Settings of PyTorch's
+ * of the recorder. A sentence is for at least 1 % of the peak, or of what is reserved. Settings of PyTorch's
  * allocator are spoken of only where the replay of the recorded settings agrees with what was recorded; otherwise it
  * does not know this allocator.
  */

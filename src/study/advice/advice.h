@@ -44,7 +44,7 @@ typedef enum advice_purpose {
 typedef enum advice_frame { FRAME_ANY, FRAME_FORWARD, FRAME_BACKWARD, FRAME_OPTIMIZER } advice_frame;
 advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack);
 
-/* Of the step that touches it first. */
+/* The step that touches it first. */
 uint32_t ebb__study_birth_phase(const ebb_study *s, size_t block);
 
 /* The peak, if each block had this many quarters of its bytes; quarters[blocks.n], 0 to 4. */

@@ -19,7 +19,8 @@
 
 #define MAX_CALLS 4u /* from a module's forward to the frame of the module, _call_impl and its like between them */
 
-/* What is below a stack's frame: a step of the backward pass; a checkpoint, or a module inside of such a step. */
+/* The kind of code below a stack's frame: a step of the backward pass; a checkpoint, or a module inside of such a
+ * step. */
 enum { IS_BACKWARD = 1, IS_AGAIN = 2 };
 
 /* ---- modules ---------------------------------------------------------------------------------- */

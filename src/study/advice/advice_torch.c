@@ -28,7 +28,8 @@ advice_frame ebb__study_frame_of(const ebb_study *s, uint32_t stack) {
     return is_engine || is_node || strcmp(function, "backward") == 0 ? FRAME_BACKWARD : FRAME_ANY;
 }
 
-/* Of each stack what its innermost frame says that says anything: what is computed again is activations too. */
+/* For each stack, the purpose by its innermost frame that tells one: blocks that are computed again are activations
+ * too. */
 static uint8_t *frames_of(const ebb_study *s) {
     const size_t n = (size_t)s->max_stack + 1;
     uint8_t *frame = ebb__alloc(s->mem, n, sizeof *frame);
@@ -403,7 +404,7 @@ static ebb_status advise_gradients(ebb_study *s) {
 
 /* ---- what could leave ------------------------------------------------------------------------- */
 
-/* What was recorded on the processor has nowhere to leave for. The device is the chosen one, else the first. */
+/* Blocks of the CPU cannot leave for the host. The device is the chosen one, else the first. */
 static bool is_on_host(const ebb_study *s) {
     size_t n = 0, chosen = 0;
     const ebb_trace_device *devices = ebb_trace_reader_devices(s->reader, &n, &chosen);

@@ -61,7 +61,7 @@ static int do_mmap(void) {
     return a == MAP_FAILED;
 }
 
-/* What cannot be moved is still there, and goes. */
+/* A block that cannot be moved is still there, and goes. */
 static int do_stuck(void) {
     char *a = mmap(NULL, 1 * M, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const bool moved = mremap(a, 1 * M, M * M, 0) != MAP_FAILED;
