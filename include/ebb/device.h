@@ -31,6 +31,7 @@ typedef struct ebb_device_info {
     char name[128]; /* of the hardware */
     uint64_t capacity_bytes;
     uint64_t context_bytes; /* of these, what the vendor's context takes */
+    uint64_t granule_bytes; /* an arena takes whole ones of these; 0: any number of bytes */
     int32_t n_threads;      /* of the host, for computing (cpu, ref) and for decoding images */
 } ebb_device_info;
 

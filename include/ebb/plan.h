@@ -170,6 +170,9 @@ typedef struct ebb_plan_options {
                                            device, for tiers that do not exist, and for tiers without a link to the
                                            device. The first tier with room is used */
     const char *algorithms; /* the way in which each step gets its algorithm; ebb_algorithms_name lists the ways */
+    uint64_t
+        granule_bytes; /* the arena takes whole granules of the device, so only the whole granules of the budget are
+                          used, and the least budget is a number of them. 0: the arena takes any number of bytes */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options, EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX)                             \

@@ -507,6 +507,9 @@ ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out) {
 ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
     size_t n_steps = 0;
     const ebb_step *steps = ebb_program_steps(m->program, &n_steps);
+    const uint64_t granule_bytes = m->options->granule_bytes;
+    const uint64_t beyond = granule_bytes > 0 ? least_bytes % granule_bytes : 0;
+    if (beyond > 0) { least_bytes += ebb_min_u64(granule_bytes - beyond, UINT64_MAX - least_bytes); }
     const ebb_no_fit no_fit = {.least_budget_bytes = least_bytes, .step = m->floor_step, .step_bytes = m->floor_bytes};
     EBB_ASSERT(least_bytes > m->options->budget_bytes && least_bytes >= no_fit.step_bytes && no_fit.step < n_steps);
     if (no_fit_out != NULL) { *no_fit_out = no_fit; }

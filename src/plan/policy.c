@@ -54,15 +54,18 @@ static ebb_status make(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, eb
     }
 }
 
-/* The options with nothing on tiers that the machine has not, or that nothing comes to or back from directly. */
-static ebb_plan_options leave_reachable(const ebb_plan_options *options, const ebb_topology *topology) {
-    ebb_plan_options reachable = *options;
+/* The options with a budget of whole granules, and with nothing on tiers that the machine has not, or that nothing
+ * comes to or back from directly. */
+static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_topology *topology) {
+    ebb_plan_options usable = *options;
+    const bool has_granules = options->granule_bytes > 1 && options->budget_bytes != UINT64_MAX;
+    if (has_granules) { usable.budget_bytes -= options->budget_bytes % options->granule_bytes; }
     for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) {
         const bool is_reached =
             t < topology->n_tiers && topology->way[EBB_DEVICE][t] != 0 && topology->way[t][EBB_DEVICE] != 0;
-        if (!is_reached) { reachable.tier_bytes[t] = 0; }
+        if (!is_reached) { usable.tier_bytes[t] = 0; }
     }
-    return reachable;
+    return usable;
 }
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
@@ -82,8 +85,8 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     }
     ebb_maker m;
     ebb_plan *plan = NULL;
-    const ebb_plan_options reachable = leave_reachable(options, ebb_machine_topology(machine));
-    EBB_TRY(ebb__maker_init(&m, program, machine, &reachable, policy));
+    const ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) {

@@ -220,6 +220,11 @@ ebb_status ebb__session_plan_options(ebb_session *s, ebb_plan_options *options_o
     } else if (o->budget_bytes > 0) {
         options.budget_bytes = o->budget_bytes;
     }
+    if (s->device != NULL) {
+        ebb_device_info info;
+        EBB_TRY(ebb_device_get_info(s->device, &info));
+        options.granule_bytes = info.granule_bytes;
+    }
     *options_out = options;
     return EBB_OK;
 }

@@ -265,8 +265,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n_bytes, enum cud
 #define FAKE_DRIVER_CALL()                                                                                             \
     do {                                                                                                               \
         if (fake_begin(__func__) != cudaSuccess) {                                                                     \
-            last_error = cudaSuccess; /* the runtime does not remember the driver's */                                 \
-            return fake.error == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;            \
+            last_error = cudaSuccess;    /* the runtime does not remember the driver's */                              \
+            return (CUresult)fake.error; /* the driver has the same numbers */                                         \
         }                                                                                                              \
     } while (0)
 

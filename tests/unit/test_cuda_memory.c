@@ -5,6 +5,7 @@
  */
 #include "backend/host_memory.h"
 #include "ebb/run.h"
+#include "ebb/session.h"
 #include "fake_bench.h"
 
 #define MUST(expr) assert_int_equal((expr), EBB_OK)
@@ -58,6 +59,46 @@ static void threads_are_the_hosts(void **state) {
         assert_int_equal(info.n_threads, n > 0 ? n : host.n_threads);
         ebb__backend_cuda.close(device);
     }
+}
+
+/* A budget that is no number of granules: what is planned leaves its rest, so that the arena keeps to it; and the least
+ * budget that a refusal names is one with which there is a plan. */
+static void a_budget_holds_the_last_granule(void **state) {
+    (void)state;
+    const ebb_backend_ops *ops = &ebb__backend_cuda;
+    fake_cuda_reset(6);
+    fake.total_bytes = 512 * MIB;
+    ebb_session_options o = EBB_SESSION_OPTIONS_INIT;
+    o.net = "resnet20";
+    o.batch = 64;
+    o.device = open_device();
+    ebb_session *session = NULL;
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    uint64_t n_refused = 0;
+    for (uint64_t budget = 2 * MIB + MIB / 2; budget < 96 * MIB; budget += 9 * MIB + MIB / 3) {
+        o.budget_bytes = budget;
+        MUST(ebb_session_open(&o, &session));
+        ebb_status st = ebb_session_plan(session, &plan, &no_fit);
+        if (st == EBB_E_NO_FIT) {
+            n_refused++;
+            assert_true(no_fit.least_budget_bytes > budget && no_fit.least_budget_bytes % (2 * MIB) == 0);
+            ebb_session_close(session);
+            o.budget_bytes = no_fit.least_budget_bytes;
+            MUST(ebb_session_open(&o, &session));
+            st = ebb_session_plan(session, &plan, NULL);
+        }
+        MUST(st);
+        ebb_arena_mem *arena = NULL;
+        const uint64_t before = fake.used_bytes;
+        MUST(ops->arena_create(o.device, ebb_plan_get_summary(plan).peak_bytes, &arena));
+        assert_true(fake.used_bytes - before <= o.budget_bytes);
+        ops->arena_destroy(o.device, arena);
+        ebb_plan_destroy(plan);
+        ebb_session_close(session);
+    }
+    assert_in_range(n_refused, 1, 9); /* of ten */
+    ebb_device_close(o.device);
 }
 
 /* All but the context can be had, and a byte more is refused with what is free. */
@@ -138,6 +179,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_takes_whole_granules),
         cmocka_unit_test(threads_are_the_hosts),
+        cmocka_unit_test(a_budget_holds_the_last_granule),
         cmocka_unit_test(a_full_card_says_what_is_free),
         cmocka_unit_test(arenas_begin_zero),
         cmocka_unit_test(host_pieces_take_what_they_are_asked_for),

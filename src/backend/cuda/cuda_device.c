@@ -141,6 +141,7 @@ static ebb_status describe(ebb_device *base, ebb_device_info *info_out) {
     const uint64_t taken_bytes = total_bytes - ebb_min_u64(free_bytes, total_bytes);
     *info_out = (ebb_device_info){.capacity_bytes = total_bytes,
                                   .context_bytes = taken_bytes - ebb_min_u64(device->arena_bytes, taken_bytes),
+                                  .granule_bytes = device->granule_bytes,
                                   .n_threads = device->n_threads};
     (void)snprintf(info_out->name, sizeof info_out->name, "%.127s", properties.name);
     return EBB_OK;

@@ -45,6 +45,24 @@ static bool find_call(const char *name, void **fn_out) {
     return error == cudaSuccess && result == cudaDriverEntryPointSuccess && fn != NULL;
 }
 
+static CUmemAllocationProp property_of(const ebb_cuda_device *device) {
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
+}
+
+static ebb_status find_granule(ebb_cuda_device *device) {
+    const CUmemAllocationProp prop = property_of(device);
+    size_t granule = EBB_CUDA_ALIGNMENT; /* of cudaMalloc */
+    if (device->has_mapping) {
+        /* the runtime's errors have the driver's numbers */
+        EBB_CUDA((cudaError_t)device->driver.granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                 "asking for the granules of the device's memory");
+    }
+    EBB_ASSERT(granule > 0 && (granule & (granule - 1)) == 0);
+    device->granule_bytes = granule;
+    return EBB_OK;
+}
+
 ebb_status ebb__cuda_memory_init(ebb_cuda_device *device) {
     ebb_cuda_driver *d = &device->driver;
     const struct {
@@ -71,7 +89,7 @@ ebb_status ebb__cuda_memory_init(ebb_cuda_device *device) {
         device->has_mapping = find_call(calls[i].name, &fn);
         memcpy(calls[i].to, &fn, sizeof fn);
     }
-    return EBB_OK;
+    return find_granule(device);
 }
 
 /* ---- the arena --------------------------------------------------------------------------------- */
@@ -96,17 +114,12 @@ static ebb_status fail_mapping(ebb_cuda_device *device, CUresult result, uint64_
 /* Addresses, a piece of the card behind them, and the right to use it; whatever fails, nothing is left of it. */
 static ebb_status map_arena(ebb_cuda_device *device, ebb_arena_mem *arena) {
     const ebb_cuda_driver *d = &device->driver;
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->index}};
+    const CUmemAllocationProp prop = property_of(device);
     const CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle piece = 0;
     CUdeviceptr base = 0;
-    size_t granule = 0;
-    CUresult r = d->granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (r != CUDA_SUCCESS) { return fail_mapping(device, r, arena->size_bytes); }
-    EBB_ASSERT(granule > 0 && (granule & (granule - 1)) == 0);
-    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), granule);
-    r = d->create(&piece, n_bytes, &prop, 0);
+    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), device->granule_bytes);
+    CUresult r = d->create(&piece, n_bytes, &prop, 0);
     if (r != CUDA_SUCCESS) { return fail_mapping(device, r, arena->size_bytes); }
     r = d->address_reserve(&base, n_bytes, 0, 0, 0);
     if (r == CUDA_SUCCESS) {
@@ -125,9 +138,9 @@ static ebb_status map_arena(ebb_cuda_device *device, ebb_arena_mem *arena) {
     return EBB_OK;
 }
 
-static ebb_status allocate_arena(ebb_arena_mem *arena) {
+static ebb_status allocate_arena(const ebb_cuda_device *device, ebb_arena_mem *arena) {
     void *ptr = NULL;
-    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), EBB_CUDA_ALIGNMENT);
+    const uint64_t n_bytes = ebb_align_up(ebb_max_u64(arena->size_bytes, 1), device->granule_bytes);
     cudaError_t error = cudaMalloc(&ptr, n_bytes);
     if (error == cudaErrorMemoryAllocation) { return fail_no_room(arena->size_bytes); }
     EBB_CUDA(error, "an arena");
@@ -160,7 +173,7 @@ static ebb_status fill_in(ebb_cuda_device *device, ebb_arena_mem *arena) {
     size_t before_bytes = 0, after_bytes = 0, total_bytes = 0;
     EBB_TRY(ebb__cuda_enter(device));
     EBB_CUDA(cudaMemGetInfo(&before_bytes, &total_bytes), "asking for the device's memory");
-    EBB_TRY(device->has_mapping ? map_arena(device, arena) : allocate_arena(arena));
+    EBB_TRY(device->has_mapping ? map_arena(device, arena) : allocate_arena(device, arena));
     EBB_CUDA(cudaMemGetInfo(&after_bytes, &total_bytes), "asking for the device's memory");
     arena->driver_bytes = before_bytes - ebb_min_u64(after_bytes, before_bytes);
     return clear_arena(arena);

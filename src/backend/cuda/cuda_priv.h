@@ -85,6 +85,7 @@ typedef struct ebb_cuda_device {
     bool warned_own;        /* a convolution by the own kernel has been warned of */
     bool has_mapping;       /* the arena by create and map; else by cudaMalloc */
     ebb_cuda_driver driver; /* where has_mapping */
+    uint64_t granule_bytes; /* an arena has whole ones */
     uint64_t arena_bytes;   /* of the card, in arenas that are there, whole granules */
     cudaStream_t stream;    /* its own: for replays and for what no run's stream does */
     ebb_cuda_anchor anchors[EBB_CUDA_N_ANCHORS];
