@@ -140,8 +140,12 @@ typedef struct ebb_trainer_info {
     uint64_t n_parameters;
     ebb_plan_summary plan;
     double step_time_predicted_s;
-    double stall_time_predicted_s; /* of it, computing waits for copies */
-    uint64_t context_bytes;        /* of the device beside ebb's, when the plan was made; see ebb_device_info */
+    /* Predicted, an iteration, for each engine of the machine, of which the first computes: the time that its actions
+     * take by themselves (0: the plan does not use it), and for how long it waits for what other engines do. */
+    uint32_t n_engines;
+    const char *engine_name[EBB_MAX_ENGINES];
+    double busy_predicted_s[EBB_MAX_ENGINES], stall_predicted_s[EBB_MAX_ENGINES];
+    uint64_t context_bytes; /* of the device beside ebb's, when the plan was made; see ebb_device_info */
     ebb_choice_figures choices;
     ebb_no_fit eval_no_fit; /* as of ebb_trainer_create, where the budget is too small for evaluation; else 0 */
 } ebb_trainer_info;
@@ -187,13 +191,14 @@ EBB_API ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path
 typedef struct ebb_trainer_summary {
     ebb_run_stats run;
     double step_time_median_s, images_per_s;
-    double stall_time_median_s;   /* measured: computing waited for copies in a step. NaN: not known, or no step */
-    double again_time_s;          /* predicted, an iteration: spent on recomputation */
-    char weights_sha256[65];      /* of all parameters and buffers, in the network's order, row-major float32 */
-    uint64_t data_bytes;          /* of host memory: the reader's, values between run and file, parked state */
-    uint64_t constant_bytes;      /* resident beside arena, slab and data: code, kernels, libraries */
-    uint64_t resident_peak_bytes; /* the kernel's figure of the process (VmHWM), since the memory was taken */
-    uint64_t context_bytes;       /* of the device beside ebb's, now: the driver's total less its free less arenas */
+    double
+        stall_median_s[EBB_MAX_ENGINES]; /* measured, in a step: what each engine waited. NaN: not known, or no step */
+    double again_time_s;                 /* predicted, an iteration: spent on recomputation */
+    char weights_sha256[65];             /* of all parameters and buffers, in the network's order, row-major float32 */
+    uint64_t data_bytes;                 /* of host memory: the reader's, values between run and file, parked state */
+    uint64_t constant_bytes;             /* resident beside arena, slab and data: code, kernels, libraries */
+    uint64_t resident_peak_bytes;        /* the kernel's figure of the process (VmHWM), since the memory was taken */
+    uint64_t context_bytes; /* of the device beside ebb's, now: the driver's total less its free less arenas */
 } ebb_trainer_summary;
 /* May be called at any time. EBB_E_IO: values for the hash cannot be read from the disk tier. */
 EBB_API ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out);

@@ -143,6 +143,7 @@ typedef struct figures {
     size_t n_tensors, n_steps;
     uint64_t floor_bytes, liveness_bytes;
     ebb_plan_summary plan;
+    ebb_topology topology;
     ebb_timeline timeline;
     ebb_choice_figures choices;
     ebb_proof proof; /* of no iterations: not asked for */
@@ -154,6 +155,7 @@ static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figure
     ebb_program_steps(program, &f->n_steps);
     f->floor_bytes = ebb_program_floor_bytes(program, NULL);
     f->plan = ebb_plan_get_summary(plan);
+    f->topology = *ebb_plan_topology(plan);
     f->choices = ebb_plan_choice_figures(program, plan, s->parts.machine);
     return ebb_plan_simulate(program, plan, s->parts.machine, &f->timeline, NULL, NULL);
 }
@@ -200,6 +202,18 @@ static void print_table(const subject *s, const figures *f) {
     ebb__cli_row("waits", "%" PRIu64 ", %" PRIu64 " of them implied", f->proof.n_waits, f->proof.n_implied_waits);
 }
 
+static void print_engines(const figures *f) {
+    ebb__json_list_begin("engines");
+    for (uint32_t e = 0; e < f->topology.n_engines; e++) {
+        ebb__json_item_begin();
+        ebb__json_text("engine", f->topology.engine[e]);
+        ebb__json_f64("busy_predicted_s", (double)f->timeline.busy_ns[e] / 1e9);
+        ebb__json_f64("stall_predicted_s", (double)f->timeline.stall_ns[e] / 1e9);
+        ebb__json_item_end();
+    }
+    ebb__json_list_end();
+}
+
 static void print_json(const subject *s, const figures *f) {
     ebb__json_begin();
     ebb__json_u64("schema_version", EBB_CLI_SCHEMA_VERSION);
@@ -225,6 +239,7 @@ static void print_json(const subject *s, const figures *f) {
     ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);
     ebb__json_f64("stall_time_predicted_s", (double)f->timeline.stall_ns[EBB_COMPUTE] / 1e9);
+    print_engines(f);
     if (f->plan.certificate.bytes_rule != NULL) {
         ebb__json_u64("certified_bytes", f->plan.certificate.bound_bytes);
         ebb__json_text("certified_bytes_rule", f->plan.certificate.bytes_rule);

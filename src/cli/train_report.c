@@ -117,8 +117,18 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
     ebb__json_f64("again_time_predicted_s", summary->again_time_s);
     ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
-    ebb__json_f64("stall_time_predicted_s", info->stall_time_predicted_s);
-    ebb__json_f64("stall_time_measured_s", summary->stall_time_median_s);
+    ebb__json_f64("stall_time_predicted_s", info->stall_predicted_s[EBB_COMPUTE]);
+    ebb__json_f64("stall_time_measured_s", summary->stall_median_s[EBB_COMPUTE]);
+    ebb__json_list_begin("engines");
+    for (uint32_t e = 0; e < info->n_engines; e++) {
+        ebb__json_item_begin();
+        ebb__json_text("engine", info->engine_name[e]);
+        ebb__json_f64("busy_predicted_s", info->busy_predicted_s[e]);
+        ebb__json_f64("stall_predicted_s", info->stall_predicted_s[e]);
+        ebb__json_f64("stall_measured_s", summary->stall_median_s[e]);
+        ebb__json_item_end();
+    }
+    ebb__json_list_end();
     ebb__json_choices(plan->algorithms, &info->choices);
     ebb__json_f64("step_time_median_s", summary->step_time_median_s);
     ebb__json_f64("images_per_s", summary->images_per_s);
@@ -136,6 +146,19 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_end();
 }
 
+/* What an engine waits for others, as two rows. */
+static void print_stall(const char *what, double measured_s, double predicted_s) {
+    char name[EBB_NAME_BYTES + 32];
+    snprintf(name, sizeof name, "  %s (median)", what);
+    if (!isnan(measured_s)) {
+        ebb__cli_row(name, "%.4f s", measured_s);
+    } else {
+        ebb__cli_row(name, "not known");
+    }
+    snprintf(name, sizeof name, "  %s (predicted)", what);
+    ebb__cli_row(name, "%.4f s", predicted_s);
+}
+
 static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summary *summary) {
     const ebb_run_stats *run = &summary->run;
     printf("\ndevice memory\n");
@@ -151,12 +174,13 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     ebb__cli_row("  steps computed again", "%" PRIu64, run->n_recomputed_steps);
     ebb__cli_row("  time (median)", "%.4f s", summary->step_time_median_s);
     ebb__cli_row("  time (predicted)", "%.4f s", info->step_time_predicted_s);
-    if (!isnan(summary->stall_time_median_s)) {
-        ebb__cli_row("  waits for copies (median)", "%.4f s", summary->stall_time_median_s);
-    } else {
-        ebb__cli_row("  waits for copies (median)", "not known");
+    print_stall("waits for copies", summary->stall_median_s[EBB_COMPUTE], info->stall_predicted_s[EBB_COMPUTE]);
+    for (uint32_t e = EBB_COMPUTE + 1; e < info->n_engines; e++) {
+        char what[EBB_NAME_BYTES + 8];
+        if (info->busy_predicted_s[e] <= 0) { continue; } /* the plan does not use it */
+        snprintf(what, sizeof what, "%s waits", info->engine_name[e]);
+        print_stall(what, summary->stall_median_s[e], info->stall_predicted_s[e]);
     }
-    ebb__cli_row("  waits for copies (predicted)", "%.4f s", info->stall_time_predicted_s);
     ebb__cli_row("  images a second", "%.1f", summary->images_per_s);
     ebb__cli_row_choices("  ", info->plan.algorithms, &info->choices);
     printf("resident memory of the process, as the kernel counts it\n");

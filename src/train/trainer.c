@@ -170,7 +170,9 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     const ebb_run_stats stats = ebb_run_get_stats(trainer->run);
     result.time_s = (double)stats.iteration_ns * 1e-9;
     result.loss = *trainer->ports.loss;
-    trainer->stalls_s[trainer->n_times % EBB_TRAINER_N_TIMES] = (float)stats.stall_ns[EBB_COMPUTE] * 1e-9f;
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        trainer->stalls_s[e][trainer->n_times % EBB_TRAINER_N_TIMES] = (float)stats.stall_ns[e] * 1e-9f;
+    }
     trainer->times_s[trainer->n_times++ % EBB_TRAINER_N_TIMES] = (float)result.time_s;
     EBB_TRY(judge_loss(trainer, &result));
     EBB_TRY(checkpoint_if_due(trainer));
@@ -201,8 +203,8 @@ static double median_of(const ebb_trainer *trainer, const float times_s[EBB_TRAI
 }
 
 /* Before the first step it is not known either. */
-static double median_stall(const ebb_trainer *trainer, const ebb_run_stats *stats) {
-    return stats->stall_ns[EBB_COMPUTE] != UINT64_MAX ? median_of(trainer, trainer->stalls_s) : (double)NAN;
+static double median_stall(const ebb_trainer *trainer, const ebb_run_stats *stats, uint32_t engine) {
+    return stats->stall_ns[engine] != UINT64_MAX ? median_of(trainer, trainer->stalls_s[engine]) : (double)NAN;
 }
 
 ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out) {
@@ -213,7 +215,9 @@ ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summ
         .data_bytes = ebb__trainer_buffer_bytes(trainer),
     };
     if (trainer->eval_status == EBB_OK) { summary.data_bytes += ebb_run_parked_bytes(trainer->run); }
-    summary.stall_time_median_s = median_stall(trainer, &summary.run);
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        summary.stall_median_s[e] = median_stall(trainer, &summary.run, e);
+    }
     if (summary.step_time_median_s > 0) {
         summary.images_per_s = (double)trainer->session->options.batch / summary.step_time_median_s;
     }

@@ -180,7 +180,13 @@ static ebb_status predict(ebb_trainer *trainer) {
     ebb_timeline timeline;
     EBB_TRY(ebb_plan_simulate(s->program, trainer->plan, s->machine, &timeline, NULL, NULL));
     trainer->info.step_time_predicted_s = (double)timeline.iteration_ns * 1e-9;
-    trainer->info.stall_time_predicted_s = (double)timeline.stall_ns[EBB_COMPUTE] * 1e-9;
+    const ebb_topology *topology = ebb_plan_topology(trainer->plan);
+    trainer->info.n_engines = topology->n_engines;
+    for (uint32_t e = 0; e < topology->n_engines; e++) {
+        trainer->info.engine_name[e] = topology->engine[e];
+        trainer->info.busy_predicted_s[e] = (double)timeline.busy_ns[e] / 1e9;
+        trainer->info.stall_predicted_s[e] = (double)timeline.stall_ns[e] / 1e9;
+    }
     trainer->again_ns = timeline.again_ns;
     trainer->info.choices = ebb_plan_choice_figures(s->program, trainer->plan, s->machine);
     return EBB_OK;

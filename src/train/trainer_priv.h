@@ -56,7 +56,7 @@ struct ebb_trainer {
     uint64_t step;              /* done so far */
     uint64_t tracked_before;    /* batches that the weights had seen when they were loaded */
     bool warned;                /* of a loss that is not finite */
-    float times_s[EBB_TRAINER_N_TIMES], stalls_s[EBB_TRAINER_N_TIMES];
+    float times_s[EBB_TRAINER_N_TIMES], stalls_s[EBB_MAX_ENGINES][EBB_TRAINER_N_TIMES];
     uint64_t n_times;
     bool is_recorded;                           /* asked for */
     uint64_t before_bytes, data_resident_bytes; /* anonymous: before memory was taken, data's part of it */

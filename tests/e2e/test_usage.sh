@@ -110,10 +110,19 @@ run "plan's stall" out plan $budget --json && run "train's stall" again train $b
 check "a stall is predicted" grep -qE '"stall_time_predicted_s": [0-9.e-]*[1-9]' out
 equal "train predicts the stall of plan" "$(member out stall_time_predicted_s)" "$(member again stall_time_predicted_s)"
 check "train measures the stall" grep -qE '"stall_time_measured_s": [0-9]' again
+engines() { grep -oE '"engine": "[a-z-]*", "busy_predicted_s": [0-9.e-]+, "stall_predicted_s": [0-9.e-]+' "$1"; }
+equal "plan has each engine" "compute host-out host-in disk-out disk-in" \
+    "$(engines out | sed 's/"engine": "\([a-z-]*\)".*/\1/' | tr '\n' ' ' | sed 's/ $//')"
+equal "train predicts of each engine what plan does" "$(engines out)" "$(engines again)"
+check "an engine of copies is to wait" grep -qE '"host-in", [^}]*"stall_predicted_s": [0-9.e-]*[1-9]' out
+equal "train measures each engine" 5 "$(grep -oE '"stall_measured_s": [0-9]' again | wc -l)"
 # shellcheck disable=SC2086
 run "a table with stalls" table train $budget --steps 1
 check "the measured stall is in the table" grep -q "waits for copies (median) .* s$" table
 check "the predicted stall is in the table" grep -q "waits for copies (predicted) .* s$" table
+check "so is what an engine of copies waits" grep -q "host-out waits (median) .* s$" table
+check "and what it is to wait" grep -q "host-out waits (predicted) .* s$" table
+empty "an engine without work is not in the table" "$(grep disk- table)"
 rm -f table
 run "probe's batch" out probe mlp --backend ref --reps 1 -o default && run "32" out probe mlp --backend ref --reps 1 --batch 32 -o given
 equal "probe measures the batch of train" "$(grep -oE '"[0-9a-f]{16}"' default)" "$(grep -oE '"[0-9a-f]{16}"' given)"

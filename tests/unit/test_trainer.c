@@ -115,7 +115,7 @@ static void test_learns(void **state) {
     float losses[40];
     ebb_trainer_summary summary;
     assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
-    assert_true(isnan(summary.stall_time_median_s)); /* there was no step yet */
+    for (uint32_t e = 0; e < info.n_engines; e++) { assert_true(isnan(summary.stall_median_s[e])); } /* no step yet */
     ebb_eval_result before, after;
     assert_int_equal(ebb_trainer_evaluate(trainer, &before), EBB_OK);
     assert_int_equal(before.n_images, 40);
@@ -132,8 +132,15 @@ static void test_learns(void **state) {
     assert_int_equal(ebb_trainer_summarize(trainer, &summary), EBB_OK);
     assert_int_equal(summary.run.peak_bytes, info.plan.peak_bytes);
     assert_true(summary.step_time_median_s > 0 && summary.images_per_s > 0);
-    assert_true(info.stall_time_predicted_s >= 0 && info.stall_time_predicted_s <= info.step_time_predicted_s);
-    assert_true(summary.stall_time_median_s >= 0 && summary.stall_time_median_s <= summary.step_time_median_s);
+    assert_int_equal(info.n_engines, 5);
+    assert_string_equal(info.engine_name[EBB_COMPUTE], "compute");
+    assert_string_equal(info.engine_name[1], "host-out");
+    for (uint32_t e = 0; e < info.n_engines; e++) {
+        assert_true(info.stall_predicted_s[e] >= 0 && info.stall_predicted_s[e] <= info.step_time_predicted_s);
+        assert_true(summary.stall_median_s[e] >= 0 && summary.stall_median_s[e] <= summary.step_time_median_s);
+    }
+    assert_true(info.busy_predicted_s[EBB_COMPUTE] > 0 && info.busy_predicted_s[1] > 0);
+    assert_true(info.busy_predicted_s[4] == 0 && summary.stall_median_s[4] == 0); /* there is no disk */
     assert_int_equal(strlen(summary.weights_sha256), 64);
     ebb_trainer_destroy(trainer);
     ebb_trainer_destroy(NULL);
