@@ -20,7 +20,9 @@
  * Of very many items this is also the first that is tried, in haste: once, with few looks, and no further than a little
  * above the bound.
  *
- * On a circle each direction is one link, and the second finds what the first has put across the lowest time.
+ * On a circle each direction is one link, and the second finds what the first has put across the lowest time. That is
+ * in its way where it is full, so the direction goes first that puts less there. Both are tried once before either is
+ * tried again: one direction alone is no placement.
  */
 #include "place/search.h"
 
@@ -31,7 +33,9 @@
 #define N_CLASSES 16u      /* of deaths */
 #define SHARE_BORN 4u
 #define MAX_WORK_AN_ITEM 400u
-#define MAX_RUNS 32u     /* of a side, beside the first */
+#define MAX_RUNS 32u    /* of a side, beside the first */
+#define CIRCLE_RUNS 16u /* half of them with either direction first */
+#define LOAD_PARTS ((uint64_t)1 << 30)
 #define WORK_OF_LOOKS 8u /* items looked at to a step */
 
 typedef struct fronts {
@@ -42,6 +46,7 @@ typedef struct fronts {
     uint32_t section, lowest;
     bool is_line;             /* nothing lives around the end */
     bool is_first_look;       /* of very many items: each link is tried once, few gaps an item */
+    bool backward_first;      /* of the two directions of a circle */
     uint32_t *alive, n_alive; /* where the link at hand begins */
     uint32_t *at_summit, n_at_summit;
     unsigned n_runs; /* of this side, so far */
@@ -169,7 +174,7 @@ static ebb_status place_link(fronts *u, const chain_link *l) {
     ebb__bump_init(&best, s->job->mem);
     ebb_place_outward_result result = {.peak = UINT64_MAX};
     ebb_status st = EBB_OK;
-    const size_t n_tries = u->is_first_look ? 1 : N_WEIGHTS;
+    const size_t n_tries = u->is_first_look || !u->is_line ? 1 : N_WEIGHTS;
     for (size_t t = 0; st == EBB_OK && t < n_tries && result.peak > u->peak; t++) {
         ebb_place_outward_result tried = {0};
         if (s->work >= u->end_work || s->job->stop(s->job->stop_ctx)) { break; }
@@ -209,19 +214,20 @@ static ebb_status place_line(fronts *u, bool backward) {
     return EBB_OK;
 }
 
-/* To the lowest section and, from the other side, up to that one. */
+/* To the lowest section and, in the direction that comes second, that one included. */
 static ebb_status place_circle(fronts *u, bool backward) {
-    const uint32_t forth = ebb__place_distance(u->sections->n, u->section, u->lowest),
-                   back = ebb__place_distance(u->sections->n, u->lowest, u->section) + 1;
-    EBB_ASSERT(!u->is_line && u->lowest != u->section);
+    const uint32_t length = backward ? ebb__place_distance(u->sections->n, u->lowest, u->section)
+                                     : ebb__place_distance(u->sections->n, u->section, u->lowest);
+    const bool is_first = backward == u->backward_first;
+    EBB_ASSERT(!u->is_line && length > 0);
     const chain_link l = {.section = u->section,
-                          .n_sections = backward ? back : u->sections->n,
-                          .n_to_place = backward ? back : forth,
+                          .n_sections = is_first ? u->sections->n : length + 1,
+                          .n_to_place = is_first ? length : length + 1,
                           .backward = backward};
     return place_link(u, &l);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- sides ------------------------------------------------------------------------------------ */
 
 static ebb_status alloc_all(fronts *u) {
     const ebb_sections *s = u->sections;
@@ -290,15 +296,87 @@ static ebb_status run_again(fronts *u, uint64_t peak[2]) {
 static ebb_status place_sides(fronts *u, uint64_t give_up_bytes, uint64_t peak_out[2]) {
     ebb_search *s = u->search;
     peak_out[0] = peak_out[1] = UINT64_MAX;
+    const bool first = u->backward_first;
     begin_at_summit(u);
-    EBB_TRY(place_side(u, false, give_up_bytes, &peak_out[0]));
+    EBB_TRY(place_side(u, first, give_up_bytes, &peak_out[first]));
     begin_at_summit(u);
-    if (peak_out[0] != UINT64_MAX) { EBB_TRY(place_side(u, true, give_up_bytes, &peak_out[1])); }
+    if (peak_out[first] != UINT64_MAX) { EBB_TRY(place_side(u, !first, give_up_bytes, &peak_out[!first])); }
     s->now.peak_bytes = ebb_max_u64(peak_out[0], peak_out[1]);
     s->now.is_order = false;
     (void)ebb__search_keep(s);
     return EBB_OK;
 }
+
+/* ---- a circle --------------------------------------------------------------------------------- */
+
+/* How many of the sections before each, counted from the summit, are high. */
+static ebb_status count_high(const fronts *u, uint32_t **before_out) {
+    const uint32_t n = u->sections->n;
+    const uint64_t bound = u->sections->bound_bytes;
+    uint32_t *before = ebb__bump_alloc(u->bump, (size_t)n + 1, sizeof *before);
+    if (before == NULL) { return EBB_E_NO_MEMORY; }
+    before[0] = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const uint64_t load = u->load.bytes[(uint32_t)(((uint64_t)u->section + k) % n)];
+        before[k + 1] = before[k] + (load >= bound - bound / HEIGHT);
+    }
+    *before_out = before;
+    return EBB_OK;
+}
+
+/* What lives across the lowest section, and not at the summit, is placed by the direction that comes first. How much of
+ * it lies where the other's sections are high tells which should come first. */
+static ebb_status pick_first(fronts *u) {
+    const ebb_sections *s = u->sections;
+    const uint64_t part_bytes = s->bound_bytes / LOAD_PARTS + 1;
+    const uint32_t lowest = ebb__place_distance(s->n, u->section, u->lowest);
+    uint32_t *before = NULL;
+    uint64_t ahead = 0,
+             behind = 0; /* of the lowest section: they hold no more than the bound's parts in each section */
+    EBB_TRY(count_high(u, &before));
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const ebb_place_range range = s->range[i];
+        if (!lives_at(u, i, u->lowest) || lives_at(u, i, u->section)) { continue; }
+        const uint32_t first = ebb__place_distance(s->n, u->section, range.first);
+        const uint32_t last = first + ebb__place_n_sections(s, i);
+        EBB_ASSERT(first <= lowest && lowest < last && last <= s->n);
+        ahead += s->rounded[i] / part_bytes * (before[last] - before[lowest]);
+        behind += s->rounded[i] / part_bytes * (before[lowest] - before[first]);
+    }
+    u->backward_first = behind < ahead;
+    u->search->work += s->n_items / WORK_OF_LOOKS;
+    return EBB_OK;
+}
+
+/* Nothing but what lives at the summit has a place again. */
+static void forget_sides(const fronts *u) {
+    for (uint32_t i = 0; i < u->sections->n_items; i++) {
+        if (!lives_at(u, i, u->section)) { u->search->now.offsets[i] = EBB_PLACE_NOWHERE; }
+    }
+    ebb__search_stack(u->search, u->at_summit, u->n_at_summit);
+    u->search->work += u->sections->n_items / WORK_OF_LOOKS;
+}
+
+/* With either direction first in turn, and then with other weights. Nothing else comes as near to the bound of a circle
+ * that is full nearly all the time, so the first run may take all the work that is left. */
+static ebb_status run_circle(fronts *u) {
+    ebb_search *s = u->search;
+    uint64_t peak[2];
+    const uint64_t end_work = u->end_work;
+    EBB_TRY(pick_first(u));
+    u->end_work = s->max_work;
+    EBB_TRY(place_sides(u, s->best.peak_bytes, peak));
+    u->end_work = end_work;
+    for (unsigned r = 1; r < CIRCLE_RUNS && !ebb__search_is_over(s, end_work); r++) {
+        u->n_runs = r / 2;
+        u->backward_first = !u->backward_first;
+        forget_sides(u);
+        EBB_TRY(place_sides(u, s->best.peak_bytes, peak));
+    }
+    return EBB_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
 
 static ebb_status run(fronts *u) {
     uint64_t peak[2];
@@ -309,8 +387,9 @@ static ebb_status run(fronts *u) {
     const uint64_t bound = u->sections->bound_bytes;
     if (u->is_first_look) { return place_sides(u, bound + bound / ALMOST_PARTS + 1, peak); }
     if (ebb__search_is_over(s, u->end_work)) { return EBB_OK; }
+    if (!u->is_line) { return run_circle(u); }
     EBB_TRY(place_sides(u, s->best.peak_bytes, peak));
-    return u->is_line && s->now.peak_bytes != UINT64_MAX ? run_again(u, peak) : EBB_OK;
+    return s->now.peak_bytes != UINT64_MAX ? run_again(u, peak) : EBB_OK;
 }
 
 /* Lifetimes of a program, and of the blocks of one that ran, come to the bound at once as a rule; others are given up

@@ -55,6 +55,68 @@ static void test_kinds(void **state) {
     assert_true(n_open >= 3);
 }
 
+/* ---- circles ---------------------------------------------------------------------------------- */
+
+#define N_TIMES ((uint64_t)6000)
+#define VALLEY_FIRST (N_TIMES * 3 / 10)
+#define VALLEY_LAST (N_TIMES * 9 / 20)
+#define FULL_BYTES ((uint64_t)1 << 20)
+#define N_DRAWS 120000
+#define STEPS_AN_ITEM ((uint64_t)75)
+
+static bool fits(const uint64_t *load, const ebb_place_item *item) {
+    for (uint64_t t = item->first; t != item->last; t = (t + 1) % N_TIMES) {
+        const bool is_low = t >= VALLEY_FIRST && t < VALLEY_LAST;
+        if (load[t] + item->size_bytes > (is_low ? FULL_BYTES / 4 : FULL_BYTES)) { return false; }
+    }
+    return true;
+}
+
+/* What a plan under a budget is like: a circle that is nearly full but for a valley, of few sizes, most of them of
+ * short life and some that last for half of it. */
+static void make_full_circle(large *l, uint64_t seed) {
+    ebb_rng rng;
+    uint64_t *load = calloc(N_TIMES, sizeof *load);
+    *l = (large){.problem = EBB_PLACE_PROBLEM_INIT, .items = malloc(N_DRAWS * sizeof *l->items)};
+    assert_non_null(load);
+    assert_non_null(l->items);
+    ebb__rng_init(&rng, seed, 5);
+    for (unsigned i = 0; i < N_DRAWS; i++) {
+        const uint64_t longest = N_TIMES >> (1 + ebb__rng_below(&rng, 9)), first = ebb__rng_below(&rng, N_TIMES);
+        const uint64_t log = 5 + ebb__rng_below(&rng, 8), times = 1 + ebb__rng_below(&rng, 3);
+        const ebb_place_item item = {times << log, first, (first + 1 + ebb__rng_below(&rng, longest)) % N_TIMES};
+        if (!fits(load, &item)) { continue; }
+        for (uint64_t t = item.first; t != item.last; t = (t + 1) % N_TIMES) { load[t] += item.size_bytes; }
+        l->items[l->problem.n_items++] = item;
+    }
+    free(load);
+    l->problem.items = l->items;
+    l->problem.period = N_TIMES;
+    l->offsets = malloc(l->problem.n_items * sizeof *l->offsets);
+    l->again = NULL;
+    assert_non_null(l->offsets);
+}
+
+/* Both directions from the fullest moment get their turn, and the better one comes first, however little the work is.
+ */
+static void test_full_circles(void **state) {
+    (void)state;
+    uint64_t peaks = 0, bounds = 0;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        large l;
+        ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+        make_full_circle(&l, seed);
+        options.max_steps = STEPS_AN_ITEM * l.problem.n_items;
+        const ebb_place_result result = expect_answer(&l.problem, &options, l.offsets, seed);
+        peaks += result.peak_bytes;
+        bounds += result.bound_bytes;
+        end(&l);
+    }
+    if (peaks > bounds + bounds / 20 * 3) {
+        fail_msg("%llu bytes, the bounds are %llu", (unsigned long long)peaks, (unsigned long long)bounds);
+    }
+}
+
 /* ---- in haste --------------------------------------------------------------------------------- */
 
 /* The last allocation fails, then one in the middle of those before it, and so on up to the first: what fails late has
@@ -96,6 +158,7 @@ static void test_full_after_haste(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_full_circles),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_full_after_haste),
     };
