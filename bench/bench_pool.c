@@ -133,7 +133,8 @@ static void make_raw(size_t n_pairs, size_t max_deep, raw *w) {
     bool grows = true;
     uint64_t state = n_pairs;
     for (size_t i = 0; i < n_pairs; i++) {
-        const uint32_t request = add_request(w, 512 * (1 + draw(&state) % 40) << draw(&state) % 6);
+        const uint64_t n_granules = 1 + draw(&state) % 40, shift = draw(&state) % 6;
+        const uint32_t request = add_request(w, 512 * n_granules << shift);
         add_call(w, request);
         if (i % 2 == 0) {
             const size_t k = draw(&state) % 2;

@@ -116,7 +116,8 @@ static void make_inference(program *p, ebb_rng *rng, size_t n_layers) {
 static void make_random(program *p, ebb_rng *rng, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const uint64_t most = ebb__rng_below(rng, 8) == 0 ? n - 1 : 12;
-        const size_t k = add(p, GRANULE * (1 + (ebb__rng_below(rng, 30) << ebb__rng_below(rng, 6))));
+        const uint64_t n_granules = ebb__rng_below(rng, 30), shift = ebb__rng_below(rng, 6);
+        const size_t k = add(p, GRANULE * (1 + (n_granules << shift)));
         p->wishes.data[k].span = 1 + ebb__rng_below(rng, most);
     }
     for (size_t i = 0; i < n / 10; i++) {
