@@ -189,9 +189,11 @@ struct ebb_backend_ops {
     /* optional: NULL: every command is issued each iteration. *issue_out false: the backend has captured this
      * run_id's iteration and replays it by itself; the caller issues nothing and calls end. Between begin and end come
      * the same commands each time, and waits only for events of the streams that they are issued to. A run_id is good
-     * until a stream that it used is destroyed. A command that fails in between may be left without its end. */
+     * until a stream that it used is destroyed. end is told how issuing went, and returns a failure of it, unless
+     * *again_out is true: then nothing of the iteration has run (a capture failed), and the caller begins it again. An
+     * iteration may be left without its end. */
     ebb_status (*iteration_begin)(ebb_device *device, uint64_t run_id, bool *issue_out);
-    ebb_status (*iteration_end)(ebb_device *device, uint64_t run_id);
+    ebb_status (*iteration_end)(ebb_device *device, uint64_t run_id, ebb_status issued, bool *again_out);
 
     /* optional: NULL: commands are carried out. Else the device only writes them down (journal.h): nothing is computed,
      * copied or called, and what host code touches is said here. stream NULL: the host itself, now; else what the next

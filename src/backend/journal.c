@@ -449,13 +449,14 @@ static ebb_status begin_iteration(ebb_device *device, uint64_t run_id, bool *iss
     return write_border(d);
 }
 
-static ebb_status end_iteration(ebb_device *device, uint64_t run_id) {
+static ebb_status end_iteration(ebb_device *device, uint64_t run_id, ebb_status issued, bool *again_out) {
     journal_device *d = self(device);
     (void)run_id;
+    *again_out = false;
     const bool captured = d->captured_from > 0;
     d->in_iteration = false;
     d->captured_from = 0;
-    return captured ? write_border(d) : EBB_OK;
+    return issued == EBB_OK && captured ? write_border(d) : issued;
 }
 
 void ebb__journal_restart(ebb_device *device, bool captures) {

@@ -183,11 +183,15 @@ static ebb_status issue(ebb_run *run, ebb_event *const *timed) {
 /* With timed events not as an iteration that a backend may replay: they are no part of that. */
 static ebb_status issue_all(ebb_run *run) {
     const ebb_backend_ops *ops = run->device->ops;
-    bool wanted = true;
-    uint64_t run_id = (uint64_t)(uintptr_t)run;
-    if (ops->iteration_begin != NULL) { EBB_TRY(ops->iteration_begin(run->device, run_id, &wanted)); }
-    if (wanted) { EBB_TRY(issue(run, NULL)); }
-    return ops->iteration_end != NULL ? ops->iteration_end(run->device, run_id) : EBB_OK;
+    const uint64_t run_id = (uint64_t)(uintptr_t)run;
+    if (ops->iteration_begin == NULL) { return issue(run, NULL); }
+    for (bool again = true; again;) {
+        bool wanted = true;
+        EBB_TRY(ops->iteration_begin(run->device, run_id, &wanted));
+        const ebb_status issued = wanted ? issue(run, NULL) : EBB_OK;
+        EBB_TRY(ops->iteration_end(run->device, run_id, issued, &again));
+    }
+    return EBB_OK;
 }
 
 ebb_status ebb__run_drain(ebb_run *run) {

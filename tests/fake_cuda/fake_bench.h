@@ -132,10 +132,12 @@ static inline ebb_status fake_bench_issue(fake_bench *b) {
 
 /* An iteration as the runtime makes one, and then everything waited for. */
 static inline ebb_status fake_bench_iterate(fake_bench *b, uint64_t run_id) {
-    bool issue = true;
-    EBB_TRY(b->ops->iteration_begin(b->device, run_id, &issue));
-    if (issue) { EBB_TRY(fake_bench_issue(b)); }
-    EBB_TRY(b->ops->iteration_end(b->device, run_id));
+    for (bool again = true; again;) {
+        bool issue = true;
+        EBB_TRY(b->ops->iteration_begin(b->device, run_id, &issue));
+        const ebb_status issued = issue ? fake_bench_issue(b) : EBB_OK;
+        EBB_TRY(b->ops->iteration_end(b->device, run_id, issued, &again));
+    }
     for (int s = 0; s < N_STREAMS; s++) { EBB_TRY(b->ops->stream_sync(b->stream[s])); }
     return EBB_OK;
 }

@@ -8,6 +8,12 @@
 
 #define MUST(expr) assert_int_equal((expr), EBB_OK)
 
+static void end_iteration(fake_bench *b, uint64_t run_id) {
+    bool again = true;
+    MUST(b->ops->iteration_end(b->device, run_id, EBB_OK, &again));
+    assert_false(again);
+}
+
 static void replays_compute_what_streams_do(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -84,7 +90,7 @@ static void captured_events_mean_the_launch(void **state) {
         MUST(b.ops->iteration_begin(b.device, 1, &issue));
         assert_int_equal(issue, i < 2);
         if (issue) { MUST(fake_bench_issue(&b)); }
-        MUST(b.ops->iteration_end(b.device, 1));
+        end_iteration(&b, 1);
         MUST(b.ops->event_sync(b.device, b.event[EVENT_OUT]));
         for (int k = 0; k < FAKE_N; k++) { assert_true(b.out[k] == (float)(-30 * i - k) + b.in[k]); }
         assert_true(b.ops->event_time_ns(b.device, b.event[EVENT_OUT]) > 0);
@@ -117,7 +123,7 @@ static void iterations_that_call_the_host_stay_with_streams(void **state) {
         assert_true(issue);
         MUST(fake_bench_issue(&b));
         MUST(b.ops->call(b.stream[STREAM_OUT], count_call, &n_calls));
-        MUST(b.ops->iteration_end(b.device, 9));
+        end_iteration(&b, 9);
         for (int s = 0; s < N_STREAMS; s++) { MUST(b.ops->stream_sync(b.stream[s])); }
         fake_bench_check(&b);
     }
@@ -169,6 +175,47 @@ static void a_capture_that_is_left_is_given_up(void **state) {
     assert_int_equal(fake.n_live, 0);
 }
 
+static void count_warning(void *ctx, ebb_log_level level, const char *message) {
+    assert_int_equal(level, EBB_LOG_WARN);
+    assert_non_null(strstr(message, "goes on with streams alone: cuda: "));
+    ++*(int *)ctx;
+}
+
+/* Whichever call of the second iteration fails before its graph is launched: the iteration is done as streams, as are
+ * all that follow, with one warning and the right numbers. */
+static void a_capture_that_fails_goes_on_with_streams(void **state) {
+    (void)state;
+    uint64_t n_given_up = 0;
+    bool launched = false;
+    for (uint64_t call = 1; !launched; call++) {
+        fake_bench b;
+        int n_warnings = 0;
+        fake_cuda_reset(call);
+        MUST(fake_bench_open(&b, NULL, false));
+        fake_bench_fill(&b, 0);
+        MUST(fake_bench_iterate(&b, 1));
+        ebb_log_set(count_warning, &n_warnings, EBB_LOG_WARN);
+        fake_cuda_fail(call, cudaErrorUnknown);
+        fake_bench_fill(&b, 1);
+        const ebb_status st = fake_bench_iterate(&b, 1);
+        launched = fake.n_graph_launches > 0;
+        fake_cuda_fail(0, cudaSuccess);
+        ebb_log_set(NULL, NULL, EBB_LOG_WARN);
+        for (int i = 2; i < 4 && n_warnings > 0; i++) {
+            MUST(st);
+            fake_bench_check(&b);
+            fake_bench_fill(&b, i);
+            MUST(fake_bench_iterate(&b, 1));
+        }
+        assert_true(n_warnings == 0 || fake.n_graph_launches == 0);
+        assert_int_equal(n_warnings, st == EBB_OK && !launched);
+        n_given_up += (uint64_t)n_warnings;
+        fake_bench_close(&b);
+        assert_int_equal(fake.n_live, 0);
+    }
+    assert_true(n_given_up > 20);
+}
+
 /* What a captured kernel reads of the iteration is the launch's, not the capture's. */
 static void the_state_is_the_launchs(void **state) {
     (void)state;
@@ -187,7 +234,7 @@ static void the_state_is_the_launchs(void **state) {
             MUST(ebb__cuda_state_send(device, slot, b.stream[STREAM_COMPUTE]->handle));
         }
         if (issue) { MUST(fake_bench_issue(&b)); }
-        MUST(b.ops->iteration_end(b.device, 1));
+        end_iteration(&b, 1);
         for (int s = 0; s < N_STREAMS; s++) { MUST(b.ops->stream_sync(b.stream[s])); }
         fake_cuda_unlock();
         assert_int_equal(device->states[slot].iteration, 10 + i);
@@ -229,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_capture_that_is_left_is_given_up),
         cmocka_unit_test(the_state_is_the_launchs),
         cmocka_unit_test(runs_on_one_device_are_counted),
+        cmocka_unit_test(a_capture_that_fails_goes_on_with_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,7 +194,7 @@ static void graphs_have_borders(void **state) {
     (void)state;
     fixture f;
     ebb_event *event = NULL;
-    bool wanted = false;
+    bool wanted = false, again = true;
     const ebb_buf buf = {.size_bytes = 128};
     char host[128];
     fixture_init(&f);
@@ -217,7 +217,8 @@ static void graphs_have_borders(void **state) {
         assert_int_equal(f.ops->event_record(f.copies, event), EBB_OK);
         assert_int_equal(f.ops->event_wait(f.copies, event), EBB_OK);
         (void)last_entry(&f, EBB_JOURNAL_WAIT, 3);
-        assert_int_equal(f.ops->iteration_end(f.device, 1), EBB_OK);
+        assert_int_equal(f.ops->iteration_end(f.device, 1, EBB_OK, &again), EBB_OK);
+        assert_false(again);
     }
     assert_int_equal(f.ops->call(f.copies, never, NULL), EBB_E_UNSUPPORTED);
     f.ops->event_destroy(f.device, event);

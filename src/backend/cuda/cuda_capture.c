@@ -27,7 +27,9 @@
  *  5. The end of an iteration is a border: a copy that would go on into the next one is waited for. Streams alone
  *     (ebb_device_options.no_capture) have no such border.
  *
- * A capture whose commands failed halfway is abandoned by whatever synchronises next.
+ * A capture that fails, be it a command, the graph's making or its first launch, is given up with a warning: nothing of
+ * it has run, so the caller issues the iteration again, and streams alone do that run from then on. One that is left
+ * without its end is abandoned by whatever synchronises next.
  */
 #include "backend/cuda/cuda_priv.h"
 
@@ -42,7 +44,8 @@ struct ebb_cuda_iteration {
     bool has_calls;
     uint64_t slots; /* bit s: kernels in it read state s */
     cudaEvent_t fork, done;
-    uint64_t anchor; /* of done */
+    uint64_t anchor;  /* of done */
+    bool is_launched; /* its graph, once or more */
     cudaGraphExec_t exec;
     EBB_VEC(ebb_stream *) streams;
 };
@@ -199,11 +202,36 @@ static ebb_status launch(ebb_cuda_device *device, ebb_cuda_iteration *it) {
         if ((it->slots >> slot & 1u) != 0) { EBB_TRY(ebb__cuda_state_send(device, slot, device->stream)); }
     }
     EBB_CUDA(cudaGraphLaunch(it->exec, device->stream), "launching an iteration");
+    it->is_launched = true;
     EBB_CUDA(cudaEventRecord(it->done, device->stream), "launching an iteration");
     it->anchor = device->n_anchors - 1;
     for (size_t i = 0; i < it->streams.n; i++) {
         EBB_CUDA(cudaStreamWaitEvent(it->streams.data[i]->handle, it->done, 0), "launching an iteration");
     }
+    return EBB_OK;
+}
+
+/* What was captured has not run: from now on streams alone do it. Events of the capture stand for nothing, so what they
+ * stood for before is waited for here. */
+static ebb_status go_on_with_streams(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    ebb__log(EBB_LOG_WARN, "an iteration cannot be a graph and goes on with streams alone: %s", ebb_last_error());
+    ebb__cuda_capture_abandon(device);
+    it->phase = PHASE_STREAMS;
+    for (size_t i = 0; i < it->streams.n; i++) {
+        EBB_CUDA(cudaStreamSynchronize(it->streams.data[i]->handle), "giving up a capture");
+    }
+    return EBB_OK;
+}
+
+static ebb_status capture_and_launch(ebb_cuda_device *device, ebb_cuda_iteration *it, ebb_status issued,
+                                     bool *again_out) {
+    ebb_status st = issued;
+    if (st == EBB_OK) { st = ebb__cuda_enter(device); }
+    if (st == EBB_OK) { st = end_capture(device, it); }
+    if (st == EBB_OK) { st = launch(device, it); }
+    if (st == EBB_OK || it->is_launched) { return st; }
+    EBB_TRY(go_on_with_streams(device, it));
+    *again_out = true;
     return EBB_OK;
 }
 
@@ -216,7 +244,7 @@ ebb_status ebb__cuda_iteration_begin(ebb_device *base, uint64_t run_id, bool *is
     ebb_cuda_iteration *it = find_run(device, run_id);
     if (it == NULL && !device->no_capture) { EBB_TRY(add_run(device, run_id, &it)); }
     if (it != NULL && it->phase == PHASE_SECOND) {
-        EBB_TRY(begin_capture(device, it));
+        if (begin_capture(device, it) != EBB_OK) { EBB_TRY(go_on_with_streams(device, it)); }
     } else if (it != NULL && it->phase == PHASE_FIRST) {
         device->current = it;
     }
@@ -224,16 +252,14 @@ ebb_status ebb__cuda_iteration_begin(ebb_device *base, uint64_t run_id, bool *is
     return EBB_OK;
 }
 
-ebb_status ebb__cuda_iteration_end(ebb_device *base, uint64_t run_id) {
+ebb_status ebb__cuda_iteration_end(ebb_device *base, uint64_t run_id, ebb_status issued, bool *again_out) {
     ebb_cuda_device *device = ebb__cuda_of(base);
-    EBB_TRY(ebb__cuda_enter(device));
     ebb_cuda_iteration *it = find_run(device, run_id);
-    if (it == NULL) { return EBB_OK; }
-    if (it->phase == PHASE_FIRST) {
-        device->current = NULL;
-        it->phase = it->has_calls || it->streams.n == 0 ? PHASE_STREAMS : PHASE_SECOND;
-    } else if (it->phase == PHASE_SECOND) {
-        EBB_TRY(end_capture(device, it));
-    }
+    *again_out = false;
+    if (it != NULL && it->phase == PHASE_SECOND) { return capture_and_launch(device, it, issued, again_out); }
+    device->current = NULL;
+    if (it == NULL || issued != EBB_OK) { return issued; }
+    EBB_TRY(ebb__cuda_enter(device));
+    if (it->phase == PHASE_FIRST) { it->phase = it->has_calls || it->streams.n == 0 ? PHASE_STREAMS : PHASE_SECOND; }
     return it->phase == PHASE_REPLAY ? launch(device, it) : EBB_OK;
 }

@@ -248,7 +248,7 @@ ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event);
 ebb_status ebb__cuda_event_sync(ebb_device *device, ebb_event *event);
 uint64_t ebb__cuda_event_time_ns(ebb_device *device, ebb_event *event);
 ebb_status ebb__cuda_iteration_begin(ebb_device *device, uint64_t run_id, bool *issue_out);
-ebb_status ebb__cuda_iteration_end(ebb_device *device, uint64_t run_id);
+ebb_status ebb__cuda_iteration_end(ebb_device *device, uint64_t run_id, ebb_status issued, bool *again_out);
 
 /* ---- families of operators: fill in a kernel whose common parts are there ---------------------- */
 
