@@ -177,10 +177,11 @@ struct ebb_backend_ops {
     ebb_status (*copy)(ebb_stream *stream, ebb_copy_direction direction, ebb_buf device_side, void *host_side);
     ebb_status (*call)(ebb_stream *stream, ebb_call_fn fn, void *ctx); /* fn on the host, in stream order */
     ebb_status (*event_record)(ebb_stream *stream, ebb_event *event);
-    ebb_status (*event_wait)(ebb_stream *stream, ebb_event *event);  /* for its latest record; none yet: no wait */
-    ebb_status (*event_sync)(ebb_device *device, ebb_event *event);  /* the host waits */
-    uint64_t (*event_time_ns)(ebb_device *device, ebb_event *event); /* of its latest record, once synced */
-    ebb_status (*stream_sync)(ebb_stream *stream);                   /* the first late error of this stream, once */
+    ebb_status (*event_wait)(ebb_stream *stream, ebb_event *event); /* for its latest record; none yet: no wait */
+    ebb_status (*event_sync)(ebb_device *device, ebb_event *event); /* the host waits */
+    /* Of its latest record, once synced; 0: that was part of a captured iteration. */
+    uint64_t (*event_time_ns)(ebb_device *device, ebb_event *event);
+    ebb_status (*stream_sync)(ebb_stream *stream); /* the first late error of this stream, once */
 
     /* optional: NULL: not known. How long event_wait has kept the stream from going on, since the stream was made. A
      * wait counts when it has ended. Any thread may ask. */

@@ -44,7 +44,6 @@ struct ebb_cuda_iteration {
     bool has_calls;
     uint64_t slots; /* bit s: kernels in it read state s */
     cudaEvent_t fork, done;
-    uint64_t anchor;  /* of done */
     bool is_launched; /* its graph, once or more */
     cudaGraphExec_t exec;
     EBB_VEC(ebb_stream *) streams;
@@ -81,7 +80,7 @@ static ebb_status add_run(ebb_cuda_device *device, uint64_t run_id, ebb_cuda_ite
     if (it == NULL) { return EBB_E_NO_MEMORY; }
     it->run_id = run_id;
     cudaError_t error = cudaEventCreateWithFlags(&it->fork, cudaEventDisableTiming);
-    if (error == cudaSuccess) { error = cudaEventCreateWithFlags(&it->done, cudaEventDefault); }
+    if (error == cudaSuccess) { error = cudaEventCreateWithFlags(&it->done, cudaEventDisableTiming); }
     if (error != cudaSuccess) {
         free_iteration(device->base.mem, it);
         return ebb__cuda_fail(error, "a graph's events");
@@ -153,12 +152,10 @@ uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device) {
     return device->capturing ? device->current->number : 0;
 }
 
-bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out,
-                            uint64_t *anchor_out) {
+bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out) {
     const ebb_cuda_iteration *it = find_number(device, number);
     if (it == NULL || it->phase != PHASE_REPLAY) { return false; }
     *done_out = it->done;
-    *anchor_out = it->anchor;
     return true;
 }
 
@@ -204,7 +201,6 @@ static ebb_status launch(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     EBB_CUDA(cudaGraphLaunch(it->exec, device->stream), "launching an iteration");
     it->is_launched = true;
     EBB_CUDA(cudaEventRecord(it->done, device->stream), "launching an iteration");
-    it->anchor = device->n_anchors - 1;
     for (size_t i = 0; i < it->streams.n; i++) {
         EBB_CUDA(cudaStreamWaitEvent(it->streams.data[i]->handle, it->done, 0), "launching an iteration");
     }

@@ -148,9 +148,8 @@ ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device);
 bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot);
 /* Of the capture that is going on; 0: none is. */
 uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device);
-/* The event after the latest launch of a captured iteration, with its anchor. false: none, or no more. */
-bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out,
-                            uint64_t *anchor_out);
+/* The event after the latest launch of a captured iteration, without a time. false: none, or no more. */
+bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out);
 /* Give up what is being captured, if anything is: before everything that waits for the device. */
 void ebb__cuda_capture_abandon(ebb_cuda_device *device);
 /* Drop the iterations that stream is part of; NULL: all. */

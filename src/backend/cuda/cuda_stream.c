@@ -234,12 +234,10 @@ ebb_status ebb__cuda_event_record(ebb_stream *stream, ebb_event *event) {
 
 /* What stands for the event's latest record: itself, or, where that is in a captured iteration, its latest launch. A
  * capture in which it was recorded is over, and with it the event's meaning to others. false: nothing to wait for. */
-static bool get_record(const ebb_cuda_device *device, const ebb_event *event, cudaEvent_t *handle_out,
-                       uint64_t *anchor_out) {
+static bool get_record(const ebb_cuda_device *device, const ebb_event *event, cudaEvent_t *handle_out) {
     if (!event->is_recorded) { return false; }
-    if (event->captured != 0) { return ebb__cuda_capture_done(device, event->captured, handle_out, anchor_out); }
+    if (event->captured != 0) { return ebb__cuda_capture_done(device, event->captured, handle_out); }
     *handle_out = event->handle;
-    *anchor_out = event->anchor;
     return true;
 }
 
@@ -248,9 +246,8 @@ ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event) {
     const uint64_t number = ebb__cuda_capture_number(device);
     EBB_TRY(ebb__cuda_begin_command(stream));
     cudaEvent_t handle = event->handle;
-    uint64_t anchor = 0;
     if (number != 0 && event->captured != number) { return EBB_OK; } /* the launch comes after it */
-    if (number == 0 && !get_record(device, event, &handle, &anchor)) { return EBB_OK; }
+    if (number == 0 && !get_record(device, event, &handle)) { return EBB_OK; }
     EBB_CUDA(cudaStreamWaitEvent(stream->handle, handle, 0), "waiting for an event");
     return EBB_OK;
 }
@@ -258,19 +255,16 @@ ebb_status ebb__cuda_event_wait(ebb_stream *stream, ebb_event *event) {
 ebb_status ebb__cuda_event_sync(ebb_device *base, ebb_event *event) {
     ebb_cuda_device *device = ebb__cuda_of(base);
     cudaEvent_t handle = NULL;
-    uint64_t anchor = 0;
     EBB_TRY(ebb__cuda_enter(device));
     ebb__cuda_capture_abandon(device);
-    if (get_record(device, event, &handle, &anchor)) { EBB_CUDA(cudaEventSynchronize(handle), "waiting for an event"); }
+    if (get_record(device, event, &handle)) { EBB_CUDA(cudaEventSynchronize(handle), "waiting for an event"); }
     return EBB_OK;
 }
 
 uint64_t ebb__cuda_event_time_ns(ebb_device *base, ebb_event *event) {
     ebb_cuda_device *device = ebb__cuda_of(base);
-    cudaEvent_t handle = NULL;
-    uint64_t anchor = 0;
-    if (ebb__cuda_enter(device) != EBB_OK || !get_record(device, event, &handle, &anchor)) { return 0; }
-    return time_after(get_anchor(device, anchor), handle);
+    if (!event->is_recorded || event->captured != 0 || ebb__cuda_enter(device) != EBB_OK) { return 0; }
+    return time_after(get_anchor(device, event->anchor), event->handle);
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
