@@ -5,6 +5,7 @@
  *
  *   scratch   sums [chunks][c], what they are folded to, and after them coef [1 or 3][c]
  */
+#include "backend/cuda/cuda_quad.h"
 #include "backend/cuda/cuda_sums.h"
 
 static uint64_t n_channels(const ebb_cuda_kernel *kernel) {
@@ -30,7 +31,10 @@ static ebb_cuda_norm_channel_args channel_args(const ebb_cuda_kernel *kernel, co
                                         .epsilon = kernel->attr.epsilon};
 }
 
-_Static_assert(EBB_CUDA_ELEMENTS_A_UNIT == 8, "a unit writes one byte of the mask");
+/* Groups of EBB_CUDA_VOTERS bits, whole ones. */
+static uint64_t mask_bytes(const ebb_cuda_kernel *kernel) {
+    return ebb_align_up(kernel->n_elements, EBB_CUDA_VOTERS) / 8;
+}
 
 /* ---- forward ----------------------------------------------------------------------------------- */
 
@@ -45,7 +49,7 @@ static ebb_status normalize(const ebb_cuda_kernel *kernel, const ebb_bound *boun
                                      .n = kernel->n_elements,
                                      .c = n_channels(kernel),
                                      .relu = kernel->attr.relu != 0};
-    EBB_CUDA(ebb__cuda_launch_norm(stream, &args, ebb__cuda_n_units(kernel)), "batch_norm");
+    EBB_CUDA(ebb__cuda_launch_norm(stream, &args), "batch_norm");
     return EBB_OK;
 }
 
@@ -102,7 +106,7 @@ static ebb_status run_backward(const ebb_cuda_kernel *kernel, const ebb_bound *b
                                        .mask = mask,
                                        .n = kernel->n_elements,
                                        .c = channel.c};
-    EBB_CUDA(ebb__cuda_launch_norm_bwd(stream, &second, ebb__cuda_n_units(kernel)), "batch_norm_bwd");
+    EBB_CUDA(ebb__cuda_launch_norm_bwd(stream, &second), "batch_norm_bwd");
     return EBB_OK;
 }
 
@@ -118,7 +122,7 @@ static ebb_status set_layouts(ebb_cuda_device *device, const ebb_kernel_desc *de
     for (uint32_t i = 0; i < ebb__kernel_n_operands(desc); i++) {
         const ebb_operand *o = &desc->operand[i];
         if (o->opaque) {
-            EBB_TRY(ebb__cuda_layout_of_bytes(&device->base, ebb__cuda_n_units(kernel), &kernel->layout[i]));
+            EBB_TRY(ebb__cuda_layout_of_bytes(&device->base, mask_bytes(kernel), &kernel->layout[i]));
         } else if (o->shape.n_dims == 4) {
             EBB_TRY(ebb__cuda_layout_channels_last(&device->base, o->dtype, &o->shape, &kernel->layout[i]));
         } else {

@@ -104,11 +104,12 @@ static ebb_status run_conv(const ebb_cuda_kernel *kernel, const ebb_bound *bound
     const int64_t *dst = ((const convolution *)kernel->extra)->key.dst;
     const ebb_cuda_bias_args args = {.x = bound->at[kernel->n_in],
                                      .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
+                                     .n = n_elements(dst),
                                      .c = (uint64_t)dst[1],
                                      .relu = kernel->attr.relu != 0};
     EBB_TRY(convolve(kernel, bound, "conv", stream));
     if (args.bias == NULL && !args.relu) { return EBB_OK; }
-    EBB_CUDA(ebb__cuda_launch_bias(stream, &args, n_elements(dst)), "conv");
+    EBB_CUDA(ebb__cuda_launch_bias(stream, &args), "conv");
     return EBB_OK;
 }
 

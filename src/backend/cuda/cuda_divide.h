@@ -18,4 +18,9 @@ EBB_HD uint64_t ebb__cuda_divide(uint64_t a, uint64_t b, uint64_t *quotient_out)
     return a - q * b;
 }
 
+EBB_HD uint64_t ebb__cuda_rest(uint64_t a, uint64_t b) {
+    uint64_t quotient;
+    return ebb__cuda_divide(a, b, &quotient);
+}
+
 #endif

@@ -6,21 +6,22 @@
 #include "backend/cuda/cuda_priv.h"
 
 static ebb_status run_relu(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const ebb_cuda_relu_args args = {.src = bound->at[0], .dst = bound->at[1]};
-    EBB_CUDA(ebb__cuda_launch_relu(stream, &args, kernel->n_elements), "relu");
+    const ebb_cuda_relu_args args = {.src = bound->at[0], .dst = bound->at[1], .n = kernel->n_elements};
+    EBB_CUDA(ebb__cuda_launch_relu(stream, &args), "relu");
     return EBB_OK;
 }
 
 static ebb_status run_relu_bwd(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const ebb_cuda_relu_bwd_args args = {.diff_dst = bound->at[0], .dst = bound->at[1], .diff_src = bound->at[2]};
-    EBB_CUDA(ebb__cuda_launch_relu_bwd(stream, &args, kernel->n_elements), "relu_bwd");
+    const ebb_cuda_relu_bwd_args args = {
+        .diff_dst = bound->at[0], .dst = bound->at[1], .diff_src = bound->at[2], .n = kernel->n_elements};
+    EBB_CUDA(ebb__cuda_launch_relu_bwd(stream, &args), "relu_bwd");
     return EBB_OK;
 }
 
 static ebb_status run_add(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
     const ebb_cuda_add_args args = {
-        .a = bound->at[0], .b = bound->at[1], .dst = bound->at[2], .relu = kernel->attr.relu};
-    EBB_CUDA(ebb__cuda_launch_add(stream, &args, kernel->n_elements), "add");
+        .a = bound->at[0], .b = bound->at[1], .dst = bound->at[2], .n = kernel->n_elements, .relu = kernel->attr.relu};
+    EBB_CUDA(ebb__cuda_launch_add(stream, &args), "add");
     return EBB_OK;
 }
 

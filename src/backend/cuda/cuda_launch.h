@@ -8,6 +8,9 @@
  *   cuda_NAME_body.h   EBB_HD void element(const args *a, uint64_t i)     the arithmetic, as C and as CUDA
  *   cuda_NAME.cu       EBB_CUDA_EACH(launcher, args, element)             which thread does which element
  *
+ * What reads and writes four elements at a time says so by EBB_CUDA_TILES (cuda_quad.h): its args have the number of
+ * elements, and the tensors begin at multiples of 16 bytes.
+ *
  * Compiled as C, EBB_CUDA_EACH makes the same launcher over ebb__cuda_each_on_host, which only tests have.
  */
 #ifndef EBB_SRC_CUDA_LAUNCH_H
@@ -38,22 +41,25 @@ cudaError_t ebb__cuda_launch_set_state(cudaStream_t stream, const ebb_cuda_set_s
 typedef struct ebb_cuda_relu_args {
     const float *src;
     float *dst;
+    uint64_t n;
 } ebb_cuda_relu_args;
 
 typedef struct ebb_cuda_relu_bwd_args {
     const float *diff_dst, *dst;
     float *diff_src;
+    uint64_t n;
 } ebb_cuda_relu_bwd_args;
 
 typedef struct ebb_cuda_add_args {
     const float *a, *b;
     float *dst;
+    uint64_t n;
     bool relu;
 } ebb_cuda_add_args;
 
-cudaError_t ebb__cuda_launch_relu(cudaStream_t stream, const ebb_cuda_relu_args *args, uint64_t n);
-cudaError_t ebb__cuda_launch_relu_bwd(cudaStream_t stream, const ebb_cuda_relu_bwd_args *args, uint64_t n);
-cudaError_t ebb__cuda_launch_add(cudaStream_t stream, const ebb_cuda_add_args *args, uint64_t n);
+cudaError_t ebb__cuda_launch_relu(cudaStream_t stream, const ebb_cuda_relu_args *args);
+cudaError_t ebb__cuda_launch_relu_bwd(cudaStream_t stream, const ebb_cuda_relu_bwd_args *args);
+cudaError_t ebb__cuda_launch_add(cudaStream_t stream, const ebb_cuda_add_args *args);
 
 #ifdef __cplusplus
 }

@@ -12,32 +12,31 @@
 extern "C" {
 #endif
 
-/* ---- dropout, updates: unit i takes elements i, i + n_units, ... below n ------------------------- */
-
-#define EBB_CUDA_ELEMENTS_A_UNIT 8u /* what is computed once a unit is computed once for this many */
+/* ---- dropout, updates ---------------------------------------------------------------------------- */
 
 typedef struct ebb_cuda_dropout_args {
     const float *src;
     float *dst;
     const ebb_cuda_state *state;
     uint64_t stream_hash; /* of the random stream; the iteration is hashed after it */
-    uint64_t n, n_units;
-    uint64_t c, hw; /* elements lie as (n, hw, c) and are counted as (n, c, hw); row-major: both 1 */
+    uint64_t n;
+    uint64_t c, hw; /* last: elements lie as (n, hw, c) and are counted as (n, c, hw) */
     float p, scale;
 } ebb_cuda_dropout_args;
 
-cudaError_t ebb__cuda_launch_dropout(cudaStream_t stream, const ebb_cuda_dropout_args *args, uint64_t n_units);
+cudaError_t ebb__cuda_launch_dropout(cudaStream_t stream, const ebb_cuda_dropout_args *args);
+cudaError_t ebb__cuda_launch_dropout_last(cudaStream_t stream, const ebb_cuda_dropout_args *args);
 
 typedef struct ebb_cuda_update_args {
     const float *gradient;
     float *weights, *first, *second; /* momentum, or Adam's moments */
     const ebb_cuda_state *state;
-    uint64_t n, n_units;
+    uint64_t n;
     float momentum, weight_decay, beta1, beta2, epsilon;
     int32_t rule; /* ebb_optimizer_kind */
 } ebb_cuda_update_args;
 
-cudaError_t ebb__cuda_launch_update(cudaStream_t stream, const ebb_cuda_update_args *args, uint64_t n_units);
+cudaError_t ebb__cuda_launch_update(cudaStream_t stream, const ebb_cuda_update_args *args);
 
 /* ---- elements that only move --------------------------------------------------------------------- */
 
@@ -65,11 +64,11 @@ cudaError_t ebb__cuda_launch_transpose(cudaStream_t stream, const ebb_cuda_trans
 typedef struct ebb_cuda_bias_args {
     float *x;
     const float *bias; /* [c]; NULL: none */
-    uint64_t c;
+    uint64_t n, c;
     bool relu;
 } ebb_cuda_bias_args;
 
-cudaError_t ebb__cuda_launch_bias(cudaStream_t stream, const ebb_cuda_bias_args *args, uint64_t n);
+cudaError_t ebb__cuda_launch_bias(cudaStream_t stream, const ebb_cuda_bias_args *args);
 
 /* ---- convolutions without cuDNN ------------------------------------------------------------------ */
 
@@ -129,7 +128,7 @@ typedef struct ebb_cuda_pair {
  * gradients    a: x after the mask, b: the same times (src - mean); src NULL: a alone */
 typedef struct ebb_cuda_sums_args {
     const float *x, *src, *mean;
-    const uint8_t *mask; /* a bit an element; NULL: all pass */
+    const uint8_t *mask; /* a bit an element, in the order of cuda_quad.h; NULL: all pass */
     ebb_cuda_pair *sums; /* [n_chunks][c] */
     uint64_t n_rows, c;
 } ebb_cuda_sums_args;
@@ -177,7 +176,6 @@ cudaError_t ebb__cuda_launch_norm_backward_channel(cudaStream_t stream, const eb
 cudaError_t ebb__cuda_launch_norm_infer_channel(cudaStream_t stream, const ebb_cuda_norm_channel_args *args,
                                                 uint64_t c);
 
-/* Unit i takes elements 8 i ... 8 i + 7, which are a byte of the mask. */
 typedef struct ebb_cuda_norm_args {
     const float *src, *diff_dst, *mean, *coef, *beta;
     float *to;
@@ -186,8 +184,8 @@ typedef struct ebb_cuda_norm_args {
     bool relu;
 } ebb_cuda_norm_args;
 
-cudaError_t ebb__cuda_launch_norm(cudaStream_t stream, const ebb_cuda_norm_args *args, uint64_t n_units);
-cudaError_t ebb__cuda_launch_norm_bwd(cudaStream_t stream, const ebb_cuda_norm_args *args, uint64_t n_units);
+cudaError_t ebb__cuda_launch_norm(cudaStream_t stream, const ebb_cuda_norm_args *args);
+cudaError_t ebb__cuda_launch_norm_bwd(cudaStream_t stream, const ebb_cuda_norm_args *args);
 
 typedef struct ebb_cuda_norm_stats_args {
     const float *mean, *variance;

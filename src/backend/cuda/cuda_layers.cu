@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda_move_body.h"
 #include "backend/cuda/cuda_window_body.h"
 
-EBB_CUDA_EACH(ebb__cuda_launch_bias, ebb_cuda_bias_args, ebb__cuda_bias_element)
+EBB_CUDA_TILES(ebb__cuda_launch_bias, ebb_cuda_bias_args, EBB_CUDA_CHANNELS_BY_FOUR, ebb__cuda_bias_quads)
 EBB_CUDA_EACH(ebb__cuda_launch_join, ebb_cuda_move_args, ebb__cuda_join_element)
 EBB_CUDA_EACH(ebb__cuda_launch_slice, ebb_cuda_move_args, ebb__cuda_slice_element)
 EBB_CUDA_EACH(ebb__cuda_launch_transpose, ebb_cuda_transpose_args, ebb__cuda_transpose_element)

@@ -128,11 +128,12 @@ static ebb_status run_linear(const ebb_cuda_kernel *kernel, const ebb_bound *bou
     const product *p = kernel->extra;
     const ebb_cuda_bias_args args = {.x = bound->at[p->d_idx],
                                      .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
+                                     .n = p->batch * p->n_out,
                                      .c = p->n_out,
                                      .relu = kernel->attr.relu != 0};
     EBB_TRY(multiply(bound, p, "linear", stream));
     if (args.bias == NULL && !args.relu) { return EBB_OK; }
-    EBB_CUDA(ebb__cuda_launch_bias(stream, &args, p->batch * p->n_out), "linear");
+    EBB_CUDA(ebb__cuda_launch_bias(stream, &args), "linear");
     return EBB_OK;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch-norm for one channel (from its sums) and for eight elements (with its figures): ref_batch_norm.c's formulas.
+ * Batch-norm for one channel (from its sums) and for quads (with their figures): ref_batch_norm.c's formulas.
  */
 #ifndef EBB_SRC_CUDA_NORM_BODY_H
 #define EBB_SRC_CUDA_NORM_BODY_H
 
+#include "backend/cuda/cuda_elementwise_body.h"
 #include "backend/cuda/cuda_sums_body.h"
 
 #include <math.h>
@@ -35,27 +36,50 @@ EBB_HD void ebb__cuda_norm_backward_channel(const ebb_cuda_norm_channel_args *ar
     args->coef[2 * args->c + c] = (float)(scale * sum.a / args->n_rows);
 }
 
-EBB_HD void ebb__cuda_norm_element(const ebb_cuda_norm_args *args, uint64_t unit) {
-    const uint64_t first = 8 * unit, end = first + 8 < args->n ? first + 8 : args->n;
-    uint64_t row, c = ebb__cuda_divide(first, args->c, &row);
-    unsigned bits = 0;
-    for (uint64_t i = first; i < end; i++) {
-        const float v = (args->src[i] - args->mean[c]) * args->coef[c] + args->beta[c];
-        bits |= (unsigned)(v > 0.0f) << (i - first);
-        args->to[i] = args->relu && v < 0.0f ? 0.0f : v;
-        c = c + 1 == args->c ? 0 : c + 1;
+EBB_HD void ebb__cuda_norm_quads(const ebb_cuda_norm_args *args, uint64_t at, ebb_cuda_fit fit) {
+    ebb_cuda_quad x[EBB_CUDA_QUADS];
+    uint64_t c = ebb__cuda_rest(at, args->c);
+    for (unsigned k = 0; k < EBB_CUDA_QUADS; k++) {
+        x[k] = ebb__cuda_load(args->src, at + k * EBB_CUDA_STRIDE, args->n, fit);
     }
-    if (args->mask != NULL) { args->mask[unit] = (uint8_t)bits; }
+    for (unsigned k = 0; k < EBB_CUDA_QUADS; k++) {
+        const ebb_cuda_quad mean = ebb__cuda_of_channels(args->mean, c, args->c, fit);
+        const ebb_cuda_quad coef = ebb__cuda_of_channels(args->coef, c, args->c, fit);
+        const ebb_cuda_quad beta = ebb__cuda_of_channels(args->beta, c, args->c, fit);
+        unsigned bits = 0;
+        for (int j = 0; j < 4; j++) {
+            const float v = (x[k].v[j] - mean.v[j]) * coef.v[j] + beta.v[j];
+            bits |= (unsigned)(v > 0.0f) << j;
+            x[k].v[j] = args->relu ? ebb__cuda_rectify(v) : v;
+        }
+        ebb__cuda_store(args->to, at + k * EBB_CUDA_STRIDE, args->n, fit, x[k]);
+        if (args->mask != NULL) { ebb__cuda_mask_put(args->mask, at + k * EBB_CUDA_STRIDE, args->n, bits); }
+        c = ebb__cuda_next_channel(c, args->c);
+    }
 }
 
-EBB_HD void ebb__cuda_norm_bwd_element(const ebb_cuda_norm_args *args, uint64_t unit) {
-    const uint64_t first = 8 * unit, end = first + 8 < args->n ? first + 8 : args->n;
-    uint64_t row, c = ebb__cuda_divide(first, args->c, &row);
-    for (uint64_t i = first; i < end; i++) {
-        const float d = ebb__cuda_passes(args->mask, i) ? args->diff_dst[i] : 0.0f;
-        const float distance = args->src[i] - args->mean[c];
-        args->to[i] = args->coef[c] * d - args->coef[args->c + c] * distance - args->coef[2 * args->c + c];
-        c = c + 1 == args->c ? 0 : c + 1;
+EBB_HD void ebb__cuda_norm_bwd_quads(const ebb_cuda_norm_args *args, uint64_t at, ebb_cuda_fit fit) {
+    ebb_cuda_quad src[EBB_CUDA_QUADS], diff[EBB_CUDA_QUADS];
+    unsigned bits[EBB_CUDA_QUADS];
+    uint64_t c = ebb__cuda_rest(at, args->c);
+    for (unsigned k = 0; k < EBB_CUDA_QUADS; k++) {
+        const uint64_t first = at + k * EBB_CUDA_STRIDE;
+        src[k] = ebb__cuda_load(args->src, first, args->n, fit);
+        diff[k] = ebb__cuda_load(args->diff_dst, first, args->n, fit);
+        bits[k] = args->mask != NULL && (fit == EBB_CUDA_ALL || first < args->n) ? ebb__cuda_mask_get(args->mask, first)
+                                                                                 : 15u;
+    }
+    for (unsigned k = 0; k < EBB_CUDA_QUADS; k++) {
+        const ebb_cuda_quad mean = ebb__cuda_of_channels(args->mean, c, args->c, fit);
+        const ebb_cuda_quad scale = ebb__cuda_of_channels(args->coef, c, args->c, fit);
+        const ebb_cuda_quad slope = ebb__cuda_of_channels(args->coef + args->c, c, args->c, fit);
+        const ebb_cuda_quad constant = ebb__cuda_of_channels(args->coef + 2 * args->c, c, args->c, fit);
+        for (int j = 0; j < 4; j++) {
+            const float d = (bits[k] >> j & 1u) != 0 ? diff[k].v[j] : 0.0f;
+            src[k].v[j] = scale.v[j] * d - slope.v[j] * (src[k].v[j] - mean.v[j]) - constant.v[j];
+        }
+        ebb__cuda_store(args->to, at + k * EBB_CUDA_STRIDE, args->n, fit, src[k]);
+        c = ebb__cuda_next_channel(c, args->c);
     }
 }
 

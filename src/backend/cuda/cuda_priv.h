@@ -206,9 +206,6 @@ struct ebb_bound {
     void *at[]; /* address of each operand */
 };
 
-/* That compute operand 0: EBB_CUDA_ELEMENTS_A_UNIT elements each. */
-uint64_t ebb__cuda_n_units(const ebb_cuda_kernel *kernel);
-
 /* Every operand in the layout of the first one that has been decided; plain if none has. For shapes that are equal. */
 ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel);
 

@@ -5,5 +5,7 @@
 #include "backend/cuda/cuda_dropout_body.h"
 #include "backend/cuda/cuda_update_body.h"
 
-EBB_CUDA_EACH(ebb__cuda_launch_dropout, ebb_cuda_dropout_args, ebb__cuda_dropout_element)
-EBB_CUDA_EACH(ebb__cuda_launch_update, ebb_cuda_update_args, ebb__cuda_update_element)
+EBB_CUDA_TILES(ebb__cuda_launch_dropout, ebb_cuda_dropout_args, EBB_CUDA_ENDS_WITH_FOUR, ebb__cuda_dropout_quads)
+EBB_CUDA_TILES(ebb__cuda_launch_dropout_last, ebb_cuda_dropout_args, EBB_CUDA_CHANNELS_BY_FOUR,
+               ebb__cuda_dropout_last_quads)
+EBB_CUDA_TILES(ebb__cuda_launch_update, ebb_cuda_update_args, EBB_CUDA_ENDS_WITH_FOUR, ebb__cuda_update_quads)

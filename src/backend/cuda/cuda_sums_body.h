@@ -7,7 +7,7 @@
 #ifndef EBB_SRC_CUDA_SUMS_BODY_H
 #define EBB_SRC_CUDA_SUMS_BODY_H
 
-#include "backend/cuda/cuda_divide.h"
+#include "backend/cuda/cuda_quad.h"
 #include "backend/cuda/cuda_launch_ops.h"
 
 EBB_HD void ebb__cuda_chunk(const ebb_cuda_sums_args *args, uint64_t unit, uint64_t *c_out, uint64_t *first_out,
@@ -33,7 +33,7 @@ EBB_HD void ebb__cuda_sum_statistics_element(const ebb_cuda_sums_args *args, uin
 }
 
 EBB_HD bool ebb__cuda_passes(const uint8_t *mask, uint64_t i) {
-    return mask == NULL || (mask[i / 8] >> (i % 8) & 1) != 0;
+    return mask == NULL || (ebb__cuda_mask_get(mask, i / 4 * 4) >> (i % 4) & 1u) != 0;
 }
 
 EBB_HD void ebb__cuda_sum_gradients_element(const ebb_cuda_sums_args *args, uint64_t i) {

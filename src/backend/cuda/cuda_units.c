@@ -5,10 +5,6 @@
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"
 
-uint64_t ebb__cuda_n_units(const ebb_cuda_kernel *kernel) {
-    return (kernel->n_elements + EBB_CUDA_ELEMENTS_A_UNIT - 1) / EBB_CUDA_ELEMENTS_A_UNIT;
-}
-
 /* ---- dropout ----------------------------------------------------------------------------------- */
 
 static ebb_status run_dropout(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
@@ -21,13 +17,12 @@ static ebb_status run_dropout(const ebb_cuda_kernel *kernel, const ebb_bound *bo
         .state = bound->state,
         .stream_hash = ebb__hash(EBB_HASH_INIT, &bound->rng_stream, sizeof bound->rng_stream),
         .n = kernel->n_elements,
-        .n_units = ebb__cuda_n_units(kernel),
         .c = last ? (uint64_t)s->dims[1] : 1,
         .hw = last ? (uint64_t)(s->dims[2] * s->dims[3]) : 1,
         .p = p,
         .scale = p < 1.0f ? 1.0f / (1.0f - p) : 0.0f,
     };
-    EBB_CUDA(ebb__cuda_launch_dropout(stream, &args, args.n_units), "dropout");
+    EBB_CUDA(last ? ebb__cuda_launch_dropout_last(stream, &args) : ebb__cuda_launch_dropout(stream, &args), "dropout");
     return EBB_OK;
 }
 
@@ -49,7 +44,6 @@ static ebb_status run_update(const ebb_cuda_kernel *kernel, const ebb_bound *bou
         .second = kernel->n_inout > 2 ? bound->at[3] : NULL,
         .state = bound->state,
         .n = kernel->n_elements,
-        .n_units = ebb__cuda_n_units(kernel),
         .momentum = a->momentum,
         .weight_decay = a->weight_decay,
         .beta1 = a->beta1,
@@ -57,7 +51,7 @@ static ebb_status run_update(const ebb_cuda_kernel *kernel, const ebb_bound *bou
         .epsilon = a->epsilon,
         .rule = a->optimizer,
     };
-    EBB_CUDA(ebb__cuda_launch_update(stream, &args, args.n_units), "update");
+    EBB_CUDA(ebb__cuda_launch_update(stream, &args), "update");
     return EBB_OK;
 }
 
