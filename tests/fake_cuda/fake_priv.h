@@ -30,7 +30,7 @@ typedef struct fake_command {
     const void *src;
     size_t n_bytes;
     ebb_cuda_element_fn element;
-    unsigned char args[128];
+    unsigned char args[192];
     uint64_t n;
     cudaHostFn_t fn;
     void *ctx;

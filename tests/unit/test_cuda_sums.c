@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over rows that take several levels, against sums in double; that nothing after the room that was asked for is
- * written; and a loss of an invalid label.
+ * Sums over rows, of one block and of many, against sums in double: the same bits whatever the order of blocks, tickets
+ * back at 0, and nothing written after the room that was asked for. And a loss of an invalid label.
  */
 #include "backend/cuda/cuda_each.h"
 #include "backend/cuda/cuda_sums.h"
@@ -13,40 +13,60 @@
 
 enum { GUARD = 64 };
 
+static unsigned tickets[EBB_CUDA_MAX_TICKETS];
+
 static void sum_and_check(uint64_t n_rows, uint64_t c, cudaStream_t stream) {
-    const uint64_t n_bytes = ebb__cuda_fold_bytes(ebb__cuda_chunks(n_rows), c);
-    float *x = malloc(n_rows * c * sizeof *x), *dst = calloc(c, sizeof *dst);
+    const uint64_t n_bytes = ebb__cuda_sums_bytes(n_rows, c);
+    float *x = malloc(n_rows * c * sizeof *x), *dst = calloc(2 * c, sizeof *dst);
     unsigned char *scratch = malloc(n_bytes + GUARD);
     ebb_rng rng;
     ebb__rng_init(&rng, 17, n_rows);
     for (uint64_t i = 0; i < n_rows * c; i++) { x[i] = ebb__rng_normal(&rng) + (float)(i % c); }
     memset(scratch + n_bytes, 0x5a, GUARD);
-    assert_int_equal(ebb__cuda_sum_rows(stream, x, n_rows, c, scratch, dst), EBB_OK);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    for (int turn = 0; turn < 2; turn++) { /* another order of blocks each, the same bits */
+        assert_int_equal(ebb__cuda_sum_rows(stream, x, n_rows, c, scratch, tickets, dst + (uint64_t)turn * c), EBB_OK);
+        assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    }
+    assert_memory_equal(dst, dst + c, c * sizeof *dst);
     for (uint64_t k = 0; k < c; k++) {
         double sum = 0.0, size = 0.0;
         for (uint64_t r = 0; r < n_rows; r++) { sum += (double)x[r * c + k], size += fabs((double)x[r * c + k]); }
         assert_true(fabs((double)dst[k] - sum) <= 2e-6 * size);
     }
     for (int i = 0; i < GUARD; i++) { assert_int_equal(scratch[n_bytes + (uint64_t)i], 0x5a); }
+    for (unsigned i = 0; i < EBB_CUDA_MAX_TICKETS; i++) { assert_int_equal(tickets[i], 0); }
     free(scratch);
     free(dst);
     free(x);
 }
 
-static void sums_of_several_levels(void **state) {
+static void sums_of_one_part_and_of_many(void **state) {
     (void)state;
-    const uint64_t chunk = EBB_CUDA_CHUNK_ROWS, fold = EBB_CUDA_FOLD;
-    const uint64_t n_rows[] = {1, chunk, chunk + 1, chunk * fold, chunk * fold + 1, chunk * fold * 3 + 5};
+    const uint64_t n_rows[] = {1, 2, 31, 32, 33, 127, 128, 129, 1000, 4099, 40000};
+    const uint64_t n_channels[] = {1, 3, 4, 6, 8, 12, 32, 33, 36, 68};
     cudaStream_t stream = NULL;
     fake_cuda_reset(3);
     assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     for (size_t i = 0; i < sizeof n_rows / sizeof n_rows[0]; i++) {
-        sum_and_check(n_rows[i], 1, stream);
-        sum_and_check(n_rows[i], 3, stream);
+        for (size_t k = 0; k < sizeof n_channels / sizeof n_channels[0]; k++) {
+            sum_and_check(n_rows[i], n_channels[k], stream);
+        }
     }
-    sum_and_check(chunk * fold * fold + 1, 1, stream); /* three levels */
+    sum_and_check(9, 20000, stream);   /* more groups than blocks are wanted */
+    sum_and_check(1500000, 1, stream); /* as many parts as there may be, chains of several */
     assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+/* A run's tickets are enough for every group of more than one part, and scratch does not grow with the rows. */
+static void parts_are_bounded(void **state) {
+    (void)state;
+    for (uint64_t c = 1; c < 100000; c = c * 5 / 4 + 1) {
+        const ebb_cuda_sums_args args = ebb__cuda_sums(NULL, (uint64_t)1 << 40, c, NULL, NULL);
+        assert_true(args.n_parts == 1 || args.n_groups <= EBB_CUDA_MAX_TICKETS);
+        assert_true(args.n_parts == 1 || args.n_parts * args.n_groups <= EBB_CUDA_SUM_BLOCKS);
+        assert_true(args.part_rows * args.n_parts >= args.n_rows && args.part_rows * (args.n_parts - 1) < args.n_rows);
+        assert_true((uint64_t)4 * args.n_groups * args.n_lanes >= c);
+    }
 }
 
 static void a_label_that_is_none(void **state) {
@@ -115,7 +135,8 @@ static void elements_come_in_any_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_several_levels),
+        cmocka_unit_test(sums_of_one_part_and_of_many),
+        cmocka_unit_test(parts_are_bounded),
         cmocka_unit_test(a_label_that_is_none),
         cmocka_unit_test(elements_come_in_any_order),
     };

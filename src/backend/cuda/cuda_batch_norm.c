@@ -3,7 +3,7 @@
  * Batch-norm, our own: sums over the batch in a fixed order, then one pass that normalises, rectifies, and notes in a
  * bit an element what backward has to let pass.
  *
- *   scratch   sums [chunks][c], what they are folded to, and after them coef [1 or 3][c]
+ *   scratch   sums [parts][c], and after them coef [1 or 3][c]
  */
 #include "backend/cuda/cuda_quad.h"
 #include "backend/cuda/cuda_sums.h"
@@ -17,18 +17,15 @@ static uint64_t n_rows(const ebb_cuda_kernel *kernel) {
 }
 
 static float *coef_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
-    const uint64_t n = ebb__cuda_chunks(n_rows(kernel));
-    return (float *)((unsigned char *)bound->scratch + ebb__cuda_fold_bytes(n, n_channels(kernel)));
+    return (float *)((unsigned char *)bound->scratch + ebb__cuda_sums_bytes(n_rows(kernel), n_channels(kernel)));
 }
 
-static ebb_cuda_norm_channel_args channel_args(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
-    return (ebb_cuda_norm_channel_args){.sums = bound->scratch,
-                                        .src = bound->at[0],
-                                        .coef = coef_of(kernel, bound),
-                                        .n = ebb__cuda_chunks(n_rows(kernel)),
-                                        .c = n_channels(kernel),
-                                        .n_rows = (double)n_rows(kernel),
-                                        .epsilon = kernel->attr.epsilon};
+/* x: what is added. */
+static ebb_cuda_norm_channel_args channel_args(const ebb_cuda_kernel *kernel, const ebb_bound *bound, const float *x) {
+    return (ebb_cuda_norm_channel_args){
+        .rows = ebb__cuda_sums(x, n_rows(kernel), n_channels(kernel), bound->scratch, bound->tickets),
+        .coef = coef_of(kernel, bound),
+        .epsilon = kernel->attr.epsilon};
 }
 
 /* Groups of EBB_CUDA_VOTERS bits, whole ones. */
@@ -54,25 +51,20 @@ static ebb_status normalize(const ebb_cuda_kernel *kernel, const ebb_bound *boun
 }
 
 static ebb_status run_forward(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound);
-    ebb_cuda_pair *sums = bound->scratch;
-    const ebb_cuda_sums_args args = {.x = bound->at[0], .sums = sums, .n_rows = n_rows(kernel), .c = channel.c};
-    EBB_CUDA(ebb__cuda_launch_sum_statistics(stream, &args, channel.n * channel.c), "batch_norm");
-    EBB_TRY(ebb__cuda_fold(stream, &sums, &channel.n, channel.c));
-    channel.sums = sums;
+    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound, bound->at[0]);
     channel.gamma = bound->at[1];
     channel.mean = bound->at[4];
     channel.variance = bound->at[5];
-    EBB_CUDA(ebb__cuda_launch_norm_forward_channel(stream, &channel, channel.c), "batch_norm");
+    EBB_CUDA(ebb__cuda_launch_norm_statistics(stream, &channel), "batch_norm");
     uint8_t *mask = kernel->n_out > 3 ? bound->at[6] : NULL;
     return normalize(kernel, bound, channel.mean, bound->at[3], mask, stream);
 }
 
 static ebb_status run_infer(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound);
+    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound, NULL);
     channel.gamma = bound->at[1];
     channel.variance = bound->at[4];
-    EBB_CUDA(ebb__cuda_launch_norm_infer_channel(stream, &channel, channel.c), "batch_norm_infer");
+    EBB_CUDA(ebb__cuda_launch_norm_infer_channel(stream, &channel, channel.rows.c), "batch_norm_infer");
     return normalize(kernel, bound, bound->at[3], bound->at[5], NULL, stream);
 }
 
@@ -80,24 +72,16 @@ static ebb_status run_infer(const ebb_cuda_kernel *kernel, const ebb_bound *boun
 
 static ebb_status run_backward(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
     void *const *out = bound->at + kernel->n_in;
-    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound);
-    ebb_cuda_pair *sums = bound->scratch;
     uint8_t *mask = kernel->n_in > 5 ? bound->at[5] : NULL;
-    const ebb_cuda_sums_args args = {.x = bound->at[1],
-                                     .src = bound->at[0],
-                                     .mean = bound->at[2],
-                                     .mask = mask,
-                                     .sums = sums,
-                                     .n_rows = n_rows(kernel),
-                                     .c = channel.c};
-    EBB_CUDA(ebb__cuda_launch_sum_gradients(stream, &args, channel.n * channel.c), "batch_norm_bwd");
-    EBB_TRY(ebb__cuda_fold(stream, &sums, &channel.n, channel.c));
-    channel.sums = sums;
+    ebb_cuda_norm_channel_args channel = channel_args(kernel, bound, bound->at[1]);
+    channel.rows.src = bound->at[0];
+    channel.rows.mean = bound->at[2];
+    channel.rows.mask = mask;
     channel.variance = bound->at[3];
     channel.gamma = bound->at[4];
     channel.diff_gamma = out[1];
     channel.diff_beta = out[2];
-    EBB_CUDA(ebb__cuda_launch_norm_backward_channel(stream, &channel, channel.c), "batch_norm_bwd");
+    EBB_CUDA(ebb__cuda_launch_norm_gradients(stream, &channel), "batch_norm_bwd");
     const ebb_cuda_norm_args second = {.src = bound->at[0],
                                        .diff_dst = bound->at[1],
                                        .mean = bound->at[2],
@@ -105,7 +89,7 @@ static ebb_status run_backward(const ebb_cuda_kernel *kernel, const ebb_bound *b
                                        .to = out[0],
                                        .mask = mask,
                                        .n = kernel->n_elements,
-                                       .c = channel.c};
+                                       .c = channel.rows.c};
     EBB_CUDA(ebb__cuda_launch_norm_bwd(stream, &second), "batch_norm_bwd");
     return EBB_OK;
 }
@@ -129,13 +113,14 @@ static ebb_status set_layouts(ebb_cuda_device *device, const ebb_kernel_desc *de
             EBB_TRY(ebb__cuda_layout_plain(&device->base, o->dtype, &o->shape, &kernel->layout[i]));
         }
     }
-    kernel->base.scratch_bytes = ebb__cuda_fold_bytes(ebb__cuda_chunks(n_rows(kernel)), n_channels(kernel)) +
-                                 n_coef * n_channels(kernel) * sizeof(float);
+    kernel->base.scratch_bytes =
+        ebb__cuda_sums_bytes(n_rows(kernel), n_channels(kernel)) + n_coef * n_channels(kernel) * sizeof(float);
     return EBB_OK;
 }
 
 ebb_status ebb__cuda_make_batch_norm(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     kernel->base.inplace = 1u << 0;
+    kernel->adds_rows = desc->kind != EBB_OP_BATCH_NORM_INFER;
     switch (desc->kind) {
     case EBB_OP_BATCH_NORM: kernel->run = run_forward; break;
     case EBB_OP_BATCH_NORM_INFER: kernel->run = run_infer; break;

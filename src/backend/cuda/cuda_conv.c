@@ -122,7 +122,7 @@ static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound
     EBB_TRY(convolve(kernel, bound, "conv_bwd_weights", stream));
     if (kernel->n_out < 2) { return EBB_OK; }
     return ebb__cuda_sum_rows(stream, bound->at[1], (uint64_t)(dst[0] * dst[2] * dst[3]), (uint64_t)dst[1],
-                              bound->scratch, bound->at[3]);
+                              bound->scratch, bound->tickets, bound->at[3]);
 }
 
 /* ---- making them ------------------------------------------------------------------------------- */
@@ -197,8 +197,9 @@ ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *d
     EBB_TRY(set_layouts(device, desc, kernel));
     EBB_TRY(choose_algorithm(device, desc, kernel));
     if (desc->kind == EBB_OP_CONV_BWD_WEIGHTS && desc->n_out > 1) {
-        const uint64_t n_chunks = ebb__cuda_chunks((uint64_t)(p->key.dst[0] * p->key.dst[2] * p->key.dst[3]));
-        const uint64_t n_bytes = ebb__cuda_fold_bytes(n_chunks, (uint64_t)p->key.dst[1]);
+        const uint64_t n_rows = (uint64_t)(p->key.dst[0] * p->key.dst[2] * p->key.dst[3]);
+        const uint64_t n_bytes = ebb__cuda_sums_bytes(n_rows, (uint64_t)p->key.dst[1]);
+        kernel->adds_rows = true;
         kernel->base.scratch_bytes = ebb_max_u64(kernel->base.scratch_bytes, n_bytes);
     }
     return EBB_OK;

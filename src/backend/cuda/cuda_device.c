@@ -97,8 +97,12 @@ static ebb_status fill_in(ebb_cuda_device *device) {
     EBB_TRY(ebb__cuda_enter(device));
     EBB_TRY(ebb__cuda_memory_init(device));
     EBB_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "a stream");
-    EBB_CUDA(cudaMalloc(&states, EBB_CUDA_MAX_STATES * sizeof *device->states), "the iteration's figures");
+    const size_t n_ticket_bytes = EBB_CUDA_MAX_STATES * EBB_CUDA_MAX_TICKETS * sizeof *device->tickets;
+    EBB_CUDA(cudaMalloc(&states, EBB_CUDA_MAX_STATES * sizeof *device->states + n_ticket_bytes),
+             "the iteration's figures");
     device->states = states;
+    device->tickets = (unsigned *)(void *)(device->states + EBB_CUDA_MAX_STATES);
+    EBB_CUDA(cudaMemset(device->tickets, 0, n_ticket_bytes), "the iteration's figures");
     EBB_TRY(try_kernel(device));
     return ebb__cuda_anchor_init(device);
 }

@@ -103,9 +103,10 @@ void ebb__cuda_kernel_destroy(ebb_kernel *base) {
 static ebb_status fill_bound(ebb_cuda_kernel *kernel, ebb_bound *bound) {
     ebb_cuda_device *device = ebb__cuda_of(kernel->base.device);
     EBB_TRY(ebb__cuda_enter(device));
-    if (kernel->reads_state) {
+    if (kernel->reads_state || kernel->adds_rows) {
         EBB_TRY(ebb__cuda_state_hold(device, bound->host_state, &bound->slot));
-        bound->state = device->states + bound->slot;
+        if (kernel->reads_state) { bound->state = device->states + bound->slot; }
+        if (kernel->adds_rows) { bound->tickets = device->tickets + (size_t)bound->slot * EBB_CUDA_MAX_TICKETS; }
     }
     return kernel->pack_create != NULL ? kernel->pack_create(kernel, bound) : EBB_OK;
 }
@@ -132,7 +133,9 @@ void ebb__cuda_unbind(ebb_kernel *base, ebb_bound *bound) {
     if (bound == NULL) { return; }
     const ebb_cuda_kernel *kernel = (const ebb_cuda_kernel *)base;
     if (kernel->pack_destroy != NULL) { kernel->pack_destroy(kernel, bound); }
-    if (bound->state != NULL) { ebb__cuda_state_release(ebb__cuda_of(base->device), bound->slot); }
+    if (bound->state != NULL || bound->tickets != NULL) {
+        ebb__cuda_state_release(ebb__cuda_of(base->device), bound->slot);
+    }
     ebb__free(kernel->mem, bound);
 }
 

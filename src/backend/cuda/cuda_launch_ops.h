@@ -116,25 +116,32 @@ cudaError_t ebb__cuda_launch_lrn_bwd(cudaStream_t stream, const ebb_cuda_lrn_arg
 
 /* ---- sums over rows, in an order that the sizes alone decide ------------------------------------- */
 
-#define EBB_CUDA_CHUNK_ROWS 128u /* summed by one thread */
-#define EBB_CUDA_FOLD 64u        /* sums that one thread adds */
+#define EBB_CUDA_FOLD 64u         /* pairs that one thread adds */
+#define EBB_CUDA_SUM_BLOCKS 1024u /* about: enough to fill any GPU, and few enough to be added by one of them */
+#define EBB_CUDA_GROUP_LANES 8u   /* quads of channels that a block has: 128 bytes of a row */
+#define EBB_CUDA_MAX_TICKETS (EBB_CUDA_SUM_BLOCKS / 2) /* of a run: groups whose rows more than one block has */
 
 typedef struct ebb_cuda_pair {
     double a, b;
 } ebb_cuda_pair;
 
-/* Unit (chunk, channel) of x (n_rows, c).
- * statistics   a: distances to row 0, b: their squares
- * gradients    a: x after the mask, b: the same times (src - mean); src NULL: a alone */
+/* x (n_rows, c); see cuda_rows.h. ebb__cuda_sums_args fills in all that the sizes decide. */
 typedef struct ebb_cuda_sums_args {
-    const float *x, *src, *mean;
-    const uint8_t *mask; /* a bit an element, in the order of cuda_quad.h; NULL: all pass */
-    ebb_cuda_pair *sums; /* [n_chunks][c] */
-    uint64_t n_rows, c;
+    const float *x, *src, *mean; /* src and mean: for gradients */
+    const uint8_t *mask;         /* a bit an element, in the order of cuda_quad.h; NULL: all pass */
+    ebb_cuda_pair *sums;         /* [n_parts][c]; unused if there is one part */
+    unsigned *tickets;           /* [n_groups], zeros before and after */
+    uint64_t n_rows, c, part_rows;
+    uint32_t n_groups, n_parts, n_lanes; /* lanes: quads of a group, a power of two */
 } ebb_cuda_sums_args;
 
-cudaError_t ebb__cuda_launch_sum_statistics(cudaStream_t stream, const ebb_cuda_sums_args *args, uint64_t n_units);
-cudaError_t ebb__cuda_launch_sum_gradients(cudaStream_t stream, const ebb_cuda_sums_args *args, uint64_t n_units);
+/* dst[c]: the sums of x. */
+typedef struct ebb_cuda_column_args {
+    ebb_cuda_sums_args rows;
+    float *dst;
+} ebb_cuda_column_args;
+
+cudaError_t ebb__cuda_launch_sum_columns(cudaStream_t stream, const ebb_cuda_column_args *args);
 
 /* to[group][c]: each the sum of EBB_CUDA_FOLD of from[n][c] in order. */
 typedef struct ebb_cuda_fold_args {
@@ -145,34 +152,21 @@ typedef struct ebb_cuda_fold_args {
 
 cudaError_t ebb__cuda_launch_fold(cudaStream_t stream, const ebb_cuda_fold_args *args, uint64_t n_units);
 
-typedef struct ebb_cuda_put_sums_args {
-    const ebb_cuda_pair *sums; /* [n][c] */
-    float *dst;                /* [c], of a */
-    uint64_t n, c;
-} ebb_cuda_put_sums_args;
-
-cudaError_t ebb__cuda_launch_put_sums(cudaStream_t stream, const ebb_cuda_put_sums_args *args, uint64_t c);
-
 /* ---- batch-norm ---------------------------------------------------------------------------------- */
 
 /* Per channel, from its sums. forward: mean, variance, scale. backward: diff_gamma, diff_beta and what the second
  * pass multiplies by. infer: scale, from a given variance; no sums. */
 typedef struct ebb_cuda_norm_channel_args {
-    const ebb_cuda_pair *sums; /* [n][c] */
-    const float *src;          /* row 0 is what distances are from */
+    ebb_cuda_sums_args rows;
     const float *gamma;
     float *mean, *variance; /* backward reads variance */
     float *diff_gamma, *diff_beta;
     float *coef; /* [c] scale; backward [3][c]: scale, by distance, constant */
-    uint64_t n, c;
-    double n_rows;
     float epsilon;
 } ebb_cuda_norm_channel_args;
 
-cudaError_t ebb__cuda_launch_norm_forward_channel(cudaStream_t stream, const ebb_cuda_norm_channel_args *args,
-                                                  uint64_t c);
-cudaError_t ebb__cuda_launch_norm_backward_channel(cudaStream_t stream, const ebb_cuda_norm_channel_args *args,
-                                                   uint64_t c);
+cudaError_t ebb__cuda_launch_norm_statistics(cudaStream_t stream, const ebb_cuda_norm_channel_args *args);
+cudaError_t ebb__cuda_launch_norm_gradients(cudaStream_t stream, const ebb_cuda_norm_channel_args *args);
 cudaError_t ebb__cuda_launch_norm_infer_channel(cudaStream_t stream, const ebb_cuda_norm_channel_args *args,
                                                 uint64_t c);
 

@@ -146,7 +146,7 @@ static ebb_status run_bwd_weights(const ebb_cuda_kernel *kernel, const ebb_bound
     const product *p = kernel->extra;
     EBB_TRY(multiply(bound, p, "linear_bwd_weights", stream));
     if (kernel->n_out < 2) { return EBB_OK; }
-    return ebb__cuda_sum_rows(stream, bound->at[1], p->batch, p->n_out, bound->scratch, bound->at[3]);
+    return ebb__cuda_sum_rows(stream, bound->at[1], p->batch, p->n_out, bound->scratch, bound->tickets, bound->at[3]);
 }
 
 ebb_status ebb__cuda_make_linear(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
@@ -169,8 +169,8 @@ ebb_status ebb__cuda_make_linear(ebb_cuda_device *device, const ebb_kernel_desc 
     EBB_TRY(find_algorithm(device, op, p));
     kernel->base.scratch_bytes = p->workspace_bytes;
     if (desc->kind == EBB_OP_LINEAR_BWD_WEIGHTS && desc->n_out > 1) {
-        kernel->base.scratch_bytes =
-            ebb_max_u64(p->workspace_bytes, ebb__cuda_fold_bytes(ebb__cuda_chunks(p->batch), p->n_out));
+        kernel->base.scratch_bytes = ebb_max_u64(p->workspace_bytes, ebb__cuda_sums_bytes(p->batch, p->n_out));
+        kernel->adds_rows = true;
     }
     return EBB_OK;
 }

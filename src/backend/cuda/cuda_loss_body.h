@@ -10,6 +10,26 @@
 
 #include <math.h>
 
+/* Of column c, pairs [first, end) of [.][n_columns]. */
+EBB_HD ebb_cuda_pair ebb__cuda_add_pairs(const ebb_cuda_pair *sums, uint64_t n_columns, uint64_t c, uint64_t first,
+                                         uint64_t end) {
+    ebb_cuda_pair sum;
+    sum.a = 0.0;
+    sum.b = 0.0;
+    for (uint64_t k = first; k < end; k++) {
+        sum.a += sums[k * n_columns + c].a;
+        sum.b += sums[k * n_columns + c].b;
+    }
+    return sum;
+}
+
+EBB_HD void ebb__cuda_fold_element(const ebb_cuda_fold_args *args, uint64_t i) {
+    uint64_t group;
+    const uint64_t c = ebb__cuda_divide(i, args->c, &group), first = group * EBB_CUDA_FOLD;
+    const uint64_t end = first + EBB_CUDA_FOLD < args->n ? first + EBB_CUDA_FOLD : args->n;
+    args->to[i] = ebb__cuda_add_pairs(args->from, args->c, c, first, end);
+}
+
 /* The first of equal ones. */
 EBB_HD void ebb__cuda_loss_largest_element(const ebb_cuda_loss_args *args, uint64_t i) {
     const float *row = args->logits + i / EBB_CUDA_LANES * args->n_classes;

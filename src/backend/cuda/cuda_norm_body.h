@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch-norm for one channel (from its sums) and for quads (with their figures): ref_batch_norm.c's formulas.
+ * Sums over rows as they are; batch-norm for one channel (from its sums) and for quads (with their figures):
+ * ref_batch_norm.c's formulas.
  */
 #ifndef EBB_SRC_CUDA_NORM_BODY_H
 #define EBB_SRC_CUDA_NORM_BODY_H
 
 #include "backend/cuda/cuda_elementwise_body.h"
-#include "backend/cuda/cuda_sums_body.h"
+#include "backend/cuda/cuda_rows.h"
 
 #include <math.h>
 
 /* One pass gives both: squares are of the distance to the channel's first value, so a mean far from
  * 0 cancels nothing; a first value far from all others still does, as far as doubles leave it to. */
-EBB_HD void ebb__cuda_norm_forward_channel(const ebb_cuda_norm_channel_args *args, uint64_t c) {
-    const ebb_cuda_pair sum = ebb__cuda_add_pairs(args->sums, args->c, c, 0, args->n);
-    const double distance = sum.a / args->n_rows, raw = sum.b / args->n_rows - distance * distance;
+EBB_HD void ebb__cuda_norm_forward_channel(const ebb_cuda_norm_channel_args *args, uint64_t c, ebb_cuda_pair sum) {
+    const double n_rows = (double)args->rows.n_rows;
+    const double distance = sum.a / n_rows, raw = sum.b / n_rows - distance * distance;
     const double variance = raw < 0.0 ? 0.0 : raw; /* a NaN stays one */
-    args->mean[c] = (float)((double)args->src[c] + distance);
+    args->mean[c] = (float)((double)args->rows.x[c] + distance);
     args->variance[c] = (float)variance;
     args->coef[c] = (float)((double)args->gamma[c] / sqrt(variance + (double)args->epsilon));
 }
@@ -25,15 +26,19 @@ EBB_HD void ebb__cuda_norm_infer_channel(const ebb_cuda_norm_channel_args *args,
     args->coef[c] = (float)((double)args->gamma[c] / sqrt((double)args->variance[c] + (double)args->epsilon));
 }
 
-EBB_HD void ebb__cuda_norm_backward_channel(const ebb_cuda_norm_channel_args *args, uint64_t c) {
-    const ebb_cuda_pair sum = ebb__cuda_add_pairs(args->sums, args->c, c, 0, args->n);
+EBB_HD void ebb__cuda_norm_backward_channel(const ebb_cuda_norm_channel_args *args, uint64_t c, ebb_cuda_pair sum) {
+    const double n_rows = (double)args->rows.n_rows;
     const double inverse = 1.0 / sqrt((double)args->variance[c] + (double)args->epsilon);
     const double scale = (double)args->gamma[c] * inverse;
     args->diff_gamma[c] = (float)(sum.b * inverse);
     args->diff_beta[c] = (float)sum.a;
     args->coef[c] = (float)scale;
-    args->coef[args->c + c] = (float)(scale * inverse * inverse * sum.b / args->n_rows);
-    args->coef[2 * args->c + c] = (float)(scale * sum.a / args->n_rows);
+    args->coef[args->rows.c + c] = (float)(scale * inverse * inverse * sum.b / n_rows);
+    args->coef[2 * args->rows.c + c] = (float)(scale * sum.a / n_rows);
+}
+
+EBB_HD void ebb__cuda_column(const ebb_cuda_column_args *args, uint64_t c, ebb_cuda_pair sum) {
+    args->dst[c] = (float)sum.a;
 }
 
 EBB_HD void ebb__cuda_norm_quads(const ebb_cuda_norm_args *args, uint64_t at, ebb_cuda_fit fit) {

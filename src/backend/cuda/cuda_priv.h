@@ -15,7 +15,7 @@
 #define EBB_SRC_CUDA_PRIV_H
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/cuda_launch.h"
+#include "backend/cuda/cuda_launch_ops.h"
 #include "backend/kernel_check.h"
 
 #include <pthread.h>
@@ -91,6 +91,7 @@ typedef struct ebb_cuda_device {
     ebb_cuda_anchor anchors[EBB_CUDA_N_ANCHORS];
     uint64_t n_anchors;     /* ever; number k is anchors[k % EBB_CUDA_N_ANCHORS] */
     ebb_cuda_state *states; /* on the device, [EBB_CUDA_MAX_STATES] */
+    unsigned *tickets;      /* after them, [EBB_CUDA_MAX_STATES][EBB_CUDA_MAX_TICKETS]: see cuda_rows.h */
     ebb_cuda_state_slot slots[EBB_CUDA_MAX_STATES];
     bool no_capture, capturing;
     ebb_cuda_iteration *current; /* between begin and end, unless it is replayed or never to be captured */
@@ -186,6 +187,7 @@ struct ebb_cuda_kernel {
     uint64_t n_elements; /* of operand 0 */
     ebb_layout *layout;  /* base.layout, writable while it is built */
     bool reads_state;    /* bound->state is wanted */
+    bool adds_rows;      /* bound->tickets are */
     /* Queue it. Nothing is allocated, nothing waits. */
     ebb_status (*run)(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream);
     /* What a family keeps of its library's: destroyed with the kernel. */
@@ -199,7 +201,8 @@ struct ebb_cuda_kernel {
 struct ebb_bound {
     const ebb_run_state *host_state; /* ports are fixed at bind */
     const ebb_cuda_state *state;     /* on the device; NULL unless the kernel reads it */
-    uint32_t slot;                   /* of the state */
+    unsigned *tickets; /* of the run, whose kernels come one after the other; NULL unless rows are added */
+    uint32_t slot;     /* of the state and the tickets, where either is not NULL */
     uint64_t rng_stream;
     void *scratch;
     void *pack;

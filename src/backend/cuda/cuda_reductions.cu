@@ -5,12 +5,12 @@
 #include "backend/cuda/cuda_loss_body.h"
 #include "backend/cuda/cuda_norm_body.h"
 
-EBB_CUDA_EACH(ebb__cuda_launch_sum_statistics, ebb_cuda_sums_args, ebb__cuda_sum_statistics_element)
-EBB_CUDA_EACH(ebb__cuda_launch_sum_gradients, ebb_cuda_sums_args, ebb__cuda_sum_gradients_element)
+EBB_CUDA_ROWS(ebb__cuda_launch_sum_columns, ebb_cuda_column_args, EBB_CUDA_PLAIN, ebb__cuda_column)
+EBB_CUDA_ROWS(ebb__cuda_launch_norm_statistics, ebb_cuda_norm_channel_args, EBB_CUDA_STATISTICS,
+              ebb__cuda_norm_forward_channel)
+EBB_CUDA_ROWS(ebb__cuda_launch_norm_gradients, ebb_cuda_norm_channel_args, EBB_CUDA_GRADIENTS,
+              ebb__cuda_norm_backward_channel)
 EBB_CUDA_EACH(ebb__cuda_launch_fold, ebb_cuda_fold_args, ebb__cuda_fold_element)
-EBB_CUDA_EACH(ebb__cuda_launch_put_sums, ebb_cuda_put_sums_args, ebb__cuda_put_sums_element)
-EBB_CUDA_EACH(ebb__cuda_launch_norm_forward_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_forward_channel)
-EBB_CUDA_EACH(ebb__cuda_launch_norm_backward_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_backward_channel)
 EBB_CUDA_EACH(ebb__cuda_launch_norm_infer_channel, ebb_cuda_norm_channel_args, ebb__cuda_norm_infer_channel)
 EBB_CUDA_TILES(ebb__cuda_launch_norm, ebb_cuda_norm_args, EBB_CUDA_CHANNELS_BY_FOUR, ebb__cuda_norm_quads)
 EBB_CUDA_TILES(ebb__cuda_launch_norm_bwd, ebb_cuda_norm_args, EBB_CUDA_CHANNELS_BY_FOUR, ebb__cuda_norm_bwd_quads)

@@ -8,15 +8,17 @@
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"
 
-/* The bytes of the first sums, [n][c]; and with all that is made of them. */
-uint64_t ebb__cuda_chunks(uint64_t n_rows);
-uint64_t ebb__cuda_fold_bytes(uint64_t n, uint64_t c);
+/* Who adds what of x (n_rows, c), whose sums lie in scratch, of at least ebb__cuda_sums_bytes. */
+ebb_cuda_sums_args ebb__cuda_sums(const float *x, uint64_t n_rows, uint64_t c, void *scratch, unsigned *tickets);
+uint64_t ebb__cuda_sums_bytes(uint64_t n_rows, uint64_t c);
 
+/* dst[c]: the sums of x, by way of scratch. */
+ebb_status ebb__cuda_sum_rows(cudaStream_t stream, const float *x, uint64_t n_rows, uint64_t c, void *scratch,
+                              unsigned *tickets, float *dst);
+
+/* Of n pairs with all that they are folded to, [.][c]. */
+uint64_t ebb__cuda_fold_bytes(uint64_t n, uint64_t c);
 /* From sums[n][c], after which there is the room that fold_bytes says, to at most EBB_CUDA_FOLD a channel: *n. */
 ebb_status ebb__cuda_fold(cudaStream_t stream, ebb_cuda_pair **sums, uint64_t *n, uint64_t c);
-
-/* dst[c]: the sums of x (n_rows, c), by way of scratch (fold_bytes of the chunks). */
-ebb_status ebb__cuda_sum_rows(cudaStream_t stream, const float *x, uint64_t n_rows, uint64_t c, void *scratch,
-                              float *dst);
 
 #endif
