@@ -78,8 +78,8 @@ set(ebb_cuda_found TRUE)
 
 file(GLOB ebb_cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c)
 # What it uses of base/, graph/ and backend/ is compiled once more: it links no libebb (src/backend/plugin.h).
-list(APPEND ebb_cuda_sources src/base/dtype.c src/base/mem.c src/base/rng.c src/base/units.c src/base/utf8.c src/graph/graph.c
-     src/backend/dropout_mask.c src/backend/kernel_check.c src/backend/work.c)
+list(APPEND ebb_cuda_sources src/base/dtype.c src/base/mem.c src/base/rng.c src/base/thread.c src/base/units.c src/base/utf8.c
+     src/graph/graph.c src/backend/dropout_mask.c src/backend/kernel_check.c src/backend/work.c)
 
 # The plug-in of these sources and more, as it is loaded.
 function(ebb_add_plugin)

@@ -45,7 +45,8 @@ typedef struct fake_cuda {
     /* figures */
     uint64_t used_bytes; /* of the device, context_bytes not among them */
     uint64_t pinned_bytes;
-    size_t n_live; /* allocations, reservations, streams, events, graphs, registrations */
+    uint64_t n_untouched_pages; /* of what was pinned, ever: those that the driver would have had to make */
+    size_t n_live;              /* allocations, reservations, streams, events, graphs, registrations */
     uint64_t n_launches, n_graph_nodes, n_graph_launches, n_pageable_copies;
     uint64_t n_syncs; /* of the host, with a stream, an event or the device */
 } fake_cuda;

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 fake_cuda fake;
 
@@ -227,9 +228,20 @@ cudaError_t cudaMemset(void *ptr, int value, size_t n_bytes) {
     return cudaSuccess;
 }
 
+static uint64_t count_untouched(void *ptr, size_t n_bytes) {
+    const size_t n_pages = n_bytes / (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *is_there = calloc(n_pages, 1);
+    uint64_t n = 0;
+    if (mincore(ptr, n_bytes, is_there) != 0) { abort(); }
+    for (size_t i = 0; i < n_pages; i++) { n += (is_there[i] & 1u) == 0; }
+    free(is_there);
+    return n;
+}
+
 cudaError_t cudaHostRegister(void *ptr, size_t n_bytes, unsigned flags) {
     (void)flags;
     FAKE_CALL();
+    fake.n_untouched_pages += count_untouched(ptr, n_bytes);
     range *r = calloc(1, sizeof *r);
     *r = (range){.base = ptr, .n_bytes = n_bytes, .is_pinned = true, .next = ranges};
     ranges = r;

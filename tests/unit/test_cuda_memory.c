@@ -8,6 +8,10 @@
 #include "ebb/session.h"
 #include "fake_bench.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
 #define MUST(expr) assert_int_equal((expr), EBB_OK)
 #define MIB ((uint64_t)1 << 20)
 
@@ -152,6 +156,43 @@ static void host_pieces_take_what_they_are_asked_for(void **state) {
     ops->close(device);
 }
 
+/* Whether the kernel was asked for huge pages where ptr lies: of its mapping's flags one is `hg`. */
+static bool asks_for_huge_pages(const void *ptr) {
+    char line[512];
+    bool is_there = false, asks = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        uintptr_t first = 0, end = 0;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2) {
+            is_there = first <= (uintptr_t)ptr && (uintptr_t)ptr < end;
+        }
+        asks = asks || (is_there && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg") != NULL);
+    }
+    (void)fclose(maps);
+    return asks;
+}
+
+/* Large pieces begin and are advised as huge pages, and every page is there before the driver pins it. */
+static void host_pieces_are_made_before_they_are_pinned(void **state) {
+    (void)state;
+    const uint64_t sizes[] = {1, 4097, 2 * MIB - 1, 2 * MIB, 70 * MIB + 12345};
+    fake_cuda_reset(3);
+    ebb_device *device = open_device();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        void *piece = NULL;
+        MUST(device->ops->host_alloc(device, sizes[i], &piece));
+        assert_int_equal(fake.n_untouched_pages, 0);
+        if (sizes[i] >= 2 * MIB) {
+            assert_int_equal((uintptr_t)piece % (2 * MIB), 0);
+            if (access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0) { assert_true(asks_for_huge_pages(piece)); }
+        }
+        device->ops->host_free(device, piece, sizes[i]);
+    }
+    assert_int_equal(fake.pinned_bytes, 0);
+    ebb_device_close(device);
+}
+
 /* Both kinds of host memory, each way and both at once; nothing is left of it, nor of a survey that fails. */
 static void copies_are_measured(void **state) {
     (void)state;
@@ -183,6 +224,7 @@ int main(void) {
         cmocka_unit_test(a_full_card_says_what_is_free),
         cmocka_unit_test(arenas_begin_zero),
         cmocka_unit_test(host_pieces_take_what_they_are_asked_for),
+        cmocka_unit_test(host_pieces_are_made_before_they_are_pinned),
         cmocka_unit_test(copies_are_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,11 @@
  *
  * Host memory is mapped to the page and then registered, so that a slab of a plan's bytes costs the host these bytes
  * and no more: cudaHostAlloc's callers see powers of two.
+ * Before that its pages are made, huge ones where they fit, by several threads: registering would make them one after
+ * the other.
  */
 #include "backend/cuda/cuda_priv.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -221,14 +224,65 @@ static size_t page_up(uint64_t size_bytes) {
     return (size_t)ebb_align_up(ebb_max_u64(size_bytes, 1), (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+#define EBB_CUDA_HUGE_PAGE ((size_t)2 << 20)
+#define EBB_CUDA_TOUCHED_BYTES ((size_t)16 << 20) /* that are worth a thread */
+#define EBB_CUDA_MAX_TOUCHERS 16u                 /* more than memory's bandwidth has use for */
+
+/* From a huge page's beginning where there is room for one; MAP_FAILED as mmap. */
+static unsigned char *map_pages(size_t n_bytes) {
+    const size_t spare_bytes = n_bytes >= EBB_CUDA_HUGE_PAGE ? EBB_CUDA_HUGE_PAGE : 0;
+    unsigned char *map = mmap(NULL, n_bytes + spare_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || spare_bytes == 0) { return map; }
+    const size_t before_bytes = (size_t)ebb_align_up((uintptr_t)map, EBB_CUDA_HUGE_PAGE) - (uintptr_t)map;
+    unsigned char *first = map + before_bytes;
+    if (before_bytes > 0) { (void)munmap(map, before_bytes); }
+    if (before_bytes < spare_bytes) { (void)munmap(first + n_bytes, spare_bytes - before_bytes); }
+    (void)madvise(first, n_bytes / EBB_CUDA_HUGE_PAGE * EBB_CUDA_HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+    return first;
+}
+
+typedef struct touched {
+    unsigned char *first;
+    size_t n_bytes;
+} touched;
+
+static void *touch(void *arg) {
+    const touched *part = arg;
+    const size_t page_bytes = page_up(1);
+    for (size_t at = 0; at < part->n_bytes; at += page_bytes) { ((volatile unsigned char *)part->first)[at] = 0; }
+    return NULL;
+}
+
+/* A thread that cannot be begun is done without. */
+static void touch_all(const ebb_cuda_device *device, unsigned char *first, size_t n_bytes) {
+    pthread_t thread[EBB_CUDA_MAX_TOUCHERS];
+    touched part[EBB_CUDA_MAX_TOUCHERS];
+    bool is_begun[EBB_CUDA_MAX_TOUCHERS] = {false};
+    const uint64_t n_most = ebb_min_u64(EBB_CUDA_MAX_TOUCHERS, (uint64_t)device->n_threads);
+    const size_t n_parts = (size_t)ebb_max_u64(1, ebb_min_u64(n_most, n_bytes / EBB_CUDA_TOUCHED_BYTES));
+    const size_t part_bytes = (size_t)ebb_align_up((n_bytes + n_parts - 1) / n_parts, EBB_CUDA_HUGE_PAGE);
+    for (size_t k = 0; k < n_parts; k++) {
+        const size_t begin = (size_t)ebb_min_u64(k * part_bytes, n_bytes);
+        part[k] = (touched){first + begin, (size_t)ebb_min_u64(part_bytes, n_bytes - begin)};
+        is_begun[k] = k > 0 && ebb__thread_start(touch, &part[k], &thread[k]) == 0;
+    }
+    for (size_t k = 0; k < n_parts; k++) {
+        if (!is_begun[k]) { (void)touch(&part[k]); }
+    }
+    for (size_t k = 0; k < n_parts; k++) {
+        if (is_begun[k]) { (void)pthread_join(thread[k], NULL); }
+    }
+}
+
 ebb_status ebb__cuda_host_alloc(ebb_device *base, uint64_t size_bytes, void **ptr_out) {
     EBB_TRY(ebb__cuda_enter(ebb__cuda_of(base)));
     const size_t n_bytes = page_up(size_bytes);
-    void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *ptr = map_pages(n_bytes);
     if (ptr == MAP_FAILED) {
         return ebb_fail(EBB_E_NO_MEMORY, "no memory for a host piece of %" PRIu64 " bytes: %s", size_bytes,
                         strerror(errno));
     }
+    touch_all(ebb__cuda_of(base), ptr, n_bytes);
     cudaError_t error = cudaHostRegister(ptr, n_bytes, cudaHostRegisterDefault);
     if (error != cudaSuccess) {
         (void)munmap(ptr, n_bytes);
