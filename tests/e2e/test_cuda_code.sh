@@ -6,7 +6,7 @@
 # bits, stores likewise, registers, spills, shared memory, occupancy.
 . "$(dirname "$0")/lib.sh"
 
-elementwise="relu_fours relu_bwd_fours add_fours bias_fours norm_fours norm_bwd_fours"
+elementwise="relu_fours relu_bwd_fours add_fours bias_fours join_fours slice_fours norm_fours norm_bwd_fours"
 stateful="dropout_fours dropout_last_fours update_fours" # they read the run's state too, in single words
 sums="norm_statistics_fours norm_gradients_fours sum_columns_fours"
 python=${PYTHON:-python3}

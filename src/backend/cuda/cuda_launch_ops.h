@@ -44,11 +44,12 @@ cudaError_t ebb__cuda_launch_update(cudaStream_t stream, const ebb_cuda_update_a
 typedef struct ebb_cuda_move_args {
     const float *src, *acc; /* acc: NULL, or added (slice) */
     float *dst;
+    uint64_t n; /* of the narrow side */
     uint64_t run, row, first;
 } ebb_cuda_move_args;
 
-cudaError_t ebb__cuda_launch_join(cudaStream_t stream, const ebb_cuda_move_args *args, uint64_t n_src);
-cudaError_t ebb__cuda_launch_slice(cudaStream_t stream, const ebb_cuda_move_args *args, uint64_t n_dst);
+cudaError_t ebb__cuda_launch_join(cudaStream_t stream, const ebb_cuda_move_args *args);
+cudaError_t ebb__cuda_launch_slice(cudaStream_t stream, const ebb_cuda_move_args *args);
 
 /* Each image's (n_rows, n_columns) becomes (n_columns, n_rows). */
 typedef struct ebb_cuda_transpose_args {

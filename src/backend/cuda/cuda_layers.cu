@@ -7,8 +7,8 @@
 #include "backend/cuda/cuda_window_body.h"
 
 EBB_CUDA_TILES(ebb__cuda_launch_bias, ebb_cuda_bias_args, EBB_CUDA_CHANNELS_BY_FOUR, ebb__cuda_bias_quads)
-EBB_CUDA_EACH(ebb__cuda_launch_join, ebb_cuda_move_args, ebb__cuda_join_element)
-EBB_CUDA_EACH(ebb__cuda_launch_slice, ebb_cuda_move_args, ebb__cuda_slice_element)
+EBB_CUDA_TILES(ebb__cuda_launch_join, ebb_cuda_move_args, EBB_CUDA_RUNS_BY_FOUR, ebb__cuda_join_quads)
+EBB_CUDA_TILES(ebb__cuda_launch_slice, ebb_cuda_move_args, EBB_CUDA_RUNS_BY_FOUR, ebb__cuda_slice_quads)
 EBB_CUDA_EACH(ebb__cuda_launch_transpose, ebb_cuda_transpose_args, ebb__cuda_transpose_element)
 EBB_CUDA_EACH(ebb__cuda_launch_max_pool, ebb_cuda_pool_args, ebb__cuda_max_pool_element)
 EBB_CUDA_EACH(ebb__cuda_launch_max_pool_bwd, ebb_cuda_pool_args, ebb__cuda_max_pool_bwd_element)

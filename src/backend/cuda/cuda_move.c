@@ -40,8 +40,8 @@ static ebb_status run_concat(const ebb_cuda_kernel *kernel, const ebb_bound *bou
     for (uint32_t i = 0; i < kernel->n_in; i++) {
         args.src = bound->at[i];
         args.run = run_of(kernel, i);
-        const uint64_t n = ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[i]) / sizeof(float);
-        EBB_CUDA(ebb__cuda_launch_join(stream, &args, n), "concat");
+        args.n = ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[i]) / sizeof(float);
+        EBB_CUDA(ebb__cuda_launch_join(stream, &args), "concat");
         args.first += args.run;
     }
     return EBB_OK;
@@ -57,11 +57,12 @@ static ebb_status run_slice(const ebb_cuda_kernel *kernel, const ebb_bound *boun
     const ebb_cuda_move_args args = {.src = bound->at[0],
                                      .acc = kernel->n_in > 1 ? bound->at[1] : NULL,
                                      .dst = bound->at[dst],
+                                     .n = ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[dst]) /
+                                          sizeof(float),
                                      .run = run_of(kernel, dst),
                                      .row = run_of(kernel, 0),
                                      .first = (uint64_t)kernel->attr.offset * inner_of(kernel, 0)};
-    const uint64_t n = ebb__cuda_layout_bytes(kernel->base.device, kernel->layout[dst]) / sizeof(float);
-    EBB_CUDA(ebb__cuda_launch_slice(stream, &args, n), "slice");
+    EBB_CUDA(ebb__cuda_launch_slice(stream, &args), "slice");
     return EBB_OK;
 }
 
