@@ -86,4 +86,14 @@ uint64_t ebb__budget_next_write(const ebb_budget_walk *w, uint32_t t);
  * done, or takes limit_ns or more. */
 bool ebb__budget_find_closure(ebb_budget_walk *w, uint32_t t, uint64_t horizon, uint64_t limit_ns);
 
+/* ---- of every walk over a program (policy_budget.c) ---------------------------------------------- */
+
+/* By use: the step of its tensor's first write there or after; NEVER. */
+ebb_status ebb__budget_find_next_writes(const ebb_program_view *view, const ebb_uses *uses, ebb_bump *bump,
+                                        uint64_t **next_write_out);
+
+/* A lap begins with copies where there was room. What reads them reads those that the lap before ended with: on the
+ * tier of the last copy out. */
+ebb_status ebb__budget_close_copies(const ebb_policy_input *input, ebb_draft *draft);
+
 #endif

@@ -462,26 +462,28 @@ static ebb_status walk_laps(walk *w) {
 
 /* ---- the policy -------------------------------------------------------------------------------- */
 
-static ebb_status init_uses(walk *w) {
-    EBB_TRY(ebb__program_versions(w->input->program, &w->bump, &w->versions));
-    EBB_TRY(ebb__program_uses(w->input->program, &w->bump, &w->uses));
-    w->next_write = ebb__bump_alloc(&w->bump, w->view.n_accesses, sizeof *w->next_write);
-    if (w->next_write == NULL) { return EBB_E_NO_MEMORY; }
-    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+ebb_status ebb__budget_find_next_writes(const ebb_program_view *view, const ebb_uses *uses, ebb_bump *bump,
+                                        uint64_t **next_write_out) {
+    uint64_t *next_write = ebb__bump_alloc(bump, view->n_accesses, sizeof *next_write);
+    if (next_write == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t t = 0; t < view->n_tensors; t++) {
         uint64_t next = NEVER;
-        for (uint64_t use = w->uses.start[t + 1]; use-- > w->uses.start[t];) {
-            EBB_ASSERT(next == NEVER || w->uses.use[use].step < next);
-            if ((w->uses.use[use].mode & EBB_WRITE) != 0) { next = w->uses.use[use].step; }
-            w->next_write[use] = next;
+        for (uint64_t use = uses->start[t + 1]; use-- > uses->start[t];) {
+            EBB_ASSERT(next == NEVER || uses->use[use].step < next);
+            if ((uses->use[use].mode & EBB_WRITE) != 0) { next = uses->use[use].step; }
+            next_write[use] = next;
         }
     }
+    *next_write_out = next_write;
     return EBB_OK;
 }
 
 static ebb_status init_walk(walk *w) {
     w->view = ebb__plan_view(w->input->program);
     w->max_again = 16 * (uint64_t)w->view.n_steps + 1024;
-    EBB_TRY(init_uses(w));
+    EBB_TRY(ebb__program_versions(w->input->program, &w->bump, &w->versions));
+    EBB_TRY(ebb__program_uses(w->input->program, &w->bump, &w->uses));
+    EBB_TRY(ebb__budget_find_next_writes(&w->view, &w->uses, &w->bump, &w->next_write));
     w->step_ns = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_ns);
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->copy_only = ebb__bump_alloc(&w->bump, w->view.n_tensors, 1);
@@ -504,21 +506,20 @@ static ebb_status init_walk(walk *w) {
     return EBB_OK;
 }
 
-/* A lap begins with copies where there was room. What reads them reads those that the lap before ended with: on the
- * tier of the last copy out. */
-static ebb_status close_copies(walk *w) {
-    uint8_t *tier = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *tier);
+ebb_status ebb__budget_close_copies(const ebb_policy_input *input, ebb_draft *draft) {
+    const size_t n_tensors = ebb__plan_view(input->program).n_tensors;
+    uint8_t *tier = ebb__calloc(input->mem, n_tensors, sizeof *tier);
     if (tier == NULL) { return EBB_E_NO_MEMORY; }
-    memset(tier, 0, w->view.n_tensors);
-    for (size_t a = 0; a < w->draft->actions.n; a++) {
-        const ebb_action *action = &w->draft->actions.data[a].action;
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
         if (action->kind == EBB_ACT_OUT) { tier[action->target] = (uint8_t)action->tier; }
     }
-    for (size_t a = 0; a < w->draft->actions.n; a++) {
-        ebb_action *action = &w->draft->actions.data[a].action;
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        ebb_action *action = &draft->actions.data[a].action;
         if (action->kind == EBB_ACT_OUT) { tier[action->target] = 0; } /* the first: from here on they are right */
         if (action->kind == EBB_ACT_IN && tier[action->target] != 0) { action->tier = tier[action->target]; }
     }
+    ebb__free(input->mem, tier);
     return EBB_OK;
 }
 
@@ -535,7 +536,7 @@ static ebb_status draft_budget(const ebb_policy_input *input, ebb_draft *draft) 
             st = EBB_OK;
         }
     }
-    if (st == EBB_OK) { st = close_copies(&w); }
+    if (st == EBB_OK) { st = ebb__budget_close_copies(input, draft); }
     if (st == EBB_OK) {
         st = ebb__draft_move_up(draft, input->program, input->machine, input->limit_bytes, input->early_out,
                                 input->early_in);
