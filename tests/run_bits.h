@@ -123,6 +123,7 @@ static ebb_plan *make_plan(const ebb_lowered *low, const char *policy, uint64_t 
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.policy = policy;
+    options.effort = 0;
     options.budget_bytes = budget;
     options.tier_bytes[EBB_HOST] = tier == EBB_HOST ? UINT64_MAX : 0;
     options.tier_bytes[EBB_DISK] = tier == EBB_DISK ? UINT64_MAX : 0;
@@ -181,9 +182,11 @@ static inline void compare_all(ebb_device *device) {
         const double parts[] = {1.0, 0.75, 0.5, 0.35, 0.25, 0.0};
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
             uint64_t budget = ebb_max_u64((uint64_t)(parts[p] * (double)full), no_fit.least_budget_bytes);
-            ebb_plan *plan = make_plan(low, "budget", budget, tier, NULL);
-            assert_true(peak_of(plan) <= budget);
-            compare(low, &want, plan);
+            for (int best = 0; best < 2; best++) {
+                ebb_plan *plan = make_plan(low, best ? "best" : "budget", budget, tier, NULL);
+                assert_true(peak_of(plan) <= budget);
+                compare(low, &want, plan);
+            }
         }
     }
     ebb_plan_destroy(none);

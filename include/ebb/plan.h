@@ -173,10 +173,12 @@ typedef struct ebb_plan_options {
     uint64_t
         granule_bytes; /* the arena takes whole granules of the device, so only the whole granules of the budget are
                           used, and the least budget is a number of them. 0: the arena takes any number of bytes */
+    uint32_t effort;   /* of the policy best: rounds of its search, about a second each; 0: its first plans only. Within
+                        * one budget more effort never gives a slower plan */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
-    EBB_INIT(ebb_plan_options, EBB_SET(policy, "budget") EBB_SET(budget_bytes, UINT64_MAX)                             \
-                                   EBB_SET(tier_bytes[EBB_HOST], UINT64_MAX) EBB_SET(algorithms, "given"))
+    EBB_INIT(ebb_plan_options, EBB_SET(policy, "best") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(                      \
+                                   tier_bytes[EBB_HOST], UINT64_MAX) EBB_SET(algorithms, "given") EBB_SET(effort, 1))
 
 /* Why a plan does not fit. If the host's memory is too small, the first three members mean nothing. */
 typedef struct ebb_no_fit {

@@ -42,7 +42,7 @@
 #define MAX_LADDER_PARTS 64u
 
 /* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
-#define QUICK_WORK (EBB_PLACE_STEPS / 16)
+#define QUICK_WORK EBB_PLACING_QUICK
 #define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 #define FULL_WORK                                                                                                      \
@@ -85,10 +85,16 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
     return ebb__plan_place(plan, &options, placed_out);
 }
 
-static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes) {
-    ebb_policy_input input = {
-        .program = m->program, .machine = machine, .mem = m->mem, .choice = m->choice, .limit_bytes = limit_bytes};
-    input.is_hasty = m->is_hasty;
+static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes,
+                                   uint64_t budget_bytes) {
+    ebb_policy_input input = {.program = m->program,
+                              .machine = machine,
+                              .mem = m->mem,
+                              .choice = m->choice,
+                              .limit_bytes = limit_bytes,
+                              .budget_bytes = budget_bytes};
+    input.is_hasty = m->is_hasty || machine != m->machine;
+    input.effort = m->effort;
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
     return input;
 }
@@ -156,7 +162,7 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
 /* *need_out: the bytes that the plan needs. *plan_out NULL: they are above the budget, and it needs at least that many.
  * EBB_E_NO_FIT without a message: there is no such plan at any budget. */
 static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t *need_out) {
-    ebb_policy_input input = make_input(m, a->machine, a->limit_bytes);
+    ebb_policy_input input = make_input(m, a->machine, a->limit_bytes, a->budget_bytes);
     EBB_ASSERT(a->limit_bytes >= m->floor_bytes && a->limit_bytes % m->alignment == 0);
     input.early_out = input.early_in = true;
     for (int round = 0; round < MAX_ROUNDS; round++) {
@@ -287,6 +293,11 @@ typedef struct fitted {
     uint64_t limit_bytes, failed_bytes;
 } fitted;
 
+/* A policy that searches has seen its drafts placed with little work, and weighed what became of them. */
+static uint64_t own_work(const maker *m) {
+    return m->policy->rival != NULL ? QUICK_WORK : FULL_WORK;
+}
+
 static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
     fitted f = {.limit_bytes = ebb__load_limit(budget_bytes), .failed_bytes = budget_bytes};
@@ -296,7 +307,7 @@ static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out
         f.limit_bytes = ebb_max_u64(f.limit_bytes / m->alignment * m->alignment, low_bytes);
         const aim a = {.machine = m->machine,
                        .limit_bytes = f.limit_bytes,
-                       .work = FULL_WORK,
+                       .work = own_work(m),
                        .enough_bytes = budget_bytes,
                        .budget_bytes = budget_bytes};
         const ebb_status st = try_aim(m, &a, &f.plan, &need_bytes);
@@ -338,30 +349,46 @@ static uint64_t pick_higher(const maker *m, uint64_t budget_bytes, const fitted 
     return limit_bytes / m->alignment * m->alignment;
 }
 
-static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
+/* One more plan, taken if it is faster. */
+static ebb_status try_limit(maker *m, uint64_t limit_bytes, uint64_t budget_bytes, fitted *f, bool *fits_out) {
     ebb_plan *plan = NULL;
     uint64_t need_bytes = 0;
-    EBB_ASSERT(f->failed_bytes > f->limit_bytes);
+    bool faster = false;
     const aim a = {.machine = m->machine,
-                   .limit_bytes = ebb_max_u64(pick_higher(m, budget_bytes, f), f->limit_bytes),
-                   .work = FULL_WORK,
+                   .limit_bytes = limit_bytes,
+                   .work = own_work(m),
                    .enough_bytes = budget_bytes,
                    .budget_bytes = budget_bytes};
     ebb_status st = try_aim(m, &a, &plan, &need_bytes);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-    if (plan == NULL) {
-        f->failed_bytes = a.limit_bytes;
-        return EBB_OK;
-    }
-    bool faster = false;
+    *fits_out = plan != NULL;
+    if (plan == NULL) { return EBB_OK; }
     st = is_faster(m, plan, f->plan, &faster);
     if (faster) {
         ebb_plan *slower = f->plan;
         f->plan = plan;
         plan = slower;
     }
-    f->limit_bytes = a.limit_bytes;
     ebb_plan_destroy(plan);
+    return st;
+}
+
+static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
+    bool fits = false;
+    EBB_ASSERT(f->failed_bytes > f->limit_bytes);
+    const uint64_t limit_bytes = ebb_max_u64(pick_higher(m, budget_bytes, f), f->limit_bytes);
+    EBB_TRY(try_limit(m, limit_bytes, budget_bytes, f, &fits));
+    *(fits ? &f->limit_bytes : &f->failed_bytes) = limit_bytes;
+    return EBB_OK;
+}
+
+/* The limit is found with the first plans that a policy has for each; the search is for that limit alone, so that more
+ * effort cannot lead to another limit and a slower plan. */
+static ebb_status search_on(maker *m, uint64_t budget_bytes, fitted *f) {
+    bool fits = false;
+    m->effort = m->options->effort;
+    const ebb_status st = m->effort > 0 ? try_limit(m, f->limit_bytes, budget_bytes, f, &fits) : EBB_OK;
+    m->effort = 0;
     return st;
 }
 
@@ -381,7 +408,8 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
 static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
     EBB_TRY(fit_rounds(m, budget_bytes, &f));
-    const ebb_status st = raise_limit(m, budget_bytes, &f);
+    ebb_status st = raise_limit(m, budget_bytes, &f);
+    if (st == EBB_OK && !m->is_hasty && m->policy->rival != NULL) { st = search_on(m, budget_bytes, &f); }
     if (st != EBB_OK) {
         ebb_plan_destroy(f.plan);
         return st;
@@ -390,15 +418,41 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
+/* Put the rival's plan in the place of this one, or of none, if it is faster. */
+static ebb_status ask_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
+    ebb_plan *other = NULL;
+    bool faster = *plan == NULL;
+    const ebb_policy *policy = m->policy;
+    m->policy = policy->rival;
+    ebb_status st = fit_own(m, budget_bytes, &other);
+    m->policy = policy;
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st == EBB_OK && !faster) { st = is_faster(m, other, *plan, &faster); }
+    if (st == EBB_OK && faster) {
+        ebb_plan *slower = *plan;
+        *plan = other;
+        other = slower;
+    }
+    ebb_plan_destroy(other);
+    return st;
+}
+
 /* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: none. */
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     if (m->is_hasty) { return fit_own(m, budget_bytes, plan_out); }
     EBB_TRY(fit_nominal(m, budget_bytes, &nominal));
-    const ebb_status st = fit_own(m, budget_bytes, &own);
+    ebb_status st = fit_own(m, budget_bytes, &own);
+    if ((st == EBB_OK || st == EBB_E_NO_FIT) && m->policy->rival != NULL) {
+        const ebb_status asked = ask_rival(m, budget_bytes, &own);
+        st = asked != EBB_OK ? asked : own != NULL ? EBB_OK : EBB_E_NO_FIT;
+    }
     if (st != EBB_E_NO_FIT) { ebb_plan_destroy(nominal); }
-    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    if (st != EBB_OK && st != EBB_E_NO_FIT) {
+        ebb_plan_destroy(own);
+        return st;
+    }
     if (st == EBB_E_NO_FIT) { nominal->has_nominal_times = true; }
     *plan_out = st == EBB_OK ? own : nominal;
     return EBB_OK;
@@ -428,7 +482,7 @@ static ebb_status take_lower(maker *m, const ebb_policy *policy, ebb_plan **plan
 /* A plan of a policy that keeps no limit, and its peak; nothing if its load alone is above the budget. */
 static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan_out,
                                  uint64_t *peak_out) {
-    ebb_policy_input input = make_input(m, m->machine, UINT64_MAX);
+    ebb_policy_input input = make_input(m, m->machine, UINT64_MAX, UINT64_MAX);
     ebb_plan *plan = NULL;
     ebb_placed got = {0};
     uint64_t bound_bytes = 0;

@@ -26,6 +26,7 @@ typedef struct ebb_maker {
     uint32_t n_nominal;                      /* how many are asked */
     uint64_t n_ladder_parts;
     uint64_t alignment, fingerprint;
+    uint32_t effort; /* of the draft at hand */
     bool is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
                       no lower peak looked for, no nominal machine asked */

@@ -6,6 +6,7 @@
 #define EBB_SRC_PLAN_PRIV_H
 
 #include "plan/draft.h"
+#include "ebb/place.h"
 #include "plan/plan.h"
 
 /* What there is to see of a program, in one piece; borrowed from it. */
@@ -96,6 +97,7 @@ static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
 /* ---- placing ----------------------------------------------------------------------------------- */
 
 #define EBB_PLACING_WORK_AN_ITEM 64u
+#define EBB_PLACING_QUICK (EBB_PLACE_STEPS / 16) /* work for a plan that is one of many */
 
 typedef struct ebb_placing_options {
     uint64_t alignment;
@@ -151,10 +153,12 @@ typedef struct ebb_policy_input {
     const ebb_mem *mem;
     const uint32_t *choice; /* [n_steps]: the algorithm that each step is to be run with; NULL: 0 everywhere */
     uint64_t limit_bytes;
+    uint64_t budget_bytes; /* what the plan may need once it is placed */
     uint64_t tier_bytes[EBB_MAX_TIERS];
     bool early_out;        /* copies out may begin before their tensor has to leave */
     bool early_in;         /* copies in may begin before their tensor is read */
     bool is_hasty;         /* little work is to be spent */
+    uint32_t effort;       /* of a policy that searches: how many rounds */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
 } ebb_policy_input;
@@ -178,6 +182,7 @@ struct ebb_policy {
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);
+    const ebb_policy *rival;     /* whose plan is taken where it is faster; NULL: none */
     const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
 };
 
@@ -185,5 +190,6 @@ extern const ebb_policy ebb__policy_none;
 extern const ebb_policy ebb__policy_liveness;
 extern const ebb_policy ebb__policy_order;
 extern const ebb_policy ebb__policy_budget;
+extern const ebb_policy ebb__policy_best;
 
 #endif

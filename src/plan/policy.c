@@ -6,7 +6,7 @@
 #include "plan/maker.h"
 
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_order,
-                                             &ebb__policy_budget};
+                                             &ebb__policy_budget, &ebb__policy_best};
 #define MAX_NAMES_BYTES 128
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 

@@ -16,6 +16,7 @@ static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_m
     options.mem = mem;
     options.policy = policy;
     options.algorithms = algorithms;
+    options.effort = 0;
     options.budget_bytes = budget;
     options.tier_bytes[EBB_DISK] = UINT64_MAX;
     ebb_plan *plan = NULL, *read = NULL;
@@ -40,6 +41,27 @@ static void test_plan_oom(void **state) {
         OOM_LOOP(mem, st, st = plan_all(mem, p, m, "budget", budget, "given"));
         ebb_program_destroy(p);
     }
+    ebb_machine_destroy(m);
+}
+
+/* The placer can do with less memory, so a plan does not mean that no allocation failed: ever larger
+ * steps through all of them. */
+static void test_best_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    ebb_program *p = random_program(2);
+    const uint64_t budget = ebb_program_floor_bytes(p, NULL) / 4 * 5;
+    failing_mem mem;
+    size_t at = 0;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    do {
+        const ebb_status st =
+            plan_all(&failing_mem_init(&mem, at += 1 + at / 16)->hooks, p, m, "best", budget, "given");
+        assert_true(st == EBB_OK || st == EBB_E_NO_MEMORY);
+        assert_int_equal(mem.n_live, 0);
+    } while (mem.n_calls >= at);
+    assert_true(at > 1000); /* it searched */
+    ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }
 
@@ -123,7 +145,8 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_order_oom),
-                                       cmocka_unit_test(test_fitting_oom), cmocka_unit_test(test_no_fit_oom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_best_oom),
+                                       cmocka_unit_test(test_order_oom), cmocka_unit_test(test_fitting_oom),
+                                       cmocka_unit_test(test_no_fit_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

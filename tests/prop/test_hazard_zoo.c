@@ -117,6 +117,7 @@ static void prove_network(const char *name, sums *all) {
     if (n_steps <= (in_full ? HUGE_STEPS : QUICK_STEPS)) { (void)prove(&n, "budget", whole / 5 * 3, &some[0], &s); }
     if (!large) {
         (void)prove(&n, "budget", whole / 5, &some[2], &s);
+        (void)prove(&n, "best", whole / 5 * 2, &some[0], &s);
         (void)prove(&n, "budget", 1, &some[0], &s); /* the least that there is */
     }
     net_fini(&n);

@@ -47,15 +47,18 @@ static void assert_works(const ebb_program *p, const ebb_plan *plan, const world
 }
 
 /* The budgets at which something may change: the floor, below it, between it and what liveness needs. */
-static void try_budgets(const ebb_program *p, const ebb_machine *m, const world *expected, ebb_rng *rng) {
+static void try_budgets(const ebb_program *p, const ebb_machine *m, const char *policy, const world *expected,
+                        ebb_rng *rng) {
     ebb_plan *live = make_plan(p, m, "liveness", UINT64_MAX);
     assert_works(p, live, expected, rng);
     uint64_t top = ebb_plan_get_summary(live).peak_bytes, floor = ebb_program_floor_bytes(p, NULL);
     ebb_plan_destroy(live);
     for (int i = 0; i <= 4; i++) {
         ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        options.policy = policy;
         options.budget_bytes = i == 4 ? floor / 2 : floor + (top > floor ? top - floor : 0) * (uint64_t)i / 4;
         uint64_t dice = ebb__rng_below(rng, 6);
+        options.effort = dice == 3;
         if (dice == 0) { options.tier_bytes[EBB_HOST] = 0; }
         if (dice == 1) { options.tier_bytes[EBB_HOST] = top / 3; }
         if (dice == 1 || dice == 2) { options.tier_bytes[EBB_DISK] = UINT64_MAX; }
@@ -87,8 +90,11 @@ typedef struct question {
     ebb_plan_options options;
 } question;
 
-static question make_question(const ebb_program *p, const ebb_machine *m, uint64_t top, ebb_rng *rng) {
+static question make_question(const ebb_program *p, const ebb_machine *m, const char *policy, uint64_t top,
+                              ebb_rng *rng) {
     question q = {.program = p, .machine = m, .options = EBB_PLAN_OPTIONS_INIT};
+    q.options.policy = policy;
+    q.options.effort = 0;
     const uint64_t dice = ebb__rng_below(rng, 6);
     if (dice == 0) { q.options.tier_bytes[EBB_HOST] = 0; }
     if (dice == 1) { q.options.tier_bytes[EBB_HOST] = top / 3; }
@@ -154,8 +160,10 @@ static void test_larger_budgets_are_accepted(void **state) {
         ebb_machine *m = make_machine(&rng);
         ebb_plan *live = make_plan(p, m, "liveness", UINT64_MAX);
         const uint64_t top = ebb_plan_get_summary(live).peak_bytes;
-        const question q = make_question(p, m, top, &rng);
-        sweep_budgets(&q, top, number("EBB_BUDGETS", 16));
+        const question by_budget = make_question(p, m, "budget", top, &rng);
+        sweep_budgets(&by_budget, top, number("EBB_BUDGETS", 16));
+        const question by_best = make_question(p, m, "best", top, &rng);
+        sweep_budgets(&by_best, top, number("EBB_BUDGETS", 16) / 4);
         ebb_plan_destroy(live);
         ebb_machine_destroy(m);
         ebb_program_destroy(p);
@@ -175,7 +183,7 @@ static void test_nothing_moves_from_liveness_on(void **state) {
         assert_true(top >= ebb_program_floor_bytes(p, NULL));
         const uint64_t budgets[] = {top, top + 1, top + alignment - 1, top + alignment, top + top / 7, 2 * top};
         for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
-            ebb_plan *plan = make_plan(p, m, "budget", budgets[i]);
+            ebb_plan *plan = make_plan(p, m, i % 2 == 0 ? "budget" : "best", budgets[i]);
             const ebb_plan_summary sum = ebb_plan_get_summary(plan);
             if (sum.moved_out_bytes + sum.moved_in_bytes + sum.n_recomputed_steps > 0) {
                 fail_msg("seed %" PRIu64 ": something moves at %" PRIu64 " of %" PRIu64, seed, budgets[i], top);
@@ -204,7 +212,8 @@ static void test_random_programs(void **state) {
         ebb_plan *none = make_plan(p, m, "none", UINT64_MAX);
         world expected;
         execute_in_order(&expected, p, none, N_LAPS);
-        try_budgets(p, m, &expected, &rng);
+        try_budgets(p, m, "budget", &expected, &rng);
+        if (seed % 2 == 0) { try_budgets(p, m, "best", &expected, &rng); }
         world_free(&expected);
         ebb_plan_destroy(none);
         ebb_machine_destroy(m);

@@ -58,7 +58,8 @@ static void test_names(void **state) {
     assert_string_equal(ebb_policy_name(1, NULL), "liveness");
     assert_string_equal(ebb_policy_name(2, NULL), "order");
     assert_string_equal(ebb_policy_name(3, NULL), "budget");
-    assert_null(ebb_policy_name(4, &about));
+    assert_string_equal(ebb_policy_name(4, NULL), "best");
+    assert_null(ebb_policy_name(5, &about));
     ebb_program *p = make_chain();
     ebb_machine *m = make_machine(1e9);
     ebb_plan *plan = NULL;

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The policy best from inside: the walk that turns keys into a draft, what it weighs, and what a draft's time is.
+ */
+#ifndef EBB_SRC_BEST_H
+#define EBB_SRC_BEST_H
+
+#include "plan/plan_priv.h"
+
+#define EBB_BEST_NEVER UINT64_MAX
+#define EBB_BEST_NONE UINT32_MAX
+
+/* What a search varies; a walk with the same keys makes the same draft. */
+typedef struct ebb_best_keys {
+    float *weight;     /* [n_tensors]: by how much a tensor's price is multiplied when one is chosen to leave; log 2 */
+    float *copy;       /* [n_tensors]: the same for its copies alone */
+    uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
+    float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing */
+    float reach;       /* exponent of the distance to the next use */
+} ebb_best_keys;
+
+typedef struct ebb_best_tensor {
+    uint64_t bytes;   /* rounded up */
+    uint64_t use;     /* its first use at or after the step at hand; index into uses */
+    uint64_t made;    /* the use that made its current version; NEVER: the iteration began with it */
+    uint64_t bound;   /* after the action that filled (or, absent, dropped) it: how early it may be copied */
+    uint64_t need;    /* the step by which it is wanted by the program or for what is computed again */
+    double ready_ns;  /* when its content was made */
+    double out_ns;    /* when its copy has ended */
+    double again_ns;  /* to compute it again as things are; below 0: not known */
+    uint64_t holds;   /* the step that first overwrites what it would be computed of */
+    uint32_t version; /* current at the step at hand, present or not */
+    uint32_t locks;   /* it may not leave */
+    uint32_t tier;    /* of its copy */
+    uint32_t here;    /* its place among those that are present; NONE */
+    uint32_t gone;    /* its place among those that will be computed again; NONE */
+    bool copied;      /* its current version has a copy */
+    bool present;
+    bool is_floor; /* again_ns is a lower bound: the search stopped there */
+} ebb_best_tensor;
+
+/* Bytes that are dropped and free once their copy has ended. */
+typedef struct ebb_best_pending {
+    double end_ns;
+    uint64_t bytes;
+} ebb_best_pending;
+
+typedef struct ebb_best_walk {
+    const ebb_policy_input *input;
+    const ebb_best_keys *keys;
+    ebb_draft *draft;
+    ebb_program_view view;
+    ebb_bump bump;
+    ebb_versions versions;
+    ebb_uses uses;
+    uint64_t *next_write;         /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
+    double *step_ns;              /* [n_steps] */
+    double *copy_ns;              /* [n_tensors * EBB_MAX_TIERS * 2]: out to a tier, in from it */
+    double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
+    double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
+    ebb_best_tensor *state;
+    uint32_t *here, *gone; /* tensors */
+    uint32_t n_here, n_gone;
+    EBB_VEC(ebb_best_pending) pending;
+    uint64_t pending_bytes;
+    uint64_t load, tier_used[EBB_MAX_TIERS];
+    uint64_t step; /* at hand */
+    uint64_t n_again, max_again;
+    uint64_t n_looks;        /* at a tensor, to choose one: what walks cost, whatever the machine */
+    double now_ns, limit_ns; /* of computing; a walk that takes longer is given up */
+    double engine_ns[EBB_MAX_ENGINES];
+    uint64_t engine_bound[EBB_MAX_ENGINES]; /* of the last copy on each, so that they keep their order */
+    uint32_t depth;
+    float reach; /* of far */
+    uint32_t mark;
+    uint32_t *tensor_mark, *step_mark;
+} ebb_best_walk;
+
+/* ---- the walk (best_walk.c) --------------------------------------------------------------------- */
+
+ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, ebb_draft *draft);
+void ebb__best_walk_fini(ebb_best_walk *w);
+
+/* A draft by these keys; w->now_ns: what its computing takes, with its waits for copies out. EBB_E_NO_FIT without a
+ * message: none, or it takes limit_ns or more. With find_resident the resident ones are found first and put into
+ * keys. */
+ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident);
+
+/* ---- what leaves (best_price.c) ----------------------------------------------------------------- */
+
+/* The step by which the current content is wanted by the program; NEVER: it is dead. */
+uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t);
+
+/* The step of the next write of a tensor, at the step at hand or after it; NEVER in this lap. */
+uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t);
+
+bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t);
+/* The first tier with room; EBB_MAX_TIERS if there is none. */
+uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint64_t bytes);
+
+/* How the chosen one leaves. */
+typedef enum ebb_best_way { EBB_BEST_DROP, EBB_BEST_AGAIN, EBB_BEST_COPY, EBB_BEST_STUCK } ebb_best_way;
+
+/* The tensor that leaves next of those that free a good part of these bytes, and how; STUCK: none can. */
+ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out);
+
+/* What computing other tensors again costs has changed, because this one came, left or got a copy. */
+void ebb__best_changed(ebb_best_walk *w, uint32_t t);
+
+static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint32_t tier, bool in) {
+    return w->copy_ns[((size_t)t * EBB_MAX_TIERS + tier) * 2 + in];
+}
+
+/* ---- afterwards (best_prune.c) ------------------------------------------------------------------ */
+
+/* Take out of the walk's draft what is computed again and could stay. Drops of what has no copy are right after the
+ * last action on their tensor, and must go there again. */
+ebb_status ebb__best_prune(ebb_best_walk *w);
+
+/* ---- time (best_time.c) ------------------------------------------------------------------------- */
+
+/* What an iteration of a draft takes, its places not known yet: freed bytes are one heap. */
+ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_draft *draft, double *time_ns_out);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which tensor leaves, and how. Each that is present and not locked has a price, in time lost:
+ *
+ *      compute again   the steps of the closure that would have to run: back to what is present or has a copy
+ *      copy            waiting until its copy out has ended, and the engines' time at a price for each nanosecond
+ *
+ * and the one leaves that is cheapest for a byte and the time that it is away,
+ *
+ *      price * 2^weight / (bytes * (next use - now)^reach)
+ *
+ * where the next use may be that of another tensor that is gone and will be computed again. DTR (Kirisame et al., ICLR
+ * 2021, section 4.1) scores in this form with the time since the last use; a plan knows the next one.
+ *
+ * What it costs to compute a tensor again is kept with it until something that it would be computed of comes or leaves.
+ */
+#include "plan/best.h"
+
+#include <math.h>
+
+#define MAX_CLOSURE 512u /* steps */
+#define CLOSURE_LOOKS 8u /* that a step of a closure counts for */
+
+/* ---- needs -------------------------------------------------------------------------------------- */
+
+bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t) {
+    const uint64_t first = w->uses.start[t];
+    return first == w->uses.start[t + 1] || w->next_write[first] == EBB_BEST_NEVER;
+}
+
+uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    if (state->use < w->uses.start[t + 1]) {
+        const ebb_use *use = &w->uses.use[state->use];
+        return (use->mode & EBB_READ) != 0 ? use->step : EBB_BEST_NEVER;
+    }
+    if (w->view.tensors[t].kept) { return w->view.n_steps; }
+    if (w->view.tensors[t].persistent && w->uses.start[t] < w->uses.start[t + 1]) {
+        return w->view.n_steps + 1 + w->uses.use[w->uses.start[t]].step;
+    }
+    return w->view.tensors[t].persistent ? 2 * (uint64_t)w->view.n_steps : EBB_BEST_NEVER;
+}
+
+uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t) {
+    const uint64_t use = w->state[t].use;
+    return use < w->uses.start[t + 1] ? w->next_write[use] : EBB_BEST_NEVER;
+}
+
+uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint64_t bytes) {
+    uint32_t tier = EBB_DEVICE + 1;
+    while (tier < EBB_MAX_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||
+                                    bytes > w->input->tier_bytes[tier] - w->tier_used[tier])) {
+        tier++;
+    }
+    return tier;
+}
+
+/* The first use of the chain that makes t's current version; NEVER: it began before the iteration. */
+static uint64_t find_chain(const ebb_best_walk *w, uint32_t t) {
+    uint64_t use = w->state[t].made;
+    if (use == EBB_BEST_NEVER) { return EBB_BEST_NEVER; }
+    for (; w->uses.use[use].mode != EBB_WRITE; use--) {
+        if (use == w->uses.start[t]) { return EBB_BEST_NEVER; }
+    }
+    return use;
+}
+
+static void need_inputs(ebb_best_walk *w, uint32_t t) {
+    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    for (uint64_t use = first; use <= last; use++) {
+        const ebb_step *step = &w->view.steps[w->uses.use[use].step];
+        if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &w->view.accesses[step->first_access + i];
+            if ((access->mode & EBB_READ) == 0 || access->tensor == t) { continue; }
+            ebb_best_tensor *input = &w->state[access->tensor];
+            input->need = ebb_min_u64(input->need, w->state[t].need);
+        }
+    }
+}
+
+/* By the program first; then what will be computed again needs its inputs, from the last made to the first. */
+static void look_ahead(ebb_best_walk *w) {
+    for (uint32_t i = 0; i < w->n_here; i++) { w->state[w->here[i]].need = ebb__best_find_need(w, w->here[i]); }
+    for (uint32_t i = 0; i < w->n_gone; i++) { w->state[w->gone[i]].need = ebb__best_find_need(w, w->gone[i]); }
+    for (uint32_t i = 1; i < w->n_gone; i++) { /* nearly in order already */
+        const uint32_t t = w->gone[i];
+        const uint32_t step = w->uses.use[w->state[t].made].step;
+        uint32_t at = i;
+        for (; at > 0 && w->uses.use[w->state[w->gone[at - 1]].made].step > step; at--) {
+            w->gone[at] = w->gone[at - 1];
+            w->state[w->gone[at]].gone = at;
+        }
+        w->gone[at] = t;
+        w->state[t].gone = at;
+    }
+    for (uint32_t i = w->n_gone; i-- > 0;) {
+        if (w->state[w->gone[i]].need != EBB_BEST_NEVER) { need_inputs(w, w->gone[i]); }
+    }
+}
+
+/* ---- computing again ---------------------------------------------------------------------------- */
+
+typedef struct closure {
+    uint64_t holds;
+    double cost_ns, limit_ns;
+    uint32_t n_steps;
+} closure;
+
+static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t);
+
+static bool add_cost(closure *c, double cost_ns) {
+    c->cost_ns += cost_ns;
+    return c->cost_ns < c->limit_ns;
+}
+
+static bool add_input(ebb_best_walk *w, closure *c, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    if (state->present || w->tensor_mark[t] == w->mark) { return true; }
+    if (!state->copied) { return add_tensor(w, c, t); }
+    w->tensor_mark[t] = w->mark;
+    return add_cost(c, (double)w->keys->link_price * ebb__best_copy_ns(w, t, state->tier, true));
+}
+
+static bool holds(const ebb_best_walk *w, closure *c, uint32_t t, uint32_t version) {
+    if (w->state[t].version != version) { return false; }
+    c->holds = ebb_min_u64(c->holds, ebb__best_next_write(w, t));
+    return true;
+}
+
+/* What can never be had. */
+static bool give_up(closure *c) {
+    c->cost_ns = INFINITY;
+    return false;
+}
+
+/* own: the tensor whose chain the step belongs to. */
+static bool add_step(ebb_best_walk *w, closure *c, uint32_t step_idx, uint32_t own) {
+    const ebb_step *step = &w->view.steps[step_idx];
+    if (w->step_mark[step_idx] == w->mark) { return true; }
+    w->step_mark[step_idx] = w->mark;
+    if (step->repeat != EBB_REPEAT_EXACT || ++c->n_steps > MAX_CLOSURE) { return give_up(c); }
+    if (!add_cost(c, w->step_ns[step_idx])) { return false; }
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const uint64_t at = step->first_access + i;
+        const ebb_access *access = &w->view.accesses[at];
+        if (access->tensor == own) { continue; }
+        if (access->mode == EBB_UPDATE) { return give_up(c); }
+        const bool reads = access->mode == EBB_READ;
+        if (!holds(w, c, access->tensor, reads ? w->versions.read[at] : w->versions.after[at])) { return give_up(c); }
+        if (reads && !add_input(w, c, access->tensor)) { return false; }
+    }
+    return true;
+}
+
+/* The chain that makes t's current version. */
+static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
+    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    if (first == EBB_BEST_NEVER) { return give_up(c); }
+    c->holds = ebb_min_u64(c->holds, ebb__best_next_write(w, t));
+    w->tensor_mark[t] = w->mark;
+    for (uint64_t use = first; use <= last; use++) {
+        if ((w->uses.use[use].mode & EBB_WRITE) != 0 && !add_step(w, c, w->uses.use[use].step, t)) { return false; }
+    }
+    return true;
+}
+
+/* What it takes to compute t again at its need; INFINITY: it cannot be. At limit_ns or more it may be any such number.
+ */
+static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
+    ebb_best_tensor *state = &w->state[t];
+    if (state->need > w->view.n_steps) { return INFINITY; }
+    if (state->again_ns < 0 || (state->is_floor && state->again_ns < limit_ns)) {
+        closure c = {.holds = UINT64_MAX, .limit_ns = 4 * limit_ns};
+        w->mark++;
+        state->is_floor = !add_tensor(w, &c, t);
+        state->again_ns = c.cost_ns;
+        w->n_looks += CLOSURE_LOOKS * (uint64_t)c.n_steps;
+        state->holds = c.holds;
+    }
+    return !state->is_floor && state->holds < state->need ? INFINITY : state->again_ns;
+}
+
+static void forget(ebb_best_walk *w, uint32_t t) {
+    for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
+        const ebb_use *u = &w->uses.use[use];
+        if (u->step >= w->step) { return; }
+        if ((u->mode & EBB_READ) == 0) { continue; }
+        const ebb_step *step = &w->view.steps[u->step];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &w->view.accesses[step->first_access + i];
+            if ((access->mode & EBB_WRITE) == 0 || w->tensor_mark[access->tensor] == w->mark) { continue; }
+            ebb_best_tensor *made = &w->state[access->tensor];
+            w->tensor_mark[access->tensor] = w->mark;
+            made->again_ns = -1;
+            if (!made->present && !made->copied) { forget(w, access->tensor); }
+        }
+    }
+}
+
+void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
+    w->mark++;
+    w->tensor_mark[t] = w->mark;
+    forget(w, t);
+}
+
+/* ---- copying ------------------------------------------------------------------------------------ */
+
+static double copy_price(const ebb_best_walk *w, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    double engines_ns = 0, wait_ns = 0;
+    uint32_t tier = state->tier;
+    if (!state->copied) {
+        tier = ebb__best_pick_tier(w, state->bytes);
+        if (tier == EBB_MAX_TIERS) { return INFINITY; }
+        if (!ebb__best_never_written(w, t)) {
+            const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
+            const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
+            engines_ns = ebb__best_copy_ns(w, t, tier, false);
+            wait_ns = fmax(w->engine_ns[engine], state->ready_ns) + engines_ns - w->now_ns;
+        }
+    } else {
+        wait_ns = state->out_ns - w->now_ns;
+    }
+    engines_ns += ebb__best_copy_ns(w, t, tier, true);
+    return ((double)w->keys->link_price * engines_ns + fmax(wait_ns, 0)) * w->copy_weight[t];
+}
+
+/* ---- the choice --------------------------------------------------------------------------------- */
+
+typedef struct choice {
+    double score;
+    uint32_t tensor;
+    ebb_best_way way;
+} choice;
+
+static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
+    const ebb_best_tensor *state = &w->state[t];
+    const double factor =
+        w->weight[t] / ((double)state->bytes * w->far[state->need - ebb_min_u64(w->step, state->need)]);
+    choice mine = {.score = (copy_price(w, t) + 1) * factor, .tensor = t, .way = EBB_BEST_COPY};
+    if (!state->copied) {
+        const double limit_ns = fmin(mine.score, best->score) / factor;
+        const double again_ns = again_price(w, t, limit_ns);
+        if ((again_ns + 1) * factor < mine.score) {
+            mine = (choice){.score = (again_ns + 1) * factor, .tensor = t, .way = EBB_BEST_AGAIN};
+        }
+    }
+    if (mine.score < best->score) { *best = mine; }
+}
+
+ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out) {
+    choice best = {.score = INFINITY, .way = EBB_BEST_STUCK};
+    w->n_looks += w->n_here + w->n_gone;
+    look_ahead(w);
+    for (uint64_t least = bytes / 64; best.way == EBB_BEST_STUCK; least /= 64) {
+        for (uint32_t i = 0; i < w->n_here; i++) {
+            const uint32_t t = w->here[i];
+            if (w->state[t].locks > 0) { continue; }
+            if (w->state[t].need == EBB_BEST_NEVER) {
+                *tensor_out = t;
+                return EBB_BEST_DROP;
+            }
+            if (w->state[t].bytes >= least) { consider(w, t, &best); }
+        }
+        if (least == 0) { break; }
+    }
+    *tensor_out = best.tensor;
+    return best.way;
+}

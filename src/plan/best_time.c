@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a draft takes, before it is placed: a quick stand-in for the simulator (simulate.c), which needs places. The
+ * device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out has ended.
+ * The actions are gone through once, in order, with a clock of each engine.
+ */
+#include "plan/best.h"
+
+#include <math.h>
+
+typedef struct content {
+    double ready_ns;  /* when it was made or has arrived */
+    double copied_ns; /* when its copy out has ended */
+    bool present;
+} content;
+
+typedef struct timing {
+    const ebb_policy_input *input;
+    const ebb_draft *draft;
+    ebb_program_view view;
+    content *tensor;
+    ebb_best_pending *pending;
+    size_t n_pending;
+    uint64_t pending_bytes, load;
+    double engine_ns[EBB_MAX_ENGINES], busy_ns[EBB_MAX_ENGINES];
+} timing;
+
+static uint64_t rounded(const timing *x, uint32_t t) {
+    return ebb_align_up(x->view.tensors[t].size_bytes, x->view.alignment);
+}
+
+/* When what is pending leaves room for the load. */
+static double wait_for_room(timing *x, double now_ns) {
+    const uint64_t room = x->input->limit_bytes - ebb_min_u64(x->load, x->input->limit_bytes);
+    while (x->pending_bytes > room) {
+        size_t first = 0;
+        for (size_t i = 1; i < x->n_pending; i++) {
+            if (x->pending[i].end_ns < x->pending[first].end_ns) { first = i; }
+        }
+        now_ns = fmax(now_ns, x->pending[first].end_ns);
+        x->pending_bytes -= x->pending[first].bytes;
+        x->pending[first] = x->pending[--x->n_pending];
+    }
+    return now_ns;
+}
+
+static void compute(timing *x, const ebb_action *action) {
+    const ebb_step *step = &x->view.steps[action->target];
+    const ebb_choice *choice = &x->view.choices[step->first_choice + action->choice];
+    const uint64_t scratch = ebb_align_up(choice->scratch_bytes, x->view.alignment);
+    double start_ns = x->engine_ns[EBB_COMPUTE];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const uint32_t t = x->view.accesses[step->first_access + i].tensor;
+        if (x->tensor[t].present) { start_ns = fmax(start_ns, x->tensor[t].ready_ns); }
+        if (!x->tensor[t].present) { x->load += rounded(x, t); }
+        x->tensor[t].present = true;
+    }
+    x->load += scratch;
+    start_ns = wait_for_room(x, start_ns);
+    x->load -= scratch;
+    x->engine_ns[EBB_COMPUTE] = start_ns + (double)ebb_machine_step_time_ns(x->input->machine, choice);
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ebb_access *access = &x->view.accesses[step->first_access + i];
+        if ((access->mode & EBB_WRITE) != 0) {
+            x->tensor[access->tensor] =
+                (content){.ready_ns = x->engine_ns[EBB_COMPUTE], .copied_ns = 0, .present = true};
+        }
+    }
+}
+
+static void copy(timing *x, const ebb_action *action) {
+    content *c = &x->tensor[action->target];
+    const bool in = action->kind == EBB_ACT_IN;
+    const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(x->input->machine), action);
+    const double takes_ns = (double)ebb_machine_copy_time_ns(
+        x->input->machine, in ? action->tier : EBB_DEVICE, in ? EBB_DEVICE : action->tier, rounded(x, action->target));
+    double start_ns = fmax(x->engine_ns[engine], in ? c->copied_ns : c->ready_ns);
+    if (in) {
+        x->load += rounded(x, action->target);
+        start_ns = wait_for_room(x, fmax(start_ns, x->engine_ns[EBB_COMPUTE]));
+    }
+    x->engine_ns[engine] = start_ns + takes_ns;
+    x->busy_ns[engine] += takes_ns;
+    if (in) {
+        *c = (content){.ready_ns = start_ns + takes_ns, .copied_ns = c->copied_ns, .present = true};
+    } else {
+        c->copied_ns = start_ns + takes_ns;
+    }
+}
+
+static void drop(timing *x, uint32_t t) {
+    x->load -= rounded(x, t);
+    x->tensor[t].present = false;
+    if (x->tensor[t].copied_ns <= x->engine_ns[EBB_COMPUTE]) { return; }
+    x->pending[x->n_pending++] = (ebb_best_pending){.end_ns = x->tensor[t].copied_ns, .bytes = rounded(x, t)};
+    x->pending_bytes += rounded(x, t);
+}
+
+static double run(timing *x) {
+    for (uint32_t t = 0; t < x->view.n_tensors; t++) {
+        x->tensor[t] = (content){.present = x->draft->resident[t] != 0};
+        if (x->tensor[t].present) { x->load += rounded(x, t); }
+    }
+    for (size_t a = 0; a < x->draft->actions.n; a++) {
+        const ebb_action *action = &x->draft->actions.data[a].action;
+        switch (action->kind) {
+        case EBB_ACT_RUN:
+        case EBB_ACT_AGAIN: compute(x, action); break;
+        case EBB_ACT_DROP: drop(x, action->target); break;
+        default: copy(x, action); break;
+        }
+    }
+    double time_ns = x->engine_ns[EBB_COMPUTE];
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { time_ns = fmax(time_ns, x->busy_ns[e]); }
+    return time_ns;
+}
+
+ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_draft *draft, double *time_ns_out) {
+    timing x = {.input = input, .draft = draft, .view = ebb__plan_view(input->program)};
+    x.tensor = ebb__alloc(input->mem, x.view.n_tensors, sizeof *x.tensor);
+    x.pending = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.pending);
+    const ebb_status st = x.tensor != NULL && x.pending != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) { *time_ns_out = run(&x); }
+    ebb__free(input->mem, x.tensor);
+    ebb__free(input->mem, x.pending);
+    return st;
+}

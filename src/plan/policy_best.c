@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The policy best: for each time that a tensor is not used, keep it, copy it out or compute it again, so that an
+ * iteration takes the least time within the limits.
+ *
+ * It searches. A walk through the program (best_walk.c) turns keys, a few numbers for each tensor, into a whole draft
+ * that keeps the limits; needless recomputations are taken out of it (best_prune.c); a quick estimate says what it
+ * takes (best_time.c). What looks better than all before is placed and simulated, and only what is then faster counts.
+ *
+ *      seeds     walks with all keys 0, for several prices of the link and several reaches of the look ahead
+ *      rounds    simulated annealing over the keys, from the best so far; a larger tensor's keys change more often.
+ *                Each unit of effort is one round, so more effort goes on where less would have stopped.
+ *
+ * Decisions depend on the program, the machine and the limits alone: random numbers have a fixed seed, and effort
+ * counts looks at tensors, not time.
+ *
+ * The sources are in docs/best.md.
+ *
+ * Not here: parts of tensors, other orders of the steps (policy order), choices of algorithm (fitting.c), programs of
+ * more than MAX_STEPS steps, which get the draft of the policy budget.
+ */
+#include "plan/best.h"
+
+#include <math.h>
+
+#define MAX_STEPS 20000u
+#define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
+#define ROUND_WALKS_A_TENSOR 20u        /* of a small program: at most so many, beside MIN_ROUND_WALKS */
+#define MIN_ROUND_WALKS 100u
+#define HEAT 0.003    /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define HOPELESS 1.15 /* times what the walk before took */
+
+typedef struct search {
+    const ebb_policy_input *input;
+    ebb_best_walk walk;
+    ebb_draft draft; /* of the walk at hand */
+    ebb_draft *best_draft;
+    ebb_best_keys best, tried, at;
+    bool has_draft;
+    double best_ns; /* of best_draft, simulated; INFINITY: it cannot be placed */
+    double computing_ns;
+    ebb_rng rng;
+    double *upto; /* [n_tensors]: bytes of this and those before it */
+} search;
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+static ebb_status init_keys(search *s, ebb_best_keys *keys) {
+    const size_t n = s->walk.view.n_tensors;
+    keys->weight = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->weight);
+    keys->copy = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->copy);
+    keys->resident = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->resident);
+    if (keys->weight == NULL || keys->copy == NULL || keys->resident == NULL) { return EBB_E_NO_MEMORY; }
+    memset(keys->weight, 0, n * sizeof *keys->weight);
+    memset(keys->copy, 0, n * sizeof *keys->copy);
+    memset(keys->resident, 0, n * sizeof *keys->resident);
+    keys->link_price = keys->reach = 1;
+    return EBB_OK;
+}
+
+static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *from) {
+    const size_t n = s->walk.view.n_tensors;
+    memcpy(to->weight, from->weight, n * sizeof *to->weight);
+    memcpy(to->copy, from->copy, n * sizeof *to->copy);
+    memcpy(to->resident, from->resident, n * sizeof *to->resident);
+    to->link_price = from->link_price;
+    to->reach = from->reach;
+}
+
+/* A tensor by chance, the larger the likelier. */
+static size_t pick_tensor(search *s) {
+    const size_t n = s->walk.view.n_tensors;
+    const double at = (double)ebb__rng_unit(&s->rng) * s->upto[n - 1];
+    size_t low = 0;
+    for (size_t high = n - 1; low < high;) {
+        const size_t middle = low + (high - low) / 2;
+        if (s->upto[middle] <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Neighbours are of one layer, as a rule. */
+static void vary_neighbours(search *s, float size) {
+    const size_t first = pick_tensor(s), end = ebb_min_u64(first + 8, s->walk.view.n_tensors);
+    const float by = size * ebb__rng_normal(&s->rng);
+    for (size_t t = first; t < end; t++) { s->tried.weight[t] += by; }
+}
+
+static void vary_tensors(search *s, uint64_t n, float size) {
+    for (; n > 0; n--) {
+        const size_t t = pick_tensor(s);
+        float *key = ebb__rng_below(&s->rng, 2) == 0 ? &s->tried.copy[t] : &s->tried.weight[t];
+        *key = ebb__rng_below(&s->rng, 10) < 3 ? 0 : *key + size * ebb__rng_normal(&s->rng);
+    }
+}
+
+/* The keys tried: most often those of a few tensors, at times of many or of all. */
+static void vary(search *s) {
+    const uint64_t kind = ebb__rng_below(&s->rng, 10);
+    const float size = ebb__rng_below(&s->rng, 10) < 7 ? 1.5f : 4.5f;
+    switch (kind) {
+    case 0: s->tried.reach = fmaxf(0, s->tried.reach + 0.3f * ebb__rng_normal(&s->rng)); break;
+    case 1: s->tried.link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
+    case 2: vary_neighbours(s, size); return;
+    default: break;
+    }
+    const uint64_t most = kind < 6 ? 3 : s->walk.view.n_tensors / 20 + 1;
+    vary_tensors(s, 1 + ebb__rng_below(&s->rng, most), size);
+}
+
+/* ---- drafts ------------------------------------------------------------------------------------- */
+
+/* What the simulator says of the draft at hand, once it is placed; INFINITY: its places are not within the budget. */
+static ebb_status time_placed(const search *s, double *time_ns_out) {
+    const ebb_policy_input *input = s->input;
+    ebb_placing_options options = {.alignment = s->walk.view.alignment,
+                                   .work = EBB_PLACING_QUICK,
+                                   .enough_bytes = input->budget_bytes,
+                                   .limit_bytes = input->budget_bytes};
+    ebb_timeline timeline = {0};
+    ebb_placed placed = {0};
+    ebb_plan *plan = NULL;
+    *time_ns_out = INFINITY;
+    memcpy(options.tier_bytes, input->tier_bytes, sizeof options.tier_bytes);
+    EBB_TRY(ebb__plan_create(input->mem, "best", ebb_machine_topology(input->machine), &plan));
+    plan->alignment_bytes = s->walk.view.alignment;
+    ebb_status st = ebb__draft_to_plan(&s->draft, input->program, plan);
+    if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
+    if (st == EBB_OK && placed.peak_bytes <= input->budget_bytes) {
+        st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
+        *time_ns_out = (double)timeline.iteration_ns;
+    }
+    ebb_plan_destroy(plan);
+    return st;
+}
+
+/* The draft at hand, if it is the fastest so far; or the first, so that there is one. */
+static ebb_status take_faster(search *s) {
+    double time_ns = INFINITY;
+    EBB_TRY(time_placed(s, &time_ns));
+    if (time_ns >= s->best_ns && s->has_draft) { return EBB_OK; }
+    const ebb_draft slower = *s->best_draft;
+    *s->best_draft = s->draft;
+    s->draft = slower;
+    s->has_draft = true;
+    s->best_ns = time_ns;
+    copy_keys(s, &s->best, &s->tried);
+    return EBB_OK;
+}
+
+/* Walk with the keys tried. *time_ns_out: estimated; INFINITY: no draft, or it takes limit_ns or more. */
+static ebb_status try_keys(search *s, bool find_resident, double limit_ns, double *time_ns_out) {
+    *time_ns_out = INFINITY;
+    const ebb_status st = ebb__best_walk(&s->walk, &s->tried, limit_ns, find_resident);
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st != EBB_OK) { return st; }
+    EBB_TRY(ebb__best_time(s->input, &s->draft, time_ns_out));
+    return *time_ns_out < s->best_ns ? take_faster(s) : EBB_OK;
+}
+
+/* ---- the search --------------------------------------------------------------------------------- */
+
+static bool has_tiers(const ebb_policy_input *input) {
+    bool has = false;
+    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { has = has || input->tier_bytes[t] > 0; }
+    return has;
+}
+
+/* Several prices of the link, if anything can be copied. */
+static ebb_status seed(search *s) {
+    static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
+    const size_t n_prices = has_tiers(s->input) ? sizeof prices / sizeof prices[0] : 1;
+    double time_ns = INFINITY;
+    for (size_t i = 0; i < n_prices; i++) {
+        for (size_t k = 0; k < sizeof reaches / sizeof reaches[0]; k++) {
+            s->tried.link_price = prices[i];
+            s->tried.reach = reaches[k];
+            EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
+        }
+    }
+    return EBB_OK;
+}
+
+static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {
+    const double heat = HEAT * s->computing_ns * (1 - share_done);
+    return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > (double)ebb__rng_unit(&s->rng);
+}
+
+static ebb_status anneal(search *s) {
+    const uint64_t first = s->walk.n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->walk.view.n_tensors;
+    double at_ns = s->best_ns;
+    copy_keys(s, &s->at, &s->best);
+    for (uint64_t i = 0; i < n_walks && s->walk.n_looks - first < ROUND_LOOKS; i++) {
+        const double by_looks = (double)(s->walk.n_looks - first) / (double)ROUND_LOOKS;
+        double time_ns = INFINITY;
+        copy_keys(s, &s->tried, &s->at);
+        vary(s);
+        EBB_TRY(try_keys(s, false, at_ns * HOPELESS, &time_ns));
+        if (!is_taken(s, at_ns, time_ns, fmax(by_looks, (double)i / (double)n_walks))) { continue; }
+        copy_keys(s, &s->at, &s->tried);
+        at_ns = time_ns;
+    }
+    return EBB_OK;
+}
+
+/* Nothing is faster than computing alone. */
+static ebb_status find_best(search *s) {
+    EBB_TRY(seed(s));
+    if (!s->has_draft) { return EBB_E_NO_FIT; }
+    const bool is_placed = s->best_ns < INFINITY;
+    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->computing_ns; i++) { EBB_TRY(anneal(s)); }
+    return EBB_OK;
+}
+
+/* The first draft that there is. */
+static ebb_status find_any(search *s) {
+    for (float reach = 1; reach >= 0; reach -= 0.25f) {
+        s->tried.reach = reach;
+        const ebb_status st = ebb__best_walk(&s->walk, &s->tried, INFINITY, true);
+        if (st == EBB_OK) {
+            const ebb_draft empty = *s->best_draft;
+            *s->best_draft = s->draft;
+            s->draft = empty;
+        }
+        if (st != EBB_E_NO_FIT) { return st; }
+    }
+    return EBB_E_NO_FIT;
+}
+
+static ebb_status init_search(search *s) {
+    const size_t n = s->walk.view.n_tensors;
+    EBB_TRY(init_keys(s, &s->best));
+    EBB_TRY(init_keys(s, &s->tried));
+    EBB_TRY(init_keys(s, &s->at));
+    s->upto = ebb__bump_alloc(&s->walk.bump, n, sizeof *s->upto);
+    if (s->upto == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < n; t++) { s->upto[t] = (double)s->walk.state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
+    for (size_t i = 0; i < s->walk.view.n_steps; i++) { s->computing_ns += s->walk.step_ns[i]; }
+    return EBB_OK;
+}
+
+static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft) {
+    search s = {.input = input, .best_draft = draft, .best_ns = INFINITY};
+    ebb__rng_init(&s.rng, 1, 1);
+    EBB_TRY(ebb__draft_init(&s.draft, input->program, input->mem));
+    ebb__draft_reset(&s.draft, input->program);
+    ebb_status st = ebb__best_walk_init(&s.walk, input, &s.draft);
+    if (st == EBB_OK) { st = init_search(&s); }
+    if (st == EBB_OK) { st = input->is_hasty ? find_any(&s) : find_best(&s); }
+    ebb__best_walk_fini(&s.walk);
+    ebb__draft_fini(&s.draft);
+    return st;
+}
+
+static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
+    const bool is_large = ebb__plan_view(input->program).n_steps > MAX_STEPS;
+    if (!is_large && !input->is_hasty) { return search_drafts(input, draft); }
+    const ebb_status st = ebb__policy_budget.draft(input, draft);
+    if (st != EBB_E_NO_FIT || is_large) { return st; }
+    ebb__draft_reset(draft, input->program);
+    return search_drafts(input, draft);
+}
+
+const ebb_policy ebb__policy_best = {
+    .name = "best",
+    .about = "searches for the fastest plan inside a budget: what stays, what is copied out, what is computed again",
+    .keeps_limit = true,
+    .when_it_fits = &ebb__policy_liveness,
+    .rival = &ebb__policy_budget,
+    .draft = draft_best,
+};

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The policy best over random programs and budgets: it has a plan wherever budget has one and is never slower than it,
+ * more effort is never slower, and the same question gets the same answer.
+ */
+#include "plan_support.h"
+
+#include <inttypes.h>
+
+/* So that copying and computing again cost about the same. */
+static ebb_machine *make_machine(ebb_rng *rng) {
+    ebb_machine *machine = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    const double out_per_s = 1e6 * (double)(1 + ebb__rng_below(rng, 100));
+    const double in_per_s = 1e6 * (double)(1 + ebb__rng_below(rng, 100));
+    set_link(machine, EBB_HOST, out_per_s, in_per_s, ebb__rng_below(rng, 2000));
+    return machine;
+}
+
+typedef struct question {
+    const ebb_program *program;
+    const ebb_machine *machine;
+    uint64_t budget_bytes, host_bytes;
+} question;
+
+/* What the simulator says, UINT64_MAX if there is no plan. *hash_out: of the plan. */
+static uint64_t ask(const question *q, const char *policy, uint32_t effort, uint64_t *hash_out) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    ebb_timeline timeline;
+    size_t n = 0;
+    options.policy = policy;
+    options.effort = effort;
+    options.budget_bytes = q->budget_bytes;
+    options.tier_bytes[EBB_HOST] = q->host_bytes;
+    if (ebb_plan_make(q->program, q->machine, &options, &plan, NULL) != EBB_OK) { return UINT64_MAX; }
+    assert_int_equal(ebb_plan_simulate(q->program, plan, q->machine, &timeline, NULL, NULL), EBB_OK);
+    const ebb_action *actions = ebb_plan_actions(plan, &n);
+    *hash_out = EBB_HASH_INIT;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t words[] = {actions[i].kind, actions[i].target, actions[i].tier, actions[i].choice};
+        *hash_out = ebb__hash(*hash_out, words, sizeof words);
+    }
+    const ebb_stay *stays = ebb_plan_stays(plan, &n);
+    for (size_t i = 0; i < n; i++) { *hash_out = ebb__hash(*hash_out, &stays[i].offset, sizeof stays[i].offset); }
+    ebb_plan_destroy(plan);
+    return timeline.iteration_ns;
+}
+
+static void assert_not_slower(const question *q, uint64_t seed, uint64_t *n_faster) {
+    uint64_t hash[4] = {0};
+    const uint64_t budget_ns = ask(q, "budget", 0, &hash[0]);
+    const uint64_t first_ns = ask(q, "best", 0, &hash[1]), second_ns = ask(q, "best", 1, &hash[2]);
+    if (first_ns > budget_ns || second_ns > first_ns) {
+        fail_msg("seed %" PRIu64 ", %" PRIu64 " bytes: budget %" PRIu64 " ns, best %" PRIu64 " and %" PRIu64 " ns",
+                 seed, q->budget_bytes, budget_ns, first_ns, second_ns);
+    }
+    assert_true(ask(q, "best", 1, &hash[3]) == second_ns && hash[3] == hash[2]);
+    *n_faster += second_ns < budget_ns;
+}
+
+static void never_slower(void **state) {
+    (void)state;
+    const uint64_t n = getenv("EBB_TEST_ALL") != NULL ? 100 : 12;
+    uint64_t n_faster = 0;
+    for (uint64_t seed = 1; seed <= n; seed++) {
+        ebb_rng rng;
+        uint64_t peak = 0;
+        ebb__rng_init(&rng, seed, 9);
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = make_machine(&rng);
+        const uint64_t floor = ebb_program_floor_bytes(p, NULL);
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_plan *live = NULL;
+        options.policy = "liveness";
+        assert_int_equal(ebb_plan_make(p, m, &options, &live, NULL), EBB_OK);
+        peak = ebb_plan_get_summary(live).peak_bytes;
+        ebb_plan_destroy(live);
+        for (uint64_t i = 1; i <= 3; i++) {
+            const question q = {.program = p,
+                                .machine = m,
+                                .budget_bytes = floor + (peak - floor) * i / 4,
+                                .host_bytes = ebb__rng_below(&rng, 3) == 0 ? 0 : UINT64_MAX};
+            assert_not_slower(&q, seed, &n_faster);
+        }
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+    assert_true(n_faster > n / 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_slower)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
