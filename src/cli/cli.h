@@ -144,7 +144,7 @@ bool ebb__cli_are_apart(const ebb_cli_command *command, const ebb_cli_output *ou
 
 typedef struct ebb_cli_network {
     int64_t batch, channels, classes, threads;
-    uint64_t device;
+    uint64_t device, effort;
     bool tf32, fast_algorithms, no_capture;
     ebb_cli_image image;
     bool no_dropout;
@@ -186,9 +186,11 @@ typedef struct ebb_cli_network {
         {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
          "the budget: 2GiB, 512MB, or 60% of what the policy liveness needs (no limit)"},                              \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
-         "how to stay inside it (below; with a budget: budget, else: liveness)"},                                      \
+         "how to stay inside it (below; with a budget: best, else: liveness)"},                                        \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \
          "how each step's algorithm is chosen (below; given)"},                                                        \
+        {"--effort", EBB_CLI_COUNT, offsetof(values, network.effort), "N",                                             \
+         "how long the policy best searches: rounds of about a second each (1)"},                                      \
         {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
          "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \

@@ -359,7 +359,7 @@ static int check_outputs(const plan_values *values, const char *name) {
 }
 
 static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
-    plan_values values = {.network = {.host_memory = UINT64_MAX}};
+    plan_values values = {.network = {.host_memory = UINT64_MAX, .effort = 1}};
     ebb_cli_arguments arguments;
     subject s = {.session = NULL};
     int code = EBB_EXIT_DONE;

@@ -231,7 +231,7 @@ static bool check_endings(const train_values *values) {
 
 static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
-    train_values values = {.network = {.host_memory = UINT64_MAX},
+    train_values values = {.network = {.host_memory = UINT64_MAX, .effort = 1},
                            .learning_rate = options.learning_rate,
                            .momentum = options.session.optimizer.momentum,
                            .weight_decay = options.session.optimizer.weight_decay};

@@ -34,6 +34,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.disk_dir = network->disk;
     options.policy = network->policy;
     options.algorithms = network->algorithms;
+    options.effort = network->effort < UINT32_MAX ? (uint32_t)network->effort : UINT32_MAX;
     ebb_status status = EBB_OK;
     if (net != NULL && network->optimizer != NULL) {
         status = ebb_optimizer_parse(network->optimizer, &options.optimizer.kind);

@@ -68,7 +68,7 @@ says "the beginning of an option" 2 "ebb: train: there is no option --optim; nea
 says "a mistyped solver" 2 "ebb: place: there is no solver bset; near it: best; see ebb place --help" place x --solver bset
 says "a mistyped format" 2 "ebb: import: there is no format snapshto; near it: snapshot; see ebb import --help" \
     import x -o y --format snapshto
-says "a mistyped policy" 2 "ebb: no policy is called 'budgt'; there are: none, liveness, order, budget" \
+says "a mistyped policy" 2 "ebb: no policy is called 'budgt'; there are: none, liveness, order, budget, best" \
     plan lenet --backend dry --policy budgt
 says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; there are: given, least, fitting, fastest" \
     plan lenet --backend dry --algorithms fast

@@ -27,9 +27,9 @@ for net in $measured; do
     *) image=32x32 ;;
     esac
     case $net in lenet | mlp) image=28x28 ;; esac
-    for policy in none liveness budget; do
+    for policy in none liveness budget best; do
         memory=
-        if [ $policy = budget ]; then
+        if [ $policy = budget ] || [ $policy = best ]; then
             fit 50% "$net" --image $image --batch 2 --classes 10 --machine machine
             memory="--memory $budget"
         fi

@@ -104,7 +104,7 @@ run "plan's batch" out plan lenet --backend dry --json && run "a batch of 32" ag
 equal "plan takes the batch of train" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
 run "train's batch" out train lenet --backend dry --steps 1 --json
 equal "train's is 32" "$(member out peak_planned_bytes)" "$(member again peak_planned_bytes)"
-budget="resnet20 --batch 8 --backend dry --memory 40%"
+budget="resnet20 --batch 8 --backend dry --memory 40% --policy budget"
 # shellcheck disable=SC2086
 run "plan's stall" out plan $budget --json && run "train's stall" again train $budget --steps 1 --json
 check "a stall is predicted" grep -qE '"stall_time_predicted_s": [0-9.e-]*[1-9]' out

@@ -123,7 +123,7 @@ static void budgets_are_kept(void **state) {
     assert_true(summary.budget_bytes == UINT64_MAX && summary.peak_bytes == liveness_bytes);
     o.budget_percent = 60;
     summary = summary_of(&o, &liveness_bytes);
-    assert_string_equal(summary.policy, "budget");
+    assert_string_equal(summary.policy, "best");
     const uint64_t budget_bytes = (uint64_t)((double)liveness_bytes * 0.6);
     assert_true(summary.budget_bytes == budget_bytes && summary.peak_bytes <= budget_bytes);
     assert_true(summary.tier_bytes[EBB_HOST] > 0 && summary.tier_bytes[EBB_DISK] == 0);

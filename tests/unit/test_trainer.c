@@ -105,7 +105,7 @@ static void test_learns(void **state) {
     ebb_trainer *trainer = make(o);
     ebb_trainer_info info = ebb_trainer_get_info(trainer);
     assert_string_equal(info.net, "small");
-    assert_string_equal(info.policy, "budget");
+    assert_string_equal(info.policy, "best");
     assert_int_equal(info.n_train_images, 160);
     assert_int_equal(info.n_test_images, 40);
     assert_int_equal(info.n_steps, 40);
