@@ -60,6 +60,7 @@ typedef struct ebb_best_walk {
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
     ebb_best_tensor *state;
     uint32_t *here, *gone; /* tensors */
+    uint32_t *waiting;     /* [n_tensors]: whose readers are to be looked at */
     uint32_t n_here, n_gone;
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;

@@ -181,10 +181,11 @@ static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     return !state->is_floor && state->holds < state->need ? INFINITY : state->again_ns;
 }
 
-static void forget(ebb_best_walk *w, uint32_t t) {
+/* What is computed of t; and, through those that are gone, of that. */
+static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
         const ebb_use *u = &w->uses.use[use];
-        if (u->step >= w->step) { return; }
+        if (u->step >= w->step) { break; }
         if ((u->mode & EBB_READ) == 0) { continue; }
         const ebb_step *step = &w->view.steps[u->step];
         for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -193,15 +194,20 @@ static void forget(ebb_best_walk *w, uint32_t t) {
             ebb_best_tensor *made = &w->state[access->tensor];
             w->tensor_mark[access->tensor] = w->mark;
             made->again_ns = -1;
-            if (!made->present && !made->copied) { forget(w, access->tensor); }
+            if (!made->present && !made->copied) { w->waiting[n_waiting++] = access->tensor; }
         }
     }
+    return n_waiting;
 }
 
 void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
     w->mark++;
     w->tensor_mark[t] = w->mark;
-    forget(w, t);
+    w->waiting[0] = t;
+    for (uint32_t n = 1; n > 0;) {
+        n--;
+        n = forget_readers(w, w->waiting[n], n);
+    }
 }
 
 /* ---- copying ------------------------------------------------------------------------------------ */

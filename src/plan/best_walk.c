@@ -498,6 +498,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
     w->gone = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->gone);
+    w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
     w->copy_ns = ebb__bump_alloc(&w->bump, 2 * EBB_MAX_TIERS * w->view.n_tensors, sizeof *w->copy_ns);
     w->weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->weight);
     w->copy_weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->copy_weight);
@@ -505,7 +506,8 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->gone == NULL || w->tensor_mark == NULL || w->step_mark == NULL) {
+        w->state == NULL || w->here == NULL || w->gone == NULL || w->waiting == NULL || w->tensor_mark == NULL ||
+        w->step_mark == NULL) {
         return EBB_E_NO_MEMORY;
     }
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
