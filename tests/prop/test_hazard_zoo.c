@@ -74,6 +74,7 @@ typedef struct tiers {
 static uint64_t prove(net *n, const char *policy, uint64_t budget_bytes, const tiers *lower, sums *s) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.policy = policy;
+    options.effort = 0; /* its plans are proven, not judged */
     options.budget_bytes = budget_bytes;
     options.tier_bytes[EBB_HOST] = lower->host_bytes;
     options.tier_bytes[EBB_DISK] = lower->disk_bytes;
