@@ -28,7 +28,7 @@ typedef struct ebb_best_tensor {
     double ready_ns;  /* when its content was made */
     double out_ns;    /* when its copy has ended */
     double again_ns;  /* to compute it again as things are; below 0: not known */
-    uint64_t holds;   /* the step that first overwrites what it would be computed of */
+    uint64_t holds;   /* the step that first overwrites an input of its recomputation */
     uint32_t version; /* current at the step at hand, present or not */
     uint32_t locks;   /* it may not leave */
     uint32_t tier;    /* of its copy */
@@ -67,6 +67,7 @@ typedef struct ebb_best_walk {
     uint64_t load, tier_used[EBB_MAX_TIERS];
     uint64_t step; /* at hand */
     uint64_t n_again, max_again;
+    uint64_t max_looks;      /* a walk that passes it is given up */
     uint64_t n_looks;        /* at a tensor, to choose one: what walks cost, whatever the machine */
     double now_ns, limit_ns; /* of computing; a walk that takes longer is given up */
     double engine_ns[EBB_MAX_ENGINES];
@@ -82,9 +83,9 @@ typedef struct ebb_best_walk {
 ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, ebb_draft *draft);
 void ebb__best_walk_fini(ebb_best_walk *w);
 
-/* A draft by these keys; w->now_ns: what its computing takes, with its waits for copies out. EBB_E_NO_FIT without a
- * message: none, or it takes limit_ns or more. With find_resident the resident ones are found first and put into
- * keys. */
+/* Make a draft by these keys. EBB_E_NO_FIT without a message: there is none, or its computing, with its waits for
+ * copies out, takes limit_ns or more before anything is pruned. With find_resident the resident ones are found first
+ * and put into keys. */
 ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident);
 
 /* ---- what leaves (best_price.c) ----------------------------------------------------------------- */
@@ -102,7 +103,7 @@ uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint64_t bytes);
 /* How the chosen one leaves. */
 typedef enum ebb_best_way { EBB_BEST_DROP, EBB_BEST_AGAIN, EBB_BEST_COPY, EBB_BEST_STUCK } ebb_best_way;
 
-/* The tensor that leaves next of those that free a good part of these bytes, and how; STUCK: none can. */
+/* Choose which tensor leaves next, among those large enough to matter for these bytes, and how; STUCK: none can. */
 ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out);
 
 /* What computing other tensors again costs has changed, because this one came, left or got a copy. */

@@ -5,11 +5,12 @@
  *      compute again   the steps of the closure that would have to run: back to what is present or has a copy
  *      copy            waiting until its copy out has ended, and the engines' time at a price for each nanosecond
  *
- * and the one leaves that is cheapest for a byte and the time that it is away,
+ * and the one with the lowest score leaves,
  *
- *      price * 2^weight / (bytes * (next use - now)^reach)
+ *      (price * 2^copy + 1) * 2^weight / (bytes * (next use - now + 1)^reach)
  *
- * where the next use may be that of another tensor that is gone and will be computed again. DTR (Kirisame et al., ICLR
+ * weight and copy are keys; copy is 0 where the price is not that of a copy. The next use may be that of another tensor
+ * that is gone and will be computed again. DTR (Kirisame et al., ICLR
  * 2021, section 4.1) scores in this form with the time since the last use; a plan knows the next one.
  *
  * What it costs to compute a tensor again is kept with it until something that it would be computed of comes or leaves.
@@ -128,7 +129,7 @@ static bool holds(const ebb_best_walk *w, closure *c, uint32_t t, uint32_t versi
     return true;
 }
 
-/* What can never be had. */
+/* This tensor cannot be computed again. */
 static bool give_up(closure *c) {
     c->cost_ns = INFINITY;
     return false;
@@ -165,13 +166,14 @@ static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
     return true;
 }
 
-/* What it takes to compute t again at its need; INFINITY: it cannot be. At limit_ns or more it may be any such number.
- */
+/* What it takes to compute t again at its need; INFINITY: it cannot be. The search stops soon after limit_ns: a price
+ * above it may be a lower bound (is_floor), which is worked out anew for a higher limit. */
 static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     ebb_best_tensor *state = &w->state[t];
     if (state->need > w->view.n_steps) { return INFINITY; }
     if (state->again_ns < 0 || (state->is_floor && state->again_ns < limit_ns)) {
         closure c = {.holds = UINT64_MAX, .limit_ns = 4 * limit_ns};
+        EBB_ASSERT(w->mark < UINT32_MAX);
         w->mark++;
         state->is_floor = !add_tensor(w, &c, t);
         state->again_ns = c.cost_ns;
@@ -181,7 +183,7 @@ static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     return !state->is_floor && state->holds < state->need ? INFINITY : state->again_ns;
 }
 
-/* What is computed of t; and, through those that are gone, of that. */
+/* Forget the prices of what is computed from t. What of it is gone waits for the same. */
 static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     for (uint64_t use = w->uses.start[t]; use < w->uses.start[t + 1]; use++) {
         const ebb_use *u = &w->uses.use[use];
@@ -201,6 +203,7 @@ static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting)
 }
 
 void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
+    EBB_ASSERT(w->mark < UINT32_MAX);
     w->mark++;
     w->tensor_mark[t] = w->mark;
     w->waiting[0] = t;

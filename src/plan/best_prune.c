@@ -3,7 +3,7 @@
  * Recomputations that turn out to be needless. A walk decides what leaves without knowing all that comes after, so when
  * it is over some of what it computes again could as well have stayed: there was room. Each step that is run again is
  * looked at, the dearest first. It goes if what it makes can stay from where it was dropped, or is not used; then what
- * was only brought back for it goes too, and leaves room for others.
+ * was computed again only for it goes too, and leaves room for others.
  *
  * Drops of what has no copy are where the last action on their tensor is (best_walk.c moves them there), so taking an
  * action away may free bytes earlier.
@@ -16,6 +16,7 @@
 typedef struct touch {
     uint32_t action;
     bool writes, updates, drops, copies; /* writes: all of it, whatever was there */
+    bool copied;                         /* after it the content has a copy, so that its drop does not move */
 } touch;
 
 typedef struct pruner {
@@ -25,7 +26,7 @@ typedef struct pruner {
     uint32_t *start; /* [n_tensors + 1] */
     touch *touches;
     bool *deleted; /* [n] */
-    bool *present; /* [n_tensors]: while the load is measured */
+    bool *present; /* [n_tensors]: while the load is measured; before that, whether there is a copy */
     bool *updated; /* [n_tensors]: some step updates it */
     int64_t *load; /* [n]: at each action */
 } pruner;
@@ -70,6 +71,8 @@ static void list_touches(pruner *p) {
         for (uint32_t i = 0; i < count_touches(p, a); i++) {
             const uint32_t t = get_touch(p, a, i, &one);
             p->updated[t] = p->updated[t] || one.updates;
+            p->present[t] = one.copies || (p->present[t] && !one.writes && !one.updates);
+            one.copied = p->present[t];
             p->touches[p->start[t]++] = one;
         }
     }
@@ -180,12 +183,11 @@ static void spare_output(pruner *p, uint32_t a, uint32_t t) {
 /* A tensor that it read is free from its touch before on, if this was the last one. */
 static void spare_input(pruner *p, uint32_t a, uint32_t t) {
     const uint32_t at = find_touch(p, t, a), before = touch_before(p, t, at), after = touch_after(p, t, at);
-    if (before == NONE || after == NONE || !p->touches[after].drops || p->touches[before].copies) { return; }
+    if (before == NONE || after == NONE || !p->touches[after].drops || p->touches[after].copied) { return; }
     add_load(p, p->touches[before].action + 1, p->touches[after].action, -bytes_of(p, t));
 }
 
-/* Whether all that it writes can be spared. Several tensors that stay are asked about as one, from the first drop on.
- */
+/* Whether all that it writes can be spared. Tensors that stay are checked together, from the earliest drop. */
 static bool may_go(const pruner *p, uint32_t a, const ebb_access *accesses, uint32_t n_accesses) {
     uint32_t first_drop = a;
     int64_t bytes = 0;
@@ -254,6 +256,7 @@ static ebb_status make_pruner(pruner *p, ebb_bump *bump) {
         return EBB_E_NO_MEMORY;
     }
     memset(p->deleted, 0, p->n * sizeof *p->deleted);
+    memset(p->present, 0, n_tensors * sizeof *p->present);
     memset(p->updated, 0, n_tensors * sizeof *p->updated);
     return EBB_OK;
 }

@@ -75,6 +75,7 @@ static void release_copy(walk *w, uint32_t t) {
 
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
     EBB_ASSERT(tier < EBB_MAX_TIERS && !w->state[t].copied);
+    EBB_ASSERT(w->state[t].bytes <= w->input->tier_bytes[tier] - w->tier_used[tier]);
     w->state[t].copied = true;
     w->state[t].tier = tier;
     w->tier_used[tier] += w->state[t].bytes;
@@ -107,7 +108,7 @@ static ebb_status compute(walk *w, uint32_t step_idx, ebb_action_kind kind) {
 
 static ebb_status drop(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    EBB_ASSERT(state->present && state->locks == 0);
+    EBB_ASSERT(state->present && state->locks == 0 && w->load >= state->bytes);
     EBB_TRY(ebb__draft_tensor(w->draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED));
     leave_here(w, t);
     state->present = false;
@@ -121,7 +122,7 @@ static ebb_status drop(walk *w, uint32_t t) {
     return EBB_OK;
 }
 
-/* As early as the content is there and the engine has done what was asked of it before. */
+/* As early as the content is there and the engine has finished its earlier copies. */
 static ebb_status copy_out(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     const uint32_t tier = ebb__best_pick_tier(w, state->bytes);
@@ -259,6 +260,7 @@ static ebb_status bring(walk *w, uint32_t t) {
     w->depth++;
     const ebb_status st = compute_again(w, t);
     w->depth--;
+    EBB_ASSERT(st != EBB_OK || state->present);
     return st;
 }
 
@@ -275,6 +277,8 @@ static void write_tensor(walk *w, uint32_t t, uint32_t version) {
 
 static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
+    if (w->n_looks > w->max_looks) { return NO_WAY; }
+    EBB_ASSERT(w->load <= w->input->limit_bytes);
     w->step = step_idx;
     lock_all(w, step);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -318,7 +322,9 @@ static ebb_status end_lap(walk *w, bool close) {
 static ebb_status begin_lap(walk *w, bool spill) {
     w->draft->actions.n = w->draft->absent.n = w->pending.n = 0;
     w->load = w->n_again = w->pending_bytes = w->step = 0;
-    w->depth = w->n_here = w->n_gone = 0;
+    w->depth = w->n_here = w->n_gone = w->mark = 0;
+    memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
+    memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
     w->now_ns = 0;
     memset(w->tier_used, 0, sizeof w->tier_used);
     memset(w->engine_ns, 0, sizeof w->engine_ns);
@@ -380,6 +386,7 @@ static ebb_status init_moving(moving *m, ebb_bump *bump) {
     }
     memset(m->last, 0, n_tensors * sizeof *m->last);
     memset(m->copied, 0, n_tensors * sizeof *m->copied);
+    memset(m->copied, 0, n_tensors * sizeof *m->copied);
     memset(m->start, 0, (n + 1) * sizeof *m->start);
     return EBB_OK;
 }
@@ -417,7 +424,7 @@ static void sort_by_place(moving *m, const ebb_draft_action *actions) {
         }
     }
     for (size_t i = 0; i < m->n; i++) {
-        uint64_t *bound = &m->sorted[i].bound; /* behind an action that stays, which the one at the bound may not */
+        uint64_t *bound = &m->sorted[i].bound; /* after the action before it, wherever that went */
         if (*bound != EBB_DRAFT_FIXED && *bound > 0) { *bound = m->place[*bound - 1] + 1; }
     }
 }
@@ -491,6 +498,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     ebb__bump_init(&w->bump, input->mem);
     w->view = ebb__plan_view(input->program);
     w->max_again = 64 * (uint64_t)w->view.n_steps + 1024;
+    w->max_looks = UINT64_MAX;
     EBB_TRY(ebb__program_versions(input->program, &w->bump, &w->versions));
     EBB_TRY(ebb__program_uses(input->program, &w->bump, &w->uses));
     EBB_TRY(ebb__budget_find_next_writes(&w->view, &w->uses, &w->bump, &w->next_write));
@@ -510,8 +518,6 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
         w->step_mark == NULL) {
         return EBB_E_NO_MEMORY;
     }
-    memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
-    memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
     for (size_t s = 0; s < w->view.n_steps; s++) {
         w->step_ns[s] = (double)ebb_machine_step_time_ns(input->machine, chosen(w, &w->view.steps[s]));
     }

@@ -418,7 +418,8 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
-/* Put the rival's plan in the place of this one, or of none, if it is faster. */
+/* Take the rival's plan if it is faster, or if there is no own plan. EBB_E_NO_FIT without a message: neither has one.
+ */
 static ebb_status ask_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     ebb_plan *other = NULL;
     bool faster = *plan == NULL;
@@ -426,7 +427,7 @@ static ebb_status ask_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     m->policy = policy->rival;
     ebb_status st = fit_own(m, budget_bytes, &other);
     m->policy = policy;
-    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st == EBB_E_NO_FIT && *plan != NULL) { return EBB_OK; }
     if (st == EBB_OK && !faster) { st = is_faster(m, other, *plan, &faster); }
     if (st == EBB_OK && faster) {
         ebb_plan *slower = *plan;
@@ -443,18 +444,19 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     if (m->is_hasty) { return fit_own(m, budget_bytes, plan_out); }
     EBB_TRY(fit_nominal(m, budget_bytes, &nominal));
-    ebb_status st = fit_own(m, budget_bytes, &own);
-    if ((st == EBB_OK || st == EBB_E_NO_FIT) && m->policy->rival != NULL) {
-        const ebb_status asked = ask_rival(m, budget_bytes, &own);
-        st = asked != EBB_OK ? asked : own != NULL ? EBB_OK : EBB_E_NO_FIT;
-    }
-    if (st != EBB_E_NO_FIT) { ebb_plan_destroy(nominal); }
+    const bool has_rival = m->policy->rival != NULL;
+    ebb_status st = has_rival && m->is_large ? EBB_E_NO_FIT : fit_own(m, budget_bytes, &own);
+    if (has_rival && (st == EBB_OK || st == EBB_E_NO_FIT)) { st = ask_rival(m, budget_bytes, &own); }
+    bool is_nominal = st == EBB_E_NO_FIT;
+    if (st == EBB_OK && has_rival) { st = is_faster(m, nominal, own, &is_nominal); }
     if (st != EBB_OK && st != EBB_E_NO_FIT) {
         ebb_plan_destroy(own);
+        ebb_plan_destroy(nominal);
         return st;
     }
-    if (st == EBB_E_NO_FIT) { nominal->has_nominal_times = true; }
-    *plan_out = st == EBB_OK ? own : nominal;
+    nominal->has_nominal_times = true;
+    ebb_plan_destroy(is_nominal ? own : nominal);
+    *plan_out = is_nominal ? nominal : own;
     return EBB_OK;
 }
 

@@ -11,8 +11,11 @@
  *      rounds    simulated annealing over the keys, from the best so far; a larger tensor's keys change more often.
  *                Each unit of effort is one round, so more effort goes on where less would have stopped.
  *
- * Decisions depend on the program, the machine and the limits alone: random numbers have a fixed seed, and effort
- * counts looks at tensors, not time.
+ * Random numbers have a fixed seed, and effort counts looks at tensors, not time: one build gives the same plan each
+ * time. Other builds may not, because pow and exp differ in their last bits between libraries.
+ *
+ * Cost: each tensor that leaves is chosen among all that are there, so a walk takes O(tensors that leave * tensors
+ * there). All walks but the very first stop after ROUND_LOOKS in all, for the seeds and for each round.
  *
  * The sources are in docs/best.md.
  *
@@ -25,10 +28,11 @@
 
 #define MAX_STEPS 20000u
 #define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
-#define ROUND_WALKS_A_TENSOR 20u        /* of a small program: at most so many, beside MIN_ROUND_WALKS */
+#define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
-#define HEAT 0.003    /* of the computing time: a loss that is taken with a chance of 1 in e */
-#define HOPELESS 1.15 /* times what the walk before took */
+#define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
+#define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define HOPELESS 1.15                     /* times what the walk before took */
 
 typedef struct search {
     const ebb_policy_input *input;
@@ -37,6 +41,7 @@ typedef struct search {
     ebb_draft *best_draft;
     ebb_best_keys best, tried, at;
     bool has_draft;
+    double best_estimate_ns;
     double best_ns; /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns;
     ebb_rng rng;
@@ -67,7 +72,7 @@ static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *f
     to->reach = from->reach;
 }
 
-/* A tensor by chance, the larger the likelier. */
+/* Pick a random tensor, weighted by its bytes. */
 static size_t pick_tensor(search *s) {
     const size_t n = s->walk.view.n_tensors;
     const double at = (double)ebb__rng_unit(&s->rng) * s->upto[n - 1];
@@ -98,7 +103,7 @@ static void vary_tensors(search *s, uint64_t n, float size) {
     }
 }
 
-/* The keys tried: most often those of a few tensors, at times of many or of all. */
+/* The keys tried: most often those of a few tensors, sometimes of many. */
 static void vary(search *s) {
     const uint64_t kind = ebb__rng_below(&s->rng, 10);
     const float size = ebb__rng_below(&s->rng, 10) < 7 ? 1.5f : 4.5f;
@@ -130,7 +135,9 @@ static ebb_status time_placed(const search *s, double *time_ns_out) {
     plan->alignment_bytes = s->walk.view.alignment;
     ebb_status st = ebb__draft_to_plan(&s->draft, input->program, plan);
     if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
-    if (st == EBB_OK && placed.peak_bytes <= input->budget_bytes) {
+    bool fits = placed.peak_bytes <= input->budget_bytes;
+    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
+    if (st == EBB_OK && fits) {
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
         *time_ns_out = (double)timeline.iteration_ns;
     }
@@ -138,15 +145,19 @@ static ebb_status time_placed(const search *s, double *time_ns_out) {
     return st;
 }
 
-/* The draft at hand, if it is the fastest so far; or the first, so that there is one. */
-static ebb_status take_faster(search *s) {
+/* The draft at hand, if it is the fastest so far, or the first. *estimate_ns: its time; INFINITY from now on if it
+ * cannot be placed. */
+static ebb_status take_faster(search *s, double *estimate_ns) {
     double time_ns = INFINITY;
+    s->walk.n_looks += PLACING_LOOKS;
     EBB_TRY(time_placed(s, &time_ns));
+    if (time_ns == INFINITY) { *estimate_ns = INFINITY; }
     if (time_ns >= s->best_ns && s->has_draft) { return EBB_OK; }
     const ebb_draft slower = *s->best_draft;
     *s->best_draft = s->draft;
     s->draft = slower;
     s->has_draft = true;
+    s->best_estimate_ns = *estimate_ns;
     s->best_ns = time_ns;
     copy_keys(s, &s->best, &s->tried);
     return EBB_OK;
@@ -159,7 +170,7 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
     EBB_TRY(ebb__best_time(s->input, &s->draft, time_ns_out));
-    return *time_ns_out < s->best_ns ? take_faster(s) : EBB_OK;
+    return *time_ns_out < s->best_ns ? take_faster(s, time_ns_out) : EBB_OK;
 }
 
 /* ---- the search --------------------------------------------------------------------------------- */
@@ -172,28 +183,31 @@ static bool has_tiers(const ebb_policy_input *input) {
 
 /* Several prices of the link, if anything can be copied. */
 static ebb_status seed(search *s) {
-    static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
+    static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
     const size_t n_prices = has_tiers(s->input) ? sizeof prices / sizeof prices[0] : 1;
     double time_ns = INFINITY;
+    s->walk.max_looks = UINT64_MAX;
     for (size_t i = 0; i < n_prices; i++) {
         for (size_t k = 0; k < sizeof reaches / sizeof reaches[0]; k++) {
             s->tried.link_price = prices[i];
             s->tried.reach = reaches[k];
             EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
+            s->walk.max_looks = ROUND_LOOKS; /* of all but the first */
         }
     }
     return EBB_OK;
 }
 
 static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {
-    const double heat = HEAT * s->computing_ns * (1 - share_done);
-    return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > (double)ebb__rng_unit(&s->rng);
+    const double heat = HEAT * s->computing_ns * (1 - share_done), dice = (double)ebb__rng_unit(&s->rng);
+    return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > dice;
 }
 
 static ebb_status anneal(search *s) {
     const uint64_t first = s->walk.n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->walk.view.n_tensors;
-    double at_ns = s->best_ns;
+    double at_ns = s->best_estimate_ns;
     copy_keys(s, &s->at, &s->best);
+    s->walk.max_looks = first + ROUND_LOOKS;
     for (uint64_t i = 0; i < n_walks && s->walk.n_looks - first < ROUND_LOOKS; i++) {
         const double by_looks = (double)(s->walk.n_looks - first) / (double)ROUND_LOOKS;
         double time_ns = INFINITY;
@@ -216,7 +230,7 @@ static ebb_status find_best(search *s) {
     return EBB_OK;
 }
 
-/* The first draft that there is. */
+/* Take the first walk that succeeds. */
 static ebb_status find_any(search *s) {
     for (float reach = 1; reach >= 0; reach -= 0.25f) {
         s->tried.reach = reach;
