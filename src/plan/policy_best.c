@@ -30,6 +30,7 @@
 #define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
+#define SEED_LOOKS (8 * ROUND_LOOKS)
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define HOPELESS 1.15                     /* times what the walk before took */
@@ -192,7 +193,7 @@ static ebb_status seed(search *s) {
             s->tried.link_price = prices[i];
             s->tried.reach = reaches[k];
             EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-            s->walk.max_looks = ROUND_LOOKS; /* of all but the first */
+            s->walk.max_looks = SEED_LOOKS; /* of all but the first */
         }
     }
     return EBB_OK;
