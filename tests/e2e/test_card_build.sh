@@ -93,7 +93,7 @@ for library in $(LC_ALL=C ldd "$EBB" | tr ' \t' '\n\n' | grep -E '^/.*/(ld-linux
     mkdir -p "root$(dirname "$library")" && cp -L "$library" "root$library"
 done
 mkdir root/tmp # without /proc a program is told where it lies
-LD_ORIGIN_PATH=/pack PATH=$PATH:/usr/sbin chroot root /pack/ebb train resnet_cifar:1 --image 16x16 --batch 2 --classes 10 \
+LD_ORIGIN_PATH=/pack PATH=$PATH:/usr/sbin chroot root /pack/ebb train resnet20 --image 16x16 --batch 16 --classes 10 \
     --steps 3 --memory 60% --backend cuda --json >out 2>err || cat err
 equal "it runs where nothing is installed" "$(losses out | wc -l)" 3
 exit $status

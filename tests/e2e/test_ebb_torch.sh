@@ -12,9 +12,10 @@ for threads in 1 2; do
     python3 "$root/tests/e2e/trace_reader.py" own copy
     check "a trace of ebb's own, read and written in Python" cmp -s own copy
 done
-head -c 3000 own >part
+head -c 3000 own >part # within a record; those before it are whole
 python3 "$root/tests/e2e/trace_reader.py" part copy
-check "one that was cut off" test "$(wc -c <copy)" -gt 2900 -a "$(head -c 2900 copy | cksum)" = "$(head -c 2900 own | cksum)"
+whole=$(wc -c <copy)
+check "one that was cut off" test "$whole" -gt 2500 -a "$(cksum <copy)" = "$(head -c "$whole" own | cksum)"
 
 cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread || fail "the counter"
 tried=
