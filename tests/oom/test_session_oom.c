@@ -8,6 +8,7 @@
 
 static ebb_status live(const ebb_mem *mem) {
     ebb_session_options o = EBB_SESSION_OPTIONS_INIT;
+    o.policy = "budget"; /* best searches: see test_plan_oom */
     o.mem = mem;
     o.net = "perceptron:2";
     o.backend = "dry";
