@@ -145,6 +145,16 @@ size_t ebb__utf8_character(const void *text, size_t n_bytes);
 /* A whole decimal number below 2^64, with blanks around it or not; false: it is not one. */
 bool ebb__parse_u64(const char *text, uint64_t *number_out);
 
+/* The number with which the text begins, as strtod reads it in the C locale: the program around us may have set another
+ * one, with another point. No blanks, NaN, infinity or hexadecimal. *end_out: what follows; the text itself where no
+ * number of less than 128 characters begins. */
+double ebb__parse_f64(const char *text, const char **end_out);
+/* Undo what the locale did to the point of the number in this text, which was printed with one. Returns text. */
+char *ebb__set_point(char *text);
+#define EBB_F64_BYTES 40
+/* Like "%.*g" in the C locale. Returns buf. */
+char *ebb__format_f64(double value, int n_digits, char buf[EBB_F64_BYTES]);
+
 /* The character with which the text begins, and how many bytes it has; EBB_UTF8_NONE and one byte: it is not UTF-8. */
 #define EBB_UTF8_NONE UINT32_MAX
 uint32_t ebb__utf8_read(const char *text, size_t *n_bytes_out);

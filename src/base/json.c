@@ -80,13 +80,11 @@ void ebb_json_f64(ebb_json *json, const char *key, double value, int n_digits) {
         ebb_json_null(json, key);
         return;
     }
-    char text[40];
+    char text[EBB_F64_BYTES];
+    const char *end = NULL;
     put_key(json, key);
-    (void)snprintf(text, sizeof text, "%.*g", n_digits < 15 ? n_digits : 15, value);
-    if (n_digits > 15 && strtod(text, NULL) != value) { (void)snprintf(text, sizeof text, "%.*g", n_digits, value); }
-    for (char *c = text; *c != '\0'; c++) {
-        if (strchr("0123456789+-e", *c) == NULL) { *c = '.'; } /* the locale's own point */
-    }
+    (void)ebb__format_f64(value, n_digits < 15 ? n_digits : 15, text);
+    if (n_digits > 15 && ebb__parse_f64(text, &end) != value) { (void)ebb__format_f64(value, n_digits, text); }
     put(json, text);
 }
 

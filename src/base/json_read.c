@@ -8,7 +8,6 @@
  */
 #include "base/json_read.h"
 
-#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -381,14 +380,11 @@ bool ebb__json_value_i64(const ebb_json_value *json, uint32_t token, int64_t *nu
 }
 
 bool ebb__json_value_f64(const ebb_json_value *json, uint32_t token, double *number_out) {
-    char number[128 + 16]; /* the locale's point may have more than one byte */
+    const char *end = NULL;
     if (!ebb__json_value_is(json, token, EBB_JSON_NUMBER)) { return false; }
-    const char *text = ebb__json_value_text(json, token), *point = strchr(text, '.');
-    if (strlen(text) >= 128) { return false; }
-    const int n_before = (int)(point != NULL ? (size_t)(point - text) : strlen(text));
-    (void)snprintf(number, sizeof number, "%.*s%s%s", n_before, text, point != NULL ? localeconv()->decimal_point : "",
-                   point != NULL ? point + 1 : "");
-    *number_out = strtod(number, NULL);
+    const double number = ebb__parse_f64(ebb__json_value_text(json, token), &end);
+    if (*end != '\0') { return false; }
+    *number_out = number;
     return true;
 }
 

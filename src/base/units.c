@@ -1,15 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes as people write and read them, and the clock.
+ * Numbers and bytes as people write and read them, and the clock. The point is '.', whatever the locale.
  */
 #include "base/base.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <time.h>
+
+double ebb__parse_f64(const char *text, const char **end_out) {
+    enum { MOST = 128 };
+    char number[MOST + 16], *end = NULL; /* the locale's point may have more than one byte */
+    const char *locale_point = localeconv()->decimal_point;
+    const size_t n = strspn(text, "+-.0123456789eE"), n_before = strcspn(text, ".");
+    *end_out = text;
+    if (n >= MOST || strlen(locale_point) > 16) { return 0.0; }
+    const bool has_point = n_before < n;
+    (void)snprintf(number, sizeof number, "%.*s%s%.*s", (int)(has_point ? n_before : n), text,
+                   has_point ? locale_point : "", (int)(has_point ? n - n_before - 1 : 0), text + n_before + has_point);
+    const double value = strtod(number, &end);
+    const size_t n_read = (size_t)(end - number);
+    *end_out = text + n_read - (has_point && n_read > n_before ? strlen(locale_point) - 1 : 0);
+    return value;
+}
+
+char *ebb__set_point(char *text) {
+    const char *locale_point = localeconv()->decimal_point;
+    char *point = strstr(text, locale_point);
+    if (point == NULL) { return text; }
+    const char *rest = point + strlen(locale_point);
+    *point = '.';
+    memmove(point + 1, rest, strlen(rest) + 1);
+    return text;
+}
+
+char *ebb__format_f64(double value, int n_digits, char buf[EBB_F64_BYTES]) {
+    (void)snprintf(buf, EBB_F64_BYTES, "%.*g", n_digits, value);
+    return ebb__set_point(buf);
+}
 
 static const struct {
     const char *name;
@@ -38,8 +71,8 @@ ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out) {
     if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
         return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text);
     }
-    char *end = NULL;
-    double value = strtod(text, &end);
+    const char *end = NULL;
+    const double value = ebb__parse_f64(text, &end);
     while (*end == ' ') { end++; }
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcasecmp(end, units[i].name) != 0) { continue; }
@@ -64,7 +97,7 @@ char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes) {
         unit++;
     }
     (void)snprintf(buf, buf_bytes, unit == 0 ? "%.0f %s" : "%.2f %s", value, names[unit]);
-    return buf;
+    return ebb__set_point(buf);
 }
 
 char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes) {
@@ -81,7 +114,7 @@ char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes) {
         scale /= 10;
     }
     (void)snprintf(buf, buf_bytes, "%.*f%s", n_decimals, (double)n / (double)scale, names[unit]);
-    return buf;
+    return ebb__set_point(buf);
 }
 
 uint64_t ebb__now_ns(void) {

@@ -221,7 +221,7 @@ static bool read_settings(const ebb_study *s, ebb_caching_settings *c) {
     const char *conf = ebb_trace_reader_note(s->reader, "allocator.PYTORCH_CUDA_ALLOC_CONF");
     const char *expandable = ebb_trace_reader_note(s->reader, "allocator.expandable_segments");
     const char *split = ebb_trace_reader_note(s->reader, "allocator.max_split_size");
-    const char *gc = ebb_trace_reader_note(s->reader, "allocator.garbage_collection_threshold");
+    const char *gc = ebb_trace_reader_note(s->reader, "allocator.garbage_collection_threshold"), *end = NULL;
     if (conf == NULL && expandable == NULL && split == NULL && gc == NULL) { return false; }
     if (conf != NULL) {
         const char *split_mb = value_in(conf, "max_split_size_mb"),
@@ -229,12 +229,12 @@ static bool read_settings(const ebb_study *s, ebb_caching_settings *c) {
         const char *roundup = value_in(conf, "roundup_power2_divisions");
         c->expandable_segments = is_true(value_in(conf, "expandable_segments"));
         if (split_mb != NULL) { c->max_split_bytes = (strtoull(split_mb, NULL, 10) & 0xFFFFFFFF) * MIB; }
-        if (threshold != NULL) { c->gc_threshold = strtod(threshold, NULL); }
+        if (threshold != NULL) { c->gc_threshold = ebb__parse_f64(threshold, &end); }
         if (roundup != NULL) { read_roundup(roundup, c->roundup_power2); }
     }
     if (expandable != NULL) { c->expandable_segments = is_true(expandable); }
     if (split != NULL && split[0] != '-') { c->max_split_bytes = strtoull(split, NULL, 10); }
-    if (gc != NULL) { c->gc_threshold = strtod(gc, NULL); }
+    if (gc != NULL) { c->gc_threshold = ebb__parse_f64(gc, &end); }
     if (c->max_split_bytes >= (uint64_t)1 << 60) { c->max_split_bytes = 0; } /* PyTorch's way to say none */
     return true;
 }

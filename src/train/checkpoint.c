@@ -42,24 +42,34 @@ enum {
     N_FACTS
 };
 
-/* %.9g gives each float its own text. */
+typedef struct number_text {
+    char buf[EBB_F64_BYTES];
+} number_text;
+
+/* Each float has a text of its own, the same in every locale: a checkpoint may be continued in another one. */
+static number_text text_of(float number) {
+    number_text text;
+    (void)ebb__format_f64((double)number, 9, text.buf);
+    return text;
+}
+
 static void describe_optimizer(const ebb_session_options *o, char text[TEXT_BYTES]) {
     const ebb_optimizer *p = &o->optimizer;
     if (o->keep_gradients) {
         (void)snprintf(text, TEXT_BYTES, "none");
     } else {
-        (void)snprintf(text, TEXT_BYTES, "%s, momentum %.9g, beta %.9g %.9g, epsilon %.9g, weight decay %.9g",
-                       ebb__optimizer_name(p->kind), (double)p->momentum, (double)p->beta1, (double)p->beta2,
-                       (double)p->epsilon, (double)p->weight_decay);
+        (void)snprintf(text, TEXT_BYTES, "%s, momentum %s, beta %s %s, epsilon %s, weight decay %s",
+                       ebb__optimizer_name(p->kind), text_of(p->momentum).buf, text_of(p->beta1).buf,
+                       text_of(p->beta2).buf, text_of(p->epsilon).buf, text_of(p->weight_decay).buf);
     }
 }
 
 static void describe_rate(const ebb_trainer_options *o, char text[TEXT_BYTES]) {
     const ebb_lr_schedule *s = &o->schedule;
     (void)snprintf(text, TEXT_BYTES,
-                   "%.9g, %s, warm-up %" PRIu64 ", total %" PRIu64 ", every %" PRIu64 " times %.9g, final %.9g",
-                   (double)o->learning_rate, ebb__lr_schedule_name(s->kind), s->warmup_updates, s->total_updates,
-                   s->step_updates, (double)s->step_factor, (double)s->final_factor);
+                   "%s, %s, warm-up %" PRIu64 ", total %" PRIu64 ", every %" PRIu64 " times %s, final %s",
+                   text_of(o->learning_rate).buf, ebb__lr_schedule_name(s->kind), s->warmup_updates, s->total_updates,
+                   s->step_updates, text_of(s->step_factor).buf, text_of(s->final_factor).buf);
 }
 
 /* The backend's choices are its own; all others depend on what was measured. */

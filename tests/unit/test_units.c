@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bytes as people write and read them: what is rounded up for the command line reads back as no less, and as little
- * more.
+ * more; and in a program that has set a locale with another decimal point, numbers are read and written as ever.
  */
 #include "support.h"
+
+#include <locale.h>
+#include <sys/stat.h>
 
 static void test_round_up_texts(void **state) {
     (void)state;
@@ -43,8 +46,58 @@ static void test_round_up_is_no_less(void **state) {
     }
 }
 
+static void test_parse_f64(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double number;
+        size_t n_read;
+    } cases[] = {{"1.5", 1.5, 3}, {"1.5GiB", 1.5, 3}, {"-2.25e2,", -225, 7}, {".5", 0.5, 2},
+                 {"7", 7, 1},     {"2eB", 2, 1},      {"1.5.5", 1.5, 3},     {"1,5", 1, 1},
+                 {"nan", 0, 0},   {"", 0, 0},         {"0x10", 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *end = NULL;
+        assert_true(ebb__parse_f64(cases[i].text, &end) == cases[i].number);
+        assert_int_equal(end - cases[i].text, cases[i].n_read);
+    }
+    char text[EBB_F64_BYTES];
+    assert_string_equal(ebb__format_f64(0.1, 9, text), "0.1");
+    assert_string_equal(ebb__format_f64(-1.25e-30, 9, text), "-1.25e-30");
+    assert_string_equal(ebb__format_f64(12, 9, text), "12");
+    assert_string_equal(ebb_bytes_format(1536, text, sizeof text), "1.50 KiB");
+}
+
+/* A locale whose point is a comma, made here; false: this machine cannot. */
+static bool set_comma(void) {
+    static const char source[] = "comment_char %\nescape_char /\nLC_NUMERIC\ndecimal_point \"<U002C>\"\n"
+                                 "thousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
+    char folder[] = "/tmp/ebb-locale-XXXXXX", command[256];
+    if (mkdtemp(folder) == NULL) { return false; }
+    (void)snprintf(command, sizeof command, "%s/source", folder);
+    FILE *file = fopen(command, "we");
+    bool is_set = file != NULL && fputs(source, file) >= 0;
+    if (file != NULL) { is_set = fclose(file) == 0 && is_set; }
+    (void)snprintf(command, sizeof command, "localedef -c -i %s/source %s/xx_XX >/dev/null 2>&1", folder, folder);
+    (void)(is_set && system(command) == 0); /* NOLINT: it warns of what else a locale has */
+    is_set = is_set && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "xx_XX") != NULL;
+    (void)snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 && is_set;
+}
+
+static void test_comma_locale(void **state) {
+    char text[EBB_F64_BYTES];
+    if (!set_comma()) { skip(); }
+    (void)snprintf(text, sizeof text, "%.1f", 1.5);
+    assert_string_equal(text, "1,5");
+    test_parse_f64(state);
+    test_round_up_texts(state);
+    test_round_up_is_no_less(state);
+    assert_non_null(setlocale(LC_NUMERIC, "C"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_up_texts),
-                                       cmocka_unit_test(test_round_up_is_no_less)};
+                                       cmocka_unit_test(test_round_up_is_no_less), cmocka_unit_test(test_parse_f64),
+                                       cmocka_unit_test(test_comma_locale)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
