@@ -162,7 +162,8 @@ static void paint(bench *b, const problem *p, const ebb_kernel *kernel, const co
         unsigned char *to = b->image + at->operand[i].offset;
         if (in->data[i] == NULL) {
             memset(to, UNWRITTEN, at->operand[i].size_bytes);
-        } else if (p->operand[i].opaque) {
+        } else if (p->operand[i].opaque) { /* as forward left it: nothing can convert it */
+            assert_int_equal(kernel->layout[i], in->layout[i]);
             memcpy(to, in->data[i], in->n_bytes[i]);
         } else {
             MUST(b->ops->layout_pack(b->device, kernel->layout[i], in->data[i], to));

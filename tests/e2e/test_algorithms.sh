@@ -18,7 +18,7 @@ bits() { # file
 run "default" out $train || exit 1
 equal "default: it is given" "$(member out algorithms)" given
 wanted=$(bits out)
-for percent in 70% 30%; do
+for percent in 70% 40%; do
     # shellcheck disable=SC2086
     run "given at $percent" out $train --algorithms given --memory $percent &&
         equal "given at $percent: the same bits" "$(bits out)" "$wanted"

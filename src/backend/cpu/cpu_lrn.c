@@ -48,6 +48,38 @@ static ebb_status make_by_ref(ebb_cpu_device *device, const ebb_kernel_desc *des
 
 /* ---- the library's ----------------------------------------------------------------------------- */
 
+/* Backward over images of md, by the library's first implementation. */
+static ebb_status describe_backward(const ebb_cpu_device *device, const ebb_op_attr *a, const_dnnl_memory_desc_t md,
+                                    dnnl_primitive_desc_t *pd_out) {
+    dnnl_primitive_desc_t forward = NULL;
+    EBB_CPU_DNNL(describe_forward(device, a, true, md, &forward), "lrn");
+    dnnl_status_t st = dnnl_lrn_backward_primitive_desc_create(pd_out, device->engine, dnnl_lrn_across_channels, md, md,
+                                                               md, a->size, a->alpha, a->beta, a->k, forward,
+                                                               device->attr);
+    (void)dnnl_primitive_desc_destroy(forward);
+    return st == dnnl_success ? EBB_OK : ebb__cpu_fail(st, "lrn_bwd");
+}
+
+static bool has_workspace(const_dnnl_primitive_desc_t pd) {
+    const_dnnl_memory_desc_t workspace = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
+    return workspace != NULL && dnnl_memory_desc_get_size(workspace) > 0;
+}
+
+/* Forward has a workspace where backward's first implementation reads one. Where it does not (so it is with AVX2),
+ * forward is described as for inference, which writes none. */
+static ebb_status describe_kept(const ebb_cpu_device *device, const ebb_kernel_desc *desc, const_dnnl_memory_desc_t md,
+                                dnnl_primitive_desc_t *pd_out) {
+    bool kept = false;
+    if (desc->n_out > 1) {
+        dnnl_primitive_desc_t backward = NULL;
+        EBB_TRY(describe_backward(device, &desc->attr, md, &backward));
+        kept = has_workspace(backward);
+        (void)dnnl_primitive_desc_destroy(backward);
+    }
+    EBB_CPU_DNNL(describe_forward(device, &desc->attr, kept, md, pd_out), "lrn");
+    return EBB_OK;
+}
+
 ebb_status ebb__cpu_make_lrn(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
     static const ebb_cpu_wire wires[] = {{DNNL_ARG_SRC, 0, dnnl_query_src_md, 0},
                                          {DNNL_ARG_DST, 1, dnnl_query_dst_md, 0},
@@ -56,12 +88,22 @@ ebb_status ebb__cpu_make_lrn(ebb_cpu_device *device, const ebb_kernel_desc *desc
     dnnl_primitive_desc_t pd = NULL;
     if (desc->attr.size % 2 == 0) { return make_by_ref(device, desc, kernel); }
     EBB_TRY(image_of(device, ebb__kernel_in(desc, 0), &md));
-    EBB_CPU_DNNL(describe_forward(device, &desc->attr, desc->n_out > 1, md, &pd), "lrn");
-    const_dnnl_memory_desc_t workspace = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
-    bool empty = workspace == NULL || dnnl_memory_desc_get_size(workspace) == 0;
-    if (desc->n_out == 1 || !empty) { return ebb__cpu_set_primitive(kernel, pd, wires, desc->n_out > 1 ? 3 : 2); }
-    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, 2)); /* backward gets by without */
+    EBB_TRY(describe_kept(device, desc, md, &pd));
+    bool kept = has_workspace(pd);
+    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, kept ? 3 : 2));
+    if (desc->n_out == 1 || kept) { return EBB_OK; }
     return ebb__cpu_intern_bytes(device, EBB_HOST_ALIGNMENT, &kernel->layout[2]);
+}
+
+/* The library's first implementation that reads the workspace that forward left, or none. */
+static ebb_status find_reader(ebb_cpu_device *device, ebb_layout given, dnnl_primitive_desc_t pd) {
+    while (has_workspace(pd)) {
+        ebb_layout wanted = EBB_LAYOUT_ANY;
+        EBB_TRY(ebb__cpu_intern(device, dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0), &wanted));
+        if (given == EBB_LAYOUT_ANY || given == wanted) { break; }
+        EBB_CPU_DNNL(dnnl_primitive_desc_next_impl(pd), "lrn_bwd of another forward's workspace");
+    }
+    return EBB_OK;
 }
 
 ebb_status ebb__cpu_make_lrn_bwd(ebb_cpu_device *device, const ebb_kernel_desc *desc, ebb_cpu_kernel *kernel) {
@@ -69,21 +111,20 @@ ebb_status ebb__cpu_make_lrn_bwd(ebb_cpu_device *device, const ebb_kernel_desc *
                                          {DNNL_ARG_DIFF_DST, 1, dnnl_query_diff_dst_md, 0},
                                          {DNNL_ARG_DIFF_SRC, 3, dnnl_query_diff_src_md, 0},
                                          {DNNL_ARG_WORKSPACE, 2, dnnl_query_workspace_md, 0}};
+    const ebb_layout given = desc->operand[2].layout;
     const_dnnl_memory_desc_t md = NULL;
-    dnnl_primitive_desc_t forward = NULL, pd = NULL;
+    dnnl_primitive_desc_t pd = NULL;
     if (desc->attr.size % 2 == 0) { return make_by_ref(device, desc, kernel); }
     EBB_TRY(image_of(device, ebb__kernel_in(desc, 0), &md));
-    EBB_CPU_DNNL(describe_forward(device, &desc->attr, true, md, &forward), "lrn");
-    const ebb_op_attr *a = &desc->attr;
-    dnnl_status_t st =
-        dnnl_lrn_backward_primitive_desc_create(&pd, device->engine, dnnl_lrn_across_channels, md, md, md, a->size,
-                                                a->alpha, a->beta, a->k, forward, device->attr);
-    (void)dnnl_primitive_desc_destroy(forward);
-    if (st != dnnl_success) { return ebb__cpu_fail(st, "lrn_bwd"); }
-    const_dnnl_memory_desc_t workspace = dnnl_primitive_desc_query_md(pd, dnnl_query_workspace_md, 0);
-    if (workspace != NULL && dnnl_memory_desc_get_size(workspace) > 0) {
-        return ebb__cpu_set_primitive(kernel, pd, wires, 4);
+    EBB_TRY(describe_backward(device, &desc->attr, md, &pd));
+    ebb_status st = find_reader(device, given, pd);
+    if (st != EBB_OK) {
+        (void)dnnl_primitive_desc_destroy(pd);
+        return st;
     }
-    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, 3));
-    return ebb__cpu_intern_bytes(device, EBB_HOST_ALIGNMENT, &kernel->layout[2]);
+    bool read = has_workspace(pd);
+    EBB_TRY(ebb__cpu_set_primitive(kernel, pd, wires, read ? 4 : 3));
+    if (read) { return EBB_OK; }
+    kernel->layout[2] = given; /* whatever it is */
+    return given != EBB_LAYOUT_ANY ? EBB_OK : ebb__cpu_intern_bytes(device, EBB_HOST_ALIGNMENT, &kernel->layout[2]);
 }
