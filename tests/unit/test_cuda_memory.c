@@ -75,6 +75,7 @@ static void a_budget_holds_the_last_granule(void **state) {
     ebb_session_options o = EBB_SESSION_OPTIONS_INIT;
     o.net = "resnet20";
     o.batch = 64;
+    o.effort = 0;
     o.device = open_device();
     ebb_session *session = NULL;
     ebb_plan *plan = NULL;

@@ -53,9 +53,9 @@ static ebb_status describe_backward(const ebb_cpu_device *device, const ebb_op_a
                                     dnnl_primitive_desc_t *pd_out) {
     dnnl_primitive_desc_t forward = NULL;
     EBB_CPU_DNNL(describe_forward(device, a, true, md, &forward), "lrn");
-    dnnl_status_t st = dnnl_lrn_backward_primitive_desc_create(pd_out, device->engine, dnnl_lrn_across_channels, md, md,
-                                                               md, a->size, a->alpha, a->beta, a->k, forward,
-                                                               device->attr);
+    dnnl_status_t st =
+        dnnl_lrn_backward_primitive_desc_create(pd_out, device->engine, dnnl_lrn_across_channels, md, md, md, a->size,
+                                                a->alpha, a->beta, a->k, forward, device->attr);
     (void)dnnl_primitive_desc_destroy(forward);
     return st == dnnl_success ? EBB_OK : ebb__cpu_fail(st, "lrn_bwd");
 }
