@@ -65,6 +65,7 @@ static inline ebb_plan *make_tight_plan(const ebb_program *p) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_no_fit no_fit = {0};
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    options.policy = "budget";
     options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 5 / 4;
     ebb_status st = ebb_plan_make(p, m, &options, &plan, &no_fit);
     options.budget_bytes = no_fit.least_budget_bytes;

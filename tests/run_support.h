@@ -46,6 +46,7 @@ static inline void run_fixture_init(run_fixture *f, const ebb_mem *mem) {
     ebb_machine *machine = NULL;
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.effort = 0;
     options.budget_bytes = 1;
     ebb_no_fit no_fit = {0};
     const ebb_program *program = ebb_lowered_program(f->lowered);

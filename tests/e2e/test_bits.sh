@@ -42,8 +42,6 @@ networks="alexnet --image 67x67 --batch 4 --classes 10
 resnet20 --batch 4"
 [ -z "$EBB_TEST_ALL" ] || networks="$networks
 resnet50 --image 32x32 --batch 4 --classes 10
-vgg16 --image 32x32 --batch 4 --classes 10
-inception4 --image 75x75 --batch 2 --classes 10
 densenet121 --image 32x32 --batch 4 --classes 10"
 
 machine
@@ -61,11 +59,16 @@ while read -r net options; do
     same "$net liveness" "$@" --policy liveness
     same "$net order" "$@" --policy order
     for percent in 50% 25%; do
-        fit $percent "$@"
-        same "$net $percent" "$@" --memory "$budget"
+        # Of all that a network takes here a search is the longest, so there is one. What `budget` fits, `best` fits.
+        policy="--policy budget"
+        [ $percent = 50% ] || policy="--policy best --effort 0"
+        fit $percent "$@" --policy budget
+        # shellcheck disable=SC2086
+        same "$net $percent" "$@" $policy --memory "$budget"
         check "$net $percent: inside the budget" test "$(member out peak_measured_bytes)" -le \
             "$(granules "$(member out budget_bytes)")"
     done
+    set -- "$@" --policy budget
     least "$@"
     same "$net least" "$@" --memory "$least_bytes"
     check "$net least: something moved or was computed again" \

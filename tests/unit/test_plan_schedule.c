@@ -123,6 +123,8 @@ static void test_random_plans(void **state) {
         ebb_machine *m = NULL;
         assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
         ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        options.policy = seed % 4 == 0 ? "best" : "budget";
+        options.effort = 0;
         options.budget_bytes = ebb_program_floor_bytes(p, NULL) * (5 + seed % 4) / 4;
         if (seed % 5 == 0) { options.tier_bytes[EBB_DISK] = UINT64_MAX; }
         if (seed % 10 == 0) { options.tier_bytes[EBB_HOST] = 500; }
