@@ -7,8 +7,9 @@
 
 A PROGRAM is what `ebb plan` takes: a file, or a network with its options in one argument ("resnet50 --batch 256"), which
 is planned for the backend `dry`. A budget is a per cent of what the policy liveness needs. A row is a policy at a budget:
-commit, processor, program, per cent, policy, the predicted time over the time without a budget, the steps computed again,
-the bytes copied out, and the seconds that planning took. A budget without a plan has a row without figures.
+commit, processor, program, per cent, policy, the predicted time over the time without a budget, the bound on it in the
+same unit, the steps computed again, the bytes copied out, and the seconds that planning took. A budget without a plan has
+a row without figures.
 """
 import argparse
 import csv
@@ -21,7 +22,8 @@ import time
 
 from provenance import commit, processor
 
-COLUMNS = ["commit", "processor", "program", "memory_percent", "policy", "time_ratio", "again", "out_bytes", "plan_s"]
+COLUMNS = ["commit", "processor", "program", "memory_percent", "policy", "time_ratio", "bound_ratio", "again",
+           "out_bytes", "plan_s"]
 
 
 def plan(ebb, program, options):
@@ -45,9 +47,9 @@ def rows_of(args, program):
         for policy in args.policies.split(","):
             options = [*shared, "--policy", policy, "--memory", str(budget)]
             got = plan(args.ebb, program, options + (["--effort", str(args.effort)] if policy == "best" else []))
-            ratio = got.get("step_time_predicted_s")
+            times = [got.get(name) for name in ("step_time_predicted_s", "bound_step_time_s")]
             yield [os.path.basename(program), percent, policy,
-                   "" if ratio is None else f"{ratio / free['step_time_predicted_s']:.4f}",
+                   *("" if t is None else f"{t / free['step_time_predicted_s']:.4f}" for t in times),
                    got.get("recomputed_steps", ""), got.get("moved_out_bytes", ""), f"{got['plan_s']:.2f}"]
 
 

@@ -218,9 +218,13 @@ EBB_API const ebb_stay *ebb_plan_stays(const ebb_plan *plan, size_t *n_out); /* 
 EBB_API const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out); /* in the same order */
 EBB_API const ebb_topology *ebb_plan_topology(const ebb_plan *plan);         /* of the machine that it was made for */
 
-/* Bounds that no plan for the program can beat, whatever its policy, and the rule that proves each:
+/* Bounds that no plan for the program can beat, whatever its policy, and the rule that proves each, the first that
+ * proves as much:
  *   step      one step touches this many bytes at once, with its least scratch
  *   compute   each step is computed once, by its fastest choice, on the machine that the plan was made for
+ *   prices    what has no room within the plan's budget and tiers has to be copied or computed again (docs/best.md).
+ *             This one holds for plans that run the steps in the program's order, as all but those of the policy
+ *             "order" do
  * The gap of a plan is how far it is above its bound. If a rule is NULL, nothing is proven (the plan was written by
  * hand). */
 typedef struct ebb_certificate {

@@ -160,6 +160,12 @@ static ebb_status collect_figures(const subject *s, const ebb_plan *plan, figure
     return ebb_plan_simulate(program, plan, s->parts.machine, &f->timeline, NULL, NULL);
 }
 
+/* How far the predicted time is above the bound on it, as a share of the bound. */
+static double gap(const figures *f) {
+    const double bound_ns = (double)f->plan.certificate.bound_ns, time_ns = (double)f->timeline.iteration_ns;
+    return bound_ns > 0 ? time_ns / bound_ns - 1 : 0;
+}
+
 static double peak_over_bound(const figures *f) {
     return f->plan.bound_bytes > 0 ? (double)f->plan.peak_bytes / (double)f->plan.bound_bytes : 1.0;
 }
@@ -185,6 +191,7 @@ static void print_table(const subject *s, const figures *f) {
     ebb__cli_row("of it waiting for copies", "%.4f s", (double)f->timeline.stall_ns[EBB_COMPUTE] / 1e9);
     if (f->plan.certificate.ns_rule != NULL) {
         ebb__cli_row("no plan is faster than", "%.4f s", (double)f->plan.certificate.bound_ns / 1e9);
+        ebb__cli_row("gap", "%.2f %%", gap(f) * 100);
     }
     if (f->plan.has_nominal_times) { ebb__cli_row("times", "round figures: with the machine's own none was found"); }
     ebb__cli_row_choices("", f->plan.algorithms, &f->choices);
@@ -245,8 +252,9 @@ static void print_json(const subject *s, const figures *f) {
         ebb__json_text("certified_bytes_rule", f->plan.certificate.bytes_rule);
     }
     if (f->plan.certificate.ns_rule != NULL) {
-        ebb__json_f64("certified_time_s", (double)f->plan.certificate.bound_ns / 1e9);
-        ebb__json_text("certified_time_rule", f->plan.certificate.ns_rule);
+        ebb__json_f64("bound_step_time_s", (double)f->plan.certificate.bound_ns / 1e9);
+        ebb__json_text("bound_step_time_rule", f->plan.certificate.ns_rule);
+        ebb__json_f64("gap", gap(f));
     }
     ebb__json_bool("nominal_times", f->plan.has_nominal_times);
     ebb__json_choices(f->plan.algorithms, &f->choices);

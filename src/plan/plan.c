@@ -179,27 +179,30 @@ const ebb_slot *ebb_plan_slots(const ebb_plan *plan, size_t *n_out) {
 }
 
 const char *ebb__certificate_rule(const char *name) {
-    static const char *const rules[] = {"step", "compute"};
+    static const char *const rules[] = {"step", "compute", "prices"};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (strcmp(rules[i], name) == 0) { return rules[i]; }
     }
     return NULL;
 }
 
-ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine) {
-    const ebb_program_view view = ebb__plan_view(program);
-    ebb_certificate c = {.bound_bytes = ebb_program_floor_bytes(program, NULL),
-                         .bytes_rule = ebb__certificate_rule("step"),
-                         .ns_rule = ebb__certificate_rule("compute")};
-    for (size_t s = 0; s < view.n_steps; s++) {
-        uint64_t least_ns = UINT64_MAX;
-        for (uint32_t i = 0; i < view.steps[s].n_choices; i++) {
-            const ebb_choice *choice = &view.choices[view.steps[s].first_choice + i];
-            least_ns = ebb_min_u64(least_ns, ebb_machine_step_time_ns(machine, choice));
-        }
-        c.bound_ns = ebb__add_ns(c.bound_ns, least_ns);
+bool ebb__plan_is_in_order(const ebb_plan *plan) {
+    uint32_t next = 0;
+    for (size_t a = 0; a < plan->actions.n; a++) {
+        const ebb_action *action = &plan->actions.data[a];
+        if (action->kind != EBB_ACT_RUN) { continue; }
+        if (action->target != next++) { return false; }
     }
-    return c;
+    return true;
+}
+
+uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step) {
+    const ebb_step *of = &view->steps[step];
+    uint64_t least_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < of->n_choices; i++) {
+        least_ns = ebb_min_u64(least_ns, ebb_machine_step_time_ns(machine, &view->choices[of->first_choice + i]));
+    }
+    return least_ns;
 }
 
 const ebb_topology *ebb_plan_topology(const ebb_plan *plan) {

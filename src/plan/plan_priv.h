@@ -121,8 +121,16 @@ uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uin
 
 /* The rule of that name, static; NULL: none. */
 const char *ebb__certificate_rule(const char *name);
-/* The bounds that are proven for all plans for a program on a machine. */
-ebb_certificate ebb__plan_certify(const ebb_program *program, const ebb_machine *machine);
+/* The bounds that are proven for all plans for a program on a machine within the limits of these options, if they run
+ * the steps in the program's order; else in_order is false (bound.c). */
+ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                             bool in_order, ebb_certificate *certificate_out);
+
+/* The time of a step by its fastest choice. */
+uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step);
+
+/* Whether its runs are in the program's order. */
+bool ebb__plan_is_in_order(const ebb_plan *plan);
 
 /* Most bytes of stays at one position, each rounded up to the alignment. */
 ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out);

@@ -91,9 +91,9 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     ebb__maker_fini(&m);
     if (st == EBB_OK) {
         plan->algorithms = how;
-        plan->certificate = ebb__plan_certify(program, machine);
-        st = ebb__plan_seal(plan);
+        st = ebb__plan_certify(program, machine, &usable, ebb__plan_is_in_order(plan), &plan->certificate);
     }
+    if (st == EBB_OK) { st = ebb__plan_seal(plan); }
     if (st == EBB_OK) { st = ebb_plan_check(program, plan); }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);

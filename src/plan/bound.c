@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The certificate of a plan: what no plan can beat, by the rule that proves the most.
+ */
+#include "plan/bound.h"
+
+static ebb_status bound_by_prices(const ebb_program *program, const ebb_machine *machine,
+                                  const ebb_plan_options *limits, double *bound_ns_out) {
+    ebb_bound_problem problem;
+    ebb_bump bump;
+    ebb__bump_init(&bump, limits->mem);
+    ebb_status st = ebb__bound_problem(program, machine, limits, &bump, &problem);
+    if (st == EBB_OK) { st = ebb__bound_price(&problem, limits->effort, &bump, bound_ns_out); }
+    ebb__bump_fini(&bump);
+    return st;
+}
+
+ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                             bool in_order, ebb_certificate *certificate_out) {
+    const ebb_program_view view = ebb__plan_view(program);
+    ebb_certificate c = {.bound_bytes = ebb_program_floor_bytes(program, NULL),
+                         .bytes_rule = ebb__certificate_rule("step"),
+                         .ns_rule = ebb__certificate_rule("compute")};
+    for (size_t s = 0; s < view.n_steps; s++) {
+        c.bound_ns = ebb__add_ns(c.bound_ns, ebb__least_step_ns(&view, machine, s));
+    }
+    double by_prices = 0;
+    if (in_order) { EBB_TRY(bound_by_prices(program, machine, limits, &by_prices)); }
+    if (by_prices > (double)c.bound_ns && by_prices < (double)UINT64_MAX) {
+        c.bound_ns = (uint64_t)by_prices;
+        c.ns_rule = ebb__certificate_rule("prices");
+    }
+    *certificate_out = c;
+    return EBB_OK;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A bound on the time of an iteration: no plan that runs the steps in the program's order, within the budget and the
+ * tiers, is faster. It looks at what of the program no plan can avoid (bound_intervals.c) and puts prices on it
+ * (bound_prices.c).
+ *
+ * Why it holds. At a few steps, the pivots, more bytes are waiting to be used than there is room for: all that was made
+ * and is read later, and is not accessed by the pivot itself, has only what the pivot leaves of the budget. The rest is
+ * absent. What is absent there was copied out before and comes back in after, or is computed again after. The pivots
+ * cut the iteration into segments. No segment is shorter than what the compute engine does in it, nor than what the
+ * links copy out in it, nor than what they copy in, and so not shorter than any mean of the three, either. With three
+ * shares for each segment that add up to 1, and a price for each byte of room that is missing at a pivot, all that is
+ * left to decide is, for each interval between two uses of a tensor by itself, what absences save the most. That is
+ * found exactly, and whatever the shares and prices are, what comes out is a bound (Lagrangian relaxation; design.md's
+ * "certificate"). They are varied to make it as large as can be.
+ *
+ * What it does not see, and could be better for: that what is computed again needs its inputs; that what is absent at a
+ * pivot is so until the step ends; tiers that are full, latencies, interference, alignment, where bytes lie.
+ */
+#ifndef EBB_SRC_BOUND_H
+#define EBB_SRC_BOUND_H
+
+#include "plan/plan_priv.h"
+
+#define EBB_BOUND_PIVOTS 48u
+
+/* Between two uses of a tensor's content, over at least one pivot. Segment j comes before pivot j; after the last pivot
+ * comes the last segment, and after it, as iteration follows iteration, segment 0 again: an interval of a persistent
+ * tensor may go on there, and numbers of segments then count on. */
+typedef struct ebb_bound_interval {
+    uint32_t first, last; /* segments; the pivots between them are first .. last - 1 */
+    uint32_t lead;        /* how many segments before the first it could already be copied out */
+    uint32_t maker;       /* the step that makes it again; EBB_BOUND_NONE: none can */
+    bool has_copy;        /* a copy of it is always there */
+    double bytes;
+    double again_ns;      /* its share of its maker's time */
+    double out_ns, in_ns; /* its share of the copy out; a copy in. Infinite: there is no way */
+} ebb_bound_interval;
+
+#define EBB_BOUND_NONE UINT32_MAX
+
+typedef struct ebb_bound_problem {
+    uint32_t n_pivots;
+    uint32_t pivot[EBB_BOUND_PIVOTS];          /* steps, ascending */
+    double missing[EBB_BOUND_PIVOTS];          /* bytes that have no room at a pivot; below 0: there is room */
+    double computing_ns[EBB_BOUND_PIVOTS + 1]; /* of each segment, each step once */
+    ebb_bound_interval *intervals;
+    size_t n_intervals;
+} ebb_bound_problem;
+
+/* What no plan can avoid within the limits' budget_bytes and tier_bytes. No pivots: all fits. Its arrays come from the
+ * bump. */
+ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                              ebb_bump *bump, ebb_bound_problem *problem_out);
+
+/* The largest bound that is found with little work, or, with any effort, with more; in nanoseconds. At most a hair
+ * below the time of computing. */
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What no plan can avoid: pivots, the bytes that have no room there, and the intervals between uses in which a tensor
+ * can be absent (bound.h).
+ *
+ * An interval goes from one use of a tensor's content to the next use that reads it; around the end of the iteration,
+ * if the tensor is persistent; to the end, if it is kept. Each of EBB_BOUND_PIVOTS equal stretches of the program has
+ * one pivot, the step where most bytes have no room. Where all have room it still says when a copy can begin at the
+ * earliest.
+ *
+ * What is done once for several intervals is shared among them, so that no plan pays more than it has to: a copy out
+ * among the intervals of one version, running a step again among all that it makes.
+ */
+#include "plan/bound.h"
+
+#include <math.h>
+
+#define NEVER_MADE UINT64_MAX
+
+/* From a use of a tensor's content to the next one, over pivots or not. Steps of the next iteration count on. */
+typedef struct span {
+    uint32_t tensor;
+    uint64_t from, to; /* steps */
+    uint64_t made;     /* the step that made its version; NEVER_MADE */
+} span;
+
+typedef struct finder {
+    ebb_program_view view;
+    ebb_uses uses;
+    ebb_bound_problem *problem;
+    double *step_ns;         /* [n_steps]: by the fastest choice */
+    int64_t *missing;        /* [n_steps + 1]: bytes that have no room */
+    double *made;            /* [n_steps]: bytes that a step makes and that have intervals */
+    double out_ns, in_ns;    /* of a byte */
+    span version;            /* of the interval at hand: its tensor and maker */
+    size_t first_of_version; /* interval */
+} finder;
+
+typedef void take_span(finder *f, const span *s);
+
+/* ---- the spans of a tensor ---------------------------------------------------------------------- */
+
+static bool reads(const ebb_use *use) {
+    return (use->mode & EBB_READ) != 0;
+}
+
+static bool writes(const ebb_use *use) {
+    return (use->mode & EBB_WRITE) != 0;
+}
+
+static void walk_passing(finder *f, uint32_t tensor, take_span *take) {
+    const ebb_use *use = &f->uses.use[f->uses.start[tensor]], *end = &f->uses.use[f->uses.start[tensor + 1]];
+    span s = {.tensor = tensor, .made = NEVER_MADE};
+    for (; use < end; use++) {
+        const bool is_last = use + 1 == end;
+        if (writes(use)) { s.made = use->step; }
+        s.from = use->step;
+        s.to = is_last ? f->view.n_steps : use[1].step;
+        if (is_last ? f->view.tensors[tensor].kept : reads(use + 1)) { take(f, &s); }
+    }
+}
+
+/* From its last write on around the circle, so that the intervals of each version come one after the other. */
+static void walk_persistent(finder *f, uint32_t tensor, take_span *take) {
+    const ebb_use *use = &f->uses.use[f->uses.start[tensor]];
+    const uint64_t n = f->uses.start[tensor + 1] - f->uses.start[tensor];
+    uint64_t last_write = n;
+    for (uint64_t i = 0; i < n; i++) { last_write = writes(&use[i]) ? i : last_write; }
+    const uint64_t begin = last_write < n ? last_write : 0;
+    const bool is_kept = f->view.tensors[tensor].kept; /* on the device at the end, so no interval goes on there */
+    span s = {.tensor = tensor, .made = NEVER_MADE};
+    for (uint64_t i = begin; i < begin + n; i++) {
+        const ebb_use *here = &use[i % n], *next = &use[(i + 1) % n];
+        s.from = here->step + (i / n) * f->view.n_steps;
+        s.to = next->step + ((i + 1) / n) * f->view.n_steps;
+        if (writes(here)) { s.made = s.from; }
+        if (is_kept && i % n == n - 1) { s.to = s.from - here->step + f->view.n_steps; }
+        if (reads(next)) { take(f, &s); }
+    }
+}
+
+static void walk(finder *f, take_span *take) {
+    for (uint32_t t = 0; t < f->view.n_tensors; t++) {
+        if (f->uses.start[t] == f->uses.start[t + 1]) { continue; }
+        if (f->view.tensors[t].persistent) {
+            walk_persistent(f, t, take);
+        } else {
+            walk_passing(f, t, take);
+        }
+    }
+}
+
+/* ---- pivots ------------------------------------------------------------------------------------- */
+
+/* Its bytes wait at the steps within it. */
+static void wait_within(finder *f, const span *s) {
+    const uint64_t n = f->view.n_steps, lap = s->from / n * n;
+    const int64_t bytes = (int64_t)f->view.tensors[s->tensor].size_bytes;
+    const uint64_t from = s->from - lap + 1, to = s->to - lap;
+    f->missing[ebb_min_u64(from, n)] += bytes;
+    f->missing[ebb_min_u64(to, n)] -= bytes;
+    if (to <= n) { return; }
+    f->missing[0] += bytes;
+    f->missing[to - n] -= bytes;
+}
+
+static uint64_t least_scratch(const finder *f, const ebb_step *step) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t c = 0; c < step->n_choices; c++) {
+        least = ebb_min_u64(least, f->view.choices[step->first_choice + c].scratch_bytes);
+    }
+    return least;
+}
+
+/* From the bytes that wait at each step to those that have no room there. */
+static void leave_room(finder *f, uint64_t budget_bytes) {
+    int64_t waiting = 0;
+    for (size_t i = 0; i < f->view.n_steps; i++) {
+        const ebb_step *step = &f->view.steps[i];
+        uint64_t used = least_scratch(f, step);
+        for (uint32_t a = 0; a < step->n_accesses; a++) {
+            used += f->view.tensors[f->view.accesses[step->first_access + a].tensor].size_bytes;
+        }
+        waiting += f->missing[i];
+        f->missing[i] = waiting + (int64_t)used - (int64_t)ebb_min_u64(budget_bytes, INT64_MAX / 2);
+    }
+}
+
+static void pick_pivots(finder *f) {
+    ebb_bound_problem *p = f->problem;
+    bool is_tight = false;
+    for (uint64_t w = 0; w < EBB_BOUND_PIVOTS; w++) {
+        const uint64_t begin = f->view.n_steps * w / EBB_BOUND_PIVOTS;
+        const uint64_t end = f->view.n_steps * (w + 1) / EBB_BOUND_PIVOTS;
+        uint64_t best = begin;
+        for (uint64_t i = begin; i < end; i++) { best = f->missing[i] > f->missing[best] ? i : best; }
+        if (begin == end) { continue; }
+        is_tight = is_tight || f->missing[best] > 0;
+        p->missing[p->n_pivots] = (double)f->missing[best];
+        p->pivot[p->n_pivots++] = (uint32_t)best;
+    }
+    if (!is_tight) { p->n_pivots = 0; }
+}
+
+/* How many pivots come before the step. */
+static uint32_t pivots_before(const ebb_bound_problem *p, uint64_t step) {
+    uint32_t n = 0;
+    while (n < p->n_pivots && p->pivot[n] < step) { n++; }
+    return n;
+}
+
+static void cut_segments(finder *f) {
+    uint32_t segment = 0;
+    for (size_t i = 0; i < f->view.n_steps; i++) {
+        while (segment < f->problem->n_pivots && f->problem->pivot[segment] <= i) { segment++; }
+        f->problem->computing_ns[segment] += f->step_ns[i];
+    }
+}
+
+/* ---- intervals --------------------------------------------------------------------------------------- */
+
+/* The segment that the step begins in; with before, the one that ends where it begins. In the next iteration they count
+ * on. */
+static uint32_t segment_of(const finder *f, uint64_t step, bool before) {
+    const uint64_t n = f->view.n_steps, lap = (step - before) / n;
+    const uint32_t round = f->problem->n_pivots + 1;
+    return (uint32_t)lap * round + pivots_before(f->problem, step - lap * n + !before);
+}
+
+/* All intervals of a version are known: the longest pays for the copy out that serves them all. */
+static void close_version(finder *f) {
+    ebb_bound_problem *p = f->problem;
+    ebb_bound_interval *interval = &p->intervals[f->first_of_version], *end = &p->intervals[p->n_intervals],
+                       *longest = interval;
+    if (interval == end) { return; }
+    if (interval->maker != EBB_BOUND_NONE) { f->made[interval->maker] += interval->bytes; }
+    for (ebb_bound_interval *g = interval; g < end; g++) {
+        if (g->last - g->first > longest->last - longest->first) { longest = g; }
+    }
+    for (ebb_bound_interval *g = interval; g < end; g++) {
+        g->out_ns = g == longest || g->out_ns == INFINITY ? g->out_ns : 0;
+    }
+    f->first_of_version = p->n_intervals;
+}
+
+static void add_interval(finder *f, const span *s) {
+    ebb_bound_problem *p = f->problem;
+    const uint32_t n_segments = p->n_pivots + 1, first = segment_of(f, s->from, false);
+    ebb_bound_interval interval = {.first = first % n_segments, .maker = EBB_BOUND_NONE};
+    interval.last = interval.first + segment_of(f, s->to, true) - first;
+    if (s->tensor != f->version.tensor || s->made != f->version.made) { close_version(f); }
+    f->version = *s;
+    const bool is_around = interval.last >= n_segments; /* there is no pivot at the end */
+    if (interval.last <= interval.first + is_around) { return; }
+    interval.bytes = (double)f->view.tensors[s->tensor].size_bytes;
+    interval.in_ns = interval.bytes * f->in_ns;
+    interval.out_ns = interval.bytes * f->out_ns;
+    interval.has_copy = s->made == NEVER_MADE;
+    if (s->made != NEVER_MADE) {
+        const uint32_t maker = (uint32_t)(s->made % f->view.n_steps);
+        interval.lead = first - segment_of(f, s->made, false);
+        if (f->view.steps[maker].repeat == EBB_REPEAT_EXACT) { interval.maker = maker; }
+    }
+    p->intervals[p->n_intervals++] = interval;
+}
+
+static void share_makers(finder *f) {
+    for (size_t i = 0; i < f->problem->n_intervals; i++) {
+        ebb_bound_interval *interval = &f->problem->intervals[i];
+        if (interval->maker == EBB_BOUND_NONE) { continue; }
+        interval->again_ns = f->step_ns[interval->maker] * interval->bytes / f->made[interval->maker];
+    }
+}
+
+/* ---- the machine -------------------------------------------------------------------------------- */
+
+/* All links between the device and usable tiers together: by engine the fastest of its ways. */
+static void find_rates(finder *f, const ebb_machine *machine, const uint64_t tier_bytes[EBB_MAX_TIERS]) {
+    const ebb_topology *topology = ebb_machine_topology(machine);
+    double out[EBB_MAX_ENGINES] = {0}, in[EBB_MAX_ENGINES] = {0}, all_out = 0, all_in = 0;
+    for (uint32_t t = 1; t < topology->n_tiers; t++) {
+        ebb_link link;
+        if (tier_bytes[t] == 0 || !ebb_machine_link(machine, EBB_DEVICE, t, &link)) { continue; }
+        out[link.out.engine] = fmax(out[link.out.engine], link.out.bytes_per_s);
+        in[link.in.engine] = fmax(in[link.in.engine], link.in.bytes_per_s);
+    }
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { all_out += out[e], all_in += in[e]; }
+    f->out_ns = all_out > 0 ? 1e9 / all_out : INFINITY;
+    f->in_ns = all_in > 0 ? 1e9 / all_in : INFINITY;
+}
+
+static void find_step_times(finder *f, const ebb_machine *machine) {
+    for (size_t i = 0; i < f->view.n_steps; i++) { f->step_ns[i] = (double)ebb__least_step_ns(&f->view, machine, i); }
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------- */
+
+static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *bump) {
+    f->view = ebb__plan_view(program);
+    f->version = (span){.tensor = UINT32_MAX};
+    EBB_TRY(ebb__program_uses(program, bump, &f->uses));
+    f->step_ns = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->step_ns);
+    f->missing = ebb__bump_alloc(bump, f->view.n_steps + 1, sizeof *f->missing);
+    f->made = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->made);
+    f->problem->intervals =
+        ebb__bump_alloc(bump, f->view.n_accesses, sizeof *f->problem->intervals); /* each begins at a use */
+    if (f->step_ns == NULL || f->missing == NULL || f->made == NULL) { return EBB_E_NO_MEMORY; }
+    if (f->problem->intervals == NULL) { return EBB_E_NO_MEMORY; }
+    memset(f->missing, 0, (f->view.n_steps + 1) * sizeof *f->missing);
+    memset(f->made, 0, f->view.n_steps * sizeof *f->made);
+    return EBB_OK;
+}
+
+ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                              ebb_bump *bump, ebb_bound_problem *problem_out) {
+    finder f = {.problem = problem_out};
+    *problem_out = (ebb_bound_problem){0};
+    EBB_TRY(init_finder(&f, program, bump));
+    find_rates(&f, machine, limits->tier_bytes);
+    find_step_times(&f, machine);
+    walk(&f, wait_within);
+    leave_room(&f, limits->budget_bytes);
+    pick_pivots(&f);
+    cut_segments(&f);
+    walk(&f, add_interval);
+    close_version(&f);
+    share_makers(&f);
+    return EBB_OK;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prices for what no plan can avoid, and the bound that they show (bound.h).
+ *
+ * The bound of given shares and prices is the sum of
+ *      each segment's computing, times its share
+ *    + each pivot's missing bytes, times their price
+ *    - for each interval, the most that its absences save: the price of its bytes at the pivots where it is absent,
+ * less what leaving and coming back cost at the shares of the segments where they happen
+ *
+ * The last is a walk along the interval with four states, present or absent, with a copy or without. The bound is
+ * concave in shares and prices, and is climbed with a running mean of subgradients; a step is as long as a target a
+ * little above the best bound asks for (Polyak, 1969). Neighbouring segments go together at first, then in smaller
+ * groups, then each by itself: that many shares by themselves hardly find the way up. The climb may end short of the
+ * top; what it has is a bound all the same.
+ *
+ * Rounding: SAFETY is far more than the sums can be off.
+ */
+#include "plan/bound.h"
+
+#include <float.h>
+#include <math.h>
+
+#define N_SEGMENTS_MAX (EBB_BOUND_PIVOTS + 1)
+#define N_WAYS 3u                      /* COMPUTING, IN, OUT */
+#define MAX_WIDTH 16u                  /* of a group of segments, at first */
+#define FIRST_ROUNDS 60u               /* for each width, with no effort */
+#define MORE_ROUNDS 600u               /* with any */
+#define MAX_VISITS ((uint64_t)1 << 24) /* of segments along intervals, for each width; about a tenth of a second */
+#define SAFETY 1e-7
+#define MEMORY 0.9   /* of the running mean */
+#define PATIENCE 25u /* rounds without a better bound until the target comes down */
+#define TARGET 0.05  /* above the best bound, at first */
+#define LOWER 0.8
+
+enum { COMPUTING, IN, OUT };
+
+/* A point, a direction or a subgradient. There is no pivot after the last segment: its price stays 0. */
+typedef struct vector {
+    double share[N_SEGMENTS_MAX][N_WAYS];
+    double price[N_SEGMENTS_MAX]; /* of a byte; in units of pricer.unit */
+} vector;
+
+typedef struct pricer {
+    const ebb_bound_problem *problem;
+    uint32_t n_segments;
+    double unit; /* nanoseconds a byte, so that a step along a price is about as long as one along a share */
+} pricer;
+
+typedef struct climber {
+    pricer pricer;
+    vector best, at, mean, slope; /* points; directions */
+} climber;
+
+/* ---- along an interval -------------------------------------------------------------------------------- */
+
+/* What happened in a segment, on the best way to each state. Coming back is before leaving. */
+enum { BACK_BARE = 1, BACK_COPY = 2, COPY = 4, LEAVE_BARE = 8, LEAVE_COPY = 16 };
+
+typedef struct states {
+    double present, present_copy, absent, absent_copy; /* saved so far */
+} states;
+
+static double least(double a, double b) {
+    return a < b ? a : b;
+}
+
+/* A cost of a way at its share; what is impossible costs too much at any. */
+static double cost(double share, double ns) {
+    return ns < INFINITY ? share * ns : INFINITY;
+}
+
+static bool raise(double *value, double to) {
+    if (to <= *value) { return false; }
+    *value = to;
+    return true;
+}
+
+static uint8_t pass_segment(states *s, const ebb_bound_interval *interval, const double share[N_WAYS]) {
+    const double again = interval->maker != EBB_BOUND_NONE ? share[COMPUTING] * interval->again_ns : INFINITY;
+    const double in = cost(share[IN], interval->in_ns);
+    uint8_t did = 0;
+    if (raise(&s->present, s->absent - again)) { did |= BACK_BARE; }
+    if (raise(&s->present_copy, s->absent_copy - least(again, in))) { did |= BACK_COPY; }
+    if (raise(&s->present_copy, s->present - cost(share[OUT], interval->out_ns))) { did |= COPY; }
+    if (raise(&s->absent, s->present)) { did |= LEAVE_BARE; }
+    if (raise(&s->absent_copy, s->present_copy)) { did |= LEAVE_COPY; }
+    return did;
+}
+
+/* The cheapest segment before the interval in which it could be copied; interval->first: none. */
+static uint32_t find_early_copy(const pricer *p, const vector *at, const ebb_bound_interval *interval) {
+    uint32_t best = interval->first;
+    for (uint32_t i = 1; i <= interval->lead; i++) {
+        const uint32_t segment = (interval->first + p->n_segments - i % p->n_segments) % p->n_segments;
+        if (best == interval->first || at->share[segment][OUT] < at->share[best][OUT]) { best = segment; }
+    }
+    return best;
+}
+
+/* Go the best way back from the end, and subtract from the subgradient what it costs and saves. */
+static void go_back(const pricer *p, const ebb_bound_interval *interval, const vector *at, const uint8_t *did,
+                    bool copy, uint32_t early, vector *slope) {
+    bool absent = false;
+    for (uint32_t i = interval->last - interval->first + 1; i-- > 0;) {
+        const uint32_t segment = (interval->first + i) % p->n_segments;
+        double *by = slope->share[segment];
+        if (absent) { slope->price[segment] -= interval->bytes * p->unit; }
+        if (absent && (did[i] & (copy ? LEAVE_COPY : LEAVE_BARE)) != 0) { absent = false; }
+        if (!absent && copy && (did[i] & COPY) != 0) {
+            by[OUT] += interval->out_ns;
+            copy = false;
+        }
+        if (absent || (did[i] & (copy ? BACK_COPY : BACK_BARE)) == 0) { continue; }
+        const double *share = at->share[segment];
+        const bool again = !copy || (interval->maker != EBB_BOUND_NONE &&
+                                     share[COMPUTING] * interval->again_ns < cost(share[IN], interval->in_ns));
+        by[again ? COMPUTING : IN] += again ? interval->again_ns : interval->in_ns;
+        absent = true;
+    }
+    if (copy && !interval->has_copy) { slope->share[early][OUT] += interval->out_ns; }
+}
+
+/* The most that absences in the interval save. */
+static double save(const pricer *p, const ebb_bound_interval *interval, const vector *at, vector *slope) {
+    uint8_t did[2 * N_SEGMENTS_MAX];
+    const uint32_t early = find_early_copy(p, at, interval);
+    states s = {.present = 0, .present_copy = -INFINITY, .absent = -INFINITY, .absent_copy = -INFINITY};
+    if (early != interval->first) { s.present_copy = -cost(at->share[early][OUT], interval->out_ns); }
+    if (interval->has_copy) { s.present_copy = 0; }
+    for (uint32_t i = 0; i <= interval->last - interval->first; i++) {
+        const uint32_t segment = (interval->first + i) % p->n_segments;
+        did[i] = pass_segment(&s, interval, at->share[segment]);
+        s.absent += interval->bytes * at->price[segment] * p->unit;
+        s.absent_copy += interval->bytes * at->price[segment] * p->unit;
+    }
+    const bool copy = s.present_copy > s.present;
+    go_back(p, interval, at, did, copy, early, slope);
+    return copy ? s.present_copy : s.present;
+}
+
+/* ---- the bound of a point ----------------------------------------------------------------------- */
+
+static double bound_at(const pricer *p, const vector *at, vector *slope) {
+    const ebb_bound_problem *problem = p->problem;
+    double bound = 0;
+    *slope = (vector){0};
+    for (uint32_t j = 0; j < p->n_segments; j++) {
+        slope->share[j][COMPUTING] = problem->computing_ns[j];
+        slope->price[j] = j < problem->n_pivots ? problem->missing[j] * p->unit : 0;
+        bound += at->share[j][COMPUTING] * problem->computing_ns[j] + at->price[j] * slope->price[j];
+    }
+    for (size_t i = 0; i < problem->n_intervals; i++) { bound -= save(p, &problem->intervals[i], at, slope); }
+    slope->price[problem->n_pivots] = 0;
+    return bound;
+}
+
+/* ---- the climb ---------------------------------------------------------------------------------- */
+
+/* The nearest shares that are not negative and add up to 1. */
+static void project_shares(double share[N_WAYS]) {
+    bool is_in[N_WAYS] = {true, true, true};
+    for (uint32_t round = 0; round < N_WAYS; round++) {
+        double sum = 0, n = 0;
+        for (uint32_t w = 0; w < N_WAYS; w++) {
+            sum += is_in[w] ? share[w] : 0;
+            n += is_in[w];
+        }
+        bool is_done = true;
+        for (uint32_t w = 0; w < N_WAYS; w++) {
+            if (!is_in[w]) { continue; }
+            share[w] -= (sum - 1) / n;
+            if (share[w] < 0) {
+                share[w] = 0;
+                is_in[w] = false;
+                is_done = false;
+            }
+        }
+        if (is_done) { return; }
+    }
+}
+
+/* at += length * along, within what a point may be. */
+static void go(const pricer *p, vector *at, const vector *along, double length) {
+    for (uint32_t j = 0; j < p->n_segments; j++) {
+        for (uint32_t w = 0; w < N_WAYS; w++) { at->share[j][w] += length * along->share[j][w]; }
+        project_shares(at->share[j]);
+        at->price[j] = fmax(0, at->price[j] + length * along->price[j]);
+    }
+}
+
+static double square(const pricer *p, const vector *v) {
+    double sum = 0;
+    for (uint32_t j = 0; j < p->n_segments; j++) {
+        for (uint32_t w = 0; w < N_WAYS; w++) { sum += v->share[j][w] * v->share[j][w]; }
+        sum += v->price[j] * v->price[j];
+    }
+    return sum;
+}
+
+static void mix(const pricer *p, vector *mean, const vector *with) {
+    for (uint32_t j = 0; j < p->n_segments; j++) {
+        for (uint32_t w = 0; w < N_WAYS; w++) {
+            mean->share[j][w] = MEMORY * mean->share[j][w] + (1 - MEMORY) * with->share[j][w];
+        }
+        mean->price[j] = MEMORY * mean->price[j] + (1 - MEMORY) * with->price[j];
+    }
+}
+
+/* Tie the segments of each group of width together: their shares change alike, and one pivot in a group has a price,
+ * the one where most is missing. */
+static void tie(const pricer *p, uint32_t width, vector *slope) {
+    for (uint32_t first = 0; first < p->n_segments; first += width) {
+        const uint32_t end = first + width < p->n_segments ? first + width : p->n_segments;
+        double mean[N_WAYS] = {0};
+        uint32_t most = first;
+        for (uint32_t j = first; j < end; j++) {
+            for (uint32_t w = 0; w < N_WAYS; w++) { mean[w] += slope->share[j][w] / (end - first); }
+            if (j < p->problem->n_pivots && p->problem->missing[j] > p->problem->missing[most]) { most = j; }
+        }
+        for (uint32_t j = first; j < end; j++) {
+            memcpy(slope->share[j], mean, sizeof mean);
+            if (j != most) { slope->price[j] = 0; }
+        }
+    }
+}
+
+/* Climb from the best point; the bound of the best that is found. */
+static double climb(climber *c, uint32_t width, uint64_t n_rounds) {
+    const pricer *p = &c->pricer;
+    double best_ns = bound_at(p, &c->best, &c->mean), ns = best_ns, above = TARGET;
+    uint32_t n_worse = 0;
+    c->at = c->best;
+    tie(p, width, &c->mean);
+    for (uint64_t i = 0; i < n_rounds; i++) {
+        go(p, &c->at, &c->mean, (best_ns * (1 + above) - ns) / fmax(square(p, &c->mean), DBL_MIN));
+        ns = bound_at(p, &c->at, &c->slope);
+        tie(p, width, &c->slope);
+        mix(p, &c->mean, &c->slope);
+        if (ns > best_ns) {
+            best_ns = ns;
+            c->best = c->at;
+            n_worse = 0;
+        } else if (++n_worse == PATIENCE) {
+            n_worse = 0;
+            above *= LOWER;
+            c->at = c->best;
+            ns = best_ns;
+        }
+    }
+    return best_ns;
+}
+
+static double unit_of(const ebb_bound_problem *problem, double computing_ns) {
+    double most = 0;
+    for (uint32_t j = 0; j < problem->n_pivots; j++) { most = fmax(most, problem->missing[j]); }
+    return computing_ns / problem->n_pivots / most;
+}
+
+static uint64_t count_visits(const ebb_bound_problem *problem) {
+    uint64_t n = 1;
+    for (size_t i = 0; i < problem->n_intervals; i++) {
+        n += problem->intervals[i].last - problem->intervals[i].first + 1;
+    }
+    return n;
+}
+
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out) {
+    double computing_ns = 0, bound_ns = 0;
+    for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
+    *bound_ns_out = computing_ns;
+    if (problem->n_pivots == 0 || computing_ns == 0) { return EBB_OK; }
+    climber *c = ebb__bump_alloc(bump, 1, sizeof *c);
+    if (c == NULL) { return EBB_E_NO_MEMORY; }
+    *c = (climber){.pricer = {problem, problem->n_pivots + 1, unit_of(problem, computing_ns)}};
+    for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->best.share[j][COMPUTING] = 1; }
+    const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
+    for (uint32_t width = MAX_WIDTH; width > 0; width /= 2) { bound_ns = climb(c, width, n_rounds); }
+    *bound_ns_out = fmax(computing_ns, bound_ns) * (1 - SAFETY);
+    return EBB_OK;
+}
