@@ -139,6 +139,7 @@ static void subject_fini(subject *s) {
 }
 
 typedef struct figures {
+    bool is_own;              /* made here: its bounds are of this machine */
     double program_s, plan_s; /* what making them took */
     size_t n_tensors, n_steps;
     uint64_t floor_bytes, liveness_bytes;
@@ -191,7 +192,7 @@ static void print_table(const subject *s, const figures *f) {
     ebb__cli_row("of it waiting for copies", "%.4f s", (double)f->timeline.stall_ns[EBB_COMPUTE] / 1e9);
     if (f->plan.certificate.ns_rule != NULL) {
         ebb__cli_row("no plan is faster than", "%.4f s", (double)f->plan.certificate.bound_ns / 1e9);
-        ebb__cli_row("gap", "%.2f %%", gap(f) * 100);
+        if (f->is_own) { ebb__cli_row("gap", "%.2f %%", gap(f) * 100); }
     }
     if (f->plan.has_nominal_times) { ebb__cli_row("times", "round figures: with the machine's own none was found"); }
     ebb__cli_row_choices("", f->plan.algorithms, &f->choices);
@@ -254,7 +255,7 @@ static void print_json(const subject *s, const figures *f) {
     if (f->plan.certificate.ns_rule != NULL) {
         ebb__json_f64("bound_step_time_s", (double)f->plan.certificate.bound_ns / 1e9);
         ebb__json_text("bound_step_time_rule", f->plan.certificate.ns_rule);
-        ebb__json_f64("gap", gap(f));
+        if (f->is_own) { ebb__json_f64("gap", gap(f)); }
     }
     ebb__json_bool("nominal_times", f->plan.has_nominal_times);
     ebb__json_choices(f->plan.algorithms, &f->choices);
@@ -303,7 +304,7 @@ static const char *step_name(const ebb_program *program, uint32_t step) {
 static int make_plan(const subject *s, const plan_values *values) {
     ebb_no_fit no_fit = {0};
     ebb_plan *plan = NULL;
-    figures f = {.plan_s = 0.0};
+    figures f = {.is_own = true};
     ebb__progress_tell("planning", 0, 0);
     ebb_status status = ebb_session_liveness_bytes(s->session, &f.liveness_bytes);
     if (status != EBB_OK) { return ebb__cli_failed(status); }

@@ -28,9 +28,10 @@
 #define MORE_ROUNDS 600u               /* with any */
 #define MAX_VISITS ((uint64_t)1 << 24) /* of segments along intervals, for each width; about a tenth of a second */
 #define SAFETY 1e-7
-#define MEMORY 0.9   /* of the running mean */
-#define PATIENCE 25u /* rounds without a better bound until the target comes down */
-#define TARGET 0.05  /* above the best bound, at first */
+#define MEMORY 0.9          /* of the running mean */
+#define PATIENCE 25u        /* rounds without a better bound until the target comes down */
+#define FIRST_PATIENCE 200u /* before any was better: the way up is narrow at its foot */
+#define TARGET 0.05         /* above the best bound, at first */
 #define LOWER 0.8
 
 enum { COMPUTING, IN, OUT };
@@ -230,6 +231,7 @@ static double climb(climber *c, uint32_t width, uint64_t n_rounds) {
     const pricer *p = &c->pricer;
     double best_ns = bound_at(p, &c->best, &c->mean), ns = best_ns, above = TARGET;
     uint32_t n_worse = 0;
+    bool is_up = false;
     c->at = c->best;
     tie(p, width, &c->mean);
     for (uint64_t i = 0; i < n_rounds; i++) {
@@ -241,7 +243,8 @@ static double climb(climber *c, uint32_t width, uint64_t n_rounds) {
             best_ns = ns;
             c->best = c->at;
             n_worse = 0;
-        } else if (++n_worse == PATIENCE) {
+            is_up = true;
+        } else if (++n_worse == (is_up ? PATIENCE : FIRST_PATIENCE)) {
             n_worse = 0;
             above *= LOWER;
             c->at = c->best;

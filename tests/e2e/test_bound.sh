@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `ebb plan` says of the time that no plan can beat: above computing alone where memory is short, never above what
+# the plan takes, and close to it.
+. "$(dirname "$0")/lib.sh"
+
+# 7 TFLOP/s, and a link of 12 GB/s each way.
+cat >machine.json <<END
+{"format": "ebb-machine", "version": 1,
+ "links": {"host": {"in_bytes_per_s": 1.2e10, "out_bytes_per_s": 1.2e10, "latency_ns": 10000}},
+ "rates": {"flops_per_s": 7e12, "bytes_per_s": 4e11, "overhead_ns": 5000}}
+END
+options="--backend dry --batch 64 --machine machine.json --json"
+
+at_most() { # name, number, limit
+    check "$1: $2 is at most $3" awk -v a="$2" -v b="$3" 'BEGIN { exit !(a <= b) }'
+}
+
+# shellcheck disable=SC2086
+while read -r net percent most; do
+    run "$net at $percent" out plan "$net" $options --memory "$percent" || continue
+    at_most "$net at $percent: the bound" "$(member out bound_step_time_s)" "$(member out step_time_predicted_s)"
+    at_most "$net at $percent: the gap" "$(member out gap)" "$most"
+    at_most "$net at $percent: it is not below" 0 "$(member out gap)"
+    equal "$net at $percent: by prices" "$(member out bound_step_time_rule)" prices
+done <<END
+resnet50 50% 0.02
+resnet50 30% 0.03
+resnet20 30% 0.05
+densenet121 50% 0.06
+END
+
+# shellcheck disable=SC2086
+run "all that is needed" out plan resnet50 $options --memory 100% &&
+    equal "all that is needed: no gap" "$(member out bound_step_time_rule) $(member out gap)" "compute 0"
+# shellcheck disable=SC2086
+run "another order" out plan resnet50 $options --policy order &&
+    equal "another order: prices are for the program's own" "$(member out bound_step_time_rule)" compute
+# shellcheck disable=SC2086
+run "more effort" out plan resnet20 $options --memory 30% --effort 0 && quick=$(member out bound_step_time_s) &&
+    run "more effort" out plan resnet20 $options --memory 30% --effort 1 &&
+    at_most "more effort, a higher bound" "$quick" "$(member out bound_step_time_s)"
+# shellcheck disable=SC2086
+run "a plan" out plan resnet20 $options --memory 30% -o small.plan &&
+    check "a plan: its file has the bound" grep -qE '^bound ns [0-9]+ prices$' small.plan &&
+    run "a plan that is checked" out plan resnet20 $options --check small.plan &&
+    check "a plan that is checked: no gap, as its bound may be another machine's" [ "$(grep -c '"gap"' out)" = 0 ] &&
+    equal "a plan that is checked: its bound" "$(member out bound_step_time_rule)" prices
+exit $status
