@@ -175,10 +175,14 @@ typedef struct ebb_plan_options {
                           used, and the least budget is a number of them. 0: the arena takes any number of bytes */
     uint32_t effort;   /* of the policy best: rounds of its search, about a second each; 0: its first plans only. Within
                         * one budget more effort never gives a slower plan */
+    double slowdown;   /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an
+                          iteration takes without limits, the one with the least peak that is found, which takes as long
+                          as about 15 plans. Below 0: the fastest plan */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
-    EBB_INIT(ebb_plan_options, EBB_SET(policy, "best") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(                      \
-                                   tier_bytes[EBB_HOST], UINT64_MAX) EBB_SET(algorithms, "given") EBB_SET(effort, 1))
+    EBB_INIT(ebb_plan_options,                                                                                         \
+             EBB_SET(policy, "best") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(tier_bytes[EBB_HOST], UINT64_MAX)       \
+                 EBB_SET(algorithms, "given") EBB_SET(effort, 1) EBB_SET(slowdown, -1))
 
 /* Why a plan does not fit. If the host's memory is too small, the first three members mean nothing. */
 typedef struct ebb_no_fit {
@@ -191,7 +195,8 @@ typedef struct ebb_no_fit {
 
 /* Make a plan by a policy. The caller destroys it; of the arguments it keeps only the memory hooks. It has passed
  * ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a budget
- * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest".
+ * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest", and with a
+ * slowdown.
  * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms. EBB_E_LIMIT: about
  * 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
  * (docs/algorithms.md). */

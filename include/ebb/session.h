@@ -60,12 +60,13 @@ typedef struct ebb_session_options {
     uint64_t host_bytes;    /* of the host; 0: no limit */
     bool no_slab;           /* nothing is copied out to the host, whatever host_bytes is */
     const char *disk_dir;   /* NULL: no disk tier */
-    const char *policy;     /* NULL: "best" under a budget, else "liveness" */
+    const char *policy;     /* NULL: "best" under a budget or a slowdown, else "liveness" */
     const char *algorithms; /* NULL: "given"; see ebb_algorithms_name */
     uint32_t effort;        /* of the policy best; see ebb_plan_options */
+    double slowdown;        /* 0 or more: as little of the device as that allows; see ebb_plan_options */
 } ebb_session_options;
 #define EBB_SESSION_OPTIONS_INIT                                                                                       \
-    EBB_INIT(ebb_session_options, EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(effort, 1))
+    EBB_INIT(ebb_session_options, EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(effort, 1) EBB_SET(slowdown, -1))
 
 /* Build the network, open the device, lower the one for the other, and load the machine. Texts of the options are
  * copied. The session is the caller's (ebb_session_close). EBB_E_ARGUMENT: an argument is NULL, options are of another

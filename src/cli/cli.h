@@ -76,6 +76,7 @@ typedef enum ebb_cli_kind {
     EBB_CLI_MEMORY,         /* ebb_cli_memory: bytes or per cent, more than none */
     EBB_CLI_BYTES_OR_NONE,  /* as EBB_CLI_BYTES, and 0 */
     EBB_CLI_MEMORY_OR_NONE, /* as EBB_CLI_MEMORY, and 0 */
+    EBB_CLI_PERCENT,        /* ebb_cli_percent: 0% or more */
     EBB_CLI_IMAGE,          /* ebb_cli_image: HxW */
 } ebb_cli_kind;
 
@@ -83,6 +84,11 @@ typedef struct ebb_cli_memory {
     uint64_t bytes;
     double percent; /* > 0: instead of bytes */
 } ebb_cli_memory;
+
+typedef struct ebb_cli_percent {
+    bool is_given;
+    double percent;
+} ebb_cli_percent;
 
 typedef struct ebb_cli_image {
     int64_t height, width;
@@ -151,6 +157,7 @@ typedef struct ebb_cli_network {
     const char *backend;
     const char *optimizer;
     ebb_cli_memory memory;
+    ebb_cli_percent slowdown;
     const char *policy;
     const char *algorithms;
     uint64_t host_memory; /* UINT64_MAX: no limit */
@@ -185,6 +192,8 @@ typedef struct ebb_cli_network {
      "sgd, momentum (the default), nesterov, adam, adamw"},                                                            \
         {"--memory", EBB_CLI_MEMORY, offsetof(values, network.memory), "SIZE|N%",                                      \
          "the budget: 2GiB, 512MB, or 60% of what the policy liveness needs (no limit)"},                              \
+        {"--slowdown", EBB_CLI_PERCENT, offsetof(values, network.slowdown), "N%",                                      \
+         "as little memory as this allows, as predicted: 0%, 5% over the time without a budget"},                      \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
          "how to stay inside it (below; with a budget: best, else: liveness)"},                                        \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \

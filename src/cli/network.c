@@ -35,6 +35,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.policy = network->policy;
     options.algorithms = network->algorithms;
     options.effort = network->effort < UINT32_MAX ? (uint32_t)network->effort : UINT32_MAX;
+    options.slowdown = network->slowdown.is_given ? network->slowdown.percent / 100 : -1;
     ebb_status status = EBB_OK;
     if (net != NULL && network->optimizer != NULL) {
         status = ebb_optimizer_parse(network->optimizer, &options.optimizer.kind);
@@ -103,7 +104,7 @@ static void print_no_fit(const ebb_no_fit *no_fit, const char *step_name, const 
         ebb__json_u64("least_host_bytes", no_fit->least_host_bytes);
     } else {
         ebb__json_u64("least_budget_bytes", no_fit->least_budget_bytes);
-        ebb__json_text("step", step_name);
+        ebb__json_text("step", no_fit->step_bytes > 0 ? step_name : NULL);
         ebb__json_u64("step_bytes", no_fit->step_bytes);
     }
     ebb__json_end();

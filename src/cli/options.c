@@ -23,6 +23,7 @@ static const char *const wants[] = {
     [EBB_CLI_MEMORY] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
     [EBB_CLI_BYTES_OR_NONE] = "bytes, as in 512MB or 2GiB",
     [EBB_CLI_MEMORY_OR_NONE] = "bytes, as in 512MB or 2GiB, or a per cent, as in 60%",
+    [EBB_CLI_PERCENT] = "a per cent, as in 5%",
     [EBB_CLI_IMAGE] = "height and width, as in 224x224",
 };
 
@@ -52,14 +53,21 @@ static bool read_number(const char *text, double *value_out) {
     return true;
 }
 
-static bool read_memory(const char *text, ebb_cli_memory *memory_out) {
+/* 0 or more, with the sign. */
+static bool read_percent(const char *text, double *percent_out) {
     char number[64];
-    size_t n = strlen(text);
+    const size_t n = strlen(text);
+    if (n < 2 || n > sizeof number || text[n - 1] != '%') { return false; }
+    memcpy(number, text, n - 1);
+    number[n - 1] = '\0';
+    return read_number(number, percent_out) && *percent_out >= 0.0;
+}
+
+static bool read_memory(const char *text, ebb_cli_memory *memory_out) {
+    const size_t n = strlen(text);
     ebb_cli_memory memory = {0, 0.0};
-    if (n >= 2 && n <= sizeof number && text[n - 1] == '%') {
-        memcpy(number, text, n - 1);
-        number[n - 1] = '\0';
-        if (!read_number(number, &memory.percent) || memory.percent < 0.0) { return false; }
+    if (n > 0 && text[n - 1] == '%') {
+        if (!read_percent(text, &memory.percent)) { return false; }
     } else if (ebb_bytes_parse(text, &memory.bytes) != EBB_OK) {
         return false;
     }
@@ -102,6 +110,11 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     case EBB_CLI_MEMORY: return read_memory(text, member) && is_some(member);
     case EBB_CLI_BYTES_OR_NONE: return ebb_bytes_parse(text, member) == EBB_OK;
     case EBB_CLI_MEMORY_OR_NONE: return read_memory(text, member);
+    case EBB_CLI_PERCENT: {
+        ebb_cli_percent *percent = member;
+        percent->is_given = true;
+        return read_percent(text, &percent->percent);
+    }
     case EBB_CLI_IMAGE: return read_image(text, member);
     }
     return false;

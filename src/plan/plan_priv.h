@@ -129,6 +129,10 @@ ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *mach
 /* The time of a step by its fastest choice. */
 uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step);
 
+/* ebb_plan_make with a slowdown (least_peak.c). */
+ebb_status ebb__plan_least_peak(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                                ebb_plan **plan_out, ebb_no_fit *no_fit_out);
+
 /* Whether its runs are in the program's order. */
 bool ebb__plan_is_in_order(const ebb_plan *plan);
 

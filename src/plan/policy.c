@@ -5,6 +5,8 @@
  */
 #include "plan/maker.h"
 
+#include <math.h>
+
 static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_order,
                                              &ebb__policy_budget, &ebb__policy_best};
 #define MAX_NAMES_BYTES 128
@@ -83,9 +85,12 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
         return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'; there are: %s",
                         options->algorithms != NULL ? options->algorithms : "", list_names(ebb_algorithms_name, all));
     }
+    if (isnan(options->slowdown)) { return ebb_fail(EBB_E_ARGUMENT, "a slowdown that is not a number"); }
+    if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
     ebb_maker m;
     ebb_plan *plan = NULL;
-    const ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    if (policy->rival == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);

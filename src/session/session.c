@@ -32,7 +32,8 @@ static ebb_status set_up(ebb_session *s) {
     EBB_TRY(check_options(o));
     if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
     if (o->backend == NULL) { o->backend = ebb_backend_name(0, NULL); }
-    if (o->policy == NULL) { o->policy = o->budget_bytes > 0 || o->budget_percent > 0 ? "best" : "liveness"; }
+    const bool is_limited = o->budget_bytes > 0 || o->budget_percent > 0 || o->slowdown >= 0;
+    if (o->policy == NULL) { o->policy = is_limited ? "best" : "liveness"; }
     if (o->algorithms == NULL) { o->algorithms = "given"; }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(ebb__bump_own(&s->bump, texts[i])); }
     return EBB_OK;
@@ -211,6 +212,7 @@ ebb_status ebb__session_plan_options(ebb_session *s, ebb_plan_options *options_o
     options.policy = o->policy;
     options.algorithms = o->algorithms;
     options.effort = o->effort;
+    options.slowdown = o->slowdown;
     options.tier_bytes[EBB_HOST] = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
     if (o->budget_percent > 0) {

@@ -162,6 +162,10 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
     ebb_plan_options options;
     EBB_TRY(plan_options(trainer, slab_bytes, &options));
+    if (options.slowdown >= 0) { /* the arena is there already */
+        options.budget_bytes = ebb_plan_get_summary(trainer->plan).peak_bytes;
+        options.slowdown = -1;
+    }
     options.policy = options.budget_bytes != UINT64_MAX ? "best" : "liveness";
     ebb_no_fit no_fit = {0};
     ebb_status status = ebb_plan_make(ebb_lowered_program(trainer->eval.lowered), trainer->session->machine, &options,

@@ -47,4 +47,23 @@ run "a plan" out plan resnet20 $options --memory 30% -o small.plan &&
     run "a plan that is checked" out plan resnet20 $options --check small.plan &&
     check "a plan that is checked: no gap, as its bound may be another machine's" [ "$(grep -c '"gap"' out)" = 0 ] &&
     equal "a plan that is checked: its bound" "$(member out bound_step_time_rule)" prices
+
+# The question the other way round: how little memory, for how much time.
+least=
+for slowdown in 0% 5%; do
+    # shellcheck disable=SC2086
+    run "within $slowdown" out plan resnet20 $options --slowdown $slowdown --effort 0 || continue
+    check "within $slowdown: less than liveness" \
+        test "$(member out peak_planned_bytes)" -lt "$(member out liveness_bytes)"
+    check "within $slowdown: less than before" test "$(member out peak_planned_bytes)" -lt "${least:-$(member out liveness_bytes)}"
+    least=$(member out peak_planned_bytes)
+    took=$(member out step_time_predicted_s)
+    run "all that is needed" out plan resnet20 $options --memory 100% &&
+        check "within $slowdown: it is" awk -v a="$took" -v b="$(member out step_time_predicted_s)" -v s="$slowdown" \
+            'BEGIN { exit !(a <= b * (1 + s / 100) + 1e-8) }'
+done
+# shellcheck disable=SC2086
+complains "too fast for a budget" 1 "no plan that fast was found: within the budget an iteration takes [0-9.]+ % more than without" \
+    plan resnet20 --backend dry --batch 64 --machine machine.json --memory 30% --slowdown 0% --effort 0
+says "a slowdown that is no per cent" 2 "ebb: plan: --slowdown takes a per cent, as in 5%, not '5'" plan lenet --slowdown 5
 exit $status
