@@ -219,6 +219,24 @@ def check_moment(browser, report, name):
     check(f"{name}: what came and went between two moments adds up", sums[0] == sums[1] == sums[2], sums)
 
 
+    live, before = browser.execute_script("""
+        let before = 0;
+        for (let i = 0; i < blocks.n; i++) { if ((B.flags[i] & 1) !== 0) { before += B.size[i]; } }
+        return [liveBytes(0), before];""")
+    check(f"{name}: what was there before is live at the first moment", live >= before, (live, before))
+
+
+# Labels of a picture's horizontal axis that lie over one another.
+CROSSED_LABELS = """
+    return Object.entries(charts).filter(([, chart]) => chart.scales.x && chart.scales.x.type === 'linear').map(([id, chart]) => {
+        const axis = chart.scales.x, words = axis.ticks.map((tick, i) => [tick.label, axis.getPixelForTick(i)]);
+        chart.ctx.font = Chart.defaults.font.size + 'px ' + Chart.defaults.font.family;
+        const half = ([label]) => chart.ctx.measureText(label).width / 2;
+        return words.filter((word, i) => i > 0 && words[i - 1][1] + half(words[i - 1]) > word[1] - half(word))
+            .map(([label]) => id + ': ' + label);
+    }).flat();"""
+
+
 def check_narrow(browser, name):
     """On a telephone nothing but tables is wider than the page, and those say so."""
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
@@ -231,6 +249,8 @@ def check_narrow(browser, name):
     cut = browser.execute_script("""return [...document.querySelectorAll('th, .number')].filter((cell) => cell.offsetParent &&
         cell.getClientRects().length > 0 && getComputedStyle(cell).whiteSpace !== 'nowrap').map((cell) => cell.textContent)""")
     check(f"{name}: heads and numbers are whole", not cut, cut[:3])
+    crossed = browser.execute_script(CROSSED_LABELS)
+    check(f"{name}: no words of an axis lie over others", not crossed, crossed)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

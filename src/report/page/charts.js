@@ -14,12 +14,25 @@ function makeChart(id, label, config) {
   charts[id] = new Chart(byId(id), config);
 }
 
-function xAxis(more) {
-  return Object.assign({ type: "linear", min: 0, max: Math.max(D.end, 1), bounds: "data",
-    ticks: { callback: xText, maxTicksLimit: window.innerWidth < 640 ? 4 : 9, maxRotation: 0, autoSkipPadding: 16 }, grid: { color: colour("line") } }, more);
+function setTicks(axis, values) { axis.ticks = values.map((value) => ({ value })); }
+
+/* The ends and what has room for its words between them. */
+function thinTicks(axis) {
+  const values = axis.ticks.map((tick) => tick.value), last = values[values.length - 1];
+  const widths = values.map((value) => axis.ctx.measureText(xText(value)).width);
+  const room = (Math.max(...widths) + 16) * (axis.max - axis.min) / Math.max(axis.maxWidth, 1);
+  let kept = -Infinity;
+  setTicks(axis, values.filter((value) => {
+    const isKept = value === last || (value - kept >= room && last - value >= room);
+    kept = isKept ? value : kept;
+    return isKept;
+  }));
 }
 
-function setTicks(axis, values) { axis.ticks = values.map((value) => ({ value })); }
+function xAxis(more) {
+  return Object.assign({ type: "linear", min: 0, max: Math.max(D.end, 1), bounds: "data", afterBuildTicks: thinTicks,
+    ticks: { callback: xText, maxTicksLimit: 9, maxRotation: 0, autoSkip: false }, grid: { color: colour("line") } }, more);
+}
 
 /* Ticks at multiples of a power of two. */
 function byteTicks(axis) {

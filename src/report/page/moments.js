@@ -12,12 +12,13 @@ const HISTORY_AROUND = 7;
 let historyEvents = null;
 
 function isExact() { return !(B.rest > 0); }
+function isFromBefore(i) { return (B.flags[i] & 1) !== 0; } /* the recording tells of it one event after the other */
 
 function listMoments() {
   if (R.is_moment) { moments.at = Float64Array.of(D.end); return; }
   const all = new Set(isExact() ? [0, D.end] : D.curve.x);
   if (isExact()) {
-    for (let i = 0; i < blocks.n; i++) { all.add(blocks.born[i]).add(blocks.died[i]); }
+    for (let i = 0; i < blocks.n; i++) { all.add(isFromBefore(i) ? 0 : blocks.born[i]).add(blocks.died[i]); }
     for (const [, , born, died] of held.list) { all.add(born).add(died); }
     all.add(D.curve.peak_x);
   }
@@ -40,7 +41,7 @@ function momentNear(x) {
 function isLiveAt(i, moment) {
   if (moment === moments.peak) { return (B.flags[i] & 2) !== 0; }
   const x = moments.at[moment];
-  return blocks.born[i] <= x && (blocks.died[i] > x || (B.flags[i] & 4) !== 0);
+  return (isFromBefore(i) || blocks.born[i] <= x) && (blocks.died[i] > x || (B.flags[i] & 4) !== 0);
 }
 
 /* Bytes by role at a moment of the curve that no listed block has. */

@@ -174,18 +174,31 @@ static double percent(uint64_t part, uint64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-/* The optimizers of torch.optim whose step can be told how to go. */
+/* The optimizers of torch.optim. small: what keeps their state in 8 bits; NULL: nothing does. A class in adam.py can be
+ * AdamW, too, whose step is Adam's since PyTorch 2.6. */
 typedef struct optimizer_class {
     const char *name, *file;
     bool has_fused;
+    const char *small;
 } optimizer_class;
-static const optimizer_class optimizers[] = {
-    {"AdamW", "/adamw.py", true},        {"Adamax", "/adamax.py", false},
-    {"Adam", "/adam.py", true},          {"SGD", "/sgd.py", true},
-    {"Adagrad", "/adagrad.py", true},    {"ASGD", "/asgd.py", false},
-    {"Adadelta", "/adadelta.py", false}, {"Adafactor", "/_adafactor.py", false},
-    {"NAdam", "/nadam.py", false},       {"RAdam", "/radam.py", false},
-    {"RMSprop", "/rmsprop.py", false},   {"Rprop", "/rprop.py", false}};
+#define SMALL_ADAMW "bitsandbytes.optim.AdamW8bit, torchao.optim.AdamW8bit"
+#define SMALL_ADAM "bitsandbytes.optim.Adam8bit, torchao.optim.Adam8bit"
+#define SMALL_OF_ADAM_PY "bitsandbytes.optim or torchao.optim, Adam8bit or AdamW8bit"
+#define SMALL_SGD "bitsandbytes.optim.SGD8bit"
+#define SMALL_OF_ANY "bitsandbytes.optim and torchao.optim have some that do"
+static const optimizer_class optimizers[] = {{"AdamW", "/adamw.py", true, SMALL_ADAMW},
+                                             {"Adamax", "/adamax.py", false, NULL},
+                                             {"Adam", "/adam.py", true, SMALL_ADAM},
+                                             {"SGD", "/sgd.py", true, SMALL_SGD},
+                                             {"Adagrad", "/adagrad.py", true, "bitsandbytes.optim.Adagrad8bit"},
+                                             {"ASGD", "/asgd.py", false, NULL},
+                                             {"Adadelta", "/adadelta.py", false, NULL},
+                                             {"Adafactor", "/_adafactor.py", false, NULL},
+                                             {"NAdam", "/nadam.py", false, NULL},
+                                             {"RAdam", "/radam.py", false, NULL},
+                                             {"RMSprop", "/rmsprop.py", false, "bitsandbytes.optim.RMSprop8bit"},
+                                             {"Rprop", "/rprop.py", false, NULL}};
+static const optimizer_class of_adam_py = {"Adam", "/adam.py", true, SMALL_OF_ADAM_PY};
 #define N_OPTIMIZERS (sizeof optimizers / sizeof optimizers[0])
 
 /* "AdamW" and "AdamW.step" are AdamW, and Adam is not. */
@@ -213,30 +226,32 @@ static const optimizer_class *optimizer_of(const ebb_study *s) {
         const char *file = ebb_trace_reader_string(s->reader, ebb_trace_reader_frame(s->reader, stack).file);
         const char *slash = strrchr(file, '/');
         for (size_t i = 0; strstr(file, folder) != NULL && i < N_OPTIMIZERS; i++) {
+            if (strcmp(slash, of_adam_py.file) == 0) { return &of_adam_py; }
             if (strcmp(slash, optimizers[i].file) == 0) { return &optimizers[i]; }
         }
     }
     return NULL;
 }
 
-/* By the optimizer's class, or by what its state is called. */
+/* By the optimizer's class, or by what its state is called. NULL: there is none. */
 static const char *small_optimizer(const ebb_study *s, const uint8_t *purpose) {
-    static const char momentum[] = ".momentum_buffer", of_momentum[] = "bitsandbytes.optim.SGD8bit";
+    static const char momentum[] = ".momentum_buffer";
     const optimizer_class *optimizer = optimizer_of(s);
-    if (optimizer != NULL && strcmp(optimizer->name, "SGD") == 0) { return of_momentum; }
+    if (optimizer != NULL) { return optimizer->small; }
     for (size_t b = 0; b < s->blocks.n; b++) {
         if (purpose[b] != PURPOSE_STATE || !s->blocks.data[b].live_at_peak) { continue; }
         const char *name = ebb_trace_reader_string(s->reader, s->blocks.data[b].name);
         const size_t n = strlen(name), n_end = sizeof momentum - 1;
-        if (n > n_end && strcmp(name + n - n_end, momentum) == 0) { return of_momentum; }
+        if (n > n_end && strcmp(name + n - n_end, momentum) == 0) { return SMALL_SGD; }
     }
-    return "bitsandbytes.optim.AdamW8bit, torchao.optim.AdamW8bit";
+    return SMALL_OF_ANY;
 }
 
 static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
     const uint64_t peak_bytes = s->summary.peak_bytes, state_bytes = share_at_peak(s, purpose, PURPOSE_STATE).bytes;
     uint64_t small_bytes = 0;
-    if (!ebb__study_is_worth(state_bytes, peak_bytes)) { return EBB_OK; }
+    const char *names = small_optimizer(s, purpose);
+    if (names == NULL || !ebb__study_is_worth(state_bytes, peak_bytes)) { return EBB_OK; }
     EBB_TRY(peak_of(s, purpose, PURPOSE_STATE, 1, &small_bytes));
     const uint64_t won_bytes = peak_bytes - small_bytes;
     if (!ebb__study_is_worth(won_bytes, peak_bytes)) { return EBB_OK; }
@@ -246,8 +261,8 @@ static ebb_status advise_state(ebb_study *s, const uint8_t *purpose) {
         ebb__bump_printf(&s->bump,
                          "the optimizer's state is %s of the peak (%.1f %%): kept in 8 bits rather than 32 "
                          "(%s), the peak would be %s",
-                         ebb_bytes_format(state_bytes, state, sizeof state), percent(state_bytes, peak_bytes),
-                         small_optimizer(s, purpose), ebb_bytes_format(small_bytes, small, sizeof small)),
+                         ebb_bytes_format(state_bytes, state, sizeof state), percent(state_bytes, peak_bytes), names,
+                         ebb_bytes_format(small_bytes, small, sizeof small)),
         NULL);
 }
 
