@@ -100,7 +100,7 @@ test-cuda: built-tests
 dry-cuda:
 	$(call build_for_card,build/fake,-DEBB_CUDA=FAKE)
 	$(BUILD) build/fake -j$(JOBS) --target bench_workspaces
-	@SMALL="resnet_cifar:1 --image 16x16 --batch 2 --classes 10" EBB=build/fake/ebb tools/run-tests -t 3000 tests/card
+	@SMALL="resnet_cifar:1 --image 32x32 --batch 6 --classes 10" EBB=build/fake/ebb tools/run-tests -t 3000 tests/card
 	bench/bench_cuda.py --build build/fake --tiny --rounds 1 --deadline 1800 $(if $(TORCH),--torch "$(TORCH)") -o build/fake/cuda.csv
 
 install: all

@@ -16,8 +16,8 @@ import sys
 import tempfile
 import time
 
-from cuda_bench import (NO_DEVICE, NO_FIT, Bench, Failed, OutOfTime, Torch, alternate, ebb_contender, figures, largest,
-                        torch_contender)
+from cuda_bench import (NO_DEVICE, NO_FIT, Bench, Failed, OutOfTime, Torch, alternate, better_layout, ebb_contender,
+                        figures, largest, torch_contender)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GIB = 1 << 30
@@ -56,20 +56,24 @@ TINY = {
 
 
 def throughput(bench, cases):
-    """Throughput against budget, beside PyTorch's modes; value: time over PyTorch eager's."""
+    """Throughput against budget, beside PyTorch's modes; value: time over PyTorch eager's. Both sides take the algorithms
+    that were measured to be fastest, ebb those that fit the budget."""
+    budgets = cases["budgets"][:bench.args.budgets]
     for case in bench.parts(cases["throughput"]):
         with Torch(bench, case[0], case[2]) as torch:
             contenders = {}
-            ours = [(("ebb", budget), ebb_contender(bench, case, cases["steps"], "--memory", budget))
-                    for budget in cases["budgets"]]
-            theirs = [((f"torch {mode}", ""), torch_contender(torch, case, cases["steps"], mode))
+            ours = [(("ebb", budget), ebb_contender(bench, case, cases["steps"], "--memory", budget, "--algorithms",
+                                                    "fitting"))
+                    for budget in budgets]
+            last = better_layout(bench, torch, case, cases["steps"]) if bench.args.torch else True
+            theirs = [((f"torch {mode}", ""), torch_contender(torch, case, cases["steps"], mode, last))
                       for mode in ("eager", "checkpoint")] if bench.args.torch else []
             for pair in zip(ours, theirs):  # in turns; zip ends with the shorter
                 contenders.update(pair)
             contenders.update(ours + theirs)
             done = alternate(bench, case, contenders, ("torch eager", ""), "value: time over torch eager's")
             if theirs:  # compiling takes a minute: with what time is left, beside ebb alone
-                compiled = {("torch compile", ""): torch_contender(torch, case, cases["steps"], "compile")}
+                compiled = {("torch compile", ""): torch_contender(torch, case, cases["steps"], "compile", last)}
                 compiled.update(ours[:1])
                 alternate(bench, case, compiled, ours[0][0], "value: time over ebb's beside torch compile")
         for (name, budget), (median, told) in done.items():
@@ -303,7 +307,7 @@ SECTIONS = {  # with their shares of the time
 
 # What is measured in one piece of a card's time, most urgent first; each leaves room for the tests of its stage.
 STAGES = {
-    1: {"only": "throughput,capture", "tf32": True, "rounds": 2, "deadline": 280},
+    1: {"only": "throughput,capture", "tf32": True, "rounds": 2, "budgets": 2, "deadline": 280},
     2: {"only": "throughput,offload,predict", "deadline": 450},
     3: {"only": "batch,depth", "deadline": 240},
 }
@@ -334,6 +338,7 @@ def parse():
     parser.add_argument("--tf32", action="store_true", help="on both sides")
     parser.add_argument("--fast-algorithms", action="store_true", help="ebb's may depend on the order of threads, too")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budgets", type=int, help="how many of the budgets, largest first, throughput takes (all)")
     parser.add_argument("--deadline", type=float, default=450, help="seconds for all")
     parser.add_argument("-o", "--output")
     stage = parser.parse_known_args()[0].stage

@@ -37,7 +37,7 @@ class Bench:
         self.args, self.card = args, ""
         self.end = time.monotonic() + max(60, args.deadline)  # to find the card
         self.deadline = time.monotonic() + args.deadline
-        self.section, self.left_out, self.failed, self.machines = "", [], [], {}
+        self.section, self.left_out, self.failed, self.measured = "", [], [], set()
         self.writer, self.output = csv.DictWriter(output, COLUMNS, lineterminator="\n"), output
         self.origin = {"commit": commit(args.build), "machine": processor()}
 
@@ -110,12 +110,15 @@ class Bench:
         return [line["time_s"] for line in lines if "step" in line][WARM_UP:], lines[-1]
 
     def machine(self, case):
-        """Options that name this machine's times for the case; measured once."""
-        if case not in self.machines:
-            path = os.path.join(self.args.work, f"machine-{len(self.machines)}")
-            self.ebb("probe", case, "--reps", "2", "-o", path)
-            self.machines[case] = ["--machine", path]
-        return self.machines[case]
+        """Options that name this machine's times for the case. They are kept beside the rows, for all cases, stages and
+        modes: a time is filed under the card, the libraries' versions and the mode, and measured once."""
+        folder = os.path.dirname(os.path.abspath(self.args.output)) if self.args.output else self.args.work
+        path = os.path.join(folder, "machine.json")
+        if case not in self.measured:
+            kept = ["--machine", path] if os.path.exists(path) else []
+            self.ebb("probe", case, "--reps", "2", *kept, "-o", path)
+            self.measured.add(case)
+        return ["--machine", path]
 
     def open_card(self):
         """Failed where there is none."""
@@ -197,9 +200,24 @@ def ebb_contender(bench, case, steps, *options):
     return measure
 
 
-def torch_contender(torch, case, steps, mode):
+def better_layout(bench, torch, case, steps):
+    """Whether PyTorch is faster with channels last; both are rows. Where neither runs, as it is usually."""
+    net, batch, image = case
+    seconds = {}
+    if torch.child is None:  # its contenders say so
+        return True
+    for last in (True, False):
+        names = {"contender": f"torch eager, channels {'last' if last else 'first'}", "net": net, "batch": batch,
+                 "image": image}
+        with bench.item(**names):
+            seconds[last], told = torch_contender(torch, case, steps, "eager", last)()
+            bench.row(**names, **figures(batch, [seconds[last]]), **told, note="to find PyTorch's better layout")
+    return min(seconds, key=seconds.get, default=True)
+
+
+def torch_contender(torch, case, steps, mode, channels_last):
     def measure():
-        answer = torch.ask(mode=mode, batch=case[1], steps=steps + WARM_UP)
+        answer = torch.ask(mode=mode, batch=case[1], steps=steps + WARM_UP, channels_last=channels_last)
         return statistics.median(answer["times"][WARM_UP:]), {"peak_bytes": answer["peak_bytes"]}
     return measure
 

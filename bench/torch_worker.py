@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train one network in PyTorch for a few steps and print the seconds of each, one a line.
 
-What PyTorch is measured with is its best: channels-last or not as --channels-last says (the caller tries both),
-SGD with momentum through the fused or foreach form where the version has one, gradients set to None.
+What PyTorch is measured with is its best: cudnn.benchmark, channels-last or not as the caller says (it tries both), SGD
+with momentum through the fused or foreach form where the version has one, gradients set to None.
 
 With --serve it stays: each line of stdin is a request, an object with `mode` (eager, checkpoint, compile), `batch`,
-`steps` and perhaps `limit_bytes` of the whole card, and each is answered by a line, an object with `times` and
+`steps` and perhaps `channels_last` (as --channels-last says) and `limit_bytes` of the whole card, and each is answered by a line, an object with `times` and
 `peak_bytes` of the allocator, or with `error`. What the modes share is kept from request to request; the batch goes.
 """
 import argparse
@@ -79,12 +79,16 @@ class Trainer:
         self.args, self.device, self.forward = args, torch.device(args.device), {}
         torch.manual_seed(0)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+        torch.backends.cudnn.benchmark = True
         self.model, self.image = network(args.net)
         self.image = args.image or self.image
         self.model.train().to(self.device)
-        if args.channels_last:
-            self.model = self.model.to(memory_format=torch.channels_last)
+        self.lay_out(args.channels_last)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
+
+    def lay_out(self, channels_last):
+        self.channels_last = channels_last
+        self.model.to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
 
     def mode(self, name):
         if name == "compile" and not hasattr(torch, "compile"):
@@ -98,7 +102,7 @@ class Trainer:
         """Yields the seconds of each step."""
         images = torch.randn(batch, 3, self.image, self.image, device=self.device)
         labels = torch.randint(0, 1000, (batch,), device=self.device)
-        if self.args.channels_last:
+        if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         loss_fn = nn.CrossEntropyLoss()
         for _ in range(n):
@@ -125,6 +129,7 @@ class Trainer:
             if "limit_bytes" in request:
                 self.limit(request["limit_bytes"])
         try:
+            self.lay_out(request.get("channels_last", self.args.channels_last))
             times = list(self.steps(self.mode(request["mode"]), request["batch"], request["steps"]))
             answer = {"times": times, "peak_bytes": torch.cuda.max_memory_reserved() if on_card else 0}
         except Exception as error:  # whatever a mode cannot do is its answer

@@ -32,6 +32,7 @@ typedef struct ebb_device_info {
     uint64_t capacity_bytes;
     uint64_t context_bytes; /* of these, what the vendor's context takes */
     uint64_t granule_bytes; /* an arena takes whole ones of these; 0: any number of bytes */
+    uint64_t cache_bytes;   /* of a GPU's second level; 0: not known */
     int32_t n_threads;      /* of the host, for computing (cpu, ref) and for decoding images */
 } ebb_device_info;
 
@@ -57,6 +58,13 @@ typedef struct ebb_lowered ebb_lowered;
 EBB_API ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out);
 EBB_API void ebb_lowered_destroy(ebb_lowered *lowered);
 EBB_API const ebb_program *ebb_lowered_program(const ebb_lowered *lowered); /* borrowed until it dies */
+
+/* The program of a forward graph as the paper SuperNeurons (Wang et al., PPoPP 2018) counts memory, for comparisons
+ * with its figures: one forward and one gradient tensor per layer, activations, without parameters, images and
+ * workspaces (src/backend/lower_paper.c has the whole rule). It has no kernels, so nothing can be trained with it. The
+ * caller destroys it; it keeps nothing of the graph. EBB_E_ARGUMENT: the graph is for inference, has its backward
+ * already, or no loss. EBB_E_UNSUPPORTED names an operator for which the paper has no rule. */
+EBB_API ebb_status ebb_lower_paper(const ebb_graph *graph, ebb_program **program_out);
 
 #ifdef __cplusplus
 }

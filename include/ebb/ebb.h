@@ -6,6 +6,7 @@
 #define EBB_EBB_H
 
 #include "ebb/base.h"
+#include "ebb/comparison.h"
 #include "ebb/device.h"
 #include "ebb/diff.h"
 #include "ebb/dtype.h"
@@ -18,6 +19,7 @@
 #include "ebb/plan.h"
 #include "ebb/pool.h"
 #include "ebb/program.h"
+#include "ebb/program_import.h"
 #include "ebb/program_trace.h"
 #include "ebb/report.h"
 #include "ebb/role.h"

@@ -75,7 +75,7 @@ EBB_API uint32_t ebb_executor_n_events(const ebb_executor *executor); /* numbere
 
 /* Where a tensor lies between two iterations: what persists must be put there before the first, at every home; what is
  * kept or persists can be read there after each. Those in the arena come first. Homes may hold the same bytes twice.
- * *n_out is 0 for a tensor that is neither. */
+ * *n_out is 0 for a tensor that is neither, and for EBB_NO_TENSOR. */
 EBB_API const ebb_home *ebb_executor_homes(const ebb_executor *executor, uint32_t tensor, size_t *n_out);
 
 /* One iteration. EBB_E_ARGUMENT: ops of another version, or compute or copy is NULL. Else what a callback returned. */

@@ -175,14 +175,18 @@ typedef struct ebb_plan_options {
                           used, and the least budget is a number of them. 0: the arena takes any number of bytes */
     uint32_t effort;   /* of the policy best: rounds of its search, about a second each; 0: its first plans only. Within
                         * one budget more effort never gives a slower plan */
-    double slowdown;   /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an
-                          iteration takes without limits, the one with the least peak that is found, which takes as long
-                          as about 15 plans. Below 0: the fastest plan */
+    bool no_recompute; /* no step is run twice. A policy that would run one again has no plan then */
+    bool as_coded;     /* policies of papers make the mistakes of their authors' code, where these are known */
+    uint32_t n_threads; /* that the policy best may search with, the caller's among them; 0 is 1. The plan is the same
+                         * for any number. With more than one, the memory hooks are called from several threads */
+    double slowdown;    /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an
+                           iteration takes without limits, the one with the least peak that is found, which takes as long
+                           as about 15 plans. Below 0: the fastest plan */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options,                                                                                         \
              EBB_SET(policy, "best") EBB_SET(budget_bytes, UINT64_MAX) EBB_SET(tier_bytes[EBB_HOST], UINT64_MAX)       \
-                 EBB_SET(algorithms, "given") EBB_SET(effort, 1) EBB_SET(slowdown, -1))
+                 EBB_SET(algorithms, "given") EBB_SET(effort, 1) EBB_SET(n_threads, 1) EBB_SET(slowdown, -1))
 
 /* Why a plan does not fit. If the host's memory is too small, the first three members mean nothing. */
 typedef struct ebb_no_fit {
@@ -213,8 +217,9 @@ EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
  *   fitting  what makes the plan fastest: a faster choice where its scratch has room or is worth what has to leave for
  *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
  *   fastest  the least time
- * Of equal choices the first is taken. fitting and fastest depend on the machine's times, and fitting also on the
- * budget. With other choices, the last bits of results may change. */
+ *   greedy   SuperNeurons' rule: in the plan of least, at each step the fastest whose scratch the free bytes hold
+ * Of equal choices the first is taken. fitting, fastest and greedy depend on the machine's times, and fitting and
+ * greedy also on the budget. With other choices, the last bits of results may change. */
 EBB_API const char *ebb_algorithms_name(size_t idx, const char **about_out);
 
 /* Views, borrowed until the plan dies. */
@@ -237,19 +242,25 @@ typedef struct ebb_certificate {
     const char *bytes_rule, *ns_rule; /* static */
 } ebb_certificate;
 
+/* The bounds within the limits of these options, which no plan beats that runs the steps in the program's order; more
+ * effort gives a higher one. Looks at nothing else of the options. EBB_E_ARGUMENT: options of another version. */
+EBB_API ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machine,
+                                    const ebb_plan_options *options, ebb_certificate *certificate_out);
+
 typedef struct ebb_plan_summary {
     const char *policy; /* lives as long as the plan */
     uint64_t budget_bytes;
     uint64_t peak_bytes;  /* the arena that it needs: the end of the highest stay */
     uint64_t bound_bytes; /* the most bytes of stays at one position, each rounded up to the alignment, or the peak if
-                             that is less: no placement of these stays has a lower peak */
+                             that is less: no placement of these stays has a peak that is lower by an alignment */
     uint64_t tier_bytes[EBB_MAX_TIERS];       /* that it takes of each lower tier */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
     uint64_t moved_on_bytes;                  /* an iteration, from one lower tier to another */
     uint64_t n_recomputed_steps;              /* an iteration */
     uint64_t fingerprint;                     /* of the program that it is for */
     const char *algorithms;                   /* how choices were made; static */
-    bool has_nominal_times; /* no plan with the machine's own times was found, and this is one with round figures */
+    bool has_nominal_times; /* it was drafted with round figures in place of the machine's times: with these no plan was
+                               found or, of the policy best, none that is as fast */
     ebb_certificate certificate;
 } ebb_plan_summary;
 EBB_API ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan);

@@ -28,16 +28,19 @@ typedef struct ebb_program ebb_program;
 /* Notes about a tensor from the maker of the program, for policies that look at them. They change no rule. */
 enum {
     EBB_MARK_CHECKPOINT = 1u << 0, /* worth keeping: what lies between two such tensors is made again from the first */
-    EBB_MARKS_ALL = EBB_MARK_CHECKPOINT
+    EBB_MARK_LONG_READ = 1u << 1,  /* what reads it computes for long, so that a copy of it can hide behind that */
+    EBB_MARKS_ALL = EBB_MARK_CHECKPOINT | EBB_MARK_LONG_READ
 };
 
 typedef struct ebb_tensor {
     const char *name;
     uint64_t size_bytes; /* as it lies on the device; more than 0 in a finished program */
     ebb_role role;
-    uint32_t marks;  /* EBB_MARK_... */
-    bool persistent; /* its content lives on into the next iteration */
-    bool kept;       /* must be on the device when the iteration ends (what the host then reads) */
+    uint32_t marks;    /* EBB_MARK_... */
+    bool persistent;   /* its content lives on into the next iteration */
+    bool kept;         /* must be on the device when the iteration ends (what the host then reads) */
+    uint32_t released; /* a note, too: how many steps had run when the maker of the program gave it back, after its last
+                          access; 0: not told */
 } ebb_tensor;
 
 typedef enum ebb_access_mode {
@@ -106,9 +109,9 @@ EBB_API ebb_status ebb_program_add_step(ebb_program *program, const ebb_step *st
                                         const ebb_choice *choices);
 
 /* Check the program: it has at least one step; no tensor is read before it is written unless it is persistent; kept and
- * persistent tensors are accessed; at most 2^56 bytes in all. EBB_E_FORMAT names the step or tensor that is wrong; the
- * program can then only be destroyed. From EBB_OK on the program is const, and may be planned for and shared between
- * threads. */
+ * persistent tensors are accessed; none is released before its last access; at most 2^56 bytes in all. EBB_E_FORMAT
+ * names the step or tensor that is wrong; the program can then only be destroyed. From EBB_OK on the program is const,
+ * and may be planned for and shared between threads. */
 EBB_API ebb_status ebb_program_finish(ebb_program *program);
 
 /* The index in ebb_program_tensors for a handle; for a view, the index of its tensor. EBB_NO_TENSOR for a tensor of 0

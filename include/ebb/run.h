@@ -113,15 +113,16 @@ EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out);
 
 /* Measure each distinct kernel of a lowered network (of each step's first choice, or of all choices), reps times or
- * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. For a
+ * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. One
+ * whose time the machine has is left out. For a
  * device without data nothing is measured, here and below, and the machine stays as it is. progress (may be NULL) is
  * told of each kernel. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 
-/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL) and its rates, in an arena of
- * at most limit_bytes and as much of each tier: so measuring for a budget keeps to it. What needs more is not measured.
- */
+/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL), each way alone and both at
+ * once, and its rates, in an arena of at most limit_bytes and as much of each tier: so measuring for a budget keeps to
+ * it. What needs more is not measured; both ways at once need 4 MiB. */
 EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes,
                                          ebb_machine *machine);
 

@@ -44,7 +44,9 @@ typedef struct ebb_session_options {
     int64_t batch, channels, height, width, classes; /* of a network; 0: its own default; batch EBB_DEFAULT_BATCH */
     bool no_dropout;                                 /* for comparisons with other implementations */
     ebb_optimizer optimizer;
-    bool keep_gradients; /* and update nothing; see ebb_graph_train */
+    bool keep_gradients;    /* and update nothing; see ebb_graph_train */
+    const char *accounting; /* of a network's memory. NULL, "device": what the device takes. "paper": as SuperNeurons
+                               counts (ebb_lower_paper), to be planned for only; without a device, or with "dry" */
 
     /* What computes it. */
     ebb_device *device;  /* borrowed for as long as the session lives; NULL: one is opened */
@@ -63,6 +65,9 @@ typedef struct ebb_session_options {
     const char *policy;     /* NULL: "best" under a budget or a slowdown, else "liveness" */
     const char *algorithms; /* NULL: "given"; see ebb_algorithms_name */
     uint32_t effort;        /* of the policy best; see ebb_plan_options */
+    uint32_t plan_threads;  /* for planning (ebb_plan_options.n_threads); n_threads above is the device's */
+    bool no_recompute;      /* nothing is computed again */
+    bool as_coded;          /* papers' policies with the mistakes of their code; see ebb_plan_options */
     double slowdown;        /* 0 or more: as little of the device as that allows; see ebb_plan_options */
 } ebb_session_options;
 #define EBB_SESSION_OPTIONS_INIT                                                                                       \
@@ -71,14 +76,15 @@ typedef struct ebb_session_options {
 /* Build the network, open the device, lower the one for the other, and load the machine. Texts of the options are
  * copied. The session is the caller's (ebb_session_close). EBB_E_ARGUMENT: an argument is NULL, options are of another
  * version, name more than one of net, network_fn and program, or have a size, a device's number or a per cent that is
- * negative or not finite; there is no such network, or it is too small for the images. EBB_E_NO_DEVICE: no such device.
+ * negative or not finite; there is no such network, or it is too small for the images; paper accounting without a
+ * network, or with another device than "dry", or an unknown accounting. EBB_E_NO_DEVICE: no such device.
  * EBB_E_UNSUPPORTED names the operator that the device cannot compute. EBB_E_FORMAT, EBB_E_IO: the machine's file. */
 EBB_API ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **session_out);
 EBB_API void ebb_session_close(ebb_session *session); /* NULL is fine */
 
 /* What it is made of, borrowed until the session is closed. NULL: device, of a program; graph and lowered, of no
- * network; program, where there is nothing to plan for. The machine may be added to, as by ebb_run_measure_steps,
- * before the first plan. */
+ * network; all three with paper accounting; program, where there is nothing to plan for. The machine may be added to,
+ * as by ebb_run_measure_steps, before the first plan. */
 typedef struct ebb_session_parts {
     ebb_device *device;
     ebb_graph *graph; /* for training */
@@ -91,6 +97,10 @@ EBB_API ebb_session_parts ebb_session_get_parts(const ebb_session *session);
 /* What the policy liveness needs of the device, with the algorithms "given": a budget of 100 %. The session has a
  * program. EBB_E_ARGUMENT: it has none. Else as ebb_plan_make. */
 EBB_API ebb_status ebb_session_liveness_bytes(ebb_session *session, uint64_t *bytes_out);
+
+/* What ebb_session_plan gives to ebb_plan_make, for plans with another policy or budget: change members and call that.
+ * Its texts live as long as the session. Failures are those of ebb_session_liveness_bytes. */
+EBB_API ebb_status ebb_session_plan_options(ebb_session *session, ebb_plan_options *options_out);
 
 /* The plan that the options ask for, the caller's to destroy. Failures are those of ebb_plan_make and
  * ebb_session_liveness_bytes; of EBB_E_NO_FIT *no_fit_out (may be NULL) says more. */

@@ -114,9 +114,11 @@ typedef struct ebb_trainer_options {
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_going;           /* continue even if the loss is not finite */
-    bool
-        memory_includes_context; /* budget_bytes, which must be given, are the whole card's: the context has its part */
-    ebb_progress progress;       /* told while the trainer is made and while it evaluates */
+    /* budget_bytes, which must be given, are the whole card's: the context has its part. What comes to the context
+     * after the plan was made (graphs do) is measured after the third step, and warned of if the budget has no room for
+     * it. */
+    bool memory_includes_context;
+    ebb_progress progress; /* told while the trainer is made and while it evaluates */
 } ebb_trainer_options;
 #define EBB_TRAINER_OPTIONS_INIT                                                                                       \
     EBB_INIT(ebb_trainer_options, EBB_SET(session, EBB_SESSION_OPTIONS_INIT) EBB_SET(learning_rate, 0.003f)            \

@@ -39,7 +39,7 @@
 #include "ebb/device.h"
 #include "graph/graph.h"
 
-#define EBB_BACKEND_ABI 6u
+#define EBB_BACKEND_ABI 7u
 
 /* A backend's own types begin with these members; the rest is theirs. */
 typedef struct ebb_backend_ops ebb_backend_ops;
@@ -47,7 +47,7 @@ typedef struct ebb_backend_ops ebb_backend_ops;
 struct ebb_device {
     const ebb_backend_ops *ops;
     const ebb_mem *mem;
-    uint64_t times_key; /* of what a kernel's time depends on beside its work: options, versions of libraries */
+    uint64_t times_key; /* of what a kernel's time depends on beside its work: a card, options, libraries */
 };
 
 typedef struct ebb_arena_mem ebb_arena_mem; /* one piece of device memory */

@@ -37,6 +37,7 @@ typedef struct lowering {
     const ebb_graph *graph;
     uint32_t *value_last_use;   /* [n_values]: op that reads it last; UINT32_MAX: beyond the iteration */
     uint32_t *first_copy;       /* [n_values]: chain into copies */
+    uint32_t *marks;            /* [n_values]: of its tensor */
     EBB_VEC(uint32_t) last_use; /* [n_tensors]: the latest of its values' */
     EBB_VEC(copy) copies;
     kernel_entry *table; /* open addressing; cap a power of two */
@@ -174,6 +175,7 @@ static ebb_status make_value(lowering *lo, ebb_value value, ebb_layout layout, e
     uint32_t tensor = 0;
     const ebb_tensor made = {.name = info->name,
                              .role = role_of(info, phase),
+                             .marks = lo->marks[value],
                              .persistent = ebb__value_is_persistent(info->kind),
                              .kept = info->kept};
     EBB_TRY(add_tensor(lo, made, layout, &tensor));
@@ -399,6 +401,26 @@ static ebb_status lower_op(lowering *lo, uint32_t op_idx) {
 
 /* ---- the whole --------------------------------------------------------------------------------- */
 
+/* Checkpoints are what is costly to make again, and what joins several values: the results of SuperNeurons' layers of
+ * that kind. Convolutions compute for long. */
+static ebb_status find_marks(lowering *lo) {
+    lo->marks = ebb__calloc(lo->low->mem, lo->graph->values.n, sizeof *lo->marks);
+    if (lo->marks == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t o = 0; o < lo->graph->ops.n; o++) {
+        const ebb_op *op = &lo->graph->ops.data[o];
+        switch (op->phase == EBB_PHASE_FORWARD ? op->kind : EBB_N_OPS) {
+        case EBB_OP_CONV: lo->marks[op->in[0]] |= EBB_MARK_LONG_READ; /* fall through */
+        case EBB_OP_LINEAR:
+        case EBB_OP_ADD:
+        case EBB_OP_CONCAT:
+        case EBB_OP_FEED: lo->marks[op->out[0]] |= EBB_MARK_CHECKPOINT; break;
+        case EBB_OP_SOFTMAX_LOSS: lo->marks[op->out[1]] |= EBB_MARK_CHECKPOINT; break;
+        default: break;
+        }
+    }
+    return EBB_OK;
+}
+
 static ebb_status find_last_uses(lowering *lo) {
     const ebb_graph *graph = lo->graph;
     size_t n = graph->values.n;
@@ -425,6 +447,7 @@ static ebb_status lower_all(lowering *lo) {
         low->values[v] = (ebb_lowered_value){.tensor = NO_TENSOR, .layout = EBB_LAYOUT_ANY};
     }
     EBB_TRY(find_last_uses(lo));
+    EBB_TRY(find_marks(lo));
     EBB_TRY(ebb_program_create(low->mem, lo->graph->name, lo->device->ops->alignment_bytes, &low->program));
     for (uint32_t o = 0; o < lo->graph->ops.n; o++) { EBB_TRY(lower_op(lo, o)); }
     return ebb_program_finish(low->program);
@@ -444,6 +467,7 @@ ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered
     ebb_status st = lower_all(&lo);
     ebb__free(mem, lo.value_last_use);
     ebb__free(mem, lo.first_copy);
+    ebb__free(mem, lo.marks);
     ebb__free(mem, lo.table);
     EBB_VEC_FINI(mem, &lo.last_use);
     EBB_VEC_FINI(mem, &lo.copies);

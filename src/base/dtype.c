@@ -95,22 +95,22 @@ static const struct {
     [EBB_U8] = {"u8", 1, load_u8, store_u8},
 };
 
+static bool is_type(ebb_dtype dtype) {
+    return (unsigned)dtype < EBB_N_DTYPES;
+}
+
 const char *ebb_dtype_name(ebb_dtype dtype) {
-    EBB_ASSERT((unsigned)dtype < EBB_N_DTYPES);
-    return types[dtype].name;
+    return is_type(dtype) ? types[dtype].name : NULL;
 }
 
 uint64_t ebb_dtype_bytes(ebb_dtype dtype) {
-    EBB_ASSERT((unsigned)dtype < EBB_N_DTYPES);
-    return types[dtype].bytes;
+    return is_type(dtype) ? types[dtype].bytes : 0;
 }
 
 void ebb_dtype_to_float(ebb_dtype dtype, const void *src, size_t n, float *dst) {
-    EBB_ASSERT((unsigned)dtype < EBB_N_DTYPES);
-    types[dtype].load(src, n, dst);
+    if (is_type(dtype)) { types[dtype].load(src, n, dst); }
 }
 
 void ebb_dtype_from_float(ebb_dtype dtype, const float *src, size_t n, void *dst) {
-    EBB_ASSERT((unsigned)dtype < EBB_N_DTYPES);
-    types[dtype].store(src, n, dst);
+    if (is_type(dtype)) { types[dtype].store(src, n, dst); }
 }

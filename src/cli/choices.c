@@ -43,3 +43,51 @@ void ebb__json_choices(const char *algorithms, const ebb_choice_figures *choices
     ebb__json_u64("most_scratch_bytes", choices->most_scratch_bytes);
     ebb__json_f64("time_won_predicted_s", won_s(choices));
 }
+
+/* A step's fastest choice; of equal ones the first. */
+static const ebb_choice *fastest_of(const ebb_machine *machine, const ebb_choice *choices, uint32_t n) {
+    const ebb_choice *fastest = choices;
+    for (uint32_t c = 1; c < n; c++) {
+        const bool is_faster =
+            ebb_machine_step_time_ns(machine, &choices[c]) < ebb_machine_step_time_ns(machine, fastest);
+        fastest = is_faster ? &choices[c] : fastest;
+    }
+    return fastest;
+}
+
+static void print_workspace(const ebb_step *step, const ebb_choice *assigned, const ebb_choice *fastest, bool as_json) {
+    char name[128], has[32], wants[32];
+    if (!as_json) {
+        printf("  %-40s %12s %12s  %s\n", ebb__cli_clean(step->name, name, sizeof name),
+               ebb_bytes_format(assigned->scratch_bytes, has, sizeof has),
+               ebb_bytes_format(fastest->scratch_bytes, wants, sizeof wants), assigned->name);
+        return;
+    }
+    ebb__json_item_begin();
+    ebb__json_text("step", step->name);
+    ebb__json_text("algorithm", assigned->name);
+    ebb__json_u64("scratch_bytes", assigned->scratch_bytes);
+    ebb__json_text("fastest", fastest->name);
+    ebb__json_u64("fastest_scratch_bytes", fastest->scratch_bytes);
+    ebb__json_item_end();
+}
+
+void ebb__cli_print_workspaces(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
+                               bool as_json) {
+    size_t n_steps = 0, n_choices = 0, n_actions = 0;
+    const ebb_step *steps = ebb_program_steps(program, &n_steps);
+    const ebb_choice *choices = ebb_program_choices(program, &n_choices);
+    const ebb_action *actions = ebb_plan_actions(plan, &n_actions);
+    if (as_json) {
+        ebb__json_list_begin("workspaces");
+    } else {
+        printf("scratch of steps with several algorithms: assigned, of the fastest, which\n");
+    }
+    for (size_t a = 0; a < n_actions; a++) {
+        if (actions[a].kind != EBB_ACT_RUN || steps[actions[a].target].n_choices == 1) { continue; }
+        const ebb_step *step = &steps[actions[a].target];
+        const ebb_choice *own = &choices[step->first_choice];
+        print_workspace(step, &own[actions[a].choice], fastest_of(machine, own, step->n_choices), as_json);
+    }
+    if (as_json) { ebb__json_list_end(); }
+}

@@ -94,6 +94,9 @@ typedef struct ebb_cli_image {
     int64_t height, width;
 } ebb_cli_image;
 
+/* "2GiB" or "60%"; false: it is neither. */
+bool ebb__cli_read_memory(const char *text, ebb_cli_memory *memory_out);
+
 /* One table per command; parsing and --help come from it. */
 typedef struct ebb_cli_option {
     const char *name; /* "--batch" or "-o" */
@@ -158,9 +161,11 @@ typedef struct ebb_cli_network {
     const char *optimizer;
     ebb_cli_memory memory;
     ebb_cli_percent slowdown;
+    bool no_recompute, as_coded;
     const char *policy;
     const char *algorithms;
-    uint64_t host_memory; /* UINT64_MAX: no limit */
+    const char *accounting; /* not of every command that has the others */
+    uint64_t host_memory;   /* UINT64_MAX: no limit */
     const char *disk;
     const char *machine;
 } ebb_cli_network;
@@ -202,6 +207,7 @@ typedef struct ebb_cli_network {
          "how long the policy best searches: rounds of about a second each (1)"},                                      \
         {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
          "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
+        {"--no-recompute", EBB_CLI_FLAG, offsetof(values, network.no_recompute), NULL, "compute nothing again"},       \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
          "keep what --host-memory has no room for in a file in this folder"},                                          \
     {                                                                                                                  \
@@ -211,6 +217,8 @@ typedef struct ebb_cli_network {
 
 /* Set in *options_io what the command line says of the network, its device and its budget; net may be NULL. */
 ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *network, ebb_session_options *options_io);
+/* How many processors this process may use. */
+uint32_t ebb__cli_count_processors(void);
 /* More threads than a few a processor wait for each other instead of computing. false: they are too many, and it has
  * been said. */
 bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network);
@@ -297,6 +305,10 @@ void ebb__json_end(void); /* and flush: a reader of the stream sees whole lines 
  * name, and as members. No rows where there is nothing to choose and nothing was asked for. */
 void ebb__cli_row_choices(const char *indent, const char *algorithms, const ebb_choice_figures *choices);
 void ebb__json_choices(const char *algorithms, const ebb_choice_figures *choices);
+/* For each step with several algorithms, in the plan's order, the scratch that it has and that of its fastest one: as
+ * lines, or as the member "workspaces". */
+void ebb__cli_print_workspaces(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
+                               bool as_json);
 
 /* ---- man pages and completion (pages.c) -------------------------------------------------------- */
 
@@ -311,6 +323,6 @@ bool ebb__cli_print_completion(const char *shell);
 /* ---- the commands ----------------------------------------------------------------------------- */
 
 extern const ebb_cli_command ebb__cli_train, ebb__cli_plan, ebb__cli_place, ebb__cli_probe, ebb__cli_report;
-extern const ebb_cli_command ebb__cli_import, ebb__cli_diff, ebb__cli_check, ebb__cli_record;
+extern const ebb_cli_command ebb__cli_import, ebb__cli_diff, ebb__cli_check, ebb__cli_record, ebb__cli_compare;
 
 #endif

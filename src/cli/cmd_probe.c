@@ -22,7 +22,10 @@ static const ebb_cli_option probe_options[] = {
     {"--optimizer", EBB_CLI_TEXT, AT(network.optimizer), "O", "sgd, momentum (the default), nesterov, adam, adamw"},
     {"--disk", EBB_CLI_TEXT, AT(network.disk), "DIR", "measure the disk that this folder is on, too"},
     {"--reps", EBB_CLI_COUNT, AT(reps), "N", "how often each kernel is measured (5)"},
-    {"-o", EBB_CLI_TEXT, AT(out), "FILE", "write the machine's description, for --machine"},
+    {"--machine", EBB_CLI_TEXT, AT(network.machine), "FILE",
+     "begin with this description: kernels whose times it has are done"},
+    {"-o", EBB_CLI_TEXT, AT(out), "FILE",
+     "write the machine's description, for --machine; it may be that of --machine"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object on stdout, for programs"},
 };
 

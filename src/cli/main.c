@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const ebb_cli_command *const commands[] = {&ebb__cli_train, &ebb__cli_plan,   &ebb__cli_place,
-                                                  &ebb__cli_probe, &ebb__cli_report, &ebb__cli_import,
-                                                  &ebb__cli_diff,  &ebb__cli_check,  &ebb__cli_record};
+static const ebb_cli_command *const commands[] = {&ebb__cli_train,  &ebb__cli_plan,   &ebb__cli_place, &ebb__cli_probe,
+                                                  &ebb__cli_report, &ebb__cli_import, &ebb__cli_diff,  &ebb__cli_check,
+                                                  &ebb__cli_record, &ebb__cli_compare};
 #define MAX_MESSAGE_BYTES 32768 /* two paths and what is said of them, or a word that is far too long */
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 

@@ -34,7 +34,11 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.disk_dir = network->disk;
     options.policy = network->policy;
     options.algorithms = network->algorithms;
+    options.accounting = network->accounting;
     options.effort = network->effort < UINT32_MAX ? (uint32_t)network->effort : UINT32_MAX;
+    options.plan_threads = ebb__cli_count_processors();
+    options.no_recompute = network->no_recompute;
+    options.as_coded = network->as_coded;
     options.slowdown = network->slowdown.is_given ? network->slowdown.percent / 100 : -1;
     ebb_status status = EBB_OK;
     if (net != NULL && network->optimizer != NULL) {
@@ -42,6 +46,11 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     }
     if (status == EBB_OK) { *options_io = options; }
     return status;
+}
+
+uint32_t ebb__cli_count_processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
 bool ebb__cli_check_threads(const ebb_cli_command *command, const ebb_cli_network *network) {

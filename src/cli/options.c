@@ -63,7 +63,7 @@ static bool read_percent(const char *text, double *percent_out) {
     return read_number(number, percent_out) && *percent_out >= 0.0;
 }
 
-static bool read_memory(const char *text, ebb_cli_memory *memory_out) {
+bool ebb__cli_read_memory(const char *text, ebb_cli_memory *memory_out) {
     const size_t n = strlen(text);
     ebb_cli_memory memory = {0, 0.0};
     if (n > 0 && text[n - 1] == '%') {
@@ -107,9 +107,9 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     case EBB_CLI_SIZE: return read_size(text, member);
     case EBB_CLI_NUMBER: return read_float(text, member);
     case EBB_CLI_BYTES: return ebb_bytes_parse(text, member) == EBB_OK && *(const uint64_t *)member > 0;
-    case EBB_CLI_MEMORY: return read_memory(text, member) && is_some(member);
+    case EBB_CLI_MEMORY: return ebb__cli_read_memory(text, member) && is_some(member);
     case EBB_CLI_BYTES_OR_NONE: return ebb_bytes_parse(text, member) == EBB_OK;
-    case EBB_CLI_MEMORY_OR_NONE: return read_memory(text, member);
+    case EBB_CLI_MEMORY_OR_NONE: return ebb__cli_read_memory(text, member);
     case EBB_CLI_PERCENT: {
         ebb_cli_percent *percent = member;
         percent->is_given = true;

@@ -44,11 +44,14 @@ ebb_value ebb__zoo_perceptron(ebb_zoo_net *net, ebb_value x); /* arg: hidden uni
 ebb_value ebb__zoo_lenet(ebb_zoo_net *net, ebb_value x);
 ebb_value ebb__zoo_alexnet(ebb_zoo_net *net, ebb_value x);
 ebb_value ebb__zoo_alexnet_tv(ebb_zoo_net *net, ebb_value x);
-ebb_value ebb__zoo_vgg(ebb_zoo_net *net, ebb_value x);          /* arg: depth, 1 with batch-norm */
-ebb_value ebb__zoo_resnet_basic(ebb_zoo_net *net, ebb_value x); /* arg: blocks of each of four stages */
-ebb_value ebb__zoo_resnet(ebb_zoo_net *net, ebb_value x);       /* arg: the same, bottlenecks */
-ebb_value ebb__zoo_resnet_cifar(ebb_zoo_net *net, ebb_value x); /* arg: blocks of each of three stages */
-ebb_value ebb__zoo_densenet(ebb_zoo_net *net, ebb_value x);     /* arg: layers of each of four blocks */
+ebb_value ebb__zoo_vgg(ebb_zoo_net *net, ebb_value x);                /* arg: depth, 1 with batch-norm */
+ebb_value ebb__zoo_resnet_basic(ebb_zoo_net *net, ebb_value x);       /* arg: blocks of each of four stages */
+ebb_value ebb__zoo_resnet(ebb_zoo_net *net, ebb_value x);             /* arg: the same, bottlenecks */
+ebb_value ebb__zoo_resnet_basic_cifar(ebb_zoo_net *net, ebb_value x); /* as resnet_basic, for images of 32x32 */
+ebb_value ebb__zoo_resnet_wide_cifar(ebb_zoo_net *net, ebb_value x);  /* as resnet, for images of 32x32 */
+ebb_value ebb__zoo_vgg_cifar(ebb_zoo_net *net, ebb_value x);          /* as vgg, with 512 hidden units */
+ebb_value ebb__zoo_resnet_cifar(ebb_zoo_net *net, ebb_value x);       /* arg: blocks of each of three stages */
+ebb_value ebb__zoo_densenet(ebb_zoo_net *net, ebb_value x);           /* arg: layers of each of four blocks */
 ebb_value ebb__zoo_inception4(ebb_zoo_net *net, ebb_value x);
 
 #endif

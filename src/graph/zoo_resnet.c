@@ -79,6 +79,23 @@ static ebb_value imagenet(ebb_zoo_net *net, ebb_value x, int64_t expansion) {
     return head(net, stages(net, x, 4, 64, expansion));
 }
 
+/* The network for ImageNet with the stem of the one for CIFAR: it keeps the image's size and has no pool. */
+static ebb_value small_images(ebb_zoo_net *net, ebb_value x, int64_t expansion) {
+    net->conv_init = EBB_ZOO_INIT_FAN_OUT;
+    ebb_window stem = ebb_window_square(3, 1, 1);
+    x = ebb__zoo_conv(net, "conv1", x, 64, &stem, false);
+    x = ebb__zoo_relu(net, "relu", ebb__zoo_norm(net, "bn1", x));
+    return head(net, stages(net, x, 4, 64, expansion));
+}
+
+ebb_value ebb__zoo_resnet_basic_cifar(ebb_zoo_net *net, ebb_value x) {
+    return small_images(net, x, 1);
+}
+
+ebb_value ebb__zoo_resnet_wide_cifar(ebb_zoo_net *net, ebb_value x) {
+    return small_images(net, x, 4);
+}
+
 ebb_value ebb__zoo_resnet_basic(ebb_zoo_net *net, ebb_value x) {
     return imagenet(net, x, 1);
 }

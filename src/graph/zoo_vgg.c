@@ -35,6 +35,15 @@ static ebb_value linear(ebb_zoo_net *net, const char *name, ebb_value x, int64_t
     return x;
 }
 
+/* For CIFAR: one hidden layer of 512, as the 1x1 image that is left has 512 channels. */
+ebb_value ebb__zoo_vgg_cifar(ebb_zoo_net *net, ebb_value x) {
+    net->conv_init = EBB_ZOO_INIT_FAN_OUT;
+    x = ebb_graph_flatten(net->graph, "flatten", features(net, x));
+    x = ebb__zoo_relu(net, "classifier.1", linear(net, "classifier.0", x, 512));
+    x = ebb__zoo_dropout(net, "classifier.2", x, 0.5f);
+    return linear(net, "classifier.3", x, net->classes);
+}
+
 ebb_value ebb__zoo_vgg(ebb_zoo_net *net, ebb_value x) {
     net->conv_init = EBB_ZOO_INIT_FAN_OUT;
     x = ebb_graph_flatten(net->graph, "flatten", features(net, x));

@@ -17,6 +17,7 @@ static const way ways[EBB_N_ALGORITHMS] = {
     [EBB_ALGORITHMS_LEAST] = {"least", "the least scratch; bits do not depend on the budget"},
     [EBB_ALGORITHMS_FITTING] = {"fitting", "what makes the plan fastest within the budget"},
     [EBB_ALGORITHMS_FASTEST] = {"fastest", "the least time, whatever its scratch"},
+    [EBB_ALGORITHMS_GREEDY] = {"greedy", "SuperNeurons: the fastest that the bytes left at each step hold"},
 };
 
 const char *ebb_algorithms_name(size_t idx, const char **about_out) {
@@ -39,7 +40,7 @@ static bool is_better(const ebb_machine *machine, ebb_algorithms how, const ebb_
 void ebb__algorithms_choose(const ebb_program *program, const ebb_machine *machine, ebb_algorithms how,
                             uint32_t *choice_out) {
     const ebb_program_view view = ebb__plan_view(program);
-    EBB_ASSERT(how < EBB_N_ALGORITHMS && how != EBB_ALGORITHMS_FITTING);
+    EBB_ASSERT(how < EBB_N_ALGORITHMS && how != EBB_ALGORITHMS_FITTING && how != EBB_ALGORITHMS_GREEDY);
     for (size_t s = 0; s < view.n_steps; s++) {
         const ebb_choice *choices = &view.choices[view.steps[s].first_choice];
         choice_out[s] = 0;
@@ -64,6 +65,36 @@ uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uin
     }
     *step_out = floor_step;
     return floor_bytes;
+}
+
+ebb_status ebb__algorithms_apply(const ebb_program *program, const ebb_plan *plan, const uint32_t *choice,
+                                 ebb_plan *copy) {
+    const ebb_program_view view = ebb__plan_view(program);
+    size_t next = 0;
+    copy->budget_bytes = plan->budget_bytes;
+    copy->fingerprint = plan->fingerprint;
+    copy->alignment_bytes = plan->alignment_bytes;
+    copy->has_nominal_times = plan->has_nominal_times;
+    EBB_TRY(EBB_RESERVE(copy->mem, &copy->actions, plan->actions.n));
+    EBB_TRY(EBB_RESERVE(copy->mem, &copy->slots, plan->slots.n));
+    if (plan->slots.n > 0) { memcpy(copy->slots.data, plan->slots.data, plan->slots.n * sizeof *plan->slots.data); }
+    copy->slots.n = plan->slots.n;
+    for (uint64_t a = 0; a < plan->actions.n; a++) {
+        ebb_action action = plan->actions.data[a];
+        ebb_stay scratch = {.tensor = EBB_SCRATCH, .first = a, .last = a + 1};
+        if (action.kind == EBB_ACT_RUN || action.kind == EBB_ACT_AGAIN) {
+            action.choice = choice[action.target];
+            scratch.size_bytes = view.choices[view.steps[action.target].first_choice + action.choice].scratch_bytes;
+        }
+        copy->actions.data[copy->actions.n++] = action;
+        for (; next < plan->stays.n && plan->stays.data[next].first == a; next++) {
+            if (plan->stays.data[next].tensor == EBB_SCRATCH) { continue; }
+            EBB_TRY(EBB_PUSH(copy->mem, &copy->stays, plan->stays.data[next]));
+        }
+        if (scratch.size_bytes > 0) { EBB_TRY(EBB_PUSH(copy->mem, &copy->stays, scratch)); }
+    }
+    EBB_ASSERT(next == plan->stays.n);
+    return EBB_OK;
 }
 
 ebb_choice_figures ebb_plan_choice_figures(const ebb_program *program, const ebb_plan *plan,

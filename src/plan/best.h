@@ -17,6 +17,7 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing */
     float reach;       /* exponent of the distance to the next use */
+    bool copies_only;  /* nothing is computed again */
 } ebb_best_keys;
 
 typedef struct ebb_best_tensor {
@@ -118,6 +119,55 @@ static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint3
 /* Take out of the walk's draft what is computed again and could stay. Drops of what has no copy are right after the
  * last action on their tensor, and must go there again. */
 ebb_status ebb__best_prune(ebb_best_walk *w);
+
+/* ---- local search (best_refine.c) ---------------------------------------------------------------- */
+
+typedef struct ebb_refine_options {
+    uint64_t limit_bytes; /* of the load; the draft may be above it */
+    uint64_t max_looks;   /* about */
+    double heat;          /* of computing: a loss that is taken with a chance of 1 in e, at first */
+    ebb_rng *rng;
+} ebb_refine_options;
+
+/* Compute less again than a draft of the walk does, within a limit. draft becomes the best that is found, and means
+ * nothing after a failure; w is for its program and its marks. EBB_E_NO_FIT without a message: the limit is not kept
+ * with so few looks. */
+ebb_status ebb__best_refine(ebb_best_walk *w, const ebb_draft *from, const ebb_refine_options *options,
+                            ebb_draft *draft);
+
+/* ---- from several drafts at once (best_lanes.c) -------------------------------------------------- */
+
+#define EBB_BEST_LANES 4u
+
+typedef struct ebb_best_lane {
+    ebb_best_walk walk;
+    ebb_draft at, found;
+    double time_ns;       /* of at, estimated; INFINITY: there is none */
+    uint64_t limit_bytes; /* that at keeps */
+    ebb_rng rng;
+    ebb_refine_options options;
+    ebb_status status; /* of its last round, and the message */
+    char message[256];
+} ebb_best_lane;
+
+typedef struct ebb_best_lanes {
+    const ebb_policy_input *input;
+    ebb_best_lane lane[EBB_BEST_LANES];
+    uint32_t by_time[EBB_BEST_LANES]; /* the fastest first */
+} ebb_best_lanes;
+
+ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input); /* fini also after a failure */
+void ebb__best_lanes_fini(ebb_best_lanes *lanes);
+
+/* A draft takes the slowest lane's place, if it is faster and no lane's draft takes as long. */
+ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, double time_ns);
+
+/* A lane's draft; its time stays the lane's. */
+ebb_status ebb__best_lanes_copy(const ebb_best_lane *lane, ebb_draft *draft);
+
+/* One round of local search in each lane, within a limit for the load. What comes out does not depend on how many
+ * threads do it. */
+ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks);
 
 /* ---- time (best_time.c) ------------------------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ typedef struct finder {
     int64_t *missing;        /* [n_steps + 1]: bytes that have no room */
     double *made;            /* [n_steps]: bytes that a step makes and that have intervals */
     double out_ns, in_ns;    /* of a byte */
+    bool copies_only;        /* nothing is computed again */
     span version;            /* of the interval at hand: its tensor and maker */
     size_t first_of_version; /* interval */
 } finder;
@@ -199,7 +200,7 @@ static void add_interval(finder *f, const span *s) {
     if (s->made != NEVER_MADE) {
         const uint32_t maker = (uint32_t)(s->made % f->view.n_steps);
         interval.lead = first - segment_of(f, s->made, false);
-        if (f->view.steps[maker].repeat == EBB_REPEAT_EXACT) { interval.maker = maker; }
+        if (!f->copies_only && f->view.steps[maker].repeat == EBB_REPEAT_EXACT) { interval.maker = maker; }
     }
     p->intervals[p->n_intervals++] = interval;
 }
@@ -253,7 +254,7 @@ static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *b
 
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               ebb_bump *bump, ebb_bound_problem *problem_out) {
-    finder f = {.problem = problem_out};
+    finder f = {.problem = problem_out, .copies_only = limits->no_recompute};
     *problem_out = (ebb_bound_problem){0};
     EBB_TRY(init_finder(&f, program, bump));
     find_rates(&f, machine, limits->tier_bytes);

@@ -30,7 +30,7 @@
 #define MAX_TRIES 64u
 #define N_PARTS 8u /* of the order of choices, looked at first */
 #define MAX_ROUNDS 3
-#define N_FIXED_WAYS (EBB_N_ALGORITHMS - 1) /* all but this one */
+#define N_FIXED_WAYS 3u /* least, given, fastest */
 
 /* One that is faster than the base's (order_candidates); or a step to be changed, with any choice (order_steps). */
 typedef struct candidate {
@@ -346,35 +346,6 @@ static ebb_status make_again(fitting *f) {
 
 /* ---- the same moves ---------------------------------------------------------------------------- */
 
-/* The plan's actions with other choices, and scratch accordingly; offsets are to be found. */
-static ebb_status copy_plan(const fitting *f, const ebb_plan *plan, ebb_plan *copy) {
-    size_t next = 0;
-    copy->budget_bytes = plan->budget_bytes;
-    copy->fingerprint = plan->fingerprint;
-    copy->alignment_bytes = plan->alignment_bytes;
-    copy->has_nominal_times = plan->has_nominal_times;
-    EBB_TRY(EBB_RESERVE(copy->mem, &copy->actions, plan->actions.n));
-    EBB_TRY(EBB_RESERVE(copy->mem, &copy->slots, plan->slots.n));
-    if (plan->slots.n > 0) { memcpy(copy->slots.data, plan->slots.data, plan->slots.n * sizeof *plan->slots.data); }
-    copy->slots.n = plan->slots.n;
-    for (uint64_t a = 0; a < plan->actions.n; a++) {
-        ebb_action action = plan->actions.data[a];
-        ebb_stay scratch = {.tensor = EBB_SCRATCH, .first = a, .last = a + 1};
-        if (action.kind == EBB_ACT_RUN || action.kind == EBB_ACT_AGAIN) {
-            action.choice = f->choice[action.target];
-            scratch.size_bytes = choice_at(f, action.target, action.choice)->scratch_bytes;
-        }
-        copy->actions.data[copy->actions.n++] = action;
-        for (; next < plan->stays.n && plan->stays.data[next].first == a; next++) {
-            if (plan->stays.data[next].tensor == EBB_SCRATCH) { continue; }
-            EBB_TRY(EBB_PUSH(copy->mem, &copy->stays, plan->stays.data[next]));
-        }
-        if (scratch.size_bytes > 0) { EBB_TRY(EBB_PUSH(copy->mem, &copy->stays, scratch)); }
-    }
-    EBB_ASSERT(next == plan->stays.n);
-    return EBB_OK;
-}
-
 static ebb_status keep_moves(fitting *f) {
     ebb_plan *plan = NULL;
     uint64_t ns = 0;
@@ -383,7 +354,7 @@ static ebb_status keep_moves(fitting *f) {
     fill_room(f, f->room[0]);
     if (memcmp(f->choice, f->base, f->view.n_steps * sizeof *f->choice) == 0) { return EBB_OK; }
     EBB_TRY(ebb__plan_create(f->m->mem, f->best->policy, &f->best->topology, &plan));
-    ebb_status st = copy_plan(f, f->best, plan);
+    ebb_status st = ebb__algorithms_apply(f->m->program, f->best, f->choice, plan);
     if (st == EBB_OK) { st = ebb__maker_place(f->m, plan); }
     if (st == EBB_OK) { return keep_better(f, plan, &ns); }
     ebb_plan_destroy(plan);

@@ -34,7 +34,6 @@ struct ebb_machine {
 
 /* Positive and finite. */
 bool ebb__machine_is_rate(double x);
-bool ebb__machine_has_time(const ebb_machine *machine, uint64_t key);
 
 /* The file's text; path is for messages. */
 ebb_status ebb__machine_parse(const ebb_mem *mem, const char *path, const char *text, size_t n_bytes,

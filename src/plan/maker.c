@@ -17,12 +17,16 @@
  *  2. The least budget that a refusal names is the least that is accepted: it is the least that this plan or the plan
  * of any rung needs.
  *
+ * Where no rung serves, the policy's other drafts under the lowest rungs are tried. They come in a fixed order, and
+ * each counts only if it needs less than all before it, so both stay exact.
+ *
  * A policy weighs times, and measured times differ from run to run. So whether a budget has a plan is decided with
  * machines whose times are always the same (the nominal ones: a present desktop, one whose copies cost nothing, and one
  * whose copies cost more than computing). A budget that was accepted once is accepted always.
  *
  * Then comes speed: a plan with the machine's own times, under the highest limit that serves within a few tries. These
- * limits are the budget's own, not rungs. If none of them serves, the nominal machine's plan is taken, and says so.
+ * limits are the budget's own, not rungs. If none of them serves, the nominal machine's plan is taken, and says so; for
+ * a policy that searches also where it is clearly the faster one.
  */
 #include "plan/maker.h"
 #include "ebb/place.h"
@@ -31,7 +35,7 @@
 
 #define MAX_ROUNDS 5
 #define MAX_RISES 4
-#define MAX_LARGE_RISES 1
+#define MAX_LARGE_RISES 2
 
 /* Programs of more steps are large: their plans take seconds, so the tries are few. */
 #define MAX_SMALL_STEPS 20000u
@@ -41,6 +45,11 @@
 #define MIN_LADDER_PARTS 16u
 #define MAX_LADDER_PARTS 64u
 
+/* The policy's other drafts are tried under this many of the lowest rungs; the more steps, the fewer tries. */
+#define LOW_RUNGS 2u
+#define LOW_STEPS ((size_t)1 << 14)
+#define MIN_LOW_TRIES 8u
+
 /* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
 #define QUICK_WORK EBB_PLACING_QUICK
 #define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
@@ -48,6 +57,10 @@
 #define FULL_WORK                                                                                                      \
     EBB_PLACE_STEPS /* within a budget with the machine's own times: what is lost here is lost for good                \
                      */
+
+/* The nominal machine's plan is made for a lower limit, and is taken only if it wins more than this part of the time
+ * that the policy's plan takes before a search. */
+#define WORTH_NOMINAL 0.001
 
 #define UNKNOWN 0u /* no plan needs no bytes */
 
@@ -95,6 +108,10 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
                               .budget_bytes = budget_bytes};
     input.is_hasty = m->is_hasty || machine != m->machine;
     input.effort = m->effort;
+    input.other = m->other;
+    input.as_coded = m->options->as_coded;
+    input.n_threads = m->options->n_threads;
+    input.copies_only = m->options->no_recompute || m->policy->copies_only;
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
     return input;
 }
@@ -240,6 +257,18 @@ static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t bud
 
 /* ---- within a budget --------------------------------------------------------------------------- */
 
+static bool searches(const maker *m) {
+    return m->policy->rivals[0] != NULL;
+}
+
+/* A policy that searches and has no tier for copies has its first drafts quickly, so a limit is looked for that leaves
+ * little of the budget. */
+static bool is_thrifty(const maker *m) {
+    bool has_tiers = false;
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) { has_tiers = has_tiers || m->options->tier_bytes[tier] > 0; }
+    return searches(m) && !has_tiers;
+}
+
 /* What the placer lost this time it will lose again, and more under a lower limit; at least something must change. */
 static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t need_bytes) {
     const double share = (double)budget_bytes / (double)need_bytes;
@@ -285,6 +314,83 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
     return st;
 }
 
+/* ---- the least --------------------------------------------------------------------------------- */
+
+static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+
+/* Lower *least if the plan of a rung needs less. */
+static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
+    for (uint32_t i = 0; i < m->n_nominal; i++) {
+        ebb_plan *plan = NULL;
+        const ebb_status st = try_rung(m, i, rung, *least - 1, &plan);
+        ebb_plan_destroy(plan);
+        if (st == EBB_E_NO_FIT) { continue; }
+        if (st != EBB_OK) { return st; }
+        EBB_ASSERT(m->rungs.data[rung].need_bytes[i] < *least);
+        *least = m->rungs.data[rung].need_bytes[i];
+    }
+    return EBB_OK;
+}
+
+/* The least that the plan where it fits or any rung needs. */
+static ebb_status find_least_rung(maker *m, uint64_t *least_out) {
+    uint64_t least = UINT64_MAX;
+    EBB_TRY(extend_ladder(m, 0));
+    EBB_TRY(ask_rung(m, 0, &least));
+    if (m->fitting_bytes == UNKNOWN) { /* placing it may be spared */
+        ebb_plan *plan = NULL;
+        EBB_TRY(make_fitting(m, least, &plan));
+        ebb_plan_destroy(plan);
+    }
+    if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
+    for (size_t rung = 1; least > m->floor_bytes; rung++) {
+        EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
+        if (m->rungs.data[rung].limit_bytes >= least) { break; }
+        EBB_TRY(ask_rung(m, rung, &least));
+    }
+    EBB_ASSERT(least != UINT64_MAX); /* under a limit that holds all tensors each policy has a plan */
+    *least_out = least;
+    return EBB_OK;
+}
+
+/* Lower *least if this other draft under a rung needs less; the plan is then the caller's. */
+static ebb_status try_other(maker *m, uint32_t other, uint64_t limit_bytes, uint64_t *least, ebb_plan **plan_out) {
+    const aim a = {.machine = m->nominal[0],
+                   .limit_bytes = limit_bytes,
+                   .work = QUICK_WORK,
+                   .enough_bytes = limit_bytes,
+                   .budget_bytes = *least - 1};
+    uint64_t peak_bytes = 0;
+    m->other = other;
+    const ebb_status st = try_aim(m, &a, plan_out, &peak_bytes);
+    m->other = 0;
+    if (st == EBB_OK && *plan_out != NULL) { *least = peak_bytes; }
+    return st == EBB_E_NO_FIT ? EBB_OK : st;
+}
+
+/* Go on below the least that a rung needs, until the budget holds a plan. EBB_E_NO_FIT without a message: it holds
+ * none, and the least is known. */
+static ebb_status go_below(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    uint64_t least = 0;
+    EBB_TRY(find_least_rung(m, &least));
+    EBB_TRY(extend_ladder(m, m->rungs.data[0].limit_bytes)); /* LOW_RUNGS at least */
+    const size_t n_others = m->is_large ? 0 : m->policy->n_others;
+    const size_t n_tries = ebb_max_u64(LOW_STEPS / ebb__plan_view(m->program).n_steps, MIN_LOW_TRIES);
+    for (size_t i = 0; i < ebb_min_u64(n_tries, LOW_RUNGS * n_others); i++) {
+        ebb_plan *plan = NULL;
+        const uint64_t limit_bytes = m->rungs.data[i / n_others].limit_bytes;
+        if (least == m->floor_bytes || limit_bytes >= least) { break; }
+        EBB_TRY(try_other(m, (uint32_t)(i % n_others) + 1, limit_bytes, &least, &plan));
+        if (plan != NULL && least <= budget_bytes) {
+            *plan_out = plan;
+            return EBB_OK;
+        }
+        ebb_plan_destroy(plan);
+    }
+    m->least_bytes = least;
+    return EBB_E_NO_FIT;
+}
+
 /* ---- the machine's own times ------------------------------------------------------------------- */
 
 /* A plan that fits, the limit that led to it, and the lowest higher limit that is known to fail; else the budget. */
@@ -293,14 +399,22 @@ typedef struct fitted {
     uint64_t limit_bytes, failed_bytes;
 } fitted;
 
-/* A policy that searches has seen its drafts placed with little work, and weighed what became of them. */
+/* The first drafts of a policy that searches only tell which limit will do. */
 static uint64_t own_work(const maker *m) {
-    return m->policy->rival != NULL ? QUICK_WORK : FULL_WORK;
+    if (searches(m)) { return m->effort == 0 ? QUICK_WORK : THOROUGH_WORK; }
+    return FULL_WORK;
+}
+
+/* A large program is tried few times, so its first limit is what fills the budget if the placer loses as much as it did
+ * of the nominal machine's plan. */
+static uint64_t first_limit(const maker *m, uint64_t budget_bytes) {
+    if (is_thrifty(m)) { return budget_bytes - budget_bytes / 512; }
+    return ebb_min_u64(ebb__load_limit(budget_bytes), (uint64_t)((double)budget_bytes / m->loss * (127.0 / 128)));
 }
 
 static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
-    fitted f = {.limit_bytes = ebb__load_limit(budget_bytes), .failed_bytes = budget_bytes};
+    fitted f = {.limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes};
     for (int round = 0; round < MAX_ROUNDS; round++) {
         uint64_t need_bytes = 0;
         if (round == MAX_ROUNDS - 1) { f.limit_bytes = low_bytes; }
@@ -320,11 +434,18 @@ static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out
     return EBB_E_NO_FIT;
 }
 
+static ebb_status time_of(const maker *m, const ebb_plan *plan, uint64_t *time_ns_out) {
+    ebb_timeline timeline = {0};
+    EBB_TRY(ebb_plan_simulate(m->program, plan, m->machine, &timeline, NULL, NULL));
+    *time_ns_out = timeline.iteration_ns;
+    return EBB_OK;
+}
+
 static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
-    ebb_timeline time_a = {0}, time_b = {0};
-    EBB_TRY(ebb_plan_simulate(m->program, a, m->machine, &time_a, NULL, NULL));
-    EBB_TRY(ebb_plan_simulate(m->program, b, m->machine, &time_b, NULL, NULL));
-    *faster_out = time_a.iteration_ns < time_b.iteration_ns;
+    uint64_t a_ns = 0, b_ns = 0;
+    EBB_TRY(time_of(m, a, &a_ns));
+    EBB_TRY(time_of(m, b, &b_ns));
+    *faster_out = a_ns < b_ns;
     return EBB_OK;
 }
 
@@ -338,13 +459,13 @@ static uint64_t peak_of(const ebb_plan *plan) {
 }
 
 /* A limit between the one that fits and one that does not: what would fill the budget if the placer lost as much again,
- * or halfway. */
+ * or halfway. Of a large program a try that fails takes long, so it is the first where that can be. */
 static uint64_t pick_higher(const maker *m, uint64_t budget_bytes, const fitted *f) {
     const double share = (double)budget_bytes / (double)ebb_max_u64(peak_of(f->plan), 1);
     const double filling = (double)f->limit_bytes * share * (127.0 / 128);
     uint64_t limit_bytes = f->limit_bytes + (f->failed_bytes - f->limit_bytes) / 2;
     if (filling > (double)f->limit_bytes && filling < (double)f->failed_bytes) {
-        limit_bytes = ebb_max_u64(limit_bytes, (uint64_t)filling);
+        limit_bytes = m->is_large ? (uint64_t)filling : ebb_max_u64(limit_bytes, (uint64_t)filling);
     }
     return limit_bytes / m->alignment * m->alignment;
 }
@@ -397,8 +518,9 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_status st = EBB_OK;
     if (m->is_hasty) { return EBB_OK; }
     for (int i = 0; st == EBB_OK && i < (m->is_large ? MAX_LARGE_RISES : MAX_RISES); i++) {
-        const bool is_used = peak_of(f->plan) >= budget_bytes - budget_bytes / 50;
-        if (is_used || f->failed_bytes <= f->limit_bytes + budget_bytes / 64 + m->alignment) { break; }
+        const bool is_used = peak_of(f->plan) >= budget_bytes - budget_bytes / (is_thrifty(m) ? 400 : 50);
+        const uint64_t close_bytes = budget_bytes / (is_thrifty(m) ? 256 : 64) + m->alignment;
+        if (is_used || f->failed_bytes <= f->limit_bytes + close_bytes) { break; }
         st = try_higher(m, budget_bytes, f);
     }
     return st;
@@ -408,8 +530,11 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
 static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
     EBB_TRY(fit_rounds(m, budget_bytes, &f));
+    uint64_t time_ns = 0;
     ebb_status st = raise_limit(m, budget_bytes, &f);
-    if (st == EBB_OK && !m->is_hasty && m->policy->rival != NULL) { st = search_on(m, budget_bytes, &f); }
+    if (st == EBB_OK) { st = time_of(m, f.plan, &time_ns); }
+    if (st == EBB_OK) { m->unsearched_ns = ebb_min_u64(m->unsearched_ns, time_ns); }
+    if (st == EBB_OK && !m->is_hasty && searches(m)) { st = search_on(m, budget_bytes, &f); }
     if (st != EBB_OK) {
         ebb_plan_destroy(f.plan);
         return st;
@@ -418,18 +543,11 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
-/* Take the rival's plan if it is faster, or if there is no own plan. EBB_E_NO_FIT without a message: neither has one.
- */
-static ebb_status ask_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
-    ebb_plan *other = NULL;
+/* Of two plans within a budget keep the faster one; one of them may be NULL. */
+static ebb_status keep_faster(const maker *m, ebb_plan **plan, ebb_plan *other) {
     bool faster = *plan == NULL;
-    const ebb_policy *policy = m->policy;
-    m->policy = policy->rival;
-    ebb_status st = fit_own(m, budget_bytes, &other);
-    m->policy = policy;
-    if (st == EBB_E_NO_FIT && *plan != NULL) { return EBB_OK; }
-    if (st == EBB_OK && !faster) { st = is_faster(m, other, *plan, &faster); }
-    if (st == EBB_OK && faster) {
+    const ebb_status st = faster || other == NULL ? EBB_OK : is_faster(m, other, *plan, &faster);
+    if (faster) {
         ebb_plan *slower = *plan;
         *plan = other;
         other = slower;
@@ -438,17 +556,88 @@ static ebb_status ask_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     return st;
 }
 
+/* Whether nothing takes longer than computing each step once, by the choices at hand: no plan is faster. */
+static ebb_status is_free(const maker *m, const ebb_plan *plan, bool *free_out) {
+    const ebb_program_view view = ebb__plan_view(m->program);
+    uint64_t computing_ns = 0, time_ns = 0;
+    EBB_TRY(time_of(m, plan, &time_ns));
+    for (size_t i = 0; i < view.n_steps; i++) {
+        const ebb_choice *choice = &view.choices[view.steps[i].first_choice + ebb__choice_of(m->choice, i)];
+        computing_ns = ebb__add_ns(computing_ns, ebb_machine_step_time_ns(m->machine, choice));
+    }
+    *free_out = time_ns <= computing_ns;
+    return EBB_OK;
+}
+
+/* Make one more plan by a policy and keep it if it is faster. No plan is no failure. */
+static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
+    const ebb_policy *own = m->policy;
+    ebb_plan *other = NULL;
+    m->policy = policy;
+    const ebb_status st = fit_own(m, budget_bytes, &other);
+    m->policy = own;
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    return st == EBB_OK ? keep_faster(m, plan, other) : st;
+}
+
+/* The fastest of a policy's plan and its rivals'. These are asked first, because where a plan costs no time there is
+ * nothing to search for. EBB_E_NO_FIT without a message: none has one. */
+static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    const ebb_policy *asked[EBB_MAX_RIVALS + 1] = {0};
+    ebb_plan *plan = NULL;
+    ebb_status st = EBB_OK;
+    bool is_done = false;
+    uint32_t n = 0;
+    while (n < EBB_MAX_RIVALS && m->policy->rivals[n] != NULL) {
+        asked[n] = m->policy->rivals[n];
+        n++;
+    }
+    asked[n] = m->policy;
+    for (uint32_t i = 0; st == EBB_OK && i <= n && !is_done; i++) {
+        if (m->is_large && i > 0) { break; } /* one plan takes seconds */
+        st = fit_more(m, asked[i], budget_bytes, &plan);
+        if (st == EBB_OK && plan != NULL) { st = is_free(m, plan, &is_done); }
+    }
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    *plan_out = plan;
+    return plan != NULL ? EBB_OK : EBB_E_NO_FIT;
+}
+
+/* What the placer lost of a plan that it has placed. */
+static ebb_status measure_loss(maker *m, const ebb_plan *plan) {
+    uint64_t load_bytes = 0;
+    EBB_TRY(ebb__plan_bound(plan, m->alignment, &load_bytes));
+    m->loss = (double)ebb_max_u64(peak_of(plan), load_bytes) / (double)ebb_max_u64(load_bytes, 1);
+    return EBB_OK;
+}
+
+/* Whether the nominal machine's plan is the one to take. Whether it is worth it is judged before the search, so that
+ * more effort cannot lead to a slower plan. */
+static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const ebb_plan *own, bool *best_out) {
+    uint64_t nominal_ns = 0;
+    EBB_TRY(time_of(m, nominal, &nominal_ns));
+    *best_out = false;
+    if ((double)nominal_ns * (1 + WORTH_NOMINAL) >= (double)m->unsearched_ns) { return EBB_OK; }
+    return is_faster(m, nominal, own, best_out);
+}
+
 /* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: none. */
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     if (m->is_hasty) { return fit_own(m, budget_bytes, plan_out); }
-    EBB_TRY(fit_nominal(m, budget_bytes, &nominal));
-    const bool has_rival = m->policy->rival != NULL;
-    ebb_status st = has_rival && m->is_large ? EBB_E_NO_FIT : fit_own(m, budget_bytes, &own);
-    if (has_rival && (st == EBB_OK || st == EBB_E_NO_FIT)) { st = ask_rival(m, budget_bytes, &own); }
+    ebb_status st = fit_nominal(m, budget_bytes, &nominal);
+    if (st == EBB_E_NO_FIT) { st = go_below(m, budget_bytes, &nominal); }
+    if (st != EBB_OK) { return st; }
+    const bool has_rivals = m->policy->rivals[0] != NULL;
+    m->unsearched_ns = UINT64_MAX;
+    if (m->is_large) { st = measure_loss(m, nominal); }
+    if (st == EBB_OK) { st = (has_rivals ? fit_with_rivals : fit_own)(m, budget_bytes, &own); }
     bool is_nominal = st == EBB_E_NO_FIT;
-    if (st == EBB_OK && has_rival) { st = is_faster(m, nominal, own, &is_nominal); }
+    if (st == EBB_OK && has_rivals) { st = is_nominal_best(m, nominal, own, &is_nominal); }
     if (st != EBB_OK && st != EBB_E_NO_FIT) {
         ebb_plan_destroy(own);
         ebb_plan_destroy(nominal);
@@ -516,48 +705,20 @@ static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_
 
 /* ---- too little -------------------------------------------------------------------------------- */
 
-/* Lower *least if the plan of a rung needs less. */
-static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
-    for (uint32_t i = 0; i < m->n_nominal; i++) {
-        ebb_plan *plan = NULL;
-        const ebb_status st = try_rung(m, i, rung, *least - 1, &plan);
-        ebb_plan_destroy(plan);
-        if (st == EBB_E_NO_FIT) { continue; }
-        if (st != EBB_OK) { return st; }
-        EBB_ASSERT(m->rungs.data[rung].need_bytes[i] < *least);
-        *least = m->rungs.data[rung].need_bytes[i];
-    }
-    return EBB_OK;
-}
-
-/* The least that the plan where it fits or any rung needs. */
-static ebb_status find_least_limited(maker *m, uint64_t *least_out) {
-    uint64_t least = UINT64_MAX;
-    EBB_TRY(extend_ladder(m, 0));
-    EBB_TRY(ask_rung(m, 0, &least));
-    if (m->fitting_bytes == UNKNOWN) { /* placing it may be spared */
-        ebb_plan *plan = NULL;
-        EBB_TRY(make_fitting(m, least, &plan));
-        ebb_plan_destroy(plan);
-    }
-    if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
-    EBB_ASSERT(least != UINT64_MAX);
-    for (size_t rung = 1; least > m->floor_bytes; rung++) {
-        EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
-        if (m->rungs.data[rung].limit_bytes >= least) { break; }
-        EBB_TRY(ask_rung(m, rung, &least));
-    }
-    *least_out = least;
-    return EBB_OK;
-}
-
 ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out) {
     EBB_ASSERT(!m->is_hasty);
-    if (m->policy->keeps_limit) { return find_least_limited(m, least_out); }
     ebb_plan *plan = NULL;
-    const ebb_status st = make_unlimited(m, m->policy, UINT64_MAX, &plan, least_out);
-    ebb_plan_destroy(plan);
-    return st;
+    ebb_status st = EBB_OK;
+    if (!m->policy->keeps_limit) {
+        st = make_unlimited(m, m->policy, UINT64_MAX, &plan, least_out);
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    if (m->least_bytes == UNKNOWN) { st = go_below(m, 0, &plan); }
+    EBB_ASSERT(plan == NULL); /* no budget is 0 */
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    *least_out = m->least_bytes;
+    return EBB_OK;
 }
 
 ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fit *no_fit_out) {
@@ -627,7 +788,8 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
-    m->fitting_bytes = UNKNOWN;
+    m->fitting_bytes = m->least_bytes = UNKNOWN;
+    m->loss = 1;
     m->rungs.n = 0;
 }
 
@@ -676,7 +838,7 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
                      .alignment = ebb_program_alignment_bytes(program),
                      .fingerprint = ebb_program_fingerprint(program),
                      .is_large = n_steps > MAX_SMALL_STEPS};
-    m->n_nominal = m->is_large ? 1 : EBB_MAKER_NOMINAL;
+    m->n_nominal = m->is_large || policy->never_copies ? 1 : EBB_MAKER_NOMINAL;
     m->n_ladder_parts = ebb_min_u64(ebb_max_u64(LADDER_STEPS / n_steps, MIN_LADDER_PARTS), MAX_LADDER_PARTS);
     ebb__maker_choose(m, NULL);
     ebb_status st = make_nominal(m);

@@ -26,7 +26,7 @@ typedef struct ebb_maker {
     uint32_t n_nominal;                      /* how many are asked */
     uint64_t n_ladder_parts;
     uint64_t alignment, fingerprint;
-    uint32_t effort; /* of the draft at hand */
+    uint32_t effort, other; /* of the draft at hand */
     bool is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
                       no lower peak looked for, no nominal machine asked */
@@ -36,6 +36,9 @@ typedef struct ebb_maker {
     uint64_t floor_bytes;    /* most bytes that one step touches: no plan needs less */
     uint32_t floor_step;     /* which */
     uint64_t fitting_bytes;  /* what the plan needs that is taken where it fits, placed; 0: unknown */
+    uint64_t least_bytes;    /* the least budget with a plan; 0: unknown */
+    uint64_t unsearched_ns;  /* what the fastest own plan takes before a search */
+    double loss;             /* peak over load of a nominal machine's plan, of a large program; 1: not known */
     EBB_VEC(ebb_rung) rungs; /* as far as they were needed, from the lowest */
 } ebb_maker;
 
@@ -63,11 +66,20 @@ ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fi
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
 
-/* ---- choices of algorithm (algorithms.c, fitting.c) -------------------------------------------- */
+/* ---- choices of algorithm (algorithms.c, fitting.c, greedy.c) ---------------------------------- */
 
-/* The choice of each step where each is by itself: all but fitting. */
+/* The choice of each step where each is by itself: all but fitting and greedy. */
 void ebb__algorithms_choose(const ebb_program *program, const ebb_machine *machine, ebb_algorithms how,
                             uint32_t *choice_out);
+
+/* Fill an empty plan with the actions of another one, but with these choices, and scratch accordingly. Offsets are to
+ * be found. */
+ebb_status ebb__algorithms_apply(const ebb_program *program, const ebb_plan *plan, const uint32_t *choice,
+                                 ebb_plan *copy);
+
+/* The plan of least, with faster choices where the bytes that are free at a step hold their scratch. EBB_E_NO_FIT: that
+ * of ebb__maker_make with least. */
+ebb_status ebb__greedy_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
 /* The fastest plan found over the choices of all steps. Not faster than it: the plans of given, least and fastest.
  * EBB_E_NO_FIT: none of these fits, with the least budget of the three. */

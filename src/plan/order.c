@@ -359,3 +359,40 @@ ebb_status ebb__order_find(const ebb_program *program, const uint32_t *choice, e
     ebb__bump_fini(&s.bump);
     return st;
 }
+
+/* ---- SuperNeurons' route ------------------------------------------------------------------------ */
+
+/* Visits to be made are on a stack, so that what comes after a step is visited before what comes after its siblings. */
+static ebb_status walk_route(const ebb_order_graph *g, const ebb_mem *mem, uint32_t *n_visits, uint32_t *order_out) {
+    EBB_VEC(uint32_t) visits = {0};
+    size_t n_placed = 0;
+    ebb_status st = EBB_OK;
+    for (uint32_t source = 0; st == EBB_OK && source < g->n_steps; source++) {
+        if (g->before.start[source] != g->before.start[source + 1]) { continue; }
+        st = EBB_PUSH(mem, &visits, source);
+        while (st == EBB_OK && visits.n > 0) {
+            const uint32_t step = visits.data[--visits.n];
+            const uint64_t n_before = g->before.start[step + 1] - g->before.start[step];
+            if (++n_visits[step] < n_before) { continue; } /* a join waits */
+            order_out[n_placed++] = step;
+            for (uint64_t i = g->after.start[step + 1]; st == EBB_OK && i-- > g->after.start[step];) {
+                st = EBB_PUSH(mem, &visits, g->after.list[i]);
+            }
+        }
+    }
+    EBB_ASSERT(st != EBB_OK || n_placed == g->n_steps);
+    EBB_VEC_FINI(mem, &visits);
+    return st;
+}
+
+ebb_status ebb__order_route(const ebb_program *program, const ebb_mem *mem, uint32_t *order_out) {
+    search s = {.mem = ebb__mem_or_default(mem)};
+    ebb__bump_init(&s.bump, mem);
+    ebb_status st = make_graph(&s, program, NULL);
+    uint32_t *n_visits = NULL;
+    if (st == EBB_OK) { n_visits = ebb__calloc(s.mem, s.graph.n_steps, sizeof *n_visits); }
+    if (st == EBB_OK) { st = n_visits != NULL ? walk_route(&s.graph, s.mem, n_visits, order_out) : EBB_E_NO_MEMORY; }
+    ebb__free(s.mem, n_visits);
+    ebb__bump_fini(&s.bump);
+    return st;
+}

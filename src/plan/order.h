@@ -27,4 +27,9 @@ typedef enum ebb_order_care {
 ebb_status ebb__order_find(const ebb_program *program, const uint32_t *choice, ebb_order_care care, const ebb_mem *mem,
                            uint32_t *order_out, ebb_order_figures *figures_out);
 
+/* The route of SuperNeurons (Wang et al., PPoPP 2018, algorithm 1): depth first, from the steps that wait for none. A
+ * step is placed at the last visit from a step before it; those after it are visited in the order in which the program
+ * names the tensors between them. Linear. */
+ebb_status ebb__order_route(const ebb_program *program, const ebb_mem *mem, uint32_t *order_out);
+
 #endif

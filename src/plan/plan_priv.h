@@ -26,6 +26,7 @@ typedef enum ebb_algorithms {
     EBB_ALGORITHMS_LEAST,
     EBB_ALGORITHMS_FITTING,
     EBB_ALGORITHMS_FASTEST,
+    EBB_ALGORITHMS_GREEDY,
     EBB_N_ALGORITHMS,
 } ebb_algorithms;
 
@@ -170,7 +171,11 @@ typedef struct ebb_policy_input {
     bool early_out;        /* copies out may begin before their tensor has to leave */
     bool early_in;         /* copies in may begin before their tensor is read */
     bool is_hasty;         /* little work is to be spent */
+    bool copies_only;      /* nothing is to be computed again */
+    bool as_coded;         /* with the mistakes of the authors' code */
     uint32_t effort;       /* of a policy that searches: how many rounds */
+    uint32_t other;        /* 1 .. n_others: one of the policy's other drafts, made for its peak; 0: the policy's own */
+    uint32_t n_threads;    /* that it may work with; the plan does not depend on it */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
 } ebb_policy_input;
@@ -187,15 +192,19 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
 
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */
+#define EBB_MAX_RIVALS 2u
 typedef struct ebb_policy ebb_policy;
 struct ebb_policy {
     const char *name, *about;
     bool keeps_limit;
+    bool copies_only;                      /* it computes nothing again */
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);
-    const ebb_policy *rival;     /* whose plan is taken where it is faster; NULL: none */
-    const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
+    uint32_t n_others;                        /* drafts that a search for the least budget tries, too */
+    const ebb_policy *rivals[EBB_MAX_RIVALS]; /* whose plans are taken where they are faster; NULL: no more of them */
+    const ebb_policy *yardstick;              /* whose plan is taken where this one's is placed higher; NULL: none */
+    bool never_copies;                        /* it does not look at links */
 };
 
 extern const ebb_policy ebb__policy_none;
@@ -203,5 +212,19 @@ extern const ebb_policy ebb__policy_liveness;
 extern const ebb_policy ebb__policy_order;
 extern const ebb_policy ebb__policy_budget;
 extern const ebb_policy ebb__policy_best;
+extern const ebb_policy ebb__policy_swap;
+extern const ebb_policy ebb__policy_dtr;
+extern const ebb_policy ebb__policy_dtr_eq;
+extern const ebb_policy ebb__policy_autoswap_doa;
+extern const ebb_policy ebb__policy_autoswap_aoa;
+extern const ebb_policy ebb__policy_autoswap_wdoa;
+extern const ebb_policy ebb__policy_autoswap_swdoa;
+extern const ebb_policy ebb__policy_autoswap_vote;
+extern const ebb_policy ebb__policy_autoswap_bo;
+extern const ebb_policy ebb__policy_recompute_speed, ebb__policy_recompute_memory;
+extern const ebb_policy ebb__policy_recompute_cost_aware, ebb__policy_recompute_printed;
+extern const ebb_policy ebb__policy_sqrt_n, ebb__policy_route;
+extern const ebb_policy ebb__policy_vdnn_all, ebb__policy_vdnn_conv, ebb__policy_utp;
+extern const ebb_policy ebb__policy_tensor_cache, ebb__policy_tensor_cache_next, ebb__policy_superneurons;
 
 #endif

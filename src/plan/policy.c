@@ -7,9 +7,33 @@
 
 #include <math.h>
 
-static const ebb_policy *const policies[] = {&ebb__policy_none, &ebb__policy_liveness, &ebb__policy_order,
-                                             &ebb__policy_budget, &ebb__policy_best};
-#define MAX_NAMES_BYTES 128
+static const ebb_policy *const policies[] = {&ebb__policy_none,
+                                             &ebb__policy_liveness,
+                                             &ebb__policy_order,
+                                             &ebb__policy_budget,
+                                             &ebb__policy_best,
+                                             &ebb__policy_swap,
+                                             &ebb__policy_autoswap_doa,
+                                             &ebb__policy_autoswap_aoa,
+                                             &ebb__policy_autoswap_wdoa,
+                                             &ebb__policy_autoswap_swdoa,
+                                             &ebb__policy_autoswap_vote,
+                                             &ebb__policy_autoswap_bo,
+                                             &ebb__policy_recompute_speed,
+                                             &ebb__policy_recompute_memory,
+                                             &ebb__policy_recompute_cost_aware,
+                                             &ebb__policy_recompute_printed,
+                                             &ebb__policy_sqrt_n,
+                                             &ebb__policy_vdnn_all,
+                                             &ebb__policy_vdnn_conv,
+                                             &ebb__policy_utp,
+                                             &ebb__policy_tensor_cache,
+                                             &ebb__policy_tensor_cache_next,
+                                             &ebb__policy_superneurons,
+                                             &ebb__policy_route,
+                                             &ebb__policy_dtr,
+                                             &ebb__policy_dtr_eq};
+#define MAX_NAMES_BYTES 1024
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
 const char *ebb_policy_name(size_t idx, const char **about_out) {
@@ -52,6 +76,7 @@ static ebb_status make(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, eb
     switch (how) {
     case EBB_ALGORITHMS_GIVEN: return ebb__maker_make(m, plan_out, no_fit_out);
     case EBB_ALGORITHMS_FITTING: return ebb__fitting_make(m, plan_out, no_fit_out);
+    case EBB_ALGORITHMS_GREEDY: return ebb__greedy_make(m, plan_out, no_fit_out);
     default: return make_chosen(m, how, plan_out, no_fit_out);
     }
 }
@@ -68,6 +93,13 @@ static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_
         if (!is_reached) { usable.tier_bytes[t] = 0; }
     }
     return usable;
+}
+
+ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                            ebb_certificate *certificate_out) {
+    if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
+    const ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    return ebb__plan_certify(program, machine, &usable, true, certificate_out);
 }
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
@@ -90,7 +122,7 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     ebb_maker m;
     ebb_plan *plan = NULL;
     ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
-    if (policy->rival == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
+    if (policy->rivals[0] == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
@@ -100,6 +132,10 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     }
     if (st == EBB_OK) { st = ebb__plan_seal(plan); }
     if (st == EBB_OK) { st = ebb_plan_check(program, plan); }
+    if (st == EBB_OK && options->no_recompute && plan->summary.n_recomputed_steps > 0) {
+        if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){0}; }
+        st = ebb_fail(EBB_E_NO_FIT, "policy %s computes steps again, and no_recompute forbids it", policy->name);
+    }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;

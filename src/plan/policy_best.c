@@ -8,14 +8,16 @@
  * takes (best_time.c). What looks better than all before is placed and simulated, and only what is then faster counts.
  *
  *      seeds     walks with all keys 0, for several prices of the link and several reaches of the look ahead
- *      rounds    simulated annealing over the keys, from the best so far; a larger tensor's keys change more often.
- *                Each unit of effort is one round, so more effort goes on where less would have stopped.
+ *      rounds    simulated annealing over the keys, from the best so far, where anything can be copied; a larger
+ *                tensor's keys change more often. Then local search (best_refine.c) from several drafts at once
+ *                (best_lanes.c), unless nothing may be computed again. Each unit of effort is one round, so more effort
+ *                goes on where less would have stopped.
  *
  * Random numbers have a fixed seed, and effort counts looks at tensors, not time: one build gives the same plan each
  * time. Other builds may not, because pow and exp differ in their last bits between libraries.
  *
  * Cost: each tensor that leaves is chosen among all that are there, so a walk takes O(tensors that leave * tensors
- * there). All walks but the very first stop after ROUND_LOOKS in all, for the seeds and for each round.
+ * there). All walks but the very first stop after SEED_LOOKS in all for the seeds, and ROUND_LOOKS for each round.
  *
  * The sources are in docs/best.md.
  *
@@ -28,9 +30,15 @@
 
 #define MAX_STEPS 20000u
 #define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
+#define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
 #define SEED_LOOKS (8 * ROUND_LOOKS)
+#define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
+#define COPIES_LOOKS (ROUND_LOOKS / 8)    /* the same where there are copies, which it does not change */
+#define MAX_PLACED 2u                     /* drafts of lanes, in one round */
+#define MAX_LOWER 4u                      /* limits, in one round of local search */
+#define ROUND_WORK (EBB_PLACE_STEPS / 8)  /* of placing what comes out of a round */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define HOPELESS 1.15                     /* times what the walk before took */
@@ -41,8 +49,11 @@ typedef struct search {
     ebb_draft draft; /* of the walk at hand */
     ebb_draft *best_draft;
     ebb_best_keys best, tried, at;
+    ebb_best_lanes lanes;
+    uint64_t lane_limit_bytes;
+    uint64_t placed_bytes; /* what the last draft that was placed needs */
     bool has_draft;
-    double best_estimate_ns;
+    double keys_ns; /* what the walk by the best keys takes, estimated */
     double best_ns; /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns;
     ebb_rng rng;
@@ -61,6 +72,7 @@ static ebb_status init_keys(search *s, ebb_best_keys *keys) {
     memset(keys->copy, 0, n * sizeof *keys->copy);
     memset(keys->resident, 0, n * sizeof *keys->resident);
     keys->link_price = keys->reach = 1;
+    keys->copies_only = false;
     return EBB_OK;
 }
 
@@ -71,6 +83,7 @@ static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *f
     memcpy(to->resident, from->resident, n * sizeof *to->resident);
     to->link_price = from->link_price;
     to->reach = from->reach;
+    to->copies_only = from->copies_only;
 }
 
 /* Pick a random tensor, weighted by its bytes. */
@@ -121,10 +134,10 @@ static void vary(search *s) {
 /* ---- drafts ------------------------------------------------------------------------------------- */
 
 /* What the simulator says of the draft at hand, once it is placed; INFINITY: its places are not within the budget. */
-static ebb_status time_placed(const search *s, double *time_ns_out) {
+static ebb_status time_placed(search *s, uint64_t work, double *time_ns_out) {
     const ebb_policy_input *input = s->input;
     ebb_placing_options options = {.alignment = s->walk.view.alignment,
-                                   .work = EBB_PLACING_QUICK,
+                                   .work = work,
                                    .enough_bytes = input->budget_bytes,
                                    .limit_bytes = input->budget_bytes};
     ebb_timeline timeline = {0};
@@ -136,6 +149,7 @@ static ebb_status time_placed(const search *s, double *time_ns_out) {
     plan->alignment_bytes = s->walk.view.alignment;
     ebb_status st = ebb__draft_to_plan(&s->draft, input->program, plan);
     if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
+    s->placed_bytes = placed.peak_bytes;
     bool fits = placed.peak_bytes <= input->budget_bytes;
     for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
     if (st == EBB_OK && fits) {
@@ -148,19 +162,17 @@ static ebb_status time_placed(const search *s, double *time_ns_out) {
 
 /* The draft at hand, if it is the fastest so far, or the first. *estimate_ns: its time; INFINITY from now on if it
  * cannot be placed. */
-static ebb_status take_faster(search *s, double *estimate_ns) {
+static ebb_status take_faster(search *s, uint64_t work, double *estimate_ns) {
     double time_ns = INFINITY;
     s->walk.n_looks += PLACING_LOOKS;
-    EBB_TRY(time_placed(s, &time_ns));
+    EBB_TRY(time_placed(s, work, &time_ns));
     if (time_ns == INFINITY) { *estimate_ns = INFINITY; }
     if (time_ns >= s->best_ns && s->has_draft) { return EBB_OK; }
     const ebb_draft slower = *s->best_draft;
     *s->best_draft = s->draft;
     s->draft = slower;
     s->has_draft = true;
-    s->best_estimate_ns = *estimate_ns;
     s->best_ns = time_ns;
-    copy_keys(s, &s->best, &s->tried);
     return EBB_OK;
 }
 
@@ -171,7 +183,15 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
     EBB_TRY(ebb__best_time(s->input, &s->draft, time_ns_out));
-    return *time_ns_out < s->best_ns ? take_faster(s, time_ns_out) : EBB_OK;
+    if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &s->draft, *time_ns_out)); }
+    if (*time_ns_out >= s->best_ns) { return EBB_OK; }
+    const double before_ns = s->best_ns;
+    const bool is_first = !s->has_draft;
+    EBB_TRY(take_faster(s, EBB_PLACING_QUICK, time_ns_out));
+    if (!is_first && s->best_ns >= before_ns) { return EBB_OK; }
+    copy_keys(s, &s->best, &s->tried);
+    s->keys_ns = *time_ns_out;
+    return EBB_OK;
 }
 
 /* ---- the search --------------------------------------------------------------------------------- */
@@ -183,20 +203,26 @@ static bool has_tiers(const ebb_policy_input *input) {
 }
 
 /* Several prices of the link, if anything can be copied. */
-static ebb_status seed(search *s) {
+static ebb_status seed_ways(search *s, bool copies_only) {
     static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
-    const size_t n_prices = has_tiers(s->input) ? sizeof prices / sizeof prices[0] : 1;
+    const size_t n_prices = has_tiers(s->input) && !copies_only ? sizeof prices / sizeof prices[0] : 1;
     double time_ns = INFINITY;
-    s->walk.max_looks = UINT64_MAX;
     for (size_t i = 0; i < n_prices; i++) {
         for (size_t k = 0; k < sizeof reaches / sizeof reaches[0]; k++) {
             s->tried.link_price = prices[i];
             s->tried.reach = reaches[k];
+            s->tried.copies_only = copies_only;
             EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
             s->walk.max_looks = SEED_LOOKS; /* of all but the first */
         }
     }
     return EBB_OK;
+}
+
+static ebb_status seed(search *s) {
+    s->walk.max_looks = UINT64_MAX;
+    EBB_TRY(seed_ways(s, false));
+    return has_tiers(s->input) && !s->input->copies_only ? seed_ways(s, true) : EBB_OK;
 }
 
 static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {
@@ -206,7 +232,7 @@ static bool is_taken(search *s, double at_ns, double time_ns, double share_done)
 
 static ebb_status anneal(search *s) {
     const uint64_t first = s->walk.n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->walk.view.n_tensors;
-    double at_ns = s->best_estimate_ns;
+    double at_ns = s->keys_ns;
     copy_keys(s, &s->at, &s->best);
     s->walk.max_looks = first + ROUND_LOOKS;
     for (uint64_t i = 0; i < n_walks && s->walk.n_looks - first < ROUND_LOOKS; i++) {
@@ -222,28 +248,72 @@ static ebb_status anneal(search *s) {
     return EBB_OK;
 }
 
-/* Nothing is faster than computing alone. */
+/* Local search in all lanes; the fastest of their drafts that can be placed is taken. If there are faster ones than
+ * before and none of them can, the lanes get a lower limit and go on. */
+static ebb_status refine(search *s) {
+    const uint64_t n_looks = has_tiers(s->input) ? COPIES_LOOKS : LANE_LOOKS;
+    for (uint32_t i = 0; i < MAX_LOWER; i++) {
+        uint64_t need_bytes = UINT64_MAX;
+        EBB_TRY(ebb__best_lanes_run(&s->lanes, s->lane_limit_bytes, n_looks >> i));
+        for (uint32_t k = 0; k < MAX_PLACED; k++) {
+            const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
+            double time_ns = lane->time_ns;
+            if (time_ns >= s->best_ns) { break; }
+            EBB_TRY(ebb__best_lanes_copy(lane, &s->draft));
+            EBB_TRY(take_faster(s, ROUND_WORK, &time_ns));
+            need_bytes = ebb_min_u64(need_bytes, s->placed_bytes);
+        }
+        if (need_bytes == UINT64_MAX || need_bytes <= s->input->budget_bytes) { break; }
+        const double share = (double)s->input->budget_bytes / (double)need_bytes;
+        s->lane_limit_bytes = (uint64_t)((double)s->lane_limit_bytes * fmin(share, 1023.0 / 1024));
+    }
+    return EBB_OK;
+}
+
+/* Nothing is faster than computing alone. Keys matter for copies; without any, local search is better all the time. */
 static ebb_status find_best(search *s) {
+    const bool has_copies = has_tiers(s->input);
     EBB_TRY(seed(s));
     if (!s->has_draft) { return EBB_E_NO_FIT; }
     const bool is_placed = s->best_ns < INFINITY;
-    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->computing_ns; i++) { EBB_TRY(anneal(s)); }
+    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->computing_ns; i++) {
+        const uint64_t first = s->walk.n_looks;
+        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->walk.n_looks - first < ROUND_LOOKS / 2; k++) {
+            EBB_TRY(anneal(s));
+        }
+        if (!s->input->copies_only) { EBB_TRY(refine(s)); }
+    }
+    return EBB_OK;
+}
+
+/* The draft of one walk, whatever time it takes. */
+static ebb_status take_walk(search *s, float link_price, float reach) {
+    s->tried.link_price = link_price;
+    s->tried.reach = reach;
+    EBB_TRY(ebb__best_walk(&s->walk, &s->tried, INFINITY, true));
+    const ebb_draft empty = *s->best_draft;
+    *s->best_draft = s->draft;
+    s->draft = empty;
     return EBB_OK;
 }
 
 /* Take the first walk that succeeds. */
 static ebb_status find_any(search *s) {
     for (float reach = 1; reach >= 0; reach -= 0.25f) {
-        s->tried.reach = reach;
-        const ebb_status st = ebb__best_walk(&s->walk, &s->tried, INFINITY, true);
-        if (st == EBB_OK) {
-            const ebb_draft empty = *s->best_draft;
-            *s->best_draft = s->draft;
-            s->draft = empty;
-        }
+        const ebb_status st = take_walk(s, 1, reach);
         if (st != EBB_E_NO_FIT) { return st; }
     }
     return EBB_E_NO_FIT;
+}
+
+/* Of all seeds these were placed lowest, on networks of the zoo. */
+static const float other_prices[] = {0.3f, 0.1f, 0.02f, 1}, other_reaches[] = {0, 0.25f, 1, 1.5f, 2};
+#define N_OTHER_REACHES (sizeof other_reaches / sizeof other_reaches[0])
+#define N_OTHERS (N_OTHER_REACHES * sizeof other_prices / sizeof other_prices[0])
+
+static ebb_status find_other(search *s) {
+    const uint32_t i = s->input->other - 1;
+    return take_walk(s, other_prices[i / N_OTHER_REACHES], other_reaches[i % N_OTHER_REACHES]);
 }
 
 static ebb_status init_search(search *s) {
@@ -259,13 +329,16 @@ static ebb_status init_search(search *s) {
 }
 
 static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft) {
-    search s = {.input = input, .best_draft = draft, .best_ns = INFINITY};
+    search s = {.input = input, .best_draft = draft, .best_ns = INFINITY, .lane_limit_bytes = input->limit_bytes};
     ebb__rng_init(&s.rng, 1, 1);
     EBB_TRY(ebb__draft_init(&s.draft, input->program, input->mem));
     ebb__draft_reset(&s.draft, input->program);
     ebb_status st = ebb__best_walk_init(&s.walk, input, &s.draft);
     if (st == EBB_OK) { st = init_search(&s); }
-    if (st == EBB_OK) { st = input->is_hasty ? find_any(&s) : find_best(&s); }
+    const bool has_lanes = input->other == 0 && !input->is_hasty && !input->copies_only;
+    if (st == EBB_OK && has_lanes) { st = ebb__best_lanes_init(&s.lanes, input); }
+    if (st == EBB_OK) { st = input->other > 0 ? find_other(&s) : input->is_hasty ? find_any(&s) : find_best(&s); }
+    if (has_lanes) { ebb__best_lanes_fini(&s.lanes); }
     ebb__best_walk_fini(&s.walk);
     ebb__draft_fini(&s.draft);
     return st;
@@ -273,7 +346,7 @@ static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft)
 
 static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
     const bool is_large = ebb__plan_view(input->program).n_steps > MAX_STEPS;
-    if (!is_large && !input->is_hasty) { return search_drafts(input, draft); }
+    if (!is_large && (!input->is_hasty || input->other > 0)) { return search_drafts(input, draft); }
     const ebb_status st = ebb__policy_budget.draft(input, draft);
     if (st != EBB_E_NO_FIT || is_large) { return st; }
     ebb__draft_reset(draft, input->program);
@@ -285,6 +358,7 @@ const ebb_policy ebb__policy_best = {
     .about = "searches for the fastest plan inside a budget: what stays, what is copied out, what is computed again",
     .keeps_limit = true,
     .when_it_fits = &ebb__policy_liveness,
-    .rival = &ebb__policy_budget,
+    .rivals = {&ebb__policy_budget, &ebb__policy_autoswap_bo},
+    .n_others = N_OTHERS,
     .draft = draft_best,
 };

@@ -528,7 +528,7 @@ static ebb_status draft_budget(const ebb_policy_input *input, ebb_draft *draft) 
     ebb__bump_init(&w.bump, input->mem);
     ebb_status st = init_walk(&w);
     for (int tries = 1; st == EBB_OK; tries++) {
-        w.copies_only = tries == MAX_TRIES;
+        w.copies_only = input->copies_only || tries == MAX_TRIES;
         st = walk_laps(&w);
         if (st == EBB_OK && !w.gave_up) { break; }
         if (st == NO_WAY && !w.copies_only) {

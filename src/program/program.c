@@ -248,6 +248,12 @@ static ebb_status check_step(const ebb_program *program, size_t step_idx, bool *
                             program->tensors.data[access->tensor].name);
         }
         if ((access->mode & EBB_WRITE) != 0) { written[access->tensor] = true; }
+        const uint32_t released = program->tensors.data[access->tensor].released;
+        if (released > 0 && released <= step_idx) {
+            return ebb_fail(EBB_E_FORMAT, "program %s: step %zu (%s) accesses tensor %u (%s) after it was released",
+                            program->name, step_idx, step->name, access->tensor,
+                            program->tensors.data[access->tensor].name);
+        }
     }
     return EBB_OK;
 }
@@ -258,6 +264,13 @@ static ebb_status check_tensors(const ebb_program *program) {
         if (!is_touched_rightly(tensor, program->last_access.data[t])) {
             return ebb_fail(EBB_E_FORMAT, "program %s: tensor %zu (%s) is %s, but no step accesses it", program->name,
                             t, tensor->name, tensor->kept ? "kept" : "persistent");
+        }
+        if (tensor->released > program->steps.n || (tensor->released > 0 && (tensor->kept || tensor->persistent))) {
+            return ebb_fail(EBB_E_FORMAT, "program %s: tensor %zu (%s) is %s, and released", program->name, t,
+                            tensor->name,
+                            tensor->kept         ? "kept"
+                            : tensor->persistent ? "persistent"
+                                                 : "there to the end");
         }
     }
     return EBB_OK;

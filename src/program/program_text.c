@@ -86,6 +86,11 @@ static void put_tensor(ebb_file_writer *w, size_t idx, const ebb_tensor *tensor)
     if (tensor->persistent) { put(w, " persistent"); }
     if (tensor->kept) { put(w, " kept"); }
     if ((tensor->marks & EBB_MARK_CHECKPOINT) != 0) { put(w, " checkpoint"); }
+    if ((tensor->marks & EBB_MARK_LONG_READ) != 0) { put(w, " long-read"); }
+    if (tensor->released > 0) {
+        put(w, " released");
+        put_u64(w, tensor->released);
+    }
     put(w, "\n");
 }
 
@@ -328,6 +333,7 @@ static ebb_status read_tensor(reader *r, ebb_program *program) {
     ebb_tensor tensor = {0};
     size_t name = 0;
     uint32_t idx = 0;
+    uint64_t released = 0;
     EBB_TRY(read_index(r, program->tensors.n));
     EBB_TRY(read_text(r, &name));
     EBB_TRY(read_u64(r, &tensor.size_bytes));
@@ -335,6 +341,10 @@ static ebb_status read_tensor(reader *r, ebb_program *program) {
     tensor.persistent = take_word(r, "persistent");
     tensor.kept = take_word(r, "kept");
     if (take_word(r, "checkpoint")) { tensor.marks |= EBB_MARK_CHECKPOINT; }
+    if (take_word(r, "long-read")) { tensor.marks |= EBB_MARK_LONG_READ; }
+    if (take_word(r, "released")) { EBB_TRY(read_u64(r, &released)); }
+    if (released > UINT32_MAX) { return refuse(r, "it is released after more steps than a program has"); }
+    tensor.released = (uint32_t)released;
     tensor.name = r->texts.data + name;
     if (tensor.size_bytes == 0) { return refuse(r, "it has no bytes"); }
     return adopt(r, ebb_program_add_tensor(program, &tensor, &idx));

@@ -200,6 +200,10 @@ uint32_t ebb_executor_n_events(const ebb_executor *executor) {
 }
 
 const ebb_home *ebb_executor_homes(const ebb_executor *executor, uint32_t tensor, size_t *n_out) {
+    size_t n_tensors = 0;
+    (void)ebb_program_tensors(executor->program, &n_tensors);
+    *n_out = 0;
+    if (tensor >= n_tensors) { return executor->homes; }
     const uint64_t first = executor->first_home[tensor];
     *n_out = (size_t)(executor->first_home[tensor + 1] - first);
     return &executor->homes[first];

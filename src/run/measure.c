@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring what a plan's times rest on: each distinct kernel by itself, and the links by moving a piece each way.
- * Kernels run on zeros in an arena that holds one step at a time, so measuring needs no more than the least plan.
+ * Measuring what a plan's times rest on: each distinct kernel by itself, and the links by moving a piece each way, and
+ * half a piece both ways at once. Kernels run on zeros in an arena that holds one step at a time, so measuring needs no
+ * more than the least plan. Where a device says how large its cache is, pieces and tensors are larger.
  */
 #include "run/run.h"
 
 #define LINK_BYTES ((uint64_t)64 << 20)
+#define LEAST_BOTH_BYTES                                                                                               \
+    ((uint64_t)4 << 20) /* for both ways at once; in less, what begins a copy is all of its time                       \
+                         */
+#define CACHES 4u       /* a piece is so many times as large as the cache, or more */
 #define SMALLEST_BYTES ((uint64_t)64)
 #define ROUND_FLOPS_PER_S 1e11 /* where nothing that would tell fits the limit */
 #define ROUND_BYTES_PER_S 1e10
@@ -116,31 +121,34 @@ static void zero_operands(const bench *b, const ebb_lowered_step *step, const eb
     }
 }
 
-/* Every step's first choice, or every choice, in the program's order; how many. */
-static size_t list_samples(const ebb_program *program, bool all_choices, sample *samples, uint64_t *key,
-                           uint32_t *order) {
+/* Every step's first choice, or every choice, in the program's order, but those whose time the machine has; how many.
+ */
+static size_t list_samples(const ebb_program *program, bool all_choices, const ebb_machine *machine, sample *samples,
+                           uint64_t *key, uint32_t *order) {
     uint32_t n = 0;
     for (uint32_t s = 0; s < program->steps.n; s++) {
         const uint32_t n_choices = all_choices ? program->steps.data[s].n_choices : 1;
-        for (uint32_t c = 0; c < n_choices; c++, n++) {
+        for (uint32_t c = 0; c < n_choices; c++) {
             key[n] = program->choices.data[program->steps.data[s].first_choice + c].key;
+            if (ebb__machine_has_time(machine, key[n])) { continue; }
             order[n] = n;
             samples[n] = (sample){.key = key[n], .step = s, .choice = c};
+            n++;
         }
     }
     EBB_ASSERT(n <= program->choices.n);
     return n;
 }
 
-static ebb_status collect_samples(const ebb_lowered *low, bool all_choices, ebb_bump *bump, sample **samples_out,
-                                  size_t *n_out) {
+static ebb_status collect_samples(const ebb_lowered *low, bool all_choices, const ebb_machine *machine, ebb_bump *bump,
+                                  sample **samples_out, size_t *n_out) {
     size_t n = low->program->choices.n;
     if (n > UINT32_MAX) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 1 kernels to measure"); }
     sample *all = ebb__bump_alloc(bump, n, sizeof *all), *distinct = ebb__bump_alloc(bump, n, sizeof *distinct);
     uint64_t *key = ebb__bump_alloc(bump, n, sizeof *key);
     uint32_t *order = ebb__bump_alloc(bump, n, sizeof *order);
     if (all == NULL || distinct == NULL || key == NULL || order == NULL) { return EBB_E_NO_MEMORY; }
-    n = list_samples(low->program, all_choices, all, key, order);
+    n = list_samples(low->program, all_choices, machine, all, key, order);
     EBB_TRY(ebb__sort_by_key(bump->mem, order, n, key)); /* stable: the first step that has a key stays the first */
     size_t n_distinct = 0;
     for (size_t i = 0; i < n; i++) {
@@ -172,7 +180,8 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
                                   const ebb_progress *progress, ebb_machine *machine) {
     sample *samples = NULL;
     size_t n = 0;
-    EBB_TRY(collect_samples(low, all_choices, bump, &samples, &n));
+    EBB_TRY(collect_samples(low, all_choices, machine, bump, &samples, &n));
+    if (n == 0) { return EBB_OK; }
     uint64_t arena_bytes = 0, port_bytes = 4;
     uint32_t most = 1;
     for (size_t i = 0; i < n; i++) {
@@ -210,34 +219,67 @@ ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool
 
 /* ---- links ------------------------------------------------------------------------------------- */
 
-static ebb_status time_transfer(ebb_stream *stream, ebb_transfer *transfer, uint64_t *ns_out) {
+/* The least time of those ways d, 0 out and 1 in, whose streams are there, together. */
+static ebb_status time_ways(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t *ns_out) {
+    const ebb_backend_ops *ops = transfer[0].tiers->device->ops;
     uint64_t least_ns = UINT64_MAX;
     for (int r = 0; r < LINK_REPS; r++) {
-        uint64_t begin_ns = ebb__now_ns();
-        EBB_TRY(ebb__tiers_transfer(stream, transfer));
-        EBB_TRY(transfer->tiers->device->ops->stream_sync(stream));
+        const uint64_t begin_ns = ebb__now_ns();
+        for (int d = 0; d < 2; d++) {
+            if (stream[d] != NULL) { EBB_TRY(ebb__tiers_transfer(stream[d], &transfer[d])); }
+        }
+        for (int d = 0; d < 2; d++) {
+            if (stream[d] != NULL) { EBB_TRY(ops->stream_sync(stream[d])); }
+        }
         if (r > 0) { least_ns = ebb_min_u64(least_ns, ebb__now_ns() - begin_ns); }
     }
     *ns_out = least_ns > 0 ? least_ns : 1;
     return EBB_OK;
 }
 
-/* Both ways between the arena and one tier; latency is that of the smallest copy. */
-static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, uint32_t tier, ebb_machine *machine) {
-    uint64_t ns[2] = {0}, latency_ns = 0;
-    const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
-    ebb_transfer transfer = {.tiers = tiers, .buf = {.arena = b->arena->memory}};
+/* Each way alone. */
+static ebb_status time_alone(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t ns_out[2]) {
+    EBB_TRY(time_ways((ebb_stream *[]){stream[0], NULL}, transfer, &ns_out[0]));
+    return time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &ns_out[1]);
+}
+
+/* Both ways of a link, size_bytes each: what goes out lies at the beginning of the arena and of the tier, what comes in
+ * `apart` behind it. */
+static void set_transfers(bench *b, ebb_tiers *tiers, uint32_t tier, uint64_t size_bytes, uint64_t apart,
+                          ebb_transfer transfer[2]) {
+    const ebb_buf out = {b->arena->memory, 0, size_bytes}, in = {b->arena->memory, apart, size_bytes};
+    transfer[0] = (ebb_transfer){
+        .tiers = tiers, .from = EBB_DEVICE, .to = tier, .buf = out, .size_bytes = size_bytes, .to_offset = 0};
+    transfer[1] = (ebb_transfer){
+        .tiers = tiers, .from = tier, .to = EBB_DEVICE, .buf = in, .size_bytes = size_bytes, .from_offset = apart};
+}
+
+/* The share of its rate that a way keeps while the other is used: until the sooner one is done, both have it. */
+static double share_of(uint64_t ns, const uint64_t alone_ns[2]) {
+    const uint64_t sooner = ebb_min_u64(alone_ns[0], alone_ns[1]), later = ebb_max_u64(alone_ns[0], alone_ns[1]);
+    return ns <= later ? 1.0 : (double)sooner / (double)(ns - later + sooner);
+}
+
+/* Both ways between the arena and one tier, alone and at once; latency is that of the smallest copy. */
+static ebb_status measure_link(bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
+                               ebb_machine *machine) {
+    uint64_t ns[2] = {0}, half_ns[2] = {0}, both_ns = 0, latency_ns = 0;
+    const uint64_t piece_bytes = ebb_arena_bytes(b->arena), alignment = b->device->ops->alignment_bytes;
+    const uint64_t half_bytes = piece_bytes / 2 / alignment * alignment;
+    ebb_transfer transfer[2];
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
-    for (int d = 0; d < 2; d++) {
-        transfer.from = d == 0 ? EBB_DEVICE : tier;
-        transfer.to = d == 0 ? tier : EBB_DEVICE;
-        transfer.size_bytes = transfer.buf.size_bytes = piece_bytes;
-        EBB_TRY(time_transfer(stream, &transfer, &ns[d]));
-    }
-    transfer.size_bytes = transfer.buf.size_bytes = SMALLEST_BYTES;
-    EBB_TRY(time_transfer(stream, &transfer, &latency_ns));
+    set_transfers(b, tiers, tier, piece_bytes, 0, transfer);
+    EBB_TRY(time_alone(stream, transfer, ns));
     EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
+    if (piece_bytes >= LEAST_BOTH_BYTES) {
+        set_transfers(b, tiers, tier, half_bytes, half_bytes, transfer);
+        EBB_TRY(time_alone(stream, transfer, half_ns));
+        EBB_TRY(time_ways(stream, transfer, &both_ns));
+        link.both_rate = share_of(both_ns, half_ns);
+    }
+    set_transfers(b, tiers, tier, SMALLEST_BYTES, 0, transfer);
+    EBB_TRY(time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &latency_ns));
     link.out.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0];
     link.in.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1];
     link.out.latency_ns = link.in.latency_ns = latency_ns;
@@ -245,16 +287,19 @@ static ebb_status measure_link(bench *b, ebb_stream *stream, ebb_tiers *tiers, u
 }
 
 static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *machine) {
-    ebb_tiers tiers;
-    ebb_stream *stream = NULL;
+    ebb_tiers tiers = {.device = NULL};
+    ebb_stream *stream[2] = {NULL, NULL};
     const ebb_backend_ops *ops = b->device->ops;
-    EBB_TRY(ops->stream_create(b->device, false, &stream));
     const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
     const uint64_t bytes[EBB_MAX_TIERS] = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0};
-    ebb_status st = ebb__tiers_open(b->device, ebb_machine_topology(machine), bytes, disk_dir, piece_bytes, &tiers);
+    ebb_status st = ops->stream_create(b->device, false, &stream[0]);
+    if (st == EBB_OK) { st = ops->stream_create(b->device, false, &stream[1]); }
+    if (st == EBB_OK) {
+        st = ebb__tiers_open(b->device, ebb_machine_topology(machine), bytes, disk_dir, piece_bytes, &tiers);
+    }
     if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_HOST, machine); }
     if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_DISK, machine); }
-    ops->stream_destroy(stream);
+    for (int d = 0; d < 2; d++) { ops->stream_destroy(stream[d]); }
     ebb__tiers_close(&tiers);
     return st;
 }
@@ -299,16 +344,19 @@ static ebb_status time_conv(bench *b, int64_t n, int64_t channels, int64_t side,
     return time_op(b, EBB_OP_CONV, conv, 2, per_s_out);
 }
 
-/* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory. A small
- * convolution first: where that is slow already (ref), its rate will do and the other would take long. */
-static ebb_status measure_rates(bench *b, ebb_machine *machine) {
-    const ebb_shape large = {.n_dims = 4, .dims = {16, 64, 56, 56}};
+/* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory: what they touch
+ * fills the arena where the device has a cache that they would fit otherwise. A small convolution first: where that is
+ * slow already (ref), its rate will do and the other would take long. */
+static ebb_status measure_rates(bench *b, uint64_t cache_bytes, ebb_machine *machine) {
+    const uint64_t image_bytes = (uint64_t)64 * 56 * 56 * sizeof(float);
+    const int64_t n_fit = cache_bytes > 0 ? (int64_t)(ebb_arena_bytes(b->arena) / image_bytes) : 0;
+    const ebb_shape large = {.n_dims = 4, .dims = {n_fit / 3 > 16 ? n_fit / 3 : 16, 64, 56, 56}};
     ebb_operand add[3] = {{.shape = large}, {.shape = large}, {.shape = large, .layout = EBB_LAYOUT_ANY}};
     EBB_TRY(b->device->ops->layout_plain(b->device, EBB_F32, &large, &add[0].layout));
     add[1].layout = add[0].layout;
     double flops_per_s = ROUND_FLOPS_PER_S, bytes_per_s = ROUND_BYTES_PER_S;
     EBB_TRY(time_conv(b, 1, 16, 14, &flops_per_s));
-    if (flops_per_s > SLOW_FLOPS_PER_S) { EBB_TRY(time_conv(b, 4, 64, 56, &flops_per_s)); }
+    if (flops_per_s > SLOW_FLOPS_PER_S) { EBB_TRY(time_conv(b, n_fit / 4 > 4 ? n_fit / 4 : 4, 64, 56, &flops_per_s)); }
     EBB_TRY(time_op(b, EBB_OP_ADD, add, 2, &bytes_per_s));
     ebb_machine_set_rates(machine, flops_per_s, bytes_per_s, 2000);
     return EBB_OK;
@@ -317,10 +365,13 @@ static ebb_status measure_rates(bench *b, ebb_machine *machine) {
 ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes, ebb_machine *machine) {
     if (!device->ops->has_data) { return EBB_OK; }
     bench b;
-    uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(LINK_BYTES, limit_bytes), SMALLEST_BYTES);
+    ebb_device_info info;
+    EBB_TRY(ebb_device_get_info(device, &info));
+    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
+    uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = bench_open(device, arena_bytes, 0, 64, &b);
     if (st == EBB_OK) { st = measure_tiers(&b, disk_dir, machine); }
-    if (st == EBB_OK) { st = measure_rates(&b, machine); }
+    if (st == EBB_OK) { st = measure_rates(&b, info.cache_bytes, machine); }
     bench_close(&b);
     return st;
 }

@@ -8,6 +8,22 @@
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
+static bool is_paper(const ebb_session_options *o) {
+    return o->accounting != NULL && strcmp(o->accounting, "paper") == 0;
+}
+
+static ebb_status check_accounting(const ebb_session_options *o) {
+    if (o->accounting == NULL || strcmp(o->accounting, "device") == 0) { return EBB_OK; }
+    if (!is_paper(o)) {
+        return ebb_fail(EBB_E_ARGUMENT, "no accounting is called '%.64s'; there are: device, paper", o->accounting);
+    }
+    if (o->net == NULL && o->network_fn == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "paper accounting is for networks; a program tells its bytes itself");
+    }
+    if (o->device == NULL && (o->backend == NULL || strcmp(o->backend, "dry") == 0)) { return EBB_OK; }
+    return ebb_fail(EBB_E_ARGUMENT, "paper accounting counts bytes and computes nothing; it goes with the backend dry");
+}
+
 static ebb_status check_options(const ebb_session_options *o) {
     if ((o->net != NULL) + (o->network_fn != NULL) + (o->program != NULL) > 1) {
         return ebb_fail(EBB_E_ARGUMENT,
@@ -16,6 +32,7 @@ static ebb_status check_options(const ebb_session_options *o) {
     if (o->batch < 0 || o->channels < 0 || o->height < 0 || o->width < 0 || o->classes < 0) {
         return ebb_fail(EBB_E_ARGUMENT, "batch, channels, height, width and classes cannot be negative");
     }
+    EBB_TRY(check_accounting(o));
     if (o->device_index < 0) {
         return ebb_fail(EBB_E_ARGUMENT, "there is no device of number %d", (int)o->device_index);
     }
@@ -28,10 +45,11 @@ static ebb_status check_options(const ebb_session_options *o) {
 
 static ebb_status set_up(ebb_session *s) {
     ebb_session_options *o = &s->options;
-    const char **texts[] = {&o->net, &o->backend, &o->machine_path, &o->disk_dir, &o->policy, &o->algorithms};
+    const char **texts[] = {&o->net,    &o->backend,    &o->machine_path, &o->disk_dir,
+                            &o->policy, &o->algorithms, &o->accounting};
     EBB_TRY(check_options(o));
     if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
-    if (o->backend == NULL) { o->backend = ebb_backend_name(0, NULL); }
+    if (o->backend == NULL) { o->backend = is_paper(o) ? "dry" : ebb_backend_name(0, NULL); }
     const bool is_limited = o->budget_bytes > 0 || o->budget_percent > 0 || o->slowdown >= 0;
     if (o->policy == NULL) { o->policy = is_limited ? "best" : "liveness"; }
     if (o->algorithms == NULL) { o->algorithms = "given"; }
@@ -154,6 +172,11 @@ ebb_status ebb__session_open_machine(ebb_session *s) {
 static ebb_status open_parts(ebb_session *s) {
     const bool has_network = s->options.net != NULL || s->options.network_fn != NULL;
     if (has_network) { EBB_TRY(ebb__session_build(s, false, &s->graph)); }
+    if (is_paper(&s->options)) {
+        EBB_TRY(ebb_lower_paper(s->graph, &s->paper));
+        s->program = s->paper;
+        return ebb__session_open_machine(s);
+    }
     if (s->program == NULL) { EBB_TRY(ebb__session_open_device(s)); }
     if (has_network) { EBB_TRY(ebb__session_lower(s)); }
     return ebb__session_open_machine(s);
@@ -176,6 +199,7 @@ ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **se
 void ebb_session_close(ebb_session *s) {
     if (s == NULL) { return; }
     ebb_machine_destroy(s->machine);
+    ebb_program_destroy(s->paper);
     ebb_lowered_destroy(s->lowered);
     ebb_graph_destroy(s->graph);
     if (s->owns_device) { ebb_device_close(s->device); }
@@ -184,8 +208,9 @@ void ebb_session_close(ebb_session *s) {
 }
 
 ebb_session_parts ebb_session_get_parts(const ebb_session *s) {
+    ebb_graph *graph = s->paper == NULL ? s->graph : NULL; /* it has no backward */
     return (ebb_session_parts){
-        .device = s->device, .graph = s->graph, .lowered = s->lowered, .program = s->program, .machine = s->machine};
+        .device = s->device, .graph = graph, .lowered = s->lowered, .program = s->program, .machine = s->machine};
 }
 
 /* ---- plans ------------------------------------------------------------------------------------- */
@@ -205,13 +230,17 @@ ebb_status ebb_session_liveness_bytes(ebb_session *s, uint64_t *bytes_out) {
     return EBB_OK;
 }
 
-ebb_status ebb__session_plan_options(ebb_session *s, ebb_plan_options *options_out) {
+ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_out) {
+    if (s->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
     const ebb_session_options *o = &s->options;
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.mem = s->mem;
     options.policy = o->policy;
     options.algorithms = o->algorithms;
     options.effort = o->effort;
+    options.n_threads = o->plan_threads;
+    options.no_recompute = o->no_recompute;
+    options.as_coded = o->as_coded;
     options.slowdown = o->slowdown;
     options.tier_bytes[EBB_HOST] = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
@@ -233,8 +262,7 @@ ebb_status ebb__session_plan_options(ebb_session *s, ebb_plan_options *options_o
 }
 
 ebb_status ebb_session_plan(ebb_session *s, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    if (s->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
     ebb_plan_options options;
-    EBB_TRY(ebb__session_plan_options(s, &options));
+    EBB_TRY(ebb_session_plan_options(s, &options));
     return ebb_plan_make(s->program, s->machine, &options, plan_out, no_fit_out);
 }

@@ -20,6 +20,7 @@ struct ebb_session {
     bool owns_device;
     ebb_graph *graph;
     ebb_lowered *lowered;
+    ebb_program *paper; /* with paper accounting */
     const ebb_program *program;
     ebb_machine *machine;
     uint64_t liveness_bytes; /* 0: not known yet */
@@ -34,8 +35,5 @@ ebb_status ebb__session_take_sizes(ebb_session *session);
 /* The session's graph, built unless it has these sizes already, made one for training and lowered. */
 ebb_status ebb__session_lower(ebb_session *session);
 ebb_status ebb__session_open_machine(ebb_session *session);
-
-/* What ebb_session_plan gives to ebb_plan_make. */
-ebb_status ebb__session_plan_options(ebb_session *session, ebb_plan_options *options_out);
 
 #endif

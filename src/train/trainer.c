@@ -152,6 +152,28 @@ static ebb_status record_if_due(ebb_trainer *trainer) {
     return ebb_run_record_next(trainer->run, o->record_path, n_left);
 }
 
+/* The iterations after which all that runs on the device is there: a backend may capture the second as a graph. */
+#define N_SETTLING_STEPS 3
+
+/* What is taken of the device beside the arena was planned with before slab, streams and graphs were there. With them
+ * it may be more, and a budget that includes it broken: that is measured again, and said. */
+static ebb_status check_context(const ebb_trainer *trainer) {
+    const uint64_t budget_bytes = trainer->session->options.budget_bytes;
+    char taken[32], more[32];
+    ebb_device_info info;
+    if (!trainer->options.memory_includes_context || trainer->n_times != N_SETTLING_STEPS) { return EBB_OK; }
+    EBB_TRY(ebb_device_get_info(trainer->session->device, &info));
+    const uint64_t arena_bytes = ebb_align_up(ebb_arena_bytes(trainer->arena), ebb_max_u64(info.granule_bytes, 1));
+    const uint64_t taken_bytes = arena_bytes + info.context_bytes;
+    if (taken_bytes <= budget_bytes) { return EBB_OK; }
+    ebb__log(
+        EBB_LOG_WARN,
+        "the device has %s taken, %s more than the memory given: so much came to the context after the plan was made",
+        ebb_bytes_format(taken_bytes, taken, sizeof taken),
+        ebb_bytes_format(taken_bytes - budget_bytes, more, sizeof more));
+    return EBB_OK;
+}
+
 ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out) {
     const ebb_trainer_options *o = &trainer->options;
     if (trainer->step >= o->n_steps) {
@@ -174,6 +196,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
         trainer->stalls_s[e][trainer->n_times % EBB_TRAINER_N_TIMES] = (float)stats.stall_ns[e] * 1e-9f;
     }
     trainer->times_s[trainer->n_times++ % EBB_TRAINER_N_TIMES] = (float)result.time_s;
+    EBB_TRY(check_context(trainer));
     EBB_TRY(judge_loss(trainer, &result));
     EBB_TRY(checkpoint_if_due(trainer));
     *result_out = result;

@@ -110,7 +110,7 @@ static uint64_t context_share(const ebb_trainer *trainer) {
 
 /* What the session's options ask for, with the context's share of a budget in bytes taken off. */
 static ebb_status plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out) {
-    EBB_TRY(ebb__session_plan_options(trainer->session, options_out));
+    EBB_TRY(ebb_session_plan_options(trainer->session, options_out));
     uint64_t *budget_bytes = &options_out->budget_bytes;
     const uint64_t context_bytes = context_share(trainer);
     if (context_bytes > 0) {

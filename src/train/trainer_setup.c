@@ -144,6 +144,9 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
     EBB_TRY(check_options(o));
     EBB_TRY(ebb__session_create(&o->session, &trainer->session));
+    if (o->session.accounting != NULL && strcmp(o->session.accounting, "paper") == 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "nothing can be trained with paper accounting: its program has no kernels");
+    }
     if (o->data == NULL) { o->data = "synthetic"; }
     EBB_TRY(ebb__session_open_device(trainer->session));
     ebb__tell(&o->progress, "reading the data", 0, 0);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What `ebb plan` says of the time that no plan can beat: above computing alone where memory is short, never above what
-# the plan takes, and close to it.
+# the plan takes, and close to it. And the least budget that it names: plans for budgets just above need no less.
 . "$(dirname "$0")/lib.sh"
 
 # 7 TFLOP/s, and a link of 12 GB/s each way.
@@ -65,5 +65,20 @@ done
 # shellcheck disable=SC2086
 complains "too fast for a budget" 1 "no plan that fast was found: within the budget an iteration takes [0-9.]+ % more than without" \
     plan resnet20 --backend dry --batch 64 --machine machine.json --memory 30% --slowdown 0% --effort 0
+
+# Nothing that a larger budget finds is far below the least that is named, and what is named is accepted.
+while read -r net batch image; do
+    "$EBB" plan "$net" --backend dry --batch "$batch" --image "$image" --memory 1 --json >out 2>err
+    least=$(member out least_budget_bytes)
+    for percent in 100 102 105; do
+        run "$net at $percent % of its least budget" out plan "$net" --backend dry --batch "$batch" --image "$image" --json \
+            --effort 0 --memory $((least * percent / 100)) || continue
+        at_most "$net: the named least budget, 99 % of it" "$((least * 99 / 100))" "$(member out peak_planned_bytes)"
+    done
+done <<END
+mlp 50 28x28
+mlp 256 28x28
+resnet:1,1,1,1 4 24x24
+END
 says "a slowdown that is no per cent" 2 "ebb: plan: --slowdown takes a per cent, as in 5%, not '5'" plan lenet --slowdown 5
 exit $status

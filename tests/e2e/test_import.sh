@@ -67,10 +67,10 @@ done
 
 log=made1/singa_pool.log
 says "no file" 2 "ebb: import: say which file, or - for standard input; see ebb import --help" import
-says "no output" 2 "ebb: import: say with -o where the trace goes" import $log
+says "no output" 2 "ebb: import: say with -o where the trace or the program goes" import $log
 says "output to -" 2 "ebb: import: - is what is read; what is written goes to a file" import $log -o -
 says "no such format" 2 "ebb: import: there is no format xyz; see ebb import --help" import $log -o no --format xyz
-says "onto itself" 2 "ebb: import: the trace would replace what it is made of, $log" import $log -o $log
+says "onto itself" 2 "ebb: import: the output would replace what it is made of, $log" import $log -o $log
 says "no such file" 4 "ebb: none: cannot open: No such file or directory" import none -o no
 says "no such folder" 4 "ebb: nowhere/no: cannot create: No such file or directory" import $log -o nowhere/no
 echo "something else" >other

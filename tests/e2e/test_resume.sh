@@ -79,10 +79,11 @@ run "a trace that is cut: it can be read" report report trace && check "a trace 
 # shellcheck disable=SC2086
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
 
-# A terminal that goes sends SIGHUP, and so does its shell: the second one does not end it sooner.
+# A terminal that goes sends SIGHUP, and so does its shell: the second one does not end it sooner. Under nohup the signal
+# would be ignored.
 rm -f state polite
 # shellcheck disable=SC2086
-"$EBB" $train --checkpoint state >polite 2>err &
+env --default-signal=HUP "$EBB" $train --checkpoint state >polite 2>err &
 pid=$!
 end polite HUP HUP
 equal "SIGHUP: exit code" $? 129

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Programs and plans of very deep networks are made, with a budget and without, and keep to the budget. The
+# Programs and plans of very deep networks are made, with a budget and without, keep to the budget and use it. The
 # seconds that it took are shown and not judged: on a loaded machine they say nothing (see bench/README.md). The deepest
 # ones, and a quarter, which takes longest, are tried only where all tests run (EBB_TEST_ALL).
 . "$(dirname "$0")/lib.sh"
@@ -13,6 +13,18 @@ deep() { # LAYERS PLAN_OPTIONS: three convolutions a block, and four blocks' sho
     pass "$1 layers, $2: program in $(member out program_made_s) s, plan in $(member out plan_made_s) s"
 }
 
+# BLOCKS: where something has to leave, the plan fills the budget or has its load's peak, but for a fiftieth.
+filled() {
+    deep_net=resnet:6,32,$1,6
+    run "$deep_net in 12 GB" out plan "$deep_net" --batch 16 --backend dry --memory 12GB --policy budget --json || return
+    peak=$(member out peak_planned_bytes)
+    check "$deep_net fills 12 GB: $peak, made in $(member out plan_made_s) s" \
+        test "$peak" -ge 11760000000 -o $((peak * 50)) -le $(($(member out bound_bytes) * 51))
+    check "$deep_net keeps to 12 GB" test "$peak" -le 12000000000
+}
+
+filled 788
+filled 3500
 deep 10000 "--policy liveness"
 deep 10000 "--memory 50%"
 if [ -n "$EBB_TEST_ALL" ]; then

@@ -125,8 +125,17 @@ check "and what it is to wait" grep -q "host-out waits (predicted) .* s$" table
 empty "an engine without work is not in the table" "$(grep disk- table)"
 rm -f table
 run "probe's batch" out probe mlp --backend ref --reps 1 -o default && run "32" out probe mlp --backend ref --reps 1 --batch 32 -o given
+measured() {
+    grep -oE '"[0-9a-f]{16}": *[0-9]+' "$1" | sort
+}
+run "probe adds to a machine" out probe mlp lenet --backend ref --reps 1 --machine given -o more &&
+    equal "what was measured stays" "$(measured given)" "$(measured more | grep -xF "$(measured given)")" &&
+    check "and more is" [ "$(measured more | wc -l)" -gt "$(measured given | wc -l)" ]
+cp more before
+run "probe adds to its own file" out probe lenet --backend ref --reps 1 --machine more -o more &&
+    equal "nothing is left to measure" "$(measured more)" "$(measured before)"
 equal "probe measures the batch of train" "$(grep -oE '"[0-9a-f]{16}"' default)" "$(grep -oE '"[0-9a-f]{16}"' given)"
-rm -f default given
+rm -f default given more before
 
 outputs="--save --checkpoint --record --save-gradients"
 for a in $outputs; do

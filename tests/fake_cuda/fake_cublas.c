@@ -12,10 +12,16 @@
         if (fake_begin(__func__) != cudaSuccess) { return CUBLAS_STATUS_INTERNAL_ERROR; }                              \
     } while (0)
 
-enum { ALGORITHM = 4711, WORKSPACE_BYTES = 1000 };
+/* Those that it has, in its order: their workspaces, and whether they can run. With a limit of 0 only the last. */
+enum { FIRST_ALGORITHM = 4711, N_ALGORITHMS = 4 };
+static const size_t workspaces[N_ALGORITHMS] = {1000, 10, 2000, 0};
+static const bool can_run[N_ALGORITHMS] = {true, false, true, true};
+
+/* Of a product: what desc->data has where. */
+enum { TURN_A, TURN_B, EPILOGUE, BIAS };
 
 typedef struct product_args {
-    const float *a, *b;
+    const float *a, *b, *bias; /* bias NULL: none */
     float *d;
     int64_t lda, ldb, ldd;
     uint64_t n_rows, n_inner;
@@ -51,7 +57,6 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? "success" : "failure";
 }
 
-/* data[0], data[1]: whether a and b are turned. */
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc_out, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
     BLAS_CALL();
@@ -69,13 +74,18 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
                                               const void *value, size_t n_bytes) {
     BLAS_CALL();
-    int32_t op = 0;
-    if (n_bytes != sizeof op) { return CUBLAS_STATUS_INVALID_VALUE; }
-    memcpy(&op, value, sizeof op);
-    if (name != CUBLASLT_MATMUL_DESC_TRANSA && name != CUBLASLT_MATMUL_DESC_TRANSB) {
+    uint32_t number = 0;
+    if (n_bytes != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void *) : sizeof number)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    desc->data[name == CUBLASLT_MATMUL_DESC_TRANSB] = op == CUBLAS_OP_T;
+    memcpy(name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? (void *)&desc->data[BIAS] : (void *)&number, value, n_bytes);
+    switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: desc->data[TURN_A] = number == CUBLAS_OP_T; break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: desc->data[TURN_B] = number == CUBLAS_OP_T; break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: desc->data[EPILOGUE] = number; break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: break;
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -133,11 +143,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     (void)handle;
     BLAS_CALL();
     if (!fit(desc, a, b, d) || c != d || n_wanted < 1) { return CUBLAS_STATUS_INVALID_VALUE; }
-    if (preference->data[0] < WORKSPACE_BYTES) { return CUBLAS_STATUS_NOT_SUPPORTED; }
-    memset(&results[0], 0, sizeof results[0]);
-    results[0].algo.data[0] = ALGORITHM;
-    results[0].workspaceSize = WORKSPACE_BYTES;
-    *n_out = 1;
+    *n_out = 0;
+    if (fake.no_epilogues && desc->data[EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) { return CUBLAS_STATUS_NOT_SUPPORTED; }
+    for (int i = preference->data[0] == 0 ? N_ALGORITHMS - 1 : 0; i < N_ALGORITHMS && *n_out < n_wanted; i++) {
+        if (preference->data[0] > 0 && i == N_ALGORITHMS - 1) { break; }
+        cublasLtMatmulHeuristicResult_t *result = &results[(*n_out)++];
+        memset(result, 0, sizeof *result);
+        result->algo.data[0] = FIRST_ALGORITHM + (uint64_t)i;
+        result->workspaceSize = workspaces[i];
+        result->state = can_run[i] ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ARCH_MISMATCH;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -150,7 +165,7 @@ static void multiply(const void *args, uint64_t i) {
         const float b = p->turn_b ? p->b[column + k * p->ldb] : p->b[k + column * p->ldb];
         sum += (double)a * (double)b;
     }
-    p->d[row + column * p->ldd] = (float)sum;
+    p->d[row + column * p->ldd] = (float)sum + (p->bias != NULL ? p->bias[row] : 0.0f);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -159,8 +174,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
     const float one = 1.0f, zero = 0.0f;
+    const bool has_bias = desc->data[EPILOGUE] == CUBLASLT_EPILOGUE_BIAS;
+    const uint64_t number = algo->data[0] - FIRST_ALGORITHM;
     const product_args args = {.a = a,
                                .b = b,
+                               .bias = has_bias ? (const float *)(uintptr_t)desc->data[BIAS] : NULL,
                                .d = d,
                                .lda = (int64_t)a_layout->data[2],
                                .ldb = (int64_t)b_layout->data[2],
@@ -175,7 +193,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!plain || c_layout != d_layout || !fit(desc, a_layout, b_layout, d_layout)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (algo->data[0] != ALGORITHM || workspace_bytes < WORKSPACE_BYTES) { return CUBLAS_STATUS_INVALID_VALUE; }
+    if (number >= N_ALGORITHMS || !can_run[number] || workspace_bytes < workspaces[number] ||
+        (has_bias && args.bias == NULL)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
     if (fake_spoil(stream, workspace, workspace_bytes) != cudaSuccess) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     cudaError_t error =
         ebb__cuda_each_on_host(stream, multiply, &args, sizeof args, d_layout->data[0] * d_layout->data[1]);

@@ -28,13 +28,18 @@ typedef struct fake_cuda {
     /* the machine; to be set before a device is opened */
     int driver_version, n_devices;
     size_t dnn_version, blas_version;
+    const char *name; /* of the GPU */
     bool has_mapping;
     bool has_no_locks;     /* the host can read device memory: unlocking a large arena for each command takes long */
+    bool tells_time;       /* a command takes the time that it took, not a made-up one of the seed's */
+    bool computes_nothing; /* kernels are queued, and leave everything as it is: for sizes that would take long */
     bool no_engines;       /* cuDNN knows no algorithm for anything */
     bool no_small_engines; /* its first list has only those that need much workspace */
+    bool no_tails;         /* it knows none for a convolution with a bias or a ReLU after it */
+    bool no_epilogues;     /* cuBLASLt knows none for a product with a bias */
     bool broken_list;      /* asking for its first list fails */
     bool broken_engines;   /* it knows some, and making an execution plan of them fails */
-    uint64_t total_bytes, context_bytes, granule_bytes;
+    uint64_t total_bytes, context_bytes, granule_bytes, cache_bytes;
     uint64_t seed; /* of the order */
 
     /* failures: call number fail_at from now on (1: the next) fails with error; 0: none does */
@@ -44,6 +49,7 @@ typedef struct fake_cuda {
 
     /* figures */
     uint64_t used_bytes; /* of the device, context_bytes not among them */
+    uint64_t most_used_bytes;
     uint64_t pinned_bytes;
     uint64_t n_untouched_pages; /* of what was pinned, ever: those that the driver would have had to make */
     size_t n_live;              /* allocations, reservations, streams, events, graphs, registrations */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN's graph API as the fake has it: descriptors that keep their attributes, one convolution a graph, and engines
- * that differ in what they say of themselves:
+ * cuDNN's graph API as the fake has it: descriptors that keep their attributes, one convolution a graph, perhaps with
+ * a bias and a ReLU after it, and engines that differ in what they say of themselves:
  *
  *   0 rounds to TF32   1 is not deterministic   2 needs more workspace than the operands have bytes
  *   3 does not run on this machine   4 needs no workspace   5 needs a little, as others do   6 rounds its
@@ -43,13 +43,14 @@ struct cudnnContext {
 
 typedef struct tensor {
     int64_t dims[4], strides[4], id;
+    bool is_virtual;
     float *at;
 } tensor;
 
 /* What a launch reads: it lives as long as the execution plan. */
 typedef struct conv_args {
-    const descriptor *operation;
-    float *src, *weights, *dst;
+    const descriptor *graph;
+    float *src, *weights, *dst, *bias;
     bool nonsense;
 } conv_args;
 
@@ -109,6 +110,7 @@ static size_t element_bytes(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: return sizeof(void *);
+    case CUDNN_TYPE_BOOLEAN: return sizeof(bool);
     default: return 4;
     }
 }
@@ -174,7 +176,8 @@ static tensor get_tensor(const descriptor *operation, cudnnBackendAttributeName_
     tensor t = {.id = -1};
     const descriptor *d = find_desc(operation, name);
     int32_t type = 0;
-    if (d == NULL || !find(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t.dims) ||
+    if (d == NULL || !find(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &t.is_virtual) ||
+        !find(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t.dims) ||
         !find(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t.strides) ||
         !find(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type) || type != CUDNN_DATA_FLOAT ||
         !find(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &t.id)) {
@@ -186,6 +189,8 @@ static tensor get_tensor(const descriptor *operation, cudnnBackendAttributeName_
 typedef struct convolution {
     cudnnBackendDescriptorType_t type;
     tensor src, weights, dst;
+    tensor bias; /* id -1: none */
+    bool relu;
     int64_t pre[2], post[2], dilation[2], stride[2];
 } convolution;
 
@@ -214,6 +219,45 @@ static bool get_convolution(const descriptor *operation, convolution *c) {
            find(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, c->post) &&
            find(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, c->dilation) &&
            find(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, c->stride);
+}
+
+/* What comes after it, from what c->dst was before to what it is now: each in the place of the one before. */
+static bool add_pointwise(const descriptor *operation, convolution *c) {
+    const descriptor *d = find_desc(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const tensor from = get_tensor(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+    const tensor to = get_tensor(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    int32_t mode = -1, type = -1, propagation = -1;
+    if (d == NULL || !find(d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode) ||
+        !find(d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type) || type != CUDNN_DATA_FLOAT ||
+        from.id != c->dst.id || !from.is_virtual || to.id < 0 || c->relu ||
+        memcmp(from.dims, to.dims, sizeof to.dims) != 0) {
+        return false;
+    }
+    c->dst = to;
+    if (mode == CUDNN_POINTWISE_ADD) {
+        c->bias = get_tensor(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+        return c->bias.id >= 0 && c->bias.dims[1] == to.dims[1] && c->bias.dims[0] * c->bias.dims[2] == 1 &&
+               c->bias.dims[3] == 1;
+    }
+    c->relu = true;
+    return mode == CUDNN_POINTWISE_RELU_FWD &&
+           find(d, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &propagation) &&
+           propagation == CUDNN_PROPAGATE_NAN;
+}
+
+/* A graph's convolution with what comes after it. false: it is described wrongly. */
+static bool get_graph(const descriptor *graph, convolution *c) {
+    const descriptor *operation[3] = {NULL};
+    int64_t n = 1;
+    while (n <= 3 && !find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, (void *)operation)) {
+        n++;
+    }
+    *c = (convolution){.bias = {.id = -1}};
+    if (n > 3 || !get_convolution(operation[0], c)) { return false; }
+    for (int64_t i = 1; i < n; i++) {
+        if (!add_pointwise(operation[i], c)) { return false; }
+    }
+    return !c->dst.is_virtual;
 }
 
 static int64_t n_elements(const tensor *t) {
@@ -275,7 +319,7 @@ static void convolve(const void *args, uint64_t unused) {
     convolution c;
     int64_t d[4];
     (void)unused;
-    if (!get_convolution(a->operation, &c)) { abort(); }
+    if (!get_graph(a->graph, &c)) { abort(); }
     c.src.at = a->src, c.weights.at = a->weights, c.dst.at = a->dst;
     const bool forward = c.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
     const bool data = c.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
@@ -285,7 +329,11 @@ static void convolve(const void *args, uint64_t unused) {
         unravel(&c.dst, i, d);
         add_terms(&c, d, sums);
     }
-    for (int64_t i = 0; i < n_elements(out); i++) { out->at[i] = a->nonsense ? 12345.0f : (float)sums[i]; }
+    for (int64_t i = 0; i < n_elements(out); i++) {
+        float x = (float)sums[i];
+        if (c.bias.id >= 0) { x += a->bias[i / out->strides[1] % out->dims[1]]; }
+        out->at[i] = a->nonsense ? 12345.0f : c.relu && x < 0.0f ? 0.0f : x;
+    }
     free(sums);
 }
 
@@ -296,7 +344,7 @@ static int64_t workspace_of(const descriptor *plan) {
     convolution c;
     if (config->engine == 4) { return 0; }
     if (config->engine != 2) { return SMALL_WORKSPACE; }
-    if (!get_convolution(find_desc(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), &c)) { abort(); }
+    if (!get_graph(config->graph, &c)) { abort(); }
     return 4 * (n_elements(&c.src) + n_elements(&c.weights) + n_elements(&c.dst)) + 1;
 }
 
@@ -305,7 +353,8 @@ typedef struct engines {
     int engine[6];
 } engines;
 
-static const engines first_list = {6, {0, 1, 2, 3, 5, 6}}, only_large = {2, {1, 2}}, fallbacks = {2, {2, 4}};
+static const engines first_list = {6, {0, 1, 2, 3, 5, 6}}, only_large = {2, {1, 2}}, fallbacks = {2, {2, 4}},
+                     no_list = {0, {0}};
 
 static const engines *list_of(const descriptor *heuristics) {
     int32_t mode = -1;
@@ -317,12 +366,11 @@ static const engines *list_of(const descriptor *heuristics) {
 static cudnnStatus_t get_configs(const descriptor *heuristics, int64_t n_wanted, int64_t *n_out, descriptor **configs) {
     const descriptor *graph = find_desc(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     convolution c;
-    if (graph == NULL) { return CUDNN_STATUS_BAD_PARAM; }
-    const descriptor *operation = find_desc(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    if (operation == NULL || !get_convolution(operation, &c) || !is_consistent(&c)) { return CUDNN_STATUS_BAD_PARAM; }
+    if (graph == NULL || !get_graph(graph, &c) || !is_consistent(&c)) { return CUDNN_STATUS_BAD_PARAM; }
     const engines *list = list_of(heuristics);
     if (fake.broken_list && list == &first_list) { return CUDNN_STATUS_EXECUTION_FAILED; }
-    *n_out = fake.no_engines ? 0 : list->n;
+    if (fake.no_engines || (fake.no_tails && (c.bias.id >= 0 || c.relu))) { list = &no_list; }
+    *n_out = list->n;
     for (int64_t i = 0; i < n_wanted && i < list->n; i++) {
         if (configs[i]->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) { return CUDNN_STATUS_BAD_PARAM; }
         configs[i]->engine = list->engine[i];
@@ -364,23 +412,28 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const desc, cudn
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
     const descriptor *p = plan, *v = pack;
-    int64_t ids[3] = {0};
-    float *at[3] = {NULL}, *by_id[4] = {NULL};
+    int64_t ids[4] = {0};
+    float *at[4] = {NULL}, *by_id[5] = {NULL};
     void *workspace = NULL;
     DNN_CALL();
     if (!p->finalized || !v->finalized) { return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED; }
-    if (!find(v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids) ||
-        !find(v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, (void *)at) ||
+    const descriptor *config = find_desc(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    conv_args args = {.graph = config->graph, .nonsense = config->engine < 2 || config->engine == 6};
+    convolution c;
+    if (!get_graph(args.graph, &c)) { return CUDNN_STATUS_BAD_PARAM; }
+    const int64_t n = c.bias.id >= 0 ? 4 : 3; /* as many as there are tensors in memory */
+    if (!find(v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids) ||
+        !find(v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, (void *)at) ||
         !find(v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (void *)&workspace)) {
         return CUDNN_STATUS_BAD_PARAM;
     }
-    for (int i = 0; i < 3; i++) { by_id[ids[i] & 3] = at[i]; }
-    const descriptor *config = find_desc(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-    conv_args args = {.operation = find_desc(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS),
-                      .nonsense = config->engine < 2 || config->engine == 6};
-    convolution c;
-    if (!get_convolution(args.operation, &c)) { return CUDNN_STATUS_BAD_PARAM; }
-    args.src = by_id[c.src.id & 3], args.weights = by_id[c.weights.id & 3], args.dst = by_id[c.dst.id & 3];
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] > 4) { return CUDNN_STATUS_BAD_PARAM; }
+        by_id[ids[i]] = at[i];
+    }
+    if (c.src.id > 4 || c.weights.id > 4 || c.dst.id > 4 || c.bias.id > 4) { return CUDNN_STATUS_BAD_PARAM; }
+    args.src = by_id[c.src.id], args.weights = by_id[c.weights.id], args.dst = by_id[c.dst.id];
+    args.bias = c.bias.id >= 0 ? by_id[c.bias.id] : NULL;
     cudaError_t error = fake_spoil(handle->stream, workspace, (uint64_t)workspace_of(p));
     if (error == cudaSuccess) { error = ebb__cuda_each_on_host(handle->stream, convolve, &args, sizeof args, 1); }
     return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED_CUDART;

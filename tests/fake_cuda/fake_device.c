@@ -41,6 +41,7 @@ void fake_cuda_reset(uint64_t seed) {
     fake_forget_captures();
     fake = (fake_cuda){.driver_version = CUDART_VERSION,
                        .dnn_version = 90000,
+                       .name = "Fake GPU",
                        .blas_version = 120000,
                        .n_devices = 1,
                        .has_mapping = true,
@@ -111,9 +112,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     (void)device;
     FAKE_CALL();
     memset(properties, 0, sizeof *properties);
-    strcpy(properties->name, "Fake GPU");
+    (void)snprintf(properties->name, sizeof properties->name, "%s", fake.name);
     properties->multiProcessorCount = 3;
     properties->totalGlobalMem = fake.total_bytes;
+    properties->l2CacheSize = (int)fake.cache_bytes;
     return cudaSuccess;
 }
 
@@ -204,6 +206,7 @@ cudaError_t cudaMalloc(void **ptr, size_t n_bytes) {
     range *r = add_range(n_bytes);
     r->is_open = r->is_malloc = true;
     fake.used_bytes += n_bytes;
+    if (fake.used_bytes > fake.most_used_bytes) { fake.most_used_bytes = fake.used_bytes; }
     *ptr = r->base;
     return cudaSuccess;
 }
@@ -308,6 +311,7 @@ static CUresult mem_create(CUmemGenericAllocationHandle *handle, size_t n_bytes,
     piece *p = calloc(1, sizeof *p);
     *p = (piece){.n_bytes = n_bytes, .n_holders = 1};
     fake.used_bytes += n_bytes;
+    if (fake.used_bytes > fake.most_used_bytes) { fake.most_used_bytes = fake.used_bytes; }
     fake.n_live++;
     *handle = (CUmemGenericAllocationHandle)(uintptr_t)p;
     return CUDA_SUCCESS;

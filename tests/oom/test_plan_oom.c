@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of planning, checking, scheduling, simulating, saving and loading fails in turn.
+ * Every allocation of planning, checking, scheduling, simulating, saving and loading, and of following a plan, fails in
+ * turn.
  */
 #include "order_support.h"
 
+#include "ebb/executor.h"
+#include "ebb/program_import.h"
 #include "plan/order.h"
 
 #include <unistd.h>
@@ -31,6 +34,26 @@ static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_m
     return st;
 }
 
+/* What follows a plan, and the proof of what it hands out. */
+static ebb_status follow(const ebb_mem *mem, const ebb_program *p, const ebb_plan *plan) {
+    ebb_executor *executor = NULL;
+    ebb_proof proof;
+    EBB_TRY(ebb_executor_create(mem, p, plan, &executor));
+    ebb_executor_destroy(executor);
+    return ebb_executor_prove(mem, p, plan, &proof);
+}
+
+static void test_executor_oom(void **state) {
+    (void)state;
+    for (uint64_t seed = 2; seed <= 3; seed++) {
+        ebb_program *p = random_program(seed);
+        ebb_plan *plan = make_tight_plan(p);
+        OOM_LOOP(mem, st, st = follow(mem, p, plan));
+        ebb_plan_destroy(plan);
+        ebb_program_destroy(p);
+    }
+}
+
 static void test_plan_oom(void **state) {
     (void)state;
     ebb_machine *m = NULL;
@@ -41,6 +64,42 @@ static void test_plan_oom(void **state) {
         OOM_LOOP(mem, st, st = plan_all(mem, p, m, "budget", budget, "given"));
         ebb_program_destroy(p);
     }
+    ebb_machine_destroy(m);
+}
+
+static void test_paper_policies_oom(void **state) {
+    (void)state;
+    static const char *const policies[] = {"recompute-cost-aware", "recompute-printed", "sqrt-n", "utp",
+                                           "tensor-cache-next",    "superneurons"};
+    ebb_machine *m = NULL;
+    ebb_program *p = random_program(3);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    for (size_t s = p->steps.n / 2; s < p->steps.n; s++) { p->steps.data[s].phase = EBB_PHASE_BACKWARD; }
+    for (size_t t = 0; t < p->tensors.n; t += 2) { p->tensors.data[t].marks = EBB_MARK_CHECKPOINT; }
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        OOM_LOOP(mem, st, st = plan_all(mem, p, m, policies[i], UINT64_MAX, "given"));
+        ebb_no_fit no_fit = {0};
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_plan *plan = NULL;
+        options.policy = policies[i];
+        options.budget_bytes = 1;
+        assert_int_equal(ebb_plan_make(p, m, &options, &plan, &no_fit), EBB_E_NO_FIT);
+        const uint64_t least = no_fit.least_budget_bytes;
+        OOM_LOOP(mem, st, st = plan_all(mem, p, m, policies[i], least, i % 2 == 0 ? "given" : "greedy"));
+    }
+    ebb_program_destroy(p);
+    ebb_machine_destroy(m);
+}
+
+static void test_dtr_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    ebb_program *p = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    assert_int_equal(ebb_program_import("tests/fuzz/corpus/foreign_dtr/chain", NULL, &p), EBB_OK);
+    OOM_LOOP(mem, st, st = plan_all(mem, p, m, "dtr", 40000, "given"));
+    OOM_LOOP(mem, st, st = plan_all(mem, p, m, "dtr-eq", 40000, "given"));
+    ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }
 
@@ -145,8 +204,9 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_best_oom),
-                                       cmocka_unit_test(test_order_oom), cmocka_unit_test(test_fitting_oom),
-                                       cmocka_unit_test(test_no_fit_oom)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_executor_oom), cmocka_unit_test(test_paper_policies_oom),
+        cmocka_unit_test(test_best_oom), cmocka_unit_test(test_order_oom),    cmocka_unit_test(test_fitting_oom),
+        cmocka_unit_test(test_dtr_oom),  cmocka_unit_test(test_no_fit_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

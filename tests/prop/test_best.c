@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The policy best over random programs and budgets: it has a plan wherever budget has one and is never slower than it,
- * more effort is never slower, and the same question gets the same answer.
+ * more effort is never slower, and the same question gets the same answer from any number of threads.
  */
 #include "plan_support.h"
 
@@ -24,13 +24,15 @@ typedef struct question {
 } question;
 
 /* What the simulator says, UINT64_MAX if there is no plan. *hash_out: of the plan. */
-static uint64_t ask(const question *q, const char *policy, uint32_t effort, uint64_t *hash_out) {
+static uint64_t ask_threads(const question *q, const char *policy, uint32_t effort, uint32_t n_threads,
+                            uint64_t *hash_out) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_plan *plan = NULL;
     ebb_timeline timeline;
     size_t n = 0;
     options.policy = policy;
     options.effort = effort;
+    options.n_threads = n_threads;
     options.budget_bytes = q->budget_bytes;
     options.tier_bytes[EBB_HOST] = q->host_bytes;
     if (ebb_plan_make(q->program, q->machine, &options, &plan, NULL) != EBB_OK) { return UINT64_MAX; }
@@ -47,6 +49,10 @@ static uint64_t ask(const question *q, const char *policy, uint32_t effort, uint
     return timeline.iteration_ns;
 }
 
+static uint64_t ask(const question *q, const char *policy, uint32_t effort, uint64_t *hash_out) {
+    return ask_threads(q, policy, effort, 1, hash_out);
+}
+
 static void assert_not_slower(const question *q, uint64_t seed, uint64_t *n_faster) {
     uint64_t hash[4] = {0};
     const uint64_t budget_ns = ask(q, "budget", 0, &hash[0]);
@@ -55,8 +61,30 @@ static void assert_not_slower(const question *q, uint64_t seed, uint64_t *n_fast
         fail_msg("seed %" PRIu64 ", %" PRIu64 " bytes: budget %" PRIu64 " ns, best %" PRIu64 " and %" PRIu64 " ns",
                  seed, q->budget_bytes, budget_ns, first_ns, second_ns);
     }
-    if (seed % 4 == 0) { assert_true(ask(q, "best", 1, &hash[3]) == second_ns && hash[3] == hash[2]); }
+    if (seed % 4 == 1) {
+        assert_true(ask_threads(q, "best", 1, 1 + (uint32_t)(seed % 3), &hash[3]) == second_ns && hash[3] == hash[2]);
+        assert_true(ask_threads(q, "best", 1, 4, &hash[3]) == second_ns && hash[3] == hash[2]);
+    }
     *n_faster += second_ns < budget_ns;
+}
+
+/* Where nothing may be computed again, effort does not lead to a plan that does so and is refused. */
+static void assert_copies_alone(const question *q, uint64_t seed) {
+    for (uint32_t effort = 0; effort < 2; effort++) {
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_plan *plan = NULL;
+        ebb_no_fit no_fit = {0};
+        options.policy = "best";
+        options.no_recompute = true;
+        options.effort = effort;
+        options.budget_bytes = q->budget_bytes;
+        options.tier_bytes[EBB_HOST] = q->host_bytes;
+        const ebb_status st = ebb_plan_make(q->program, q->machine, &options, &plan, &no_fit);
+        const bool is_right = st == EBB_OK ? ebb_plan_get_summary(plan).n_recomputed_steps == 0
+                                           : st == EBB_E_NO_FIT && no_fit.least_budget_bytes > q->budget_bytes;
+        if (!is_right) { fail_msg("seed %" PRIu64 ", %" PRIu64 " bytes: %s", seed, q->budget_bytes, ebb_last_error()); }
+        ebb_plan_destroy(plan);
+    }
 }
 
 static void never_slower(void **state) {
@@ -82,6 +110,7 @@ static void never_slower(void **state) {
                                 .budget_bytes = floor + (peak - floor) * i / 4,
                                 .host_bytes = ebb__rng_below(&rng, 3) == 0 ? 0 : UINT64_MAX};
             assert_not_slower(&q, seed, &n_faster);
+            if (q.host_bytes > 0) { assert_copies_alone(&q, seed); }
         }
         ebb_machine_destroy(m);
         ebb_program_destroy(p);

@@ -59,6 +59,7 @@ static void try_budgets(const ebb_program *p, const ebb_machine *m, const char *
         options.budget_bytes = i == 4 ? floor / 2 : floor + (top > floor ? top - floor : 0) * (uint64_t)i / 4;
         uint64_t dice = ebb__rng_below(rng, 6);
         options.effort = dice == 3;
+        options.as_coded = dice == 4;
         if (dice == 0) { options.tier_bytes[EBB_HOST] = 0; }
         if (dice == 1) { options.tier_bytes[EBB_HOST] = top / 3; }
         if (dice == 1 || dice == 2) { options.tier_bytes[EBB_DISK] = UINT64_MAX; }
@@ -200,6 +201,8 @@ static void test_nothing_moves_from_liveness_on(void **state) {
 /* ---- what is planned --------------------------------------------------------------------------- */
 
 static void test_random_programs(void **state) {
+    static const char *const copying[] = {"autoswap-doa",  "autoswap-aoa", "autoswap-wdoa", "autoswap-swdoa",
+                                          "autoswap-vote", "autoswap-bo",  "swap"};
     (void)state;
     const char *from = getenv("EBB_SEED"), *count = getenv("EBB_COUNT");
     uint64_t first = from != NULL ? strtoull(from, NULL, 10) : 1, n = count != NULL ? strtoull(count, NULL, 10) : 40;
@@ -213,6 +216,7 @@ static void test_random_programs(void **state) {
         world expected;
         execute_in_order(&expected, p, none, N_LAPS);
         try_budgets(p, m, "budget", &expected, &rng);
+        if (seed % 2 == 0) { try_budgets(p, m, copying[seed % (sizeof copying / sizeof copying[0])], &expected, &rng); }
         if (seed % 4 == 0) { try_budgets(p, m, "best", &expected, &rng); }
         world_free(&expected);
         ebb_plan_destroy(none);

@@ -58,6 +58,7 @@ static ebb_program *draw_program(ebb_rng *rng) {
     assert_int_equal(ebb_program_create(NULL, draw_text(rng, text), (uint64_t)1 << ebb__rng_below(rng, 31), &p),
                      EBB_OK);
     uint32_t n_tensors = 1 + (uint32_t)ebb__rng_below(rng, MAX_TENSORS), idx = 0;
+    const uint32_t n_steps = 1 + (uint32_t)ebb__rng_below(rng, MAX_STEPS);
     bool written[MAX_TENSORS] = {false};
     for (uint32_t i = 0; i < n_tensors; i++) {
         ebb_tensor t = {.name = draw_text(rng, text),
@@ -66,10 +67,10 @@ static ebb_program *draw_program(ebb_rng *rng) {
                         .marks = ebb__rng_below(rng, 4) == 0 ? EBB_MARK_CHECKPOINT : 0,
                         .persistent = ebb__rng_below(rng, 3) == 0,
                         .kept = ebb__rng_below(rng, 5) == 0};
+        t.released = !t.persistent && !t.kept && ebb__rng_below(rng, 3) == 0 ? n_steps : 0;
         written[i] = t.persistent;
         assert_int_equal(ebb_program_add_tensor(p, &t, &idx), EBB_OK);
     }
-    uint32_t n_steps = 1 + (uint32_t)ebb__rng_below(rng, MAX_STEPS);
     for (uint32_t s = 0; s < n_steps; s++) {
         ebb_access accesses[MAX_TENSORS];
         uint32_t n = s == 0 ? n_tensors : (uint32_t)ebb__rng_below(rng, 6);
@@ -125,7 +126,8 @@ static bool same_program(const ebb_program *a, const ebb_program *b) {
     for (size_t i = 0; i < a->tensors.n; i++) {
         const ebb_tensor *x = &a->tensors.data[i], *y = &b->tensors.data[i];
         if (strcmp(x->name, y->name) != 0 || x->size_bytes != y->size_bytes || x->role != y->role ||
-            x->marks != y->marks || x->persistent != y->persistent || x->kept != y->kept) {
+            x->marks != y->marks || x->persistent != y->persistent || x->kept != y->kept ||
+            x->released != y->released) {
             return false;
         }
     }
@@ -191,6 +193,7 @@ static void test_refusals(void **state) {
         const char *text, *message;
     } cases[] = {
         {"", "t:1: not a program"},
+        {HEAD "tensor 0 \"x\" 8 temp released 4294967296\n", "t:4: it is released after more steps"},
         {"ebb-programs 1\n", "t:1: not a program"},
         {"ebb-program 2\n", "t:1: a version"},
         {"ebb-program 1 1\n", "t:1: a field too many"},

@@ -39,14 +39,14 @@ static ebb_program *make_program(void) {
 
 static void test_names(void **state) {
     (void)state;
-    static const char *const names[] = {"given", "least", "fitting", "fastest"};
+    static const char *const names[] = {"given", "least", "fitting", "fastest", "greedy"};
     const char *about = NULL;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         assert_string_equal(ebb_algorithms_name(i, &about), names[i]);
         assert_non_null(about);
         assert_int_equal(ebb__algorithms_find(names[i]), i);
     }
-    assert_null(ebb_algorithms_name(4, &about));
+    assert_null(ebb_algorithms_name(5, &about));
     assert_int_equal(ebb__algorithms_find("quick"), EBB_N_ALGORITHMS);
     assert_int_equal(ebb__algorithms_find(NULL), EBB_N_ALGORITHMS);
     ebb_program *p = make_program();
@@ -128,6 +128,7 @@ static void test_figures(void **state) {
         f.chosen_ns = 1150;
         assert_figures(p, m, policy, "fastest", &f);
         assert_figures(p, m, policy, "fitting", &f); /* without a budget */
+        assert_figures(p, m, policy, "greedy", &f);
     }
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
@@ -140,7 +141,7 @@ static void test_too_little(void **state) {
         const char *algorithms;
         uint64_t least_bytes;
         uint32_t step;
-    } cases[] = {{"given", 120, 0}, {"least", 53, 1}, {"fitting", 53, 1}, {"fastest", 520, 0}};
+    } cases[] = {{"given", 120, 0}, {"least", 53, 1}, {"fitting", 53, 1}, {"fastest", 520, 0}, {"greedy", 53, 1}};
     ebb_program *p = make_program();
     ebb_machine *m = make_machine();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -160,9 +161,33 @@ static void test_too_little(void **state) {
     ebb_program_destroy(p);
 }
 
+/* Step 0 has 20 bytes of a tensor; its choices c and d are equally fast, with 500 and 10 bytes of scratch. */
+static void test_greedy(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t budget_bytes;
+        uint32_t choice;
+    } cases[] = {{53, 3}, {120, 3}, {519, 3}, {520, 2}, {UINT64_MAX, 2}};
+    ebb_program *p = make_program();
+    ebb_machine *m = make_machine();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_plan *plan = NULL;
+        options.policy = "liveness";
+        options.algorithms = "greedy";
+        options.budget_bytes = cases[i].budget_bytes;
+        assert_int_equal(ebb_plan_make(p, m, &options, &plan, NULL), EBB_OK);
+        assert_int_equal(plan->actions.data[0].choice, cases[i].choice);
+        assert_true(ebb_plan_get_summary(plan).peak_bytes <= cases[i].budget_bytes);
+        ebb_plan_destroy(plan);
+    }
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_choose),
-                                       cmocka_unit_test(test_floor), cmocka_unit_test(test_figures),
-                                       cmocka_unit_test(test_too_little)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),      cmocka_unit_test(test_choose),
+                                       cmocka_unit_test(test_floor),      cmocka_unit_test(test_figures),
+                                       cmocka_unit_test(test_too_little), cmocka_unit_test(test_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void test_right_plan(void **state) {
 
 #define MUTATION_FN(how, rule)                                                                                         \
     do {                                                                                                               \
-        ebb_plan *plan = make_plan(p);                                                                                 \
+        ebb_plan *plan = make(p);                                                                                      \
         how;                                                                                                           \
         ebb_status st = ebb_plan_check(p, plan);                                                                       \
         if (st != EBB_E_INVALID_PLAN || strstr(ebb_last_error(), rule) == NULL) {                                      \
@@ -159,6 +159,7 @@ static void test_right_plan(void **state) {
 static void test_mutations(void **state) {
     (void)state;
     ebb_program *p = make_program();
+    ebb_plan *(*const make)(const ebb_program *) = make_plan;
     int n_wrong = 0;
     MUTATIONS(MUTATION_FN)
     assert_int_equal(n_wrong, 0);
@@ -257,9 +258,137 @@ static void test_stale_end(void **state) {
     ebb_program_destroy(p);
 }
 
+/* ---- parts, tiers, moves ------------------------------------------------------------------------ */
+
+/* v (persistent) lies in two halves: the lower one always on the device, the upper one comes from the host, leaves to
+ * the disk and moves on to the host, where it goes around. z (persistent) is written whole in each iteration. */
+enum { V, A, Q, Z };
+
+static ebb_program *make_parts_program(void) {
+    ebb_program *p = NULL;
+    const ebb_choice choices[] = {{.name = "slow", .key = 1}, {.name = "fast", .key = 2}};
+    const ebb_step two_ways = {.name = "two ways", .kind = "op", .n_accesses = 1, .n_choices = 2};
+    const ebb_access makes_a = {A, EBB_WRITE};
+    assert_int_equal(ebb_program_create(NULL, "parts", 64, &p), EBB_OK);
+    make_tensor(p, 256, true, false);
+    make_tensor(p, 64, false, false);
+    make_tensor(p, 64, false, true);
+    make_tensor(p, 64, true, false);
+    assert_int_equal(ebb_program_add_step(p, &two_ways, &makes_a, choices), EBB_OK);
+    STEP(p, 0, 1, {V, EBB_READ}, {A, EBB_READ}, {Q, EBB_WRITE});
+    STEP(p, 0, 1, {V, EBB_UPDATE}, {Z, EBB_WRITE});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    return p;
+}
+
+#define UPPER .begin = 128, .size_bytes = 128
+static const ebb_action part_actions[] = {
+    ACT_RUN(0),                                                                   /* 0 */
+    {.kind = EBB_ACT_IN, .target = V, .tier = EBB_HOST, UPPER},                   /* 1 */
+    ACT_RUN(1),                                                                   /* 2 */
+    ACT_AGAIN(0),                                                                 /* 3 */
+    ACT_DROP(A),                                                                  /* 4 */
+    ACT_RUN(2),                                                                   /* 5 */
+    {.kind = EBB_ACT_OUT, .target = V, .tier = EBB_DISK, UPPER},                  /* 6 */
+    {.kind = EBB_ACT_MOVE, .target = V, .tier = EBB_DISK, .to = EBB_HOST, UPPER}, /* 7 */
+    {.kind = EBB_ACT_DROP, .target = V, UPPER},                                   /* 8 */
+};
+static const ebb_stay part_stays[] = {
+    {V, 0, 0, 0, 128, 0}, {A, 0, 4, 256, 64, 0}, {Z, 0, 0, 384, 64, 0}, {V, 1, 8, 128, 128, 128}, {Q, 2, 9, 320, 64, 0},
+};
+static const ebb_slot part_slots[] = {{V, EBB_DISK, 6, 8, 0, 128, 128}, {V, EBB_HOST, 7, 2, 0, 128, 128}};
+enum { PART_LOWER, PART_A, PART_Z, PART_UPPER, PART_Q, N_PART_STAYS };
+
+static ebb_plan *make_parts_plan(const ebb_program *p) {
+    ebb_plan *plan = make_empty_plan(p, 1024);
+    for (size_t i = 0; i < sizeof part_actions / sizeof *part_actions; i++) {
+        assert_int_equal(EBB_PUSH(NULL, &plan->actions, part_actions[i]), EBB_OK);
+    }
+    for (size_t i = 0; i < N_PART_STAYS; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->stays, part_stays[i]), EBB_OK); }
+    for (size_t i = 0; i < 2; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->slots, part_slots[i]), EBB_OK); }
+    return plan;
+}
+
+static void insert_stay(ebb_plan *plan, size_t at, ebb_stay stay) {
+    assert_int_equal(EBB_PUSH(NULL, &plan->stays, stay), EBB_OK);
+    memmove(&plan->stays.data[at + 1], &plan->stays.data[at], (plan->stays.n - 1 - at) * sizeof stay);
+    plan->stays.data[at] = stay;
+}
+
+static void insert_slot(ebb_plan *plan, size_t at, ebb_slot slot) {
+    assert_int_equal(EBB_PUSH(NULL, &plan->slots, slot), EBB_OK);
+    memmove(&plan->slots.data[at + 1], &plan->slots.data[at], (plan->slots.n - 1 - at) * sizeof slot);
+    plan->slots.data[at] = slot;
+}
+
+/* The upper half is brought back old after the update, and then both halves are copied out as one. */
+static void mix_versions(ebb_plan *plan) {
+    plan->actions.data[6] = (ebb_action){.kind = EBB_ACT_DROP, .target = V, UPPER};
+    plan->actions.data[7] = part_actions[1];
+    plan->actions.data[8] = (ebb_action){.kind = EBB_ACT_OUT, .target = V, .tier = EBB_DISK, .size_bytes = EBB_WHOLE};
+    plan->stays.data[PART_UPPER].last = 6;
+    insert_stay(plan, N_PART_STAYS, (ebb_stay){V, 7, 9, 128, 128, 128});
+    plan->slots.data[0] = (ebb_slot){V, EBB_HOST, 0, 0, 0, 128, 128};
+    plan->slots.data[1] = (ebb_slot){V, EBB_DISK, 8, 9, 0, 256, 0};
+}
+
+#define PART_MUTATIONS(X)                                                                                              \
+    X(plan->alignment_bytes = 128, "alignment is not the program's")                                                   \
+    X(plan->certificate.bytes_rule = "step"; plan->certificate.bound_bytes = 1, "not what the rule step gives")        \
+    X(plan->stays.data[PART_UPPER].begin = 129, "not a part of its tensor")                                            \
+    X(plan->stays.data[PART_UPPER].begin = 96, "within the alignment")                                                 \
+    X(plan->slots.data[0].size_bytes = 129, "not a part of its tensor")                                                \
+    X(plan->actions.data[6].begin = 96, "within the alignment")                                                        \
+    X(plan->actions.data[6].size_bytes = 0, "not a part of its tensor")                                                \
+    X(plan->stays.data[PART_UPPER].offset = 512, "do not lie side by side")                                            \
+    X(plan->actions.data[1].begin = plan->stays.data[PART_UPPER].begin = plan->stays.data[PART_UPPER].offset = 64;     \
+      plan->actions.data[1].size_bytes = plan->stays.data[PART_UPPER].size_bytes = 192, "already present")             \
+    X(plan->actions.data[6].begin = 0; plan->actions.data[6].size_bytes = 256; plan->slots.data[0].begin = 0;          \
+      plan->slots.data[0].size_bytes = 256; plan->stays.data[PART_UPPER].offset = 512, "do not lie side by side")      \
+    X(plan->actions.data[2].target = 2; plan->actions.data[5].target = 1;                                              \
+      plan->stays.data[PART_Q].first = 5, "not at the version that the step reads")                                    \
+    X(plan->actions.data[3].choice = 1, "with another choice")                                                         \
+    X(plan->actions.data[6].tier = 9, "no such tier")                                                                  \
+    X(plan->actions.data[6].tier = EBB_DEVICE, "no such tier")                                                         \
+    X(plan->actions.data[7].to = EBB_DEVICE, "no such tier")                                                           \
+    X(plan->topology.way[EBB_DISK][EBB_HOST] = 0, "no way between the tiers")                                          \
+    X(plan->topology.way[EBB_HOST][EBB_DEVICE] = 0, "no way between the tiers")                                        \
+    X(insert_stay(plan, 4, (ebb_stay){EBB_SCRATCH, 1, 2, 512, 64, 0}), "scratch that it does not need")                \
+    X(insert_stay(plan, 5, (ebb_stay){EBB_SCRATCH, 2, 3, 512, 64, 0}), "scratch that it does not need")                \
+    X(insert_stay(plan, 5, (ebb_stay){EBB_SCRATCH, 2, 3, 512, 64, 0});                                                 \
+      insert_stay(plan, 5, (ebb_stay){EBB_SCRATCH, 2, 3, 576, 64, 0}), "scratch twice")                                \
+    X(insert_stay(plan, 1, (ebb_stay){V, 0, 0, 512, 64, 64}), "two stays of a byte around the end")                    \
+    X(insert_slot(plan, 2, (ebb_slot){V, EBB_HOST, 7, 2, 512, 128, 128}), "two slots of a byte around the end")        \
+    X(plan->actions.data[6].tier = plan->slots.data[0].tier = EBB_HOST;                                                \
+      plan->actions.data[7] = plan->actions.data[6], "two slots on one tier")                                          \
+    X(plan->slots.data[0].last = 7, "it has no slot")                                                                  \
+    X(plan->slots.data[0].tier = EBB_HOST, "nothing fills")                                                            \
+    X(plan->slots.data[0].begin = 0, "nothing fills")                                                                  \
+    X(plan->actions.data[8].begin = 0; plan->actions.data[8].size_bytes = 256, "does not end here")                    \
+    X(plan->actions.data[8].size_bytes = 64, "does not end here")                                                      \
+    X(plan->actions.data[4].target = Q; plan->stays.data[PART_Q].last = 4;                                             \
+      plan->stays.data[PART_A].last = 9, "kept but not on the device")                                                 \
+    X(plan->stays.data[PART_Z].last = 9; plan->stays.data[PART_Z].first = 5, "out of order")                           \
+    X(remove_stay(plan, PART_Z); insert_stay(plan, 4, (ebb_stay){Z, 5, 9, 384, 64, 0}), "its content is lost")         \
+    X(mix_versions(plan), "of different versions")
+
+static void test_part_mutations(void **state) {
+    (void)state;
+    ebb_program *p = make_parts_program();
+    ebb_plan *(*const make)(const ebb_program *) = make_parts_plan;
+    int n_wrong = 0;
+    ebb_plan *right = make(p);
+    if (ebb_plan_check(p, right) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    ebb_plan_destroy(right);
+    PART_MUTATIONS(MUTATION_FN)
+    assert_int_equal(n_wrong, 0);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan),   cmocka_unit_test(test_mutations),
-                                       cmocka_unit_test(test_repeats),      cmocka_unit_test(test_versions),
-                                       cmocka_unit_test(test_stale_circle), cmocka_unit_test(test_stale_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan),     cmocka_unit_test(test_mutations),
+                                       cmocka_unit_test(test_part_mutations), cmocka_unit_test(test_repeats),
+                                       cmocka_unit_test(test_versions),       cmocka_unit_test(test_stale_circle),
+                                       cmocka_unit_test(test_stale_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of cuDNN's algorithms a convolution offers, that they are looked for once, and that whatever call of making,
- * binding and running fails is told, and nothing is left over. Over the fake, whose engines are named in fake_cudnn.c.
+ * Which of cuDNN's algorithms a convolution offers, and of cuBLASLt's a product, that they are looked for once, and
+ * that whatever call of making, binding and running fails is told, and nothing is left over. Over the fake, whose
+ * engines are named in fake_cudnn.c.
  */
 #include "backend/cuda/cuda_library.h"
 #include "fake_cuda.h"
 #include "support.h"
 
-enum { N_OPERANDS = 3, SPACING = 4096, ARENA_BYTES = 1 << 16 };
+#include <math.h>
+
+enum { N_OPERANDS = 4, SPACING = 4096, ARENA_BYTES = 1 << 16 }; /* the last one is a bias's place */
 
 typedef struct fixture {
     ebb_device *device;
     ebb_arena_mem *arena;
     ebb_stream *stream;
-    ebb_operand operand[N_OPERANDS];
+    ebb_operand operand[N_OPERANDS]; /* src, weights, dst; with_bias puts one before dst */
     ebb_kernel_desc desc;
     ebb_run_state state;
 } fixture;
@@ -91,9 +94,10 @@ static void options_allow_more(void **state) {
 }
 
 /* Whether measured times of one device are another's. */
-static uint64_t times_key(bool tf32, bool nondeterministic, size_t dnn_version, size_t blas_version) {
+static uint64_t times_key(const char *name, bool tf32, bool nondeterministic, size_t dnn_version, size_t blas_version) {
     fixture f;
     fake_cuda_reset(1);
+    fake.name = name;
     fake.dnn_version = dnn_version;
     fake.blas_version = blas_version;
     assert_int_equal(open_fixture(&f, NULL, tf32, nondeterministic), EBB_OK);
@@ -102,18 +106,19 @@ static uint64_t times_key(bool tf32, bool nondeterministic, size_t dnn_version, 
     return key;
 }
 
-static void times_are_of_options_and_versions(void **state) {
+static void times_are_of_a_card_options_and_versions(void **state) {
     (void)state;
-    const uint64_t keys[] = {times_key(false, false, 90800, 130000), times_key(true, false, 90800, 130000),
-                             times_key(false, true, 90800, 130000), times_key(false, false, 90801, 130000),
-                             times_key(false, false, 90800, 130001)};
-    assert_true(keys[0] == times_key(false, false, 90800, 130000));
+    const uint64_t keys[] = {
+        times_key("a card", false, false, 90800, 130000), times_key("a card", true, false, 90800, 130000),
+        times_key("a card", false, true, 90800, 130000),  times_key("a card", false, false, 90801, 130000),
+        times_key("a card", false, false, 90800, 130001), times_key("another card", false, false, 90800, 130000)};
+    assert_true(keys[0] == times_key("a card", false, false, 90800, 130000));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         for (size_t k = 0; k < i; k++) { assert_true(keys[i] != keys[k]); }
     }
 }
 
-/* The same convolution asks the library nothing more, with a ReLU or without. */
+/* The same convolution asks the library nothing more. */
 static void looked_for_once(void **state) {
     (void)state;
     fixture f;
@@ -122,7 +127,6 @@ static void looked_for_once(void **state) {
     assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
     assert_int_equal(make(&f, 0, &first), EBB_OK);
     const size_t n_live = fake.n_live;
-    f.desc.attr.relu = 1;
     assert_int_equal(make(&f, 1, &second), EBB_OK);
     assert_int_equal(fake.n_live, n_live);
     assert_int_equal(f.device != NULL ? ((ebb_cuda_device *)f.device)->libraries->convs.n : 0, 1);
@@ -147,6 +151,74 @@ static ebb_status make_bind_run(fixture *f, uint32_t choice) {
     if (bound != NULL) { ops->unbind(kernel, bound); }
     ops->kernel_destroy(kernel);
     return st != EBB_OK ? st : late;
+}
+
+static float element(uint32_t operand, int i) {
+    return (float)((int)((uint32_t)i * 7 + operand * 3) % 11 - 5) / 4.0f;
+}
+
+/* Numbers in each operand's place; where the first one is. */
+static float *fill_operands(const fixture *f) {
+    fake_cuda_unlock();
+    float *memory = ebb__cuda_address((ebb_buf){f->arena, 0, ARENA_BYTES});
+    for (uint32_t o = 0; o < N_OPERANDS; o++) {
+        for (int i = 0; i < SPACING / 4; i++) { memory[o * SPACING / 4 + (uint32_t)i] = element(o, i); }
+    }
+    fake_cuda_lock();
+    return memory;
+}
+
+/* A convolution with a tail; its result, and how many kernels did it. */
+static uint64_t run_tail(bool bias, bool relu, bool no_tails, float *dst, size_t n) {
+    static const float nan = __builtin_nanf("");
+    fixture f;
+    fake_cuda_reset(3);
+    fake.no_tails = no_tails;
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+    f.desc.attr.relu = relu;
+    if (bias) {
+        f.operand[3] = f.operand[2];
+        f.operand[2] = (ebb_operand){.shape = {.n_dims = 1, .dims = {8}}, .layout = EBB_LAYOUT_ANY};
+        f.desc.n_in = 3;
+    }
+    float *memory = fill_operands(&f);
+    fake_cuda_unlock();
+    memory[0] = nan;
+    fake_cuda_lock();
+    const uint64_t n_before = fake.n_launches;
+    assert_int_equal(make_bind_run(&f, 0), EBB_OK);
+    const uint64_t n_launches = fake.n_launches - n_before;
+    fake_cuda_unlock();
+    memcpy(dst, memory + (bias ? 3 : 2) * SPACING / 4, n * sizeof *dst);
+    fake_cuda_lock();
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+    return n_launches;
+}
+
+/* Bias and ReLU are the algorithm's, or, where no algorithm does them, an own kernel's after it: with the same bits,
+ * and a NaN stays one. */
+static void tails(void **state) {
+    (void)state;
+    enum { N = 2 * 8 * 6 * 6 };
+    float alone[N], fused[N], after[N];
+    for (int i = 0; i < 4; i++) {
+        const bool bias = (i & 1) != 0, relu = (i & 2) != 0;
+        const uint64_t n_alone = run_tail(false, false, false, alone, N);
+        const uint64_t n_fused = run_tail(bias, relu, false, fused, N), n_after = run_tail(bias, relu, true, after, N);
+        int n_nans = 0, n_zeros = 0, n_changed = 0;
+        assert_int_equal(n_fused, n_alone);
+        assert_int_equal(n_after, n_alone + (i != 0));
+        assert_memory_equal(fused, after, sizeof fused);
+        for (int k = 0; k < N; k++) {
+            n_nans += isnan(fused[k]);
+            n_zeros += fused[k] == 0.0f;
+            n_changed += fused[k] != alone[k] && !isnan(alone[k]);
+        }
+        assert_true(n_nans > 0 && n_nans < N);
+        assert_true((n_zeros > N / 8) == relu);
+        assert_true((n_changed > 0) == (i != 0));
+    }
 }
 
 /* One of the fallbacks is choice 0 where the first list has none that needs little, or cannot be had. */
@@ -245,6 +317,47 @@ static void make_linear(fixture *f) {
     f->desc.attr = (ebb_op_attr){.relu = 1};
 }
 
+/* As many as the library says can run, and one that needs no workspace; each computes the same. A bias without a ReLU
+ * is the library's, or, where it has no algorithm for that, an own kernel's. */
+static void products(void **state) {
+    (void)state;
+    static const uint64_t want[] = {1000, 2000, 0};
+    static const ebb_shape vector = {.n_dims = 1, .dims = {5}};
+    for (int i = 0; i < 4; i++) {
+        const bool relu = (i & 1) != 0, no_epilogues = (i & 2) != 0;
+        float first[10] = {0};
+        for (uint32_t choice = 0; choice < 3; choice++) {
+            fixture f;
+            ebb_kernel *kernel = NULL;
+            fake_cuda_reset(5 + choice);
+            fake.no_epilogues = no_epilogues;
+            assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+            make_linear(&f);
+            f.operand[3] = f.operand[2];
+            f.operand[2] = (ebb_operand){.shape = vector, .layout = EBB_LAYOUT_ANY};
+            f.desc.n_in = 3;
+            f.desc.attr.relu = relu;
+            assert_int_equal(make(&f, choice, &kernel), EBB_OK);
+            assert_int_equal(kernel->n_choices, 3);
+            assert_int_equal(kernel->scratch_bytes, want[choice]);
+            ebb__backend_cuda.kernel_destroy(kernel);
+            float *memory = fill_operands(&f);
+            const uint64_t n_before = fake.n_launches;
+            assert_int_equal(make_bind_run(&f, choice), EBB_OK);
+            assert_int_equal(fake.n_launches - n_before, (want[choice] > 0) + 1 + (relu || no_epilogues));
+            fake_cuda_unlock();
+            if (choice == 0) { memcpy(first, memory + 3 * SPACING / 4, sizeof first); }
+            assert_memory_equal(first, memory + 3 * SPACING / 4, sizeof first);
+            fake_cuda_lock();
+            double sum = (double)element(2, 1); /* of the first row's second element */
+            for (int k = 0; k < 12; k++) { sum += (double)element(0, k) * (double)element(1, 12 + k); }
+            assert_true(first[1] == (float)(relu && sum < 0 ? 0 : sum));
+            close_fixture(&f);
+            assert_int_equal(fake.n_live, 0);
+        }
+    }
+}
+
 static ebb_status live_through(const ebb_mem *mem, bool linear) {
     fixture f;
     fake_cuda_reset(9);
@@ -267,8 +380,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
+        cmocka_unit_test(tails),
+        cmocka_unit_test(products),
         cmocka_unit_test(fallbacks_are_small),
-        cmocka_unit_test(times_are_of_options_and_versions),
+        cmocka_unit_test(times_are_of_a_card_options_and_versions),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(no_engine_works),
         cmocka_unit_test(looked_for_once),

@@ -2,8 +2,8 @@
  *
  * cuDNN itself, without a GPU: it answers for devices that are described to it (cuDNN 9.8 or later). For every
  * convolution of four networks, in three directions, and of the conformance suite, on two cards, in fp32 and TF32: it
- * has an algorithm that is allowed, and choice 0 needs no more workspace than the smallest operand has bytes. Only the
- * runtime and cuBLASLt are the fake's. Prints what choice 0 needs.
+ * has an algorithm that is allowed, which does a bias and a ReLU after it too, and choice 0 needs no more workspace
+ * than the smallest operand has bytes. Only the runtime and cuBLASLt are the fake's. Prints what choice 0 needs.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cuda_conv_algorithms.h"
@@ -126,13 +126,15 @@ static void lower_net(const net *n, ebb_device *device) {
     ebb_graph_destroy(graph);
 }
 
-/* In all directions, the first layer's gradient of its images among them, which no training asks for. */
+/* In all directions, the first layer's gradient of its images among them, which no training asks for. Each is there
+ * forward, with its bias and ReLU. */
 static void find_all_directions(described *d) {
     const size_t n_convs = d->libraries->convs.n;
     for (size_t i = 0; i < n_convs; i++) {
         ebb_cuda_conv_key key = d->libraries->convs.data[i]->key;
         const ebb_cuda_conv *conv = NULL;
-        for (int k = 0; k < N_DIRECTIONS; k++) {
+        key.bias = key.relu = 0;
+        for (int k = 1; k < N_DIRECTIONS; k++) {
             key.direction = EBB_OP_CONV + k;
             if (ebb__cuda_conv_find((ebb_cuda_device *)d->device, &key, &conv) != EBB_OK) {
                 fail_msg("%s", ebb_last_error());
@@ -142,13 +144,15 @@ static void find_all_directions(described *d) {
 }
 
 typedef struct figures {
-    size_t n, n_over_1_mib;
+    size_t n, n_over_1_mib, n_tails;
     uint64_t sum_bytes, most_bytes, most_offered_bytes;
 } figures;
 
 static void note(figures *f, const ebb_cuda_conv *conv) {
     const uint64_t n_bytes = conv->algorithms[0].workspace_bytes;
     f->n++;
+    f->n_tails += conv->has_tail;
+    assert_true(conv->has_tail == (conv->key.bias != 0 || conv->key.relu != 0));
     f->n_over_1_mib += n_bytes > MIB;
     f->sum_bytes += n_bytes;
     f->most_bytes = n_bytes > f->most_bytes ? n_bytes : f->most_bytes;
@@ -159,6 +163,7 @@ static void note(figures *f, const ebb_cuda_conv *conv) {
 }
 
 static size_t check_net(const net *n, const card *c, bool tf32) {
+    const bool wants_tails = strcmp(n->name, "vgg16") == 0 || strcmp(n->name, "alexnet") == 0;
     figures f[N_DIRECTIONS] = {0};
     described d;
     open_card(&d, c, tf32);
@@ -172,11 +177,13 @@ static size_t check_net(const net *n, const card *c, bool tf32) {
     }
     for (int k = 0; k < N_DIRECTIONS; k++) {
         assert_int_equal(f[k].n, n_convs / N_DIRECTIONS);
-        printf("%-9s %-5s %-12s %-17s %3zu convolutions, choice 0: %zu over 1 MiB, %llu bytes at most; of all choices "
-               "%llu\n",
+        printf("%-9s %-5s %-12s %-17s %3zu convolutions, %2zu with their bias and ReLU, choice 0: %zu over 1 MiB, %llu "
+               "bytes at most; of all choices %llu\n",
                c->name, tf32 ? "tf32" : "fp32", n->name, ebb__op_name((ebb_op_kind)(EBB_OP_CONV + k)), f[k].n,
-               f[k].n_over_1_mib, (unsigned long long)f[k].most_bytes, (unsigned long long)f[k].most_offered_bytes);
+               f[k].n_tails, f[k].n_over_1_mib, (unsigned long long)f[k].most_bytes,
+               (unsigned long long)f[k].most_offered_bytes);
     }
+    assert_int_equal(f[0].n_tails, wants_tails ? f[0].n : 0);
     close_card(&d);
     return n_convs;
 }
@@ -214,7 +221,16 @@ static void check_suite(const problem_list *problems, const card *c, bool tf32) 
         if (strcmp(kernel->algorithm, "cudnn") != 0) { fail_msg("%s, %s: %s", c->name, p->text, ebb_last_error()); }
         ebb__backend_cuda.kernel_destroy(kernel);
     }
-    assert_int_equal(d.libraries->convs.n, 78);
+    size_t n_tails = 0, n_plain = 0;
+    for (size_t i = 0; i < d.libraries->convs.n; i++) {
+        const ebb_cuda_conv *conv = d.libraries->convs.data[i];
+        const bool wants_tail = conv->key.bias != 0 || conv->key.relu != 0;
+        n_plain += !wants_tail;
+        n_tails += conv->has_tail;
+        assert_true(conv->has_tail == wants_tail);
+    }
+    assert_int_equal(n_plain, 78);
+    assert_int_equal(n_tails, 26);
     close_card(&d);
 }
 

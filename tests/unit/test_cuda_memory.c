@@ -6,6 +6,7 @@
 #include "backend/host_memory.h"
 #include "ebb/run.h"
 #include "ebb/session.h"
+#include "ebb/train.h"
 #include "fake_bench.h"
 
 #include <inttypes.h>
@@ -217,6 +218,77 @@ static void copies_are_measured(void **state) {
     ebb_device_close(device);
 }
 
+static uint64_t measure_links(uint64_t cache_bytes, ebb_link *host_out) {
+    ebb_machine *machine = NULL;
+    fake_cuda_reset(5);
+    fake.total_bytes = 256 * MIB;
+    fake.cache_bytes = cache_bytes;
+    fake.has_no_locks = fake.computes_nothing = true;
+    ebb_device *device = open_device();
+    const uint64_t before = fake.used_bytes;
+    MUST(ebb_machine_create(NULL, &machine));
+    MUST(ebb_run_measure_links(device, NULL, UINT64_MAX, machine));
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, EBB_HOST, host_out));
+    ebb_machine_destroy(machine);
+    ebb_device_close(device);
+    assert_int_equal(fake.n_live, 0);
+    return fake.most_used_bytes - before;
+}
+
+/* What is moved is four times as large as the card's cache (without one it is 64 MiB). The fake does one copy at a
+ * time, so both ways at once have half the rate of each. */
+static void links_are_measured_beyond_the_cache(void **state) {
+    (void)state;
+    ebb_link host;
+    assert_int_equal(measure_links(20 * MIB, &host), 80 * MIB);
+    assert_true(host.both_rate > 0.2 && host.both_rate < 0.9);
+}
+
+static void count_context_warning(void *ctx, ebb_log_level level, const char *message) {
+    assert_int_equal(level, EBB_LOG_WARN);
+    if (strstr(message, "more than the memory given") != NULL) {
+        if (strstr(message, "taken, 5") == NULL) { fail_msg("%s", message); }
+        ++*(int *)ctx;
+    }
+}
+
+/* Of a training on the whole of a budget that includes the context, which grows by as much after the first step. */
+static int count_context_warnings(uint64_t growth_bytes) {
+    int n_warnings = 0;
+    fake_cuda_reset(7);
+    fake.has_no_locks = true;
+    ebb_device *device = open_device();
+    ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit no_fit = {0};
+    o.session.net = "perceptron:8";
+    o.session.batch = 2;
+    o.session.device = device;
+    o.session.budget_bytes = 1;
+    o.memory_includes_context = true;
+    o.n_steps = 5;
+    assert_int_equal(ebb_trainer_create(&o, &trainer, &no_fit, NULL), EBB_E_NO_FIT);
+    o.session.budget_bytes = no_fit.least_budget_bytes;
+    MUST(ebb_trainer_create(&o, &trainer, NULL, NULL));
+    ebb_log_set(count_context_warning, &n_warnings, EBB_LOG_WARN);
+    for (bool done = false; !done;) {
+        ebb_step_result result;
+        MUST(ebb_trainer_step(trainer, &result, &done));
+        if (result.step == 1 && !done) { fake.context_bytes += growth_bytes; }
+    }
+    ebb_log_set(NULL, NULL, EBB_LOG_WARN);
+    ebb_trainer_destroy(trainer);
+    ebb_device_close(device);
+    assert_int_equal(fake.n_live, 0);
+    return n_warnings;
+}
+
+static void a_context_that_grows_is_told(void **state) {
+    (void)state;
+    assert_int_equal(count_context_warnings(0), 0);
+    assert_int_equal(count_context_warnings(5 * MIB), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_takes_whole_granules),
@@ -227,6 +299,8 @@ int main(void) {
         cmocka_unit_test(host_pieces_take_what_they_are_asked_for),
         cmocka_unit_test(host_pieces_are_made_before_they_are_pinned),
         cmocka_unit_test(copies_are_measured),
+        cmocka_unit_test(links_are_measured_beyond_the_cache),
+        cmocka_unit_test(a_context_that_grows_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,22 @@ static void types_have_names_and_sizes(void **state) {
     }
 }
 
+/* A caller's number may be anything. */
+static void a_number_that_is_no_type_does_no_harm(void **state) {
+    (void)state;
+    static const int numbers[] = {EBB_N_DTYPES, EBB_N_DTYPES + 1, 99, -1};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const ebb_dtype type = (ebb_dtype)numbers[i];
+        float value = 1.5f;
+        uint32_t bits = 7;
+        assert_null(ebb_dtype_name(type));
+        assert_int_equal(ebb_dtype_bytes(type), 0);
+        ebb_dtype_to_float(type, &bits, 1, &value);
+        ebb_dtype_from_float(type, &value, 1, &bits);
+        assert_true(value == 1.5f && bits == 7);
+    }
+}
+
 static float load(ebb_dtype type, uint16_t bits) {
     float value = 0;
     ebb_dtype_to_float(type, &bits, 1, &value);
@@ -101,9 +117,8 @@ static void whole_numbers_stay_in_range(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_have_names_and_sizes),
-        cmocka_unit_test(short_floats_come_back),
-        cmocka_unit_test(short_floats_are_rounded_to_the_nearest),
+        cmocka_unit_test(types_have_names_and_sizes),  cmocka_unit_test(a_number_that_is_no_type_does_no_harm),
+        cmocka_unit_test(short_floats_come_back),      cmocka_unit_test(short_floats_are_rounded_to_the_nearest),
         cmocka_unit_test(whole_numbers_stay_in_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,9 @@ static void check_homes(const ebb_executor *x, const world *w) {
         }
         assert_true(tensor->persistent || tensor->kept ? bytes >= tensor->size_bytes : n == 0);
     }
+    size_t n = 1;
+    (void)ebb_executor_homes(x, EBB_NO_TENSOR, &n); /* what the builder says of a tensor of no bytes */
+    assert_int_equal(n, 0);
 }
 
 static void follows_plans(void **state) {

@@ -6,6 +6,7 @@
 #include "run_support.h"
 
 #define UNMEASURED_NS ((uint64_t)1 << 50)
+#define ODD_SHARE 1e-6 /* that no one measures */
 
 static ebb_machine *make_machine(const ebb_mem *mem) {
     ebb_machine *machine = NULL;
@@ -45,6 +46,9 @@ static void each_kernel_is_told(void **state) {
     const ebb_progress progress = {note_progress, &n_told};
     assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, &progress, machine), EBB_OK);
     assert_true(n_told > 10);
+    const uint64_t n_first = n_told;
+    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, &progress, machine), EBB_OK);
+    assert_int_equal(n_told, n_first); /* the machine has them */
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
 }
@@ -67,6 +71,15 @@ static void links_are_measured_within_a_limit(void **state) {
         ebb_link link;
         assert_true(ebb_machine_link(machine, EBB_DEVICE, t, &link));
         assert_true(link.out.bytes_per_s > 1 && link.in.bytes_per_s > 1 && link.out.latency_ns > 0);
+        assert_true(link.both_rate == 1); /* it would tell nothing in so little */
+        link.both_rate = ODD_SHARE;
+        assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
+    }
+    assert_int_equal(ebb_run_measure_links(device, "/tmp", 8 << 20, machine), EBB_OK);
+    for (uint32_t t = EBB_HOST; t <= EBB_DISK; t++) {
+        ebb_link link;
+        assert_true(ebb_machine_link(machine, EBB_DEVICE, t, &link));
+        assert_true(link.both_rate > ODD_SHARE && link.both_rate <= 1);
     }
     ebb_machine_destroy(machine);
     ebb_device_close(device);

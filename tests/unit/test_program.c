@@ -247,6 +247,23 @@ static void test_check(void **state) {
     (void)tensor(p, "idle", 1, true);
     expect_bad(p, "tensor 3 (idle) is persistent, but no step accesses it");
 
+    static const struct {
+        ebb_tensor tensor;
+        const char *message;
+    } released[] = {
+        {{.name = "x", .size_bytes = 1, .released = 1}, "step 1 (read) accesses tensor 0 (x) after it was released"},
+        {{.name = "x", .size_bytes = 1, .released = 3}, "tensor 0 (x) is there to the end, and released"},
+        {{.name = "x", .size_bytes = 1, .released = 2, .kept = true}, "tensor 0 (x) is kept, and released"},
+        {{.name = "x", .size_bytes = 1, .released = 2, .persistent = true}, "tensor 0 (x) is persistent, and released"},
+    };
+    for (size_t i = 0; i < sizeof released / sizeof released[0]; i++) {
+        p = make(1);
+        assert_int_equal(ebb_program_add_tensor(p, &released[i].tensor, &t), EBB_OK);
+        assert_int_equal(STEP(p, "write", 0, {t, EBB_WRITE}), EBB_OK);
+        assert_int_equal(STEP(p, "read", 0, {t, EBB_READ}), EBB_OK);
+        expect_bad(p, released[i].message);
+    }
+
     p = make_small();
     for (int i = 0; i < 2; i++) { (void)tensor(p, "huge", EBB_PROGRAM_MAX_BYTES / 2, false); }
     expect_bad(p, "are more than");

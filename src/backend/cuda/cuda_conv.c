@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions, forward and both backward: cuDNN's algorithm by choice (cuda_conv_algorithms.h), after it own kernels
- * for bias and ReLU, or for the bias's gradient, which lies in the workspace when the library is done with it. Where
- * the library has none that is allowed, an own kernel does it slowly.
+ * Convolutions, forward and both backward: cuDNN's algorithm by choice (cuda_conv_algorithms.h), as a rule with bias
+ * and ReLU, else after it an own kernel for these. The bias's gradient is an own kernel's, whose sums lie in the
+ * workspace when the library is done with it. Where the library has no algorithm that is allowed, an own kernel does
+ * the convolution slowly.
  */
 #include "backend/cuda/cuda_conv_algorithms.h"
 #include "backend/cuda/cuda_sums.h"
@@ -33,21 +34,20 @@ static operands operands_of(uint32_t direction, uint32_t n_in) {
     }
 }
 
-typedef struct places {
-    void *src, *weights, *dst;
-} places;
-
-static places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
-    const operands is = operands_of(((const convolution *)kernel->extra)->key.direction, kernel->n_in);
-    return (places){bound->at[is.src], bound->at[is.weights], bound->at[is.dst]};
+static ebb_cuda_conv_places places_of(const ebb_cuda_kernel *kernel, const ebb_bound *bound) {
+    const convolution *p = kernel->extra;
+    const operands is = operands_of(p->key.direction, kernel->n_in);
+    return (ebb_cuda_conv_places){.src = bound->at[is.src],
+                                  .weights = bound->at[is.weights],
+                                  .dst = bound->at[is.dst],
+                                  .bias = p->key.bias != 0 ? bound->at[2] : NULL,
+                                  .workspace = p->chosen.workspace_bytes > 0 ? bound->scratch : NULL};
 }
 
 static ebb_status create_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
     const convolution *p = kernel->extra;
-    const places at = places_of(kernel, bound);
-    void *workspace = p->chosen.workspace_bytes > 0 ? bound->scratch : NULL;
-    if (p->conv == NULL) { return EBB_OK; }
-    return ebb__cuda_conv_pack(p->conv, at.src, at.weights, at.dst, workspace, &bound->pack);
+    const ebb_cuda_conv_places at = places_of(kernel, bound);
+    return p->conv != NULL ? ebb__cuda_conv_pack(p->conv, &at, &bound->pack) : EBB_OK;
 }
 
 static void destroy_pack(const ebb_cuda_kernel *kernel, ebb_bound *bound) {
@@ -61,7 +61,7 @@ static uint64_t n_elements(const int64_t dims[4]) {
 
 static ebb_status convolve_slowly(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
     const ebb_cuda_conv_key *k = &((const convolution *)kernel->extra)->key;
-    const places at = places_of(kernel, bound);
+    const ebb_cuda_conv_places at = places_of(kernel, bound);
     const int64_t n_groups = k->src[1] / k->weights[1];
     ebb_cuda_conv_args args = {.src = at.src,
                                .weights = at.weights,
@@ -101,14 +101,14 @@ static ebb_status convolve(const ebb_cuda_kernel *kernel, const ebb_bound *bound
 }
 
 static ebb_status run_conv(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream) {
-    const int64_t *dst = ((const convolution *)kernel->extra)->key.dst;
+    const convolution *p = kernel->extra;
     const ebb_cuda_bias_args args = {.x = bound->at[kernel->n_in],
-                                     .bias = kernel->n_in > 2 ? bound->at[2] : NULL,
-                                     .n = n_elements(dst),
-                                     .c = (uint64_t)dst[1],
-                                     .relu = kernel->attr.relu != 0};
+                                     .bias = p->key.bias != 0 ? bound->at[2] : NULL,
+                                     .n = n_elements(p->key.dst),
+                                     .c = (uint64_t)p->key.dst[1],
+                                     .relu = p->key.relu != 0};
     EBB_TRY(convolve(kernel, bound, "conv", stream));
-    if (args.bias == NULL && !args.relu) { return EBB_OK; }
+    if ((args.bias == NULL && !args.relu) || (p->conv != NULL && p->conv->has_tail)) { return EBB_OK; }
     EBB_CUDA(ebb__cuda_launch_bias(stream, &args), "conv");
     return EBB_OK;
 }
@@ -139,6 +139,8 @@ static ebb_cuda_conv_key key_of(const ebb_kernel_desc *desc) {
         key.pad_end[i] = desc->attr.pad_end[i];
         key.dilation[i] = desc->attr.dilation[i];
     }
+    key.bias = desc->kind == EBB_OP_CONV && desc->n_in > 2;
+    key.relu = desc->kind == EBB_OP_CONV && desc->attr.relu != 0;
     return key;
 }
 

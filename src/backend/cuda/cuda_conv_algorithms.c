@@ -5,6 +5,9 @@
  *
  *   tensors + convolution -> operation -> operation graph -> heuristics -> engine configurations -> execution plans
  *
+ * A forward convolution's bias and ReLU (its tail) are operations of the same graph, so that an algorithm does them
+ * before it stores anything. Where the library has none for that graph, the convolution is asked for alone.
+ *
  * Configurations are taken in the order of the library's heuristics. One that is not deterministic, or that computes in
  * TF32, is left out unless the device was opened with the option that allows it; one that rounds its inputs to fewer
  * bytes always.
@@ -95,9 +98,13 @@ static ebb_status finish_and_keep(ebb_cuda_conv *conv, maker *m, cudnnBackendDes
 
 /* ---- the operation ----------------------------------------------------------------------------- */
 
+/* Tensors between operations of one graph have ids from here on; they are nowhere in memory. */
+enum { FIRST_VIRTUAL = 100 };
+
 /* (n, c, h, w) with c innermost; of weights (o, i, h, w) with i innermost. */
 static ebb_status make_tensor(ebb_cuda_conv *conv, int64_t id, const int64_t dims[4],
                               cudnnBackendDescriptor_t *desc_out) {
+    const bool is_virtual = id >= FIRST_VIRTUAL;
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const int64_t alignment_bytes = 16; /* at least; more would only rule out engines */
     const int64_t strides[4] = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
@@ -107,6 +114,7 @@ static ebb_status make_tensor(ebb_cuda_conv *conv, int64_t id, const int64_t dim
     put_numbers(&m, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
     put_numbers(&m, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
     put_numbers(&m, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment_bytes);
+    put(&m, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     return finish_and_keep(conv, &m, desc_out);
 }
 
@@ -148,15 +156,16 @@ static const direction directions[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t *desc_out) {
+/* Of conv's own three tensors, dst as it is given. */
+static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t dst,
+                                 cudnnBackendDescriptor_t *desc_out) {
     const direction *d = &directions[0];
     const float one = 1.0f, zero = 0.0f;
-    cudnnBackendDescriptor_t convolution = NULL, src = NULL, weights = NULL, dst = NULL;
+    cudnnBackendDescriptor_t convolution = NULL, src = NULL, weights = NULL;
     while (d->kind != (ebb_op_kind)conv->key.direction) { d++; }
     EBB_TRY(make_convolution(conv, &convolution));
     EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_SRC, conv->key.src, &src));
     EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_WEIGHTS, conv->key.weights, &weights));
-    EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_DST, conv->key.dst, &dst));
     maker m = begin(conv, "an operation", d->type);
     put_desc(&m, d->conv, convolution);
     put_desc(&m, d->src, src);
@@ -167,12 +176,55 @@ static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t *
     return finish_and_keep(conv, &m, desc_out);
 }
 
-static ebb_status make_graph(ebb_cuda_conv *conv, cudnnHandle_t handle, cudnnBackendDescriptor_t *desc_out) {
-    cudnnBackendDescriptor_t operation = NULL;
-    EBB_TRY(make_operation(conv, &operation));
+/* to = from + other, or, without other, the ReLU of from. A NaN stays one. */
+static ebb_status make_pointwise(ebb_cuda_conv *conv, cudnnBackendDescriptor_t from, cudnnBackendDescriptor_t other,
+                                 cudnnBackendDescriptor_t to, cudnnBackendDescriptor_t *desc_out) {
+    const cudnnPointwiseMode_t mode = other != NULL ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_RELU_FWD;
+    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    const cudnnNanPropagation_t propagation = CUDNN_PROPAGATE_NAN;
+    cudnnBackendDescriptor_t pointwise = NULL;
+    maker m = begin(conv, "what comes after a convolution", CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    put(&m, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    put(&m, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    if (other == NULL) { put(&m, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &propagation); }
+    EBB_TRY(finish_and_keep(conv, &m, &pointwise));
+    m = begin(conv, "what comes after a convolution", CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    put_desc(&m, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    put_desc(&m, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from);
+    if (other != NULL) { put_desc(&m, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, other); }
+    put_desc(&m, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
+    return finish_and_keep(conv, &m, desc_out);
+}
+
+typedef struct operations {
+    int64_t n;
+    cudnnBackendDescriptor_t operation[3]; /* convolution, bias, ReLU */
+} operations;
+
+static ebb_status make_operations(ebb_cuda_conv *conv, bool has_tail, operations *ops) {
+    const int64_t channels[4] = {1, conv->key.dst[1], 1, 1};
+    const bool bias = has_tail && conv->key.bias != 0, relu = has_tail && conv->key.relu != 0;
+    cudnnBackendDescriptor_t to[3] = {NULL}, vector = NULL; /* what each operation makes; the last is dst */
+    ops->n = 1 + bias + relu;
+    for (int64_t i = 0; i < ops->n; i++) {
+        const int64_t id = i == ops->n - 1 ? EBB_CUDA_CONV_DST : FIRST_VIRTUAL + i;
+        EBB_TRY(make_tensor(conv, id, conv->key.dst, &to[i]));
+    }
+    EBB_TRY(make_operation(conv, to[0], &ops->operation[0]));
+    if (bias) {
+        EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_BIAS, channels, &vector));
+        EBB_TRY(make_pointwise(conv, to[0], vector, to[1], &ops->operation[1]));
+    }
+    return relu ? make_pointwise(conv, to[ops->n - 2], NULL, to[ops->n - 1], &ops->operation[ops->n - 1]) : EBB_OK;
+}
+
+static ebb_status make_graph(ebb_cuda_conv *conv, bool has_tail, cudnnHandle_t handle,
+                             cudnnBackendDescriptor_t *desc_out) {
+    operations ops;
+    EBB_TRY(make_operations(conv, has_tail, &ops));
     maker m = begin(conv, "an operation graph", CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (handle != NULL) { put(&m, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle); }
-    put_desc(&m, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    put(&m, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ops.n, (const void *)ops.operation);
     return finish_and_keep(conv, &m, desc_out);
 }
 
@@ -388,11 +440,22 @@ static ebb_status add_by_lists(search *s) {
     return EBB_OK;
 }
 
+static ebb_status find_in_graph(search *s, bool has_tail) {
+    EBB_TRY(make_graph(s->conv, has_tail, s->libraries->dnn, &s->graph));
+    return add_by_lists(s);
+}
+
+/* A tail that the library has no algorithm for, for whatever reason, is done without. */
 static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv,
                                   const ebb_cuda_libraries *libraries) {
+    const bool has_tail = conv->key.bias != 0 || conv->key.relu != 0;
     search s = {.device = device, .libraries = libraries, .conv = conv};
-    EBB_TRY(make_graph(conv, libraries->dnn, &s.graph));
-    EBB_TRY(add_by_lists(&s));
+    if (has_tail && find_in_graph(&s, true) == EBB_E_NO_MEMORY) { return EBB_E_NO_MEMORY; }
+    conv->has_tail = conv->n_algorithms > 0 && has_tail;
+    if (conv->n_algorithms == 0) {
+        s = (search){.device = device, .libraries = libraries, .conv = conv};
+        EBB_TRY(find_in_graph(&s, false));
+    }
     if (conv->n_algorithms == 0 && s.failure.status != EBB_OK) {
         return ebb__fail_adopt(s.failure.status, s.failure.message);
     }
@@ -438,13 +501,14 @@ ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key 
     return EBB_OK;
 }
 
-ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, void *src, void *weights, void *dst, void *workspace,
+ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, const ebb_cuda_conv_places *at,
                                cudnnBackendDescriptor_t *pack_out) {
-    const int64_t ids[] = {EBB_CUDA_CONV_SRC, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST};
-    void *const addresses[] = {src, weights, dst};
+    const int64_t ids[] = {EBB_CUDA_CONV_SRC, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST, EBB_CUDA_CONV_BIAS};
+    void *const addresses[] = {at->src, at->weights, at->dst, at->bias};
+    const int64_t n = conv->has_tail && conv->key.bias != 0 ? 4 : 3;
     maker m = begin(conv, "a variant pack", CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    put_numbers(&m, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, ids);
-    put(&m, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses);
-    put(&m, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    put_numbers(&m, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, n, ids);
+    put(&m, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, (const void *)addresses);
+    put(&m, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &at->workspace);
     return finish(&m, pack_out);
 }

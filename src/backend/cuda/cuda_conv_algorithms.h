@@ -10,13 +10,14 @@
 #include "backend/cuda/cuda_library.h"
 
 /* Tensors of the graph, by role: their unique ids. */
-enum { EBB_CUDA_CONV_SRC = 1, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST };
+enum { EBB_CUDA_CONV_SRC = 1, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST, EBB_CUDA_CONV_BIAS };
 
-/* What algorithms depend on. Bias and ReLU do not count: they come after. Without padding between members. */
+/* What algorithms depend on. Without padding between members. */
 typedef struct ebb_cuda_conv_key {
     int64_t direction; /* EBB_OP_CONV, EBB_OP_CONV_BWD_DATA, EBB_OP_CONV_BWD_WEIGHTS */
     int64_t src[4], weights[4], dst[4];
     int64_t stride[2], pad_begin[2], pad_end[2], dilation[2];
+    int64_t bias, relu; /* 0 or 1: what comes after a forward convolution */
 } ebb_cuda_conv_key;
 
 typedef struct ebb_cuda_conv_algorithm {
@@ -31,6 +32,7 @@ struct ebb_cuda_conv {
     ebb_cuda_conv_key key;
     ebb_cuda_conv_algorithm algorithms[EBB_CUDA_CONV_MAX_ALGORITHMS];
     uint32_t n_algorithms;                  /* at least 1 */
+    bool has_tail;                          /* they do the key's bias and ReLU too */
     EBB_VEC(cudnnBackendDescriptor_t) made; /* all that algorithms stand on, in the order in which it was made */
 };
 
@@ -39,8 +41,14 @@ struct ebb_cuda_conv {
 ebb_status ebb__cuda_conv_find(ebb_cuda_device *device, const ebb_cuda_conv_key *key, const ebb_cuda_conv **conv_out);
 void ebb__cuda_conv_destroy(ebb_cuda_conv *conv);
 
+typedef struct ebb_cuda_conv_places {
+    void *src, *weights, *dst;
+    void *bias; /* read where the algorithms add one */
+    void *workspace;
+} ebb_cuda_conv_places;
+
 /* The addresses of one binding; to be destroyed. */
-ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, void *src, void *weights, void *dst, void *workspace,
+ebb_status ebb__cuda_conv_pack(const ebb_cuda_conv *conv, const ebb_cuda_conv_places *at,
                                cudnnBackendDescriptor_t *pack_out);
 
 #endif

@@ -95,6 +95,7 @@ static ebb_status try_kernel(ebb_cuda_device *device) {
 static ebb_status fill_in(ebb_cuda_device *device) {
     void *states = NULL;
     EBB_TRY(ebb__cuda_enter(device));
+    EBB_TRY(ebb__cuda_times_key(device, &device->base.times_key));
     EBB_TRY(ebb__cuda_memory_init(device));
     EBB_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), "a stream");
     const size_t n_ticket_bytes = EBB_CUDA_MAX_STATES * EBB_CUDA_MAX_TICKETS * sizeof *device->tickets;
@@ -123,7 +124,6 @@ static ebb_status open_device(const ebb_device_options *options, ebb_device **de
     device->tf32 = options->tf32;
     device->nondeterministic = options->nondeterministic;
     device->no_capture = options->no_capture;
-    device->base.times_key = ebb__cuda_times_key(device);
     ebb_status st = fill_in(device);
     if (st != EBB_OK) {
         close_device(&device->base);
@@ -146,6 +146,7 @@ static ebb_status describe(ebb_device *base, ebb_device_info *info_out) {
     *info_out = (ebb_device_info){.capacity_bytes = total_bytes,
                                   .context_bytes = taken_bytes - ebb_min_u64(device->arena_bytes, taken_bytes),
                                   .granule_bytes = device->granule_bytes,
+                                  .cache_bytes = (uint64_t)(properties.l2CacheSize > 0 ? properties.l2CacheSize : 0),
                                   .n_threads = device->n_threads};
     (void)snprintf(info_out->name, sizeof info_out->name, "%.127s", properties.name);
     return EBB_OK;

@@ -54,9 +54,13 @@ ebb_status ebb__cuda_dnn(ebb_cuda_device *device, const char *op, ebb_cuda_libra
     return EBB_OK;
 }
 
-uint64_t ebb__cuda_times_key(const ebb_cuda_device *device) {
+ebb_status ebb__cuda_times_key(const ebb_cuda_device *device, uint64_t *key_out) {
     const uint64_t facts[] = {device->tf32, device->nondeterministic, cudnnGetVersion(), cublasLtGetVersion()};
-    return ebb__hash(EBB_HASH_INIT, facts, sizeof facts);
+    struct cudaDeviceProp properties;
+    EBB_CUDA(cudaGetDeviceProperties(&properties, device->index), "asking what the device is");
+    properties.name[sizeof properties.name - 1] = '\0';
+    *key_out = ebb__hash(ebb__hash(EBB_HASH_INIT, facts, sizeof facts), properties.name, strlen(properties.name));
+    return EBB_OK;
 }
 
 void ebb__cuda_libraries_fini(ebb_cuda_device *device) {

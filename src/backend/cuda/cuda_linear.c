@@ -7,14 +7,18 @@
  *   bwd_data      diff_src (I, N)   weights  (I, O)           diff_dst (O, N)
  *   bwd_weights   diff_w   (I, O)   src      (I, N)           diff_dst (O, N), turned
  *
- * The algorithm is the library's first for the shapes, in a workspace that counts as scratch. Sums that are split are
- * added from the workspace, in order, unless the device was opened for what is not deterministic. Bias, ReLU and the
- * bias's gradient are own kernels. The library's calls have never run on a GPU.
+ * The algorithms are the library's for the shapes, in its order, each with a workspace that counts as scratch; one that
+ * needs none is among them if the library has one. Sums that are split are added from the workspace, in order, unless
+ * the device was opened for what is not deterministic. A bias without a ReLU is the product's epilogue. With a ReLU
+ * both are an own kernel's: the library does not say that its ReLU leaves a NaN as it is, and a training that diverges
+ * must not go on as if nothing had happened. The bias's gradient is an own kernel's, too. The library's calls have
+ * never run on a GPU.
  */
 #include "backend/cuda/cuda_library.h"
 #include "backend/cuda/cuda_sums.h"
 
 #define WORKSPACE_LIMIT_BYTES ((uint64_t)32 << 20) /* what the library asks for on the largest GPUs */
+#define MAX_ALGORITHMS 8
 
 typedef struct product {
     cublasLtHandle_t handle;
@@ -22,6 +26,7 @@ typedef struct product {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
+    bool adds_bias;               /* as its epilogue */
     uint32_t a_idx, b_idx, d_idx; /* operands */
     uint64_t batch, n_in, n_out;
 } product;
@@ -58,38 +63,83 @@ static ebb_status describe_product(const ebb_cuda_device *device, const char *op
     return EBB_OK;
 }
 
-static ebb_status set_preference(const ebb_cuda_device *device, const char *op, cublasLtMatmulPreference_t preference) {
-    const uint64_t limit = WORKSPACE_LIMIT_BYTES;
+static ebb_status set_epilogue(const char *op, cublasLtEpilogue_t epilogue, product *p) {
+    const uint32_t value = (uint32_t)epilogue; /* the attribute has four bytes */
+    EBB_CUDA_BLAS(op, cublasLtMatmulDescSetAttribute, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &value, sizeof value);
+    p->adds_bias = epilogue == CUBLASLT_EPILOGUE_BIAS;
+    return EBB_OK;
+}
+
+/* ---- algorithms -------------------------------------------------------------------------------- */
+
+typedef struct algorithms {
+    cublasLtMatmulHeuristicResult_t of[MAX_ALGORITHMS];
+    int n;
+} algorithms;
+
+static ebb_status set_preference(const ebb_cuda_device *device, const char *op, uint64_t limit_bytes,
+                                 cublasLtMatmulPreference_t preference) {
     const uint32_t schemes =
         device->nondeterministic ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     EBB_CUDA_BLAS(op, cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                  &limit, sizeof limit);
+                  &limit_bytes, sizeof limit_bytes);
     EBB_CUDA_BLAS(op, cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                   &schemes, sizeof schemes);
     return EBB_OK;
 }
 
-static ebb_status ask(const char *op, cublasLtMatmulPreference_t preference, product *p) {
-    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+/* Up to n_wanted more. The library marks those of its list that cannot run. */
+static ebb_status ask(const char *op, cublasLtMatmulPreference_t preference, const product *p, int n_wanted,
+                      algorithms *all) {
+    cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
     int n = 0;
-    EBB_CUDA_BLAS(op, cublasLtMatmulAlgoGetHeuristic, p->handle, p->desc, p->a, p->b, p->d, p->d, preference, 1,
-                  &result, &n);
-    if (n < 1 || result.state != CUBLAS_STATUS_SUCCESS) {
-        return ebb__cuda_fail_blas(n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : result.state, op,
-                                   "cublasLtMatmulAlgoGetHeuristic");
+    EBB_CUDA_BLAS(op, cublasLtMatmulAlgoGetHeuristic, p->handle, p->desc, p->a, p->b, p->d, p->d, preference, n_wanted,
+                  results, &n);
+    for (int i = 0; i < n; i++) {
+        if (results[i].state == CUBLAS_STATUS_SUCCESS) { all->of[all->n++] = results[i]; }
     }
-    p->algo = result.algo;
-    p->workspace_bytes = result.workspaceSize;
     return EBB_OK;
 }
 
-static ebb_status find_algorithm(const ebb_cuda_device *device, const char *op, product *p) {
+static ebb_status add_within(const ebb_cuda_device *device, const char *op, const product *p, uint64_t limit_bytes,
+                             int n_wanted, algorithms *all) {
     cublasLtMatmulPreference_t preference = NULL;
     EBB_CUDA_BLAS(op, cublasLtMatmulPreferenceCreate, &preference);
-    ebb_status st = set_preference(device, op, preference);
-    if (st == EBB_OK) { st = ask(op, preference, p); }
+    ebb_status st = set_preference(device, op, limit_bytes, preference);
+    if (st == EBB_OK) { st = ask(op, preference, p, n_wanted, all); }
     (void)cublasLtMatmulPreferenceDestroy(preference);
-    return st;
+    return st == EBB_E_UNSUPPORTED ? EBB_OK : st; /* so it has none */
+}
+
+static bool has_small(const algorithms *all) {
+    for (int i = 0; i < all->n; i++) {
+        if (all->of[i].workspaceSize == 0) { return true; }
+    }
+    return false;
+}
+
+static ebb_status find_algorithms(const ebb_cuda_device *device, const char *op, const product *p, algorithms *all) {
+    EBB_TRY(add_within(device, op, p, WORKSPACE_LIMIT_BYTES, MAX_ALGORITHMS - 1, all));
+    return has_small(all) ? EBB_OK : add_within(device, op, p, 0, 1, all);
+}
+
+/* An epilogue that the library has no algorithm for is done without. */
+static ebb_status choose_algorithm(const ebb_cuda_device *device, const char *op, bool with_bias, uint32_t choice,
+                                   ebb_cuda_kernel *kernel) {
+    product *p = kernel->extra;
+    algorithms all = {.n = 0};
+    if (with_bias) {
+        EBB_TRY(set_epilogue(op, CUBLASLT_EPILOGUE_BIAS, p));
+        EBB_TRY(find_algorithms(device, op, p, &all));
+        if (all.n == 0) { EBB_TRY(set_epilogue(op, CUBLASLT_EPILOGUE_DEFAULT, p)); }
+    }
+    if (all.n == 0) { EBB_TRY(find_algorithms(device, op, p, &all)); }
+    if (all.n == 0) { return ebb__cuda_fail_blas(CUBLAS_STATUS_NOT_SUPPORTED, op, "cublasLtMatmulAlgoGetHeuristic"); }
+    kernel->base.n_choices = (uint32_t)all.n;
+    if (choice >= kernel->base.n_choices) { return EBB_OK; } /* refused by who called */
+    p->algo = all.of[choice].algo;
+    p->workspace_bytes = all.of[choice].workspaceSize;
+    return EBB_OK;
 }
 
 static void shape_product(const ebb_kernel_desc *desc, product *p, matrix m[3]) {
@@ -131,8 +181,12 @@ static ebb_status run_linear(const ebb_cuda_kernel *kernel, const ebb_bound *bou
                                      .n = p->batch * p->n_out,
                                      .c = p->n_out,
                                      .relu = kernel->attr.relu != 0};
+    if (p->adds_bias) {
+        EBB_CUDA_BLAS("linear", cublasLtMatmulDescSetAttribute, p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &args.bias,
+                      sizeof args.bias);
+    }
     EBB_TRY(multiply(bound, p, "linear", stream));
-    if (args.bias == NULL && !args.relu) { return EBB_OK; }
+    if (p->adds_bias || (args.bias == NULL && !args.relu)) { return EBB_OK; }
     EBB_CUDA(ebb__cuda_launch_bias(stream, &args), "linear");
     return EBB_OK;
 }
@@ -166,7 +220,8 @@ ebb_status ebb__cuda_make_linear(ebb_cuda_device *device, const ebb_kernel_desc 
     EBB_TRY(ebb__cuda_blas(device, op, &p->handle));
     shape_product(desc, p, m);
     EBB_TRY(describe_product(device, op, m, p));
-    EBB_TRY(find_algorithm(device, op, p));
+    const bool with_bias = desc->kind == EBB_OP_LINEAR && desc->n_in > 2 && desc->attr.relu == 0;
+    EBB_TRY(choose_algorithm(device, op, with_bias, desc->choice, kernel));
     kernel->base.scratch_bytes = p->workspace_bytes;
     if (desc->kind == EBB_OP_LINEAR_BWD_WEIGHTS && desc->n_out > 1) {
         kernel->base.scratch_bytes = ebb_max_u64(p->workspace_bytes, ebb__cuda_sums_bytes(p->batch, p->n_out));

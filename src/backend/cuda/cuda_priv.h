@@ -214,8 +214,8 @@ ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *de
 
 /* ---- libraries (cuda_library.c) ---------------------------------------------------------------- */
 
-/* Of the options and the libraries' versions. */
-uint64_t ebb__cuda_times_key(const ebb_cuda_device *device);
+/* Of the card's name, the options and the libraries' versions. */
+ebb_status ebb__cuda_times_key(const ebb_cuda_device *device, uint64_t *key_out);
 void ebb__cuda_libraries_fini(ebb_cuda_device *device);
 
 /* ---- table entries ----------------------------------------------------------------------------- */

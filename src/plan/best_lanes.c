@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Local search from several drafts at once, the lanes. Where one search is stuck another may not be, and several
+ * threads can work. Each lane has its own random numbers and is alone in a round; between rounds the slowest one starts
+ * anew from the fastest. So the outcome is the same for any number of threads.
+ */
+#include "base/thread.h"
+#include "plan/best.h"
+
+#include <math.h>
+
+typedef ebb_best_lane lane;
+
+static ebb_status copy_draft(const lane *l, const ebb_draft *from, ebb_draft *to) {
+    const size_t n_tensors = l->walk.view.n_tensors;
+    EBB_ASSERT(from->absent.n == 0);
+    to->actions.n = to->absent.n = 0;
+    EBB_TRY(EBB_RESERVE(to->mem, &to->actions, from->actions.n));
+    if (from->actions.n > 0) {
+        memcpy(to->actions.data, from->actions.data, from->actions.n * sizeof *to->actions.data);
+    }
+    to->actions.n = from->actions.n;
+    memcpy(to->resident, from->resident, n_tensors);
+    memcpy(to->home, from->home, n_tensors);
+    return EBB_OK;
+}
+
+ebb_status ebb__best_lanes_copy(const ebb_best_lane *from, ebb_draft *draft) {
+    return copy_draft(from, &from->at, draft);
+}
+
+ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input) {
+    *lanes = (ebb_best_lanes){
+        .input = input,
+    };
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        lane *l = &lanes->lane[i];
+        lanes->by_time[i] = i;
+        l->time_ns = INFINITY;
+        ebb__rng_init(&l->rng, 1, 2 + i);
+    }
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        lane *l = &lanes->lane[i];
+        EBB_TRY(ebb__draft_init(&l->at, input->program, input->mem));
+        EBB_TRY(ebb__draft_init(&l->found, input->program, input->mem));
+        EBB_TRY(ebb__best_walk_init(&l->walk, input, &l->found));
+    }
+    return EBB_OK;
+}
+
+void ebb__best_lanes_fini(ebb_best_lanes *lanes) {
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        lane *l = &lanes->lane[i];
+        if (l->walk.input != NULL) { ebb__best_walk_fini(&l->walk); }
+        ebb__draft_fini(&l->at);
+        ebb__draft_fini(&l->found);
+    }
+}
+
+static void sort_lanes(ebb_best_lanes *lanes) {
+    for (uint32_t i = 1; i < EBB_BEST_LANES; i++) {
+        const uint32_t mine = lanes->by_time[i];
+        uint32_t at = i;
+        for (; at > 0 && lanes->lane[lanes->by_time[at - 1]].time_ns > lanes->lane[mine].time_ns; at--) {
+            lanes->by_time[at] = lanes->by_time[at - 1];
+        }
+        lanes->by_time[at] = mine;
+    }
+}
+
+ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, double time_ns) {
+    lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        if (lanes->lane[i].time_ns == time_ns) { return EBB_OK; }
+    }
+    if (time_ns >= slowest->time_ns) { return EBB_OK; }
+    EBB_TRY(copy_draft(slowest, draft, &slowest->at));
+    slowest->time_ns = time_ns;
+    slowest->limit_bytes = lanes->input->limit_bytes;
+    sort_lanes(lanes);
+    return EBB_OK;
+}
+
+/* ---- a round ------------------------------------------------------------------------------------ */
+
+/* If the limit is lower than before, the old draft is above it. */
+static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
+    double time_ns = INFINITY;
+    if (l->time_ns == INFINITY) { return EBB_OK; }
+    const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->found, &time_ns)); }
+    if (l->limit_bytes <= l->options.limit_bytes && time_ns >= l->time_ns) { return EBB_OK; }
+    const ebb_draft before = l->at;
+    l->at = l->found;
+    l->found = before;
+    l->time_ns = time_ns;
+    l->limit_bytes = l->options.limit_bytes;
+    return EBB_OK;
+}
+
+/* A thread's share: each worker takes every n_workers-th lane. */
+typedef struct worker {
+    ebb_best_lanes *lanes;
+    uint32_t first, n_workers;
+    bool is_thread;
+    pthread_t thread;
+} worker;
+
+static void *work(void *arg) {
+    const worker *me = arg;
+    for (uint32_t i = me->first; i < EBB_BEST_LANES; i += me->n_workers) {
+        lane *l = &me->lanes->lane[i];
+        l->status = refine_lane(me->lanes, l);
+        if (l->status != EBB_OK) { (void)snprintf(l->message, sizeof l->message, "%s", ebb_last_error()); }
+    }
+    return NULL;
+}
+
+/* If a thread cannot be started, the caller does its share. */
+static void work_together(ebb_best_lanes *lanes) {
+    worker workers[EBB_BEST_LANES];
+    const uint32_t n = (uint32_t)ebb_min_u64(ebb_max_u64(lanes->input->n_threads, 1), EBB_BEST_LANES);
+    for (uint32_t i = 0; i < n; i++) {
+        workers[i] = (worker){.lanes = lanes, .first = i, .n_workers = n};
+        workers[i].is_thread = i > 0 && ebb__thread_start(work, &workers[i], &workers[i].thread) == 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!workers[i].is_thread) { (void)work(&workers[i]); }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (workers[i].is_thread) { (void)pthread_join(workers[i].thread, NULL); }
+    }
+}
+
+ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks) {
+    static const double heats[EBB_BEST_LANES] = {0.0004, 0.0016, 0.006, 0.02};
+    lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
+    const lane *fastest = &lanes->lane[lanes->by_time[0]];
+    if (fastest->time_ns == INFINITY) { return EBB_OK; }
+    EBB_TRY(copy_draft(slowest, &fastest->at, &slowest->at));
+    slowest->time_ns = fastest->time_ns;
+    slowest->limit_bytes = fastest->limit_bytes;
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        lane *l = &lanes->lane[i];
+        l->options =
+            (ebb_refine_options){.limit_bytes = limit_bytes, .max_looks = max_looks, .heat = heats[i], .rng = &l->rng};
+    }
+    work_together(lanes);
+    for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
+        if (lanes->lane[i].status != EBB_OK) { return ebb__fail_adopt(lanes->lane[i].status, lanes->lane[i].message); }
+    }
+    sort_lanes(lanes);
+    return EBB_OK;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recomputation by rules: what is dropped after its last use in the forward pass, and made again in the backward pass.
+ *
+ * A tensor that can be made again is the largest that its step writes; what else the step writes (statistics, masks)
+ * comes with it. The steps that make it are forward steps that may run again, and find the versions that they read at
+ * every time at which the tensor is needed.
+ *
+ * A segment is a set of dropped tensors that are made from each other: what lies between two checkpoints. In a graph
+ * with branches it may have several beginnings and ends.
+ */
+#ifndef EBB_SRC_REMAKE_H
+#define EBB_SRC_REMAKE_H
+
+#include "plan/sequence.h"
+
+typedef struct ebb_remake {
+    const ebb_policy_input *input;
+    ebb_program_view view;
+    ebb_bump bump;
+    ebb_uses uses;
+    uint64_t *later_write; /* [n_accesses]: the next step that writes the tensor; UINT64_MAX: none */
+    uint64_t *makers_end; /* [n_tensors]: the steps that make it forward are those of its uses before this that write */
+    bool *can_drop;       /* [n_tensors]: it could be made again */
+    bool *is_dropped;     /* [n_tensors] */
+    uint64_t *until;      /* [n_tensors]: the last step for which it can be made again */
+    uint64_t *end;        /* [n_tensors]: the step that overwrites it after the forward pass; UINT64_MAX: none */
+    uint32_t *segment;    /* [n_tensors]: of a dropped one: the smallest tensor of its segment */
+    bool *is_memory;      /* [n_tensors]: of a segment: it is made again for each step that needs it */
+} ebb_remake;
+
+/* What can be dropped; nothing is yet. */
+ebb_status ebb__remake_init(ebb_remake *r, const ebb_policy_input *input);
+void ebb__remake_fini(ebb_remake *r);
+
+/* After is_dropped has been set, only where can_drop is: take back what cannot be made again because of others, and
+ * find the segments. */
+ebb_status ebb__remake_find_segments(ebb_remake *r);
+
+/* The computations, with each segment made again as is_memory says: once, at the first need, and kept (speed), or for
+ * each step that needs something of it, after which only what the next such step needs too is kept (memory). Memory
+ * takes O(n^2) steps for a segment of n; where it comes to more than 64 for each step of the program, the rest is made
+ * once. */
+ebb_status ebb__remake_sequence(ebb_remake *r, ebb_sequence *sequence);
+
+static inline bool ebb__remake_is_forward(const ebb_remake *r, uint32_t step) {
+    return r->view.steps[step].phase == EBB_PHASE_FORWARD;
+}
+
+/* SuperNeurons' cost-aware sequence (policy_recompute.c). */
+ebb_status ebb__recompute_cost_aware(const ebb_policy_input *input, ebb_sequence *sequence);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a policy of fixed rules decides: which steps are computed, and again, in which order; and which tensors are away
+ * on another tier between two of these computations. The drops follow from it: a tensor leaves after a computation if
+ * the next one that touches it makes it anew, or if none comes. From this a draft is made.
+ *
+ * Positions are numbers of computations. What happens before computation c happens in this order: copies out, drops of
+ * what goes away, copies in.
+ */
+#ifndef EBB_SRC_SEQUENCE_H
+#define EBB_SRC_SEQUENCE_H
+
+#include "plan/plan_priv.h"
+
+typedef struct ebb_compute {
+    uint32_t step;
+    bool is_again;
+} ebb_compute;
+
+/* A tensor is copied out before computation `out` (EBB_NO_OUT: a copy is there already), leaves before `drop`, and is
+ * copied in before `in`. out <= drop < in. */
+typedef struct ebb_absence {
+    uint32_t tensor, tier;
+    uint64_t out, drop, in;
+} ebb_absence;
+#define EBB_NO_OUT UINT64_MAX
+
+typedef struct ebb_sequence {
+    const ebb_mem *mem;
+    EBB_VEC(ebb_compute) computes;
+    EBB_VEC(ebb_absence) absences;
+} ebb_sequence;
+
+void ebb__sequence_init(ebb_sequence *sequence, const ebb_mem *mem);
+void ebb__sequence_fini(ebb_sequence *sequence);
+ebb_status ebb__sequence_compute(ebb_sequence *sequence, uint32_t step, bool is_again);
+/* All steps of the program, in the order that the input asks for. */
+ebb_status ebb__sequence_all(ebb_sequence *sequence, const ebb_policy_input *input);
+
+/* For each access of each computation, in order, whether its tensor is dropped afterwards, the absences left out of
+ * account. first_out[c]: where computation c's accesses begin. Both arrays come from the bump. */
+ebb_status ebb__sequence_find_drops(const ebb_sequence *sequence, const ebb_program_view *view, ebb_bump *bump,
+                                    uint64_t **first_out, bool **drops_out);
+
+/* Write it into an empty draft. */
+ebb_status ebb__sequence_draft(const ebb_sequence *sequence, const ebb_policy_input *input, ebb_draft *draft);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Drafts as tapes, over random programs: a tape says what its draft says, its loads stay right whatever is taken out
+ * and put back, and local search on it makes drafts that keep the limit and compute no more again than before.
+ */
+#include "plan_support.h"
+
+#include "plan/tape.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+typedef struct subject {
+    ebb_program *program;
+    ebb_machine *machine;
+    ebb_policy_input input;
+    ebb_draft draft, other;
+    ebb_best_walk walk;
+    ebb_best_keys keys;
+} subject;
+
+static uint64_t liveness_bytes(const ebb_program *program, const ebb_machine *machine) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    options.policy = "liveness";
+    assert_int_equal(ebb_plan_make(program, machine, &options, &plan, NULL), EBB_OK);
+    const uint64_t peak = ebb_plan_get_summary(plan).peak_bytes;
+    ebb_plan_destroy(plan);
+    return peak;
+}
+
+/* A draft of the walk within a random limit, with or without copies; false: there is none. */
+static bool open_subject(subject *s, uint64_t seed) {
+    ebb_rng rng;
+    ebb__rng_init(&rng, seed, 11);
+    *s = (subject){.program = random_program(seed)};
+    assert_int_equal(ebb_machine_create(NULL, &s->machine), EBB_OK);
+    const uint64_t floor = ebb_program_floor_bytes(s->program, NULL);
+    const uint64_t peak = liveness_bytes(s->program, s->machine);
+    const uint64_t alignment = ebb_program_alignment_bytes(s->program);
+    const uint64_t limit = ebb_align_up(floor + ebb__rng_below(&rng, peak - ebb_min_u64(floor, peak - 1)), alignment);
+    s->input = (ebb_policy_input){.program = s->program,
+                                  .machine = s->machine,
+                                  .mem = ebb__mem_or_default(NULL),
+                                  .limit_bytes = limit,
+                                  .budget_bytes = UINT64_MAX,
+                                  .early_out = true,
+                                  .early_in = true};
+    s->input.tier_bytes[EBB_HOST] = seed % 2 == 0 ? UINT64_MAX : 0;
+    assert_int_equal(ebb__draft_init(&s->draft, s->program, NULL), EBB_OK);
+    assert_int_equal(ebb__draft_init(&s->other, s->program, NULL), EBB_OK);
+    assert_int_equal(ebb__best_walk_init(&s->walk, &s->input, &s->draft), EBB_OK);
+    const size_t n = s->walk.view.n_tensors;
+    s->keys = (ebb_best_keys){.weight = calloc(n, sizeof(float)),
+                              .copy = calloc(n, sizeof(float)),
+                              .resident = calloc(n, 1),
+                              .link_price = 1,
+                              .reach = 1};
+    for (size_t t = 0; t < n; t++) { s->keys.copy[t] = ebb__rng_below(&rng, 2) == 0 ? 8 : 0; }
+    return ebb__best_walk(&s->walk, &s->keys, INFINITY, true) == EBB_OK;
+}
+
+static void close_subject(subject *s) {
+    ebb__best_walk_fini(&s->walk);
+    ebb__draft_fini(&s->draft);
+    ebb__draft_fini(&s->other);
+    free(s->keys.weight);
+    free(s->keys.copy);
+    free(s->keys.resident);
+    ebb_machine_destroy(s->machine);
+    ebb_program_destroy(s->program);
+}
+
+/* Most bytes at once, by the stays that a draft leads to. */
+static uint64_t load_of(const subject *s, const ebb_draft *draft) {
+    ebb_plan *plan = NULL;
+    uint64_t bytes = 0;
+    assert_true(ebb__draft_is_valid(draft, s->program));
+    assert_int_equal(ebb__plan_create(s->input.mem, "test", ebb_machine_topology(s->machine), &plan), EBB_OK);
+    plan->alignment_bytes = s->walk.view.alignment;
+    assert_int_equal(ebb__draft_to_plan(draft, s->program, plan), EBB_OK);
+    assert_int_equal(ebb__plan_bound(plan, s->walk.view.alignment, &bytes), EBB_OK);
+    ebb_plan_destroy(plan);
+    return bytes;
+}
+
+static double again_ns(const subject *s, const ebb_draft *draft) {
+    double sum = 0;
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        sum += action->kind == EBB_ACT_AGAIN ? s->walk.step_ns[action->target] : 0;
+    }
+    return sum;
+}
+
+static void a_tape_is_its_draft(void **state) {
+    (void)state;
+    uint64_t n_again = 0, n_copies = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        subject s;
+        ebb_tape tape;
+        if (open_subject(&s, seed)) {
+            assert_int_equal(ebb__tape_init(&tape, &s.walk), EBB_OK);
+            assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
+            assert_true(ebb__tape_is_valid(&tape));
+            memcpy(s.other.resident, s.draft.resident, s.walk.view.n_tensors);
+            memcpy(s.other.home, s.draft.home, s.walk.view.n_tensors);
+            assert_int_equal(ebb__tape_write(&tape, &s.other), EBB_OK);
+            if (load_of(&s, &s.other) > load_of(&s, &s.draft) || again_ns(&s, &s.other) != again_ns(&s, &s.draft)) {
+                fail_msg("seed %" PRIu64 ": a tape is not its draft", seed);
+            }
+            for (size_t a = 0; a < s.draft.actions.n; a++) {
+                const uint32_t kind = s.draft.actions.data[a].action.kind;
+                n_again += kind == EBB_ACT_AGAIN;
+                n_copies += kind == EBB_ACT_OUT;
+            }
+            ebb__tape_fini(&tape);
+        }
+        close_subject(&s);
+    }
+    assert_true(n_again > 20 && n_copies > 20);
+}
+
+/* Chains of one node that follow no other node of theirs may go alone. */
+static void taking_out_and_putting_back(void **state) {
+    (void)state;
+    uint64_t n_moved = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        subject s;
+        ebb_tape tape;
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 12);
+        if (open_subject(&s, seed)) {
+            assert_int_equal(ebb__tape_init(&tape, &s.walk), EBB_OK);
+            assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
+            for (int i = 0; i < 20 && tape.again.n > 0; i++) {
+                const uint32_t n = tape.again.data[ebb__rng_below(&rng, tape.again.n)];
+                const double before_ns = tape.again_ns;
+                if (tape.nodes.data[n].chain != n || tape.links.data[n].prev == EBB_TAPE_NONE) { continue; }
+                ebb__tape_unlink(&tape, n);
+                assert_true(ebb__tape_is_valid(&tape) && tape.again_ns <= before_ns);
+                ebb__tape_link(&tape, n, tape.links.data[n].next);
+                assert_true(ebb__tape_is_valid(&tape));
+                n_moved++;
+            }
+            ebb__tape_fini(&tape);
+        }
+        close_subject(&s);
+    }
+    assert_true(n_moved > 50);
+}
+
+static void local_search_keeps_the_limit(void **state) {
+    (void)state;
+    uint64_t n_better = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        subject s;
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 13);
+        if (open_subject(&s, seed)) {
+            const ebb_refine_options options = {.limit_bytes = s.input.limit_bytes, .max_looks = 20000, .rng = &rng};
+            const double before_ns = again_ns(&s, &s.draft);
+            const ebb_status st = ebb__best_refine(&s.walk, &s.draft, &options, &s.other);
+            assert_int_equal(st, EBB_OK);
+            if (load_of(&s, &s.other) > s.input.limit_bytes || again_ns(&s, &s.other) > before_ns) {
+                fail_msg("seed %" PRIu64 ": local search", seed);
+            }
+            n_better += again_ns(&s, &s.other) < before_ns;
+        }
+        close_subject(&s);
+    }
+    assert_true(n_better > 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tape_is_its_draft),
+        cmocka_unit_test(taking_out_and_putting_back),
+        cmocka_unit_test(local_search_keeps_the_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Networks of the zoo at budgets around their liveness peak, on a device without data and on the processor: at the peak
+ * and above it nothing is copied and nothing is computed again; below it the plan keeps the budget.
+ */
+#include "support.h"
+
+#include "ebb/session.h"
+
+#include <inttypes.h>
+
+#define N_BUDGETS 60u
+#define BATCH 4
+#define SMALL_STEPS 100 /* plans of more take long: fewer of them, and none below the peak unless all tests run */
+
+/* Images as small as the network takes them; 0: its own. */
+static const struct {
+    const char *name;
+    int64_t side;
+} networks[] = {{"mlp", 0},       {"lenet", 0},           {"alexnet", 67},    {"alexnet_tv", 67},
+                {"vgg11", 32},    {"vgg16_bn", 32},       {"resnet18", 32},   {"resnet20", 32},
+                {"resnet50", 32}, {"resnet:1,2,2,1", 32}, {"inception4", 75}, {"densenet121", 32}};
+#define N_NETWORKS (sizeof networks / sizeof networks[0])
+
+static ebb_session *open_network(size_t idx, const char *backend) {
+    ebb_session_options options = EBB_SESSION_OPTIONS_INIT;
+    ebb_session *session = NULL;
+    options.net = networks[idx].name;
+    options.height = options.width = networks[idx].side;
+    options.batch = BATCH;
+    options.backend = backend;
+    const ebb_status st = ebb_session_open(&options, &session);
+    if (st == EBB_E_NO_DEVICE) { return NULL; } /* this build has no such backend */
+    if (st != EBB_OK) { fail_msg("%s: %s", networks[idx].name, ebb_last_error()); }
+    return session;
+}
+
+static ebb_plan_summary plan_within(ebb_session *session, const char *policy, uint64_t budget_bytes, bool *fits_out) {
+    const ebb_session_parts parts = ebb_session_get_parts(session);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    options.policy = policy;
+    options.budget_bytes = budget_bytes;
+    options.effort = 0;
+    const ebb_status st = ebb_plan_make(parts.program, parts.machine, &options, &plan, &no_fit);
+    *fits_out = st == EBB_OK;
+    if (st == EBB_E_NO_FIT) {
+        assert_true(no_fit.least_budget_bytes > budget_bytes);
+        return (ebb_plan_summary){0};
+    }
+    if (st != EBB_OK) { fail_msg("%s: %s", policy, ebb_last_error()); }
+    const ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    ebb_plan_destroy(plan);
+    return sum;
+}
+
+/* Budgets 0 to 29 are at the peak and above it, near ones first and up to twice as much; the others are below it, down
+ * to half. */
+static uint64_t budget_of(uint64_t peak_bytes, uint64_t alignment, uint64_t i) {
+    const uint64_t near_bytes[] = {0, 1, alignment - 1, alignment, alignment + 1};
+    const uint64_t n_near = sizeof near_bytes / sizeof near_bytes[0], half = N_BUDGETS / 2;
+    if (i < n_near) { return peak_bytes + near_bytes[i]; }
+    if (i < half) { return peak_bytes + peak_bytes / (half - n_near) * (i + 1 - n_near); }
+    return peak_bytes - 1 - peak_bytes / N_BUDGETS * (i - half);
+}
+
+typedef struct sums {
+    uint64_t n_above, n_below, n_moving, n_refused;
+} sums;
+
+static void try_budget(ebb_session *session, size_t idx, uint64_t top_bytes, uint64_t i, sums *s) {
+    const uint64_t alignment = ebb_program_alignment_bytes(ebb_session_get_parts(session).program);
+    const uint64_t budget_bytes = budget_of(top_bytes, alignment, i);
+    const bool is_above = budget_bytes >= top_bytes;
+    bool fits = false;
+    const ebb_plan_summary sum = plan_within(session, i % 2 == 0 ? "best" : "budget", budget_bytes, &fits);
+    const uint64_t moved_bytes = sum.moved_out_bytes + sum.moved_in_bytes + sum.moved_on_bytes;
+    const bool moves = moved_bytes > 0 || sum.n_recomputed_steps > 0;
+    if (is_above && (!fits || moves || sum.peak_bytes != top_bytes)) {
+        fail_msg("%s: %" PRIu64 " bytes move and %" PRIu64 " steps run again at %" PRIu64 ", though %" PRIu64
+                 " are enough",
+                 networks[idx].name, moved_bytes, sum.n_recomputed_steps, budget_bytes, top_bytes);
+    }
+    assert_true(!fits || sum.peak_bytes <= budget_bytes);
+    s->n_above += is_above;
+    s->n_below += !is_above;
+    s->n_moving += moves;
+    s->n_refused += !fits;
+}
+
+static void try_network(size_t idx, const char *backend, sums *s) {
+    ebb_session *session = open_network(idx, backend);
+    if (session == NULL) { skip(); }
+    size_t n_steps = 0;
+    uint64_t top_bytes = 0;
+    (void)ebb_program_steps(ebb_session_get_parts(session).program, &n_steps);
+    assert_int_equal(ebb_session_liveness_bytes(session, &top_bytes), EBB_OK);
+    const bool in_full = getenv("EBB_TEST_ALL") != NULL, is_small = n_steps < SMALL_STEPS;
+    for (uint64_t i = 0; i < N_BUDGETS; i++) {
+        const bool is_above = i < N_BUDGETS / 2;
+        const uint64_t stride = in_full ? (is_above || is_small ? 1 : 6) : is_small ? 3 : is_above ? 12 : N_BUDGETS;
+        if (i % stride == 0) { try_budget(session, idx, top_bytes, i, s); }
+    }
+    ebb_session_close(session);
+}
+
+static void try_all(const char *backend) {
+    sums s = {0};
+    for (size_t i = 0; i < N_NETWORKS; i++) { try_network(i, backend, &s); }
+    print_message("%s, %zu networks: nothing moves at any of %" PRIu64
+                  " budgets from the peak on; something does at %" PRIu64 " of %" PRIu64 " below it, %" PRIu64
+                  " are refused\n",
+                  backend, N_NETWORKS, s.n_above, s.n_moving, s.n_below, s.n_refused);
+    assert_true(s.n_above >= 3 * N_NETWORKS && s.n_moving > s.n_below / 2);
+}
+
+static void nothing_moves_from_the_peak_on_dry(void **state) {
+    (void)state;
+    try_all("dry");
+}
+
+static void nothing_moves_from_the_peak_on_cpu(void **state) {
+    (void)state;
+    try_all("cpu");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_moves_from_the_peak_on_dry),
+                                       cmocka_unit_test(nothing_moves_from_the_peak_on_cpu)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

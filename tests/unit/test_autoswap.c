@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AutoSwap's rules against tests/golden/autoswap.py, which has them once more: the same candidates in the same order,
+ * and the same overhead to the last bit, as coded and corrected. With an argument the file is another one, such as what
+ * the script makes of the authors' trace, which is theirs and not here.
+ */
+#include "plan/autoswap.h"
+
+#include "support.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MAX_BLOCKS 256
+
+static const char *path = "tests/golden/autoswap.txt";
+static const char *const rules[] = {"doa", "aoa", "wdoa", "swdoa", "vote"};
+
+typedef struct golden {
+    int64_t n;
+    double *time, *load; /* [3 * n] */
+    ebb_autoswap_block blocks[MAX_BLOCKS];
+    size_t n_blocks;
+} golden;
+
+static void read_event(golden *g, const char *line, size_t *n_events) {
+    assert_true(*n_events < (size_t)(3 * g->n));
+    assert_int_equal(sscanf(line, "event %lf %lf", &g->time[*n_events], &g->load[*n_events]), 2);
+    (*n_events)++;
+}
+
+static void read_candidate(golden *g, const char *line) {
+    ebb_autoswap_block *b = &g->blocks[g->n_blocks];
+    assert_true(g->n_blocks < MAX_BLOCKS);
+    *b = (ebb_autoswap_block){.id = (uint32_t)g->n_blocks};
+    assert_int_equal(sscanf(line, "candidate %lf %" SCNd64 " %" SCNd64 " %lf %lf", &b->bytes, &b->leave, &b->need,
+                            &b->out_ns, &b->in_ns),
+                     5);
+    b->ready = b->leave + 1;
+    g->n_blocks++;
+}
+
+static ebb_autoswap make_planner(const golden *g, ebb_autoswap_block *blocks, bool as_coded, ebb_bump *bump) {
+    memcpy(blocks, g->blocks, sizeof g->blocks);
+    ebb_autoswap a = {.n = g->n,
+                      .time = g->time,
+                      .load = g->load,
+                      .blocks = blocks,
+                      .n_blocks = g->n_blocks,
+                      .as_coded = as_coded,
+                      .bump = bump};
+    assert_int_equal(ebb__autoswap_init(&a), EBB_OK);
+    return a;
+}
+
+static ebb_autoswap_rule find_rule(const char *name) {
+    size_t rule = 0;
+    while (strcmp(rules[rule], name) != 0) {
+        rule++;
+        assert_true(rule < sizeof rules / sizeof rules[0]);
+    }
+    return (ebb_autoswap_rule)rule;
+}
+
+static void check_choice(const golden *g, const char *line) {
+    static ebb_autoswap_block blocks[MAX_BLOCKS];
+    char mode[16], rule[16];
+    double limit = 0, overhead_ns = 0, peak = 0;
+    size_t n = 0;
+    int at = 0;
+    ebb_bump bump;
+    assert_int_equal(sscanf(line, "expect %15s %15s %lf %lf %zu%n", mode, rule, &limit, &overhead_ns, &n, &at), 5);
+    ebb__bump_init(&bump, NULL);
+    ebb_autoswap a = make_planner(g, blocks, strcmp(mode, "coded") == 0, &bump);
+    assert_int_equal(ebb__autoswap_rank(&a, find_rule(rule), limit), EBB_OK);
+    assert_int_equal(ebb__autoswap_select(&a, limit, &peak), n);
+    for (size_t i = 0; i < n; i++) {
+        char *end = NULL;
+        const size_t wanted = strtoull(line + at, &end, 10);
+        if (a.order[i] != wanted) { fail_msg("number %zu is %zu: %s", i, a.order[i], line); }
+        at = (int)(end - line);
+    }
+    const double mine_ns = ebb__autoswap_stick_to(&a, n, limit);
+    if (mine_ns != overhead_ns) { fail_msg("%.17g: %s", mine_ns, line); }
+    /* a mix is never worse than the four scores, and the same each time */
+    double least_ns = mine_ns;
+    assert_int_equal(ebb__autoswap_rank(&a, EBB_AUTOSWAP_BO, limit), EBB_OK);
+    n = ebb__autoswap_select(&a, limit, &peak);
+    const double mixed_ns = ebb__autoswap_stick_to(&a, n, limit);
+    if (find_rule(rule) <= EBB_AUTOSWAP_AOA && !(a.as_coded && find_rule(rule) == EBB_AUTOSWAP_DOA)) {
+        assert_true(mixed_ns <= least_ns);
+    }
+    assert_int_equal(ebb__autoswap_rank(&a, EBB_AUTOSWAP_BO, limit), EBB_OK);
+    assert_int_equal(ebb__autoswap_select(&a, limit, &peak), n);
+    assert_true(ebb__autoswap_stick_to(&a, n, limit) == mixed_ns);
+    ebb__bump_fini(&bump);
+}
+
+/* Without a limit nothing waits, and what more candidates free is free of charge. */
+static void check_no_overhead(const golden *g) {
+    static ebb_autoswap_block blocks[MAX_BLOCKS];
+    ebb_bump bump;
+    ebb__bump_init(&bump, NULL);
+    ebb_autoswap a = make_planner(g, blocks, false, &bump);
+    assert_int_equal(ebb__autoswap_rank(&a, EBB_AUTOSWAP_SWDOA, 0), EBB_OK);
+    const double all = ebb__autoswap_no_overhead(&a, 0), some = ebb__autoswap_no_overhead(&a, g->n_blocks / 3);
+    assert_true(some < all);
+    for (size_t i = 0; i < g->n_blocks / 3; i++) {
+        const ebb_autoswap_block *b = &blocks[a.order[i]];
+        assert_true(b->ready <= b->gone && b->gone <= b->back && b->back <= b->need);
+        if (b->gone == b->back) { continue; }
+        assert_true(a.time[b->gone + a.n] >= a.time[b->ready + a.n] + b->out_ns);
+        assert_true(a.time[b->back + a.n] + b->in_ns <= a.time[b->need + a.n]);
+    }
+    ebb__bump_fini(&bump);
+}
+
+static void choices_are_those_of_the_script(void **state) {
+    static golden g;
+    static char line[65536];
+    size_t n_events = 0, n_choices = 0;
+    FILE *file = fopen(path, "r");
+    (void)state;
+    if (file == NULL) { fail_msg("%s cannot be read", path); }
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "length %" SCNd64, &g.n) == 1) {
+            g.time = calloc((size_t)(3 * g.n), sizeof *g.time);
+            g.load = calloc((size_t)(3 * g.n), sizeof *g.load);
+        } else if (strncmp(line, "event", 5) == 0) {
+            read_event(&g, line, &n_events);
+        } else if (strncmp(line, "candidate", 9) == 0) {
+            read_candidate(&g, line);
+        } else {
+            check_choice(&g, line);
+            n_choices++;
+        }
+    }
+    (void)fclose(file);
+    assert_int_equal(n_events, 3 * g.n);
+    assert_true(n_choices >= 40);
+    check_no_overhead(&g);
+    free(g.time);
+    free(g.load);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) { path = argv[1]; }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_those_of_the_script)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
