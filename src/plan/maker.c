@@ -38,6 +38,7 @@
 #define MAX_LARGE_RISES 2
 
 /* Programs of more steps are large: their plans take seconds, so the tries are few. */
+#define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
 #define MAX_SMALL_STEPS 20000u
 
 /* A rung is this part above the one before it: the more steps, the fewer rungs. */
@@ -258,7 +259,7 @@ static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t bud
 /* ---- within a budget --------------------------------------------------------------------------- */
 
 static bool searches(const maker *m) {
-    return m->policy->rivals[0] != NULL;
+    return m->policy->rivals != NULL;
 }
 
 /* A policy that searches and has no tier for copies has its first drafts quickly, so a limit is looked for that leaves
@@ -317,6 +318,7 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
 /* ---- the least --------------------------------------------------------------------------------- */
 
 static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+static ebb_status try_fixed(maker *m, ebb_plan **plan_out);
 
 /* Lower *least if the plan of a rung needs less. */
 static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
@@ -569,35 +571,53 @@ static ebb_status is_free(const maker *m, const ebb_plan *plan, bool *free_out) 
     return EBB_OK;
 }
 
+static bool computes_again(const ebb_plan *plan) {
+    for (size_t i = 0; i < plan->actions.n; i++) {
+        if (plan->actions.data[i].kind == EBB_ACT_AGAIN) { return true; }
+    }
+    return false;
+}
+
+/* A plan of the policy at hand, whether it keeps a limit or not. EBB_E_NO_FIT without a message: none. */
+static ebb_status fit_any(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    if (m->policy->keeps_limit) { return fit_own(m, budget_bytes, plan_out); }
+    EBB_TRY(try_fixed(m, plan_out));
+    if (!m->options->no_recompute || !computes_again(*plan_out)) { return EBB_OK; }
+    ebb_plan_destroy(*plan_out);
+    *plan_out = NULL;
+    return EBB_E_NO_FIT;
+}
+
 /* Make one more plan by a policy and keep it if it is faster. No plan is no failure. */
 static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
     m->policy = policy;
-    const ebb_status st = fit_own(m, budget_bytes, &other);
+    const ebb_status st = fit_any(m, budget_bytes, &other);
     m->policy = own;
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     return st == EBB_OK ? keep_faster(m, plan, other) : st;
 }
 
+/* How many rivals are asked: of a large program one, because a plan takes seconds. */
+static uint32_t count_rivals(const maker *m) {
+    if (m->is_large) { return 1; }
+    const bool has_time = m->options->effort > 0 && ebb__plan_view(m->program).n_steps <= MAX_RIVALED_STEPS;
+    return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
+}
+
 /* The fastest of a policy's plan and its rivals'. These are asked first, because where a plan costs no time there is
  * nothing to search for. EBB_E_NO_FIT without a message: none has one. */
 static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_policy *asked[EBB_MAX_RIVALS + 1] = {0};
+    const uint32_t n = count_rivals(m);
     ebb_plan *plan = NULL;
     ebb_status st = EBB_OK;
     bool is_done = false;
-    uint32_t n = 0;
-    while (n < EBB_MAX_RIVALS && m->policy->rivals[n] != NULL) {
-        asked[n] = m->policy->rivals[n];
-        n++;
-    }
-    asked[n] = m->policy;
-    for (uint32_t i = 0; st == EBB_OK && i <= n && !is_done; i++) {
-        if (m->is_large && i > 0) { break; } /* one plan takes seconds */
-        st = fit_more(m, asked[i], budget_bytes, &plan);
+    for (uint32_t i = 0; st == EBB_OK && i < n && !is_done; i++) {
+        st = fit_more(m, m->policy->rivals[i], budget_bytes, &plan);
         if (st == EBB_OK && plan != NULL) { st = is_free(m, plan, &is_done); }
     }
+    if (st == EBB_OK && !is_done && !m->is_large) { st = fit_more(m, m->policy, budget_bytes, &plan); }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
@@ -632,7 +652,7 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_status st = fit_nominal(m, budget_bytes, &nominal);
     if (st == EBB_E_NO_FIT) { st = go_below(m, budget_bytes, &nominal); }
     if (st != EBB_OK) { return st; }
-    const bool has_rivals = m->policy->rivals[0] != NULL;
+    const bool has_rivals = searches(m);
     m->unsearched_ns = UINT64_MAX;
     if (m->is_large) { st = measure_loss(m, nominal); }
     if (st == EBB_OK) { st = (has_rivals ? fit_with_rivals : fit_own)(m, budget_bytes, &own); }

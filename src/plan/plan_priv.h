@@ -192,7 +192,6 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
 
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */
-#define EBB_MAX_RIVALS 2u
 typedef struct ebb_policy ebb_policy;
 struct ebb_policy {
     const char *name, *about;
@@ -201,10 +200,13 @@ struct ebb_policy {
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);
-    uint32_t n_others;                        /* drafts that a search for the least budget tries, too */
-    const ebb_policy *rivals[EBB_MAX_RIVALS]; /* whose plans are taken where they are faster; NULL: no more of them */
-    const ebb_policy *yardstick;              /* whose plan is taken where this one's is placed higher; NULL: none */
-    bool never_copies;                        /* it does not look at links */
+    uint32_t n_others; /* drafts that a search for the least budget tries, too */
+    const ebb_policy *const
+        *rivals; /* [n_rivals]: whose plans are taken where they are faster; NULL: it does not search */
+    uint32_t n_rivals;
+    uint32_t n_quick_rivals;     /* these are asked without any effort, too */
+    const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
+    bool never_copies;           /* it does not look at links */
 };
 
 extern const ebb_policy ebb__policy_none;

@@ -122,7 +122,7 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     ebb_maker m;
     ebb_plan *plan = NULL;
     ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
-    if (policy->rivals[0] == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
+    if (policy->rivals == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);

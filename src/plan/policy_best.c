@@ -353,12 +353,38 @@ static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
     return search_drafts(input, draft);
 }
 
+/* All that have a rule for what leaves. */
+static const ebb_policy *const rivals[] = {
+    &ebb__policy_budget,
+    &ebb__policy_autoswap_bo,
+    &ebb__policy_autoswap_doa,
+    &ebb__policy_autoswap_aoa,
+    &ebb__policy_autoswap_wdoa,
+    &ebb__policy_autoswap_swdoa,
+    &ebb__policy_autoswap_vote,
+    &ebb__policy_recompute_speed,
+    &ebb__policy_recompute_memory,
+    &ebb__policy_recompute_cost_aware,
+    &ebb__policy_recompute_printed,
+    &ebb__policy_sqrt_n,
+    &ebb__policy_vdnn_all,
+    &ebb__policy_vdnn_conv,
+    &ebb__policy_utp,
+    &ebb__policy_tensor_cache,
+    &ebb__policy_tensor_cache_next,
+    &ebb__policy_superneurons,
+    &ebb__policy_dtr,
+    &ebb__policy_dtr_eq,
+};
+
 const ebb_policy ebb__policy_best = {
     .name = "best",
     .about = "searches for the fastest plan inside a budget: what stays, what is copied out, what is computed again",
     .keeps_limit = true,
     .when_it_fits = &ebb__policy_liveness,
-    .rivals = {&ebb__policy_budget, &ebb__policy_autoswap_bo},
+    .rivals = rivals,
+    .n_rivals = sizeof rivals / sizeof rivals[0],
+    .n_quick_rivals = 2,
     .n_others = N_OTHERS,
     .draft = draft_best,
 };

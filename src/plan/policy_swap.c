@@ -55,12 +55,16 @@ static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
 static const ebb_policy rules = {
     .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};
 
+static const ebb_policy *const rivals[] = {&rules};
+
 const ebb_policy ebb__policy_swap = {
     .name = "swap",
     .about = "as best, with copies alone: nothing is computed again",
     .keeps_limit = true,
     .copies_only = true,
     .when_it_fits = &ebb__policy_liveness,
-    .rivals = {&rules},
+    .rivals = rivals,
+    .n_rivals = 1,
+    .n_quick_rivals = 1,
     .draft = draft_swap,
 };

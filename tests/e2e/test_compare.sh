@@ -36,6 +36,15 @@ n_plans = sum("error" not in plan for plan in plans)
 assert len(picture.getElementsByTagName("circle")) == n_plans, n_plans
 END
 
+# Here the search alone is slower than the rule.
+run "a rule that the search does not beat" out compare alexnet --batch 200 --accounting paper --backend dry --memory 60% \
+    --policies vdnn-all,best --json
+check "is asked by best" python3 - <<'END'
+import json
+rule, best = json.load(open("out"))["plans"]
+assert best["step_time_predicted_s"] <= rule["step_time_predicted_s"], (rule, best)
+END
+
 # A row is what `ebb plan` says, and the table's line, the CSV's and the object's are one.
 # shellcheck disable=SC2086
 run "two policies" out compare resnet20 $options --memory 50% --policies budget,liveness --json -o rows.csv &&
