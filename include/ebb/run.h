@@ -30,14 +30,17 @@ typedef struct ebb_run_options {
     ebb_arena *arena;     /* borrowed; at least the plan's peak. NULL: the run takes its own */
     const char *disk_dir; /* where the disk tier's file goes (unnamed, gone with the run); needed if the plan uses it */
     uint64_t seed;        /* of dropout */
+    const char *io;       /* how the file's bytes are read and written (docs/tiers.md): "plain", "uring", or "auto" (or
+                             NULL): uring where it can be had */
 } ebb_run_options;
 #define EBB_RUN_OPTIONS_INIT EBB_INIT(ebb_run_options, )
 
 /* Take the memory and bind every step. lowered and plan must outlive the run. The plan must come from ebb_plan_make or
  * have passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN:
  * the plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is
- * too small, another device's or in use by another run, or the plan uses the disk and there is no disk_dir. EBB_E_IO:
- * the disk's file cannot be made. */
+ * too small, another device's or in use by another run, the plan uses the disk and there is no disk_dir, or io is
+ * unknown. EBB_E_IO: the disk's file cannot be made. EBB_E_UNSUPPORTED: io is "uring", and this build or the kernel
+ * does not have it. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -50,8 +53,8 @@ EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_ou
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
  * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, an element of an input is
  * not below its limit, update is 0, or the rate is negative or not finite; nothing was computed then, and the next
- * iteration works. EBB_E_IO: the disk tier. After a failure halfway, the content is not valid, and every further
- * iteration fails with EBB_E_DEVICE. */
+ * iteration works. EBB_E_IO: the disk tier; the message names tensor and tier. After a failure halfway, the content is
+ * not valid, and every further iteration fails with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
@@ -75,10 +78,12 @@ typedef struct ebb_run_stats {
      * what the driver gave for the arena, in its granules. UINT64_MAX: not known (there is no memory, or the kernel
      * does not say). */
     uint64_t peak_bytes;
-    uint64_t arena_bytes;                     /* taken */
-    uint64_t arena_resident_bytes;            /* of it, as the kernel counts pages; 0: not known */
-    uint64_t slab_bytes;                      /* host slab taken */
-    uint64_t file_bytes;                      /* of the disk tier */
+    uint64_t arena_bytes;          /* taken */
+    uint64_t arena_resident_bytes; /* of it, as the kernel counts pages; 0: not known */
+    uint64_t slab_bytes;           /* host slab taken */
+    uint64_t file_bytes;           /* of the disk tier */
+    const char *file_io; /* how its bytes move: "plain", "uring", "uring direct" (past the kernel's cache); NULL: the
+                            plan does not use it. Static */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration; the sum over its commands */
     uint64_t moved_on_bytes;                  /* the same, from one lower tier to another */
     uint64_t n_recomputed_steps;
@@ -120,10 +125,10 @@ EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 
-/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL), each way alone and both at
- * once, and its rates, in an arena of at most limit_bytes and as much of each tier: so measuring for a budget keeps to
- * it. What needs more is not measured; both ways at once need 4 MiB. */
-EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes,
+/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL, by io as in ebb_run_options),
+ * each way alone and both at once, and its rates, in an arena of at most limit_bytes and as much of each tier: so
+ * measuring for a budget keeps to it. What needs more is not measured; both ways at once need 4 MiB. */
+EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
                                          ebb_machine *machine);
 
 /* Bytes per second between the device and the host's memory: each direction alone, and the sum of both directions at

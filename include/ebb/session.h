@@ -62,6 +62,7 @@ typedef struct ebb_session_options {
     uint64_t host_bytes;    /* of the host; 0: no limit */
     bool no_slab;           /* nothing is copied out to the host, whatever host_bytes is */
     const char *disk_dir;   /* NULL: no disk tier */
+    const char *io;         /* of the disk tier; see ebb_run_options */
     const char *policy;     /* NULL: "best" under a budget or a slowdown, else "liveness" */
     const char *algorithms; /* NULL: "given"; see ebb_algorithms_name */
     uint32_t effort;        /* of the policy best; see ebb_plan_options */

@@ -166,7 +166,7 @@ typedef struct ebb_cli_network {
     const char *algorithms;
     const char *accounting; /* not of every command that has the others */
     uint64_t host_memory;   /* UINT64_MAX: no limit */
-    const char *disk;
+    const char *disk, *io;
     const char *machine;
 } ebb_cli_network;
 
@@ -213,6 +213,12 @@ typedef struct ebb_cli_network {
     {                                                                                                                  \
         "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
             "times and bandwidths, as `ebb probe` wrote them"                                                          \
+    }
+
+#define EBB_CLI_IO_OPTION(values)                                                                                      \
+    {                                                                                                                  \
+        "--io", EBB_CLI_TEXT, offsetof(values, network.io), "HOW",                                                     \
+            "how --disk's file is read and written: plain, uring, auto (uring where it can be had)"                    \
     }
 
 /* Set in *options_io what the command line says of the network, its device and its budget; net may be NULL. */

@@ -35,6 +35,7 @@ static const ebb_cli_option compare_options[] = {
     {"--no-recompute", EBB_CLI_FLAG, AT(network.no_recompute), NULL, "compute nothing again"},
     {"--disk", EBB_CLI_TEXT, AT(network.disk), "DIR",
      "keep what --host-memory has no room for in a file in this folder"},
+    EBB_CLI_IO_OPTION(compare_values),
     {"--accounting", EBB_CLI_TEXT, AT(network.accounting), "A",
      "count the device's bytes (device) or a network's as SuperNeurons does (paper)"},
     {"--machine", EBB_CLI_TEXT, AT(network.machine), "FILE", "times and bandwidths, as `ebb probe` wrote them"},

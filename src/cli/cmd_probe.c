@@ -21,6 +21,7 @@ static const ebb_cli_option probe_options[] = {
     EBB_CLI_NETWORK_OPTIONS(probe_values),
     {"--optimizer", EBB_CLI_TEXT, AT(network.optimizer), "O", "sgd, momentum (the default), nesterov, adam, adamw"},
     {"--disk", EBB_CLI_TEXT, AT(network.disk), "DIR", "measure the disk that this folder is on, too"},
+    EBB_CLI_IO_OPTION(probe_values),
     {"--reps", EBB_CLI_COUNT, AT(reps), "N", "how often each kernel is measured (5)"},
     {"--machine", EBB_CLI_TEXT, AT(network.machine), "FILE",
      "begin with this description: kernels whose times it has are done"},
@@ -53,7 +54,8 @@ static ebb_status measure_network(const char *net, const probe_values *values, c
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets,
                           const ebb_session_parts *measured) {
     ebb__progress_tell("measuring the machine", 0, 0);
-    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, UINT64_MAX, measured->machine);
+    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io, UINT64_MAX,
+                                              measured->machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
         status = measure_network(nets->at[i], values, measured);
     }

@@ -43,6 +43,7 @@ static const ebb_cli_option train_options[] = {
     {"--weight-decay", EBB_CLI_NUMBER, AT(weight_decay), "X", "weight decay (0)"},
     {"--seed", EBB_CLI_COUNT, AT(seed), "N", "seed of the first weights, the data's order and dropout (0)"},
     EBB_CLI_PLAN_OPTIONS(train_values),
+    EBB_CLI_IO_OPTION(train_values),
     {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
      "GPU: the budget includes what the vendor's context takes"},
     {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},

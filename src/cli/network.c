@@ -32,6 +32,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.host_bytes = network->host_memory != UINT64_MAX ? network->host_memory : 0;
     options.no_slab = network->host_memory == 0;
     options.disk_dir = network->disk;
+    options.io = network->io;
     options.policy = network->policy;
     options.algorithms = network->algorithms;
     options.accounting = network->accounting;

@@ -51,6 +51,7 @@ static void set_transfer(ebb_run *run, const ebb_command *command, ebb_run_comma
                                     .from = command->from,
                                     .to = command->to,
                                     .engine = command->engine,
+                                    .tensor = run->lowered->program->tensors.data[command->action.target].name,
                                     .from_offset = is_out ? 0 : command->from_offset,
                                     .to_offset = is_in ? 0 : command->to_offset,
                                     .size_bytes = command->size_bytes};

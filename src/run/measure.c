@@ -12,7 +12,8 @@
                          */
 #define CACHES 4u       /* a piece is so many times as large as the cache, or more */
 #define SMALLEST_BYTES ((uint64_t)64)
-#define ROUND_FLOPS_PER_S 1e11 /* where nothing that would tell fits the limit */
+#define BLOCK_BYTES ((uint64_t)4096) /* the smallest copy of a file that goes to its disk at once */
+#define ROUND_FLOPS_PER_S 1e11       /* where nothing that would tell fits the limit */
 #define ROUND_BYTES_PER_S 1e10
 #define SLOW_FLOPS_PER_S 3e9
 #define SOON_NS ((uint64_t)5 * 1000 * 1000) /* a kernel is repeated so long ... */
@@ -245,13 +246,24 @@ static ebb_status time_alone(ebb_stream *const stream[2], ebb_transfer transfer[
 
 /* Both ways of a link, size_bytes each: what goes out lies at the beginning of the arena and of the tier, what comes in
  * `apart` behind it. */
-static void set_transfers(bench *b, ebb_tiers *tiers, uint32_t tier, uint64_t size_bytes, uint64_t apart,
+static void set_transfers(bench *b, ebb_tiers *tiers, const ebb_link *link, uint64_t size_bytes, uint64_t apart,
                           ebb_transfer transfer[2]) {
     const ebb_buf out = {b->arena->memory, 0, size_bytes}, in = {b->arena->memory, apart, size_bytes};
-    transfer[0] = (ebb_transfer){
-        .tiers = tiers, .from = EBB_DEVICE, .to = tier, .buf = out, .size_bytes = size_bytes, .to_offset = 0};
-    transfer[1] = (ebb_transfer){
-        .tiers = tiers, .from = tier, .to = EBB_DEVICE, .buf = in, .size_bytes = size_bytes, .from_offset = apart};
+    transfer[0] = (ebb_transfer){.tiers = tiers,
+                                 .from = EBB_DEVICE,
+                                 .to = link->far,
+                                 .engine = link->out.engine,
+                                 .tensor = "(measured)",
+                                 .buf = out,
+                                 .size_bytes = size_bytes};
+    transfer[1] = (ebb_transfer){.tiers = tiers,
+                                 .from = link->far,
+                                 .to = EBB_DEVICE,
+                                 .engine = link->in.engine,
+                                 .tensor = "(measured)",
+                                 .buf = in,
+                                 .size_bytes = size_bytes,
+                                 .from_offset = apart};
 }
 
 /* The share of its rate that a way keeps while the other is used: until the sooner one is done, both have it. */
@@ -269,16 +281,17 @@ static ebb_status measure_link(bench *b, ebb_stream *const stream[2], ebb_tiers 
     ebb_transfer transfer[2];
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
-    set_transfers(b, tiers, tier, piece_bytes, 0, transfer);
+    set_transfers(b, tiers, &link, piece_bytes, 0, transfer);
     EBB_TRY(time_alone(stream, transfer, ns));
     EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
     if (piece_bytes >= LEAST_BOTH_BYTES) {
-        set_transfers(b, tiers, tier, half_bytes, half_bytes, transfer);
+        set_transfers(b, tiers, &link, half_bytes, half_bytes, transfer);
         EBB_TRY(time_alone(stream, transfer, half_ns));
         EBB_TRY(time_ways(stream, transfer, &both_ns));
         link.both_rate = share_of(both_ns, half_ns);
     }
-    set_transfers(b, tiers, tier, SMALLEST_BYTES, 0, transfer);
+    const bool is_file = ebb_machine_topology(machine)->tier[tier].store == EBB_STORE_FILE;
+    set_transfers(b, tiers, &link, ebb_min_u64(is_file ? BLOCK_BYTES : SMALLEST_BYTES, piece_bytes), 0, transfer);
     EBB_TRY(time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &latency_ns));
     link.out.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0];
     link.in.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1];
@@ -286,17 +299,20 @@ static ebb_status measure_link(bench *b, ebb_stream *const stream[2], ebb_tiers 
     return ebb_machine_set_link(machine, &link);
 }
 
-static ebb_status measure_tiers(bench *b, const char *disk_dir, ebb_machine *machine) {
+static ebb_status measure_tiers(bench *b, const char *disk_dir, const char *io, ebb_machine *machine) {
     ebb_tiers tiers = {.device = NULL};
     ebb_stream *stream[2] = {NULL, NULL};
     const ebb_backend_ops *ops = b->device->ops;
     const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
-    const uint64_t bytes[EBB_MAX_TIERS] = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0};
+    const ebb_tiers_options options = {
+        .topology = ebb_machine_topology(machine),
+        .bytes = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0},
+        .largest_bytes = piece_bytes,
+        .disk_dir = disk_dir,
+        .io = io};
     ebb_status st = ops->stream_create(b->device, false, &stream[0]);
     if (st == EBB_OK) { st = ops->stream_create(b->device, false, &stream[1]); }
-    if (st == EBB_OK) {
-        st = ebb__tiers_open(b->device, ebb_machine_topology(machine), bytes, disk_dir, piece_bytes, &tiers);
-    }
+    if (st == EBB_OK) { st = ebb__tiers_open(b->device, &options, &tiers); }
     if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_HOST, machine); }
     if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_DISK, machine); }
     for (int d = 0; d < 2; d++) { ops->stream_destroy(stream[d]); }
@@ -362,7 +378,8 @@ static ebb_status measure_rates(bench *b, uint64_t cache_bytes, ebb_machine *mac
     return EBB_OK;
 }
 
-ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint64_t limit_bytes, ebb_machine *machine) {
+ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
+                                 ebb_machine *machine) {
     if (!device->ops->has_data) { return EBB_OK; }
     bench b;
     ebb_device_info info;
@@ -370,7 +387,7 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, uint6
     const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = bench_open(device, arena_bytes, 0, 64, &b);
-    if (st == EBB_OK) { st = measure_tiers(&b, disk_dir, machine); }
+    if (st == EBB_OK) { st = measure_tiers(&b, disk_dir, io, machine); }
     if (st == EBB_OK) { st = measure_rates(&b, info.cache_bytes, machine); }
     bench_close(&b);
     return st;

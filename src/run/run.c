@@ -38,17 +38,18 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
     return EBB_OK;
 }
 
-static ebb_status open_tiers(ebb_run *run, const char *disk_dir) {
+static ebb_status open_tiers(ebb_run *run, const ebb_run_options *options) {
     size_t n_slots = 0;
     const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
-    const ebb_topology *topology = ebb_plan_topology(run->plan);
-    uint64_t largest_bytes = 0;
+    ebb_tiers_options wanted = {
+        .topology = ebb_plan_topology(run->plan), .disk_dir = options->disk_dir, .io = options->io};
     for (size_t s = 0; s < n_slots; s++) {
-        const bool is_file = topology->tier[slots[s].tier].store == EBB_STORE_FILE;
-        if (is_file) { largest_bytes = ebb_max_u64(largest_bytes, slots[s].size_bytes); }
+        const bool is_file = wanted.topology->tier[slots[s].tier].store == EBB_STORE_FILE;
+        if (is_file) { wanted.largest_bytes = ebb_max_u64(wanted.largest_bytes, slots[s].size_bytes); }
     }
     const ebb_plan_summary summary = ebb_plan_get_summary(run->plan);
-    return ebb__tiers_open(run->device, topology, summary.tier_bytes, disk_dir, largest_bytes, &run->tiers);
+    memcpy(wanted.bytes, summary.tier_bytes, sizeof wanted.bytes);
+    return ebb__tiers_open(run->device, &wanted, &run->tiers);
 }
 
 /* Streams for computing, for the ways between host and arena outside of iterations, and for what else the plan uses. */
@@ -70,7 +71,7 @@ static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
     EBB_TRY(ebb_executor_create(run->mem, program, run->plan, &run->executor));
     run->commands = ebb_executor_commands(run->executor, &run->n_commands);
     EBB_TRY(take_arena(run, options->arena));
-    EBB_TRY(open_tiers(run, options->disk_dir));
+    EBB_TRY(open_tiers(run, options));
     EBB_TRY(open_ports(run));
     EBB_TRY(open_streams(run));
     EBB_TRY(ebb__run_bind(run));
@@ -220,11 +221,15 @@ static void count_stalls(ebb_run *run) {
 ebb_status ebb__run_iterate(ebb_run *run, ebb_event *const *events) {
     EBB_ASSERT(!run->failed && run->parked == NULL);
     const uint64_t begin_ns = ebb__now_ns();
-    EBB_TRY(events == NULL ? issue_all(run) : issue(run, events));
-    EBB_TRY(events == NULL ? run->device->ops->stream_sync(run->stream[EBB_COMPUTE]) : ebb__run_drain(run));
+    ebb_status status = events == NULL ? issue_all(run) : issue(run, events);
+    if (status == EBB_OK) {
+        status = events == NULL ? run->device->ops->stream_sync(run->stream[EBB_COMPUTE]) : ebb__run_drain(run);
+    }
+    EBB_TRY(ebb__tiers_check(&run->tiers)); /* a step that refuses what a failed copy left is not the cause */
+    EBB_TRY(status);
     run->stats.iteration_ns = ebb__now_ns() - begin_ns;
     count_stalls(run);
-    return ebb__tiers_check(&run->tiers);
+    return EBB_OK;
 }
 
 /* What the host does to state and ports between iterations, as far as it may: it fills the inputs, and reads results.
@@ -301,5 +306,6 @@ ebb_run_stats ebb_run_get_stats(const ebb_run *run) {
     stats.arena_resident_bytes = use.resident_bytes;
     stats.slab_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_MEMORY);
     stats.file_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_FILE);
+    stats.file_io = ebb__tiers_io(&run->tiers);
     return stats;
 }

@@ -22,8 +22,7 @@
 #include "ebb/executor.h"
 #include "ebb/run.h"
 #include "plan/plan.h"
-
-#include <stdatomic.h>
+#include "run/tier_file.h"
 
 struct ebb_arena {
     const ebb_mem *mem;
@@ -39,35 +38,47 @@ typedef struct ebb_tier_store {
     ebb_store kind;
     uint64_t size_bytes;       /* taken; 0: nothing is */
     unsigned char *memory;     /* of EBB_STORE_MEMORY */
-    int fd;                    /* of EBB_STORE_FILE; -1: none */
+    ebb_tier_file file;        /* of EBB_STORE_FILE */
     unsigned char *staging[2]; /* by ebb_copy_direction; of files, where the host cannot read the device */
 } ebb_tier_store;
+
+typedef struct ebb_tiers_failure ebb_tiers_failure;
 
 typedef struct ebb_tiers {
     ebb_device *device;
     uint32_t n_tiers;
     ebb_tier_store store[EBB_MAX_TIERS];
     uint64_t staging_bytes;
+    ebb_lane *lane[EBB_MAX_ENGINES];        /* of each engine that moves bytes of files; EBB_COMPUTE: the host's own */
     unsigned char *bounce[EBB_MAX_ENGINES]; /* for moves from file to file, of each engine that makes such */
-    bool only_notes;   /* the device carries nothing out: neither does the host, it says what it would touch */
-    atomic_int status; /* ebb_status of the first failed read or write of a file */
-    atomic_int error_number;
+    char name[EBB_MAX_TIERS][EBB_NAME_BYTES];
+    bool only_notes; /* the device carries nothing out: neither does the host, it says what it would touch */
+    ebb_tiers_failure *failure;
 } ebb_tiers;
 
-/* Take tier_bytes of each; largest_bytes: the most that one copy to a file moves. Close it whatever it returns. */
-ebb_status ebb__tiers_open(ebb_device *device, const ebb_topology *topology, const uint64_t tier_bytes[EBB_MAX_TIERS],
-                           const char *disk_dir, uint64_t largest_bytes, ebb_tiers *tiers);
+typedef struct ebb_tiers_options {
+    const ebb_topology *topology;
+    uint64_t bytes[EBB_MAX_TIERS]; /* to take of each */
+    uint64_t largest_bytes;        /* the most that one copy to a file moves */
+    const char *disk_dir, *io;     /* of ebb_run_options */
+} ebb_tiers_options;
+
+/* Close them whatever this returns. */
+ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options, ebb_tiers *tiers);
 void ebb__tiers_close(ebb_tiers *tiers);
-/* The first failure of a file since the tiers were opened. */
+/* The first failure of a copy to or from a file since the tiers were opened. */
 ebb_status ebb__tiers_check(ebb_tiers *tiers);
 /* Bytes taken of one kind. */
 uint64_t ebb__tiers_bytes(const ebb_tiers *tiers, ebb_store kind);
+/* How the bytes of files move; NULL: there are no files. */
+const char *ebb__tiers_io(const ebb_tiers *tiers);
 
 /* One copy between two tiers. buf: on the device, if one of them is it. */
 typedef struct ebb_transfer {
     ebb_tiers *tiers;
     uint32_t from, to;
-    uint32_t engine; /* that makes it */
+    uint32_t engine;    /* that makes it */
+    const char *tensor; /* its name, for messages */
     ebb_buf buf;
     uint64_t from_offset, to_offset; /* in lower tiers */
     uint64_t size_bytes;
@@ -79,7 +90,8 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
 uint64_t ebb__tiers_count_commands(const ebb_transfer *transfer);
 
 /* Between iterations, at once: copy what is at home on a lower tier from or to host memory. OUT fills the tier. */
-ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_home *home, void *host);
+ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const char *tensor, const ebb_home *home,
+                           void *host);
 /* The same between two places in host memory, as memcpy has them. */
 ebb_status ebb__tiers_copy(ebb_tiers *tiers, void *dst, const void *src, uint64_t bytes);
 

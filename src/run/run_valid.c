@@ -102,7 +102,8 @@ static bool are_tiers_valid(const ebb_run *run) {
         const ebb_tier_store *store = &tiers->store[t];
         const bool is_file = store->kind == EBB_STORE_FILE && store->size_bytes > 0;
         const bool is_memory = store->kind == EBB_STORE_MEMORY && store->size_bytes > 0;
-        valid = valid && (store->memory != NULL) == is_memory && (store->fd >= 0) == (is_file && !tiers->only_notes) &&
+        valid = valid && (store->memory != NULL) == is_memory &&
+                (store->file.fd >= 0) == (is_file && !tiers->only_notes) &&
                 (store->staging[0] != NULL) == (is_file && !run->device->ops->host_visible);
     }
     return valid;

@@ -1,48 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lower tiers: slabs of host memory (pinned where the backend says so) and files without a name in the directory
- * for them. All are taken whole before the first iteration, so that a full disk is an error at the start and not
- * halfway. A copy to or from a file is a host call in the copy stream's order; where the host cannot read the device's
- * memory, it goes through a staging buffer, one for each tier and direction, which the stream's own order protects. A
- * move between lower tiers is a host call too.
+ * The lower tiers: slabs of host memory (pinned where the backend says so) and files (tier_file.c). All are taken whole
+ * before the first iteration, so that a full disk is an error at the start and not halfway. A copy to or from a file is
+ * a host call in the copy stream's order; where the host cannot read the device's memory, it goes through a staging
+ * buffer, one for each tier and direction, which the stream's own order protects. A move between lower tiers is a host
+ * call too.
  */
 #include "run/run.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #define BOUNCE_BYTES ((uint64_t)1 << 18)
 
-/* A file that no one else sees and that is gone with the process, whatever ends it. */
-static ebb_status open_unnamed(const char *dir, int *fd_out) {
-    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) { /* file systems without O_TMPFILE */
-        char path[4096];
-        int n = snprintf(path, sizeof path, "%s/ebb-XXXXXX", dir);
-        if (n < 0 || (size_t)n >= sizeof path) { return ebb_fail(EBB_E_IO, "disk tier %s: the path is too long", dir); }
-        fd = mkostemp(path, O_CLOEXEC);
-        if (fd >= 0) { (void)unlink(path); }
-    }
-    if (fd < 0) { return ebb_fail(EBB_E_IO, "disk tier %s: cannot make a file there: %s", dir, strerror(errno)); }
-    *fd_out = fd;
+/* The first copy that failed; copies fail in the threads of streams. */
+struct ebb_tiers_failure {
+    pthread_mutex_t lock;
+    ebb_status status;
+    char message[512];
+};
+
+static ebb_status open_failure(ebb_tiers *tiers) {
+    tiers->failure = ebb__calloc(tiers->device->mem, 1, sizeof *tiers->failure);
+    if (tiers->failure == NULL) { return EBB_E_NO_MEMORY; }
+    pthread_mutex_init(&tiers->failure->lock, NULL);
     return EBB_OK;
 }
 
-static ebb_status open_file(const char *disk_dir, ebb_tier_store *store) {
-    if (disk_dir == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT, "the plan moves %llu bytes to the disk tier and no directory is given for it",
-                        (unsigned long long)store->size_bytes);
-    }
-    EBB_TRY(open_unnamed(disk_dir, &store->fd));
-    EBB_ASSERT(store->fd >= 0 && store->size_bytes > 0);
-    int error = posix_fallocate(store->fd, 0, (off_t)store->size_bytes);
-    if (error != 0) {
-        return ebb_fail(EBB_E_IO, "disk tier %s: no room for %llu bytes: %s", disk_dir,
-                        (unsigned long long)store->size_bytes, strerror(error));
-    }
-    return EBB_OK;
+static void close_failure(ebb_tiers *tiers) {
+    if (tiers->failure == NULL) { return; }
+    pthread_mutex_destroy(&tiers->failure->lock);
+    ebb__free(tiers->device->mem, tiers->failure);
 }
 
 static ebb_status alloc_host(ebb_tiers *tiers, uint64_t size_bytes, unsigned char **memory_out) {
@@ -52,10 +39,15 @@ static ebb_status alloc_host(ebb_tiers *tiers, uint64_t size_bytes, unsigned cha
     return EBB_OK;
 }
 
-static ebb_status open_store(ebb_tiers *tiers, const char *disk_dir, ebb_tier_store *store) {
+static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const char *disk_dir, ebb_io io) {
+    ebb_tier_store *store = &tiers->store[tier];
     if (store->size_bytes == 0) { return EBB_OK; }
     if (store->kind == EBB_STORE_MEMORY) { return alloc_host(tiers, store->size_bytes, &store->memory); }
-    if (!tiers->only_notes) { EBB_TRY(open_file(disk_dir, store)); }
+    if (!tiers->only_notes) {
+        if (tiers->lane[EBB_COMPUTE] == NULL) { EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[EBB_COMPUTE])); }
+        const bool wants_direct = ebb__lane_has_ring(tiers->lane[EBB_COMPUTE]);
+        EBB_TRY(ebb__tier_file_open(tiers->name[tier], disk_dir, store->size_bytes, wants_direct, &store->file));
+    }
     for (int d = 0; d < 2 && !tiers->device->ops->host_visible; d++) {
         EBB_TRY(alloc_host(tiers, tiers->staging_bytes, &store->staging[d]));
     }
@@ -66,34 +58,42 @@ static bool is_file(const ebb_tiers *tiers, uint32_t tier) {
     return tiers->store[tier].kind == EBB_STORE_FILE && tiers->store[tier].size_bytes > 0;
 }
 
-/* Engines work side by side, so each that may move something from file to file has memory of its own for that. */
-static ebb_status open_bounces(ebb_tiers *tiers, const ebb_topology *topology) {
-    for (uint32_t from = 1; from < topology->n_tiers; from++) {
-        for (uint32_t to = 1; to < topology->n_tiers; to++) {
+/* Engines work side by side, so each that may move bytes of a file has a lane of its own, and memory if it may move
+ * some from file to file. */
+static ebb_status open_engines(ebb_tiers *tiers, const ebb_topology *topology, ebb_io io) {
+    for (uint32_t from = 0; from < topology->n_tiers; from++) {
+        for (uint32_t to = 0; to < topology->n_tiers; to++) {
             const uint32_t engine = topology->way[from][to];
-            const bool bounces = is_file(tiers, from) && is_file(tiers, to) && engine != EBB_COMPUTE;
-            if (!bounces || tiers->bounce[engine] != NULL) { continue; }
-            EBB_TRY(alloc_host(tiers, BOUNCE_BYTES, &tiers->bounce[engine]));
+            const bool reads = is_file(tiers, from), writes = is_file(tiers, to);
+            if (engine == EBB_COMPUTE || !(reads || writes)) { continue; }
+            if (tiers->lane[engine] == NULL && !tiers->only_notes) {
+                EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[engine]));
+            }
+            if (reads && writes && tiers->bounce[engine] == NULL) {
+                EBB_TRY(alloc_host(tiers, BOUNCE_BYTES, &tiers->bounce[engine]));
+            }
         }
     }
     return EBB_OK;
 }
 
-ebb_status ebb__tiers_open(ebb_device *device, const ebb_topology *topology, const uint64_t tier_bytes[EBB_MAX_TIERS],
-                           const char *disk_dir, uint64_t largest_bytes, ebb_tiers *tiers) {
+ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options, ebb_tiers *tiers) {
+    const ebb_topology *topology = options->topology;
+    ebb_io io = EBB_IO_AUTO;
     *tiers = (ebb_tiers){.device = device,
                          .n_tiers = topology->n_tiers,
-                         .staging_bytes = largest_bytes,
+                         .staging_bytes = options->largest_bytes,
                          .only_notes = ebb__only_writes_down(device)};
-    atomic_init(&tiers->status, EBB_OK);
-    atomic_init(&tiers->error_number, 0);
     for (uint32_t t = 0; t < topology->n_tiers; t++) {
         const bool takes = device->ops->has_data && t != EBB_DEVICE;
-        tiers->store[t] =
-            (ebb_tier_store){.kind = topology->tier[t].store, .size_bytes = takes ? tier_bytes[t] : 0, .fd = -1};
+        tiers->store[t] = (ebb_tier_store){
+            .kind = topology->tier[t].store, .size_bytes = takes ? options->bytes[t] : 0, .file = EBB_TIER_FILE_INIT};
+        memcpy(tiers->name[t], topology->tier[t].name, EBB_NAME_BYTES);
     }
-    for (uint32_t t = 1; t < topology->n_tiers; t++) { EBB_TRY(open_store(tiers, disk_dir, &tiers->store[t])); }
-    return open_bounces(tiers, topology);
+    EBB_TRY(open_failure(tiers));
+    EBB_TRY(ebb__io_parse(options->io, &io));
+    for (uint32_t t = 1; t < topology->n_tiers; t++) { EBB_TRY(open_store(tiers, t, options->disk_dir, io)); }
+    return open_engines(tiers, topology, io);
 }
 
 void ebb__tiers_close(ebb_tiers *tiers) {
@@ -105,11 +105,13 @@ void ebb__tiers_close(ebb_tiers *tiers) {
         for (int d = 0; d < 2; d++) {
             if (store->staging[d] != NULL) { ops->host_free(tiers->device, store->staging[d], tiers->staging_bytes); }
         }
-        if (store->fd >= 0) { (void)close(store->fd); }
+        ebb__tier_file_close(&store->file);
     }
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
         if (tiers->bounce[e] != NULL) { ops->host_free(tiers->device, tiers->bounce[e], BOUNCE_BYTES); }
+        ebb__lane_close(tiers->lane[e]);
     }
+    close_failure(tiers);
 }
 
 uint64_t ebb__tiers_bytes(const ebb_tiers *tiers, ebb_store kind) {
@@ -120,38 +122,62 @@ uint64_t ebb__tiers_bytes(const ebb_tiers *tiers, ebb_store kind) {
     return bytes;
 }
 
-ebb_status ebb__tiers_check(ebb_tiers *tiers) {
-    int status = atomic_load(&tiers->status);
-    if (status == EBB_OK) { return EBB_OK; }
-    return ebb_fail((ebb_status)status, "disk tier: a copy failed: %s", strerror(atomic_load(&tiers->error_number)));
+const char *ebb__tiers_io(const ebb_tiers *tiers) {
+    bool is_direct = false;
+    if (tiers->lane[EBB_COMPUTE] == NULL) { return NULL; }
+    for (uint32_t t = 1; t < tiers->n_tiers; t++) { is_direct = is_direct || tiers->store[t].file.direct_fd >= 0; }
+    return !ebb__lane_has_ring(tiers->lane[EBB_COMPUTE]) ? "plain" : is_direct ? "uring direct" : "uring";
 }
 
-static void note_failure(ebb_tiers *tiers, int error) {
-    EBB_ASSERT(error != 0);
-    int none = 0;
-    if (atomic_compare_exchange_strong(&tiers->error_number, &none, error)) { atomic_store(&tiers->status, EBB_E_IO); }
+ebb_status ebb__tiers_check(ebb_tiers *tiers) {
+    ebb_tiers_failure *failure = tiers->failure;
+    pthread_mutex_lock(&failure->lock);
+    const ebb_status status = failure->status;
+    if (status != EBB_OK) { (void)ebb__fail_adopt(status, failure->message); }
+    pthread_mutex_unlock(&failure->lock);
+    return status;
+}
+
+/* A copy between memory and a file: which, and for messages, of what. */
+typedef struct file_copy {
+    ebb_tiers *tiers;
+    uint32_t tier, engine;
+    const char *tensor;
+    ebb_copy_direction direction; /* out: into the file */
+} file_copy;
+
+static ebb_status fail_copy(const file_copy *copy, uint64_t n, uint64_t at, int error) {
+    const ebb_status status =
+        ebb_fail(EBB_E_IO, "%s tier: cannot %s tensor '%s', %llu bytes at %llu of the tier's file: %s",
+                 copy->tiers->name[copy->tier], copy->direction == EBB_COPY_OUT ? "write" : "read", copy->tensor,
+                 (unsigned long long)n, (unsigned long long)at,
+                 error == EBB_FILE_ENDS ? "the file ends there" : strerror(error));
+    ebb_tiers_failure *failure = copy->tiers->failure;
+    pthread_mutex_lock(&failure->lock);
+    if (failure->status == EBB_OK) {
+        failure->status = status;
+        (void)snprintf(failure->message, sizeof failure->message, "%s", ebb_last_error());
+    }
+    pthread_mutex_unlock(&failure->lock);
+    return status;
 }
 
 /* Move n bytes between memory and a file; a failure is noted for ebb__tiers_check, and returned. */
-static ebb_status move_bytes(ebb_tiers *tiers, ebb_copy_direction direction, unsigned char *ptr, uint64_t n,
-                             const ebb_tier_store *file, uint64_t at) {
-    EBB_ASSERT(file->fd >= 0 && ptr != NULL);
-    EBB_ASSERT(at <= file->size_bytes && n <= file->size_bytes - at);
-    while (n > 0) {
-        size_t piece = (size_t)ebb_min_u64(n, 1u << 30);
-        ssize_t done = direction == EBB_COPY_OUT ? pwrite(file->fd, ptr, piece, (off_t)at)
-                                                 : pread(file->fd, ptr, piece, (off_t)at);
-        if (done < 0 && errno == EINTR) { continue; }
-        if (done <= 0) {
-            note_failure(tiers, done < 0 ? errno : EIO);
-            return ebb__tiers_check(tiers);
-        }
-        EBB_ASSERT((size_t)done <= piece);
-        ptr += done;
-        at += (uint64_t)done;
-        n -= (uint64_t)done;
-    }
-    return EBB_OK;
+static ebb_status move_bytes(const file_copy *copy, unsigned char *ptr, uint64_t n, uint64_t at) {
+    const ebb_tier_store *store = &copy->tiers->store[copy->tier];
+    EBB_ASSERT(at <= store->size_bytes && n <= store->size_bytes - at);
+    ebb_lane *lane = copy->tiers->lane[copy->engine];
+    EBB_ASSERT(lane != NULL && copy->tensor != NULL);
+    const int error = ebb__lane_move(lane, &store->file, copy->direction, ptr, n, at);
+    return error == 0 ? EBB_OK : fail_copy(copy, n, at, error);
+}
+
+static file_copy copy_of(const ebb_transfer *t, ebb_copy_direction direction) {
+    return (file_copy){.tiers = t->tiers,
+                       .tier = direction == EBB_COPY_OUT ? t->to : t->from,
+                       .engine = t->engine,
+                       .tensor = t->tensor,
+                       .direction = direction};
 }
 
 /* ---- host calls --------------------------------------------------------------------------------- */
@@ -180,16 +206,17 @@ static ebb_status move_file(void *ctx) {
     const ebb_copy_direction direction = is_out(t) ? EBB_COPY_OUT : EBB_COPY_IN;
     const ebb_tier_store *store = lower_store(t);
     unsigned char *ptr = ops->host_visible ? ops->host_address(t->buf) : store->staging[direction];
-    return move_bytes(t->tiers, direction, ptr, t->size_bytes, store, lower_offset(t));
+    const file_copy copy = copy_of(t, direction);
+    return move_bytes(&copy, ptr, t->size_bytes, lower_offset(t));
 }
 
 static ebb_status move_between_files(const ebb_transfer *t) {
     unsigned char *bounce = t->tiers->bounce[t->engine];
+    const file_copy in = copy_of(t, EBB_COPY_IN), out = copy_of(t, EBB_COPY_OUT);
     for (uint64_t at = 0; at < t->size_bytes; at += BOUNCE_BYTES) {
         const uint64_t n = ebb_min_u64(BOUNCE_BYTES, t->size_bytes - at);
-        const ebb_tier_store *from = &t->tiers->store[t->from], *to = &t->tiers->store[t->to];
-        EBB_TRY(move_bytes(t->tiers, EBB_COPY_IN, bounce, n, from, t->from_offset + at));
-        EBB_TRY(move_bytes(t->tiers, EBB_COPY_OUT, bounce, n, to, t->to_offset + at));
+        EBB_TRY(move_bytes(&in, bounce, n, t->from_offset + at));
+        EBB_TRY(move_bytes(&out, bounce, n, t->to_offset + at));
     }
     return EBB_OK;
 }
@@ -200,10 +227,12 @@ static ebb_status move_on(void *ctx) {
     const ebb_tier_store *from = &t->tiers->store[t->from], *to = &t->tiers->store[t->to];
     if (from->kind == EBB_STORE_FILE && to->kind == EBB_STORE_FILE) { return move_between_files(t); }
     if (from->kind == EBB_STORE_FILE) {
-        return move_bytes(t->tiers, EBB_COPY_IN, to->memory + t->to_offset, t->size_bytes, from, t->from_offset);
+        const file_copy in = copy_of(t, EBB_COPY_IN);
+        return move_bytes(&in, to->memory + t->to_offset, t->size_bytes, t->from_offset);
     }
     if (to->kind == EBB_STORE_FILE) {
-        return move_bytes(t->tiers, EBB_COPY_OUT, from->memory + t->from_offset, t->size_bytes, to, t->to_offset);
+        const file_copy out = copy_of(t, EBB_COPY_OUT);
+        return move_bytes(&out, from->memory + t->from_offset, t->size_bytes, t->to_offset);
     }
     memcpy(to->memory + t->to_offset, from->memory + t->from_offset, (size_t)t->size_bytes);
     return EBB_OK;
@@ -212,7 +241,8 @@ static ebb_status move_on(void *ctx) {
 /* What host code touches of a lower tier. */
 static ebb_touch touch_of(const ebb_tier_store *store, uint64_t offset, uint64_t size_bytes, ebb_access_mode mode) {
     if (store->kind == EBB_STORE_FILE) {
-        return (ebb_touch){.base = &store->fd, .offset = offset, .size_bytes = size_bytes, .mode = mode, .file = true};
+        return (ebb_touch){
+            .base = &store->file, .offset = offset, .size_bytes = size_bytes, .mode = mode, .file = true};
     }
     return (ebb_touch){.base = store->memory + offset, .size_bytes = size_bytes, .mode = mode};
 }
@@ -278,7 +308,8 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *t) {
     return ops->copy(stream, EBB_COPY_IN, t->buf, staging);
 }
 
-ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const ebb_home *home, void *host) {
+ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const char *tensor, const ebb_home *home,
+                           void *host) {
     const ebb_tier_store *store = &tiers->store[home->tier];
     const bool out = direction == EBB_COPY_OUT;
     const uint64_t bytes = home->size_bytes;
@@ -287,6 +318,10 @@ ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const
         unsigned char *there = store->memory + home->offset;
         return ebb__tiers_copy(tiers, out ? there : host, out ? host : there, bytes);
     }
-    if (!tiers->only_notes) { return move_bytes(tiers, direction, host, bytes, store, home->offset); }
+    if (!tiers->only_notes) {
+        const file_copy copy = {
+            .tiers = tiers, .tier = home->tier, .engine = EBB_COMPUTE, .tensor = tensor, .direction = direction};
+        return move_bytes(&copy, host, bytes, home->offset);
+    }
     return touch_slot(tiers, NULL, direction, store, home->offset, bytes, host);
 }

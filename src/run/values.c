@@ -51,6 +51,10 @@ static ebb_status copy_arena(ebb_run *run, ebb_copy_direction direction, uint64_
     return run->device->ops->stream_sync(run->border);
 }
 
+static const char *name_of(const ebb_run *run, const value_place *at) {
+    return run->lowered->program->tensors.data[at->tensor].name;
+}
+
 static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed) {
     EBB_ASSERT(run->parked == NULL);
     for (size_t h = 0; h < at->n_homes; h++) {
@@ -59,7 +63,7 @@ static ebb_status write_packed(ebb_run *run, const value_place *at, void *packed
         if (home->tier == EBB_DEVICE) {
             EBB_TRY(copy_arena(run, EBB_COPY_IN, home->offset, home->size_bytes, part));
         } else {
-            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_OUT, home, part));
+            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_OUT, name_of(run, at), home, part));
         }
     }
     return EBB_OK;
@@ -73,7 +77,7 @@ static ebb_status read_packed(ebb_run *run, const value_place *at, void *packed)
         unsigned char *part = (unsigned char *)packed + home->begin;
         if (home->tier != EBB_DEVICE && n_read == at->bytes) { break; }
         if (home->tier != EBB_DEVICE) {
-            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_IN, home, part));
+            EBB_TRY(ebb__tiers_move(&run->tiers, EBB_COPY_IN, name_of(run, at), home, part));
             continue;
         }
         if (run->parked == NULL) {

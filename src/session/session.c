@@ -45,8 +45,8 @@ static ebb_status check_options(const ebb_session_options *o) {
 
 static ebb_status set_up(ebb_session *s) {
     ebb_session_options *o = &s->options;
-    const char **texts[] = {&o->net,    &o->backend,    &o->machine_path, &o->disk_dir,
-                            &o->policy, &o->algorithms, &o->accounting};
+    const char **texts[] = {&o->net, &o->backend, &o->machine_path, &o->disk_dir,
+                            &o->io,  &o->policy,  &o->algorithms,   &o->accounting};
     EBB_TRY(check_options(o));
     if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
     if (o->backend == NULL) { o->backend = is_paper(o) ? "dry" : ebb_backend_name(0, NULL); }

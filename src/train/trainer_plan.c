@@ -24,7 +24,7 @@ static ebb_status find_machine(ebb_trainer *trainer) {
     const ebb_progress *progress = &trainer->options.progress;
     ebb__tell(progress, "measuring the machine", 0, 0);
     const uint64_t floor_bytes = ebb_program_floor_bytes(s->program, NULL);
-    EBB_TRY(ebb_run_measure_links(s->device, s->options.disk_dir, floor_bytes, s->machine));
+    EBB_TRY(ebb_run_measure_links(s->device, s->options.disk_dir, s->options.io, floor_bytes, s->machine));
     const bool all_choices = strcmp(s->options.algorithms, "given") != 0;
     return ebb_run_measure_steps(s->lowered, MEASURE_REPS, all_choices, progress, s->machine);
 }
@@ -214,6 +214,7 @@ static ebb_status take_memory(ebb_trainer *trainer) {
     options.mem = trainer->mem;
     options.arena = trainer->arena;
     options.disk_dir = trainer->session->options.disk_dir;
+    options.io = trainer->session->options.io;
     options.seed = trainer->options.seed;
     EBB_TRY(ebb_run_create(trainer->session->lowered, trainer->plan, &options, &trainer->run));
     return ebb__trainer_ports(trainer->run, &trainer->ports);

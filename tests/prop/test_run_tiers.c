@@ -101,23 +101,26 @@ static void moves_between_files_go_side_by_side(void **state) {
     ebb_tiers tiers;
     ebb_stream *stream[2] = {NULL};
     unsigned char *bytes = malloc(MOVE_BYTES), *got = malloc(MOVE_BYTES);
-    const uint64_t tier_bytes[EBB_MAX_TIERS] = {[FROM_A] = MOVE_BYTES, [TO] = 2 * MOVE_BYTES, [FROM_B] = MOVE_BYTES};
+    const ebb_tiers_options options = {.topology = ebb_machine_topology(machine),
+                                       .bytes = {[FROM_A] = MOVE_BYTES, [TO] = 2 * MOVE_BYTES, [FROM_B] = MOVE_BYTES},
+                                       .largest_bytes = MOVE_BYTES,
+                                       .disk_dir = "/tmp"};
     assert_int_equal(ebb_device_open("ref", NULL, &device), EBB_OK);
-    assert_int_equal(ebb__tiers_open(device, ebb_machine_topology(machine), tier_bytes, "/tmp", MOVE_BYTES, &tiers),
-                     EBB_OK);
+    assert_int_equal(ebb__tiers_open(device, &options, &tiers), EBB_OK);
     ebb_transfer move[2] = {
-        {.tiers = &tiers, .from = FROM_A, .to = TO, .engine = ENGINE_A, .size_bytes = MOVE_BYTES},
+        {.tiers = &tiers, .from = FROM_A, .to = TO, .engine = ENGINE_A, .tensor = "t", .size_bytes = MOVE_BYTES},
         {.tiers = &tiers,
          .from = FROM_B,
          .to = TO,
          .engine = ENGINE_B,
+         .tensor = "t",
          .to_offset = MOVE_BYTES,
          .size_bytes = MOVE_BYTES},
     };
     for (int i = 0; i < 2; i++) {
         const ebb_home home = {.size_bytes = MOVE_BYTES, .tier = move[i].from};
         memset(bytes, i + 1, MOVE_BYTES);
-        assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_OUT, &home, bytes), EBB_OK);
+        assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_OUT, "t", &home, bytes), EBB_OK);
         assert_int_equal(device->ops->stream_create(device, false, &stream[i]), EBB_OK);
     }
     for (int round = 0; round < MOVE_ROUNDS; round++) {
@@ -125,7 +128,7 @@ static void moves_between_files_go_side_by_side(void **state) {
         for (int i = 0; i < 2; i++) { assert_int_equal(device->ops->stream_sync(stream[i]), EBB_OK); }
         for (int i = 0; i < 2; i++) {
             const ebb_home home = {.size_bytes = MOVE_BYTES, .tier = TO, .offset = move[i].to_offset};
-            assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_IN, &home, got), EBB_OK);
+            assert_int_equal(ebb__tiers_move(&tiers, EBB_COPY_IN, "t", &home, got), EBB_OK);
             memset(bytes, i + 1, MOVE_BYTES);
             assert_memory_equal(got, bytes, MOVE_BYTES);
         }
