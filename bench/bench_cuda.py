@@ -132,16 +132,19 @@ def guess(bench, net, image, budget, start):
 
 
 def widest_ebb(bench, cases, net, image, start):
-    """By plans first; then what is planned is run, with a little less each time that the context is in the way."""
+    """By plans first, in half of the time; then what is planned is run, with a little less each time that the context
+    is in the way."""
     budget = max(1, cases["card"] - context_bytes(bench, net, image))
-    batch = largest(lambda n: fits(bench, "plan", (net, n, image), "--memory", str(budget), *host_bytes(bench)),
-                    guess(bench, net, image, budget, start), 64 * start, growth=1.1)
+    with bench.half():
+        batch, is_whole = largest(lambda n: fits(bench, "plan", (net, n, image), "--memory", str(budget),
+                                                 *host_bytes(bench)),
+                                  guess(bench, net, image, budget, start), 64 * start, growth=1.1)
     while batch > 0:
         done = on_card(bench, cases, (net, batch, image))
         if done is not None:
-            return batch, *done
+            return batch, is_whole, *done
         batch -= max(1, batch // 32)
-    return 0, [], {}
+    return 0, is_whole, [], {}
 
 
 def widest_torch(bench, cases, net, image, start):
@@ -157,6 +160,10 @@ def widest_torch(bench, cases, net, image, start):
         return largest(runs, start, 64 * start)
 
 
+def found(is_whole):
+    return "value: largest batch" + ("" if is_whole else " found; the search had no more time")
+
+
 def batch(bench, cases):
     """The largest batch on an emulated card, run for real, beside the paper's figures (on a K40 of 12 GB)."""
     for net, image, paper in cases["batch"]:
@@ -167,18 +174,18 @@ def batch(bench, cases):
     for net, image, paper in bench.parts(cases["batch"]):
         names = {"net": net, "image": image, "budget": cases["card"]}
         with bench.item(contender="ebb", **names):
-            n, times, end = widest_ebb(bench, cases, net, image, paper[-1])
+            n, is_whole, times, end = widest_ebb(bench, cases, net, image, paper[-1])
             if n == 0:
                 raise Failed(NO_FIT, "no batch fits")
-            bench.row(contender="ebb", batch=n, **names, **figures(n, times), value=n, note="value: largest batch",
+            bench.row(contender="ebb", batch=n, **names, **figures(n, times), value=n, note=found(is_whole),
                       predicted_s=end["step_time_predicted_s"], peak_bytes=end["peak_measured_bytes"],
                       moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"])
         if net == "inception4":
             bench.row(contender="torch eager", **names, note="torchvision has no Inception v4")
         elif bench.args.torch and bench.args.backend == "cuda":  # PyTorch has no limit on the processor
             with bench.item(contender="torch eager", **names):
-                n = widest_torch(bench, cases, net, image, paper[2])
-                bench.row(contender="torch eager", batch=n, **names, value=n, note="value: largest batch")
+                n, is_whole = widest_torch(bench, cases, net, image, paper[2])
+                bench.row(contender="torch eager", batch=n, **names, value=n, note=found(is_whole))
 
 
 def depth_row(bench, cases, case, layers):

@@ -74,6 +74,16 @@ class Bench:
     def left_s(self):
         return self.end - time.monotonic()
 
+    @contextlib.contextmanager
+    def half(self):
+        """Around what may take half of the time that is left."""
+        end = self.end
+        self.end = time.monotonic() + self.left_s() / 2
+        try:
+            yield
+        finally:
+            self.end = end
+
     def parts(self, items):
         """The items, each with its share of what is left of the section."""
         end, items = self.end, list(items)
@@ -251,13 +261,19 @@ def alternate(bench, case, contenders, base, note):
 
 
 def largest(fits, start, limit, growth=1.5):
-    """The largest number up to limit, to a thirty-second or 1, for which fits(number) holds; 0: none. growth: of the
-    first step beyond a good start."""
+    """(the largest number up to limit, to a thirty-second or 1, for which fits(number) holds, 0: none; whether the time
+    was enough to say so: else the largest found in it). growth: of the first step beyond a good start."""
     low, high, at = 0, limit + 1, min(start, limit)
     while high - low > max(1, high // 32):
-        if fits(at):
+        try:
+            fit = fits(at)
+        except OutOfTime:
+            if low == 0:
+                raise
+            return low, False
+        if fit:
             low, growth = at, min(2.0, growth**2)
         else:
             high = at
         at = (low + high) // 2 if high <= limit else min(limit, max(low + 1, int(low * growth)))
-    return low
+    return low, True

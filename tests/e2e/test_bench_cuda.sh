@@ -32,6 +32,38 @@ done
 bench --backend cpu --tiny --deadline 0 --only depth,capture
 equal "no time" "$? $(grep -c 'left out: no time' out) $(tail -n 1 err)" \
     "0 6 bench_cuda: 2 sections run, 6 parts left out for time or want, 0 failed"
+# A search whose time is over: what it found until then is run and is the row.
+PYTHONPATH=$root/bench python3 - >out 2>err <<'END'
+import contextlib, time
+import bench_cuda
+from cuda_bench import Bench, OutOfTime, largest
+
+def fits_until(calls):
+    """Numbers up to 100 fit; there is time for so many calls."""
+    def fits(*case):
+        if not calls:
+            raise OutOfTime
+        calls.pop()
+        return case[-1] <= 100
+    return fits
+
+print(*largest(fits_until([0] * 99), 10, 1000), *largest(fits_until([0] * 3), 10, 1000))
+with contextlib.suppress(OutOfTime):
+    print(*largest(fits_until([]), 10, 1000))
+bench = Bench.__new__(Bench)
+bench.end = until = time.monotonic() + 1000
+fits = fits_until([0] * 3)
+def plan(b, command, case, *_):
+    assert 490 < b.left_s() <= 500
+    return fits(case[1])
+bench_cuda.fits, bench_cuda.context_bytes, bench_cuda.guess = plan, lambda *_: 0, lambda *_: 10
+bench_cuda.host_bytes = lambda *_: []
+bench_cuda.on_card = lambda b, cases, case: ([1.0], {"end": b.end == until}) if case[1] <= 20 else None
+n, is_whole, times, end = bench_cuda.widest_ebb(bench, {"card": 1}, "net", 8, 10)
+print(n, end["end"], bench_cuda.found(is_whole))
+END
+equal "a search has the time that it has" "$(cat out err)" "100 True 40 False
+17 True value: largest batch found; the search had no more time"
 # An answer that is none: each section's failure is a row, and the next section runs.
 column() { # NAME FILE: its values, without repetitions
     python3 -c 'import csv, itertools, sys
