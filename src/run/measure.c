@@ -232,6 +232,7 @@ static ebb_status time_ways(ebb_stream *const stream[2], ebb_transfer transfer[2
         for (int d = 0; d < 2; d++) {
             if (stream[d] != NULL) { EBB_TRY(ops->stream_sync(stream[d])); }
         }
+        EBB_TRY(ebb__tiers_drain(transfer[0].tiers));
         if (r > 0) { least_ns = ebb_min_u64(least_ns, ebb__now_ns() - begin_ns); }
     }
     *ns_out = least_ns > 0 ? least_ns : 1;

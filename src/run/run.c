@@ -137,38 +137,50 @@ void ebb_run_destroy(ebb_run *run) {
 typedef struct issuing {
     ebb_run *run;
     ebb_event *const *timed;
+    ebb_stream *last[EBB_MAX_ENGINES]; /* where each engine's latest command ends */
+    size_t next;                       /* command, or drops before it */
 } issuing;
 
 static ebb_status record_timed(const issuing *it, const ebb_command *command, size_t which) {
     const size_t idx = (size_t)(command - it->run->commands);
     if (it->timed == NULL) { return EBB_OK; }
-    return it->run->device->ops->event_record(it->run->stream[command->engine], it->timed[2 * idx + which]);
+    return it->run->device->ops->event_record(it->last[command->engine], it->timed[2 * idx + which]);
 }
 
 static ebb_status issue_step(void *ctx, const ebb_command *command) {
-    const issuing *it = ctx;
+    issuing *it = ctx;
     const ebb_run_command *made = &it->run->made[command - it->run->commands];
+    it->next = (size_t)(command - it->run->commands) + 1;
+    it->last[EBB_COMPUTE] = it->run->stream[EBB_COMPUTE];
     EBB_TRY(record_timed(it, command, 0));
     EBB_TRY(it->run->device->ops->run(it->run->stream[EBB_COMPUTE], made->kernel, made->bound));
     return record_timed(it, command, 1);
 }
 
 static ebb_status issue_copy(void *ctx, const ebb_command *command) {
-    const issuing *it = ctx;
+    issuing *it = ctx;
     ebb_run_command *made = &it->run->made[command - it->run->commands];
+    ebb_stream *stream = it->run->stream[command->engine];
+    it->next = (size_t)(command - it->run->commands) + 1;
+    it->last[command->engine] = ebb__tiers_last_stream(stream, &made->transfer);
     EBB_TRY(record_timed(it, command, 0));
-    EBB_TRY(ebb__tiers_transfer(it->run->stream[command->engine], &made->transfer));
+    EBB_TRY(ebb__tiers_transfer(stream, &made->transfer));
     return record_timed(it, command, 1);
 }
 
 static ebb_status issue_wait(void *ctx, uint32_t engine, uint32_t event) {
-    ebb_run *run = ((const issuing *)ctx)->run;
-    return run->device->ops->event_wait(run->stream[engine], run->events[event]);
+    issuing *it = ctx;
+    const ebb_run *run = it->run;
+    ebb_stream *stream = run->stream[engine];
+    while (run->commands[it->next].engine == EBB_NO_ENGINE) { it->next++; }
+    EBB_ASSERT(run->commands[it->next].engine == engine);
+    if (engine != EBB_COMPUTE) { stream = ebb__tiers_first_stream(stream, &run->made[it->next].transfer); }
+    return run->device->ops->event_wait(stream, run->events[event]);
 }
 
 static ebb_status issue_record(void *ctx, uint32_t engine, uint32_t event) {
-    ebb_run *run = ((const issuing *)ctx)->run;
-    return run->device->ops->event_record(run->stream[engine], run->events[event]);
+    const issuing *it = ctx;
+    return it->run->device->ops->event_record(it->last[engine], it->run->events[event]);
 }
 
 static ebb_status issue(ebb_run *run, ebb_event *const *timed) {
@@ -203,7 +215,8 @@ ebb_status ebb__run_drain(ebb_run *run) {
         ebb_status st = run->device->ops->stream_sync(run->stream[e]);
         if (first == EBB_OK) { first = st; }
     }
-    return first;
+    const ebb_status files = ebb__tiers_drain(&run->tiers);
+    return first == EBB_OK ? files : first;
 }
 
 /* Streams count on and on, and copies may go on after the iteration that issued them: an iteration's waits are those

@@ -33,13 +33,22 @@ struct ebb_arena {
     bool was_used;         /* by a run, which may have left something in it */
 };
 
+/* Two buffers between the device and a file, taken in turns: while one is copied from or to the device, the file is
+ * written from or read into the other. buffer[0] is NULL where none are needed. */
+typedef struct ebb_staging {
+    unsigned char *buffer[2];
+    ebb_event *full[2], *free[2]; /* when the command that fills a buffer, or empties it, has ended */
+    uint64_t n_issued;            /* pieces that were queued, as the issuing thread counts */
+    uint64_t n_called;            /* pieces that were moved to or from the file, as the host calls count */
+} ebb_staging;
+
 /* What a lower tier's bytes lie in. */
 typedef struct ebb_tier_store {
     ebb_store kind;
-    uint64_t size_bytes;       /* taken; 0: nothing is */
-    unsigned char *memory;     /* of EBB_STORE_MEMORY */
-    ebb_tier_file file;        /* of EBB_STORE_FILE */
-    unsigned char *staging[2]; /* by ebb_copy_direction; of files, where the host cannot read the device */
+    uint64_t size_bytes;    /* taken; 0: nothing is */
+    unsigned char *memory;  /* of EBB_STORE_MEMORY */
+    ebb_tier_file file;     /* of EBB_STORE_FILE */
+    ebb_staging staging[2]; /* by ebb_copy_direction; of files, where the host cannot read the device */
 } ebb_tier_store;
 
 typedef struct ebb_tiers_failure ebb_tiers_failure;
@@ -48,7 +57,9 @@ typedef struct ebb_tiers {
     ebb_device *device;
     uint32_t n_tiers;
     ebb_tier_store store[EBB_MAX_TIERS];
-    uint64_t staging_bytes;
+    uint64_t staging_bytes;                   /* of each buffer: the most that a piece of a copy has */
+    ebb_stream *file_stream[EBB_MAX_ENGINES]; /* where staged copies of an engine call the file; NULL: it makes none */
+    ebb_event *join[EBB_MAX_ENGINES];         /* around copies of such an engine that are not staged */
     ebb_lane *lane[EBB_MAX_ENGINES];        /* of each engine that moves bytes of files; EBB_COMPUTE: the host's own */
     unsigned char *bounce[EBB_MAX_ENGINES]; /* for moves from file to file, of each engine that makes such */
     char name[EBB_MAX_TIERS][EBB_NAME_BYTES];
@@ -82,11 +93,20 @@ typedef struct ebb_transfer {
     ebb_buf buf;
     uint64_t from_offset, to_offset; /* in lower tiers */
     uint64_t size_bytes;
+    uint64_t called_bytes; /* moved to or from the file so far, of a staged copy that is under way */
 } ebb_transfer;
 
-/* Queue it. The transfer must live until the stream has done it. */
+/* Queue it on its engine's stream and, if it is staged, on the engine's file_stream too. The transfer must live until
+ * both have done it. */
 ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
-/* Commands that it becomes on a device that writes them down. */
+/* The stream in which the transfer begins, and the one in which it ends; stream is its engine's. A wait that is queued
+ * on the first stream before it holds it and all later copies of the engine. An event that is recorded on the last
+ * stream after it comes after it and all earlier copies of the engine. */
+ebb_stream *ebb__tiers_first_stream(ebb_stream *stream, const ebb_transfer *transfer);
+ebb_stream *ebb__tiers_last_stream(ebb_stream *stream, const ebb_transfer *transfer);
+/* Wait until the file streams are idle; the first error. */
+ebb_status ebb__tiers_drain(ebb_tiers *tiers);
+/* Copies and calls that it becomes on a device that writes them down. */
 uint64_t ebb__tiers_count_commands(const ebb_transfer *transfer);
 
 /* Between iterations, at once: copy what is at home on a lower tier from or to host memory. OUT fills the tier. */

@@ -95,6 +95,23 @@ static bool are_homes_valid(const ebb_run *run) {
     return valid;
 }
 
+/* Buffers where they are needed and the topology has a way, and each with its events. */
+static bool are_stagings_valid(const ebb_run *run, uint32_t tier, bool are_needed) {
+    const ebb_topology *topology = ebb_plan_topology(run->plan);
+    const uint32_t engine[2] = {topology->way[EBB_DEVICE][tier], topology->way[tier][EBB_DEVICE]};
+    bool valid = true;
+    for (int d = 0; d < 2; d++) {
+        const ebb_staging *staging = &run->tiers.store[tier].staging[d];
+        const bool is_there = are_needed && engine[d] != EBB_COMPUTE;
+        for (int i = 0; i < 2; i++) {
+            valid = valid && (staging->buffer[i] != NULL) == is_there && (staging->full[i] != NULL) == is_there &&
+                    (staging->free[i] != NULL) == is_there;
+        }
+        valid = valid && (!is_there || run->tiers.file_stream[engine[d]] != NULL);
+    }
+    return valid;
+}
+
 static bool are_tiers_valid(const ebb_run *run) {
     const ebb_tiers *tiers = &run->tiers;
     bool valid = true;
@@ -104,7 +121,7 @@ static bool are_tiers_valid(const ebb_run *run) {
         const bool is_memory = store->kind == EBB_STORE_MEMORY && store->size_bytes > 0;
         valid = valid && (store->memory != NULL) == is_memory &&
                 (store->file.fd >= 0) == (is_file && !tiers->only_notes) &&
-                (store->staging[0] != NULL) == (is_file && !run->device->ops->host_visible);
+                are_stagings_valid(run, t, is_file && !run->device->ops->host_visible);
     }
     return valid;
 }

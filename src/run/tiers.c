@@ -2,15 +2,29 @@
  *
  * The lower tiers: slabs of host memory (pinned where the backend says so) and files (tier_file.c). All are taken whole
  * before the first iteration, so that a full disk is an error at the start and not halfway. A copy to or from a file is
- * a host call in the copy stream's order; where the host cannot read the device's memory, it goes through a staging
- * buffer, one for each tier and direction, which the stream's own order protects. A move between lower tiers is a host
- * call too.
+ * a host call in the copy stream's order. A move between lower tiers is a host call too.
+ *
+ * Where the host cannot read the device's memory, a copy to or from a file is staged: it goes in pieces through two
+ * buffers, which its tier has for each direction. The engine's stream copies between the device and the buffers. A
+ * second stream of the engine calls the host, which moves the bytes between the buffers and the file. Events hand the
+ * buffers from one stream to the other, so both work at once:
+ *
+ *      out   stream        copy a | copy b |         copy a |         copy b
+ *            file stream            write a           | write b       | write a ...
+ *      in    file stream   read a | read b |          read a |        read b
+ *            stream                 copy a            | copy b        | copy a ...
+ *
+ * Each stream works in the engine's order. So only the later half of one copy and the earlier half of the next one may
+ * be done in another order than the engine's, and these have no bytes in common: one half touches the device, the other
+ * the file. A copy of such an engine that is not staged waits for both streams, and both wait for it.
  */
 #include "run/run.h"
 
 #include <pthread.h>
 
 #define BOUNCE_BYTES ((uint64_t)1 << 18)
+#define PIECE_BYTES ((uint64_t)1 << 20) /* the least that is worth a call of its own */
+#define MAX_PIECES 8u                   /* of a copy: each takes a place in its stream's queue */
 
 /* The first copy that failed; copies fail in the threads of streams. */
 struct ebb_tiers_failure {
@@ -48,14 +62,43 @@ static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const char *disk_d
         const bool wants_direct = ebb__lane_has_ring(tiers->lane[EBB_COMPUTE]);
         EBB_TRY(ebb__tier_file_open(tiers->name[tier], disk_dir, store->size_bytes, wants_direct, &store->file));
     }
-    for (int d = 0; d < 2 && !tiers->device->ops->host_visible; d++) {
-        EBB_TRY(alloc_host(tiers, tiers->staging_bytes, &store->staging[d]));
-    }
     return EBB_OK;
 }
 
 static bool is_file(const ebb_tiers *tiers, uint32_t tier) {
     return tiers->store[tier].kind == EBB_STORE_FILE && tiers->store[tier].size_bytes > 0;
+}
+
+static ebb_status open_staging(ebb_tiers *tiers, ebb_staging *staging) {
+    ebb_device *device = tiers->device;
+    for (int i = 0; i < 2; i++) {
+        EBB_TRY(alloc_host(tiers, tiers->staging_bytes, &staging->buffer[i]));
+        EBB_TRY(device->ops->event_create(device, &staging->full[i]));
+        EBB_TRY(device->ops->event_create(device, &staging->free[i]));
+    }
+    return EBB_OK;
+}
+
+static ebb_status open_file_stream(ebb_tiers *tiers, uint32_t engine) {
+    ebb_device *device = tiers->device;
+    if (tiers->file_stream[engine] != NULL) { return EBB_OK; }
+    EBB_TRY(device->ops->stream_create(device, false, &tiers->file_stream[engine]));
+    return device->ops->event_create(device, &tiers->join[engine]);
+}
+
+/* For the ways between the device and each file. */
+static ebb_status open_stagings(ebb_tiers *tiers, const ebb_topology *topology) {
+    if (tiers->device->ops->host_visible) { return EBB_OK; }
+    for (uint32_t t = 1; t < topology->n_tiers; t++) {
+        const uint32_t engine[2] = {
+            [EBB_COPY_OUT] = topology->way[EBB_DEVICE][t], [EBB_COPY_IN] = topology->way[t][EBB_DEVICE]};
+        for (int d = 0; d < 2 && is_file(tiers, t); d++) {
+            if (engine[d] == EBB_COMPUTE) { continue; }
+            EBB_TRY(open_staging(tiers, &tiers->store[t].staging[d]));
+            EBB_TRY(open_file_stream(tiers, engine[d]));
+        }
+    }
+    return EBB_OK;
 }
 
 /* Engines work side by side, so each that may move bytes of a file has a lane of its own, and memory if it may move
@@ -77,12 +120,17 @@ static ebb_status open_engines(ebb_tiers *tiers, const ebb_topology *topology, e
     return EBB_OK;
 }
 
+static uint64_t piece_bytes(uint64_t largest_bytes) {
+    const uint64_t bytes = largest_bytes / MAX_PIECES + (largest_bytes % MAX_PIECES != 0);
+    return ebb_min_u64(largest_bytes, ebb_align_up(ebb_max_u64(bytes, PIECE_BYTES), PIECE_BYTES));
+}
+
 ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options, ebb_tiers *tiers) {
     const ebb_topology *topology = options->topology;
     ebb_io io = EBB_IO_AUTO;
     *tiers = (ebb_tiers){.device = device,
                          .n_tiers = topology->n_tiers,
-                         .staging_bytes = options->largest_bytes,
+                         .staging_bytes = piece_bytes(options->largest_bytes),
                          .only_notes = ebb__only_writes_down(device)};
     for (uint32_t t = 0; t < topology->n_tiers; t++) {
         const bool takes = device->ops->has_data && t != EBB_DEVICE;
@@ -93,18 +141,34 @@ ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options,
     EBB_TRY(open_failure(tiers));
     EBB_TRY(ebb__io_parse(options->io, &io));
     for (uint32_t t = 1; t < topology->n_tiers; t++) { EBB_TRY(open_store(tiers, t, options->disk_dir, io)); }
+    EBB_TRY(open_stagings(tiers, topology));
     return open_engines(tiers, topology, io);
+}
+
+static void close_staging(const ebb_tiers *tiers, ebb_staging *staging) {
+    const ebb_backend_ops *ops = tiers->device->ops;
+    for (int i = 0; i < 2; i++) {
+        if (staging->full[i] != NULL) { ops->event_destroy(tiers->device, staging->full[i]); }
+        if (staging->free[i] != NULL) { ops->event_destroy(tiers->device, staging->free[i]); }
+        if (staging->buffer[i] != NULL) { ops->host_free(tiers->device, staging->buffer[i], tiers->staging_bytes); }
+    }
+}
+
+static void close_file_streams(const ebb_tiers *tiers) {
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        if (tiers->file_stream[e] != NULL) { tiers->device->ops->stream_destroy(tiers->file_stream[e]); }
+        if (tiers->join[e] != NULL) { tiers->device->ops->event_destroy(tiers->device, tiers->join[e]); }
+    }
 }
 
 void ebb__tiers_close(ebb_tiers *tiers) {
     if (tiers->device == NULL) { return; }
     const ebb_backend_ops *ops = tiers->device->ops;
+    close_file_streams(tiers);
     for (uint32_t t = 1; t < tiers->n_tiers; t++) {
         ebb_tier_store *store = &tiers->store[t];
         if (store->memory != NULL) { ops->host_free(tiers->device, store->memory, store->size_bytes); }
-        for (int d = 0; d < 2; d++) {
-            if (store->staging[d] != NULL) { ops->host_free(tiers->device, store->staging[d], tiers->staging_bytes); }
-        }
+        for (int d = 0; d < 2; d++) { close_staging(tiers, &store->staging[d]); }
         ebb__tier_file_close(&store->file);
     }
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
@@ -199,15 +263,26 @@ static uint64_t lower_offset(const ebb_transfer *t) {
     return is_out(t) ? t->to_offset : t->from_offset;
 }
 
-/* Between the device, or its staging, and a file. */
+static ebb_copy_direction direction_of(const ebb_transfer *t) {
+    return is_out(t) ? EBB_COPY_OUT : EBB_COPY_IN;
+}
+
+/* Between the device and a file. */
 static ebb_status move_file(void *ctx) {
     const ebb_transfer *t = ctx;
-    const ebb_backend_ops *ops = t->tiers->device->ops;
-    const ebb_copy_direction direction = is_out(t) ? EBB_COPY_OUT : EBB_COPY_IN;
-    const ebb_tier_store *store = lower_store(t);
-    unsigned char *ptr = ops->host_visible ? ops->host_address(t->buf) : store->staging[direction];
-    const file_copy copy = copy_of(t, direction);
-    return move_bytes(&copy, ptr, t->size_bytes, lower_offset(t));
+    const file_copy copy = copy_of(t, direction_of(t));
+    return move_bytes(&copy, t->tiers->device->ops->host_address(t->buf), t->size_bytes, lower_offset(t));
+}
+
+/* Between a buffer and a file: the next piece, in the order in which pieces were queued. */
+static ebb_status move_piece(void *ctx) {
+    ebb_transfer *t = ctx;
+    const file_copy copy = copy_of(t, direction_of(t));
+    ebb_staging *staging = &lower_store(t)->staging[direction_of(t)];
+    unsigned char *buffer = staging->buffer[staging->n_called++ % 2];
+    const uint64_t at = t->called_bytes, n = ebb_min_u64(t->tiers->staging_bytes, t->size_bytes - at);
+    t->called_bytes = at + n < t->size_bytes ? at + n : 0;
+    return move_bytes(&copy, buffer, n, lower_offset(t) + at);
 }
 
 static ebb_status move_between_files(const ebb_transfer *t) {
@@ -271,9 +346,50 @@ static bool is_inside(const ebb_tier_store *store, uint64_t offset, uint64_t siz
     return offset <= store->size_bytes && size_bytes <= store->size_bytes - offset;
 }
 
-uint64_t ebb__tiers_count_commands(const ebb_transfer *transfer) {
-    const bool is_staged = !is_move(transfer) && lower_store(transfer)->staging[0] != NULL;
-    return is_staged ? 2 : 1;
+static bool is_staged(const ebb_transfer *t) {
+    return !is_move(t) && lower_store(t)->staging[direction_of(t)].buffer[0] != NULL;
+}
+
+uint64_t ebb__tiers_count_commands(const ebb_transfer *t) {
+    return is_staged(t) ? 2 * ((t->size_bytes - 1) / t->tiers->staging_bytes + 1) : 1;
+}
+
+ebb_stream *ebb__tiers_first_stream(ebb_stream *stream, const ebb_transfer *t) {
+    return is_staged(t) && !is_out(t) ? t->tiers->file_stream[t->engine] : stream;
+}
+
+ebb_stream *ebb__tiers_last_stream(ebb_stream *stream, const ebb_transfer *t) {
+    return is_staged(t) && is_out(t) ? t->tiers->file_stream[t->engine] : stream;
+}
+
+/* A piece between the device and a buffer, in the engine's stream. */
+static ebb_status copy_piece(ebb_stream *stream, const ebb_transfer *t, uint64_t at, uint64_t n, void *buffer) {
+    const ebb_buf part = {.arena = t->buf.arena, .offset = t->buf.offset + at, .size_bytes = n};
+    return t->tiers->device->ops->copy(stream, direction_of(t), part, buffer);
+}
+
+/* The same piece between the buffer and the file, in the file stream. */
+static ebb_status call_piece(ebb_stream *stream, ebb_transfer *t, uint64_t at, uint64_t n, const void *buffer) {
+    EBB_TRY(touch_slot(t->tiers, stream, direction_of(t), lower_store(t), lower_offset(t) + at, n, buffer));
+    return t->tiers->device->ops->call(stream, move_piece, t);
+}
+
+static ebb_status transfer_staged(ebb_stream *stream, ebb_transfer *t) {
+    const ebb_backend_ops *ops = t->tiers->device->ops;
+    ebb_staging *staging = &lower_store(t)->staging[direction_of(t)];
+    ebb_stream *fills = ebb__tiers_first_stream(stream, t), *empties = ebb__tiers_last_stream(stream, t);
+    EBB_ASSERT(fills != empties && (stream == fills || stream == empties));
+    for (uint64_t at = 0; at < t->size_bytes; at += t->tiers->staging_bytes) {
+        const uint64_t n = ebb_min_u64(t->tiers->staging_bytes, t->size_bytes - at), turn = staging->n_issued++ % 2;
+        void *buffer = staging->buffer[turn];
+        EBB_TRY(ops->event_wait(fills, staging->free[turn]));
+        EBB_TRY(is_out(t) ? copy_piece(fills, t, at, n, buffer) : call_piece(fills, t, at, n, buffer));
+        EBB_TRY(ops->event_record(fills, staging->full[turn]));
+        EBB_TRY(ops->event_wait(empties, staging->full[turn]));
+        EBB_TRY(is_out(t) ? call_piece(empties, t, at, n, buffer) : copy_piece(empties, t, at, n, buffer));
+        EBB_TRY(ops->event_record(empties, staging->free[turn]));
+    }
+    return EBB_OK;
 }
 
 static ebb_status transfer_on(ebb_stream *stream, ebb_transfer *t) {
@@ -285,27 +401,43 @@ static ebb_status transfer_on(ebb_stream *stream, ebb_transfer *t) {
     return t->tiers->device->ops->call(stream, move_on, t);
 }
 
-ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *t) {
+static ebb_status transfer_whole(ebb_stream *stream, ebb_transfer *t) {
     const ebb_backend_ops *ops = t->tiers->device->ops;
-    const ebb_copy_direction direction = is_out(t) ? EBB_COPY_OUT : EBB_COPY_IN;
-    EBB_ASSERT(t->from < t->tiers->n_tiers && t->to < t->tiers->n_tiers && t->from != t->to && t->size_bytes > 0);
-    if (!ops->has_data) { return is_move(t) ? EBB_OK : ops->copy(stream, direction, t->buf, NULL); }
     if (is_move(t)) { return transfer_on(stream, t); }
     const ebb_tier_store *store = lower_store(t);
-    EBB_ASSERT(is_inside(store, lower_offset(t), t->size_bytes) && t->buf.size_bytes == t->size_bytes);
-    if (store->kind == EBB_STORE_MEMORY) {
-        return ops->copy(stream, direction, t->buf, store->memory + lower_offset(t));
+    if (store->kind == EBB_STORE_FILE) { return ops->call(stream, move_file, t); }
+    return ops->copy(stream, direction_of(t), t->buf, store->memory + lower_offset(t));
+}
+
+/* What comes in stream from now on comes after all that is in the other one so far. */
+static ebb_status follow(const ebb_tiers *tiers, ebb_stream *stream, ebb_stream *other, ebb_event *event) {
+    EBB_TRY(tiers->device->ops->event_record(other, event));
+    return tiers->device->ops->event_wait(stream, event);
+}
+
+ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *t) {
+    const ebb_tiers *tiers = t->tiers;
+    const ebb_backend_ops *ops = tiers->device->ops;
+    EBB_ASSERT(t->from < tiers->n_tiers && t->to < tiers->n_tiers && t->from != t->to && t->size_bytes > 0);
+    if (!ops->has_data) { return is_move(t) ? EBB_OK : ops->copy(stream, direction_of(t), t->buf, NULL); }
+    EBB_ASSERT(is_move(t) || t->buf.size_bytes == t->size_bytes);
+    EBB_ASSERT(is_move(t) || is_inside(lower_store(t), lower_offset(t), t->size_bytes));
+    if (is_staged(t)) { return transfer_staged(stream, t); }
+    ebb_stream *file_stream = tiers->file_stream[t->engine];
+    if (file_stream == NULL) { return transfer_whole(stream, t); }
+    EBB_TRY(follow(tiers, stream, file_stream, tiers->join[t->engine]));
+    EBB_TRY(transfer_whole(stream, t));
+    return follow(tiers, file_stream, stream, tiers->join[t->engine]);
+}
+
+ebb_status ebb__tiers_drain(ebb_tiers *tiers) {
+    ebb_status first = EBB_OK;
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        if (tiers->file_stream[e] == NULL) { continue; }
+        const ebb_status st = tiers->device->ops->stream_sync(tiers->file_stream[e]);
+        if (first == EBB_OK) { first = st; }
     }
-    if (ops->host_visible) { return ops->call(stream, move_file, t); }
-    void *staging = store->staging[direction];
-    EBB_ASSERT(staging != NULL && t->size_bytes <= t->tiers->staging_bytes);
-    EBB_TRY(touch_slot(t->tiers, stream, direction, store, lower_offset(t), t->size_bytes, staging));
-    if (direction == EBB_COPY_OUT) {
-        EBB_TRY(ops->copy(stream, EBB_COPY_OUT, t->buf, staging));
-        return ops->call(stream, move_file, t);
-    }
-    EBB_TRY(ops->call(stream, move_file, t));
-    return ops->copy(stream, EBB_COPY_IN, t->buf, staging);
+    return first;
 }
 
 ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const char *tensor, const ebb_home *home,

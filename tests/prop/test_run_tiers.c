@@ -2,11 +2,14 @@
  *
  * What no policy asks of the runtime yet: tensors in parts, more tiers than the usual, moves between them. Plans by
  * chance for a small network are proven and run, and end with the bits of a run that moves nothing. Moves from file to
- * file on two engines do not get into each other's way.
+ * file on two engines do not get into each other's way, and copies to and from a file go on at both ends at once.
  */
 #include "plan_chance.h"
 
 #include "run_support.h"
+
+#include <sched.h>
+#include <stdatomic.h>
 
 #define N_ITERATIONS 3
 #define MOVE_BYTES ((uint64_t)1 << 22)
@@ -141,8 +144,137 @@ static void moves_between_files_go_side_by_side(void **state) {
     free(got);
 }
 
+/* ---- staged copies ------------------------------------------------------------------------------- */
+
+#define STAGED_BYTES ((uint64_t)6 << 20) /* six pieces */
+#define PATIENCE_NS ((uint64_t)20 * 1000 * 1000 * 1000)
+
+static atomic_int n_copied, n_called, n_overlapped;
+static const ebb_backend_ops *inner_ops;
+
+static bool comes_to_be(const atomic_int *count, int at_least) {
+    const uint64_t begin_ns = ebb__now_ns();
+    while (atomic_load(count) < at_least && ebb__now_ns() - begin_ns < PATIENCE_NS) { sched_yield(); }
+    return atomic_load(count) >= at_least;
+}
+
+static ebb_status count_copy(void *ctx) {
+    (void)ctx;
+    (void)atomic_fetch_add(&n_copied, 1);
+    return EBB_OK;
+}
+
+/* A copy is counted when it has been made. */
+static ebb_status copy_counted(ebb_stream *stream, ebb_copy_direction direction, ebb_buf buf, void *host) {
+    const ebb_status st = inner_ops->copy(stream, direction, buf, host);
+    return st == EBB_OK ? inner_ops->call(stream, count_copy, NULL) : st;
+}
+
+typedef struct slow_call {
+    ebb_call_fn fn;
+    void *ctx;
+    bool out;
+} slow_call;
+
+static slow_call slow_calls[64];
+static size_t n_slow_calls;
+static bool is_out;
+
+/* The file's part of a piece: out, it lasts until the next piece has been copied to the other buffer; in, the second
+ * one begins without a copy of the first. */
+static ebb_status call_slowly(void *ctx) {
+    const slow_call *c = ctx;
+    const int number = atomic_fetch_add(&n_called, 1) + 1;
+    if (c->out && number < 6) { (void)atomic_fetch_add(&n_overlapped, comes_to_be(&n_copied, number + 1)); }
+    return c->fn(c->ctx);
+}
+
+static ebb_status call_counted(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
+    slow_calls[n_slow_calls] = (slow_call){fn, ctx, is_out};
+    return inner_ops->call(stream, call_slowly, &slow_calls[n_slow_calls++]);
+}
+
+/* In: the device's copy of a piece lasts until the file's next piece is being read. */
+static ebb_status wait_for_call(void *ctx) {
+    const int number = (int)(intptr_t)ctx;
+    if (number < 6) { (void)atomic_fetch_add(&n_overlapped, comes_to_be(&n_called, number + 1)); }
+    return EBB_OK;
+}
+
+static int n_copies_in;
+
+static ebb_status copy_slowly(ebb_stream *stream, ebb_copy_direction direction, ebb_buf buf, void *host) {
+    if (is_out) { return copy_counted(stream, direction, buf, host); }
+    const ebb_status st = inner_ops->call(stream, wait_for_call, (void *)(intptr_t)++n_copies_in);
+    return st == EBB_OK ? inner_ops->copy(stream, direction, buf, host) : st;
+}
+
+static void transfer_staged(ebb_tiers *tiers, ebb_stream *stream, ebb_transfer *transfer) {
+    atomic_store(&n_copied, 0);
+    atomic_store(&n_called, 0);
+    atomic_store(&n_overlapped, 0);
+    n_slow_calls = 0;
+    is_out = transfer->from == EBB_DEVICE;
+    assert_int_equal(ebb__tiers_count_commands(transfer), 12);
+    assert_int_equal(ebb__tiers_transfer(stream, transfer), EBB_OK);
+    assert_int_equal(inner_ops->stream_sync(stream), EBB_OK);
+    assert_int_equal(ebb__tiers_drain(tiers), EBB_OK);
+    assert_int_equal(ebb__tiers_check(tiers), EBB_OK);
+    assert_int_equal(atomic_load(&n_called), 6);
+    assert_int_equal(atomic_load(&n_overlapped), 5);
+}
+
+/* A device out of the host's sight: each piece of a copy is on its way between device and buffer while the file has its
+ * neighbour. And the bytes are right. */
+static void a_file_and_the_device_copy_at_once(void **state) {
+    (void)state;
+    ebb_device *device = NULL;
+    ebb_arena *arena = NULL;
+    ebb_stream *stream = NULL;
+    ebb_machine *machine = NULL;
+    ebb_tiers tiers;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    assert_int_equal(ebb_device_open("ref", NULL, &device), EBB_OK);
+    inner_ops = device->ops;
+    ebb_backend_ops ops = *device->ops;
+    ops.host_visible = false;
+    ops.copy = copy_slowly;
+    ops.call = call_counted;
+    device->ops = &ops;
+    assert_int_equal(ebb_arena_create(device, STAGED_BYTES, &arena), EBB_OK);
+    assert_int_equal(inner_ops->stream_create(device, false, &stream), EBB_OK);
+    const ebb_topology *topology = ebb_machine_topology(machine);
+    const ebb_tiers_options options = {
+        .topology = topology, .bytes = {[EBB_DISK] = STAGED_BYTES}, .largest_bytes = STAGED_BYTES, .disk_dir = "/tmp"};
+    assert_int_equal(ebb__tiers_open(device, &options, &tiers), EBB_OK);
+    const ebb_buf buf = {arena->memory, 0, STAGED_BYTES};
+    unsigned char *bytes = inner_ops->host_address(buf);
+    ebb_transfer way[2] = {
+        {.tiers = &tiers, .from = EBB_DEVICE, .to = EBB_DISK, .engine = topology->way[EBB_DEVICE][EBB_DISK]},
+        {.tiers = &tiers, .from = EBB_DISK, .to = EBB_DEVICE, .engine = topology->way[EBB_DISK][EBB_DEVICE]},
+    };
+    for (uint64_t i = 0; i < STAGED_BYTES; i++) { bytes[i] = (unsigned char)(i >> 12 ^ i); }
+    for (int d = 0; d < 2; d++) {
+        way[d].buf = buf;
+        way[d].size_bytes = STAGED_BYTES;
+        way[d].tensor = "t";
+        transfer_staged(&tiers, stream, &way[d]);
+        if (d == 0) { memset(bytes, 0, STAGED_BYTES); }
+    }
+    for (uint64_t i = 0; i < STAGED_BYTES; i++) { assert_int_equal(bytes[i], (unsigned char)(i >> 12 ^ i)); }
+    inner_ops->stream_destroy(stream);
+    ebb__tiers_close(&tiers);
+    ebb_arena_destroy(arena);
+    device->ops = inner_ops;
+    ebb_machine_destroy(machine);
+    ebb_device_close(device);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_by_chance_run),
-                                       cmocka_unit_test(moves_between_files_go_side_by_side)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_by_chance_run),
+        cmocka_unit_test(moves_between_files_go_side_by_side),
+        cmocka_unit_test(a_file_and_the_device_copy_at_once),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
