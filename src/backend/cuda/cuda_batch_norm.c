@@ -96,7 +96,8 @@ static ebb_status run_backward(const ebb_cuda_kernel *kernel, const ebb_bound *b
 
 /* ---- making them ------------------------------------------------------------------------------- */
 
-/* What has src's shape lies channels last, (n, c) as it is; the mask is bits; all else one value a channel. */
+/* Operands of src's shape lie channels last, or as they are if that is (n, c). The mask is bits. All others have one
+ * value per channel. */
 static ebb_status set_layouts(ebb_cuda_device *device, const ebb_kernel_desc *desc, ebb_cuda_kernel *kernel) {
     const ebb_shape *src = &desc->operand[0].shape;
     const uint32_t n_coef = desc->kind == EBB_OP_BATCH_NORM_BWD ? 3 : 1;

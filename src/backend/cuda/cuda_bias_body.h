@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What comes after a product: a bias for each channel, a ReLU. In place.
+ * The bias of each channel and the ReLU after a product, in place.
  */
 #ifndef EBB_SRC_CUDA_BIAS_BODY_H
 #define EBB_SRC_CUDA_BIAS_BODY_H

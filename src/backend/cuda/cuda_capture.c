@@ -18,8 +18,8 @@
  *   own                 └ state ─ graph ─ done ┘
  *
  * Invariants
- *  1. What differs between iterations lies behind fixed addresses: the state (cuda_state.c), which the launch sends
- *     before, and the ports.
+ *  1. Everything that differs between iterations lies at fixed addresses: the state (cuda_state.c), which is sent
+ * before the launch, and the ports.
  *  2. An iteration that calls the host (the file tier's) is never captured: the file's waits belong to one stream, not
  *     to everything. So nothing in a graph runs on the host.
  *  3. A wait in a capture for an event from before it is met by the launch's place after all of that.
@@ -207,8 +207,8 @@ static ebb_status launch(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     return EBB_OK;
 }
 
-/* What was captured has not run: from now on streams alone do it. Events of the capture stand for nothing, so what they
- * stood for before is waited for here. */
+/* The captured commands have not run, and from now on streams alone run them. Events that were recorded in the capture
+ * stand for nothing, so the streams' earlier commands, for which they stood before, are waited for here. */
 static ebb_status go_on_with_streams(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     ebb__log(EBB_LOG_WARN, "an iteration cannot be a graph and goes on with streams alone: %s", ebb_last_error());
     ebb__cuda_capture_abandon(device);

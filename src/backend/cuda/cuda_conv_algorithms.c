@@ -156,7 +156,7 @@ static const direction directions[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-/* Of conv's own three tensors, dst as it is given. */
+/* The operation on conv's three tensors, with dst as it is given. */
 static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t dst,
                                  cudnnBackendDescriptor_t *desc_out) {
     const direction *d = &directions[0];
@@ -321,7 +321,7 @@ static void note_failure(engine_failure *failure, ebb_status status) {
     (void)snprintf(failure->message, sizeof failure->message, "%s", ebb_last_error());
 }
 
-/* What one search for algorithms works with. */
+/* One search for algorithms. */
 typedef struct search {
     const ebb_cuda_device *device;
     const ebb_cuda_libraries *libraries;
@@ -445,7 +445,7 @@ static ebb_status find_in_graph(search *s, bool has_tail) {
     return add_by_lists(s);
 }
 
-/* A tail that the library has no algorithm for, for whatever reason, is done without. */
+/* If the library has no algorithm with this tail, for whatever reason, the tail is left out. */
 static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *conv,
                                   const ebb_cuda_libraries *libraries) {
     const bool has_tail = conv->key.bias != 0 || conv->key.relu != 0;

@@ -12,7 +12,7 @@
 /* Tensors of the graph, by role: their unique ids. */
 enum { EBB_CUDA_CONV_SRC = 1, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST, EBB_CUDA_CONV_BIAS };
 
-/* What algorithms depend on. Without padding between members. */
+/* Everything that the choice of algorithms depends on. There is no padding between members. */
 typedef struct ebb_cuda_conv_key {
     int64_t direction; /* EBB_OP_CONV, EBB_OP_CONV_BWD_DATA, EBB_OP_CONV_BWD_WEIGHTS */
     int64_t src[4], weights[4], dst[4];

@@ -7,7 +7,8 @@
 
 #include <sched.h>
 
-/* What says that there is no GPU to be had here, be it that none is there or that this build has no code for it. */
+/* EBB_E_NO_DEVICE for all errors that say that no GPU can be used here: none is there, or this build has no code for
+ * it. */
 static ebb_status code_of(cudaError_t error) {
     switch (error) {
     case cudaErrorMemoryAllocation: return EBB_E_NO_MEMORY;

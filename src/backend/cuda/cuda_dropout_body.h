@@ -51,8 +51,8 @@ EBB_HD uint32_t ebb__cuda_dropout_word(uint64_t seed, uint64_t stream, uint64_t 
     return (number & 1u) != 0 ? odd : even;
 }
 
-/* Of a quad's elements: row-major, the four words of one number; channels last, if no two rows share the quad, numbers
- * hw apart. */
+/* The words of a quad's elements: row-major, the four of one number; channels last, those of numbers hw apart if no two
+ * rows share the quad. */
 EBB_HD void ebb__cuda_dropout_words(const ebb_cuda_dropout_args *args, uint64_t seed, uint64_t stream, uint64_t at,
                                     ebb_cuda_fit fit, bool last, uint32_t words[4]) {
     if (!last) {

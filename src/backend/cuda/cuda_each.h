@@ -5,8 +5,8 @@
  *
  *   cudaError_t launcher(cudaStream_t stream, const args *a, uint64_t n)
  *
- * that calls element(a, i) for each i below n, in any order. What args point to lies on the device; args itself travels
- * with the launch.
+ * that calls element(a, i) for each i below n, in any order. The addresses in args are the device's; args itself
+ * travels with the launch.
  */
 #ifndef EBB_SRC_CUDA_EACH_H
 #define EBB_SRC_CUDA_EACH_H

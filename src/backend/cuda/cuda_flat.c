@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What takes elements in whatever order they lie: ReLU, its backward, addition. The model of a family of own kernels:
- * a maker that chooses layouts and says what may lie over what, and a run that queues one launch.
+ * ReLU, its backward, and addition: they take elements in whatever order these lie. This file is the model of a family
+ * of own kernels: a maker chooses layouts and says which operands may share bytes, and a run queues one launch.
  */
 #include "backend/cuda/cuda_priv.h"
 

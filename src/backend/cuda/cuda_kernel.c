@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels: made by their operator's family, bound to places, run. What all have in common is here: the check of the
- * description, the layouts, the work figures, the addresses. An operator without a maker is unsupported, by its name.
+ * Kernels: each is made by its operator's family, bound to places, and run. The parts that all have in common are here:
+ * the check of the description, the layouts, the work figures, the addresses. An operator without a maker is
+ * unsupported; the message names it.
  *
  * One allocation holds a kernel and its layouts, one a bound kernel and its addresses.
  */

@@ -3,13 +3,13 @@
  * Launchers of own kernels: what the .cu files give to the C files. Plain C types, addresses on the device, and the
  * stream; each queues one kernel and returns what the launch said.
  *
- * What goes element by element has one source for the GPU and for a test on the CPU:
+ * A kernel that works element by element has one source for the GPU and for tests on the CPU:
  *
  *   cuda_NAME_body.h   EBB_HD void element(const args *a, uint64_t i)     the arithmetic, as C and as CUDA
  *   cuda_NAME.cu       EBB_CUDA_EACH(launcher, args, element)             which thread does which element
  *
- * What reads and writes four elements at a time says so by EBB_CUDA_TILES (cuda_quad.h): its args have the number of
- * elements, and the tensors begin at multiples of 16 bytes.
+ * A kernel that reads and writes four elements at a time says so by EBB_CUDA_TILES (cuda_quad.h): its args have the
+ * number of elements, and the tensors begin at multiples of 16 bytes.
  *
  * Compiled as C, EBB_CUDA_EACH makes the same launcher over ebb__cuda_each_on_host, which only tests have.
  */

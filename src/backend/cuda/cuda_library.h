@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device has of cuBLASLt and cuDNN: handles, made when the first operator needs one, and convolutions whose
- * algorithms have been looked for (cuda_conv_algorithms.c). Statuses of both become ours here, with the call's name.
+ * A device's part of cuBLASLt and cuDNN: handles, made when the first operator needs one, and the convolutions whose
+ * algorithms have been searched for (cuda_conv_algorithms.c). Here the statuses of both become ours, with the call's
+ * name.
  */
 #ifndef EBB_SRC_CUDA_LIBRARY_H
 #define EBB_SRC_CUDA_LIBRARY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax with mean cross-entropy by EBB_CUDA_LANES threads a row, in double precision: small beside everything else.
- * What lanes tell one another goes through scratch between launches, in the order of lanes.
+ * Lanes pass values to one another through scratch between launches, in the order of lanes.
  */
 #ifndef EBB_SRC_CUDA_LOSS_BODY_H
 #define EBB_SRC_CUDA_LOSS_BODY_H
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Of column c, pairs [first, end) of [.][n_columns]. */
+/* The sum of pairs [first, end) of column c of [.][n_columns]. */
 EBB_HD ebb_cuda_pair ebb__cuda_add_pairs(const ebb_cuda_pair *sums, uint64_t n_columns, uint64_t c, uint64_t first,
                                          uint64_t end) {
     ebb_cuda_pair sum;

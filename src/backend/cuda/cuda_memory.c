@@ -7,9 +7,8 @@
  * device->arena_bytes counts are those. Devices without such mapping get it from cudaMalloc.
  *
  * Host memory is mapped to the page and then registered, so that a slab of a plan's bytes costs the host these bytes
- * and no more: cudaHostAlloc's callers see powers of two.
- * Before that its pages are made, huge ones where they fit, by several threads: registering would make them one after
- * the other.
+ * and no more, where allocators above cudaHostAlloc round up to powers of two. Before it is registered, several threads
+ * touch its pages, huge ones where they fit: registering would make them one after the other.
  */
 #include "backend/cuda/cuda_priv.h"
 #include "base/thread.h"
@@ -114,7 +113,7 @@ static ebb_status fail_mapping(ebb_cuda_device *device, CUresult result, uint64_
                     text != NULL ? text : "the driver failed", (int)result);
 }
 
-/* Addresses, a piece of the card behind them, and the right to use it; whatever fails, nothing is left of it. */
+/* Reserve addresses, map a piece of the card there, and get access to it. After a failure nothing is left of it. */
 static ebb_status map_arena(ebb_cuda_device *device, ebb_arena_mem *arena) {
     const ebb_cuda_driver *d = &device->driver;
     const CUmemAllocationProp prop = property_of(device);
@@ -152,7 +151,7 @@ static ebb_status allocate_arena(const ebb_cuda_device *device, ebb_arena_mem *a
     return EBB_OK;
 }
 
-/* Unmapping waits for no one, so what still uses the bytes is waited for here. */
+/* Unmapping does not wait, so this waits for everything that still uses the bytes. */
 static void give_back(ebb_cuda_device *device, ebb_arena_mem *arena) {
     ebb__cuda_capture_abandon(device);
     (void)cudaDeviceSynchronize();
@@ -211,7 +210,7 @@ void ebb__cuda_arena_destroy(ebb_device *base, ebb_arena_mem *arena) {
     ebb__free(base->mem, arena);
 }
 
-/* What another process took or gave back at that moment is in it too. */
+/* The figure includes what another process took or gave back at that moment. */
 ebb_arena_use ebb__cuda_arena_measure(ebb_device *base, const ebb_arena_mem *arena) {
     (void)base;
     return (ebb_arena_use){.peak_bytes = arena->driver_bytes};
@@ -253,7 +252,7 @@ static void *touch(void *arg) {
     return NULL;
 }
 
-/* A thread that cannot be begun is done without. */
+/* The calling thread touches the parts of threads that cannot be started. */
 static void touch_all(const ebb_cuda_device *device, unsigned char *first, size_t n_bytes) {
     pthread_t thread[EBB_CUDA_MAX_TOUCHERS];
     touched part[EBB_CUDA_MAX_TOUCHERS];

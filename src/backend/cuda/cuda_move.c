@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What moves elements: concatenation and slices of channels, in the order that the images are in; reorders between
- * orders; reshapes, which row-major is the same bytes.
+ * Operators that only move elements: concatenation and slices of channels, in the order that the images are in;
+ * reorders from one order to another; reshapes, which copy the bytes as they are, since row-major is.
  */
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"

@@ -19,7 +19,7 @@ EBB_HD uint64_t ebb__cuda_wide(const ebb_cuda_move_args *args, uint64_t i) {
 /* Runs, rows and what lies before the first run are whole quads: then so is the wide side's part of each. */
 #define EBB_CUDA_RUNS_BY_FOUR(args) (((args)->n | (args)->run | (args)->row | (args)->first) % 4 == 0)
 
-/* What the wide side has where the narrow one's elements at ... at + 3 belong. */
+/* The elements of the wide side that belong to the narrow side's elements at ... at + 3. */
 EBB_HD ebb_cuda_quad ebb__cuda_load_wide(const ebb_cuda_move_args *args, uint64_t at, ebb_cuda_fit fit) {
     ebb_cuda_quad quad = {{0.0f, 0.0f, 0.0f, 0.0f}};
     if (fit == EBB_CUDA_ALL || (fit == EBB_CUDA_FOURS && at < args->n)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the host and the device give each other in an iteration: batches in, the loss out. A port's memory is pinned
- * and stays where it is, so a captured copy finds each iteration's content there. What is wrong with labels the kernel
- * that reads them has to bear: a replay runs nothing on the host.
+ * Ports: through them the host gives the device its batches, and gets the loss. A port's memory is pinned and stays
+ * where it is, so a captured copy finds each iteration's content there. A replay runs nothing on the host, so the
+ * kernel that reads labels must bear wrong ones.
  */
 #include "backend/cuda/cuda_priv.h"
 

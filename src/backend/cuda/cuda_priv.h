@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of this folder share: the device, memory, streams, events, captured iterations, layouts, kernels.
+ * Shared by the files of this folder: the device, memory, streams, events, captured iterations, layouts, kernels.
  *
  *   cuda_plugin.c   the entry                     cuda_layout.c   interned layouts, pack and unpack
  *   cuda_device.c   the table; open, info         cuda_kernel.c   operator -> maker; create, bind, run
@@ -87,14 +87,14 @@ typedef struct ebb_cuda_device {
     ebb_cuda_driver driver; /* where has_mapping */
     uint64_t granule_bytes; /* an arena has whole ones */
     uint64_t arena_bytes;   /* of the card, in arenas that are there, whole granules */
-    cudaStream_t stream;    /* its own: for replays and for what no run's stream does */
+    cudaStream_t stream;    /* its own: for replays, and for work outside of a run's streams */
     ebb_cuda_anchor anchors[EBB_CUDA_N_ANCHORS];
     uint64_t n_anchors;     /* ever; number k is anchors[k % EBB_CUDA_N_ANCHORS] */
     ebb_cuda_state *states; /* on the device, [EBB_CUDA_MAX_STATES] */
     unsigned *tickets;      /* after them, [EBB_CUDA_MAX_STATES][EBB_CUDA_MAX_TICKETS]: see cuda_rows.h */
     ebb_cuda_state_slot slots[EBB_CUDA_MAX_STATES];
     bool no_capture, capturing;
-    ebb_cuda_iteration *current; /* between begin and end, unless it is replayed or never to be captured */
+    ebb_cuda_iteration *current; /* between begin and end, unless it is replayed or is never to be captured */
     EBB_VEC(ebb_cuda_iteration *) iterations;
     uint64_t n_captures; /* ever */
     EBB_VEC(ebb_cuda_layout) layouts;
@@ -122,7 +122,7 @@ struct ebb_stream {
     ebb_device *device;
     cudaStream_t handle;
     struct ebb_cuda_calls *calls; /* host calls under way, and the first one's failure */
-    cudaEvent_t join;             /* for what comes after all of it */
+    cudaEvent_t join;             /* recorded after all of it, where other streams wait for that */
     uint64_t joined;              /* number of the latest capture that it is or was part of */
 };
 
@@ -147,7 +147,7 @@ ebb_status ebb__cuda_capture_join(ebb_stream *stream);
 ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device);
 /* Whether a kernel that reads the state is being captured: then each launch of the graph sends it. */
 bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot);
-/* Of the capture that is going on; 0: none is. */
+/* The number of the capture that is going on; 0: none is. */
 uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device);
 /* The event after the latest launch of a captured iteration, without a time. false: none, or no more. */
 bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out);
@@ -190,10 +190,10 @@ struct ebb_cuda_kernel {
     bool adds_rows;      /* bound->tickets are */
     /* Queue it. Nothing is allocated, nothing waits. */
     ebb_status (*run)(const ebb_cuda_kernel *kernel, const ebb_bound *bound, cudaStream_t stream);
-    /* What a family keeps of its library's: destroyed with the kernel. */
+    /* A family's own data, such as its library's descriptors; destroyed with the kernel. */
     void *extra;
     void (*extra_destroy)(const ebb_cuda_kernel *kernel);
-    /* What it makes for one binding (a variant pack); both NULL where addresses are enough. */
+    /* Data for one binding (a variant pack); both are NULL where addresses are enough. */
     ebb_status (*pack_create)(const ebb_cuda_kernel *kernel, ebb_bound *bound);
     void (*pack_destroy)(const ebb_cuda_kernel *kernel, ebb_bound *bound);
 };
@@ -214,7 +214,7 @@ ebb_status ebb__cuda_all_same(ebb_cuda_device *device, const ebb_kernel_desc *de
 
 /* ---- libraries (cuda_library.c) ---------------------------------------------------------------- */
 
-/* Of the card's name, the options and the libraries' versions. */
+/* A hash of the card's name, the options and the libraries' versions. */
 ebb_status ebb__cuda_times_key(const ebb_cuda_device *device, uint64_t *key_out);
 void ebb__cuda_libraries_fini(ebb_cuda_device *device);
 

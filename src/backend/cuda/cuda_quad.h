@@ -65,7 +65,7 @@ EBB_HD void ebb__cuda_store(float *to, uint64_t at, uint64_t n, ebb_cuda_fit fit
     }
 }
 
-/* What channels c ... c + 3 have, of n_channels, after the last of which comes the first. */
+/* The values of channels c ... c + 3 of n_channels; the first channel comes after the last one. */
 EBB_HD ebb_cuda_quad ebb__cuda_of_channels(const float *values, uint64_t c, uint64_t n_channels, ebb_cuda_fit fit) {
     ebb_cuda_quad quad;
     if (fit != EBB_CUDA_SOME) { return ebb__cuda_load_quad(values + c); }
@@ -110,7 +110,7 @@ EBB_HD void ebb__cuda_mask_put(uint8_t *mask, uint64_t at, uint64_t n, unsigned 
 #endif
 }
 
-/* Of elements at ... at + 3. */
+/* The bits of elements at ... at + 3. */
 EBB_HD unsigned ebb__cuda_mask_get(const uint8_t *mask, uint64_t at) {
     const unsigned lane = (unsigned)(at % EBB_CUDA_VOTERS / 4);
     const uint8_t *from = mask + at / EBB_CUDA_VOTERS * (EBB_CUDA_VOTERS / 8);
@@ -140,7 +140,7 @@ static inline uint64_t ebb__cuda_tile_units(uint64_t n) {
     return (n + EBB_CUDA_TILE - 1) / EBB_CUDA_TILE * EBB_CUDA_BLOCK;
 }
 
-/* What `fours` is for tensors of which nothing else is known. */
+/* `fours` for tensors of which nothing else is known. */
 #define EBB_CUDA_ENDS_WITH_FOUR(args) ((args)->n % 4 == 0)
 
 /* No quad is of two rows, and values of channels are read by four. */

@@ -28,7 +28,7 @@ typedef struct ebb_cuda_shared {
     bool is_last;
 } ebb_cuda_shared;
 
-/* Of block `block`: in which group and part of the rows it is. */
+/* The group that block `block` belongs to. */
 EBB_HD unsigned ebb__cuda_group_of(const ebb_cuda_sums_args *rows, unsigned block) {
     return block % rows->n_groups;
 }

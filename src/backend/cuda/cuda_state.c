@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What changes from one iteration to the next, on the device: kernels that were captured once read it there, so that a
- * replay computes with the new iteration's figures. A slot a run; it is carried over when it differs from what was
- * carried last, as the argument of a small kernel, which needs no staging and makes no one wait.
+ * A run's state on the device: the figures that change from one iteration to the next. Captured kernels read them
+ * there, so a replay computes with the new iteration's figures. Each run has a slot. It is sent when it differs from
+ * what was sent last, as the argument of a small kernel: that needs no staging, and nothing waits for it.
  *
- * A run's state changes between its iterations only, and only its compute stream's kernels read it, which are done by
- * then: so the order of that stream is all the order that is needed.
+ * A run's state changes only between its iterations, and only kernels of its compute stream read it, which have ended
+ * by then. So the order of that stream is enough.
  */
 #include "backend/cuda/cuda_priv.h"
 

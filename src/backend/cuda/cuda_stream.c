@@ -3,11 +3,11 @@
  * Streams and events are CUDA's own. This file adds times on one clock (see ebb_cuda_anchor), and calls of the host in
  * stream order whose failures are kept until stream_sync.
  *
- * A call's place is taken from a ring that the stream has from its creation, so that no command allocates; a full ring
- * blocks the issuer until the oldest call is done. They are done in the order of issue, on a thread of CUDA's. After a
- * failure calls are left out until stream_sync has told of it; copies and kernels, which are the device's by then, are
- * done all the same, on content that no one trusts any more. After a failure of the device CUDA does no call at all, so
- * who waits for a place asks the stream from time to time.
+ * Calls wait in a ring that is made with the stream, so no command allocates; if it is full, issuing blocks until the
+ * oldest call has ended. CUDA makes the calls in the order of issue, on a thread of its own. After a failed call the
+ * next ones are left out until stream_sync has returned the failure. Copies and kernels are already the device's, so
+ * they are carried out all the same, on content that is not trusted any more. After a failure of the device CUDA makes
+ * no call at all, so a wait for a place in the ring asks the stream from time to time.
  */
 #include "backend/cuda/cuda_priv.h"
 
@@ -56,7 +56,7 @@ static void CUDART_CB do_call(void *arg) {
     pthread_mutex_unlock(&calls->lock);
 }
 
-/* For a place in the ring, but not for ever: whether there is one now. */
+/* Wait a while for a place in the ring; whether there is one now. */
 static bool wait_for_place(ebb_cuda_calls *calls) {
     const uint64_t until_ns = ebb__now_ns() + PATIENCE_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
@@ -87,7 +87,7 @@ ebb_status ebb__cuda_call(ebb_stream *stream, ebb_call_fn fn, void *ctx) {
     cudaError_t error = cudaLaunchHostFunc(stream->handle, do_call, calls);
     if (error == cudaSuccess) { return EBB_OK; }
     pthread_mutex_lock(&calls->lock);
-    calls->n--; /* the last one: no one will come for it */
+    calls->n--; /* the last one: it will never be made */
     pthread_mutex_unlock(&calls->lock);
     return ebb__cuda_fail(error, "a call of the host");
 }
@@ -232,8 +232,8 @@ ebb_status ebb__cuda_event_record(ebb_stream *stream, ebb_event *event) {
     return EBB_OK;
 }
 
-/* What stands for the event's latest record: itself, or, where that is in a captured iteration, its latest launch. A
- * capture in which it was recorded is over, and with it the event's meaning to others. false: nothing to wait for. */
+/* The event to wait for in place of this one: itself or, if its latest record is in a captured iteration, the event
+ * after that iteration's latest launch. false: there is nothing to wait for. */
 static bool get_record(const ebb_cuda_device *device, const ebb_event *event, cudaEvent_t *handle_out) {
     if (!event->is_recorded) { return false; }
     if (event->captured != 0) { return ebb__cuda_capture_done(device, event->captured, handle_out); }
@@ -279,7 +279,7 @@ ebb_status ebb__cuda_copy(ebb_stream *stream, ebb_copy_direction direction, ebb_
     return EBB_OK;
 }
 
-/* What failed on the device stays failed; what a call said is told once. */
+/* A failure of the device is returned each time, a failure of a call once. */
 ebb_status ebb__cuda_stream_sync(ebb_stream *stream) {
     ebb_cuda_device *device = ebb__cuda_of(stream->device);
     EBB_TRY(ebb__cuda_enter(device));

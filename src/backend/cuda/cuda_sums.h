@@ -16,7 +16,7 @@ uint64_t ebb__cuda_sums_bytes(uint64_t n_rows, uint64_t c);
 ebb_status ebb__cuda_sum_rows(cudaStream_t stream, const float *x, uint64_t n_rows, uint64_t c, void *scratch,
                               unsigned *tickets, float *dst);
 
-/* Of n pairs with all that they are folded to, [.][c]. */
+/* The bytes of n pairs and of all that they are folded to, [.][c]. */
 uint64_t ebb__cuda_fold_bytes(uint64_t n, uint64_t c);
 /* From sums[n][c], after which there is the room that fold_bytes says, to at most EBB_CUDA_FOLD a channel: *n. */
 ebb_status ebb__cuda_fold(cudaStream_t stream, ebb_cuda_pair **sums, uint64_t *n, uint64_t c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one thread adds of the rows of (n_rows, c), and pairs of sums in scratch: see cuda_rows.h.
+ * The part of the rows of (n_rows, c) that one thread adds, and pairs of sums in scratch: see cuda_rows.h.
  */
 #ifndef EBB_SRC_CUDA_SUMS_BODY_H
 #define EBB_SRC_CUDA_SUMS_BODY_H

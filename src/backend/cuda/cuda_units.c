@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What reads the run's state: dropout, whose masks depend on the iteration, and updates.
+ * Operators that read the run's state: dropout, whose masks depend on the iteration, and updates.
  */
 #include "backend/cuda/cuda_launch_ops.h"
 #include "backend/cuda/cuda_priv.h"

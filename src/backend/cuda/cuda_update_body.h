@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-/* What an element of each of a parameter's tensors is, and becomes. */
+/* One element of each of a parameter's tensors, before the update and after it. */
 typedef struct ebb_cuda_parameter {
     float g, w, first, second;
 } ebb_cuda_parameter;
