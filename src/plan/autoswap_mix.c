@@ -139,7 +139,8 @@ static void order_by_mix(ebb_autoswap *a, const process *p, const double at[N]) 
     ebb__autoswap_sort(a, a->order, a->n_blocks);
 }
 
-/* What its selection leaves above the limit is worse than any overhead. */
+/* The overhead with these weights. A selection that leaves a peak above the limit has all candidates; so would that of
+ * any other weights, and the caller refuses the limit. */
 static void ask(ebb_autoswap *a, process *p, const double at[N], double limit_bytes) {
     double peak = 0;
     order_by_mix(a, p, at);

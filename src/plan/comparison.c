@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans side by side. Each cell, a policy at a budget, is made by itself, so threads take one after the other; so are
- * the budgets' bounds. The caller's thread only waits and tells how far they are.
+ * Plans side by side. First the bound of each budget is worked out, which is then that of all plans within it. Then each
+ * cell, a policy at a budget, is made by itself. Threads take one after the other. The caller's thread only waits and
+ * tells how far they are; it does the work itself if no thread can be started.
  */
 #include "plan/comparison.h"
 #include "base/thread.h"
@@ -22,6 +23,7 @@ typedef struct work {
     pthread_mutex_t lock; /* of the rest */
     pthread_cond_t done;
     size_t n, n_begun, n_done, n_threads;
+    size_t end; /* of the pieces that may begin */
     ebb_status status;
     char message[MESSAGE_BYTES]; /* of the first failure */
 } work;
@@ -66,7 +68,8 @@ static ebb_status make_row(work *w, size_t idx) {
     options.policy = row->policy;
     options.n_threads = 1; /* the others make other plans */
     options.budget_bytes = c->budgets[row->budget].bytes;
-    const ebb_status st = ebb_plan_make(w->program, w->machine, &options, &plan, &row->no_fit);
+    const ebb_certificate *known = &c->budgets[row->budget].certificate;
+    const ebb_status st = ebb__plan_make(w->program, w->machine, &options, known, &plan, &row->no_fit);
     row->made_s = now_s() - begin_s;
     if (st == EBB_E_NO_FIT) { return keep_why(w, row); }
     if (st != EBB_OK) { return st; }
@@ -83,10 +86,10 @@ static ebb_status certify(work *w, size_t budget) {
     return ebb_plan_certify(w->program, w->machine, &options, &w->c->budgets[budget].certificate);
 }
 
-/* Piece of work number idx: the rows, then the bounds. */
+/* Piece of work number idx: the bounds, then the rows. */
 static ebb_status do_piece(work *w, size_t idx) {
-    const size_t n_rows = w->c->n_budgets * w->c->n_policies;
-    return idx < n_rows ? make_row(w, idx) : certify(w, idx - n_rows);
+    const size_t n_bounds = w->c->n_budgets;
+    return idx < n_bounds ? certify(w, idx) : make_row(w, idx - n_bounds);
 }
 
 /* ---- the threads ------------------------------------------------------------------------------- */
@@ -94,7 +97,7 @@ static ebb_status do_piece(work *w, size_t idx) {
 static void *run_thread(void *arg) {
     work *w = arg;
     (void)pthread_mutex_lock(&w->lock);
-    while (w->n_begun < w->n && w->status == EBB_OK) {
+    while (w->n_begun < w->end && w->status == EBB_OK) {
         const size_t idx = w->n_begun++;
         (void)pthread_mutex_unlock(&w->lock);
         const ebb_status st = do_piece(w, idx);
@@ -125,21 +128,30 @@ static void wait_for_threads(work *w) {
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-static ebb_status do_all(work *w) {
+/* All pieces before `end`. */
+static ebb_status do_until(work *w, size_t end) {
     pthread_t threads[MAX_THREADS];
     const uint64_t wanted = ebb_max_u64(w->options->n_threads, 1);
-    const size_t n = (size_t)ebb_min_u64(ebb_min_u64(wanted, w->n), MAX_THREADS);
+    const size_t n = (size_t)ebb_min_u64(ebb_min_u64(wanted, end - w->n_begun), MAX_THREADS);
     size_t n_begun = 0;
-    ebb__tell(&w->options->progress, "planning", 0, w->n);
+    w->end = end;
     w->n_threads = n;
     for (; n_begun < n && ebb__thread_start(run_thread, w, &threads[n_begun]) == 0; n_begun++) {}
     (void)pthread_mutex_lock(&w->lock);
     w->n_threads -= n - n_begun;
+    const bool is_alone = n_begun == 0;
+    if (is_alone) { w->n_threads = 1; }
     (void)pthread_mutex_unlock(&w->lock);
-    if (n_begun == 0) { return ebb_fail(EBB_E_NO_MEMORY, "comparison: no thread could be started"); }
+    if (is_alone) { (void)run_thread(w); }
     wait_for_threads(w);
     for (size_t i = 0; i < n_begun; i++) { (void)pthread_join(threads[i], NULL); }
     return w->status == EBB_OK ? EBB_OK : ebb__fail_adopt(w->status, w->message);
+}
+
+static ebb_status do_all(work *w) {
+    ebb__tell(&w->options->progress, "planning", 0, w->n);
+    EBB_TRY(do_until(w, w->c->n_budgets));
+    return do_until(w, w->n);
 }
 
 /* ---- what follows from all rows ---------------------------------------------------------------- */

@@ -127,6 +127,11 @@ const char *ebb__certificate_rule(const char *name);
 ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                              bool in_order, ebb_certificate *certificate_out);
 
+/* ebb_plan_make. known (may be NULL): the certificate of these options, worked out before; plans in the program's order
+ * get it. Without a slowdown only. */
+ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                          const ebb_certificate *known, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
+
 /* The time of a step by its fastest choice. */
 uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step);
 

@@ -104,6 +104,11 @@ ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machi
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    return ebb__plan_make(program, machine, options, NULL, plan_out, no_fit_out);
+}
+
+ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
+                          const ebb_certificate *known, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
     const ebb_policy *policy = find_policy(options->policy);
     if (policy == NULL) {
@@ -127,8 +132,13 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) {
+        const bool in_order = ebb__plan_is_in_order(plan);
         plan->algorithms = how;
-        st = ebb__plan_certify(program, machine, &usable, ebb__plan_is_in_order(plan), &plan->certificate);
+        if (known != NULL && in_order) {
+            plan->certificate = *known;
+        } else {
+            st = ebb__plan_certify(program, machine, &usable, in_order, &plan->certificate);
+        }
     }
     if (st == EBB_OK) { st = ebb__plan_seal(plan); }
     if (st == EBB_OK) { st = ebb_plan_check(program, plan); }

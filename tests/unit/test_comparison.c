@@ -122,6 +122,53 @@ static void more_memory_is_never_slower(void **state) {
     ebb_session_close(session);
 }
 
+extern bool ebb_test_no_threads; /* tests/threads.c */
+
+/* The caller does all the work, and the figures are the same. */
+static void no_thread_can_be_started(void **state) {
+    (void)state;
+    static const double shares[N_BUDGETS] = {1.0, 0.7, 0.5, 0.3};
+    ebb_session *session = open_session();
+    ebb_comparison *many = compare(session, shares, false, 2);
+    ebb_test_no_threads = true;
+    ebb_comparison *alone = compare(session, shares, false, 2);
+    ebb_test_no_threads = false;
+    size_t n = 0;
+    const ebb_compared *rows = ebb_comparison_rows(many, &n), *others = ebb_comparison_rows(alone, &n);
+    for (size_t i = 0; i < n; i++) {
+        assert_true((rows[i].plan == NULL) == (others[i].plan == NULL));
+        assert_true(rows[i].timeline.iteration_ns == others[i].timeline.iteration_ns);
+    }
+    ebb_comparison_destroy(alone);
+    ebb_comparison_destroy(many);
+    ebb_session_close(session);
+}
+
+/* A plan in the program's order has the bound of its budget, as the plan by itself has it. */
+static void bounds_are_shared(void **state) {
+    (void)state;
+    static const double shares[N_BUDGETS] = {0.9, 0.7, 0.5, 0.3}; /* falling: no budget's bound is raised by another */
+    ebb_session *session = open_session();
+    const ebb_session_parts parts = ebb_session_get_parts(session);
+    ebb_comparison *c = compare(session, shares, false, 2);
+    size_t n = 0, n_budgets = 0;
+    const ebb_compared *rows = ebb_comparison_rows(c, &n);
+    const ebb_compared_budget *budgets = ebb_comparison_budgets(c, &n_budgets);
+    for (size_t i = 0; i < N_BUDGETS; i++) {
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_certificate own;
+        assert_int_equal(ebb_session_plan_options(session, &options), EBB_OK);
+        options.budget_bytes = budgets[i].bytes;
+        assert_int_equal(ebb_plan_certify(parts.program, parts.machine, &options, &own), EBB_OK);
+        const ebb_compared *row = &rows[i * N_POLICIES + 2];
+        assert_non_null(row->plan);
+        assert_true(row->summary.certificate.bound_ns == own.bound_ns);
+        assert_true(row->summary.certificate.bound_bytes == own.bound_bytes);
+    }
+    ebb_comparison_destroy(c);
+    ebb_session_close(session);
+}
+
 static void what_is_refused(void **state) {
     (void)state;
     static const double shares[N_BUDGETS] = {1.0, 0.7, 0.5, 0.3};
@@ -160,6 +207,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_the_plans_own),
         cmocka_unit_test(more_memory_is_never_slower),
+        cmocka_unit_test(no_thread_can_be_started),
+        cmocka_unit_test(bounds_are_shared),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
