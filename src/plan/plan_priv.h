@@ -231,6 +231,7 @@ extern const ebb_policy ebb__policy_autoswap_bo;
 extern const ebb_policy ebb__policy_recompute_speed, ebb__policy_recompute_memory;
 extern const ebb_policy ebb__policy_recompute_cost_aware, ebb__policy_recompute_printed;
 extern const ebb_policy ebb__policy_sqrt_n, ebb__policy_route;
+extern const ebb_policy ebb__policy_revolve, ebb__policy_mixed;
 extern const ebb_policy ebb__policy_vdnn_all, ebb__policy_vdnn_conv, ebb__policy_utp;
 extern const ebb_policy ebb__policy_tensor_cache, ebb__policy_tensor_cache_next, ebb__policy_superneurons;
 

@@ -208,15 +208,7 @@ ebb_status ebb__remake_find_segments(ebb_remake *r) {
 
 /* ---- the computations --------------------------------------------------------------------------- */
 
-typedef struct walk {
-    ebb_remake *r;
-    ebb_sequence *sequence;
-    bool *is_there;          /* [n_tensors]: a dropped tensor that has been made again */
-    EBB_VEC(uint32_t) open;  /* tensors whose makers are still to be collected */
-    EBB_VEC(uint32_t) made;  /* of memory segments, since the last step */
-    EBB_VEC(uint32_t) again; /* steps to be run */
-    uint64_t n_again, max_again;
-} walk;
+typedef ebb_rewalk walk;
 
 static uint64_t step_key(const void *item) {
     return *(const uint32_t *)item;
@@ -231,20 +223,15 @@ static bool is_read_by(const ebb_remake *r, uint32_t t, uint32_t s) {
     return false;
 }
 
-/* Whether step s, of the backward pass, reads t as it was made forward. */
-static bool needs(const ebb_remake *r, const ebb_access *access, uint32_t s) {
-    return r->is_dropped[access->tensor] && (access->mode & EBB_READ) != 0 && s <= r->end[access->tensor];
-}
-
-static ebb_status want(walk *w, uint32_t t) {
+ebb_status ebb__rewalk_want(walk *w, uint32_t t) {
     if (!w->r->is_dropped[t] || w->is_there[t]) { return EBB_OK; }
     w->is_there[t] = true;
     if (w->r->is_memory[w->r->segment[t]]) { EBB_TRY(EBB_PUSH(w->r->input->mem, &w->made, t)); }
     return EBB_PUSH(w->r->input->mem, &w->open, t);
 }
 
-/* Collect the makers of what is wanted and of what they read, and run them in the program's order. */
-static ebb_status make_wanted(walk *w) {
+/* Collect the makers, then run them. */
+ebb_status ebb__rewalk_make(walk *w) {
     const ebb_remake *r = w->r;
     while (w->open.n > 0) {
         const uint32_t t = w->open.data[--w->open.n];
@@ -253,7 +240,7 @@ static ebb_status make_wanted(walk *w) {
             if (!writes(use)) { continue; }
             EBB_TRY(EBB_PUSH(r->input->mem, &w->again, use->step));
             const ebb_step *step = &r->view.steps[use->step];
-            for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(want(w, tensor_at(r, step, i))); }
+            for (uint32_t i = 0; i < step->n_accesses; i++) { EBB_TRY(ebb__rewalk_want(w, tensor_at(r, step, i))); }
         }
     }
     EBB_TRY(ebb__sort_items(r->input->mem, w->again.data, w->again.n, sizeof *w->again.data, step_key));
@@ -284,7 +271,7 @@ static ebb_status find_next_needs(ebb_remake *r, uint32_t **next_out, bool **has
         next[s] = later;
         has[s] = false;
         for (uint32_t i = 0; step->phase != EBB_PHASE_FORWARD && i < step->n_accesses; i++) {
-            has[s] = has[s] || needs(r, &r->view.accesses[step->first_access + i], s);
+            has[s] = has[s] || ebb__remake_needs(r, &r->view.accesses[step->first_access + i], s);
         }
         later = has[s] ? s : later;
     }
@@ -298,27 +285,37 @@ static ebb_status walk_steps(walk *w) {
     uint32_t *next = NULL;
     bool *has = NULL;
     EBB_TRY(find_next_needs(r, &next, &has));
-    w->is_there = ebb__bump_alloc(&r->bump, r->view.n_tensors, sizeof *w->is_there);
-    if (w->is_there == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < r->view.n_tensors; t++) { w->is_there[t] = false; }
     for (uint32_t s = 0; s < r->view.n_steps; s++) {
         const ebb_step *step = &r->view.steps[s];
         for (uint32_t i = 0; has[s] && i < step->n_accesses; i++) {
             const ebb_access *access = &r->view.accesses[step->first_access + i];
-            if (needs(r, access, s)) { EBB_TRY(want(w, access->tensor)); }
+            if (ebb__remake_needs(r, access, s)) { EBB_TRY(ebb__rewalk_want(w, access->tensor)); }
         }
-        if (has[s]) { EBB_TRY(make_wanted(w)); }
+        if (has[s]) { EBB_TRY(ebb__rewalk_make(w)); }
         EBB_TRY(ebb__sequence_compute(w->sequence, s, false));
         if (has[s] && w->n_again <= w->max_again) { let_go(w, s, next[s]); }
     }
     return EBB_OK;
 }
 
+ebb_status ebb__rewalk_init(ebb_rewalk *w, ebb_remake *r, ebb_sequence *sequence) {
+    *w = (walk){.r = r, .sequence = sequence, .max_again = MAX_AGAIN_A_STEP * (uint64_t)r->view.n_steps};
+    w->is_there = ebb__bump_alloc(&r->bump, r->view.n_tensors, sizeof *w->is_there);
+    if (w->is_there == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < r->view.n_tensors; t++) { w->is_there[t] = false; }
+    return EBB_OK;
+}
+
+void ebb__rewalk_fini(ebb_rewalk *w) {
+    EBB_VEC_FINI(w->r->input->mem, &w->open);
+    EBB_VEC_FINI(w->r->input->mem, &w->made);
+    EBB_VEC_FINI(w->r->input->mem, &w->again);
+}
+
 ebb_status ebb__remake_sequence(ebb_remake *r, ebb_sequence *sequence) {
-    walk w = {.r = r, .sequence = sequence, .max_again = MAX_AGAIN_A_STEP * (uint64_t)r->view.n_steps};
-    const ebb_status status = walk_steps(&w);
-    EBB_VEC_FINI(r->input->mem, &w.open);
-    EBB_VEC_FINI(r->input->mem, &w.made);
-    EBB_VEC_FINI(r->input->mem, &w.again);
+    walk w;
+    ebb_status status = ebb__rewalk_init(&w, r, sequence);
+    if (status == EBB_OK) { status = walk_steps(&w); }
+    ebb__rewalk_fini(&w);
     return status;
 }

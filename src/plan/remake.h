@@ -43,6 +43,32 @@ ebb_status ebb__remake_find_segments(ebb_remake *r);
  * once. */
 ebb_status ebb__remake_sequence(ebb_remake *r, ebb_sequence *sequence);
 
+/* Making again what a rule of its own wants, computation by computation. */
+typedef struct ebb_rewalk {
+    ebb_remake *r;
+    ebb_sequence *sequence;
+    bool *is_there;          /* [n_tensors]: a dropped tensor that has been made again, or that was not dropped */
+    EBB_VEC(uint32_t) open;  /* tensors whose makers are still to be collected */
+    EBB_VEC(uint32_t) made;  /* of memory segments, since the last step */
+    EBB_VEC(uint32_t) again; /* steps to be run */
+    uint64_t n_again, max_again;
+} ebb_rewalk;
+
+/* Nothing is there yet. The array comes from the bump of r. */
+ebb_status ebb__rewalk_init(ebb_rewalk *w, ebb_remake *r, ebb_sequence *sequence);
+void ebb__rewalk_fini(ebb_rewalk *w);
+
+/* A dropped tensor is to be there; nothing happens if it is. */
+ebb_status ebb__rewalk_want(ebb_rewalk *w, uint32_t t);
+
+/* Run the makers of what is wanted and of what they read, in the program's order. */
+ebb_status ebb__rewalk_make(ebb_rewalk *w);
+
+/* Whether step s, of the backward pass, reads a tensor as it was made forward, and dropped. */
+static inline bool ebb__remake_needs(const ebb_remake *r, const ebb_access *access, uint32_t s) {
+    return r->is_dropped[access->tensor] && (access->mode & EBB_READ) != 0 && s <= r->end[access->tensor];
+}
+
 static inline bool ebb__remake_is_forward(const ebb_remake *r, uint32_t step) {
     return r->view.steps[step].phase == EBB_PHASE_FORWARD;
 }

@@ -56,6 +56,70 @@ ebb_status ebb__sequence_find_drops(const ebb_sequence *sequence, const ebb_prog
     return EBB_OK;
 }
 
+/* ---- loads ------------------------------------------------------------------------------------- */
+
+/* As changes: tensors come with the computation that first touches them, and leave after the one that drops them. */
+static ebb_status add_stays(const ebb_sequence *sequence, const ebb_program_view *view, ebb_bump *bump,
+                            uint64_t *change) {
+    uint64_t *first = NULL;
+    bool *drops = NULL;
+    bool *is_here = ebb__bump_alloc(bump, view->n_tensors, sizeof *is_here);
+    if (is_here == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb__sequence_find_drops(sequence, view, bump, &first, &drops));
+    for (size_t t = 0; t < view->n_tensors; t++) {
+        is_here[t] = view->tensors[t].persistent;
+        if (is_here[t]) { change[0] += ebb_align_up(view->tensors[t].size_bytes, view->alignment); }
+    }
+    for (size_t c = 0; c < sequence->computes.n; c++) {
+        const ebb_step *step = &view->steps[sequence->computes.data[c].step];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const uint32_t t = view->accesses[step->first_access + i].tensor;
+            const uint64_t bytes = ebb_align_up(view->tensors[t].size_bytes, view->alignment);
+            if (!is_here[t]) { change[c] += bytes; }
+            is_here[t] = !drops[first[c] + i];
+            if (!is_here[t]) { change[c + 1] -= bytes; }
+        }
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb__sequence_load(const ebb_sequence *sequence, const ebb_policy_input *input, ebb_bump *bump,
+                              uint64_t **load_out) {
+    const ebb_program_view view = ebb__plan_view(input->program);
+    const size_t n = sequence->computes.n;
+    uint64_t *load = ebb__bump_alloc(bump, n + 1, sizeof *load), there = 0;
+    if (load == NULL) { return EBB_E_NO_MEMORY; }
+    memset(load, 0, (n + 1) * sizeof *load);
+    EBB_TRY(add_stays(sequence, &view, bump, load));
+    for (size_t i = 0; i < sequence->absences.n; i++) {
+        const ebb_absence *absence = &sequence->absences.data[i];
+        const uint64_t bytes = ebb_align_up(view.tensors[absence->tensor].size_bytes, view.alignment);
+        load[absence->drop] -= bytes;
+        load[absence->in] += bytes;
+    }
+    for (size_t c = 0; c < n; c++) {
+        const uint32_t s = sequence->computes.data[c].step;
+        const ebb_choice *choice = &view.choices[view.steps[s].first_choice + ebb__choice_of(input->choice, s)];
+        there += load[c];
+        load[c] = there + ebb_align_up(choice->scratch_bytes, view.alignment);
+    }
+    *load_out = load;
+    return EBB_OK;
+}
+
+ebb_status ebb__sequence_peak(const ebb_sequence *sequence, const ebb_policy_input *input, uint64_t *peak_out) {
+    ebb_bump bump;
+    uint64_t *load = NULL, peak_bytes = 0;
+    ebb__bump_init(&bump, input->mem);
+    const ebb_status status = ebb__sequence_load(sequence, input, &bump, &load);
+    for (size_t c = 0; status == EBB_OK && c < sequence->computes.n; c++) {
+        peak_bytes = ebb_max_u64(peak_bytes, load[c]);
+    }
+    ebb__bump_fini(&bump);
+    if (status == EBB_OK) { *peak_out = peak_bytes; }
+    return status;
+}
+
 /* ---- drafting ----------------------------------------------------------------------------------- */
 
 typedef enum move_kind { MOVE_OUT, MOVE_DROP, MOVE_IN, N_MOVES } move_kind;

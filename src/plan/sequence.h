@@ -42,6 +42,12 @@ ebb_status ebb__sequence_all(ebb_sequence *sequence, const ebb_policy_input *inp
 ebb_status ebb__sequence_find_drops(const ebb_sequence *sequence, const ebb_program_view *view, ebb_bump *bump,
                                     uint64_t **first_out, bool **drops_out);
 
+/* The bytes that are there for each computation: tensors, rounded up, and scratch. The array comes from the bump. */
+ebb_status ebb__sequence_load(const ebb_sequence *sequence, const ebb_policy_input *input, ebb_bump *bump,
+                              uint64_t **load_out);
+/* The most of them. */
+ebb_status ebb__sequence_peak(const ebb_sequence *sequence, const ebb_policy_input *input, uint64_t *peak_out);
+
 /* Write it into an empty draft. */
 ebb_status ebb__sequence_draft(const ebb_sequence *sequence, const ebb_policy_input *input, ebb_draft *draft);
 
