@@ -162,8 +162,7 @@ static bool is_held(const walk *w, uint32_t t) {
 static void sweep(walk *w, uint32_t from, uint32_t to) {
     while (from < to && w->n_taken < w->n_slots) {
         uint32_t advance = 0;
-        const bool is_restart =
-            ebb__binomial_decide(w->binomial, to + 1 - from, w->n_slots - w->n_taken, &advance);
+        const bool is_restart = ebb__binomial_decide(w->binomial, to + 1 - from, w->n_slots - w->n_taken, &advance);
         w->slots[w->n_taken++] = (slot){.stage = from, .is_restart = is_restart};
         from += is_restart ? advance : 1;
     }

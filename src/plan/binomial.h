@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Binomial checkpointing of the stages of the forward pass: what is kept in a fixed number of slots, and what is computed
- * again, so that the fewest stages run again.
+ * Binomial checkpointing of the stages of the forward pass: what is kept in a fixed number of slots, and what is
+ * computed again, so that the fewest stages run again.
  */
 #ifndef EBB_SRC_BINOMIAL_H
 #define EBB_SRC_BINOMIAL_H
@@ -27,7 +27,7 @@ ebb_status ebb__binomial_create(ebb_binomial_kind kind, uint32_t n_stages, uint3
  * to stage 1 (false). n is 2 or more; there is a free slot. */
 bool ebb__binomial_decide(const ebb_binomial *binomial, uint32_t n, uint32_t n_slots, uint32_t *advance_out);
 
-/* The computations of r, whose stages were found after its segments, with so many slots. What the program begins with
+/* The computations of r, of which only what has a stage is dropped, with so many slots. What the program begins with
  * takes one. EBB_E_NO_FIT without a message: more steps would run again than ebb__remake_sequence allows. */
 ebb_status ebb__binomial_sequence(ebb_remake *r, const ebb_stages *stages, const ebb_binomial *binomial,
                                   uint32_t n_slots, ebb_sequence *sequence);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans side by side. First the bound of each budget is worked out, which is then that of all plans within it. Then each
- * cell, a policy at a budget, is made by itself. Threads take one after the other. The caller's thread only waits and
- * tells how far they are; it does the work itself if no thread can be started.
+ * Plans side by side. First the bound of each budget is worked out, which is then that of all plans within it. Then
+ * each cell, a policy at a budget, is made by itself. Threads take one after the other. The caller's thread only waits
+ * and tells how far they are; it does the work itself if no thread can be started.
  */
 #include "plan/comparison.h"
 #include "base/thread.h"

@@ -24,6 +24,9 @@ static const ebb_policy *const policies[] = {&ebb__policy_none,
                                              &ebb__policy_recompute_cost_aware,
                                              &ebb__policy_recompute_printed,
                                              &ebb__policy_sqrt_n,
+                                             &ebb__policy_chen_greedy,
+                                             &ebb__policy_ap_sqrt_n,
+                                             &ebb__policy_ap_greedy,
                                              &ebb__policy_revolve,
                                              &ebb__policy_mixed,
                                              &ebb__policy_vdnn_all,
@@ -34,7 +37,10 @@ static const ebb_policy *const policies[] = {&ebb__policy_none,
                                              &ebb__policy_superneurons,
                                              &ebb__policy_route,
                                              &ebb__policy_dtr,
-                                             &ebb__policy_dtr_eq};
+                                             &ebb__policy_dtr_eq,
+                                             &ebb__policy_capuchin,
+                                             &ebb__policy_mu_two,
+                                             &ebb__policy_g10};
 #define MAX_NAMES_BYTES 1024
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 

@@ -2,14 +2,14 @@
  *
  * The policies revolve and mixed: binomial checkpointing.
  *
- *   revolve  Griewank and Walther, "Algorithm 799: Revolve: an implementation of checkpointing for the reverse or adjoint
- *            mode of computational differentiation", ACM TOMS 26 (2000). Each slot holds what a stage begins with. For a
+ *   revolve  Griewank and Walther, "Algorithm 799: Revolve: an implementation of checkpointing for the reverse or
+ * adjoint mode of computational differentiation", ACM TOMS 26 (2000). Each slot holds what a stage begins with. For a
  *            chain no schedule with as many slots runs fewer stages again.
- *   mixed    Maddison, arXiv 2305.09568 (2023). A slot may also hold what the backward pass reads of a stage, which then
- *            does not run again.
+ *   mixed    Maddison, arXiv 2305.09568 (2023). A slot may also hold what the backward pass reads of a stage, which
+ * then does not run again.
  *
  * Both are made for a chain of equal layers. Here the stages are what lies between articulation points (stages.h), and
- * all that the forward pass can make again belongs to one of them. The most slots are taken with which the plan keeps
+ * what the forward pass can make again belongs to one of them. The most slots are taken with which the plan keeps
  * the limit.
  */
 #include "plan/binomial.h"
@@ -23,9 +23,9 @@ typedef struct drafting {
 
 static ebb_status set_up(drafting *d, ebb_binomial_kind kind, uint32_t *most_out) {
     EBB_TRY(ebb__remake_init(&d->r, d->input));
-    for (uint32_t t = 0; t < d->r.view.n_tensors; t++) { d->r.is_dropped[t] = d->r.can_drop[t]; }
-    EBB_TRY(ebb__remake_find_segments(&d->r));
     EBB_TRY(ebb__stages_find(&d->r, EBB_BINOMIAL_MAX_STAGES, &d->stages));
+    for (uint32_t t = 0; t < d->r.view.n_tensors; t++) { d->r.is_dropped[t] = d->stages.made[t] != EBB_NO_STAGE; }
+    EBB_TRY(ebb__remake_find_segments(&d->r));
     *most_out = (uint32_t)ebb_min_u64(d->stages.n, EBB_BINOMIAL_MAX_SLOTS);
     return ebb__binomial_create(kind, d->stages.n, *most_out, &d->r.bump, &d->binomial);
 }

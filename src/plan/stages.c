@@ -4,9 +4,18 @@
  */
 #include "plan/stages.h"
 
+/* Whether it comes from outside: its maker reads nothing. */
+static bool is_source(const ebb_remake *r, uint32_t t) {
+    const ebb_step *step = &r->view.steps[r->uses.use[r->uses.start[t]].step];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        if ((r->view.accesses[step->first_access + i].mode & EBB_READ) != 0) { return false; }
+    }
+    return true;
+}
+
 /* Forward steps at which a tensor is there for others: made by step `made`, read last by step `read`. */
 static bool find_span(const ebb_remake *r, uint32_t t, uint32_t *made_out, uint32_t *read_out) {
-    if (!r->can_drop[t]) { return false; }
+    if (!r->can_drop[t] || is_source(r, t)) { return false; }
     *made_out = r->uses.use[r->makers_end[t] - 1].step;
     *read_out = *made_out;
     for (uint64_t u = r->makers_end[t]; u < r->uses.start[t + 1]; u++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The forward pass as a chain of stages, for rules that are made for chains. A border lies between two forward steps
- * where just one tensor that can be made again crosses: the articulation points of the graph. In a chain of layers each
- * layer is a stage; of a network with branches, all between two points through which everything goes.
+ * where just one tensor crosses: the articulation points of the graph. In a chain of layers each layer is a stage; of a
+ * network with branches, all between two points through which everything goes. What cannot be made again and what comes
+ * from outside (images, labels) does not count, and belongs to no stage.
  */
 #ifndef EBB_SRC_STAGES_H
 #define EBB_SRC_STAGES_H
@@ -15,8 +16,7 @@ typedef struct ebb_stages {
     uint32_t n;
     uint32_t *of_step; /* [n_steps]: of a forward step */
     uint32_t *crosser; /* [n]: the tensor that crosses into a stage; of stage 0, EBB_NO_TENSOR */
-    /* [n_tensors], of what can be made again: the stages that it is made in and read in last, forward. EBB_NO_STAGE: it
-     * is not made forward */
+    /* [n_tensors]: the stages that it is made in and read in last, forward; EBB_NO_STAGE: it belongs to none */
     uint32_t *made, *read;
 } ebb_stages;
 

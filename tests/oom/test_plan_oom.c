@@ -69,8 +69,25 @@ static void test_plan_oom(void **state) {
 
 static void test_paper_policies_oom(void **state) {
     (void)state;
-    static const char *const policies[] = {"recompute-cost-aware", "recompute-printed", "sqrt-n", "utp",
-                                           "tensor-cache-next",    "superneurons"};
+    static const char *const policies[] = {"recompute-cost-aware",
+                                           "recompute-printed",
+                                           "sqrt-n",
+                                           "utp",
+                                           "tensor-cache-next",
+                                           "superneurons",
+                                           "autoswap-doa",
+                                           "autoswap-swdoa",
+                                           "autoswap-vote",
+                                           "autoswap-bo",
+                                           "swap",
+                                           "chen-greedy",
+                                           "ap-sqrt-n",
+                                           "ap-greedy",
+                                           "revolve",
+                                           "mixed",
+                                           "capuchin",
+                                           "mu-two",
+                                           "g10"};
     ebb_machine *m = NULL;
     ebb_program *p = random_program(3);
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);

@@ -14,6 +14,9 @@ static const char *const policies[] = {
     "recompute-cost-aware",
     "recompute-printed",
     "sqrt-n",
+    "chen-greedy",
+    "ap-sqrt-n",
+    "ap-greedy",
     "revolve",
     "mixed",
     "vdnn-all",
@@ -23,6 +26,9 @@ static const char *const policies[] = {
     "tensor-cache-next",
     "superneurons",
     "route",
+    "capuchin",
+    "mu-two",
+    "g10",
 };
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
@@ -111,7 +117,7 @@ static void test_results(void **state) {
         ebb_program_destroy(p);
     }
     for (size_t i = 0; n >= 40 && i < N_POLICIES; i++) { /* or nothing was tested */
-        static const char *const again[] = {"recompute", "sqrt-n", "revolve", "mixed"};
+        static const char *const again[] = {"recompute", "sqrt-n", "greedy", "revolve", "mixed"};
         bool recomputes = false;
         for (size_t k = 0; k < sizeof again / sizeof again[0]; k++) {
             recomputes = recomputes || strstr(policies[i], again[k]) != NULL;

@@ -63,9 +63,9 @@ static uint64_t count_again(const ebb_program *p, ebb_binomial_kind kind, uint32
     uint64_t n_again = 0;
     assert_int_equal(ebb__remake_init(&r, &input), EBB_OK);
     ebb__sequence_init(&sequence, NULL);
-    for (uint32_t t = 0; t < r.view.n_tensors; t++) { r.is_dropped[t] = r.can_drop[t]; }
-    assert_int_equal(ebb__remake_find_segments(&r), EBB_OK);
     assert_int_equal(ebb__stages_find(&r, MAX_STAGES, &stages), EBB_OK);
+    for (uint32_t t = 0; t < r.view.n_tensors; t++) { r.is_dropped[t] = stages.made[t] != EBB_NO_STAGE; }
+    assert_int_equal(ebb__remake_find_segments(&r), EBB_OK);
     assert_int_equal(stages.n, n);
     assert_int_equal(ebb__binomial_create(kind, n, n_slots, &r.bump, &binomial), EBB_OK);
     assert_int_equal(ebb__binomial_sequence(&r, &stages, binomial, n_slots, &sequence), EBB_OK);
@@ -134,8 +134,8 @@ static void mixed_runs_as_few_as_its_recurrence(void **state) {
     check_formula(EBB_BINOMIAL_MIXED);
 }
 
-/* By name: within each budget as many slots as fit, so less memory never takes fewer steps; and mixed, which has more to
- * choose from, never takes more than revolve. */
+/* By name: within each budget as many slots as fit, so less memory never takes fewer steps; and mixed, which has more
+ * to choose from, never takes more than revolve. */
 static void policies_take_what_fits(void **state) {
     (void)state;
     static const char *const policies[] = {"revolve", "mixed"};
