@@ -205,10 +205,8 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_the_plans_own),
-        cmocka_unit_test(more_memory_is_never_slower),
-        cmocka_unit_test(no_thread_can_be_started),
-        cmocka_unit_test(bounds_are_shared),
+        cmocka_unit_test(figures_are_the_plans_own), cmocka_unit_test(more_memory_is_never_slower),
+        cmocka_unit_test(no_thread_can_be_started),  cmocka_unit_test(bounds_are_shared),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
