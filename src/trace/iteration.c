@@ -394,6 +394,59 @@ static ebb_iteration_work work_of(const ebb_iteration_finder *finder, const told
     return finder->sees_forward ? EBB_ITERATION_WORK_FORWARD : EBB_ITERATION_WORK_UNKNOWN;
 }
 
+/* The symbols of a part that are no frees, taken from its begin or from its end. */
+typedef struct rest {
+    const uint32_t *symbols;
+    ebb_stretch left;
+    bool from_end;
+} rest;
+
+static rest rest_of(const ebb_iteration_finder *finder, const ebb_iteration_part *part, bool from_end) {
+    return (rest){.symbols = finder->symbols.data,
+                  .left = {ebb__iteration_at_of(finder, part->first_event),
+                           ebb__iteration_at_of(finder, part->first_event + part->n_events)},
+                  .from_end = from_end};
+}
+
+/* false: none is left. */
+static bool take(rest *r, uint32_t *symbol_out) {
+    while (r->left.first < r->left.last) {
+        *symbol_out = r->symbols[r->from_end ? --r->left.last : r->left.first++];
+        if (!ebb__symbol_is_free(*symbol_out)) { return true; }
+    }
+    return false;
+}
+
+/* Whether what is before (or after) an iteration ends (or begins) as the iteration does, for half of it or more. */
+static bool goes_on(const ebb_iteration_finder *finder, const ebb_iteration_part *iteration,
+                    const ebb_iteration_part *beside) {
+    const bool from_end = beside < iteration;
+    rest one = rest_of(finder, iteration, from_end), other = rest_of(finder, beside, from_end);
+    uint32_t n_same = 0, n = 0, symbol = 0, other_symbol = 0;
+    for (bool is_same = true; take(&one, &symbol); n++) {
+        is_same = is_same && take(&other, &other_symbol) && symbol == other_symbol;
+        n_same += is_same;
+    }
+    return n > 0 && 2 * n_same >= n;
+}
+
+/* Whether little speaks for the iterations that were found. Most of the trace may come before or after them. Where
+ * events alone tell of them, the trace may begin or end in the middle of one, so they may as well begin elsewhere. */
+static bool is_thin(const ebb_iteration_finder *finder, const ebb_iteration *answer) {
+    const ebb_iteration_part *parts = finder->parts.data, *first = NULL, *last = NULL;
+    for (size_t p = 0; p < finder->parts.n; p++) {
+        if (parts[p].kind != EBB_ITERATION_PART_ITERATION) { continue; }
+        first = first != NULL ? first : &parts[p];
+        last = &parts[p];
+    }
+    if (first == NULL) { return false; }
+    const uint64_t n_spanned = last->first_event + last->n_events - first->first_event;
+    if (2 * n_spanned < finder->symbols.n + finder->passed.n) { return true; }
+    if (answer->source != EBB_ITERATION_FROM_EVENTS) { return false; }
+    const ebb_iteration_part *end = parts + finder->parts.n;
+    return (first > parts && goes_on(finder, first, first - 1)) || (last + 1 < end && goes_on(finder, last, last + 1));
+}
+
 static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteration_text *all, const told *t,
                                 const ebb_iteration_parts *by_events, ebb_iteration *answer) {
     ebb_status st = EBB_OK;
@@ -407,6 +460,9 @@ static ebb_status find_unmarked(ebb_iteration_finder *finder, const ebb_iteratio
         st = find_by_events(finder, all, t, by_events, answer);
     }
     answer->work = work;
+    if (st == EBB_OK && answer->found && is_thin(finder, answer)) {
+        answer->confidence = fmin(answer->confidence, MAX_UNSURE);
+    }
     return st;
 }
 

@@ -171,7 +171,7 @@ CASES = {
 }
 
 
-MOST_WRONG = 21  # answers on the programs of iteration_programs_unseen.py, when it first saw them: docs/iteration.md
+MOST_WRONG = 2  # answers on the programs of iteration_programs_unseen.py, whose recordings differ from run to run
 QUICK_PROGRAMS = ["sgd", "gan_sgd", "lbfgs", "evaluation_only", "backward_only"]
 QUICK = "mlp", "mlp, momentum", "equal layers, three steps", "mlp, evaluation", "parts of a batch"
 
@@ -194,7 +194,7 @@ def check_programs():
         verdict("recordings have their iterations", n_right == len(names), n_right)
         return
     n_wrong, _ = count_programs(list(iteration_programs_unseen.PROGRAMS))
-    verdict("nor more often than at first of programs that it had not seen", n_wrong <= MOST_WRONG, n_wrong)
+    verdict("hardly one of the programs that were written later", n_wrong <= MOST_WRONG, n_wrong)
 
 
 def main():

@@ -324,6 +324,34 @@ static void blocks_alone_tell_how_sure_it_is(void **state) {
     }
 }
 
+/* As sure as they can be made, but most of the trace is something else, or it begins or ends in the middle of one. */
+static void little_evidence_lowers_the_confidence(void **state) {
+    (void)state;
+    for (int what = 0; what < 4; what++) { /* all of it; after other work; cut in front; cut at the end */
+        made_init(&m);
+        for (uint64_t i = 0; i < N_WEIGHTS; i++) { made_alloc(&m, 1000 + 8 * i); }
+        for (uint64_t i = 0; what == 1 && i < 110; i++) {
+            made_touch(&m, EBB_TRACE_FREE, made_alloc(&m, 20000 + 8 * i));
+        }
+        train_once(true, true);
+        if (what == 2) { made_touch(&m, EBB_TRACE_FREE, made_alloc(&m, 20000)); }
+        for (uint64_t i = N_WEIGHTS; what == 2 && i-- > 0;) {
+            made_touch(&m, EBB_TRACE_FREE, made_alloc(&m, 1000 + 8 * i));
+        }
+        for (int i = 0; i < 7; i++) { train_once(true, false); }
+        for (uint64_t i = 0; what == 3 && i < N_WEIGHTS; i++) { made_alloc(&m, 9000 + 16 * i); }
+        const ebb_iteration found = made_find(&m);
+        made_check_parts(&m, &found);
+        assert_true(found.found);
+        if (what == 0) {
+            assert_true(found.confidence > 0.9);
+        } else {
+            assert_true(found.confidence == 0.5);
+        }
+        made_fini(&m);
+    }
+}
+
 /* Parts of a batch that malloc and free alone do not tell from iterations. */
 static void annotations_tell_parts_from_iterations(void **state) {
     (void)state;
@@ -464,6 +492,7 @@ int main(void) {
         IN_DIR(a_recorders_guesses_are_looked_at_again),
         IN_DIR(passes_without_an_update_are_none),
         IN_DIR(blocks_alone_tell_how_sure_it_is),
+        IN_DIR(little_evidence_lowers_the_confidence),
         cmocka_unit_test_setup_teardown(a_run_may_be_shorter_than_two_repetitions, setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_that_a_difference_ends_says_nothing, setup, teardown),
         cmocka_unit_test(each_step_is_compared_with_its_own),
