@@ -182,6 +182,7 @@ typedef struct ebb_plan_options {
     double slowdown;    /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an
                            iteration takes without limits, the one with the least peak that is found, which takes as long
                            as about 15 plans. Below 0: the fastest plan */
+    ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
     EBB_INIT(ebb_plan_options,                                                                                         \

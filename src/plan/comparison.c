@@ -203,6 +203,7 @@ static ebb_status find_liveness(work *w) {
     options.policy = "liveness";
     options.budget_bytes = UINT64_MAX;
     options.slowdown = -1;
+    options.progress = (ebb_progress){0};
     EBB_TRY(ebb_plan_make(w->program, w->machine, &options, &plan, NULL));
     w->c->liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
     ebb_plan_destroy(plan);

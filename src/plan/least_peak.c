@@ -20,7 +20,8 @@ typedef struct search {
     ebb_plan_options options;   /* of the plan at hand */
     uint64_t free_ns, limit_ns; /* without limits; to keep */
     ebb_plan *best;
-    uint64_t low_bytes; /* no plan for it was found */
+    uint64_t low_bytes;    /* no plan for it was found */
+    ebb_progress progress; /* of the budgets; of a plan alone only while it is the first one */
 } search;
 
 static ebb_status time_plan(const search *s, const ebb_plan *plan, uint64_t *time_ns_out) {
@@ -64,12 +65,15 @@ static ebb_status try_budget(search *s, uint64_t budget_bytes) {
     return st;
 }
 
+/* n budgets at most. */
 static ebb_status halve(search *s, uint32_t effort, uint32_t n) {
+    const char *what = effort > 0 ? "searching for budget" : "planning for budget";
     s->options.effort = effort;
     s->low_bytes = ebb_program_floor_bytes(s->program, NULL) - 1;
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t high_bytes = peak_of(s->best);
         if (high_bytes - s->low_bytes <= high_bytes / CLOSE + 1) { break; }
+        ebb__tell(&s->progress, what, i, n);
         EBB_TRY(try_budget(s, s->low_bytes + (high_bytes - s->low_bytes) / 2));
     }
     return EBB_OK;
@@ -106,6 +110,8 @@ ebb_status ebb__plan_least_peak(const ebb_program *program, const ebb_machine *m
     s.options.slowdown = -1;
     EBB_TRY(find_limit(&s, options->slowdown));
     ebb_status st = find_first(&s, no_fit_out);
+    s.progress = options->progress;
+    s.options.progress = (ebb_progress){0};
     if (st == EBB_OK) { st = halve(&s, 0, QUICK_HALVINGS); }
     if (st == EBB_OK && options->effort > 0) { st = halve(&s, options->effort, HALVINGS); }
     if (st != EBB_OK) {

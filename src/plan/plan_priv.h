@@ -173,14 +173,15 @@ typedef struct ebb_policy_input {
     uint64_t limit_bytes;
     uint64_t budget_bytes; /* what the plan may need once it is placed */
     uint64_t tier_bytes[EBB_MAX_TIERS];
-    bool early_out;        /* copies out may begin before their tensor has to leave */
-    bool early_in;         /* copies in may begin before their tensor is read */
-    bool is_hasty;         /* little work is to be spent */
-    bool copies_only;      /* nothing is to be computed again */
-    bool as_coded;         /* with the mistakes of the authors' code */
-    uint32_t effort;       /* of a policy that searches: how many rounds */
-    uint32_t other;        /* 1 .. n_others: one of the policy's other drafts, made for its peak; 0: the policy's own */
-    uint32_t n_threads;    /* that it may work with; the plan does not depend on it */
+    bool early_out;     /* copies out may begin before their tensor has to leave */
+    bool early_in;      /* copies in may begin before their tensor is read */
+    bool is_hasty;      /* little work is to be spent */
+    bool copies_only;   /* nothing is to be computed again */
+    bool as_coded;      /* with the mistakes of the authors' code */
+    uint32_t effort;    /* of a policy that searches: how many rounds */
+    uint32_t other;     /* 1 .. n_others: one of the policy's other drafts, made for its peak; 0: the policy's own */
+    uint32_t n_threads; /* that it may work with; the plan does not depend on it */
+    const ebb_progress *progress; /* of a policy that searches, told how far it is; NULL: no calls */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
 } ebb_policy_input;

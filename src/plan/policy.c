@@ -145,6 +145,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
         if (known != NULL && in_order) {
             plan->certificate = *known;
         } else {
+            ebb__tell(&usable.progress, "finding the bound", 0, 0);
             st = ebb__plan_certify(program, machine, &usable, in_order, &plan->certificate);
         }
     }

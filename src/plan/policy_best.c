@@ -40,6 +40,8 @@
 #define MAX_LOWER 4u                      /* limits, in one round of local search */
 #define ROUND_WORK (EBB_PLACE_STEPS / 8)  /* of placing what comes out of a round */
 #define PLACING_LOOKS ((uint64_t)1 << 18) /* that placing and simulating a draft counts for */
+#define PARTS 100                         /* of a round, that are told */
+#define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define HOPELESS 1.15                     /* times what the walk before took */
 
@@ -56,6 +58,8 @@ typedef struct search {
     double keys_ns; /* what the walk by the best keys takes, estimated */
     double best_ns; /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns;
+    uint32_t round;
+    uint64_t round_looks; /* before this round */
     ebb_rng rng;
     double *upto; /* [n_tensors]: bytes of this and those before it */
 } search;
@@ -230,6 +234,12 @@ static bool is_taken(search *s, double at_ns, double time_ns, double share_done)
     return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > dice;
 }
 
+/* How far all rounds are; of this one, the share that is done. */
+static void tell(const search *s, double share_done) {
+    const uint64_t n = PARTS * (uint64_t)s->input->effort;
+    ebb__tell(s->input->progress, "searching, part", PARTS * (uint64_t)s->round + (uint64_t)(PARTS * share_done), n);
+}
+
 static ebb_status anneal(search *s) {
     const uint64_t first = s->walk.n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->walk.view.n_tensors;
     double at_ns = s->keys_ns;
@@ -238,6 +248,7 @@ static ebb_status anneal(search *s) {
     for (uint64_t i = 0; i < n_walks && s->walk.n_looks - first < ROUND_LOOKS; i++) {
         const double by_looks = (double)(s->walk.n_looks - first) / (double)ROUND_LOOKS;
         double time_ns = INFINITY;
+        tell(s, (double)(s->walk.n_looks - s->round_looks) / (double)ROUND_LOOKS * ANNEALED);
         copy_keys(s, &s->tried, &s->at);
         vary(s);
         EBB_TRY(try_keys(s, false, at_ns * HOPELESS, &time_ns));
@@ -254,6 +265,7 @@ static ebb_status refine(search *s) {
     const uint64_t n_looks = has_tiers(s->input) ? COPIES_LOOKS : LANE_LOOKS;
     for (uint32_t i = 0; i < MAX_LOWER; i++) {
         uint64_t need_bytes = UINT64_MAX;
+        tell(s, has_tiers(s->input) ? ANNEALED : (double)i / MAX_LOWER);
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->lane_limit_bytes, n_looks >> i));
         for (uint32_t k = 0; k < MAX_PLACED; k++) {
             const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
@@ -277,8 +289,9 @@ static ebb_status find_best(search *s) {
     if (!s->has_draft) { return EBB_E_NO_FIT; }
     const bool is_placed = s->best_ns < INFINITY;
     for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->computing_ns; i++) {
-        const uint64_t first = s->walk.n_looks;
-        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->walk.n_looks - first < ROUND_LOOKS / 2; k++) {
+        s->round = i;
+        s->round_looks = s->walk.n_looks;
+        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->walk.n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
             EBB_TRY(anneal(s));
         }
         if (!s->input->copies_only) { EBB_TRY(refine(s)); }

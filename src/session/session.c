@@ -242,6 +242,7 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     options.no_recompute = o->no_recompute;
     options.as_coded = o->as_coded;
     options.slowdown = o->slowdown;
+    options.progress = o->progress;
     options.tier_bytes[EBB_HOST] = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
     if (o->budget_percent > 0) {

@@ -14,7 +14,7 @@ on() {
     check "$title: never silent for two seconds" test "$(figure silence)" -lt 20
     check "$title: no line reaches column $columns" test "$(figure columns)" -lt "$columns"
     check "$title: a line is redrawn" test "$(figure drawn)" -ge 2
-    check "$title: no line stays" test -z "$(sed -n 's/^left: //p' terminal | grep -E '^(step [0-9]+ of|measuring|planning|evaluating|placing|reading)')"
+    check "$title: no line stays" test -z "$(sed -n 's/^left: //p' terminal | grep -E '^(step [0-9]+ of|measuring|planning|searching|finding|evaluating|placing|reading)')"
 }
 
 figure() {
@@ -49,6 +49,12 @@ on "place" 80 place buffers.csv --time 2.2
 check "it says which solver" grep -q '^line: placing by best' terminal
 on "probe" 80 probe resnet_cifar:1 --backend ref --batch 24 --reps 2
 check "it says what is measured" grep -q '^line: measuring' terminal
+
+# a search, and the budgets of a slowdown
+on "a search" 60 plan resnet_cifar:1 --batch 64 --memory 50% --host-memory 0 --backend dry
+check "it says how far it is" grep -q '^line: searching, part N of N' terminal
+on "a slowdown" 60 plan resnet_cifar:1 --batch 64 --slowdown 5% --effort 0 --backend dry
+check "its budgets are counted, with the time left" grep -q '^line: planning for budget N of N, N s left' terminal
 
 for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000" "plan lenet"; do
     # shellcheck disable=SC2086
