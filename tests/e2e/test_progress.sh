@@ -26,7 +26,7 @@ has_terminals || {
     exit 77
 }
 # The judge itself: a silent program is silent.
-python3 "$root/tests/e2e/terminal.py" 80 sleep 0.6 >terminal
+python3 "$root/tests/e2e/terminal.py" 80 sleep 1.2 >terminal
 check "silence is seen" test "$(figure silence)" -ge 4
 # plain C: its kernels and steps take long
 on "train" 100 train resnet_cifar:1 --backend ref --batch 24 --steps 2
