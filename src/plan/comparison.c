@@ -66,7 +66,8 @@ static ebb_status make_row(work *w, size_t idx) {
     ebb_plan *plan = NULL;
     const double begin_s = now_s();
     options.policy = row->policy;
-    options.n_threads = 1; /* the others make other plans */
+    options.n_threads = 1;                /* the others make other plans */
+    options.progress = (ebb_progress){0}; /* this is not the caller's thread */
     options.budget_bytes = c->budgets[row->budget].bytes;
     const ebb_certificate *known = &c->budgets[row->budget].certificate;
     const ebb_status st = ebb__plan_make(w->program, w->machine, &options, known, &plan, &row->no_fit);
