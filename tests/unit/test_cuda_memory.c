@@ -236,11 +236,14 @@ static uint64_t measure_links(uint64_t cache_bytes, ebb_link *host_out) {
 }
 
 /* What is moved is four times as large as the card's cache (without one it is 64 MiB). The fake does one copy at a
- * time, so both ways at once have half the rate of each. */
+ * time, so both ways at once have half the rate of each. Real time is measured, so a busy machine has some tries. */
+#define N_TRIES 5
 static void links_are_measured_beyond_the_cache(void **state) {
     (void)state;
-    ebb_link host;
-    assert_int_equal(measure_links(20 * MIB, &host), 80 * MIB);
+    ebb_link host = {.both_rate = 0};
+    for (int i = 0; i < N_TRIES && !(host.both_rate > 0.2 && host.both_rate < 0.9); i++) {
+        assert_int_equal(measure_links(20 * MIB, &host), 80 * MIB);
+    }
     assert_true(host.both_rate > 0.2 && host.both_rate < 0.9);
 }
 
