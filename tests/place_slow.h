@@ -37,6 +37,15 @@ static inline void slow_window(const ebb_place_problem *p, size_t i, uint64_t t,
     }
 }
 
+/* The end of what it holds then, not rounded up. */
+static inline uint64_t slow_top(const ebb_place_problem *p, size_t i, uint64_t t) {
+    for (size_t g = 0; g < p->n_gaps; g++) {
+        const ebb_place_gap *gap = &p->gaps[g];
+        if (gap->item == i && gap->first <= t && t < gap->last) { return gap->high_bytes; }
+    }
+    return p->items[i].size_bytes;
+}
+
 static inline bool slow_collide(const ebb_place_problem *p, const uint64_t *offsets, size_t i, size_t j, uint64_t t) {
     uint64_t low_i, high_i, low_j, high_j;
     slow_window(p, i, t, &low_i, &high_i);
@@ -65,7 +74,7 @@ static inline bool slow_is_placement(const ebb_place_problem *p, const uint64_t 
             if (start[i] == end[i]) { continue; }
             start[i] += offsets[i];
             end[i] += offsets[i];
-            *peak_out = ebb_max_u64(*peak_out, end[i]);
+            *peak_out = ebb_max_u64(*peak_out, offsets[i] + slow_top(p, i, t));
             for (size_t j = 0; j < i; j++) {
                 if (start[j] < end[j] && start[i] < end[j] && start[j] < end[i]) { return false; }
             }

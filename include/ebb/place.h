@@ -40,7 +40,7 @@ typedef struct ebb_place_problem {
     size_t size_bytes;
     const ebb_place_item *items; /* this and all below is borrowed for the call */
     size_t n_items;
-    uint64_t alignment_bytes; /* of every offset; a power of two; sizes are rounded up to it */
+    uint64_t alignment_bytes; /* of every offset; a power of two. So an item keeps its size, rounded up, to itself */
     uint64_t period;          /* 0: not cyclic; else every time is in [0, period] */
     /* Members that only some problems use; NULL: not used. */
     const uint64_t *alignments; /* [n_items]: the offset is also a multiple of this, any number but 0 */
@@ -101,10 +101,12 @@ typedef struct ebb_place_options {
 #define EBB_PLACE_OPTIONS_INIT EBB_INIT(ebb_place_options, )
 
 typedef struct ebb_place_result {
-    /* End of the highest byte that an item holds; of an allocator that takes segments, what it took. */
+    /* End of the highest byte that an item holds, not rounded up; of an allocator that takes segments, what it took. */
     uint64_t peak_bytes;
-    uint64_t bound_bytes; /* no placement has a lower peak: ebb_place_bound, or more where the search proved more */
-    uint64_t n_steps;     /* search steps that it took */
+    /* No placement has a peak that is lower by alignment_bytes or more: ebb_place_bound, or more where the search
+     * proved more, but at most the peak. */
+    uint64_t bound_bytes;
+    uint64_t n_steps; /* search steps that it took */
     /* If iterations were given and are alike: the peak of those in the middle, and a bound for it. Else 0. */
     uint64_t steady_peak_bytes, steady_bound_bytes;
 } ebb_place_result;
@@ -119,10 +121,10 @@ EBB_API ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_p
 
 /* The name of a solver, and a line about it, static; NULL beyond the last. 0 is "best". about_out may be NULL.
  *
- * "best" is never worse than any other solver on the same problem: if its own search does not end at the bound or at
- * enough_bytes, it also tries the others and takes the best answer. There are three limits. "size" and SmartPool's
- * rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps, or max_steps if that is given.
- * The result of a rule that stop ends is not used.
+ * "best" is never worse than any other solver on the same problem, but for less than alignment_bytes: if its own search
+ * does not end at the bound or at enough_bytes, it also tries the others and takes the best answer. There are three
+ * limits. "size" and SmartPool's rules are tried with up to EBB_PLACE_RULED items. They may take EBB_PLACE_STEPS steps,
+ * or max_steps if that is given. The result of a rule that stop ends is not used.
  *
  * Only "best" searches, and only "best" uses enough_bytes and hints. "size" and SmartPool's rules look for the tightest
  * or lowest gap among all that are there, which is near O(n log n) where an arena has few gaps, and quadratic where
@@ -135,18 +137,18 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
 
 /* ---- bound and validator ---------------------------------------------------------------------- */
 
-/* The most bytes held at one time (with rounded sizes) or, if it is more, the end of the highest fixed item or of the
- * items that must lie above fixed ones: no placement has a lower peak. If all items have a common alignment and there
- * are no gaps, the bytes that the alignment must waste are included. If there are many fixed items, some may be
- * ignored. EBB_E_ARGUMENT names the item or gap that is malformed: at no time, outside of its item's life or bytes,
- * misaligned, or where sizes, alignments and fixed offsets add up to 2^63 bytes or more. EBB_E_LIMIT: there are about
- * 2^31 items and gaps, or more. O(n log n). mem may be NULL. */
+/* The most bytes held at one time or, if it is more, the end of the highest fixed item or of the items that must lie
+ * above fixed ones, all with sizes rounded up: no placement has a peak that is lower by alignment_bytes or more. If all
+ * items have a common alignment and there are no gaps, the bytes that the alignment must waste are included. If there
+ * are many fixed items, some may be ignored. EBB_E_ARGUMENT names the item or gap that is malformed: at no time,
+ * outside of its item's life or bytes, misaligned, or where sizes, alignments and fixed offsets add up to 2^63 bytes or
+ * more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more. O(n log n). mem may be NULL. */
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
 /* Check offsets against the problem, with no code of a solver: alignment, fixed offsets, sums below 2^64, and that no
  * two items hold the same byte at one time. EBB_E_INVALID_PLAN names the two; EBB_E_ARGUMENT: a problem of another
  * version, or malformed so that it cannot be checked; EBB_E_LIMIT: 2^30 items or 2^29 gaps, or more. *peak_bytes_out is
- * the end of the highest byte that an item holds. O(n log n). mem and peak_bytes_out may be NULL. */
+ * the end of the highest byte that an item holds, not rounded up. O(n log n). mem and peak_bytes_out may be NULL. */
 EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                                    uint64_t *peak_bytes_out);
 

@@ -114,7 +114,7 @@ EBB_API bool ebb_machine_link(const ebb_machine *machine, uint32_t near, uint32_
 /* The time that a copy of this many bytes takes alone; UINT64_MAX: the two tiers are not linked. */
 EBB_API uint64_t ebb_machine_copy_time_ns(const ebb_machine *machine, uint32_t from, uint32_t to, uint64_t bytes);
 
-/* What a step without a measured time is reckoned with: max(flops / rate, bytes / bandwidth) + overhead. */
+/* How a step without a measured time is estimated: max(flops / rate, bytes / bandwidth) + overhead. */
 EBB_API void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, double bytes_per_s, uint64_t overhead_ns);
 /* File a measured time under a choice's key; the last one counts. */
 EBB_API ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t time_ns);
@@ -219,7 +219,7 @@ EBB_API const char *ebb_policy_name(size_t idx, const char **about_out);
  *            it. Never slower, as predicted, than the plans of the other three, and there where one of these is
  *   fastest  the least time
  *   greedy   SuperNeurons' rule: in the plan of least, at each step the fastest whose scratch the free bytes hold
- * Of equal choices the first is taken. fitting, fastest and greedy depend on the machine's times, and fitting and
+ * If choices are equal, the first is taken. fitting, fastest and greedy depend on the machine's times, and fitting and
  * greedy also on the budget. With other choices, the last bits of results may change. */
 EBB_API const char *ebb_algorithms_name(size_t idx, const char **about_out);
 
@@ -258,6 +258,7 @@ typedef struct ebb_plan_summary {
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration */
     uint64_t moved_on_bytes;                  /* an iteration, from one lower tier to another */
     uint64_t n_recomputed_steps;              /* an iteration */
+    uint64_t alignment_bytes;                 /* of every offset */
     uint64_t fingerprint;                     /* of the program that it is for */
     const char *algorithms;                   /* how choices were made; static */
     bool has_nominal_times; /* it was drafted with round figures in place of the machine's times: with these no plan was

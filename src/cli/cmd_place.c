@@ -238,6 +238,12 @@ static size_t largest_item(const ebb_place_problem *problem) {
     return found;
 }
 
+/* No peak is lower than this, given a bound with rounded sizes: what lies highest is not rounded up. */
+static uint64_t least_peak(const subject *s, uint64_t bound_bytes) {
+    const uint64_t most_less_bytes = s->problem.alignment_bytes - 1;
+    return bound_bytes > most_less_bytes ? bound_bytes - most_less_bytes : 0;
+}
+
 /* A problem that is too large for any solver is refused before one begins. */
 static int check_capacity(const subject *s) {
     char why[512];
@@ -263,7 +269,7 @@ static int judge_capacity(const subject *s) {
     }
     const ebb_place_result *r = &s->best.result;
     fflush(stdout);
-    if (r->bound_bytes > s->facts.capacity_bytes) {
+    if (least_peak(s, r->bound_bytes) > s->facts.capacity_bytes) {
         ebb__cli_say("%s: no placement within %" PRIu64 " bytes exists: the search proved a bound of %" PRIu64, s->path,
                      s->facts.capacity_bytes, r->bound_bytes);
     } else {
@@ -310,6 +316,7 @@ static int subject_init(subject *s) {
         const ebb_status status = ebb_place_bound(&s->problem, NULL, &s->facts.bound_bytes);
         ebb__progress_clear();
         if (status != EBB_OK) { return failed_problem(s, status); }
+        s->facts.bound_bytes = least_peak(s, s->facts.bound_bytes);
     }
     const size_t n = s->problem.n_items > 0 ? s->problem.n_items : 1;
     s->offsets = malloc(n * sizeof *s->offsets);

@@ -210,8 +210,8 @@ static int place_stays(const source *s, const ebb_plan *plan, const ebb_program 
         name_stay(&stays[i], tensors, id);
         code = add_buffer(&b, item, id);
     }
-    const uint64_t alignment = program != NULL ? ebb_program_alignment_bytes(program) : 1;
-    if (code == EBB_EXIT_DONE) { code = make_file(s, &b, alignment, n_actions, &placing->file); }
+    const uint64_t alignment_bytes = ebb_plan_get_summary(plan).alignment_bytes;
+    if (code == EBB_EXIT_DONE) { code = make_file(s, &b, alignment_bytes, n_actions, &placing->file); }
     placing->time_name = "action of the plan";
     buffers_fini(&b);
     return code;

@@ -128,6 +128,7 @@ static ebb_status try_rule(const ebb_place_job *job, const ebb_place_solver *rul
     if (st != EBB_OK) { return st; }
     if (answer.peak_bytes < result->peak_bytes) { /* a replay's own peak is that of its segments */
         EBB_TRY(ebb_place_check(job->problem, job->mem, spare, &answer.peak_bytes));
+        answer.peak_bytes = ebb_align_up(answer.peak_bytes, job->problem->alignment_bytes);
     }
     keep_better(job, spare, &answer, offsets, result);
     return EBB_OK;
@@ -195,6 +196,36 @@ ebb_status ebb__place_search(const ebb_place_job *job, uint64_t *offsets, ebb_pl
     return repeats ? ebb__place_judge_steady(job, offsets, result) : EBB_OK;
 }
 
+/* ---- the door ---------------------------------------------------------------------------------- */
+
+/* The end of the highest byte that item i ever holds, counted from its offset: below its size only if gaps cover its
+ * whole life. *gap: its first gap, and afterwards the next item's. */
+static uint64_t top_of(const ebb_place_problem *problem, size_t i, size_t *gap) {
+    const ebb_place_item *item = &problem->items[i];
+    uint64_t time = item->first, top_bytes = 0;
+    if (*gap == problem->n_gaps || problem->gaps[*gap].item != i) { return item->size_bytes; }
+    for (; *gap < problem->n_gaps && problem->gaps[*gap].item == i; ++*gap) {
+        const ebb_place_gap *held = &problem->gaps[*gap];
+        if (time < held->first) { top_bytes = item->size_bytes; }
+        if (held->low_bytes < held->high_bytes) { top_bytes = ebb_max_u64(top_bytes, held->high_bytes); }
+        time = held->last;
+    }
+    return time < item->last ? item->size_bytes : top_bytes;
+}
+
+/* Solvers count in rounded sizes. The peak is the end of the highest byte that is held, which is not rounded up. */
+static void end_exactly(const ebb_place_problem *problem, const uint64_t *offsets, ebb_place_result *result) {
+    uint64_t peak_bytes = 0;
+    size_t gap = 0;
+    for (size_t i = 0; i < problem->n_items; i++) {
+        const uint64_t top_bytes = top_of(problem, i, &gap);
+        if (top_bytes > 0) { peak_bytes = ebb_max_u64(peak_bytes, offsets[i] + top_bytes); }
+    }
+    if (ebb_align_up(peak_bytes, problem->alignment_bytes) != result->peak_bytes) { return; } /* it takes regions */
+    result->peak_bytes = peak_bytes;
+    result->bound_bytes = ebb_min_u64(result->bound_bytes, peak_bytes);
+}
+
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
                            ebb_place_result *result_out) {
     const ebb_place_options defaults = EBB_PLACE_OPTIONS_INIT;
@@ -231,6 +262,7 @@ ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_opt
     }
     if (st == EBB_OK) {
         EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
+        if (solver->takes_fixed) { end_exactly(problem, offsets, &result); } /* else what its segments took */
         if (problem->n_items > 0) { memcpy(offsets_out, offsets, problem->n_items * sizeof *offsets); }
         *result_out = result;
     }

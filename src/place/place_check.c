@@ -203,13 +203,14 @@ static ebb_status check_gap(const checker *c, size_t g, uint64_t from) {
     return EBB_OK;
 }
 
-/* Bytes [low, high) of an item, rounded outwards, at times [first, last). */
+/* Bytes [low, high) of an item at times [first, last). Pieces begin at multiples of the alignment, so an end that is
+ * not rounded up overlaps with the same pieces. */
 static void add_piece(checker *c, size_t item, ebb_place_gap held) {
     const uint64_t waste = c->problem->alignment_bytes - 1, offset = c->offsets[item];
     if (held.low_bytes == held.high_bytes) { return; }
     EBB_ASSERT(held.low_bytes < held.high_bytes && held.first < held.last);
     c->pieces[c->n_pieces++] = (piece){.start = offset + (held.low_bytes & ~waste),
-                                       .end = offset + ((held.high_bytes + waste) & ~waste),
+                                       .end = offset + held.high_bytes,
                                        .first = held.first,
                                        .last = held.last,
                                        .item = item};

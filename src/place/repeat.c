@@ -542,10 +542,10 @@ ebb_status ebb__place_judge_steady(const ebb_place_job *job, const uint64_t *off
         item.last = ebb_min_u64(item.last, r.begin + r.length);
         if (item.first >= item.last || item.size_bytes == 0) { continue; }
         items[steady.n_items++] = item;
-        const uint64_t end = offsets[i] + ebb_align_up(item.size_bytes, p->alignment_bytes);
-        result->steady_peak_bytes = ebb_max_u64(result->steady_peak_bytes, end);
+        result->steady_peak_bytes = ebb_max_u64(result->steady_peak_bytes, offsets[i] + item.size_bytes);
     }
     const ebb_status st = ebb_place_bound(&steady, job->mem, &result->steady_bound_bytes);
+    result->steady_bound_bytes = ebb_min_u64(result->steady_bound_bytes, result->steady_peak_bytes);
     ebb__free(job->mem, items);
     return st;
 }

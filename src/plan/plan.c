@@ -133,6 +133,7 @@ ebb_status ebb__plan_seal(ebb_plan *plan) {
     ebb_plan_summary sum = {
         .policy = plan->policy,
         .budget_bytes = plan->budget_bytes,
+        .alignment_bytes = plan->alignment_bytes,
         .fingerprint = plan->fingerprint,
         .has_nominal_times = plan->has_nominal_times,
         .certificate = plan->certificate,

@@ -19,7 +19,6 @@ typedef struct placing {
     uint64_t work;
 } placing;
 
-/* *peak_out: the end of the highest item, which the placer's own peak may round up to the alignment. */
 static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint64_t *peak_out) {
     ebb_place_result result = {0};
     p->problem.items = p->items;
@@ -28,9 +27,7 @@ static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint6
     p->options.max_steps = ebb_min_u64(p->work, MAX_WORK_AN_ITEM * (uint64_t)n) + EBB_PLACING_WORK_AN_ITEM * n;
     if (n > 0) { EBB_TRY(ebb_place_solve(&p->problem, &p->options, p->offsets, &result)); }
     EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
-    *peak_out = 0;
-    for (size_t i = 0; i < n; i++) { *peak_out = ebb_max_u64(*peak_out, p->offsets[i] + p->items[i].size_bytes); }
-    EBB_ASSERT(p->problem.n_gaps > 0 || *peak_out <= result.peak_bytes);
+    *peak_out = result.peak_bytes;
     return EBB_OK;
 }
 

@@ -209,7 +209,7 @@ static void test_rules(void **state) {
     expect_invalid(&f, 0, 9, 100, NULL);
     f.p.alignment_bytes = 4; /* windows are rounded as sizes are: now bytes [0, 4) */
     expect_invalid(&f, 20, 12, 100, NULL);
-    expect_invalid(&f, 8, 12, 100, "items 0 and 1 overlap at time 4: bytes [8, 20) and [12, 16)");
+    expect_invalid(&f, 8, 12, 100, "items 0 and 1 overlap at time 4: bytes [8, 18) and [12, 16)");
 }
 
 int main(void) {

@@ -26,7 +26,7 @@ static void compare(const ebb_place_problem *p, uint64_t max_steps, const char *
     for (size_t k = 1; (solver = ebb_place_solver_name(k, NULL)) != NULL; k++) {
         options.solver = solver;
         if (ebb_place_solve(p, &options, offsets, &other) != EBB_OK) { continue; } /* given up, or fixed offsets */
-        if (other.peak_bytes < best.peak_bytes) {
+        if (ebb_align_up(other.peak_bytes, p->alignment_bytes) < ebb_align_up(best.peak_bytes, p->alignment_bytes)) {
             fail_msg("%s, seed %llu, %llu steps: best %llu, %s %llu", what, seed, (ull)max_steps, (ull)best.peak_bytes,
                      solver, (ull)other.peak_bytes);
         }
