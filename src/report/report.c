@@ -5,6 +5,9 @@
 #include "base/file.h"
 #include "report/report_priv.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+
 static const ebb_report_renderer renderers[] = {
     {"text", "words, a curve and tables for a terminal", ebb__report_render_text, NULL},
     {"json", "one object, for programs", ebb__report_render_json, NULL},
@@ -102,6 +105,18 @@ const char *ebb__report_left_out(const ebb_report *report) {
 
 bool ebb__report_tells(const ebb_report *report, uint32_t bit) {
     return (report->summary.tells & bit) != 0;
+}
+
+bool ebb__report_stall(const ebb_report *report, uint32_t row, ebb_report_stall *stall_out) {
+    char key[24];
+    (void)snprintf(key, sizeof key, "stall.%" PRIu32, row);
+    const char *ns = ebb_trace_reader_note(report->reader, key);
+    (void)snprintf(key, sizeof key, "row.%" PRIu32, row);
+    const char *engine = ebb_trace_reader_note(report->reader, key);
+    const size_t n_digits = ns != NULL ? strspn(ns, "0123456789") : 0;
+    if (engine == NULL || n_digits == 0 || n_digits > 19 || ns[n_digits] != '\0') { return false; }
+    *stall_out = (ebb_report_stall){.engine = engine, .ns = strtoull(ns, NULL, 10)};
+    return true;
 }
 
 bool ebb__report_has_roles(const ebb_report *report) {

@@ -201,6 +201,16 @@ static void put_iteration(const ebb_report *report, ebb_json *json) {
     put_known(json, "count", iteration.found, iteration.count);
     ebb_json_f64(json, "confidence", iteration.found ? iteration.confidence : NAN, EBB_JSON_F64_DIGITS);
     ebb_json_f64(json, "regularity", iteration.found ? iteration.regularity : NAN, EBB_JSON_F64_DIGITS);
+    ebb_json_open(json, "stalls", '[');
+    for (uint32_t row = 0; row < REPORT_MAX_STALLS; row++) {
+        ebb_report_stall stall;
+        if (!ebb__report_stall(report, row, &stall)) { continue; }
+        ebb_json_open(json, NULL, '{');
+        ebb_json_text(json, "engine", stall.engine);
+        put_seconds(json, "stall_s", stall.ns);
+        ebb_json_close(json, '}');
+    }
+    ebb_json_close(json, ']');
     ebb_json_close(json, '}');
 }
 

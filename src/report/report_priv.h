@@ -86,6 +86,14 @@ const ebb_trace_device *ebb__report_devices(const ebb_report *report, size_t *n_
 /* What an import left out: names with commas; NULL: nothing. */
 const char *ebb__report_left_out(const ebb_report *report);
 
+/* How long a row's engine waited for others in an iteration, as the recording notes it; false: it does not. */
+typedef struct ebb_report_stall {
+    const char *engine;
+    uint64_t ns;
+} ebb_report_stall;
+#define REPORT_MAX_STALLS 16u /* rows that may have one */
+bool ebb__report_stall(const ebb_report *report, uint32_t row, ebb_report_stall *stall_out);
+
 /* Whether the recording tells a thing, by its EBB_TRACE_TELLS_. */
 bool ebb__report_tells(const ebb_report *report, uint32_t bit);
 

@@ -324,6 +324,13 @@ static void put_iteration(const text *t) {
     row_count(t, "first event", iteration.first_event);
     row_count(t, "events", iteration.length_events);
     row_count(t, "times", iteration.count);
+    for (uint32_t row = 0; row < REPORT_MAX_STALLS; row++) {
+        ebb_report_stall stall;
+        char name[64];
+        if (!ebb__report_stall(t->report, row, &stall)) { continue; }
+        (void)snprintf(name, sizeof name, "%.40s waits for others", stall.engine);
+        row_time(t, name, stall.ns);
+    }
     if (iteration.count == 1) { /* from a mark; there is nothing to be confident of */
         put_sentence(t, "", "one pass, as marked; nothing is repeated");
         return;

@@ -13,6 +13,8 @@
 
 #include "ebb/trace.h"
 
+#include <inttypes.h>
+
 #define NO_BLOCK UINT32_MAX
 
 typedef struct record_block {
@@ -48,9 +50,11 @@ struct ebb_recording {
     EBB_VEC(record_entry) entries; /* of this iteration */
     uint32_t *order;               /* [entries.n]: by time, and as they were told where times are equal */
     ebb_plan_cursor cursor;
-    uint32_t *block_of;       /* [n_stays] */
-    uint64_t n_written;       /* blocks */
-    ebb_trace_writer *writer; /* NULL: no iteration has ended */
+    uint32_t *block_of;                 /* [n_stays] */
+    uint64_t n_written;                 /* blocks */
+    uint64_t n_told;                    /* iterations */
+    uint64_t stall_ns[EBB_MAX_ENGINES]; /* of all told iterations; UINT64_MAX: not known */
+    ebb_trace_writer *writer;           /* NULL: no iteration has ended */
 };
 
 /* ---- measuring --------------------------------------------------------------------------------- */
@@ -328,6 +332,27 @@ static ebb_status open_trace(recording *r) {
     return write_notes(r);
 }
 
+/* How long each engine waited for others in an iteration, the mean of those that are told: the events do not say which
+ * pauses between them were waits. */
+static ebb_status write_stalls(recording *r) {
+    char key[16], value[24];
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES && r->n_told > 0; e++) {
+        if (r->run->stream[e] == NULL || r->stall_ns[e] == UINT64_MAX) { continue; }
+        (void)snprintf(key, sizeof key, "stall.%" PRIu32, e);
+        (void)snprintf(value, sizeof value, "%" PRIu64, r->stall_ns[e] / r->n_told);
+        EBB_TRY(ebb_trace_writer_note(r->writer, key, value));
+    }
+    return EBB_OK;
+}
+
+static ebb_status close_trace(recording *r) {
+    const ebb_status st = write_stalls(r);
+    if (st != EBB_OK) { return st; } /* destroy abandons it */
+    ebb_trace_writer *writer = r->writer;
+    r->writer = NULL;
+    return ebb_trace_writer_close(writer);
+}
+
 /* ---- the recording ------------------------------------------------------------------------------ */
 
 static ebb_status prepare(recording *r) {
@@ -349,7 +374,14 @@ static ebb_status tell(recording *r) {
     EBB_TRY(tell_plan(r));
     EBB_TRY(order_entries(r));
     if (r->writer == NULL) { EBB_TRY(open_trace(r)); }
-    return write_iteration(r);
+    EBB_TRY(write_iteration(r));
+    r->n_told++;
+    for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
+        const uint64_t stall_ns = r->run->stats.stall_ns[e];
+        const bool is_known = r->stall_ns[e] != UINT64_MAX && stall_ns != UINT64_MAX;
+        r->stall_ns[e] = is_known ? r->stall_ns[e] + stall_ns : UINT64_MAX;
+    }
+    return EBB_OK;
 }
 
 static void destroy(recording *r) {
@@ -377,10 +409,7 @@ static void note_loss(ebb_run *run, ebb_status why) {
 /* With one more iteration told, or none; the recording ends here if it was the last, or the trace is lost. */
 static ebb_status go_on(recording *r) {
     EBB_TRY(tell(r));
-    if (--r->n_left > 0) { return EBB_OK; }
-    ebb_trace_writer *writer = r->writer;
-    r->writer = NULL;
-    return ebb_trace_writer_close(writer);
+    return --r->n_left > 0 ? EBB_OK : close_trace(r);
 }
 
 ebb_status ebb__run_record(ebb_run *run) {
@@ -422,9 +451,7 @@ ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterat
 void ebb__run_record_end(ebb_run *run) {
     recording *r = run->recording;
     if (r == NULL) { return; }
-    ebb_trace_writer *writer = r->writer;
-    r->writer = NULL;
-    ebb_status st = writer != NULL ? ebb_trace_writer_close(writer) : EBB_OK;
+    const ebb_status st = r->writer != NULL ? close_trace(r) : EBB_OK;
     if (st != EBB_OK) { ebb__log(EBB_LOG_WARN, "a recording is lost: %s", ebb_last_error()); }
     destroy(r);
     run->recording = NULL;

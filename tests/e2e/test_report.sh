@@ -64,6 +64,8 @@ run "one block" out report one.csv && check "one block" grep -q 'in 1 block, at 
 run "one step" out train mlp --steps 1 --record step && run "one step" out report step &&
     check "one step: nothing is repeated" grep -q '^  one pass, as marked; nothing is repeated$' out
 check "one step: no confidence" [ "$(grep -c confidence out)" = 0 ]
+run "one step: stalls" out report step --json &&
+    check "one step: stalls" grep -q '"stalls": \[{"engine": "compute", "stall_s": 0}\]' out
 page five.csv "hostile names"
 page none.csv "nothing" long
 

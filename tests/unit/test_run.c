@@ -4,11 +4,13 @@
  * And how long its engines waited for each other.
  */
 #include "backend/host_stream.h"
+#include "ebb/trace.h"
 #include "plan/plan_priv.h"
 #include "run_support.h"
 
 #include <math.h>
 #include <time.h>
+#include <unistd.h>
 
 static void refuse(const run_fixture *f, const ebb_run_options *options, ebb_status status, const char *message) {
     ebb_run *run = NULL;
@@ -134,6 +136,30 @@ static ebb_status copy_slowly(ebb_stream *stream, ebb_copy_direction direction, 
     return ebb__host_copy(stream, direction, device_side, host_side);
 }
 
+/* A recording says what was measured: ns in its notes, whose events alone do not tell. */
+static void expect_noted_stalls(ebb_run *run) {
+    char path[] = "/tmp/ebb_test_XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(ebb_run_record_next(run, path, 2), EBB_OK);
+    uint64_t sum_ns = 0;
+    for (uint64_t i = 3; i < 5; i++) {
+        assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.1f), EBB_OK);
+        sum_ns += ebb_run_get_stats(run).stall_ns[EBB_COMPUTE];
+    }
+    assert_int_equal(ebb_run_record_status(run), EBB_OK);
+    ebb_trace_reader *reader = NULL;
+    ebb_trace_event event;
+    assert_int_equal(ebb_trace_reader_open(NULL, path, &reader), EBB_OK);
+    for (bool done = false; !done;) { assert_int_equal(ebb_trace_reader_next(reader, &event, &done), EBB_OK); }
+    const char *note = ebb_trace_reader_note(reader, "stall.0");
+    assert_non_null(note);
+    assert_true(strtoull(note, NULL, 10) == sum_ns / 2 && sum_ns / 2 >= SLOW_NS / 2);
+    ebb_trace_reader_close(reader);
+    assert_int_equal(remove(path), 0);
+}
+
 /* At the least budget there is no room to fetch anything early, so computing waits for copies. */
 static void computing_waits_for_slow_copies(void **state) {
     (void)state;
@@ -151,6 +177,7 @@ static void computing_waits_for_slow_copies(void **state) {
         assert_in_range(stats.stall_ns[EBB_COMPUTE], SLOW_NS / 2, stats.iteration_ns);
         assert_int_equal(stats.stall_ns[EBB_MAX_ENGINES - 1], 0); /* there is no such engine */
     }
+    expect_noted_stalls(run);
     f.device->ops = ops;
     ebb_run_destroy(run);
     run_fixture_fini(&f);
