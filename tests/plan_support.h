@@ -168,6 +168,16 @@ static inline ebb_program *random_program(uint64_t seed) {
     return ebb__rng_below(&rng, 3) == 0 ? random_soup(&rng) : random_network(&rng);
 }
 
+static inline uint64_t liveness_bytes(const ebb_program *program, const ebb_machine *machine) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    options.policy = "liveness";
+    assert_int_equal(ebb_plan_make(program, machine, &options, &plan, NULL), EBB_OK);
+    const uint64_t peak = ebb_plan_get_summary(plan).peak_bytes;
+    ebb_plan_destroy(plan);
+    return peak;
+}
+
 /* The same program with other choices beside the first of some steps, at most n_open of them: mostly faster ones that
  * take more scratch. */
 static inline ebb_program *with_choices(const ebb_program *p, ebb_rng *rng, uint32_t n_open, uint32_t max_choices) {

@@ -39,7 +39,7 @@ typedef enum ebb_autoswap_rule {
 #define EBB_AUTOSWAP_N_SCORES 4u
 
 typedef struct ebb_autoswap_block {
-    uint32_t id; /* the caller's */
+    uint32_t id, tier; /* the caller's */
     double bytes;
     int64_t leave, need; /* events of the two accesses: leave < peak < need; leave may be in the iteration before */
     int64_t ready;       /* the event at which it may begin to leave */

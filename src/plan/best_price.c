@@ -47,15 +47,6 @@ uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t) {
     return use < w->uses.start[t + 1] ? w->next_write[use] : EBB_BEST_NEVER;
 }
 
-uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint64_t bytes) {
-    uint32_t tier = EBB_DEVICE + 1;
-    while (tier < EBB_MAX_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||
-                                    bytes > w->input->tier_bytes[tier] - w->tier_used[tier])) {
-        tier++;
-    }
-    return tier;
-}
-
 /* The first use of the chain that makes t's current version; NEVER: it began before the iteration. */
 static uint64_t find_chain(const ebb_best_walk *w, uint32_t t) {
     uint64_t use = w->state[t].made;
@@ -220,7 +211,7 @@ static double copy_price(const ebb_best_walk *w, uint32_t t) {
     double engines_ns = 0, wait_ns = 0;
     uint32_t tier = state->tier;
     if (!state->copied) {
-        tier = ebb__best_pick_tier(w, state->bytes);
+        tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
         if (tier == EBB_MAX_TIERS) { return INFINITY; }
         if (!ebb__best_never_written(w, t)) {
             const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};

@@ -125,7 +125,7 @@ static ebb_status drop(walk *w, uint32_t t) {
 /* As early as the content is there and the engine has finished its earlier copies. */
 static ebb_status copy_out(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    const uint32_t tier = ebb__best_pick_tier(w, state->bytes);
+    const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
     if (tier == EBB_MAX_TIERS) { return NO_WAY; }
     set_copy(w, t, tier);
     state->out_ns = 0;
@@ -339,7 +339,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
-        const uint32_t tier = ebb__best_pick_tier(w, w->state[t].bytes);
+        const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, w->state[t].bytes);
         if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;

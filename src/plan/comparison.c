@@ -6,6 +6,7 @@
  */
 #include "plan/comparison.h"
 #include "base/thread.h"
+#include "plan/plan_priv.h"
 
 #include <math.h>
 #include <time.h>
@@ -14,7 +15,7 @@
 #define MAX_BUDGETS 4096u /* and policies */
 #define MESSAGE_BYTES 1024
 
-/* What the threads share. */
+/* Shared by the threads. */
 typedef struct work {
     const ebb_program *program;
     const ebb_machine *machine;
@@ -211,21 +212,6 @@ static ebb_status find_liveness(work *w) {
     return EBB_OK;
 }
 
-/* The policy's own text, which lives for ever. */
-static ebb_status find_policy(const char *wanted, const char **policy_out) {
-    char all[MESSAGE_BYTES];
-    const char *name = NULL;
-    size_t at = 0;
-    for (size_t i = 0; (name = ebb_policy_name(i, NULL)) != NULL; i++) {
-        if (wanted != NULL && strcmp(name, wanted) == 0) {
-            *policy_out = name;
-            return EBB_OK;
-        }
-        if (at < sizeof all) { at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i > 0 ? ", " : "", name); }
-    }
-    return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'; there are: %s", wanted != NULL ? wanted : "", all);
-}
-
 static size_t count_policies(void) {
     size_t n = 0;
     while (ebb_policy_name(n, NULL) != NULL) { n++; }
@@ -269,7 +255,9 @@ static ebb_status set_up(ebb_comparison *c, const ebb_program *program, const eb
         const size_t p = i % c->n_policies;
         const char *wanted = options->n_policies > 0 ? options->policies[p] : ebb_policy_name(p, NULL);
         c->rows[i] = (ebb_compared){.budget = i / c->n_policies};
-        EBB_TRY(find_policy(wanted, &c->rows[i].policy));
+        const ebb_policy *policy = NULL;
+        EBB_TRY(ebb__policy_find(wanted, &policy));
+        c->rows[i].policy = policy->name;
     }
     return EBB_OK;
 }

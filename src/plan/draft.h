@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a policy writes: actions in order, and which persistent tensors are on the device where the circle
+ * A policy's output: actions in order, and which persistent tensors are on the device where the circle
  * closes. No policy handles positions of stays, slots or offsets; one sweep makes them from this.
  */
 #ifndef EBB_SRC_DRAFT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of this folder share: the plan itself, and what a policy is.
+ * Shared by the files of this folder: the plan itself, and what a policy is.
  */
 #ifndef EBB_SRC_PLAN_PRIV_H
 #define EBB_SRC_PLAN_PRIV_H
@@ -9,7 +9,7 @@
 #include "ebb/place.h"
 #include "plan/plan.h"
 
-/* What there is to see of a program, in one piece; borrowed from it. */
+/* All public arrays of a program in one piece; borrowed from it. */
 typedef struct ebb_program_view {
     const ebb_tensor *tensors;
     const ebb_step *steps;
@@ -90,7 +90,7 @@ void ebb__load_fini(ebb_load *load);
 void ebb__load_add(ebb_load *load, uint64_t first, uint64_t last, uint64_t bytes); /* around the end: first >= last */
 uint64_t ebb__load_most(const ebb_load *load);
 
-/* What to aim at: a load of all the budget is hardly ever placed within it. */
+/* The load to aim at: a load of all the budget is hardly ever placed within it. */
 static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
     return budget_bytes - budget_bytes / 64;
 }
@@ -163,7 +163,7 @@ static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
 
 /* ---- policies ---------------------------------------------------------------------------------- */
 
-/* What a policy is given. The load (rounded bytes of stays and scratch at one position) must keep within
+/* The input of a policy. The load (rounded bytes of stays and scratch at one position) must keep within
  * limit_bytes, copies within tier_bytes. */
 typedef struct ebb_policy_input {
     const ebb_program *program;
@@ -196,6 +196,9 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
     return input->order != NULL ? input->order[place] : (uint32_t)place;
 }
 
+/* The first tier whose limit leaves room for these bytes beside what is used of it; EBB_MAX_TIERS: none does. */
+uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes);
+
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by
  * keeps_limit; for it, limits mean nothing. */
 typedef struct ebb_policy ebb_policy;
@@ -214,6 +217,9 @@ struct ebb_policy {
     const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
     bool never_copies;           /* it does not look at links */
 };
+
+/* By name. EBB_E_ARGUMENT lists those that there are. */
+ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out);
 
 extern const ebb_policy ebb__policy_none;
 extern const ebb_policy ebb__policy_liveness;

@@ -50,13 +50,6 @@ const char *ebb_policy_name(size_t idx, const char **about_out) {
     return policies[idx]->name;
 }
 
-static const ebb_policy *find_policy(const char *name) {
-    for (size_t i = 0; i < N_POLICIES; i++) {
-        if (name != NULL && strcmp(policies[i]->name, name) == 0) { return policies[i]; }
-    }
-    return NULL;
-}
-
 static char *list_names(const char *(*name)(size_t idx, const char **about_out), char buf[MAX_NAMES_BYTES]) {
     const char *each = NULL;
     size_t at = 0;
@@ -64,6 +57,26 @@ static char *list_names(const char *(*name)(size_t idx, const char **about_out),
         at += (size_t)snprintf(buf + at, MAX_NAMES_BYTES - at, "%s%s", i > 0 ? ", " : "", each);
     }
     return buf;
+}
+
+ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out) {
+    char all[MAX_NAMES_BYTES];
+    for (size_t i = 0; i < N_POLICIES; i++) {
+        if (name == NULL || strcmp(policies[i]->name, name) != 0) { continue; }
+        *policy_out = policies[i];
+        return EBB_OK;
+    }
+    return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'; there are: %s", name != NULL ? name : "",
+                    list_names(ebb_policy_name, all));
+}
+
+uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes) {
+    uint32_t tier = EBB_DEVICE + 1;
+    for (; tier < EBB_MAX_TIERS; tier++) {
+        const uint64_t limit_bytes = input->tier_bytes[tier];
+        if (used_bytes[tier] <= limit_bytes && bytes <= limit_bytes - used_bytes[tier]) { break; }
+    }
+    return tier;
 }
 
 /* The same choices whatever the plan. */
@@ -118,12 +131,8 @@ ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
 ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                           const ebb_certificate *known, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
-    const ebb_policy *policy = find_policy(options->policy);
-    if (policy == NULL) {
-        char all[MAX_NAMES_BYTES];
-        return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'; there are: %s",
-                        options->policy != NULL ? options->policy : "", list_names(ebb_policy_name, all));
-    }
+    const ebb_policy *policy = NULL;
+    EBB_TRY(ebb__policy_find(options->policy, &policy));
     const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
     if (how == EBB_N_ALGORITHMS) {
         char all[MAX_NAMES_BYTES];

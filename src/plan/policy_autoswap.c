@@ -17,6 +17,7 @@
  * candidates looked at.
  */
 #include "plan/autoswap.h"
+#include "plan/sequence.h"
 
 #include <math.h>
 
@@ -82,25 +83,20 @@ static void find_times(drafting *d) {
 
 /* ---- candidates -------------------------------------------------------------------------------- */
 
-static uint32_t pick_tier(const drafting *d, uint64_t bytes) {
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        if (d->input->tier_bytes[tier] >= bytes) { return tier; }
-    }
-    return EBB_MAX_TIERS;
+static void set_tier(const drafting *d, ebb_autoswap_block *b, uint32_t tier) {
+    const uint64_t bytes = d->view.tensors[b->id].size_bytes;
+    b->tier = tier;
+    b->out_ns = (double)ebb_machine_copy_time_ns(d->input->machine, EBB_DEVICE, tier, bytes);
+    b->in_ns = (double)ebb_machine_copy_time_ns(d->input->machine, tier, EBB_DEVICE, bytes);
 }
 
 static ebb_status add_block(drafting *d, uint32_t t, int64_t leave, int64_t need) {
     const uint64_t bytes = d->view.tensors[t].size_bytes, room = rounded(d, bytes);
-    const uint32_t tier = pick_tier(d, room);
+    const uint64_t none_used[EBB_MAX_TIERS] = {0};
+    const uint32_t tier = ebb__pick_tier(d->input, none_used, room);
     if (tier == EBB_MAX_TIERS || (d->input->as_coded && bytes < SMALLEST_AS_CODED)) { return EBB_OK; }
-    const ebb_machine *machine = d->input->machine;
-    const ebb_autoswap_block block = {.id = t,
-                                      .bytes = (double)room,
-                                      .leave = leave,
-                                      .need = need,
-                                      .ready = leave + 1,
-                                      .out_ns = (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, bytes),
-                                      .in_ns = (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, bytes)};
+    ebb_autoswap_block block = {.id = t, .bytes = (double)room, .leave = leave, .need = need, .ready = leave + 1};
+    set_tier(d, &block, tier);
     return EBB_PUSH(d->input->mem, &d->blocks, block);
 }
 
@@ -143,41 +139,46 @@ static ebb_status find_blocks(drafting *d) {
 
 /* ---- the draft --------------------------------------------------------------------------------- */
 
-typedef enum move_kind { MOVE_OUT, MOVE_DROP, MOVE_IN, N_MOVES } move_kind;
-
-typedef struct move {
-    uint64_t at; /* before this step; the number of steps: after the last */
-    uint32_t tensor, kind;
-} move;
-
-static uint64_t key_of(const void *item) {
-    const move *m = item;
-    return m->at * N_MOVES + m->kind;
+/* The candidates take room on the tiers in their order. One that finds none stays on the device, and leaves the order.
+ */
+static void take_tiers(drafting *d) {
+    uint64_t used_bytes[EBB_MAX_TIERS] = {0};
+    size_t n_kept = 0;
+    for (size_t i = 0; i < d->swap.n_blocks; i++) {
+        ebb_autoswap_block *b = &d->swap.blocks[d->swap.order[i]];
+        const uint64_t room = (uint64_t)b->bytes;
+        const uint32_t tier = ebb__pick_tier(d->input, used_bytes, room);
+        if (tier == EBB_MAX_TIERS) { continue; }
+        used_bytes[tier] += room;
+        set_tier(d, b, tier);
+        d->swap.order[n_kept++] = d->swap.order[i];
+    }
+    d->swap.n_blocks = n_kept;
 }
 
-/* Moves of the scheduled absences, within the iteration. One that leaves in the iteration before has its end at the
- * start of this one. */
-static ebb_status list_moves(drafting *d, size_t n_away, move **moves_out, size_t *n_out) {
-    const int64_t n = (int64_t)d->view.n_steps;
-    move *moves = ebb__bump_alloc(&d->bump, n_away * N_MOVES, sizeof *moves);
-    size_t n_moves = 0;
-    if (moves == NULL) { return EBB_E_NO_MEMORY; }
+/* Where within the iteration an event is that may be in the one before or after. Copies out and drops at the border of
+ * two iterations are the last of the one that ends, copies in the first of the one that begins. */
+static uint64_t position_of(const drafting *d, int64_t event, ebb_change_kind kind) {
+    const int64_t n = (int64_t)d->view.n_steps, within = (event + n) % n;
+    EBB_ASSERT(event > -n && event < 2 * n);
+    return (uint64_t)(within == 0 && kind != EBB_CHANGE_IN ? n : within);
+}
+
+/* Each tensor has one absence at most. That of a persistent one may lie on either side of the border, or across it:
+ * only then the tensor is not there when an iteration begins. */
+static ebb_status list_changes(drafting *d, size_t n_away, ebb_changes *changes) {
     for (size_t i = 0; i < n_away; i++) {
         const ebb_autoswap_block *b = &d->swap.blocks[d->swap.order[i]];
         if (b->gone >= b->back) { continue; }
-        const int64_t at[N_MOVES] = {[MOVE_OUT] = b->ready, [MOVE_DROP] = b->gone, [MOVE_IN] = b->back};
-        for (uint32_t kind = 0; kind < N_MOVES; kind++) {
-            /* what ends with an iteration is at its end, not at the next one's beginning */
-            const bool is_end = kind != MOVE_IN && (at[kind] == 0 || at[kind] == n);
-            const int64_t within = is_end ? (b->leave < 0 || at[kind] == n ? n : 0) : (at[kind] + n) % n;
-            moves[n_moves++] = (move){.at = (uint64_t)within, .tensor = b->id, .kind = kind};
+        const int64_t border = b->leave < 0 ? 0 : (int64_t)d->view.n_steps;
+        const int64_t at[EBB_N_CHANGES] = {
+            [EBB_CHANGE_OUT] = b->ready, [EBB_CHANGE_DROP] = b->gone, [EBB_CHANGE_IN] = b->back};
+        for (ebb_change_kind kind = 0; kind < EBB_N_CHANGES; kind++) {
+            EBB_TRY(ebb__changes_add(changes, kind, position_of(d, at[kind], kind), b->id, b->tier));
         }
-        const bool is_away_at_border = (b->gone <= 0 && b->leave < 0) || b->back > n || b->gone == n;
-        if (is_away_at_border) { d->draft->resident[b->id] = 0; }
+        if (b->gone <= border && border <= b->back) { d->draft->resident[b->id] = 0; }
     }
-    *moves_out = moves;
-    *n_out = n_moves;
-    return ebb__sort_items(d->input->mem, moves, n_moves, sizeof *moves, key_of);
+    return ebb__changes_sort(changes);
 }
 
 static ebb_status draft_step(drafting *d, uint32_t s) {
@@ -192,22 +193,20 @@ static ebb_status draft_step(drafting *d, uint32_t s) {
     return EBB_OK;
 }
 
-static ebb_status draft_moves(drafting *d, size_t n_away) {
-    static const ebb_action_kind kinds[] = {
-        [MOVE_OUT] = EBB_ACT_OUT, [MOVE_DROP] = EBB_ACT_DROP, [MOVE_IN] = EBB_ACT_IN};
-    move *moves = NULL;
-    size_t n_moves = 0, next = 0;
-    EBB_TRY(list_moves(d, n_away, &moves, &n_moves));
-    for (uint64_t s = 0; s <= d->view.n_steps; s++) {
-        for (; next < n_moves && moves[next].at == s; next++) {
-            const move *m = &moves[next];
-            const uint32_t tier =
-                m->kind == MOVE_DROP ? EBB_DEVICE : pick_tier(d, rounded(d, d->view.tensors[m->tensor].size_bytes));
-            EBB_TRY(ebb__draft_tensor(d->draft, kinds[m->kind], m->tensor, tier, EBB_DRAFT_FIXED));
-        }
-        if (s < d->view.n_steps) { EBB_TRY(draft_step(d, (uint32_t)s)); }
+static ebb_status draft_all(drafting *d, size_t n_away, ebb_changes *changes) {
+    EBB_TRY(list_changes(d, n_away, changes));
+    for (uint32_t s = 0; s < d->view.n_steps; s++) {
+        EBB_TRY(ebb__changes_draft(changes, s, d->draft));
+        EBB_TRY(draft_step(d, s));
     }
-    return EBB_OK;
+    return ebb__changes_draft(changes, d->view.n_steps, d->draft);
+}
+
+static ebb_status draft_swaps(drafting *d, size_t n_away) {
+    ebb_changes changes = {.mem = d->input->mem};
+    const ebb_status st = draft_all(d, n_away, &changes);
+    ebb__changes_fini(&changes);
+    return st;
 }
 
 static double peak_of(const drafting *d) {
@@ -236,11 +235,12 @@ static ebb_status plan_swaps(drafting *d, ebb_autoswap_rule rule) {
                              .bump = &d->bump};
     EBB_TRY(ebb__autoswap_init(&d->swap));
     EBB_TRY(ebb__autoswap_rank(&d->swap, rule, limit));
+    take_tiers(d);
     d->swap.as_coded = false; /* from here on: what is away is away */
     const size_t n_away = ebb__autoswap_select(&d->swap, limit, &peak);
     if (peak > limit) { return EBB_E_NO_FIT; }
     (void)ebb__autoswap_stick_to(&d->swap, n_away, limit);
-    return peak_of(d) <= limit ? draft_moves(d, n_away) : EBB_E_NO_FIT;
+    return peak_of(d) <= limit ? draft_swaps(d, n_away) : EBB_E_NO_FIT;
 }
 
 static ebb_status draft_by(const ebb_policy_input *input, ebb_draft *draft, ebb_autoswap_rule rule) {
@@ -249,9 +249,7 @@ static ebb_status draft_by(const ebb_policy_input *input, ebb_draft *draft, ebb_
     const ebb_status st = plan_swaps(&d, rule);
     EBB_VEC_FINI(input->mem, &d.blocks);
     ebb__bump_fini(&d.bump);
-    /* TODO(maintainers, 15): with a small host and a disk, absences can contradict each other; there is no draft then
-     */
-    return st == EBB_OK && !ebb__draft_is_valid(draft, input->program) ? EBB_E_NO_FIT : st;
+    return st;
 }
 
 static ebb_status draft_doa(const ebb_policy_input *input, ebb_draft *draft) {

@@ -86,16 +86,6 @@ static void release_copy(walk *w, uint32_t t) {
     w->tier_used[state->tier] -= state->bytes;
 }
 
-/* The first tier with room; EBB_MAX_TIERS if none exists. */
-static uint32_t pick_tier(const walk *w, uint64_t bytes) {
-    uint32_t tier = EBB_DEVICE + 1;
-    while (tier < EBB_MAX_TIERS && (w->tier_used[tier] > w->input->tier_bytes[tier] ||
-                                    bytes > w->input->tier_bytes[tier] - w->tier_used[tier])) {
-        tier++;
-    }
-    return tier;
-}
-
 static void set_copy(walk *w, uint32_t t, uint32_t tier) {
     EBB_ASSERT(tier < EBB_MAX_TIERS && !w->state[t].copied);
     w->state[t].copied = true;
@@ -192,7 +182,7 @@ static ebb_status leave(walk *w, uint32_t t) {
     uint64_t need = find_need(w, t), copy_ns = UINT64_MAX;
     EBB_ASSERT(state->present && state->locks == 0);
     if (need == NEVER || state->copied) { return drop(w, t); }
-    uint32_t tier = pick_tier(w, state->bytes);
+    uint32_t tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
     if (tier < EBB_MAX_TIERS) {
         copy_ns = ebb_machine_copy_time_ns(w->input->machine, EBB_DEVICE, tier, state->bytes) +
                   ebb_machine_copy_time_ns(w->input->machine, tier, EBB_DEVICE, state->bytes);
@@ -402,7 +392,7 @@ static ebb_status end_lap(walk *w, bool close) {
         tensor_state *state = &w->state[t];
         if (!state->present || state->locks > 0 || (w->view.tensors[t].persistent && !close)) { continue; }
         if (w->view.tensors[t].persistent && !state->copied) {
-            uint32_t tier = pick_tier(w, state->bytes);
+            uint32_t tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
             if (tier == EBB_MAX_TIERS) { return NO_WAY; }
             EBB_TRY(copy_out(w, t, tier));
         }
@@ -428,7 +418,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
     w->step = 0;
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
-        uint32_t tier = pick_tier(w, w->state[t].bytes);
+        uint32_t tier = ebb__pick_tier(w->input, w->tier_used, w->state[t].bytes);
         if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;

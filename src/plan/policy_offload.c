@@ -80,23 +80,13 @@ static ebb_status find_all_idle(offload *o, rule by) {
     return ebb__sort_items(o->input->mem, o->idle.data, o->idle.n, sizeof *o->idle.data, back_key);
 }
 
-/* EBB_MAX_TIERS: none has room. */
-static uint32_t take_tier(offload *o, uint64_t bytes) {
-    bytes = ebb_align_up(bytes, o->view.alignment);
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        const uint64_t cap = o->input->tier_bytes[tier];
-        if (o->used_bytes[tier] > cap || bytes > cap - o->used_bytes[tier]) { continue; }
-        o->used_bytes[tier] += bytes;
-        return tier;
-    }
-    return EBB_MAX_TIERS;
-}
-
 static ebb_status add_absence(offload *o, const idle *it, uint64_t out, uint64_t in) {
     ebb_absence absence = {.tensor = it->tensor, .out = out, .drop = it->last_forward + (uint64_t)1, .in = in};
     if (absence.in <= absence.drop) { return EBB_OK; } /* it would be wanted back at once */
-    absence.tier = take_tier(o, o->view.tensors[it->tensor].size_bytes);
+    const uint64_t bytes = ebb_align_up(o->view.tensors[it->tensor].size_bytes, o->view.alignment);
+    absence.tier = ebb__pick_tier(o->input, o->used_bytes, bytes);
     if (absence.tier == EBB_MAX_TIERS) { return EBB_OK; }
+    o->used_bytes[absence.tier] += bytes;
     return EBB_PUSH(o->input->mem, &o->sequence.absences, absence);
 }
 

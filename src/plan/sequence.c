@@ -120,16 +120,38 @@ ebb_status ebb__sequence_peak(const ebb_sequence *sequence, const ebb_policy_inp
     return status;
 }
 
+/* ---- copies and drops at positions -------------------------------------------------------------- */
+
+void ebb__changes_fini(ebb_changes *changes) {
+    EBB_VEC_FINI(changes->mem, &changes->list);
+}
+
+ebb_status ebb__changes_add(ebb_changes *changes, ebb_change_kind kind, uint64_t at, uint32_t tensor, uint32_t tier) {
+    const ebb_change added = {.at = at, .tensor = tensor, .tier = tier, .kind = kind};
+    return EBB_PUSH(changes->mem, &changes->list, added);
+}
+
+static uint64_t key_of(const void *item) {
+    const ebb_change *change = item;
+    return change->at * EBB_N_CHANGES + change->kind;
+}
+
+ebb_status ebb__changes_sort(ebb_changes *changes) {
+    return ebb__sort_items(changes->mem, changes->list.data, changes->list.n, sizeof *changes->list.data, key_of);
+}
+
+ebb_status ebb__changes_draft(ebb_changes *changes, uint64_t at, ebb_draft *draft) {
+    static const ebb_action_kind kinds[EBB_N_CHANGES] = {
+        [EBB_CHANGE_OUT] = EBB_ACT_OUT, [EBB_CHANGE_DROP] = EBB_ACT_DROP, [EBB_CHANGE_IN] = EBB_ACT_IN};
+    for (; changes->next < changes->list.n && changes->list.data[changes->next].at == at; changes->next++) {
+        const ebb_change *change = &changes->list.data[changes->next];
+        const uint32_t tier = change->kind == EBB_CHANGE_DROP ? EBB_DEVICE : change->tier;
+        EBB_TRY(ebb__draft_tensor(draft, kinds[change->kind], change->tensor, tier, EBB_DRAFT_FIXED));
+    }
+    return EBB_OK;
+}
+
 /* ---- drafting ----------------------------------------------------------------------------------- */
-
-typedef enum move_kind { MOVE_OUT, MOVE_DROP, MOVE_IN, N_MOVES } move_kind;
-
-/* One end of an absence, as a key to sort by: position, then kind, then number. */
-typedef struct move {
-    uint64_t at;
-    uint32_t absence;
-    uint32_t kind;
-} move;
 
 typedef struct drafting {
     const ebb_sequence *sequence;
@@ -137,53 +159,33 @@ typedef struct drafting {
     ebb_program_view view;
     ebb_draft *draft;
     ebb_bump bump;
-    EBB_VEC(move) moves;
-    size_t next; /* of moves */
+    ebb_changes changes;
 } drafting;
 
-static uint64_t key_of(const void *item) {
-    const move *m = item;
-    return m->at * N_MOVES + m->kind;
-}
-
-static ebb_status add_move(drafting *d, uint32_t absence, move_kind kind, uint64_t at) {
-    return EBB_PUSH(d->input->mem, &d->moves, ((move){.at = at, .absence = absence, .kind = kind}));
-}
-
-static ebb_status sort_moves(drafting *d) {
+static ebb_status list_changes(drafting *d) {
     for (uint32_t i = 0; i < d->sequence->absences.n; i++) {
         const ebb_absence *a = &d->sequence->absences.data[i];
         EBB_ASSERT((a->out == EBB_NO_OUT || a->out <= a->drop) && a->drop < a->in);
         EBB_ASSERT(a->in < d->sequence->computes.n && !d->view.tensors[a->tensor].persistent);
-        if (a->out != EBB_NO_OUT) { EBB_TRY(add_move(d, i, MOVE_OUT, a->out)); }
-        EBB_TRY(add_move(d, i, MOVE_DROP, a->drop));
-        EBB_TRY(add_move(d, i, MOVE_IN, a->in));
+        if (a->out != EBB_NO_OUT) {
+            EBB_TRY(ebb__changes_add(&d->changes, EBB_CHANGE_OUT, a->out, a->tensor, a->tier));
+        }
+        EBB_TRY(ebb__changes_add(&d->changes, EBB_CHANGE_DROP, a->drop, a->tensor, a->tier));
+        EBB_TRY(ebb__changes_add(&d->changes, EBB_CHANGE_IN, a->in, a->tensor, a->tier));
     }
-    return ebb__sort_items(d->input->mem, d->moves.data, d->moves.n, sizeof *d->moves.data, key_of);
-}
-
-static ebb_status draft_moves(drafting *d, uint64_t at) {
-    static const ebb_action_kind kinds[] = {
-        [MOVE_OUT] = EBB_ACT_OUT, [MOVE_DROP] = EBB_ACT_DROP, [MOVE_IN] = EBB_ACT_IN};
-    for (; d->next < d->moves.n && d->moves.data[d->next].at == at; d->next++) {
-        const move *m = &d->moves.data[d->next];
-        const ebb_absence *a = &d->sequence->absences.data[m->absence];
-        const uint32_t tier = m->kind == MOVE_DROP ? EBB_DEVICE : a->tier;
-        EBB_TRY(ebb__draft_tensor(d->draft, kinds[m->kind], a->tensor, tier, EBB_DRAFT_FIXED));
-    }
-    return EBB_OK;
+    return ebb__changes_sort(&d->changes);
 }
 
 static ebb_status draft_all(drafting *d) {
     uint64_t *first = NULL;
     bool *drops = NULL;
-    EBB_TRY(sort_moves(d));
+    EBB_TRY(list_changes(d));
     EBB_TRY(ebb__sequence_find_drops(d->sequence, &d->view, &d->bump, &first, &drops));
     for (size_t c = 0; c < d->sequence->computes.n; c++) {
         const ebb_compute *compute = &d->sequence->computes.data[c];
         const ebb_step *step = &d->view.steps[compute->step];
         const uint32_t choice = ebb__choice_of(d->input->choice, compute->step);
-        EBB_TRY(draft_moves(d, c));
+        EBB_TRY(ebb__changes_draft(&d->changes, c, d->draft));
         EBB_TRY(ebb__draft_step(d->draft, compute->is_again ? EBB_ACT_AGAIN : EBB_ACT_RUN, compute->step, choice));
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             if (!drops[first[c] + i]) { continue; }
@@ -191,15 +193,16 @@ static ebb_status draft_all(drafting *d) {
             EBB_TRY(ebb__draft_tensor(d->draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED));
         }
     }
-    EBB_ASSERT(d->next == d->moves.n);
+    EBB_ASSERT(d->changes.next == d->changes.list.n);
     return EBB_OK;
 }
 
 ebb_status ebb__sequence_draft(const ebb_sequence *sequence, const ebb_policy_input *input, ebb_draft *draft) {
     drafting d = {.sequence = sequence, .input = input, .view = ebb__plan_view(input->program), .draft = draft};
+    d.changes.mem = input->mem;
     ebb__bump_init(&d.bump, input->mem);
     const ebb_status status = draft_all(&d);
-    EBB_VEC_FINI(input->mem, &d.moves);
+    ebb__changes_fini(&d.changes);
     ebb__bump_fini(&d.bump);
     return status;
 }

@@ -1,16 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a policy of fixed rules decides: which steps are computed, and again, in which order; and which tensors are away
- * on another tier between two of these computations. The drops follow from it: a tensor leaves after a computation if
- * the next one that touches it makes it anew, or if none comes. From this a draft is made.
+ * The decisions of a policy of fixed rules: which steps are computed, and again, in which order; and which tensors are
+ * away on another tier between two of these computations. The drops follow from it: a tensor leaves after a computation
+ * if the next one that touches it makes it anew, or if none comes. From this a draft is made.
  *
- * Positions are numbers of computations. What happens before computation c happens in this order: copies out, drops of
- * what goes away, copies in.
+ * Positions are numbers of computations. Before computation c, copies out come first, then drops of the tensors that go
+ * away, then copies in.
  */
 #ifndef EBB_SRC_SEQUENCE_H
 #define EBB_SRC_SEQUENCE_H
 
 #include "plan/plan_priv.h"
+
+/* ---- copies and drops at positions ------------------------------------------------------------- */
+
+typedef enum ebb_change_kind { EBB_CHANGE_OUT, EBB_CHANGE_DROP, EBB_CHANGE_IN, EBB_N_CHANGES } ebb_change_kind;
+
+typedef struct ebb_change {
+    uint64_t at; /* before this computation; their number: after the last */
+    uint32_t tensor, tier;
+    ebb_change_kind kind;
+} ebb_change;
+
+/* Copies and drops between computations. At one position copies out come first, then drops, then copies in. */
+typedef struct ebb_changes {
+    const ebb_mem *mem;
+    EBB_VEC(ebb_change) list;
+    size_t next; /* that is not drafted yet */
+} ebb_changes;
+
+void ebb__changes_fini(ebb_changes *changes);
+ebb_status ebb__changes_add(ebb_changes *changes, ebb_change_kind kind, uint64_t at, uint32_t tensor, uint32_t tier);
+ebb_status ebb__changes_sort(ebb_changes *changes);
+/* Add the changes of this position to a draft. Positions are asked for in ascending order, each once. */
+ebb_status ebb__changes_draft(ebb_changes *changes, uint64_t at, ebb_draft *draft);
+
+/* ---- computations and absences ------------------------------------------------------------------ */
 
 typedef struct ebb_compute {
     uint32_t step;

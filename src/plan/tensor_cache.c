@@ -14,7 +14,7 @@
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
 
-/* What the cache knows of a tensor. */
+/* A tensor as the cache knows it. */
 typedef struct entry {
     uint64_t bytes;    /* rounded up */
     uint64_t next_use; /* computation that uses it next, while it is here */
@@ -119,16 +119,6 @@ static void forget_copy(cache *k, uint32_t t) {
     it->tier = EBB_DEVICE;
 }
 
-static uint32_t take_tier(cache *k, uint64_t bytes) {
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        const uint64_t cap = k->input->tier_bytes[tier];
-        if (k->tier_used[tier] > cap || bytes > cap - k->tier_used[tier]) { continue; }
-        k->tier_used[tier] += bytes;
-        return tier;
-    }
-    return EBB_MAX_TIERS;
-}
-
 static bool may_leave(const entry *it) {
     return it->is_here && !it->is_locked && !it->is_held;
 }
@@ -163,8 +153,9 @@ static ebb_status evict(cache *k, uint32_t t, uint64_t c) {
     entry *it = &k->entries[t];
     ebb_absence absence = {.tensor = t, .tier = it->tier, .out = EBB_NO_OUT, .drop = c};
     if (it->tier == EBB_DEVICE) {
-        const uint32_t tier = take_tier(k, it->bytes);
+        const uint32_t tier = ebb__pick_tier(k->input, k->tier_used, it->bytes);
         if (tier == EBB_MAX_TIERS) { return EBB_E_NO_FIT; }
+        k->tier_used[tier] += it->bytes;
         absence.tier = it->tier = tier;
         absence.out = c;
     }
@@ -194,7 +185,7 @@ static const ebb_step *step_of(const cache *k, uint64_t c) {
     return &k->view.steps[k->sequence->computes.data[c].step];
 }
 
-/* What is here goes to the front, as a hit, and nothing that the step touches may leave. */
+/* Tensors of the step that are here go to the front, as hits. None of its tensors may leave. */
 static void lock(cache *k, uint64_t c) {
     const ebb_step *step = step_of(k, c);
     for (uint32_t i = 0; i < step->n_accesses; i++) {

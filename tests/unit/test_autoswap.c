@@ -6,7 +6,7 @@
  */
 #include "plan/autoswap.h"
 
-#include "support.h"
+#include "plan_support.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -143,8 +143,61 @@ static void choices_are_those_of_the_script(void **state) {
     free(g.load);
 }
 
+/* ---- drafts ------------------------------------------------------------------------------------- */
+
+static uint64_t used_bytes_of(const ebb_draft *draft, const ebb_program *program, uint32_t tier) {
+    const ebb_program_view view = ebb__plan_view(program);
+    uint64_t bytes = 0;
+    for (size_t a = 0; a < draft->actions.n; a++) {
+        const ebb_action *action = &draft->actions.data[a].action;
+        if (action->kind != EBB_ACT_OUT || action->tier != tier) { continue; }
+        bytes += ebb_align_up(view.tensors[action->target].size_bytes, view.alignment);
+    }
+    return bytes;
+}
+
+/* Links so slow that absences of persistent tensors lie before, across and after the border of two iterations, and a
+ * host that has room for a part of them. */
+static void absences_fit_together(void **state) {
+    static const ebb_policy *const policies[] = {&ebb__policy_autoswap_doa, &ebb__policy_autoswap_aoa,
+                                                 &ebb__policy_autoswap_wdoa, &ebb__policy_autoswap_bo};
+    uint64_t n_drafts = 0, n_disk = 0;
+    (void)state;
+    for (uint64_t seed = 601; seed <= 800; seed++) {
+        ebb_rng rng;
+        ebb__rng_init(&rng, seed, 6);
+        ebb_program *p = random_program(seed);
+        ebb_machine *machine = NULL;
+        ebb_draft draft;
+        assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+        const uint64_t floor = ebb_program_floor_bytes(p, NULL), top = liveness_bytes(p, machine);
+        const double rate = 1e5 * (double)(1 + ebb__rng_below(&rng, 1000));
+        set_link(machine, EBB_HOST, rate, rate * (double)(1 + ebb__rng_below(&rng, 4)), 0);
+        ebb_policy_input input = {.program = p, .machine = machine, .mem = ebb__mem_or_default(NULL)};
+        input.limit_bytes = floor + (top > floor ? ebb__rng_below(&rng, top - floor) : 0);
+        input.budget_bytes = UINT64_MAX;
+        input.tier_bytes[EBB_HOST] = top / (1 + ebb__rng_below(&rng, 8));
+        input.tier_bytes[EBB_DISK] = UINT64_MAX;
+        assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
+        const ebb_status st = policies[seed % 4]->draft(&input, &draft);
+        if (st == EBB_OK) {
+            if (!ebb__draft_is_valid(&draft, p)) { fail_msg("seed %" PRIu64 ": absences contradict each other", seed); }
+            assert_true(used_bytes_of(&draft, p, EBB_HOST) <= input.tier_bytes[EBB_HOST]);
+            n_disk += used_bytes_of(&draft, p, EBB_DISK) > 0;
+            n_drafts++;
+        } else {
+            assert_int_equal(st, EBB_E_NO_FIT);
+        }
+        ebb__draft_fini(&draft);
+        ebb_machine_destroy(machine);
+        ebb_program_destroy(p);
+    }
+    assert_true(n_drafts > 50 && n_disk > 20);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) { path = argv[1]; }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_those_of_the_script)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_those_of_the_script),
+                                       cmocka_unit_test(absences_fit_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
