@@ -33,7 +33,7 @@ typedef struct ebb_compared_budget {
     ebb_certificate certificate; /* of all plans in the program's order */
 } ebb_compared_budget;
 
-/* What a run of a plan measured. */
+/* Figures that a run of a plan measured. */
 typedef struct ebb_compared_run {
     bool has_run;
     double time_s;       /* an iteration */

@@ -20,12 +20,12 @@ typedef enum ebb_dtype {
     EBB_N_DTYPES,
 } ebb_dtype;
 
-/* "f32", static, and the bytes of an element. Of a number that is no type: NULL, and 0. */
+/* "f32", static, and the bytes of an element. For a number that is no type they return NULL and 0. */
 EBB_API const char *ebb_dtype_name(ebb_dtype dtype);
 EBB_API uint64_t ebb_dtype_bytes(ebb_dtype dtype);
 
-/* Convert n elements between a type and float; src and dst must not overlap. From float, the nearest value is taken, of
- * two equally near ones the even one. Values above the largest finite one become infinity in a float type and the
+/* Convert n elements between a type and float; src and dst must not overlap. From float, the nearest value is taken; if
+ * two are equally near, the even one. Values above the largest finite one become infinity in a float type and the
  * largest (or least) value in an integer type. NaN stays NaN in a float type and becomes 0 in an integer type. A number
  * that is no type converts nothing. */
 EBB_API void ebb_dtype_to_float(ebb_dtype dtype, const void *src, size_t n, float *dst);

@@ -49,7 +49,7 @@ typedef struct ebb_place_problem {
                                    does not go around the end */
     size_t n_gaps;
     const uint64_t *hints; /* [n_items]: the offset that is preferred, or EBB_PLACE_ANYWHERE. "best" uses it if that
-                              costs nothing; the other solvers ignore it */
+                              raises the peak by less than alignment_bytes; the other solvers ignore it */
     /* Names an item in messages: write a text of less than n_bytes to buf. NULL: its number, from 0. */
     void (*name)(const void *ctx, size_t item, char *buf, size_t n_bytes);
     const void *name_ctx;

@@ -48,7 +48,7 @@ typedef struct ebb_session_options {
     const char *accounting; /* of a network's memory. NULL, "device": what the device takes. "paper": as SuperNeurons
                                counts (ebb_lower_paper), to be planned for only; without a device, or with "dry" */
 
-    /* What computes it. */
+    /* The device that computes it. */
     ebb_device *device;  /* borrowed for as long as the session lives; NULL: one is opened */
     const char *backend; /* NULL: the first of this build */
     int32_t n_threads;   /* this and the next four: see ebb_device_options */
@@ -56,7 +56,7 @@ typedef struct ebb_session_options {
     bool tf32, nondeterministic, no_capture;
     const char *machine_path; /* a description that `ebb probe` wrote; NULL: round figures */
 
-    /* What it may take, and how it stays within that. */
+    /* The memory that it may take, and how it stays within that. */
     uint64_t budget_bytes;  /* of the device; 0: no limit */
     double budget_percent;  /* > 0: of what the policy liveness needs, instead of budget_bytes */
     uint64_t host_bytes;    /* of the host; 0: no limit */
@@ -84,7 +84,7 @@ typedef struct ebb_session_options {
 EBB_API ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **session_out);
 EBB_API void ebb_session_close(ebb_session *session); /* NULL is fine */
 
-/* What it is made of, borrowed until the session is closed. NULL: device, of a program; graph and lowered, of no
+/* Its parts, borrowed until the session is closed. NULL: device, of a program; graph and lowered, of no
  * network; all three with paper accounting; program, where there is nothing to plan for. The machine may be added to,
  * as by ebb_run_measure_steps, before the first plan. */
 typedef struct ebb_session_parts {
@@ -96,12 +96,12 @@ typedef struct ebb_session_parts {
 } ebb_session_parts;
 EBB_API ebb_session_parts ebb_session_get_parts(const ebb_session *session);
 
-/* What the policy liveness needs of the device, with the algorithms "given": a budget of 100 %. The session has a
- * program. EBB_E_ARGUMENT: it has none. Else as ebb_plan_make. */
+/* The bytes of the device that the policy liveness needs, with the algorithms "given": a budget of 100 %. The session
+ * has a program. EBB_E_ARGUMENT: it has none. Else as ebb_plan_make. */
 EBB_API ebb_status ebb_session_liveness_bytes(ebb_session *session, uint64_t *bytes_out);
 
-/* What ebb_session_plan gives to ebb_plan_make, for plans with another policy or budget: change members and call that.
- * Its texts live as long as the session. Failures are those of ebb_session_liveness_bytes. */
+/* The options that ebb_session_plan gives to ebb_plan_make, for plans with another policy or budget: change members and
+ * call that. Its texts live as long as the session. Failures are those of ebb_session_liveness_bytes. */
 EBB_API ebb_status ebb_session_plan_options(ebb_session *session, ebb_plan_options *options_out);
 
 /* The plan that the options ask for, the caller's to destroy. Failures are those of ebb_plan_make and

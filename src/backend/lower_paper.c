@@ -113,7 +113,7 @@ static bool is_checkpoint(ebb_op_kind kind) {
            kind == EBB_OP_SOFTMAX_LOSS;
 }
 
-/* Of the loss, the paper's SOFTMAX, the probabilities. */
+/* The loss is the paper's SOFTMAX; its output is the probabilities. */
 static ebb_value output_of(const ebb_op *op) {
     return op->out[op->kind == EBB_OP_SOFTMAX_LOSS ? 1 : 0];
 }

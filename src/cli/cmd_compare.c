@@ -126,7 +126,7 @@ static int compare_and_show(const ebb_cli_subject *s, const compare_values *valu
     return code;
 }
 
-/* What can be said before anything is made; EBB_EXIT_DONE: nothing is wrong. */
+/* Refuse what is wrong before anything is made; EBB_EXIT_DONE: nothing is. */
 static int check_values(const compare_values *values, const char *name, ebb_cli_budgets *budgets) {
     if (!ebb__cli_read_budgets(values->memory, budgets)) {
         return ebb__cli_usage(

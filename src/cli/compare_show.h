@@ -8,7 +8,7 @@
 #include "budgets.h"
 #include "subject.h"
 
-/* What is shown: the comparison, and the budgets as they were asked for. */
+/* The comparison to be shown, and the budgets as they were asked for. */
 typedef struct ebb_cli_shown {
     const ebb_cli_subject *subject;
     const ebb_comparison *comparison;

@@ -98,8 +98,6 @@ uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t);
 uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t);
 
 bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t);
-/* The first tier with room; EBB_MAX_TIERS if there is none. */
-uint32_t ebb__best_pick_tier(const ebb_best_walk *w, uint64_t bytes);
 
 /* How the chosen one leaves. */
 typedef enum ebb_best_way { EBB_BEST_DROP, EBB_BEST_AGAIN, EBB_BEST_COPY, EBB_BEST_STUCK } ebb_best_way;
@@ -127,6 +125,7 @@ typedef struct ebb_refine_options {
     uint64_t max_looks;   /* about */
     double heat;          /* of computing: a loss that is taken with a chance of 1 in e, at first */
     ebb_rng *rng;
+    const struct ebb_tape_recipe *recipes; /* of the walk's program (tape.h) */
 } ebb_refine_options;
 
 /* Compute less again than a draft of the walk does, within a limit. draft becomes the best that is found, and means
@@ -152,6 +151,8 @@ typedef struct ebb_best_lane {
 
 typedef struct ebb_best_lanes {
     const ebb_policy_input *input;
+    ebb_bump bump;
+    struct ebb_tape_recipe *recipes; /* the same for all lanes and rounds */
     ebb_best_lane lane[EBB_BEST_LANES];
     uint32_t by_time[EBB_BEST_LANES]; /* the fastest first */
 } ebb_best_lanes;

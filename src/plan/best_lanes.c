@@ -5,7 +5,7 @@
  * anew from the fastest. So the outcome is the same for any number of threads.
  */
 #include "base/thread.h"
-#include "plan/best.h"
+#include "plan/tape.h"
 
 #include <math.h>
 
@@ -33,6 +33,7 @@ ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *i
     *lanes = (ebb_best_lanes){
         .input = input,
     };
+    ebb__bump_init(&lanes->bump, input->mem);
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];
         lanes->by_time[i] = i;
@@ -45,7 +46,7 @@ ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *i
         EBB_TRY(ebb__draft_init(&l->found, input->program, input->mem));
         EBB_TRY(ebb__best_walk_init(&l->walk, input, &l->found));
     }
-    return EBB_OK;
+    return ebb__tape_find_recipes(&lanes->lane[0].walk, &lanes->bump, &lanes->recipes);
 }
 
 void ebb__best_lanes_fini(ebb_best_lanes *lanes) {
@@ -55,6 +56,7 @@ void ebb__best_lanes_fini(ebb_best_lanes *lanes) {
         ebb__draft_fini(&l->at);
         ebb__draft_fini(&l->found);
     }
+    ebb__bump_fini(&lanes->bump);
 }
 
 static void sort_lanes(ebb_best_lanes *lanes) {
@@ -143,8 +145,11 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint
     slowest->limit_bytes = fastest->limit_bytes;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         lane *l = &lanes->lane[i];
-        l->options =
-            (ebb_refine_options){.limit_bytes = limit_bytes, .max_looks = max_looks, .heat = heats[i], .rng = &l->rng};
+        l->options = (ebb_refine_options){.limit_bytes = limit_bytes,
+                                          .max_looks = max_looks,
+                                          .heat = heats[i],
+                                          .rng = &l->rng,
+                                          .recipes = lanes->recipes};
     }
     work_together(lanes);
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {

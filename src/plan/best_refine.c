@@ -3,7 +3,7 @@
  * Local search over what is computed again. A walk (best_walk.c) decides once for each tensor that has to leave; here a
  * whole draft is changed, a few decisions at a time, for as long as it gets better.
  *
- * One move:
+ * One trial:
  *
  *      remove    some nodes that compute again; what they made stays from its use before instead, and what was made
  *                only for them goes, too. Or the other way round: one tensor more is dropped over one of its gaps.
@@ -13,7 +13,7 @@
  *      prune     of what was put in, and of some others, take out what there is room for
  *
  * It stays if it costs less, or, as in simulated annealing, a little more; else it is taken back. Copies stay as they
- * are. A move costs the stretches that it touches, and is counted in looks at nodes and tensors.
+ * are. A trial costs the stretches that it touches, and is counted in looks at nodes and tensors.
  *
  * Ruin and repair as a search is of Schrimpf et al. (Journal of Computational Physics 159, 2000); dropping by cost for
  * bytes is DTR's (Kirisame et al., ICLR 2021, section 4.1).
@@ -25,14 +25,14 @@
 #define NONE EBB_TAPE_NONE
 #define MAX_SEEN 64u /* nodes, to take several out */
 #define MAX_REPAIRS 16u
-#define MAX_PUT 64u      /* chains, in one move */
+#define MAX_PUT 64u      /* chains, in one trial */
 #define MAX_DEPTH 48u    /* of chains that are made for one another */
 #define MAX_WINDOW 4096u /* nodes above the limit that are looked at together */
 #define VISITS_A_LOOK 4u
-#define MOVE_LOOKS 16u /* that a move takes at least */
-#define N_TRIED 6u     /* others that are pruned in a move */
-#define SLACK 0.002    /* of computing: what a move may cost before it is pruned */
-#define LUCK 1.0       /* at most, of a move's luck */
+#define TRIAL_LOOKS 16u /* that a trial takes at least */
+#define N_TRIED 6u      /* others that are pruned in a trial */
+#define SLACK 0.002     /* of computing: what a trial may cost before it is pruned */
+#define LUCK 1.0        /* at most, of a trial's luck */
 
 typedef struct refiner {
     ebb_tape tape;
@@ -40,18 +40,18 @@ typedef struct refiner {
     ebb_rng *rng;
     int64_t limit;
     EBB_VEC(uint32_t) journal; /* nodes that were put in or taken out, in this order */
-    EBB_VEC(uint32_t) put;     /* first nodes of chains that this move put in */
+    EBB_VEC(uint32_t) put;     /* first nodes of chains that this trial put in */
     uint32_t *by_size;         /* tensors that can be computed again, the largest first */
     size_t n_by_size;
-    double luck;       /* of this move: how much it is up to chance what is dropped; log 2 */
-    double ceiling_ns; /* a move that computes more again is given up */
+    double luck;       /* of this trial: how much it is up to chance what is dropped; log 2 */
+    double ceiling_ns; /* a trial that computes more again is given up */
     uint64_t label[MAX_WINDOW];
     int64_t over[MAX_WINDOW + 1]; /* sums up to each */
     uint32_t n_window;
     uint32_t low, high;  /* places: outside of these the load is not above the limit */
     uint64_t first_look; /* the walk's count when it began */
-    uint32_t batch;      /* of chains that are made for one another */
-    ebb_status status;   /* of what went wrong in a move, but for not being possible */
+    uint32_t group;      /* of chains that are made for one another */
+    ebb_status status;   /* of what went wrong in a trial, except that it was not possible */
 } refiner;
 
 static ebb_tape_node *node_of(const refiner *r, uint32_t n) {
@@ -185,7 +185,7 @@ static bool remove_chain(refiner *r, uint32_t first, uint32_t depth) {
 static bool is_at(const refiner *r, uint32_t tensor, uint32_t before) {
     const uint32_t touch = ebb__tape_before(&r->tape, tensor, node_of(r, before)->label);
     return touch != NONE &&
-           (ebb__tape_stays(&r->tape, touch) || node_of(r, touch_of(r, touch)->node)->batch == r->batch);
+           (ebb__tape_stays(&r->tape, touch) || node_of(r, touch_of(r, touch)->node)->group == r->group);
 }
 
 /* Compute a tensor again before a node, and first what that reads and is not there. */
@@ -210,7 +210,7 @@ static bool put_chain(refiner *r, uint32_t tensor, uint32_t before, uint32_t dep
     uint32_t n = first;
     do {
         if (!note(r, n)) { return false; }
-        node_of(r, n)->batch = r->batch;
+        node_of(r, n)->group = r->group;
         look_at(r, node_of(r, n)->place, node_of(r, n)->place);
         ebb__tape_link(&r->tape, n, before);
         n = node_of(r, n)->chain;
@@ -220,7 +220,7 @@ static bool put_chain(refiner *r, uint32_t tensor, uint32_t before, uint32_t dep
 
 /* Compute a tensor again right before a touch of it. */
 static bool put_chain_at(refiner *r, uint32_t touch) {
-    r->batch++;
+    r->group++;
     return put_chain(r, touch_of(r, touch)->tensor, touch_of(r, touch)->node, 0);
 }
 
@@ -407,7 +407,7 @@ static bool prune_some(refiner *r) {
     return true;
 }
 
-/* ---- moves -------------------------------------------------------------------------------------- */
+/* ---- trials -------------------------------------------------------------------------------------- */
 
 /* Take out one, or several that follow each other. */
 static bool remove_some(refiner *r) {
@@ -441,8 +441,8 @@ static bool drop_one(refiner *r) {
     return false;
 }
 
-/* One move; false: it is to be taken back. */
-static bool move(refiner *r) {
+/* Make one trial; false: it is to be taken back. */
+static bool make_trial(refiner *r) {
     r->low = UINT32_MAX;
     r->high = 0;
     r->luck = (double)ebb__rng_unit(r->rng) * LUCK;
@@ -459,7 +459,7 @@ static void let_go(refiner *r, uint32_t n) {
     ebb__tape_release(&r->tape, n);
 }
 
-/* The move is over: what it took out, or put in and took back, is let go. */
+/* The trial is over: what it took out, or put in and took back, is let go. */
 static void end_move(refiner *r) {
     for (size_t i = 0; i < r->journal.n; i++) { let_go(r, r->journal.data[i]); }
     for (size_t i = 0; i < r->put.n; i++) {
@@ -500,7 +500,7 @@ static uint64_t count_looks(const refiner *r) {
     return r->w->n_looks - r->first_look + r->tape.n_visits / VISITS_A_LOOK;
 }
 
-/* Put in what it takes to keep the limit from the start, in a few times what one move may put in: what is dropped may
+/* Put in what it takes to keep the limit from the start, in a few times what one trial may put in: what is dropped may
  * be wanted again and again. */
 static ebb_status keep_limit(refiner *r, uint64_t max_looks) {
     bool is_kept = false;
@@ -527,8 +527,8 @@ static ebb_status refine(refiner *r, const ebb_refine_options *options, ebb_draf
         const double left = 1 - (double)n_looks / (double)options->max_looks;
         const double loss_ns = -log((double)ebb__rng_unit(r->rng) + 1e-9) * options->heat * left * left * computing_ns;
         r->ceiling_ns = old_ns + fmax(SLACK, 2 * options->heat) * computing_ns + loss_ns;
-        r->w->n_looks += MOVE_LOOKS;
-        const bool is_taken = move(r) && r->tape.again_ns <= old_ns + loss_ns;
+        r->w->n_looks += TRIAL_LOOKS;
+        const bool is_taken = make_trial(r) && r->tape.again_ns <= old_ns + loss_ns;
         if (r->status != EBB_OK) { return r->status; }
         if (!is_taken) { take_back(r, 0); }
         end_move(r);
@@ -548,7 +548,7 @@ ebb_status ebb__best_refine(ebb_best_walk *w, const ebb_draft *from, const ebb_r
     w->mark = 0;
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
-    ebb_status st = ebb__tape_init(&r.tape, w);
+    ebb_status st = ebb__tape_init(&r.tape, w, options->recipes);
     if (st == EBB_OK) { st = ebb__tape_read(&r.tape, from); }
     if (st == EBB_OK) { st = init_refiner(&r); }
     EBB_ASSERT(st != EBB_OK || ebb__tape_is_valid(&r.tape));

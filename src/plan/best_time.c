@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a draft takes, before it is placed: a quick stand-in for the simulator (simulate.c), which needs places. The
- * device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out has ended.
- * The actions are gone through once, in order, with a clock of each engine.
+ * The time that a draft takes, before it is placed: a quick stand-in for the simulator (simulate.c), which needs
+ * places. The device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out
+ * has ended. The actions are gone through once, in order, with a clock of each engine.
  */
 #include "plan/best.h"
 

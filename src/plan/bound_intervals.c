@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What no plan can avoid: pivots, the bytes that have no room there, and the intervals between uses in which a tensor
- * can be absent (bound.h).
+ * The parts of the bound that no plan can avoid: pivots, the bytes that have no room there, and the intervals between
+ * uses in which a tensor can be absent (bound.h).
  *
  * An interval goes from one use of a tensor's content to the next use that reads it; around the end of the iteration,
  * if the tensor is persistent; to the end, if it is kept. Each of EBB_BOUND_PIVOTS equal stretches of the program has

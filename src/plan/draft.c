@@ -98,7 +98,7 @@ bool ebb__draft_is_valid(const ebb_draft *draft, const ebb_program *program) {
 
 /* ---- pieces ------------------------------------------------------------------------------------- */
 
-/* What the sweep knows of a piece of a tensor. */
+/* A piece of a tensor as the sweep knows it. */
 typedef struct piece {
     uint64_t begin, end;
     uint64_t stay;   /* the open one, or NONE: that from around the end */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the policies dtr and dtr-eq share: what can be made again at all (dtr_chain.c), what evicting a
+ * Shared by the files of the policies dtr and dtr-eq: what can be made again at all (dtr_chain.c), what evicting a
  * tensor is reckoned to cost (dtr_price.c), and the walk that asks for it (policy_dtr.c).
  */
 #ifndef EBB_SRC_DTR_H
@@ -10,8 +10,8 @@
 
 #define EBB_DTR_NONE UINT32_MAX
 
-/* Of neighbours, for prices; about four seconds. Beyond it a plan is given up: it would take far longer than the limit
- * on recomputation allows, as a rule. */
+/* Visits of neighbours, for prices; about four seconds. Beyond it a plan is given up: it would take far longer than the
+ * limit on recomputation allows, as a rule. */
 #define EBB_DTR_MAX_VISITS ((uint64_t)1 << 30)
 
 typedef enum ebb_dtr_where {
@@ -30,8 +30,8 @@ typedef struct ebb_dtr_tensor {
     uint32_t needed;      /* by the program, or to make another again, until this step is done */
     uint32_t released;    /* after so many steps */
     uint32_t locks;
-    uint32_t before, behind; /* in the list of those that may be evicted */
-    uint32_t class;          /* of one that is evicted: its node in ebb_dtr_prices.nodes */
+    uint32_t before, after; /* in the list of those that may be evicted */
+    uint32_t class;         /* of one that is evicted: its node in ebb_dtr_prices.nodes */
     ebb_dtr_where where;
     bool can_again, is_complete, is_listed, is_priced;
 } ebb_dtr_tensor;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choices of algorithm that make the plan fastest within its budget. What scratch takes, tensors cannot have: a faster
- * algorithm is worth what has to leave for it, or it is not. Only a plan knows what that costs, because copies
+ * Choices of algorithm that make the plan fastest within its budget. Bytes that scratch takes are missing for tensors:
+ * a faster algorithm is worth what has to leave for it, or it is not. Only a plan knows what that costs, because copies
  * hide behind computing, and what left for one step is away during its neighbours too. So whole plans are made, with
  * whatever policy, and the predicted times of their iterations are compared:
  *

@@ -247,7 +247,7 @@ static ebb_status read_link(reading *r, const place *where, uint32_t token) {
     return ebb_machine_set_link(r->machine, &link) == EBB_OK ? EBB_OK : refuse(r, where, ebb_last_error());
 }
 
-/* Of version 1: the links of the device. */
+/* Version 1 has only links of the device. */
 static ebb_status read_old_link(const reading *r, const place *where, uint32_t token, uint32_t tier) {
     ebb_link link;
     if (token == EBB_JSON_NONE) { return EBB_OK; }

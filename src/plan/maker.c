@@ -33,7 +33,7 @@
 
 #include <inttypes.h>
 
-#define MAX_ROUNDS 5
+#define MAX_TRIES 5
 #define MAX_RISES 4
 #define MAX_LARGE_RISES 2
 
@@ -124,7 +124,7 @@ static uint64_t least_peak(const maker *m, uint64_t load_bytes) {
     return load_bytes - ebb_min_u64(load_bytes, m->alignment - 1);
 }
 
-/* What a plan is made for. */
+/* The machine and the limits that a plan is made for. */
 typedef struct aim {
     const ebb_machine *machine;
     uint64_t limit_bytes;  /* of the load */
@@ -184,7 +184,7 @@ static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t 
     ebb_policy_input input = make_input(m, a->machine, a->limit_bytes, a->budget_bytes);
     EBB_ASSERT(a->limit_bytes >= m->floor_bytes && a->limit_bytes % m->alignment == 0);
     input.early_out = input.early_in = true;
-    for (int round = 0; round < MAX_ROUNDS; round++) {
+    for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
         ebb_plan *plan = NULL;
         ebb_placed got = {0};
         EBB_TRY(try_input(m, &input, a, &plan, &got));
@@ -271,7 +271,7 @@ static bool is_thrifty(const maker *m) {
     return searches(m) && !has_tiers;
 }
 
-/* What the placer lost this time it will lose again, and more under a lower limit; at least something must change. */
+/* The placer will lose as much again, and more under a lower limit. The limit falls by a 64th at least. */
 static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t need_bytes) {
     const double share = (double)budget_bytes / (double)need_bytes;
     EBB_ASSERT(share >= 0 && share <= 1);
@@ -282,8 +282,8 @@ static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t nee
 static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
     size_t rung = 0;
     EBB_TRY(find_rung(m, ebb__load_limit(budget_bytes), &rung));
-    for (int round = 0; round < MAX_ROUNDS; round++) {
-        if (round == MAX_ROUNDS - 1) { rung = 0; }
+    for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
+        if (attempt == MAX_TRIES - 1) { rung = 0; }
         const ebb_status st = try_rung(m, machine, rung, budget_bytes, plan_out);
         if (st != EBB_E_NO_FIT || rung == 0) { return st; }
         const ebb_rung *failed = &m->rungs.data[rung];
@@ -415,12 +415,12 @@ static uint64_t first_limit(const maker *m, uint64_t budget_bytes) {
     return ebb_min_u64(ebb__load_limit(budget_bytes), (uint64_t)((double)budget_bytes / m->loss * (127.0 / 128)));
 }
 
-static ebb_status fit_rounds(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
+static ebb_status fit_tries(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
     fitted f = {.limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes};
-    for (int round = 0; round < MAX_ROUNDS; round++) {
+    for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
         uint64_t need_bytes = 0;
-        if (round == MAX_ROUNDS - 1) { f.limit_bytes = low_bytes; }
+        if (attempt == MAX_TRIES - 1) { f.limit_bytes = low_bytes; }
         f.limit_bytes = ebb_max_u64(f.limit_bytes / m->alignment * m->alignment, low_bytes);
         const aim a = {.machine = m->machine,
                        .limit_bytes = f.limit_bytes,
@@ -462,7 +462,7 @@ static uint64_t peak_of(const ebb_plan *plan) {
 }
 
 /* A limit between the one that fits and one that does not: what would fill the budget if the placer lost as much again,
- * or halfway. Of a large program a try that fails takes long, so it is the first where that can be. */
+ * or halfway. For a large program a try that fails takes long, so it is the first where that can be. */
 static uint64_t pick_higher(const maker *m, uint64_t budget_bytes, const fitted *f) {
     const double share = (double)budget_bytes / (double)ebb_max_u64(peak_of(f->plan), 1);
     const double filling = (double)f->limit_bytes * share * (127.0 / 128);
@@ -516,7 +516,7 @@ static ebb_status search_on(maker *m, uint64_t budget_bytes, fitted *f) {
     return st;
 }
 
-/* The rounds go down in large steps, so a higher limit may do, until the budget is used but for a fiftieth. */
+/* The tries go down in large steps, so a higher limit may do, until the budget is used but for a fiftieth. */
 static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     ebb_status st = EBB_OK;
     if (m->is_hasty) { return EBB_OK; }
@@ -532,7 +532,7 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
 /* EBB_E_NO_FIT without a message: a few tries found none. */
 static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
-    EBB_TRY(fit_rounds(m, budget_bytes, &f));
+    EBB_TRY(fit_tries(m, budget_bytes, &f));
     uint64_t time_ns = 0;
     ebb_status st = raise_limit(m, budget_bytes, &f);
     if (st == EBB_OK) { st = time_of(m, f.plan, &time_ns); }
@@ -546,7 +546,7 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
-/* Of two plans within a budget keep the faster one; one of them may be NULL. */
+/* Keep the faster one of two plans within a budget; one of them may be NULL. */
 static ebb_status keep_faster(const maker *m, ebb_plan **plan, ebb_plan *other) {
     bool faster = *plan == NULL;
     const ebb_status st = faster || other == NULL ? EBB_OK : is_faster(m, other, *plan, &faster);
@@ -627,7 +627,7 @@ static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **pl
     return plan != NULL ? EBB_OK : EBB_E_NO_FIT;
 }
 
-/* What the placer lost of a plan that it has placed. */
+/* How much of a placed plan's peak the placer lost. */
 static ebb_status measure_loss(maker *m, const ebb_plan *plan) {
     uint64_t load_bytes = 0;
     EBB_TRY(ebb__plan_bound(plan, m->alignment, &load_bytes));

@@ -319,7 +319,7 @@ static ebb_status find_any(search *s) {
     return EBB_E_NO_FIT;
 }
 
-/* Of all seeds these were placed lowest, on networks of the zoo. */
+/* These seeds were placed lowest, among all that were tried on networks of the zoo. */
 static const float other_prices[] = {0.3f, 0.1f, 0.02f, 1}, other_reaches[] = {0, 0.25f, 1, 1.5f, 2};
 #define N_OTHER_REACHES (sizeof other_reaches / sizeof other_reaches[0])
 #define N_OTHERS (N_OTHER_REACHES * sizeof other_prices / sizeof other_prices[0])

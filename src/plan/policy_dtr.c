@@ -43,8 +43,8 @@ static void enlist(walk *w, uint32_t t) {
     if (!may || tensor->is_listed) { return; }
     tensor->is_listed = true;
     tensor->before = w->last;
-    tensor->behind = NONE;
-    *(w->last != NONE ? &w->tensor[w->last].behind : &w->first) = t;
+    tensor->after = NONE;
+    *(w->last != NONE ? &w->tensor[w->last].after : &w->first) = t;
     w->last = t;
 }
 
@@ -52,8 +52,8 @@ static void delist(walk *w, uint32_t t) {
     ebb_dtr_tensor *tensor = &w->tensor[t];
     if (!tensor->is_listed) { return; }
     tensor->is_listed = false;
-    *(tensor->before != NONE ? &w->tensor[tensor->before].behind : &w->first) = tensor->behind;
-    *(tensor->behind != NONE ? &w->tensor[tensor->behind].before : &w->last) = tensor->before;
+    *(tensor->before != NONE ? &w->tensor[tensor->before].after : &w->first) = tensor->after;
+    *(tensor->after != NONE ? &w->tensor[tensor->after].before : &w->last) = tensor->before;
 }
 
 static void lock(walk *w, uint32_t t) {
@@ -94,7 +94,7 @@ static ebb_status price(walk *w, uint32_t t, double *price_out) {
 static ebb_status evict_one(walk *w) {
     double best_price = HUGE_VAL;
     uint32_t best = NONE;
-    for (uint32_t t = w->first; t != NONE; t = w->tensor[t].behind) {
+    for (uint32_t t = w->first; t != NONE; t = w->tensor[t].after) {
         double own = 0;
         EBB_TRY(price(w, t, &own));
         if (own <= best_price) {
@@ -211,7 +211,7 @@ static ebb_status run(walk *w, const frame *f) {
         const ebb_access *access = &w->view.accesses[step->first_access + i];
         if ((access->mode & EBB_WRITE) == 0 || access->tensor == f->tensor) { continue; }
         if (target == NONE) {
-            target = access->tensor; /* the first of all comes into the list behind the others */
+            target = access->tensor; /* the first of all comes into the list after the others */
         } else {
             EBB_TRY(arrive(w, f, access->tensor));
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can be made again, and the computations that do it. Linear, but for what is made again for each need.
+ * Which tensors can be made again, and the computations that do it. Linear, but for what is made again for each need.
  */
 #include "plan/remake.h"
 
@@ -17,7 +17,7 @@ static bool writes(const ebb_use *use) {
 
 /* ---- what can be made again --------------------------------------------------------------------- */
 
-/* Of each tensor from its last use to its first. */
+/* Goes through each tensor's uses from the last to the first. */
 static void find_writes(ebb_remake *r) {
     for (uint32_t t = 0; t < r->view.n_tensors; t++) {
         uint64_t later = NEVER;

@@ -13,6 +13,9 @@
  *
  * A chain is one or more nodes that compute one tensor again: the step that wrote it and the steps that updated it
  * since. It is put in and taken out as a whole.
+ *
+ * A sequence (sequence.h) says the same as a tape: what is computed and what is away. It is made once by fixed rules
+ * and drafted; a tape is read from a draft, changed many times, and written as a draft again.
  */
 #ifndef EBB_SRC_TAPE_H
 #define EBB_SRC_TAPE_H
@@ -51,18 +54,19 @@ typedef struct ebb_tape_node {
     uint32_t place;     /* how many runs come before it */
     uint32_t chain;     /* the next node of its chain; the last one's is the first; NONE: it is in none */
     uint32_t again_idx; /* in again */
-    uint32_t batch;     /* of those who put it in */
+    uint32_t group;     /* of chains that were made for one another */
     bool is_linked;
     bool is_closed;    /* nothing may be put in before it: a chain has begun and not ended */
     ebb_action action; /* of an end: a drop without a target */
 } ebb_tape_node;
 
 /* How a version of a tensor is made again. */
-typedef struct ebb_tape_recipe {
+typedef struct ebb_tape_recipe ebb_tape_recipe;
+struct ebb_tape_recipe {
     uint64_t first, last; /* uses of the tensor; those among them that write are the chain's */
     uint32_t holds;       /* the last place at which what it needs is as it was */
-    double time_ns;
-} ebb_tape_recipe;
+    double time_ns;       /* below 0: it cannot be made again */
+};
 
 typedef struct ebb_tape {
     const ebb_best_walk *w;
@@ -76,65 +80,68 @@ typedef struct ebb_tape {
     uint64_t *first_label, *last_label; /* [n_tensors]: theirs */
     bool *is_fixed;                     /* [n_tensors]: always on the device; it has no touches */
     uint32_t *unused; /* [n_steps]: a node that was taken out, to be used again; they are linked by next */
-    ebb_tape_recipe
-        *recipes;        /* [n_accesses] by use: of the version that the use makes; time_ns below 0: there is none */
-    int64_t *bytes;      /* [n_tensors]: rounded up */
-    uint32_t begin, end; /* nodes */
-    uint32_t *run;       /* [n_steps]: the node of the run at each place */
-    EBB_VEC(uint32_t) again; /* the linked nodes that compute again, in no order */
-    double again_ns;         /* their time */
-    uint64_t n_visits;       /* of links: what changes cost */
+    const ebb_tape_recipe *recipes; /* [n_accesses] by use: of the version that the use makes; borrowed */
+    int64_t *bytes;                 /* [n_tensors]: rounded up */
+    uint32_t begin, end;            /* nodes */
+    uint32_t *run;                  /* [n_steps]: the node of the run at each place */
+    EBB_VEC(uint32_t) again;        /* the linked nodes that compute again, in no order */
+    double again_ns;                /* their time */
+    uint64_t n_visits;              /* of links: what changes cost */
 } ebb_tape;
 
-ebb_status ebb__tape_init(ebb_tape *s, const ebb_best_walk *w); /* fini also after a failure */
-void ebb__tape_fini(ebb_tape *s);
+/* The recipes of a walk's program; they come from the bump, and serve all tapes of walks over that program. */
+ebb_status ebb__tape_find_recipes(const ebb_best_walk *w, ebb_bump *bump, ebb_tape_recipe **recipes_out);
+
+/* Borrows the walk and the recipes. fini also after a failure. */
+ebb_status ebb__tape_init(ebb_tape *tape, const ebb_best_walk *w, const ebb_tape_recipe *recipes);
+void ebb__tape_fini(ebb_tape *tape);
 
 /* Read a draft of the walk. */
-ebb_status ebb__tape_read(ebb_tape *s, const ebb_draft *draft);
+ebb_status ebb__tape_read(ebb_tape *tape, const ebb_draft *draft);
 
 /* Write it as a draft; who is resident, and where copies that are always there are, stay as they are in it. */
-ebb_status ebb__tape_write(const ebb_tape *s, ebb_draft *draft);
+ebb_status ebb__tape_write(const ebb_tape *tape, ebb_draft *draft);
 
 /* How to make the content again that a tensor has at a place; NULL: it cannot be done. */
-const ebb_tape_recipe *ebb__tape_recipe(const ebb_tape *s, uint32_t tensor, uint32_t place);
+const ebb_tape_recipe *ebb__tape_recipe(const ebb_tape *tape, uint32_t tensor, uint32_t place);
 
 /* The last touch of a tensor before a node; NONE. */
-uint32_t ebb__tape_before(const ebb_tape *s, uint32_t tensor, uint64_t label);
+uint32_t ebb__tape_before(const ebb_tape *tape, uint32_t tensor, uint64_t label);
 
 /* Whether it is on the device at a place between nodes: after the touch before, and until the next one. */
-static inline bool ebb__tape_stays(const ebb_tape *s, uint32_t touch_before) {
+static inline bool ebb__tape_stays(const ebb_tape *tape, uint32_t touch_before) {
     if (touch_before == EBB_TAPE_NONE) { return false; }
-    const uint32_t next = s->touches.data[touch_before].next;
-    return next != EBB_TAPE_NONE && !s->touches.data[next].fresh;
+    const uint32_t next = tape->touches.data[touch_before].next;
+    return next != EBB_TAPE_NONE && !tape->touches.data[next].fresh;
 }
 
 /* Bytes between a node and the next one. */
-static inline int64_t ebb__tape_through(const ebb_tape *s, uint32_t node) {
-    const ebb_tape_link *link = &s->links.data[node];
-    return link->through + s->blocks[link->block].through;
+static inline int64_t ebb__tape_through(const ebb_tape *tape, uint32_t node) {
+    const ebb_tape_link *link = &tape->links.data[node];
+    return link->through + tape->blocks[link->block].through;
 }
 
 /* Bytes at a node that is not the first. */
-static inline int64_t ebb__tape_load(const ebb_tape *s, uint32_t node) {
-    const ebb_tape_link *link = &s->links.data[node];
-    return ebb__tape_through(s, link->prev) + link->own;
+static inline int64_t ebb__tape_load(const ebb_tape *tape, uint32_t node) {
+    const ebb_tape_link *link = &tape->links.data[node];
+    return ebb__tape_through(tape, link->prev) + link->own;
 }
 
 /* The first node of a block, and the highest load in it. */
-uint32_t ebb__tape_block_begin(const ebb_tape *s, uint32_t block);
-int64_t ebb__tape_block_most(ebb_tape *s, uint32_t block);
+uint32_t ebb__tape_block_begin(const ebb_tape *tape, uint32_t block);
+int64_t ebb__tape_block_most(ebb_tape *tape, uint32_t block);
 
 /* Make the nodes of a recipe, not linked; the first of them. */
-ebb_status ebb__tape_make_chain(ebb_tape *s, const ebb_tape_recipe *recipe, uint32_t place, uint32_t *first_out);
+ebb_status ebb__tape_make_chain(ebb_tape *tape, const ebb_tape_recipe *recipe, uint32_t place, uint32_t *first_out);
 
 /* Put a node of a chain in before another node; take it out: the last of its chain first. What it reads and makes must
  * be there, or be made so before the tape is written. A node that was taken out still knows the next one. */
-void ebb__tape_link(ebb_tape *s, uint32_t node, uint32_t before);
-void ebb__tape_unlink(ebb_tape *s, uint32_t node);
+void ebb__tape_link(ebb_tape *tape, uint32_t node, uint32_t before);
+void ebb__tape_unlink(ebb_tape *tape, uint32_t node);
 /* A node that was taken out may be used again. */
-void ebb__tape_release(ebb_tape *s, uint32_t node);
+void ebb__tape_release(ebb_tape *tape, uint32_t node);
 
 /* Whether loads, labels and touches are right: deep. */
-bool ebb__tape_is_valid(const ebb_tape *s);
+bool ebb__tape_is_valid(const ebb_tape *tape);
 
 #endif

@@ -37,7 +37,7 @@ typedef struct dtr_log {
     EBB_VEC(uint32_t) changed;   /* of a mutation: places in arguments */
     uint32_t constant;           /* the name whose MEMORY comes next, or FOREIGN_NONE */
     bool is_started, is_backward;
-    bool is_behind_line, has_line; /* of the lines that become an array */
+    bool is_within_line, has_line; /* of the lines that become an array */
     bool is_done;
     char text[32768]; /* of the file, to be made an array */
     size_t n_text, n_taken;
@@ -76,12 +76,12 @@ static ebb_status read_lines(void *ctx, void *buf, size_t n, size_t *n_out) {
         }
         const char c = log->text[log->n_taken];
         const bool is_blank = c == ' ' || c == '\t' || c == '\r' || c == '\n';
-        if (!is_blank && !log->is_behind_line) {
+        if (!is_blank && !log->is_within_line) {
             *out++ = log->has_line ? ',' : '[';
-            log->has_line = log->is_behind_line = true;
+            log->has_line = log->is_within_line = true;
             continue;
         }
-        if (c == '\n') { log->is_behind_line = false; }
+        if (c == '\n') { log->is_within_line = false; }
         *out++ = c;
         log->n_taken++;
     }
@@ -375,7 +375,7 @@ static bool wants_nothing(void *ctx, const char *key) {
 }
 
 /* A step may use what has no name any more. */
-static void release_behind(ebb_foreign *f, size_t step) {
+static void release_after(ebb_foreign *f, size_t step) {
     const size_t end = step + 1 < f->steps.n ? f->steps.data[step + 1].first_access : f->accesses.n;
     for (size_t a = f->steps.data[step].first_access; a < end; a++) {
         ebb_tensor *tensor = &f->tensors.data[f->accesses.data[a].tensor];
@@ -396,7 +396,7 @@ static ebb_status read_log(dtr_log *log) {
         if (tensor->persistent) { tensor->released = 0; }
         tensor->kept = !tensor->persistent && log->n_references.data[t] > 0;
     }
-    for (size_t s = 0; s < f->steps.n; s++) { release_behind(f, s); }
+    for (size_t s = 0; s < f->steps.n; s++) { release_after(f, s); }
     return ebb__foreign_read_unused(f);
 }
 

@@ -16,18 +16,10 @@ typedef struct subject {
     ebb_policy_input input;
     ebb_draft draft, other;
     ebb_best_walk walk;
+    ebb_bump bump;
+    ebb_tape_recipe *recipes;
     ebb_best_keys keys;
 } subject;
-
-static uint64_t liveness_bytes(const ebb_program *program, const ebb_machine *machine) {
-    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    ebb_plan *plan = NULL;
-    options.policy = "liveness";
-    assert_int_equal(ebb_plan_make(program, machine, &options, &plan, NULL), EBB_OK);
-    const uint64_t peak = ebb_plan_get_summary(plan).peak_bytes;
-    ebb_plan_destroy(plan);
-    return peak;
-}
 
 /* A draft of the walk within a random limit, with or without copies; false: there is none. */
 static bool open_subject(subject *s, uint64_t seed) {
@@ -50,6 +42,8 @@ static bool open_subject(subject *s, uint64_t seed) {
     assert_int_equal(ebb__draft_init(&s->draft, s->program, NULL), EBB_OK);
     assert_int_equal(ebb__draft_init(&s->other, s->program, NULL), EBB_OK);
     assert_int_equal(ebb__best_walk_init(&s->walk, &s->input, &s->draft), EBB_OK);
+    ebb__bump_init(&s->bump, s->input.mem);
+    assert_int_equal(ebb__tape_find_recipes(&s->walk, &s->bump, &s->recipes), EBB_OK);
     const size_t n = s->walk.view.n_tensors;
     s->keys = (ebb_best_keys){.weight = calloc(n, sizeof(float)),
                               .copy = calloc(n, sizeof(float)),
@@ -67,6 +61,7 @@ static void close_subject(subject *s) {
     free(s->keys.weight);
     free(s->keys.copy);
     free(s->keys.resident);
+    ebb__bump_fini(&s->bump);
     ebb_machine_destroy(s->machine);
     ebb_program_destroy(s->program);
 }
@@ -100,7 +95,7 @@ static void a_tape_is_its_draft(void **state) {
         subject s;
         ebb_tape tape;
         if (open_subject(&s, seed)) {
-            assert_int_equal(ebb__tape_init(&tape, &s.walk), EBB_OK);
+            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes), EBB_OK);
             assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
             assert_true(ebb__tape_is_valid(&tape));
             memcpy(s.other.resident, s.draft.resident, s.walk.view.n_tensors);
@@ -131,7 +126,7 @@ static void taking_out_and_putting_back(void **state) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 12);
         if (open_subject(&s, seed)) {
-            assert_int_equal(ebb__tape_init(&tape, &s.walk), EBB_OK);
+            assert_int_equal(ebb__tape_init(&tape, &s.walk, s.recipes), EBB_OK);
             assert_int_equal(ebb__tape_read(&tape, &s.draft), EBB_OK);
             for (int i = 0; i < 20 && tape.again.n > 0; i++) {
                 const uint32_t n = tape.again.data[ebb__rng_below(&rng, tape.again.n)];
@@ -158,7 +153,8 @@ static void local_search_keeps_the_limit(void **state) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 13);
         if (open_subject(&s, seed)) {
-            const ebb_refine_options options = {.limit_bytes = s.input.limit_bytes, .max_looks = 20000, .rng = &rng};
+            const ebb_refine_options options = {
+                .limit_bytes = s.input.limit_bytes, .max_looks = 20000, .rng = &rng, .recipes = s.recipes};
             const double before_ns = again_ns(&s, &s.draft);
             const ebb_status st = ebb__best_refine(&s.walk, &s.draft, &options, &s.other);
             assert_int_equal(st, EBB_OK);
