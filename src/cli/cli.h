@@ -267,7 +267,8 @@ void ebb__progress_go_on(void);
 /* Bytes of the character of UTF-8 with which text begins; 0: it begins with none. */
 size_t ebb__cli_character(const char *text);
 
-/* The columns of the terminal that stdout goes to; 0: it is not a terminal, or its width is not known. */
+/* The columns that the variable COLUMNS asks for, else those of the terminal that stdout goes to; 0: it is not a
+ * terminal, or its width is not known. */
 uint32_t ebb__cli_columns(void);
 
 /* text for a terminal, in buf: what is no character, and what would steer the terminal, is a question mark; cut where

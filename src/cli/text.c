@@ -5,13 +5,25 @@
  */
 #include "cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #define LONGEST_WORD 256 /* characters, in a message */
+#define MOST_COLUMNS 10000
+
+/* What COLUMNS asks for, as POSIX has it; 0: nothing. */
+static uint32_t asked_columns(void) {
+    const char *text = getenv("COLUMNS");
+    char *end = NULL;
+    const unsigned long n = text != NULL && text[0] >= '1' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+    return n > 0 && *end == '\0' && n <= MOST_COLUMNS ? (uint32_t)n : 0;
+}
 
 uint32_t ebb__cli_columns(void) {
+    const uint32_t n_asked = asked_columns();
+    if (n_asked > 0) { return n_asked; }
     struct winsize size = {.ws_col = 0};
     const bool is_terminal = isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
     return is_terminal ? size.ws_col : 0;

@@ -57,7 +57,8 @@ ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out);
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
 /* The least budget with a plan for these choices: ebb__maker_try has a plan from there on, and none below, whatever the
- * machine. */
+ * machine. A plan with the machine's own times may need less, by chance; it is not asked, since it is another one in
+ * the next run. */
 ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out);
 
 /* Fail with EBB_E_NO_FIT and a message that names least_bytes. */

@@ -11,6 +11,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 cd "$work" || exit 1
+unset COLUMNS # outputs have the terminal's width, or their own
 status=0
 
 [ -x "$EBB" ] || {

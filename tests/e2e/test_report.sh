@@ -167,6 +167,12 @@ else
 fi
 "$EBB" report paths.csv >shown
 check "no terminal: 100 columns" [ "$(longest)" -le 100 ]
+for recording in paths.csv snapshots/ring.pickle trace; do
+    COLUMNS=40 "$EBB" report "$recording" >shown
+    check "$recording with COLUMNS=40: lines fit" [ "$(longest)" -le 40 ]
+done
+COLUMNS=wide "$EBB" report paths.csv >shown
+check "COLUMNS is no number: 100 columns" [ "$(longest)" -gt 60 ]
 
 # ---- what is not so ---------------------------------------------------------------------------
 
