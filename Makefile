@@ -13,6 +13,7 @@
 #                           of both: STAGE=1, 2 or 3 is a piece that, with the other's, takes at most nine minutes; OUT=FOLDER
 #                           gets what they find; BUILT=FOLDER was made elsewhere by tools/pack-cuda: nothing is built
 #   make dry-cuda           a rehearsal of both without a GPU, with small networks over tests/fake_cuda
+#   make wheel              the Python package with libebb inside, in build/wheel
 #   make install            to PREFIX (default /usr/local); DESTDIR counts
 #   make fuzz T=NAME S=60   one fuzz target for so many seconds
 #   make test-backend B=NAME    the tests of one backend
@@ -103,6 +104,9 @@ dry-cuda:
 	@SMALL="resnet_cifar:1 --image 32x32 --batch 6 --classes 10" EBB=build/fake/ebb tools/run-tests -t 3000 tests/card
 	bench/bench_cuda.py --build build/fake --tiny --rounds 1 --deadline 1800 $(if $(TORCH),--torch "$(TORCH)") -o build/fake/cuda.csv
 
+wheel:
+	@tools/wheel
+
 install: all
 	$(CMAKE) --install build/release --prefix $(PREFIX)
 
@@ -122,6 +126,6 @@ format:
 	@tools/check-format --fix
 
 clean:
-	rm -rf build/release build/cuda build/fake build/packing build/pack build/test build/clang build/tsan build/fuzz build/demo
+	rm -rf build/release build/cuda build/fake build/packing build/pack build/wheel build/test build/clang build/tsan build/fuzz build/demo
 
-.PHONY: all test test-all check demo bench built-bench built-tests bench-cuda test-cuda dry-cuda install fuzz test-backend format clean
+.PHONY: all test test-all check demo bench built-bench built-tests bench-cuda test-cuda dry-cuda wheel install fuzz test-backend format clean

@@ -50,4 +50,5 @@ configure_file(cmake/ebb.pc.in ebb.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/ebb.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # Python finds the package with PYTHONPATH; pip installs it out of python/.
-install(DIRECTORY python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY python/ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/ebb/python FILES_MATCHING PATTERN "*.py"
+        PATTERN "py.typed")

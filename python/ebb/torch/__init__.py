@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what a PyTorch program does with each block of memory, as a trace of ebb.
+"""ebb beside PyTorch: `Budget` keeps training steps within a budget of memory (docs/pytorch.md); `record` writes what a
+program does with each block of memory, as a trace of ebb:
 
     import ebb.torch
 
@@ -32,7 +33,15 @@ from ._owners import Owners
 from ._places import Places
 from ._refusals import refusal_of, room_of
 
-__all__ = ["record"]
+__all__ = ["Budget", "DoesNotFit", "record"]
+
+
+def __getattr__(name):
+    """What needs libebb and PyTorch 2.4 is imported when it is asked for: `record` needs neither."""
+    if name in ("Budget", "DoesNotFit"):
+        from . import _budget
+        return getattr(_budget, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class record(TorchDispatchMode):

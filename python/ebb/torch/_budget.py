@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Budget`: an eager training step that is recorded, planned by libebb, and followed."""
+import contextlib
+import os
+import re
+import tempfile
+import threading
+import time
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .. import planning
+from . import _follow, _schedule, _steps
+from ._slab import Slab
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_MAX_PLANS = 8
+_running = threading.local()  # budget, step: what runs on this thread
+_LATENCY_NS = 20000  # of a copy
+
+
+class DoesNotFit(RuntimeError):
+    """No plan keeps the budget. least_bytes: a budget that one keeps; 0: none is known."""
+
+    def __init__(self, message, least_bytes):
+        super().__init__(message)
+        self.least_bytes = least_bytes
+
+
+def bytes_of(text):
+    """(bytes, None) or (None, share) of what a user gives as a budget."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        if text > 0:
+            return text, None
+    elif isinstance(text, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|[kKmMgG]?i?[bB]?)\s*", text)
+        if found is not None and float(found[1]) > 0:
+            if found[2] == "%":
+                return None, float(found[1]) / 100
+            unit = _UNITS.get(found[2].upper())
+            if unit is not None:
+                return int(float(found[1]) * unit), None
+    raise ValueError(f"ebb: a budget is a number of bytes, \"6GiB\" or \"60%\", not {text!r}")
+
+
+class _Planned:
+    """A recorded step with what was planned for it. key: what it began with."""
+
+    def __init__(self, recording, fit, plain_bytes, budget_bytes, key):
+        self.recording, self.fit, self.plain_bytes, self.budget_bytes = recording, fit, plain_bytes, budget_bytes
+        self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
+
+
+class _Step(TorchDispatchMode):
+    """The step that runs: hands everything to what does it, which may be another one after the first moment."""
+
+    def __init__(self, doer):
+        super().__init__()
+        self.doer = doer
+        _running.step = self
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.doer.dispatch(func, types, args, kwargs or {})
+
+    def pack(self, tensor):
+        return self.doer.pack(tensor)
+
+    def unpack(self, saved):
+        return self.doer.unpack(saved)
+
+
+class Budget:
+    """Keep training steps within a budget of memory, with the same bits.
+
+        fit = ebb.torch.Budget("6GiB")
+        for x, y in batches:
+            with fit.step():
+                optimizer.zero_grad()
+                loss_of(model(x), y).backward()
+                optimizer.step()
+        print(fit.summary())
+
+    budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all tensors that
+    live in a step: parameters, gradients, the optimizer's state, inputs, activations. spill: a folder for a file that
+    activations may move to, or "ram" for the host's memory (the default beside a card). Without it, on a CPU,
+    activations are only computed again. The first two steps are recorded, with what autograd saves moved out (without
+    spill, to a temporary file). effort: of the search for a plan (docs/best.md).
+
+    A step that is not like the recorded one is computed as it would be without a plan; the next one is recorded.
+    One Budget serves one training loop, on one thread."""
+
+    def __init__(self, budget, model=None, optimizer=None, spill=None, effort=1):
+        self._bytes, self._share = bytes_of(budget)
+        if model is not None and not isinstance(model, torch.nn.Module):
+            raise TypeError(f"ebb: model is a torch.nn.Module, not {type(model).__name__}")
+        if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"ebb: optimizer is a torch.optim.Optimizer, not {type(optimizer).__name__}")
+        if spill is not None and spill != "ram" and not os.path.isdir(spill):
+            raise ValueError(f"ebb: spill is a folder or \"ram\", not {spill!r}")
+        self._spill, self._effort = spill, effort
+        self._lock, self._plans, self._slab, self._current = threading.Lock(), [], None, None
+        self._n_steps = self._n_unlike = self._began_with = 0
+        self._is_warm, self._unlike = False, set()
+        self._leaves = weakref.WeakSet(model.parameters() if model is not None else ())
+
+    # ---- steps
+
+    @contextlib.contextmanager
+    def step(self):
+        """Around each training step, from the gradients' reset or the forward pass to the optimizer's step."""
+        if getattr(_running, "budget", None) is not None or not self._lock.acquire(blocking=False):
+            raise RuntimeError("ebb: a step of a Budget is running already; steps are not nested or shared by threads")
+        _running.budget = self
+        try:
+            self._n_steps += 1
+            yield from self._step()
+        finally:
+            _running.budget = _running.step = None
+            self._lock.release()
+
+    def _step(self):
+        doer, begin = self._begin(), time.perf_counter()
+        if doer is None:
+            yield
+            return
+        step = _Step(doer)
+        hooks = torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack)
+        with hooks, contextlib.nullcontext() if isinstance(doer, _follow.Watcher) else step:
+            yield
+        doer = step.doer  # another one than at first where the step was another one
+        if isinstance(doer, _steps.Recorder):
+            self._end_recording(doer.finish(), doer)
+        else:
+            doer.restore()
+            self._end_following(doer, time.perf_counter() - begin)
+
+    def _begin(self):
+        """What does the step that begins; None: nothing is done."""
+        key = self._key()
+        self._began_with = key
+        found = [planned for planned in self._plans if planned.key == key]
+        can_record = len(self._plans) < _MAX_PLANS
+        if can_record and (not found or key in self._unlike):
+            self._unlike.discard(key)
+            return self._recorder()
+        return self._follower(found[-1]) if found else None
+
+    def _recorder(self):
+        if self._slab is None:
+            folder = None if self._spill == "ram" else self._spill
+            if self._spill is None and not torch.cuda.is_available():
+                folder = tempfile.gettempdir()
+            self._slab = Slab(folder)
+        recorder = _steps.Recorder(self._slab, self._is_warm)
+        recorder.begin()
+        return recorder
+
+    def _follower(self, planned):
+        self._current = planned
+        is_measured = planned.n_followed == 0
+        if planned.fit.plan is None and not is_measured and not self._n_unlike:
+            return _follow.Watcher(planned.recording)
+        measured = _follow.Bytes.of_all_tensors() if is_measured else None
+        return _follow.Follower(planned.recording, planned.fit.schedule, self._slab, measured, self._other)
+
+    def _other(self, kind, func, shapes):
+        """What does a step whose first moment is this one and not that of the plan that was taken."""
+        doer = None
+        for planned in self._plans:
+            if planned.key == self._began_with and planned.recording.begins_with(kind, func, shapes):
+                doer = self._follower(planned)
+        if doer is None and len(self._plans) < _MAX_PLANS:
+            self._n_unlike += 1
+            doer = self._recorder()
+        if doer is not None:
+            _running.step.doer = doer
+        return doer
+
+    def _end_recording(self, recording, recorder):
+        if not self._is_warm:  # optimizers make their state in the first step
+            self._is_warm = True
+            self._leaves.update(recorder.leaves)
+            return
+        plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
+        if self._bytes is None:
+            self._bytes = int(self._share * plain_bytes)  # of the first kind of step
+        budget = self._bytes
+        machine, tiers = planning.Machine(), {}
+        if self._spill is not None or torch.cuda.is_available():
+            tier = planning.HOST if self._spill in (None, "ram") else planning.DISK
+            machine.set_link(tier, max(1e6, self._slab.out_rate), max(1e6, self._slab.in_rate), _LATENCY_NS)
+            tiers[tier] = planning.NO_LIMIT
+        try:
+            fit = _schedule.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1))
+        except planning.NoFit as error:
+            raise DoesNotFit(str(error), error.least_budget_bytes) from None
+        self._current = _Planned(recording, fit, plain_bytes, budget, self._began_with)
+        self._plans.append(self._current)
+
+    def _end_following(self, doer, seconds):
+        planned = self._current
+        if doer.is_lost:
+            self._n_unlike += 1
+            if not isinstance(doer, _follow.Watcher):  # else the next one like it is recorded as it begins
+                self._unlike.add(self._began_with)
+            return
+        planned.n_followed += 1
+        if doer.measured is not None:
+            planned.peak_measured_bytes = doer.measured.peak
+            doer.measured.close()
+        elif planned.n_followed > 2:
+            planned.step_s = seconds if planned.step_s is None else min(planned.step_s, seconds)
+
+    def _key(self):
+        """What a step depends on when it begins: how many bytes the gradients have."""
+        return sum(leaf.grad.nbytes for leaf in self._leaves if leaf.grad is not None)
+
+    # ---- what happened
+
+    def summary(self):
+        """What was planned and measured, of the plan that was made last. Bytes are of storages; `gap`: how far the
+        predicted time is above what no plan can be faster than."""
+        planned = self._current
+        if planned is None:
+            return {"is_planned": False, "steps": self._n_steps}
+        plan = planned.fit.plan
+        return {
+            "is_planned": True, "steps": self._n_steps, "steps_unlike": self._n_unlike, "plans": len(self._plans),
+            "budget_bytes": planned.budget_bytes, "plain_bytes": planned.plain_bytes,
+            "peak_planned_bytes": planned.fit.peak_bytes, "peak_measured_bytes": planned.peak_measured_bytes,
+            "moved_out_bytes": plan.moved_out_bytes if plan else 0,
+            "recomputed_ops": plan.n_recomputed_steps if plan else 0,
+            "step_planned_s": plan.iteration_ns / 1e9 if plan else None, "step_measured_s": planned.step_s,
+            "gap": plan.iteration_ns / plan.bound_ns - 1 if plan and plan.bound_ns else 0.0,
+        }

@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a schedule in a training step that is like the recorded one.
+
+The step's own storages are held in a table from when they are made until the plan drops them. Autograd gets a name for
+what it saves; when it wants the tensor back, the plan has brought the storage back by then: read from the slab, or its
+operators computed again, from the arguments and the random state that they had in this very step.
+
+Each call of an operator in the forward pass, and each tensor that autograd saves or wants back, is compared with the
+recording. At the first that differs the plan is left: from then on everything is kept, and what is gone already is
+brought back when it is wanted, in whatever order. So results never depend on the step being like the recorded one;
+only memory does.
+"""
+import os
+import weakref
+
+import torch
+
+from .. import planning
+from ._schedule import LAST_DROP
+from ._operators import tensors_in
+from ._steps import CHANGED, OP, PACK, UNPACK, map_tensors, random_state, repeat_of, set_random_state, shapes_of, \
+    tensors_alive
+from ._tensors import geometry, in_backward, is_plain, over, quietly
+
+
+class _Saved:
+    """What autograd holds in place of a tensor: where the tensor lies in a storage. bytes: the storage itself, once
+    the plan has no more use for it."""
+    __slots__ = ("storage", "version", "place", "entry", "bytes", "__weakref__")
+
+
+class _Argument:
+    __slots__ = ("storage", "version", "place")
+
+
+class _Outside:
+    """A tensor that no plan moves, and its version when the operator read it."""
+    __slots__ = ("tensor", "version")
+
+
+class _Call:
+    """An operator with what it needs to be computed again."""
+    __slots__ = ("func", "args", "kwargs", "device", "state", "entry")
+
+
+class Bytes:
+    """The storages that live in a step that is measured, by PyTorch's own count of references."""
+
+    def __init__(self):
+        self.live = self.peak = 0
+        self._known = {}
+
+    @classmethod
+    def of_all_tensors(cls):
+        """With what is there now."""
+        count = cls()
+        for tensor in tensors_alive():
+            if is_plain(tensor):
+                count.see(tensor.untyped_storage())
+        return count
+
+    def see(self, storage):
+        if storage._cdata not in self._known and storage.nbytes() > 0:
+            self._known[storage._weak_ref()] = storage.nbytes()
+            self.live += storage.nbytes()
+            self.peak = max(self.peak, self.live)
+
+    def bury(self):
+        for key in [key for key in self._known if torch.UntypedStorage._expired(key)]:
+            self.live -= self._known.pop(key)
+            torch.UntypedStorage._free_weak_ref(key)
+
+    def close(self):
+        for key in self._known:
+            torch.UntypedStorage._free_weak_ref(key)
+        self._known.clear()
+
+
+class Follower:
+    """One step. measured: a Bytes that measures it, or None. other: a function that gives what follows the step in its
+    place when its first moment is another one, or None. is_lost: it was not like the recorded one."""
+
+    def __init__(self, recording, schedule, slab, measured=None, other=lambda kind, func, shapes: None):
+        self._other = other
+        self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
+        self.is_lost, self.has_acted, self.recomputed_ops = False, False, 0
+        self._moments, self.n_seen, self._bytes, self._process = recording.moments, 0, measured, os.getpid()
+        self._table, self._own, self._version, self._numbers = {}, set(), {}, {}  # {number: (storage, version)}, ...
+        self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
+        self.measured = measured
+
+    # ---- the step
+
+    def dispatch(self, func, types, args, kwargs):
+        if self._bytes is not None:
+            return self._measure(func, args, kwargs)
+        if in_backward() != -1 or self.is_lost:
+            return func(*args, **kwargs)
+        return self._run(func, args, kwargs)
+
+    def _measure(self, func, args, kwargs):
+        self._bytes.bury()
+        if in_backward() != -1 or self.is_lost:
+            result = func(*args, **kwargs)
+        else:
+            result = self._run(func, args, kwargs)
+        for tensor in tensors_in(result):
+            if is_plain(tensor):
+                self._bytes.see(tensor.untyped_storage())
+        return result
+
+    def _run(self, func, args, kwargs):
+        repeat = repeat_of(func)
+        if repeat.is_view or repeat.operator.is_primitive or repeat.operator.is_profiler:
+            return func(*args, **kwargs)
+        if self.n_seen == len(self._moments):  # the last moment of the plan is over
+            return func(*args, **kwargs)
+        i = self._moments[self.n_seen]
+        entry = self._entries[i]
+        if entry.func is not func or entry.shapes != shapes_of(args):
+            other = self._other(OP, func, shapes_of(args)) if self.n_seen == 0 else None
+            if other is not None:
+                return other.dispatch(func, (), args, kwargs)
+            self._lose()
+            return func(*args, **kwargs)
+        self.n_seen += 1
+        self._act(self._schedule.before.get(i))
+        if i in self._schedule.captured:
+            call = self._capture(repeat, i, entry, args, kwargs)
+            if call is None:
+                self._lose()
+                return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        for number in entry.updates:
+            if number in self._version:
+                version = self._version[number] = self._version[number] + 1
+                self._made_by[number, version] = i
+                if number in self._table:
+                    self._table[number] = self._table[number][0], version
+        if entry.births:
+            tensors = tensors_in(result)
+            for at, number in entry.births:
+                if at >= len(tensors) or not is_plain(tensors[at]) or \
+                        tensors[at].untyped_storage().nbytes() != self._recording.storages[number].n_bytes:
+                    self._lose()
+                    return result
+                storage = tensors[at].untyped_storage()
+                self._table[number], self._numbers[storage._cdata] = (storage, 0), number
+                self._version[number] = 0
+                self._made_by[number, 0] = i
+        self._act(self._schedule.after.get(i))
+        return result
+
+    def _next(self, kind):
+        """(number, entry) of the moment that comes, if it is of this kind; else (-1, None)."""
+        if self.n_seen < len(self._moments):
+            i = self._moments[self.n_seen]
+            if self._entries[i].kind == kind:
+                self.n_seen += 1
+                return i, self._entries[i]
+        return -1, None
+
+    def _capture(self, repeat, i, entry, args, kwargs):
+        """None: its arguments are not those of the recorded step."""
+        versions, is_known = entry.versions, True
+
+        def replace(tensor):
+            nonlocal is_known
+            number = self._numbers.get(tensor.untyped_storage()._cdata) if is_plain(tensor) else None
+            if number is None:
+                kept = _Outside()
+                kept.tensor, kept.version = tensor, tensor._version
+                return kept
+            if number not in versions:
+                is_known = False
+            argument = _Argument()
+            argument.storage, argument.version, argument.place = number, self._version[number], geometry(tensor)
+            return argument
+        call = _Call()
+        call.func, call.kwargs, call.entry, call.state = entry.func, kwargs, entry, None
+        arguments = repeat.arguments(args, kwargs)
+        if arguments is None:
+            return None
+        call.args = tuple(map_tensors(arg, replace) for arg in arguments)
+        if not is_known:
+            return None
+        if entry.is_random:
+            first = next((t for arg in args for t in tensors_in(arg)), None)
+            call.device = first.device if first is not None else torch.device("cpu")
+            call.state = random_state(call.device)
+        self._calls[i] = call
+        return call
+
+    # ---- what autograd saves
+
+    def pack(self, tensor):
+        if self.is_lost or self._process != os.getpid():
+            return tensor
+        is_first = self.n_seen == 0
+        i, entry = self._next(PACK)
+        if entry is None or entry.shape != tuple(tensor.shape):
+            other = self._other(PACK, None, tuple(tensor.shape)) if is_first else None
+            if other is not None:
+                return other.pack(tensor)
+            self._lose()
+            return tensor
+        number = entry.storage
+        if number is None:
+            return tensor
+        if not is_plain(tensor) or self._numbers.get(tensor.untyped_storage()._cdata) != number or \
+                self._version[number] != entry.version:
+            self._lose()
+            return tensor
+        saved = _Saved()
+        saved.storage, saved.version, saved.place, saved.entry = number, entry.version, geometry(tensor), i
+        saved.bytes = tensor.untyped_storage() if number in self._over else None
+        self._saved.setdefault(number, []).append(weakref.ref(saved))
+        return saved
+
+    def unpack(self, saved):
+        if self._bytes is not None:
+            self._bytes.bury()
+        i = -1
+        if not self.is_lost and self._process == os.getpid():
+            i, entry = self._next(UNPACK)
+            if entry is None or (entry.pack != saved.entry if isinstance(saved, _Saved) else entry.storage is not None):
+                self._lose()
+        if isinstance(saved, torch.Tensor):
+            return saved
+        if not self.is_lost:
+            self._act(self._schedule.before.get(i))
+        if self._version[saved.storage] != saved.version:
+            raise RuntimeError(CHANGED)
+        with quietly():
+            storage = saved.bytes if saved.bytes is not None else self._bring(saved.storage, saved.version, {})
+            result = over(storage, saved.place)
+        if not self.is_lost:
+            self._act(self._schedule.after.get(i))
+        return result
+
+    def _lose(self):
+        """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
+        to compute something again, so all that autograd wants is brought back now."""
+        self.is_lost = True
+        if in_backward() == -1:
+            self.restore()
+
+    def restore(self):
+        """Bring back all that autograd still wants."""
+        with quietly():
+            for reference in [reference for references in self._saved.values() for reference in references]:
+                saved = reference()
+                if saved is not None and saved.bytes is None and self._version[saved.storage] == saved.version:
+                    saved.bytes = self._bring(saved.storage, saved.version, {})
+                    self._table[saved.storage] = saved.bytes, saved.version
+
+    # ---- the plan's actions
+
+    def _act(self, actions):
+        if actions:
+            with quietly():
+                for kind, target in actions:
+                    self._do(kind, target)
+
+    def _do(self, kind, target):
+        if kind in (planning.DROP, LAST_DROP):
+            held = self._table.pop(target, None)
+            self._own.discard(target)
+            if kind == LAST_DROP:
+                self._over.add(target)
+                for reference in self._saved.get(target, ()):
+                    saved = reference()
+                    if saved is not None and held is not None and held[1] == saved.version:
+                        saved.bytes = held[0]
+            return
+        self.has_acted = True
+        if kind == planning.OUT:
+            storage, version = self._table[target]
+            self._slots[target] = self._slab.out(storage), version
+        elif kind == planning.IN:
+            slot, version = self._slots[target]
+            self._table[target] = self._see(slot.back()), version
+            self._own.add(target)
+        elif kind == planning.AGAIN:
+            for (number, version), storage in self._compute(self._calls[target], {}).items():
+                if self._table.get(number, (None, None))[1] != version:
+                    self._table[number] = storage, version
+                    self._own.add(number)
+
+    def _see(self, storage):
+        if self._bytes is not None:
+            self._bytes.bury()
+            self._bytes.see(storage)
+        return storage
+
+    def _compute(self, call, made):
+        """Compute an operator again; gives {(storage, version): storage}. made: what was made on the way."""
+        written = {}
+        args = [self._put(arg, call, written, made) for arg in call.args]
+        self.recomputed_ops += 1
+        if call.state is not None:
+            after = random_state(call.device)
+            set_random_state(call.device, call.state)
+        try:
+            tensors = tensors_in(call.func(*args, **call.kwargs))
+        finally:
+            if call.state is not None:
+                set_random_state(call.device, after)
+        for at, number in call.entry.births:
+            written[number, 0] = self._see(tensors[at].untyped_storage())
+        return written
+
+    def _put(self, value, call, written, made):
+        """An argument as it was."""
+        if isinstance(value, _Argument):
+            storage = self._take(value, written, made) if value.storage in call.entry.updates else \
+                self._bring(value.storage, value.version, made)
+            return over(storage, value.place)
+        if isinstance(value, _Outside):
+            if value.tensor._version != value.version:
+                raise RuntimeError(f"ebb: {call.func} has to be computed again, but a tensor that it read was "
+                                   "changed in place since")
+            return value.tensor
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._put(item, call, written, made) for item in value)
+        return value
+
+    def _take(self, value, written, made):
+        """A storage that an operator writes in place once more: of its own, and not to be found at this version."""
+        number, key = value.storage, (value.storage, value.version + 1)
+        if key not in written:
+            storage = self._bring(number, value.version, made)
+            if made.pop((number, value.version), None) is None:  # it is the table's
+                if number in self._own:
+                    del self._table[number]
+                else:
+                    storage = self._see(storage.clone())
+            written[key] = storage
+        return written[key]
+
+    def _bring(self, number, version, made):
+        """A storage of the step at a version: as it is held, as it was moved out, or computed again with all that is
+        missing for it."""
+        held = self._table.get(number)
+        if held is not None and held[1] == version:
+            return held[0]
+        if (number, version) not in made:
+            slot = self._slots.get(number)
+            if slot is not None and slot[1] == version:
+                made[number, version] = self._see(slot[0].back())
+            else:
+                call = self._calls.get(self._made_by.get((number, version)))
+                if call is None:
+                    raise RuntimeError("ebb: a tensor that autograd saved is gone")
+                made.update(self._compute(call, made))
+        return made[number, version]
+
+
+class Watcher:
+    """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
+
+    is_lost = has_acted = False
+    recomputed_ops, measured = 0, None
+
+    def __init__(self, recording):
+        self._shapes = recording.saved_shapes
+        self.n_seen = 0
+
+    def pack(self, tensor):
+        n = self.n_seen
+        self.n_seen = n + 1
+        if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n]):
+            self.is_lost = True
+        return tensor
+
+    @staticmethod
+    def unpack(tensor):
+        return tensor
+
+    def restore(self):
+        pass

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where bytes go that leave: a file without a name in a folder, or other memory of the host (pinned beside a card).
+
+A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen.
+"""
+import ctypes
+import os
+import tempfile
+import time
+
+import torch
+
+_CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
+
+
+def _view(storage):
+    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
+
+
+class Slab:
+    """folder: of the file; None: memory."""
+
+    def __init__(self, folder):
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if folder is not None else None
+        self._free, self._end = {}, 0  # {bytes: slots}, the end of the file
+        self.out_bytes = self.in_bytes = 0
+        self._out_ns = self._in_ns = 0
+
+    out_rate = property(lambda self: 1e9 * self.out_bytes / max(1, self._out_ns))
+    in_rate = property(lambda self: 1e9 * self.in_bytes / max(1, self._in_ns))
+
+    def out(self, storage):
+        """Copy a storage out; gives the slot that holds it."""
+        begin_ns, n_bytes = time.perf_counter_ns(), storage.nbytes()
+        places = self._free.get(n_bytes)
+        place = places.pop() if places else self._new_place(storage, n_bytes)
+        if self._file is None:
+            place.copy_(storage)
+        else:
+            self._write(storage, place)
+        self.out_bytes += n_bytes
+        self._out_ns += time.perf_counter_ns() - begin_ns
+        return _Slot(self, n_bytes, place, storage.device)
+
+    def _new_place(self, storage, n_bytes):
+        if self._file is None:
+            return torch.UntypedStorage(n_bytes) if storage.device.type == "cpu" else \
+                torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True).untyped_storage()
+        self._end += n_bytes
+        return self._end - n_bytes
+
+    def _on_host(self, storage):
+        return storage if storage.device.type == "cpu" else storage.cpu()
+
+    def _write(self, storage, offset):
+        held = self._on_host(storage)
+        left = _view(held)
+        while left:
+            n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
+            left, offset = left[n:], offset + n
+
+    def back(self, slot):
+        """A new storage with what a slot holds."""
+        begin_ns = time.perf_counter_ns()
+        storage = torch.UntypedStorage(slot.n_bytes, device=slot.device)
+        if self._file is None:
+            storage.copy_(slot.place)
+        else:
+            host = storage if slot.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
+            left, offset = _view(host), slot.place
+            while left:
+                n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
+                if n == 0:
+                    raise OSError("ebb: the file of what was moved out is shorter than it was")
+                left, offset = left[n:], offset + n
+            if host is not storage:
+                storage.copy_(host)
+        self.in_bytes += slot.n_bytes
+        self._in_ns += time.perf_counter_ns() - begin_ns
+        return storage
+
+    def close(self):
+        self._free.clear()
+        if self._file is not None:
+            self._file.close()
+
+
+class _Slot:
+    """Its place is free again when it is gone."""
+    __slots__ = ("slab", "n_bytes", "place", "device")
+
+    def __init__(self, slab, n_bytes, place, device):
+        self.slab, self.n_bytes, self.place, self.device = slab, n_bytes, place, device
+
+    def back(self):
+        return self.slab.back(self)
+
+    def __del__(self):
+        self.slab._free.setdefault(self.n_bytes, []).append(self.place)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as views of storages: where a tensor lies in its storage, and the same tensor over another storage.
+
+What runs here is seen by no dispatch mode, saves nothing for autograd and casts nothing.
+"""
+import contextlib
+
+import torch
+from torch.utils._mode_utils import no_dispatch
+
+expired, forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
+alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak reference; None: it is gone
+in_backward = torch._C._current_graph_task_id  # -1: not
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@contextlib.contextmanager
+def quietly():
+    with no_dispatch(), torch.no_grad(), torch._C._DisableAutocast():
+        yield
+
+
+def is_plain(tensor):
+    """A tensor that its storage and geometry tell all about."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and \
+        not tensor.is_conj() and not tensor.is_neg() and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def geometry(tensor):
+    return tensor.dtype, tensor.storage_offset(), tensor.size(), tensor.stride()
+
+
+def over(storage, place):
+    """The tensor of this geometry over a storage."""
+    dtype, offset, size, stride = place
+    return torch.empty((0,), dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+
+
+def same_bits(a, b):
+    """Two results of one operator are the same in each bit, and lie alike."""
+    if geometry(a) != geometry(b) or a.untyped_storage().nbytes() != b.untyped_storage().nbytes():
+        return False
+    bits = _BITS.get(a.element_size())
+    return bits is not None and torch.equal(a.view(bits), b.view(bits))

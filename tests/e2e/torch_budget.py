@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.torch.Budget: the bits of losses and weights are those of the plain loop, and the bytes are as planned.
+
+    tests/e2e/torch_budget.py FOLDER [NAME...]
+
+Each network is trained plainly and under budgets of 60, 40 and 25 % of what a step needs, or the least that ebb names,
+with and without a folder for what moves out. Without names, and without EBB_TEST_ALL in the environment, a few of them.
+"""
+import gc
+import os
+import sys
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
+
+import ebb.torch
+from torch_budget_nets import NETS, STEPS
+
+folder, wanted = sys.argv[1], sys.argv[2:]
+N_STEPS = 6
+EFFORT = 1 if "EBB_TEST_ALL" in os.environ else 0  # of the search for a plan
+status = 0
+
+
+def verdict(name, good, *what):
+    global status
+    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
+    status |= not good
+
+
+def bits(tensors):
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def train(net, step, fit=None):
+    gc.collect()
+    torch.manual_seed(5)
+    model, batch, loss_of, optimizer_of = NETS[net]()
+    optimizer = optimizer_of(model)
+    losses = []
+    for i in range(N_STEPS):
+        data = batch(i)
+        if fit is None:
+            losses.append(STEPS[step](model, data, loss_of, optimizer).item())
+        else:
+            with fit.step():
+                losses.append(STEPS[step](model, data, loss_of, optimizer).item())
+    return losses, bits(model.state_dict().values())
+
+
+def same(a, b):
+    return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
+
+
+def case(net, step, share, spill):
+    name = f"{net}{' ' + step if step else ''} at {share} % {'with a file' if spill else 'computed again'}"
+    plain = train(net, step)
+    fit = ebb.torch.Budget(f"{share}%", spill=spill, effort=EFFORT)
+    least = None
+    try:
+        got = train(net, step, fit)
+    except ebb.torch.DoesNotFit as error:
+        least = error.least_bytes
+    if least is not None:  # behind the handler, which keeps the networks of the frames that it came through
+        verdict(f"{name}: the least is named", least > 0)
+        name += ", the least"
+        fit = ebb.torch.Budget(least, spill=spill, effort=EFFORT)
+        got = train(net, step, fit)
+    told = fit.summary()
+    verdict(f"{name}: the same bits", same(plain, got), told)
+    verdict(f"{name}: the bytes as planned, within the budget",
+            told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
+    verdict(f"{name}: the plan was followed", told["steps_unlike"] == 0 and
+            bool(told["moved_out_bytes"] or told["recomputed_ops"]), told)
+    if os.environ.get("EBB_TEST_SHOW"):
+        print({k: told[k] for k in ("plain_bytes", "budget_bytes", "peak_planned_bytes", "peak_measured_bytes",
+                                    "recomputed_ops", "moved_out_bytes", "step_planned_s", "step_measured_s", "gap")})
+
+
+LONG = [(net, step, share) for net in NETS for step in STEPS for share in (60, 40, 25)]
+QUICK = [("gpt", "", 40), ("resnet", "", 60), ("lstm", "accumulated", 60), ("vit", "bf16", 60)]
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for net, step, share in LONG if wanted or "EBB_TEST_ALL" in os.environ else QUICK:
+        if not wanted or net in wanted:
+            case(net, step, share, folder)
+            case(net, step, share, None)
+    sys.exit(status)

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.torch.Budget where training is not the same step again and again: other shapes, evaluation, exceptions,
+accumulation, checkpoints, forks, graphs that outlive their step, tensors written in place, wrong use.
+
+    tests/e2e/torch_budget_cases.py FOLDER
+
+Each case trains the same program plainly and with a budget, and compares the bits.
+"""
+import contextlib
+import gc
+import os
+import sys
+import threading
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
+
+import ebb.torch
+from torch_budget import EFFORT, verdict
+
+folder = sys.argv[1]
+BATCH, WIDTH = 256, 64
+WAYS = ("70%", None), ("70%", folder), ("100%", None)  # computed again, moved out, nothing leaves
+
+
+def net(seed=3):
+    torch.manual_seed(seed)
+    return nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.1))),
+                         nn.Linear(WIDTH, 8))
+
+
+def data(i, n=BATCH):
+    generator = torch.Generator().manual_seed(i)
+    return torch.randn(n, WIDTH, generator=generator), torch.randint(0, 8, (n,), generator=generator)
+
+
+def run(program, share, spill):
+    """(losses, weights, summary) of a program that gets a step() to put around its steps."""
+    gc.collect()
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    fit = ebb.torch.Budget(share, spill=spill, effort=EFFORT) if share else None
+    torch.manual_seed(11)
+    losses = program(model, optimizer, fit.step if fit else contextlib.nullcontext)
+    return losses, [p.detach().clone() for p in model.parameters()], fit.summary() if fit else None
+
+
+def fitted(program, share, spill):
+    """With the least budget where that is more."""
+    try:
+        return run(program, share, spill)
+    except ebb.torch.DoesNotFit as error:
+        least = error.least_bytes
+    return run(program, least, spill)
+
+
+def compare(name, program, look=lambda told: True):
+    plain = run(program, None, None)
+    for share, spill in WAYS if "EBB_TEST_ALL" in os.environ else WAYS[:1]:
+        got = fitted(program, share, spill)
+        same = plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
+        verdict(f"{name}, {share}{' with a file' if spill else ''}", same and look(got[2]), plain[0], got[0], got[2])
+
+
+def one(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+def last_batch_is_smaller(model, optimizer, step):
+    losses = []
+    for i in range(16):
+        with step():
+            losses.append(one(model, optimizer, *data(i, 96 if i % 5 == 4 else BATCH)))
+    return losses
+
+
+def evaluates_inside(model, optimizer, step):
+    losses = []
+    for i in range(9):
+        with step():
+            losses.append(one(model, optimizer, *data(i)))
+            if i % 4 == 3:
+                model.eval()
+                with torch.no_grad():
+                    losses.append(model(data(99)[0]).sum().item())
+                model.train()
+        with torch.no_grad():
+            losses.append(model(data(98)[0]).sum().item())
+    return losses
+
+
+def evaluates_first(model, optimizer, step):
+    losses = []
+    for i in range(9):
+        with step():
+            if i % 4 == 3:
+                model.eval()
+                with torch.no_grad():
+                    losses.append(model(data(99, 32)[0]).sum().item())
+                model.train()
+            losses.append(one(model, optimizer, *data(i)))
+    return losses
+
+
+def fails_now_and_then(model, optimizer, step):
+    losses = []
+    for i in range(10):
+        x, y = data(i)
+        with contextlib.suppress(ZeroDivisionError), step():
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            if i in (1, 4):
+                losses.append(1 // 0)
+            loss.backward()
+            if i == 6:
+                losses.append(1 // 0)
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def accumulates_in_a_step(model, optimizer, step):
+    losses = []
+    for i in range(6):
+        with step():
+            optimizer.zero_grad()
+            for k in range(3):
+                loss = functional.cross_entropy(model(data(3 * i + k)[0]), data(3 * i + k)[1]) / 3
+                loss.backward()
+                losses.append(loss.item())
+            optimizer.step()
+    return losses
+
+
+def accumulates_over_steps(model, optimizer, step):
+    losses = []
+    for i in range(15):
+        x, y = data(i)
+        with step():
+            loss = functional.cross_entropy(model(x), y) / 3
+            loss.backward()
+            losses.append(loss.item())
+            if i % 3 == 2:
+                optimizer.step()
+                optimizer.zero_grad()
+    return losses
+
+
+def with_checkpoints(model, optimizer, step):
+    def forward(x):
+        x = checkpoint(model[:9], x, use_reentrant=False)
+        return model[9:](x)
+    losses = []
+    for i in range(6):
+        with step():
+            losses.append(one(forward, optimizer, *data(i)))
+    return losses
+
+
+def backward_later(model, optimizer, step):
+    losses = []
+    for i in range(7):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            if i not in (1, 4):
+                loss.backward()
+        if i in (1, 4):
+            loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def twice_backward(model, optimizer, step):
+    losses = []
+    for i in range(6):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward(retain_graph=True)
+            loss.backward(retain_graph=i == 4)
+            if i == 4:
+                loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def penalty_of_gradients(model, optimizer, step):
+    losses = []
+    for i in range(5):
+        x, y = data(i)
+        x.requires_grad_()
+        with step():
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            gradient, = torch.autograd.grad(loss, x, create_graph=True)
+            (loss + gradient.square().sum()).backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def other_numbers(model, optimizer, step):
+    """A number that is another one in each step, and a path that changes after a while."""
+    losses = []
+    for i in range(9):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            h = model[:9](x * (1 + i))
+            h = torch.tanh(h / (i + 1)) if i < 6 else torch.sin(h / (i + 1))
+            loss = functional.cross_entropy(model[9:](h), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def swaps_its_branches(model, optimizer, step):
+    """The same operators on the same shapes, but of other tensors."""
+    losses = []
+    for i in range(9):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            a, b = model[:3](x), model[3:6](x)
+            a, b = (b, a) if i % 4 == 3 else (a, b)
+            h = torch.tanh(a) * 2 + torch.tanh(b)
+            loss = functional.cross_entropy(model[6:](h * b), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def writes_in_place(model, optimizer, step):
+    losses = []
+    for i in range(7):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            h = model[0](x)
+            h.mul_(2).add_(1)
+            functional.relu_(h)
+            h = functional.dropout(model[3](h), 0.2, inplace=True)
+            h = functional.gelu(h)
+            h += 1
+            loss = functional.cross_entropy(model[6:](h), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def forks(model, optimizer, step):
+    losses = []
+    for i in range(6):
+        with step():
+            if i in (1, 4):
+                child = os.fork()
+                if child == 0:
+                    with contextlib.suppress(BaseException):
+                        one(model, optimizer, *data(i))
+                    os._exit(0)
+                os.waitpid(child, 0)
+            losses.append(one(model, optimizer, *data(i)))
+    return losses
+
+
+PROGRAMS = {
+    "a smaller last batch": (last_batch_is_smaller, lambda told: told["plans"] == 2),
+    "an evaluation after the step's work": (evaluates_inside, lambda told: True),
+    "an evaluation before it": (evaluates_first, lambda told: True),
+    "exceptions": (fails_now_and_then, lambda told: told["plans"] >= 1),
+    "accumulation in one step": (accumulates_in_a_step, lambda told: told["steps_unlike"] == 0),
+    "accumulation over steps": (accumulates_over_steps, lambda told: told["plans"] == 2),
+    "checkpoints inside": (with_checkpoints, lambda told: told["steps_unlike"] == 0),
+    "a backward pass behind the step": (backward_later, lambda told: True),
+    "two backward passes": (twice_backward, lambda told: True),
+    "a penalty of gradients": (penalty_of_gradients, lambda told: True),
+    "numbers and a path that change": (other_numbers, lambda told: True),
+    "branches that are swapped": (swaps_its_branches, lambda told: True),
+    "writes in place": (writes_in_place, lambda told: told["steps_unlike"] == 0),
+    "forks": (forks, lambda told: told["steps_unlike"] == 0),
+}
+
+
+# ---- wrong use -----------------------------------------------------------------------------------
+
+def raises(name, kind, text, act):
+    try:
+        act()
+    except kind as error:
+        verdict(name, text in str(error), error)
+    except BaseException as error:
+        verdict(name, False, repr(error))
+    else:
+        verdict(name, False, "no exception")
+
+
+def misuse():
+    for budget in ("", "6 apples", 0, -1, "0%", True, 1.5, None):
+        raises(f"a budget of {budget!r}", ValueError, "a budget is", lambda: ebb.torch.Budget(budget))
+    raises("a folder that is not there", ValueError, "spill", lambda: ebb.torch.Budget("1GiB", spill="/nowhere"))
+    raises("a model that is none", TypeError, "model", lambda: ebb.torch.Budget("1GiB", model=3))
+    raises("an optimizer that is none", TypeError, "optimizer", lambda: ebb.torch.Budget("1GiB", optimizer=3))
+    fit, other = ebb.torch.Budget("1GiB"), ebb.torch.Budget("1GiB")
+
+    def nest(inner):
+        with fit.step(), inner.step():
+            pass
+    raises("a step in a step", RuntimeError, "running already", lambda: nest(fit))
+    raises("a step in another Budget's", RuntimeError, "running already", lambda: nest(other))
+    found = []
+
+    def elsewhere():
+        try:
+            with fit.step():
+                pass
+        except RuntimeError as error:
+            found.append(str(error))
+    with fit.step():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    verdict("a step on another thread meanwhile", len(found) == 1 and "running already" in found[0], found)
+    small = ebb.torch.Budget(1000)
+
+    def too_small():
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for i in range(3):
+            with small.step():
+                one(model, optimizer, *data(i))
+    raises("a budget that is too small", ebb.torch.DoesNotFit, "no plan keeps this step within 1000 bytes", too_small)
+
+
+torch.set_num_threads(1)
+for name in sys.argv[2:] or PROGRAMS:
+    compare(name, *PROGRAMS[name])
+if not sys.argv[2:]:
+    misuse()
+import torch_budget
+sys.exit(torch_budget.status)
