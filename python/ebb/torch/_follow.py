@@ -92,18 +92,16 @@ class Follower:
     # ---- the step
 
     def dispatch(self, func, types, args, kwargs):
-        if self._bytes is not None:
-            return self._measure(func, args, kwargs)
         if in_backward() != -1 or self.is_lost:
-            return func(*args, **kwargs)
+            return self._call(func, args, kwargs)
         return self._run(func, args, kwargs)
 
-    def _measure(self, func, args, kwargs):
+    def _call(self, func, args, kwargs):
+        """What an operator gives; counted, if the step is measured."""
+        if self._bytes is None:
+            return func(*args, **kwargs)
         self._bytes.bury()
-        if in_backward() != -1 or self.is_lost:
-            result = func(*args, **kwargs)
-        else:
-            result = self._run(func, args, kwargs)
+        result = func(*args, **kwargs)
         for tensor in tensors_in(result):
             if is_plain(tensor):
                 self._bytes.see(tensor.untyped_storage())
@@ -112,9 +110,9 @@ class Follower:
     def _run(self, func, args, kwargs):
         repeat = repeat_of(func)
         if repeat.is_view or repeat.operator.is_primitive or repeat.operator.is_profiler:
-            return func(*args, **kwargs)
+            return self._call(func, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
-            return func(*args, **kwargs)
+            return self._call(func, args, kwargs)
         i = self._moments[self.n_seen]
         entry = self._entries[i]
         if entry.func is not func or entry.shapes != shapes_of(args):
@@ -122,15 +120,15 @@ class Follower:
             if other is not None:
                 return other.dispatch(func, (), args, kwargs)
             self._lose()
-            return func(*args, **kwargs)
+            return self._call(func, args, kwargs)
         self.n_seen += 1
         self._act(self._schedule.before.get(i))
         if i in self._schedule.captured:
             call = self._capture(repeat, i, entry, args, kwargs)
             if call is None:
                 self._lose()
-                return func(*args, **kwargs)
-        result = func(*args, **kwargs)
+                return self._call(func, args, kwargs)
+        result = self._call(func, args, kwargs)
         for number in entry.updates:
             if number in self._version:
                 version = self._version[number] = self._version[number] + 1

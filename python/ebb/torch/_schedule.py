@@ -164,9 +164,9 @@ def peak(recording, schedule):
 
 class Layout:
     """A recording as a program: `program`; `steps`, the entry of each step or None; `base_bytes`, which are always
-    there; `storages`, the storage of each tensor."""
+    there; `storages`, the storage of each tensor. Without times each step takes one nanosecond."""
 
-    def __init__(self, recording):
+    def __init__(self, recording, is_timed=True):
         self.recording = recording
         entries, storages = recording.entries, recording.storages
         self._movable = [s.maker is not None and not entries[s.maker].is_backward and s.maker <= recording.last_unpack
@@ -180,7 +180,7 @@ class Layout:
         for step in self._told:
             self.program.step(step["name"], step["reads"], step["writes"], step["updates"], step["phase"],
                               planning.EXACT if step["is_exact"] else planning.NEVER,
-                              step["scratch"] - self.base_bytes, step["ns"])
+                              step["scratch"] - self.base_bytes, step["ns"] if is_timed else 1)
 
     def _fixed_bytes(self):
         """Of what no plan can move, at each entry."""
@@ -299,25 +299,40 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     if bytes_without <= budget_bytes:
         return Fit(without, bytes_without, None)
     layout = Layout(recording)
-
-    def attempt(n_bytes, effort):
-        plan = layout.program.plan(n_bytes, machine, tier_bytes, effort=effort, n_threads=n_threads)
-        schedule = layout.schedule(plan)
-        return Fit(schedule, peak(recording, schedule), plan)
-
-    aim, least = budget_bytes - layout.base_bytes, None
+    aim = budget_bytes - layout.base_bytes
     for _ in range(_TRIES):
         try:
-            found = attempt(max(1, aim), effort)
-        except planning.NoFit as error:
-            least = error.least_budget_bytes
+            plan = layout.program.plan(max(1, aim), machine, tier_bytes, effort=effort, n_threads=n_threads)
+        except planning.NoFit:
             break
+        found = _followed(layout, plan)
         if found.peak_bytes <= budget_bytes:
             return found
         aim -= found.peak_bytes - budget_bytes
-    tightest = attempt(least, 0) if least else None
-    if tightest is not None and tightest.peak_bytes <= budget_bytes:
+    tightest = _tightest(recording, tier_bytes, bytes_without)
+    if tightest.peak_bytes <= budget_bytes:
         return tightest
-    named = tightest.peak_bytes if tightest else 0
     raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
-                         f"{bytes_without}" + (f", and {named} can be kept" if named else ""), named)
+                         f"{bytes_without}, and {tightest.peak_bytes} can be kept", tightest.peak_bytes)
+
+
+def _followed(layout, plan):
+    schedule = layout.schedule(plan)
+    return Fit(schedule, peak(layout.recording, schedule), plan)
+
+
+def _tightest(recording, tier_bytes, bytes_without):
+    """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
+    layout, found = Layout(recording, is_timed=False), Fit(plain(recording), bytes_without, None)
+    for policy in ("budget", "best"):
+        least = 1
+        for _ in range(2):  # the first is refused, and told the least
+            try:
+                fitted = _followed(layout, layout.program.plan(least, planning.Machine(), tier_bytes, policy, effort=0))
+            except planning.NoFit as error:
+                least = error.least_budget_bytes
+                continue
+            if fitted.peak_bytes < found.peak_bytes:
+                found = fitted
+            break
+    return found
