@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# ebb.planning: programs and plans from Python, whose structs have to be those of the headers; and `python -m ebb`.
+. "$(dirname "$0")/lib.sh"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python EBB_LIBRARY=$(dirname "$EBB")/libebb.so
+export PYTHONDONTWRITEBYTECODE PYTHONPATH EBB_LIBRARY
+
+python3 - >out 2>err <<'END'
+from ebb import planning
+
+program = planning.Program("a chain", 64)
+layers = [program.tensor(f"x{i}", 4096, role=3) for i in range(8)]
+gradients = [program.tensor(f"g{i}", 4096) for i in range(8)]
+program.step("feed", writes=layers[:1], time_ns=1000)
+for i in range(7):
+    program.step(f"layer{i}", reads=[layers[i]], writes=[layers[i + 1]], repeat=planning.EXACT, time_ns=5000)
+program.step("loss", reads=[layers[7]], writes=[gradients[7]], time_ns=1000)
+for i in reversed(range(7)):
+    program.step(f"back{i}", reads=[layers[i], gradients[i + 1]], writes=[gradients[i]], phase=1, time_ns=10000)
+machine = planning.Machine()
+machine.set_link(planning.DISK, 1e9, 2e9, 1000)
+whole = program.plan(planning.NO_LIMIT, machine)
+half = program.plan(whole.peak_bytes // 2, machine, effort=0)
+disk = program.plan(whole.peak_bytes // 2, machine, {planning.DISK: planning.NO_LIMIT}, effort=0, no_recompute=True)
+kinds = lambda plan: sorted({kind for kind, _, _ in plan.actions})
+print("whole", whole.peak_bytes, whole.n_recomputed_steps, kinds(whole), whole.iteration_ns)
+print("half", half.peak_bytes <= whole.peak_bytes // 2, half.n_recomputed_steps > 0, kinds(half),
+      half.iteration_ns >= whole.iteration_ns, half.bound_ns > 0)
+print("disk", disk.moved_out_bytes > 0, disk.tier_bytes[planning.DISK] > 0, disk.tier_bytes[planning.HOST], kinds(disk))
+try:
+    program.plan(4096, machine)
+except planning.NoFit as error:
+    print("refused", error.least_budget_bytes)
+try:
+    planning.Program("p", 3)
+except RuntimeError as error:
+    print("wrong", error)
+program.save("chain.program")
+half.save("chain.plan")
+END
+equal "without a limit" "$(grep whole out)" "whole 36864 0 [0, 5] 107000"
+equal "computed again" "$(grep half out)" "half True True [0, 1, 5] True True"
+equal "moved to a file" "$(grep disk out)" "disk True True 0 [0, 2, 3, 5]"
+equal "a refusal names the least budget" "$(grep refused out)" "refused 16384"
+check "a wrong argument is an exception with the library's message" grep -q '^wrong .*alignment' out
+empty "nothing else is said" "$(cat err)"
+run "ebb plan reads the program" planned plan ./chain.program --memory 18432
+equal "python -m ebb" "$(python3 -m ebb version)" "$("$EBB" version)"
+exit $status
