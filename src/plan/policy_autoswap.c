@@ -10,8 +10,9 @@
  *
  * AutoSwap knows one peak and one absence for each tensor there. So it has no plan for a budget that asks for more,
  * and where there is one, it is far from the fastest: these are policies to be compared with. As coded (option
- * as_coded), tensors of less than 1 MiB stay, and scores have the authors' mistakes; the schedule stays ours, since
- * theirs counts loads that are not there.
+ * as_coded), tensors of less than 1 MiB stay, a copy out begins 4 accesses after one that reads and 6 after one that
+ * writes (the buffers of pull request 412, against kernels that are still at work), and scores have the authors'
+ * mistakes; the schedule stays ours, since theirs counts loads that are not there.
  *
  * AutoSwap takes steps times candidates. A program of so many that this is more than MAX_WORK has its largest
  * candidates looked at.
@@ -22,6 +23,8 @@
 #include <math.h>
 
 #define SMALLEST_AS_CODED ((uint64_t)1 << 20)
+#define READ_BUFFER_AS_CODED 4u /* accesses */
+#define WRITE_BUFFER_AS_CODED 6u
 #define MAX_WORK ((uint64_t)1 << 26)
 #define MIN_CANDIDATES 16u
 
@@ -90,12 +93,30 @@ static void set_tier(const drafting *d, ebb_autoswap_block *b, uint32_t tier) {
     b->in_ns = (double)ebb_machine_copy_time_ns(d->input->machine, tier, EBB_DEVICE, bytes);
 }
 
-static ebb_status add_block(drafting *d, uint32_t t, int64_t leave, int64_t need) {
+/* The step at which a tensor may begin to leave after a use: the next one, or, as coded, the one with an access some
+ * accesses on; no later than the step that needs it. The use is in the iteration of step `leave`. */
+static int64_t ready_after(const drafting *d, const ebb_use *use, int64_t leave, int64_t need) {
+    const uint64_t n_steps = d->view.n_steps, n_accesses = d->view.n_accesses;
+    int64_t ready = leave + 1;
+    if (!d->input->as_coded) { return ready; }
+    const uint64_t access = use->access + (use->mode == EBB_READ ? READ_BUFFER_AS_CODED : WRITE_BUFFER_AS_CODED);
+    const int64_t border = leave - (int64_t)use->step; /* the iteration's first step */
+    while (ready < need) {
+        const uint64_t at = (uint64_t)(ready - border);
+        const uint64_t first = d->view.steps[at % n_steps].first_access + at / n_steps * n_accesses;
+        if (first >= access) { break; }
+        ready++;
+    }
+    return ready;
+}
+
+static ebb_status add_block(drafting *d, uint32_t t, const ebb_use *use, int64_t leave, int64_t need) {
     const uint64_t bytes = d->view.tensors[t].size_bytes, room = rounded(d, bytes);
     const uint64_t none_used[EBB_MAX_TIERS] = {0};
     const uint32_t tier = ebb__pick_tier(d->input, none_used, room);
     if (tier == EBB_MAX_TIERS || (d->input->as_coded && bytes < SMALLEST_AS_CODED)) { return EBB_OK; }
-    ebb_autoswap_block block = {.id = t, .bytes = (double)room, .leave = leave, .need = need, .ready = leave + 1};
+    ebb_autoswap_block block = {
+        .id = t, .bytes = (double)room, .leave = leave, .need = need, .ready = ready_after(d, use, leave, need)};
     set_tier(d, &block, tier);
     return EBB_PUSH(d->input->mem, &d->blocks, block);
 }
@@ -114,14 +135,15 @@ static ebb_status consider(drafting *d, uint32_t t) {
     const int64_t n = (int64_t)d->view.n_steps;
     const bool goes_round = d->view.tensors[t].persistent;
     if (use == end || !is_written(d, t)) { return EBB_OK; }
-    int64_t leave = goes_round ? (int64_t)end[-1].step - n : n;
-    for (; use < end; use++) {
+    const ebb_use *before = &end[-1];
+    int64_t leave = goes_round ? (int64_t)before->step - n : n;
+    for (; use < end; before = use++) {
         const int64_t step = use->step;
-        if (leave < d->peak && d->peak < step && leave + 1 < step) { return add_block(d, t, leave, step); }
+        if (leave < d->peak && d->peak < step && leave + 1 < step) { return add_block(d, t, before, leave, step); }
         leave = step;
     }
     const int64_t again = goes_round ? (int64_t)d->uses.use[d->uses.start[t]].step + n : 0;
-    return leave < d->peak && d->peak < again ? add_block(d, t, leave, again) : EBB_OK;
+    return leave < d->peak && d->peak < again ? add_block(d, t, before, leave, again) : EBB_OK;
 }
 
 static uint64_t smallness(const void *item) {

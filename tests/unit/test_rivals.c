@@ -112,6 +112,53 @@ static void g10(void **state) {
     expect(&ebb__policy_g10, true, 100 * COPY_NS, A, EBB_NO_TENSOR);
 }
 
+/* As coded, a copy out waits for 4 accesses after one that reads, and for 6 after one that writes: here each step has
+ * two accesses. How many steps after the tensor's last use before the peak does its copy begin? */
+static size_t find_wait(bool is_written, bool as_coded) {
+    const uint64_t mib = (uint64_t)1 << 20;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_draft draft;
+    size_t n_runs = 0, wait = SIZE_MAX;
+    assert_int_equal(ebb_program_create(NULL, "wait", 1, &p), EBB_OK);
+    const uint32_t a = make_tensor(p, 4 * mib, false, false), z = make_tensor(p, 1, true, false);
+    FORWARD(p, false, 1000000, {z, EBB_READ}, {a, EBB_WRITE});
+    FORWARD(p, false, 1000000, {a, is_written ? EBB_UPDATE : EBB_READ}, {z, EBB_UPDATE});
+    uint32_t x = z;
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t next = make_tensor(p, i == 6 ? 4 * mib : 1, false, false); /* the peak */
+        FORWARD(p, false, 1000000, {x, EBB_READ}, {next, EBB_WRITE});
+        x = next;
+    }
+    FORWARD(p, false, 1000000, {a, EBB_READ}, {x, EBB_READ}, {z, EBB_UPDATE});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e18, 0);
+    set_link(m, EBB_HOST, 1e12, 1e12, 0);
+    ebb_policy_input input = {.program = p, .machine = m, .mem = ebb__mem_or_default(NULL), .limit_bytes = 5 * mib};
+    input.tier_bytes[EBB_HOST] = 16 * mib;
+    input.as_coded = as_coded;
+    assert_int_equal(ebb__draft_init(&draft, p, NULL), EBB_OK);
+    ebb__draft_reset(&draft, p);
+    assert_int_equal(ebb__policy_autoswap_doa.draft(&input, &draft), EBB_OK);
+    for (size_t i = 0; i < draft.actions.n; i++) {
+        const ebb_action *action = &draft.actions.data[i].action;
+        n_runs += action->kind == EBB_ACT_RUN;
+        if (action->kind == EBB_ACT_OUT) { wait = n_runs - 2; } /* steps between the use, the second, and the copy */
+    }
+    ebb__draft_fini(&draft);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+    return wait;
+}
+
+static void autoswap_waits_as_coded(void **state) {
+    (void)state;
+    assert_int_equal(find_wait(false, false), 0);
+    assert_int_equal(find_wait(false, true), 1); /* accesses 2 | 4 5 | 6: the first step of access 6 and later */
+    assert_int_equal(find_wait(true, true), 2);
+}
+
 /* ---- Chen's heuristics ------------------------------------------------------------------------- */
 
 /* Step i makes x[i] from x[i - 1], the backward pass reads all of them; x[0] comes from outside. */
@@ -194,6 +241,7 @@ int main(void) {
         cmocka_unit_test(g10),
         cmocka_unit_test(every_root_is_kept),
         cmocka_unit_test(greedy_keeps_what_fits),
+        cmocka_unit_test(autoswap_waits_as_coded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
