@@ -22,14 +22,10 @@ static double step_ns(const ebb_joint *j, uint32_t s) {
 static void find_way(const ebb_joint *j, ebb_gap *gap) {
     const uint64_t bytes = j->r.view.tensors[gap->tensor].size_bytes;
     gap->out_ns = gap->in_ns = INFINITY;
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        const uint64_t cap = j->input->tier_bytes[tier];
-        if (j->used_bytes[tier] > cap || gap->bytes > cap - j->used_bytes[tier]) { continue; }
-        gap->tier = tier;
-        gap->out_ns = (double)ebb_machine_copy_time_ns(j->input->machine, EBB_DEVICE, tier, bytes);
-        gap->in_ns = (double)ebb_machine_copy_time_ns(j->input->machine, tier, EBB_DEVICE, bytes);
-        return;
-    }
+    gap->tier = ebb__pick_tier(j->input, j->used_bytes, gap->bytes);
+    if (gap->tier == EBB_MAX_TIERS) { return; }
+    gap->out_ns = (double)ebb_machine_copy_time_ns(j->input->machine, EBB_DEVICE, gap->tier, bytes);
+    gap->in_ns = (double)ebb_machine_copy_time_ns(j->input->machine, gap->tier, EBB_DEVICE, bytes);
 }
 
 static ebb_status add_gaps(ebb_joint *j, uint32_t t) {
