@@ -80,6 +80,7 @@ static void print_table(const ebb_cli_subject *s, const figures *f) {
     ebb__cli_row("peak / bound", "%.4f", peak_over_bound(f));
     ebb__cli_row_bytes("copied out", f->plan.moved_out_bytes);
     ebb__cli_row_bytes("copied in", f->plan.moved_in_bytes);
+    if (f->plan.moved_on_bytes > 0) { ebb__cli_row_bytes("moved on", f->plan.moved_on_bytes); }
     ebb__cli_row_bytes("host tier", f->plan.tier_bytes[EBB_HOST]);
     ebb__cli_row_bytes("disk tier", f->plan.tier_bytes[EBB_DISK]);
     ebb__cli_row("steps computed again", "%" PRIu64, f->plan.n_recomputed_steps);
@@ -140,6 +141,7 @@ static void print_json(const ebb_cli_subject *s, const figures *f) {
     ebb__json_f64("peak_over_bound", peak_over_bound(f));
     ebb__json_u64("moved_out_bytes", f->plan.moved_out_bytes);
     ebb__json_u64("moved_in_bytes", f->plan.moved_in_bytes);
+    ebb__json_u64("moved_on_bytes", f->plan.moved_on_bytes);
     ebb__json_u64("host_bytes", f->plan.tier_bytes[EBB_HOST]);
     ebb__json_u64("disk_bytes", f->plan.tier_bytes[EBB_DISK]);
     ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);

@@ -114,6 +114,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_limit("peak_measured_bytes", summary->run.peak_bytes);
     ebb__json_u64("moved_out_bytes", summary->run.moved_out_bytes);
     ebb__json_u64("moved_in_bytes", summary->run.moved_in_bytes);
+    ebb__json_u64("moved_on_bytes", summary->run.moved_on_bytes);
     ebb__json_u64("recomputed_steps", summary->run.n_recomputed_steps);
     ebb__json_f64("again_time_predicted_s", summary->again_time_s);
     ebb__json_f64("step_time_predicted_s", info->step_time_predicted_s);
@@ -172,6 +173,7 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     printf("an iteration\n");
     ebb__cli_row_bytes("  copied out", run->moved_out_bytes);
     ebb__cli_row_bytes("  copied in", run->moved_in_bytes);
+    if (run->moved_on_bytes > 0) { ebb__cli_row_bytes("  moved on", run->moved_on_bytes); }
     ebb__cli_row("  steps computed again", "%" PRIu64, run->n_recomputed_steps);
     ebb__cli_row("  time (median)", "%.4f s", summary->step_time_median_s);
     ebb__cli_row("  time (predicted)", "%.4f s", info->step_time_predicted_s);

@@ -88,8 +88,9 @@ static ebb_status place_slots(placing *p, ebb_plan *plan, uint32_t tier, uint64_
     return EBB_OK;
 }
 
-static ebb_status place_all(placing *p, ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed) {
-    EBB_TRY(place_stays(p, plan, options->enough_bytes, &placed->peak_bytes));
+static ebb_status place_all(placing *p, ebb_plan *plan, const ebb_placing_options *options, bool has_stays,
+                            ebb_placed *placed) {
+    if (!has_stays) { EBB_TRY(place_stays(p, plan, options->enough_bytes, &placed->peak_bytes)); }
     const bool is_refused = placed->peak_bytes > options->limit_bytes;
     for (uint32_t tier = 1; tier < plan->topology.n_tiers; tier++) {
         if (is_refused && options->tier_bytes[tier] == UINT64_MAX) { continue; }
@@ -98,7 +99,7 @@ static ebb_status place_all(placing *p, ebb_plan *plan, const ebb_placing_option
     return EBB_OK;
 }
 
-ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out) {
+static ebb_status place(ebb_plan *plan, const ebb_placing_options *options, bool has_stays, ebb_placed *placed_out) {
     const size_t n = plan->stays.n > plan->slots.n ? plan->stays.n : plan->slots.n;
     placing p = {.problem = EBB_PLACE_PROBLEM_INIT, .options = EBB_PLACE_OPTIONS_INIT, .work = options->work};
     ebb_placed placed = {0};
@@ -108,9 +109,17 @@ ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, e
     p.items = ebb__alloc(plan->mem, n, sizeof *p.items);
     p.offsets = ebb__alloc(plan->mem, n, sizeof *p.offsets);
     ebb_status st = p.items != NULL && p.offsets != NULL ? EBB_OK : EBB_E_NO_MEMORY;
-    if (st == EBB_OK) { st = place_all(&p, plan, options, &placed); }
+    if (st == EBB_OK) { st = place_all(&p, plan, options, has_stays, &placed); }
     if (st == EBB_OK) { *placed_out = placed; }
     ebb__free(plan->mem, p.items);
     ebb__free(plan->mem, p.offsets);
     return st;
+}
+
+ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out) {
+    return place(plan, options, false, placed_out);
+}
+
+ebb_status ebb__plan_place_slots(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out) {
+    return place(plan, options, true, placed_out);
 }

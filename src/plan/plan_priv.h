@@ -115,6 +115,8 @@ typedef struct ebb_placed {
 
 /* Give stays and slots their offsets. */
 ebb_status ebb__plan_place(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
+/* Slots only: the stays have theirs. */
+ebb_status ebb__plan_place_slots(ebb_plan *plan, const ebb_placing_options *options, ebb_placed *placed_out);
 
 /* Most bytes that one step touches at once with its choice, and which step, as ebb_program_floor_bytes counts them: no
  * plan with these choices needs less. */

@@ -4,6 +4,7 @@
  * on the result.
  */
 #include "plan/maker.h"
+#include "plan/move_on.h"
 
 #include <math.h>
 
@@ -148,6 +149,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
+    if (st == EBB_OK) { st = ebb__plan_move_on(program, machine, &usable, &plan); }
     if (st == EBB_OK) {
         const bool in_order = ebb__plan_is_in_order(plan);
         plan->algorithms = how;

@@ -300,6 +300,19 @@ static ebb_status measure_link(bench *b, ebb_stream *const stream[2], ebb_tiers 
     return ebb_machine_set_link(machine, &link);
 }
 
+/* What moves between the host and the disk waits for the disk, as what moves between device and disk does. */
+static ebb_status copy_disk_rates(ebb_machine *machine) {
+    ebb_link disk, link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk) ||
+        !ebb_machine_link(machine, EBB_HOST, EBB_DISK, &link)) {
+        return EBB_OK;
+    }
+    disk.near = EBB_HOST;
+    disk.out.engine = link.out.engine;
+    disk.in.engine = link.in.engine;
+    return ebb_machine_set_link(machine, &disk);
+}
+
 static ebb_status measure_tiers(bench *b, const char *disk_dir, const char *io, ebb_machine *machine) {
     ebb_tiers tiers = {.device = NULL};
     ebb_stream *stream[2] = {NULL, NULL};
@@ -316,6 +329,7 @@ static ebb_status measure_tiers(bench *b, const char *disk_dir, const char *io, 
     if (st == EBB_OK) { st = ebb__tiers_open(b->device, &options, &tiers); }
     if (st == EBB_OK) { st = measure_link(b, stream, &tiers, EBB_HOST, machine); }
     if (st == EBB_OK && disk_dir != NULL) { st = measure_link(b, stream, &tiers, EBB_DISK, machine); }
+    if (st == EBB_OK && disk_dir != NULL) { st = copy_disk_rates(machine); }
     for (int d = 0; d < 2; d++) { ops->stream_destroy(stream[d]); }
     ebb__tiers_close(&tiers);
     return st;

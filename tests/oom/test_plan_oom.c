@@ -67,6 +67,34 @@ static void test_plan_oom(void **state) {
     ebb_machine_destroy(m);
 }
 
+/* The host is full, so copies go to the disk, and whether some move on is tried. */
+static ebb_status plan_pool(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, uint64_t *disk_bytes_out) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.mem = mem;
+    options.policy = "budget";
+    options.no_recompute = true;
+    options.budget_bytes = ebb_program_floor_bytes(p, NULL) * 3 / 2;
+    options.tier_bytes[EBB_HOST] = 256;
+    options.tier_bytes[EBB_DISK] = UINT64_MAX;
+    ebb_plan *plan = NULL;
+    EBB_TRY(ebb_plan_make(p, m, &options, &plan, NULL));
+    *disk_bytes_out = ebb_plan_get_summary(plan).tier_bytes[EBB_DISK];
+    ebb_plan_destroy(plan);
+    return EBB_OK;
+}
+
+static void test_move_on_oom(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    uint64_t disk_bytes = 0;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_program *p = random_program(2);
+    OOM_LOOP(mem, st, st = plan_pool(mem, p, m, &disk_bytes));
+    assert_true(disk_bytes > 0);
+    ebb_program_destroy(p);
+    ebb_machine_destroy(m);
+}
+
 static void test_paper_policies_oom(void **state) {
     (void)state;
     static const char *const policies[] = {"recompute-cost-aware",
@@ -221,9 +249,10 @@ static int remove_file(void **state) {
 
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-plan-oom-%d.plan", (int)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_oom), cmocka_unit_test(test_executor_oom), cmocka_unit_test(test_paper_policies_oom),
-        cmocka_unit_test(test_best_oom), cmocka_unit_test(test_order_oom),    cmocka_unit_test(test_fitting_oom),
-        cmocka_unit_test(test_dtr_oom),  cmocka_unit_test(test_no_fit_oom)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_oom),    cmocka_unit_test(test_executor_oom),
+                                       cmocka_unit_test(test_move_on_oom), cmocka_unit_test(test_paper_policies_oom),
+                                       cmocka_unit_test(test_best_oom),    cmocka_unit_test(test_order_oom),
+                                       cmocka_unit_test(test_fitting_oom), cmocka_unit_test(test_dtr_oom),
+                                       cmocka_unit_test(test_no_fit_oom)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }

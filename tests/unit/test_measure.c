@@ -81,6 +81,10 @@ static void links_are_measured_within_a_limit(void **state) {
         assert_true(ebb_machine_link(machine, EBB_DEVICE, t, &link));
         assert_true(link.both_rate > ODD_SHARE && link.both_rate <= 1);
     }
+    ebb_link disk, between; /* the disk is what both wait for */
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk));
+    assert_true(ebb_machine_link(machine, EBB_HOST, EBB_DISK, &between));
+    assert_true(between.out.bytes_per_s == disk.out.bytes_per_s && between.in.bytes_per_s == disk.in.bytes_per_s);
     ebb_machine_destroy(machine);
     ebb_device_close(device);
 }
