@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m ebb`: the program ebb, which lies in the wheel, or in the build of the source tree, or in PATH."""
 import os
-import shutil
 import sys
 
 
@@ -10,15 +9,22 @@ def program():
     here = os.path.dirname(os.path.abspath(__file__))
     places = (os.path.join(here, "lib", "ebb"), os.path.join(here, "..", "..", "build", "release", "ebb"),
               os.path.join(here, "..", "..", "..", "..", "bin", "ebb"))  # wheel, source tree, installed
-    return next((place for place in places if os.access(place, os.X_OK)), None)
+    return next((place for place in places if is_program(place)), None)
+
+
+def is_program(path):
+    """Not the script that calls this one: pip puts it where an installed program would be."""
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def main():
     found = program()
     if found is None:
-        mine = os.path.realpath(sys.argv[0])
-        found = next((place for folder in os.get_exec_path() for place in [shutil.which("ebb", path=folder)]
-                      if place is not None and os.path.realpath(place) != mine), None)
+        found = next((os.path.join(folder, "ebb") for folder in os.get_exec_path()
+                      if is_program(os.path.join(folder, "ebb"))), None)
     if found is None:
         sys.exit("ebb: the program ebb is not found: install the wheel, build it with make, or put it into PATH")
     os.execv(found, [found, *sys.argv[1:]])
