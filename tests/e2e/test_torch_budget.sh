@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ebb.torch.Budget: the same bits and the planned bytes, in steps that are alike and in those that are not. PYTHON names a
-# Python with torch 2.4 or newer; EBB_TEST_ALL runs the long form: all networks, budgets, kinds of steps and cases.
+# Python with torch 2.4 or newer; EBB_TEST_ALL runs the long form: all networks, kinds of steps and cases.
 . "$(dirname "$0")/lib.sh"
 PYTHONDONTWRITEBYTECODE=1
 EBB_LIBRARY=$(dirname "$EBB")/libebb.so
