@@ -29,6 +29,7 @@
  * a policy that searches also where it is clearly the faster one.
  */
 #include "plan/maker.h"
+#include "plan/order.h"
 #include "ebb/place.h"
 
 #include <inttypes.h>
@@ -63,9 +64,57 @@
  * that the policy's plan takes before a search. */
 #define WORTH_NOMINAL 0.001
 
+/* An order is another one if its load is lower by more than this part. */
+#define WORTH_ORDER 128
+
 #define UNKNOWN 0u /* no plan needs no bytes */
 
 typedef ebb_maker maker;
+
+/* ---- another order ------------------------------------------------------------------------------ */
+
+static void forget_order(maker *m) {
+    ebb_program_destroy(m->reordered.program);
+    ebb__free(m->mem, m->reordered.order);
+    ebb__free(m->mem, m->reordered.choice);
+    m->reordered = (ebb_reordered){0};
+    m->is_order_known = false;
+}
+
+static ebb_status turn_program(maker *m) {
+    const size_t n_steps = ebb__plan_view(m->program).n_steps;
+    EBB_TRY(ebb__program_reorder(m->program, m->reordered.order, m->mem, &m->reordered.program));
+    if (m->choice == NULL) { return EBB_OK; }
+    m->reordered.choice = ebb__alloc(m->mem, n_steps, sizeof *m->reordered.choice);
+    if (m->reordered.choice == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t i = 0; i < n_steps; i++) { m->reordered.choice[i] = m->choice[m->reordered.order[i]]; }
+    return EBB_OK;
+}
+
+/* Look once for an order whose load is lower by more than a little. */
+static ebb_status find_order(maker *m) {
+    ebb_order_figures figures = {0};
+    if (m->is_order_known || m->is_large || m->is_hasty || !m->policy->changes_order) { return EBB_OK; }
+    m->is_order_known = true;
+    m->reordered.order = ebb__alloc(m->mem, ebb__plan_view(m->program).n_steps, sizeof *m->reordered.order);
+    if (m->reordered.order == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb__order_find(m->program, m->choice, EBB_ORDER_THOROUGH, m->mem, m->reordered.order, &figures));
+    const bool is_lower = figures.order_bytes < figures.program_bytes - figures.program_bytes / WORTH_ORDER;
+    return is_lower ? turn_program(m) : EBB_OK;
+}
+
+/* Draft for the reordered program, and name the steps as the program does. */
+static ebb_status draft_turned(maker *m, const ebb_policy *policy, const ebb_policy_input *input) {
+    ebb_policy_input turned = *input;
+    turned.program = m->reordered.program;
+    turned.choice = m->reordered.choice;
+    EBB_TRY(policy->draft(&turned, &m->draft));
+    for (size_t i = 0; i < m->draft.actions.n; i++) {
+        ebb_action *action = &m->draft.actions.data[i].action;
+        if (ebb__action_computes(action)) { action->target = m->reordered.order[action->target]; }
+    }
+    return EBB_OK;
+}
 
 /* ---- a try ------------------------------------------------------------------------------------- */
 
@@ -73,7 +122,7 @@ typedef ebb_maker maker;
 static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_policy_input *input, ebb_plan **plan_out) {
     ebb_plan *plan = NULL;
     ebb__draft_reset(&m->draft, m->program);
-    EBB_TRY(policy->draft(input, &m->draft));
+    EBB_TRY(m->is_turned ? draft_turned(m, policy, input) : policy->draft(input, &m->draft));
     EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(&m->draft, m->program));
     EBB_TRY(ebb__plan_create(m->mem, m->policy->name, ebb_machine_topology(m->machine), &plan));
     plan->budget_bytes = m->options->budget_bytes;
@@ -529,15 +578,41 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     return st;
 }
 
-/* EBB_E_NO_FIT without a message: a few tries found none. */
+/* The fastest plan before a search, in the order of steps at hand. EBB_E_NO_FIT without a message: a few tries found
+ * none. */
+static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
+    uint64_t time_ns = 0;
+    EBB_TRY(fit_tries(m, budget_bytes, f));
+    EBB_TRY(raise_limit(m, budget_bytes, f));
+    EBB_TRY(time_of(m, f->plan, &time_ns));
+    m->unsearched_ns = ebb_min_u64(m->unsearched_ns, time_ns);
+    return EBB_OK;
+}
+
+/* The same in the lower order. Its plan is taken if it is faster. */
+static ebb_status fit_turned(maker *m, uint64_t budget_bytes, fitted *f, bool *is_turned_out) {
+    fitted turned = {0};
+    m->is_turned = true;
+    ebb_status st = fit_first(m, budget_bytes, &turned);
+    m->is_turned = false;
+    *is_turned_out = false;
+    if (st == EBB_OK && f->plan != NULL) { st = is_faster(m, turned.plan, f->plan, is_turned_out); }
+    if (f->plan == NULL) { *is_turned_out = st == EBB_OK; }
+    ebb_plan_destroy(*is_turned_out ? f->plan : turned.plan);
+    if (*is_turned_out) { *f = turned; }
+    return st == EBB_E_NO_FIT && f->plan != NULL ? EBB_OK : st;
+}
+
+/* The search goes on in the order that is better without it, so that more effort cannot lead to a slower plan. */
 static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
-    EBB_TRY(fit_tries(m, budget_bytes, &f));
-    uint64_t time_ns = 0;
-    ebb_status st = raise_limit(m, budget_bytes, &f);
-    if (st == EBB_OK) { st = time_of(m, f.plan, &time_ns); }
-    if (st == EBB_OK) { m->unsearched_ns = ebb_min_u64(m->unsearched_ns, time_ns); }
+    bool is_turned = false;
+    const bool has_turned = m->policy->changes_order && m->reordered.program != NULL;
+    ebb_status st = fit_first(m, budget_bytes, &f);
+    if (has_turned && (st == EBB_OK || st == EBB_E_NO_FIT)) { st = fit_turned(m, budget_bytes, &f, &is_turned); }
+    m->is_turned = is_turned;
     if (st == EBB_OK && !m->is_hasty && searches(m)) { st = search_on(m, budget_bytes, &f); }
+    m->is_turned = false;
     if (st != EBB_OK) {
         ebb_plan_destroy(f.plan);
         return st;
@@ -656,6 +731,7 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     const bool has_rivals = searches(m);
     m->unsearched_ns = UINT64_MAX;
     if (m->is_large) { st = measure_loss(m, nominal); }
+    if (st == EBB_OK) { st = find_order(m); }
     if (st == EBB_OK) { st = (has_rivals ? fit_with_rivals : fit_own)(m, budget_bytes, &own); }
     bool is_nominal = st == EBB_E_NO_FIT;
     if (st == EBB_OK && has_rivals) { st = is_nominal_best(m, nominal, own, &is_nominal); }
@@ -718,10 +794,26 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
     return EBB_OK;
 }
 
+/* Put the plan of the lower order in the place of one that does not fit. */
+static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
+    ebb_plan *ordered = NULL;
+    uint64_t peak_bytes = UNKNOWN;
+    const ebb_status st = make_unlimited(m, &ebb__policy_order, budget_bytes, &ordered, &peak_bytes);
+    const bool is_lower = ordered != NULL && (*plan == NULL || peak_bytes < m->fitting_bytes);
+    ebb_plan_destroy(is_lower ? *plan : ordered);
+    if (!is_lower) { return st; }
+    *plan = ordered;
+    m->fitting_bytes = peak_bytes;
+    return EBB_OK;
+}
+
 /* The plan that the policy wants where the budget holds it, if there is one. */
 static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     if (m->policy->when_it_fits == NULL) { return EBB_OK; }
-    return make_unlimited(m, m->policy->when_it_fits, budget_bytes, plan_out, &m->fitting_bytes);
+    EBB_TRY(make_unlimited(m, m->policy->when_it_fits, budget_bytes, plan_out, &m->fitting_bytes));
+    const bool fits = *plan_out != NULL && m->fitting_bytes <= budget_bytes;
+    if (fits || !m->policy->changes_order || m->is_large || m->is_hasty) { return EBB_OK; }
+    return fit_ordered(m, budget_bytes, plan_out);
 }
 
 /* ---- too little -------------------------------------------------------------------------------- */
@@ -807,6 +899,7 @@ ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan) {
 }
 
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
+    forget_order(m);
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
     m->fitting_bytes = m->least_bytes = UNKNOWN;
@@ -869,6 +962,7 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
 }
 
 void ebb__maker_fini(ebb_maker *m) {
+    forget_order(m);
     ebb__draft_fini(&m->draft);
     EBB_VEC_FINI(m->mem, &m->rungs);
     for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) {

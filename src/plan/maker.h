@@ -16,6 +16,13 @@ typedef struct ebb_rung {
     uint64_t limit_bytes, need_bytes[EBB_MAKER_NOMINAL];
 } ebb_rung;
 
+/* A program with its steps in an order whose load is lower. */
+typedef struct ebb_reordered {
+    ebb_program *program;
+    uint32_t *order;  /* [n_steps]: the step at each place */
+    uint32_t *choice; /* [n_steps]: by place; NULL: 0 everywhere */
+} ebb_reordered;
+
 typedef struct ebb_maker {
     const ebb_program *program;
     const ebb_machine *machine;
@@ -37,6 +44,9 @@ typedef struct ebb_maker {
     uint32_t floor_step;     /* which */
     uint64_t fitting_bytes;  /* what the plan needs that is taken where it fits, placed; 0: unknown */
     uint64_t least_bytes;    /* the least budget with a plan; 0: unknown */
+    ebb_reordered reordered; /* without a program if no order has a lower load, or none was looked for yet */
+    bool is_order_known;
+    bool is_turned;          /* drafts are made for the reordered program */
     uint64_t unsearched_ns;  /* what the fastest own plan takes before a search */
     double loss;             /* peak over load of a nominal machine's plan, of a large program; 1: not known */
     EBB_VEC(ebb_rung) rungs; /* as far as they were needed, from the lowest */

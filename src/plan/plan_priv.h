@@ -208,6 +208,7 @@ struct ebb_policy {
     const char *name, *about;
     bool keeps_limit;
     bool copies_only;                      /* it computes nothing again */
+    bool changes_order;                    /* it may run the steps in an order whose load is lower */
     const struct ebb_policy *when_it_fits; /* whose plan is taken where the budget holds it; NULL: none's. It keeps no
                                               limit */
     ebb_status (*draft)(const ebb_policy_input *input, ebb_draft *draft);

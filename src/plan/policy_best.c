@@ -394,6 +394,7 @@ const ebb_policy ebb__policy_best = {
     .name = "best",
     .about = "searches for the fastest plan inside a budget: what stays, what is copied out, what is computed again",
     .keeps_limit = true,
+    .changes_order = true,
     .when_it_fits = &ebb__policy_liveness,
     .rivals = rivals,
     .n_rivals = sizeof rivals / sizeof rivals[0],

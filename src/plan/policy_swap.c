@@ -62,6 +62,7 @@ const ebb_policy ebb__policy_swap = {
     .about = "as best, with copies alone: nothing is computed again",
     .keeps_limit = true,
     .copies_only = true,
+    .changes_order = true,
     .when_it_fits = &ebb__policy_liveness,
     .rivals = rivals,
     .n_rivals = 1,

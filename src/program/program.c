@@ -296,6 +296,38 @@ ebb_status ebb_program_finish(ebb_program *program) {
     return EBB_OK;
 }
 
+/* ---- another order ---------------------------------------------------------------------------- */
+
+static ebb_status add_reordered(const ebb_program *from, const uint32_t *order, ebb_program *to) {
+    for (size_t t = 0; t < from->tensors.n; t++) {
+        uint32_t handle = 0;
+        ebb_tensor tensor = from->tensors.data[t];
+        tensor.released = 0;
+        EBB_TRY(ebb_program_add_tensor(to, &tensor, &handle));
+        EBB_ASSERT(handle == t);
+    }
+    for (size_t i = 0; i < from->steps.n; i++) {
+        const ebb_step *step = &from->steps.data[order[i]];
+        EBB_TRY(ebb_program_add_step(to, step, &from->accesses.data[step->first_access],
+                                     &from->choices.data[step->first_choice]));
+    }
+    return ebb_program_finish(to);
+}
+
+ebb_status ebb__program_reorder(const ebb_program *program, const uint32_t *order, const ebb_mem *mem,
+                                ebb_program **program_out) {
+    ebb_program *to = NULL;
+    EBB_ASSERT(program->finished);
+    EBB_TRY(ebb_program_create(mem, program->name, program->alignment_bytes, &to));
+    const ebb_status st = add_reordered(program, order, to);
+    if (st != EBB_OK) {
+        ebb_program_destroy(to);
+        return st;
+    }
+    *program_out = to;
+    return EBB_OK;
+}
+
 /* ---- views ------------------------------------------------------------------------------------ */
 
 const char *ebb_program_name(const ebb_program *program) {

@@ -59,6 +59,11 @@ typedef struct ebb_uses {
 } ebb_uses;
 ebb_status ebb__program_uses(const ebb_program *program, ebb_bump *bump, ebb_uses *uses_out);
 
+/* The same program with its steps in another order, order[i] the step at place i, in which each read finds the version
+ * that it has in the program. Without notes of what was released. The caller destroys it. */
+ebb_status ebb__program_reorder(const ebb_program *program, const uint32_t *order, const ebb_mem *mem,
+                                ebb_program **program_out);
+
 /* The fewest bytes in which all that a step touches, with this scratch, can be placed at multiples of the alignment. */
 uint64_t ebb__program_step_bytes(const ebb_program *program, const ebb_step *step, uint64_t scratch_bytes);
 
