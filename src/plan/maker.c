@@ -91,10 +91,14 @@ static ebb_status turn_program(maker *m) {
     return EBB_OK;
 }
 
+static bool may_reorder(const maker *m) {
+    return m->policy->changes_order && !m->is_large && !m->is_hasty;
+}
+
 /* Look once for an order whose load is lower by more than a little. */
 static ebb_status find_order(maker *m) {
     ebb_order_figures figures = {0};
-    if (m->is_order_known || m->is_large || m->is_hasty || !m->policy->changes_order) { return EBB_OK; }
+    if (m->is_order_known || !may_reorder(m)) { return EBB_OK; }
     m->is_order_known = true;
     m->reordered.order = ebb__alloc(m->mem, ebb__plan_view(m->program).n_steps, sizeof *m->reordered.order);
     if (m->reordered.order == NULL) { return EBB_E_NO_MEMORY; }
@@ -368,6 +372,7 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
 /* ---- the least --------------------------------------------------------------------------------- */
 
 static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan);
 static ebb_status try_fixed(maker *m, ebb_plan **plan_out);
 
 /* Lower *least if the plan of a rung needs less. */
@@ -391,8 +396,10 @@ static ebb_status find_least_rung(maker *m, uint64_t *least_out) {
     EBB_TRY(ask_rung(m, 0, &least));
     if (m->fitting_bytes == UNKNOWN) { /* placing it may be spared */
         ebb_plan *plan = NULL;
-        EBB_TRY(make_fitting(m, least, &plan));
+        ebb_status st = make_fitting(m, least, &plan);
+        if (st == EBB_OK && may_reorder(m)) { st = fit_ordered(m, least, &plan); }
         ebb_plan_destroy(plan);
+        if (st != EBB_OK) { return st; }
     }
     if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
     for (size_t rung = 1; least > m->floor_bytes; rung++) {
@@ -812,8 +819,7 @@ static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_
     if (m->policy->when_it_fits == NULL) { return EBB_OK; }
     EBB_TRY(make_unlimited(m, m->policy->when_it_fits, budget_bytes, plan_out, &m->fitting_bytes));
     const bool fits = *plan_out != NULL && m->fitting_bytes <= budget_bytes;
-    if (fits || !m->policy->changes_order || m->is_large || m->is_hasty) { return EBB_OK; }
-    return fit_ordered(m, budget_bytes, plan_out);
+    return fits || !may_reorder(m) ? EBB_OK : fit_ordered(m, budget_bytes, plan_out);
 }
 
 /* ---- too little -------------------------------------------------------------------------------- */
