@@ -202,18 +202,27 @@ static ebb_status build_computes(building *b) {
     return ebb__sequence_load(b->sequence, b->j->input, &b->r.bump, &b->load);
 }
 
-static bool touches(const building *b, size_t c, uint32_t t) {
+/* How a computation accesses a tensor; 0: not at all. */
+static uint32_t mode_of(const building *b, size_t c, uint32_t t) {
     const ebb_step *step = &b->r.view.steps[b->sequence->computes.data[c].step];
     for (uint32_t i = 0; i < step->n_accesses; i++) {
-        if (b->r.view.accesses[step->first_access + i].tensor == t) { return true; }
+        const ebb_access *access = &b->r.view.accesses[step->first_access + i];
+        if (access->tensor == t) { return access->mode; }
     }
-    return false;
+    return 0;
 }
 
-/* The computation that needs a gap's tensor: its second use, or one before that is run again and reads it. */
+/* Whether a computation makes a tensor anew, so that it need not be there before. */
+static bool makes(const building *b, size_t c, uint32_t t) {
+    return mode_of(b, c, t) == EBB_WRITE;
+}
+
+/* The computation that needs a gap's tensor: its second use, or one before that is run again and touches it. */
 static size_t find_need(const building *b, const ebb_gap *gap) {
     size_t c = b->run_at[gap->leave] + 1;
-    while (c < b->run_at[gap->need] && !(b->sequence->computes.data[c].is_again && touches(b, c, gap->tensor))) { c++; }
+    while (c < b->run_at[gap->need] && !(b->sequence->computes.data[c].is_again && mode_of(b, c, gap->tensor) != 0)) {
+        c++;
+    }
     return c;
 }
 
@@ -278,8 +287,9 @@ static ebb_status build_absences(building *b) {
     if (b->order == NULL || b->absences == NULL || b->need_at == NULL || keys == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < j->gaps.n; i++) {
         const ebb_gap *gap = &j->gaps.data[i];
-        if (gap->fate != EBB_FATE_SWAPPED) { continue; }
-        b->need_at[b->n_swapped] = find_need(b, gap);
+        const size_t need = gap->fate == EBB_FATE_SWAPPED ? find_need(b, gap) : SIZE_MAX;
+        if (need == SIZE_MAX || makes(b, need, gap->tensor)) { continue; } /* it is dropped, and not brought back */
+        b->need_at[b->n_swapped] = need;
         b->absences[b->n_swapped] = (ebb_absence){.tensor = gap->tensor, .tier = gap->tier};
         b->order[b->n_swapped++] = i;
     }

@@ -663,8 +663,7 @@ static bool computes_again(const ebb_plan *plan) {
 
 /* A plan of the policy at hand, whether it keeps a limit or not. EBB_E_NO_FIT without a message: none. */
 static ebb_status fit_any(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    if (m->policy->keeps_limit) { return fit_own(m, budget_bytes, plan_out); }
-    EBB_TRY(try_fixed(m, plan_out));
+    EBB_TRY(m->policy->keeps_limit ? fit_own(m, budget_bytes, plan_out) : try_fixed(m, plan_out));
     if (!m->options->no_recompute || !computes_again(*plan_out)) { return EBB_OK; }
     ebb_plan_destroy(*plan_out);
     *plan_out = NULL;

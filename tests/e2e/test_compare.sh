@@ -45,6 +45,15 @@ rule, best = json.load(open("out"))["plans"]
 assert best["step_time_predicted_s"] <= rule["step_time_predicted_s"], (rule, best)
 END
 
+# What is copied out may be made anew before it is needed.
+cat >machine.json <<END
+{"format": "ebb-machine", "version": 1,
+ "links": {"host": {"in_bytes_per_s": 1.2e10, "out_bytes_per_s": 1.2e10, "latency_ns": 10000}},
+ "rates": {"flops_per_s": 7e12, "bytes_per_s": 4e11, "overhead_ns": 5000}}
+END
+run "rules that copy and compute again" out compare resnet_cifar:1 --backend dry --batch 64 --machine machine.json \
+    --effort 0 --memory 80%..20%:15% --policies capuchin,mu-two,g10
+
 # A row is what `ebb plan` says, and the table's line, the CSV's and the object's are one.
 # shellcheck disable=SC2086
 run "two policies" out compare resnet20 $options --memory 50% --policies budget,liveness --json -o rows.csv &&

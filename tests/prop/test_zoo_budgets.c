@@ -112,7 +112,7 @@ static void try_all(const char *backend) {
                   " budgets from the peak on; something does at %" PRIu64 " of %" PRIu64 " below it, %" PRIu64
                   " are refused\n",
                   backend, N_NETWORKS, s.n_above, s.n_moving, s.n_below, s.n_refused);
-    assert_true(s.n_above >= 3 * N_NETWORKS && s.n_moving > s.n_below / 2);
+    assert_true(s.n_above >= 3 * N_NETWORKS && s.n_moving > s.n_below / 4); /* best may find an order that needs less */
 }
 
 static void nothing_moves_from_the_peak_on_dry(void **state) {
