@@ -128,7 +128,7 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
     ebb__draft_reset(&m->draft, m->program);
     EBB_TRY(m->is_turned ? draft_turned(m, policy, input) : policy->draft(input, &m->draft));
     EBB_ASSERT(EBB_DEBUG < 2 || ebb__draft_is_valid(&m->draft, m->program));
-    EBB_TRY(ebb__plan_create(m->mem, m->policy->name, ebb_machine_topology(m->machine), &plan));
+    EBB_TRY(ebb__plan_create(m->mem, m->options->policy, ebb_machine_topology(m->machine), &plan));
     plan->budget_bytes = m->options->budget_bytes;
     plan->fingerprint = m->fingerprint;
     plan->alignment_bytes = m->alignment;
