@@ -152,7 +152,7 @@ static uint64_t number(const char *name, uint64_t otherwise) {
 
 static void test_larger_budgets_are_accepted(void **state) {
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", 5);
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", getenv("EBB_TEST_ALL") != NULL ? 5 : 2);
     for (uint64_t seed = first; seed < first + n; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         ebb_rng rng;
@@ -204,8 +204,7 @@ static void test_random_programs(void **state) {
     static const char *const copying[] = {"autoswap-doa",  "autoswap-aoa", "autoswap-wdoa", "autoswap-swdoa",
                                           "autoswap-vote", "autoswap-bo",  "swap"};
     (void)state;
-    const char *from = getenv("EBB_SEED"), *count = getenv("EBB_COUNT");
-    uint64_t first = from != NULL ? strtoull(from, NULL, 10) : 1, n = count != NULL ? strtoull(count, NULL, 10) : 40;
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", getenv("EBB_TEST_ALL") != NULL ? 40 : 15);
     for (uint64_t seed = first; seed < first + n; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         ebb_rng rng;
