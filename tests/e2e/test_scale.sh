@@ -3,7 +3,7 @@
 #
 # Programs and plans of very deep networks are made, with a budget and without, keep to the budget and use it. The
 # seconds that it took are shown and not judged: on a loaded machine they say nothing (see bench/README.md). The deepest
-# ones, and a quarter, which takes longest, are tried only where all tests run (EBB_TEST_ALL).
+# one is tried only where all tests run (EBB_TEST_ALL).
 . "$(dirname "$0")/lib.sh"
 
 deep() { # LAYERS PLAN_OPTIONS: three convolutions a block, and four blocks' shortcuts
@@ -28,8 +28,6 @@ filled 3500
 deep 10000 "--policy liveness"
 deep 10000 "--memory 50%"
 if [ -n "$EBB_TEST_ALL" ]; then
-    deep 10000 "--memory 25%"
-    deep 100000 "--policy liveness"
     deep 100000 "--memory 50%"
 fi
 exit $status
