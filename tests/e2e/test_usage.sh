@@ -9,8 +9,8 @@ says "unknown command" 2 "ebb: there is no command foo; see ebb help" foo
 says "help for an unknown command" 2 "ebb: there is no command foo; see ebb help" help foo
 says "train without a network" 2 "ebb: train: say which network; see ebb train --help" train
 says "plan without a network" 2 "ebb: plan: say which network or program; see ebb plan --help" plan
-says "unknown option" 2 "ebb: train: there is no option --foo; see ebb train --help" train lenet --foo
-says "unknown option with a value" 2 "ebb: plan: there is no option --foo; see ebb plan --help" plan lenet --foo=3
+says "unknown option" 2 "ebb: train: there is no option --unheard; see ebb train --help" train lenet --unheard
+says "unknown option with a value" 2 "ebb: plan: there is no option --unheard; see ebb plan --help" plan lenet --unheard=3
 says "value missing" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647" train lenet --batch
 says "batch of none" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '0'" train lenet --batch 0
 says "batch of minus one" 2 "ebb: train: --batch takes a whole number from 1 to 2147483647, not '-1'" train lenet --batch -1
