@@ -93,9 +93,7 @@ static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->found, &time_ns)); }
     if (l->limit_bytes <= l->options.limit_bytes && time_ns >= l->time_ns) { return EBB_OK; }
-    const ebb_draft before = l->at;
-    l->at = l->found;
-    l->found = before;
+    ebb__draft_swap(&l->at, &l->found);
     l->time_ns = time_ns;
     l->limit_bytes = l->options.limit_bytes;
     return EBB_OK;

@@ -36,6 +36,12 @@ void ebb__draft_fini(ebb_draft *draft);
 /* Empty again, every persistent tensor resident. */
 void ebb__draft_reset(ebb_draft *draft, const ebb_program *program);
 
+static inline void ebb__draft_swap(ebb_draft *a, ebb_draft *b) {
+    const ebb_draft was_a = *a;
+    *a = *b;
+    *b = was_a;
+}
+
 ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t bound);
 /* For a step, which does not move; and for a whole tensor, from or to a tier. */
 ebb_status ebb__draft_step(ebb_draft *draft, ebb_action_kind kind, uint32_t step, uint32_t choice);

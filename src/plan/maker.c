@@ -166,6 +166,7 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
     input.as_coded = m->options->as_coded;
     input.n_threads = m->options->n_threads;
     input.progress = m->effort > 0 ? &m->options->progress : NULL;
+    input.known_order = m->is_order_known ? m->reordered.order : NULL;
     input.copies_only = m->options->no_recompute || m->policy->copies_only;
     memcpy(input.tier_bytes, m->options->tier_bytes, sizeof input.tier_bytes);
     return input;
@@ -319,9 +320,7 @@ static bool searches(const maker *m) {
 /* A policy that searches and has no tier for copies has its first drafts quickly, so a limit is looked for that leaves
  * little of the budget. */
 static bool is_thrifty(const maker *m) {
-    bool has_tiers = false;
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) { has_tiers = has_tiers || m->options->tier_bytes[tier] > 0; }
-    return searches(m) && !has_tiers;
+    return searches(m) && !ebb__has_tiers(m->options->tier_bytes);
 }
 
 /* The placer will lose as much again, and more under a lower limit. The limit falls by a 64th at least. */
@@ -371,8 +370,7 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
 
 /* ---- the least --------------------------------------------------------------------------------- */
 
-static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
-static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan);
+static ebb_status find_fitting(maker *m, uint64_t most_bytes);
 static ebb_status try_fixed(maker *m, ebb_plan **plan_out);
 
 /* Lower *least if the plan of a rung needs less. */
@@ -394,13 +392,7 @@ static ebb_status find_least_rung(maker *m, uint64_t *least_out) {
     uint64_t least = UINT64_MAX;
     EBB_TRY(extend_ladder(m, 0));
     EBB_TRY(ask_rung(m, 0, &least));
-    if (m->fitting_bytes == UNKNOWN) { /* placing it may be spared */
-        ebb_plan *plan = NULL;
-        ebb_status st = make_fitting(m, least, &plan);
-        if (st == EBB_OK && may_reorder(m)) { st = fit_ordered(m, least, &plan); }
-        ebb_plan_destroy(plan);
-        if (st != EBB_OK) { return st; }
-    }
+    if (m->fitting_bytes == UNKNOWN) { EBB_TRY(find_fitting(m, least)); } /* placing it may be spared */
     if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
     for (size_t rung = 1; least > m->floor_bytes; rung++) {
         EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
@@ -804,6 +796,7 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
 static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     ebb_plan *ordered = NULL;
     uint64_t peak_bytes = UNKNOWN;
+    EBB_TRY(find_order(m));
     const ebb_status st = make_unlimited(m, &ebb__policy_order, budget_bytes, &ordered, &peak_bytes);
     const bool is_lower = ordered != NULL && (*plan == NULL || peak_bytes < m->fitting_bytes);
     ebb_plan_destroy(is_lower ? *plan : ordered);
@@ -815,10 +808,27 @@ static ebb_status fit_ordered(maker *m, uint64_t budget_bytes, ebb_plan **plan) 
 
 /* The plan that the policy wants where the budget holds it, if there is one. */
 static ebb_status make_fitting(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    ebb_plan *plan = NULL;
     if (m->policy->when_it_fits == NULL) { return EBB_OK; }
-    EBB_TRY(make_unlimited(m, m->policy->when_it_fits, budget_bytes, plan_out, &m->fitting_bytes));
-    const bool fits = *plan_out != NULL && m->fitting_bytes <= budget_bytes;
-    return fits || !may_reorder(m) ? EBB_OK : fit_ordered(m, budget_bytes, plan_out);
+    EBB_TRY(make_unlimited(m, m->policy->when_it_fits, budget_bytes, &plan, &m->fitting_bytes));
+    const bool fits = plan != NULL && m->fitting_bytes <= budget_bytes;
+    const ebb_status st = fits || !may_reorder(m) ? EBB_OK : fit_ordered(m, budget_bytes, &plan);
+    if (st != EBB_OK) {
+        ebb_plan_destroy(plan);
+        return st;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+/* The lower need of that plan in the program's order and in the lower one, unless their loads are above most_bytes. */
+static ebb_status find_fitting(maker *m, uint64_t most_bytes) {
+    ebb_plan *plan = NULL;
+    if (m->policy->when_it_fits == NULL) { return EBB_OK; }
+    ebb_status st = make_unlimited(m, m->policy->when_it_fits, most_bytes, &plan, &m->fitting_bytes);
+    if (st == EBB_OK && may_reorder(m)) { st = fit_ordered(m, most_bytes, &plan); }
+    ebb_plan_destroy(plan);
+    return st;
 }
 
 /* ---- too little -------------------------------------------------------------------------------- */

@@ -50,8 +50,9 @@ typedef struct pool {
     uint64_t *time;      /* [n_actions]: computing before it */
     uint32_t *on_near;   /* [n_copies]: those that are there, while the walk goes on */
     size_t n_on_near;
-    uint32_t *slots_by_end;
-    uint32_t *moved; /* [n_moved]: copies that move on, in the order in which their room is wanted */
+    uint32_t *slots_by_end; /* [n_slots] */
+    uint32_t *copy_of_slot; /* [n_slots]; NONE: it has to stay where it is */
+    uint32_t *moved;        /* [n_moved]: copies that move on, in the order in which their room is wanted */
     size_t n_moved;
     size_t n_moves; /* of the plan that was made: on, and back */
 } pool;
@@ -195,7 +196,6 @@ static void walk(pool *p) {
     const ebb_plan *plan = p->plan;
     size_t ends = 0;
     uint64_t used = 0;
-    uint32_t *copy_of_slot = p->slots_by_end + plan->slots.n;
     p->n_on_near = p->n_moved = 0;
     for (size_t s = 0; s < plan->slots.n; s++) {
         const ebb_slot *slot = &plan->slots.data[s];
@@ -204,7 +204,7 @@ static void walk(pool *p) {
     }
     for (size_t a = 0, s = 0; a < plan->actions.n; a++) {
         for (; ends < plan->slots.n && plan->slots.data[p->slots_by_end[ends]].last <= a; ends++) {
-            const uint32_t which = p->slots_by_end[ends], c = copy_of_slot[which];
+            const uint32_t which = p->slots_by_end[ends], c = p->copy_of_slot[which];
             const ebb_slot *slot = &plan->slots.data[which];
             if (slot->first >= slot->last) { continue; }
             if (c == NONE ? slot->tier == p->near : is_on_near(p, c)) { used -= rounded(p, slot->size_bytes); }
@@ -212,7 +212,7 @@ static void walk(pool *p) {
         }
         for (; s < plan->slots.n && plan->slots.data[s].first <= a; s++) {
             const ebb_slot *slot = &plan->slots.data[s];
-            const uint32_t c = copy_of_slot[s];
+            const uint32_t c = p->copy_of_slot[s];
             if (slot->first >= slot->last) { continue; }
             if (c == NONE) {
                 used += slot->tier == p->near ? rounded(p, slot->size_bytes) : 0;
@@ -257,11 +257,10 @@ static uint64_t far_since(const pool *p, const copy *it) {
 /* The bytes of the near tier that are taken at each action. */
 static void count_near(const pool *p, uint64_t *used) {
     const size_t n = p->plan->actions.n;
-    const uint32_t *copy_of_slot = p->slots_by_end + p->plan->slots.n;
     memset(used, 0, n * sizeof *used);
     for (size_t s = 0; s < p->plan->slots.n; s++) {
         const ebb_slot *slot = &p->plan->slots.data[s];
-        const copy *it = copy_of_slot[s] != NONE ? &p->copies[copy_of_slot[s]] : NULL;
+        const copy *it = p->copy_of_slot[s] != NONE ? &p->copies[p->copy_of_slot[s]] : NULL;
         const bool goes_around = slot->first >= slot->last;
         const uint64_t last = it != NULL ? ebb_min_u64(it->move, slot->last) : slot->last;
         if (it != NULL ? !it->is_near : slot->tier != p->near) { continue; }
@@ -381,12 +380,11 @@ static uint64_t tensor_key(const void *slot) {
 
 /* Each slot from its first to its last; a move ends it and begins the next. */
 static ebb_status write_slots(pool *p, ebb_plan *made, const moving *moves, size_t n_moves, const uint64_t *at) {
-    const uint32_t *copy_of_slot = p->slots_by_end + p->plan->slots.n;
     uint64_t *latest = ebb__bump_alloc(&p->bump, p->n_copies, sizeof *latest);
     if (latest == NULL) { return EBB_E_NO_MEMORY; }
     for (uint32_t c = 0; c < p->n_copies; c++) { latest[c] = p->copies[c].slot; }
     for (size_t s = 0; s < p->plan->slots.n; s++) {
-        const uint32_t c = copy_of_slot[s];
+        const uint32_t c = p->copy_of_slot[s];
         ebb_slot slot = p->plan->slots.data[s];
         slot.first = at[slot.first];
         slot.last = slot.last > 0 ? at[slot.last - 1] + 1 : 0; /* moves before the next action are not in it */
@@ -440,16 +438,12 @@ static ebb_status pool_within(pool *p, ebb_plan *made) {
     p->n_copies = 0;
     EBB_TRY(find_copies(p));
     EBB_TRY(find_times(p));
-    p->slots_by_end = ebb__bump_alloc(&p->bump, 2 * p->plan->slots.n, sizeof *p->slots_by_end);
-    uint32_t *by_end = NULL;
-    if (p->slots_by_end == NULL) { return EBB_E_NO_MEMORY; }
-    EBB_TRY(ebb__plan_order_slot_ends(p->plan, &p->bump, &by_end));
-    for (size_t s = 0; s < p->plan->slots.n; s++) {
-        p->slots_by_end[s] = by_end[s];
-        p->slots_by_end[p->plan->slots.n + s] = NONE;
-    }
+    p->copy_of_slot = ebb__bump_alloc(&p->bump, p->plan->slots.n, sizeof *p->copy_of_slot);
+    if (p->copy_of_slot == NULL) { return EBB_E_NO_MEMORY; }
+    EBB_TRY(ebb__plan_order_slot_ends(p->plan, &p->bump, &p->slots_by_end));
+    for (size_t s = 0; s < p->plan->slots.n; s++) { p->copy_of_slot[s] = NONE; }
     for (uint32_t c = 0; c < p->n_copies; c++) {
-        if (!p->copies[c].is_fixed) { p->slots_by_end[p->plan->slots.n + p->copies[c].slot] = c; }
+        if (!p->copies[c].is_fixed) { p->copy_of_slot[p->copies[c].slot] = c; }
     }
     walk(p);
     move_up(p);

@@ -186,7 +186,16 @@ typedef struct ebb_policy_input {
     const ebb_progress *progress; /* of a policy that searches, told how far it is; NULL: no calls */
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
+    const uint32_t *known_order; /* of the policy order, found before; NULL: it has to find it */
 } ebb_policy_input;
+
+/* Whether anything may be copied out. */
+static inline bool ebb__has_tiers(const uint64_t tier_bytes[EBB_MAX_TIERS]) {
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
+        if (tier_bytes[tier] > 0) { return true; }
+    }
+    return false;
+}
 
 /* The choice of a step, where choice may be NULL. */
 static inline uint32_t ebb__choice_of(const uint32_t *choice, size_t step) {

@@ -172,9 +172,7 @@ static ebb_status take_faster(search *s, uint64_t work, double *estimate_ns) {
     EBB_TRY(time_placed(s, work, &time_ns));
     if (time_ns == INFINITY) { *estimate_ns = INFINITY; }
     if (time_ns >= s->best_ns && s->has_draft) { return EBB_OK; }
-    const ebb_draft slower = *s->best_draft;
-    *s->best_draft = s->draft;
-    s->draft = slower;
+    ebb__draft_swap(s->best_draft, &s->draft);
     s->has_draft = true;
     s->best_ns = time_ns;
     return EBB_OK;
@@ -200,16 +198,10 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
 
 /* ---- the search --------------------------------------------------------------------------------- */
 
-static bool has_tiers(const ebb_policy_input *input) {
-    bool has = false;
-    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { has = has || input->tier_bytes[t] > 0; }
-    return has;
-}
-
 /* Several prices of the link, if anything can be copied. */
 static ebb_status seed_ways(search *s, bool copies_only) {
     static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
-    const size_t n_prices = has_tiers(s->input) && !copies_only ? sizeof prices / sizeof prices[0] : 1;
+    const size_t n_prices = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? sizeof prices / sizeof prices[0] : 1;
     double time_ns = INFINITY;
     for (size_t i = 0; i < n_prices; i++) {
         for (size_t k = 0; k < sizeof reaches / sizeof reaches[0]; k++) {
@@ -226,7 +218,7 @@ static ebb_status seed_ways(search *s, bool copies_only) {
 static ebb_status seed(search *s) {
     s->walk.max_looks = UINT64_MAX;
     EBB_TRY(seed_ways(s, false));
-    return has_tiers(s->input) && !s->input->copies_only ? seed_ways(s, true) : EBB_OK;
+    return ebb__has_tiers(s->input->tier_bytes) && !s->input->copies_only ? seed_ways(s, true) : EBB_OK;
 }
 
 static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {
@@ -262,10 +254,10 @@ static ebb_status anneal(search *s) {
 /* Local search in all lanes; the fastest of their drafts that can be placed is taken. If there are faster ones than
  * before and none of them can, the lanes get a lower limit and go on. */
 static ebb_status refine(search *s) {
-    const uint64_t n_looks = has_tiers(s->input) ? COPIES_LOOKS : LANE_LOOKS;
+    const uint64_t n_looks = ebb__has_tiers(s->input->tier_bytes) ? COPIES_LOOKS : LANE_LOOKS;
     for (uint32_t i = 0; i < MAX_LOWER; i++) {
         uint64_t need_bytes = UINT64_MAX;
-        tell(s, has_tiers(s->input) ? ANNEALED : (double)i / MAX_LOWER);
+        tell(s, ebb__has_tiers(s->input->tier_bytes) ? ANNEALED : (double)i / MAX_LOWER);
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->lane_limit_bytes, n_looks >> i));
         for (uint32_t k = 0; k < MAX_PLACED; k++) {
             const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
@@ -284,7 +276,7 @@ static ebb_status refine(search *s) {
 
 /* Nothing is faster than computing alone. Keys matter for copies; without any, local search is better all the time. */
 static ebb_status find_best(search *s) {
-    const bool has_copies = has_tiers(s->input);
+    const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     EBB_TRY(seed(s));
     if (!s->has_draft) { return EBB_E_NO_FIT; }
     const bool is_placed = s->best_ns < INFINITY;
@@ -304,9 +296,7 @@ static ebb_status take_walk(search *s, float link_price, float reach) {
     s->tried.link_price = link_price;
     s->tried.reach = reach;
     EBB_TRY(ebb__best_walk(&s->walk, &s->tried, INFINITY, true));
-    const ebb_draft empty = *s->best_draft;
-    *s->best_draft = s->draft;
-    s->draft = empty;
+    ebb__draft_swap(s->best_draft, &s->draft);
     return EBB_OK;
 }
 

@@ -14,8 +14,7 @@
 #include <math.h>
 
 static double benefit_of(const ebb_joint *j, const ebb_gap *gap) {
-    const double gone_ns = fmax(j->begin_ns[gap->leave + 1], j->out_free_ns[gap->leave]) + gap->out_ns;
-    const double back_ns = fmin(j->begin_ns[gap->need], j->in_begin_ns[gap->need]) - gap->in_ns;
+    const double gone_ns = ebb__joint_gone_ns(j, gap), back_ns = ebb__joint_back_ns(j, gap);
     const uint64_t limit = j->input->limit_bytes;
     double benefit = 0;
     for (uint32_t s = gap->leave + 1; s < gap->need && back_ns > gone_ns; s++) {

@@ -24,10 +24,7 @@ static ebb_status take_faster(const ebb_policy_input *input, ebb_draft *draft, e
     double time_ns = 0, other_ns = 0;
     EBB_TRY(ebb__best_time(input, draft, &time_ns));
     EBB_TRY(ebb__best_time(input, other, &other_ns));
-    if (other_ns >= time_ns) { return EBB_OK; }
-    const ebb_draft slower = *draft;
-    *draft = *other;
-    *other = slower;
+    if (other_ns < time_ns) { ebb__draft_swap(draft, other); }
     return EBB_OK;
 }
 
@@ -41,9 +38,7 @@ static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
     if (mixed == EBB_OK && st == EBB_OK) {
         st = take_faster(input, draft, &other);
     } else if (mixed == EBB_OK) {
-        const ebb_draft empty = *draft;
-        *draft = other;
-        other = empty;
+        ebb__draft_swap(draft, &other);
         st = EBB_OK;
     } else if (mixed != EBB_E_NO_FIT) {
         st = mixed;

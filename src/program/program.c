@@ -317,7 +317,6 @@ static ebb_status add_reordered(const ebb_program *from, const uint32_t *order, 
 ebb_status ebb__program_reorder(const ebb_program *program, const uint32_t *order, const ebb_mem *mem,
                                 ebb_program **program_out) {
     ebb_program *to = NULL;
-    EBB_ASSERT(program->finished);
     EBB_TRY(ebb_program_create(mem, program->name, program->alignment_bytes, &to));
     const ebb_status st = add_reordered(program, order, to);
     if (st != EBB_OK) {
