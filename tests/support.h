@@ -164,4 +164,10 @@ static inline void only_when_all(void) {
     }
 }
 
+/* An environment variable's number. */
+static inline uint64_t number(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
 #endif

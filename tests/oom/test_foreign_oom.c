@@ -2,12 +2,8 @@
  *
  * Every allocation of importing a program fails in turn, for each of the stored inputs of the readers' fuzz targets.
  */
+#include "corpus.h"
 #include "ebb/program_import.h"
-#include "support.h"
-
-#include <dirent.h>
-
-#define CORPUS "tests/fuzz/corpus"
 
 static void import_failing(const char *path, const char *format) {
     ebb_status st = EBB_E_NO_MEMORY;
@@ -24,29 +20,12 @@ static void import_failing(const char *path, const char *format) {
     assert_true(st == EBB_OK || st == EBB_E_FORMAT);
 }
 
-static void import_corpus(const char *name, const char *format) {
-    char folder[128];
-    size_t n = 0;
-    (void)snprintf(folder, sizeof folder, CORPUS "/foreign_%s", name);
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        char path[512];
-        if (entry->d_name[0] == '.') { continue; }
-        (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        import_failing(path, format);
-        n++;
-    }
-    assert_true(n > 0);
-    assert_int_equal(closedir(dir), 0);
-}
-
 static void test_formats(void **state) {
     (void)state;
-    import_corpus("dtr", "dtr");
-    import_corpus("node_link", "node-link");
-    import_corpus("min_cut", "min-cut");
-    import_corpus("g10", "g10");
+    each_in_corpus("foreign_dtr", "dtr", import_failing);
+    each_in_corpus("foreign_node_link", "node-link", import_failing);
+    each_in_corpus("foreign_min_cut", "min-cut", import_failing);
+    each_in_corpus("foreign_g10", "g10", import_failing);
 }
 
 int main(void) {

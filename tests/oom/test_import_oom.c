@@ -2,12 +2,8 @@
  *
  * Every allocation of importing fails in turn, for each of the stored inputs of the importers' fuzz targets.
  */
-#include "support.h"
+#include "corpus.h"
 #include "trace/trace.h"
-
-#include <dirent.h>
-
-#define CORPUS "tests/fuzz/corpus"
 
 /* Import the file with each allocation failing; the first status that is not for want of memory is the last. */
 static void import_failing(const char *path, const char *format) {
@@ -26,29 +22,12 @@ static void import_failing(const char *path, const char *format) {
     assert_int_equal(unlink(out), st == EBB_OK ? 0 : -1);
 }
 
-static void import_corpus(const char *format) {
-    char folder[128];
-    (void)snprintf(folder, sizeof folder, CORPUS "/import_%s", format);
-    DIR *dir = opendir(folder);
-    size_t n = 0;
-    assert_non_null(dir);
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-        char path[512];
-        if (entry->d_name[0] == '.') { continue; }
-        (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        import_failing(path, format);
-        n++;
-    }
-    assert_true(n > 0);
-    assert_int_equal(closedir(dir), 0);
-}
-
 static void test_formats(void **state) {
     (void)state;
-    import_corpus("execution");
-    import_corpus("chrome");
-    import_corpus("singa");
-    import_corpus("csv");
+    each_in_corpus("import_execution", "execution", import_failing);
+    each_in_corpus("import_chrome", "chrome", import_failing);
+    each_in_corpus("import_singa", "singa", import_failing);
+    each_in_corpus("import_csv", "csv", import_failing);
 }
 
 static void test_open_any(void **state) {

@@ -73,11 +73,6 @@ static void try_policies(uint64_t seed, uint64_t *n_plans, uint64_t *n_priced, d
     ebb_program_destroy(p);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void policies_are_not_faster(void **state) {
     (void)state;
     const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", getenv("EBB_TEST_ALL") != NULL ? 200 : 20);

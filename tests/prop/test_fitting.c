@@ -120,11 +120,6 @@ static void find_range(const fixture *f, uint64_t *low_out, uint64_t *high_out) 
     ebb_plan_destroy(plan);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 /* The others are like one of these to the maker. */
 static const char *const policies[] = {"none", "liveness", "order", "budget", "best"};
 

@@ -86,11 +86,6 @@ static void try_policy(const ebb_program *p, const ebb_machine *m, const char *p
     ebb_plan_destroy(plan);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void test_results(void **state) {
     (void)state;
     const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", 40);

@@ -24,11 +24,6 @@ static void run_plainly(const ebb_program *program, world *expected) {
     ebb_machine_destroy(machine);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 /* The simulator starts nothing before what it waits for has ended, and each engine does one thing after the other. */
 static void assert_simulated(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine) {
     const size_t n = plan->actions.n;

@@ -145,11 +145,6 @@ static void sweep_budgets(const question *q, uint64_t top, uint64_t n_budgets) {
     ebb_machine_destroy(round);
 }
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void test_larger_budgets_are_accepted(void **state) {
     (void)state;
     const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", getenv("EBB_TEST_ALL") != NULL ? 5 : 2);

@@ -12,11 +12,6 @@
 
 #define N_LAPS 3
 
-static uint64_t number(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 typedef struct subject {
     ebb_program *program;
     ebb_machine *machine;
