@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 
+from paper_docs import write_docs
 from provenance import commit
 
 MIB = 2**20
@@ -132,17 +133,6 @@ def without_card():
            "needs a card: their own run times; a drawing without numbers"]
 
 
-def write_docs(path, rows):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    lines = ["| figure | of | unit | paper | same rule | swap | note |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    before, rest = text.split("<!-- autoswap -->\n")
-    after = rest[rest.index("<!-- end of autoswap -->"):]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(before + "<!-- autoswap -->\n" + "\n".join(lines) + "\n" + after)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ebb", default="build/release/ebb")
@@ -157,7 +147,7 @@ def main():
             rows.append(row)
             print(*row, sep=" | ", file=sys.stderr, flush=True)
     if args.docs:
-        write_docs(args.docs, rows)
+        write_docs(args.docs, "<!-- autoswap -->", "<!-- end of autoswap -->", "swap", rows)
     out = open(args.output, "w", encoding="utf-8", newline="") if args.output else sys.stdout
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["commit", "figure", "of", "unit", "paper", "same_rule", "swap", "note"])

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+from paper_docs import write_docs
 from provenance import commit
 
 GIB, MIB = 2**30, 2**20
@@ -211,17 +212,6 @@ def without_card():
         yield [what.split(",")[0], what.split(", ")[1], "", "", "", "", f"needs a card: {why}"]
 
 
-def write_docs(path, rows):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    lines = ["| figure | of | unit | paper | same rule | best | note |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    before, rest = text.split("<!-- superneurons -->\n")
-    after = rest[rest.index("<!-- end -->"):]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(before + "<!-- superneurons -->\n" + "\n".join(lines) + "\n" + after)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ebb", default="build/release/ebb")
@@ -245,7 +235,7 @@ def main():
     writer.writerow(["commit", "figure", "of", "unit", "paper", "same_rule", "best", "note"])
     writer.writerows([commit(), *row] for row in rows)
     if args.docs:
-        write_docs(args.docs, rows)
+        write_docs(args.docs, "<!-- superneurons -->", "<!-- end -->", "best", rows)
 
 
 if __name__ == "__main__":
