@@ -148,7 +148,7 @@ static bool run_program(const char *path, const import_values *values, int *code
     return true;
 }
 
-/* What comes through a pipe can be read once only; it is taken for a recording. */
+/* A pipe can be read once only; its content is taken for a recording. */
 static bool can_be_read_again(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);

@@ -69,7 +69,7 @@ bool ebb__cli_is_subject(const ebb_cli_command *command, const char *name) {
     return true;
 }
 
-/* What the program is, and what it is not. */
+/* Say where the program comes from, and what it does not tell. */
 static void tell_notes(const char *name, const ebb_program_trace_notes *notes) {
     ebb__progress_clear();
     if (notes->iteration.found) {

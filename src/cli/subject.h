@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `plan` and `compare` plan for: a network of the zoo, a program's file, or an iteration of a recording.
+ * The subject of `plan` and `compare`: a network of the zoo, a program's file, or an iteration of a recording.
  */
 #ifndef EBB_SRC_CLI_SUBJECT_H
 #define EBB_SRC_CLI_SUBJECT_H

@@ -13,7 +13,7 @@
 #define LONGEST_WORD 256 /* characters, in a message */
 #define MOST_COLUMNS 10000
 
-/* What COLUMNS asks for, as POSIX has it; 0: nothing. */
+/* The width that COLUMNS asks for, as POSIX has it; 0: none. */
 static uint32_t asked_columns(void) {
     const char *text = getenv("COLUMNS");
     char *end = NULL;

@@ -226,7 +226,7 @@ static bool put_chain_at(refiner *r, uint32_t touch) {
 
 /* ---- prices ------------------------------------------------------------------------------------- */
 
-/* What it takes to compute a tensor again before a node, with what is not there for it; limit_ns or more: too much. */
+/* The time to compute a tensor again before a node, with all that is missing for it; limit_ns or more: too much. */
 static double price(refiner *r, uint32_t tensor, const ebb_tape_node *before, double limit_ns, uint32_t depth) {
     ebb_best_walk *w = r->w;
     const ebb_tape_recipe *recipe = ebb__tape_recipe(&r->tape, tensor, before->place);
@@ -293,7 +293,7 @@ static uint32_t window_before(const refiner *r, uint64_t label) {
     return low;
 }
 
-/* What dropping a tensor between two labels does for the stretch, in bytes. */
+/* The bytes that a drop between two labels frees where the load is above the limit. */
 static double relief(const refiner *r, uint64_t from, uint64_t to, int64_t bytes, int64_t over) {
     const uint32_t first = window_before(r, from + 1), end = window_before(r, to);
     const double covered = (double)(r->over[end] - r->over[first]);

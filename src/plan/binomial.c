@@ -10,7 +10,7 @@
  *
  * The walk: when the backward pass needs something of a stage that is not there, the last restart before it is taken
  * from its slot, and the stages from there on run again. On the way the free slots are filled as the schedule says.
- * What is not in a slot, and is not read by the stage at hand, is let go.
+ * A tensor is let go if it is in no slot and the stage at hand does not read it.
  */
 #include "plan/binomial.h"
 
@@ -125,7 +125,7 @@ typedef struct walk {
 } walk;
 enum { HELD_RESTART = 1, HELD_READ = 2 };
 
-/* What crosses into a stage belongs to it, else what is made in it. */
+/* Tensors that cross into a stage belong to it; the others belong to the stage that makes them. */
 static void find_needs(walk *w) {
     const ebb_remake *r = w->r;
     for (uint32_t t = 0; t < r->view.n_tensors; t++) { w->need[t] = EBB_NO_STAGE; }
@@ -148,7 +148,7 @@ static void find_held(walk *w) {
     }
 }
 
-/* Of restarts all that crosses into the stage, which after merging is more than one tensor at most. */
+/* A restart keeps all tensors that cross into its stage; there can be several. */
 static bool is_held(const walk *w, uint32_t t) {
     const uint32_t made = w->stages->made[t], need = w->need[t];
     if (need != EBB_NO_STAGE && (w->held[need] & HELD_READ) != 0) { return true; }
@@ -200,7 +200,7 @@ static bool is_wanted(const walk *w, uint32_t t, uint32_t stage, uint32_t s) {
     return w->need[t] == stage || is_held(w, t) || is_read(w, t, s);
 }
 
-/* What is not in a slot, not read of the stage, and not read by step s. */
+/* Drop the tensors that are in no slot and that neither the stage nor step s reads. */
 static void let_go(walk *w, uint32_t stage, uint32_t s) {
     for (uint32_t t = 0; t < w->r->view.n_tensors; t++) {
         w->again.is_there[t] = w->again.is_there[t] && is_wanted(w, t, stage, s);

@@ -169,7 +169,7 @@ static void find_gap(const ebb_comparison *c, ebb_compared *row) {
     row->gap = bound_ns > 0 ? (double)row->timeline.iteration_ns / bound_ns - 1 : 0;
 }
 
-/* What no plan within a larger budget beats, no plan within a smaller one does. */
+/* If no plan within a larger budget beats a time, no plan within a smaller one does. */
 static void raise_bounds(ebb_comparison *c) {
     for (size_t i = c->n_budgets - 1; i-- > 0;) {
         ebb_certificate *mine = &c->budgets[c->by_bytes[i]].certificate;

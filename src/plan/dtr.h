@@ -82,7 +82,7 @@ ebb_status ebb__dtr_find_chains(ebb_dtr_walk *w);
 ebb_status ebb__dtr_evicted(ebb_dtr_walk *w, uint32_t t);
 ebb_status ebb__dtr_returned(ebb_dtr_walk *w, uint32_t t);
 
-/* What the evicted ones around t, which is here, take. */
+/* The time to make the evicted tensors around t again; t is here. */
 ebb_status ebb__dtr_region_ns(ebb_dtr_walk *w, uint32_t t, uint64_t *ns_out);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What DTR may evict. Its values never change, so each can be made again at any time. A program's tensors can be
- * updated in place. So a tensor can be evicted only in its last version, and is made again by its chain: the steps that
- * write it, from the one that writes it whole, in order. That needs, until no one needs the tensor any more,
+ * Chains: the tensors that DTR may evict. DTR's values never change, so each can be made again at any time. A program's
+ * tensors can be updated in place. So a tensor can be evicted only in its last version, and is made again by its chain:
+ * the steps that write it, from the one that writes it whole, in order. That needs, until no one needs the tensor any
+ * more,
  *
  *  - that each step of the chain may run again,
  *  - that what the chain reads stays at the version that it read,
@@ -25,7 +26,7 @@ static bool serves(const ebb_dtr_walk *w, uint32_t t, uint32_t s) {
     return true;
 }
 
-/* What the chain of t reads is needed as long as t is. */
+/* The tensors that t's chain reads are needed as long as t is. */
 static void pass_need_on(ebb_dtr_walk *w, uint32_t t, uint32_t s) {
     const ebb_step *step = &w->view.steps[s];
     for (uint32_t i = 0; i < step->n_accesses; i++) {

@@ -153,7 +153,7 @@ static uint32_t find_peak(const ebb_joint *j) {
     return peak;
 }
 
-/* Until no step has more than so many bytes. */
+/* Ask the rule for choices until no step has more than so many bytes. */
 static ebb_status choose(ebb_joint *j, ebb_joint_rule rule, uint64_t aim_bytes) {
     for (;;) {
         const uint32_t peak = find_peak(j);

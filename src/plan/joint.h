@@ -73,7 +73,7 @@ static inline double ebb__joint_back_ns(const ebb_joint *j, const ebb_gap *gap) 
  */
 double ebb__joint_free_ns(const ebb_joint *j, const ebb_gap *gap);
 
-/* What making it again would take, with all that is gone by then; infinite: it cannot be made. A failure is kept in
+/* The time to make it again, with all that is gone by then; infinite: it cannot be made. A failure is kept in
  * j->status. */
 double ebb__joint_again_ns(ebb_joint *j, const ebb_gap *gap);
 

@@ -137,7 +137,7 @@ static void vary(search *s) {
 
 /* ---- drafts ------------------------------------------------------------------------------------- */
 
-/* What the simulator says of the draft at hand, once it is placed; INFINITY: its places are not within the budget. */
+/* The simulated time of the draft at hand, once it is placed; INFINITY: its places are not within the budget. */
 static ebb_status time_placed(search *s, uint64_t work, double *time_ns_out) {
     const ebb_policy_input *input = s->input;
     ebb_placing_options options = {.alignment = s->walk.view.alignment,

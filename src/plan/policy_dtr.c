@@ -250,7 +250,7 @@ static ebb_status run_frames(walk *w) {
 
 /* ---- the program -------------------------------------------------------------------------------- */
 
-/* What the program gives back, or what nothing needs any more. due: by step. */
+/* Tensors that the program gives back, or that nothing needs any more. due: by step. */
 static ebb_status release(walk *w, const uint32_t *due, size_t n_due) {
     for (size_t i = 0; i < n_due; i++) {
         const ebb_dtr_tensor *tensor = &w->tensor[due[i]];
@@ -273,7 +273,7 @@ static ebb_status run_program_step(walk *w, uint32_t s) {
     return EBB_OK;
 }
 
-/* What is kept is there, and nothing else but what is persistent. */
+/* Kept and persistent tensors are there, and no others. */
 static ebb_status end_program(walk *w) {
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].kept) { continue; }

@@ -5,7 +5,7 @@
  * inactive longest, to be copied, and the one with the highest ratio of bytes to the time that computing it again
  * takes. The one with the smaller overhead leaves.
  *
- * What the paper gains by running other models while one waits is not here.
+ * The paper also runs other models while one waits. That is not here.
  */
 #include "plan/joint.h"
 

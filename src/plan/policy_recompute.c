@@ -46,7 +46,7 @@ static uint64_t find_peak(const ebb_remake *r) {
     return peak_bytes;
 }
 
-/* What goes in and comes out of each layer of a segment, added to its bytes. */
+/* Add the inputs and outputs of each layer to the bytes of its segment. */
 static void sum_layers(const ebb_remake *r, uint64_t *bytes) {
     for (size_t s = 0; s < r->view.n_steps; s++) {
         const ebb_step *step = &r->view.steps[s];

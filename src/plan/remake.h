@@ -29,7 +29,7 @@ typedef struct ebb_remake {
     bool *is_memory;      /* [n_tensors]: of a segment: it is made again for each step that needs it */
 } ebb_remake;
 
-/* What can be dropped; nothing is yet. */
+/* Find the tensors that can be dropped; none is yet. */
 ebb_status ebb__remake_init(ebb_remake *r, const ebb_policy_input *input);
 void ebb__remake_fini(ebb_remake *r);
 

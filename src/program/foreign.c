@@ -219,7 +219,7 @@ static ebb_status build_all(const ebb_foreign *f, ebb_program *program) {
     return ebb_program_finish(program);
 }
 
-/* What the builder refuses is the file's fault, but for memory. */
+/* If the builder refuses something, the file is wrong, unless memory is short. */
 static ebb_status build(const ebb_foreign *f, ebb_program **program_out) {
     ebb_program *program = NULL;
     EBB_TRY(ebb_program_create(f->mem, f->name, 1, &program));

@@ -324,7 +324,7 @@ static ebb_status take_copy(dtr_log *log, const ebb_json_value *json, bool is_fr
     return EBB_OK;
 }
 
-/* What was made before the log begins is released in it as well. */
+/* Tensors that were made before the log begins are released in it, too. */
 static ebb_status take_release(dtr_log *log, const ebb_json_value *json) {
     const char *name = NULL;
     EBB_TRY(get_text(json, "NAME", &name));

@@ -75,7 +75,7 @@ static ebb_status next_line(g10_trace *g, bool *done_out) {
     return EBB_OK;
 }
 
-/* What follows this beginning, without blanks; NULL: the text does not begin with it. */
+/* The rest of a text after this beginning, without blanks; NULL: it does not begin so. */
 static const char *behind(const char *text, const char *beginning) {
     const size_t n = strlen(beginning);
     if (strncmp(text, beginning, n) != 0) { return NULL; }

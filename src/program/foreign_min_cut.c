@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What PyTorch's min-cut partitioner says of the joint graph that it cuts: the artifact min_cut_information of
+ * The graph that PyTorch's min-cut partitioner cuts, as it writes it: the artifact min_cut_information of
  * torch.compile's structured trace (docs/import.md says how to have it written), a JSON object of nodes by name:
  *
  *     {"Joint Graph Node Information": {"mm": {"index": 7, "target": "aten.mm.default", "shape": "torch.Size([4, 8])",
@@ -295,7 +295,7 @@ static ebb_status gather_parts(const cut_graph *g, const uint32_t *order, cut_pa
     return EBB_OK;
 }
 
-/* What output reads is kept. */
+/* The values that output reads are kept. */
 static void keep_outputs(cut_graph *g, const cut_node *node) {
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t t = g->nodes.data[g->inputs.data[node->first_input + i]].tensor;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a reader of other planners' files is: a line in the table of foreign.c, and a function that gathers tensors and
+ * A reader of other planners' files is a line in the table of foreign.c, and a function that gathers tensors and
  * steps. It refuses what breaks its format with EBB_E_FORMAT, the path and the place.
  *
  * Names in such files are texts; each gets a number here, in the order in which they come.
@@ -39,7 +39,7 @@ typedef struct ebb_foreign_step {
     size_t first_access; /* up to the next one's */
 } ebb_foreign_step;
 
-/* What a reader reads from and gathers into. All texts are the bump's. */
+/* A reader's source, and where it gathers. All texts are the bump's. */
 typedef struct ebb_foreign {
     const ebb_mem *mem;
     const char *path; /* for messages */

@@ -300,7 +300,7 @@ static ebb_status measure_link(bench *b, ebb_stream *const stream[2], ebb_tiers 
     return ebb_machine_set_link(machine, &link);
 }
 
-/* What moves between the host and the disk waits for the disk, as what moves between device and disk does. */
+/* Copies between host and disk wait for the disk, as those between device and disk do. */
 static ebb_status copy_disk_rates(ebb_machine *machine) {
     ebb_link disk, link;
     if (!ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk) ||

@@ -222,7 +222,7 @@ static void queue_next(moving *m) {
     m->n_queued++;
 }
 
-/* What the kernel made of a chunk. What is left of it after less than a block goes through the cache. */
+/* Take the kernel's answer for a chunk. If less than a block was left out, it goes through the cache. */
 static void end_chunk(moving *m, chunk *c, int result) {
     const bool again = result == -EINTR || result == -EAGAIN;
     if (result > 0) { c->done_bytes += (uint64_t)result; }

@@ -409,7 +409,7 @@ static ebb_status transfer_whole(ebb_stream *stream, ebb_transfer *t) {
     return ops->copy(stream, direction_of(t), t->buf, store->memory + lower_offset(t));
 }
 
-/* What comes in stream from now on comes after all that is in the other one so far. */
+/* From now on, commands in stream wait for all that is in the other one so far. */
 static ebb_status follow(const ebb_tiers *tiers, ebb_stream *stream, ebb_stream *other, ebb_event *event) {
     EBB_TRY(tiers->device->ops->event_record(other, event));
     return tiers->device->ops->event_wait(stream, event);

@@ -155,8 +155,8 @@ static ebb_status record_if_due(ebb_trainer *trainer) {
 /* The iterations after which all that runs on the device is there: a backend may capture the second as a graph. */
 #define N_SETTLING_STEPS 3
 
-/* What is taken of the device beside the arena was planned with before slab, streams and graphs were there. With them
- * it may be more, and a budget that includes it broken: that is measured again, and said. */
+/* The plan knows the bytes beside the arena from before slab, streams and graphs were there. With them there may be
+ * more, which breaks a budget that includes them. So they are measured again, and more is said. */
 static ebb_status check_context(const ebb_trainer *trainer) {
     const uint64_t budget_bytes = trainer->session->options.budget_bytes;
     char taken[32], more[32];

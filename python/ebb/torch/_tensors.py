@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors as views of storages: where a tensor lies in its storage, and the same tensor over another storage.
 
-What runs here is seen by no dispatch mode, saves nothing for autograd and casts nothing.
+No dispatch mode sees these calls; they save nothing for autograd and cast nothing.
 """
 import contextlib
 

@@ -123,7 +123,7 @@ static ebb_status find_algorithms(const ebb_cuda_device *device, const char *op,
     return has_small(all) ? EBB_OK : add_within(device, op, p, 0, 1, all);
 }
 
-/* If the library has no algorithm with an epilogue, there is none. */
+/* Without an algorithm of the library that has an epilogue, the bias is a pass of its own. */
 static ebb_status choose_algorithm(const ebb_cuda_device *device, const char *op, bool with_bias, uint32_t choice,
                                    ebb_cuda_kernel *kernel) {
     product *p = kernel->extra;
