@@ -3,8 +3,9 @@
 #
 # The measured peak is the planned peak for the networks of the zoo under every policy: the arena is as large as planned
 # and ends at a page without access, so a run that ends has used nothing above it, and the kernel's page table says that
-# the last page before it was used. A device without memory measures none. The kernel's count of the process agrees with
-# the pieces that ebb names; and nothing moves with all the bytes that liveness needs.
+# the last page before it was used; where a step's scratch lies on top, a kernel may leave the end of it untouched. A
+# device without memory measures none. The kernel's count of the process agrees with the pieces that ebb names; and
+# nothing moves with all the bytes that liveness needs.
 . "$(dirname "$0")/lib.sh"
 
 nets=$("$EBB" train --help | sed -n '/^networks:/,/^$/s/^  \([a-z0-9_]*\) .*/\1/p')
@@ -15,6 +16,12 @@ for net in $nets; do
     equal "$net moves nothing at 100%" 0 $(($(member out moved_out_bytes) + $(member out moved_in_bytes) + $(member out recomputed_steps)))
     equal "$net peak at 100%" "$(member out peak_planned_bytes)" "$(member out liveness_bytes)"
 done
+
+# The most scratch that a step of the program declares.
+largest_scratch() {
+    "$EBB" plan "$@" --machine machine --program-out program >plan 2>err || fail "largest_scratch $*" "$(cat err)"
+    sed -n 's/^step .* choice "[^"]*" \([0-9]*\) .*/\1/p' program | sort -n | tail -n 1 | grep .
+}
 
 # Every network runs where all tests do, inside a budget; one of each kind that is quick to run has all policies.
 quick="mlp lenet alexnet vgg11 resnet18 resnet20 densenet121"
@@ -39,7 +46,13 @@ for net in $measured; do
         # shellcheck disable=SC2086
         run "$net $policy" out train "$net" --image $image --batch 2 --classes 10 --policy $policy $memory --machine machine --steps 1 --json ||
             continue
-        equal "$net $policy" "$(member out peak_measured_bytes)" "$(member out peak_planned_bytes)"
+        untouched=$(($(member out peak_planned_bytes) - $(member out peak_measured_bytes)))
+        if [ $untouched = 0 ]; then
+            pass "$net $policy"
+        else
+            check "$net $policy: $untouched bytes of scratch were left untouched" \
+                test $untouched -gt 0 -a $untouched -lt "$(largest_scratch "$net" --image $image --batch 2 --classes 10)"
+        fi
         equal "$net $policy: the arena ends there" "$(member out arena_bytes)" "$(member out peak_planned_bytes)"
     done
 done
