@@ -15,6 +15,7 @@
 typedef struct ebb_rung {
     uint64_t limit_bytes, need_bytes[EBB_MAKER_NOMINAL];
 } ebb_rung;
+typedef EBB_VEC(ebb_rung) ebb_ladder;
 
 /* A program with its steps in an order whose load is lower. */
 typedef struct ebb_reordered {
@@ -49,7 +50,7 @@ typedef struct ebb_maker {
     bool is_turned;          /* drafts are made for the reordered program */
     uint64_t unsearched_ns;  /* what the fastest own plan takes before a search */
     double loss;             /* peak over load of a nominal machine's plan, of a large program; 1: not known */
-    EBB_VEC(ebb_rung) rungs; /* as far as they were needed, from the lowest */
+    ebb_ladder rungs;        /* of the policy at hand, as far as they were needed, from the lowest */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */

@@ -54,6 +54,15 @@ END
 run "rules that copy and compute again" out compare resnet_cifar:1 --backend dry --batch 64 --machine machine.json \
     --effort 0 --memory 80%..20%:15% --policies capuchin,mu-two,g10
 
+# A rule may have a plan for the nominal machine only, and that may be the fastest of all.
+run "a rule with a nominal plan alone" out compare mlp --backend dry --machine machine.json --memory 85% \
+    --policies autoswap-aoa,best --json
+check "is asked by best, too" python3 - <<'END'
+import json
+rule, best = json.load(open("out"))["plans"]
+assert best["step_time_predicted_s"] <= rule["step_time_predicted_s"], (rule, best)
+END
+
 # A row is what `ebb plan` says, and the table's line, the CSV's and the object's are one.
 # shellcheck disable=SC2086
 run "two policies" out compare resnet20 $options --memory 50% --policies budget,liveness --json -o rows.csv &&
