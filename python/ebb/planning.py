@@ -113,11 +113,17 @@ class Plan:
         library, n = _lib.lib(), c_size_t()
         actions = library.ebb_plan_actions(handle, byref(n))
         self.actions = [(a.kind, a.target, a.tier) for a in actions[:n.value]]
-        summary, times = library.ebb_plan_get_summary(handle), _lib.Timeline()
-        _lib.check(library.ebb_plan_simulate(program._handle, handle, machine._handle, byref(times), None, None))
+        summary = library.ebb_plan_get_summary(handle)
         self.peak_bytes, self.tier_bytes = summary.peak_bytes, list(summary.tier_bytes)
         self.moved_out_bytes, self.n_recomputed_steps = summary.moved_out_bytes, summary.n_recomputed_steps
         self.bound_ns, self.bound_bytes = summary.certificate.bound_ns, summary.certificate.bound_bytes
+        self.time(program, machine)
+
+    def time(self, program, machine):
+        """Predict the times anew, for a program that differs from the plan's in its times only, on a machine."""
+        program._finish()
+        times = _lib.Timeline()
+        _lib.check(_lib.lib().ebb_plan_simulate(program._handle, self._handle, machine._handle, byref(times), None, None))
         self.iteration_ns, self.again_ns = times.iteration_ns, times.again_ns
 
     def save(self, path):

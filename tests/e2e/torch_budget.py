@@ -76,6 +76,7 @@ def case(net, step, share, spill):
             told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
     verdict(f"{name}: the plan was followed", told["steps_unlike"] == 0 and
             bool(told["moved_out_bytes"] or told["recomputed_ops"]), told)
+    verdict(f"{name}: the predicted time is one of the recorded times", told["gap"] > -1e-9, told)
     if os.environ.get("EBB_TEST_SHOW"):
         print({k: told[k] for k in ("plain_bytes", "budget_bytes", "peak_planned_bytes", "peak_measured_bytes",
                                     "recomputed_ops", "moved_out_bytes", "step_planned_s", "step_measured_s", "gap")})

@@ -13,6 +13,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 
 import torch
 from torch import nn
@@ -270,6 +271,19 @@ def writes_in_place(model, optimizer, step):
     return losses
 
 
+def another_beside(model, optimizer, step):
+    """A network beside, of which this step knows nothing, and whose gradients come and go."""
+    other, losses = net(4), []
+    for i in range(6):
+        if i % 2 == 0:
+            other(data(90 + i)[0]).sum().backward()
+        else:
+            other.zero_grad()
+        with step():
+            losses.append(one(model, optimizer, *data(i)))
+    return losses
+
+
 def forks(model, optimizer, step):
     losses = []
     for i in range(6):
@@ -299,6 +313,7 @@ PROGRAMS = {
     "numbers and a path that change": (other_numbers, lambda told: True),
     "branches that are swapped": (swaps_its_branches, lambda told: True),
     "writes in place": (writes_in_place, lambda told: told["steps_unlike"] == 0),
+    "another network beside": (another_beside, lambda told: told["plans"] == 1),
     "forks": (forks, lambda told: told["steps_unlike"] == 0),
 }
 
@@ -353,11 +368,33 @@ def misuse():
     raises("a budget that is too small", ebb.torch.DoesNotFit, "no plan keeps this step within 1000 bytes", too_small)
 
 
+def after_a_refusal():
+    """A refused step leaves no memory behind: neither its network's nor its batch's, once the exception is handled."""
+    alive = []
+
+    def train():
+        model = net(1)
+        optimizer, fit = torch.optim.AdamW(model.parameters(), 1e-3), ebb.torch.Budget(1000, effort=EFFORT)
+        for i in range(5):
+            x, y = data(i)
+            alive.append(weakref.ref(x))
+            with fit.step():
+                one(model, optimizer, x, y)
+            alive.extend(weakref.ref(t) for p in model.parameters() for t in (p, p.grad, *optimizer.state[p].values()))
+
+    with contextlib.suppress(ebb.torch.DoesNotFit):
+        train()
+    gc.collect()
+    left = [reference() for reference in alive if reference() is not None]
+    verdict("a refused step leaves nothing", len(alive) == 1 + 1 + 14 * 5 and not left, len(alive), left)
+
+
 torch.set_num_threads(1)
-QUICK = ("a smaller last batch",)
+QUICK = ("a smaller last batch", "another network beside")
 for i, name in enumerate(sys.argv[2:] or (PROGRAMS if "EBB_TEST_ALL" in os.environ else QUICK)):
     compare(name, *PROGRAMS[name], WAYS if sys.argv[2:] else (WAYS[i % len(WAYS)],))
 if not sys.argv[2:]:
     misuse()
+    after_a_refusal()
 import torch_budget
 sys.exit(torch_budget.status)

@@ -181,7 +181,7 @@ class Budget:
     def _end_recording(self, recording, recorder):
         if not self._is_warm:  # optimizers make their state in the first step
             self._is_warm = True
-            self._leaves.update(recorder.leaves)
+            self._leaves.update(recorder.leaves())
             return
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
         if self._bytes is None:

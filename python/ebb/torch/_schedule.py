@@ -164,7 +164,8 @@ def peak(recording, schedule):
 
 class Layout:
     """A recording as a program: `program`; `steps`, the entry of each step or None; `base_bytes`, which are always
-    there; `storages`, the storage of each tensor. Without times each step takes one nanosecond."""
+    there; `steps_ns`, of all steps once; `storages`, the storage of each tensor. Without times each step of the program
+    takes one nanosecond."""
 
     def __init__(self, recording, is_timed=True):
         self.recording = recording
@@ -177,6 +178,7 @@ class Layout:
         self._told = []
         self._tell_steps()
         self.base_bytes = min((step["scratch"] for step in self._told), default=0)
+        self.steps_ns = sum(max(1, step["ns"]) for step in self._told)
         for step in self._told:
             self.program.step(step["name"], step["reads"], step["writes"], step["updates"], step["phase"],
                               planning.EXACT if step["is_exact"] else planning.NEVER,
@@ -291,6 +293,13 @@ class Fit:
     def __init__(self, schedule, peak_bytes, plan):
         self.schedule, self.peak_bytes, self.plan = schedule, peak_bytes, plan
 
+    def timed(self, layout, machine):
+        """With the times of a layout, if its plan was made without: no plan is faster than all steps once."""
+        if self.plan is not None:
+            self.plan.time(layout.program, machine)
+            self.plan.bound_ns = layout.steps_ns
+        return self
+
 
 def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     """The fastest schedule that is found whose peak is at most the budget. planning.NoFit names the least."""
@@ -311,7 +320,7 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
         aim -= found.peak_bytes - budget_bytes
     tightest = _tightest(recording, tier_bytes, bytes_without)
     if tightest.peak_bytes <= budget_bytes:
-        return tightest
+        return tightest.timed(layout, machine)
     raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
                          f"{bytes_without}, and {tightest.peak_bytes} can be kept", tightest.peak_bytes)
 

@@ -153,14 +153,20 @@ class Recorder:
         self._entries, self._storages = [], []
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._slots, self._returned, self._saved = {}, {}, {}
-        self.leaves, self._is_over = weakref.WeakSet(), False
+        self._leaves, self._is_over = [], False
 
     def begin(self):
         gc.collect()
         for tensor in tensors_alive():
-            self._number(tensor)
+            number = self._number(tensor)
             if tensor.is_leaf and tensor.requires_grad:
-                self.leaves.add(tensor)
+                self._leaves.append((weakref.ref(tensor), number))
+
+    def leaves(self):
+        """Those that are alive and took part in the step. Other networks' may come and go."""
+        seen = {number for entry in self._entries for number in entry.versions}
+        return [tensor for tensor, number in ((ref(), number) for ref, number in self._leaves)
+                if tensor is not None and (number is None or number in seen)]
 
     def finish(self):
         self._bury()
