@@ -70,11 +70,14 @@ class Program:
         _lib.check(_lib.lib().ebb_program_add_tensor(self._handle, byref(told), byref(number)))
         return number.value
 
-    def step(self, name, reads=(), writes=(), updates=(), phase=3, repeat=NEVER, scratch_bytes=0, time_ns=1):
+    def step(self, name, reads=(), writes=(), updates=(), phase=3, repeat=NEVER, scratch_bytes=0, time_ns=1, flops=0,
+             traffic_bytes=0):
+        """With flops or traffic_bytes the machine says how long the step takes, else time_ns."""
         accesses = [(tensor, mode) for mode, those in ((READ, reads), (WRITE, writes), (UPDATE, updates))
                     for tensor in those]
         array = (_lib.Access * max(1, len(accesses)))(*accesses)
-        choice = _lib.Choice(b"recorded", scratch_bytes, 0, max(1, time_ns), 0, 0)
+        choice = _lib.Choice(b"recorded", scratch_bytes, 0, 0 if flops or traffic_bytes else max(1, time_ns), flops,
+                              traffic_bytes)
         text = name.encode()
         told = _lib.Step(text, text, phase, repeat, len(accesses), 1, 0, 0)
         _lib.check(_lib.lib().ebb_program_add_step(self._handle, byref(told), array, byref(choice)))

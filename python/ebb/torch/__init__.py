@@ -33,7 +33,7 @@ from ._owners import Owners
 from ._places import Places
 from ._refusals import refusal_of, room_of
 
-__all__ = ["Budget", "DoesNotFit", "record"]
+__all__ = ["Budget", "DoesNotFit", "compile", "record"]
 
 
 def __getattr__(name):
@@ -41,6 +41,9 @@ def __getattr__(name):
     if name in ("Budget", "DoesNotFit"):
         from . import _budget
         return getattr(_budget, name)
+    if name == "compile":
+        from . import _compile
+        return _compile.compile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ebb.torch.compile: the bits are those of torch.compile without a budget, the peak that the allocator counts is the one
+that was planned, and it is never above the budget. Run with count_alloc.c preloaded.
+
+    tests/e2e/torch_compile.py COUNT_ALLOC.so
+"""
+import ctypes
+import gc
+import os
+import sys
+import warnings
+
+import torch
+from torch import nn
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
+
+import ebb.torch
+
+status = 0
+library = ctypes.CDLL(sys.argv[1])
+library.count_alloc_log.restype = ctypes.POINTER(ctypes.c_uint64)
+library.count_alloc_n.restype = ctypes.c_size_t
+LEAST = 400000  # of a peak that the counter must have seen
+torch.set_num_threads(1)
+
+
+def verdict(name, good, *what):
+    global status
+    print(f"{'ok' if good else 'not ok'} - {name}", *(() if good else what), flush=True)
+    status |= not good
+
+
+def counted(begin):
+    """(live bytes, most live bytes) of the allocations from the log's entry `begin` on that were made since then."""
+    log, live, sizes, most = library.count_alloc_log(), 0, {}, 0
+    for i in range(begin, library.count_alloc_n()):
+        address, size = log[2 * i], log[2 * i + 1]
+        if size or address in sizes:
+            live += size - sizes.pop(address, 0)
+        if size:
+            sizes[address] = size
+        most = max(most, live)
+    return live, most
+
+
+class Net(nn.Module):
+    """A convolution with a batch-norm, and layers with dropout; its loss is inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(144, 144), nn.LayerNorm(144), nn.GELU(), nn.Dropout(0.1))
+                                      for _ in range(2)))
+
+    def forward(self, x):
+        return self.layers(torch.relu(self.norm(self.conv(x))).flatten(1)).square().mean()
+
+
+def batch(i):
+    return torch.randn(256, 3, 8, 8, generator=torch.Generator().manual_seed(i))
+
+
+def train(compiling, n=2):
+    """(losses, the bits at the end, the peak that is counted in the last step, with parameters and the batch)"""
+    torch._dynamo.reset()
+    torch.manual_seed(5)
+    model = Net()
+    compiled, losses = compiling(model), []
+    for i in range(n):
+        data = batch(i)
+        model.zero_grad(set_to_none=True)
+        gc.collect()
+        begin = library.count_alloc_n()
+        loss = compiled(data)
+        loss.backward()
+        most = counted(begin)[1]
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+        losses.append(loss.item())
+    own = sum(tensor.nbytes for tensor in [data, *model.state_dict().values()])
+    bits = [tensor.clone() for tensor in model.state_dict().values()]
+    return compiled, losses, bits, most + own
+
+
+def same(a, b):
+    return a[1] == b[1] and all(torch.equal(x, y) for x, y in zip(a[2], b[2]))
+
+
+def within(budget, **how):
+    return lambda model: ebb.torch.compile(model, budget, backend="aot_eager", effort=0, **how)
+
+
+def check_budget(name, got, stock, budget):
+    told, = got[0].summary()
+    verdict(f"{name}: the same bits as torch.compile", same(got, stock), got[1], stock[1])
+    verdict(f"{name}: the planned peak is within the budget", told["peak_planned_bytes"] <= budget, told, budget)
+    verdict(f"{name}: the counted peak is the planned one", LEAST < got[3] <= told["peak_planned_bytes"] * 1.002,
+            got[3], told)
+    return told
+
+
+stock = train(lambda model: torch.compile(model, backend="aot_eager", dynamic=False))
+full = check_budget("130 %", train(within("130%")), stock, stock[3] * 1.3)
+verdict("130 %: nothing is computed again", full["recomputed_ops"] == 0, full)
+half = check_budget("75 %", train(within("75%")), stock, full["plain_bytes"] * 3 // 4)
+verdict("75 %: something is computed again", half["recomputed_ops"] > 0, half)
+try:
+    train(within(1000))
+    verdict("1000 bytes: refused", False)
+except ebb.torch.DoesNotFit as error:
+    least = error.least_bytes
+    verdict("1000 bytes: refused, with the least", 1000 < least < half["plain_bytes"], least)
+tight = check_budget("the least", train(within(least)), stock, least)
+verdict("less memory, more work", full["recomputed_s"] <= half["recomputed_s"] <= tight["recomputed_s"], half, tight)
+
+with torch.no_grad():
+    compiled = within(1)(Net().eval())
+    verdict("inference needs no budget", compiled(batch(0)).shape == () and compiled.summary() == [])
+
+
+class Checkpointed(Net):
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
+
+
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    within("50%")(Checkpointed())(batch(0))
+verdict("a graph with a checkpoint: a warning", any("PyTorch's own partitioner" in str(one.message) for one in told), told)
+for kind, wrong in (ValueError, lambda: ebb.torch.compile(Net(), "much")), (
+        ValueError, lambda: ebb.torch.compile(Net(), "50%", backend="eager")):
+    try:
+        wrong()
+        verdict("misuse", False)
+    except kind as error:
+        verdict("misuse", str(error).startswith("ebb: "), error)
+sys.exit(status)
