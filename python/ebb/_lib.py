@@ -3,9 +3,10 @@
 import ctypes
 import ctypes.util
 import os
-from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_size_t, c_uint8, c_uint16, c_uint32, \
+    c_uint64, c_void_p
 
-MAX_TIERS, MAX_ENGINES = 8, 16
+MAX_TIERS, MAX_ENGINES, NAME_BYTES = 8, 16, 32
 OK, E_NO_FIT = 0, -3
 
 
@@ -36,6 +37,15 @@ class Way(Structure):
 class Link(Structure):
     _fields_ = [("near", c_uint32), ("far", c_uint32), ("out", Way), ("into", Way), ("both_rate", c_double),
                 ("work_rate", c_double)]
+
+
+class Tier(Structure):
+    _fields_ = [("name", c_char * NAME_BYTES), ("store", c_uint32), ("capacity_bytes", c_uint64)]
+
+
+class Topology(Structure):
+    _fields_ = [("n_tiers", c_uint32), ("n_engines", c_uint32), ("tier", Tier * MAX_TIERS),
+                ("engine", c_char * NAME_BYTES * MAX_ENGINES), ("way", c_uint8 * MAX_TIERS * MAX_TIERS)]
 
 
 class PlanOptions(Structure):
@@ -110,6 +120,8 @@ def lib():
                 ("ebb_machine_load", None, (c_void_p, c_char_p, handle)),
                 ("ebb_machine_link", c_bool, (c_void_p, c_uint32, c_uint32, POINTER(Link))),
                 ("ebb_machine_set_link", None, (c_void_p, POINTER(Link))),
+                ("ebb_machine_topology", POINTER(Topology), (c_void_p,)),
+                ("ebb_machine_step_time_ns", c_uint64, (c_void_p, POINTER(Choice))),
                 ("ebb_machine_destroy", "void", (c_void_p,)),
                 ("ebb_plan_make", None, (c_void_p, c_void_p, POINTER(PlanOptions), handle, POINTER(NoFit))),
                 ("ebb_plan_actions", POINTER(Action), (c_void_p, POINTER(c_size_t))),

@@ -48,6 +48,17 @@ class Machine:
         link.out.latency_ns = link.into.latency_ns = latency_ns
         _lib.check(_lib.lib().ebb_machine_set_link(self._handle, byref(link)))
 
+    def capacity_bytes(self, tier):
+        """What a tier holds; None: it is not known."""
+        topology = _lib.lib().ebb_machine_topology(self._handle).contents
+        n_bytes = topology.tier[tier].capacity_bytes if tier < topology.n_tiers else NO_LIMIT
+        return None if n_bytes == NO_LIMIT else n_bytes
+
+    def step_ns(self, flops, traffic_bytes):
+        """How long a step takes that nobody measured, by the machine's rates."""
+        choice = _lib.Choice(None, 0, 0, 0, flops, traffic_bytes)
+        return _lib.lib().ebb_machine_step_time_ns(self._handle, byref(choice))
+
     def __del__(self):
         if self._handle is not None:
             _lib.lib().ebb_machine_destroy(self._handle)

@@ -32,6 +32,17 @@ def verdict(name, good, *what):
     status |= not good
 
 
+def raises(name, kind, text, act):
+    try:
+        act()
+    except kind as error:
+        verdict(name, text in str(error), error)
+    except BaseException as error:
+        verdict(name, False, repr(error))
+    else:
+        verdict(name, False, "no exception")
+
+
 def bits(tensors):
     return [tensor.detach().clone() for tensor in tensors]
 

@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import ebb.torch
-from torch_budget import EFFORT, verdict
+from torch_budget import EFFORT, raises, verdict
 
 folder = sys.argv[1]
 BATCH, WIDTH, N_KINDS = 256, 64, 4
@@ -319,17 +319,6 @@ PROGRAMS = {
 
 
 # ---- wrong use -----------------------------------------------------------------------------------
-
-def raises(name, kind, text, act):
-    try:
-        act()
-    except kind as error:
-        verdict(name, text in str(error), error)
-    except BaseException as error:
-        verdict(name, False, repr(error))
-    else:
-        verdict(name, False, "no exception")
-
 
 def misuse():
     for budget in ("", "6 apples", 0, -1, "0%", True, 1.5, None):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ebb beside PyTorch: `Budget` keeps training steps within a budget of memory (docs/pytorch.md); `record` writes what a
-program does with each block of memory, as a trace of ebb:
+"""ebb beside PyTorch: `Budget` keeps training steps within a budget of memory, and `plan` says before anything runs what
+that costs (docs/pytorch.md); `record` writes what a program does with each block of memory, as a trace of ebb:
 
     import ebb.torch
 
@@ -33,7 +33,7 @@ from ._owners import Owners
 from ._places import Places
 from ._refusals import refusal_of, room_of
 
-__all__ = ["Budget", "DoesNotFit", "compile", "record"]
+__all__ = ["Budget", "DoesNotFit", "compile", "plan", "record"]
 
 
 def __getattr__(name):
@@ -44,6 +44,9 @@ def __getattr__(name):
     if name == "compile":
         from . import _compile
         return _compile.compile
+    if name == "plan":
+        from . import _plan
+        return _plan.plan
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

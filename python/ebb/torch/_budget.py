@@ -45,6 +45,11 @@ def bytes_of(text):
     raise ValueError(f"ebb: a budget is a number of bytes, \"6GiB\" or \"60%\", not {text!r}")
 
 
+def is_running():
+    """Whether a step of a Budget runs on this thread."""
+    return getattr(_running, "budget", None) is not None
+
+
 class _Planned:
     """A recorded step with what was planned for it. key: what it began with."""
 
@@ -110,7 +115,7 @@ class Budget:
     @contextlib.contextmanager
     def step(self):
         """Around each training step, from the gradients' reset or the forward pass to the optimizer's step."""
-        if getattr(_running, "budget", None) is not None or not self._lock.acquire(blocking=False):
+        if is_running() or not self._lock.acquire(blocking=False):
             raise RuntimeError("ebb: a step of a Budget is running already; steps are not nested or shared by threads")
         _running.budget = self
         try:

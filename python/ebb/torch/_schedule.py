@@ -15,7 +15,6 @@ from ._steps import OP, PACK, UNPACK
 
 LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is not needed; autograd may still name it
 _TRIES = 12  # of budgets for the plan, until the peak is below the budget
-_AGAIN_OVERHEAD_NS = 30000  # of an operator that Python calls
 
 
 class Schedule:
@@ -278,8 +277,8 @@ class Layout:
         updates = [number for number in entry.updates if self._movable[number]]
         is_exact = entry.is_exact and i not in self._inexact and bool(births or updates) and \
             len(births) == len(entry.births)
-        self._tell(i, entry.func._schema.name, trace.FORWARD, scratch, entry.ns + (_AGAIN_OVERHEAD_NS if is_exact else 0),
-                   reads, births, updates, is_exact)
+        ns = entry.ns + (self.recording.again_ns if is_exact else 0)
+        self._tell(i, entry.func._schema.name, trace.FORWARD, scratch, ns, reads, births, updates, is_exact)
 
     def schedule(self, plan):
         actions = [(kind, target if kind in (planning.RUN, planning.AGAIN) else self.storages[target])
@@ -289,6 +288,8 @@ class Layout:
 
 class Fit:
     """A schedule that keeps a budget: its peak, and the plan that it follows (None: nothing leaves)."""
+
+    excess_bytes = 0
 
     def __init__(self, schedule, peak_bytes, plan):
         self.schedule, self.peak_bytes, self.plan = schedule, peak_bytes, plan
@@ -308,21 +309,31 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     if bytes_without <= budget_bytes:
         return Fit(without, bytes_without, None)
     layout = Layout(recording)
-    aim = budget_bytes - layout.base_bytes
+    found = fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads)
+    if found is not None:
+        return found
+    found = tightest(recording, tier_bytes, bytes_without)
+    if found.peak_bytes <= budget_bytes:
+        return found.timed(layout, machine)
+    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
+                         f"{bytes_without}, and {found.peak_bytes} can be kept", found.peak_bytes)
+
+
+def fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads=1, excess_bytes=0):
+    """The fastest schedule of a plan that the search finds whose peak is at most the budget; None: it finds none.
+    excess_bytes: by how much peaks are expected to be above what the plan says, as `Fit.excess_bytes` of another budget."""
     for _ in range(_TRIES):
+        aim = budget_bytes - layout.base_bytes - excess_bytes
         try:
             plan = layout.program.plan(max(1, aim), machine, tier_bytes, effort=effort, n_threads=n_threads)
         except planning.NoFit:
-            break
+            return None
         found = _followed(layout, plan)
+        found.excess_bytes = excess_bytes
         if found.peak_bytes <= budget_bytes:
             return found
-        aim -= found.peak_bytes - budget_bytes
-    tightest = _tightest(recording, tier_bytes, bytes_without)
-    if tightest.peak_bytes <= budget_bytes:
-        return tightest.timed(layout, machine)
-    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
-                         f"{bytes_without}, and {tightest.peak_bytes} can be kept", tightest.peak_bytes)
+        excess_bytes += found.peak_bytes - budget_bytes
+    return None
 
 
 def _followed(layout, plan):
@@ -330,10 +341,10 @@ def _followed(layout, plan):
     return Fit(schedule, peak(layout.recording, schedule), plan)
 
 
-def _tightest(recording, tier_bytes, bytes_without):
+def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):
     """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
     layout, found = Layout(recording, is_timed=False), Fit(plain(recording), bytes_without, None)
-    for policy in ("budget", "best"):
+    for policy in policies:
         least = 1
         for _ in range(2):  # the first is refused, and told the least
             try:

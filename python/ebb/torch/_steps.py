@@ -8,16 +8,19 @@ shorten; and the recorded step needs little memory. Each operator of the forward
 compared: one that gives other bits is never computed again.
 """
 import gc
+import itertools
 import time
 import weakref
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import _tensors
 from ._operators import Operator, tensors_in
 from ._tensors import alive, expired, forget, geometry, in_backward, is_plain, over, quietly, same_bits
 
 OP, PACK, UNPACK = range(3)
+_AGAIN_NS = 30000  # of an operator that Python calls
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
 
@@ -45,10 +48,11 @@ class Storage:
 
 
 class Recording:
-    """entries, storages, the number of the last entry that gives autograd something back (-1: none does)."""
+    """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
+    an operator takes beside its own time when it is computed again."""
 
-    def __init__(self, entries, storages):
-        self.entries, self.storages = entries, storages
+    def __init__(self, entries, storages, again_ns=_AGAIN_NS):
+        self.entries, self.storages, self.again_ns = entries, storages, again_ns
         self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
         self.moments = [i for i, entry in enumerate(entries)
                         if i <= self.last_unpack and (entry.kind != OP or not (entry.is_backward or entry.is_view))]
@@ -72,9 +76,9 @@ def shapes_of(args):
 
 
 def tensors_alive():
-    """All tensors that Python has, and their gradients."""
+    """All tensors that Python has, and their gradients; not fake ones, which are beside any real step."""
     for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor):
+        if issubclass(type(thing), torch.Tensor) and not issubclass(type(thing), FakeTensor):
             yield thing
             if thing.is_leaf and thing.requires_grad and thing.grad is not None:
                 yield thing.grad
@@ -179,7 +183,7 @@ class Recorder:
 
     def _number(self, tensor, maker=None):
         """The number of a tensor's storage; None: it has none that is known how to handle."""
-        if not is_plain(tensor):
+        if not self._is_plain(tensor):
             return None
         storage = tensor.untyped_storage()
         number = self._numbers.get(storage._cdata)
@@ -199,7 +203,8 @@ class Recorder:
     def _bury(self):
         """Note which storages are gone by the entry that comes."""
         now = len(self._entries)
-        for key in [key for key in self._numbers if expired(key)]:
+        keys = tuple(self._numbers)
+        for key in itertools.compress(keys, map(expired, keys)):
             del self._numbers[key]
             self._lives.pop(key)[1] = now
             forget(key)
@@ -223,11 +228,9 @@ class Recorder:
                 if is_written and number not in entry.updates:
                     entry.updates.append(number)
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
-        begin_ns = time.perf_counter_ns()
-        result = func(*args, **kwargs)
-        entry.ns = time.perf_counter_ns() - begin_ns
+        result, entry.ns = self._run(func, args, kwargs)
         for i, tensor in enumerate(tensors_in(result)):
-            key = tensor.untyped_storage()._cdata if is_plain(tensor) else None
+            key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
             if key is not None and key not in self._numbers:
                 number = self._number(tensor, len(self._entries))
                 if number is not None:
@@ -239,9 +242,18 @@ class Recorder:
         self._entries.append(entry)
         return result
 
+    _is_plain = staticmethod(is_plain)
+
+    @staticmethod
+    def _run(func, args, kwargs):
+        """What an operator gives, and how long it took."""
+        begin_ns = time.perf_counter_ns()
+        result = func(*args, **kwargs)
+        return result, time.perf_counter_ns() - begin_ns
+
     def _before(self, entry, repeat, args, kwargs, tensors):
         """What is needed to run the operator once more; None: it cannot be, or need not."""
-        if entry.is_backward or not all(is_plain(tensor) for tensor in tensors):
+        if entry.is_backward or not all(self._is_plain(tensor) for tensor in tensors):
             return None
         if any(self._storages[number].maker is None for number in entry.updates) and repeat.name not in _BATCH_NORMS:
             return None
@@ -318,7 +330,11 @@ class Recorder:
                 self._live(storage, saved.storage, len(self._entries), True)
                 self._returned[saved.storage] = storage._cdata, saved.version
             self._entries.append(entry)
-            return over(storage, saved.place)
+            return self._over(storage, saved)
+
+    @staticmethod
+    def _over(storage, saved):
+        return over(storage, saved.place)
 
     @staticmethod
     def _late(saved):
