@@ -153,6 +153,24 @@ static uint32_t find_peak(const ebb_joint *j) {
     return peak;
 }
 
+/* Whether some step has more than so many bytes even if all that could be away there is. */
+static bool is_hopeless(const ebb_joint *j, uint64_t aim_bytes, uint64_t *away) {
+    const size_t n = j->r.view.n_steps;
+    uint64_t sum = 0;
+    memset(away, 0, (n + 1) * sizeof *away);
+    for (size_t i = 0; i < j->gaps.n; i++) { /* differences from step to step, which may wrap */
+        const ebb_gap *gap = &j->gaps.data[i];
+        if (gap->fate != EBB_FATE_STAYS) { continue; }
+        away[gap->leave + 1] += gap->bytes;
+        away[gap->need] -= gap->bytes;
+    }
+    for (size_t s = 0; s < n; s++) {
+        sum += away[s];
+        if (j->load[s] - sum > aim_bytes) { return true; }
+    }
+    return false;
+}
+
 /* Ask the rule for choices until no step has more than so many bytes. */
 static ebb_status choose(ebb_joint *j, ebb_joint_rule rule, uint64_t aim_bytes) {
     for (;;) {
@@ -345,8 +363,11 @@ static ebb_status find_plan(ebb_joint *j, ebb_joint_rule rule, ebb_sequence *seq
     const uint64_t limit = j->input->limit_bytes;
     uint64_t aim_bytes = limit;
     EBB_TRY(set_up(j));
+    uint64_t *away = ebb__bump_alloc(&j->bump, (size_t)j->r.view.n_steps + 1, sizeof *away);
+    if (away == NULL) { return EBB_E_NO_MEMORY; }
     for (int round = 0; round < MAX_ROUNDS; round++) {
         uint64_t peak_bytes = 0;
+        if (is_hopeless(j, aim_bytes, away)) { return EBB_E_NO_FIT; }
         EBB_TRY(choose(j, rule, aim_bytes));
         EBB_TRY(build(j, sequence, &peak_bytes));
         if (peak_bytes <= limit) { return EBB_OK; }

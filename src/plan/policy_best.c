@@ -33,7 +33,7 @@
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
-#define SEED_LOOKS (8 * ROUND_LOOKS)
+#define SEED_LOOKS (ROUND_LOOKS / 2)
 #define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
 #define COPIES_LOOKS (ROUND_LOOKS / 8)    /* the same where there are copies, which it does not change */
 #define MAX_PLACED 2u                     /* drafts of lanes, in one round */
