@@ -123,7 +123,7 @@ class Joint:
     def program(self):
         """A program that libebb plans. Parameters and inputs stay; so do outputs, tangents and gradients once they are
         there, as the program outside may hold them."""
-        program, numbers = planning.Program("joint graph"), {}
+        program, numbers, self.steps = planning.Program("joint graph"), {}, []
         random = program.tensor("random state", 1, persistent=True)  # random operators keep their order
 
         def tensors(node, which, role=trace.ACTIVATION, **how):
@@ -164,6 +164,12 @@ class Joint:
         for node in self._backward:
             step(node, trace.BACKWARD)
         return program
+
+    def repeats(self, forward, backward):
+        """Whether two graphs that PyTorch cut compute something in both."""
+        steps = {node.name for node in self._forward}
+        return bool(steps.intersection(*({node.name for node in part.graph.nodes if node.op == "call_function"}
+                                         for part in (forward, backward))))
 
     def written(self, actions):
         """(a plan's actions as a joint graph, what its backward part takes from its forward part)."""
@@ -292,8 +298,11 @@ class Partitioner(CustomPartitionerFn):
 
     def __init__(self, budget, machine, effort, fuses):
         self._bytes, self._share = _budget.bytes_of(budget)
-        self._machine, self._effort, self._fuses, self.graphs = planning.Machine(machine), effort, fuses, []
+        self._machine, self._effort, self._fuses, self.graphs = machine, effort, fuses, []
         self._key = (str(budget), str(machine), effort)
+
+    def __deepcopy__(self, memo):
+        return self  # inductor copies its options
 
     def uuid(self):
         return get_hash_for_files((__file__, planning.__file__)) + repr(self._key).encode()
@@ -312,16 +321,18 @@ class Partitioner(CustomPartitionerFn):
             return plain
         plain_bytes = peak_bytes(*plain, num_fwd_outputs)
         budget = self._bytes or int(self._share * plain_bytes)
-        if self._fuses and plain_bytes <= budget:
+        return self.planned(module, joint, info, num_fwd_outputs, budget, plain)
+
+    def planned(self, module, joint, info, n_outputs, budget, plain):
+        """The two graphs: PyTorch's own, `plain`, where these are within the budget and cost nothing, else ebb's."""
+        plain_bytes = peak_bytes(*plain, n_outputs)
+        if plain_bytes <= budget and (self._fuses or not joint.repeats(*plain)):
             self._tell(budget, plain_bytes, plain_bytes, None)
             return plain
-        return self._planned(module, joint, info, num_fwd_outputs, budget, plain_bytes)
-
-    def _planned(self, module, joint, info, n_outputs, budget, plain_bytes):
-        program, limit, original = joint.program(), budget, module.graph
+        program, limit, original, machine = joint.program(), budget, module.graph, planning.Machine(self._machine)
         for _ in range(_TRIES):
             try:
-                plan = program.plan(limit, self._machine, effort=self._effort)
+                plan = program.plan(limit, machine, effort=self._effort)
             except planning.NoFit as error:
                 raise DoesNotFit(str(error), error.least_budget_bytes) from None
             module.graph, saved = joint.written(plan.actions)
