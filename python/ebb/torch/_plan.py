@@ -93,9 +93,9 @@ class _Probe:
         """None: no plan keeps it. A plan that was found for another budget is taken if it is faster."""
         if budget_bytes is None or self.plain_bytes <= budget_bytes:
             return Point(budget_bytes or self.plain_bytes, _schedule.Fit(self._plain, self.plain_bytes, None), self.plain_s)
-        fit = None if budget_bytes <= self.least.peak_bytes else \
-            _schedule.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
-                             self._points[-1].excess_bytes if self._points else 0)
+        excess_bytes = self._points[-1].excess_bytes if self._points else 0
+        fit = _schedule.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
+                               excess_bytes)
         found = [one for one in (fit, self.least, *self._points)
                  if one is not None and one.peak_bytes <= budget_bytes]
         if not found:
@@ -209,7 +209,7 @@ def _answer(question, n_bytes, share, batch, curve, has_batches):
     probe = question.probe(batch)
     if share is not None:
         n_bytes = int(share * probe.plain_bytes)
-    points, at = probe.curve(curve), probe.point(n_bytes)
+    at, points = probe.point(n_bytes), probe.curve(curve)
     devices = probe.fakes.devices or {"cpu"}
     return Answer(plain_bytes=probe.plain_bytes, plain_s=probe.plain_s, least_bytes=probe.least.peak_bytes,
                   budget_bytes=n_bytes, fits=None if n_bytes is None else at is not None,
