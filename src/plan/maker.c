@@ -662,21 +662,17 @@ static ebb_status fit_any(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_E_NO_FIT;
 }
 
-/* A rival's plan on a nominal machine, from a ladder of its own. EBB_E_NO_FIT without a message: none. */
-static ebb_status fit_rival_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+/* What a rival answers when it is asked alone. EBB_E_NO_FIT without a message: it has no plan. */
+static ebb_status fit_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     const ebb_ladder own = m->rungs;
+    ebb_status st = fit_any(m, budget_bytes, plan_out);
+    if (st != EBB_E_NO_FIT || !m->policy->keeps_limit) { return st; }
     m->rungs = (ebb_ladder){0};
-    const ebb_status st = fit_nominal(m, budget_bytes, plan_out);
+    st = fit_nominal(m, budget_bytes, plan_out);
     EBB_VEC_FINI(m->mem, &m->rungs);
     m->rungs = own;
     if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
     return st;
-}
-
-/* What a rival answers when it is asked alone. EBB_E_NO_FIT without a message: it has no plan. */
-static ebb_status fit_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_status st = fit_any(m, budget_bytes, plan_out);
-    return st == EBB_E_NO_FIT && m->policy->keeps_limit ? fit_rival_nominal(m, budget_bytes, plan_out) : st;
 }
 
 /* Make one more plan by a policy and keep it if it is faster. No plan is no failure. */

@@ -47,10 +47,10 @@ typedef struct ebb_maker {
     uint64_t least_bytes;    /* the least budget with a plan; 0: unknown */
     ebb_reordered reordered; /* without a program if no order has a lower load, or none was looked for yet */
     bool is_order_known;
-    bool is_turned;          /* drafts are made for the reordered program */
-    uint64_t unsearched_ns;  /* what the fastest own plan takes before a search */
-    double loss;             /* peak over load of a nominal machine's plan, of a large program; 1: not known */
-    ebb_ladder rungs;        /* of the policy at hand, as far as they were needed, from the lowest */
+    bool is_turned;         /* drafts are made for the reordered program */
+    uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
+    double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
+    ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */

@@ -121,6 +121,21 @@ fit() {
     "$EBB" plan "$@" --memory "$budget" --json >fit 2>err || budget=$(member fit least_budget_bytes)
 }
 
+# largest_scratch ARGUMENTS...: the most scratch that a step of the program declares.
+largest_scratch() {
+    "$EBB" plan "$@" --program-out program >plan 2>err || fail "largest_scratch $*" "$(cat err)"
+    sed -n 's/^step .* choice "[^"]*" \([0-9]*\) .*/\1/p' program | sort -n | tail -n 1 | grep .
+}
+
+# as_planned NAME MEASURED PLANNED SCRATCH: the peaks are equal, but for the end of a scratch that a kernel does not use.
+as_planned() {
+    if [ "$2" = "$3" ]; then
+        pass "$1"
+    else
+        check "$1: $(($3 - $2)) bytes of scratch were left untouched" test "$2" -lt "$3" -a $(($2 + $4)) -gt "$3"
+    fi
+}
+
 # losses FILE: the bits of each step's loss.
 losses() {
     sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1" | grep . || echo "[no losses in $1]"

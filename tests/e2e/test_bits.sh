@@ -21,8 +21,8 @@ bits() { # name, arguments...
     name=$1
     shift
     run "$name" out train "$@" --steps 10 --seed 7 --json || return 1
-    equal "$name: measured peak is planned peak" "$(member out peak_measured_bytes)" \
-        "$(granules "$(member out peak_planned_bytes)")"
+    as_planned "$name: measured peak is planned peak" "$(member out peak_measured_bytes)" \
+        "$(granules "$(member out peak_planned_bytes)")" "$scratch"
     echo "$(losses out) $(member out weights_sha256)" | tr '\n' ' ' >bits
 }
 
@@ -48,6 +48,7 @@ machine
 while read -r net options; do
     # shellcheck disable=SC2086
     set -- $net $options --machine machine $ON
+    scratch=$(largest_scratch "$@")
     bits "$net none" "$@" --policy none || continue
     wanted=$(cat bits)
     equal "$net: ten losses" "$(losses out | wc -l)" 10
@@ -59,9 +60,10 @@ while read -r net options; do
     same "$net liveness" "$@" --policy liveness
     same "$net order" "$@" --policy order
     for percent in 50% 25%; do
-        # Of all that a network takes here a search is the longest, so there is one. What `budget` fits, `best` fits.
+        # Of all that a network takes here a search is the longest, so there is one, and none for the deepest network.
+        # What `budget` fits, `best` fits.
         policy="--policy budget"
-        [ $percent = 50% ] || policy="--policy best --effort 0"
+        case "$net $percent" in densenet121*) ;; *25%) policy="--policy best --effort 0" ;; esac
         fit $percent "$@" --policy budget
         # shellcheck disable=SC2086
         same "$net $percent" "$@" $policy --memory "$budget"

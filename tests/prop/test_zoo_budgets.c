@@ -99,7 +99,7 @@ static void try_network(size_t idx, const char *backend, sums *s) {
     const bool in_full = getenv("EBB_TEST_ALL") != NULL, is_small = n_steps < SMALL_STEPS;
     for (uint64_t i = 0; i < N_BUDGETS; i++) {
         const bool is_above = i < N_BUDGETS / 2;
-        const uint64_t stride = in_full ? (is_above || is_small ? 1 : 6) : is_small ? 3 : is_above ? 12 : N_BUDGETS;
+        const uint64_t stride = in_full ? (is_above || is_small ? 1 : 10) : is_small ? 3 : is_above ? 12 : N_BUDGETS;
         if (i % stride == 0) { try_budget(session, idx, top_bytes, i, s); }
     }
     ebb_session_close(session);
