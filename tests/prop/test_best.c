@@ -111,7 +111,7 @@ static void assert_copies_alone(const question *q, uint64_t seed) {
 #define N_PROGRAMS 1u
 #define N_BUDGETS 1u
 #else
-#define N_PROGRAMS (getenv("EBB_TEST_ALL") != NULL ? 6u : 3u)
+#define N_PROGRAMS (getenv("EBB_TEST_ALL") != NULL ? 8u : 4u)
 #define N_BUDGETS 3u
 #endif
 
