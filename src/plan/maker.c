@@ -653,35 +653,29 @@ static bool computes_again(const ebb_plan *plan) {
     return false;
 }
 
-/* A plan of the policy at hand, whether it keeps a limit or not. EBB_E_NO_FIT without a message: none. */
-static ebb_status fit_any(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    EBB_TRY(m->policy->keeps_limit ? fit_own(m, budget_bytes, plan_out) : try_fixed(m, plan_out));
-    if (!m->options->no_recompute || !computes_again(*plan_out)) { return EBB_OK; }
-    ebb_plan_destroy(*plan_out);
-    *plan_out = NULL;
-    return EBB_E_NO_FIT;
-}
-
-/* What a rival answers when it is asked alone. EBB_E_NO_FIT without a message: it has no plan. */
-static ebb_status fit_rival(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+/* A plan for a nominal machine by a policy that is not the maker's, from a ladder of its own. */
+static ebb_status fit_apart(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     const ebb_ladder own = m->rungs;
-    ebb_status st = fit_any(m, budget_bytes, plan_out);
-    if (st != EBB_E_NO_FIT || !m->policy->keeps_limit) { return st; }
     m->rungs = (ebb_ladder){0};
-    st = fit_nominal(m, budget_bytes, plan_out);
+    const ebb_status st = fit_nominal(m, budget_bytes, plan_out);
     EBB_VEC_FINI(m->mem, &m->rungs);
     m->rungs = own;
     if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
     return st;
 }
 
-/* Make one more plan by a policy and keep it if it is faster. No plan is no failure. */
+/* Make one more plan by a policy, as if it was asked alone, and keep it if it is faster. No plan is no failure. */
 static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
     m->policy = policy;
-    const ebb_status st = (policy == own ? fit_any : fit_rival)(m, budget_bytes, &other);
+    ebb_status st = policy->keeps_limit ? fit_own(m, budget_bytes, &other) : try_fixed(m, &other);
+    if (st == EBB_E_NO_FIT && policy->keeps_limit && policy != own) { st = fit_apart(m, budget_bytes, &other); }
     m->policy = own;
+    if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
+        ebb_plan_destroy(other);
+        return EBB_OK;
+    }
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     return st == EBB_OK ? keep_faster(m, plan, other) : st;
 }
