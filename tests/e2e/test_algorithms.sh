@@ -8,7 +8,7 @@
 # Strided convolutions of one pixel are among those for which the backend may have several.
 net="resnet50 --image 32x32 --batch 2 --classes 10"
 "$EBB" probe $net -o machine >out 2>err || fail "machine" "$(cat err)"
-train="train $net --steps 3 --seed 5 --machine machine --json"
+train="train $net --steps 3 --seed 5 --machine machine --effort 0 --json"
 
 bits() { # file
     echo "$(losses "$1") $(member "$1" weights_sha256)" | tr '\n' ' '
@@ -34,13 +34,13 @@ for way in least fitting fastest; do
 done
 
 # shellcheck disable=SC2086
-run "a plan" out plan $net --machine machine --memory 40% --algorithms fitting -o fitting.plan --json &&
+run "a plan" out plan $net --machine machine --memory 40% --effort 0 --algorithms fitting -o fitting.plan --json &&
     equal "a plan: told" "$(member out algorithms)" fitting
 equal "a plan: the file says it" "$(grep '^algorithms' fitting.plan)" "algorithms fitting"
 fitting_s=$(member out step_time_predicted_s)
 for way in given least fastest; do
     # shellcheck disable=SC2086
-    run "a plan of $way" out plan $net --machine machine --memory 40% --algorithms $way --json || continue
+    run "a plan of $way" out plan $net --machine machine --memory 40% --effort 0 --algorithms $way --json || continue
     check "fitting is not slower than $way" \
         awk "BEGIN { exit !($fitting_s <= $(member out step_time_predicted_s)) }"
 done
