@@ -177,14 +177,14 @@ static void compare(const ebb_lowered *low, const outcome *want, ebb_plan *plan)
     ebb_plan_destroy(plan);
 }
 
-/* Of what liveness needs. The thread sanitizer sees as much in two, and takes long for each. */
+/* The thread sanitizer sees as much in a few, and takes long for each. Parts are of what liveness needs; ruled policies
+ * keep no budget, cached ones do. */
 #if defined(__SANITIZE_THREAD__)
 static const double parts_of_liveness[] = {0.5, 0.0};
+static const char *const ruled_policies[] = {"recompute-speed", "vdnn-all"};
+static const char *const cached_policies[] = {"superneurons"};
 #else
 static const double parts_of_liveness[] = {1.0, 0.75, 0.5, 0.35, 0.25, 0.0};
-#endif
-
-/* Policies of fixed rules, which keep no budget. */
 static const char *const ruled_policies[] = {
     "recompute-speed",
     "recompute-memory",
@@ -195,9 +195,8 @@ static const char *const ruled_policies[] = {
     "vdnn-conv",
     "utp",
 };
-
-/* And those that keep one. */
 static const char *const cached_policies[] = {"tensor-cache", "tensor-cache-next", "superneurons"};
+#endif
 
 /* device is closed. */
 static inline void compare_all(ebb_device *device) {

@@ -200,6 +200,7 @@ static void make_plan(written *w, uint32_t tier) {
     ebb_machine *machine = NULL;
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.effort = 0;
     options.budget_bytes = 1;
     options.tier_bytes[EBB_HOST] = tier == EBB_HOST ? UINT64_MAX : 0;
     options.tier_bytes[EBB_DISK] = tier == EBB_DISK ? UINT64_MAX : 0;

@@ -14,6 +14,7 @@ static ebb_session_options some_options(void) {
     o.net = "resnet20";
     o.backend = "ref";
     o.batch = 4;
+    o.effort = 0;
     return o;
 }
 

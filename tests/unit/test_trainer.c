@@ -55,6 +55,7 @@ static ebb_trainer_options base_options(void) {
     o.session.backend = "ref";
     o.data = data_spec;
     o.session.batch = 16;
+    o.session.effort = 0;
     o.n_steps = 10;
     o.seed = 3;
     o.learning_rate = 0.02f;
