@@ -226,12 +226,12 @@ static void record_with_seed(uint64_t seed, bool old_anchor) {
 
 static void recordings_have_the_devices_times(void **state) {
     (void)state;
-    for (uint64_t seed = 3; seed < 7; seed++) { record_with_seed(seed, false); }
+    for (uint64_t seed = 3; seed < 3 + N_RECORDED_SEEDS; seed++) { record_with_seed(seed, false); }
 }
 
 static void recordings_go_on_over_anchors(void **state) {
     (void)state;
-    for (uint64_t seed = 7; seed < 11; seed++) { record_with_seed(seed, true); }
+    for (uint64_t seed = 7; seed < 7 + N_RECORDED_SEEDS; seed++) { record_with_seed(seed, true); }
 }
 
 static int set_up(void **state) {
