@@ -153,7 +153,7 @@ static uint32_t find_peak(const ebb_joint *j) {
     return peak;
 }
 
-/* Whether some step has more than so many bytes even if all that could be away there is. */
+/* Whether a step needs more than aim_bytes even with every tensor away that may be. */
 static bool is_hopeless(const ebb_joint *j, uint64_t aim_bytes, uint64_t *away) {
     const size_t n = j->r.view.n_steps;
     uint64_t sum = 0;
@@ -171,7 +171,7 @@ static bool is_hopeless(const ebb_joint *j, uint64_t aim_bytes, uint64_t *away) 
     return false;
 }
 
-/* Ask the rule for choices until no step has more than so many bytes. */
+/* Ask the rule for choices until no step needs more than aim_bytes. */
 static ebb_status choose(ebb_joint *j, ebb_joint_rule rule, uint64_t aim_bytes) {
     for (;;) {
         const uint32_t peak = find_peak(j);

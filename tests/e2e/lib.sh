@@ -136,6 +136,15 @@ as_planned() {
     fi
 }
 
+# torch_python STATEMENTS: python becomes a Python in which these work, and finds libebb: PYTHON, Debian's or the path's.
+torch_python() {
+    export PYTHONDONTWRITEBYTECODE=1 EBB_LIBRARY="$(dirname "$EBB")/libebb.so"
+    for python in ${PYTHON:-} /usr/bin/python3 python3; do
+        "$python" -c "$1" 2>/dev/null && return 0
+    done
+    return 1
+}
+
 # losses FILE: the bits of each step's loss.
 losses() {
     sed -n 's/.*"loss_hex": "\([0-9a-f]*\)".*/\1/p' "$1" | grep . || echo "[no losses in $1]"

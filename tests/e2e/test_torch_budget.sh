@@ -4,14 +4,11 @@
 # ebb.torch.Budget: the same bits and the planned bytes, in steps that are alike and in those that are not. PYTHON names a
 # Python with torch 2.4 or newer; EBB_TEST_ALL runs the long form: all networks, kinds of steps and cases.
 . "$(dirname "$0")/lib.sh"
-PYTHONDONTWRITEBYTECODE=1
-EBB_LIBRARY=$(dirname "$EBB")/libebb.so
-export PYTHONDONTWRITEBYTECODE EBB_LIBRARY
 
-for python in ${PYTHON:-} /usr/bin/python3 python3; do
-    "$python" -c 'import torch; torch._C._current_graph_task_id, torch.UntypedStorage._new_with_weak_ptr' 2>/dev/null || continue
-    "$python" -W ignore "$root/tests/e2e/torch_budget.py" "$work" || status=1
-    "$python" -W ignore "$root/tests/e2e/torch_budget_cases.py" "$work" || status=1
+torch_python 'import torch; torch._C._current_graph_task_id, torch.UntypedStorage._new_with_weak_ptr' || {
+    skip "ebb.torch.Budget" "no Python with torch 2.4 or newer"
     exit $status
-done
-skip "ebb.torch.Budget" "no Python with torch 2.4 or newer"
+}
+"$python" -W ignore "$root/tests/e2e/torch_budget.py" "$work" || status=1
+"$python" -W ignore "$root/tests/e2e/torch_budget_cases.py" "$work" || status=1
+exit $status

@@ -3,14 +3,11 @@
 #
 # ebb.torch.compile: the same bits as torch.compile, within the budget. PYTHON names a Python with torch 2.15 or newer.
 . "$(dirname "$0")/lib.sh"
-PYTHONDONTWRITEBYTECODE=1
-EBB_LIBRARY=$(dirname "$EBB")/libebb.so
-export PYTHONDONTWRITEBYTECODE EBB_LIBRARY
 
-for python in ${PYTHON:-} /usr/bin/python3 python3; do
-    "$python" -c 'from torch._inductor.custom_graph_pass import CustomPartitionerFn' 2>/dev/null || continue
-    cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread || fail "the counter"
-    OMP_NUM_THREADS=1 LD_PRELOAD=$work/count_alloc.so "$python" -W ignore "$root/tests/e2e/torch_compile.py" "$work/count_alloc.so" || status=1
+torch_python 'from torch._inductor.custom_graph_pass import CustomPartitionerFn' || {
+    skip "ebb.torch.compile" "no Python with torch 2.15 or newer"
     exit $status
-done
-skip "ebb.torch.compile" "no Python with torch 2.15 or newer"
+}
+cc -std=gnu11 -O2 -shared -fPIC -o count_alloc.so "$root/tests/e2e/count_alloc.c" -ldl -pthread || fail "the counter"
+OMP_NUM_THREADS=1 LD_PRELOAD=$work/count_alloc.so "$python" -W ignore "$root/tests/e2e/torch_compile.py" "$work/count_alloc.so" || status=1
+exit $status
