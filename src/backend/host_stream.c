@@ -6,6 +6,7 @@
  * read it; only the thread that carries out the stream's commands writes it.
  */
 #include "backend/host_stream.h"
+#include "backend/host_copy.h"
 #include "backend/host_memory.h"
 #include "base/thread.h"
 
@@ -90,7 +91,7 @@ static void complete_record(ebb_event *event, uint64_t number) {
 static ebb_status execute(ebb_stream *stream, const command *c) {
     switch (c->kind) {
     case COMMAND_RUN: return ((const ebb_host_device *)stream->device)->run(c->run.kernel, c->run.bound);
-    case COMMAND_COPY: memcpy(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes); return EBB_OK;
+    case COMMAND_COPY: ebb__copy_uncached(c->copy.dst, c->copy.src, (size_t)c->copy.size_bytes); return EBB_OK;
     case COMMAND_CALL: return c->call.fn(c->call.ctx);
     case COMMAND_RECORD: complete_record(c->event.event, c->event.number); return EBB_OK;
     case COMMAND_WAIT: wait_in_stream(stream, c->event.event, c->event.number); return EBB_OK;

@@ -19,6 +19,7 @@
  * the file. A copy of such an engine that is not staged waits for both streams, and both wait for it.
  */
 #include "run/run.h"
+#include "backend/host_copy.h"
 
 #include <pthread.h>
 
@@ -309,7 +310,7 @@ static ebb_status move_on(void *ctx) {
         const file_copy out = copy_of(t, EBB_COPY_OUT);
         return move_bytes(&out, from->memory + t->from_offset, t->size_bytes, t->to_offset);
     }
-    memcpy(to->memory + t->to_offset, from->memory + t->from_offset, (size_t)t->size_bytes);
+    ebb__copy_uncached(to->memory + t->to_offset, from->memory + t->from_offset, (size_t)t->size_bytes);
     return EBB_OK;
 }
 
