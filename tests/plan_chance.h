@@ -286,7 +286,8 @@ static inline ebb_machine *make_tiers(maker *m) {
                                    .out = {1e9, below(m, 100), 1 + (uint32_t)below(m, engine)},
                                    .in = {1e9, below(m, 100), 1 + (uint32_t)below(m, engine)},
                                    .both_rate = below(m, 2) ? 1 : 0.5,
-                                   .work_rate = below(m, 2) ? 1 : 0.75};
+                                   .work_rate = {below(m, 2) ? 1 : 0.75, 0.5},
+                                   .copy_rate = {1, below(m, 2) ? 1 : 0.25}};
             assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
         }
     }

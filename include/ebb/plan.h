@@ -80,14 +80,22 @@ typedef struct ebb_way {
     uint32_t engine;     /* not EBB_COMPUTE */
 } ebb_way;
 
-/* The rates of copies between two tiers. both_rate and work_rate are shares, above 0 and at most 1. In predicted times
- * each engine keeps at least 1e-12 of its own rate. */
+/* What a step waits for: arithmetic, or passes over memory, whichever takes longer at the machine's rates. */
+typedef enum ebb_step_kind { EBB_STEP_ARITHMETIC, EBB_STEP_TRAFFIC, EBB_N_STEP_KINDS } ebb_step_kind;
+
+/* The rates of copies between two tiers. All below the ways are shares, above 0 and at most 1. In predicted times each
+ * engine keeps at least 1e-12 of its own rate. */
 typedef struct ebb_link {
     uint32_t near, far; /* tiers */
     ebb_way out, in;    /* from near to far; from far to near */
     double both_rate;   /* the share of its bytes per second that a direction keeps while the other copies too */
-    double work_rate;   /* the share of its speed that the compute engine keeps while this link copies */
+    double work_rate[EBB_N_STEP_KINDS]; /* of its speed that the compute engine keeps while this link copies one way */
+    double
+        copy_rate[EBB_N_STEP_KINDS]; /* of its bytes per second that a direction keeps while such a step is computed */
 } ebb_link;
+
+/* Every share 1: nothing slows anything else. */
+#define EBB_LINK_SHARES_INIT .both_rate = 1, .work_rate = {1, 1}, .copy_rate = {1, 1}
 
 /* A machine with round figures of a current desktop processor; every description starts from it. Its tiers are the
  * device, "host" (EBB_HOST) and "disk" (EBB_DISK). Each two of them are linked, with an engine of their own for each
@@ -107,13 +115,14 @@ EBB_API const ebb_topology *ebb_machine_topology(const ebb_machine *machine); /*
 EBB_API ebb_status ebb_machine_add_tier(ebb_machine *machine, const ebb_tier *tier, uint32_t *tier_out);
 EBB_API ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32_t *engine_out);
 /* Link two tiers, or change their link. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
- * twice, rates that are not positive and finite, or both_rate or work_rate outside of (0, 1]. */
+ * twice, rates that are not positive and finite, or shares outside of (0, 1]. */
 EBB_API ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link);
 /* How two tiers are linked, seen from near. false: they are not. */
 EBB_API bool ebb_machine_link(const ebb_machine *machine, uint32_t near, uint32_t far, ebb_link *link_out);
 /* The time that a copy of this many bytes takes alone; UINT64_MAX: the two tiers are not linked. */
 EBB_API uint64_t ebb_machine_copy_time_ns(const ebb_machine *machine, uint32_t from, uint32_t to, uint64_t bytes);
 
+EBB_API ebb_step_kind ebb_machine_step_kind(const ebb_machine *machine, const ebb_choice *choice);
 /* How a step without a measured time is estimated: max(flops / rate, bytes / bandwidth) + overhead. */
 EBB_API void ebb_machine_set_rates(ebb_machine *machine, double flops_per_s, double bytes_per_s, uint64_t overhead_ns);
 /* File a measured time under a choice's key; the last one counts. */

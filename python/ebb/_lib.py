@@ -36,7 +36,7 @@ class Way(Structure):
 
 class Link(Structure):
     _fields_ = [("near", c_uint32), ("far", c_uint32), ("out", Way), ("into", Way), ("both_rate", c_double),
-                ("work_rate", c_double)]
+                ("work_rate", c_double * 2), ("copy_rate", c_double * 2)]
 
 
 class Tier(Structure):

@@ -20,6 +20,12 @@ typedef struct ebb_best_keys {
     bool copies_only;  /* nothing is computed again */
 } ebb_best_keys;
 
+/* How many nanoseconds of computing a nanosecond of copying costs where both go on, by tier: the copy then takes
+ * longer, and computing is slower all the while. An average over the program's steps. */
+typedef struct ebb_best_drag {
+    double of[EBB_MAX_TIERS];
+} ebb_best_drag;
+
 typedef struct ebb_best_tensor {
     uint64_t bytes;   /* rounded up */
     uint64_t use;     /* its first use at or after the step at hand; index into uses */
@@ -54,9 +60,10 @@ typedef struct ebb_best_walk {
     ebb_bump bump;
     ebb_versions versions;
     ebb_uses uses;
-    uint64_t *next_write;         /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
-    double *step_ns;              /* [n_steps] */
-    double *copy_ns;              /* [n_tensors * EBB_MAX_TIERS * 2]: out to a tier, in from it */
+    uint64_t *next_write; /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
+    double *step_ns;      /* [n_steps] */
+    double *copy_ns;      /* [n_tensors * EBB_MAX_TIERS * 2]: out to a tier, in from it */
+    ebb_best_drag drag;
     double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
     ebb_best_tensor *state;
@@ -172,7 +179,10 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint
 
 /* ---- time (best_time.c) ------------------------------------------------------------------------- */
 
+void ebb__best_find_drag(const ebb_policy_input *input, ebb_best_drag *drag);
+
 /* What an iteration of a draft takes, its places not known yet: freed bytes are one heap. */
-ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_draft *draft, double *time_ns_out);
+ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
+                          double *time_ns_out);
 
 #endif

@@ -91,7 +91,7 @@ static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     if (l->time_ns == INFINITY) { return EBB_OK; }
     const ebb_status st = ebb__best_refine(&l->walk, &l->at, &l->options, &l->found);
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
-    if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->found, &time_ns)); }
+    if (st == EBB_OK) { EBB_TRY(ebb__best_time(lanes->input, &l->walk.drag, &l->found, &time_ns)); }
     if (l->limit_bytes <= l->options.limit_bytes && time_ns >= l->time_ns) { return EBB_OK; }
     ebb__draft_swap(&l->at, &l->found);
     l->time_ns = time_ns;

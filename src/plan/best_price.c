@@ -3,7 +3,8 @@
  * Which tensor leaves, and how. Each that is present and not locked has a price, in time lost:
  *
  *      compute again   the steps of the closure that would have to run: back to what is present or has a copy
- *      copy            waiting until its copy out has ended, and the engines' time at a price for each nanosecond
+ *      copy            waiting until its copy out has ended, what copying slows computing, and the engines' time at a
+ *                      price for each nanosecond
  *
  * and the one with the lowest score leaves,
  *
@@ -111,7 +112,8 @@ static bool add_input(ebb_best_walk *w, closure *c, uint32_t t) {
     if (state->present || w->tensor_mark[t] == w->mark) { return true; }
     if (!state->copied) { return add_tensor(w, c, t); }
     w->tensor_mark[t] = w->mark;
-    return add_cost(c, (double)w->keys->link_price * ebb__best_copy_ns(w, t, state->tier, true));
+    return add_cost(c, ((double)w->keys->link_price + w->drag.of[state->tier]) *
+                           ebb__best_copy_ns(w, t, state->tier, true));
 }
 
 static bool holds(const ebb_best_walk *w, closure *c, uint32_t t, uint32_t version) {
@@ -223,7 +225,8 @@ static double copy_price(const ebb_best_walk *w, uint32_t t) {
         wait_ns = state->out_ns - w->now_ns;
     }
     engines_ns += ebb__best_copy_ns(w, t, tier, true);
-    return ((double)w->keys->link_price * engines_ns + fmax(wait_ns, 0)) * w->copy_weight[t];
+    const double price = (double)w->keys->link_price + w->drag.of[tier];
+    return (price * engines_ns + fmax(wait_ns, 0)) * w->copy_weight[t];
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */

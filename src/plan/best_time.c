@@ -2,7 +2,8 @@
  *
  * The time that a draft takes, before it is placed: a quick stand-in for the simulator (simulate.c), which needs
  * places. The device's memory is one heap here: bytes that were dropped are free for anyone as soon as their copy out
- * has ended. The actions are gone through once, in order, with a clock of each engine.
+ * has ended. The actions are gone through once, in order, with a clock of each engine. What copies slow computing is
+ * added at the end, as if all of them went on while something is computed.
  */
 #include "plan/best.h"
 
@@ -16,6 +17,7 @@ typedef struct content {
 
 typedef struct timing {
     const ebb_policy_input *input;
+    const ebb_best_drag *drag;
     const ebb_draft *draft;
     ebb_program_view view;
     content *tensor;
@@ -23,6 +25,7 @@ typedef struct timing {
     size_t n_pending;
     uint64_t pending_bytes, load;
     double engine_ns[EBB_MAX_ENGINES], busy_ns[EBB_MAX_ENGINES];
+    double slowed_ns; /* by copies */
 } timing;
 
 static uint64_t rounded(const timing *x, uint32_t t) {
@@ -81,6 +84,7 @@ static void copy(timing *x, const ebb_action *action) {
     }
     x->engine_ns[engine] = start_ns + takes_ns;
     x->busy_ns[engine] += takes_ns;
+    x->slowed_ns += takes_ns * x->drag->of[action->tier];
     if (in) {
         *c = (content){.ready_ns = start_ns + takes_ns, .copied_ns = c->copied_ns, .present = true};
     } else {
@@ -110,13 +114,36 @@ static double run(timing *x) {
         default: copy(x, action); break;
         }
     }
-    double time_ns = x->engine_ns[EBB_COMPUTE];
+    double time_ns = x->engine_ns[EBB_COMPUTE] + x->slowed_ns;
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) { time_ns = fmax(time_ns, x->busy_ns[e]); }
     return time_ns;
 }
 
-ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_draft *draft, double *time_ns_out) {
-    timing x = {.input = input, .draft = draft, .view = ebb__plan_view(input->program)};
+void ebb__best_find_drag(const ebb_policy_input *input, ebb_best_drag *drag) {
+    const ebb_program_view view = ebb__plan_view(input->program);
+    const uint32_t n_tiers = ebb_machine_topology(input->machine)->n_tiers;
+    double kind_ns[EBB_N_STEP_KINDS] = {0};
+    *drag = (ebb_best_drag){{0}};
+    for (size_t s = 0; s < view.n_steps; s++) {
+        const ebb_choice *choice = &view.choices[view.steps[s].first_choice + ebb__choice_of(input->choice, s)];
+        const ebb_step_kind kind = ebb_machine_step_kind(input->machine, choice);
+        kind_ns[kind] += (double)ebb_machine_step_time_ns(input->machine, choice);
+    }
+    for (uint32_t t = 1; t < n_tiers; t++) {
+        ebb_link link;
+        double slowed_ns = 0, all_ns = 1;
+        if (!ebb_machine_link(input->machine, EBB_DEVICE, t, &link)) { continue; }
+        for (int k = 0; k < EBB_N_STEP_KINDS; k++) {
+            slowed_ns += kind_ns[k] * (1 - link.work_rate[k]) / link.copy_rate[k];
+            all_ns += kind_ns[k];
+        }
+        drag->of[t] = slowed_ns / all_ns;
+    }
+}
+
+ebb_status ebb__best_time(const ebb_policy_input *input, const ebb_best_drag *drag, const ebb_draft *draft,
+                          double *time_ns_out) {
+    timing x = {.input = input, .drag = drag, .draft = draft, .view = ebb__plan_view(input->program)};
     x.tensor = ebb__alloc(input->mem, x.view.n_tensors, sizeof *x.tensor);
     x.pending = ebb__alloc(input->mem, draft->actions.n + 1, sizeof *x.pending);
     const ebb_status st = x.tensor != NULL && x.pending != NULL ? EBB_OK : EBB_E_NO_MEMORY;

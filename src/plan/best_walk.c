@@ -521,6 +521,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     for (size_t s = 0; s < w->view.n_steps; s++) {
         w->step_ns[s] = (double)ebb_machine_step_time_ns(input->machine, chosen(w, &w->view.steps[s]));
     }
+    ebb__best_find_drag(input, &w->drag);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         w->state[t].bytes = ebb_align_up(w->view.tensors[t].size_bytes, w->view.alignment);
         set_copy_times(w, t);

@@ -15,7 +15,12 @@
  * "certificate"). They are varied to make it as large as can be.
  *
  * What it does not see, and could be better for: that what is computed again needs its inputs; that what is absent at a
- * pivot is so until the step ends; tiers that are full, latencies, interference, alignment, where bytes lie.
+ * pivot is so until the step ends; tiers that are full, latencies, alignment, where bytes lie.
+ *
+ * Where copies slow computing, a nanosecond of copying costs some computing time even if it goes on at the same time.
+ * drag is how much at least: whatever engines are busy at a moment, the work that they do then, a nanosecond of
+ * computing counted as 1 and one of copying as drag, is not more than the time that passes. So COMPUTING's share of a
+ * segment also pays for drag times its copies.
  */
 #ifndef EBB_SRC_BOUND_H
 #define EBB_SRC_BOUND_H
@@ -44,6 +49,7 @@ typedef struct ebb_bound_problem {
     uint32_t pivot[EBB_BOUND_PIVOTS];          /* steps, ascending */
     double missing[EBB_BOUND_PIVOTS];          /* bytes that have no room at a pivot; below 0: there is room */
     double computing_ns[EBB_BOUND_PIVOTS + 1]; /* of each segment, each step once */
+    double drag;
     ebb_bound_interval *intervals;
     size_t n_intervals;
 } ebb_bound_problem;

@@ -230,6 +230,28 @@ static void find_rates(finder *f, const ebb_machine *machine, const uint64_t tie
     f->in_ns = all_in > 0 ? 1e9 / all_in : INFINITY;
 }
 
+/* The most that a nanosecond of copying may count for beside one kind of step, for one link (bound.h): alone, both ways
+ * at once, beside computing, or all of them. */
+static double drag_beside(const ebb_link *link, ebb_step_kind kind) {
+    const double work = link->work_rate[kind], copy = link->copy_rate[kind], both = link->both_rate;
+    const double one = fmin(1, (1 - work) / copy);
+    const double two = fmin(1 / (2 * both), (1 - work * work) / (2 * copy * both));
+    return fmin(one, two);
+}
+
+/* Of several tiers none is known: how much they slow each other depends on which of them copy. */
+static double find_drag(const ebb_machine *machine, const uint64_t tier_bytes[EBB_MAX_TIERS]) {
+    double drag = 0;
+    uint32_t n_usable = 0;
+    for (uint32_t t = 1; t < ebb_machine_topology(machine)->n_tiers; t++) {
+        ebb_link link;
+        if (tier_bytes[t] == 0 || !ebb_machine_link(machine, EBB_DEVICE, t, &link)) { continue; }
+        n_usable++;
+        drag = fmin(drag_beside(&link, EBB_STEP_ARITHMETIC), drag_beside(&link, EBB_STEP_TRAFFIC));
+    }
+    return n_usable == 1 ? drag : 0;
+}
+
 static void find_step_times(finder *f, const ebb_machine *machine) {
     for (size_t i = 0; i < f->view.n_steps; i++) { f->step_ns[i] = (double)ebb__least_step_ns(&f->view, machine, i); }
 }
@@ -259,6 +281,7 @@ ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *mac
     EBB_TRY(init_finder(&f, program, bump));
     find_rates(&f, machine, limits->tier_bytes);
     find_step_times(&f, machine);
+    problem_out->drag = find_drag(machine, limits->tier_bytes);
     walk(&f, wait_within);
     leave_room(&f, limits->budget_bytes);
     pick_pivots(&f);

@@ -66,9 +66,14 @@ static double least(double a, double b) {
     return a < b ? a : b;
 }
 
-/* A cost of a way at its share; what is impossible costs too much at any. */
-static double cost(double share, double ns) {
-    return ns < INFINITY ? share * ns : INFINITY;
+/* What a copy costs, by the segment's shares; what is impossible costs too much at any. */
+static double copy_cost(const pricer *p, const double share[N_WAYS], uint32_t way, double ns) {
+    return ns < INFINITY ? (share[way] + p->problem->drag * share[COMPUTING]) * ns : INFINITY;
+}
+
+static void add_copy(const pricer *p, double by[N_WAYS], uint32_t way, double ns) {
+    by[way] += ns;
+    by[COMPUTING] += p->problem->drag * ns;
 }
 
 static bool raise(double *value, double to) {
@@ -77,13 +82,14 @@ static bool raise(double *value, double to) {
     return true;
 }
 
-static uint8_t pass_segment(states *s, const ebb_bound_interval *interval, const double share[N_WAYS]) {
+static uint8_t pass_segment(const pricer *p, states *s, const ebb_bound_interval *interval,
+                            const double share[N_WAYS]) {
     const double again = interval->maker != EBB_BOUND_NONE ? share[COMPUTING] * interval->again_ns : INFINITY;
-    const double in = cost(share[IN], interval->in_ns);
+    const double in = copy_cost(p, share, IN, interval->in_ns);
     uint8_t did = 0;
     if (raise(&s->present, s->absent - again)) { did |= BACK_BARE; }
     if (raise(&s->present_copy, s->absent_copy - least(again, in))) { did |= BACK_COPY; }
-    if (raise(&s->present_copy, s->present - cost(share[OUT], interval->out_ns))) { did |= COPY; }
+    if (raise(&s->present_copy, s->present - copy_cost(p, share, OUT, interval->out_ns))) { did |= COPY; }
     if (raise(&s->absent, s->present)) { did |= LEAVE_BARE; }
     if (raise(&s->absent_copy, s->present_copy)) { did |= LEAVE_COPY; }
     return did;
@@ -94,7 +100,10 @@ static uint32_t find_early_copy(const pricer *p, const vector *at, const ebb_bou
     uint32_t best = interval->first;
     for (uint32_t i = 1; i <= interval->lead; i++) {
         const uint32_t segment = (interval->first + p->n_segments - i % p->n_segments) % p->n_segments;
-        if (best == interval->first || at->share[segment][OUT] < at->share[best][OUT]) { best = segment; }
+        if (best == interval->first ||
+            copy_cost(p, at->share[segment], OUT, 1) < copy_cost(p, at->share[best], OUT, 1)) {
+            best = segment;
+        }
     }
     return best;
 }
@@ -109,17 +118,21 @@ static void go_back(const pricer *p, const ebb_bound_interval *interval, const v
         if (absent) { slope->price[segment] -= interval->bytes * p->unit; }
         if (absent && (did[i] & (copy ? LEAVE_COPY : LEAVE_BARE)) != 0) { absent = false; }
         if (!absent && copy && (did[i] & COPY) != 0) {
-            by[OUT] += interval->out_ns;
+            add_copy(p, by, OUT, interval->out_ns);
             copy = false;
         }
         if (absent || (did[i] & (copy ? BACK_COPY : BACK_BARE)) == 0) { continue; }
         const double *share = at->share[segment];
         const bool again = !copy || (interval->maker != EBB_BOUND_NONE &&
-                                     share[COMPUTING] * interval->again_ns < cost(share[IN], interval->in_ns));
-        by[again ? COMPUTING : IN] += again ? interval->again_ns : interval->in_ns;
+                                     share[COMPUTING] * interval->again_ns < copy_cost(p, share, IN, interval->in_ns));
+        if (again) {
+            by[COMPUTING] += interval->again_ns;
+        } else {
+            add_copy(p, by, IN, interval->in_ns);
+        }
         absent = true;
     }
-    if (copy && !interval->has_copy) { slope->share[early][OUT] += interval->out_ns; }
+    if (copy && !interval->has_copy) { add_copy(p, slope->share[early], OUT, interval->out_ns); }
 }
 
 /* The most that absences in the interval save. */
@@ -127,11 +140,11 @@ static double save(const pricer *p, const ebb_bound_interval *interval, const ve
     uint8_t did[2 * N_SEGMENTS_MAX];
     const uint32_t early = find_early_copy(p, at, interval);
     states s = {.present = 0, .present_copy = -INFINITY, .absent = -INFINITY, .absent_copy = -INFINITY};
-    if (early != interval->first) { s.present_copy = -cost(at->share[early][OUT], interval->out_ns); }
+    if (early != interval->first) { s.present_copy = -copy_cost(p, at->share[early], OUT, interval->out_ns); }
     if (interval->has_copy) { s.present_copy = 0; }
     for (uint32_t i = 0; i <= interval->last - interval->first; i++) {
         const uint32_t segment = (interval->first + i) % p->n_segments;
-        did[i] = pass_segment(&s, interval, at->share[segment]);
+        did[i] = pass_segment(p, &s, interval, at->share[segment]);
         s.absent += interval->bytes * at->price[segment] * p->unit;
         s.absent_copy += interval->bytes * at->price[segment] * p->unit;
     }

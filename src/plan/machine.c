@@ -27,9 +27,9 @@ static ebb_status add_usual_tiers(ebb_machine *machine) {
 static ebb_status set_usual_links(ebb_machine *machine) {
     const ebb_way host_out = {8e9, 10000, 1}, host_in = {8e9, 10000, 2};
     const ebb_way disk_out = {1e9, 100000, 3}, disk_in = {2e9, 100000, 4};
-    const ebb_link links[] = {{EBB_DEVICE, EBB_HOST, host_out, host_in, 1, 1},
-                              {EBB_DEVICE, EBB_DISK, disk_out, disk_in, 1, 1},
-                              {EBB_HOST, EBB_DISK, disk_out, disk_in, 1, 1}};
+    const ebb_link links[] = {{EBB_DEVICE, EBB_HOST, host_out, host_in, EBB_LINK_SHARES_INIT},
+                              {EBB_DEVICE, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_INIT},
+                              {EBB_HOST, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_INIT}};
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) { EBB_TRY(ebb_machine_set_link(machine, &links[i])); }
     return EBB_OK;
 }
@@ -72,6 +72,25 @@ bool ebb__machine_is_rate(double x) {
     return x > 0 && isfinite(x);
 }
 
+static bool is_share(double x) {
+    return x > 0 && x <= 1;
+}
+
+static bool are_shares(const ebb_link *link) {
+    bool are = is_share(link->both_rate);
+    for (int k = 0; k < EBB_N_STEP_KINDS; k++) {
+        are = are && is_share(link->work_rate[k]) && is_share(link->copy_rate[k]);
+    }
+    return are;
+}
+
+static ebb_rate make_rate(const ebb_link *link, const ebb_way *way) {
+    ebb_rate rate = {way->bytes_per_s, ebb_min_u64(way->latency_ns, MAX_NS), link->both_rate, {0}, {0}};
+    memcpy(rate.work_rate, link->work_rate, sizeof rate.work_rate);
+    memcpy(rate.copy_rate, link->copy_rate, sizeof rate.copy_rate);
+    return rate;
+}
+
 ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link) {
     ebb_topology *topology = &machine->topology;
     const uint32_t near = link->near, far = link->far;
@@ -83,16 +102,14 @@ ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link) {
         what = "it has no engine for copies";
     } else if (!ebb__machine_is_rate(link->out.bytes_per_s) || !ebb__machine_is_rate(link->in.bytes_per_s)) {
         what = "its bytes a second are not positive and finite";
-    } else if (!(link->both_rate > 0 && link->both_rate <= 1 && link->work_rate > 0 && link->work_rate <= 1)) {
+    } else if (!are_shares(link)) {
         what = "what it leaves of a rate is not above 0 and at most 1";
     }
     if (what != NULL) { return ebb_fail(EBB_E_ARGUMENT, "link of tiers %u and %u: %s", near, far, what); }
     topology->way[near][far] = (uint8_t)link->out.engine;
     topology->way[far][near] = (uint8_t)link->in.engine;
-    machine->rates[near][far] =
-        (ebb_rate){link->out.bytes_per_s, ebb_min_u64(link->out.latency_ns, MAX_NS), link->both_rate, link->work_rate};
-    machine->rates[far][near] =
-        (ebb_rate){link->in.bytes_per_s, ebb_min_u64(link->in.latency_ns, MAX_NS), link->both_rate, link->work_rate};
+    machine->rates[near][far] = make_rate(link, &link->out);
+    machine->rates[far][near] = make_rate(link, &link->in);
     return EBB_OK;
 }
 
@@ -104,12 +121,14 @@ static ebb_way make_way(const ebb_machine *machine, uint32_t from, uint32_t to) 
 bool ebb_machine_link(const ebb_machine *machine, uint32_t near, uint32_t far, ebb_link *link_out) {
     const uint32_t n = machine->topology.n_tiers;
     if (near >= n || far >= n || machine->topology.way[near][far] == 0) { return false; }
+    const ebb_rate *rate = &machine->rates[near][far];
     *link_out = (ebb_link){.near = near,
                            .far = far,
                            .out = make_way(machine, near, far),
                            .in = make_way(machine, far, near),
-                           .both_rate = machine->rates[near][far].both_rate,
-                           .work_rate = machine->rates[near][far].work_rate};
+                           .both_rate = rate->both_rate};
+    memcpy(link_out->work_rate, rate->work_rate, sizeof rate->work_rate);
+    memcpy(link_out->copy_rate, rate->copy_rate, sizeof rate->copy_rate);
     return true;
 }
 
@@ -157,6 +176,11 @@ static uint64_t to_ns(double seconds) {
 
 bool ebb__machine_has_time(const ebb_machine *machine, uint64_t key) {
     return machine->cap > 0 && find_time(machine->times, machine->cap, key)->used;
+}
+
+ebb_step_kind ebb_machine_step_kind(const ebb_machine *machine, const ebb_choice *choice) {
+    const bool is_traffic = choice->traffic_bytes / machine->bytes_per_s > choice->flops / machine->flops_per_s;
+    return is_traffic ? EBB_STEP_TRAFFIC : EBB_STEP_ARITHMETIC;
 }
 
 uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice) {

@@ -223,18 +223,29 @@ static ebb_status find_end(const reading *r, const place *link, const char *name
     return *end < EBB_MAX_TIERS ? EBB_OK : refuse(r, &where, "there is no tier of this name");
 }
 
+/* 0: not given. One share alone is that of both kinds of steps. */
+static void read_shares(const double given[EBB_N_STEP_KINDS], double share[EBB_N_STEP_KINDS]) {
+    if (given[EBB_STEP_ARITHMETIC] > 0) {
+        share[EBB_STEP_ARITHMETIC] = share[EBB_STEP_TRAFFIC] = given[EBB_STEP_ARITHMETIC];
+    }
+    if (given[EBB_STEP_TRAFFIC] > 0) { share[EBB_STEP_TRAFFIC] = given[EBB_STEP_TRAFFIC]; }
+}
+
 static ebb_status read_link(reading *r, const place *where, uint32_t token) {
     const char *near = NULL, *far = NULL;
     uint32_t out = EBB_JSON_NONE, in = EBB_JSON_NONE;
-    double both_rate = 0, work_rate = 0;
+    double both_rate = 0, work_rate[EBB_N_STEP_KINDS] = {0}, copy_rate[EBB_N_STEP_KINDS] = {0};
     const field fields[] = {{"near", FIELD_TEXT, &near},
                             {"far", FIELD_TEXT, &far},
                             {"out", FIELD_VALUE, &out},
                             {"in", FIELD_VALUE, &in},
                             {"both_rate", FIELD_RATE, &both_rate},
-                            {"work_rate", FIELD_RATE, &work_rate}};
-    ebb_link link = {.both_rate = 1, .work_rate = 1};
-    EBB_TRY(read_fields(r, where, token, fields, 6));
+                            {"work_rate", FIELD_RATE, &work_rate[EBB_STEP_ARITHMETIC]},
+                            {"copy_rate", FIELD_RATE, &copy_rate[EBB_STEP_ARITHMETIC]},
+                            {"traffic_work_rate", FIELD_RATE, &work_rate[EBB_STEP_TRAFFIC]},
+                            {"traffic_copy_rate", FIELD_RATE, &copy_rate[EBB_STEP_TRAFFIC]}};
+    ebb_link link = {EBB_LINK_SHARES_INIT};
+    EBB_TRY(read_fields(r, where, token, fields, sizeof fields / sizeof fields[0]));
     EBB_TRY(find_end(r, where, "near", near, &link.near));
     EBB_TRY(find_end(r, where, "far", far, &link.far));
     if (r->has_link[link.near][link.far]) { return refuse(r, where, "these two tiers are linked already"); }
@@ -243,7 +254,8 @@ static ebb_status read_link(reading *r, const place *where, uint32_t token) {
     EBB_TRY(read_way(r, where, "out", out, &link.out));
     EBB_TRY(read_way(r, where, "in", in, &link.in));
     if (both_rate > 0) { link.both_rate = both_rate; }
-    if (work_rate > 0) { link.work_rate = work_rate; }
+    read_shares(work_rate, link.work_rate);
+    read_shares(copy_rate, link.copy_rate);
     return ebb_machine_set_link(r->machine, &link) == EBB_OK ? EBB_OK : refuse(r, where, ebb_last_error());
 }
 
@@ -408,7 +420,10 @@ static void write_link(ebb_json *json, const ebb_machine *machine, const ebb_lin
     write_way(json, "out", machine, &link->out);
     write_way(json, "in", machine, &link->in);
     ebb_json_f64(json, "both_rate", link->both_rate, EBB_JSON_F64_DIGITS);
-    ebb_json_f64(json, "work_rate", link->work_rate, EBB_JSON_F64_DIGITS);
+    ebb_json_f64(json, "work_rate", link->work_rate[EBB_STEP_ARITHMETIC], EBB_JSON_F64_DIGITS);
+    ebb_json_f64(json, "copy_rate", link->copy_rate[EBB_STEP_ARITHMETIC], EBB_JSON_F64_DIGITS);
+    ebb_json_f64(json, "traffic_work_rate", link->work_rate[EBB_STEP_TRAFFIC], EBB_JSON_F64_DIGITS);
+    ebb_json_f64(json, "traffic_copy_rate", link->copy_rate[EBB_STEP_TRAFFIC], EBB_JSON_F64_DIGITS);
     ebb_json_close(json, '}');
 }
 

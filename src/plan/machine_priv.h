@@ -19,7 +19,7 @@ typedef struct ebb_measured {
 typedef struct ebb_rate {
     double bytes_per_s;
     uint64_t latency_ns;
-    double both_rate, work_rate; /* the same for both directions */
+    double both_rate, work_rate[EBB_N_STEP_KINDS], copy_rate[EBB_N_STEP_KINDS]; /* the same for both directions */
 } ebb_rate;
 
 struct ebb_machine {

@@ -184,7 +184,7 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
     const ebb_status st = ebb__best_walk(&s->walk, &s->tried, limit_ns, find_resident);
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
-    EBB_TRY(ebb__best_time(s->input, &s->draft, time_ns_out));
+    EBB_TRY(ebb__best_time(s->input, &s->walk.drag, &s->draft, time_ns_out));
     if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &s->draft, *time_ns_out)); }
     if (*time_ns_out >= s->best_ns) { return EBB_OK; }
     const double before_ns = s->best_ns;

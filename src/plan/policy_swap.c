@@ -22,8 +22,10 @@ static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
 /* Put the faster of two drafts, as estimated, into *draft. */
 static ebb_status take_faster(const ebb_policy_input *input, ebb_draft *draft, ebb_draft *other) {
     double time_ns = 0, other_ns = 0;
-    EBB_TRY(ebb__best_time(input, draft, &time_ns));
-    EBB_TRY(ebb__best_time(input, other, &other_ns));
+    ebb_best_drag drag;
+    ebb__best_find_drag(input, &drag);
+    EBB_TRY(ebb__best_time(input, &drag, draft, &time_ns));
+    EBB_TRY(ebb__best_time(input, &drag, other, &other_ns));
     if (other_ns < time_ns) { ebb__draft_swap(draft, other); }
     return EBB_OK;
 }

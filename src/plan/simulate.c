@@ -7,7 +7,8 @@
  *
  * Time goes from event to event, an event being the start or end of an action. Between two of them every busy engine
  * works at a constant rate: its own, less what others leave of it. Two directions of a link slow each other by the
- * link's both_rate; each copy slows computing by its link's work_rate.
+ * link's both_rate; each copy slows computing by its link's work_rate, and computing slows the copy by its copy_rate,
+ * which differ between steps bound by arithmetic and those bound by memory.
  *
  * As an engine works in order, one number says which of its actions have ended, of all laps. O(n engines) a lap.
  */
@@ -25,8 +26,9 @@ typedef struct engine {
     bool busy;
     double left_ns; /* of the action at hand, at its own rate */
     uint32_t from, to;
-    double both_rate, work_rate; /* of its link */
-    double stall_ns;             /* in the lap at hand */
+    ebb_link link;      /* of the copy at hand */
+    ebb_step_kind kind; /* of the step at hand */
+    double stall_ns;    /* in the lap at hand */
 } engine;
 
 typedef struct laps {
@@ -36,6 +38,7 @@ typedef struct laps {
     ebb_schedule schedule;
     uint32_t *rank; /* [n_actions]: how many of its engine come before it */
     uint64_t *duration;
+    uint8_t *kind;       /* [n_actions]: of the step computed */
     double *start, *end; /* [2 * n_actions]: of laps of even and odd numbers */
     uint32_t n_engines;
     engine engines[EBB_MAX_ENGINES];
@@ -76,7 +79,9 @@ static ebb_status set_durations(laps *l, const ebb_program *program) {
             }
         } else if (ebb__action_computes(action)) {
             const ebb_step *step = &view.steps[action->target];
-            l->duration[a] = ebb_machine_step_time_ns(l->machine, &view.choices[step->first_choice + action->choice]);
+            const ebb_choice *choice = &view.choices[step->first_choice + action->choice];
+            l->duration[a] = ebb_machine_step_time_ns(l->machine, choice);
+            l->kind[a] = (uint8_t)ebb_machine_step_kind(l->machine, choice);
         } else {
             l->duration[a] = 0;
         }
@@ -132,28 +137,28 @@ static double *time_of(const laps *l, double *times, const engine *e) {
 
 static void start_action(laps *l, engine *e) {
     const uint32_t a = e->actions[e->n_done % e->n];
-    ebb_link link;
     e->busy = true;
     e->left_ns = (double)l->duration[a];
     e->from = e->to = EBB_DEVICE;
-    e->both_rate = e->work_rate = 1;
-    if (find_way(l, &l->plan->actions.data[a], &e->from, &e->to) &&
-        ebb_machine_link(l->machine, e->from, e->to, &link)) {
-        e->both_rate = link.both_rate;
-        e->work_rate = link.work_rate;
+    if (e == &l->engines[EBB_COMPUTE]) {
+        e->kind = (ebb_step_kind)l->kind[a];
+    } else {
+        (void)find_way(l, &l->plan->actions.data[a], &e->from, &e->to);
+        (void)ebb_machine_link(l->machine, e->from, e->to, &e->link); /* set_durations has seen that it is there */
     }
     *time_of(l, l->start, e) = l->now_ns;
 }
 
 static double rate_of(const laps *l, const engine *e) {
-    double rate = 1;
+    const engine *compute = &l->engines[EBB_COMPUTE];
+    double rate = e != compute && compute->busy ? e->link.copy_rate[compute->kind] : 1;
     for (uint32_t i = 0; i < l->n_engines; i++) {
         const engine *other = &l->engines[i];
-        if (other == e || !other->busy) { continue; }
-        if (e == &l->engines[EBB_COMPUTE]) {
-            rate *= other->work_rate;
-        } else if (other->from == e->to && other->to == e->from && e->from != e->to) {
-            rate *= e->both_rate;
+        if (other == e || other == compute || !other->busy) { continue; }
+        if (e == compute) {
+            rate *= other->link.work_rate[e->kind];
+        } else if (other->from == e->to && other->to == e->from) {
+            rate *= e->link.both_rate;
         }
     }
     return fmax(rate, LEAST_RATE);
@@ -270,7 +275,8 @@ static ebb_status simulate(const ebb_program *program, laps *l, ebb_bump *bump, 
     l->duration = ebb__bump_alloc(bump, n, sizeof *l->duration);
     l->start = ebb__bump_alloc(bump, 2 * n, sizeof *l->start);
     l->end = ebb__bump_alloc(bump, 2 * n, sizeof *l->end);
-    if (l->duration == NULL || l->start == NULL || l->end == NULL) { return EBB_E_NO_MEMORY; }
+    l->kind = ebb__bump_alloc(bump, n, sizeof *l->kind);
+    if (l->duration == NULL || l->kind == NULL || l->start == NULL || l->end == NULL) { return EBB_E_NO_MEMORY; }
     EBB_TRY(set_durations(l, program));
     repeat_laps(l, timeline);
     sum_times(l, timeline);

@@ -22,6 +22,21 @@ static uint64_t time_of(const ebb_program *p, const ebb_plan *plan, const ebb_ma
 
 /* ---- plans of policies -------------------------------------------------------------------------- */
 
+static double random_share(ebb_rng *rng) {
+    return ebb__rng_below(rng, 2) == 0 ? 1 : (double)(1 + ebb__rng_below(rng, 8)) / 8;
+}
+
+static void set_shares(ebb_machine *machine, uint32_t tier, ebb_rng *rng) {
+    ebb_link link;
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, tier, &link));
+    link.both_rate = random_share(rng);
+    for (int k = 0; k < EBB_N_STEP_KINDS; k++) {
+        link.work_rate[k] = random_share(rng);
+        link.copy_rate[k] = random_share(rng);
+    }
+    assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
+}
+
 /* Links from so slow that a copy takes as long as many steps to so fast that it takes no time. */
 static ebb_machine *make_machine(ebb_rng *rng) {
     ebb_machine *machine = NULL;
@@ -30,6 +45,7 @@ static ebb_machine *make_machine(ebb_rng *rng) {
         const double out_per_s = 2e5 * (double)(1u << ebb__rng_below(rng, 10));
         const double in_per_s = 2e5 * (double)(1u << ebb__rng_below(rng, 10));
         set_link(machine, tier, out_per_s, in_per_s, 0);
+        set_shares(machine, tier, rng);
     }
     return machine;
 }
@@ -89,11 +105,9 @@ static void policies_are_not_faster(void **state) {
 
 /* Two tensors of 1000 bytes are made, room is for one beside what a step uses, nothing can be computed again. What is
  * absent goes out at 1 byte a nanosecond and comes in at 2. */
-static void one_has_to_go(void **state) {
-    (void)state;
+static void make_two(ebb_program **program_out, ebb_machine **machine_out) {
     ebb_program *p = NULL;
     ebb_machine *m = NULL;
-    ebb_plan_options limits = EBB_PLAN_OPTIONS_INIT;
     assert_int_equal(ebb_program_create(NULL, "two", 1, &p), EBB_OK);
     const uint32_t a = make_tensor(p, 1000, false, false), b = make_tensor(p, 1000, false, false);
     const uint32_t c = make_tensor(p, 1000, false, false);
@@ -107,6 +121,16 @@ static void one_has_to_go(void **state) {
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     ebb_machine_set_rates(m, 1e9, 1e18, 99);
     set_link(m, EBB_HOST, 1e9, 2e9, 0);
+    *program_out = p;
+    *machine_out = m;
+}
+
+static void one_has_to_go(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan_options limits = EBB_PLAN_OPTIONS_INIT;
+    make_two(&p, &m);
     limits.tier_bytes[EBB_DISK] = 0;
     limits.budget_bytes = 2000;
     const ebb_certificate tight = certify(p, m, &limits);
@@ -122,7 +146,29 @@ static void one_has_to_go(void **state) {
     ebb_program_destroy(p);
 }
 
+/* The steps are long enough to hide all copies, but a copy leaves half of computing's speed, and computing half of the
+ * copy's: a nanosecond of copying costs one of computing, and half of one where both ways are used at once. */
+static void hidden_copies_cost(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_link link;
+    ebb_plan_options limits = EBB_PLAN_OPTIONS_INIT;
+    make_two(&p, &m);
+    ebb_machine_set_rates(m, 1e9, 1e18, 9999);
+    limits.tier_bytes[EBB_DISK] = 0;
+    limits.budget_bytes = 2000;
+    assert_in_range(certify(p, m, &limits).bound_ns, 49999, 50000);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    for (int k = 0; k < EBB_N_STEP_KINDS; k++) { link.work_rate[k] = link.copy_rate[k] = 0.5; }
+    assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+    assert_in_range(certify(p, m, &limits).bound_ns, 50000 + 700, 50000 + (1000 + 500) / 2);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(policies_are_not_faster), cmocka_unit_test(one_has_to_go)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(policies_are_not_faster), cmocka_unit_test(one_has_to_go),
+                                       cmocka_unit_test(hidden_copies_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,8 @@ static void test_round_trip(void **state) {
                            .out = {.bytes_per_s = 5e9, .latency_ns = 1, .engine = engine},
                            .in = {.bytes_per_s = 6e9, .latency_ns = 2, .engine = 1},
                            .both_rate = 0.5,
-                           .work_rate = 0.25};
+                           .work_rate = {0.25, 0.125},
+                           .copy_rate = {0.75, 1}};
     assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
     ebb_machine_set_rates(m, 3.5e11, 2.25e10, 99);
     assert_int_equal(ebb_machine_set_time(m, UINT64_MAX, 1), EBB_OK);
@@ -87,13 +88,42 @@ static void test_round_trip(void **state) {
     assert_true(ebb_machine_link(read, tier, EBB_HOST, &got)); /* from the other end */
     assert_true(got.out.bytes_per_s == 6e9 && got.out.latency_ns == 2 && got.out.engine == 1);
     assert_true(got.in.bytes_per_s == 5e9 && got.in.latency_ns == 1 && got.in.engine == engine);
-    assert_true(got.both_rate == 0.5 && got.work_rate == 0.25);
+    assert_true(got.both_rate == 0.5);
+    assert_memory_equal(got.work_rate, link.work_rate, sizeof link.work_rate);
+    assert_memory_equal(got.copy_rate, link.copy_rate, sizeof link.copy_rate);
     ebb_choice choice = {.key = 0x0123456789abcdef};
     assert_int_equal(ebb_machine_step_time_ns(read, &choice), 4242);
     choice = (ebb_choice){.key = 1, .flops = 3.5e11};
     assert_int_equal(ebb_machine_step_time_ns(read, &choice), 1000000099);
     ebb_machine_destroy(m);
     ebb_machine_destroy(read);
+}
+
+/* Files from before the kinds of steps were told apart have one share for both. */
+static void test_one_share(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    ebb_link link;
+    write_text("{\"format\": \"ebb-machine\", \"version\": 2, \"links\": [{\"near\": \"device\", \"far\": \"host\", "
+               "\"work_rate\": 0.5, \"copy_rate\": 0.25, \"traffic_copy_rate\": 0.75}]}");
+    assert_int_equal(ebb_machine_load(NULL, path, &m), EBB_OK);
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    assert_true(link.work_rate[EBB_STEP_ARITHMETIC] == 0.5 && link.work_rate[EBB_STEP_TRAFFIC] == 0.5);
+    assert_true(link.copy_rate[EBB_STEP_ARITHMETIC] == 0.25 && link.copy_rate[EBB_STEP_TRAFFIC] == 0.75);
+    ebb_machine_destroy(m);
+}
+
+static void test_step_kinds(void **state) {
+    (void)state;
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e12, 1e9, 0);
+    const ebb_choice sum = {.flops = 1e6, .traffic_bytes = 12e6}, product = {.flops = 1e9, .traffic_bytes = 1e5};
+    const ebb_choice unknown = {.key = 1};
+    assert_int_equal(ebb_machine_step_kind(m, &sum), EBB_STEP_TRAFFIC);
+    assert_int_equal(ebb_machine_step_kind(m, &product), EBB_STEP_ARITHMETIC);
+    assert_int_equal(ebb_machine_step_kind(m, &unknown), EBB_STEP_ARITHMETIC);
+    ebb_machine_destroy(m);
 }
 
 static void test_refused(void **state) {
@@ -120,6 +150,8 @@ static void test_refused(void **state) {
         V2 "\"links\": [{\"near\": \"device\"}]}",
         V2 "\"links\": [{\"near\": \"device\", \"far\": \"tape\"}]}",
         V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"both_rate\": 2}]}",
+        V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"work_rate\": 1.5}]}",
+        V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"traffic_copy_rate\": 7}]}",
         V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"out\": {\"engine\": \"compute\"}}]}",
         V2 "\"links\": [{\"near\": \"device\", \"far\": \"host\", \"out\": {\"bytes_per_s\": -1}}]}",
     };
@@ -271,6 +303,7 @@ static int remove_file(void **state) {
 int main(void) {
     (void)snprintf(path, sizeof path, "/tmp/ebb-test-machine-%d.json", (int)getpid());
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times),       cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_one_share),   cmocka_unit_test(test_step_kinds),
                                        cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_members),
                                        cmocka_unit_test(test_order),       cmocka_unit_test(test_version_1),
                                        cmocka_unit_test(test_not_written), cmocka_unit_test(test_oom)};

@@ -197,6 +197,29 @@ static void test_known_times(void **state) {
     ebb_program_destroy(p);
 }
 
+/* A copy and a step that go on at once slow each other. */
+static void test_shares(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = make_known(&p, &m);
+    ebb_link link;
+    ebb_timeline timeline;
+    uint64_t start[10], end[10];
+    assert_true(ebb_machine_link(m, EBB_DEVICE, EBB_HOST, &link));
+    link.work_rate[EBB_STEP_ARITHMETIC] = 0.5;
+    link.copy_rate[EBB_STEP_ARITHMETIC] = 0.25;
+    link.work_rate[EBB_STEP_TRAFFIC] = 1.0 / 1024;
+    assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
+    assert_int_equal(ebb_plan_simulate(p, plan, m, &timeline, start, end), EBB_OK);
+    /* x 0..50, b 50..110 at half its rate, of the out 15 until then and the other 85 until 195, c 195..215, in ..265 */
+    const uint64_t want_end[] = {50, 195, 110, 110, 215, 215, 265, 305, 305, 305};
+    assert_memory_equal(end, want_end, sizeof end);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 /* A machine may leave next to nothing of a rate: times are long then, but they end and are numbers. */
 static void test_least_rates(void **state) {
     (void)state;
@@ -261,6 +284,7 @@ static void test_known_waits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_known_times),
-                                       cmocka_unit_test(test_least_rates), cmocka_unit_test(test_known_waits)};
+                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_least_rates),
+                                       cmocka_unit_test(test_known_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A place to run kernels by themselves, for the two files that measure: measure.c and measure_links.c.
+ */
+#ifndef EBB_SRC_MEASURE_H
+#define EBB_SRC_MEASURE_H
+
+#include "run/run.h"
+
+typedef struct ebb_bench {
+    ebb_device *device;
+    ebb_arena *arena;
+    ebb_stream *stream;
+    ebb_event *before, *behind;
+    ebb_run_state state;
+    void **port; /* [n_ports], all one: what feeds carry does not matter */
+    uint64_t port_bytes;
+} ebb_bench;
+
+/* Close it in any case. */
+ebb_status ebb__bench_open(ebb_device *device, uint64_t arena_bytes, size_t n_ports, uint64_t port_bytes, ebb_bench *b);
+void ebb__bench_close(ebb_bench *b);
+
+/* The least of reps runs after one that warms up: on a machine that others use too, the least is the least disturbed. A
+ * kernel that is soon done is run more often, since one disturbance is all of its time. */
+ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
+                           uint64_t *ns_out);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measuring what copies cost: the links by moving a piece each way, and half a piece both ways at once; the rates of
+ * steps that nobody measured, by two kernels; and how much copies and kernels slow each other, by running these kernels
+ * beside copies. Where a device says how large its cache is, pieces and tensors are larger.
+ */
+#include "run/measure.h"
+
+#include <math.h>
+
+#define LINK_BYTES ((uint64_t)128 << 20)
+#define LEAST_BOTH_BYTES                                                                                               \
+    ((uint64_t)4 << 20) /* for copies beside others; in less, what begins a copy is all of its time */
+#define CACHES 4u       /* a piece is so many times as large as the cache, or more */
+#define SMALLEST_BYTES ((uint64_t)64)
+#define BLOCK_BYTES ((uint64_t)4096) /* the smallest copy of a file that goes to its disk at once */
+#define ROUND_FLOPS_PER_S 1e11       /* where nothing that would tell fits the limit */
+#define ROUND_BYTES_PER_S 1e10
+#define SLOW_FLOPS_PER_S 3e9
+#define LINK_REPS 5
+#define BESIDE_NS ((uint64_t)10 * 1000 * 1000) /* that kernels run beside copies, about */
+#define MOST_BESIDE 64u                        /* kernels, or copies */
+#define N_SHARES ((size_t)2 * LINK_REPS)
+#define LEAST_SHARE 0.05
+
+/* ---- rates ------------------------------------------------------------------------------------- */
+
+/* A kernel with its operands at the beginning of the arena. */
+typedef struct usual {
+    ebb_kernel *kernel;
+    ebb_buf operand[3];
+    ebb_binding binding;
+    uint64_t end_bytes;
+} usual;
+
+static void close_usual(ebb_bench *b, usual *u) {
+    if (u->kernel != NULL) { b->device->ops->kernel_destroy(u->kernel); }
+    u->kernel = NULL;
+}
+
+static bool fits(const ebb_bench *b, const usual *u) {
+    return u->end_bytes <= ebb_arena_bytes(b->arena);
+}
+
+static ebb_status open_usual(ebb_bench *b, ebb_op_kind kind, const ebb_operand operands[3], usual *u) {
+    const ebb_backend_ops *ops = b->device->ops;
+    ebb_kernel_desc desc = {.kind = kind, .n_in = 2, .n_out = 1, .operand = operands};
+    if (kind == EBB_OP_CONV) {
+        desc.attr = (ebb_op_attr){.kernel = {3, 3},
+                                  .stride = {1, 1},
+                                  .pad_begin = {1, 1},
+                                  .pad_end = {1, 1},
+                                  .dilation = {1, 1},
+                                  .groups = 1};
+    }
+    *u = (usual){.kernel = NULL};
+    EBB_TRY(ops->kernel_create(b->device, &desc, &u->kernel));
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint64_t bytes = ops->layout_bytes(b->device, u->kernel->layout[i]);
+        u->operand[i] = (ebb_buf){.arena = b->arena->memory, .offset = u->end_bytes, .size_bytes = bytes};
+        u->end_bytes += ebb_align_up(bytes, ops->alignment_bytes);
+    }
+    u->binding = (ebb_binding){.operand = u->operand, .state = &b->state};
+    u->binding.scratch =
+        (ebb_buf){.arena = b->arena->memory, .offset = u->end_bytes, .size_bytes = u->kernel->scratch_bytes};
+    u->end_bytes += ebb_align_up(u->kernel->scratch_bytes, ops->alignment_bytes);
+    return EBB_OK;
+}
+
+static ebb_status open_conv(ebb_bench *b, int64_t n, int64_t channels, int64_t side, usual *u) {
+    const ebb_shape image = {.n_dims = 4, .dims = {n, channels, side, side}};
+    const ebb_shape weights = {.n_dims = 4, .dims = {channels, channels, 3, 3}};
+    const ebb_operand conv[3] = {{.shape = image, .layout = EBB_LAYOUT_ANY},
+                                 {.shape = weights, .layout = EBB_LAYOUT_ANY},
+                                 {.shape = image, .layout = EBB_LAYOUT_ANY}};
+    return open_usual(b, EBB_OP_CONV, conv, u);
+}
+
+static ebb_status open_sum(ebb_bench *b, int64_t n, usual *u) {
+    const ebb_shape image = {.n_dims = 4, .dims = {n, 64, 56, 56}};
+    ebb_operand sum[3] = {{.shape = image}, {.shape = image}, {.shape = image, .layout = EBB_LAYOUT_ANY}};
+    EBB_TRY(b->device->ops->layout_plain(b->device, EBB_F32, &image, &sum[0].layout));
+    sum[1].layout = sum[0].layout;
+    return open_usual(b, EBB_OP_ADD, sum, u);
+}
+
+/* If it does not fit the arena, *per_s stays as it is. */
+static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s) {
+    uint64_t ns = 1;
+    if (!fits(b, u)) { return EBB_OK; }
+    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, &ns));
+    *per_s = work * 1e9 / (double)ebb_max_u64(ns, 1);
+    return EBB_OK;
+}
+
+static ebb_status time_small_conv(ebb_bench *b, double *flops_per_s) {
+    usual u;
+    ebb_status st = open_conv(b, 1, 16, 14, &u);
+    if (st == EBB_OK) { st = time_usual(b, &u, u.kernel->flops, flops_per_s); }
+    close_usual(b, &u);
+    return st;
+}
+
+/* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory: what they touch
+ * fills half of the arena where the device has a cache that they would fit otherwise. A small convolution first: where
+ * that is slow already (ref), its rate will do and the other would take long. */
+static ebb_status open_usuals(ebb_bench *b, uint64_t cache_bytes, usual u[EBB_N_STEP_KINDS], double *flops_per_s) {
+    const uint64_t image_bytes = (uint64_t)64 * 56 * 56 * sizeof(float);
+    const int64_t n_fit = cache_bytes > 0 ? (int64_t)(ebb_arena_bytes(b->arena) / 2 / image_bytes) : 0;
+    EBB_TRY(time_small_conv(b, flops_per_s));
+    if (*flops_per_s > SLOW_FLOPS_PER_S) {
+        EBB_TRY(open_conv(b, n_fit / 4 > 4 ? n_fit / 4 : 4, 64, 56, &u[EBB_STEP_ARITHMETIC]));
+    } else {
+        EBB_TRY(open_conv(b, 1, 16, 14, &u[EBB_STEP_ARITHMETIC]));
+    }
+    return open_sum(b, n_fit / 3 > 16 ? n_fit / 3 : 16, &u[EBB_STEP_TRAFFIC]);
+}
+
+static ebb_status measure_rates(ebb_bench *b, usual u[EBB_N_STEP_KINDS], double flops_per_s, ebb_machine *machine) {
+    double bytes_per_s = ROUND_BYTES_PER_S;
+    usual *conv = &u[EBB_STEP_ARITHMETIC], *sum = &u[EBB_STEP_TRAFFIC];
+    EBB_TRY(time_usual(b, conv, conv->kernel->flops, &flops_per_s));
+    EBB_TRY(time_usual(b, sum, sum->kernel->traffic_bytes, &bytes_per_s));
+    ebb_machine_set_rates(machine, flops_per_s, bytes_per_s, 2000);
+    return EBB_OK;
+}
+
+/* ---- links ------------------------------------------------------------------------------------- */
+
+/* The least time of those ways d, 0 out and 1 in, whose streams are there, together. */
+static ebb_status time_ways(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t *ns_out) {
+    const ebb_backend_ops *ops = transfer[0].tiers->device->ops;
+    uint64_t least_ns = UINT64_MAX;
+    for (int r = 0; r < LINK_REPS; r++) {
+        const uint64_t begin_ns = ebb__now_ns();
+        for (int d = 0; d < 2; d++) {
+            if (stream[d] != NULL) { EBB_TRY(ebb__tiers_transfer(stream[d], &transfer[d])); }
+        }
+        for (int d = 0; d < 2; d++) {
+            if (stream[d] != NULL) { EBB_TRY(ops->stream_sync(stream[d])); }
+        }
+        EBB_TRY(ebb__tiers_drain(transfer[0].tiers));
+        if (r > 0) { least_ns = ebb_min_u64(least_ns, ebb__now_ns() - begin_ns); }
+    }
+    *ns_out = least_ns > 0 ? least_ns : 1;
+    return EBB_OK;
+}
+
+/* Each way alone. */
+static ebb_status time_alone(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t ns_out[2]) {
+    EBB_TRY(time_ways((ebb_stream *[]){stream[0], NULL}, transfer, &ns_out[0]));
+    return time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &ns_out[1]);
+}
+
+/* Both ways of a link, size_bytes each: what goes out lies in the arena at `at` and at the beginning of the tier, what
+ * comes in `apart` behind it. */
+static void set_transfers(ebb_bench *b, ebb_tiers *tiers, const ebb_link *link, uint64_t at, uint64_t size_bytes,
+                          uint64_t apart, ebb_transfer transfer[2]) {
+    const ebb_buf out = {b->arena->memory, at, size_bytes}, in = {b->arena->memory, at + apart, size_bytes};
+    transfer[0] = (ebb_transfer){.tiers = tiers,
+                                 .from = EBB_DEVICE,
+                                 .to = link->far,
+                                 .engine = link->out.engine,
+                                 .tensor = "(measured)",
+                                 .buf = out,
+                                 .size_bytes = size_bytes};
+    transfer[1] = (ebb_transfer){.tiers = tiers,
+                                 .from = link->far,
+                                 .to = EBB_DEVICE,
+                                 .engine = link->in.engine,
+                                 .tensor = "(measured)",
+                                 .buf = in,
+                                 .size_bytes = size_bytes,
+                                 .from_offset = apart};
+}
+
+/* The share of its rate that a way keeps while the other is used: until the sooner one is done, both have it. */
+static double share_of(uint64_t ns, const uint64_t alone_ns[2]) {
+    const uint64_t sooner = ebb_min_u64(alone_ns[0], alone_ns[1]), later = ebb_max_u64(alone_ns[0], alone_ns[1]);
+    return ns <= later ? 1.0 : (double)sooner / (double)(ns - later + sooner);
+}
+
+/* Both ways between the arena and one tier, alone and at once; latency is that of the smallest copy. */
+static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
+                               ebb_machine *machine) {
+    uint64_t ns[2] = {0}, half_ns[2] = {0}, both_ns = 0, latency_ns = 0;
+    const uint64_t piece_bytes = ebb_arena_bytes(b->arena), alignment = b->device->ops->alignment_bytes;
+    const uint64_t half_bytes = piece_bytes / 2 / alignment * alignment;
+    ebb_transfer transfer[2];
+    ebb_link link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
+    set_transfers(b, tiers, &link, 0, piece_bytes, 0, transfer);
+    EBB_TRY(time_alone(stream, transfer, ns)); /* what nobody has written yet is not there to be read */
+    EBB_TRY(time_alone(stream, transfer, ns));
+    EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
+    if (piece_bytes >= LEAST_BOTH_BYTES) {
+        set_transfers(b, tiers, &link, 0, half_bytes, half_bytes, transfer);
+        EBB_TRY(time_alone(stream, transfer, half_ns));
+        EBB_TRY(time_ways(stream, transfer, &both_ns));
+        link.both_rate = share_of(both_ns, half_ns);
+    }
+    const bool is_file = ebb_machine_topology(machine)->tier[tier].store == EBB_STORE_FILE;
+    set_transfers(b, tiers, &link, 0, ebb_min_u64(is_file ? BLOCK_BYTES : SMALLEST_BYTES, piece_bytes), 0, transfer);
+    EBB_TRY(time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &latency_ns));
+    link.out.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[0];
+    link.in.bytes_per_s = (double)piece_bytes * 1e9 / (double)ns[1];
+    link.out.latency_ns = link.in.latency_ns = latency_ns;
+    return ebb_machine_set_link(machine, &link);
+}
+
+/* ---- copies beside kernels ------------------------------------------------------------------------ */
+
+/* A kernel and copies one way of a link, that many of each. */
+typedef struct beside {
+    ebb_bench *b;
+    ebb_kernel *kernel;
+    ebb_bound *bound;
+    ebb_stream *stream;
+    ebb_transfer transfer;
+    ebb_event *copied;
+    uint32_t n_kernels, n_copies;
+} beside;
+
+typedef struct beside_time {
+    uint64_t kernels_ns, copies_ns;
+} beside_time;
+
+/* Begin both at once. */
+static ebb_status run_beside(beside *x, uint32_t n_kernels, uint32_t n_copies, beside_time *time_out) {
+    const ebb_device *device = x->b->device;
+    const ebb_backend_ops *ops = device->ops;
+    EBB_TRY(ops->event_record(x->b->stream, x->b->before));
+    for (uint32_t i = 0; i < n_copies; i++) { EBB_TRY(ebb__tiers_transfer(x->stream, &x->transfer)); }
+    EBB_TRY(ops->event_record(x->stream, x->copied));
+    for (uint32_t i = 0; i < n_kernels; i++) { EBB_TRY(ops->run(x->b->stream, x->kernel, x->bound)); }
+    EBB_TRY(ops->event_record(x->b->stream, x->b->behind));
+    EBB_TRY(ops->stream_sync(x->b->stream));
+    EBB_TRY(ops->stream_sync(x->stream));
+    EBB_TRY(ebb__tiers_drain(x->transfer.tiers));
+    const uint64_t begin_ns = ops->event_time_ns(x->b->device, x->b->before);
+    const uint64_t kernels_ns = ops->event_time_ns(x->b->device, x->b->behind);
+    const uint64_t copies_ns = ops->event_time_ns(x->b->device, x->copied);
+    time_out->kernels_ns = kernels_ns > begin_ns ? kernels_ns - begin_ns : 1; /* a device's clock may be rounded */
+    time_out->copies_ns = copies_ns > begin_ns ? copies_ns - begin_ns : 1;
+    return EBB_OK;
+}
+
+static double share(double done_ns, double in_ns) {
+    return fmin(1, fmax(LEAST_SHARE, done_ns / in_ns));
+}
+
+/* Until the sooner of the two ends, each has its share; after that the later one is alone. */
+static void find_shares(const beside_time *alone, const beside_time *both, double *work_out, double *copy_out) {
+    const double kernels_ns = (double)alone->kernels_ns, copies_ns = (double)alone->copies_ns;
+    const double sooner_ns = (double)ebb_min_u64(both->kernels_ns, both->copies_ns);
+    *work_out = share(kernels_ns - ((double)both->kernels_ns - sooner_ns), sooner_ns);
+    *copy_out = share(copies_ns - ((double)both->copies_ns - sooner_ns), sooner_ns);
+}
+
+static uint32_t count_for(uint64_t ns) {
+    return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_NS / ebb_max_u64(ns, 1), 1), MOST_BESIDE);
+}
+
+static ebb_status measure_beside(beside *x, double work[LINK_REPS], double copy[LINK_REPS]) {
+    beside_time alone, none, both;
+    EBB_TRY(run_beside(x, 1, 1, &alone)); /* warms up */
+    EBB_TRY(run_beside(x, 1, 0, &alone));
+    EBB_TRY(run_beside(x, 0, 1, &none));
+    const uint32_t n_kernels = count_for(alone.kernels_ns), n_copies = count_for(none.copies_ns);
+    for (int r = 0; r < LINK_REPS; r++) {
+        EBB_TRY(run_beside(x, n_kernels, 0, &alone));
+        EBB_TRY(run_beside(x, 0, n_copies, &none));
+        alone.copies_ns = none.copies_ns;
+        EBB_TRY(run_beside(x, n_kernels, n_copies, &both));
+        find_shares(&alone, &both, &work[r], &copy[r]);
+    }
+    return EBB_OK;
+}
+
+static double median(double *values, size_t n) {
+    for (size_t i = 1; i < n; i++) {
+        const double value = values[i];
+        size_t at = i;
+        for (; at > 0 && values[at - 1] > value; at--) { values[at] = values[at - 1]; }
+        values[at] = value;
+    }
+    return values[n / 2];
+}
+
+/* The shares of a link beside one kind of step, both ways taken together. */
+static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, usual *u,
+                                 ebb_step_kind kind, ebb_link *link) {
+    const uint64_t alignment = b->device->ops->alignment_bytes;
+    const uint64_t piece_bytes = (ebb_arena_bytes(b->arena) - u->end_bytes) / 2 / alignment * alignment;
+    double work[N_SHARES], copy[N_SHARES];
+    ebb_transfer transfer[2];
+    set_transfers(b, tiers, link, u->end_bytes, piece_bytes, piece_bytes, transfer);
+    beside x = {.b = b, .kernel = u->kernel};
+    EBB_TRY(b->device->ops->bind(u->kernel, &u->binding, &x.bound));
+    ebb_status st = b->device->ops->event_create(b->device, &x.copied);
+    for (size_t d = 0; st == EBB_OK && d < 2; d++) {
+        x.stream = stream[d];
+        x.transfer = transfer[d];
+        st = measure_beside(&x, &work[d * LINK_REPS], &copy[d * LINK_REPS]);
+    }
+    if (x.copied != NULL) { b->device->ops->event_destroy(b->device, x.copied); }
+    b->device->ops->unbind(u->kernel, x.bound);
+    if (st == EBB_OK) {
+        link->work_rate[kind] = median(work, N_SHARES);
+        link->copy_rate[kind] = median(copy, N_SHARES);
+    }
+    return st;
+}
+
+static bool leaves_room(const ebb_bench *b, const usual *u) {
+    return fits(b, u) && ebb_arena_bytes(b->arena) - u->end_bytes >= LEAST_BOTH_BYTES;
+}
+
+/* What has no room in the arena stays as it was, but the sum's, which are larger, are then the convolution's. */
+static ebb_status measure_all_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
+                                     usual u[EBB_N_STEP_KINDS], ebb_machine *machine) {
+    const int conv = EBB_STEP_ARITHMETIC, sum = EBB_STEP_TRAFFIC;
+    ebb_link link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link) || !leaves_room(b, &u[conv])) { return EBB_OK; }
+    EBB_TRY(measure_shares(b, stream, tiers, &u[conv], EBB_STEP_ARITHMETIC, &link));
+    link.work_rate[sum] = link.work_rate[conv];
+    link.copy_rate[sum] = link.copy_rate[conv];
+    if (leaves_room(b, &u[sum])) { EBB_TRY(measure_shares(b, stream, tiers, &u[sum], EBB_STEP_TRAFFIC, &link)); }
+    return ebb_machine_set_link(machine, &link);
+}
+
+/* Copies between host and disk wait for the disk, as those between device and disk do. */
+static ebb_status copy_disk_rates(ebb_machine *machine) {
+    ebb_link disk, link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk) ||
+        !ebb_machine_link(machine, EBB_HOST, EBB_DISK, &link)) {
+        return EBB_OK;
+    }
+    disk.near = EBB_HOST;
+    disk.out.engine = link.out.engine;
+    disk.in.engine = link.in.engine;
+    return ebb_machine_set_link(machine, &disk);
+}
+
+static ebb_status measure_tier(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
+                               usual u[EBB_N_STEP_KINDS], ebb_machine *machine) {
+    EBB_TRY(measure_link(b, stream, tiers, tier, machine));
+    return measure_all_shares(b, stream, tiers, tier, u, machine);
+}
+
+static ebb_status measure_tiers(ebb_bench *b, const char *disk_dir, const char *io, usual u[EBB_N_STEP_KINDS],
+                                ebb_machine *machine) {
+    ebb_tiers tiers = {.device = NULL};
+    ebb_stream *stream[2] = {NULL, NULL};
+    const ebb_backend_ops *ops = b->device->ops;
+    const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
+    const ebb_tiers_options options = {
+        .topology = ebb_machine_topology(machine),
+        .bytes = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0},
+        .largest_bytes = piece_bytes,
+        .disk_dir = disk_dir,
+        .io = io};
+    ebb_status st = ops->stream_create(b->device, false, &stream[0]);
+    if (st == EBB_OK) { st = ops->stream_create(b->device, false, &stream[1]); }
+    if (st == EBB_OK) { st = ebb__tiers_open(b->device, &options, &tiers); }
+    if (st == EBB_OK) { st = measure_tier(b, stream, &tiers, EBB_HOST, u, machine); }
+    if (st == EBB_OK && disk_dir != NULL) { st = measure_tier(b, stream, &tiers, EBB_DISK, u, machine); }
+    if (st == EBB_OK && disk_dir != NULL) { st = copy_disk_rates(machine); }
+    for (int d = 0; d < 2; d++) { ops->stream_destroy(stream[d]); }
+    ebb__tiers_close(&tiers);
+    return st;
+}
+
+static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const char *disk_dir, const char *io,
+                              ebb_machine *machine) {
+    usual u[EBB_N_STEP_KINDS] = {{.kernel = NULL}};
+    double flops_per_s = ROUND_FLOPS_PER_S;
+    ebb_status st = open_usuals(b, cache_bytes, u, &flops_per_s);
+    if (st == EBB_OK) { st = measure_rates(b, u, flops_per_s, machine); }
+    if (st == EBB_OK) { st = measure_tiers(b, disk_dir, io, u, machine); }
+    for (int k = 0; k < EBB_N_STEP_KINDS; k++) { close_usual(b, &u[k]); }
+    return st;
+}
+
+ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
+                                 ebb_machine *machine) {
+    if (!device->ops->has_data) { return EBB_OK; }
+    ebb_bench b;
+    ebb_device_info info;
+    EBB_TRY(ebb_device_get_info(device, &info));
+    const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
+    uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
+    ebb_status st = ebb__bench_open(device, arena_bytes, 0, 64, &b);
+    if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, disk_dir, io, machine); }
+    ebb__bench_close(&b);
+    return st;
+}
