@@ -14,6 +14,11 @@ static int64_t earlier(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* As fmax of numbers, without a call: schedules are made of little else. */
+static double greater(double a, double b) {
+    return a > b ? a : b;
+}
+
 /* ---- loads ------------------------------------------------------------------------------------- */
 
 static double time_of(const ebb_autoswap *a, int64_t event) {
@@ -23,14 +28,14 @@ static double time_of(const ebb_autoswap *a, int64_t event) {
 
 /* Add to the events [first, last), and, corrected, to the same ones of the other iterations. */
 static void add_load(ebb_autoswap *a, int64_t first, int64_t last, double bytes) {
-    const int64_t n = a->n;
-    for (int64_t i = later(first, -n); i < last && i < 2 * n; i++) {
-        if (a->as_coded) {
-            a->now[i + n] += bytes;
-            continue;
-        }
+    const int64_t n = a->n, end = earlier(last, 2 * n);
+    for (int64_t i = later(first, -n), n_next; i < end; i += n_next) { /* to the end of an iteration at most */
         const int64_t at = (i + n) % n;
-        for (int64_t lap = 0; lap < 3; lap++) { a->now[at + lap * n] += bytes; }
+        double *now = a->as_coded ? &a->now[i + n] : &a->now[at];
+        n_next = earlier(end - i, n - at);
+        for (int64_t lap = 0; lap < (a->as_coded ? 1 : 3); lap++, now += n) {
+            for (int64_t k = 0; k < n_next; k++) { now[k] += bytes; }
+        }
     }
 }
 
@@ -40,7 +45,7 @@ static void reset_load(ebb_autoswap *a) {
 
 static double peak_of(const ebb_autoswap *a) {
     double peak = 0;
-    for (int64_t i = a->n; i < 2 * a->n; i++) { peak = fmax(peak, a->now[i]); }
+    for (int64_t i = a->n; i < 2 * a->n; i++) { peak = greater(peak, a->now[i]); }
     return peak;
 }
 
@@ -240,7 +245,7 @@ static double coded_outs(ebb_autoswap *a, size_t n, double limit_bytes) {
             gone = first - 1;
         }
         b->gone = gone;
-        overhead_ns += fmax(end_ns - time_of(a, gone), 0);
+        overhead_ns += greater(end_ns - time_of(a, gone), 0);
     }
     return overhead_ns;
 }
@@ -284,11 +289,11 @@ static double schedule_outs(ebb_autoswap *a, size_t n, double limit_bytes) {
     sort_selected(a, n, false);
     for (size_t i = 0; i < n; i++) {
         ebb_autoswap_block *b = &a->blocks[a->order[i]];
-        free_ns = fmax(time_of(a, b->ready), free_ns) + b->out_ns;
+        free_ns = greater(time_of(a, b->ready), free_ns) + b->out_ns;
         const int64_t ended = earlier(event_at(a, b->ready, free_ns), b->need);
         b->gone = first_over(a, b->ready, ended, limit_bytes);
         add_load(a, b->gone, b->need, -b->bytes);
-        if (b->gone < ended) { overhead_ns += fmax(free_ns - time_of(a, b->gone), 0); }
+        if (b->gone < ended) { overhead_ns += greater(free_ns - time_of(a, b->gone), 0); }
     }
     return overhead_ns;
 }
@@ -299,14 +304,14 @@ static double schedule_ins(ebb_autoswap *a, size_t n, double limit_bytes) {
     sort_selected(a, n, true);
     for (size_t i = 0; i < n; i++) {
         ebb_autoswap_block *b = &a->blocks[a->order[i]];
-        end_ns = fmin(time_of(a, b->need), end_ns) - b->in_ns;
+        end_ns = (time_of(a, b->need) < end_ns ? time_of(a, b->need) : end_ns) - b->in_ns;
         const int64_t begun = later(event_before(a, b->need, end_ns), b->gone);
         add_load(a, begun, b->need, b->bytes);
         b->back = end_of_over(a, begun, b->need, limit_bytes);
         add_load(a, begun, b->back, -b->bytes);
         if (b->back == begun) { continue; }
-        overhead_ns += fmax(time_of(a, b->back) - end_ns, 0);
-        end_ns = fmax(time_of(a, b->back), end_ns);
+        overhead_ns += greater(time_of(a, b->back) - end_ns, 0);
+        end_ns = greater(time_of(a, b->back), end_ns);
     }
     return overhead_ns;
 }

@@ -40,7 +40,8 @@ typedef struct ebb_best_tensor {
     uint32_t locks;   /* it may not leave */
     uint32_t tier;    /* of its copy */
     uint32_t here;    /* its place among those that are present; NONE */
-    uint32_t gone;    /* its place among those that will be computed again; NONE */
+    bool gone;        /* absent without a copy: it will be computed again, or is dead */
+    bool waits;       /* for its need to be found */
     bool copied;      /* its current version has a copy */
     bool present;
     bool is_floor; /* again_ns is a lower bound: the search stopped there */
@@ -67,9 +68,9 @@ typedef struct ebb_best_walk {
     double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
     ebb_best_tensor *state;
-    uint32_t *here, *gone; /* tensors */
-    uint32_t *waiting;     /* [n_tensors]: whose readers are to be looked at */
-    uint32_t n_here, n_gone;
+    uint32_t *here;    /* tensors */
+    uint32_t *waiting; /* [n_tensors]: to be looked at */
+    uint32_t n_here;
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;
     uint64_t load, tier_used[EBB_MAX_TIERS];
@@ -100,6 +101,12 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
 
 /* The step by which the current content is wanted by the program; NEVER: it is dead. */
 uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t);
+
+/* An absent tensor without a copy is gone until it is computed again. */
+void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone);
+
+/* What the program wants of a present tensor has changed: a step has used it, or an iteration begins. */
+void ebb__best_set_need(ebb_best_walk *w, uint32_t t);
 
 /* The step of the next write of a tensor, at the step at hand or after it; NEVER in this lap. */
 uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t);

@@ -58,38 +58,64 @@ static uint64_t find_chain(const ebb_best_walk *w, uint32_t t) {
     return use;
 }
 
-static void need_inputs(ebb_best_walk *w, uint32_t t) {
+static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
+    const uint64_t first = find_chain(w, t);
+    return first != EBB_BEST_NEVER && w->uses.use[first].step <= step && step <= w->uses.use[w->state[t].made].step;
+}
+
+/* The step by which t is wanted: by the program, or because something of it is gone and will be computed again. */
+static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
+    const ebb_best_tensor *state = &w->state[t];
+    const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
+    uint64_t need = ebb__best_find_need(w, t);
+    for (uint64_t use = first; use < state->use; use++) { /* these read what it holds now */
+        const ebb_step *step = &w->view.steps[w->uses.use[use].step];
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &w->view.accesses[step->first_access + i];
+            const ebb_best_tensor *made = &w->state[access->tensor];
+            if ((access->mode & EBB_WRITE) == 0 || !made->gone || made->need >= need) { continue; }
+            if (is_in_chain(w, access->tensor, w->uses.use[use].step)) { need = made->need; }
+        }
+    }
+    return need;
+}
+
+/* Put what t is computed from on the list of what is to be looked at. */
+static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     const uint64_t first = find_chain(w, t), last = w->state[t].made;
-    for (uint64_t use = first; use <= last; use++) {
+    for (uint64_t use = first; first != EBB_BEST_NEVER && use <= last; use++) {
         const ebb_step *step = &w->view.steps[w->uses.use[use].step];
         if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
-            if ((access->mode & EBB_READ) == 0 || access->tensor == t) { continue; }
-            ebb_best_tensor *input = &w->state[access->tensor];
-            input->need = ebb_min_u64(input->need, w->state[t].need);
+            if ((access->mode & EBB_READ) == 0 || access->tensor == t || w->state[access->tensor].waits) { continue; }
+            w->state[access->tensor].waits = true;
+            w->waiting[n_waiting++] = access->tensor;
         }
+    }
+    return n_waiting;
+}
+
+/* What is gone and is wanted at another time wants its inputs then. What it is made of was made before it, so this ends. */
+static void settle(ebb_best_walk *w, uint32_t n_waiting) {
+    while (n_waiting > 0) {
+        const uint32_t t = w->waiting[--n_waiting];
+        ebb_best_tensor *state = &w->state[t];
+        state->waits = false;
+        const uint64_t before = state->need;
+        state->need = find_any_need(w, t);
+        if (state->gone && state->need != before) { n_waiting = wait_inputs(w, t, n_waiting); }
     }
 }
 
-/* By the program first; then what will be computed again needs its inputs, from the last made to the first. */
-static void look_ahead(ebb_best_walk *w) {
-    for (uint32_t i = 0; i < w->n_here; i++) { w->state[w->here[i]].need = ebb__best_find_need(w, w->here[i]); }
-    for (uint32_t i = 0; i < w->n_gone; i++) { w->state[w->gone[i]].need = ebb__best_find_need(w, w->gone[i]); }
-    for (uint32_t i = 1; i < w->n_gone; i++) { /* nearly in order already */
-        const uint32_t t = w->gone[i];
-        const uint32_t step = w->uses.use[w->state[t].made].step;
-        uint32_t at = i;
-        for (; at > 0 && w->uses.use[w->state[w->gone[at - 1]].made].step > step; at--) {
-            w->gone[at] = w->gone[at - 1];
-            w->state[w->gone[at]].gone = at;
-        }
-        w->gone[at] = t;
-        w->state[t].gone = at;
-    }
-    for (uint32_t i = w->n_gone; i-- > 0;) {
-        if (w->state[w->gone[i]].need != EBB_BEST_NEVER) { need_inputs(w, w->gone[i]); }
-    }
+void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone) {
+    w->state[t].gone = gone;
+    settle(w, wait_inputs(w, t, 0));
+}
+
+void ebb__best_set_need(ebb_best_walk *w, uint32_t t) {
+    EBB_ASSERT(!w->state[t].gone);
+    w->state[t].need = find_any_need(w, t);
 }
 
 /* ---- computing again ---------------------------------------------------------------------------- */
@@ -254,8 +280,7 @@ static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
 
 ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor_out) {
     choice best = {.score = INFINITY, .way = EBB_BEST_STUCK};
-    w->n_looks += w->n_here + w->n_gone;
-    look_ahead(w);
+    w->n_looks += w->n_here;
     for (uint64_t least = bytes / 64; best.way == EBB_BEST_STUCK; least /= 64) {
         for (uint32_t i = 0; i < w->n_here; i++) {
             const uint32_t t = w->here[i];

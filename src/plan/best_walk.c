@@ -34,20 +34,6 @@ static const ebb_choice *chosen(const walk *w, const ebb_step *step) {
 
 /* ---- who is where ------------------------------------------------------------------------------- */
 
-static void enter(uint32_t *list, uint32_t *n, uint32_t *place, uint32_t t) {
-    *place = *n;
-    list[(*n)++] = t;
-}
-
-static void leave_gone(walk *w, uint32_t t) { /* in order */
-    for (uint32_t i = w->state[t].gone; i + 1 < w->n_gone; i++) {
-        w->gone[i] = w->gone[i + 1];
-        w->state[w->gone[i]].gone = i;
-    }
-    w->n_gone--;
-    w->state[t].gone = NONE;
-}
-
 static void leave_here(walk *w, uint32_t t) {
     const uint32_t last = w->here[--w->n_here];
     w->here[w->state[t].here] = last;
@@ -58,8 +44,9 @@ static void leave_here(walk *w, uint32_t t) {
 static void arrive(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
     EBB_ASSERT(!state->present && state->bytes > 0);
-    if (state->gone != NONE) { leave_gone(w, t); }
-    enter(w->here, &w->n_here, &state->here, t);
+    if (state->gone) { ebb__best_set_gone(w, t, false); }
+    state->here = w->n_here;
+    w->here[w->n_here++] = t;
     state->present = true;
     state->bound = w->draft->actions.n;
     w->load += state->bytes;
@@ -149,7 +136,7 @@ static ebb_status evict_one(walk *w, uint64_t bytes) {
     EBB_TRY(drop(w, t));
     if (way == EBB_BEST_DROP && !w->view.tensors[t].persistent) { release_copy(w, t); }
     ebb__best_changed(w, t);
-    if (!w->state[t].copied && w->state[t].made != NEVER) { enter(w->gone, &w->n_gone, &w->state[t].gone, t); }
+    if (!w->state[t].copied && w->state[t].made != NEVER) { ebb__best_set_gone(w, t, true); }
     return EBB_OK;
 }
 
@@ -291,6 +278,7 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
         const uint32_t t = w->view.accesses[at].tensor;
         if ((w->view.accesses[at].mode & EBB_WRITE) != 0) { write_tensor(w, t, w->versions.after[at]); }
         w->state[t].use++;
+        ebb__best_set_need(w, t);
     }
     w->step = step_idx + 1;
     unlock_all(w, step);
@@ -322,7 +310,7 @@ static ebb_status end_lap(walk *w, bool close) {
 static ebb_status begin_lap(walk *w, bool spill) {
     w->draft->actions.n = w->draft->absent.n = w->pending.n = 0;
     w->load = w->n_again = w->pending_bytes = w->step = 0;
-    w->depth = w->n_here = w->n_gone = w->mark = 0;
+    w->depth = w->n_here = w->mark = 0;
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
     w->now_ns = 0;
@@ -334,8 +322,8 @@ static ebb_status begin_lap(walk *w, bool spill) {
                                      .use = w->uses.start[t],
                                      .made = NEVER,
                                      .again_ns = -1,
-                                     .here = NONE,
-                                     .gone = NONE};
+                                     .here = NONE};
+        ebb__best_set_need(w, t);
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
@@ -505,7 +493,6 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->step_ns = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_ns);
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
-    w->gone = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->gone);
     w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
     w->copy_ns = ebb__bump_alloc(&w->bump, 2 * EBB_MAX_TIERS * w->view.n_tensors, sizeof *w->copy_ns);
     w->weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->weight);
@@ -514,7 +501,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->gone == NULL || w->waiting == NULL || w->tensor_mark == NULL ||
+        w->state == NULL || w->here == NULL || w->waiting == NULL || w->tensor_mark == NULL ||
         w->step_mark == NULL) {
         return EBB_E_NO_MEMORY;
     }
