@@ -318,11 +318,8 @@ static ebb_status begin_lap(walk *w, bool spill) {
     memset(w->engine_ns, 0, sizeof w->engine_ns);
     memset(w->engine_bound, 0, sizeof w->engine_bound);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
-        w->state[t] = (tensor_state){.bytes = w->state[t].bytes,
-                                     .use = w->uses.start[t],
-                                     .made = NEVER,
-                                     .again_ns = -1,
-                                     .here = NONE};
+        w->state[t] = (tensor_state){
+            .bytes = w->state[t].bytes, .use = w->uses.start[t], .made = NEVER, .again_ns = -1, .here = NONE};
         ebb__best_set_need(w, t);
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
@@ -501,8 +498,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->waiting == NULL || w->tensor_mark == NULL ||
-        w->step_mark == NULL) {
+        w->state == NULL || w->here == NULL || w->waiting == NULL || w->tensor_mark == NULL || w->step_mark == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
