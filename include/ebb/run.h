@@ -125,9 +125,10 @@ EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t re
                                          const ebb_progress *progress, ebb_machine *machine);
 
 /* Measure the links of a device (host, and the disk under disk_dir when it is not NULL, by io as in ebb_run_options),
- * each way alone and both at once, and its rates, in an arena of at most limit_bytes and as much of each tier: so
- * measuring for a budget keeps to it. What needs more is not measured; both ways at once need 4 MiB. The link between
- * host and disk gets the disk's rates. */
+ * each way alone, both at once, and beside kernels; and its rates, in an arena of at most limit_bytes and as much of
+ * each tier: so measuring for a budget keeps to it. What needs more is not measured, and stays as it was: both ways at
+ * once need 4 MiB, copies beside kernels about 11 MiB (shares of ebb_link). The link between host and disk gets the
+ * disk's rates. */
 EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
                                          ebb_machine *machine);
 

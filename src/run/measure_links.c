@@ -9,9 +9,8 @@
 #include <math.h>
 
 #define LINK_BYTES ((uint64_t)128 << 20)
-#define LEAST_BOTH_BYTES                                                                                               \
-    ((uint64_t)4 << 20) /* for copies beside others; in less, what begins a copy is all of its time */
-#define CACHES 4u       /* a piece is so many times as large as the cache, or more */
+#define LEAST_BOTH_BYTES ((uint64_t)4 << 20) /* copies beside others; less is mostly latency */
+#define CACHES 4u                            /* a piece is so many times as large as the cache, or more */
 #define SMALLEST_BYTES ((uint64_t)64)
 #define BLOCK_BYTES ((uint64_t)4096) /* the smallest copy of a file that goes to its disk at once */
 #define ROUND_FLOPS_PER_S 1e11       /* where nothing that would tell fits the limit */
