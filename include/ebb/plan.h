@@ -90,8 +90,7 @@ typedef struct ebb_link {
     ebb_way out, in;    /* from near to far; from far to near */
     double both_rate;   /* the share of its bytes per second that a direction keeps while the other copies too */
     double work_rate[EBB_N_STEP_KINDS]; /* of its speed that the compute engine keeps while this link copies one way */
-    double
-        copy_rate[EBB_N_STEP_KINDS]; /* of its bytes per second that a direction keeps while such a step is computed */
+    double copy_rate[EBB_N_STEP_KINDS]; /* of its rate that a direction keeps while such a step is computed */
 } ebb_link;
 
 /* Every share 1: nothing slows anything else. */
