@@ -105,6 +105,15 @@ static void print_link(const char *name, ebb_link link, double both_bytes_per_s)
     printf("\n");
 }
 
+/* What copies to and from the host and kernels leave each other. */
+static void print_shares(const ebb_link *host) {
+    const double *work = host->work_rate, *copy = host->copy_rate;
+    printf("beside   a copy, kernels keep %.0f %% of their speed (those bound by memory %.0f %%), the copy %.0f %% "
+           "(%.0f %%)\n",
+           100 * work[EBB_STEP_ARITHMETIC], 100 * work[EBB_STEP_TRAFFIC], 100 * copy[EBB_STEP_ARITHMETIC],
+           100 * copy[EBB_STEP_TRAFFIC]);
+}
+
 static void print_device(size_t number, const ebb_device_info *info, bool is_measured) {
     char capacity[32], context[32];
     printf("device %zu %s, %" PRId32 " threads, %s", number, info->name, info->n_threads,
@@ -119,9 +128,11 @@ static void print_table(const findings *f, const ebb_machine *machine, bool has_
     const ebb_link pageable = {.out.bytes_per_s = f->pageable.out_bytes_per_s,
                                .in.bytes_per_s = f->pageable.in_bytes_per_s};
     for (size_t i = 0; i < f->n_devices; i++) { print_device(i, &f->devices[i], i == f->measured); }
-    print_link("host", link_to(machine, EBB_HOST), f->pinned.both_bytes_per_s);
+    const ebb_link host = link_to(machine, EBB_HOST);
+    print_link("host", host, f->pinned.both_bytes_per_s);
     print_link("pageable", pageable, f->pageable.both_bytes_per_s);
     if (has_disk) { print_link("disk", link_to(machine, EBB_DISK), 0.0); }
+    print_shares(&host);
 }
 
 static void print_json(const findings *f, const ebb_machine *machine) {
@@ -138,6 +149,10 @@ static void print_json(const findings *f, const ebb_machine *machine) {
     ebb__json_f64("host_in_bytes_per_s", host.in.bytes_per_s);
     ebb__json_u64("host_latency_ns", host.out.latency_ns);
     ebb__json_f64("host_both_bytes_per_s", f->pinned.both_bytes_per_s);
+    ebb__json_f64("host_work_rate", host.work_rate[EBB_STEP_ARITHMETIC]);
+    ebb__json_f64("host_copy_rate", host.copy_rate[EBB_STEP_ARITHMETIC]);
+    ebb__json_f64("host_traffic_work_rate", host.work_rate[EBB_STEP_TRAFFIC]);
+    ebb__json_f64("host_traffic_copy_rate", host.copy_rate[EBB_STEP_TRAFFIC]);
     ebb__json_f64("pageable_out_bytes_per_s", f->pageable.out_bytes_per_s);
     ebb__json_f64("pageable_in_bytes_per_s", f->pageable.in_bytes_per_s);
     ebb__json_f64("pageable_both_bytes_per_s", f->pageable.both_bytes_per_s);
