@@ -94,7 +94,7 @@ typedef struct ebb_link {
 } ebb_link;
 
 /* Every share 1: nothing slows anything else. */
-#define EBB_LINK_SHARES_INIT .both_rate = 1, .work_rate = {1, 1}, .copy_rate = {1, 1}
+#define EBB_LINK_SHARES_ONE .both_rate = 1, .work_rate = {1, 1}, .copy_rate = {1, 1}
 
 /* A machine with round figures of a current desktop processor; every description starts from it. Its tiers are the
  * device, "host" (EBB_HOST) and "disk" (EBB_DISK). Each two of them are linked, with an engine of their own for each

@@ -27,9 +27,9 @@ static ebb_status add_usual_tiers(ebb_machine *machine) {
 static ebb_status set_usual_links(ebb_machine *machine) {
     const ebb_way host_out = {8e9, 10000, 1}, host_in = {8e9, 10000, 2};
     const ebb_way disk_out = {1e9, 100000, 3}, disk_in = {2e9, 100000, 4};
-    const ebb_link links[] = {{EBB_DEVICE, EBB_HOST, host_out, host_in, EBB_LINK_SHARES_INIT},
-                              {EBB_DEVICE, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_INIT},
-                              {EBB_HOST, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_INIT}};
+    const ebb_link links[] = {{EBB_DEVICE, EBB_HOST, host_out, host_in, EBB_LINK_SHARES_ONE},
+                              {EBB_DEVICE, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_ONE},
+                              {EBB_HOST, EBB_DISK, disk_out, disk_in, EBB_LINK_SHARES_ONE}};
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) { EBB_TRY(ebb_machine_set_link(machine, &links[i])); }
     return EBB_OK;
 }

@@ -244,7 +244,7 @@ static ebb_status read_link(reading *r, const place *where, uint32_t token) {
                             {"copy_rate", FIELD_RATE, &copy_rate[EBB_STEP_ARITHMETIC]},
                             {"traffic_work_rate", FIELD_RATE, &work_rate[EBB_STEP_TRAFFIC]},
                             {"traffic_copy_rate", FIELD_RATE, &copy_rate[EBB_STEP_TRAFFIC]}};
-    ebb_link link = {EBB_LINK_SHARES_INIT};
+    ebb_link link = {EBB_LINK_SHARES_ONE};
     EBB_TRY(read_fields(r, where, token, fields, sizeof fields / sizeof fields[0]));
     EBB_TRY(find_end(r, where, "near", near, &link.near));
     EBB_TRY(find_end(r, where, "far", far, &link.far));

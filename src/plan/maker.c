@@ -940,7 +940,7 @@ static ebb_status make_alike(const maker *m, double bytes_per_s, ebb_machine **m
         st = ebb_machine_add_tier(machine, &has->tier[t], &added);
     }
     for (uint32_t t = 1; st == EBB_OK && t < has->n_tiers; t++) {
-        ebb_link link = {.near = EBB_DEVICE, .far = t, .out.engine = 1, .in.engine = 1, EBB_LINK_SHARES_INIT};
+        ebb_link link = {.near = EBB_DEVICE, .far = t, .out.engine = 1, .in.engine = 1, EBB_LINK_SHARES_ONE};
         const bool is_linked = ebb_machine_link(machine, EBB_DEVICE, t, &link);
         if (bytes_per_s > 0 || !is_linked) {
             link.out = link.in = (ebb_way){bytes_per_s > 0 ? bytes_per_s : 1e9, 0, 1};

@@ -165,7 +165,7 @@ static ebb_machine *make_files(void) {
     assert_int_equal(tier, TO);
     assert_int_equal(ebb_machine_add_tier(machine, &far, &tier), EBB_OK);
     assert_int_equal(tier, FROM_B);
-    const ebb_link links[] = {{FROM_A, TO, a, a, EBB_LINK_SHARES_INIT}, {FROM_B, TO, b, b, EBB_LINK_SHARES_INIT}};
+    const ebb_link links[] = {{FROM_A, TO, a, a, EBB_LINK_SHARES_ONE}, {FROM_B, TO, b, b, EBB_LINK_SHARES_ONE}};
     for (size_t i = 0; i < 2; i++) { assert_int_equal(ebb_machine_set_link(machine, &links[i]), EBB_OK); }
     return machine;
 }

@@ -206,7 +206,7 @@ static void test_tiers_out_of_reach(void **state) {
         assert_int_equal(ebb_plan_make(p, m, &options, &plan, &with), EBB_E_NO_FIT);
         assert_int_equal(with.least_budget_bytes, without.least_budget_bytes);
         assert_int_equal(ebb_machine_add_tier(m, &far, &tier), EBB_OK);
-        const ebb_link link = {EBB_HOST, tier, way, way, EBB_LINK_SHARES_INIT};
+        const ebb_link link = {EBB_HOST, tier, way, way, EBB_LINK_SHARES_ONE};
         assert_int_equal(ebb_machine_set_link(m, &link), EBB_OK);
         assert_int_equal(ebb_plan_make(p, m, &options, &plan, &with), EBB_E_NO_FIT);
         assert_int_equal(with.least_budget_bytes, without.least_budget_bytes);
