@@ -38,14 +38,16 @@ static void set_shares(ebb_machine *machine, uint32_t tier, ebb_rng *rng) {
 }
 
 /* Links from so slow that a copy takes as long as many steps to so fast that it takes no time. */
-static ebb_machine *make_machine(ebb_rng *rng) {
+static ebb_machine *make_machine(ebb_rng *rng, uint64_t seed) {
     ebb_machine *machine = NULL;
+    ebb_rng of_shares;
+    ebb__rng_init(&of_shares, seed, 12);
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
     for (uint32_t tier = EBB_HOST; tier <= EBB_DISK; tier++) {
         const double out_per_s = 2e5 * (double)(1u << ebb__rng_below(rng, 10));
         const double in_per_s = 2e5 * (double)(1u << ebb__rng_below(rng, 10));
         set_link(machine, tier, out_per_s, in_per_s, 0);
-        set_shares(machine, tier, rng);
+        set_shares(machine, tier, &of_shares);
     }
     return machine;
 }
@@ -65,7 +67,7 @@ static void try_policies(uint64_t seed, uint64_t *n_plans, uint64_t *n_priced, d
     ebb_rng rng;
     ebb__rng_init(&rng, seed, 11);
     ebb_program *p = random_program(seed);
-    ebb_machine *m = make_machine(&rng);
+    ebb_machine *m = make_machine(&rng, seed);
     ebb_plan_options limits = make_limits(p, &rng);
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         ebb_plan *plan = NULL;
