@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define LINK_BYTES ((uint64_t)128 << 20)
+#define LINK_BYTES ((uint64_t)64 << 20)
 #define LEAST_BOTH_BYTES ((uint64_t)4 << 20) /* copies beside others; less is mostly latency */
 #define CACHES 4u                            /* a piece is so many times as large as the cache, or more */
 #define SMALLEST_BYTES ((uint64_t)64)
