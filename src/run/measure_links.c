@@ -21,6 +21,7 @@
 #define MOST_BESIDE 64u                        /* kernels, or copies */
 #define N_SHARES ((size_t)2 * LINK_REPS)
 #define LEAST_SHARE 0.05
+#define SLOW_KERNEL_NS ((uint64_t)50 * 1000 * 1000) /* of such a device shares are not worth the wait: they are 1 */
 
 /* ---- rates ------------------------------------------------------------------------------------- */
 
@@ -266,6 +267,8 @@ static ebb_status measure_beside(beside *x, double work[LINK_REPS], double copy[
     EBB_TRY(run_beside(x, 1, 0, &alone));
     EBB_TRY(run_beside(x, 0, 1, &none));
     const uint32_t n_kernels = count_for(alone.kernels_ns), n_copies = count_for(none.copies_ns);
+    for (int r = 0; r < LINK_REPS; r++) { work[r] = copy[r] = 1; }
+    if (alone.kernels_ns > SLOW_KERNEL_NS) { return EBB_OK; }
     for (int r = 0; r < LINK_REPS; r++) {
         EBB_TRY(run_beside(x, n_kernels, 0, &alone));
         EBB_TRY(run_beside(x, 0, n_copies, &none));
