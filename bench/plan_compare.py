@@ -12,7 +12,6 @@ same unit, the steps computed again, the bytes copied out, and the seconds that 
 a row without figures.
 """
 import argparse
-import csv
 import json
 import os
 import shlex
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from provenance import commit, processor
+from provenance import written
 
 COLUMNS = ["commit", "processor", "program", "memory_percent", "policy", "time_ratio", "bound_ratio", "again",
            "out_bytes", "plan_s"]
@@ -64,16 +63,10 @@ def main():
     parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
-    known = [commit(), processor()]
-    with open(args.out, "w", newline="", encoding="utf-8") if args.out else sys.stdout as out:
-        writer = csv.writer(out)
-        writer.writerow(COLUMNS)
-        for program in args.programs:
-            for row in rows_of(args, program):
-                writer.writerow([*known, *row])
-                out.flush()
-                if args.out:
-                    print(*row, sep="\t")
+    rows = (row for program in args.programs for row in rows_of(args, program))
+    for row in written(args.out, COLUMNS, rows):
+        if args.out:
+            print(*row, sep="\t")
 
 
 if __name__ == "__main__":

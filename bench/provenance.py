@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a row of a result comes from: the commit, the machine and its card."""
+import csv
 import os
 import platform
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -38,3 +40,15 @@ def driver():
     except OSError:
         return ""
     return f", driver {result.stdout.splitlines()[0].strip()}" if result.returncode == 0 and result.stdout else ""
+
+
+def written(path, columns, rows):
+    """Write rows as CSV, the commit and the processor before each, and yield each once it is written; no path: on stdout."""
+    known = [commit(), processor()]
+    with open(path, "w", newline="", encoding="utf-8") if path else sys.stdout as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow([*known, *row])
+            file.flush()
+            yield row

@@ -9,12 +9,12 @@ only one of them runs at a time: each is let go on (SIGCONT) until it says that 
 (SIGSTOP), in turn. So a machine whose speed drifts does so for all. The first two steps of each count for nothing. A
 budget is a per cent of what the policy liveness needs. --disk adds a row for the first budget with the file tier alone.
 
-A row: commit, processor, program, budget, tiers, median seconds of a step, predicted seconds, measured over predicted, the
-time over that of the process without a budget (the median over the rounds), the same as predicted, the bound on it, peaks planned and measured,
-steps computed again, bytes copied out, and whether the weights at the end are those of the process without a budget.
+A row: commit, processor, program, budget, tier, median seconds of a step, predicted seconds, measured over predicted, the
+time over that of the process without a budget (the median over the rounds), the same as predicted, the bound on it, the
+peaks planned and measured, steps computed again, bytes copied out, and whether the weights at the end are those of the
+process without a budget.
 """
 import argparse
-import csv
 import json
 import os
 import signal
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from provenance import commit, processor
+from provenance import written
 
 COLUMNS = ["commit", "processor", "program", "memory_percent", "tier", "median_s", "predicted_s", "measured_over_predicted",
            "ratio", "ratio_predicted", "ratio_bound", "peak_planned_bytes", "peak_measured_bytes", "again", "out_bytes",
@@ -116,16 +116,10 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
-    known = [commit(), processor()]
-    with open(args.out, "w", newline="", encoding="utf-8") if args.out else sys.stdout as file:
-        out = csv.writer(file)
-        out.writerow(COLUMNS)
-        for case in args.cases or CASES:
-            for row in rows_of(args, case):
-                out.writerow([*known, *row])
-                file.flush()
-                if args.out:
-                    print(*row, sep="\t", flush=True)
+    rows = (row for case in args.cases for row in rows_of(args, case))
+    for row in written(args.out, COLUMNS, rows):
+        if args.out:
+            print(*row, sep="\t", flush=True)
 
 
 if __name__ == "__main__":

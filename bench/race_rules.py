@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from provenance import commit, processor
+from provenance import written
 
 COLUMNS = ["commit", "processor", "program", "budget_bytes", "best_s", "other", "other_s", "ratio", "bound_s", "wrong"]
 ROUNDING = 1 + 1e-6
@@ -68,16 +68,11 @@ def main():
     parser.add_argument("--options", default="")
     parser.add_argument("-o", dest="out")
     args = parser.parse_args()
-    known = [commit(), processor()]
     n_rows = n_wrong = 0
-    with open(args.out, "w", newline="", encoding="utf-8") if args.out else sys.stdout as file:
-        out = csv.writer(file)
-        out.writerow(COLUMNS)
-        for program in args.programs:
-            for row in rows_of(compare(args.ebb, program, args.memory, shlex.split(args.options))):
-                out.writerow([*known, os.path.basename(program), *row])
-                file.flush()
-                n_rows, n_wrong = n_rows + 1, n_wrong + bool(row[-1])
+    rows = ([os.path.basename(program), *row] for program in args.programs
+            for row in rows_of(compare(args.ebb, program, args.memory, shlex.split(args.options))))
+    for row in written(args.out, COLUMNS, rows):
+        n_rows, n_wrong = n_rows + 1, n_wrong + bool(row[-1])
     print(f"{n_rows} budgets, {n_wrong} wrong", file=sys.stderr)
     return 1 if n_wrong else 0
 
