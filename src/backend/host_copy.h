@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-/* As memcpy. What is written goes past the caches: it is not read soon, and the kernels need the caches. */
+/* Like memcpy, but large copies do not go through the caches: nobody reads them soon, and the kernels need the room. */
 void ebb__copy_uncached(void *dst, const void *src, size_t size_bytes);
 
 #endif

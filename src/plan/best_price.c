@@ -96,8 +96,8 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
-/* What is gone and is wanted at another time wants its inputs then. What it is made of was made before it, so this
- * ends. */
+/* A gone tensor needs its inputs when it is needed itself, so if its need changes, theirs may, too. Inputs are older
+ * than what is made of them, so this ends. */
 static void settle(ebb_best_walk *w, uint32_t n_waiting) {
     while (n_waiting > 0) {
         const uint32_t t = w->waiting[--n_waiting];

@@ -239,7 +239,7 @@ static double drag_beside(const ebb_link *link, ebb_step_kind kind) {
     return fmin(one, two);
 }
 
-/* Of several tiers none is known: how much they slow each other depends on which of them copy. */
+/* With several tiers it is 0: nobody has measured what two of them leave each other when both copy. */
 static double find_drag(const ebb_machine *machine, const uint64_t tier_bytes[EBB_MAX_TIERS]) {
     double drag = 0;
     uint32_t n_usable = 0;

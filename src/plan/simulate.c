@@ -24,9 +24,8 @@ typedef struct engine {
     uint64_t n;
     uint64_t n_done; /* of all laps */
     bool busy;
-    double left_ns; /* of the action at hand, at its own rate */
-    uint32_t from, to;
-    ebb_link link;      /* of the copy at hand */
+    double left_ns;     /* of the action at hand, at its own rate */
+    ebb_link link;      /* of the copy at hand: from its near tier to its far one */
     ebb_step_kind kind; /* of the step at hand */
     double stall_ns;    /* in the lap at hand */
 } engine;
@@ -139,12 +138,11 @@ static void start_action(laps *l, engine *e) {
     const uint32_t a = e->actions[e->n_done % e->n];
     e->busy = true;
     e->left_ns = (double)l->duration[a];
-    e->from = e->to = EBB_DEVICE;
-    if (e == &l->engines[EBB_COMPUTE]) {
-        e->kind = (ebb_step_kind)l->kind[a];
+    uint32_t from = 0, to = 0;
+    if (find_way(l, &l->plan->actions.data[a], &from, &to)) {
+        (void)ebb_machine_link(l->machine, from, to, &e->link); /* set_durations has seen that it is there */
     } else {
-        (void)find_way(l, &l->plan->actions.data[a], &e->from, &e->to);
-        (void)ebb_machine_link(l->machine, e->from, e->to, &e->link); /* set_durations has seen that it is there */
+        e->kind = (ebb_step_kind)l->kind[a];
     }
     *time_of(l, l->start, e) = l->now_ns;
 }
@@ -157,7 +155,7 @@ static double rate_of(const laps *l, const engine *e) {
         if (other == e || other == compute || !other->busy) { continue; }
         if (e == compute) {
             rate *= other->link.work_rate[e->kind];
-        } else if (other->from == e->to && other->to == e->from) {
+        } else if (other->link.near == e->link.far && other->link.far == e->link.near) {
             rate *= e->link.both_rate;
         }
     }

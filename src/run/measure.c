@@ -39,15 +39,19 @@ void ebb__bench_close(ebb_bench *b) {
     ebb_arena_destroy(b->arena);
 }
 
+uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event) {
+    const uint64_t before_ns = b->device->ops->event_time_ns(b->device, b->before);
+    const uint64_t ns = b->device->ops->event_time_ns(b->device, event);
+    return ns - ebb_min_u64(before_ns, ns); /* a device's clock may be rounded */
+}
+
 static ebb_status time_once(ebb_bench *b, ebb_kernel *kernel, ebb_bound *bound, uint64_t *ns_out) {
     const ebb_backend_ops *ops = b->device->ops;
     EBB_TRY(ops->event_record(b->stream, b->before));
     EBB_TRY(ops->run(b->stream, kernel, bound));
     EBB_TRY(ops->event_record(b->stream, b->behind));
     EBB_TRY(ops->stream_sync(b->stream));
-    const uint64_t before_ns = ops->event_time_ns(b->device, b->before);
-    const uint64_t behind_ns = ops->event_time_ns(b->device, b->behind);
-    *ns_out = behind_ns - ebb_min_u64(before_ns, behind_ns); /* a device's clock may be rounded */
+    *ns_out = ebb__bench_elapsed(b, b->behind);
     return EBB_OK;
 }
 

@@ -21,6 +21,9 @@ typedef struct ebb_bench {
 ebb_status ebb__bench_open(ebb_device *device, uint64_t arena_bytes, size_t n_ports, uint64_t port_bytes, ebb_bench *b);
 void ebb__bench_close(ebb_bench *b);
 
+/* From the stream's event before to this one, which has been reached. */
+uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event);
+
 /* The least of reps runs after one that warms up: on a machine that others use too, the least is the least disturbed. A
  * kernel that is soon done is run more often, since one disturbance is all of its time. */
 ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,

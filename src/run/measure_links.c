@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring what copies cost: the links by moving a piece each way, and half a piece both ways at once; the rates of
- * steps that nobody measured, by two kernels; and how much copies and kernels slow each other, by running these kernels
- * beside copies. Where a device says how large its cache is, pieces and tensors are larger.
+ * Measures three things. Links: a piece is copied each way, then half a piece both ways at once. Rates, for steps that
+ * are not measured one by one: two kernels are timed, one that does arithmetic and one that waits for memory. And how
+ * much copies and kernels slow each other: these two kernels run while copies go on. Pieces and tensors are larger than
+ * the cache where a device says how large that is.
  */
 #include "run/measure.h"
 
@@ -10,7 +11,7 @@
 
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define LEAST_BOTH_BYTES ((uint64_t)4 << 20) /* copies beside others; less is mostly latency */
-#define CACHES 4u                            /* a piece is so many times as large as the cache, or more */
+#define CACHES 4u                            /* a piece is at least this many times as large as the cache */
 #define SMALLEST_BYTES ((uint64_t)64)
 #define BLOCK_BYTES ((uint64_t)4096) /* the smallest copy of a file that goes to its disk at once */
 #define ROUND_FLOPS_PER_S 1e11       /* where nothing that would tell fits the limit */
@@ -93,25 +94,18 @@ static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s)
     return EBB_OK;
 }
 
-static ebb_status time_small_conv(ebb_bench *b, double *flops_per_s) {
-    usual u;
-    ebb_status st = open_conv(b, 1, 16, 14, &u);
-    if (st == EBB_OK) { st = time_usual(b, &u, u.kernel->flops, flops_per_s); }
-    close_usual(b, &u);
-    return st;
-}
-
 /* A convolution of the usual kind for arithmetic, a sum of two large tensors for passes over memory: what they touch
  * fills half of the arena where the device has a cache that they would fit otherwise. A small convolution first: where
  * that is slow already (ref), its rate will do and the other would take long. */
 static ebb_status open_usuals(ebb_bench *b, uint64_t cache_bytes, usual u[EBB_N_STEP_KINDS], double *flops_per_s) {
     const uint64_t image_bytes = (uint64_t)64 * 56 * 56 * sizeof(float);
     const int64_t n_fit = cache_bytes > 0 ? (int64_t)(ebb_arena_bytes(b->arena) / 2 / image_bytes) : 0;
-    EBB_TRY(time_small_conv(b, flops_per_s));
+    usual *conv = &u[EBB_STEP_ARITHMETIC];
+    EBB_TRY(open_conv(b, 1, 16, 14, conv));
+    EBB_TRY(time_usual(b, conv, conv->kernel->flops, flops_per_s));
     if (*flops_per_s > SLOW_FLOPS_PER_S) {
-        EBB_TRY(open_conv(b, n_fit / 4 > 4 ? n_fit / 4 : 4, 64, 56, &u[EBB_STEP_ARITHMETIC]));
-    } else {
-        EBB_TRY(open_conv(b, 1, 16, 14, &u[EBB_STEP_ARITHMETIC]));
+        close_usual(b, conv);
+        EBB_TRY(open_conv(b, n_fit / 4 > 4 ? n_fit / 4 : 4, 64, 56, conv));
     }
     return open_sum(b, n_fit / 3 > 16 ? n_fit / 3 : 16, &u[EBB_STEP_TRAFFIC]);
 }
@@ -127,19 +121,24 @@ static ebb_status measure_rates(ebb_bench *b, usual u[EBB_N_STEP_KINDS], double 
 
 /* ---- links ------------------------------------------------------------------------------------- */
 
-/* The least time of those ways d, 0 out and 1 in, whose streams are there, together. */
-static ebb_status time_ways(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t *ns_out) {
+/* Copy once each way d, 0 out and 1 in, whose stream is there, together. */
+static ebb_status copy_ways(ebb_stream *const stream[2], ebb_transfer transfer[2]) {
     const ebb_backend_ops *ops = transfer[0].tiers->device->ops;
+    for (int d = 0; d < 2; d++) {
+        if (stream[d] != NULL) { EBB_TRY(ebb__tiers_transfer(stream[d], &transfer[d])); }
+    }
+    for (int d = 0; d < 2; d++) {
+        if (stream[d] != NULL) { EBB_TRY(ops->stream_sync(stream[d])); }
+    }
+    return ebb__tiers_drain(transfer[0].tiers);
+}
+
+/* The least time that copy_ways takes. */
+static ebb_status time_ways(ebb_stream *const stream[2], ebb_transfer transfer[2], uint64_t *ns_out) {
     uint64_t least_ns = UINT64_MAX;
     for (int r = 0; r < LINK_REPS; r++) {
         const uint64_t begin_ns = ebb__now_ns();
-        for (int d = 0; d < 2; d++) {
-            if (stream[d] != NULL) { EBB_TRY(ebb__tiers_transfer(stream[d], &transfer[d])); }
-        }
-        for (int d = 0; d < 2; d++) {
-            if (stream[d] != NULL) { EBB_TRY(ops->stream_sync(stream[d])); }
-        }
-        EBB_TRY(ebb__tiers_drain(transfer[0].tiers));
+        EBB_TRY(copy_ways(stream, transfer));
         if (r > 0) { least_ns = ebb_min_u64(least_ns, ebb__now_ns() - begin_ns); }
     }
     *ns_out = least_ns > 0 ? least_ns : 1;
@@ -152,8 +151,8 @@ static ebb_status time_alone(ebb_stream *const stream[2], ebb_transfer transfer[
     return time_ways((ebb_stream *[]){NULL, stream[1]}, transfer, &ns_out[1]);
 }
 
-/* Both ways of a link, size_bytes each: what goes out lies in the arena at `at` and at the beginning of the tier, what
- * comes in `apart` behind it. */
+/* A copy of size_bytes each way. The one out goes from `at` in the arena to the beginning of the tier; the one in uses
+ * bytes that lie `apart` behind these, in the arena and in the tier. */
 static void set_transfers(ebb_bench *b, ebb_tiers *tiers, const ebb_link *link, uint64_t at, uint64_t size_bytes,
                           uint64_t apart, ebb_transfer transfer[2]) {
     const ebb_buf out = {b->arena->memory, at, size_bytes}, in = {b->arena->memory, at + apart, size_bytes};
@@ -190,7 +189,9 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link)) { return EBB_OK; }
     set_transfers(b, tiers, &link, 0, piece_bytes, 0, transfer);
-    EBB_TRY(time_alone(stream, transfer, ns)); /* what nobody has written yet is not there to be read */
+    /* Pages that nobody has written are all one page of zeros, which is in the cache: fill the tier, then the arena. */
+    EBB_TRY(copy_ways((ebb_stream *[]){stream[0], NULL}, transfer));
+    EBB_TRY(copy_ways((ebb_stream *[]){NULL, stream[1]}, transfer));
     EBB_TRY(time_alone(stream, transfer, ns));
     EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
     if (piece_bytes >= LEAST_BOTH_BYTES) {
@@ -210,7 +211,7 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
 
 /* ---- copies beside kernels ------------------------------------------------------------------------ */
 
-/* A kernel and copies one way of a link, that many of each. */
+/* A kernel, and a copy one way of a link. */
 typedef struct beside {
     ebb_bench *b;
     ebb_kernel *kernel;
@@ -218,17 +219,15 @@ typedef struct beside {
     ebb_stream *stream;
     ebb_transfer transfer;
     ebb_event *copied;
-    uint32_t n_kernels, n_copies;
 } beside;
 
 typedef struct beside_time {
     uint64_t kernels_ns, copies_ns;
 } beside_time;
 
-/* Begin both at once. */
+/* Begin that many of both at once. */
 static ebb_status run_beside(beside *x, uint32_t n_kernels, uint32_t n_copies, beside_time *time_out) {
-    const ebb_device *device = x->b->device;
-    const ebb_backend_ops *ops = device->ops;
+    const ebb_backend_ops *ops = x->b->device->ops;
     EBB_TRY(ops->event_record(x->b->stream, x->b->before));
     for (uint32_t i = 0; i < n_copies; i++) { EBB_TRY(ebb__tiers_transfer(x->stream, &x->transfer)); }
     EBB_TRY(ops->event_record(x->stream, x->copied));
@@ -237,11 +236,8 @@ static ebb_status run_beside(beside *x, uint32_t n_kernels, uint32_t n_copies, b
     EBB_TRY(ops->stream_sync(x->b->stream));
     EBB_TRY(ops->stream_sync(x->stream));
     EBB_TRY(ebb__tiers_drain(x->transfer.tiers));
-    const uint64_t begin_ns = ops->event_time_ns(x->b->device, x->b->before);
-    const uint64_t kernels_ns = ops->event_time_ns(x->b->device, x->b->behind);
-    const uint64_t copies_ns = ops->event_time_ns(x->b->device, x->copied);
-    time_out->kernels_ns = kernels_ns > begin_ns ? kernels_ns - begin_ns : 1; /* a device's clock may be rounded */
-    time_out->copies_ns = copies_ns > begin_ns ? copies_ns - begin_ns : 1;
+    time_out->kernels_ns = ebb_max_u64(ebb__bench_elapsed(x->b, x->b->behind), 1);
+    time_out->copies_ns = ebb_max_u64(ebb__bench_elapsed(x->b, x->copied), 1);
     return EBB_OK;
 }
 
@@ -265,10 +261,10 @@ static ebb_status measure_beside(beside *x, double work[LINK_REPS], double copy[
     beside_time alone, none, both;
     EBB_TRY(run_beside(x, 1, 1, &alone)); /* warms up */
     EBB_TRY(run_beside(x, 1, 0, &alone));
-    EBB_TRY(run_beside(x, 0, 1, &none));
-    const uint32_t n_kernels = count_for(alone.kernels_ns), n_copies = count_for(none.copies_ns);
     for (int r = 0; r < LINK_REPS; r++) { work[r] = copy[r] = 1; }
     if (alone.kernels_ns > SLOW_KERNEL_NS) { return EBB_OK; }
+    EBB_TRY(run_beside(x, 0, 1, &none));
+    const uint32_t n_kernels = count_for(alone.kernels_ns), n_copies = count_for(none.copies_ns);
     for (int r = 0; r < LINK_REPS; r++) {
         EBB_TRY(run_beside(x, n_kernels, 0, &alone));
         EBB_TRY(run_beside(x, 0, n_copies, &none));
@@ -318,16 +314,17 @@ static bool leaves_room(const ebb_bench *b, const usual *u) {
     return fits(b, u) && ebb_arena_bytes(b->arena) - u->end_bytes >= LEAST_BOTH_BYTES;
 }
 
-/* What has no room in the arena stays as it was, but the sum's, which are larger, are then the convolution's. */
+/* If the arena has no room for the convolution, the shares stay as they were; if it has none for the sum, which is
+ * larger, the sum's shares are the convolution's. */
 static ebb_status measure_all_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
                                      usual u[EBB_N_STEP_KINDS], ebb_machine *machine) {
-    const int conv = EBB_STEP_ARITHMETIC, sum = EBB_STEP_TRAFFIC;
+    const ebb_step_kind conv = EBB_STEP_ARITHMETIC, sum = EBB_STEP_TRAFFIC;
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link) || !leaves_room(b, &u[conv])) { return EBB_OK; }
-    EBB_TRY(measure_shares(b, stream, tiers, &u[conv], EBB_STEP_ARITHMETIC, &link));
+    EBB_TRY(measure_shares(b, stream, tiers, &u[conv], conv, &link));
     link.work_rate[sum] = link.work_rate[conv];
     link.copy_rate[sum] = link.copy_rate[conv];
-    if (leaves_room(b, &u[sum])) { EBB_TRY(measure_shares(b, stream, tiers, &u[sum], EBB_STEP_TRAFFIC, &link)); }
+    if (leaves_room(b, &u[sum])) { EBB_TRY(measure_shares(b, stream, tiers, &u[sum], sum, &link)); }
     return ebb_machine_set_link(machine, &link);
 }
 
