@@ -32,6 +32,7 @@ typedef struct usual {
     ebb_buf operand[3];
     ebb_binding binding;
     uint64_t end_bytes;
+    uint64_t time_ns; /* the least, if it fits */
 } usual;
 
 static void close_usual(ebb_bench *b, usual *u) {
@@ -87,10 +88,9 @@ static ebb_status open_sum(ebb_bench *b, int64_t n, usual *u) {
 
 /* If it does not fit the arena, *per_s stays as it is. */
 static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s) {
-    uint64_t ns = 1;
     if (!fits(b, u)) { return EBB_OK; }
-    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, &ns));
-    *per_s = work * 1e9 / (double)ebb_max_u64(ns, 1);
+    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, &u->time_ns));
+    *per_s = work * 1e9 / (double)ebb_max_u64(u->time_ns, 1);
     return EBB_OK;
 }
 
@@ -257,14 +257,11 @@ static uint32_t count_for(uint64_t ns) {
     return (uint32_t)ebb_min_u64(ebb_max_u64(BESIDE_NS / ebb_max_u64(ns, 1), 1), MOST_BESIDE);
 }
 
-static ebb_status measure_beside(beside *x, double work[LINK_REPS], double copy[LINK_REPS]) {
+static ebb_status measure_beside(beside *x, uint32_t n_kernels, double work[LINK_REPS], double copy[LINK_REPS]) {
     beside_time alone, none, both;
-    EBB_TRY(run_beside(x, 1, 1, &alone)); /* warms up */
-    EBB_TRY(run_beside(x, 1, 0, &alone));
-    for (int r = 0; r < LINK_REPS; r++) { work[r] = copy[r] = 1; }
-    if (alone.kernels_ns > SLOW_KERNEL_NS) { return EBB_OK; }
+    EBB_TRY(run_beside(x, 1, 1, &both)); /* warms up */
     EBB_TRY(run_beside(x, 0, 1, &none));
-    const uint32_t n_kernels = count_for(alone.kernels_ns), n_copies = count_for(none.copies_ns);
+    const uint32_t n_copies = count_for(none.copies_ns);
     for (int r = 0; r < LINK_REPS; r++) {
         EBB_TRY(run_beside(x, n_kernels, 0, &alone));
         EBB_TRY(run_beside(x, 0, n_copies, &none));
@@ -292,6 +289,8 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     const uint64_t piece_bytes = (ebb_arena_bytes(b->arena) - u->end_bytes) / 2 / alignment * alignment;
     double work[N_SHARES], copy[N_SHARES];
     ebb_transfer transfer[2];
+    link->work_rate[kind] = link->copy_rate[kind] = 1;
+    if (u->time_ns > SLOW_KERNEL_NS) { return EBB_OK; }
     set_transfers(b, tiers, link, u->end_bytes, piece_bytes, piece_bytes, transfer);
     beside x = {.b = b, .kernel = u->kernel};
     EBB_TRY(b->device->ops->bind(u->kernel, &u->binding, &x.bound));
@@ -299,7 +298,7 @@ static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_
     for (size_t d = 0; st == EBB_OK && d < 2; d++) {
         x.stream = stream[d];
         x.transfer = transfer[d];
-        st = measure_beside(&x, &work[d * LINK_REPS], &copy[d * LINK_REPS]);
+        st = measure_beside(&x, count_for(u->time_ns), &work[d * LINK_REPS], &copy[d * LINK_REPS]);
     }
     if (x.copied != NULL) { b->device->ops->event_destroy(b->device, x.copied); }
     b->device->ops->unbind(u->kernel, x.bound);
