@@ -41,12 +41,15 @@ SHOWN = 12
 SMALL, COLOR = (1, 28, 28), (3, 32, 32)
 IMAGES = {"mlp": SMALL, "perceptron:300": SMALL, "lenet": SMALL, "alexnet": (3, 99, 99), "alexnet_tv": (3, 99, 99),
           "densenet121": (3, 64, 64), "inception4": (3, 107, 107), "resnet18": (3, 48, 48), "resnet34": (3, 48, 48),
-          "resnet50": (3, 48, 48), "resnet101": (3, 48, 48), "resnet152": (3, 48, 48), "resnet:1,1,2,1": (3, 48, 48)}
+          "resnet50": (3, 48, 48), "resnet101": (3, 48, 48), "resnet152": (3, 48, 48), "resnet:1,1,2,1": (3, 48, 48),
+          "resnet18_cifar": (3, 16, 16), "resnet34_cifar": (3, 16, 16), "resnet50_cifar": (3, 16, 16),
+          "resnet101_cifar": (3, 16, 16)}
 BATCH = 4
 QUICK = ["mlp", "perceptron:300", "lenet", "alexnet", "alexnet_tv", "vgg11", "vgg13_bn", "resnet18", "resnet50",
-         "resnet:1,1,2,1", "resnet20", "resnet_cifar:2", "densenet121", "inception4"]
+         "resnet:1,1,2,1", "resnet20", "resnet_cifar:2", "resnet18_cifar", "vgg11_cifar", "densenet121", "inception4"]
 ALL = QUICK + ["vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg16_bn", "vgg19_bn", "resnet34", "resnet101", "resnet152",
-               "resnet32", "resnet44", "resnet56", "resnet110"]
+               "resnet32", "resnet44", "resnet56", "resnet110", "resnet34_cifar", "resnet50_cifar", "resnet101_cifar",
+               "vgg13_cifar", "vgg16_cifar", "vgg19_cifar"]
 
 
 def save(path, tensors):

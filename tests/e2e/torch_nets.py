@@ -28,10 +28,13 @@ def size_behind(features, image):
 
 
 def vgg(name, image, classes):
-    depth, _, norm = name[3:].partition("_")
+    depth, _, variant = name[3:].partition("_")
     letter = {"11": "A", "13": "B", "16": "D", "19": "E"}[depth]
-    features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs[letter], norm == "bn")
-    return Flat(features, nn.Sequential(nn.Linear(size_behind(features, image), 4096), nn.ReLU(), nn.Identity(),
+    features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs[letter], variant in ("bn", "cifar"))
+    n = size_behind(features, image)
+    if variant == "cifar":
+        return Flat(features, nn.Sequential(nn.Linear(n, 512), nn.ReLU(), nn.Identity(), nn.Linear(512, classes)))
+    return Flat(features, nn.Sequential(nn.Linear(n, 4096), nn.ReLU(), nn.Identity(),
                                         nn.Linear(4096, 4096), nn.ReLU(), nn.Identity(), nn.Linear(4096, classes)))
 
 
@@ -110,6 +113,13 @@ class CifarResnet(nn.Module):
     def forward(self, x):
         x = self.layer3(self.layer2(self.layer1(torch.relu(self.bn1(self.conv1(x))))))
         return self.fc(x.mean((2, 3)))
+
+
+def resnet_cifar_stem(name, image, classes):
+    """torchvision's ResNet with a stem that keeps the image's size."""
+    model = getattr(torchvision.models, name.partition("_")[0])(num_classes=classes)
+    model.conv1, model.maxpool = nn.Conv2d(image[0], 64, 3, 1, 1, bias=False), nn.Identity()
+    return model
 
 
 # Inception v4 as data. A unit is (channels, kernel height, width, stride, pads); "max" a 3x3 pool of stride 2, "avg"
@@ -229,6 +239,8 @@ def build(name, image, classes):
     if name.startswith("resnet:"):
         blocks = list(map(int, name.split(":")[1].split(",")))
         return torchvision.models.ResNet(torchvision.models.resnet.Bottleneck, blocks, num_classes=classes)
+    if name.startswith("resnet") and name.endswith("_cifar"):
+        return resnet_cifar_stem(name, image, classes)
     if name.startswith("resnet"):
         return CifarResnet((int(name[6:]) - 2) // 6, image, classes)
     return {"mlp": Mlp, "lenet": Lenet, "alexnet": alexnet, "alexnet_tv": alexnet_tv,
