@@ -60,7 +60,7 @@ typedef struct bench {
     ebb_run_state state;
     void *port[2]; /* state.port: FEED's, FETCH's */
 } bench;
-#define BENCH_BYTES ((uint64_t)4 << 20)
+#define BENCH_BYTES ((uint64_t)40 << 20) /* a library's workspace of 32 MiB, and operands */
 
 void bench_init(bench *b, ebb_device *device); /* takes it over */
 void bench_fini(bench *b);

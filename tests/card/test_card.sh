@@ -17,7 +17,7 @@ on="--backend ${BACKEND:=cuda}"
 suite=$(find "$(dirname "$EBB")" -name "test_conformance_$BACKEND" -type f -perm -u+x 2>/dev/null | head -n 1)
 tools="memcheck racecheck initcheck"
 small="train ${SMALL:-resnet18 --image 32x32 --batch 4 --classes 10} --steps 5 $on --memory 60% --json"
-tiny="train resnet_cifar:1 --image 16x16 --batch 2 --classes 10 --steps 3 $on --memory 60% --json"
+tiny="train resnet_cifar:1 --image 32x32 --batch 8 --classes 10 --steps 3 $on --memory 60% --json"
 
 # good NAME COMMAND...: it ends well; what it says is shown.
 good() {
