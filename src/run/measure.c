@@ -56,7 +56,7 @@ static ebb_status time_once(ebb_bench *b, ebb_kernel *kernel, ebb_bound *bound, 
 }
 
 ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
-                           uint64_t *ns_out) {
+                           uint64_t hopeless_ns, uint64_t *ns_out) {
     ebb_bound *bound = NULL;
     EBB_TRY(b->device->ops->bind(kernel, binding, &bound));
     uint64_t least_ns = UINT64_MAX, spent_ns = 0;
@@ -65,7 +65,8 @@ ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *
         uint64_t ns = 0;
         st = time_once(b, kernel, bound, &ns);
         spent_ns += ns;
-        if (r > 0 || reps == 0) { least_ns = ebb_min_u64(least_ns, ns); }
+        if (r > 0 || reps == 0 || ns > hopeless_ns) { least_ns = ebb_min_u64(least_ns, ns); }
+        if (ns > hopeless_ns) { break; }
     }
     b->device->ops->unbind(kernel, bound);
     EBB_ASSERT(st != EBB_OK || least_ns != UINT64_MAX);
@@ -142,6 +143,17 @@ static ebb_status collect_samples(const ebb_lowered *low, bool all_choices, cons
     return EBB_OK;
 }
 
+/* Another choice of the step has been measured: from eight times its time on, this one is not worth a second look. */
+static uint64_t hopeless_time(const ebb_program *program, const sample *s, const ebb_machine *machine) {
+    const ebb_choice *choices = &program->choices.data[program->steps.data[s->step].first_choice];
+    uint64_t least_ns = UINT64_MAX;
+    for (uint32_t c = 0; c < s->choice; c++) {
+        if (!ebb__machine_has_time(machine, choices[c].key)) { continue; }
+        least_ns = ebb_min_u64(least_ns, ebb_machine_step_time_ns(machine, &choices[c]));
+    }
+    return least_ns > UINT64_MAX / 8 ? UINT64_MAX : 8 * least_ns;
+}
+
 static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sample *s, uint32_t reps,
                                  ebb_buf *operands, ebb_machine *machine) {
     const ebb_lowered_step *step = &low->steps.data[s->step];
@@ -154,7 +166,7 @@ static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sam
                            .rng_stream = step->rng_stream};
     uint64_t ns = 0;
     zero_operands(b, step, operands);
-    EBB_TRY(ebb__bench_time(b, kernel, &binding, reps, &ns));
+    EBB_TRY(ebb__bench_time(b, kernel, &binding, reps, hopeless_time(low->program, s, machine), &ns));
     return ebb_machine_set_time(machine, s->key, ns);
 }
 

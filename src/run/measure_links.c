@@ -89,7 +89,7 @@ static ebb_status open_sum(ebb_bench *b, int64_t n, usual *u) {
 /* If it does not fit the arena, *per_s stays as it is. */
 static ebb_status time_usual(ebb_bench *b, usual *u, double work, double *per_s) {
     if (!fits(b, u)) { return EBB_OK; }
-    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, &u->time_ns));
+    EBB_TRY(ebb__bench_time(b, u->kernel, &u->binding, LINK_REPS, UINT64_MAX, &u->time_ns));
     *per_s = work * 1e9 / (double)ebb_max_u64(u->time_ns, 1);
     return EBB_OK;
 }
