@@ -7,8 +7,8 @@
 #ifndef EBB_SRC_CUDA_WINDOW_BODY_H
 #define EBB_SRC_CUDA_WINDOW_BODY_H
 
-#include "backend/cuda/cuda_divide.h"
 #include "backend/cuda/cuda_launch_ops.h"
+#include "backend/cuda/cuda_quad.h"
 
 #include <math.h>
 
@@ -62,18 +62,54 @@ EBB_HD ebb_cuda_range ebb__cuda_seers(const ebb_cuda_pool_args *a, int axis, int
     return r;
 }
 
-/* ---- pools --------------------------------------------------------------------------------------- */
+/* ---- pools ---------------------------------------------------------------------------------------
+ *
+ * The bodies take `width` channels of a place, 1 or 4 (a constant), beginning with element i: four where a row of
+ * channels ends with whole quads, so that a thread's arithmetic of places serves four elements and 16 bytes. */
 
-EBB_HD void ebb__cuda_put_index(const ebb_cuda_pool_args *a, uint64_t i, int32_t index) {
-    if (a->index_bytes == 1) {
-        ((uint8_t *)a->indices)[i] = (uint8_t)index;
+/* Places within a window, of as many channels. */
+typedef struct ebb_cuda_taps {
+    int32_t v[4];
+} ebb_cuda_taps;
+
+EBB_HD ebb_cuda_quad ebb__cuda_load_channels(const float *from, uint64_t at, int width) {
+    ebb_cuda_quad quad = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (width == 4) { return ebb__cuda_load_quad(from + at); }
+    quad.v[0] = from[at];
+    return quad;
+}
+
+EBB_HD void ebb__cuda_store_channels(float *to, uint64_t at, int width, ebb_cuda_quad quad) {
+    if (width == 4) {
+        ebb__cuda_store_quad(to + at, quad);
     } else {
-        ((int32_t *)a->indices)[i] = index;
+        to[at] = quad.v[0];
     }
 }
 
-EBB_HD int32_t ebb__cuda_get_index(const ebb_cuda_pool_args *a, uint64_t i) {
-    return a->index_bytes == 1 ? (int32_t)((const uint8_t *)a->indices)[i] : ((const int32_t *)a->indices)[i];
+EBB_HD void ebb__cuda_put_taps(const ebb_cuda_pool_args *a, uint64_t i, int width, ebb_cuda_taps taps) {
+    if (a->index_bytes != 1) {
+        for (int j = 0; j < width; j++) { ((int32_t *)a->indices)[i + (uint64_t)j] = taps.v[j]; }
+    } else if (width == 4) { /* four bytes in one store; GPUs have the first one lowest, as the fake's processor has */
+        uint32_t word = 0;
+        for (int j = 0; j < 4; j++) { word |= (uint32_t)taps.v[j] << 8 * j; }
+        *(uint32_t *)(void *)((uint8_t *)a->indices + i) = word;
+    } else {
+        ((uint8_t *)a->indices)[i] = (uint8_t)taps.v[0];
+    }
+}
+
+EBB_HD ebb_cuda_taps ebb__cuda_get_taps(const ebb_cuda_pool_args *a, uint64_t i, int width) {
+    ebb_cuda_taps taps = {{0, 0, 0, 0}};
+    if (a->index_bytes != 1) {
+        for (int j = 0; j < width; j++) { taps.v[j] = ((const int32_t *)a->indices)[i + (uint64_t)j]; }
+    } else if (width == 4) {
+        const uint32_t word = *(const uint32_t *)(const void *)((const uint8_t *)a->indices + i);
+        for (int j = 0; j < 4; j++) { taps.v[j] = (int32_t)(word >> 8 * j & 255u); }
+    } else {
+        taps.v[0] = (int32_t)((const uint8_t *)a->indices)[i];
+    }
+    return taps;
 }
 
 /* Where (y, x) is within the window of dst place (oy, ox). */
@@ -82,64 +118,90 @@ EBB_HD int32_t ebb__cuda_tap(const ebb_cuda_pool_args *a, int32_t oy, int32_t ox
 }
 
 /* The first of equal ones wins, and a NaN over all. */
-EBB_HD void ebb__cuda_max_pool_element(const ebb_cuda_pool_args *a, uint64_t i) {
+EBB_HD void ebb__cuda_max_pool(const ebb_cuda_pool_args *a, uint64_t i, int width) {
     const ebb_cuda_place p = ebb__cuda_place(i, a->c, a->dst_h, a->dst_w);
     const ebb_cuda_range ys = ebb__cuda_seen(a, 0, p.y), xs = ebb__cuda_seen(a, 1, p.x);
-    float best = -INFINITY;
-    int32_t best_y = ys.first, best_x = xs.first;
+    const int32_t first = ebb__cuda_tap(a, p.y, p.x, ys.first, xs.first);
+    ebb_cuda_quad best = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
+    ebb_cuda_taps taps = {{first, first, first, first}};
     for (int32_t y = ys.first; y < ys.end; y++) {
         for (int32_t x = xs.first; x < xs.end; x++) {
-            const float v = a->from[ebb__cuda_src_at(a, p, y, x)];
-            if (v > best || isnan(v)) {
-                best = v;
-                best_y = y;
-                best_x = x;
+            const ebb_cuda_quad v = ebb__cuda_load_channels(a->from, ebb__cuda_src_at(a, p, y, x), width);
+            const int32_t tap = ebb__cuda_tap(a, p.y, p.x, y, x);
+            for (int j = 0; j < width; j++) {
+                if (v.v[j] > best.v[j] || isnan(v.v[j])) {
+                    best.v[j] = v.v[j];
+                    taps.v[j] = tap;
+                }
             }
         }
     }
-    a->to[i] = best;
-    if (a->indices != NULL) { ebb__cuda_put_index(a, i, ebb__cuda_tap(a, p.y, p.x, best_y, best_x)); }
+    ebb__cuda_store_channels(a->to, i, width, best);
+    if (a->indices != NULL) { ebb__cuda_put_taps(a, i, width, taps); }
 }
 
-EBB_HD void ebb__cuda_max_pool_bwd_element(const ebb_cuda_pool_args *a, uint64_t i) {
+EBB_HD void ebb__cuda_max_pool_bwd(const ebb_cuda_pool_args *a, uint64_t i, int width) {
     const ebb_cuda_place p = ebb__cuda_place(i, a->c, a->src_h, a->src_w);
     const ebb_cuda_range ys = ebb__cuda_seers(a, 0, p.y), xs = ebb__cuda_seers(a, 1, p.x);
-    float sum = 0.0f;
+    ebb_cuda_quad sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (int32_t y = ys.first; y < ys.end; y++) {
         for (int32_t x = xs.first; x < xs.end; x++) {
             const uint64_t o = ebb__cuda_dst_at(a, p, y, x);
-            if (ebb__cuda_get_index(a, o) == ebb__cuda_tap(a, y, x, p.y, p.x)) { sum += a->from[o]; }
+            const ebb_cuda_taps taps = ebb__cuda_get_taps(a, o, width);
+            const ebb_cuda_quad diff = ebb__cuda_load_channels(a->from, o, width);
+            const int32_t tap = ebb__cuda_tap(a, y, x, p.y, p.x);
+            for (int j = 0; j < width; j++) { sum.v[j] += taps.v[j] == tap ? diff.v[j] : 0.0f; }
         }
     }
-    a->to[i] = sum;
+    ebb__cuda_store_channels(a->to, i, width, sum);
 }
 
 EBB_HD float ebb__cuda_divisor(const ebb_cuda_pool_args *a, ebb_cuda_range ys, ebb_cuda_range xs) {
     return a->count_padding ? (float)(a->kernel[0] * a->kernel[1]) : (float)((ys.end - ys.first) * (xs.end - xs.first));
 }
 
-EBB_HD void ebb__cuda_avg_pool_element(const ebb_cuda_pool_args *a, uint64_t i) {
+EBB_HD void ebb__cuda_avg_pool(const ebb_cuda_pool_args *a, uint64_t i, int width) {
     const ebb_cuda_place p = ebb__cuda_place(i, a->c, a->dst_h, a->dst_w);
     const ebb_cuda_range ys = ebb__cuda_seen(a, 0, p.y), xs = ebb__cuda_seen(a, 1, p.x);
-    float sum = 0.0f;
+    const float divisor = ebb__cuda_divisor(a, ys, xs);
+    ebb_cuda_quad sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (int32_t y = ys.first; y < ys.end; y++) {
-        for (int32_t x = xs.first; x < xs.end; x++) { sum += a->from[ebb__cuda_src_at(a, p, y, x)]; }
+        for (int32_t x = xs.first; x < xs.end; x++) {
+            const ebb_cuda_quad v = ebb__cuda_load_channels(a->from, ebb__cuda_src_at(a, p, y, x), width);
+            for (int j = 0; j < width; j++) { sum.v[j] += v.v[j]; }
+        }
     }
-    a->to[i] = sum / ebb__cuda_divisor(a, ys, xs);
+    for (int j = 0; j < width; j++) { sum.v[j] /= divisor; }
+    ebb__cuda_store_channels(a->to, i, width, sum);
 }
 
-EBB_HD void ebb__cuda_avg_pool_bwd_element(const ebb_cuda_pool_args *a, uint64_t i) {
+EBB_HD void ebb__cuda_avg_pool_bwd(const ebb_cuda_pool_args *a, uint64_t i, int width) {
     const ebb_cuda_place p = ebb__cuda_place(i, a->c, a->src_h, a->src_w);
     const ebb_cuda_range ys = ebb__cuda_seers(a, 0, p.y), xs = ebb__cuda_seers(a, 1, p.x);
-    float sum = 0.0f;
+    ebb_cuda_quad sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (int32_t y = ys.first; y < ys.end; y++) {
         for (int32_t x = xs.first; x < xs.end; x++) {
             const float divisor = ebb__cuda_divisor(a, ebb__cuda_seen(a, 0, y), ebb__cuda_seen(a, 1, x));
-            sum += a->from[ebb__cuda_dst_at(a, p, y, x)] / divisor;
+            const ebb_cuda_quad diff = ebb__cuda_load_channels(a->from, ebb__cuda_dst_at(a, p, y, x), width);
+            for (int j = 0; j < width; j++) { sum.v[j] += diff.v[j] / divisor; }
         }
     }
-    a->to[i] = sum;
+    ebb__cuda_store_channels(a->to, i, width, sum);
 }
+
+/* Defines launcher(stream, args, n) of n elements over two kernels, NAME_fours and NAME_ones. */
+#define EBB_CUDA_POOL(launcher, body)                                                                                  \
+    EBB_HD void launcher##_fours_element(const ebb_cuda_pool_args *args, uint64_t i) {                                 \
+        body(args, 4 * i, 4);                                                                                          \
+    }                                                                                                                  \
+    EBB_HD void launcher##_ones_element(const ebb_cuda_pool_args *args, uint64_t i) {                                  \
+        body(args, i, 1);                                                                                              \
+    }                                                                                                                  \
+    EBB_CUDA_EACH_AS(static, launcher##_fours, ebb_cuda_pool_args, launcher##_fours_element)                           \
+    EBB_CUDA_EACH_AS(static, launcher##_ones, ebb_cuda_pool_args, launcher##_ones_element)                             \
+    cudaError_t launcher(cudaStream_t stream, const ebb_cuda_pool_args *args, uint64_t n) {                            \
+        return args->c % 4 == 0 ? launcher##_fours(stream, args, n / 4) : launcher##_ones(stream, args, n);            \
+    }
 
 /* ---- local response normalisation ---------------------------------------------------------------- */
 
