@@ -127,6 +127,7 @@ static uint64_t time_key(const lowering *lo, const ebb_kernel_desc *desc, const 
     h = ebb__hash(h, kind, strlen(kind));
     h = ebb__hash(h, &desc->attr, sizeof desc->attr);
     h = ebb__hash(h, &desc->choice, sizeof desc->choice);
+    h = ebb__hash(h, kernel->algorithm, strlen(kernel->algorithm));
     for (uint32_t i = 0; i < desc->n_in + desc->n_out + desc->n_inout; i++) {
         const ebb_operand *o = &desc->operand[i];
         const char *layout = ops->layout_name(lo->device, kernel->layout[i]);

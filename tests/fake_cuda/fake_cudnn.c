@@ -345,7 +345,7 @@ static int64_t workspace_of(const descriptor *plan) {
     if (config->engine == 4) { return 0; }
     if (config->engine != 2) { return SMALL_WORKSPACE; }
     if (!get_graph(config->graph, &c)) { abort(); }
-    return 4 * (n_elements(&c.src) + n_elements(&c.weights) + n_elements(&c.dst)) + 1;
+    return 8 * (n_elements(&c.src) + n_elements(&c.weights) + n_elements(&c.dst)) + 1;
 }
 
 typedef struct engines {
@@ -392,6 +392,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const desc, cudn
         descriptor *engine = *(descriptor **)values;
         engine->engine = d->engine;
         engine->finalized = true;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && type == CUDNN_TYPE_INT64 && n_wanted == 1) {
+        *(int64_t *)values = d->engine;
+        *n_out = 1;
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) {

@@ -62,7 +62,7 @@ static ebb_status make(fixture *f, uint32_t choice, ebb_kernel **kernel_out) {
 
 static void choices(void **state) {
     (void)state;
-    static const uint64_t want[] = {700, 4 * (288 + 288 + 576) + 1, 0}; /* engines 5, 2, and of the fallbacks 4 */
+    static const uint64_t want[] = {700, 8 * (288 + 288 + 576) + 1, 0}; /* engines 5, 2, and of the fallbacks 4 */
     fixture f;
     fake_cuda_reset(1);
     assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
@@ -232,7 +232,7 @@ static void fallbacks_are_small(void **state) {
         fake.broken_list = i == 1;
         assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
         assert_int_equal(make(&f, 0, &kernel), EBB_OK);
-        assert_string_equal(kernel->algorithm, "cudnn");
+        assert_string_equal(kernel->algorithm, "cudnn 4");
         assert_int_equal(kernel->n_choices, i == 0 ? 2 : 1);
         assert_int_equal(kernel->scratch_bytes, 0);
         ebb__backend_cuda.kernel_destroy(kernel);

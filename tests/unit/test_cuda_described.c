@@ -2,8 +2,9 @@
  *
  * cuDNN itself, without a GPU: it answers for devices that are described to it (cuDNN 9.8 or later). For every
  * convolution of four networks, in three directions, and of the conformance suite, on two cards, in fp32 and TF32: it
- * has an algorithm that is allowed, which does a bias and a ReLU after it too, and choice 0 needs no more workspace
- * than the smallest operand has bytes. Only the runtime and cuBLASLt are the fake's. Prints what choice 0 needs.
+ * has an algorithm that is allowed (but for gradients with uneven padding, which cuDNN gets wrong), which does a bias
+ * and a ReLU after it too, and choice 0 needs at most a quarter more workspace than its operands have bytes. Only the
+ * runtime and cuBLASLt are the fake's. Prints what choice 0 needs.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cuda_conv_algorithms.h"
@@ -89,20 +90,24 @@ static void close_card(described *d) {
     assert_int_equal(d->mem.n_live, 0);
 }
 
-static uint64_t least_operand_bytes(const ebb_cuda_conv_key *k) {
+static uint64_t operand_bytes(const ebb_cuda_conv_key *k) {
     const int64_t *const operands[] = {k->src, k->weights, k->dst};
-    uint64_t least = UINT64_MAX;
+    uint64_t sum = 0;
     for (int i = 0; i < 3; i++) {
         uint64_t n_bytes = sizeof(float);
         for (int d = 0; d < 4; d++) { n_bytes *= (uint64_t)operands[i][d]; }
-        least = n_bytes < least ? n_bytes : least;
+        sum += n_bytes;
     }
-    return least;
+    return sum;
+}
+
+static bool is_of_cudnn(const ebb_kernel *kernel) {
+    return strncmp(kernel->algorithm, "cudnn", 5) == 0;
 }
 
 static void check_conv(const ebb_cuda_conv *conv) {
     assert_true(conv->n_algorithms >= 1 && conv->n_algorithms <= EBB_CUDA_CONV_MAX_ALGORITHMS);
-    assert_true(conv->algorithms[0].workspace_bytes <= least_operand_bytes(&conv->key));
+    assert_true(conv->algorithms[0].workspace_bytes <= operand_bytes(&conv->key) / 4 * 5);
 }
 
 static void lower_net(const net *n, ebb_device *device) {
@@ -120,7 +125,7 @@ static void lower_net(const net *n, ebb_device *device) {
         if (step->op == UINT32_MAX) { continue; }
         const ebb_op_kind kind = low->graph->ops.data[step->op].kind;
         if (kind < EBB_OP_CONV || kind > EBB_OP_CONV_BWD_WEIGHTS) { continue; }
-        assert_string_equal(step->kernel[0]->algorithm, "cudnn");
+        assert_true(is_of_cudnn(step->kernel[0]));
     }
     ebb_lowered_destroy(low);
     ebb_graph_destroy(graph);
@@ -201,9 +206,16 @@ static void networks(void **state) {
     }
 }
 
+/* Backward, cuDNN gets such padding wrong. */
+static bool is_lopsided(const problem *p) {
+    const ebb_op_attr *a = &p->attr;
+    return p->kind != EBB_OP_CONV && (a->pad_begin[0] != a->pad_end[0] || a->pad_begin[1] != a->pad_end[1]);
+}
+
 /* The suite's convolutions: grouped, dilated, with uneven padding, of odd sizes. */
 static void check_suite(const problem_list *problems, const card *c, bool tf32) {
     described d;
+    size_t n_own = 0;
     open_card(&d, c, tf32);
     for (size_t i = 0; i < problems->n; i++) {
         const problem *p = &problems->data[i];
@@ -218,7 +230,8 @@ static void check_suite(const problem_list *problems, const card *c, bool tf32) 
         if (ebb__backend_cuda.kernel_create(d.device, &desc, &kernel) != EBB_OK) {
             fail_msg("%s: %s", p->text, ebb_last_error());
         }
-        if (strcmp(kernel->algorithm, "cudnn") != 0) { fail_msg("%s, %s: %s", c->name, p->text, ebb_last_error()); }
+        n_own += !is_of_cudnn(kernel);
+        if (is_of_cudnn(kernel) == is_lopsided(p)) { fail_msg("%s, %s: %s", c->name, p->text, ebb_last_error()); }
         ebb__backend_cuda.kernel_destroy(kernel);
     }
     size_t n_tails = 0, n_plain = 0;
@@ -229,8 +242,9 @@ static void check_suite(const problem_list *problems, const card *c, bool tf32) 
         n_tails += conv->has_tail;
         assert_true(conv->has_tail == wants_tail);
     }
-    assert_int_equal(n_plain, 78);
+    assert_int_equal(n_plain, 74);
     assert_int_equal(n_tails, 26);
+    assert_true(n_own > 0);
     close_card(&d);
 }
 

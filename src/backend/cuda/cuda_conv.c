@@ -174,11 +174,12 @@ static ebb_status choose_algorithm(ebb_cuda_device *device, const ebb_kernel_des
         return EBB_OK;
     }
     EBB_TRY(st);
-    kernel->base.algorithm = "cudnn";
+    kernel->base.algorithm = p->conv->algorithms[0].name;
     kernel->base.n_choices = p->conv->n_algorithms;
     if (desc->choice >= p->conv->n_algorithms) { return EBB_OK; } /* refused by who called */
     p->handle = device->libraries->dnn;
     p->chosen = p->conv->algorithms[desc->choice];
+    kernel->base.algorithm = p->chosen.name;
     kernel->base.scratch_bytes = p->chosen.workspace_bytes;
     return EBB_OK;
 }

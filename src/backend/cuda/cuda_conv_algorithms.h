@@ -23,6 +23,7 @@ typedef struct ebb_cuda_conv_key {
 typedef struct ebb_cuda_conv_algorithm {
     cudnnBackendDescriptor_t execution;
     uint64_t workspace_bytes;
+    const char *name; /* static: the library and the number that it gives the engine */
 } ebb_cuda_conv_algorithm;
 
 #define EBB_CUDA_CONV_MAX_ALGORITHMS 8u
