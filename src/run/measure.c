@@ -4,6 +4,7 @@
  * time, so measuring needs no more than the least plan.
  */
 #include "run/measure.h"
+#include "run/measure_slow.h"
 
 #define SOON_NS ((uint64_t)5 * 1000 * 1000) /* a kernel is repeated so long ... */
 #define SOON_REPS 20u                       /* ... or so often */
@@ -143,7 +144,7 @@ static ebb_status collect_samples(const ebb_lowered *low, bool all_choices, cons
     return EBB_OK;
 }
 
-/* Another choice of the step has been measured: from eight times its time on, this one is not worth a second look. */
+/* Another choice of the step has been measured: from so long on, this one is not worth a second look. */
 static uint64_t hopeless_time(const ebb_program *program, const sample *s, const ebb_machine *machine) {
     const ebb_choice *choices = &program->choices.data[program->steps.data[s->step].first_choice];
     uint64_t least_ns = UINT64_MAX;
@@ -151,12 +152,17 @@ static uint64_t hopeless_time(const ebb_program *program, const sample *s, const
         if (!ebb__machine_has_time(machine, choices[c].key)) { continue; }
         least_ns = ebb_min_u64(least_ns, ebb_machine_step_time_ns(machine, &choices[c]));
     }
-    return least_ns > UINT64_MAX / 8 ? UINT64_MAX : 8 * least_ns;
+    return least_ns > UINT64_MAX / EBB_SLOW_TIMES ? UINT64_MAX : EBB_SLOW_TIMES * least_ns;
 }
 
 static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sample *s, uint32_t reps,
-                                 ebb_buf *operands, ebb_machine *machine) {
+                                 ebb_buf *operands, ebb_slow_kernels *slow, ebb_machine *machine) {
     const ebb_lowered_step *step = &low->steps.data[s->step];
+    const ebb_step *of = &low->program->steps.data[s->step];
+    const ebb_choice *choice = &low->program->choices.data[of->first_choice + s->choice];
+    const uint64_t hopeless_ns = hopeless_time(low->program, s, machine);
+    uint64_t ns = 0;
+    if (ebb__slow_guess(slow, of->kind, choice, hopeless_ns, &ns)) { return ebb_machine_set_time(machine, s->key, ns); }
     ebb_kernel *kernel = step->kernel[s->choice];
     uint64_t end = lay_out(low, step, b->arena->memory, operands);
     EBB_ASSERT(end + kernel->scratch_bytes <= b->arena->size_bytes);
@@ -164,9 +170,9 @@ static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sam
                            .scratch = {.arena = b->arena->memory, .offset = end, .size_bytes = kernel->scratch_bytes},
                            .state = &b->state,
                            .rng_stream = step->rng_stream};
-    uint64_t ns = 0;
     zero_operands(b, step, operands);
-    EBB_TRY(ebb__bench_time(b, kernel, &binding, reps, hopeless_time(low->program, s, machine), &ns));
+    EBB_TRY(ebb__bench_time(b, kernel, &binding, reps, hopeless_ns, &ns));
+    if (ns > hopeless_ns) { ebb__slow_note(slow, of->kind, choice, ns); }
     return ebb_machine_set_time(machine, s->key, ns);
 }
 
@@ -192,10 +198,11 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
         }
     }
     ebb_bench b;
+    ebb_slow_kernels slow = {.n = 0};
     ebb_status st = ebb__bench_open(low->device, arena_bytes, low->graph->ports.n, port_bytes, &b);
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
         ebb__tell(progress, "measuring kernels", i, n);
-        st = measure_sample(&b, low, &samples[i], reps, operands, machine);
+        st = measure_sample(&b, low, &samples[i], reps, operands, &slow, machine);
     }
     ebb__bench_close(&b);
     return st;

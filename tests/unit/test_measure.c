@@ -3,6 +3,7 @@
  * Measuring: every kernel of a network gets its time, in an arena of its floor; links and rates are positive; and
  * memory that runs out at any point is given back.
  */
+#include "run/measure_slow.h"
 #include "run_support.h"
 
 #define UNMEASURED_NS ((uint64_t)1 << 50)
@@ -28,6 +29,32 @@ static void every_kernel_gets_its_time(void **state) {
     for (size_t c = 0; c < n; c++) { assert_true(ebb_machine_step_time_ns(machine, &choices[c]) < UNMEASURED_NS); }
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
+}
+
+/* What was hopeless twice is not measured a third time, where it would be hopeless again. */
+static void slow_algorithms_are_guessed(void **state) {
+    (void)state;
+    static ebb_slow_kernels slow;
+    const ebb_choice small = {.name = "a", .flops = 1e3}, large = {.name = "a", .flops = 1e6};
+    const ebb_choice other = {.name = "b", .flops = 1e6}, none = {.name = "a"};
+    uint64_t ns = 0;
+    ebb__slow_note(&slow, "conv", &small, 4000);
+    assert_false(ebb__slow_guess(&slow, "conv", &large, 100, &ns));
+    ebb__slow_note(&slow, "conv", &small, 3000);
+    assert_true(ebb__slow_guess(&slow, "conv", &large, 100, &ns));
+    assert_int_equal(ns, 3000000);                                      /* by the faster of the two */
+    assert_false(ebb__slow_guess(&slow, "conv", &large, 4000000, &ns)); /* it may be worth it */
+    assert_false(ebb__slow_guess(&slow, "linear", &large, 100, &ns));
+    assert_false(ebb__slow_guess(&slow, "conv", &other, 100, &ns));
+    assert_false(ebb__slow_guess(&slow, "conv", &none, 100, &ns));
+    for (int i = 0; i < 100; i++) { /* more kinds than there is room for */
+        static char names[100][4];
+        (void)snprintf(names[i], sizeof names[i], "%d", i);
+        const ebb_choice one = {.name = names[i], .flops = 1};
+        ebb__slow_note(&slow, "conv", &one, 5);
+        ebb__slow_note(&slow, "conv", &one, 5);
+    }
+    assert_true(ebb__slow_guess(&slow, "conv", &large, 100, &ns));
 }
 
 static void note_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n) {
@@ -121,9 +148,8 @@ static void any_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_gets_its_time),
-        cmocka_unit_test(each_kernel_is_told),
-        cmocka_unit_test(links_are_measured_within_a_limit),
+        cmocka_unit_test(every_kernel_gets_its_time), cmocka_unit_test(slow_algorithms_are_guessed),
+        cmocka_unit_test(each_kernel_is_told),        cmocka_unit_test(links_are_measured_within_a_limit),
         cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
