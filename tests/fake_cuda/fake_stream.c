@@ -5,6 +5,7 @@
 #include "fake_priv.h"
 
 #include <pthread.h>
+#include <time.h>
 
 struct CUstream_st *fake_streams;
 fake_capture *fake_capturing;
@@ -163,6 +164,11 @@ cudaError_t fake_issue(cudaStream_t stream, const fake_command *c) {
     return cudaSuccess;
 }
 
+static void pause_ms(uint32_t ms) {
+    const struct timespec t = {.tv_nsec = (long)ms * 1000000};
+    if (ms > 0) { (void)nanosleep(&t, NULL); }
+}
+
 /* A launch returns the error that the runtime remembers, of any call before. */
 cudaError_t ebb__cuda_each_on_host(cudaStream_t stream, ebb_cuda_element_fn element, const void *args,
                                    size_t args_bytes, uint64_t n) {
@@ -171,6 +177,7 @@ cudaError_t ebb__cuda_each_on_host(cudaStream_t stream, ebb_cuda_element_fn elem
     if (args_bytes > sizeof c.args) { abort(); }
     memcpy(c.args, args, args_bytes);
     fake.n_launches++;
+    if (stream->capture == NULL) { pause_ms(fake.launch_ms); }
     const cudaError_t error = fake_issue(stream, &c);
     const cudaError_t remembered = cudaGetLastError();
     return error != cudaSuccess ? error : remembered;
@@ -436,6 +443,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     FAKE_CALL();
     fake.n_graph_launches++;
+    pause_ms(fake.graph_ms);
     const fake_command c = {.kind = FAKE_GRAPH, .exec = exec};
     return fake_issue(stream, &c);
 }

@@ -32,6 +32,30 @@ static void replays_compute_what_streams_do(void **state) {
     }
 }
 
+/* Of graph and streams the faster one goes on, and what is computed is the same before, while and after it is tried. */
+static void the_faster_way_goes_on(void **state) {
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        const bool graph_is_slow = i % 2 == 0;
+        enum { N = 24, N_TRIED = 11 }; /* issued, captured, five launches, five by streams; one may be captured again */
+        fake_bench b;
+        fake_cuda_reset((uint64_t)i + 1);
+        fake.graph_ms = graph_is_slow ? 20 : 0;
+        fake.launch_ms = graph_is_slow ? 0 : 20;
+        MUST(fake_bench_open(&b, NULL, false));
+        uint64_t n_launches = 0;
+        for (int k = 0; k < N; k++) {
+            fake_bench_fill(&b, k);
+            MUST(fake_bench_iterate(&b, 3));
+            fake_bench_check(&b);
+            if (k == N_TRIED) { n_launches = fake.n_graph_launches; }
+        }
+        assert_int_equal(fake.n_graph_launches - n_launches, graph_is_slow ? 0 : N - 1 - N_TRIED);
+        fake_bench_close(&b);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
 /* Commands between iterations keep their place among them, on the same streams and with the same events. */
 static void commands_between_replays_are_ordered(void **state) {
     (void)state;
@@ -268,6 +292,7 @@ static void runs_on_one_device_are_counted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replays_compute_what_streams_do),
+        cmocka_unit_test(the_faster_way_goes_on),
         cmocka_unit_test(commands_between_replays_are_ordered),
         cmocka_unit_test(a_launch_comes_behind_what_streams_were_given),
         cmocka_unit_test(captured_events_mean_the_launch),

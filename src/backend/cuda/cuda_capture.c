@@ -8,6 +8,8 @@
  *                            The libraries load what they load lazily, which a capture would not bear
  *   second      issue        commands are captured; end instantiates the graph and launches it
  *   later       no issue     end launches the graph
+ *   trial       issue        where copies have streams of their own, some iterations are given to the streams again;
+ *                            the run goes on with what was faster, streams or another capture
  *
  * A capture begins on the device's own stream and spreads: each stream joins at its first command, after `fork`, and
  * is joined at the end. A launch comes after all that these streams were given before it, and they wait for it:
@@ -25,7 +27,7 @@
  *  3. A wait in a capture for an event from before it is met by the launch's place after all of that.
  *  4. A run dies with its streams, and its graph with the first of them: a run_id that comes again is another run.
  *  5. The end of an iteration is a border: a copy that would go on into the next one is waited for. Streams alone
- *     (ebb_device_options.no_capture) have no such border.
+ *     have no such border. Whether that costs more than issuing depends on the plan and the card, so it is tried.
  *
  * A capture that fails, be it a command, the graph's making or its first launch, is given up with a warning: nothing of
  * it has run, so the caller issues the iteration again, and streams alone do that run from then on. One that is left
@@ -33,7 +35,9 @@
  */
 #include "backend/cuda/cuda_priv.h"
 
-typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_STREAMS } phase;
+typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_TRIAL, PHASE_STREAMS } phase;
+
+#define TRIAL_ITERATIONS 4u /* of each way, behind one that is not counted; the fastest counts */
 
 _Static_assert(EBB_CUDA_MAX_STATES <= 64, "an iteration's slots are the bits of 64");
 
@@ -44,7 +48,11 @@ struct ebb_cuda_iteration {
     bool has_calls;
     uint64_t slots; /* bit s: kernels in it read state s */
     cudaEvent_t fork, done;
-    bool is_launched; /* its graph, once or more */
+    bool is_launched;             /* the latest capture's graph, once or more: done was recorded */
+    bool is_settled;              /* graph or streams was tried, or there is nothing to try */
+    uint64_t begin_ns;            /* of the iteration before */
+    uint64_t graph_ns, stream_ns; /* the fastest iteration of each */
+    uint32_t n_timed;             /* iterations of the phase whose time is known, the uncounted one among them */
     cudaGraphExec_t exec;
     EBB_VEC(ebb_stream *) streams;
 };
@@ -116,7 +124,7 @@ void ebb__cuda_capture_forget(ebb_cuda_device *device, const ebb_stream *stream)
             device->iterations.data[n_kept++] = it;
             continue;
         }
-        if (it->phase == PHASE_REPLAY) { (void)cudaStreamSynchronize(device->stream); }
+        if (it->is_launched) { (void)cudaStreamSynchronize(device->stream); }
         free_iteration(device->base.mem, it);
     }
     device->iterations.n = n_kept;
@@ -154,9 +162,14 @@ uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device) {
 
 bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cudaEvent_t *done_out) {
     const ebb_cuda_iteration *it = find_number(device, number);
-    if (it == NULL || it->phase != PHASE_REPLAY) { return false; }
+    if (it == NULL || !it->is_launched) { return false; }
     *done_out = it->done;
     return true;
+}
+
+static void set_phase(ebb_cuda_iteration *it, phase next) {
+    it->phase = next;
+    it->n_timed = 0;
 }
 
 /* ---- capture and launch ------------------------------------------------------------------------ */
@@ -164,6 +177,7 @@ bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cuda
 static ebb_status begin_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     EBB_CUDA(cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
     it->number = ++device->n_captures; /* one that is given up must not be taken for the next */
+    it->is_launched = false;
     device->capturing = true;
     device->current = it;
     EBB_CUDA(cudaEventRecord(it->fork, device->stream), "beginning a capture");
@@ -189,7 +203,7 @@ static ebb_status end_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     cudaError_t error = cudaGraphInstantiate(&it->exec, graph, 0);
     (void)cudaGraphDestroy(graph);
     EBB_CUDA(error, "making an iteration's graph (streams alone do without)");
-    it->phase = PHASE_REPLAY;
+    set_phase(it, PHASE_REPLAY);
     return EBB_OK;
 }
 
@@ -231,6 +245,43 @@ static ebb_status capture_and_launch(ebb_cuda_device *device, ebb_cuda_iteration
     return EBB_OK;
 }
 
+/* ---- graph or streams -------------------------------------------------------------------------- */
+
+/* Issued commands record their events anew, so a graph that was left for them cannot be launched again: what its events
+ * stand for would be the trial's. It is captured once more. */
+static ebb_status settle(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    const bool graph = it->graph_ns <= it->stream_ns;
+    it->is_settled = true;
+    ebb__log(EBB_LOG_INFO, "an iteration takes %.3f ms as a graph, %.3f ms with streams, and goes on %s",
+             (double)it->graph_ns * 1e-6, (double)it->stream_ns * 1e-6, graph ? "as a graph" : "with streams");
+    EBB_CUDA(cudaStreamSynchronize(device->stream), "settling an iteration"); /* the graph's last launch */
+    EBB_CUDA(cudaGraphExecDestroy(it->exec), "settling an iteration");
+    it->exec = NULL;
+    set_phase(it, graph ? PHASE_SECOND : PHASE_STREAMS);
+    return EBB_OK;
+}
+
+/* At an iteration's begin: the time since the last one's is the last one's. */
+static ebb_status time_iteration(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    const uint64_t now_ns = ebb__now_ns(), ns = now_ns - it->begin_ns;
+    it->begin_ns = now_ns;
+    if (it->is_settled || (it->phase != PHASE_REPLAY && it->phase != PHASE_TRIAL)) { return EBB_OK; }
+    uint64_t *least_ns = it->phase == PHASE_REPLAY ? &it->graph_ns : &it->stream_ns;
+    if (it->n_timed++ == 0) {
+        *least_ns = UINT64_MAX;
+        return EBB_OK;
+    }
+    *least_ns = ebb_min_u64(*least_ns, ns);
+    if (it->n_timed <= TRIAL_ITERATIONS) { return EBB_OK; }
+    if (it->phase == PHASE_TRIAL) { return settle(device, it); }
+    if (it->streams.n > 1) {
+        set_phase(it, PHASE_TRIAL);
+    } else {
+        it->is_settled = true;
+    }
+    return EBB_OK;
+}
+
 /* ---- table entries ----------------------------------------------------------------------------- */
 
 ebb_status ebb__cuda_iteration_begin(ebb_device *base, uint64_t run_id, bool *issue_out) {
@@ -239,6 +290,7 @@ ebb_status ebb__cuda_iteration_begin(ebb_device *base, uint64_t run_id, bool *is
     ebb__cuda_capture_abandon(device);
     ebb_cuda_iteration *it = find_run(device, run_id);
     if (it == NULL && !device->no_capture) { EBB_TRY(add_run(device, run_id, &it)); }
+    if (it != NULL) { EBB_TRY(time_iteration(device, it)); }
     if (it != NULL && it->phase == PHASE_SECOND) {
         if (begin_capture(device, it) != EBB_OK) { EBB_TRY(go_on_with_streams(device, it)); }
     } else if (it != NULL && it->phase == PHASE_FIRST) {
