@@ -205,6 +205,13 @@ EBB_HD void ebb__cuda_avg_pool_bwd(const ebb_cuda_pool_args *a, uint64_t i, int 
 
 /* ---- local response normalisation ---------------------------------------------------------------- */
 
+/* x to the power of beta, which is nearly always 0.75: two roots are a fraction of a logarithm and an exponential. */
+EBB_HD float ebb__cuda_raise(float x, float beta) {
+    if (beta != 0.75f) { return powf(x, beta); }
+    const float root = sqrtf(x);
+    return root * sqrtf(root);
+}
+
 EBB_HD void ebb__cuda_lrn_element(const ebb_cuda_lrn_args *a, uint64_t i) {
     uint64_t row;
     const int64_t c = (int64_t)ebb__cuda_divide(i, (uint64_t)a->c, &row);
@@ -215,7 +222,7 @@ EBB_HD void ebb__cuda_lrn_element(const ebb_cuda_lrn_args *a, uint64_t i) {
     for (int64_t j = first; j < end; j++) { squares += line[j] * line[j]; }
     const float base = a->k + a->alpha * squares;
     if (a->base != NULL) { a->base[i] = base; }
-    a->to[i] = line[c] * powf(base, -a->beta);
+    a->to[i] = line[c] / ebb__cuda_raise(base, a->beta);
 }
 
 /* Channel i sees j when j - (size - 1) / 2 <= i <= j + size / 2. */
@@ -228,9 +235,9 @@ EBB_HD void ebb__cuda_lrn_bwd_element(const ebb_cuda_lrn_args *a, uint64_t at) {
     float sum = 0.0f;
     for (int64_t i = first; i < end; i++) {
         const uint64_t k = line + (uint64_t)i;
-        sum += a->diff_dst[k] * a->src[k] * powf(a->base[k], -a->beta - 1.0f);
+        sum += a->diff_dst[k] * a->src[k] / (a->base[k] * ebb__cuda_raise(a->base[k], a->beta));
     }
-    a->to[at] = a->diff_dst[at] * powf(a->base[at], -a->beta) - 2.0f * a->alpha * a->beta * a->src[at] * sum;
+    a->to[at] = a->diff_dst[at] / ebb__cuda_raise(a->base[at], a->beta) - 2.0f * a->alpha * a->beta * a->src[at] * sum;
 }
 
 #endif
