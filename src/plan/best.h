@@ -9,11 +9,13 @@
 
 #define EBB_BEST_NEVER UINT64_MAX
 #define EBB_BEST_NONE UINT32_MAX
+#define EBB_BEST_MAX_DEPTH 1024u /* of recomputations, each for the one before it */
 
 /* What a search varies; a walk with the same keys makes the same draft. */
 typedef struct ebb_best_keys {
     float *weight;     /* [n_tensors]: by how much a tensor's price is multiplied when one is chosen to leave; log 2 */
     float *copy;       /* [n_tensors]: the same for its copies alone */
+    bool *no_again;    /* [n_tensors]: it may leave by a copy only */
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing */
     float reach;       /* exponent of the distance to the next use */
@@ -80,9 +82,10 @@ typedef struct ebb_best_walk {
     uint64_t n_looks;        /* at a tensor, to choose one: what walks cost, whatever the machine */
     double now_ns, limit_ns; /* of computing; a walk that takes longer is given up */
     double engine_ns[EBB_MAX_ENGINES];
-    uint64_t engine_bound[EBB_MAX_ENGINES]; /* of the last copy on each, so that they keep their order */
-    uint32_t depth;
-    float reach; /* of far */
+    uint64_t engine_bound[EBB_MAX_ENGINES];    /* of the last copy on each, so that they keep their order */
+    uint32_t depth, chain[EBB_BEST_MAX_DEPTH]; /* what is being computed again */
+    uint32_t blocked; /* of a walk that found no room to compute something again: what had better be copied; NONE */
+    float reach;      /* of far */
     uint32_t mark;
     uint32_t *tensor_mark, *step_mark;
 } ebb_best_walk;

@@ -190,7 +190,9 @@ static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
  * above it may be a lower bound (is_floor), which is worked out anew for a higher limit. */
 static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     ebb_best_tensor *state = &w->state[t];
-    if (w->input->copies_only || w->keys->copies_only || state->need > w->view.n_steps) { return INFINITY; }
+    if (w->input->copies_only || w->keys->copies_only || w->keys->no_again[t] || state->need > w->view.n_steps) {
+        return INFINITY;
+    }
     if (state->again_ns < 0 || (state->is_floor && state->again_ns < limit_ns)) {
         closure c = {.holds = UINT64_MAX, .limit_ns = 4 * limit_ns};
         EBB_ASSERT(w->mark < UINT32_MAX);

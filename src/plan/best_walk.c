@@ -16,7 +16,6 @@
 
 #include <math.h>
 
-#define MAX_DEPTH 1024
 #define NONE EBB_BEST_NONE
 #define NEVER EBB_BEST_NEVER
 #define NO_WAY EBB_E_NO_FIT
@@ -140,10 +139,23 @@ static ebb_status evict_one(walk *w, uint64_t bytes) {
     return EBB_OK;
 }
 
+/* There is no room for a recomputation: of all that wait for it, the smallest one. Copied, it would need less. */
+static void note_blocked(walk *w) {
+    for (uint32_t d = w->depth; d-- > 0;) {
+        const uint32_t t = w->chain[d];
+        if (w->keys->no_again[t]) { continue; }
+        if (w->blocked == NONE || w->state[t].bytes < w->state[w->blocked].bytes) { w->blocked = t; }
+    }
+}
+
 static ebb_status make_room(walk *w, uint64_t bytes) {
     const uint64_t limit = w->input->limit_bytes;
     if (bytes > limit) { return NO_WAY; }
-    while (w->load > limit - bytes) { EBB_TRY(evict_one(w, w->load - (limit - bytes))); }
+    while (w->load > limit - bytes) {
+        const ebb_status st = evict_one(w, w->load - (limit - bytes));
+        if (st == NO_WAY) { note_blocked(w); }
+        EBB_TRY(st);
+    }
     return EBB_OK;
 }
 
@@ -243,8 +255,8 @@ static ebb_status bring(walk *w, uint32_t t) {
         arrive(w, t);
         return EBB_OK;
     }
-    if (w->depth >= MAX_DEPTH) { return NO_WAY; }
-    w->depth++;
+    if (w->depth == EBB_BEST_MAX_DEPTH) { return NO_WAY; }
+    w->chain[w->depth++] = t;
     const ebb_status st = compute_again(w, t);
     w->depth--;
     EBB_ASSERT(st != EBB_OK || state->present);
@@ -445,6 +457,7 @@ static void set_keys(walk *w, const ebb_best_keys *keys) {
 ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident) {
     set_keys(w, keys);
     w->limit_ns = limit_ns;
+    w->blocked = NONE;
     if (find_resident) {
         memset(w->draft->resident, 0, w->view.n_tensors);
         EBB_TRY(walk_lap(w, false));

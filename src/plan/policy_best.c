@@ -71,10 +71,14 @@ static ebb_status init_keys(search *s, ebb_best_keys *keys) {
     keys->weight = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->weight);
     keys->copy = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->copy);
     keys->resident = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->resident);
-    if (keys->weight == NULL || keys->copy == NULL || keys->resident == NULL) { return EBB_E_NO_MEMORY; }
+    keys->no_again = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->no_again);
+    if (keys->weight == NULL || keys->copy == NULL || keys->resident == NULL || keys->no_again == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
     memset(keys->weight, 0, n * sizeof *keys->weight);
     memset(keys->copy, 0, n * sizeof *keys->copy);
     memset(keys->resident, 0, n * sizeof *keys->resident);
+    memset(keys->no_again, 0, n * sizeof *keys->no_again);
     keys->link_price = keys->reach = 1;
     keys->copies_only = false;
     return EBB_OK;
@@ -85,6 +89,7 @@ static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *f
     memcpy(to->weight, from->weight, n * sizeof *to->weight);
     memcpy(to->copy, from->copy, n * sizeof *to->copy);
     memcpy(to->resident, from->resident, n * sizeof *to->resident);
+    memcpy(to->no_again, from->no_again, n * sizeof *to->no_again);
     to->link_price = from->link_price;
     to->reach = from->reach;
     to->copies_only = from->copies_only;
@@ -121,10 +126,27 @@ static void vary_tensors(search *s, uint64_t n, float size) {
     }
 }
 
+static bool has_no_again(const search *s) {
+    size_t t = 0;
+    while (t < s->walk.view.n_tensors && !s->tried.no_again[t]) { t++; }
+    return t < s->walk.view.n_tensors;
+}
+
+static void vary_ways(search *s, uint64_t n) {
+    for (; n > 0; n--) {
+        bool *no_again = &s->tried.no_again[pick_tensor(s)];
+        *no_again = !*no_again;
+    }
+}
+
 /* The keys tried: most often those of a few tensors, sometimes of many. */
 static void vary(search *s) {
     const uint64_t kind = ebb__rng_below(&s->rng, 10);
     const float size = ebb__rng_below(&s->rng, 10) < 7 ? 1.5f : 4.5f;
+    if (kind == 3 && has_no_again(s)) {
+        vary_ways(s, 1 + ebb__rng_below(&s->rng, 3));
+        return;
+    }
     switch (kind) {
     case 0: s->tried.reach = fmaxf(0, s->tried.reach + 0.3f * ebb__rng_normal(&s->rng)); break;
     case 1: s->tried.link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
@@ -199,26 +221,52 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
 /* ---- the search --------------------------------------------------------------------------------- */
 
 /* Several prices of the link, if anything can be copied. */
-static ebb_status seed_ways(search *s, bool copies_only) {
-    static const float prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
-    const size_t n_prices = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? sizeof prices / sizeof prices[0] : 1;
+static const float seed_prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, seed_reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
+#define N_SEED_REACHES (sizeof seed_reaches / sizeof seed_reaches[0])
+#define N_SEEDS (N_SEED_REACHES * sizeof seed_prices / sizeof seed_prices[0])
+
+static void set_seed(search *s, size_t i, bool copies_only) {
+    s->tried.link_price = seed_prices[i / N_SEED_REACHES];
+    s->tried.reach = seed_reaches[i % N_SEED_REACHES];
+    s->tried.copies_only = copies_only;
+    memset(s->tried.no_again, 0, s->walk.view.n_tensors * sizeof *s->tried.no_again);
+}
+
+static ebb_status seed_ways(search *s, bool copies_only, bool *blocked) {
+    const size_t n = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? N_SEEDS : N_SEED_REACHES;
     double time_ns = INFINITY;
-    for (size_t i = 0; i < n_prices; i++) {
-        for (size_t k = 0; k < sizeof reaches / sizeof reaches[0]; k++) {
-            s->tried.link_price = prices[i];
-            s->tried.reach = reaches[k];
-            s->tried.copies_only = copies_only;
+    for (size_t i = 0; i < n; i++) {
+        set_seed(s, i, copies_only);
+        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
+        blocked[i] = s->walk.blocked != EBB_BEST_NONE;
+        s->walk.max_looks = SEED_LOOKS; /* of all but the first */
+    }
+    return EBB_OK;
+}
+
+/* Those that found no room to compute something again: what they name is copied instead, until there is room. */
+static ebb_status repair_seeds(search *s, const bool *blocked) {
+    const uint64_t first = s->walk.n_looks;
+    double time_ns = INFINITY;
+    s->walk.max_looks = first + SEED_LOOKS;
+    for (size_t i = 0; i < N_SEEDS && s->walk.n_looks < s->walk.max_looks; i++) {
+        if (!blocked[i]) { continue; }
+        set_seed(s, i, false);
+        do {
             EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-            s->walk.max_looks = SEED_LOOKS; /* of all but the first */
-        }
+            if (s->walk.blocked != EBB_BEST_NONE) { s->tried.no_again[s->walk.blocked] = true; }
+        } while (s->walk.blocked != EBB_BEST_NONE && s->walk.n_looks < s->walk.max_looks);
     }
     return EBB_OK;
 }
 
 static ebb_status seed(search *s) {
+    bool blocked[N_SEEDS] = {false}, ignored[N_SEEDS];
     s->walk.max_looks = UINT64_MAX;
-    EBB_TRY(seed_ways(s, false));
-    return ebb__has_tiers(s->input->tier_bytes) && !s->input->copies_only ? seed_ways(s, true) : EBB_OK;
+    EBB_TRY(seed_ways(s, false, blocked));
+    if (!ebb__has_tiers(s->input->tier_bytes) || s->input->copies_only) { return EBB_OK; }
+    EBB_TRY(seed_ways(s, true, ignored));
+    return repair_seeds(s, blocked);
 }
 
 static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {

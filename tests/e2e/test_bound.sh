@@ -31,6 +31,16 @@ resnet20 30% 0.05
 densenet121 50% 0.06
 END
 
+# Near the least budget of VGG16 nothing of its first layers can be computed again while their gradients are there: what
+# is behind them has to be copied instead. A card's rates: copying is dear beside computing.
+cat >card.json <<END
+{"format": "ebb-machine", "version": 1,
+ "links": {"host": {"in_bytes_per_s": 5.5e10, "out_bytes_per_s": 5.5e10, "latency_ns": 7000}},
+ "rates": {"flops_per_s": 1.67e14, "bytes_per_s": 3.75e12, "overhead_ns": 2000}}
+END
+run "little room" out plan vgg16 --backend dry --batch 128 --machine card.json --memory 42% --effort 0 --json &&
+    at_most "little room: the gap" "$(member out gap)" 0.7
+
 # shellcheck disable=SC2086
 run "all that is needed" out plan resnet50 $options --memory 100% &&
     equal "all that is needed: no gap" "$(member out bound_step_time_rule) $(member out gap)" "compute 0"

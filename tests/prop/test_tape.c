@@ -46,6 +46,7 @@ static bool open_subject(subject *s, uint64_t seed) {
     assert_int_equal(ebb__tape_find_recipes(&s->walk, &s->bump, &s->recipes), EBB_OK);
     const size_t n = s->walk.view.n_tensors;
     s->keys = (ebb_best_keys){.weight = calloc(n, sizeof(float)),
+                              .no_again = calloc(n, sizeof(bool)),
                               .copy = calloc(n, sizeof(float)),
                               .resident = calloc(n, 1),
                               .link_price = 1,
@@ -59,6 +60,7 @@ static void close_subject(subject *s) {
     ebb__draft_fini(&s->draft);
     ebb__draft_fini(&s->other);
     free(s->keys.weight);
+    free(s->keys.no_again);
     free(s->keys.copy);
     free(s->keys.resident);
     ebb__bump_fini(&s->bump);
