@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From stretches that are one iteration each to the answer: the usual iteration is the one that comes most often (the
- * first of those that come as often), or if no two are the same, one of the length that comes most often; each is
- * compared with it, and the trace is cut into parts. In front and at the end only usual ones count, or if no two are
- * the same, those that have half of their events in common with it.
+ * first of those that come as often), or if no two are the same, one of the length that comes most often, or the last:
+ * the first ones make what then stays, such as an optimizer's state; each is compared with it, and the trace is cut
+ * into parts. In front and at the end only usual ones count, or if no two are the same, those that have half of their
+ * events in common with it.
  */
 #include "trace/iteration_priv.h"
 #include "base/u64_map.h"
@@ -224,7 +225,7 @@ static uint64_t hash_of(const ebb_iteration_finder *finder, const uint32_t *symb
     return ebb__hash(h, symbols + at.first, (size_t)(at.last - at.first) * sizeof(uint32_t));
 }
 
-/* The index of the first of those keys that come most often, and how often. */
+/* The index of the first of those keys that come most often, and how often; if none comes twice, the last. */
 static ebb_status find_usual(const ebb_mem *mem, const uint64_t *key, size_t n, size_t *usual_out,
                              size_t *n_usual_out) {
     EBB_ASSERT(n > 0);
@@ -235,7 +236,8 @@ static ebb_status find_usual(const ebb_mem *mem, const uint64_t *key, size_t n, 
     size_t usual = 0, n_usual = 0;
     for (size_t i = 0, end = 0; st == EBB_OK && i < n; i = end) {
         for (end = i + 1; end < n && key[order[end]] == key[order[i]];) { end++; }
-        if (end - i > n_usual || (end - i == n_usual && order[i] < usual)) {
+        const bool is_better = n_usual == 1 ? order[i] > usual : order[i] < usual;
+        if (end - i > n_usual || (end - i == n_usual && is_better)) {
             n_usual = end - i;
             usual = order[i]; /* the sort is stable: the first */
         }

@@ -89,6 +89,33 @@ static void on_row(study_fixture *f, ebb_trace_kind kind, uint64_t block, uint32
     study_add(f, (ebb_trace_event){.kind = kind, .block = block, .row = row});
 }
 
+/* Of two iterations the first makes the optimizer's state: the program is the second, which needs more. */
+static void the_first_iteration_is_not_the_usual_one(void **state) {
+    (void)state;
+    study_fixture f;
+    made m;
+    uint64_t momentum = 0;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    const uint64_t w = study_alloc_before(&f, 100, EBB_ROLE_PARAMETER, "w");
+    for (int i = 0; i < 2; i++) {
+        mark(&f, EBB_TRACE_ITERATION_BEGIN);
+        const uint64_t x = study_alloc(&f, 30, EBB_ROLE_INPUT, "x");
+        study_do(&f, EBB_TRACE_WRITE, x);
+        study_do(&f, EBB_TRACE_READ, w);
+        study_do(&f, EBB_TRACE_FREE, x);
+        if (i == 0) { momentum = study_alloc(&f, 100, EBB_ROLE_OPTIMIZER_STATE, "momentum"); }
+        study_do(&f, EBB_TRACE_WRITE, momentum);
+        study_do(&f, EBB_TRACE_WRITE, w);
+        mark(&f, EBB_TRACE_ITERATION_END);
+    }
+    assert_int_equal(convert(&f, &m), EBB_OK);
+    assert_int_equal(m.notes.iteration.count, 2);
+    assert_int_equal(m.notes.n_persistent, 2);
+    assert_int_equal(m.notes.peak_bytes, 230);
+    assert_int_equal(liveness_peak(m.program), 230);
+    fini(&f, &m);
+}
+
 /* Two iterations of w and x -> y, w updated; the second is the program. */
 static void test_iteration(void **state) {
     (void)state;
@@ -306,8 +333,12 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_iteration), cmocka_unit_test(test_malloc_and_free),
-                                       cmocka_unit_test(test_joined),    cmocka_unit_test(test_nested),
-                                       cmocka_unit_test(test_rows),      cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_iteration_is_not_the_usual_one),
+                                       cmocka_unit_test(test_iteration),
+                                       cmocka_unit_test(test_malloc_and_free),
+                                       cmocka_unit_test(test_joined),
+                                       cmocka_unit_test(test_nested),
+                                       cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
