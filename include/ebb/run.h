@@ -119,10 +119,10 @@ EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb
 
 /* Measure each distinct kernel of a lowered network (of each step's first choice, or of all choices), reps times or
  * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. One
- * that takes eight times as long as another of its step is run once; an algorithm that did so at two steps gets its
- * time at further ones by its rate there.
- * Kernels whose times the machine has already are left out. If the device holds no data, nothing is measured, here and
- * below, and the machine stays as it is. progress (may be NULL) is told of each kernel. */
+ * that takes eight times as long as another of its step is run once or twice; an algorithm that did so at two steps
+ * gets its time at further ones by its rate there. Kernels whose times the machine has already are left out. If the
+ * device holds no data, nothing is measured, here and below, and the machine stays as it is. progress (may be NULL) is
+ * told of each kernel. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 

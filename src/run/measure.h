@@ -25,8 +25,8 @@ void ebb__bench_close(ebb_bench *b);
 uint64_t ebb__bench_elapsed(const ebb_bench *b, ebb_event *event);
 
 /* The least of reps runs after one that warms up: on a machine that others use too, the least is the least disturbed. A
- * kernel that is soon done is run more often, since one disturbance is all of its time. One run that takes longer than
- * hopeless_ns is the last. */
+ * kernel that is soon done is run more often, since one disturbance is all of its time. A run that takes longer than
+ * hopeless_ns is the last, but for a first one that may have waited for its code. */
 ebb_status ebb__bench_time(ebb_bench *b, ebb_kernel *kernel, const ebb_binding *binding, uint32_t reps,
                            uint64_t hopeless_ns, uint64_t *ns_out);
 
