@@ -8,8 +8,7 @@
 
 #define SOON_NS ((uint64_t)5 * 1000 * 1000)   /* a kernel is repeated so long ... */
 #define SOON_REPS 20u                         /* ... or so often */
-#define SURE_NS ((uint64_t)100 * 1000 * 1000) /* longer than a first run takes because its code is still to be loaded  \
-                                               */
+#define SURE_NS ((uint64_t)100 * 1000 * 1000) /* a first run waits for its code, but not so long */
 
 /* One kernel to measure: the first step that has its key. */
 typedef struct sample {
