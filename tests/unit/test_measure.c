@@ -48,7 +48,7 @@ static void slow_algorithms_are_guessed(void **state) {
     assert_false(ebb__slow_guess(&slow, "conv", &other, 100, &ns));
     assert_false(ebb__slow_guess(&slow, "conv", &none, 100, &ns));
     for (int i = 0; i < 100; i++) { /* more kinds than there is room for */
-        static char names[100][4];
+        static char names[100][12];
         (void)snprintf(names[i], sizeof names[i], "%d", i);
         const ebb_choice one = {.name = names[i], .flops = 1};
         ebb__slow_note(&slow, "conv", &one, 5);
