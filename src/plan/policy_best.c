@@ -223,19 +223,21 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
 /* Several prices of the link, if anything can be copied. */
 static const float seed_prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, seed_reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
 #define N_SEED_REACHES (sizeof seed_reaches / sizeof seed_reaches[0])
-#define N_SEEDS (N_SEED_REACHES * sizeof seed_prices / sizeof seed_prices[0])
+#define N_SEED_PRICES (sizeof seed_prices / sizeof seed_prices[0])
+#define N_SEEDS (N_SEED_REACHES * N_SEED_PRICES)
 
+/* All prices for one reach, then the next: where looks are short, the first few are the most different. */
 static void set_seed(search *s, size_t i, bool copies_only) {
-    s->tried.link_price = seed_prices[i / N_SEED_REACHES];
-    s->tried.reach = seed_reaches[i % N_SEED_REACHES];
+    s->tried.link_price = seed_prices[i % N_SEED_PRICES];
+    s->tried.reach = seed_reaches[i / N_SEED_PRICES];
     s->tried.copies_only = copies_only;
     memset(s->tried.no_again, 0, s->walk.view.n_tensors * sizeof *s->tried.no_again);
 }
 
 static ebb_status seed_ways(search *s, bool copies_only, bool *blocked) {
-    const size_t n = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? N_SEEDS : N_SEED_REACHES;
+    const size_t step = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? 1 : N_SEED_PRICES;
     double time_ns = INFINITY;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < N_SEEDS; i += step) {
         set_seed(s, i, copies_only);
         EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
         blocked[i] = s->walk.blocked != EBB_BEST_NONE;
