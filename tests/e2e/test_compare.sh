@@ -90,10 +90,11 @@ run "the usual budgets" out compare resnet20 $options --policies budget --json &
 run "a recording" out compare ./step.trace --memory 90% --policies liveness,budget --json &&
     equal "a recording: nothing is computed again" "$(member out recomputed_steps)" 0
 
+# A network that takes long enough for progress to show.
 if has_terminals; then
     for columns in 60 130; do
         # shellcheck disable=SC2086
-        python3 "$root/tests/e2e/terminal.py" $columns "$EBB" compare resnet20 $options --effort 0 --memory 60%,40% >terminal 2>err ||
+        python3 "$root/tests/e2e/terminal.py" $columns "$EBB" compare resnet110 $options --effort 0 --memory 60%,40% >terminal 2>err ||
             fail "on a terminal" "$(cat err)"
         equal "on a terminal of $columns columns" "$(sed -n 's/^exit //p' terminal)" 0
         check "$columns columns: never silent for two seconds" test "$(sed -n 's/^silence //p' terminal)" -lt 20
