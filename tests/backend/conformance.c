@@ -58,7 +58,7 @@ static double largest_error(const float *x, const float *ref, int64_t n) {
     return scale > 0.0 ? error / scale : error;
 }
 
-/* What is wrong is told and counted: one wrong result does not hide the others. */
+/* Print and count each wrong result and go on, so that one does not hide the others. */
 static void compare(const problem *p, const ebb_kernel *kernel, const contents *own, const contents *ref) {
     for (uint32_t i = p->n_in; i < n_operands(p); i++) {
         const ebb_operand *operand = &p->operand[i];

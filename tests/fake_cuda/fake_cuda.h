@@ -33,13 +33,13 @@ typedef struct fake_cuda {
     bool has_no_locks;     /* the host can read device memory: unlocking a large arena for each command takes long */
     bool tells_time;       /* a command takes the time that it took, not a made-up one of the seed's */
     bool computes_nothing; /* kernels are queued, and leave everything as it is: for sizes that would take long */
+    bool no_engines;       /* cuDNN knows no algorithm for anything */
+    bool no_small_engines; /* its first list has only those that need much workspace */
+    bool no_tails;         /* it knows none for a convolution with a bias or a ReLU after it */
+    bool no_epilogues;     /* cuBLASLt knows none for a product with a bias */
+    bool broken_list;      /* asking for its first list fails */
+    bool broken_engines;   /* it knows some, and making an execution plan of them fails */
     uint32_t graph_ms, launch_ms; /* what launching a graph takes, and a kernel outside of a capture */
-    bool no_engines;              /* cuDNN knows no algorithm for anything */
-    bool no_small_engines;        /* its first list has only those that need much workspace */
-    bool no_tails;                /* it knows none for a convolution with a bias or a ReLU after it */
-    bool no_epilogues;            /* cuBLASLt knows none for a product with a bias */
-    bool broken_list;             /* asking for its first list fails */
-    bool broken_engines;          /* it knows some, and making an execution plan of them fails */
     uint64_t total_bytes, context_bytes, granule_bytes, cache_bytes;
     uint64_t seed; /* of the order */
 

@@ -31,7 +31,7 @@ static void every_kernel_gets_its_time(void **state) {
     run_fixture_fini(&f);
 }
 
-/* What was hopeless twice is not measured a third time, where it would be hopeless again. */
+/* An algorithm that was far too slow at two steps is not measured at a third one where it would be so again. */
 static void slow_algorithms_are_guessed(void **state) {
     (void)state;
     static ebb_slow_kernels slow;

@@ -37,7 +37,7 @@
 
 typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_TRIAL, PHASE_STREAMS } phase;
 
-#define TRIAL_ITERATIONS 4u /* of each way, behind one that is not counted; the fastest counts */
+#define TRIAL_ITERATIONS 4u /* that are timed for each way, after one that does not count; the fastest decides */
 
 _Static_assert(EBB_CUDA_MAX_STATES <= 64, "an iteration's slots are the bits of 64");
 
@@ -167,12 +167,12 @@ bool ebb__cuda_capture_done(const ebb_cuda_device *device, uint64_t number, cuda
     return true;
 }
 
+/* ---- capture and launch ------------------------------------------------------------------------ */
+
 static void set_phase(ebb_cuda_iteration *it, phase next) {
     it->phase = next;
     it->n_timed = 0;
 }
-
-/* ---- capture and launch ------------------------------------------------------------------------ */
 
 static ebb_status begin_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     EBB_CUDA(cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");

@@ -174,7 +174,6 @@ static ebb_status choose_algorithm(ebb_cuda_device *device, const ebb_kernel_des
         return EBB_OK;
     }
     EBB_TRY(st);
-    kernel->base.algorithm = p->conv->algorithms[0].name;
     kernel->base.n_choices = p->conv->n_algorithms;
     if (desc->choice >= p->conv->n_algorithms) { return EBB_OK; } /* refused by who called */
     p->handle = device->libraries->dnn;
