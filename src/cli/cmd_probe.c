@@ -54,7 +54,7 @@ static ebb_status measure_network(const char *net, const probe_values *values, c
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets,
                           const ebb_session_parts *measured) {
     ebb__progress_tell("measuring the machine", 0, 0);
-    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io, UINT64_MAX,
+    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io, NULL, UINT64_MAX,
                                               measured->machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
         status = measure_network(nets->at[i], values, measured);
