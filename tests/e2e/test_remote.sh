@@ -107,15 +107,18 @@ complains "no other process" 2 "no other process is there to lend its memory; be
 # shellcheck disable=SC2086
 said "more than there is" 4 "remote tier: rank 1 on .* cannot lend 109951162777600 bytes: its machine has [0-9]* free" \
     2 $train --remote 100TiB
+mpicc -std=gnu11 -O2 -shared -fPIC -o fail_mpi.so "$root/tests/e2e/fail_mpi.c" || fail "the library that fails"
+options_that_fail="$options -x LD_PRELOAD=$work/fail_mpi.so -x FAIL_MPI_AFTER=130 -x"
+# shellcheck disable=SC2086
+options="$options_that_fail FAIL_MPI=pages" said "too few pages" 4 \
+    "remote tier: rank 1 on .* cannot lend 1048576 bytes: its machine has too few pages" 2 $train --remote 1MiB
 job 2 train --help --remote 1MiB
 equal "help is said once" "$? $(grep -c '^usage' out)" "0 1"
 
-# A transport that fails while it trains.
-mpicc -std=gnu11 -O2 -shared -fPIC -o fail_mpi.so "$root/tests/e2e/fail_mpi.c" || fail "the library that fails"
+# A read that fails in the middle of the training.
 rm -f state
 # shellcheck disable=SC2086
-options="$options -x LD_PRELOAD=$work/fail_mpi.so -x FAIL_MPI=Get -x FAIL_MPI_AFTER=130" \
-    job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
+options="$options_that_fail FAIL_MPI=Get" job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
 equal "a read that fails: exit code" $? 4
 check "a read that fails: tier, tensor and rank are named" grep -qE \
     "^ebb: remote tier: cannot read tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's memory: rank [12] on" err
@@ -143,8 +146,8 @@ until_so() {
     done
 }
 
-# A lender is killed, then the one that trains; each time all processes go, and the checkpoint is whole.
-for victim in 1:KILL 0:KILL 0:TERM; do
+# A lender is killed, then the one that trains is told to end; each time all processes go, and the checkpoint is whole.
+for victim in 1:KILL 0:TERM; do
     rm -f state
     # shellcheck disable=SC2086
     job 3 $train --steps 100000 $away --checkpoint "$work/state" --checkpoint-every 2 &

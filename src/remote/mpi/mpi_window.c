@@ -233,7 +233,9 @@ static void make_window(job *j, offer *mine) {
     const uint64_t size_bytes = mine->size_bytes > 0 ? mine->size_bytes + ALIGN_BYTES : 0;
     const int error = MPI_Win_allocate((MPI_Aint)size_bytes, 1, MPI_INFO_NULL, j->comm, &j->memory, &j->window);
     if (error != MPI_SUCCESS) {
-        describe(error, mine->problem, sizeof mine->problem);
+        char text[MPI_MAX_ERROR_STRING];
+        describe(error, text, sizeof text);
+        (void)snprintf(mine->problem, sizeof mine->problem, "%.60s; on one machine /dev/shm has to hold it", text);
         return;
     }
     (void)MPI_Win_set_errhandler(j->window, MPI_ERRORS_RETURN);
@@ -242,7 +244,7 @@ static void make_window(job *j, offer *mine) {
     mine->pad_bytes = (ALIGN_BYTES - (uintptr_t)j->memory % ALIGN_BYTES) % ALIGN_BYTES;
     if (!touch(j->memory, size_bytes)) {
         (void)snprintf(mine->problem, sizeof mine->problem, "%s",
-                       "its machine has too little memory to share between processes (df /dev/shm)");
+                       "its machine has too few pages for it; on one machine /dev/shm has to hold it");
     }
 }
 
