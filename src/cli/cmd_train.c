@@ -45,7 +45,7 @@ static const ebb_cli_option train_options[] = {
     EBB_CLI_PLAN_OPTIONS(train_values),
     EBB_CLI_IO_OPTION(train_values),
     {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
-     "keep it in memory of other processes: all but the first that mpirun starts lend SIZE"},
+     "keep what --host-memory has no room for in memory that mpirun's other processes lend, SIZE each"},
     {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
      "GPU: the budget includes what the vendor's context takes"},
     {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},

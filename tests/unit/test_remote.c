@@ -60,6 +60,12 @@ static void end_far(far_memory *far, ebb_remote *remote) {
 
 /* ---- the object ---------------------------------------------------------------------------------- */
 
+static void *give_nothing(void *ctx, size_t size_bytes) {
+    (void)ctx;
+    (void)size_bytes;
+    return NULL;
+}
+
 static void arguments_are_checked(void **state) {
     (void)state;
     far_memory far;
@@ -76,6 +82,8 @@ static void arguments_are_checked(void **state) {
     assert_int_equal(ebb_remote_open_mpi(NULL, 1, NULL), EBB_E_ARGUMENT);
     assert_null(remote);
     ops.size_bytes++;
+    const ebb_mem nothing = {.alloc = give_nothing};
+    assert_int_equal(ebb_remote_create(&nothing, &ops, &far, 1, &remote), EBB_E_NO_MEMORY);
     assert_int_equal(ebb_remote_create(NULL, &ops, &far, 1, &remote), EBB_OK);
     ebb_remote_destroy(remote); /* there is no close to call */
     ebb_remote_destroy(NULL);
