@@ -16,7 +16,7 @@ typedef struct far_memory {
     unsigned char bytes[REMOTE_BYTES];
     atomic_ullong n_out_bytes, n_in_bytes;
     atomic_int n_moves;
-    int fails_at; /* this move and all after it; 0: none */
+    atomic_int fails_at; /* this move and all after it; 0: none */
     bool fails_out;
     bool is_closed;
 } far_memory;
@@ -25,7 +25,8 @@ static bool move(void *ctx, bool out, void *memory, uint64_t n, uint64_t at, cha
     far_memory *far = ctx;
     assert_true(at <= REMOTE_BYTES && n <= REMOTE_BYTES - at);
     const int number = atomic_fetch_add(&far->n_moves, 1) + 1;
-    if (far->fails_at > 0 && number >= far->fails_at && out == far->fails_out) {
+    const int fails_at = atomic_load(&far->fails_at);
+    if (fails_at > 0 && number >= fails_at && out == far->fails_out) {
         (void)snprintf(why_out, EBB_REMOTE_WHY_BYTES, "the line is cut");
         return false;
     }
@@ -329,15 +330,15 @@ static void faults_name_tensor_and_tier(void **state) {
     ebb_plan *plan = plan_for_remote(&f, 0);
     for (int out = 0; out < 2; out++) {
         far_memory *far = make_far(REMOTE_BYTES, &remote);
+        far->fails_out = out == 1;
         ebb_run *run = start(&f, plan, remote);
         assert_int_equal(ebb_run_iteration(run, 0, 1, 0.05f), EBB_OK);
-        far->fails_out = out == 1;
-        far->fails_at = far->n_moves + 3;
+        atomic_store(&far->fails_at, far->n_moves + 3);
         ebb_status status = EBB_OK; /* a copy that nothing has waited for yet may fail in the next iteration */
         for (uint64_t i = 1; i < 4 && status == EBB_OK; i++) { status = ebb_run_iteration(run, i, i + 1, 0.05f); }
         assert_int_equal(status, EBB_E_IO);
         if (!names_both(&f, out == 1 ? "write" : "read")) { fail_msg("%s", ebb_last_error()); }
-        far->fails_at = 0;
+        atomic_store(&far->fails_at, 0);
         assert_int_equal(ebb_run_iteration(run, 4, 5, 0.05f), EBB_E_DEVICE); /* its content is not to be trusted */
         ebb_run_destroy(run);
         end_far(far, remote);
