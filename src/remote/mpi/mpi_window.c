@@ -11,16 +11,16 @@
  * Bytes that begin on one rank and end on the next are moved in two calls, so a tensor may lie across two ranks.
  *
  * Rules
- *  1. One thread at a time is inside MPI (MPI_THREAD_SERIALIZED), by turns: a move gives its turn away after each
- * piece, so two engines share the link. Open MPI 4 has windows over TCP only on this level.
- *  2. A move ends with MPI_Win_flush, after which the bytes are there for whoever reads them next.
- *  3. Before rank 0 uses anything, all processes tell all others what they have, and each judges the same: so all go
- * on, or all end.
- *  4. A lender touches each page of its memory first. Memory that is shared between processes is given page by page,
- * and ends the process (SIGBUS) where there is no page left; here that becomes a message.
+ *  1. One thread at a time is inside MPI (MPI_THREAD_SERIALIZED), by turns. A move gives its turn away after each
+ *     piece, so two engines share the link. Open MPI 4 has windows over TCP only on this level.
+ *  2. A piece ends with MPI_Win_flush. Then its bytes are there for whoever reads them next.
+ *  3. Before rank 0 uses anything, all processes tell each other what they have, and each judges the same. So all go
+ *     on, or all end.
+ *  4. A lender writes each page of its memory first. The kernel gives shared memory page by page, and where it has no
+ *     page left it ends the process (SIGBUS); here that becomes a message.
  *
- * What lends its memory on rank 0's machine naps between looks for the end, because MPI's own waits take a whole
- * processor, which rank 0 needs to compute. Across machines it does not nap: some transports move bytes only while the
+ * If all processes are on one machine, lenders sleep between looks for the end: MPI's own waits take a whole processor,
+ * which rank 0 needs to compute. On several machines they do not, because some transports move bytes only while the
  * target is inside MPI.
  */
 #include "remote/mpi/mpi_plugin.h"
