@@ -39,7 +39,7 @@ static void build(bench *b, char **argv, bool tf32) {
     options.tf32 = tf32;
     must(ebb_session_open(&options, &b->session));
     b->parts = ebb_session_get_parts(b->session);
-    must(ebb_run_measure_links(b->parts.device, NULL, NULL, UINT64_MAX, b->parts.machine));
+    must(ebb_run_measure_links(b->parts.device, NULL, NULL, NULL, UINT64_MAX, b->parts.machine));
     must(ebb_run_measure_steps(b->parts.lowered, MEASURE_REPS, true, NULL, b->parts.machine));
 }
 

@@ -21,6 +21,7 @@
 #include "ebb/program.h"
 #include "ebb/program_import.h"
 #include "ebb/program_trace.h"
+#include "ebb/remote.h"
 #include "ebb/report.h"
 #include "ebb/role.h"
 #include "ebb/run.h"

@@ -52,6 +52,7 @@ typedef enum ebb_store {
     EBB_STORE_DEVICE, /* memory that kernels reach; only for the tier EBB_DEVICE */
     EBB_STORE_MEMORY, /* the host's */
     EBB_STORE_FILE,
+    EBB_STORE_REMOTE, /* memory of other processes */
     EBB_N_STORES,
 } ebb_store;
 
@@ -113,6 +114,12 @@ EBB_API const ebb_topology *ebb_machine_topology(const ebb_machine *machine); /*
  * EBB_E_LIMIT: EBB_MAX_TIERS or EBB_MAX_ENGINES are there. */
 EBB_API ebb_status ebb_machine_add_tier(ebb_machine *machine, const ebb_tier *tier, uint32_t *tier_out);
 EBB_API ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32_t *engine_out);
+/* The tier for the memory of other processes: the machine's first of EBB_STORE_REMOTE. If it has none, one is added
+ * that is called "remote", with engines "remote-out" and "remote-in", and links with round figures to the device and
+ * the host. Failures are those of ebb_machine_add_tier. */
+EBB_API ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out);
+/* The first tier of a store; EBB_MAX_TIERS: there is none. */
+EBB_API uint32_t ebb_topology_tier_of(const ebb_topology *topology, ebb_store store);
 /* Link two tiers, or change their link. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
  * twice, rates that are not positive and finite, or shares outside of (0, 1]. */
 EBB_API ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link);

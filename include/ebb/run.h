@@ -9,6 +9,7 @@
 #include "ebb/device.h"
 #include "ebb/executor.h"
 #include "ebb/graph.h"
+#include "ebb/remote.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,14 +33,16 @@ typedef struct ebb_run_options {
     uint64_t seed;        /* of dropout */
     const char *io;       /* how the file's bytes are read and written (docs/tiers.md): "plain", "uring", or "auto" (or
                              NULL): uring where it can be had */
+    ebb_remote *remote;   /* borrowed for as long as the run lives; needed if the plan uses a remote tier */
 } ebb_run_options;
 #define EBB_RUN_OPTIONS_INIT EBB_INIT(ebb_run_options, )
 
 /* Take the memory and bind every step. lowered and plan must outlive the run. The plan must come from ebb_plan_make or
  * have passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN:
  * the plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is
- * too small, another device's or in use by another run, the plan uses the disk and there is no disk_dir, or io is
- * unknown. EBB_E_IO: the disk's file cannot be made. EBB_E_UNSUPPORTED: io is "uring", and this build or the kernel
+ * too small, another device's or in use by another run, the plan uses the disk and there is no disk_dir, or a remote
+ * tier and there is no remote, or io is unknown. EBB_E_NO_MEMORY: also where the remote has too few bytes that no other
+ * run has. EBB_E_IO: the disk's file cannot be made. EBB_E_UNSUPPORTED: io is "uring", and this build or the kernel
  * does not have it. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
@@ -53,8 +56,8 @@ EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_ou
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
  * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, an element of an input is
  * not below its limit, update is 0, or the rate is negative or not finite; nothing was computed then, and the next
- * iteration works. EBB_E_IO: the disk tier; the message names tensor and tier. After a failure halfway, the content is
- * not valid, and every further iteration fails with EBB_E_DEVICE. */
+ * iteration works. EBB_E_IO: the disk or the remote tier; the message names tensor and tier. After a failure halfway,
+ * the content is not valid, and every further iteration fails with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever
@@ -82,8 +85,10 @@ typedef struct ebb_run_stats {
     uint64_t arena_resident_bytes; /* of it, as the kernel counts pages; 0: not known */
     uint64_t slab_bytes;           /* host slab taken */
     uint64_t file_bytes;           /* of the disk tier */
-    const char *file_io; /* how its bytes move: "plain", "uring", "uring direct" (past the kernel's cache); NULL: the
-                            plan does not use it. Static */
+    const char *file_io;   /* how its bytes move: "plain", "uring", "uring direct" (past the kernel's cache); NULL: the
+                              plan does not use it. Static */
+    uint64_t remote_bytes; /* of the memory of other processes */
+    uint64_t engine_bytes[EBB_MAX_ENGINES];   /* that each engine's copies move in an iteration */
     uint64_t moved_out_bytes, moved_in_bytes; /* an iteration; the sum over its commands */
     uint64_t moved_on_bytes;                  /* the same, from one lower tier to another */
     uint64_t n_recomputed_steps;
@@ -109,12 +114,12 @@ EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
 /* Prove that a run of the plan cannot do anything else than its commands would one after the other, however freely the
  * device and its streams go: issue some iterations, with values read and written between them, to a device that only
  * writes them down, order every two accesses to the same byte of the device, the host and the file by what a device
- * promises, and find at each read the version that the program means (docs/hazards.md). Then, where the plan leaves the
- * disk alone, the same of a device that captures iterations as graphs. graph is what was lowered on device and planned;
- * nothing is computed, and the device's memory is not touched. EBB_E_INVALID_PLAN: the plan is for another program.
- * EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the bytes. A hazard is a pair that is not
- * ordered, or a read of bytes that were never written, that are not one content, or that are of another version than
- * the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
+ * promises, and find at each read the version that the program means (docs/hazards.md). Then, where the plan leaves
+ * disk and remote alone, the same of a device that captures iterations as graphs. graph is what was lowered on device
+ * and planned; nothing is computed, and the device's memory is not touched. EBB_E_INVALID_PLAN: the plan is for another
+ * program. EBB_E_INTERNAL: a hazard; the message names both commands, the tensor and the bytes. A hazard is a pair that
+ * is not ordered, or a read of bytes that were never written, that are not one content, or that are of another version
+ * than the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out);
 
 /* Measure each distinct kernel of a lowered network (of each step's first choice, or of all choices), reps times or
@@ -126,13 +131,14 @@ EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 
-/* Measure the links of a device (host, and the disk under disk_dir when it is not NULL, by io as in ebb_run_options),
- * each way alone, both at once, and beside kernels; and its rates, in an arena of at most limit_bytes and as much of
- * each tier: so measuring for a budget keeps to it. What needs more is not measured, and stays as it was: both ways at
- * once need 4 MiB, copies beside kernels about 11 MiB (shares of ebb_link). The link between host and disk gets the
- * disk's rates. */
-EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
-                                         ebb_machine *machine);
+/* Measure the links of a device (host; the disk under disk_dir when it is not NULL, by io as in ebb_run_options; and
+ * the remote when it is not NULL, for which the machine gets a tier if it has none), each way alone, both at once, and
+ * beside kernels; and its rates, in an arena of at most limit_bytes and as much of each tier: so measuring for a budget
+ * keeps to it. What needs more is not measured, and stays as it was: both ways at once need 4 MiB, copies beside
+ * kernels about 11 MiB (shares of ebb_link). The links between host and disk, and host and remote, get the rates of
+ * those two. */
+EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
+                                         uint64_t limit_bytes, ebb_machine *machine);
 
 /* Bytes per second between the device and the host's memory: each direction alone, and the sum of both directions at
  * once. */

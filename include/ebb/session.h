@@ -17,6 +17,7 @@
 
 #include "ebb/device.h"
 #include "ebb/plan.h"
+#include "ebb/remote.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,9 @@ typedef struct ebb_session_options {
     bool no_slab;           /* nothing is copied out to the host, whatever host_bytes is */
     const char *disk_dir;   /* NULL: no disk tier */
     const char *io;         /* of the disk tier; see ebb_run_options */
+    ebb_remote *remote;     /* borrowed; NULL: no process lends its memory */
+    uint64_t remote_bytes;  /* the most in the remote tier; 0: all that remote has. Without remote it is planned for and
+                               cannot be run */
     const char *policy;     /* NULL: "best" under a budget or a slowdown, else "liveness" */
     const char *algorithms; /* NULL: "given"; see ebb_algorithms_name */
     uint32_t effort;        /* of the policy best; see ebb_plan_options */

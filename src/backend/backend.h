@@ -124,7 +124,8 @@ typedef enum ebb_copy_direction { EBB_COPY_OUT, EBB_COPY_IN } ebb_copy_direction
 
 typedef ebb_status (*ebb_call_fn)(void *ctx);
 
-/* Bytes that host code reads or writes: of memory from base on, or of the file that base stands for. */
+/* Bytes that host code reads or writes: of memory from base on, or of the file that base stands for. The memory of
+ * another process is a file here, too. */
 typedef struct ebb_touch {
     const void *base;
     uint64_t offset, size_bytes;

@@ -167,6 +167,8 @@ typedef struct ebb_cli_network {
     const char *accounting; /* not of every command that has the others */
     uint64_t host_memory;   /* UINT64_MAX: no limit */
     const char *disk, *io;
+    uint64_t remote;  /* what each other process of an MPI job lends, or, of `ebb plan`, all together; 0: none does */
+    ebb_remote *lent; /* once they have */
     const char *machine;
 } ebb_cli_network;
 
@@ -223,6 +225,15 @@ typedef struct ebb_cli_network {
 
 /* Set in *options_io what the command line says of the network, its device and its budget; net may be NULL. */
 ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *network, ebb_session_options *options_io);
+/* --remote (remote.c). Before the command line is read: a process that lends its memory will not say what rank 0 says.
+ */
+void ebb__cli_hush_lender(int argc, char **argv);
+/* Once the command line is right: with --remote, get the memory that other processes lend. false: this process has
+ * lent its own and is done, or it failed and that has been said; it ends with *exit_out. */
+bool ebb__cli_join(ebb_cli_network *network, int *exit_out);
+/* Let the others go. */
+void ebb__cli_leave(ebb_cli_network *network);
+
 /* How many processors this process may use. */
 uint32_t ebb__cli_count_processors(void);
 /* More threads than a few a processor wait for each other instead of computing. false: they are too many, and it has

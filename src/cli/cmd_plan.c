@@ -18,6 +18,8 @@ typedef struct plan_values {
 static const ebb_cli_option plan_options[] = {
     EBB_CLI_NETWORK_OPTIONS(plan_values),
     EBB_CLI_PLAN_OPTIONS(plan_values),
+    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
+     "plan as if other processes lent SIZE in all for what --host-memory has no room for"},
     {"--accounting", EBB_CLI_TEXT, AT(network.accounting), "A",
      "count the device's bytes (device) or a network's as SuperNeurons does (paper)"},
     {"--check", EBB_CLI_TEXT, AT(check), "FILE", "check this plan instead of making one"},
@@ -67,6 +69,14 @@ static double peak_over_bound(const figures *f) {
     return f->plan.bound_bytes > 0 ? (double)f->plan.peak_bytes / (double)f->plan.bound_bytes : 1.0;
 }
 
+static bool has_remote(const figures *f) {
+    return ebb_topology_tier_of(&f->topology, EBB_STORE_REMOTE) < EBB_MAX_TIERS;
+}
+
+static uint64_t remote_bytes(const figures *f) {
+    return has_remote(f) ? f->plan.tier_bytes[ebb_topology_tier_of(&f->topology, EBB_STORE_REMOTE)] : 0;
+}
+
 static void print_table(const ebb_cli_subject *s, const figures *f) {
     if (s->is_recording) { ebb__cli_row_bytes("recording's peak", s->notes.peak_bytes); }
     ebb__cli_row("tensors", "%zu", f->n_tensors);
@@ -83,6 +93,7 @@ static void print_table(const ebb_cli_subject *s, const figures *f) {
     if (f->plan.moved_on_bytes > 0) { ebb__cli_row_bytes("moved on", f->plan.moved_on_bytes); }
     ebb__cli_row_bytes("host tier", f->plan.tier_bytes[EBB_HOST]);
     ebb__cli_row_bytes("disk tier", f->plan.tier_bytes[EBB_DISK]);
+    if (has_remote(f)) { ebb__cli_row_bytes("remote tier", remote_bytes(f)); }
     ebb__cli_row("steps computed again", "%" PRIu64, f->plan.n_recomputed_steps);
     ebb__cli_row("predicted time", "%.4f s", (double)f->timeline.iteration_ns / 1e9);
     ebb__cli_row("of it computed again", "%.4f s", (double)f->timeline.again_ns / 1e9);
@@ -144,6 +155,7 @@ static void print_json(const ebb_cli_subject *s, const figures *f) {
     ebb__json_u64("moved_on_bytes", f->plan.moved_on_bytes);
     ebb__json_u64("host_bytes", f->plan.tier_bytes[EBB_HOST]);
     ebb__json_u64("disk_bytes", f->plan.tier_bytes[EBB_DISK]);
+    ebb__json_u64("remote_bytes", remote_bytes(f));
     ebb__json_u64("recomputed_steps", f->plan.n_recomputed_steps);
     ebb__json_f64("step_time_predicted_s", (double)f->timeline.iteration_ns / 1e9);
     ebb__json_f64("again_time_predicted_s", (double)f->timeline.again_ns / 1e9);

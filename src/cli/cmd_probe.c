@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `ebb probe`: measure this machine, for plans whose predicted times hold: the links to the host's memory and to
- * a disk, the rates of computing, and each kernel of the networks named. One device is measured (--device); what others
- * the backend has is listed.
+ * `ebb probe`: measure this machine, for plans whose predicted times hold: the links to the host's memory, to a disk
+ * and to other processes' memory, the rates of computing, and each kernel of the networks named. One device is measured
+ * (--device); what others the backend has is listed.
  */
 #include "cli.h"
 
@@ -22,6 +22,8 @@ static const ebb_cli_option probe_options[] = {
     {"--optimizer", EBB_CLI_TEXT, AT(network.optimizer), "O", "sgd, momentum (the default), nesterov, adam, adamw"},
     {"--disk", EBB_CLI_TEXT, AT(network.disk), "DIR", "measure the disk that this folder is on, too"},
     EBB_CLI_IO_OPTION(probe_values),
+    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
+     "measure the memory that other processes lend, too (mpirun -n 2): SIZE of each"},
     {"--reps", EBB_CLI_COUNT, AT(reps), "N", "how often each kernel is measured (5)"},
     {"--machine", EBB_CLI_TEXT, AT(network.machine), "FILE",
      "begin with this description: kernels whose times it has are done"},
@@ -54,8 +56,8 @@ static ebb_status measure_network(const char *net, const probe_values *values, c
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets,
                           const ebb_session_parts *measured) {
     ebb__progress_tell("measuring the machine", 0, 0);
-    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io, UINT64_MAX,
-                                              measured->machine);
+    ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io,
+                                              values->network.lent, UINT64_MAX, measured->machine);
     for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
         status = measure_network(nets->at[i], values, measured);
     }
@@ -124,18 +126,28 @@ static void print_device(size_t number, const ebb_device_info *info, bool is_mea
     printf("%s\n", is_measured ? "" : " (not measured)");
 }
 
-static void print_table(const findings *f, const ebb_machine *machine, bool has_disk) {
+/* The link to other processes' memory; false: none was measured. */
+static bool remote_link(const ebb_machine *machine, const ebb_cli_network *network, ebb_link *link_out) {
+    if (network->lent == NULL) { return false; }
+    *link_out = link_to(machine, ebb_topology_tier_of(ebb_machine_topology(machine), EBB_STORE_REMOTE));
+    return true;
+}
+
+static void print_table(const findings *f, const ebb_machine *machine, const ebb_cli_network *network) {
     const ebb_link pageable = {.out.bytes_per_s = f->pageable.out_bytes_per_s,
                                .in.bytes_per_s = f->pageable.in_bytes_per_s};
     for (size_t i = 0; i < f->n_devices; i++) { print_device(i, &f->devices[i], i == f->measured); }
     const ebb_link host = link_to(machine, EBB_HOST);
     print_link("host", host, f->pinned.both_bytes_per_s);
     print_link("pageable", pageable, f->pageable.both_bytes_per_s);
-    if (has_disk) { print_link("disk", link_to(machine, EBB_DISK), 0.0); }
+    ebb_link remote;
+    if (network->disk != NULL) { print_link("disk", link_to(machine, EBB_DISK), 0.0); }
+    if (remote_link(machine, network, &remote)) { print_link("remote", remote, 0.0); }
     print_shares(&host);
 }
 
-static void print_json(const findings *f, const ebb_machine *machine) {
+static void print_json(const findings *f, const ebb_machine *machine, const ebb_cli_network *network) {
+    ebb_link remote;
     const ebb_device_info *info = &f->devices[f->measured];
     ebb_link host = link_to(machine, EBB_HOST), disk = link_to(machine, EBB_DISK);
     ebb__json_begin();
@@ -159,24 +171,25 @@ static void print_json(const findings *f, const ebb_machine *machine) {
     ebb__json_f64("disk_out_bytes_per_s", disk.out.bytes_per_s);
     ebb__json_f64("disk_in_bytes_per_s", disk.in.bytes_per_s);
     ebb__json_u64("disk_latency_ns", disk.out.latency_ns);
+    if (remote_link(machine, network, &remote)) {
+        ebb__json_f64("remote_out_bytes_per_s", remote.out.bytes_per_s);
+        ebb__json_f64("remote_in_bytes_per_s", remote.in.bytes_per_s);
+        ebb__json_f64("remote_both_rate", remote.both_rate);
+        ebb__json_u64("remote_latency_ns", remote.out.latency_ns);
+    }
     ebb__json_end();
 }
 
-static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
-    probe_values values = {.reps = 5};
-    ebb_cli_arguments nets;
+static int probe(const probe_values *values, const ebb_cli_arguments *nets) {
     ebb_session *session = NULL;
     ebb_session_parts measured = {.device = NULL};
     findings found = {.devices = NULL};
     int code = EBB_EXIT_DONE;
-    if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
-    if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
-    if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
-    ebb__cli_warn_slow(&values.network);
-    ebb_status status = open_session(NULL, &values.network, NULL, &session);
+    ebb__cli_warn_slow(&values->network);
+    ebb_status status = open_session(NULL, &values->network, NULL, &session);
     if (status == EBB_OK) { measured = ebb_session_get_parts(session); }
-    if (status == EBB_OK) { status = list_devices(&values.network, measured.device, &found); }
-    if (status == EBB_OK) { status = measure(&values, &nets, &measured); }
+    if (status == EBB_OK) { status = list_devices(&values->network, measured.device, &found); }
+    if (status == EBB_OK) { status = measure(values, nets, &measured); }
     ebb__progress_tell("measuring copies", 0, 0);
     if (status == EBB_OK) {
         status = ebb_run_measure_copies(measured.device, UINT64_MAX, &found.pinned, &found.pageable);
@@ -185,15 +198,29 @@ static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
         code = ebb__cli_failed(status);
     } else {
         ebb__progress_clear();
-        if (values.json) {
-            print_json(&found, measured.machine);
+        if (values->json) {
+            print_json(&found, measured.machine, &values->network);
         } else {
-            print_table(&found, measured.machine, values.network.disk != NULL);
+            print_table(&found, measured.machine, &values->network);
         }
         code = ebb__cli_close_output();
     }
     free(found.devices);
     ebb_session_close(session);
+    return code;
+}
+
+static int run_probe(const ebb_cli_command *command, int argc, char **argv) {
+    probe_values values = {.reps = 5};
+    ebb_cli_arguments nets;
+    int code = EBB_EXIT_DONE;
+    ebb__cli_hush_lender(argc, argv);
+    if (!ebb__cli_parse(command, argc, argv, &values, &nets, &code)) { return code; }
+    if (!ebb__cli_check_threads(command, &values.network)) { return EBB_EXIT_USAGE; }
+    if (values.reps == 0 || values.reps > 1000) { return ebb__cli_usage("probe: --reps is 1 to 1000"); }
+    if (!ebb__cli_join(&values.network, &code)) { return code; }
+    code = probe(&values, &nets);
+    ebb__cli_leave(&values.network);
     return code;
 }
 

@@ -44,6 +44,8 @@ static const ebb_cli_option train_options[] = {
     {"--seed", EBB_CLI_COUNT, AT(seed), "N", "seed of the first weights, the data's order and dropout (0)"},
     EBB_CLI_PLAN_OPTIONS(train_values),
     EBB_CLI_IO_OPTION(train_values),
+    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
+     "keep what --host-memory has no room for in memory that mpirun's other processes lend, SIZE each"},
     {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
      "GPU: the budget includes what the vendor's context takes"},
     {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},
@@ -230,14 +232,32 @@ static bool check_endings(const train_values *values) {
             ebb__cli_check_ending(&ebb__cli_train, "--save-gradients", values->save_gradients, "safetensors", other));
 }
 
-static int run_train(const ebb_cli_command *command, int argc, char **argv) {
+/* From the network's name on. */
+static int train_network(const char *net, const train_values *values, const ebb_cli_output outputs[N_OUTPUTS]) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
+    ebb_trainer *trainer = NULL;
+    ebb_no_fit no_fit = {0};
+    char step_name[128] = "";
+    ebb_status status = set_options(values, net, &options);
+    if (status == EBB_OK) { status = check_outputs(outputs); }
+    if (status == EBB_OK) { ebb__cli_warn_slow(&values->network); }
+    if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
+    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&values->network, &no_fit, step_name, values->json); }
+    if (status != EBB_OK) { return ebb__cli_failed(status); }
+    const int code = train(trainer, values);
+    ebb_trainer_destroy(trainer);
+    return code;
+}
+
+static int run_train(const ebb_cli_command *command, int argc, char **argv) {
+    const ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
     train_values values = {.network = {.host_memory = UINT64_MAX, .effort = 1},
                            .learning_rate = options.learning_rate,
                            .momentum = options.session.optimizer.momentum,
                            .weight_decay = options.session.optimizer.weight_decay};
     ebb_cli_arguments arguments;
     int code = EBB_EXIT_DONE;
+    ebb__cli_hush_lender(argc, argv);
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("train: say which network; see ebb train --help"); }
     if (values.steps > 0 && values.epochs > 0) { return ebb__cli_usage("train: --steps or --epochs, not both"); }
@@ -246,6 +266,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     }
     if (values.checkpoint_every > 0 && values.checkpoint == NULL) {
         return ebb__cli_usage("train: --checkpoint-every without --checkpoint");
+    }
+    if (values.network.remote > 0 && values.network.disk != NULL) {
+        return ebb__cli_usage("train: --disk or --remote, not both");
     }
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");
@@ -258,18 +281,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
         !ebb__cli_check_threads(command, &values.network)) {
         return EBB_EXIT_USAGE;
     }
-
-    ebb_trainer *trainer = NULL;
-    ebb_no_fit no_fit = {0};
-    char step_name[128] = "";
-    ebb_status status = set_options(&values, arguments.at[0], &options);
-    if (status == EBB_OK) { status = check_outputs(outputs); }
-    if (status == EBB_OK) { ebb__cli_warn_slow(&values.network); }
-    if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
-    if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&values.network, &no_fit, step_name, values.json); }
-    if (status != EBB_OK) { return ebb__cli_failed(status); }
-    code = train(trainer, &values);
-    ebb_trainer_destroy(trainer);
+    if (!ebb__cli_join(&values.network, &code)) { return code; }
+    code = train_network(arguments.at[0], &values, outputs);
+    ebb__cli_leave(&values.network);
     return code;
 }
 

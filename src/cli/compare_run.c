@@ -19,7 +19,7 @@ ebb_status ebb__cli_measure_machine(const ebb_cli_network *network, const ebb_se
     ebb__progress_tell("measuring the machine", 0, 0);
     const uint64_t floor_bytes = ebb_program_floor_bytes(parts->program, NULL);
     const ebb_status status =
-        ebb_run_measure_links(parts->device, network->disk, network->io, floor_bytes, parts->machine);
+        ebb_run_measure_links(parts->device, network->disk, network->io, NULL, floor_bytes, parts->machine);
     if (status != EBB_OK) { return status; }
     return ebb_run_measure_steps(parts->lowered, MEASURE_REPS, all_choices, &progress, parts->machine);
 }

@@ -33,6 +33,8 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.no_slab = network->host_memory == 0;
     options.disk_dir = network->disk;
     options.io = network->io;
+    options.remote = network->lent;
+    options.remote_bytes = network->lent != NULL ? ebb_remote_bytes(network->lent) : network->remote;
     options.policy = network->policy;
     options.algorithms = network->algorithms;
     options.accounting = network->accounting;

@@ -127,6 +127,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
         ebb__json_f64("busy_predicted_s", info->busy_predicted_s[e]);
         ebb__json_f64("stall_predicted_s", info->stall_predicted_s[e]);
         ebb__json_f64("stall_measured_s", summary->stall_median_s[e]);
+        ebb__json_u64("moved_bytes", summary->run.engine_bytes[e]);
         ebb__json_item_end();
     }
     ebb__json_list_end();
@@ -142,6 +143,7 @@ static void print_json_end(const ebb_trainer_info *info, const ebb_trainer_summa
     ebb__json_u64("slab_bytes", summary->run.slab_bytes);
     ebb__json_u64("file_bytes", summary->run.file_bytes);
     ebb__json_text("file_io", summary->run.file_io);
+    ebb__json_u64("remote_bytes", summary->run.remote_bytes);
     ebb__json_u64("data_bytes", summary->data_bytes);
     ebb__json_u64("constant_bytes", summary->constant_bytes);
     ebb__json_u64("resident_peak_bytes", summary->resident_peak_bytes);
@@ -193,6 +195,7 @@ static void print_table_end(const ebb_trainer_info *info, const ebb_trainer_summ
     ebb__cli_row_bytes("  constant (code, kernels)", summary->constant_bytes);
     ebb__cli_row_bytes("  peak of the process", summary->resident_peak_bytes);
     if (run->file_bytes > 0) { ebb__cli_row_bytes("  file on disk", run->file_bytes); }
+    if (run->remote_bytes > 0) { ebb__cli_row_bytes("  in other processes", run->remote_bytes); }
     if (run->file_io != NULL) { ebb__cli_row("  how it is read and written", "%s", run->file_io); }
     printf("weights sha256 %s\n", summary->weights_sha256);
 }

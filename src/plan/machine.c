@@ -113,6 +113,29 @@ ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link) {
     return EBB_OK;
 }
 
+/* As of a network of 10 Gb/s. */
+static ebb_status link_remote(ebb_machine *machine, uint32_t tier) {
+    ebb_way out = {1e9, 50000, 0}, in = {1e9, 50000, 0};
+    EBB_TRY(ebb_machine_add_engine(machine, "remote-out", &out.engine));
+    EBB_TRY(ebb_machine_add_engine(machine, "remote-in", &in.engine));
+    for (uint32_t near = EBB_DEVICE; near <= EBB_HOST; near++) {
+        const ebb_link link = {near, tier, out, in, EBB_LINK_SHARES_ONE};
+        EBB_TRY(ebb_machine_set_link(machine, &link));
+    }
+    return EBB_OK;
+}
+
+ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out) {
+    const ebb_tier remote = {"remote", EBB_STORE_REMOTE, UINT64_MAX};
+    uint32_t tier = ebb_topology_tier_of(&machine->topology, EBB_STORE_REMOTE);
+    if (tier == EBB_MAX_TIERS) {
+        EBB_TRY(ebb_machine_add_tier(machine, &remote, &tier));
+        EBB_TRY(link_remote(machine, tier));
+    }
+    *tier_out = tier;
+    return EBB_OK;
+}
+
 static ebb_way make_way(const ebb_machine *machine, uint32_t from, uint32_t to) {
     const ebb_rate *r = &machine->rates[from][to];
     return (ebb_way){r->bytes_per_s, r->latency_ns, machine->topology.way[from][to]};

@@ -6,7 +6,7 @@
 
 #include <ctype.h>
 
-static const char *const stores[EBB_N_STORES] = {"device", "memory", "file"};
+static const char *const stores[EBB_N_STORES] = {"device", "memory", "file", "remote"};
 
 const char *ebb__store_name(ebb_store store) {
     return store < EBB_N_STORES ? stores[store] : "?";
@@ -21,6 +21,13 @@ ebb_store ebb__store_find(const char *name) {
 uint32_t ebb_topology_tier(const ebb_topology *topology, const char *name) {
     for (uint32_t t = 0; t < topology->n_tiers; t++) {
         if (strcmp(topology->tier[t].name, name) == 0) { return t; }
+    }
+    return EBB_MAX_TIERS;
+}
+
+uint32_t ebb_topology_tier_of(const ebb_topology *topology, ebb_store store) {
+    for (uint32_t t = 0; t < topology->n_tiers; t++) {
+        if (topology->tier[t].store == store) { return t; }
     }
     return EBB_MAX_TIERS;
 }

@@ -60,6 +60,7 @@ static void set_transfer(ebb_run *run, const ebb_command *command, ebb_run_comma
     run->stats.moved_out_bytes += is_out ? command->size_bytes : 0;
     run->stats.moved_in_bytes += is_in ? command->size_bytes : 0;
     run->stats.moved_on_bytes += is_out || is_in ? 0 : command->size_bytes;
+    run->stats.engine_bytes[command->engine] += command->size_bytes;
 }
 
 ebb_status ebb__run_bind(ebb_run *run) {

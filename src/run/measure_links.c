@@ -11,6 +11,7 @@
 
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define LEAST_BOTH_BYTES ((uint64_t)4 << 20) /* copies beside others; less is mostly latency */
+#define LEAST_LINK_BYTES ((uint64_t)1 << 20) /* of a tier; copies of less are mostly latency */
 #define CACHES 4u                            /* a piece is at least this many times as large as the cache */
 #define SMALLEST_BYTES ((uint64_t)64)
 #define BLOCK_BYTES ((uint64_t)4096) /* the smallest copy of a file that goes to its disk at once */
@@ -183,7 +184,8 @@ static double share_of(uint64_t ns, const uint64_t alone_ns[2]) {
 static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
                                ebb_machine *machine) {
     uint64_t ns[2] = {0}, half_ns[2] = {0}, both_ns = 0, latency_ns = 0;
-    const uint64_t piece_bytes = ebb_arena_bytes(b->arena), alignment = b->device->ops->alignment_bytes;
+    const uint64_t alignment = b->device->ops->alignment_bytes;
+    const uint64_t piece_bytes = ebb_min_u64(ebb_arena_bytes(b->arena), tiers->store[tier].size_bytes);
     const uint64_t half_bytes = piece_bytes / 2 / alignment * alignment;
     ebb_transfer transfer[2];
     ebb_link link;
@@ -193,7 +195,7 @@ static ebb_status measure_link(ebb_bench *b, ebb_stream *const stream[2], ebb_ti
     EBB_TRY(copy_ways((ebb_stream *[]){stream[0], NULL}, transfer));
     EBB_TRY(copy_ways((ebb_stream *[]){NULL, stream[1]}, transfer));
     EBB_TRY(time_alone(stream, transfer, ns));
-    EBB_ASSERT(ns[0] > 0 && ns[1] > 0 && piece_bytes >= SMALLEST_BYTES);
+    EBB_ASSERT(ns[0] > 0 && ns[1] > 0);
     if (piece_bytes >= LEAST_BOTH_BYTES) {
         set_transfers(b, tiers, &link, 0, half_bytes, half_bytes, transfer);
         EBB_TRY(time_alone(stream, transfer, half_ns));
@@ -286,7 +288,9 @@ static double median(double *values, size_t n) {
 static ebb_status measure_shares(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, usual *u,
                                  ebb_step_kind kind, ebb_link *link) {
     const uint64_t alignment = b->device->ops->alignment_bytes;
-    const uint64_t piece_bytes = (ebb_arena_bytes(b->arena) - u->end_bytes) / 2 / alignment * alignment;
+    const uint64_t room_bytes =
+        ebb_min_u64(ebb_arena_bytes(b->arena) - u->end_bytes, tiers->store[link->far].size_bytes);
+    const uint64_t piece_bytes = room_bytes / 2 / alignment * alignment;
     double work[N_SHARES], copy[N_SHARES];
     ebb_transfer transfer[2];
     link->work_rate[kind] = link->copy_rate[kind] = 1;
@@ -320,6 +324,7 @@ static ebb_status measure_all_shares(ebb_bench *b, ebb_stream *const stream[2], 
     const ebb_step_kind conv = EBB_STEP_ARITHMETIC, sum = EBB_STEP_TRAFFIC;
     ebb_link link;
     if (!ebb_machine_link(machine, EBB_DEVICE, tier, &link) || !leaves_room(b, &u[conv])) { return EBB_OK; }
+    if (tiers->store[tier].size_bytes < LEAST_BOTH_BYTES) { return EBB_OK; }
     EBB_TRY(measure_shares(b, stream, tiers, &u[conv], conv, &link));
     link.work_rate[sum] = link.work_rate[conv];
     link.copy_rate[sum] = link.copy_rate[conv];
@@ -327,61 +332,72 @@ static ebb_status measure_all_shares(ebb_bench *b, ebb_stream *const stream[2], 
     return ebb_machine_set_link(machine, &link);
 }
 
-/* Copies between host and disk wait for the disk, as those between device and disk do. */
-static ebb_status copy_disk_rates(ebb_machine *machine) {
-    ebb_link disk, link;
-    if (!ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk) ||
-        !ebb_machine_link(machine, EBB_HOST, EBB_DISK, &link)) {
+/* Copies between the host and a slower tier wait for that tier, as those between the device and it do. */
+static ebb_status copy_rates(uint32_t tier, ebb_machine *machine) {
+    ebb_link far, link;
+    if (!ebb_machine_link(machine, EBB_DEVICE, tier, &far) || !ebb_machine_link(machine, EBB_HOST, tier, &link)) {
         return EBB_OK;
     }
-    disk.near = EBB_HOST;
-    disk.out.engine = link.out.engine;
-    disk.in.engine = link.in.engine;
-    return ebb_machine_set_link(machine, &disk);
+    far.near = EBB_HOST;
+    far.out.engine = link.out.engine;
+    far.in.engine = link.in.engine;
+    return ebb_machine_set_link(machine, &far);
 }
 
 static ebb_status measure_tier(ebb_bench *b, ebb_stream *const stream[2], ebb_tiers *tiers, uint32_t tier,
                                usual u[EBB_N_STEP_KINDS], ebb_machine *machine) {
+    const uint64_t wanted_bytes = ebb_min_u64(ebb_arena_bytes(b->arena), LEAST_LINK_BYTES);
+    if (tiers->store[tier].size_bytes < wanted_bytes) { return EBB_OK; }
     EBB_TRY(measure_link(b, stream, tiers, tier, machine));
-    return measure_all_shares(b, stream, tiers, tier, u, machine);
+    EBB_TRY(measure_all_shares(b, stream, tiers, tier, u, machine));
+    return tier == EBB_HOST ? EBB_OK : copy_rates(tier, machine);
 }
 
-static ebb_status measure_tiers(ebb_bench *b, const char *disk_dir, const char *io, usual u[EBB_N_STEP_KINDS],
-                                ebb_machine *machine) {
+/* Where the bytes of tiers lie. */
+typedef struct places {
+    const char *disk_dir, *io;
+    ebb_remote *remote;
+    uint32_t remote_tier; /* if there is a remote */
+} places;
+
+static ebb_status measure_tiers(ebb_bench *b, const places *p, usual u[EBB_N_STEP_KINDS], ebb_machine *machine) {
     ebb_tiers tiers = {.device = NULL};
     ebb_stream *stream[2] = {NULL, NULL};
     const ebb_backend_ops *ops = b->device->ops;
     const uint64_t piece_bytes = ebb_arena_bytes(b->arena);
-    const ebb_tiers_options options = {
+    ebb_tiers_options options = {
         .topology = ebb_machine_topology(machine),
-        .bytes = {[EBB_HOST] = piece_bytes, [EBB_DISK] = disk_dir != NULL ? piece_bytes : 0},
+        .bytes = {[EBB_HOST] = piece_bytes, [EBB_DISK] = p->disk_dir != NULL ? piece_bytes : 0},
         .largest_bytes = piece_bytes,
-        .disk_dir = disk_dir,
-        .io = io};
+        .disk_dir = p->disk_dir,
+        .io = p->io,
+        .remote = p->remote};
+    if (p->remote != NULL) { options.bytes[p->remote_tier] = ebb_min_u64(piece_bytes, ebb_remote_bytes(p->remote)); }
     ebb_status st = ops->stream_create(b->device, false, &stream[0]);
     if (st == EBB_OK) { st = ops->stream_create(b->device, false, &stream[1]); }
     if (st == EBB_OK) { st = ebb__tiers_open(b->device, &options, &tiers); }
-    if (st == EBB_OK) { st = measure_tier(b, stream, &tiers, EBB_HOST, u, machine); }
-    if (st == EBB_OK && disk_dir != NULL) { st = measure_tier(b, stream, &tiers, EBB_DISK, u, machine); }
-    if (st == EBB_OK && disk_dir != NULL) { st = copy_disk_rates(machine); }
+    for (uint32_t t = EBB_HOST; st == EBB_OK && t < options.topology->n_tiers; t++) {
+        st = measure_tier(b, stream, &tiers, t, u, machine);
+    }
     for (int d = 0; d < 2; d++) { ops->stream_destroy(stream[d]); }
     ebb__tiers_close(&tiers);
     return st;
 }
 
-static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const char *disk_dir, const char *io,
-                              ebb_machine *machine) {
+static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const places *p, ebb_machine *machine) {
     usual u[EBB_N_STEP_KINDS] = {{.kernel = NULL}};
     double flops_per_s = ROUND_FLOPS_PER_S;
     ebb_status st = open_usuals(b, cache_bytes, u, &flops_per_s);
     if (st == EBB_OK) { st = measure_rates(b, u, flops_per_s, machine); }
-    if (st == EBB_OK) { st = measure_tiers(b, disk_dir, io, u, machine); }
+    if (st == EBB_OK) { st = measure_tiers(b, p, u, machine); }
     for (int k = 0; k < EBB_N_STEP_KINDS; k++) { close_usual(b, &u[k]); }
     return st;
 }
 
-ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, uint64_t limit_bytes,
-                                 ebb_machine *machine) {
+ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
+                                 uint64_t limit_bytes, ebb_machine *machine) {
+    places p = {.disk_dir = disk_dir, .io = io, .remote = remote};
+    if (remote != NULL) { EBB_TRY(ebb_machine_add_remote(machine, &p.remote_tier)); }
     if (!device->ops->has_data) { return EBB_OK; }
     ebb_bench b;
     ebb_device_info info;
@@ -389,7 +405,7 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const
     const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);
     ebb_status st = ebb__bench_open(device, arena_bytes, 0, 64, &b);
-    if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, disk_dir, io, machine); }
+    if (st == EBB_OK) { st = measure_all(&b, info.cache_bytes, &p, machine); }
     ebb__bench_close(&b);
     return st;
 }

@@ -41,11 +41,13 @@ static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
 static ebb_status open_tiers(ebb_run *run, const ebb_run_options *options) {
     size_t n_slots = 0;
     const ebb_slot *slots = ebb_plan_slots(run->plan, &n_slots);
-    ebb_tiers_options wanted = {
-        .topology = ebb_plan_topology(run->plan), .disk_dir = options->disk_dir, .io = options->io};
+    ebb_tiers_options wanted = {.topology = ebb_plan_topology(run->plan),
+                                .disk_dir = options->disk_dir,
+                                .io = options->io,
+                                .remote = options->remote};
     for (size_t s = 0; s < n_slots; s++) {
-        const bool is_file = wanted.topology->tier[slots[s].tier].store == EBB_STORE_FILE;
-        if (is_file) { wanted.largest_bytes = ebb_max_u64(wanted.largest_bytes, slots[s].size_bytes); }
+        const bool is_called = ebb__is_called(wanted.topology->tier[slots[s].tier].store);
+        if (is_called) { wanted.largest_bytes = ebb_max_u64(wanted.largest_bytes, slots[s].size_bytes); }
     }
     const ebb_plan_summary summary = ebb_plan_get_summary(run->plan);
     memcpy(wanted.bytes, summary.tier_bytes, sizeof wanted.bytes);
@@ -320,5 +322,6 @@ ebb_run_stats ebb_run_get_stats(const ebb_run *run) {
     stats.slab_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_MEMORY);
     stats.file_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_FILE);
     stats.file_io = ebb__tiers_io(&run->tiers);
+    stats.remote_bytes = ebb__tiers_bytes(&run->tiers, EBB_STORE_REMOTE);
     return stats;
 }

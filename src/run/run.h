@@ -12,7 +12,7 @@
  *  1. Nothing is allocated, bound or opened between ebb_run_create's return and the end of the run, but for
  *     recording and for reading values, which happen between iterations.
  *  2. The run touches no byte of the arena at or after the plan's peak.
- *  3. An error of a copy to or from the file is known before the iteration that read its bytes returns.
+ *  3. An error of a copy to or from a file or a remote is known before the iteration that read its bytes returns.
  */
 #ifndef EBB_SRC_RUN_H
 #define EBB_SRC_RUN_H
@@ -22,6 +22,7 @@
 #include "ebb/executor.h"
 #include "ebb/run.h"
 #include "plan/plan.h"
+#include "remote/remote.h"
 #include "run/tier_file.h"
 
 struct ebb_arena {
@@ -33,13 +34,13 @@ struct ebb_arena {
     bool was_used;         /* by a run, which may have left something in it */
 };
 
-/* Two buffers between the device and a file, taken in turns: while one is copied from or to the device, the file is
- * written from or read into the other. buffer[0] is NULL where none are needed. */
+/* Two buffers between the device and a store that is called, taken in turns: while one is copied from or to the device,
+ * the store is written from or read into the other. buffer[0] is NULL where none are needed. */
 typedef struct ebb_staging {
     unsigned char *buffer[2];
     ebb_event *full[2], *free[2]; /* when the command that fills a buffer, or empties it, has ended */
     uint64_t n_issued;            /* pieces that were queued, as the issuing thread counts */
-    uint64_t n_called;            /* pieces that were moved to or from the file, as the host calls count */
+    uint64_t n_called;            /* pieces that were moved to or from the store, as the host calls count */
 } ebb_staging;
 
 /* What a lower tier's bytes lie in. */
@@ -48,7 +49,8 @@ typedef struct ebb_tier_store {
     uint64_t size_bytes;    /* taken; 0: nothing is */
     unsigned char *memory;  /* of EBB_STORE_MEMORY */
     ebb_tier_file file;     /* of EBB_STORE_FILE */
-    ebb_staging staging[2]; /* by ebb_copy_direction; of files, where the host cannot read the device */
+    ebb_remote_claim claim; /* of EBB_STORE_REMOTE */
+    ebb_staging staging[2]; /* by ebb_copy_direction; of stores that are called, if the host cannot read the device */
 } ebb_tier_store;
 
 typedef struct ebb_tiers_failure ebb_tiers_failure;
@@ -58,10 +60,10 @@ typedef struct ebb_tiers {
     uint32_t n_tiers;
     ebb_tier_store store[EBB_MAX_TIERS];
     uint64_t staging_bytes;                   /* of each buffer: the most that a piece of a copy has */
-    ebb_stream *file_stream[EBB_MAX_ENGINES]; /* where staged copies of an engine call the file; NULL: it makes none */
+    ebb_stream *call_stream[EBB_MAX_ENGINES]; /* where staged copies of an engine call the store; NULL: it makes none */
     ebb_event *join[EBB_MAX_ENGINES];         /* around copies of such an engine that are not staged */
     ebb_lane *lane[EBB_MAX_ENGINES];        /* of each engine that moves bytes of files; EBB_COMPUTE: the host's own */
-    unsigned char *bounce[EBB_MAX_ENGINES]; /* for moves from file to file, of each engine that makes such */
+    unsigned char *bounce[EBB_MAX_ENGINES]; /* for moves between stores that are called, of each engine with such */
     char name[EBB_MAX_TIERS][EBB_NAME_BYTES];
     bool only_notes; /* the device carries nothing out: neither does the host, it says what it would touch */
     ebb_tiers_failure *failure;
@@ -70,14 +72,15 @@ typedef struct ebb_tiers {
 typedef struct ebb_tiers_options {
     const ebb_topology *topology;
     uint64_t bytes[EBB_MAX_TIERS]; /* to take of each */
-    uint64_t largest_bytes;        /* the most that one copy to a file moves */
-    const char *disk_dir, *io;     /* of ebb_run_options */
+    uint64_t largest_bytes;        /* the most that one copy to a store that is called moves */
+    const char *disk_dir, *io;     /* this and the next: of ebb_run_options */
+    ebb_remote *remote;
 } ebb_tiers_options;
 
 /* Close them whatever this returns. */
 ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options, ebb_tiers *tiers);
 void ebb__tiers_close(ebb_tiers *tiers);
-/* The first failure of a copy to or from a file since the tiers were opened. */
+/* The first failure of a copy to or from a store that is called, since the tiers were opened. */
 ebb_status ebb__tiers_check(ebb_tiers *tiers);
 /* Bytes taken of one kind. */
 uint64_t ebb__tiers_bytes(const ebb_tiers *tiers, ebb_store kind);
@@ -93,10 +96,10 @@ typedef struct ebb_transfer {
     ebb_buf buf;
     uint64_t from_offset, to_offset; /* in lower tiers */
     uint64_t size_bytes;
-    uint64_t called_bytes; /* moved to or from the file so far, of a staged copy that is under way */
+    uint64_t called_bytes; /* moved to or from the store so far, of a staged copy that is under way */
 } ebb_transfer;
 
-/* Queue it on its engine's stream and, if it is staged, on the engine's file_stream too. The transfer must live until
+/* Queue it on its engine's stream and, if it is staged, on the engine's call_stream too. The transfer must live until
  * both have done it. */
 ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
 /* The stream in which the transfer begins, and the one in which it ends; stream is its engine's. A wait that is queued
@@ -104,7 +107,7 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *transfer);
  * stream after it comes after it and all earlier copies of the engine. */
 ebb_stream *ebb__tiers_first_stream(ebb_stream *stream, const ebb_transfer *transfer);
 ebb_stream *ebb__tiers_last_stream(ebb_stream *stream, const ebb_transfer *transfer);
-/* Wait until the file streams are idle; the first error. */
+/* Wait until the call streams are idle; the first error. */
 ebb_status ebb__tiers_drain(ebb_tiers *tiers);
 /* Copies and calls that it becomes on a device that writes them down. */
 uint64_t ebb__tiers_count_commands(const ebb_transfer *transfer);

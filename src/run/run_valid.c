@@ -107,7 +107,7 @@ static bool are_stagings_valid(const ebb_run *run, uint32_t tier, bool are_neede
             valid = valid && (staging->buffer[i] != NULL) == is_there && (staging->full[i] != NULL) == is_there &&
                     (staging->free[i] != NULL) == is_there;
         }
-        valid = valid && (!is_there || run->tiers.file_stream[engine[d]] != NULL);
+        valid = valid && (!is_there || run->tiers.call_stream[engine[d]] != NULL);
     }
     return valid;
 }
@@ -118,10 +118,13 @@ static bool are_tiers_valid(const ebb_run *run) {
     for (uint32_t t = 1; t < tiers->n_tiers; t++) {
         const ebb_tier_store *store = &tiers->store[t];
         const bool is_file = store->kind == EBB_STORE_FILE && store->size_bytes > 0;
+        const bool is_remote = store->kind == EBB_STORE_REMOTE && store->size_bytes > 0;
         const bool is_memory = store->kind == EBB_STORE_MEMORY && store->size_bytes > 0;
         valid = valid && (store->memory != NULL) == is_memory &&
                 (store->file.fd >= 0) == (is_file && !tiers->only_notes) &&
-                are_stagings_valid(run, t, is_file && !run->device->ops->host_visible);
+                (store->claim.remote != NULL) == (is_remote && !tiers->only_notes) &&
+                (!is_remote || tiers->only_notes || store->claim.size_bytes == store->size_bytes) &&
+                are_stagings_valid(run, t, (is_file || is_remote) && !run->device->ops->host_visible);
     }
     return valid;
 }

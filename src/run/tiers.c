@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lower tiers: slabs of host memory (pinned where the backend says so) and files (tier_file.c). All are taken whole
- * before the first iteration, so that a full disk is an error at the start and not halfway. A copy to or from a file is
- * a host call in the copy stream's order. A move between lower tiers is a host call too.
+ * The lower tiers: slabs of host memory (pinned where the backend says so), files (tier_file.c) and memory of other
+ * processes (remote.c). All are taken whole before the first iteration, so that a full disk is an error at the start
+ * and not halfway. Files and remotes are called: a copy to or from one is a host call in the copy stream's order. A
+ * move between lower tiers is a host call too.
  *
- * Where the host cannot read the device's memory, a copy to or from a file is staged: it goes in pieces through two
- * buffers, which its tier has for each direction. The engine's stream copies between the device and the buffers. A
- * second stream of the engine calls the host, which moves the bytes between the buffers and the file. Events hand the
- * buffers from one stream to the other, so both work at once:
+ * Where the host cannot read the device's memory, a copy to or from a store that is called is staged: it goes in pieces
+ * through two buffers, which its tier has for each direction. The engine's stream copies between the device and the
+ * buffers. A second stream of the engine calls the host, which moves the bytes between the buffers and the store.
+ * Events hand the buffers from one stream to the other, so both work at once:
  *
  *      out   stream        copy a | copy b |         copy a |         copy b
- *            file stream            write a           | write b       | write a ...
- *      in    file stream   read a | read b |          read a |        read b
+ *            call stream            write a           | write b       | write a ...
+ *      in    call stream   read a | read b |          read a |        read b
  *            stream                 copy a            | copy b        | copy a ...
  *
  * Each stream works in the engine's order. So only the later half of one copy and the earlier half of the next one may
  * be done in another order than the engine's, and these have no bytes in common: one half touches the device, the other
- * the file. A copy of such an engine that is not staged waits for both streams, and both wait for it.
+ * the store. A copy of such an engine that is not staged waits for both streams, and both wait for it.
  */
 #include "run/run.h"
 #include "backend/host_copy.h"
@@ -54,16 +55,36 @@ static ebb_status alloc_host(ebb_tiers *tiers, uint64_t size_bytes, unsigned cha
     return EBB_OK;
 }
 
-static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const char *disk_dir, ebb_io io) {
+static ebb_status open_file(ebb_tiers *tiers, uint32_t tier, const char *disk_dir, ebb_io io) {
+    ebb_tier_store *store = &tiers->store[tier];
+    if (tiers->lane[EBB_COMPUTE] == NULL) { EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[EBB_COMPUTE])); }
+    const bool wants_direct = ebb__lane_has_ring(tiers->lane[EBB_COMPUTE]);
+    return ebb__tier_file_open(tiers->name[tier], disk_dir, store->size_bytes, wants_direct, &store->file);
+}
+
+static ebb_status claim_remote(ebb_tiers *tiers, uint32_t tier, ebb_remote *remote) {
+    ebb_tier_store *store = &tiers->store[tier];
+    if (remote == NULL) {
+        return ebb_fail(EBB_E_ARGUMENT, "the plan moves %llu bytes to the %s tier and no process lends it memory",
+                        (unsigned long long)store->size_bytes, tiers->name[tier]);
+    }
+    if (ebb__remote_claim(remote, store->size_bytes, &store->claim)) { return EBB_OK; }
+    return ebb_fail(EBB_E_NO_MEMORY, "%s tier: no room for %llu bytes in the %llu that other processes lend",
+                    tiers->name[tier], (unsigned long long)store->size_bytes,
+                    (unsigned long long)ebb_remote_bytes(remote));
+}
+
+static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const ebb_tiers_options *options, ebb_io io) {
     ebb_tier_store *store = &tiers->store[tier];
     if (store->size_bytes == 0) { return EBB_OK; }
     if (store->kind == EBB_STORE_MEMORY) { return alloc_host(tiers, store->size_bytes, &store->memory); }
-    if (!tiers->only_notes) {
-        if (tiers->lane[EBB_COMPUTE] == NULL) { EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[EBB_COMPUTE])); }
-        const bool wants_direct = ebb__lane_has_ring(tiers->lane[EBB_COMPUTE]);
-        EBB_TRY(ebb__tier_file_open(tiers->name[tier], disk_dir, store->size_bytes, wants_direct, &store->file));
-    }
-    return EBB_OK;
+    if (tiers->only_notes) { return EBB_OK; }
+    return store->kind == EBB_STORE_FILE ? open_file(tiers, tier, options->disk_dir, io)
+                                         : claim_remote(tiers, tier, options->remote);
+}
+
+static bool is_called(const ebb_tiers *tiers, uint32_t tier) {
+    return ebb__is_called(tiers->store[tier].kind) && tiers->store[tier].size_bytes > 0;
 }
 
 static bool is_file(const ebb_tiers *tiers, uint32_t tier) {
@@ -80,37 +101,38 @@ static ebb_status open_staging(ebb_tiers *tiers, ebb_staging *staging) {
     return EBB_OK;
 }
 
-static ebb_status open_file_stream(ebb_tiers *tiers, uint32_t engine) {
+static ebb_status open_call_stream(ebb_tiers *tiers, uint32_t engine) {
     ebb_device *device = tiers->device;
-    if (tiers->file_stream[engine] != NULL) { return EBB_OK; }
-    EBB_TRY(device->ops->stream_create(device, false, &tiers->file_stream[engine]));
+    if (tiers->call_stream[engine] != NULL) { return EBB_OK; }
+    EBB_TRY(device->ops->stream_create(device, false, &tiers->call_stream[engine]));
     return device->ops->event_create(device, &tiers->join[engine]);
 }
 
-/* For the ways between the device and each file. */
+/* For the ways between the device and each store that is called. */
 static ebb_status open_stagings(ebb_tiers *tiers, const ebb_topology *topology) {
     if (tiers->device->ops->host_visible) { return EBB_OK; }
     for (uint32_t t = 1; t < topology->n_tiers; t++) {
         const uint32_t engine[2] = {
             [EBB_COPY_OUT] = topology->way[EBB_DEVICE][t], [EBB_COPY_IN] = topology->way[t][EBB_DEVICE]};
-        for (int d = 0; d < 2 && is_file(tiers, t); d++) {
+        for (int d = 0; d < 2 && is_called(tiers, t); d++) {
             if (engine[d] == EBB_COMPUTE) { continue; }
             EBB_TRY(open_staging(tiers, &tiers->store[t].staging[d]));
-            EBB_TRY(open_file_stream(tiers, engine[d]));
+            EBB_TRY(open_call_stream(tiers, engine[d]));
         }
     }
     return EBB_OK;
 }
 
 /* Engines work side by side, so each that may move bytes of a file has a lane of its own, and memory if it may move
- * some from file to file. */
+ * some between two stores that are called. */
 static ebb_status open_engines(ebb_tiers *tiers, const ebb_topology *topology, ebb_io io) {
     for (uint32_t from = 0; from < topology->n_tiers; from++) {
         for (uint32_t to = 0; to < topology->n_tiers; to++) {
             const uint32_t engine = topology->way[from][to];
-            const bool reads = is_file(tiers, from), writes = is_file(tiers, to);
-            if (engine == EBB_COMPUTE || !(reads || writes)) { continue; }
-            if (tiers->lane[engine] == NULL && !tiers->only_notes) {
+            const bool reads = is_called(tiers, from), writes = is_called(tiers, to);
+            const bool has_file = is_file(tiers, from) || is_file(tiers, to);
+            if (engine == EBB_COMPUTE) { continue; }
+            if (has_file && tiers->lane[engine] == NULL && !tiers->only_notes) {
                 EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[engine]));
             }
             if (reads && writes && tiers->bounce[engine] == NULL) {
@@ -141,7 +163,7 @@ ebb_status ebb__tiers_open(ebb_device *device, const ebb_tiers_options *options,
     }
     EBB_TRY(open_failure(tiers));
     EBB_TRY(ebb__io_parse(options->io, &io));
-    for (uint32_t t = 1; t < topology->n_tiers; t++) { EBB_TRY(open_store(tiers, t, options->disk_dir, io)); }
+    for (uint32_t t = 1; t < topology->n_tiers; t++) { EBB_TRY(open_store(tiers, t, options, io)); }
     EBB_TRY(open_stagings(tiers, topology));
     return open_engines(tiers, topology, io);
 }
@@ -155,9 +177,9 @@ static void close_staging(const ebb_tiers *tiers, ebb_staging *staging) {
     }
 }
 
-static void close_file_streams(const ebb_tiers *tiers) {
+static void close_call_streams(const ebb_tiers *tiers) {
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
-        if (tiers->file_stream[e] != NULL) { tiers->device->ops->stream_destroy(tiers->file_stream[e]); }
+        if (tiers->call_stream[e] != NULL) { tiers->device->ops->stream_destroy(tiers->call_stream[e]); }
         if (tiers->join[e] != NULL) { tiers->device->ops->event_destroy(tiers->device, tiers->join[e]); }
     }
 }
@@ -165,12 +187,13 @@ static void close_file_streams(const ebb_tiers *tiers) {
 void ebb__tiers_close(ebb_tiers *tiers) {
     if (tiers->device == NULL) { return; }
     const ebb_backend_ops *ops = tiers->device->ops;
-    close_file_streams(tiers);
+    close_call_streams(tiers);
     for (uint32_t t = 1; t < tiers->n_tiers; t++) {
         ebb_tier_store *store = &tiers->store[t];
         if (store->memory != NULL) { ops->host_free(tiers->device, store->memory, store->size_bytes); }
         for (int d = 0; d < 2; d++) { close_staging(tiers, &store->staging[d]); }
         ebb__tier_file_close(&store->file);
+        ebb__remote_release(&store->claim);
     }
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
         if (tiers->bounce[e] != NULL) { ops->host_free(tiers->device, tiers->bounce[e], BOUNCE_BYTES); }
@@ -203,20 +226,20 @@ ebb_status ebb__tiers_check(ebb_tiers *tiers) {
     return status;
 }
 
-/* A copy between memory and a file: which, and for messages, of what. */
-typedef struct file_copy {
+/* A copy between memory and a store that is called: which, and for messages, of what. */
+typedef struct called_copy {
     ebb_tiers *tiers;
     uint32_t tier, engine;
     const char *tensor;
-    ebb_copy_direction direction; /* out: into the file */
-} file_copy;
+    ebb_copy_direction direction; /* out: into the store */
+} called_copy;
 
-static ebb_status fail_copy(const file_copy *copy, uint64_t n, uint64_t at, int error) {
+static ebb_status fail_copy(const called_copy *copy, uint64_t n, uint64_t at, const char *why) {
+    const bool is_of_file = copy->tiers->store[copy->tier].kind == EBB_STORE_FILE;
     const ebb_status status =
-        ebb_fail(EBB_E_IO, "%s tier: cannot %s tensor '%s', %llu bytes at %llu of the tier's file: %s",
+        ebb_fail(EBB_E_IO, "%s tier: cannot %s tensor '%s', %llu bytes at %llu of the tier's %s: %s",
                  copy->tiers->name[copy->tier], copy->direction == EBB_COPY_OUT ? "write" : "read", copy->tensor,
-                 (unsigned long long)n, (unsigned long long)at,
-                 error == EBB_FILE_ENDS ? "the file ends there" : strerror(error));
+                 (unsigned long long)n, (unsigned long long)at, is_of_file ? "file" : "memory", why);
     ebb_tiers_failure *failure = copy->tiers->failure;
     pthread_mutex_lock(&failure->lock);
     if (failure->status == EBB_OK) {
@@ -227,22 +250,29 @@ static ebb_status fail_copy(const file_copy *copy, uint64_t n, uint64_t at, int 
     return status;
 }
 
-/* Move n bytes between memory and a file; a failure is noted for ebb__tiers_check, and returned. */
-static ebb_status move_bytes(const file_copy *copy, unsigned char *ptr, uint64_t n, uint64_t at) {
+/* Move n bytes between memory and a store that is called; a failure is noted for ebb__tiers_check, and returned. */
+static ebb_status move_bytes(const called_copy *copy, unsigned char *ptr, uint64_t n, uint64_t at) {
     const ebb_tier_store *store = &copy->tiers->store[copy->tier];
     EBB_ASSERT(at <= store->size_bytes && n <= store->size_bytes - at);
+    EBB_ASSERT(copy->tensor != NULL);
+    if (store->kind == EBB_STORE_REMOTE) {
+        char why[EBB_REMOTE_WHY_BYTES];
+        const bool is_done = ebb__remote_move(&store->claim, copy->direction == EBB_COPY_OUT, ptr, n, at, why);
+        return is_done ? EBB_OK : fail_copy(copy, n, at, why);
+    }
     ebb_lane *lane = copy->tiers->lane[copy->engine];
-    EBB_ASSERT(lane != NULL && copy->tensor != NULL);
+    EBB_ASSERT(lane != NULL);
     const int error = ebb__lane_move(lane, &store->file, copy->direction, ptr, n, at);
-    return error == 0 ? EBB_OK : fail_copy(copy, n, at, error);
+    if (error == 0) { return EBB_OK; }
+    return fail_copy(copy, n, at, error == EBB_FILE_ENDS ? "the file ends there" : strerror(error));
 }
 
-static file_copy copy_of(const ebb_transfer *t, ebb_copy_direction direction) {
-    return (file_copy){.tiers = t->tiers,
-                       .tier = direction == EBB_COPY_OUT ? t->to : t->from,
-                       .engine = t->engine,
-                       .tensor = t->tensor,
-                       .direction = direction};
+static called_copy copy_of(const ebb_transfer *t, ebb_copy_direction direction) {
+    return (called_copy){.tiers = t->tiers,
+                         .tier = direction == EBB_COPY_OUT ? t->to : t->from,
+                         .engine = t->engine,
+                         .tensor = t->tensor,
+                         .direction = direction};
 }
 
 /* ---- host calls --------------------------------------------------------------------------------- */
@@ -268,17 +298,17 @@ static ebb_copy_direction direction_of(const ebb_transfer *t) {
     return is_out(t) ? EBB_COPY_OUT : EBB_COPY_IN;
 }
 
-/* Between the device and a file. */
-static ebb_status move_file(void *ctx) {
+/* Between the device and a store that is called. */
+static ebb_status move_called(void *ctx) {
     const ebb_transfer *t = ctx;
-    const file_copy copy = copy_of(t, direction_of(t));
+    const called_copy copy = copy_of(t, direction_of(t));
     return move_bytes(&copy, t->tiers->device->ops->host_address(t->buf), t->size_bytes, lower_offset(t));
 }
 
-/* Between a buffer and a file: the next piece, in the order in which pieces were queued. */
+/* Between a buffer and such a store: the next piece, in the order in which pieces were queued. */
 static ebb_status move_piece(void *ctx) {
     ebb_transfer *t = ctx;
-    const file_copy copy = copy_of(t, direction_of(t));
+    const called_copy copy = copy_of(t, direction_of(t));
     ebb_staging *staging = &lower_store(t)->staging[direction_of(t)];
     unsigned char *buffer = staging->buffer[staging->n_called++ % 2];
     const uint64_t at = t->called_bytes, n = ebb_min_u64(t->tiers->staging_bytes, t->size_bytes - at);
@@ -286,9 +316,9 @@ static ebb_status move_piece(void *ctx) {
     return move_bytes(&copy, buffer, n, lower_offset(t) + at);
 }
 
-static ebb_status move_between_files(const ebb_transfer *t) {
+static ebb_status move_between_called(const ebb_transfer *t) {
     unsigned char *bounce = t->tiers->bounce[t->engine];
-    const file_copy in = copy_of(t, EBB_COPY_IN), out = copy_of(t, EBB_COPY_OUT);
+    const called_copy in = copy_of(t, EBB_COPY_IN), out = copy_of(t, EBB_COPY_OUT);
     for (uint64_t at = 0; at < t->size_bytes; at += BOUNCE_BYTES) {
         const uint64_t n = ebb_min_u64(BOUNCE_BYTES, t->size_bytes - at);
         EBB_TRY(move_bytes(&in, bounce, n, t->from_offset + at));
@@ -301,13 +331,13 @@ static ebb_status move_between_files(const ebb_transfer *t) {
 static ebb_status move_on(void *ctx) {
     const ebb_transfer *t = ctx;
     const ebb_tier_store *from = &t->tiers->store[t->from], *to = &t->tiers->store[t->to];
-    if (from->kind == EBB_STORE_FILE && to->kind == EBB_STORE_FILE) { return move_between_files(t); }
-    if (from->kind == EBB_STORE_FILE) {
-        const file_copy in = copy_of(t, EBB_COPY_IN);
+    if (ebb__is_called(from->kind) && ebb__is_called(to->kind)) { return move_between_called(t); }
+    if (ebb__is_called(from->kind)) {
+        const called_copy in = copy_of(t, EBB_COPY_IN);
         return move_bytes(&in, to->memory + t->to_offset, t->size_bytes, t->from_offset);
     }
-    if (to->kind == EBB_STORE_FILE) {
-        const file_copy out = copy_of(t, EBB_COPY_OUT);
+    if (ebb__is_called(to->kind)) {
+        const called_copy out = copy_of(t, EBB_COPY_OUT);
         return move_bytes(&out, from->memory + t->from_offset, t->size_bytes, t->to_offset);
     }
     ebb__copy_uncached(to->memory + t->to_offset, from->memory + t->from_offset, (size_t)t->size_bytes);
@@ -316,7 +346,7 @@ static ebb_status move_on(void *ctx) {
 
 /* What host code touches of a lower tier. */
 static ebb_touch touch_of(const ebb_tier_store *store, uint64_t offset, uint64_t size_bytes, ebb_access_mode mode) {
-    if (store->kind == EBB_STORE_FILE) {
+    if (ebb__is_called(store->kind)) {
         return (ebb_touch){
             .base = &store->file, .offset = offset, .size_bytes = size_bytes, .mode = mode, .file = true};
     }
@@ -356,11 +386,11 @@ uint64_t ebb__tiers_count_commands(const ebb_transfer *t) {
 }
 
 ebb_stream *ebb__tiers_first_stream(ebb_stream *stream, const ebb_transfer *t) {
-    return is_staged(t) && !is_out(t) ? t->tiers->file_stream[t->engine] : stream;
+    return is_staged(t) && !is_out(t) ? t->tiers->call_stream[t->engine] : stream;
 }
 
 ebb_stream *ebb__tiers_last_stream(ebb_stream *stream, const ebb_transfer *t) {
-    return is_staged(t) && is_out(t) ? t->tiers->file_stream[t->engine] : stream;
+    return is_staged(t) && is_out(t) ? t->tiers->call_stream[t->engine] : stream;
 }
 
 /* A piece between the device and a buffer, in the engine's stream. */
@@ -369,7 +399,7 @@ static ebb_status copy_piece(ebb_stream *stream, const ebb_transfer *t, uint64_t
     return t->tiers->device->ops->copy(stream, direction_of(t), part, buffer);
 }
 
-/* The same piece between the buffer and the file, in the file stream. */
+/* The same piece between the buffer and the store, in the call stream. */
 static ebb_status call_piece(ebb_stream *stream, ebb_transfer *t, uint64_t at, uint64_t n, const void *buffer) {
     EBB_TRY(touch_slot(t->tiers, stream, direction_of(t), lower_store(t), lower_offset(t) + at, n, buffer));
     return t->tiers->device->ops->call(stream, move_piece, t);
@@ -406,7 +436,7 @@ static ebb_status transfer_whole(ebb_stream *stream, ebb_transfer *t) {
     const ebb_backend_ops *ops = t->tiers->device->ops;
     if (is_move(t)) { return transfer_on(stream, t); }
     const ebb_tier_store *store = lower_store(t);
-    if (store->kind == EBB_STORE_FILE) { return ops->call(stream, move_file, t); }
+    if (ebb__is_called(store->kind)) { return ops->call(stream, move_called, t); }
     return ops->copy(stream, direction_of(t), t->buf, store->memory + lower_offset(t));
 }
 
@@ -424,18 +454,18 @@ ebb_status ebb__tiers_transfer(ebb_stream *stream, ebb_transfer *t) {
     EBB_ASSERT(is_move(t) || t->buf.size_bytes == t->size_bytes);
     EBB_ASSERT(is_move(t) || is_inside(lower_store(t), lower_offset(t), t->size_bytes));
     if (is_staged(t)) { return transfer_staged(stream, t); }
-    ebb_stream *file_stream = tiers->file_stream[t->engine];
-    if (file_stream == NULL) { return transfer_whole(stream, t); }
-    EBB_TRY(follow(tiers, stream, file_stream, tiers->join[t->engine]));
+    ebb_stream *call_stream = tiers->call_stream[t->engine];
+    if (call_stream == NULL) { return transfer_whole(stream, t); }
+    EBB_TRY(follow(tiers, stream, call_stream, tiers->join[t->engine]));
     EBB_TRY(transfer_whole(stream, t));
-    return follow(tiers, file_stream, stream, tiers->join[t->engine]);
+    return follow(tiers, call_stream, stream, tiers->join[t->engine]);
 }
 
 ebb_status ebb__tiers_drain(ebb_tiers *tiers) {
     ebb_status first = EBB_OK;
     for (uint32_t e = 0; e < EBB_MAX_ENGINES; e++) {
-        if (tiers->file_stream[e] == NULL) { continue; }
-        const ebb_status st = tiers->device->ops->stream_sync(tiers->file_stream[e]);
+        if (tiers->call_stream[e] == NULL) { continue; }
+        const ebb_status st = tiers->device->ops->stream_sync(tiers->call_stream[e]);
         if (first == EBB_OK) { first = st; }
     }
     return first;
@@ -452,7 +482,7 @@ ebb_status ebb__tiers_move(ebb_tiers *tiers, ebb_copy_direction direction, const
         return ebb__tiers_copy(tiers, out ? there : host, out ? host : there, bytes);
     }
     if (!tiers->only_notes) {
-        const file_copy copy = {
+        const called_copy copy = {
             .tiers = tiers, .tier = home->tier, .engine = EBB_COMPUTE, .tensor = tensor, .direction = direction};
         return move_bytes(&copy, host, bytes, home->offset);
     }

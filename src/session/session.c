@@ -53,6 +53,7 @@ static ebb_status set_up(ebb_session *s) {
     const bool is_limited = o->budget_bytes > 0 || o->budget_percent > 0 || o->slowdown >= 0;
     if (o->policy == NULL) { o->policy = is_limited ? "best" : "liveness"; }
     if (o->algorithms == NULL) { o->algorithms = "given"; }
+    if (o->remote != NULL && o->remote_bytes == 0) { o->remote_bytes = ebb_remote_bytes(o->remote); }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(ebb__bump_own(&s->bump, texts[i])); }
     return EBB_OK;
 }
@@ -163,7 +164,9 @@ ebb_status ebb__session_open_device(ebb_session *s) {
 
 ebb_status ebb__session_open_machine(ebb_session *s) {
     const char *path = s->options.machine_path;
-    return path != NULL ? ebb_machine_load(s->mem, path, &s->machine) : ebb_machine_create(s->mem, &s->machine);
+    uint32_t remote = 0;
+    EBB_TRY(path != NULL ? ebb_machine_load(s->mem, path, &s->machine) : ebb_machine_create(s->mem, &s->machine));
+    return s->options.remote_bytes > 0 ? ebb_machine_add_remote(s->machine, &remote) : EBB_OK;
 }
 
 /* ---- open, close ------------------------------------------------------------------------------- */
@@ -245,6 +248,8 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     options.progress = o->progress;
     options.tier_bytes[EBB_HOST] = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
+    const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(s->machine), EBB_STORE_REMOTE);
+    if (remote < EBB_MAX_TIERS) { options.tier_bytes[remote] = o->remote_bytes; }
     if (o->budget_percent > 0) {
         uint64_t liveness_bytes = 0;
         EBB_TRY(ebb_session_liveness_bytes(s, &liveness_bytes));

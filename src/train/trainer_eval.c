@@ -86,6 +86,7 @@ static ebb_status run_parked(ebb_trainer *trainer, ebb_eval_result *result) {
     options.arena = trainer->arena;
     options.disk_dir = trainer->session->options.disk_dir;
     options.io = trainer->session->options.io;
+    options.remote = trainer->session->options.remote;
     options.seed = trainer->options.seed;
     ebb_run *eval = NULL;
     EBB_TRY(ebb_run_create(trainer->eval.lowered, trainer->eval.plan, &options, &eval));

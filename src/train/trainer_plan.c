@@ -24,7 +24,8 @@ static ebb_status find_machine(ebb_trainer *trainer) {
     const ebb_progress *progress = &trainer->options.progress;
     ebb__tell(progress, "measuring the machine", 0, 0);
     const uint64_t floor_bytes = ebb_program_floor_bytes(s->program, NULL);
-    EBB_TRY(ebb_run_measure_links(s->device, s->options.disk_dir, s->options.io, floor_bytes, s->machine));
+    const ebb_session_options *o = &s->options;
+    EBB_TRY(ebb_run_measure_links(s->device, o->disk_dir, o->io, o->remote, floor_bytes, s->machine));
     const bool all_choices = strcmp(s->options.algorithms, "given") != 0;
     return ebb_run_measure_steps(s->lowered, MEASURE_REPS, all_choices, progress, s->machine);
 }
@@ -155,6 +156,14 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
     return status;
 }
 
+/* What training has of the remote tier is not evaluation's. */
+static void leave_remote(const ebb_trainer *trainer, ebb_plan_options *options) {
+    const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(trainer->session->machine), EBB_STORE_REMOTE);
+    if (remote == EBB_MAX_TIERS) { return; }
+    uint64_t *limit_bytes = &options->tier_bytes[remote];
+    *limit_bytes -= ebb_min_u64(*limit_bytes, ebb_plan_get_summary(trainer->plan).tier_bytes[remote]);
+}
+
 /* That evaluation does not fit stops no training: it is said when someone asks for one. */
 static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (trainer->test == NULL) { return EBB_OK; }
@@ -166,6 +175,7 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
         options.budget_bytes = ebb_plan_get_summary(trainer->plan).peak_bytes;
         options.slowdown = -1;
     }
+    leave_remote(trainer, &options);
     options.policy = options.budget_bytes != UINT64_MAX ? "best" : "liveness";
     ebb_no_fit no_fit = {0};
     ebb_status status = ebb_plan_make(ebb_lowered_program(trainer->eval.lowered), trainer->session->machine, &options,
@@ -215,6 +225,7 @@ static ebb_status take_memory(ebb_trainer *trainer) {
     options.arena = trainer->arena;
     options.disk_dir = trainer->session->options.disk_dir;
     options.io = trainer->session->options.io;
+    options.remote = trainer->session->options.remote;
     options.seed = trainer->options.seed;
     EBB_TRY(ebb_run_create(trainer->session->lowered, trainer->plan, &options, &trainer->run));
     return ebb__trainer_ports(trainer->run, &trainer->ports);

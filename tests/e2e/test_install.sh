@@ -25,6 +25,12 @@ if [ -e "$build/libebb_cuda.so" ]; then
 else
     skip "libebb finds its plug-in" "this build has none"
 fi
+if [ -e "$build/libebb_mpi.so" ]; then
+    env -u LD_LIBRARY_PATH "$work/prefix/bin/ebb" train lenet --remote 1MiB >out 2>err
+    check "libebb finds its plug-in for MPI" grep -q 'no other process' err
+else
+    skip "libebb finds its plug-in for MPI" "this build has none"
+fi
 share=$work/prefix/share
 for page in ebb ebb-train ebb-record; do check "man $page" test -s "$share/man/man1/$page.1"; done
 check "completion" test -s "$share/bash-completion/completions/ebb"

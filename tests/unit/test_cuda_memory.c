@@ -227,7 +227,7 @@ static uint64_t measure_links(uint64_t cache_bytes, ebb_link *host_out) {
     ebb_device *device = open_device();
     const uint64_t before = fake.used_bytes;
     MUST(ebb_machine_create(NULL, &machine));
-    MUST(ebb_run_measure_links(device, NULL, NULL, UINT64_MAX, machine));
+    MUST(ebb_run_measure_links(device, NULL, NULL, NULL, UINT64_MAX, machine));
     assert_true(ebb_machine_link(machine, EBB_DEVICE, EBB_HOST, host_out));
     ebb_machine_destroy(machine);
     ebb_device_close(device);

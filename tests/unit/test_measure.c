@@ -105,8 +105,8 @@ static void links_are_measured_within_a_limit(void **state) {
         set_odd_shares(&link);
         assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
     }
-    assert_int_equal(ebb_run_measure_links(device, "/tmp/no/such/folder", NULL, 1 << 20, machine), EBB_E_IO);
-    assert_int_equal(ebb_run_measure_links(device, "/tmp", "plain", 1 << 20, machine), EBB_OK);
+    assert_int_equal(ebb_run_measure_links(device, "/tmp/no/such/folder", NULL, NULL, 1 << 20, machine), EBB_E_IO);
+    assert_int_equal(ebb_run_measure_links(device, "/tmp", "plain", NULL, 1 << 20, machine), EBB_OK);
     for (uint32_t t = EBB_HOST; t <= EBB_DISK; t++) {
         ebb_link link;
         assert_true(ebb_machine_link(machine, EBB_DEVICE, t, &link));
@@ -115,7 +115,7 @@ static void links_are_measured_within_a_limit(void **state) {
         link.both_rate = ODD_SHARE;
         assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
     }
-    assert_int_equal(ebb_run_measure_links(device, "/tmp", NULL, 8 << 20, machine), EBB_OK);
+    assert_int_equal(ebb_run_measure_links(device, "/tmp", NULL, NULL, 8 << 20, machine), EBB_OK);
     for (uint32_t t = EBB_HOST; t <= EBB_DISK; t++) {
         ebb_link link;
         assert_true(ebb_machine_link(machine, EBB_DEVICE, t, &link));
@@ -135,7 +135,7 @@ static ebb_status measure(const ebb_mem *mem) {
     ebb_device *device = NULL;
     EBB_TRY(ebb_device_open("ref", &options, &device));
     ebb_machine *machine = make_machine(NULL);
-    ebb_status st = ebb_run_measure_links(device, "/tmp", NULL, 4096, machine);
+    ebb_status st = ebb_run_measure_links(device, "/tmp", NULL, NULL, 4096, machine);
     ebb_machine_destroy(machine);
     ebb_device_close(device);
     return st;

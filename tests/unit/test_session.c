@@ -137,6 +137,14 @@ static void budgets_are_kept(void **state) {
     o.no_slab = true;
     summary = summary_of(&o, &liveness_bytes);
     assert_true(summary.tier_bytes[EBB_HOST] == 0 && summary.tier_bytes[EBB_DISK] > 0);
+    const uint64_t away_bytes = summary.tier_bytes[EBB_DISK];
+    o.disk_dir = NULL; /* so does other processes' memory, within its limit */
+    o.remote_bytes = away_bytes / 2;
+    summary = summary_of(&o, &liveness_bytes);
+    assert_in_range(summary.tier_bytes[EBB_DISK + 1], 1, away_bytes / 2);
+    assert_true(summary.tier_bytes[EBB_HOST] == 0 && summary.tier_bytes[EBB_DISK] == 0);
+    o.remote_bytes = 0;
+    o.disk_dir = ".";
     o.no_slab = false;
     o.host_bytes = host_bytes / 2;
     summary = summary_of(&o, &liveness_bytes);

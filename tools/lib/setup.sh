@@ -7,7 +7,7 @@
 # By names that Debian 12, Debian 13 and Ubuntu 24.04 all have.
 setup_packages="git ca-certificates make cmake gcc g++ libc6-dev pkg-config python3 python3-venv
     libjpeg-dev libpng-dev zlib1g-dev libyajl-dev libssl-dev libdw-dev liburing-dev
-    libjs-chart.js"
+    libopenmpi-dev openmpi-bin libjs-chart.js"
 setup_test_packages="clang clang-format libclang-rt-dev libomp-dev libcmocka-dev binutils"
 # Pages of reports are tested in a browser where there is one.
 setup_browser_packages="chromium chromium-driver python3-selenium"
