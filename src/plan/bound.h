@@ -27,7 +27,7 @@
 
 #include "plan/plan_priv.h"
 
-#define EBB_BOUND_PIVOTS 48u
+#define EBB_BOUND_PIVOTS 32u
 
 /* Between two uses of a tensor's content, over at least one pivot. Segment j comes before pivot j; after the last pivot
  * comes the last segment, and after it, as iteration follows iteration, segment 0 again: an interval of a persistent
