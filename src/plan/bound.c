@@ -11,7 +11,7 @@ static ebb_status bound_by_prices(const ebb_program *program, const ebb_machine 
     ebb_bump bump;
     ebb__bump_init(&bump, limits->mem);
     ebb_status st = ebb__bound_problem(program, machine, limits, &bump, &problem);
-    if (st == EBB_OK) { st = ebb__bound_price(&problem, limits->effort, &bump, bound_ns_out); }
+    if (st == EBB_OK) { st = ebb__bound_price(&problem, limits->effort, &bump, bound_ns_out, NULL); }
     ebb__bump_fini(&bump);
     return st;
 }

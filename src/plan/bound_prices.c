@@ -49,6 +49,7 @@ typedef struct pricer {
 typedef struct climber {
     pricer pricer;
     vector at;                  /* a point */
+    vector best;                /* the point with the largest bound */
     vector slope, mean, square; /* there; means of those so far, and of their squares */
 } climber;
 
@@ -241,7 +242,10 @@ static double climb(climber *c, uint64_t n_rounds) {
         const double done = (double)i / (double)n_rounds, left = 1 - done;
         const uint32_t group = (uint32_t)(done / GROUPED * (N_WIDTHS - 1));
         const double ns = bound_at(&c->pricer, &c->at, &c->slope);
-        best_ns = fmax(best_ns, ns);
+        if (ns > best_ns) {
+            best_ns = ns;
+            c->best = c->at;
+        }
         if (group + 1 < N_WIDTHS) { tie(&c->pricer, 1u << (N_WIDTHS - 1 - group), &c->slope); }
         /* both means begin at 0: what the rounds so far can have made of them */
         const double begun = sqrt(1 - pow(SQUARE_MEMORY, (double)i + 1)) / (1 - pow(MEMORY, (double)i + 1));
@@ -264,10 +268,12 @@ static uint64_t count_visits(const ebb_bound_problem *problem) {
     return n;
 }
 
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out) {
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out,
+                            ebb_bound_prices *prices_out) {
     double computing_ns = 0;
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
     *bound_ns_out = computing_ns;
+    if (prices_out != NULL) { memset(prices_out, 0, sizeof *prices_out); }
     if (problem->n_pivots == 0 || computing_ns == 0) { return EBB_OK; }
     climber *c = ebb__bump_alloc(bump, 1, sizeof *c);
     if (c == NULL) { return EBB_E_NO_MEMORY; }
@@ -275,5 +281,10 @@ ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, e
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->at.share[j][COMPUTING] = 1; }
     const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
     *bound_ns_out = fmax(computing_ns, climb(c, n_rounds)) * (1 - SAFETY);
+    for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
+        prices_out->out[j] = c->best.share[j][OUT] + problem->drag * c->best.share[j][COMPUTING];
+        prices_out->in[j] = c->best.share[j][IN] + problem->drag * c->best.share[j][COMPUTING];
+        prices_out->byte[j] = c->best.price[j] * c->pricer.unit;
+    }
     return EBB_OK;
 }
