@@ -5,7 +5,7 @@
 #ifndef EBB_SRC_BEST_H
 #define EBB_SRC_BEST_H
 
-#include "plan/plan_priv.h"
+#include "plan/bound.h"
 
 #define EBB_BEST_NEVER UINT64_MAX
 #define EBB_BEST_NONE UINT32_MAX
@@ -17,10 +17,21 @@ typedef struct ebb_best_keys {
     float *copy;       /* [n_tensors]: the same for its copies alone */
     bool *no_again;    /* [n_tensors]: it may leave by a copy only */
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
-    float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing */
-    float reach;       /* exponent of the distance to the next use */
+    float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
+    float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
     bool copies_only;  /* nothing is computed again */
+    bool by_duals;     /* the duals say what room and copies are worth, and when */
+    bool holds;        /* what a larger tensor is made of is wanted for as long as that is */
 } ebb_best_keys;
+
+/* The prices of the bound (bound.h), along the program. */
+typedef struct ebb_best_duals {
+    uint8_t *segment; /* [n_steps + 1]: in which a step is */
+    double *upto;     /* [n_steps + 1]: what a byte costs that is there from the beginning until a step */
+    double out[EBB_BOUND_PIVOTS + 1][EBB_BOUND_PIVOTS + 1]; /* the least price of a copy, from segment to segment */
+    double in[EBB_BOUND_PIVOTS + 1][EBB_BOUND_PIVOTS + 1];
+    uint32_t last_segment;
+} ebb_best_duals;
 
 /* How many nanoseconds of computing a nanosecond of copying costs where both go on, by tier: the copy then takes
  * longer, and computing is slower all the while. An average over the program's steps. */
@@ -69,6 +80,8 @@ typedef struct ebb_best_walk {
     ebb_best_drag drag;
     double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
+    const ebb_best_duals *duals;  /* NULL: they say nothing; no keys are by_duals then */
+    bool *is_part;                /* [n_tensors]: something at least as large is made of it by its last use */
     ebb_best_tensor *state;
     uint32_t *here;    /* tensors */
     uint32_t *waiting; /* [n_tensors]: to be looked at */
@@ -99,6 +112,18 @@ void ebb__best_walk_fini(ebb_best_walk *w);
  * copies out, takes limit_ns or more before anything is pruned. With find_resident the resident ones are found first
  * and put into keys. */
 ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident);
+
+/* ---- the bound's prices (best_duals.c) ----------------------------------------------------------- */
+
+/* *duals_out comes from the walk's bump; NULL: room has no price, as all fits or nothing is known. */
+ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out);
+
+/* What the bytes of a tensor that leaves now are worth until it is wanted again, each. */
+double ebb__best_worth(const ebb_best_walk *w, uint64_t need);
+
+/* Of a nanosecond of a copy: out between two steps; in from now on, before it is wanted again. */
+double ebb__best_out_price(const ebb_best_walk *w, uint64_t from);
+double ebb__best_in_price(const ebb_best_walk *w, uint64_t need);
 
 /* ---- what leaves (best_price.c) ----------------------------------------------------------------- */
 

@@ -11,8 +11,9 @@
  *      (price * 2^copy + 1) * 2^weight / (bytes * (next use - now + 1)^reach)
  *
  * weight and copy are keys; copy is 0 where the price is not that of a copy. The next use may be that of another tensor
- * that is gone and will be computed again. DTR (Kirisame et al., ICLR
- * 2021, section 4.1) scores in this form with the time since the last use; a plan knows the next one.
+ * that is gone and will be computed again. DTR (Kirisame et al., ICLR 2021, section 4.1) scores in this form with the
+ * time since the last use; a plan knows the next one. With the keys' by_duals, the bound's prices take the place of the
+ * distance and of one price for all copies (best_duals.c).
  *
  * What it costs to compute a tensor again is kept with it until something that it would be computed of comes or leaves.
  */
@@ -63,7 +64,8 @@ static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
     return first != EBB_BEST_NEVER && w->uses.use[first].step <= step && step <= w->uses.use[w->state[t].made].step;
 }
 
-/* The step by which t is wanted: by the program, or because something of it is gone and will be computed again. */
+/* The step by which t is wanted: by the program, or because something of it is gone and will be computed again. If the
+ * keys hold parts, also because something of it is there and may have to go: with t, it can be computed again. */
 static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
@@ -73,7 +75,8 @@ static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
             const ebb_best_tensor *made = &w->state[access->tensor];
-            if ((access->mode & EBB_WRITE) == 0 || !made->gone || made->need >= need) { continue; }
+            const bool is_wanted = made->gone || (w->keys->holds && w->is_part[t] && !made->copied);
+            if ((access->mode & EBB_WRITE) == 0 || !is_wanted || made->need >= need) { continue; }
             if (is_in_chain(w, access->tensor, w->uses.use[use].step)) { need = made->need; }
         }
     }
@@ -96,8 +99,8 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
     return n_waiting;
 }
 
-/* A gone tensor needs its inputs when it is needed itself, so if its need changes, theirs may, too. Inputs are older
- * than what is made of them, so this ends. */
+/* A gone tensor needs its inputs when it is needed itself, so if its need changes, theirs may, too; of any tensor, if
+ * the keys hold parts. Inputs are older than what is made of them, so this ends. */
 static void settle(ebb_best_walk *w, uint32_t n_waiting) {
     while (n_waiting > 0) {
         const uint32_t t = w->waiting[--n_waiting];
@@ -105,7 +108,7 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
         state->waits = false;
         const uint64_t before = state->need;
         state->need = find_any_need(w, t);
-        if (state->gone && state->need != before) { n_waiting = wait_inputs(w, t, n_waiting); }
+        if ((state->gone || w->keys->holds) && state->need != before) { n_waiting = wait_inputs(w, t, n_waiting); }
     }
 }
 
@@ -116,7 +119,9 @@ void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone) {
 
 void ebb__best_set_need(ebb_best_walk *w, uint32_t t) {
     EBB_ASSERT(!w->state[t].gone);
+    const uint64_t before = w->state[t].need;
     w->state[t].need = find_any_need(w, t);
+    if (w->keys->holds && w->state[t].need != before) { settle(w, wait_inputs(w, t, 0)); }
 }
 
 /* ---- computing again ---------------------------------------------------------------------------- */
@@ -225,6 +230,7 @@ static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting)
 }
 
 void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
+    if (w->keys->holds) { settle(w, wait_inputs(w, t, 0)); }
     EBB_ASSERT(w->mark < UINT32_MAX);
     w->mark++;
     w->tensor_mark[t] = w->mark;
@@ -237,25 +243,34 @@ void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
 
 /* ---- copying ------------------------------------------------------------------------------------ */
 
+/* Of a nanosecond: of the copy out, which can begin when the content is made, and of the copy in. */
+static double out_price(const ebb_best_walk *w, const ebb_best_tensor *state) {
+    if (!w->keys->by_duals) { return (double)w->keys->link_price; }
+    return ebb__best_out_price(w, state->made == EBB_BEST_NEVER ? 0 : w->uses.use[state->made].step);
+}
+
+static double in_price(const ebb_best_walk *w, const ebb_best_tensor *state) {
+    return w->keys->by_duals ? ebb__best_in_price(w, state->need) : (double)w->keys->link_price;
+}
+
 static double copy_price(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
-    double engines_ns = 0, wait_ns = 0;
+    double price = 0, wait_ns = state->out_ns - w->now_ns;
     uint32_t tier = state->tier;
     if (!state->copied) {
         tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
         if (tier == EBB_MAX_TIERS) { return INFINITY; }
+        wait_ns = 0;
         if (!ebb__best_never_written(w, t)) {
             const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
             const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
-            engines_ns = ebb__best_copy_ns(w, t, tier, false);
-            wait_ns = fmax(w->engine_ns[engine], state->ready_ns) + engines_ns - w->now_ns;
+            const double out_ns = ebb__best_copy_ns(w, t, tier, false);
+            price += (out_price(w, state) + w->drag.of[tier]) * out_ns;
+            wait_ns = fmax(w->engine_ns[engine], state->ready_ns) + out_ns - w->now_ns;
         }
-    } else {
-        wait_ns = state->out_ns - w->now_ns;
     }
-    engines_ns += ebb__best_copy_ns(w, t, tier, true);
-    const double price = (double)w->keys->link_price + w->drag.of[tier];
-    return (price * engines_ns + fmax(wait_ns, 0)) * w->copy_weight[t];
+    price += (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
+    return (price + fmax(wait_ns, 0)) * w->copy_weight[t];
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -268,8 +283,9 @@ typedef struct choice {
 
 static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
     const ebb_best_tensor *state = &w->state[t];
-    const double factor =
-        w->weight[t] / ((double)state->bytes * w->far[state->need - ebb_min_u64(w->step, state->need)]);
+    const double worth =
+        w->keys->by_duals ? ebb__best_worth(w, state->need) : w->far[state->need - ebb_min_u64(w->step, state->need)];
+    const double factor = w->weight[t] / ((double)state->bytes * worth);
     choice mine = {.score = (copy_price(w, t) + 1) * factor, .tensor = t, .way = EBB_BEST_COPY};
     if (!state->copied) {
         const double limit_ns = fmin(mine.score, best->score) / factor;

@@ -491,6 +491,22 @@ static void set_copy_times(walk *w, uint32_t t) {
     }
 }
 
+/* Of parts something at least as large is made that can be made again: a concatenation, say. */
+static void find_parts(walk *w) {
+    memset(w->is_part, 0, w->view.n_tensors * sizeof *w->is_part);
+    for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        if (w->uses.start[t] == w->uses.start[t + 1] || w->view.tensors[t].persistent) { continue; }
+        const ebb_use *last = &w->uses.use[w->uses.start[t + 1] - 1];
+        const ebb_step *step = &w->view.steps[last->step];
+        if (last->mode != EBB_READ || step->repeat != EBB_REPEAT_EXACT) { continue; }
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &w->view.accesses[step->first_access + i];
+            w->is_part[t] =
+                w->is_part[t] || (access->mode == EBB_WRITE && w->state[access->tensor].bytes >= w->state[t].bytes);
+        }
+    }
+}
+
 ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, ebb_draft *draft) {
     *w = (walk){.input = input, .draft = draft};
     ebb__bump_init(&w->bump, input->mem);
@@ -507,11 +523,13 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->copy_ns = ebb__bump_alloc(&w->bump, 2 * EBB_MAX_TIERS * w->view.n_tensors, sizeof *w->copy_ns);
     w->weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->weight);
     w->copy_weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->copy_weight);
+    w->is_part = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->is_part);
     w->far = ebb__bump_alloc(&w->bump, 3 * w->view.n_steps + 2, sizeof *w->far);
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->waiting == NULL || w->tensor_mark == NULL || w->step_mark == NULL) {
+        w->state == NULL || w->here == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
+        w->step_mark == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
@@ -522,6 +540,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
         w->state[t].bytes = ebb_align_up(w->view.tensors[t].size_bytes, w->view.alignment);
         set_copy_times(w, t);
     }
+    find_parts(w);
     return EBB_OK;
 }
 

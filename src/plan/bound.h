@@ -27,7 +27,7 @@
 
 #include "plan/plan_priv.h"
 
-#define EBB_BOUND_PIVOTS 48u
+#define EBB_BOUND_PIVOTS 32u
 
 /* Between two uses of a tensor's content, over at least one pivot. Segment j comes before pivot j; after the last pivot
  * comes the last segment, and after it, as iteration follows iteration, segment 0 again: an interval of a persistent
@@ -59,8 +59,15 @@ typedef struct ebb_bound_problem {
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               ebb_bump *bump, ebb_bound_problem *problem_out);
 
+/* What the climb to a bound ends with: of each segment, what a nanosecond of a copy costs, and of its pivot, what a
+ * byte that is there costs; in nanoseconds. */
+typedef struct ebb_bound_prices {
+    double out[EBB_BOUND_PIVOTS + 1], in[EBB_BOUND_PIVOTS + 1], byte[EBB_BOUND_PIVOTS + 1];
+} ebb_bound_prices;
+
 /* The largest bound that is found with little work, or, with any effort, with more; in nanoseconds. At most a hair
- * below the time of computing. */
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out);
+ * below the time of computing. prices_out may be NULL. */
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out,
+                            ebb_bound_prices *prices_out);
 
 #endif

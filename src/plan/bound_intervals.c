@@ -9,7 +9,8 @@
  * earliest.
  *
  * What is done once for several intervals is shared among them, so that no plan pays more than it has to: a copy out
- * among the intervals of one version, running a step again among all that it makes.
+ * among the intervals of one version, running a step again among all that needs it. A version that was updated in place
+ * needs its whole chain: the step that wrote the tensor, and all that updated it since.
  */
 #include "plan/bound.h"
 
@@ -20,8 +21,9 @@
 /* From a use of a tensor's content to the next one, over pivots or not. Steps of the next iteration count on. */
 typedef struct span {
     uint32_t tensor;
-    uint64_t from, to; /* steps */
-    uint64_t made;     /* the step that made its version; NEVER_MADE */
+    uint64_t from, to;  /* steps */
+    uint64_t made;      /* the step that made its version; NEVER_MADE */
+    const ebb_use *use; /* that made it */
 } span;
 
 typedef struct finder {
@@ -30,7 +32,9 @@ typedef struct finder {
     ebb_bound_problem *problem;
     double *step_ns;         /* [n_steps]: by the fastest choice */
     int64_t *missing;        /* [n_steps + 1]: bytes that have no room */
-    double *made;            /* [n_steps]: bytes that a step makes and that have intervals */
+    double *made;            /* [n_steps]: bytes of all that one run of a step can be for */
+    uint32_t *counted;       /* [n_steps]: the last tensor in made */
+    const ebb_use **last;    /* [n_intervals]: the last use of its chain */
     double out_ns, in_ns;    /* of a byte */
     bool copies_only;        /* nothing is computed again */
     span version;            /* of the interval at hand: its tensor and maker */
@@ -54,7 +58,7 @@ static void walk_passing(finder *f, uint32_t tensor, take_span *take) {
     span s = {.tensor = tensor, .made = NEVER_MADE};
     for (; use < end; use++) {
         const bool is_last = use + 1 == end;
-        if (writes(use)) { s.made = use->step; }
+        if (writes(use)) { s.made = use->step, s.use = use; }
         s.from = use->step;
         s.to = is_last ? f->view.n_steps : use[1].step;
         if (is_last ? f->view.tensors[tensor].kept : reads(use + 1)) { take(f, &s); }
@@ -74,7 +78,7 @@ static void walk_persistent(finder *f, uint32_t tensor, take_span *take) {
         const ebb_use *here = &use[i % n], *next = &use[(i + 1) % n];
         s.from = here->step + (i / n) * f->view.n_steps;
         s.to = next->step + ((i + 1) / n) * f->view.n_steps;
-        if (writes(here)) { s.made = s.from; }
+        if (writes(here)) { s.made = s.from, s.use = here; }
         if (is_kept && i % n == n - 1) { s.to = s.from - here->step + f->view.n_steps; }
         if (reads(next)) { take(f, &s); }
     }
@@ -168,13 +172,41 @@ static uint32_t segment_of(const finder *f, uint64_t step, bool before) {
     return (uint32_t)lap * round + pivots_before(f->problem, step - lap * n + !before);
 }
 
+static uint32_t tensor_of(const finder *f, const ebb_use *use) {
+    return f->view.accesses[use->access].tensor;
+}
+
+/* The chain of a version, from the use that made it back to the one that wrote the tensor first, use by use; NULL:
+ * there are no more. */
+static const ebb_use *step_back(const finder *f, const ebb_use *use) {
+    do {
+        if (!reads(use) || use == &f->uses.use[f->uses.start[tensor_of(f, use)]]) { return NULL; }
+        use--;
+    } while (!writes(use));
+    return use;
+}
+
+/* Whether all steps of the chain can run again, and its first one needs nothing that was in the tensor. */
+static bool can_repeat(const finder *f, const ebb_use *use) {
+    const ebb_use *first = use;
+    for (; use != NULL; use = step_back(f, use)) {
+        if (f->view.steps[use->step].repeat != EBB_REPEAT_EXACT) { return false; }
+        first = use;
+    }
+    return !reads(first);
+}
+
 /* All intervals of a version are known: the longest pays for the copy out that serves them all. */
 static void close_version(finder *f) {
     ebb_bound_problem *p = f->problem;
     ebb_bound_interval *interval = &p->intervals[f->first_of_version], *end = &p->intervals[p->n_intervals],
                        *longest = interval;
     if (interval == end) { return; }
-    if (interval->maker != EBB_BOUND_NONE) { f->made[interval->maker] += interval->bytes; }
+    const ebb_use *use = interval->maker != EBB_BOUND_NONE ? f->version.use : NULL;
+    for (; use != NULL; use = step_back(f, use)) { /* a run is for one version of a tensor at most */
+        if (f->counted[use->step] != f->version.tensor) { f->made[use->step] += interval->bytes; }
+        f->counted[use->step] = f->version.tensor;
+    }
     for (ebb_bound_interval *g = interval; g < end; g++) {
         if (g->last - g->first > longest->last - longest->first) { longest = g; }
     }
@@ -200,16 +232,19 @@ static void add_interval(finder *f, const span *s) {
     if (s->made != NEVER_MADE) {
         const uint32_t maker = (uint32_t)(s->made % f->view.n_steps);
         interval.lead = first - segment_of(f, s->made, false);
-        if (!f->copies_only && f->view.steps[maker].repeat == EBB_REPEAT_EXACT) { interval.maker = maker; }
+        if (!f->copies_only && can_repeat(f, s->use)) { interval.maker = maker; }
     }
+    f->last[p->n_intervals] = s->use;
     p->intervals[p->n_intervals++] = interval;
 }
 
 static void share_makers(finder *f) {
     for (size_t i = 0; i < f->problem->n_intervals; i++) {
         ebb_bound_interval *interval = &f->problem->intervals[i];
-        if (interval->maker == EBB_BOUND_NONE) { continue; }
-        interval->again_ns = f->step_ns[interval->maker] * interval->bytes / f->made[interval->maker];
+        const ebb_use *use = interval->maker != EBB_BOUND_NONE ? f->last[i] : NULL;
+        for (; use != NULL; use = step_back(f, use)) {
+            interval->again_ns += f->step_ns[use->step] * interval->bytes / f->made[use->step];
+        }
     }
 }
 
@@ -265,12 +300,15 @@ static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *b
     f->step_ns = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->step_ns);
     f->missing = ebb__bump_alloc(bump, f->view.n_steps + 1, sizeof *f->missing);
     f->made = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->made);
+    f->counted = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->counted);
     f->problem->intervals =
         ebb__bump_alloc(bump, f->view.n_accesses, sizeof *f->problem->intervals); /* each begins at a use */
-    if (f->step_ns == NULL || f->missing == NULL || f->made == NULL) { return EBB_E_NO_MEMORY; }
-    if (f->problem->intervals == NULL) { return EBB_E_NO_MEMORY; }
+    f->last = ebb__bump_alloc(bump, f->view.n_accesses, sizeof *f->last);
+    if (f->problem->intervals == NULL || f->last == NULL) { return EBB_E_NO_MEMORY; }
+    if (f->step_ns == NULL || f->missing == NULL || f->made == NULL || f->counted == NULL) { return EBB_E_NO_MEMORY; }
     memset(f->missing, 0, (f->view.n_steps + 1) * sizeof *f->missing);
     memset(f->made, 0, f->view.n_steps * sizeof *f->made);
+    memset(f->counted, 0xff, f->view.n_steps * sizeof *f->counted); /* no tensor */
     return EBB_OK;
 }
 

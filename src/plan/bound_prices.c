@@ -9,30 +9,28 @@
  * less what leaving and coming back cost at the shares of the segments where they happen
  *
  * The last is a walk along the interval with four states, present or absent, with a copy or without. The bound is
- * concave in shares and prices, and is climbed with a running mean of subgradients; a step is as long as a target a
- * little above the best bound asks for (Polyak, 1969). Neighbouring segments go together at first, then in smaller
- * groups, then each by itself: that many shares by themselves hardly find the way up. The climb may end short of the
- * top; what it has is a bound all the same.
+ * concave in shares and prices, and is climbed along a running mean of subgradients, in which each price, and the
+ * shares of each segment, are divided by the size of their own recent subgradients (Adam; Kingma and Ba, ICLR 2015).
+ * Steps get shorter. Neighbouring segments go together at first, then in smaller groups, then each by itself: that many
+ * shares by themselves hardly find the way up. The climb may end short of the top; what it has is a bound all the same.
  *
  * Rounding: SAFETY is far more than the sums can be off.
  */
 #include "plan/bound.h"
 
-#include <float.h>
 #include <math.h>
 
 #define N_SEGMENTS_MAX (EBB_BOUND_PIVOTS + 1)
 #define N_WAYS 3u                      /* COMPUTING, IN, OUT */
-#define MAX_WIDTH 16u                  /* of a group of segments, at first */
-#define FIRST_ROUNDS 60u               /* for each width, with no effort */
-#define MORE_ROUNDS 600u               /* with any */
-#define MAX_VISITS ((uint64_t)1 << 24) /* of segments along intervals, for each width; about a tenth of a second */
+#define N_WIDTHS 5u                    /* groups of 16 segments, 8, 4, 2, and each by itself */
+#define GROUPED 0.3                    /* of the climb, with groups of two and more */
+#define FIRST_ROUNDS 300u              /* with no effort */
+#define MORE_ROUNDS 2000u              /* with any */
+#define MAX_VISITS ((uint64_t)1 << 26) /* of segments along intervals; about half a second */
 #define SAFETY 1e-7
-#define MEMORY 0.9          /* of the running mean */
-#define PATIENCE 25u        /* rounds without a better bound until the target comes down */
-#define FIRST_PATIENCE 200u /* before any was better: the way up is narrow at its foot */
-#define TARGET 0.05         /* above the best bound, at first */
-#define LOWER 0.8
+#define MEMORY 0.9         /* of the running mean */
+#define SQUARE_MEMORY 0.99 /* of the mean of squares */
+#define STEP 0.1           /* of the first round: of a share */
 
 enum { COMPUTING, IN, OUT };
 
@@ -50,7 +48,9 @@ typedef struct pricer {
 
 typedef struct climber {
     pricer pricer;
-    vector best, at, mean, slope; /* points; directions */
+    vector at;                  /* a point */
+    vector best;                /* the point with the largest bound */
+    vector slope, mean, square; /* there; means of those so far, and of their squares */
 } climber;
 
 /* ---- along an interval -------------------------------------------------------------------------------- */
@@ -194,33 +194,6 @@ static void project_shares(double share[N_WAYS]) {
     }
 }
 
-/* at += length * along, within what a point may be. */
-static void go(const pricer *p, vector *at, const vector *along, double length) {
-    for (uint32_t j = 0; j < p->n_segments; j++) {
-        for (uint32_t w = 0; w < N_WAYS; w++) { at->share[j][w] += length * along->share[j][w]; }
-        project_shares(at->share[j]);
-        at->price[j] = fmax(0, at->price[j] + length * along->price[j]);
-    }
-}
-
-static double square(const pricer *p, const vector *v) {
-    double sum = 0;
-    for (uint32_t j = 0; j < p->n_segments; j++) {
-        for (uint32_t w = 0; w < N_WAYS; w++) { sum += v->share[j][w] * v->share[j][w]; }
-        sum += v->price[j] * v->price[j];
-    }
-    return sum;
-}
-
-static void mix(const pricer *p, vector *mean, const vector *with) {
-    for (uint32_t j = 0; j < p->n_segments; j++) {
-        for (uint32_t w = 0; w < N_WAYS; w++) {
-            mean->share[j][w] = MEMORY * mean->share[j][w] + (1 - MEMORY) * with->share[j][w];
-        }
-        mean->price[j] = MEMORY * mean->price[j] + (1 - MEMORY) * with->price[j];
-    }
-}
-
 /* Tie the segments of each group of width together: their shares change alike, and one pivot in a group has a price,
  * the one where most is missing. */
 static void tie(const pricer *p, uint32_t width, vector *slope) {
@@ -239,30 +212,44 @@ static void tie(const pricer *p, uint32_t width, vector *slope) {
     }
 }
 
-/* Climb from the best point; the bound of the best that is found. */
-static double climb(climber *c, uint32_t width, uint64_t n_rounds) {
-    const pricer *p = &c->pricer;
-    double best_ns = bound_at(p, &c->best, &c->mean), ns = best_ns, above = TARGET;
-    uint32_t n_worse = 0;
-    bool is_up = false;
-    c->at = c->best;
-    tie(p, width, &c->mean);
+static void mix(double *mean, double with, double memory) {
+    *mean = memory * *mean + (1 - memory) * with;
+}
+
+/* A step along the mean; the shares of a segment have one length, so that they keep their sum. */
+static void go(climber *c, double length) {
+    for (uint32_t j = 0; j < c->pricer.n_segments; j++) {
+        double square = 0;
+        for (uint32_t w = 0; w < N_WAYS; w++) {
+            mix(&c->mean.share[j][w], c->slope.share[j][w], MEMORY);
+            mix(&c->square.share[j][w], c->slope.share[j][w] * c->slope.share[j][w], SQUARE_MEMORY);
+            square = fmax(square, c->square.share[j][w]);
+        }
+        for (uint32_t w = 0; square > 0 && w < N_WAYS; w++) {
+            c->at.share[j][w] += length * c->mean.share[j][w] / sqrt(square);
+        }
+        project_shares(c->at.share[j]);
+        mix(&c->mean.price[j], c->slope.price[j], MEMORY);
+        mix(&c->square.price[j], c->slope.price[j] * c->slope.price[j], SQUARE_MEMORY);
+        if (c->square.price[j] == 0) { continue; }
+        c->at.price[j] = fmax(0, c->at.price[j] + length * c->mean.price[j] / sqrt(c->square.price[j]));
+    }
+}
+
+static double climb(climber *c, uint64_t n_rounds) {
+    double best_ns = 0;
     for (uint64_t i = 0; i < n_rounds; i++) {
-        go(p, &c->at, &c->mean, (best_ns * (1 + above) - ns) / fmax(square(p, &c->mean), DBL_MIN));
-        ns = bound_at(p, &c->at, &c->slope);
-        tie(p, width, &c->slope);
-        mix(p, &c->mean, &c->slope);
+        const double done = (double)i / (double)n_rounds, left = 1 - done;
+        const uint32_t group = (uint32_t)(done / GROUPED * (N_WIDTHS - 1));
+        const double ns = bound_at(&c->pricer, &c->at, &c->slope);
         if (ns > best_ns) {
             best_ns = ns;
             c->best = c->at;
-            n_worse = 0;
-            is_up = true;
-        } else if (++n_worse == (is_up ? PATIENCE : FIRST_PATIENCE)) {
-            n_worse = 0;
-            above *= LOWER;
-            c->at = c->best;
-            ns = best_ns;
         }
+        if (group + 1 < N_WIDTHS) { tie(&c->pricer, 1u << (N_WIDTHS - 1 - group), &c->slope); }
+        /* both means begin at 0: what the rounds so far can have made of them */
+        const double begun = sqrt(1 - pow(SQUARE_MEMORY, (double)i + 1)) / (1 - pow(MEMORY, (double)i + 1));
+        go(c, STEP * left * left * begun);
     }
     return best_ns;
 }
@@ -281,17 +268,23 @@ static uint64_t count_visits(const ebb_bound_problem *problem) {
     return n;
 }
 
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out) {
-    double computing_ns = 0, bound_ns = 0;
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out,
+                            ebb_bound_prices *prices_out) {
+    double computing_ns = 0;
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
     *bound_ns_out = computing_ns;
+    if (prices_out != NULL) { memset(prices_out, 0, sizeof *prices_out); }
     if (problem->n_pivots == 0 || computing_ns == 0) { return EBB_OK; }
     climber *c = ebb__bump_alloc(bump, 1, sizeof *c);
     if (c == NULL) { return EBB_E_NO_MEMORY; }
     *c = (climber){.pricer = {problem, problem->n_pivots + 1, unit_of(problem, computing_ns)}};
-    for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->best.share[j][COMPUTING] = 1; }
+    for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->at.share[j][COMPUTING] = 1; }
     const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
-    for (uint32_t width = MAX_WIDTH; width > 0; width /= 2) { bound_ns = climb(c, width, n_rounds); }
-    *bound_ns_out = fmax(computing_ns, bound_ns) * (1 - SAFETY);
+    *bound_ns_out = fmax(computing_ns, climb(c, n_rounds)) * (1 - SAFETY);
+    for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
+        prices_out->out[j] = c->best.share[j][OUT] + problem->drag * c->best.share[j][COMPUTING];
+        prices_out->in[j] = c->best.share[j][IN] + problem->drag * c->best.share[j][COMPUTING];
+        prices_out->byte[j] = c->best.price[j] * c->pricer.unit;
+    }
     return EBB_OK;
 }

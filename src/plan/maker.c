@@ -54,7 +54,8 @@
 
 /* The placer's work: for the plan of a rung; for a last plan, of a program that is not large. */
 #define QUICK_WORK EBB_PLACING_QUICK
-#define HASTY_WORK (EBB_PLACE_STEPS / 1024) /* of a hasty maker */
+#define HASTY_WORK                                                                                                     \
+    (EBB_PLACE_STEPS / 1024) /* of a hasty maker, and for a plan that is too slow wherever it is placed */
 #define THOROUGH_WORK (EBB_PLACE_STEPS / 4)
 #define FULL_WORK                                                                                                      \
     EBB_PLACE_STEPS /* within a budget with the machine's own times: what is lost here is lost for good                \
@@ -223,7 +224,11 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
         *plan_out = NULL;
         return EBB_OK;
     }
-    if (st == EBB_OK) { st = place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out); }
+    if (st == EBB_OK) {
+        const bool may_win = ebb__plan_least_ns(m->program, m->machine, plan, m->to_beat_ns) < m->to_beat_ns;
+        const uint64_t work = may_win ? a->work : HASTY_WORK;
+        st = place(m, plan, work, a->enough_bytes, a->budget_bytes, placed_out);
+    }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
@@ -633,16 +638,11 @@ static ebb_status keep_faster(const maker *m, ebb_plan **plan, ebb_plan *other) 
     return st;
 }
 
-/* Whether nothing takes longer than computing each step once, by the choices at hand: no plan is faster. */
+/* Whether it takes no longer than computing: no plan is faster. */
 static ebb_status is_free(const maker *m, const ebb_plan *plan, bool *free_out) {
-    const ebb_program_view view = ebb__plan_view(m->program);
-    uint64_t computing_ns = 0, time_ns = 0;
+    uint64_t time_ns = 0;
     EBB_TRY(time_of(m, plan, &time_ns));
-    for (size_t i = 0; i < view.n_steps; i++) {
-        const ebb_choice *choice = &view.choices[view.steps[i].first_choice + ebb__choice_of(m->choice, i)];
-        computing_ns = ebb__add_ns(computing_ns, ebb_machine_step_time_ns(m->machine, choice));
-    }
-    *free_out = time_ns <= computing_ns;
+    *free_out = time_ns <= ebb__computing_ns(m->program, m->machine, m->choice);
     return EBB_OK;
 }
 
@@ -664,14 +664,17 @@ static ebb_status fit_apart(maker *m, uint64_t budget_bytes, ebb_plan **plan_out
     return st;
 }
 
-/* Make one more plan by a policy, as if it was asked alone, and keep it if it is faster. No plan is no failure. */
+/* Make one more plan by a policy, as if it was asked alone, and keep it if it is faster. No plan is no failure. Where
+ * its drafts are too slow already, little work is spent on placing them. */
 static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
+    if (*plan != NULL && policy != own) { EBB_TRY(time_of(m, *plan, &m->to_beat_ns)); }
     m->policy = policy;
     ebb_status st = policy->keeps_limit ? fit_own(m, budget_bytes, &other) : try_fixed(m, &other);
     if (st == EBB_E_NO_FIT && policy->keeps_limit && policy != own) { st = fit_apart(m, budget_bytes, &other); }
     m->policy = own;
+    m->to_beat_ns = UINT64_MAX;
     if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
         ebb_plan_destroy(other);
         return EBB_OK;
@@ -687,24 +690,49 @@ static uint32_t count_rivals(const maker *m) {
     return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
 }
 
-/* The fastest of a policy's plan and its rivals'. These are asked first, because where a plan costs no time there is
- * nothing to search for. EBB_E_NO_FIT without a message: none has one. */
-static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const uint32_t n = count_rivals(m);
-    ebb_plan *plan = NULL;
-    ebb_status st = EBB_OK;
-    bool is_done = false;
-    for (uint32_t i = 0; st == EBB_OK && i < n && !is_done; i++) {
-        st = fit_more(m, m->policy->rivals[i], budget_bytes, &plan);
-        if (st == EBB_OK && plan != NULL) { st = is_free(m, plan, &is_done); }
+/* Plans made for a budget by several policies, the fastest of them so far, and what none that only copies can beat. */
+typedef struct contest {
+    uint64_t budget_bytes, copies_ns;
+    ebb_plan *plan;
+    bool is_over; /* nothing is faster */
+} contest;
+
+/* Ask a policy, unless its plan cannot take less than this. */
+static ebb_status ask(maker *m, const ebb_policy *policy, uint64_t least_ns, contest *c) {
+    if (c->is_over || (policy->copies_only && c->copies_ns >= least_ns)) { return EBB_OK; }
+    EBB_TRY(fit_more(m, policy, c->budget_bytes, &c->plan));
+    return c->plan != NULL ? is_free(m, c->plan, &c->is_over) : EBB_OK;
+}
+
+/* First the quick rivals that may have a plan that costs no time, because then there is nothing to search for. Then the
+ * policy itself. Last all other rivals, which have much to beat by now. */
+static ebb_status ask_all(maker *m, contest *c) {
+    const ebb_policy *own = m->policy;
+    const uint32_t n = count_rivals(m), n_quick = ebb_min_u64(n, own->n_quick_rivals);
+    const uint64_t free_ns = ebb__computing_ns(m->program, m->machine, m->choice) + 1;
+    uint64_t time_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < n_quick; i++) { EBB_TRY(ask(m, own->rivals[i], free_ns, c)); }
+    if (!m->is_large) { EBB_TRY(ask(m, own, UINT64_MAX, c)); }
+    const bool is_quick_out = c->copies_ns >= free_ns;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i < n_quick && !(own->rivals[i]->copies_only && is_quick_out)) { continue; } /* asked before */
+        if (c->plan != NULL) { EBB_TRY(time_of(m, c->plan, &time_ns)); }
+        EBB_TRY(ask(m, own->rivals[i], time_ns, c));
     }
-    if (st == EBB_OK && !is_done && !m->is_large) { st = fit_more(m, m->policy, budget_bytes, &plan); }
+    return EBB_OK;
+}
+
+/* The fastest of a policy's plan and its rivals'. EBB_E_NO_FIT without a message: none has one. */
+static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    contest c = {.budget_bytes = budget_bytes};
+    ebb_status st = ebb__bound_copies(m->program, m->machine, m->options, &c.copies_ns);
+    if (st == EBB_OK) { st = ask_all(m, &c); }
     if (st != EBB_OK) {
-        ebb_plan_destroy(plan);
+        ebb_plan_destroy(c.plan);
         return st;
     }
-    *plan_out = plan;
-    return plan != NULL ? EBB_OK : EBB_E_NO_FIT;
+    *plan_out = c.plan;
+    return c.plan != NULL ? EBB_OK : EBB_E_NO_FIT;
 }
 
 /* How much of a placed plan's peak the placer lost. */
@@ -925,41 +953,9 @@ void ebb__maker_choose(ebb_maker *m, const uint32_t *choice) {
     m->choice = choice;
     m->floor_bytes = ebb__plan_floor(m->program, choice, &m->floor_step);
     m->fitting_bytes = m->least_bytes = UNKNOWN;
+    m->to_beat_ns = UINT64_MAX;
     m->loss = 1;
     m->rungs.n = 0;
-}
-
-/* The machine's tiers, with one and the same rate for all copies. */
-static ebb_status make_alike(const maker *m, double bytes_per_s, ebb_machine **machine_out) {
-    const ebb_topology *has = ebb_machine_topology(m->machine);
-    ebb_machine *machine = NULL;
-    EBB_TRY(ebb_machine_create(m->mem, &machine));
-    ebb_status st = EBB_OK;
-    for (uint32_t t = ebb_machine_topology(machine)->n_tiers; st == EBB_OK && t < has->n_tiers; t++) {
-        uint32_t added = 0;
-        st = ebb_machine_add_tier(machine, &has->tier[t], &added);
-    }
-    for (uint32_t t = 1; st == EBB_OK && t < has->n_tiers; t++) {
-        ebb_link link = {.near = EBB_DEVICE, .far = t, .out.engine = 1, .in.engine = 1, EBB_LINK_SHARES_ONE};
-        const bool is_linked = ebb_machine_link(machine, EBB_DEVICE, t, &link);
-        if (bytes_per_s > 0 || !is_linked) {
-            link.out = link.in = (ebb_way){bytes_per_s > 0 ? bytes_per_s : 1e9, 0, 1};
-            st = ebb_machine_set_link(machine, &link);
-        }
-    }
-    if (st == EBB_OK) {
-        *machine_out = machine;
-    } else {
-        ebb_machine_destroy(machine);
-    }
-    return st;
-}
-
-/* Times that are the same everywhere. */
-static ebb_status make_nominal(maker *m) {
-    static const double copies_per_s[] = {0, 1e18, 1};
-    for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) { EBB_TRY(make_alike(m, copies_per_s[i], &m->nominal[i])); }
-    return EBB_OK;
 }
 
 ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_machine *machine,
@@ -977,7 +973,10 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
     m->n_nominal = m->is_large || policy->never_copies ? 1 : EBB_MAKER_NOMINAL;
     m->n_ladder_parts = ebb_min_u64(ebb_max_u64(LADDER_STEPS / n_steps, MIN_LADDER_PARTS), MAX_LADDER_PARTS);
     ebb__maker_choose(m, NULL);
-    ebb_status st = make_nominal(m);
+    ebb_status st = EBB_OK;
+    for (uint32_t i = 0; st == EBB_OK && i < EBB_MAKER_NOMINAL; i++) {
+        st = ebb__nominal_machine(m->mem, machine, i, &m->nominal[i]);
+    }
     if (st == EBB_OK) { st = ebb__draft_init(&m->draft, program, m->mem); }
     if (st != EBB_OK) { ebb__maker_fini(m); }
     return st;

@@ -48,6 +48,7 @@ typedef struct ebb_maker {
     ebb_reordered reordered; /* without a program if no order has a lower load, or none was looked for yet */
     bool is_order_known;
     bool is_turned;         /* drafts are made for the reordered program */
+    uint64_t to_beat_ns;    /* a plan that takes as long, or longer, will not be taken; UINT64_MAX: there is none yet */
     uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
     double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
     ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */
@@ -77,6 +78,11 @@ ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fi
 
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
+
+/* ---- nominal machines (nominal.c) --------------------------------------------------------------- */
+
+/* A machine with the tiers of another one and nominal times, the caller's; which: below EBB_MAKER_NOMINAL. */
+ebb_status ebb__nominal_machine(const ebb_mem *mem, const ebb_machine *like, uint32_t which, ebb_machine **machine_out);
 
 /* ---- choices of algorithm (algorithms.c, fitting.c, greedy.c) ---------------------------------- */
 

@@ -213,3 +213,13 @@ const ebb_topology *ebb_plan_topology(const ebb_plan *plan) {
 ebb_plan_summary ebb_plan_get_summary(const ebb_plan *plan) {
     return plan->summary;
 }
+
+uint64_t ebb__computing_ns(const ebb_program *program, const ebb_machine *machine, const uint32_t *choice) {
+    const ebb_program_view view = ebb__plan_view(program);
+    uint64_t sum_ns = 0;
+    for (size_t i = 0; i < view.n_steps; i++) {
+        const uint32_t at = view.steps[i].first_choice + ebb__choice_of(choice, i);
+        sum_ns = ebb__add_ns(sum_ns, ebb_machine_step_time_ns(machine, &view.choices[at]));
+    }
+    return sum_ns;
+}

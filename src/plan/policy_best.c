@@ -80,7 +80,7 @@ static ebb_status init_keys(search *s, ebb_best_keys *keys) {
     memset(keys->resident, 0, n * sizeof *keys->resident);
     memset(keys->no_again, 0, n * sizeof *keys->no_again);
     keys->link_price = keys->reach = 1;
-    keys->copies_only = false;
+    keys->copies_only = keys->by_duals = keys->holds = false;
     return EBB_OK;
 }
 
@@ -93,6 +93,8 @@ static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *f
     to->link_price = from->link_price;
     to->reach = from->reach;
     to->copies_only = from->copies_only;
+    to->by_duals = from->by_duals;
+    to->holds = from->holds;
 }
 
 /* Pick a random tensor, weighted by its bytes. */
@@ -139,6 +141,12 @@ static void vary_ways(search *s, uint64_t n) {
     }
 }
 
+/* A weight is multiplied, an exponent is moved. */
+static void vary_reach(search *s) {
+    const float by = ebb__rng_normal(&s->rng);
+    s->tried.reach = s->tried.by_duals ? s->tried.reach * exp2f(by) : fmaxf(0, s->tried.reach + 0.3f * by);
+}
+
 /* The keys tried: most often those of a few tensors, sometimes of many. */
 static void vary(search *s) {
     const uint64_t kind = ebb__rng_below(&s->rng, 10);
@@ -148,7 +156,7 @@ static void vary(search *s) {
         return;
     }
     switch (kind) {
-    case 0: s->tried.reach = fmaxf(0, s->tried.reach + 0.3f * ebb__rng_normal(&s->rng)); break;
+    case 0: vary_reach(s); break;
     case 1: s->tried.link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
     case 2: vary_neighbours(s, size); return;
     default: break;
@@ -231,6 +239,7 @@ static void set_seed(search *s, size_t i, bool copies_only) {
     s->tried.link_price = seed_prices[i % N_SEED_PRICES];
     s->tried.reach = seed_reaches[i / N_SEED_PRICES];
     s->tried.copies_only = copies_only;
+    s->tried.by_duals = s->tried.holds = false;
     memset(s->tried.no_again, 0, s->walk.view.n_tensors * sizeof *s->tried.no_again);
 }
 
@@ -262,10 +271,35 @@ static ebb_status repair_seeds(search *s, const bool *blocked) {
     return EBB_OK;
 }
 
+/* By the bound's prices, if room has one. */
+static const float dual_prices[] = {1, 1.2f, 0.7f, 1.5f}, dual_reaches[] = {0.03f, 0.3f, 3};
+#define N_DUAL_PRICES (sizeof dual_prices / sizeof dual_prices[0])
+#define N_DUAL_REACHES (sizeof dual_reaches / sizeof dual_reaches[0])
+
+static ebb_status seed_by_duals(search *s) {
+    const size_t n_prices = ebb__has_tiers(s->input->tier_bytes) ? N_DUAL_PRICES : 1;
+    ebb_best_duals *duals = NULL;
+    double time_ns = INFINITY;
+    EBB_TRY(ebb__best_find_duals(&s->walk, &duals));
+    s->walk.duals = duals;
+    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
+    for (size_t i = 0; duals != NULL && i < 2 * n_prices * N_DUAL_REACHES; i++) {
+        set_seed(s, 0, false);
+        s->tried.by_duals = true;
+        s->tried.holds = i % 2 == 1;
+        s->tried.link_price = dual_prices[i / 2 % n_prices];
+        s->tried.reach = dual_reaches[i / 2 / n_prices];
+        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
+    }
+    return EBB_OK;
+}
+
 static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false}, ignored[N_SEEDS];
     s->walk.max_looks = UINT64_MAX;
     EBB_TRY(seed_ways(s, false, blocked));
+    EBB_TRY(seed_by_duals(s));
+    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
     if (!ebb__has_tiers(s->input->tier_bytes) || s->input->copies_only) { return EBB_OK; }
     EBB_TRY(seed_ways(s, true, ignored));
     return repair_seeds(s, blocked);

@@ -146,17 +146,20 @@ static ebb_status draft_utp(const ebb_policy_input *input, ebb_draft *draft) {
 const ebb_policy ebb__policy_vdnn_all = {
     .name = "vdnn-all",
     .about = "vDNN: all that the backward pass reads again goes out, and comes back one layer ahead",
+    .copies_only = true,
     .draft = draft_vdnn_all,
 };
 
 const ebb_policy ebb__policy_vdnn_conv = {
     .name = "vdnn-conv",
     .about = "vDNN: the same, for inputs of convolutions only",
+    .copies_only = true,
     .draft = draft_vdnn_conv,
 };
 
 const ebb_policy ebb__policy_utp = {
     .name = "utp",
     .about = "SuperNeurons: checkpoints go out, and come back three steps ahead",
+    .copies_only = true,
     .draft = draft_utp,
 };

@@ -31,6 +31,7 @@ const ebb_policy ebb__policy_tensor_cache = {
     .about = "SuperNeurons: what was used least recently goes out where there is no room",
     .keeps_limit = true,
     .when_it_fits = &ebb__policy_liveness,
+    .copies_only = true,
     .draft = draft_oldest,
 };
 
@@ -39,5 +40,6 @@ const ebb_policy ebb__policy_tensor_cache_next = {
     .about = "the same, with what is needed again last",
     .keeps_limit = true,
     .when_it_fits = &ebb__policy_liveness,
+    .copies_only = true,
     .draft = draft_farthest,
 };
