@@ -7,12 +7,12 @@
  *        +-------+------+-------+------+------+------+----------------------+
  *          all of it the general allocator's, to whom the pieces that the plan holds are taken
  *
- * With a plan, requests that it expects are answered from its bytes. The others go into holes of the plan (pool_hole.c)
- * or to the general allocator. Without a plan, every request goes there; a pool that learns then records what comes,
- * until it sees an iteration. It goes on recording for some time, for the first plan may be of a part of the iteration,
- * or of an iteration with noise in it; a better one takes its place. When a plan goes on missing later, it records
- * again. A plan that misses most requests is dropped: its live blocks become blocks of the general allocator, and what
- * is between them is free.
+ * With a plan, requests that it expects are answered from its bytes. The others go into holes of the plan
+ * (pool_hole.c), or requests to come make room for them (pool_detour.c), or they go to the general allocator. Without a
+ * plan, every request goes there; a pool that learns then records what comes, until it sees an iteration. It goes on
+ * recording for some time, for the first plan may be of a part of the iteration, or of an iteration with noise in it; a
+ * better one takes its place. When a plan goes on missing later, it records again. A plan that misses most requests is
+ * dropped: its live blocks become blocks of the general allocator, and what is between them is free.
  *
  * A call looks at one event first, the next of the plan. Where there is no plan, or the pool has a lock, or it records,
  * or the plan's books must be kept, that is a stop, and the rest of this file decides. Unused features cost nothing.
@@ -30,8 +30,11 @@
 #define FIRST_PATIENCE 4u /* mismatches */
 #define MORE_PATIENCE 4u
 #define MAX_PATIENCE ((uint64_t)1 << 40)
-#define SLACK 128u           /* a part of what lives at most, by which the arena may always be larger */
-#define LOOKS_A_REQUEST 256u /* steps of searches for holes */
+#define SLACK 128u                           /* a part of what lives at most, by which the arena may always be larger */
+#define LOOKS_A_REQUEST 256u                 /* steps of searches for holes */
+#define MAX_MOVES (EBB_POOL_STRAYS / 2)      /* of requests that make room for one block */
+#define DETOUR_STEPS ((uint64_t)1000 * 1000) /* of the placer, for detours: less than 0.1 s */
+#define DETOUR_STEPS_A_MISS 500u
 #define DOUBT_ITERATIONS 12u /* by the plan that is doubted */
 
 struct ebb_pool {
@@ -52,6 +55,7 @@ struct ebb_pool {
     uint64_t general_bytes;    /* live ones */
     uint64_t top;              /* the highest end of what was handed out or planned since there is this plan */
     uint64_t n_looked;         /* steps of all searches for holes, about */
+    uint64_t n_detour_steps;   /* of the placer, for detours */
     ebb_pool_stats stats;      /* without what is kept elsewhere */
     pthread_mutex_t lock;
 };
@@ -318,12 +322,15 @@ static ebb_status widen_plan(ebb_pool *pool, uint64_t start, uint64_t end) {
     uint64_t n, note;
     while (first < pool->pieces.n && pieces[first].start + pieces[first].n < start) { first++; }
     for (last = first; last < pool->pieces.n && pieces[last].start <= end; last++) {}
-    EBB_ASSERT(first < last);
-    ebb_pool_piece all = {.note = EBB_POOL_PLANNED};
-    all.start = ebb_min_u64(start, pieces[first].start);
-    all.n = ebb_max_u64(end, pieces[last - 1].start + pieces[last - 1].n) - all.start;
+    ebb_pool_piece all = {.start = start, .n = end - start, .note = EBB_POOL_PLANNED};
+    if (first < last) {
+        all.start = ebb_min_u64(start, pieces[first].start);
+        all.n = ebb_max_u64(end, pieces[last - 1].start + pieces[last - 1].n) - all.start;
+    }
     if (last == first + 1 && all.start == pieces[first].start && all.n == pieces[first].n) { return EBB_OK; }
     EBB_TRY(ebb__pool_heap_reserve(pool->heap, 2));
+    EBB_TRY(EBB_RESERVE(pool->options.mem, &pool->pieces, 1));
+    pieces = pool->pieces.data;
     for (size_t k = first; k < last; k++) {
         ebb__pool_heap_note(pool->heap, pieces[k].start, 0);
         ebb__pool_heap_give(pool->heap, pieces[k].start, &n, &note);
@@ -331,9 +338,9 @@ static ebb_status widen_plan(ebb_pool *pool, uint64_t start, uint64_t end) {
     }
     ebb__pool_heap_take_pieces(pool->heap, &all, 1);
     pool->stats.plan_bytes += all.n;
-    pieces[first] = all;
     memmove(&pieces[first + 1], &pieces[last], (pool->pieces.n - last) * sizeof *pieces);
-    pool->pieces.n -= last - first - 1;
+    pieces[first] = all;
+    pool->pieces.n = pool->pieces.n + 1 - (last - first);
     pool->plan_start = pieces[0].start;
     pool->plan_extent = pieces[pool->pieces.n - 1].start + pieces[pool->pieces.n - 1].n - pool->plan_start;
     return EBB_OK;
@@ -345,17 +352,50 @@ static uint64_t get_ceiling(const ebb_pool *pool, uint64_t n) {
     return ebb_max_u64(pool->top, pool->options.base + ebb_max_u64(most + most / SLACK, count_live(pool) + n));
 }
 
-static ebb_status find_hole(ebb_pool *pool, ebb_bump *bump, uint64_t n, uint64_t *start_out) {
+/* The requests that make room for a new block get their places. One that gets none goes elsewhere when it comes. */
+static void follow_detour(ebb_pool *pool, const ebb_pool_detour *d) {
+    for (size_t k = 0; k < d->n_moves; k++) {
+        const ebb_pool_move *m = &d->moves[k];
+        if (widen_plan(pool, m->start, m->start + pool->replay->requests[m->request].n) != EBB_OK) { continue; }
+        ebb__pool_replay_detour(pool->replay, m->request, m->start);
+    }
+}
+
+/* The placer may take as many steps as some plans take, and some more for each unexpected request. What the plan has no
+ * place for comes in every iteration; others do not make room for it. */
+static bool may_detour(const ebb_pool *pool, const ebb_pool_hint *hint) {
+    const ebb_pool_expected *requests = pool->replay->requests;
+    if (hint->request != EBB_POOL_NONE && requests[hint->request].spot == EBB_POOL_NONE) { return false; }
+    return pool->n_detour_steps <= DETOUR_STEPS + DETOUR_STEPS_A_MISS * pool->stats.n_mismatches;
+}
+
+/* In a hole that lasts. If there is none, where the requests to come make room, or whatever else costs least. */
+static ebb_status find_place(ebb_pool *pool, ebb_bump *bump, const ebb_pool_hint *hint, uint64_t n,
+                             uint64_t *start_out) {
     ebb_pool_piece *taken = NULL;
+    const uint64_t end = pool->options.base + (pool->options.capacity_bytes & ~pool->mask);
     ebb_pool_search search = {.replay = pool->replay,
-                              .hint = ebb__pool_replay_get_hint(pool->replay, n),
+                              .hint = *hint,
                               .n = n,
                               .base = pool->options.base,
-                              .ceiling = get_ceiling(pool, n),
-                              .end = pool->options.base + (pool->options.capacity_bytes & ~pool->mask)};
+                              .ceiling = ebb_min_u64(get_ceiling(pool, n), end),
+                              .end = end,
+                              .alignment_bytes = pool->mask + 1};
+    ebb_pool_hole hole;
+    ebb_pool_detour detour;
     EBB_TRY(ebb__pool_heap_list(pool->heap, bump, &taken, &search.n_taken));
     search.taken = taken;
-    return ebb__pool_find_hole(&search, bump, start_out);
+    EBB_TRY(ebb__pool_find_hole(&search, bump, &hole));
+    *start_out = hole.start;
+    if ((hole.start != EBB_POOL_NOWHERE && hole.cost == 0) || !may_detour(pool, hint)) { return EBB_OK; }
+    if (ebb__pool_find_detour(&search, pool->options.mem, bump, &detour) != EBB_OK) { return EBB_OK; }
+    pool->n_detour_steps += detour.n_steps;
+    if (detour.hole.cost > search.end - search.ceiling || detour.n_moves > MAX_MOVES) { return EBB_OK; }
+    if (hole.start != EBB_POOL_NOWHERE && detour.hole.cost >= hole.cost) { return EBB_OK; }
+    EBB_TRY(widen_plan(pool, detour.hole.start, detour.hole.start + n));
+    follow_detour(pool, &detour);
+    *start_out = detour.hole.start;
+    return EBB_OK;
 }
 
 /* Searches take as many steps as there are blocks and requests, so a long iteration gets one now and then. */
@@ -366,33 +406,41 @@ static bool may_look(ebb_pool *pool) {
     return true;
 }
 
-/* A place for a request that the plan does not answer, if a good one is in the plan's bytes. */
-static ebb_status lodge(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
-    ebb_bump bump;
-    uint64_t start = EBB_POOL_NOWHERE;
-    *start_out = EBB_POOL_NOWHERE;
-    if (!may_look(pool)) { return EBB_OK; }
-    ebb__bump_init(&bump, pool->options.mem);
-    ebb_status st = find_hole(pool, &bump, n, &start);
-    ebb__bump_fini(&bump);
-    if (st != EBB_OK || start == EBB_POOL_NOWHERE || !is_in_plan(pool, start, n)) { return st; }
-    EBB_TRY(widen_plan(pool, start, start + n));
-    ebb__pool_replay_lodge(pool->replay, start, n);
+/* A place for a request that the plan does not answer: where a detour leads it, *start, or a good one in the plan's
+ * bytes. EBB_POOL_NOWHERE: there is none. */
+static ebb_status lodge(ebb_pool *pool, uint64_t n, uint64_t *start) {
+    const ebb_pool_hint hint = ebb__pool_replay_get_hint(pool->replay, n);
+    if (*start == EBB_POOL_NOWHERE) {
+        ebb_bump bump;
+        if (!may_look(pool)) { return EBB_OK; }
+        ebb__bump_init(&bump, pool->options.mem);
+        const ebb_status st = find_place(pool, &bump, &hint, n, start);
+        ebb__bump_fini(&bump);
+        EBB_TRY(st);
+        if (*start == EBB_POOL_NOWHERE) { return EBB_OK; }
+        if (!is_in_plan(pool, *start, n)) {
+            *start = EBB_POOL_NOWHERE;
+            return EBB_OK;
+        }
+        EBB_TRY(widen_plan(pool, *start, *start + n));
+    }
+    ebb__pool_replay_lodge(pool->replay, *start, n, &hint);
     note_live(pool);
-    note_end(pool, start + n);
-    *start_out = start;
+    note_end(pool, *start + n);
     return EBB_OK;
 }
 
-/* From a hole of the plan, or the general allocator. A plan that is in its way goes, if the pool can learn another. */
-static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
+/* From a detour's end, a hole of the plan, or the general allocator. A plan that is in its way goes, if the pool can
+ * learn another. */
+static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t start, uint64_t *start_out) {
     const uint64_t live_bytes = count_live(pool);
-    uint64_t start = EBB_POOL_NOWHERE;
     if (pool->replay != NULL) {
-        EBB_TRY(lodge(pool, n, start_out));
-        if (*start_out != EBB_POOL_NOWHERE) {
+        const bool is_expected = start != EBB_POOL_NOWHERE;
+        EBB_TRY(lodge(pool, n, &start));
+        if (start != EBB_POOL_NOWHERE) {
             pool->stats.n_requests++;
-            if (pool->records) { record(pool, n, live_bytes, *start_out, false); }
+            if (pool->records) { record(pool, n, live_bytes, start, is_expected); }
+            *start_out = start;
             return EBB_OK;
         }
     }
@@ -413,11 +461,14 @@ static ebb_status take_general(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
 
 static ebb_status take_planned(ebb_pool *pool, uint64_t n, uint64_t *start_out) {
     const uint64_t live_bytes = count_live(pool);
-    switch (ebb__pool_replay_search(pool->replay, n, start_out)) {
+    uint64_t start = EBB_POOL_NOWHERE;
+    switch (ebb__pool_replay_search(pool->replay, n, &start)) {
     case EBB_POOL_HIT:
+        *start_out = start;
         if (pool->records) { record(pool, n, live_bytes, *start_out, true); }
         return EBB_OK;
     case EBB_POOL_UNPLANNED: pool->stats.n_unplanned++; break;
+    case EBB_POOL_DETOURED:
     case EBB_POOL_DISPLACED: pool->stats.n_mismatches++; break;
     case EBB_POOL_MISMATCH:
         pool->stats.n_mismatches++;
@@ -425,7 +476,7 @@ static ebb_status take_planned(ebb_pool *pool, uint64_t n, uint64_t *start_out) 
         break;
     }
     if (pool->options.learns && ebb__pool_replay_is_stale(pool->replay)) { (void)unlearn(pool); }
-    return take_general(pool, n, start_out);
+    return take_general(pool, n, start, start_out);
 }
 
 /* A request that does not follow. */
@@ -434,7 +485,8 @@ static ebb_status take_other(ebb_pool *pool, uint64_t size_bytes, uint64_t *star
     if (size_bytes > pool->options.capacity_bytes) { return no_room(pool, size_bytes); }
     const uint64_t n = ebb_align_up(ebb_max_u64(size_bytes, 1), pool->mask + 1);
     if (pool->records) { learn(pool); }
-    return pool->replay == NULL ? take_general(pool, n, start_out) : take_planned(pool, n, start_out);
+    if (pool->replay != NULL) { return take_planned(pool, n, start_out); }
+    return take_general(pool, n, EBB_POOL_NOWHERE, start_out);
 }
 
 static ebb_status give_general(ebb_pool *pool, uint64_t address) {

@@ -11,7 +11,8 @@
  * that becomes too small is gone. The last gap below the ceiling is the hole that is free for the longest time. If it
  * is not free for as long as the request is likely to live, there are two ways out: the plan's request that comes into
  * the hole goes elsewhere, or the arena is used beyond its ceiling. The one that costs fewer bytes is taken. A request
- * that was itself sent elsewhere never sends others: so one stray does not start a chain.
+ * that was itself sent elsewhere never sends others: so one stray does not start a chain. What it costs is told, for a
+ * third way out may cost less (pool_detour.c).
  */
 #include "pool/pool_priv.h"
 
@@ -97,18 +98,11 @@ typedef struct hole {
     uint64_t growth_bytes; /* beyond the ceiling */
 } hole;
 
-/* How many of the next requests are not expected: those up to the one that this seems to be. */
-static uint64_t count_skipped(const search *q) {
-    const ebb_pool_replay *r = q->replay;
-    if (q->hint.request == NONE || q->hint.is_certain) { return 0; }
-    return (q->hint.request + (uint64_t)r->n - q->hint.next) % r->n + 1;
-}
-
 /* longest: the hole below the ceiling that is free for the longest time. grown: the one that is free for as long as
  * the request lives, with the least growth. lost_bytes_out: size of the request that ends the first. */
 static void follow_gaps(const search *q, gaps *g, hole *longest, hole *grown, uint64_t *lost_bytes_out) {
     const ebb_pool_replay *r = q->replay;
-    const uint64_t age = ebb_min_u64(q->hint.age, r->n), n_skipped = count_skipped(q);
+    const uint64_t age = ebb_min_u64(q->hint.age, r->n);
     uint32_t i = q->hint.next;
     uint64_t last_bytes = 0;
     *longest = *grown = (hole){.start = NOWHERE};
@@ -123,13 +117,16 @@ static void follow_gaps(const search *q, gaps *g, hole *longest, hole *grown, ui
         }
         if (x == NULL || (growth(q, x) > 0 && k >= age)) { return; }
         const ebb_pool_expected *e = &r->requests[i];
-        if (e->spot != NONE && k >= n_skipped) { cut(g, e->start, e->start + e->n); }
+        if (e->spot != NONE && k >= q->hint.n_skipped) {
+            const uint64_t start = ebb__pool_next_start(e);
+            cut(g, start, start + e->n);
+        }
         last_bytes = e->n;
         i = i + 1 < r->n ? i + 1 : 0;
     }
 }
 
-ebb_status ebb__pool_find_hole(const search *q, ebb_bump *bump, uint64_t *start_out) {
+ebb_status ebb__pool_find_hole(const search *q, ebb_bump *bump, ebb_pool_hole *hole_out) {
     gaps g = {0};
     hole longest, grown;
     uint64_t lost_bytes;
@@ -138,6 +135,12 @@ ebb_status ebb__pool_find_hole(const search *q, ebb_bump *bump, uint64_t *start_
     const bool lasts = longest.start != NOWHERE && longest.age >= ebb_min_u64(q->hint.age, q->replay->n);
     const bool grows = grown.start != NOWHERE && (longest.start == NOWHERE || grown.growth_bytes < lost_bytes);
     const bool may_send = !q->hint.is_certain || lost_bytes <= q->n / 2;
-    *start_out = lasts || (!grows && may_send) ? longest.start : grown.start;
+    if (lasts) {
+        *hole_out = (ebb_pool_hole){longest.start, 0};
+    } else if (!grows && may_send) {
+        *hole_out = (ebb_pool_hole){longest.start, lost_bytes};
+    } else {
+        *hole_out = (ebb_pool_hole){grown.start, grown.growth_bytes};
+    }
     return EBB_OK;
 }

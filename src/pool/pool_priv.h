@@ -2,7 +2,8 @@
  *
  * The pool's parts: a general allocator (pool_heap.c), what finds the iteration (pool_learn.c, pool_template.c), what
  * places it around the blocks that live (pool_place.c), the plan, followed (pool_replay.c), and places for requests
- * that the plan does not have (pool_hole.c). All deal in addresses and in bytes rounded up to the granule.
+ * that the plan does not have: in a hole of it (pool_hole.c), or where the requests to come make room
+ * (pool_detour.c). All deal in addresses and in bytes rounded up to the granule.
  */
 #ifndef EBB_SRC_POOL_PRIV_H
 #define EBB_SRC_POOL_PRIV_H
@@ -86,7 +87,13 @@ typedef struct ebb_pool_expected {
     uint32_t span;
     uint32_t alloc_at, free_at; /* events; the second where it is planned */
     uint32_t late_at;           /* in the list of the late; EBB_POOL_NONE */
+    uint64_t detour;            /* the next one comes here instead, once; its event is a stop. EBB_POOL_NOWHERE */
 } ebb_pool_expected;
+
+/* Where the next one comes. */
+static inline uint64_t ebb__pool_next_start(const ebb_pool_expected *e) {
+    return e->detour != EBB_POOL_NOWHERE ? e->detour : e->start;
+}
 
 /* One of the plan's distinct starts. */
 typedef struct ebb_pool_spot {
@@ -98,11 +105,13 @@ typedef struct ebb_pool_spot {
 typedef struct ebb_pool_stray {
     uint64_t start, n, note;
     uint64_t born;  /* requests before it */
+    uint64_t age;   /* how many requests it is likely to live for, ... */
+    uint32_t seems; /* ... if it is this planned request; EBB_POOL_NONE: it is none */
     uint32_t guard; /* the next request whose place it touches, whose event is a stop; EBB_POOL_NONE */
 } ebb_pool_stray;
 
-#define EBB_POOL_GRAM 4u    /* sizes that tell a place */
-#define EBB_POOL_STRAYS 16u /* in the plan's bytes at once */
+#define EBB_POOL_GRAM 4u     /* sizes that tell a place */
+#define EBB_POOL_STRAYS 256u /* in the plan's bytes at once */
 
 typedef struct ebb_pool_replay {
     ebb_pool_event *events; /* in time order; after them a stop */
@@ -120,9 +129,11 @@ typedef struct ebb_pool_replay {
     uint64_t live_bytes, peak_bytes;
     ebb_pool_stray strays[EBB_POOL_STRAYS];
     uint32_t n_strays;
-    uint32_t lost;                  /* the planned request that came last and did not get its place; EBB_POOL_NONE */
-    uint64_t stray_age;             /* for how many requests a stray lives, as a mean of the last ones */
-    uint64_t n_hits, n_others;      /* requests */
+    uint32_t skipped;          /* the request that was taken to be left out or of another size, or EBB_POOL_NONE, ... */
+    uint64_t skipped_at;       /* ... when this many had come */
+    uint32_t lost;             /* the planned request that came last and did not get its place; EBB_POOL_NONE */
+    uint64_t stray_age;        /* for how many requests a stray lives at most, as the last ones tell */
+    uint64_t n_hits, n_others; /* requests */
     uint64_t recent[EBB_POOL_GRAM]; /* sizes since the last one that was where the plan has it */
     uint32_t n_recent;
     uint64_t n_astray;            /* requests since then */
@@ -165,11 +176,13 @@ void ebb__pool_replay_catch_up(ebb_pool_replay *replay, const ebb_pool_event *ne
 typedef enum ebb_pool_answer {
     EBB_POOL_HIT,
     EBB_POOL_UNPLANNED,
+    EBB_POOL_DETOURED,
     EBB_POOL_DISPLACED,
     EBB_POOL_MISMATCH
 } ebb_pool_answer;
 
-/* With the books up to date: a request came; *start_out is its place where it is a hit. */
+/* With the books up to date: a request came; *start_out is its place where it is a hit, or where a detour leads it,
+ * which is free. */
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *replay, uint64_t n, uint64_t *start_out);
 
 /* With the books up to date: the bytes of the block that starts there, which is now free; 0: none does. */
@@ -180,15 +193,25 @@ void ebb__pool_replay_note(ebb_pool_replay *replay, uint64_t start, uint64_t not
 
 /* The knowledge of a request that the plan did not answer, while the books are as they were then. */
 typedef struct ebb_pool_hint {
-    uint32_t request; /* the planned request that it seems to be; EBB_POOL_NONE */
-    uint32_t next;    /* the request that comes next */
-    uint64_t age;     /* it is likely to be freed before the request that comes this many after `next` */
-    bool is_certain;  /* it is that request, which did not get its place */
+    uint32_t request;   /* the planned request that it seems to be; EBB_POOL_NONE */
+    uint32_t next;      /* the request that comes next */
+    uint64_t age;       /* it is likely to be freed before the request that comes this many after `next` */
+    bool is_certain;    /* it is that request, which did not get its place */
+    uint32_t n_skipped; /* of the next requests, these are not expected: this one stands for the last of them */
 } ebb_pool_hint;
 ebb_pool_hint ebb__pool_replay_get_hint(const ebb_pool_replay *replay, uint64_t n);
 
 /* A stray lives in the plan's bytes, at a place where nothing lives. There are fewer than EBB_POOL_STRAYS. */
-void ebb__pool_replay_lodge(ebb_pool_replay *replay, uint64_t start, uint64_t n);
+void ebb__pool_replay_lodge(ebb_pool_replay *replay, uint64_t start, uint64_t n, const ebb_pool_hint *hint);
+
+/* The next time that it comes, this planned request gets this place instead of its own, if that is free then. */
+void ebb__pool_replay_detour(ebb_pool_replay *replay, uint32_t request, uint64_t start);
+
+/* Requests from `next` on until a stray is likely to be freed. */
+uint64_t ebb__pool_replay_stray_left(const ebb_pool_replay *replay, const ebb_pool_stray *stray, uint32_t next);
+
+/* Requests from `next` on until the free of what a planned request has living is expected. */
+uint32_t ebb__pool_replay_time_left(const ebb_pool_replay *replay, uint32_t request, uint32_t next);
 
 /* The live blocks in order of address, from the bump. */
 ebb_status ebb__pool_replay_get_live(const ebb_pool_replay *replay, ebb_bump *bump, ebb_pool_piece **pieces_out,
@@ -213,10 +236,32 @@ typedef struct ebb_pool_search {
     uint64_t n;             /* bytes */
     uint64_t base, ceiling; /* the arena should not be used beyond */
     uint64_t end;           /* of the arena */
+    uint64_t alignment_bytes;
 } ebb_pool_search;
 
-/* *start_out is EBB_POOL_NOWHERE where no place is free. */
-ebb_status ebb__pool_find_hole(const ebb_pool_search *search, ebb_bump *bump, uint64_t *start_out);
+typedef struct ebb_pool_hole {
+    uint64_t start; /* EBB_POOL_NOWHERE: no place is free */
+    uint64_t cost;  /* bytes: beyond the ceiling, or of the planned request that has to go elsewhere; 0: none */
+} ebb_pool_hole;
+
+ebb_status ebb__pool_find_hole(const ebb_pool_search *search, ebb_bump *bump, ebb_pool_hole *hole_out);
+
+/* A planned request that goes elsewhere, once. */
+typedef struct ebb_pool_move {
+    uint32_t request;
+    uint64_t start;
+} ebb_pool_move;
+
+/* A place that is free if some of the requests to come go elsewhere. */
+typedef struct ebb_pool_detour {
+    ebb_pool_hole hole;
+    ebb_pool_move *moves;
+    size_t n_moves;
+    uint64_t n_steps; /* that the placer took */
+} ebb_pool_detour;
+
+ebb_status ebb__pool_find_detour(const ebb_pool_search *search, const ebb_mem *mem, ebb_bump *bump,
+                                 ebb_pool_detour *detour_out);
 
 /* ---- finding the iteration -------------------------------------------------------------------- */
 

@@ -23,6 +23,9 @@
  * whose place touches the stray is guarded: its event is a stop until the stray is gone or the cursor has passed. All
  * others are followed as before. A guarded request goes elsewhere.
  *
+ * A request may be sent elsewhere beforehand, on a detour: then its event is a stop too, and when it comes, it becomes
+ * a stray there. After that, or if it does not come, its place is its own again.
+ *
  * A block that is dead although its free is yet to come, because it was freed early or never taken, is no danger, but
  * a call may free what no longer lives: the event becomes a stop until the cursor has passed it.
  *
@@ -30,11 +33,13 @@
  * one that came, so after one iteration their order is right; and a free moves over a few requests too, as far as
  * the placement's lifetimes allow.
  *
- * When a request has another size than the expected one, it is first taken for one too many. If the next does not fit
- * either, the two sizes are looked for together, a few requests ahead: then some were left out, or one had another
- * size. When that fails too, the last EBB_POOL_GRAM sizes are looked up in a table of all places of the iteration. If
- * several places have these sizes, the one that is nearest to where the cursor should be is taken. Moving there makes
- * the books anew, O(requests), and is not done again before a part of an iteration.
+ * When a request has another size than the expected one, it is taken for the next one, if it has its size: one was left
+ * out. Else it is taken for the expected one in another size, if it has about that, or else for one too many. The first
+ * two are guesses. When the request comes that was skipped, the guess was wrong, and the cursor goes back. If the next
+ * request does not fit either, the two sizes are looked for together, a few requests ahead: then some were left out.
+ * When that fails too, the last EBB_POOL_GRAM sizes are looked up in a table of all places of the iteration. If several
+ * places have these sizes, the one that is nearest to where the cursor should be is taken. Moving there makes the books
+ * anew, O(requests), and is not done again before a part of an iteration.
  *
  * Invariants, while nothing is followed without the books:
  * 1. A free stands after its request and before the request that dies no sooner by the plan (round the circle).
@@ -51,6 +56,8 @@
 #define MIN_EXCESS 32u
 #define JUMPS_AN_ITERATION 64u
 #define MAX_GRAMS 64u /* equal places that are looked at */
+#define AGE_FADES 8u
+#define FIRST_AGE 8u /* part of an iteration */
 #define NONE EBB_POOL_NONE
 
 typedef ebb_pool_spot spot;
@@ -136,7 +143,7 @@ static uint32_t add_spot(ebb_pool_replay *r, uint64_t start) {
 static void copy_requests(ebb_pool_replay *r, const ebb_pool_planned *requests) {
     for (uint32_t i = 0; i < r->n; i++) {
         const ebb_pool_planned *p = &requests[i];
-        r->requests[i] = (expected){.n = p->n, .spot = NONE, .late_at = NONE};
+        r->requests[i] = (expected){.n = p->n, .spot = NONE, .late_at = NONE, .detour = EBB_POOL_NOWHERE};
         if (!is_planned(p, r->n)) { continue; }
         r->requests[i].start = p->start;
         r->requests[i].span = (uint32_t)p->span;
@@ -203,6 +210,8 @@ static ebb_status fill(ebb_pool_replay *r, const ebb_pool_planned *requests) {
     lay_events(r, r->late);
     fill_grams(r);
     r->at = 0;
+    r->skipped = NONE;
+    r->stray_age = r->n / FIRST_AGE;
     make_books(r);
     return EBB_OK;
 }
@@ -281,12 +290,24 @@ static bool is_guarded(const ebb_pool_replay *r, uint32_t request) {
     return false;
 }
 
+/* The event of a planned request is a stop while it is guarded or sent elsewhere. */
+static void stop_or_go(ebb_pool_replay *r, uint32_t request) {
+    const expected *q = &r->requests[request];
+    const bool stops = q->detour != EBB_POOL_NOWHERE || is_guarded(r, request);
+    EBB_ASSERT(q->spot != NONE);
+    r->events[q->alloc_at].n = stops ? EBB_POOL_STOP : q->n;
+}
+
+void ebb__pool_replay_detour(ebb_pool_replay *r, uint32_t request, uint64_t start) {
+    expected *q = &r->requests[request];
+    q->detour = start != q->start ? start : EBB_POOL_NOWHERE;
+    stop_or_go(r, request);
+}
+
 static void lift_guard(ebb_pool_replay *r, ebb_pool_stray *s) {
     const uint32_t request = s->guard;
     s->guard = NONE;
-    if (request != NONE && !is_guarded(r, request)) {
-        r->events[r->requests[request].alloc_at].n = r->requests[request].n;
-    }
+    if (request != NONE) { stop_or_go(r, request); }
 }
 
 /* At the first request from `next` on that touches the stray. O(requests). */
@@ -295,7 +316,7 @@ static void put_guard(ebb_pool_replay *r, ebb_pool_stray *s, uint32_t next) {
     for (uint32_t k = 0, i = next; k < r->n; k++, i = behind(i, r->n)) {
         if (!touches(&r->requests[i], s)) { continue; }
         s->guard = i;
-        r->events[r->requests[i].alloc_at].n = EBB_POOL_STOP;
+        stop_or_go(r, i);
         return;
     }
 }
@@ -359,7 +380,9 @@ static void pass(ebb_pool_replay *r) {
         r->events[q->free_at].n = EBB_POOL_STOP;
     }
     r->at = behind(r->at, r->n_events);
-    if (!m.is_free && r->n_strays > 0) { pass_guards(r, m.request); }
+    if (m.is_free) { return; }
+    if (q->detour != EBB_POOL_NOWHERE) { ebb__pool_replay_detour(r, m.request, q->start); }
+    pass_guards(r, m.request);
 }
 
 const ebb_pool_event *ebb__pool_replay_get_next(const ebb_pool_replay *r) {
@@ -455,6 +478,27 @@ static ebb_pool_stray *find_stray(ebb_pool_replay *r, uint64_t start) {
     return NULL;
 }
 
+/* The longest counts, and is slowly forgotten: a stray that is taken to die too soon costs more than one that is taken
+ * to live too long. */
+static void note_age(ebb_pool_replay *r, uint64_t age) {
+    r->stray_age = ebb_max_u64(age, r->stray_age - (r->stray_age - ebb_min_u64(age, r->stray_age)) / AGE_FADES);
+}
+
+/* It is a planned request as far as one can tell: that has not come beside it. */
+static bool is_known(const ebb_pool_replay *r, const ebb_pool_stray *s) {
+    return s->seems != NONE && !is_live(r, s->seems);
+}
+
+/* Of a planned request, the plan tells; and if that moment has passed, nothing does. */
+uint64_t ebb__pool_replay_stray_left(const ebb_pool_replay *r, const ebb_pool_stray *s, uint32_t next) {
+    const uint64_t is = count_taken(r) - s->born, age = is_known(r, s) ? s->age : r->stray_age;
+    const uint64_t left = age > is ? age - is : 0;
+    if (!is_known(r, s) || r->requests[s->seems].spot == NONE) { return left; }
+    const uint32_t death = (uint32_t)((s->seems + (uint64_t)r->requests[s->seems].span) % r->n);
+    const uint32_t planned = way(next, death, r->n);
+    return planned <= left + ebb_min_u64(MAX_AHEAD, r->n / 8) ? planned : 0;
+}
+
 static uint64_t give_stray(ebb_pool_replay *r, uint64_t start, uint64_t *note_out) {
     ebb_pool_stray *s = find_stray(r, start);
     if (s == NULL) { return 0; }
@@ -463,15 +507,16 @@ static uint64_t give_stray(ebb_pool_replay *r, uint64_t start, uint64_t *note_ou
     lift_guard(r, s);
     *note_out = s->note;
     r->live_bytes -= n;
-    r->stray_age = (r->stray_age + count_taken(r) - s->born + 1) / 2;
+    if (!is_known(r, s)) { note_age(r, count_taken(r) - s->born); }
     *s = r->strays[--r->n_strays];
     return n;
 }
 
-void ebb__pool_replay_lodge(ebb_pool_replay *r, uint64_t start, uint64_t n) {
+void ebb__pool_replay_lodge(ebb_pool_replay *r, uint64_t start, uint64_t n, const ebb_pool_hint *hint) {
     EBB_ASSERT(r->n_strays < EBB_POOL_STRAYS);
     ebb_pool_stray *s = &r->strays[r->n_strays++];
-    *s = (ebb_pool_stray){.start = start, .n = n, .born = count_taken(r), .guard = NONE};
+    *s = (ebb_pool_stray){
+        .start = start, .n = n, .born = count_taken(r), .age = hint->age, .seems = hint->request, .guard = NONE};
     put_guard(r, s, r->meanings[r->at].before);
     r->live_bytes += n;
     r->peak_bytes = ebb_max_u64(r->peak_bytes, r->live_bytes);
@@ -504,6 +549,18 @@ void ebb__pool_replay_note(ebb_pool_replay *r, uint64_t start, uint64_t note) {
     ebb_pool_stray *stray = find_stray(r, start);
     EBB_ASSERT(stray != NULL);
     stray->note = note;
+}
+
+/* Nothing lives there. O(requests). */
+static bool is_free_there(const ebb_pool_replay *r, uint64_t start, uint64_t n) {
+    for (uint32_t s = 0; s < r->n_spots; s++) {
+        const uint64_t other = r->spots[s].start, live = r->spots[s].live;
+        if (live != NONE && start < other + r->requests[live].n && other < start + n) { return false; }
+    }
+    for (uint32_t k = 0; k < r->n_strays; k++) {
+        if (start < r->strays[k].start + r->strays[k].n && r->strays[k].start < start + n) { return false; }
+    }
+    return true;
 }
 
 /* ---- finding the place ------------------------------------------------------------------------ */
@@ -556,18 +613,86 @@ static void skip_to(ebb_pool_replay *r, uint32_t request) {
     while (r->meanings[r->at].before != request) { pass(r); }
 }
 
-static void jump_to(ebb_pool_replay *r, uint32_t request) {
+/* O(requests). */
+static void put_cursor(ebb_pool_replay *r, uint32_t request) {
     r->at = r->requests[request].alloc_at;
     make_books(r);
     for (uint32_t k = 0; k < r->n_strays; k++) { put_guard(r, &r->strays[k], request); }
+}
+
+static void jump_to(ebb_pool_replay *r, uint32_t request) {
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->requests[i].detour != EBB_POOL_NOWHERE) { ebb__pool_replay_detour(r, i, r->requests[i].start); }
+    }
+    put_cursor(r, request);
     r->next_jump = count_taken(r) + r->n / JUMPS_AN_ITERATION;
+}
+
+/* The request that was skipped comes after all: what came instead was one too many. */
+static bool go_back(ebb_pool_replay *r, uint64_t n, uint32_t skipped) {
+    if (skipped == NONE || count_taken(r) != r->skipped_at + 1 || r->requests[skipped].n != n) { return false; }
+    ebb_pool_stray *last = r->n_strays > 0 ? &r->strays[r->n_strays - 1] : NULL;
+    if (r->lost == skipped) { /* it was of another size */
+        if (last != NULL && last->seems == skipped) { last->seems = NONE; }
+        put_cursor(r, skipped);
+        return true;
+    }
+    expected *q = &r->requests[behind(skipped, r->n)];
+    if (!is_live(r, behind(skipped, r->n)) || r->n_strays == EBB_POOL_STRAYS) { return false; }
+    r->strays[r->n_strays++] = (ebb_pool_stray){
+        .start = q->start, .n = q->n, .note = q->note, .born = r->skipped_at, .seems = NONE, .guard = NONE};
+    r->spots[q->spot].live = NONE;
+    q->note = 0;
+    put_cursor(r, skipped);
+    return true;
+}
+
+/* The expected request may be left out, and this is the next one. */
+static bool skip_one(ebb_pool_replay *r, uint64_t n) {
+    const uint32_t now = r->meanings[r->at].before, next = behind(now, r->n);
+    const expected *q = &r->requests[next];
+    if (q->n != n || q->spot == NONE || !is_free_there(r, q->start, n)) { return false; }
+    skip_to(r, next);
+    r->skipped = now;
+    r->skipped_at = count_taken(r);
+    return true;
+}
+
+/* One of another size has half to one and a half times the size. */
+static bool is_alike(const ebb_pool_replay *r, uint64_t n) {
+    const expected *q = &r->requests[r->meanings[r->at].before];
+    return q->n / 2 <= n && n <= q->n + q->n / 2;
+}
+
+/* Since a request was taken to be of another size, only requests of its size have come, and here is one more than the
+ * plan has: they are all one place behind, and this is the last of them. */
+static uint32_t find_last_of_run(const ebb_pool_replay *r, uint64_t n, uint32_t skipped) {
+    const uint32_t now = r->meanings[r->at].before;
+    uint32_t last = skipped;
+    if (skipped == NONE || count_taken(r) != r->skipped_at + way(skipped, now, r->n)) { return NONE; }
+    for (uint32_t i = skipped; i != now; i = behind(i, r->n)) {
+        if (r->requests[i].n != n) { return NONE; }
+        last = i;
+    }
+    return last;
+}
+
+/* What came is taken for the expected request in another size. */
+static void stand_in(ebb_pool_replay *r) {
+    r->lost = r->skipped = r->meanings[r->at].before;
+    r->skipped_at = count_taken(r) - 1;
+    while (r->meanings[r->at].is_free) { pass(r); }
+    pass(r);
 }
 
 /* Move the cursor to the request that this is, when it is not the expected one; whether one was found. */
 static bool find_place(ebb_pool_replay *r, uint64_t n) {
+    const uint32_t skipped = r->skipped;
+    r->skipped = NONE;
     count_mismatch(r);
     remember(r, n);
-    if (r->n_recent < 2) { return false; }
+    if (go_back(r, n, skipped)) { return true; }
+    if (r->n_recent < 2) { return skip_one(r, n); }
     uint32_t request = look_ahead(r, r->recent[r->n_recent - 2], n);
     if (request != NONE) {
         skip_to(r, request);
@@ -579,10 +704,26 @@ static bool find_place(ebb_pool_replay *r, uint64_t n) {
     return true;
 }
 
+/* The cursor's request was sent elsewhere, but its own place will do: nothing lives there, or is sent there. */
+static bool is_home_free(const ebb_pool_replay *r, uint32_t request) {
+    const expected *q = &r->requests[request];
+    if (!is_free_there(r, q->start, q->n)) { return false; }
+    uint32_t i = behind(request, r->n);
+    for (uint32_t k = 1; k < q->span; k++, i = behind(i, r->n)) {
+        const expected *e = &r->requests[i];
+        if (e->detour != EBB_POOL_NOWHERE && e->detour < q->start + q->n && q->start < e->detour + e->n) {
+            return false;
+        }
+    }
+    return true;
+}
+
 ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *r, uint64_t n, uint64_t *start_out) {
+    const uint32_t skipped = r->skipped;
     if (r->requests[r->meanings[r->at].before].n != n && !find_place(r, n)) {
+        r->lost = find_last_of_run(r, n, skipped);
         r->n_others++;
-        r->lost = NONE;
+        if (r->lost == NONE && r->n_recent == 1 && is_alike(r, n)) { stand_in(r); }
         return EBB_POOL_MISMATCH;
     }
     while (r->meanings[r->at].is_free) { pass(r); }
@@ -590,28 +731,38 @@ ebb_pool_answer ebb__pool_replay_search(ebb_pool_replay *r, uint64_t n, uint64_t
     EBB_ASSERT(q->n == n && q->alloc_at == r->at);
     r->n_recent = 0;
     r->n_astray = 0;
-    const bool meets_stray = is_guarded(r, r->meanings[r->at].request);
+    if (q->detour != EBB_POOL_NOWHERE && is_home_free(r, r->meanings[r->at].request)) {
+        ebb__pool_replay_detour(r, r->meanings[r->at].request, q->start);
+    }
+    const uint64_t detour = q->detour;
+    const bool is_sent = detour != EBB_POOL_NOWHERE, meets_stray = is_guarded(r, r->meanings[r->at].request);
     r->lost = NONE;
-    if (q->spot != NONE && !meets_stray && (r->n_late == 0 || !touches_late(r, q))) {
+    if (q->spot != NONE && !is_sent && !meets_stray && (r->n_late == 0 || !touches_late(r, q))) {
         *start_out = q->start;
         follow(r);
         return EBB_POOL_HIT;
     }
     r->n_others++;
     r->lost = r->meanings[r->at].request;
+    for (uint32_t k = 0; k < r->n_strays; k++) { /* what seemed to be it was another */
+        if (r->strays[k].seems == r->lost) { r->strays[k].seems = NONE; }
+    }
     pass(r);
     if (q->spot == NONE) { return EBB_POOL_UNPLANNED; }
-    if (meets_stray) { return EBB_POOL_DISPLACED; }
+    if (is_sent && r->n_strays < EBB_POOL_STRAYS && is_free_there(r, detour, n)) {
+        *start_out = detour;
+        return EBB_POOL_DETOURED;
+    }
+    if (is_sent || meets_stray) { return EBB_POOL_DISPLACED; }
     count_mismatch(r);
     return EBB_POOL_MISMATCH;
 }
 
-/* After one that was left out, the next one comes. One of another size has half to twice the size. */
+/* After one that was left out, the next one comes. */
 static uint32_t guess_request(const ebb_pool_replay *r, uint64_t n) {
     const uint32_t now = r->meanings[r->at].before, next = behind(now, r->n);
-    const expected *q = &r->requests[now];
     if (r->requests[next].n == n) { return next; }
-    return q->n / 2 <= n && n / 2 <= q->n ? now : NONE;
+    return is_alike(r, n) ? now : NONE;
 }
 
 ebb_pool_hint ebb__pool_replay_get_hint(const ebb_pool_replay *r, uint64_t n) {
@@ -620,10 +771,13 @@ ebb_pool_hint ebb__pool_replay_get_hint(const ebb_pool_replay *r, uint64_t n) {
     if (hint.request == NONE) { hint.request = guess_request(r, n); }
     if (hint.request == NONE) { return hint; }
     const expected *q = &r->requests[hint.request];
-    hint.age = r->n;
-    if (q->spot == NONE) { return hint; }
-    hint.age = hint.is_certain ? q->span - 1 : (uint64_t)q->span + way(hint.next, hint.request, r->n);
+    if (!hint.is_certain) { hint.n_skipped = way(hint.next, hint.request, r->n) + 1; }
+    hint.age = q->spot != NONE ? hint.n_skipped + q->span - 1 : r->n;
     return hint;
+}
+
+uint32_t ebb__pool_replay_time_left(const ebb_pool_replay *r, uint32_t request, uint32_t next) {
+    return way(next, r->meanings[r->requests[request].free_at].before, r->n);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -673,7 +827,8 @@ static bool is_request_valid(const ebb_pool_replay *r, uint32_t request) {
     const bool awaited = is_awaited(r, request), lives = is_live(r, request);
     if ((q->late_at != NONE) != (lives && !awaited)) { return false; }
     if (r->events[q->free_at].n != (awaited && !lives ? EBB_POOL_STOP : EBB_POOL_FREE)) { return false; }
-    return r->events[q->alloc_at].n == (is_guarded(r, request) ? EBB_POOL_STOP : q->n) &&
+    const bool stops = is_guarded(r, request) || q->detour != EBB_POOL_NOWHERE;
+    return r->events[q->alloc_at].n == (stops ? EBB_POOL_STOP : q->n) && q->detour != q->start &&
            r->spots[q->spot].start == q->start;
 }
 

@@ -177,6 +177,42 @@ static void test_bad_options(void **state) {
     assert_null(pool);
 }
 
+/* A block that nobody expects fits below the plan's end only if two requests to come go elsewhere: b, on whose place it
+ * lies, and then c, on whose place b lies.
+ *
+ *      granule   0 1 2 3 4 5 6 7 8 9 10
+ *      as planned a . . . b b b . c c d
+ *      as it came a x x x x x b b b c c     (d comes when b and c are gone)
+ */
+static void test_detour(void **state) {
+    (void)state;
+    enum { N_BRIEF = 37 };
+    ebb_pool_request requests[3 + N_BRIEF] = {{512, 3 + N_BRIEF}, {3 * 512, 2}, {2 * 512, 1}};
+    uint64_t offsets[3 + N_BRIEF] = {0, 4 * 512, 8 * 512};
+    for (size_t i = 3; i < 3 + N_BRIEF; i++) {
+        requests[i] = (ebb_pool_request){512, 1};
+        offsets[i] = 10 * 512;
+    }
+    ebb_pool *pool = make(64, false, NULL);
+    assert_int_equal(ebb_pool_plan(pool, requests, 3 + N_BRIEF, offsets), EBB_OK);
+    uint64_t planned[3] = {0};
+    for (unsigned k = 0; k < 3; k++) { /* the second iteration has x; the others are as planned */
+        const uint64_t a = take(pool, 1), x = k == 1 ? take(pool, 5) : 0, b = take(pool, 3), c = take(pool, 2);
+        give(pool, b);
+        give(pool, c);
+        if (k == 1) { give(pool, x); }
+        if (k == 0) { memcpy(planned, (uint64_t[]){a, b, c}, sizeof planned); }
+        assert_true(a == planned[0] && (b == planned[1]) == (k != 1) && (c == planned[2]) == (k != 1));
+        for (size_t i = 0; i < N_BRIEF; i++) { give(pool, take(pool, 1)); }
+        give(pool, a);
+    }
+    const ebb_pool_stats stats = stats_of(pool);
+    assert_int_equal(stats.peak_live_bytes, 11 * 512);
+    assert_int_equal(stats.peak_bytes, 11 * 512);
+    assert_int_equal(stats.n_mismatches, 3);
+    ebb_pool_destroy(pool);
+}
+
 /* An iteration of n requests with equal layers in it; each block lives over the next. */
 static void iterate(ebb_pool *pool, size_t n, uint64_t n_granules) {
     uint64_t before = 0;
@@ -196,13 +232,13 @@ static void test_learns(void **state) {
     for (unsigned k = 0; k < 20; k++) { iterate(pool, 50, 7); }
     ebb_pool_stats stats = stats_of(pool);
     assert_true(stats.n_plans >= 1 && stats.n_drops == 0); /* perhaps one of its equal layers first */
-    const uint64_t n_hits = stats.n_hits, n_requests = stats.n_requests;
+    const uint64_t n_hits = stats.n_hits, n_requests = stats.n_requests, n_plans = stats.n_plans;
     for (unsigned k = 0; k < 10; k++) { iterate(pool, 50, 7); }
     stats = stats_of(pool);
     assert_int_equal(stats.n_hits - n_hits, stats.n_requests - n_requests); /* nothing searched any more */
     for (unsigned k = 0; k < 40; k++) { iterate(pool, 70, 11); }            /* another phase */
     stats = stats_of(pool);
-    assert_int_equal(stats.n_drops, 1);
+    assert_true(stats.n_plans > n_plans);
     const uint64_t n_hits_then = stats.n_hits;
     iterate(pool, 70, 11);
     assert_int_equal(stats_of(pool).n_hits - n_hits_then, 70);
@@ -417,23 +453,15 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replays),
-        cmocka_unit_test(test_late_free),
-        cmocka_unit_test(test_hole),
-        cmocka_unit_test(test_unplanned),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_bad_frees),
-        cmocka_unit_test(test_bad_plans),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_replaces),
-        cmocka_unit_test(test_never_touches),
-        cmocka_unit_test(test_nothing_asked),
-        cmocka_unit_test(test_plans_around),
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_heap_of_one_class),
+        cmocka_unit_test(test_replays),       cmocka_unit_test(test_late_free),
+        cmocka_unit_test(test_hole),          cmocka_unit_test(test_unplanned),
+        cmocka_unit_test(test_no_room),       cmocka_unit_test(test_bad_frees),
+        cmocka_unit_test(test_bad_plans),     cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_replaces),      cmocka_unit_test(test_never_touches),
+        cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_plans_around),
+        cmocka_unit_test(test_detour),        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_heap),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_heap_of_one_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,15 +172,15 @@ static void test_wrong_frees(void **state) {
     close_plan(&f);
 }
 
-/* Requests that do not come: by the second of those that come it is known where it goes on, if that is near; by the
- * fourth, if it is far. */
+/* Requests that do not come: if it is one, the next one tells. If they are more, it is known by the second of those
+ * that come where it goes on; by the fourth, if it is far. */
 static void test_finds_its_place(void **state) {
     (void)state;
     uint64_t spans[N];
     for (size_t i = 0; i < N; i++) { spans[i] = 1; }
     for (size_t n_left_out = 1; n_left_out < N - 10; n_left_out++) {
         follower f = open_plan(spans);
-        const size_t n_lost = n_left_out < 64 ? 1 : 3;
+        const size_t n_lost = n_left_out == 1 ? 0 : n_left_out < 64 ? 1 : 3;
         for (size_t i = 0; i < 5; i++) { assert_true(take(&f, 10 + i) == 1000 * i && give(&f, 1000 * i)); }
         for (size_t i = 5 + n_left_out; i < N; i++) {
             const uint64_t start = take(&f, 10 + i);
