@@ -231,9 +231,14 @@ static ebb_status find_living(const ebb_pool *pool, const ebb_pool_template *t, 
 static ebb_status plan_iteration(ebb_pool *pool, ebb_bump *bump, const ebb_pool_guess *guess) {
     ebb_pool_template t;
     ebb_pool_planning p;
-    EBB_TRY(ebb__pool_template_make(&pool->learner, guess, bump, &t));
+    const uint64_t live_bytes = count_live(pool);
+    EBB_TRY(ebb__pool_template_make(&pool->learner, guess, live_bytes, pool->stats.peak_live_bytes, bump, &t));
     if (!t.is_sound) {
         ebb__pool_learner_refuse(&pool->learner, guess);
+        return EBB_OK;
+    }
+    if (!t.is_likely && pool->replay != NULL) {
+        ebb__pool_learner_wait(&pool->learner, guess);
         return EBB_OK;
     }
     EBB_TRY(begin_planning(pool, bump, t.n, &p));

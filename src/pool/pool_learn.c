@@ -17,8 +17,8 @@
  *
  * Equal layers look like iterations. They are told from them so: what they allocate stays, or they free what was
  * there before, so as much must live at the end of a round as at its begin; and the rounds must be a good part of all
- * that was recorded. A run of layers that passes for an iteration makes a plan that does not hold; each time one did
- * not, longer rounds are asked for.
+ * that was recorded, or one round a part that no layer is. A run of layers that passes for an iteration makes a plan
+ * that does not hold; each time one did not, longer rounds are asked for.
  *
  * A plan is best made where least lives, for what lives then has its place already. So the pool waits for a moment
  * of the round where hardly more lives than anywhere in it.
@@ -36,7 +36,8 @@
 #define MIN_WRONG 4u
 #define MIN_RECORDS 32u /* that a guess has held for */
 #define MAX_DOUBLINGS 12u
-#define MAX_WRONG 4u /* of a round's records, one in this many */
+#define MAX_WRONG 4u   /* of a round's records, one in this many */
+#define MANY_ROUNDS 8u /* a round that is such a part of all is a good part of it, though noise has hidden others */
 #define MUCH 16u
 #define CALM 10u     /* a moment at which such a part more lives than at least is calm */
 #define LOOK_BACK 8u /* records for each request */
@@ -242,7 +243,8 @@ static bool has_shown(const ebb_pool_learner *learner, const guess *g) {
     const uint64_t n_counted = n - ebb_min_u64(learner->origin, g->begin);
     const uint64_t min_records = (uint64_t)MIN_RECORDS << ebb_min_u64(learner->n_failed, MAX_DOUBLINGS);
     if (g->is_wrong || g->at < g->begin || g->n_lost > 0 || length == 0 || run < min_records) { return false; }
-    return MAX_WRONG * (uint64_t)count_wrong(g) <= length && 3 * (run + length) >= 2 * n_counted;
+    const bool is_much = 3 * (run + length) >= 2 * n_counted || MANY_ROUNDS * length >= n_counted;
+    return MAX_WRONG * (uint64_t)count_wrong(g) <= length && is_much;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b) {
@@ -258,12 +260,14 @@ static bool is_preferred(const ebb_pool_learner *learner, const guess *a, const 
 }
 
 /* Whether a plan by this guess would miss less than half as often as the one of n_planned requests that was followed in
- * the last round. A much shorter round is no better: it is a part of the iteration that repeats itself. */
+ * the last round. A much shorter round is no better: it is a part of the iteration that repeats itself. A much longer
+ * one is several iterations, unless the plan is a part of one. */
 static bool is_better(const ebb_pool_learner *learner, const guess *g, uint64_t n_planned) {
     const uint64_t n = learner->records.n, length = n - g->at;
     if (4 * length < 3 * n_planned) { return false; }
     EBB_ASSERT(g->at > 0 && length > 0);
     const uint64_t n_missed = learner->n_missed - learner->records.data[g->at - 1].n_missed;
+    if (2 * length > 3 * n_planned && length < 4 * n_planned && 4 * n_missed < length) { return false; }
     return 2 * (uint64_t)count_wrong(g) < n_missed;
 }
 

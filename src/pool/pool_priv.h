@@ -332,12 +332,13 @@ typedef struct ebb_pool_template {
     uint64_t first;       /* number of the first request of the last round */
     uint32_t *request_of; /* [n_last]: what the requests of the last round are; EBB_POOL_NONE */
     size_t n_last;
-    bool is_sound; /* the rounds agree in when blocks are freed */
+    bool is_sound;  /* the rounds agree in when blocks are freed */
+    bool is_likely; /* no more would live at once than ever did */
 } ebb_pool_template;
 
-/* From the bump. */
-ebb_status ebb__pool_template_make(const ebb_pool_learner *learner, const ebb_pool_guess *guess, ebb_bump *bump,
-                                   ebb_pool_template *template_out);
+/* From the bump. live_bytes live, of at most peak_bytes so far. */
+ebb_status ebb__pool_template_make(const ebb_pool_learner *learner, const ebb_pool_guess *guess, uint64_t live_bytes,
+                                   uint64_t peak_bytes, ebb_bump *bump, ebb_pool_template *template_out);
 
 /* ---- placing it ------------------------------------------------------------------------------- */
 

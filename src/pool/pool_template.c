@@ -6,8 +6,9 @@
  *
  * What round 1 has in common with its neighbours is the iteration; what is in one of them alone is noise. Where a block
  * is freed is told by round 1, whose blocks have died by now or live for longer than an iteration, and by round 2; the
- * later of the two counts, for a free that comes late costs more than one that comes early. Blocks of round 2 that
- * live into the next one are there when the plan begins.
+ * later of the two counts, for a free that comes late costs more than one that comes early. But the iteration as
+ * planned must not need more bytes than have ever lived. Blocks of round 2 that live into the next one are there when
+ * the plan begins.
  */
 #include "pool/pool_priv.h"
 
@@ -46,6 +47,15 @@ static ebb_status align_rounds(maker *m, const ebb_pool_guess *g, ebb_bump *bump
     return EBB_OK;
 }
 
+/* One record of round 1 and one of round 2 between the same two that both have: the same request in another size. */
+static void pair_resized(const maker *m, uint32_t *next) {
+    for (uint32_t a = m->first + 1; a + 1 < m->second; a++) {
+        const uint32_t before = next[a - 1 - m->first], after = next[a + 1 - m->first];
+        if (next[a - m->first] != NONE || before == NONE || after != before + 2) { continue; }
+        if (m->match[before + 1 - m->guess.begin] == NONE) { next[a - m->first] = before + 1; }
+    }
+}
+
 static ebb_status keep_common(maker *m, ebb_bump *bump) {
     const uint32_t begin = m->guess.begin, n_first = m->second - m->first, n_second = m->n - m->second;
     uint32_t *next = ebb__bump_alloc(bump, n_first, sizeof *next);
@@ -61,6 +71,7 @@ static ebb_status keep_common(maker *m, ebb_bump *bump) {
         const uint32_t a = m->match[b - begin];
         if (a != NONE && a >= m->first && a < m->second) { next[a - m->first] = b; }
     }
+    pair_resized(m, next);
     for (uint32_t a = m->first; a < m->second; a++) {
         m->kept_before[a - m->first] = m->n_kept;
         const bool has_before = !m->is_exact && a >= begin && m->match[a - begin] != NONE;
@@ -94,6 +105,25 @@ static uint32_t second_span(const maker *m, uint32_t i) {
     return death == 0 ? 0 : m->next_before[death - m->second] - i;
 }
 
+/* The most bytes that live at once in an iteration as planned, with live_bytes at its begin. */
+static ebb_status find_most(const ebb_pool_template *t, uint64_t live_bytes, ebb_bump *bump, uint64_t *most_out) {
+    uint64_t *freed = ebb__bump_alloc(bump, t->n, sizeof *freed); /* before each request */
+    if (freed == NULL) { return EBB_E_NO_MEMORY; }
+    memset(freed, 0, t->n * sizeof *freed);
+    for (size_t i = 0; i < t->n; i++) {
+        const ebb_pool_planned *r = &t->requests[i];
+        const uint64_t death = i + r->span;
+        if (r->span > 0 && r->span <= t->n && death != t->n) { freed[death % t->n] += r->n; }
+    }
+    *most_out = live_bytes;
+    for (size_t i = 0; i < t->n; i++) {
+        live_bytes -= ebb_min_u64(live_bytes, freed[i]);
+        live_bytes += t->requests[i].n;
+        *most_out = ebb_max_u64(*most_out, live_bytes);
+    }
+    return EBB_OK;
+}
+
 static ebb_status fill(const maker *m, const ebb_pool_learner *learner, ebb_bump *bump, ebb_pool_template *t) {
     size_t n_odd = 0;
     t->n = m->n_kept;
@@ -105,7 +135,8 @@ static ebb_status fill(const maker *m, const ebb_pool_learner *learner, ebb_bump
     memset(t->request_of, 0xff, t->n_last * sizeof *t->request_of);
     for (uint32_t i = 0; i < m->n_kept; i++) {
         const uint32_t first = first_span(m, i), second = second_span(m, i);
-        t->requests[i] = (ebb_pool_planned){.n = m->records[m->kept[i]].n, .span = ebb_max_u64(first, second)};
+        const uint32_t last = m->next[i] != NONE ? m->next[i] : m->kept[i];
+        t->requests[i] = (ebb_pool_planned){.n = m->records[last].n, .span = ebb_max_u64(first, second)};
         n_odd += first != 0 && second != 0 && first != second;
         if (m->next[i] != NONE) { t->request_of[m->next[i] - m->second] = i; }
     }
@@ -113,10 +144,25 @@ static ebb_status fill(const maker *m, const ebb_pool_learner *learner, ebb_bump
     return EBB_OK;
 }
 
-ebb_status ebb__pool_template_make(const ebb_pool_learner *learner, const ebb_pool_guess *guess, ebb_bump *bump,
-                                   ebb_pool_template *template_out) {
+/* More than ever lived cannot live at once: one of the two rounds has told a block that lives for too long. So where
+ * they differ, the sooner of the two frees counts. */
+static ebb_status mend(const maker *m, uint64_t live_bytes, uint64_t peak_bytes, ebb_bump *bump, ebb_pool_template *t) {
+    uint64_t most = 0;
+    EBB_TRY(find_most(t, live_bytes, bump, &most));
+    for (uint32_t i = 0; i < m->n_kept && most > peak_bytes; i++) {
+        const uint32_t first = first_span(m, i), second = second_span(m, i);
+        if (first != 0 && second != 0) { t->requests[i].span = ebb_min_u64(first, second); }
+    }
+    EBB_TRY(find_most(t, live_bytes, bump, &most));
+    t->is_likely = most <= peak_bytes;
+    return EBB_OK;
+}
+
+ebb_status ebb__pool_template_make(const ebb_pool_learner *learner, const ebb_pool_guess *guess, uint64_t live_bytes,
+                                   uint64_t peak_bytes, ebb_bump *bump, ebb_pool_template *template_out) {
     maker m = {.records = learner->records.data, .n = (uint32_t)learner->records.n};
     EBB_TRY(align_rounds(&m, guess, bump));
     EBB_TRY(keep_common(&m, bump));
-    return fill(&m, learner, bump, template_out);
+    EBB_TRY(fill(&m, learner, bump, template_out));
+    return mend(&m, live_bytes, peak_bytes, bump, template_out);
 }

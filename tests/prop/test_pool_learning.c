@@ -7,11 +7,14 @@
  *
  *   test_pool_learning                  the programs that are made here, checked
  *   test_pool_learning table [TRACE...] a table of them, and of the last iterations of recorded traces
- *   test_pool_learning summary [TRACE...]   the same over more seeds, a line for each program
+ *   test_pool_learning summary [TRACE...]   the same over more seeds, a line for each program; and beside it, what the
+ *                                           pool's general allocator needs without a plan, and a placer that knows
+ *                                           beforehand all that comes
  */
 #include "pool/pool_priv.h"
 #include "support.h"
 
+#include "ebb/place.h"
 #include "ebb/trace.h"
 
 #define GRANULE ((uint64_t)512)
@@ -201,7 +204,16 @@ static void free_program(program *p) {
 typedef struct held {
     uint64_t address, n;
     uint64_t dies; /* before this wish of all iterations; UINT64_MAX: never */
+    size_t item;   /* since the fourth iteration */
 } held;
+
+typedef struct trial {
+    const program *program;
+    unsigned noise; /* so many of 1000 wishes come otherwise */
+    uint64_t seed, capacity_bytes;
+    bool checks; /* overlaps */
+    bool has_no_plan, has_placer;
+} trial;
 
 typedef struct run {
     const program *program;
@@ -212,6 +224,7 @@ typedef struct run {
     uint64_t live_bytes, peak_live_bytes;
     uint64_t most_bytes, end_bytes; /* that lived since the fourth iteration, and the highest end of them */
     bool counts;
+    EBB_VEC(ebb_place_item) items; /* what lived since then; times are requests */
     uint64_t n_refused;
     unsigned planned_in; /* from 1; NEVER */
     ebb_pool_stats then;
@@ -220,9 +233,16 @@ typedef struct run {
 
 typedef struct result {
     unsigned planned_in;
-    double ratio, served;
+    double ratio, served, placed_ratio;
     uint64_t n_refused, n_plans, n_drops;
 } result;
+
+/* At the moment when all items' births so far are past. */
+static size_t add_item(run *r, uint64_t n) {
+    const uint64_t now = r->items.n;
+    assert_int_equal(EBB_PUSH(NULL, &r->items, ((ebb_place_item){n, now, UINT64_MAX})), EBB_OK);
+    return r->items.n - 1;
+}
 
 static void take(run *r, uint64_t size_bytes, uint64_t dies) {
     uint64_t address = 0;
@@ -235,7 +255,8 @@ static void take(run *r, uint64_t size_bytes, uint64_t dies) {
         const held *h = &r->held.data[i];
         if (address < h->address + h->n && h->address < address + n) { fail_msg("two live blocks overlap"); }
     }
-    assert_int_equal(EBB_PUSH(NULL, &r->held, ((held){address, n, dies})), EBB_OK);
+    const size_t item = r->counts ? add_item(r, n) : 0;
+    assert_int_equal(EBB_PUSH(NULL, &r->held, ((held){address, n, dies, item})), EBB_OK);
     r->live_bytes += n;
     r->most_bytes = ebb_max_u64(r->most_bytes, r->live_bytes);
     r->peak_live_bytes = ebb_max_u64(r->peak_live_bytes, r->live_bytes);
@@ -248,12 +269,12 @@ static void give_due(run *r) {
         if (h.dies > r->now) { continue; }
         assert_int_equal(ebb_pool_free(r->pool, h.address), EBB_OK);
         r->live_bytes -= h.n;
+        if (r->counts) { r->items.data[h.item].last = r->items.n; }
         memmove(&r->held.data[i], &r->held.data[i + 1], (r->held.n - i - 1) * sizeof h);
         r->held.n--;
     }
 }
 
-/* noise: how many of 1000 wishes come otherwise. */
 static void make_wish(run *r, size_t i, bool is_first, unsigned noise) {
     wish w = r->program->wishes.data[i];
     give_due(r);
@@ -287,23 +308,42 @@ static void begin_to_count(run *r) {
     r->most_bytes = r->live_bytes;
     for (size_t i = 0; i < r->held.n; i++) {
         r->end_bytes = ebb_max_u64(r->end_bytes, r->held.data[i].address + r->held.data[i].n - BASE);
+        r->held.data[i].item = add_item(r, r->held.data[i].n);
     }
 }
 
-static result run_program(const program *p, unsigned noise, uint64_t seed, uint64_t capacity_bytes, bool checks) {
-    run r = {.program = p, .planned_in = NEVER, .checks = checks};
+/* What a placer needs that knows it all beforehand. */
+static double place(run *r) {
+    ebb_place_problem problem = EBB_PLACE_PROBLEM_INIT;
+    ebb_place_options options = EBB_PLACE_OPTIONS_INIT;
+    ebb_place_result placed = {0};
+    uint64_t *offsets = ebb__alloc(NULL, r->items.n, sizeof *offsets);
+    assert_non_null(offsets);
+    for (size_t i = 0; i < r->items.n; i++) { r->items.data[i].last = ebb_min_u64(r->items.data[i].last, r->items.n); }
+    problem.items = r->items.data;
+    problem.n_items = r->items.n;
+    problem.alignment_bytes = GRANULE;
+    options.max_steps = 1000 * 1000;
+    assert_int_equal(ebb_place_solve(&problem, &options, offsets, &placed), EBB_OK);
+    ebb__free(NULL, offsets);
+    return (double)placed.peak_bytes / (double)r->most_bytes;
+}
+
+static result run_program(const trial *t) {
+    const program *p = t->program;
+    run r = {.program = p, .planned_in = NEVER, .checks = t->checks};
     ebb_pool_options options = EBB_POOL_OPTIONS_INIT;
-    ebb__rng_init(&r.rng, seed, 9);
+    ebb__rng_init(&r.rng, t->seed, 9);
     options.base = BASE;
-    options.capacity_bytes = capacity_bytes;
+    options.capacity_bytes = t->capacity_bytes;
     options.alignment_bytes = GRANULE;
-    options.learns = true;
+    options.learns = !t->has_no_plan;
     assert_int_equal(ebb_pool_create(&options, &r.pool), EBB_OK);
     for (size_t i = 0; i < p->weights.n; i++) { take(&r, p->weights.data[i], UINT64_MAX); }
     for (unsigned k = 0; k < N_ITERATIONS; k++) {
         if (k == N_TO_LEARN) { begin_to_count(&r); }
         for (size_t i = 0; i < p->wishes.n; i++, r.now++) {
-            make_wish(&r, i, k == 0, noise);
+            make_wish(&r, i, k == 0, t->noise);
             look_for_plan(&r, k);
         }
     }
@@ -311,6 +351,7 @@ static result run_program(const program *p, unsigned noise, uint64_t seed, uint6
     const uint64_t n_since = stats.n_requests - r.then.n_requests;
     const result out = {.planned_in = r.planned_in,
                         .ratio = (double)r.end_bytes / (double)r.most_bytes,
+                        .placed_ratio = t->has_placer ? place(&r) : 0,
                         .served = n_since > 0 ? (double)(stats.n_hits - r.then.n_hits) / (double)n_since : 0,
                         .n_refused = r.n_refused,
                         .n_plans = stats.n_plans,
@@ -322,6 +363,7 @@ static result run_program(const program *p, unsigned noise, uint64_t seed, uint6
     assert_int_equal(stats_of(&r).live_bytes, 0);
     ebb_pool_destroy(r.pool);
     EBB_VEC_FINI(NULL, &r.held);
+    EBB_VEC_FINI(NULL, &r.items);
     return out;
 }
 
@@ -347,6 +389,17 @@ static uint64_t find_load(const program *p) {
     return load + most;
 }
 
+/* In an arena that is large enough for anything. */
+static trial in_plenty(const program *p, unsigned noise, uint64_t seed) {
+    return (trial){.program = p, .noise = noise, .seed = seed, .capacity_bytes = 16 * find_load(p)};
+}
+
+static result check(const program *p, unsigned noise, uint64_t seed) {
+    trial t = in_plenty(p, noise, seed);
+    t.checks = true;
+    return run_program(&t);
+}
+
 /* ---- tests ------------------------------------------------------------------------------------ */
 
 /* Blocks of the random programs that live around the iteration's end lie where chance has put them. */
@@ -354,11 +407,17 @@ static double most_ratio(kind k) {
     return k == RANDOM ? 1.06 : 1.025;
 }
 
-/* With 1 % of noise. A large block that comes in another size beside the most that lives is what is left. */
-static double most_ratio_in_noise(kind k) {
+/* With 1 % of noise, as a mean of N_MORE_SEEDS runs. A large block that comes in another size, or in addition, beside
+ * the most that lives is what is left. */
+static double mean_ratio_in_noise(kind k) {
     static const double most[N_KINDS] = {
-        [CONVNET] = 1.09, [TRANSFORMER] = 1.05, [DEEP] = 1.04, [INFERENCE] = 1.03, [RANDOM] = 1.12};
+        [CONVNET] = 1.044, [TRANSFORMER] = 1.026, [DEEP] = 1.024, [INFERENCE] = 1.02, [RANDOM] = 1.066};
     return most[k];
+}
+
+/* In any run. */
+static double most_ratio_in_noise(kind k) {
+    return k == RANDOM || k == CONVNET ? 1.1 : 1.05;
 }
 
 static void test_quiet(void **state) {
@@ -366,7 +425,7 @@ static void test_quiet(void **state) {
     for (kind k = 0; k < N_KINDS; k++) {
         for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
             program p = make_program(k, seed);
-            const result got = run_program(&p, 0, seed, 16 * find_load(&p), true);
+            const result got = check(&p, 0, seed);
             if (got.planned_in > 3 || got.ratio > most_ratio(k) || got.served < 0.99 || got.n_refused > 0) {
                 fail_msg("%s, seed %llu: planned in iteration %u, %.3f of what lives, %.3f served", p.name,
                          (unsigned long long)seed, got.planned_in, got.ratio, got.served);
@@ -382,11 +441,7 @@ static void test_noise(void **state) {
     for (kind k = 0; k < N_KINDS; k++) {
         for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
             program p = make_program(k, seed);
-            const result little = run_program(&p, 2, seed, 16 * find_load(&p), true);
-            const result much = run_program(&p, 10, seed, 16 * find_load(&p), true);
-            if (much.ratio > most_ratio_in_noise(k)) {
-                fail_msg("%s, seed %llu: %.3f of what lives", p.name, (unsigned long long)seed, much.ratio);
-            }
+            const result little = check(&p, 2, seed), much = check(&p, 10, seed);
             if (little.planned_in > 4 || much.planned_in > 4 || little.served < 0.95 || much.served < 0.85) {
                 fail_msg("%s, seed %llu: planned in iterations %u and %u, %.3f and %.3f served", p.name,
                          (unsigned long long)seed, little.planned_in, much.planned_in, little.served, much.served);
@@ -396,12 +451,31 @@ static void test_noise(void **state) {
     }
 }
 
+/* What does not come as planned makes the arena little larger. */
+static void test_arena_in_noise(void **state) {
+    (void)state;
+    for (kind k = 0; k < N_KINDS; k++) {
+        double sum = 0;
+        for (uint64_t seed = 0; seed < N_MORE_SEEDS; seed++) {
+            program p = make_program(k, seed);
+            const result got = check(&p, 10, seed);
+            sum += got.ratio;
+            if (got.ratio > most_ratio_in_noise(k)) {
+                fail_msg("%s, seed %llu: %.3f of what lives", p.name, (unsigned long long)seed, got.ratio);
+            }
+            free_program(&p);
+        }
+        if (sum > N_MORE_SEEDS * mean_ratio_in_noise(k)) { fail_msg("kind %d: %.4f", (int)k, sum / N_MORE_SEEDS); }
+    }
+}
+
 /* An arena that is hardly larger than what lives: where a request finds no room, the plan is not in its way. */
 static void test_tight(void **state) {
     (void)state;
     for (kind k = 0; k < N_KINDS; k++) {
         program p = make_program(k, 0);
-        const result got = run_program(&p, 0, 0, find_load(&p) * 23 / 20, true);
+        const trial t = {.program = &p, .capacity_bytes = find_load(&p) * 23 / 20, .checks = true};
+        const result got = run_program(&t);
         if (got.n_refused > 0 || got.planned_in > 3) {
             fail_msg("%s: %llu refused, planned in iteration %u", p.name, (unsigned long long)got.n_refused,
                      got.planned_in);
@@ -417,7 +491,9 @@ static double find_least(const program *p, unsigned noise, uint64_t seed) {
     static const double ratios[] = {1.005, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0};
     const uint64_t load = find_load(p);
     for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
-        const result got = run_program(p, noise, seed, (uint64_t)(ratios[i] * (double)load), false);
+        const trial t = {
+            .program = p, .noise = noise, .seed = seed, .capacity_bytes = (uint64_t)(ratios[i] * (double)load)};
+        const result got = run_program(&t);
         if (got.n_refused == 0 && got.planned_in != NEVER) { return ratios[i]; }
     }
     return NEVER;
@@ -426,7 +502,8 @@ static double find_least(const program *p, unsigned noise, uint64_t seed) {
 static void print_rows(const program *p, uint64_t seed) {
     static const unsigned noises[] = {0, 2, 10};
     for (size_t i = 0; i < 3; i++) {
-        const result got = run_program(p, noises[i], seed, 16 * find_load(p), false);
+        const trial t = in_plenty(p, noises[i], seed);
+        const result got = run_program(&t);
         printf("%s,%llu,%zu,%.1f,%u,%.3f,%.4f,%llu,%llu,%.3f\n", p->name, (unsigned long long)seed, p->wishes.n,
                noises[i] / 10.0, got.planned_in, got.ratio, got.served, (unsigned long long)got.n_plans,
                (unsigned long long)got.n_drops, find_least(p, noises[i], seed));
@@ -454,12 +531,17 @@ static int print_table(int n_traces, char **traces) {
 static void summarize(const program *given, kind k) {
     static const unsigned noises[] = {0, 2, 10};
     for (size_t i = 0; i < 3; i++) {
-        double most = 0, sum = 0, served = 0;
+        double most = 0, sum = 0, served = 0, unplanned = 0, placed = 0;
         unsigned planned_in = 0, n_above = 0;
         char name[64];
         for (uint64_t seed = 0; seed < N_MORE_SEEDS; seed++) {
             program p = given != NULL ? *given : make_program(k, seed);
-            const result got = run_program(&p, noises[i], seed, 16 * find_load(&p), false);
+            trial t = in_plenty(&p, noises[i], seed);
+            const result got = run_program(&t);
+            t.has_no_plan = t.has_placer = true;
+            const result other = run_program(&t);
+            unplanned += other.ratio;
+            placed += other.placed_ratio;
             most = got.ratio > most ? got.ratio : most;
             sum += got.ratio;
             served += got.served;
@@ -468,13 +550,14 @@ static void summarize(const program *given, kind k) {
             (void)snprintf(name, sizeof name, "%s", p.name);
             if (given == NULL) { free_program(&p); }
         }
-        printf("%s,%.1f,%u,%.3f,%.3f,%u,%.4f\n", name, noises[i] / 10.0, planned_in, most, sum / N_MORE_SEEDS, n_above,
-               served / N_MORE_SEEDS);
+        printf("%s,%.1f,%u,%.3f,%.3f,%u,%.4f,%.3f,%.3f\n", name, noises[i] / 10.0, planned_in, most, sum / N_MORE_SEEDS,
+               n_above, served / N_MORE_SEEDS, unplanned / N_MORE_SEEDS, placed / N_MORE_SEEDS);
     }
 }
 
 static int print_summary(int n_traces, char **traces) {
-    printf("program,noise_percent,planned_in,most_arena_ratio,mean_arena_ratio,above_goal,served\n");
+    printf("program,noise_percent,planned_in,most_arena_ratio,mean_arena_ratio,above_goal,served,"
+           "mean_without_plan,mean_placed\n");
     for (kind k = 0; k < N_KINDS; k++) { summarize(NULL, k); }
     for (int i = 0; i < n_traces; i++) {
         program p = read_program(traces[i]);
@@ -490,6 +573,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quiet),
         cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_arena_in_noise),
         cmocka_unit_test(test_tight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
