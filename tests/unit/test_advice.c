@@ -491,7 +491,7 @@ static void gradients_through_the_forward(void **state) {
         assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
         if (reads == 0) {
             expect(s, "zero_grad", 100,
-                   "optimizer.zero_grad(set_to_none=True) right behind optimizer.step() frees them, and the peak would "
+                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step() frees them, and the peak would "
                    "be 150 B");
         } else {
             assert_null(tip(s, "zero_grad")); /* what is added to cannot go */
@@ -533,7 +533,7 @@ static void gradients_freed_late(void **state) {
     const ebb_study *s = study_fixture_study(&f, NULL);
     assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
     expect(s, "zero_grad", 100,
-           "right behind optimizer.step() frees them, and the peak would be 150 B rather than 250 B");
+           "right after optimizer.step() frees them, and the peak would be 150 B rather than 250 B");
     study_fixture_fini(&f);
 }
 
