@@ -3,11 +3,12 @@
  * Placement, one line a problem and solver: how near to the bound, in how much of the processor's time (solvers have
  * one thread, and a shared machine's clock would tell of others).
  *
- *     bench_place [solver=NAME] [steps=N] [seed=N] PROBLEM...
+ *     bench_place [csv] [solver=NAME] [steps=N] [seed=N] PROBLEM...
  *
  * A PROBLEM is a file of 'id,lower,upper,size' lines, or KIND:N, made by place_instances.c, or 'table': all kinds of a
  * thousand, ten thousand ... a million items. No PROBLEM lists the kinds. A row has the commit of the working
- * directory's repository and the machine.
+ * directory's repository and the machine. With csv, problems are printed as `ebb place` reads
+ * them, and not placed.
  */
 #include "place_instances.h"
 
@@ -21,6 +22,7 @@
 typedef struct bench {
     ebb_place_options options;
     uint64_t seed;
+    bool as_csv;
     char commit[64], machine[128];
 } bench;
 
@@ -71,6 +73,16 @@ static bool get_items(const bench *b, const char *name, ebb_place_item **items_o
     return read_items(name, items_out, n_out);
 }
 
+static int print_problem(ebb_place_item *items, size_t n) {
+    (void)printf("id,lower,upper,size\n");
+    for (size_t i = 0; i < n; i++) {
+        (void)printf("%zu,%llu,%llu,%llu\n", i, (unsigned long long)items[i].first, (unsigned long long)items[i].last,
+                     (unsigned long long)items[i].size_bytes);
+    }
+    free(items);
+    return 0;
+}
+
 static int run_problem(const bench *b, const char *name) {
     ebb_place_problem p = EBB_PLACE_PROBLEM_INIT;
     ebb_place_item *items = NULL;
@@ -78,6 +90,7 @@ static int run_problem(const bench *b, const char *name) {
         (void)fprintf(stderr, "bench_place: %s: no such file or kind\n", name);
         return 2;
     }
+    if (b->as_csv) { return print_problem(items, p.n_items); }
     p.items = items;
     uint64_t *offsets = calloc(p.n_items + 1, sizeof *offsets), checked = 0;
     ebb_place_result r = {0};
@@ -122,14 +135,14 @@ static int list_kinds(void) {
 }
 
 int main(int argc, char **argv) {
-    bench b = {.options = EBB_PLACE_OPTIONS_INIT, .seed = 1};
+    bench b = {.options = EBB_PLACE_OPTIONS_INIT, .seed = 1, .as_csv = argc >= 2 && strcmp(argv[1], "csv") == 0};
     int status = argc < 2 ? list_kinds() : 0;
     find_commit(&b);
     find_machine(&b);
-    if (argc >= 2) {
+    if (argc >= 2 && !b.as_csv) {
         (void)printf("commit,machine,problem,items,solver,peak_bytes,bound_bytes,ratio,optimal,cpu_s,steps\n");
     }
-    for (int i = 1; i < argc; i++) {
+    for (int i = b.as_csv ? 2 : 1; i < argc; i++) {
         if (strncmp(argv[i], "solver=", 7) == 0) {
             b.options.solver = argv[i] + 7;
         } else if (strncmp(argv[i], "steps=", 6) == 0) {

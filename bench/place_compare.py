@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """All solvers of `ebb place` over a folder of instances, as a table.
 
-    bench/place_compare.py --ebb build/release/ebb [FOLDER]... [--made N] [--rounds N] [--steps N]
-                           [--peer NAME=COMMAND] [-o bench/results/FILE.csv]
+    bench/place_compare.py --ebb build/release/ebb [FOLDER]... [--made N --maker build/release/bench_place] [--rounds N]
+                           [--steps N] [--peer NAME=COMMAND] [-o bench/results/FILE.csv]
 
 A FOLDER holds what `ebb place` takes: CSV files, programs, plans, traces; README files and folders in it are left out. Each
 instance goes through `ebb place --compare --json` once a round, so all solvers run before any runs again. A row is a
 solver on an instance: commit, machine, instance, buffers, solver, peak, bound, ratio, whether the peak is proven to be
 the least, rounds, and the median, least and most seconds. A solver that refuses an instance has a row without figures.
 
---made N adds N problems that are made, seeded: forward and backward passes whose buffers live from one to the other, with
-short-lived ones between, in one to five iterations.
+--made N adds N problems that bench_place makes from seeds, of all its kinds. Two of five have alignments or gaps.
 
 The last line says on how many instances `best` is worse than a rule; the exit status is 1 unless that is none.
 
@@ -24,7 +23,6 @@ import argparse
 import csv
 import json
 import os
-import random
 import re
 import statistics
 import subprocess
@@ -43,28 +41,34 @@ def instances(folder):
     return [path for path in paths if os.path.isfile(path) and not os.path.basename(path).startswith((".", "README"))]
 
 
-def make(seed, folder):
-    """A file of buffers as a training has them: kept from a layer's forward to its backward pass, and short-lived ones."""
-    rng = random.Random(seed)
-    n_layers, time, lines = rng.randint(5, 60), 0, ["id,lower,upper,size"]
-    sizes = [rng.choice((1, 3, 17, 64)) * rng.randint(1, 4096) for _ in range(n_layers)]
+def kinds(maker):
+    """What bench_place makes; without arguments it says so."""
+    text = subprocess.run([maker], stdout=subprocess.PIPE, text=True).stdout
+    return [line.split(":")[0] for line in text.splitlines()]
 
-    def add(lower, upper, size):
-        lines.append(f"{len(lines)},{lower},{upper},{size}")
 
-    for _ in range(rng.randint(1, 5)):
-        begin = time
-        for layer in range(n_layers):
-            add(begin + 2 * layer, begin + 4 * n_layers - 2 * layer, sizes[layer])
-            if rng.random() < 0.6:
-                add(begin + 2 * layer, begin + 2 * layer + rng.randint(1, 2), rng.randint(1, 1 << 18))
-            if rng.random() < 0.6:
-                end = begin + 4 * n_layers - 2 * layer
-                add(end - 1, end + rng.randint(1, 6), rng.choice(sizes))
-        time = begin + 4 * n_layers + rng.randint(1, 8)
-    path = os.path.join(folder, f"made-{seed}.csv")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+def align(row, number):
+    return row + [(1, 96, 256, 512)[number % 4]]
+
+
+def open_gap(row, number):
+    """In every fourth buffer: after its first moment, all but 64 bytes are free for others."""
+    lower, upper, size = map(int, row[1:])
+    return row + [f"{lower + 1}-{upper}@0:64" if number % 4 == 0 and upper - lower > 2 and size > 64 else ""]
+
+
+def make(maker, names, seed, folder):
+    """The file of a problem: each kind in turn, in four sizes; of five of a kind one has alignments and one gaps."""
+    kind, turn = names[seed % len(names)], seed // len(names)
+    n, more = (120, 300, 1000, 3000)[turn % 4], (None, None, None, align, open_gap)[turn % 5]
+    text = subprocess.run([maker, "csv", f"seed={seed}", f"{kind}:{n}"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    columns, *rows = [line.split(",") for line in text.splitlines()]
+    if more:
+        columns += ["alignment" if more is align else "gaps"]
+        rows = [more(row, number) for number, row in enumerate(rows)]
+    path = os.path.join(folder, f"made-{kind}-{seed}{'-' + columns[-1] if more else ''}.csv")
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns] + rows)
     return path
 
 
@@ -129,9 +133,12 @@ def main():
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--peer-limit", type=float, default=60, help="seconds")
     parser.add_argument("--made", type=int, default=0, metavar="N")
+    parser.add_argument("--maker", metavar="BENCH_PLACE")
     parser.add_argument("-o", "--output")
     parser.add_argument("folder", nargs="*")
     args = parser.parse_args()
+    if args.made and not args.maker:
+        parser.error("--made needs --maker")
     output = open(args.output, "w", newline="", encoding="utf-8") if args.output else sys.stdout
     writer = csv.DictWriter(output, COLUMNS)
     writer.writeheader()
@@ -140,7 +147,8 @@ def main():
     n, worse = 0, []
     with tempfile.TemporaryDirectory() as made:
         paths = [path for folder in args.folder for path in instances(folder)]
-        for path in paths + [make(seed, made) for seed in range(args.made)]:
+        names = kinds(args.maker) if args.made else []
+        for path in paths + [make(args.maker, names, seed, made) for seed in range(args.made)]:
             rows = list(rows_of(args, path))
             for row in rows:
                 writer.writerow(about | row)

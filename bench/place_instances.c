@@ -147,7 +147,7 @@ static void make_xla(maker *m) {
     uint64_t size[MAX_SIZES];
     ebb_place_item layer[MAX_LAYER];
     const uint64_t n_sizes = 30 + below(m, MAX_SIZES - 30), n_layer = 100 + below(m, MAX_LAYER - 100);
-    const uint64_t n_layers = m->wanted / n_layer, end = 2 * n_layers * n_layer;
+    const uint64_t n_layers = m->wanted / n_layer + (m->wanted < n_layer), end = 2 * n_layers * n_layer;
     for (unsigned k = 0; k < n_sizes; k++) { size[k] = 4 * (1 + draw_log(m, 1 << 26)); }
     for (unsigned i = 0; i < n_layer; i++) {
         layer[i].size_bytes = size[below(m, n_sizes)];

@@ -136,7 +136,7 @@ ebb_status ebb__stream_expect_end(ebb_stream *stream) {
     uint64_t at = stream->offset;
     EBB_TRY(ebb__stream_read_some(stream, &byte, 1, &got));
     if (got != 0) {
-        return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 ": the file goes on behind its end", stream->name, at);
+        return ebb_fail(EBB_E_FORMAT, "%s: byte %" PRIu64 ": the file goes on after its end", stream->name, at);
     }
     return EBB_OK;
 }

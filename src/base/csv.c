@@ -119,7 +119,7 @@ static ebb_status read_field(ebb_csv *csv, stop *stop_out) {
         const size_t closed = csv->text.n;
         EBB_TRY(read_plain(csv, stop_out));
         if (*stop_out != STOP_COMMA) { drop_carriage_return(csv, closed); }
-        if (csv->text.n > closed) { return refuse(csv, "text behind the end of a quote"); }
+        if (csv->text.n > closed) { return refuse(csv, "text after the end of a quote"); }
     }
     EBB_ASSERT(csv->text.n < csv->text.cap && csv->at <= csv->end);
     csv->text.data[csv->text.n++] = '\0'; /* append left room for it */

@@ -90,6 +90,8 @@ ebb_status ebb_path_open_input(const char *path, int *fd_out) {
     ebb_status st = EBB_OK;
     if (fstat(fd, &info) != 0) {
         st = ebb__fail_errno(path, "open");
+    } else if (S_ISDIR(info.st_mode)) {
+        st = ebb_fail(EBB_E_IO, "%s: this is a folder, not a file", path);
     } else if (is_endless(fd, &info)) {
         st = ebb_fail(EBB_E_FORMAT, "%s: this is a device, not a file", path);
     } else if (S_ISFIFO(info.st_mode)) {

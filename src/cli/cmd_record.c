@@ -32,7 +32,7 @@
 #define CALLERS_NOTE "callers" /* a trace whose callers have no names yet (docs/trace-format.md) */
 #define STEPS ".steps"         /* added to a trace's name: what the library tells besides */
 #define MAX_LINKS 40
-#define MAX_TEXT_BYTES ((size_t)64) /* of the command, as it is shown */
+#define MOST_SHOWN ((size_t)64) /* characters of the command */
 
 #define MOST_PICKED 9999u
 #define MAX_CALLERS 32u
@@ -329,7 +329,7 @@ static void add_names(const char *path) {
 static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has_device) {
     ebb_trace_reader *reader = NULL;
     totals t = {0};
-    char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_TEXT_BYTES];
+    char peak[32], most[32], shown[MAX_PATH_BYTES], shown_command[MAX_PATH_BYTES];
     (void)ebb__cli_clean(path, shown, sizeof shown);
     ebb__progress_tell("reading the trace", 0, 0);
     ebb_status status = ebb_trace_reader_open(NULL, path, &reader);
@@ -341,7 +341,7 @@ static int tell_trace(const char *path, uint64_t limit, bool any_runs, bool *has
         const char *command = ebb_trace_reader_note(reader, "command");
         fprintf(stderr, "ebb: record: %s: %" PRIu64 " blocks, at most %s at once%s: %s\n", shown, t.n_blocks,
                 ebb_bytes_format(t.peak_bytes, peak, sizeof peak), t.complete ? "" : ", cut off",
-                ebb__cli_clean(command != NULL ? command : "", shown_command, sizeof shown_command));
+                ebb__cli_shorten(command != NULL ? command : "", MOST_SHOWN, shown_command, sizeof shown_command));
     }
     if (t.n_refused > 0) {
         fprintf(stderr, "ebb: record: %s: %" PRIu64 " allocation%s past the limit of %s %s refused\n", shown,
@@ -569,7 +569,7 @@ static int check_room(const char *out) {
     free(folder);
     if ((most >= 0 && strlen(name) + MAX_SUFFIX_BYTES > (size_t)most) ||
         strlen(out) + MAX_SUFFIX_BYTES >= MAX_PATH_BYTES) {
-        fprintf(stderr, "ebb: record: %s: the name is too long for those of other processes, with .PID behind it\n",
+        fprintf(stderr, "ebb: record: %s: the name is too long for those of other processes, with .PID after it\n",
                 ebb__cli_clean(out, shown, sizeof shown));
         return EBB_EXIT_IO;
     }

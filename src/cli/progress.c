@@ -25,6 +25,7 @@
 #define MOST_EVERY_S 1e6
 #define TIME_FROM_S 1.0 /* before, no time is shown */
 #define LEFT_FROM_S 0.5 /* before, too little was seen to tell what is left */
+#define MOST_LATE_S 1.0 /* "0 s left" is said for this long */
 #define USUAL_COLUMNS 80
 #define MOST_COLUMNS 512
 #define N_PHASES 4
@@ -75,7 +76,8 @@ static const char *time_text(double s, char buf[32]) {
     return buf;
 }
 
-/* " 12 of 100, 3 min left". Where that is not known (yet) or all pieces are done, the time passed: ", 4 s so far". */
+/* " 12 of 100, 3 min left". The time passed, ", 4 s so far", where what is left is not known (yet), all pieces are
+ * done, or this one has taken longer than all that are left should have. */
 static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
     char text[32];
     const double passed_s = now - p->begin_s;
@@ -83,9 +85,9 @@ static void describe(const phase *p, double now, char *buf, size_t n_bytes) {
     size_t at = 0;
     buf[0] = '\0';
     if (p->n > 0) { at += (size_t)snprintf(buf, n_bytes, " %" PRIu64 " of %" PRIu64, p->n_done, p->n); }
-    if (n_since > 0 && p->n_done < p->n && passed_s >= LEFT_FROM_S) {
-        const double each_s = (p->told_s - p->begin_s) / (double)n_since;
-        const double left_s = each_s * (double)(p->n - p->n_done) - (now - p->told_s);
+    const double each_s = n_since > 0 ? (p->told_s - p->begin_s) / (double)n_since : 0.0;
+    const double left_s = each_s * (double)(p->n - p->n_done) - (now - p->told_s);
+    if (n_since > 0 && p->n_done < p->n && passed_s >= LEFT_FROM_S && left_s > -MOST_LATE_S) {
         snprintf(buf + at, n_bytes - at, ", %s left", time_text(left_s > 0.0 ? left_s : 0.0, text));
     } else if (passed_s >= TIME_FROM_S) {
         snprintf(buf + at, n_bytes - at, "%s %s so far", p->n > 0 ? "," : ":", time_text(passed_s, text));

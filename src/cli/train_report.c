@@ -31,7 +31,7 @@ void ebb__cli_report_begin(ebb_cli_train_report *report) {
            has_budget ? bytes_text(info->plan.budget_bytes, budget) : "without limit",
            bytes_text(info->liveness_bytes, liveness), info->step_time_predicted_s);
     if (info->context_bytes > 0) { printf("beside it on the device: %s\n", bytes_text(info->context_bytes, peak)); }
-    if (info->first_step > 0) { printf("goes on behind step %" PRIu64 "\n", info->first_step); }
+    if (info->first_step > 0) { printf("continues after step %" PRIu64 "\n", info->first_step); }
     fflush(stdout);
 }
 
@@ -54,7 +54,7 @@ static void show_progress(const ebb_trainer_info *info, const ebb_step_result *s
     char peak[32];
     double img_s = step->time_s > 0.0 ? (double)info->batch / step->time_s : 0.0;
     ebb__progress_tell("step", step->step, info->n_steps);
-    ebb__progress_detail("loss %.4f, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", shown((double)step->loss),
+    ebb__progress_detail("loss %.4g, %.1f img/s, peak %s, step %.4f s (predicted %.4f)", shown((double)step->loss),
                          img_s, bytes_text(info->plan.peak_bytes, peak), step->time_s, info->step_time_predicted_s);
 }
 
@@ -97,7 +97,7 @@ void ebb__cli_report_eval(const ebb_cli_train_report *report, uint64_t n_epochs,
         ebb__json_end();
         return;
     }
-    printf("epoch %" PRIu64 ": accuracy %.2f %% on %" PRIu64 " images held out, loss %.4f\n", n_epochs,
+    printf("epoch %" PRIu64 ": accuracy %.2f %% on %" PRIu64 " images held out, loss %.4g\n", n_epochs,
            100.0 * eval->accuracy, eval->n_images, shown(eval->loss));
     fflush(stdout);
 }

@@ -71,7 +71,7 @@ static ebb_status check_phase(walk *w) {
     const ebb_op *op = w->op;
     if ((op->kind == EBB_OP_UPDATE) != (op->phase == EBB_PHASE_UPDATE)) { return bad(w, "is in a wrong phase"); }
     if (op->phase == EBB_PHASE_UPDATE) { return EBB_OK; }
-    if (op->phase < w->phase) { return bad(w, "is a forward op behind a backward one"); }
+    if (op->phase < w->phase) { return bad(w, "is a forward op after a backward one"); }
     w->phase = op->phase;
     return EBB_OK;
 }

@@ -245,7 +245,7 @@ static ebb_status make_pieces(checker *c) {
         if (time < last) { add_piece(c, i, (ebb_place_gap){i, time, last, 0, size_bytes}); }
     }
     if (g == p->n_gaps) { return EBB_OK; }
-    return ebb_fail(EBB_E_ARGUMENT, "gap %zu: item %s is not behind the one before it", g,
+    return ebb_fail(EBB_E_ARGUMENT, "gap %zu: item %s is not after the one before it", g,
                     ebb__item_name(p, p->gaps[g].item).text);
 }
 

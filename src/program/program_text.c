@@ -303,7 +303,7 @@ static ebb_status read_text(reader *r, size_t *offset_out) {
     }
     r->texts.data[r->texts.n++] = '\0';
     *offset_out = offset;
-    return end_of_field(r) == EBB_OK ? EBB_OK : refuse(r, "a space was expected behind a text");
+    return end_of_field(r) == EBB_OK ? EBB_OK : refuse(r, "a space was expected after a text");
 }
 
 /* ---- reading: lines --------------------------------------------------------------------------- */
@@ -410,7 +410,7 @@ static ebb_status read_end(reader *r, const ebb_program *program) {
         return refuse(r, "the end counts other tensors and steps than there were");
     }
     if (!is_line_done(r)) { return refuse(r, "a field too many"); }
-    return next_line(r) ? refuse(r, "a line behind the end") : EBB_OK;
+    return next_line(r) ? refuse(r, "a line after the end") : EBB_OK;
 }
 
 static ebb_status read_header(reader *r, ebb_program **program_out) {

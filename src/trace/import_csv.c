@@ -139,7 +139,7 @@ static ebb_status read_buffer(reader *r) {
         r->column[COLUMN_OFFSET] != NO_COLUMN && ebb__csv_field(&r->csv, r->column[COLUMN_OFFSET])[0] != '\0';
     if (has_offset) { EBB_TRY(read_number(r, COLUMN_OFFSET, &b.offset)); }
     if (r->is_last && !ebb_add_u64(b.upper, 1, &b.upper)) {
-        return ebb_fail(EBB_E_FORMAT, "%s:%zu: an end without a time behind it", r->csv.name, r->csv.line);
+        return ebb_fail(EBB_E_FORMAT, "%s:%zu: an end without a time after it", r->csv.name, r->csv.line);
     }
     if (b.lower >= b.upper) {
         return ebb_fail(EBB_E_FORMAT, "%s:%zu: the buffer ends before it begins", r->csv.name, r->csv.line);

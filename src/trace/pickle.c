@@ -117,7 +117,7 @@ static ebb_status push_mark(ebb_pickle *p) {
 
 static ebb_status put(ebb_pickle *p, uint64_t idx) {
     EBB_TRY(need(p, 1));
-    if (idx > ebb__pickle_offset(p)) { return ebb__pickle_malformed(p, "a memo entry far behind the others"); }
+    if (idx > ebb__pickle_offset(p)) { return ebb__pickle_malformed(p, "a memo entry far beyond the others"); }
     if (idx >= MAX_MEMO) { return too_many(p, "memo entries"); }
     if (idx >= p->memo.n) {
         EBB_TRY(EBB_RESERVE(p->mem, &p->memo, (size_t)idx + 1 - p->memo.n));

@@ -146,7 +146,7 @@ static ebb_status read_end(ebb_trace_reader *r, cursor *c) {
     }
     r->at = c->at;
     EBB_TRY(ebb__trace_reader_fill(r, 1));
-    if (r->at != r->end) { return ebb__trace_reader_malformed(r, "bytes behind the end"); }
+    if (r->at != r->end) { return ebb__trace_reader_malformed(r, "bytes after the end"); }
     r->info.complete = true;
     r->ended = true;
     return EBB_OK;

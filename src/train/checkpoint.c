@@ -7,8 +7,10 @@
  * What must be the same to go on is a list of texts, made from the options on writing and again on reading; the
  * first that differs is named. Budget, policy, tiers and threads are not in it: they do not change a bit. The
  * learning rate and its schedule may be changed on purpose; that is logged. So is another choice of algorithms, which
- * may change the last bits from here on: where choices are the plan's, their hash stands beside the option. A hash of
- * all values tells a file that was damaged after its header.
+ * may change the last bits from here on: where choices are the plan's, their hash stands beside the option.
+ *
+ * Two hashes tell a file that was damaged: one of all values, and one of all texts, without which one flipped bit could
+ * be another step.
  */
 #include "train/trainer_priv.h"
 
@@ -21,6 +23,7 @@
 #define VERSION "2" /* 1 had no batches_before */
 #define TEXT_BYTES 256
 #define GIVEN "given"
+#define TEXTS_HASH "texts_hash" /* of all others; older files have none */
 
 typedef struct fact {
     const char *key;
@@ -110,20 +113,33 @@ static void collect(const ebb_trainer *trainer, fact facts[N_FACTS]) {
 
 /* ---- writing ---------------------------------------------------------------------------------- */
 
+/* Texts have no order in a file, so their hashes are added up. */
+static uint64_t hash_text(const char *key, const char *text) {
+    return ebb__hash(ebb__hash(EBB_HASH_INIT, key, strlen(key) + 1), text, strlen(text) + 1);
+}
+
+static ebb_status set(ebb_st_writer *writer, const char *key, const char *text, uint64_t *hash_io) {
+    *hash_io += hash_text(key, text);
+    return ebb__st_writer_set(writer, key, text);
+}
+
 static ebb_status write_all(ebb_trainer *trainer, const char *path, ebb_st_writer *writer) {
     fact facts[N_FACTS];
     char number[32], hash[65];
+    uint64_t texts = 0;
     const char *not_finite = NULL;
     EBB_TRY(ebb__trainer_hash(trainer, EBB_VALUES_ALL, hash, &not_finite));
     EBB_TRY(ebb__trainer_refuse_values(trainer, path, not_finite));
     collect(trainer, facts);
-    EBB_TRY(ebb__st_writer_set(writer, "ebb_checkpoint", VERSION));
-    for (int f = 0; f < N_FACTS; f++) { EBB_TRY(ebb__st_writer_set(writer, facts[f].key, facts[f].text)); }
+    EBB_TRY(set(writer, "ebb_checkpoint", VERSION, &texts));
+    for (int f = 0; f < N_FACTS; f++) { EBB_TRY(set(writer, facts[f].key, facts[f].text, &texts)); }
     (void)snprintf(number, sizeof number, "%" PRIu64, trainer->step);
-    EBB_TRY(ebb__st_writer_set(writer, "step", number)); /* updates made; epoch and batch follow from it */
+    EBB_TRY(set(writer, "step", number, &texts)); /* updates made; epoch and batch follow from it */
     (void)snprintf(number, sizeof number, "%" PRIu64, trainer->tracked_before);
-    EBB_TRY(ebb__st_writer_set(writer, "batches_before", number));
-    EBB_TRY(ebb__st_writer_set(writer, "sha256", hash));
+    EBB_TRY(set(writer, "batches_before", number, &texts));
+    EBB_TRY(set(writer, "sha256", hash, &texts));
+    (void)snprintf(number, sizeof number, "%016" PRIx64, texts);
+    EBB_TRY(ebb__st_writer_set(writer, TEXTS_HASH, number));
     return ebb__trainer_write_values(trainer, EBB_VALUES_ALL, writer);
 }
 
@@ -177,12 +193,27 @@ static ebb_status compare_hash(ebb_trainer *trainer, const ebb_safetensors *file
                     file->path, hash, was != NULL ? was : "there");
 }
 
+static ebb_status compare_texts_hash(const ebb_safetensors *file) {
+    const char *was = ebb__safetensors_metadata(file, TEXTS_HASH);
+    char is[17];
+    uint64_t texts = 0;
+    for (size_t i = 0; i < file->metadata.n; i++) {
+        const ebb_st_pair *pair = &file->metadata.data[i];
+        if (strcmp(pair->key, TEXTS_HASH) != 0) { texts += hash_text(pair->key, pair->value); }
+    }
+    (void)snprintf(is, sizeof is, "%016" PRIx64, texts);
+    if (was == NULL || strcmp(was, is) == 0) { return EBB_OK; }
+    return ebb_fail(EBB_E_FORMAT, "%s: the checkpoint's header is not the one that was written: its hash is %s, not %s",
+                    file->path, is, was);
+}
+
 static ebb_status resume_from(ebb_trainer *trainer, const ebb_safetensors *file) {
     const char *version = ebb__safetensors_metadata(file, "ebb_checkpoint");
     if (version == NULL || strcmp(version, VERSION) != 0) {
         return ebb_fail(EBB_E_FORMAT, "%s: not a checkpoint of this version", file->path);
     }
     uint64_t step = 0, tracked_before = 0;
+    EBB_TRY(compare_texts_hash(file));
     EBB_TRY(read_number(file, "step", &step));
     EBB_TRY(read_number(file, "batches_before", &tracked_before));
     EBB_TRY(compare(trainer, file));

@@ -161,7 +161,7 @@ static ebb_status check_cover(const ebb_safetensors *file, uint64_t content_byte
         if (tensor->begin != at) {
             return ebb_fail(EBB_E_FORMAT, "%s: tensor '%s' begins at byte %" PRIu64 " of the content, %s byte %" PRIu64,
                             file->path, tensor->name, tensor->begin,
-                            tensor->begin < at ? "inside another, before" : "behind a gap from", at);
+                            tensor->begin < at ? "inside another, before" : "after a gap from", at);
         }
         at = tensor->end;
     }

@@ -88,7 +88,7 @@ complains "and nowhere else" 4 'tmp: cannot make a temporary file in: No such fi
 complains "for a comparison, too" 4 'tmp: cannot make a temporary file in: No such file' \
     check made1/object.json.gz --max-peak 1GiB
 unset TMPDIR
-says "a folder" 4 "ebb: .: byte 0: Is a directory" import . -o no
+says "a folder" 4 "ebb: .: this is a folder, not a file" import . -o no
 says "a device without an end" 3 "ebb: /dev/zero: this is a device, not a file" import /dev/zero -o no
 says "a device without a byte" 3 "ebb: /dev/null: an empty file" import /dev/null -o no
 check "nothing is left of failures" [ ! -e no ]
@@ -102,7 +102,7 @@ check "nothing is left of failures" [ ! -e no ]
     ulimit -f 20000 # blocks of 512 bytes
     exec "$EBB" import bomb.gz -o no >out 2>&1
 )
-equal "a zipped trace of nothing" "$? $(cat out)" "3 ebb: bomb.gz: offset 35: bytes behind the end"
+equal "a zipped trace of nothing" "$? $(cat out)" "3 ebb: bomb.gz: offset 35: bytes after the end"
 
 run "from a pipe" out import "$log" -o one && {
     "$EBB" import - -o two --json <$log >out 2>err

@@ -289,7 +289,7 @@ sed '$d' program >short
 complains "a trace of a later version" 3 "version" place later
 complains "a program cut short" 3 "short" place short
 says "a file that is not there" 4 "ebb: nowhere.csv: cannot open: No such file or directory" place nowhere.csv
-says "a folder" 4 "ebb: files: cannot read: Is a directory" place files
+says "a folder" 4 "ebb: files: this is a folder, not a file" place files
 says "an answer to nowhere" 4 "ebb: nowhere/a.csv: cannot create: No such file or directory" place five.csv -o nowhere/a.csv
 complains "a picture to nowhere" 4 "nowhere/a.svg" place five.csv --svg nowhere/a.svg
 "$EBB" place five.csv -o /dev/full >out 2>err

@@ -371,10 +371,12 @@ says "a pipe stays" 2 "ebb: record: pipe is no file" record -o pipe -- ./program
 says "the program stays" 2 "ebb: record: own is the command's, and would be replaced" record -o own -- ./own family
 says "its data stays" 2 "ebb: record: data is the command's, and would be replaced" record -o data -- cat ./data
 check "and they are there" test -p pipe -a -x own -a -f data
+record 0 -- ./program family "$(printf '%0100d' 0)" end
+check "a long command keeps its end" grep -q 'at once: ./program family 0*\.\.\.0* end$' err
 says "too many callers" 2 "ebb: record: --stacks takes at most 32 callers" record -o x --stacks 33 -- true
 long=$(printf '%0250d' 0)
 says "a name without room for a number behind it" 4 \
-    "ebb: record: $work/$long: the name is too long for those of other processes, with .PID behind it" \
+    "ebb: record: $work/$long: the name is too long for those of other processes, with .PID after it" \
     record -o "$long" -- true
 equal "no room for a file" "$(ulimit -f 0 && "$EBB" record -o x -- true 2>&1)" "ebb: record: $work/x: File too large"
 check "and nothing was made" test ! -e x -a ! -e "$long"

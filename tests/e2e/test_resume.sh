@@ -79,6 +79,13 @@ run "a trace that is cut: it can be read" report report trace && check "a trace 
 # shellcheck disable=SC2086
 run "SIGTERM: goes on" out $train --checkpoint state && equal "SIGTERM: the weights" "$(member out weights_sha256)" "$wanted"
 
+# A flipped bit in the header is no other step.
+LC_ALL=C sed 's/"step": "200"/"step": "100"/' state >spoilt
+check "another step is written into it" test "$(cmp -l state spoilt | wc -l)" = 1
+# shellcheck disable=SC2086
+complains "a damaged header" 3 "^ebb: spoilt: the checkpoint's header is not the one that was written" $train --checkpoint spoilt
+rm spoilt
+
 # A terminal that goes sends SIGHUP, and so does its shell: the second one does not end it sooner. Under nohup the signal
 # would be ignored.
 rm -f state polite

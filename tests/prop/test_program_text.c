@@ -228,7 +228,7 @@ static void test_refusals(void **state) {
         {HEAD TENSORS STEP, "the file is cut off"},
         {HEAD TENSORS STEP "end 2 2\n", "t:7: the end counts other"},
         {HEAD TENSORS STEP "end 2 1 0\n", "t:7: a field too many"},
-        {GOOD "tensor", "t:8: a line behind the end"},
+        {GOOD "tensor", "t:8: a line after the end"},
         {HEAD TENSORS "end 2 0\n", "t: program n: it has no steps"},
         {HEAD TENSORS "step 0 \"s\" \"k\" forward read 0 1 choice \"c\" 0 00000000000000ff 1 1\nend 2 1\n",
          "t: program n: step 0 (s) reads tensor 1 (x) before"},

@@ -145,6 +145,49 @@ static void checkpoint_by_time(void **state) {
     study_fixture_fini(&f);
 }
 
+/* net.one makes a, a little, and out, which the step after it reads: that step has begun before it makes the block with
+ * which the call ends. The little is read still later. Only a is dropped. */
+static void checkpoint_keeps_what_a_longer_step_reads(void **state) {
+    (void)state;
+    study_fixture f;
+    begin(&f, TELLS_TORCH, "ebb.torch");
+    for (unsigned time = 0; time < 2; time++) {
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        const uint64_t a = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, "net.one.a.op");
+        study_do(&f, EBB_TRACE_WRITE, a);
+        end(&f);
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        const uint64_t little = study_alloc(&f, 10, EBB_ROLE_ACTIVATION, "net.one.b.op");
+        const uint64_t out = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, "net.one.b.op");
+        study_do(&f, EBB_TRACE_READ, a);
+        study_do(&f, EBB_TRACE_WRITE, out);
+        end(&f);
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        const uint64_t next = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, "net.up.op");
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        study_do(&f, EBB_TRACE_WRITE, next);
+        end(&f);
+        study_do(&f, EBB_TRACE_READ, out);
+        end(&f);
+        step(&f, EBB_TRACE_PHASE_FORWARD);
+        const uint64_t last = study_alloc(&f, 100, EBB_ROLE_ACTIVATION, "net.last.op");
+        study_do(&f, EBB_TRACE_READ, little);
+        study_do(&f, EBB_TRACE_WRITE, last);
+        end(&f);
+        const uint64_t made[] = {last, next, little, out, a};
+        for (size_t i = 0; i < 5; i++) {
+            step(&f, EBB_TRACE_PHASE_BACKWARD);
+            study_do(&f, EBB_TRACE_READ, made[i]);
+            end(&f);
+            study_do(&f, EBB_TRACE_FREE, made[i]);
+        }
+    }
+    const ebb_study *s = study_fixture_study(&f, NULL);
+    assert_int_equal(ebb_study_get_summary(s).peak_bytes, 410);
+    expect(s, "checkpoint", 100, "calling net.one through");
+    study_fixture_fini(&f);
+}
+
 /* An execution trace tells no roles; reads and writes do. Its modules are the ranges, of which it notes that they can
  * be called; net is not a list. */
 static void checkpoint_by_ranges(void **state) {
@@ -491,7 +534,7 @@ static void gradients_through_the_forward(void **state) {
         assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
         if (reads == 0) {
             expect(s, "zero_grad", 100,
-                   "optimizer.zero_grad(set_to_none=True) right behind optimizer.step() frees them, and the peak would "
+                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step() frees them, and the peak would "
                    "be 150 B");
         } else {
             assert_null(tip(s, "zero_grad")); /* what is added to cannot go */
@@ -533,7 +576,7 @@ static void gradients_freed_late(void **state) {
     const ebb_study *s = study_fixture_study(&f, NULL);
     assert_int_equal(ebb_study_get_summary(s).peak_bytes, 250);
     expect(s, "zero_grad", 100,
-           "right behind optimizer.step() frees them, and the peak would be 150 B rather than 250 B");
+           "right after optimizer.step() frees them, and the peak would be 150 B rather than 250 B");
     study_fixture_fini(&f);
 }
 
@@ -702,6 +745,7 @@ int main(void) {
         cmocka_unit_test(gradients_freed_late),
         cmocka_unit_test(state_of_momentum),
         cmocka_unit_test(checkpoint_by_time),
+        cmocka_unit_test(checkpoint_keeps_what_a_longer_step_reads),
         cmocka_unit_test(checkpoint_by_ranges),
         cmocka_unit_test(state_by_accesses),
         cmocka_unit_test(names_of_all),

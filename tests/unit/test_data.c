@@ -74,7 +74,7 @@ static void test_mnist_refusals(void **state) {
     data_put(&test_dir, "train-images-idx3-ubyte", buf, n - 1);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "1 bytes are missing");
     data_put(&test_dir, "train-images-idx3-ubyte", buf, n + 1);
-    expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "goes on behind its end");
+    expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "goes on after its end");
     buf[3] = 1;
     data_put(&test_dir, "train-images-idx3-ubyte", buf, n);
     expect_refused(spec_of("mnist", ""), EBB_SPLIT_TRAIN, plain, EBB_E_FORMAT, "byte 0");

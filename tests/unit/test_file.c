@@ -266,7 +266,7 @@ static void test_device_is_not_read(void **state) {
     assert_int_equal(ebb__file_read_all(NULL, "/dev/zero", 100, &text, &n), EBB_E_FORMAT);
     expect_message("/dev/zero: this is a device, not a file");
     assert_int_equal(ebb__file_read_all(NULL, dir, 100, &text, &n), EBB_E_IO);
-    expect_message("Is a directory");
+    expect_message("this is a folder, not a file");
     assert_int_equal(ebb__file_read_all(NULL, "/dev/null", 100, &text, &n), EBB_OK);
     assert_int_equal(n, 0);
     ebb__free(NULL, text);

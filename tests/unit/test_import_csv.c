@@ -70,7 +70,7 @@ static void test_refused(void **state) {
         {"id,lower,upper,size\na,0,1,18446744073709551616\n", "f:2: '18446744073709551616' is not"},
         {"id,lower,upper,size\na,0,1,-1\n", "f:2: '-1' is not"},
         {"id,lower,upper,size\na,0,1,1\nb,2,2,1\n", "f:3: the buffer ends before it begins"},
-        {"id,lower,end,size\na,0,18446744073709551615,1\n", "f:2: an end without a time behind it"},
+        {"id,lower,end,size\na,0,18446744073709551615,1\n", "f:2: an end without a time after it"},
         {"id,lower,upper,size,end\n", "f:1: two columns mean end"},
         {"id,lower,upper,size\n\"a,0,1,1\n", "f:2: a quote without its end"},
     };

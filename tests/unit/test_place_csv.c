@@ -269,7 +269,7 @@ static void test_refusals(void **state) { /* long: one table */
         {MORE "a,0,9,5,,,1-4@3:6,\n", "f:2: gaps: '1-4@3:6' has a window beyond the buffer's size"},
         {MORE "a,0,9,5,,,5-8 1-6,\n", "f:2: gaps: '5-8 1-6' has gaps that overlap"},
         {HEAD "\"a,0,1,5\nb,0,1,5\n", "f:2: a quote without its end"},
-        {HEAD "\"a\"b,0,1,5\n", "f:2: text behind the end of a quote"},
+        {HEAD "\"a\"b,0,1,5\n", "f:2: text after the end of a quote"},
         {HEAD "\"a\nb\nc\",0,1,5\nd,0,1,x\n", "f:5: size: 'x' is not a whole number"},
         {HEAD "\"two\nlines\",0,1,x\n", "f:2: size: 'x' is not a whole number"},
         {HEAD "a,0,1,\"1\n2\"\n", "f:2: size: '1?2' is not a whole number"},

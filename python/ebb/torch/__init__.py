@@ -9,7 +9,7 @@ that costs (docs/pytorch.md); `record` writes what a program does with each bloc
         loss.backward()
         optimizer.step()
 
-`record` is a dispatch mode: it sees each operator behind autograd, with the tensors that it takes and gives, on the CPU,
+`record` is a dispatch mode: it sees each operator below autograd, with the tensors that it takes and gives, on the CPU,
 on CUDA, and under FakeTensorMode, where nothing is computed or allocated (`record` goes inside of it). It changes no
 result, keeps no tensor and compiles nothing. Blocks are storages; views and results in place are the same block. The
 same code serves PyTorch 1.13 to 2.13. What it does not see stands in docs/record.md.
@@ -53,7 +53,7 @@ def __getattr__(name):
 class record(TorchDispatchMode):
     """Record what happens inside of the `with`, one iteration or many, to the trace file `path`.
 
-    An iteration ends behind an optimizer's step, unless the program says where: `mark_iteration()`. Without `stacks` the
+    An iteration ends after an optimizer's step, unless the program says where: `mark_iteration()`. Without `stacks` the
     program's lines are left out. `live_bytes` and `peak_bytes` are those of the storages so far. At the end a line on
     stderr says where the recording is, unless `quiet`."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an iteration ends: behind an optimizer's step, or where the program says so; and what such a step leaves."""
+"""Where an iteration ends: after an optimizer's step, or where the program says so; and what such a step leaves."""
 from .. import trace
 from ._operators import of_frame
 

@@ -34,7 +34,7 @@ class Places:
         if caller.module is not None:
             name = self._owners.name_of(of_frame(caller.module, "self"), of_frame(caller.root, "self"))
         if _graph_task() != -1 if _has_nodes else caller.in_engine:
-            self._is_update = True  # what comes behind it outside of a module: clipping, steps
+            self._is_update = True  # what comes after it outside of a module: clipping, steps
             if not name and _has_nodes and _node() is not None:
                 name = self._name_of_node.get(_node()._sequence_nr(), "")
             elif not name:

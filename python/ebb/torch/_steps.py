@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step as it is seen behind autograd: operators, what autograd saves and gets back, and how long each
+"""One training step as it is seen below autograd: operators, what autograd saves and gets back, and how long each
 storage lives by itself.
 
 While a step is recorded, all that autograd saves of the step's own results is moved out at once. So a storage is gone as

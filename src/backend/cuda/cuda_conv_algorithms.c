@@ -481,7 +481,7 @@ static ebb_status find_algorithms(const ebb_cuda_device *device, ebb_cuda_conv *
                                   const ebb_cuda_libraries *libraries) {
     const bool has_tail = conv->key.bias != 0 || conv->key.relu != 0;
     if (is_lopsided(&conv->key) && conv->key.direction != EBB_OP_CONV) {
-        return ebb_fail(EBB_E_UNSUPPORTED, "cuda: %s: cuDNN is wrong where the padding before and behind differ",
+        return ebb_fail(EBB_E_UNSUPPORTED, "cuda: %s: cuDNN is wrong where the padding before and after differ",
                         name_of(conv));
     }
     search s = {.device = device, .libraries = libraries, .conv = conv};

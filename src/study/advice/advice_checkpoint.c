@@ -53,6 +53,7 @@ typedef struct trial {
     bool has_reads;
     uint32_t *used_event;   /* [blocks.n]: its last step of the forward pass begins; without reads: a call that gave it
                                runs again */
+    uint32_t *done_event;   /* [blocks.n]: its last step of the forward pass ends; only with reads */
     uint32_t *needed_event; /* [blocks.n]: its first step of the backward pass begins; STUDY_NONE: never */
     uint32_t *of_block;     /* [blocks.n]: its call, from 1; 0: none */
     uint8_t *fate;          /* [blocks.n] */
@@ -79,7 +80,7 @@ static uint64_t made_event(const trial *t, size_t block) {
 
 static void find_uses(trial *t, size_t block) {
     const ebb_study *s = t->study;
-    t->used_event[block] = 0;
+    t->used_event[block] = t->done_event[block] = 0;
     t->needed_event[block] = STUDY_NONE;
     for (size_t i = s->blocks.data[block].first_access; i < study_first_access(s, block + 1); i++) {
         const study_step *step = step_at(s, i);
@@ -87,6 +88,7 @@ static void find_uses(trial *t, size_t block) {
         if (step == NULL || step->phase == EBB_TRACE_PHASE_UPDATE) { continue; }
         if (step->phase != EBB_TRACE_PHASE_BACKWARD) {
             t->used_event[block] = step->begin_event;
+            t->done_event[block] = step->end_event;
         } else if (is_read) {
             t->needed_event[block] = step->begin_event;
             return;
@@ -192,8 +194,9 @@ static bool outlives_call(const trial *t, size_t block) {
     return c->end_event != UINT64_MAX && t->study->blocks.data[block].died_event > c->end_event;
 }
 
+/* A step of what comes after the call may begin before it makes the block with which the call ends. */
 static bool is_read_later(const trial *t, size_t block) {
-    return t->has_reads && t->used_event[block] >= t->calls.data[t->of_block[block] - 1].end_event;
+    return t->has_reads && t->done_event[block] >= t->calls.data[t->of_block[block] - 1].end_event;
 }
 
 /* What a call gives where no step of the forward pass reads it later: what outlives the call and goes first. */
@@ -368,14 +371,15 @@ static bool has_label(const study_holders *holders, const char *label) {
 /* The modules with something at the peak, in the order in which the program has them. */
 static ebb_status list_modules(trial *t, study_holders *holders) {
     ebb_study *s = t->study;
-    bool *is_listed = ebb__calloc(s->mem, t->modules.all.n, sizeof *is_listed);
-    if (is_listed == NULL) { return EBB_E_NO_MEMORY; }
+    bool *is_live = ebb__calloc(s->mem, t->modules.all.n, sizeof *is_live);
+    if (is_live == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = EBB_OK;
-    for (size_t b = 0; b < s->blocks.n && st == EBB_OK; b++) {
+    for (size_t b = 0; b < s->blocks.n; b++) {
         if (t->of_block[b] == 0 || !s->blocks.data[b].live_at_peak) { continue; }
-        const uint32_t module = t->calls.data[t->of_block[b] - 1].module;
-        if (is_listed[module]) { continue; }
-        is_listed[module] = true;
+        is_live[t->calls.data[t->of_block[b] - 1].module] = true;
+    }
+    for (uint32_t module = 0; module < t->modules.all.n && st == EBB_OK; module++) {
+        if (!is_live[module]) { continue; }
         const ebb_study_holder h = {.label = ebb__advice_module_label(&t->modules, module), .bytes = 1};
         if (h.label == NULL) {
             st = EBB_E_NO_MEMORY;
@@ -383,7 +387,7 @@ static ebb_status list_modules(trial *t, study_holders *holders) {
             st = EBB_PUSH(s->mem, holders, h);
         }
     }
-    ebb__free(s->mem, is_listed);
+    ebb__free(s->mem, is_live);
     return st;
 }
 
@@ -490,10 +494,11 @@ static ebb_status prepare(trial *t) {
     const ebb_study *s = t->study;
     const size_t n = s->blocks.n;
     t->used_event = ebb__alloc(s->mem, n, sizeof *t->used_event);
+    t->done_event = ebb__alloc(s->mem, n, sizeof *t->done_event);
     t->needed_event = ebb__alloc(s->mem, n, sizeof *t->needed_event);
     t->of_block = ebb__alloc(s->mem, n, sizeof *t->of_block);
     t->fate = ebb__alloc(s->mem, n, sizeof *t->fate);
-    const bool has_events = t->used_event != NULL && t->needed_event != NULL;
+    const bool has_events = t->used_event != NULL && t->done_event != NULL && t->needed_event != NULL;
     if (!has_events || t->of_block == NULL || t->fate == NULL) { return EBB_E_NO_MEMORY; }
     t->has_reads = study_tells(s, EBB_TRACE_TELLS_ACCESSES | EBB_TRACE_TELLS_STEPS);
     if (!t->has_reads) { EBB_TRY(find_uses_by_deaths(t)); }
@@ -515,6 +520,7 @@ ebb_status ebb__study_advise_checkpoint(ebb_study *s, const uint8_t *purpose) {
     EBB_VEC_FINI(s->mem, &t.calls);
     EBB_VEC_FINI(s->mem, &t.changes);
     ebb__free(s->mem, t.used_event);
+    ebb__free(s->mem, t.done_event);
     ebb__free(s->mem, t.needed_event);
     ebb__free(s->mem, t.of_block);
     ebb__free(s->mem, t.fate);

@@ -411,7 +411,7 @@ static ebb_status advise_gradients(ebb_study *s) {
         s, "zero_grad", won_bytes,
         ebb__bump_printf(&s->bump,
                          "gradients are kept through the forward pass: optimizer.zero_grad(set_to_none=True) right "
-                         "behind optimizer.step() frees them, and the peak would be %s rather than %s",
+                         "after optimizer.step() frees them, and the peak would be %s rather than %s",
                          ebb_bytes_format(without_bytes, to, sizeof to),
                          ebb_bytes_format(peak_bytes, from, sizeof from)),
         NULL);
