@@ -3,7 +3,7 @@
  * Trains a convolutional network on handwritten digits inside a budget, with ebb as a library:
  *
  *   cc train_digits.c $(pkg-config --cflags --libs ebb) -o train_digits
- *   ./train_digits digits.csv.gz 4MiB
+ *   OMP_WAIT_POLICY=passive ./train_digits digits.csv.gz 4MiB
  */
 #include <ebb/ebb.h>
 
