@@ -80,7 +80,7 @@ typedef struct ebb_best_walk {
     ebb_best_drag drag;
     double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
-    const ebb_best_duals *duals;  /* NULL: they say nothing; no keys are by_duals then */
+    ebb_best_duals *duals;        /* NULL: they say nothing; no keys are by_duals then */
     bool *is_part;                /* [n_tensors]: something at least as large is made of it by its last use */
     ebb_best_tensor *state;
     uint32_t *here;    /* tensors */

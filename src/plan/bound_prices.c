@@ -282,8 +282,8 @@ ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, e
     const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
     *bound_ns_out = fmax(computing_ns, climb(c, n_rounds)) * (1 - SAFETY);
     for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
-        prices_out->out[j] = c->best.share[j][OUT] + problem->drag * c->best.share[j][COMPUTING];
-        prices_out->in[j] = c->best.share[j][IN] + problem->drag * c->best.share[j][COMPUTING];
+        prices_out->out[j] = c->best.share[j][OUT];
+        prices_out->in[j] = c->best.share[j][IN];
         prices_out->byte[j] = c->best.price[j] * c->pricer.unit;
     }
     return EBB_OK;

@@ -228,41 +228,40 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
 
 /* ---- the search --------------------------------------------------------------------------------- */
 
-/* Several prices of the link, if anything can be copied. */
+/* Three kinds of seeds, one after the other: by one price for all copies; the same, with copies only; and by the
+ * bound's prices. Of each kind, all prices for one reach, then the next: where looks are short, the first few are the
+ * most different. */
 static const float seed_prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, seed_reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
-#define N_SEED_REACHES (sizeof seed_reaches / sizeof seed_reaches[0])
+static const float dual_prices[] = {1, 1.2f, 0.7f, 1.5f}, dual_reaches[] = {0.03f, 0.3f, 3};
 #define N_SEED_PRICES (sizeof seed_prices / sizeof seed_prices[0])
-#define N_SEEDS (N_SEED_REACHES * N_SEED_PRICES)
+#define N_DUAL_PRICES (sizeof dual_prices / sizeof dual_prices[0])
+#define N_PLAIN (N_SEED_PRICES * sizeof seed_reaches / sizeof seed_reaches[0])
+#define N_DUAL (2 * N_DUAL_PRICES * sizeof dual_reaches / sizeof dual_reaches[0])
+#define N_SEEDS (2 * N_PLAIN + N_DUAL)
 
-/* All prices for one reach, then the next: where looks are short, the first few are the most different. */
-static void set_seed(search *s, size_t i, bool copies_only) {
-    s->tried.link_price = seed_prices[i % N_SEED_PRICES];
-    s->tried.reach = seed_reaches[i / N_SEED_PRICES];
-    s->tried.copies_only = copies_only;
-    s->tried.by_duals = s->tried.holds = false;
+/* The keys of seed i. false: another seed is the same. */
+static bool set_seed(search *s, size_t i) {
+    const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
+    const size_t plain = i % N_PLAIN, dual = (i - ebb_min_u64(i, 2 * N_PLAIN)) / 2;
+    s->tried.by_duals = i >= 2 * N_PLAIN;
+    s->tried.holds = s->tried.by_duals && i % 2 == 1;
+    s->tried.copies_only = !s->tried.by_duals && i >= N_PLAIN;
+    const size_t price = s->tried.by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
+    s->tried.link_price = s->tried.by_duals ? dual_prices[price] : seed_prices[price];
+    s->tried.reach = s->tried.by_duals ? dual_reaches[dual / N_DUAL_PRICES] : seed_reaches[plain / N_SEED_PRICES];
     memset(s->tried.no_again, 0, s->walk.view.n_tensors * sizeof *s->tried.no_again);
-}
-
-static ebb_status seed_ways(search *s, bool copies_only, bool *blocked) {
-    const size_t step = ebb__has_tiers(s->input->tier_bytes) && !copies_only ? 1 : N_SEED_PRICES;
-    double time_ns = INFINITY;
-    for (size_t i = 0; i < N_SEEDS; i += step) {
-        set_seed(s, i, copies_only);
-        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-        blocked[i] = s->walk.blocked != EBB_BEST_NONE;
-        s->walk.max_looks = SEED_LOOKS; /* of all but the first */
-    }
-    return EBB_OK;
+    if (s->tried.by_duals && s->walk.duals == NULL) { return false; }
+    if (s->tried.copies_only) { return has_copies && !s->input->copies_only && price == 0; }
+    return has_copies || price == 0;
 }
 
 /* Those that found no room to compute something again: what they name is copied instead, until there is room. */
-static ebb_status repair_seeds(search *s, const bool *blocked) {
-    const uint64_t first = s->walk.n_looks;
+static ebb_status repair_seeds(search *s, const bool blocked[N_SEEDS]) {
     double time_ns = INFINITY;
-    s->walk.max_looks = first + SEED_LOOKS;
+    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
     for (size_t i = 0; i < N_SEEDS && s->walk.n_looks < s->walk.max_looks; i++) {
-        if (!blocked[i]) { continue; }
-        set_seed(s, i, false);
+        if (!blocked[i] || !ebb__has_tiers(s->input->tier_bytes)) { continue; }
+        (void)set_seed(s, i);
         do {
             EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
             if (s->walk.blocked != EBB_BEST_NONE) { s->tried.no_again[s->walk.blocked] = true; }
@@ -271,37 +270,19 @@ static ebb_status repair_seeds(search *s, const bool *blocked) {
     return EBB_OK;
 }
 
-/* By the bound's prices, if room has one. */
-static const float dual_prices[] = {1, 1.2f, 0.7f, 1.5f}, dual_reaches[] = {0.03f, 0.3f, 3};
-#define N_DUAL_PRICES (sizeof dual_prices / sizeof dual_prices[0])
-#define N_DUAL_REACHES (sizeof dual_reaches / sizeof dual_reaches[0])
-
-static ebb_status seed_by_duals(search *s) {
-    const size_t n_prices = ebb__has_tiers(s->input->tier_bytes) ? N_DUAL_PRICES : 1;
-    ebb_best_duals *duals = NULL;
-    double time_ns = INFINITY;
-    EBB_TRY(ebb__best_find_duals(&s->walk, &duals));
-    s->walk.duals = duals;
-    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
-    for (size_t i = 0; duals != NULL && i < 2 * n_prices * N_DUAL_REACHES; i++) {
-        set_seed(s, 0, false);
-        s->tried.by_duals = true;
-        s->tried.holds = i % 2 == 1;
-        s->tried.link_price = dual_prices[i / 2 % n_prices];
-        s->tried.reach = dual_reaches[i / 2 / n_prices];
-        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-    }
-    return EBB_OK;
-}
-
+/* The very first walk goes to its end; all others of a kind have SEED_LOOKS. */
 static ebb_status seed(search *s) {
-    bool blocked[N_SEEDS] = {false}, ignored[N_SEEDS];
-    s->walk.max_looks = UINT64_MAX;
-    EBB_TRY(seed_ways(s, false, blocked));
-    EBB_TRY(seed_by_duals(s));
-    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
-    if (!ebb__has_tiers(s->input->tier_bytes) || s->input->copies_only) { return EBB_OK; }
-    EBB_TRY(seed_ways(s, true, ignored));
+    bool blocked[N_SEEDS] = {false};
+    double time_ns = INFINITY;
+    uint64_t first = 0;
+    EBB_TRY(ebb__best_find_duals(&s->walk, &s->walk.duals));
+    for (size_t i = 0; i < N_SEEDS; i++) {
+        if (i % N_PLAIN == 0 && i <= 2 * N_PLAIN) { first = s->walk.n_looks; }
+        if (!set_seed(s, i)) { continue; }
+        s->walk.max_looks = i == 0 ? UINT64_MAX : first + SEED_LOOKS;
+        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
+        blocked[i] = s->walk.blocked != EBB_BEST_NONE;
+    }
     return repair_seeds(s, blocked);
 }
 
