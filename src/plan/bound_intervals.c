@@ -8,9 +8,12 @@
  * one pivot, the step where most bytes have no room. Where all have room it still says when a copy can begin at the
  * earliest.
  *
+ * A version that was updated in place needs its whole chain to be computed again: the step that wrote the tensor, and
+ * all that updated it since. Or a plan brings back a copy of an older version in the chain, and runs the rest; that
+ * costs no less than a copy of this one, if it may have been copied out as early as that.
+ *
  * What is done once for several intervals is shared among them, so that no plan pays more than it has to: a copy out
- * among the intervals of one version, running a step again among all that needs it. A version that was updated in place
- * needs its whole chain: the step that wrote the tensor, and all that updated it since.
+ * among the intervals of one chain, running a step again among all tensors that need it.
  */
 #include "plan/bound.h"
 
@@ -23,22 +26,23 @@ typedef struct span {
     uint32_t tensor;
     uint64_t from, to;  /* steps */
     uint64_t made;      /* the step that made its version; NEVER_MADE */
-    const ebb_use *use; /* that made it */
+    const ebb_use *use; /* that made it; NULL */
 } span;
 
 typedef struct finder {
     ebb_program_view view;
     ebb_uses uses;
     ebb_bound_problem *problem;
-    double *step_ns;         /* [n_steps]: by the fastest choice */
-    int64_t *missing;        /* [n_steps + 1]: bytes that have no room */
-    double *made;            /* [n_steps]: bytes of all that one run of a step can be for */
-    uint32_t *counted;       /* [n_steps]: the last tensor in made */
-    const ebb_use **last;    /* [n_intervals]: the last use of its chain */
-    double out_ns, in_ns;    /* of a byte */
-    bool copies_only;        /* nothing is computed again */
-    span version;            /* of the interval at hand: its tensor and maker */
-    size_t first_of_version; /* interval */
+    double *step_ns;       /* [n_steps]: by the fastest choice */
+    int64_t *missing;      /* [n_steps + 1]: bytes that have no room */
+    double *made;          /* [n_steps]: bytes of all that one run of a step can be for */
+    uint32_t *counted;     /* [n_steps]: the last tensor in made */
+    const ebb_use **last;  /* [n_intervals]: the use that made its version; NULL */
+    double out_ns, in_ns;  /* of a byte */
+    bool copies_only;      /* nothing is computed again */
+    uint32_t tensor;       /* of the interval at hand */
+    const ebb_use *chain;  /* its version's first use; NULL */
+    size_t first_of_chain; /* interval */
 } finder;
 
 typedef void take_span(finder *f, const span *s);
@@ -178,61 +182,76 @@ static uint32_t tensor_of(const finder *f, const ebb_use *use) {
 
 /* The chain of a version, from the use that made it back to the one that wrote the tensor first, use by use; NULL:
  * there are no more. */
-static const ebb_use *step_back(const finder *f, const ebb_use *use) {
-    do {
-        if (!reads(use) || use == &f->uses.use[f->uses.start[tensor_of(f, use)]]) { return NULL; }
-        use--;
-    } while (!writes(use));
-    return use;
-}
-
-/* Whether all steps of the chain can run again, and its first one needs nothing that was in the tensor. */
-static bool can_repeat(const finder *f, const ebb_use *use) {
-    const ebb_use *first = use;
-    for (; use != NULL; use = step_back(f, use)) {
-        if (f->view.steps[use->step].repeat != EBB_REPEAT_EXACT) { return false; }
-        first = use;
+/* The use before it that wrote the tensor; NULL: there is none in the iteration. */
+static const ebb_use *write_before(const finder *f, const ebb_use *use) {
+    const ebb_use *first = &f->uses.use[f->uses.start[tensor_of(f, use)]];
+    while (use > first) {
+        if (writes(--use)) { return use; }
     }
-    return !reads(first);
+    return NULL;
 }
 
-/* All intervals of a version are known: the longest pays for the copy out that serves them all. */
-static void close_version(finder *f) {
+/* The first use of the chain of the version that a use made. Where the iteration began with the content of the chain, a
+ * copy of that may be there, so the last step may do: that is the chain then. Where nothing is computed again, a
+ * version stands for itself. */
+static const ebb_use *chain_of(const finder *f, const ebb_use *made) {
+    const ebb_use *first = f->copies_only ? NULL : made;
+    while (first != NULL && reads(first)) { first = write_before(f, first); }
+    return first != NULL ? first : made;
+}
+
+static bool can_repeat(const finder *f, const ebb_use *first, const ebb_use *last) {
+    for (const ebb_use *use = first; use <= last; use++) {
+        if (writes(use) && f->view.steps[use->step].repeat != EBB_REPEAT_EXACT) { return false; }
+    }
+    return true;
+}
+
+/* A run of a step is for one version of a tensor at most. */
+static void count_makers(finder *f, const ebb_use *last) {
+    const uint32_t tensor = tensor_of(f, last);
+    for (const ebb_use *use = f->chain; use <= last; use++) {
+        if (!writes(use) || f->counted[use->step] == tensor) { continue; }
+        f->made[use->step] += (double)f->view.tensors[tensor].size_bytes;
+        f->counted[use->step] = tensor;
+    }
+}
+
+/* All intervals of a chain are known: the longest pays for the copy out that serves them all. */
+static void close_chain(finder *f) {
     ebb_bound_problem *p = f->problem;
-    ebb_bound_interval *interval = &p->intervals[f->first_of_version], *end = &p->intervals[p->n_intervals],
+    ebb_bound_interval *interval = &p->intervals[f->first_of_chain], *end = &p->intervals[p->n_intervals],
                        *longest = interval;
-    if (interval == end) { return; }
-    const ebb_use *use = interval->maker != EBB_BOUND_NONE ? f->version.use : NULL;
-    for (; use != NULL; use = step_back(f, use)) { /* a run is for one version of a tensor at most */
-        if (f->counted[use->step] != f->version.tensor) { f->made[use->step] += interval->bytes; }
-        f->counted[use->step] = f->version.tensor;
-    }
     for (ebb_bound_interval *g = interval; g < end; g++) {
         if (g->last - g->first > longest->last - longest->first) { longest = g; }
     }
     for (ebb_bound_interval *g = interval; g < end; g++) {
         g->out_ns = g == longest || g->out_ns == INFINITY ? g->out_ns : 0;
     }
-    f->first_of_version = p->n_intervals;
+    f->first_of_chain = p->n_intervals;
 }
 
 static void add_interval(finder *f, const span *s) {
     ebb_bound_problem *p = f->problem;
     const uint32_t n_segments = p->n_pivots + 1, first = segment_of(f, s->from, false);
+    const ebb_use *chain = s->use != NULL ? chain_of(f, s->use) : NULL;
     ebb_bound_interval interval = {.first = first % n_segments, .maker = EBB_BOUND_NONE};
     interval.last = interval.first + segment_of(f, s->to, true) - first;
-    if (s->tensor != f->version.tensor || s->made != f->version.made) { close_version(f); }
-    f->version = *s;
+    if (s->tensor != f->tensor || chain != f->chain) { close_chain(f); }
+    f->tensor = s->tensor;
+    f->chain = chain;
     const bool is_around = interval.last >= n_segments; /* there is no pivot at the end */
     if (interval.last <= interval.first + is_around) { return; }
     interval.bytes = (double)f->view.tensors[s->tensor].size_bytes;
     interval.in_ns = interval.bytes * f->in_ns;
     interval.out_ns = interval.bytes * f->out_ns;
-    interval.has_copy = s->made == NEVER_MADE;
-    if (s->made != NEVER_MADE) {
-        const uint32_t maker = (uint32_t)(s->made % f->view.n_steps);
-        interval.lead = first - segment_of(f, s->made, false);
-        if (!f->copies_only && can_repeat(f, s->use)) { interval.maker = maker; }
+    interval.has_copy = chain == NULL;
+    if (chain != NULL) {
+        interval.lead = first - segment_of(f, s->made - (s->use->step - chain->step), false);
+        if (!f->copies_only && can_repeat(f, chain, s->use)) {
+            interval.maker = s->use->step;
+            count_makers(f, s->use);
+        }
     }
     f->last[p->n_intervals] = s->use;
     p->intervals[p->n_intervals++] = interval;
@@ -241,8 +260,9 @@ static void add_interval(finder *f, const span *s) {
 static void share_makers(finder *f) {
     for (size_t i = 0; i < f->problem->n_intervals; i++) {
         ebb_bound_interval *interval = &f->problem->intervals[i];
-        const ebb_use *use = interval->maker != EBB_BOUND_NONE ? f->last[i] : NULL;
-        for (; use != NULL; use = step_back(f, use)) {
+        if (interval->maker == EBB_BOUND_NONE) { continue; }
+        for (const ebb_use *use = chain_of(f, f->last[i]); use <= f->last[i]; use++) {
+            if (!writes(use)) { continue; }
             interval->again_ns += f->step_ns[use->step] * interval->bytes / f->made[use->step];
         }
     }
@@ -295,7 +315,7 @@ static void find_step_times(finder *f, const ebb_machine *machine) {
 
 static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *bump) {
     f->view = ebb__plan_view(program);
-    f->version = (span){.tensor = UINT32_MAX};
+    f->tensor = UINT32_MAX;
     EBB_TRY(ebb__program_uses(program, bump, &f->uses));
     f->step_ns = ebb__bump_alloc(bump, f->view.n_steps, sizeof *f->step_ns);
     f->missing = ebb__bump_alloc(bump, f->view.n_steps + 1, sizeof *f->missing);
@@ -325,7 +345,7 @@ ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *mac
     pick_pivots(&f);
     cut_segments(&f);
     walk(&f, add_interval);
-    close_version(&f);
+    close_chain(&f);
     share_makers(&f);
     return EBB_OK;
 }

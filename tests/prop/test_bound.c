@@ -169,8 +169,39 @@ static void hidden_copies_cost(void **state) {
     ebb_program_destroy(p);
 }
 
+/* A tensor of 1000 bytes is made, copied out during a long step, updated, dropped for two steps, and comes back during
+ * another long one: as it was before the update, which runs again. All copies are hidden. */
+static void older_copy_comes_back(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan_options limits = EBB_PLAN_OPTIONS_INIT;
+    assert_int_equal(ebb_program_create(NULL, "older copy", 1, &p), EBB_OK);
+    const uint32_t a = make_tensor(p, 1000, false, false), b = make_tensor(p, 1000, false, false);
+    const uint32_t c = make_tensor(p, 10, false, false);
+    STEP(p, 0, 1901, {a, EBB_WRITE});
+    STEP(p, 0, 1901, {c, EBB_WRITE});
+    STEP(p, 0, 1, {a, EBB_UPDATE});
+    STEP(p, 0, 1, {b, EBB_WRITE});
+    STEP(p, 0, 1, {b, EBB_READ});
+    STEP(p, 0, 1901, {c, EBB_READ});
+    STEP(p, 0, 1, {a, EBB_READ});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_machine_set_rates(m, 1e9, 1e18, 99);
+    set_link(m, EBB_HOST, 1e9, 1e9, 0);
+    limits.tier_bytes[EBB_DISK] = 0;
+    limits.budget_bytes = 1500;
+    const uint64_t computing_ns = 3 * 2000 + 4 * 100;
+    assert_in_range(certify(p, m, &limits).bound_ns, computing_ns - 1, computing_ns + 100);
+    limits.no_recompute = true; /* then the copy out has to wait for the update */
+    assert_true(certify(p, m, &limits).bound_ns > computing_ns + 100);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(policies_are_not_faster), cmocka_unit_test(one_has_to_go),
-                                       cmocka_unit_test(hidden_copies_cost)};
+                                       cmocka_unit_test(hidden_copies_cost), cmocka_unit_test(older_copy_comes_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
