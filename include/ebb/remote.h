@@ -40,7 +40,8 @@ typedef struct ebb_remote_ops {
  * without move, or no bytes. */
 EBB_API ebb_status ebb_remote_create(const ebb_mem *mem, const ebb_remote_ops *ops, void *ctx, uint64_t size_bytes,
                                      ebb_remote **remote_out);
-EBB_API void ebb_remote_destroy(ebb_remote *remote); /* NULL is fine */
+/* Destroy the runs that use it first. NULL is fine. */
+EBB_API void ebb_remote_destroy(ebb_remote *remote);
 EBB_API uint64_t ebb_remote_bytes(const ebb_remote *remote);
 
 /* Join the processes that mpirun started; each of them calls this, once and at the same time. In the first one (rank 0)

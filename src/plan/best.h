@@ -21,7 +21,7 @@ typedef struct ebb_best_keys {
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
     bool copies_only;  /* nothing is computed again */
     bool by_duals;     /* the duals say what room and copies are worth, and when */
-    bool holds;        /* what a larger tensor is made of is wanted for as long as that is */
+    bool keeps_parts;  /* what a larger tensor is made of is wanted for as long as that is */
 } ebb_best_keys;
 
 /* The prices of the bound (bound.h), along the program. */
@@ -81,7 +81,7 @@ typedef struct ebb_best_walk {
     double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
     double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
     ebb_best_duals *duals;        /* NULL: they say nothing; no keys are by_duals then */
-    bool *is_part;                /* [n_tensors]: something at least as large is made of it by its last use */
+    bool *is_part;                /* [n_tensors]: its last use makes something at least as large from it */
     ebb_best_tensor *state;
     uint32_t *here;    /* tensors */
     uint32_t *waiting; /* [n_tensors]: to be looked at */
@@ -118,10 +118,10 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
 /* *duals_out comes from the walk's bump; NULL: room has no price, as all fits or nothing is known. */
 ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out);
 
-/* What the bytes of a tensor that leaves now are worth until it is wanted again, each. */
+/* What each byte is worth that is free from now until the tensor is needed again. */
 double ebb__best_worth(const ebb_best_walk *w, uint64_t need);
 
-/* Of a nanosecond of a copy: out between two steps; in from now on, before it is wanted again. */
+/* The least price of a nanosecond of copying: out, between `from` and now; in, between now and `need`. */
 double ebb__best_out_price(const ebb_best_walk *w, uint64_t from);
 double ebb__best_in_price(const ebb_best_walk *w, uint64_t need);
 

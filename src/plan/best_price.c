@@ -65,7 +65,7 @@ static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
 }
 
 /* The step by which t is wanted: by the program, or because something of it is gone and will be computed again. If the
- * keys hold parts, also because something of it is there and may have to go: with t, it can be computed again. */
+ * keys keep parts, also because something of it is there and may have to go: with t, it can be computed again. */
 static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
@@ -75,7 +75,7 @@ static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
             const ebb_best_tensor *made = &w->state[access->tensor];
-            const bool is_wanted = made->gone || (w->keys->holds && w->is_part[t] && !made->copied);
+            const bool is_wanted = made->gone || (w->keys->keeps_parts && w->is_part[t] && !made->copied);
             if ((access->mode & EBB_WRITE) == 0 || !is_wanted || made->need >= need) { continue; }
             if (is_in_chain(w, access->tensor, w->uses.use[use].step)) { need = made->need; }
         }
@@ -100,7 +100,7 @@ static uint32_t wait_inputs(ebb_best_walk *w, uint32_t t, uint32_t n_waiting) {
 }
 
 /* A gone tensor needs its inputs when it is needed itself, so if its need changes, theirs may, too; of any tensor, if
- * the keys hold parts. Inputs are older than what is made of them, so this ends. */
+ * the keys keep parts. Inputs are older than what is made of them, so this ends. */
 static void settle(ebb_best_walk *w, uint32_t n_waiting) {
     while (n_waiting > 0) {
         const uint32_t t = w->waiting[--n_waiting];
@@ -108,7 +108,9 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
         state->waits = false;
         const uint64_t before = state->need;
         state->need = find_any_need(w, t);
-        if ((state->gone || w->keys->holds) && state->need != before) { n_waiting = wait_inputs(w, t, n_waiting); }
+        if ((state->gone || w->keys->keeps_parts) && state->need != before) {
+            n_waiting = wait_inputs(w, t, n_waiting);
+        }
     }
 }
 
@@ -121,7 +123,7 @@ void ebb__best_set_need(ebb_best_walk *w, uint32_t t) {
     EBB_ASSERT(!w->state[t].gone);
     const uint64_t before = w->state[t].need;
     w->state[t].need = find_any_need(w, t);
-    if (w->keys->holds && w->state[t].need != before) { settle(w, wait_inputs(w, t, 0)); }
+    if (w->keys->keeps_parts && w->state[t].need != before) { settle(w, wait_inputs(w, t, 0)); }
 }
 
 /* ---- computing again ---------------------------------------------------------------------------- */
@@ -230,7 +232,7 @@ static uint32_t forget_readers(ebb_best_walk *w, uint32_t t, uint32_t n_waiting)
 }
 
 void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
-    if (w->keys->holds) { settle(w, wait_inputs(w, t, 0)); }
+    if (w->keys->keeps_parts) { settle(w, wait_inputs(w, t, 0)); }
     EBB_ASSERT(w->mark < UINT32_MAX);
     w->mark++;
     w->tensor_mark[t] = w->mark;

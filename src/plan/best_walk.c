@@ -491,7 +491,8 @@ static void set_copy_times(walk *w, uint32_t t) {
     }
 }
 
-/* Of parts something at least as large is made that can be made again: a concatenation, say. */
+/* A part is a tensor whose last reader makes something at least as large from it and can run again: an input of a
+ * concatenation, say. */
 static void find_parts(walk *w) {
     memset(w->is_part, 0, w->view.n_tensors * sizeof *w->is_part);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {

@@ -59,8 +59,8 @@ typedef struct ebb_bound_problem {
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               ebb_bump *bump, ebb_bound_problem *problem_out);
 
-/* What the climb to a bound ends with: of each segment, what a nanosecond of a copy costs beside what it slows
- * computing, and of its pivot, what a byte that is there costs; in nanoseconds. */
+/* The prices at the best bound. out, in: of a nanosecond of copying in each segment, beside what it slows computing;
+ * byte: of a byte on the device at each pivot, in nanoseconds. */
 typedef struct ebb_bound_prices {
     double out[EBB_BOUND_PIVOTS + 1], in[EBB_BOUND_PIVOTS + 1], byte[EBB_BOUND_PIVOTS + 1];
 } ebb_bound_prices;

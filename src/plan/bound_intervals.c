@@ -35,8 +35,8 @@ typedef struct finder {
     ebb_bound_problem *problem;
     double *step_ns;       /* [n_steps]: by the fastest choice */
     int64_t *missing;      /* [n_steps + 1]: bytes that have no room */
-    double *made;          /* [n_steps]: bytes of all that one run of a step can be for */
-    uint32_t *counted;     /* [n_steps]: the last tensor in made */
+    double *made;          /* [n_steps]: bytes of all tensors that one run of the step can help to make again */
+    uint32_t *counted;     /* [n_steps]: the tensor added to made last */
     const ebb_use **last;  /* [n_intervals]: the use that made its version; NULL */
     double out_ns, in_ns;  /* of a byte */
     bool copies_only;      /* nothing is computed again */
@@ -294,7 +294,7 @@ static double drag_beside(const ebb_link *link, ebb_step_kind kind) {
     return fmin(one, two);
 }
 
-/* With several tiers it is 0: nobody has measured what two of them leave each other when both copy. */
+/* With several tiers it is 0: it was never measured what two of them leave each other when both copy. */
 static double find_drag(const ebb_machine *machine, const uint64_t tier_bytes[EBB_MAX_TIERS]) {
     double drag = 0;
     uint32_t n_usable = 0;

@@ -50,7 +50,7 @@ typedef struct climber {
     pricer pricer;
     vector at;                  /* a point */
     vector best;                /* the point with the largest bound */
-    vector slope, mean, square; /* there; means of those so far, and of their squares */
+    vector slope, mean, square; /* at that point; running means of the slopes and of their squares */
 } climber;
 
 /* ---- along an interval -------------------------------------------------------------------------------- */
@@ -61,10 +61,6 @@ enum { BACK_BARE = 1, BACK_COPY = 2, COPY = 4, LEAVE_BARE = 8, LEAVE_COPY = 16 }
 typedef struct states {
     double present, present_copy, absent, absent_copy; /* saved so far */
 } states;
-
-static double least(double a, double b) {
-    return a < b ? a : b;
-}
 
 /* What a copy costs, by the segment's shares; what is impossible costs too much at any. */
 static double copy_cost(const pricer *p, const double share[N_WAYS], uint32_t way, double ns) {
@@ -88,7 +84,7 @@ static uint8_t pass_segment(const pricer *p, states *s, const ebb_bound_interval
     const double in = copy_cost(p, share, IN, interval->in_ns);
     uint8_t did = 0;
     if (raise(&s->present, s->absent - again)) { did |= BACK_BARE; }
-    if (raise(&s->present_copy, s->absent_copy - least(again, in))) { did |= BACK_COPY; }
+    if (raise(&s->present_copy, s->absent_copy - fmin(again, in))) { did |= BACK_COPY; }
     if (raise(&s->present_copy, s->present - copy_cost(p, share, OUT, interval->out_ns))) { did |= COPY; }
     if (raise(&s->absent, s->present)) { did |= LEAVE_BARE; }
     if (raise(&s->absent_copy, s->present_copy)) { did |= LEAVE_COPY; }
@@ -216,7 +212,7 @@ static void mix(double *mean, double with, double memory) {
     *mean = memory * *mean + (1 - memory) * with;
 }
 
-/* A step along the mean; the shares of a segment have one length, so that they keep their sum. */
+/* A step along the mean. The three shares of a segment are divided by one number: only their differences matter. */
 static void go(climber *c, double length) {
     for (uint32_t j = 0; j < c->pricer.n_segments; j++) {
         double square = 0;
@@ -247,7 +243,7 @@ static double climb(climber *c, uint64_t n_rounds) {
             c->best = c->at;
         }
         if (group + 1 < N_WIDTHS) { tie(&c->pricer, 1u << (N_WIDTHS - 1 - group), &c->slope); }
-        /* both means begin at 0: what the rounds so far can have made of them */
+        /* both means begin at 0; this makes up for it */
         const double begun = sqrt(1 - pow(SQUARE_MEMORY, (double)i + 1)) / (1 - pow(MEMORY, (double)i + 1));
         go(c, STEP * left * left * begun);
     }

@@ -113,25 +113,24 @@ ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link) {
     return EBB_OK;
 }
 
-/* As of a network of 10 Gb/s. */
-static ebb_status link_remote(ebb_machine *machine, uint32_t tier) {
+/* With links as of a network of 10 Gb/s. The tier comes after its engines, so that a failure leaves no tier without
+ * links. */
+static ebb_status make_remote(ebb_machine *machine, uint32_t *tier_out) {
+    const ebb_tier remote = {"remote", EBB_STORE_REMOTE, UINT64_MAX};
     ebb_way out = {1e9, 50000, 0}, in = {1e9, 50000, 0};
     EBB_TRY(ebb_machine_add_engine(machine, "remote-out", &out.engine));
     EBB_TRY(ebb_machine_add_engine(machine, "remote-in", &in.engine));
+    EBB_TRY(ebb_machine_add_tier(machine, &remote, tier_out));
     for (uint32_t near = EBB_DEVICE; near <= EBB_HOST; near++) {
-        const ebb_link link = {near, tier, out, in, EBB_LINK_SHARES_ONE};
+        const ebb_link link = {near, *tier_out, out, in, EBB_LINK_SHARES_ONE};
         EBB_TRY(ebb_machine_set_link(machine, &link));
     }
     return EBB_OK;
 }
 
 ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out) {
-    const ebb_tier remote = {"remote", EBB_STORE_REMOTE, UINT64_MAX};
     uint32_t tier = ebb_topology_tier_of(&machine->topology, EBB_STORE_REMOTE);
-    if (tier == EBB_MAX_TIERS) {
-        EBB_TRY(ebb_machine_add_tier(machine, &remote, &tier));
-        EBB_TRY(link_remote(machine, tier));
-    }
+    if (tier == EBB_MAX_TIERS) { EBB_TRY(make_remote(machine, &tier)); }
     *tier_out = tier;
     return EBB_OK;
 }

@@ -225,7 +225,8 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
         return EBB_OK;
     }
     if (st == EBB_OK) {
-        const bool may_win = ebb__plan_least_ns(m->program, m->machine, plan, m->to_beat_ns) < m->to_beat_ns;
+        const bool may_win = m->to_beat_ns == UINT64_MAX ||
+                             ebb__plan_least_ns(m->program, m->machine, plan, m->to_beat_ns) < m->to_beat_ns;
         const uint64_t work = may_win ? a->work : HASTY_WORK;
         st = place(m, plan, work, a->enough_bytes, a->budget_bytes, placed_out);
     }
@@ -664,8 +665,9 @@ static ebb_status fit_apart(maker *m, uint64_t budget_bytes, ebb_plan **plan_out
     return st;
 }
 
-/* Make one more plan by a policy, as if it was asked alone, and keep it if it is faster. No plan is no failure. Where
- * its drafts are too slow already, little work is spent on placing them. */
+/* Make one more plan by a policy, and keep it if it is faster. No plan is no failure. Little work is spent on placing
+ * drafts that are too slow however they are placed; in rare cases the policy, asked alone, would go on from such a
+ * draft to a fast plan. */
 static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
@@ -714,7 +716,7 @@ static ebb_status ask_all(maker *m, contest *c) {
     for (uint32_t i = 0; i < n_quick; i++) { EBB_TRY(ask(m, own->rivals[i], free_ns, c)); }
     if (!m->is_large) { EBB_TRY(ask(m, own, UINT64_MAX, c)); }
     const bool is_quick_out = c->copies_ns >= free_ns;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !c->is_over; i++) {
         if (i < n_quick && !(own->rivals[i]->copies_only && is_quick_out)) { continue; } /* asked before */
         if (c->plan != NULL) { EBB_TRY(time_of(m, c->plan, &time_ns)); }
         EBB_TRY(ask(m, own->rivals[i], time_ns, c));
@@ -725,7 +727,8 @@ static ebb_status ask_all(maker *m, contest *c) {
 /* The fastest of a policy's plan and its rivals'. EBB_E_NO_FIT without a message: none has one. */
 static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     contest c = {.budget_bytes = budget_bytes};
-    ebb_status st = ebb__bound_copies(m->program, m->machine, m->options, &c.copies_ns);
+    ebb_status st = EBB_OK;
+    if (!m->is_large) { st = ebb__bound_copies(m->program, m->machine, m->options, &c.copies_ns); }
     if (st == EBB_OK) { st = ask_all(m, &c); }
     if (st != EBB_OK) {
         ebb_plan_destroy(c.plan);

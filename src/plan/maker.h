@@ -48,7 +48,7 @@ typedef struct ebb_maker {
     ebb_reordered reordered; /* without a program if no order has a lower load, or none was looked for yet */
     bool is_order_known;
     bool is_turned;         /* drafts are made for the reordered program */
-    uint64_t to_beat_ns;    /* a plan that takes as long, or longer, will not be taken; UINT64_MAX: there is none yet */
+    uint64_t to_beat_ns;    /* plans that are not faster are dropped; UINT64_MAX: there is nothing to beat */
     uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
     double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
     ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */

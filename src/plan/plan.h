@@ -64,7 +64,7 @@ uint64_t ebb__plan_cursor_offset(const ebb_plan_cursor *cursor, uint32_t tensor,
 uint32_t ebb__plan_cursor_slot(const ebb_plan_cursor *cursor, uint32_t tensor, uint32_t tier, uint64_t byte);
 
 /* Whether a store's bytes have no addresses, so that the host calls something to move them. */
-static inline bool ebb__is_called(ebb_store store) {
+static inline bool ebb__moves_by_calls(ebb_store store) {
     return store == EBB_STORE_FILE || store == EBB_STORE_REMOTE;
 }
 

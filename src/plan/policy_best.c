@@ -7,7 +7,8 @@
  * that keeps the limits; needless recomputations are taken out of it (best_prune.c); a quick estimate says what it
  * takes (best_time.c). What looks better than all before is placed and simulated, and only what is then faster counts.
  *
- *      seeds     walks with all keys 0, for several prices of the link and several reaches of the look ahead
+ *      seeds     walks with equal keys: by one price for all copies, with copies only, and by the bound's prices, each
+ *                with several prices and reaches
  *      rounds    simulated annealing over the keys, from the best so far, where anything can be copied; a larger
  *                tensor's keys change more often. Then local search (best_refine.c) from several drafts at once
  *                (best_lanes.c), unless nothing may be computed again. Each unit of effort is one round, so more effort
@@ -17,7 +18,8 @@
  * time. Other builds may not, because pow and exp differ in their last bits between libraries.
  *
  * Cost: each tensor that leaves is chosen among all that are there, so a walk takes O(tensors that leave * tensors
- * there). All walks but the very first stop after SEED_LOOKS in all for the seeds, and ROUND_LOOKS for each round.
+ * there). All walks but the very first stop after SEED_LOOKS for each kind of seed, as many for repairs, and
+ * ROUND_LOOKS for each round.
  *
  * The sources are in docs/best.md.
  *
@@ -80,7 +82,7 @@ static ebb_status init_keys(search *s, ebb_best_keys *keys) {
     memset(keys->resident, 0, n * sizeof *keys->resident);
     memset(keys->no_again, 0, n * sizeof *keys->no_again);
     keys->link_price = keys->reach = 1;
-    keys->copies_only = keys->by_duals = keys->holds = false;
+    keys->copies_only = keys->by_duals = keys->keeps_parts = false;
     return EBB_OK;
 }
 
@@ -94,7 +96,7 @@ static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *f
     to->reach = from->reach;
     to->copies_only = from->copies_only;
     to->by_duals = from->by_duals;
-    to->holds = from->holds;
+    to->keeps_parts = from->keeps_parts;
 }
 
 /* Pick a random tensor, weighted by its bytes. */
@@ -244,7 +246,7 @@ static bool set_seed(search *s, size_t i) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const size_t plain = i % N_PLAIN, dual = (i - ebb_min_u64(i, 2 * N_PLAIN)) / 2;
     s->tried.by_duals = i >= 2 * N_PLAIN;
-    s->tried.holds = s->tried.by_duals && i % 2 == 1;
+    s->tried.keeps_parts = s->tried.by_duals && i % 2 == 1;
     s->tried.copies_only = !s->tried.by_duals && i >= N_PLAIN;
     const size_t price = s->tried.by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
     s->tried.link_price = s->tried.by_duals ? dual_prices[price] : seed_prices[price];
@@ -270,7 +272,7 @@ static ebb_status repair_seeds(search *s, const bool blocked[N_SEEDS]) {
     return EBB_OK;
 }
 
-/* The very first walk goes to its end; all others of a kind have SEED_LOOKS. */
+/* Each kind has SEED_LOOKS in all; only the very first walk may go past them. */
 static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false};
     double time_ns = INFINITY;

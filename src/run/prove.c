@@ -174,7 +174,7 @@ static bool calls_host(const ebb_plan *plan) {
     const ebb_topology *topology = ebb_plan_topology(plan);
     bool calls = summary.moved_on_bytes > 0;
     for (uint32_t t = 1; t < topology->n_tiers; t++) {
-        calls = calls || (ebb__is_called(topology->tier[t].store) && summary.tier_bytes[t] > 0);
+        calls = calls || (ebb__moves_by_calls(topology->tier[t].store) && summary.tier_bytes[t] > 0);
     }
     return calls;
 }

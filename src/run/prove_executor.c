@@ -186,9 +186,9 @@ static ebb_status check_steps(const writer *w, uint32_t most_accesses) {
 static ebb_status init_spaces(const writer *w, const ebb_topology *topology) {
     for (uint32_t t = 0; t <= w->n_tiers; t++) {
         const ebb_store store = t < w->n_tiers ? topology->tier[t].store : EBB_STORE_MEMORY;
-        const ebb_journal_space space = store == EBB_STORE_DEVICE ? EBB_JOURNAL_DEVICE_SPACE
-                                        : ebb__is_called(store)   ? EBB_JOURNAL_FILE_SPACE
-                                                                  : EBB_JOURNAL_HOST_SPACE;
+        const ebb_journal_space space = store == EBB_STORE_DEVICE    ? EBB_JOURNAL_DEVICE_SPACE
+                                        : ebb__moves_by_calls(store) ? EBB_JOURNAL_FILE_SPACE
+                                                                     : EBB_JOURNAL_HOST_SPACE;
         EBB_TRY(EBB_PUSH(w->mem, &w->journal->spaces, space));
     }
     return EBB_OK;

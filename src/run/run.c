@@ -46,7 +46,7 @@ static ebb_status open_tiers(ebb_run *run, const ebb_run_options *options) {
                                 .io = options->io,
                                 .remote = options->remote};
     for (size_t s = 0; s < n_slots; s++) {
-        const bool is_called = ebb__is_called(wanted.topology->tier[slots[s].tier].store);
+        const bool is_called = ebb__moves_by_calls(wanted.topology->tier[slots[s].tier].store);
         if (is_called) { wanted.largest_bytes = ebb_max_u64(wanted.largest_bytes, slots[s].size_bytes); }
     }
     const ebb_plan_summary summary = ebb_plan_get_summary(run->plan);

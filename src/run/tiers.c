@@ -65,8 +65,10 @@ static ebb_status open_file(ebb_tiers *tiers, uint32_t tier, const char *disk_di
 static ebb_status claim_remote(ebb_tiers *tiers, uint32_t tier, ebb_remote *remote) {
     ebb_tier_store *store = &tiers->store[tier];
     if (remote == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT, "the plan moves %llu bytes to the %s tier and no process lends it memory",
-                        (unsigned long long)store->size_bytes, tiers->name[tier]);
+        return ebb_fail(
+            EBB_E_ARGUMENT,
+            "the plan needs %llu bytes in the %s tier, and no process lends memory; set ebb_run_options.remote",
+            (unsigned long long)store->size_bytes, tiers->name[tier]);
     }
     if (ebb__remote_claim(remote, store->size_bytes, &store->claim)) { return EBB_OK; }
     return ebb_fail(EBB_E_NO_MEMORY, "%s tier: no room for %llu bytes in the %llu that other processes lend",
@@ -84,7 +86,7 @@ static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const ebb_tiers_op
 }
 
 static bool is_called(const ebb_tiers *tiers, uint32_t tier) {
-    return ebb__is_called(tiers->store[tier].kind) && tiers->store[tier].size_bytes > 0;
+    return ebb__moves_by_calls(tiers->store[tier].kind) && tiers->store[tier].size_bytes > 0;
 }
 
 static bool is_file(const ebb_tiers *tiers, uint32_t tier) {
@@ -331,12 +333,12 @@ static ebb_status move_between_called(const ebb_transfer *t) {
 static ebb_status move_on(void *ctx) {
     const ebb_transfer *t = ctx;
     const ebb_tier_store *from = &t->tiers->store[t->from], *to = &t->tiers->store[t->to];
-    if (ebb__is_called(from->kind) && ebb__is_called(to->kind)) { return move_between_called(t); }
-    if (ebb__is_called(from->kind)) {
+    if (ebb__moves_by_calls(from->kind) && ebb__moves_by_calls(to->kind)) { return move_between_called(t); }
+    if (ebb__moves_by_calls(from->kind)) {
         const called_copy in = copy_of(t, EBB_COPY_IN);
         return move_bytes(&in, to->memory + t->to_offset, t->size_bytes, t->from_offset);
     }
-    if (ebb__is_called(to->kind)) {
+    if (ebb__moves_by_calls(to->kind)) {
         const called_copy out = copy_of(t, EBB_COPY_OUT);
         return move_bytes(&out, from->memory + t->from_offset, t->size_bytes, t->to_offset);
     }
@@ -346,7 +348,7 @@ static ebb_status move_on(void *ctx) {
 
 /* What host code touches of a lower tier. */
 static ebb_touch touch_of(const ebb_tier_store *store, uint64_t offset, uint64_t size_bytes, ebb_access_mode mode) {
-    if (ebb__is_called(store->kind)) {
+    if (ebb__moves_by_calls(store->kind)) {
         return (ebb_touch){
             .base = &store->file, .offset = offset, .size_bytes = size_bytes, .mode = mode, .file = true};
     }
@@ -436,7 +438,7 @@ static ebb_status transfer_whole(ebb_stream *stream, ebb_transfer *t) {
     const ebb_backend_ops *ops = t->tiers->device->ops;
     if (is_move(t)) { return transfer_on(stream, t); }
     const ebb_tier_store *store = lower_store(t);
-    if (ebb__is_called(store->kind)) { return ops->call(stream, move_called, t); }
+    if (ebb__moves_by_calls(store->kind)) { return ops->call(stream, move_called, t); }
     return ops->copy(stream, direction_of(t), t->buf, store->memory + lower_offset(t));
 }
 

@@ -53,7 +53,10 @@ static ebb_status set_up(ebb_session *s) {
     const bool is_limited = o->budget_bytes > 0 || o->budget_percent > 0 || o->slowdown >= 0;
     if (o->policy == NULL) { o->policy = is_limited ? "best" : "liveness"; }
     if (o->algorithms == NULL) { o->algorithms = "given"; }
-    if (o->remote != NULL && o->remote_bytes == 0) { o->remote_bytes = ebb_remote_bytes(o->remote); }
+    if (o->remote != NULL) {
+        const uint64_t has_bytes = ebb_remote_bytes(o->remote);
+        o->remote_bytes = o->remote_bytes == 0 ? has_bytes : ebb_min_u64(o->remote_bytes, has_bytes);
+    }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(ebb__bump_own(&s->bump, texts[i])); }
     return EBB_OK;
 }

@@ -358,8 +358,9 @@ static void too_little_is_an_error_at_the_start(void **state) {
     ebb_plan *plan = plan_for_remote(&f, 0);
     const unsigned long long bytes = remote_bytes_of(plan);
     assert_int_equal(ebb_run_create(f.lowered, plan, &options, &run), EBB_E_ARGUMENT);
-    (void)snprintf(wanted, sizeof wanted, "the plan moves %llu bytes to the remote tier and no process lends it memory",
-                   bytes);
+    (void)snprintf(
+        wanted, sizeof wanted,
+        "the plan needs %llu bytes in the remote tier, and no process lends memory; set ebb_run_options.remote", bytes);
     assert_string_equal(ebb_last_error(), wanted);
     far_memory *far = make_far(bytes - 1, &remote);
     options.remote = remote;

@@ -46,13 +46,16 @@
 /* What one process tells all others. */
 typedef struct offer {
     uint64_t size_bytes, free_bytes, pad_bytes;
+    bool has_window;
     char host[HOST_BYTES];
     char problem[128]; /* why it cannot lend; "": it can */
 } offer;
 
 typedef struct job {
     const ebb_mem *mem;
-    bool began_mpi, has_comm, has_window;
+    bool began_mpi, has_comm;
+    bool has_window;   /* and so have all others: it is freed together */
+    bool lenders_wait; /* for rank 0 to say that it is over */
     MPI_Comm comm;
     MPI_Win window;
     void *memory; /* of this process in the window */
@@ -92,7 +95,8 @@ static ebb_status begin_mpi(job *j, char why_out[EBB_MPI_WHY_BYTES]) {
         j->began_mpi = true;
     }
     if (level >= MPI_THREAD_SERIALIZED) { return EBB_OK; }
-    (void)snprintf(why_out, EBB_MPI_WHY_BYTES, "MPI allows no calls from several threads in turn");
+    (void)snprintf(why_out, EBB_MPI_WHY_BYTES,
+                   "MPI was initialized below MPI_THREAD_SERIALIZED; use that level or a higher one");
     return EBB_E_ARGUMENT;
 }
 
@@ -119,11 +123,16 @@ static ebb_status make_comm(job *j, char why_out[EBB_MPI_WHY_BYTES]) {
     return EBB_OK;
 }
 
+/* In all processes, or in none. */
 static ebb_status make_room(job *j, char why_out[EBB_MPI_WHY_BYTES]) {
     const size_t n = (size_t)j->n_ranks;
+    int all_have = 0;
     j->offers = j->mem->alloc(j->mem->ctx, n * sizeof *j->offers);
     j->requests = j->mem->alloc(j->mem->ctx, 2 * n * sizeof *j->requests);
-    if (j->offers != NULL && j->requests != NULL) { return EBB_OK; }
+    const int has = j->offers != NULL && j->requests != NULL;
+    const int error = MPI_Allreduce(&has, &all_have, 1, MPI_INT, MPI_MIN, j->comm);
+    if (error != MPI_SUCCESS) { return fail_mpi("the processes cannot reach each other", error, why_out); }
+    if (all_have) { return EBB_OK; }
     (void)snprintf(why_out, EBB_MPI_WHY_BYTES, "out of host memory: a list of %zu processes", n);
     return EBB_E_NO_MEMORY;
 }
@@ -199,6 +208,13 @@ static ebb_status judge_sizes(const job *j, char why_out[EBB_MPI_WHY_BYTES]) {
     return EBB_OK;
 }
 
+static bool have_all_windows(const job *j) {
+    for (int r = 0; r < j->n_ranks; r++) {
+        if (!j->offers[r].has_window) { return false; }
+    }
+    return true;
+}
+
 static ebb_status judge_problems(const job *j, char why_out[EBB_MPI_WHY_BYTES]) {
     for (int r = j->n_ranks - 1; r >= 0; r--) {
         if (j->offers[r].problem[0] != '\0') { return refuse(j, r, j->offers[r].problem, why_out); }
@@ -239,7 +255,7 @@ static void make_window(job *j, offer *mine) {
         return;
     }
     (void)MPI_Win_set_errhandler(j->window, MPI_ERRORS_RETURN);
-    j->has_window = true;
+    mine->has_window = true;
     if (size_bytes == 0) { return; }
     mine->pad_bytes = (ALIGN_BYTES - (uintptr_t)j->memory % ALIGN_BYTES) % ALIGN_BYTES;
     if (!touch(j->memory, size_bytes)) {
@@ -255,8 +271,10 @@ static ebb_status share_memory(job *j, uint64_t lend_bytes, char why_out[EBB_MPI
     if (status != EBB_OK) { return status; }
     make_window(j, &mine);
     status = tell_all(j, &mine, why_out);
+    j->has_window = status == EBB_OK && have_all_windows(j);
     if (status == EBB_OK) { status = judge_problems(j, why_out); }
     if (status != EBB_OK || j->rank != 0) { return status; }
+    j->lenders_wait = true;
     const int error = MPI_Win_lock_all(MPI_MODE_NOCHECK, j->window);
     return error == MPI_SUCCESS ? EBB_OK : fail_mpi("the window cannot be used", error, why_out);
 }
@@ -292,6 +310,7 @@ static bool move(void *ctx, bool out, void *memory, uint64_t n_bytes, uint64_t a
     job *j = ctx;
     unsigned char *ptr = memory;
     int rank = 1;
+    if (n_bytes == 0) { return true; }
     for (; at >= j->offers[rank].size_bytes; rank++) { at -= j->offers[rank].size_bytes; }
     while (n_bytes > 0) {
         const uint64_t left = j->offers[rank].size_bytes - at, most = left < PIECE_BYTES ? left : PIECE_BYTES;
@@ -396,7 +415,7 @@ static ebb_status join(const ebb_mem *mem, uint64_t lend_bytes, ebb_mpi_joined *
     }
     if (status == EBB_OK) { wait_for_end(j); }
     if (status == EBB_E_NO_MEMORY && j->rank != 0) { status = EBB_OK; } /* rank 0 says it */
-    leave(j);
+    if (!j->lenders_wait || say_end(j)) { leave(j); }
     destroy(j);
     return status;
 }
