@@ -118,7 +118,8 @@ class Budget:
         self._lock, self._plans, self._current = threading.Lock(), [], None
         self._n_steps = self._n_unlike = self._began_with = 0
         self._is_warm, self._unlike = False, set()
-        self._leaves = weakref.WeakSet(model.parameters() if model is not None else ())
+        self._leaves = {}  # weak references to what has gradients, by its id
+        self._note_leaves(model.parameters() if model is not None else ())
         self._owned = Owned(model, optimizer)
         self._slab = self._pager = self._guard = None  # made in the first step
 
@@ -249,7 +250,7 @@ class Budget:
     def _end_recording(self, recording, recorder):
         if not self._is_warm:  # optimizers make their state in the first step
             self._is_warm = True
-            self._leaves.update(recorder.leaves())
+            self._note_leaves(recorder.leaves())
             return
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
         if self._bytes is None:
@@ -285,7 +286,11 @@ class Budget:
 
     def _key(self):
         """What a step depends on when it begins: how many bytes the gradients have."""
-        return sum(leaf.grad.nbytes for leaf in self._leaves if leaf.grad is not None)
+        leaves = [reference() for reference in self._leaves.values()]
+        return sum(leaf.grad.nbytes for leaf in leaves if leaf is not None and leaf.grad is not None)
+
+    def _note_leaves(self, leaves):
+        self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)
 
     # ---- what happened
 

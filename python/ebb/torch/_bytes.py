@@ -23,9 +23,13 @@ class Bytes:
 
     def see(self, storage):
         if storage._cdata not in self._known and storage.nbytes() > 0:
-            self.came(storage)
+            self._add(storage)
 
     def came(self, storage):
+        self.bury()
+        self._add(storage)
+
+    def _add(self, storage):
         if storage._cdata not in self._known:
             storage._weak_ref()
         self.live += storage.nbytes() - self._known.get(storage._cdata, 0)
