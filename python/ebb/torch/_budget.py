@@ -179,6 +179,7 @@ class Budget:
         if self._guard is not None:
             self._guard.end()
             self._pager.bury()
+            self._pager.distrust()  # what came back between steps may have been written
         _guard.lift(tensor for _, tensor in self._owned.tensors())  # for another Budget
 
     def _end_owned(self):

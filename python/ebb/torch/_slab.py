@@ -3,18 +3,15 @@
 
 A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen.
 """
-import ctypes
 import os
 import tempfile
 import time
 
 import torch
 
+from ._tensors import bytes_view
+
 _CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
-
-
-def _view(storage):
-    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
 
 
 class Slab:
@@ -55,7 +52,7 @@ class Slab:
 
     def _write(self, storage, offset):
         held = self._on_host(storage)
-        left = _view(held)
+        left = bytes_view(held)
         while left:
             n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
             left, offset = left[n:], offset + n
@@ -67,7 +64,7 @@ class Slab:
             storage.copy_(slot.place)
         else:
             host = storage if storage.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
-            left, offset = _view(host), slot.place
+            left, offset = bytes_view(host), slot.place
             while left:
                 n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
                 if n == 0:

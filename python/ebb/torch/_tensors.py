@@ -4,7 +4,9 @@
 No dispatch mode sees these calls; they save nothing for autograd and cast nothing.
 """
 import contextlib
+import ctypes
 import gc
+import hashlib
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -51,6 +53,16 @@ _UNSHARED = torch._C._storage_Use_Count(torch.empty(1).untyped_storage()._cdata)
 def n_tensors_over(storage):
     """How many tensors lie in a storage, among them those that only autograd has."""
     return torch._C._storage_Use_Count(storage._cdata) - _UNSHARED + 1
+
+
+def bytes_view(storage):
+    """The bytes of a storage in the host's memory."""
+    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
+
+
+def digest(tensor):
+    """Of all bytes of its storage, on a CPU."""
+    return hashlib.blake2b(bytes_view(tensor.untyped_storage())).digest()
 
 
 def is_resident_only(storage):
