@@ -15,9 +15,10 @@ from .. import planning
 from . import _fit, _follow, _guard, _schedule, _steps
 from ._bytes import Bytes
 from ._owned import Owned
-from ._pager import Data, Pager
+from ._pager import MIN_BYTES, Data, Pager
 from ._recording import Recording
 from ._slab import Slab
+from ._tensors import n_tensors_over
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _MAX_PLANS = 8
@@ -191,6 +192,17 @@ class Budget:
                 self._pager.back(page)
         self._pager.distrust()
         self._guard.begin(owned, self._owned.parameters())
+
+    def put_away(self):
+        """Between steps: what the model and the optimizer hold leaves, until it is used again."""
+        if is_running():
+            raise RuntimeError("ebb: a step of a Budget is running; what leaves within it is its plan's affair")
+        if self._guard is not None:
+            self._begin_owned()
+            for storage, _, tensors in self._owned.storages().values():
+                if self._pager.bytes_of(storage) >= MIN_BYTES and n_tensors_over(storage) <= len(tensors):
+                    self._pager.out(self._pager.page(storage))
+            self._end_owned()
 
     # ---- what does a step
 

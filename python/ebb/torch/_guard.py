@@ -40,8 +40,7 @@ def _function(cls, func, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     with torch._C.DisableTorchFunction():
-        for tensor in (*_tensors_in(args), *_tensors_in(kwargs)):
-            tensor.__dict__["_ebb_guard"].bring(tensor)
+        lift((*_tensors_in(args), *_tensors_in(kwargs)))
     return func(*args, **kwargs)
 
 
@@ -67,10 +66,11 @@ _KINDS = {away: kind for kind, away in _CLASSES.items()}
 
 
 def lift(tensors):
-    """What is away for another one comes back."""
+    """What is away comes back."""
     for tensor in tensors:
-        if type(tensor) in _KINDS:
-            tensor.__dict__["_ebb_guard"].bring(tensor)
+        guard = tensor.__dict__.get("_ebb_guard")
+        if guard is not None:
+            guard.bring(tensor)
 
 
 class Guard:
@@ -89,11 +89,11 @@ class Guard:
             elif page is not None:
                 for tensor in tensors:
                     self._mark(tensor)
-        for parameter in parameters:
-            gradient = parameter.grad
-            if type(gradient) is _AwayTensor:
-                self._mark(parameter)
-                self._hooks[id(parameter)] = parameter.register_hook(self._before_gradient(parameter))
+        with torch._C.DisableTorchFunctionSubclass():  # which would bring back what is marked
+            for parameter in parameters:
+                if type(parameter.grad) is _AwayTensor and parameter.requires_grad:
+                    self._mark(parameter)
+                    self._hooks[id(parameter)] = parameter.register_hook(self._before_gradient(parameter))
 
     def _before_gradient(self, parameter):
         """For a graph that outlived its step, and adds to a gradient that is away."""

@@ -47,7 +47,14 @@ def storage_of(tensor):
         return None
 
 
-_UNSHARED = torch._C._storage_Use_Count(torch.empty(1).untyped_storage()._cdata)
+def _count_users():
+    """What PyTorch counts as users of a storage that one tensor lies in."""
+    tensor = torch.empty(1)
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+_UNSHARED = _count_users()
 
 
 def n_tensors_over(storage):
