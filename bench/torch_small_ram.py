@@ -73,7 +73,8 @@ def train(args):
             with fit.step():
                 told["losses"].append(step())
         told["seconds"].append(round(time.perf_counter() - begin, 2))
-        print(args.way, i, told["losses"][-1], told["seconds"][-1], status("VmHWM"), watch.most, file=sys.stderr, flush=True)
+        print(args.way, i, told["losses"][-1], told["seconds"][-1], status("VmHWM"), watch.most, file=sys.stderr,
+              flush=True)
     told["summary"] = fit.summary() if fit else None
     weights = hashlib.blake2b()
     for parameter in model.parameters():

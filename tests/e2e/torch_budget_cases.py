@@ -72,7 +72,8 @@ def compare(name, program, look, ways):
         got = fitted(program, share, spill, moves_all)
         same = plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
         how = "" if spill is None else " in RAM" if spill == "ram" else " with a file"
-        verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", same and look(got[2]), plain[0], got[0], got[2])
+        verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", same and look(got[2]), plain[0], got[0],
+                got[2])
 
 
 def one(model, optimizer, x, y):

@@ -116,7 +116,8 @@ def compare(name, program, budget, **how):
     del plain
     training, got = fitted(program, budget, how)
     told = training.fit.summary()
-    verdict(f"{name}: the same bits", repr(expected[0]) == repr(got[0]) and expected[1] == got[1], expected[0], got[0], told)
+    verdict(f"{name}: the same bits", repr(expected[0]) == repr(got[0]) and expected[1] == got[1], expected[0], got[0],
+            told)
     verdict(f"{name}: the bytes as planned, within the budget", told["is_planned"] and
             told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
     return training
@@ -140,7 +141,8 @@ def looking(training):
         lambda: [t.sum().item() for t in through_a_file(training.model.state_dict()).values()],
         lambda: through_a_file(training.optimizer.state_dict())["state"][1]["exp_avg_sq"].sum().item(),
         lambda: torch.nn.utils.clip_grad_norm_(training.model.parameters(), 1e-3).item(),
-        lambda: training.model.eval()(data(77)).sum().item(), lambda: training.model.train().layers[0](data(7)).sum().item(),
+        lambda: training.model.eval()(data(77)).sum().item(),
+        lambda: training.model.train().layers[0](data(7)).sum().item(),
         lambda: torch.equal(parameter, parameter.clone()), lambda: torch.cat([parameter, parameter]).sum().item(),
         lambda: parameter.data_ptr() != 0, lambda: isinstance(parameter, nn.Parameter),
         lambda: torch.nn.utils.parameters_to_vector(training.model.parameters()).sum().item(),
@@ -288,6 +290,7 @@ def two_budgets(budget):
     """One after the other on one model, and the first is forgotten while tensors are away."""
     plain = Training()
     expected = [plain.one(i) for i in range(9)], plain.weights()
+    del plain
     training, got = Training(budget), []
     for i in range(9):
         if i == 4:

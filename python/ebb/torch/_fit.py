@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules that keep a budget: plans of libebb for a recorded step, until one's peak, followed storage by storage, fits."""
+"""Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
 from .. import planning
 from ._layout import Layout
 from ._schedule import peak, plain
@@ -58,6 +58,7 @@ def fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads=1, exces
         found = _followed(layout, plan)
         found.excess_bytes = excess_bytes
         if found.peak_bytes <= budget_bytes:
+            plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
             return found
         excess_bytes += found.peak_bytes - budget_bytes
     return None

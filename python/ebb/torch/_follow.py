@@ -8,10 +8,10 @@ operators computed again, from the arguments and the random state that they had 
 What may leave by itself (_recording.py) is away between uses as the plan says. What is away and used all the same comes
 back first.
 
-Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor that autograd saves or wants back, is compared with the
-recording. At the first that differs the plan is left: from then on everything is kept, and what is gone already is
-brought back when it is wanted, in whatever order. So results never depend on the step being like the recorded one;
-only memory does.
+Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor
+that autograd saves or wants back, is compared with the recording. At the first that differs the plan is left: from
+then on everything is kept, and what is gone already is brought back when it is wanted, in whatever order. So results
+never depend on the step being like the recorded one; only memory does.
 """
 import os
 import weakref
@@ -64,7 +64,7 @@ class Follower:
         self.measured = None
 
     def begin(self, owned=None, measured=None):
-        """owned: {key of a storage: (storage, owner, tensors)}. Before anything runs, what is away is what the plan says."""
+        """Before anything runs, what is away is what the plan says. owned: {key of a storage: (storage, owner, tensors)}."""
         if self._pager is not None:
             self._find_pages({owner: storage for storage, owner, _ in owned.values()})
             if self.is_lost:
