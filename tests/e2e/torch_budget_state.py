@@ -201,6 +201,8 @@ def keeping(training):
             kept = training.model.state_dict()
         if i > 3:
             found.append([tensor.sum().item() for tensor in kept.values()])
+            verdict("tensors that are kept: the summary tells of them", not training.fit or
+                    training.fit.summary()["held_bytes"] > 0)
         if i == 5:
             numbers = training.model.layers[1].weight.detach().numpy()
         if i > 5:

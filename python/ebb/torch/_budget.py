@@ -320,6 +320,7 @@ class Budget:
             "peak_planned_bytes": planned.fit.peak_bytes, "peak_measured_bytes": planned.peak_measured_bytes,
             "moved_out_bytes": plan.moved_out_bytes if plan else 0,
             "recomputed_ops": plan.n_recomputed_steps if plan else 0,
+            "held_bytes": self._guard.held_bytes if self._guard else 0,
             "step_planned_s": plan.iteration_ns / 1e9 if plan else None, "step_measured_s": planned.step_s,
             "gap": plan.iteration_ns / plan.bound_ns - 1 if plan and plan.bound_ns else 0.0,
         }
