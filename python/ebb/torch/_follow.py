@@ -151,12 +151,20 @@ class Follower:
                 version = self._version[number] = self._version[number] + 1
                 self._made_by[number, version] = i
                 if number in self._table:
-                    self._table[number] = self._table[number][0], version
+                    self._table[number] = self._storage_written(repeat, args, kwargs, number), version
+                    self._own.discard(number)
         if entry.births and not self._note_births(i, entry, tensors_in(result)):
             self._lose()
             return result
         self._act(self._schedule.after.get(i))
         return result
+
+    def _storage_written(self, repeat, args, kwargs, number):
+        """The program's own storage, which the operator wrote: the table may have had another one with the same bits."""
+        written = (tensor.untyped_storage() for tensor, _, is_written in repeat.operator.tensors(args, kwargs)
+                   if is_written and is_plain(tensor))
+        return next((storage for storage in written if self._numbers.get(storage._cdata) == number),
+                    self._table[number][0])
 
     def _note_births(self, i, entry, tensors):
         """Whether the results are those of the recorded step."""

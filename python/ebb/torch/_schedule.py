@@ -219,6 +219,14 @@ def peak(recording, schedule):
                     copy.n_holders += 1
                 last_back[number] = life
         most = max(most, live + apart.live)
+        for number in entry.updates if not entry.is_backward and i <= recording.last_unpack else ():
+            if number in held and held[number].is_own:  # the program writes its own storage, which is held from now on
+                own = next((natural[id(life)][0] for life in storages[number].lives
+                            if not life[2] and id(life) in natural), None)
+                if own is not None:
+                    release(held[number])
+                    own.n_holders += 1
+                    held[number] = own
         for action in schedule.after.get(i, ()):
             act(*action, i)
     return most
