@@ -11,4 +11,5 @@ torch_python 'import torch; torch._C._current_graph_task_id, torch.UntypedStorag
 }
 "$python" -W ignore "$root/tests/e2e/torch_budget.py" "$work" || status=1
 "$python" -W ignore "$root/tests/e2e/torch_budget_cases.py" "$work" || status=1
+"$python" -W ignore "$root/tests/e2e/torch_budget_state.py" "$work" || status=1
 exit $status

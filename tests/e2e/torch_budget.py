@@ -95,7 +95,7 @@ def case(net, step, share, spill):
 
 MATRIX = [(net, step, share, has_file) for net in NETS for step in STEPS for share in (60, 40, 25)
           for has_file in (True, False)]
-QUICK = [("resnet", "", 60, False), ("lstm", "", 60, True)]
+QUICK = [("resnet", "", 60, False), ("resnet", "", 5, True), ("lstm", "", 60, True)]
 LONG = [("gpt", "", 40, True), ("vit", "bf16", 60, True), ("unet", "", 60, False), ("resnet", "accumulated", 60, True),
         ("lstm", "accumulated", 60, True), *QUICK]
 

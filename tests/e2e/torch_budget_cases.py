@@ -5,7 +5,7 @@ accumulation, checkpoints, forks, graphs that outlive their step, tensors writte
 
     tests/e2e/torch_budget_cases.py FOLDER [NAME...]
 
-Each case trains the same program plainly and with a budget, and compares the bits. Named programs run in all three
+Each case trains the same program plainly and with a budget, and compares the bits. Named programs run in all
 ways. Without names: each program in one way if EBB_TEST_ALL is in the environment, else one of them; then wrong use.
 """
 import contextlib
@@ -28,7 +28,9 @@ from torch_budget import EFFORT, raises, verdict
 
 folder = sys.argv[1]
 BATCH, WIDTH, N_KINDS = 256, 64, 4
-WAYS = ("70%", None), ("70%", folder), ("100%", None)  # computed again, moved out, nothing leaves
+# Computed again, moved out, nothing leaves, parameters and the like move too, as far as it goes.
+WAYS = ("70%", None, False), ("70%", folder, False), ("100%", None, False), ("60%", folder, True), ("5%", folder, True), \
+    ("40%", "ram", True)
 
 
 def net(seed=3):
@@ -42,33 +44,36 @@ def data(i, n=BATCH):
     return torch.randn(n, WIDTH, generator=generator), torch.randint(0, 8, (n,), generator=generator)
 
 
-def run(program, share, spill):
+def run(program, share, spill, moves_all):
     """(losses, weights, summary) of a program that gets a step() to put around its steps."""
     gc.collect()
     model = net()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    fit = ebb.torch.Budget(share, spill=spill, effort=EFFORT) if share else None
+    held = {"model": model, "optimizer": optimizer} if moves_all else {}
+    fit = ebb.torch.Budget(share, spill=spill, effort=EFFORT, **held) if share else None
     torch.manual_seed(11)
     losses = program(model, optimizer, fit.step if fit else contextlib.nullcontext)
     return losses, [p.detach().clone() for p in model.parameters()], fit.summary() if fit else None
 
 
-def fitted(program, share, spill):
+def fitted(program, share, spill, moves_all):
     """With the least budget where that is more. Kinds of steps that come later may need more than the first."""
     for _ in range(N_KINDS):
         try:
-            return run(program, share, spill)
+            return run(program, share, spill, moves_all)
         except ebb.torch.DoesNotFit as error:
             share = error.least_bytes
-    return run(program, share, spill)
+    return run(program, share, spill, moves_all)
 
 
 def compare(name, program, look, ways):
-    plain = run(program, None, None)
-    for share, spill in ways:
-        got = fitted(program, share, spill)
+    plain = run(program, None, None, False)
+    for share, spill, moves_all in ways:
+        got = fitted(program, share, spill, moves_all)
         same = plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
-        verdict(f"{name}, {share}{' with a file' if spill else ''}", same and look(got[2]), plain[0], got[0], got[2])
+        how = "" if spill is None else " in RAM" if spill == "ram" else " with a file"
+        verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", same and look(got[2]), plain[0], got[0],
+                got[2])
 
 
 def one(model, optimizer, x, y):
@@ -378,12 +383,13 @@ def after_a_refusal():
     verdict("a refused step leaves nothing", len(alive) == 1 + 1 + 14 * 5 and not left, len(alive), left)
 
 
-torch.set_num_threads(1)
-QUICK = ("a smaller last batch", "another network beside")
-for i, name in enumerate(sys.argv[2:] or (PROGRAMS if "EBB_TEST_ALL" in os.environ else QUICK)):
-    compare(name, *PROGRAMS[name], WAYS if sys.argv[2:] else (WAYS[i % len(WAYS)],))
-if not sys.argv[2:]:
-    misuse()
-    after_a_refusal()
-import torch_budget
-sys.exit(torch_budget.status)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    QUICK = ("a smaller last batch", "another network beside")
+    for i, name in enumerate(sys.argv[2:] or (PROGRAMS if "EBB_TEST_ALL" in os.environ else QUICK)):
+        compare(name, *PROGRAMS[name], WAYS if sys.argv[2:] else (WAYS[i % len(WAYS)],))
+    if not sys.argv[2:]:
+        misuse()
+        after_a_refusal()
+    import torch_budget
+    sys.exit(torch_budget.status)

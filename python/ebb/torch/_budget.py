@@ -12,13 +12,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import planning
-from . import _follow, _schedule, _steps
+from . import _fit, _follow, _guard, _schedule, _steps
+from ._bytes import Bytes
+from ._owned import Owned
+from ._pager import MIN_BYTES, Data, Pager
+from ._recording import Recording
 from ._slab import Slab
+from ._tensors import n_tensors_over
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _MAX_PLANS = 8
 _running = threading.local()  # budget, step: what runs on this thread
 _LATENCY_NS = 20000  # of a copy
+_ROOM_PART = 4  # of the budget: what parameters and the like may have of it in a step that no plan is followed in
 
 
 class DoesNotFit(RuntimeError):
@@ -67,13 +73,16 @@ class _Step(TorchDispatchMode):
         _running.step = self
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return self.doer.dispatch(func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunction():
+            return self.doer.dispatch(func, types, args, kwargs or {})
 
     def pack(self, tensor):
-        return self.doer.pack(tensor)
+        with torch._C.DisableTorchFunction():
+            return self.doer.pack(tensor)
 
     def unpack(self, saved):
-        return self.doer.unpack(saved)
+        with torch._C.DisableTorchFunction():
+            return self.doer.unpack(saved)
 
 
 class Budget:
@@ -87,11 +96,12 @@ class Budget:
                 optimizer.step()
         print(fit.summary())
 
-    budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all tensors that
-    live in a step: parameters, gradients, the optimizer's state, inputs, activations. spill: a folder for a file that
-    activations may move to, or "ram" for the host's memory (the default beside a card). Without it, on a CPU,
-    activations are only computed again. The first two steps are recorded, with what autograd saves moved out (without
-    spill, to a temporary file). effort: of the search for a plan (docs/best.md).
+    budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all
+    tensors that live in a step: parameters, gradients, the optimizer's state, inputs, activations. spill: a folder for a
+    file that tensors may move to, or "ram" for the host's memory (the default beside a card). Without it, on a CPU,
+    activations are only computed again. model, optimizer: what they hold may move as well. The first two steps are
+    recorded, with what autograd saves moved out (without spill, to a temporary file). effort: of the search for a plan
+    (docs/best.md).
 
     A step that is not like the recorded one is computed as it would be without a plan; the next one is recorded.
     One Budget serves one training loop, on one thread."""
@@ -105,10 +115,14 @@ class Budget:
         if spill is not None and spill != "ram" and not os.path.isdir(spill):
             raise ValueError(f"ebb: spill is a folder or \"ram\", not {spill!r}")
         self._spill, self._effort = spill, effort
-        self._lock, self._plans, self._slab, self._current = threading.Lock(), [], None, None
+        self._has_tier = spill is not None or torch.cuda.is_available()
+        self._lock, self._plans, self._current = threading.Lock(), [], None
         self._n_steps = self._n_unlike = self._began_with = 0
         self._is_warm, self._unlike = False, set()
-        self._leaves = weakref.WeakSet(model.parameters() if model is not None else ())
+        self._leaves = {}  # weak references to what has gradients, by its id
+        self._note_leaves(model.parameters() if model is not None else ())
+        self._owned = Owned(model, optimizer)
+        self._slab = self._pager = self._guard = None  # made in the first step
 
     # ---- steps
 
@@ -126,20 +140,71 @@ class Budget:
             self._lock.release()
 
     def _step(self):
+        self._make_slab()
+        try:
+            self._begin_owned()
+            yield from self._run()
+        finally:
+            self._end_owned()
+
+    def _run(self):
         doer, begin = self._begin(), time.perf_counter()
         if doer is None:
             yield
             return
         step = _Step(doer)
         hooks = torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack)
-        with hooks, contextlib.nullcontext() if isinstance(doer, _follow.Watcher) else step:
+        data = contextlib.nullcontext() if self._pager is None else Data(self._pager)
+        with hooks, data, contextlib.nullcontext() if isinstance(doer, _follow.Watcher) else step:
             yield
         doer = step.doer  # another one than at first where the step was another one
         if isinstance(doer, _steps.Recorder):
-            self._end_recording(doer.finish(), doer)
+            self._end_recording(doer.finish(self._owned.storages()), doer)
         else:
-            doer.restore()
+            doer.finish()
             self._end_following(doer, time.perf_counter() - begin)
+
+    # ---- what may leave by itself
+
+    def _make_slab(self):
+        if self._slab is None:
+            folder = None if self._spill == "ram" else self._spill
+            if self._spill is None and not torch.cuda.is_available():
+                folder = tempfile.gettempdir()
+            self._slab = Slab(folder)
+            if self._has_tier and self._owned.may_leave:
+                self._pager = Pager(self._slab)
+                self._guard = _guard.Guard(self._pager)
+
+    def _begin_owned(self):
+        if self._guard is not None:
+            self._guard.end()
+            self._pager.bury()
+            self._pager.distrust()  # what came back between steps may have been written
+        _guard.lift(tensor for _, tensor in self._owned.tensors())  # for another Budget
+
+    def _end_owned(self):
+        if self._guard is None:
+            return
+        self._pager.count, owned = None, self._owned.storages()
+        for key, page in tuple(self._pager.away.items()):
+            if key not in owned:
+                self._pager.back(page)
+        self._pager.distrust()
+        self._guard.begin(owned, self._owned.parameters())
+
+    def put_away(self):
+        """Between steps: what the model and the optimizer hold leaves, until it is used again."""
+        if is_running():
+            raise RuntimeError("ebb: a step of a Budget is running; what leaves within it is its plan's affair")
+        if self._guard is not None:
+            self._begin_owned()
+            for storage, _, tensors in self._owned.storages().values():
+                if self._pager.bytes_of(storage) >= MIN_BYTES and n_tensors_over(storage) <= len(tensors):
+                    self._pager.out(self._pager.page(storage))
+            self._end_owned()
+
+    # ---- what does a step
 
     def _begin(self):
         """What does the step that begins; None: nothing is done."""
@@ -150,25 +215,37 @@ class Budget:
         if can_record and (not found or key in self._unlike):
             self._unlike.discard(key)
             return self._recorder()
-        return self._follower(found[-1]) if found else None
+        if found:
+            return self._follower(found[-1])
+        return self._stranger() if self._pager is not None else None
 
     def _recorder(self):
-        if self._slab is None:
-            folder = None if self._spill == "ram" else self._spill
-            if self._spill is None and not torch.cuda.is_available():
-                folder = tempfile.gettempdir()
-            self._slab = Slab(folder)
-        recorder = _steps.Recorder(self._slab, self._is_warm)
-        recorder.begin()
+        limit = self._bytes if self._pager is not None else None
+        recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
+        recorder.begin(self._owned.storages())
         return recorder
+
+    def _stranger(self):
+        """What does a step that nothing is known of and that is not recorded."""
+        self._current = None
+        follower = _follow.Follower(Recording([], []), _schedule.plain(Recording([], [])), self._slab, self._pager,
+                                    (self._bytes or 0) // _ROOM_PART)
+        follower.is_lost = True
+        follower.begin(self._owned.storages())
+        return follower
 
     def _follower(self, planned):
         self._current = planned
         is_measured = planned.n_followed == 0
         if planned.fit.plan is None and not is_measured and not self._n_unlike:
+            if self._pager is not None:
+                self._pager.all_back()
             return _follow.Watcher(planned.recording)
-        measured = _follow.Bytes.of_all_tensors() if is_measured else None
-        return _follow.Follower(planned.recording, planned.fit.schedule, self._slab, measured, self._other)
+        follower = _follow.Follower(planned.recording, planned.fit.schedule, self._slab, self._pager,
+                                    self._bytes // _ROOM_PART, self._other)
+        follower.begin(self._owned.storages() if self._pager is not None else None,
+                       Bytes.of_all_tensors if is_measured else None)
+        return follower
 
     def _other(self, kind, func, shapes):
         """What does a step whose first moment is this one and not that of the plan that was taken."""
@@ -186,19 +263,19 @@ class Budget:
     def _end_recording(self, recording, recorder):
         if not self._is_warm:  # optimizers make their state in the first step
             self._is_warm = True
-            self._leaves.update(recorder.leaves())
+            self._note_leaves(recorder.leaves())
             return
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
         budget = self._bytes
         machine, tiers = planning.Machine(), {}
-        if self._spill is not None or torch.cuda.is_available():
+        if self._has_tier:
             tier = planning.HOST if self._spill in (None, "ram") else planning.DISK
             machine.set_link(tier, max(1e6, self._slab.out_rate), max(1e6, self._slab.in_rate), _LATENCY_NS)
             tiers[tier] = planning.NO_LIMIT
         try:
-            fit = _schedule.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1))
+            fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1))
         except planning.NoFit as error:
             raise DoesNotFit(str(error), error.least_budget_bytes) from None
         self._current = _Planned(recording, fit, plain_bytes, budget, self._began_with)
@@ -206,6 +283,8 @@ class Budget:
 
     def _end_following(self, doer, seconds):
         planned = self._current
+        if planned is None:
+            return
         if doer.is_lost:
             self._n_unlike += 1
             if not isinstance(doer, _follow.Watcher):  # else the next one like it is recorded as it begins
@@ -220,7 +299,11 @@ class Budget:
 
     def _key(self):
         """What a step depends on when it begins: how many bytes the gradients have."""
-        return sum(leaf.grad.nbytes for leaf in self._leaves if leaf.grad is not None)
+        leaves = [reference() for reference in self._leaves.values()]
+        return sum(leaf.grad.nbytes for leaf in leaves if leaf is not None and leaf.grad is not None)
+
+    def _note_leaves(self, leaves):
+        self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)
 
     # ---- what happened
 
@@ -237,6 +320,7 @@ class Budget:
             "peak_planned_bytes": planned.fit.peak_bytes, "peak_measured_bytes": planned.peak_measured_bytes,
             "moved_out_bytes": plan.moved_out_bytes if plan else 0,
             "recomputed_ops": plan.n_recomputed_steps if plan else 0,
+            "held_bytes": self._guard.held_bytes if self._guard else 0,
             "step_planned_s": plan.iteration_ns / 1e9 if plan else None, "step_measured_s": planned.step_s,
             "gap": plan.iteration_ns / plan.bound_ns - 1 if plan and plan.bound_ns else 0.0,
         }

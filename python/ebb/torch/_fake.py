@@ -16,7 +16,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from ._operators import tensors_in
-from ._steps import Recorder, Recording, repeat_of
+from ._recording import Recording
+from ._repeat import repeat_of
+from ._steps import Recorder
 from ._tensors import over
 
 _storage_of = torch.Tensor.untyped_storage

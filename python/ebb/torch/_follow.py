@@ -5,10 +5,13 @@ The step's own storages are held in a table from when they are made until the pl
 what it saves; when it wants the tensor back, the plan has brought the storage back by then: read from the slab, or its
 operators computed again, from the arguments and the random state that they had in this very step.
 
-Each call of an operator in the forward pass, and each tensor that autograd saves or wants back, is compared with the
-recording. At the first that differs the plan is left: from then on everything is kept, and what is gone already is
-brought back when it is wanted, in whatever order. So results never depend on the step being like the recorded one;
-only memory does.
+What may leave by itself (_recording.py) is away between uses as the plan says. What is away and used all the same comes
+back first.
+
+Each call of an operator in the forward pass (in the whole step, if anything may leave by itself), and each tensor
+that autograd saves or wants back, is compared with the recording. At the first that differs the plan is left: from
+then on everything is kept, and what is gone already is brought back when it is wanted, in whatever order. So results
+never depend on the step being like the recorded one; only memory does.
 """
 import os
 import weakref
@@ -16,11 +19,13 @@ import weakref
 import torch
 
 from .. import planning
-from ._schedule import LAST_DROP
 from ._operators import tensors_in
-from ._steps import CHANGED, OP, PACK, UNPACK, map_tensors, random_state, repeat_of, set_random_state, shapes_of, \
-    tensors_alive
-from ._tensors import geometry, in_backward, is_plain, over, quietly
+from ._pager import Recent
+from ._recording import OP, PACK, UNPACK
+from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._schedule import LAST_DROP
+from ._steps import CHANGED
+from ._tensors import geometry, in_backward, is_plain, over, quietly, storage_of
 
 
 class _Saved:
@@ -43,73 +48,85 @@ class _Call:
     __slots__ = ("func", "args", "kwargs", "device", "state", "entry")
 
 
-class Bytes:
-    """The storages that live in a step that is measured, by PyTorch's own count of references."""
-
-    def __init__(self):
-        self.live = self.peak = 0
-        self._known = {}
-
-    @classmethod
-    def of_all_tensors(cls):
-        """With what is there now."""
-        count = cls()
-        for tensor in tensors_alive():
-            if is_plain(tensor):
-                count.see(tensor.untyped_storage())
-        return count
-
-    def see(self, storage):
-        if storage._cdata not in self._known and storage.nbytes() > 0:
-            self._known[storage._weak_ref()] = storage.nbytes()
-            self.live += storage.nbytes()
-            self.peak = max(self.peak, self.live)
-
-    def bury(self):
-        for key in [key for key in self._known if torch.UntypedStorage._expired(key)]:
-            self.live -= self._known.pop(key)
-            torch.UntypedStorage._free_weak_ref(key)
-
-    def close(self):
-        for key in self._known:
-            torch.UntypedStorage._free_weak_ref(key)
-        self._known.clear()
-
-
 class Follower:
-    """One step. measured: a Bytes that measures it, or None. other: a function that gives what follows the step in its
-    place when its first moment is another one, or None. is_lost: it was not like the recorded one."""
+    """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
+    other: a function that gives what follows the step in its place when its first moment is another one, or None.
+    measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one."""
 
-    def __init__(self, recording, schedule, slab, measured=None, other=lambda kind, func, shapes: None):
-        self._other = other
+    def __init__(self, recording, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
+        self._other, self._pager, self._room_bytes, self._recent = other, pager, room_bytes, None
+        self._pages = {}
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
-        self.is_lost, self.has_acted, self.recomputed_ops = False, False, 0
-        self._moments, self.n_seen, self._bytes, self._process = recording.moments, 0, measured, os.getpid()
+        self.is_lost, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, 0
+        self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
         self._table, self._own, self._version, self._numbers = {}, set(), {}, {}  # {number: (storage, version)}, ...
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
-        self.measured = measured
+        self.measured = None
+
+    def begin(self, owned=None, measured=None):
+        """Before anything runs, what is away is what the plan says. owned: {key of a storage: (storage, owner, tensors)}."""
+        if self._pager is not None:
+            self._find_pages({owner: storage for storage, owner, _ in owned.values()})
+            if self.is_lost:
+                self._recent = Recent(self._pager)
+                self._recent.use_all()
+            else:
+                leaves = {page for number, page in self._pages.items() if number in self._schedule.away}
+                for page in leaves:
+                    self._pager.out(page)
+                for page in {*self._pager.away.values()} - leaves:
+                    self._pager.back(page)
+        self.measured = measured() if measured is not None else None
+        if self._pager is not None:
+            self._pager.count = self.measured
+
+    def _find_pages(self, storages):
+        for number, storage in enumerate(self._recording.storages):
+            if storage.first_owner is None or number not in self._recording.lasting | self._schedule.away:
+                continue
+            found = storages.get(storage.first_owner)
+            if found is None or self._pager.bytes_of(found) != storage.n_bytes:
+                self.is_lost = True
+                return
+            self._pages[number] = self._pager.page(found)
 
     # ---- the step
 
     def dispatch(self, func, types, args, kwargs):
-        if in_backward() != -1 or self.is_lost:
+        if self.is_lost or in_backward() != -1 and not self._recording.is_whole:
             return self._call(func, args, kwargs)
         return self._run(func, args, kwargs)
 
     def _call(self, func, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
-        if self._bytes is None:
+        if self._pager is not None:
+            self._make_ready(func, args, kwargs)
+        if self.measured is None:
             return func(*args, **kwargs)
-        self._bytes.bury()
+        self.measured.bury()
         result = func(*args, **kwargs)
         for tensor in tensors_in(result):
             if is_plain(tensor):
-                self._bytes.see(tensor.untyped_storage())
+                self.measured.see(tensor.untyped_storage())
         return result
+
+    def _make_ready(self, func, args, kwargs):
+        """What an operator uses is there; and is not the slab's copy any more, if the operator writes it."""
+        taken = list(repeat_of(func).operator.tensors(args, kwargs))
+        if self._recent is not None:
+            needed = {storage._cdata: storage for storage in (storage_of(tensor) for tensor, _, _ in taken)
+                      if storage is not None and self._pager.knows(storage)}
+            for storage in needed.values():
+                self._recent.use(storage)
+            self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
+        self._pager.touch(tensor for tensor, _, _ in taken)
+        for tensor, _, is_written in taken:
+            if is_written:
+                self._pager.wrote(tensor)
 
     def _run(self, func, args, kwargs):
         repeat = repeat_of(func)
-        if repeat.is_view or repeat.operator.is_primitive or repeat.operator.is_profiler:
+        if repeat.operator.is_primitive or repeat.operator.is_profiler or repeat.is_view and not self._recording.is_whole:
             return self._call(func, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
             return self._call(func, args, kwargs)
@@ -134,20 +151,36 @@ class Follower:
                 version = self._version[number] = self._version[number] + 1
                 self._made_by[number, version] = i
                 if number in self._table:
-                    self._table[number] = self._table[number][0], version
-        if entry.births:
-            tensors = tensors_in(result)
-            for at, number in entry.births:
-                if at >= len(tensors) or not is_plain(tensors[at]) or \
-                        tensors[at].untyped_storage().nbytes() != self._recording.storages[number].n_bytes:
-                    self._lose()
-                    return result
-                storage = tensors[at].untyped_storage()
+                    self._table[number] = self._storage_written(repeat, args, kwargs, number), version
+                    self._own.discard(number)
+        if entry.births and not self._note_births(i, entry, tensors_in(result)):
+            self._lose()
+            return result
+        self._act(self._schedule.after.get(i))
+        return result
+
+    def _storage_written(self, repeat, args, kwargs, number):
+        """The program's own storage, which the operator wrote: the table may have had another one with the same bits."""
+        written = (tensor.untyped_storage() for tensor, _, is_written in repeat.operator.tensors(args, kwargs)
+                   if is_written and is_plain(tensor))
+        return next((storage for storage in written if self._numbers.get(storage._cdata) == number),
+                    self._table[number][0])
+
+    def _note_births(self, i, entry, tensors):
+        """Whether the results are those of the recorded step."""
+        is_held = not entry.is_backward and i <= self._recording.last_unpack
+        for at, number in entry.births:
+            if at >= len(tensors) or not is_plain(tensors[at]) or \
+                    tensors[at].untyped_storage().nbytes() != self._recording.storages[number].n_bytes:
+                return False
+            storage = tensors[at].untyped_storage()
+            if is_held:
                 self._table[number], self._numbers[storage._cdata] = (storage, 0), number
                 self._version[number] = 0
                 self._made_by[number, 0] = i
-        self._act(self._schedule.after.get(i))
-        return result
+            elif number in self._recording.passing:
+                self._pages[number] = self._pager.page(storage)
+        return True
 
     def _next(self, kind):
         """(number, entry) of the moment that comes, if it is of this kind; else (-1, None)."""
@@ -216,14 +249,17 @@ class Follower:
         return saved
 
     def unpack(self, saved):
-        if self._bytes is not None:
-            self._bytes.bury()
+        if self.measured is not None:
+            self.measured.bury()
         i = -1
         if not self.is_lost and self._process == os.getpid():
             i, entry = self._next(UNPACK)
             if entry is None or (entry.pack != saved.entry if isinstance(saved, _Saved) else entry.storage is not None):
                 self._lose()
         if isinstance(saved, torch.Tensor):
+            if self.is_over and self._pager is not None:  # a graph that outlived its step
+                with quietly():
+                    self._pager.touch([saved])
             return saved
         if not self.is_lost:
             self._act(self._schedule.before.get(i))
@@ -240,8 +276,15 @@ class Follower:
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
         to compute something again, so all that autograd wants is brought back now."""
         self.is_lost = True
+        if self._pager is not None:
+            self._recent = Recent(self._pager)
+            self._recent.use_all()
         if in_backward() == -1:
             self.restore()
+
+    def finish(self):
+        self.restore()
+        self.is_over = True
 
     def restore(self):
         """Bring back all that autograd still wants."""
@@ -261,6 +304,11 @@ class Follower:
                     self._do(kind, target)
 
     def _do(self, kind, target):
+        if kind != planning.AGAIN and (target in self._recording.uses or target in self._schedule.away):
+            page = self._pages.get(target)
+            if page is not None:
+                (self._pager.out if kind == planning.DROP else self._pager.back)(page)
+            return
         if kind in (planning.DROP, LAST_DROP):
             held = self._table.pop(target, None)
             self._own.discard(target)
@@ -286,9 +334,9 @@ class Follower:
                     self._own.add(number)
 
     def _see(self, storage):
-        if self._bytes is not None:
-            self._bytes.bury()
-            self._bytes.see(storage)
+        if self.measured is not None:
+            self.measured.bury()
+            self.measured.see(storage)
         return storage
 
     def _compute(self, call, made):
@@ -318,6 +366,8 @@ class Follower:
             if value.tensor._version != value.version:
                 raise RuntimeError(f"ebb: {call.func} has to be computed again, but a tensor that it read was "
                                    "changed in place since")
+            if self._pager is not None:
+                self._pager.touch([value.tensor])
             return value.tensor
         if isinstance(value, (list, tuple)):
             return type(value)(self._put(item, call, written, made) for item in value)
@@ -375,5 +425,5 @@ class Watcher:
     def unpack(tensor):
         return tensor
 
-    def restore(self):
+    def finish(self):
         pass

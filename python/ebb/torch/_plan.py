@@ -7,7 +7,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
     unset_fake_temporarily
 
 from .. import planning
-from . import _budget, _fake, _schedule
+from . import _budget, _fake, _fit, _layout, _schedule
 
 _SPILLS = {"none": {}, "ram": {planning.HOST}, "disk": {planning.DISK}}
 _MOST_BATCH = 1 << 20
@@ -67,7 +67,7 @@ class _Probe:
 
     def __init__(self, recording, fakes, machine, tiers, effort):
         self._recording, self._machine, self._tiers, self._effort = recording, machine, tiers, effort
-        self.fakes, self._least, self._layout = fakes, None, _schedule.Layout(recording)
+        self.fakes, self._least, self._layout = fakes, None, _layout.Layout(recording)
         self._plain = _schedule.plain(recording)
         self.plain_bytes, self.plain_s = _schedule.peak(recording, self._plain), self._layout.steps_ns / 1e9
         self._points = []
@@ -77,7 +77,7 @@ class _Probe:
         if self._least is None:
             # A search for the least that may also copy is long, and was seldom better than the rule of `budget`.
             policies = ("budget",) if self._tiers and self._effort == 0 else ("budget", "best")
-            self._least = _schedule.tightest(self._recording, self._tiers, self.plain_bytes, policies)
+            self._least = _fit.tightest(self._recording, self._tiers, self.plain_bytes, policies)
             self._least.timed(self._layout, self._machine)
         return self._least
 
@@ -87,14 +87,14 @@ class _Probe:
     def _fit(self, budget_bytes):
         if self.least.peak_bytes <= budget_bytes:
             return self.least
-        return _schedule.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort)
+        return _fit.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort)
 
     def point(self, budget_bytes):
         """None: no plan keeps it. A plan that was found for another budget is taken if it is faster."""
         if budget_bytes is None or self.plain_bytes <= budget_bytes:
-            return Point(budget_bytes or self.plain_bytes, _schedule.Fit(self._plain, self.plain_bytes, None), self.plain_s)
+            return Point(budget_bytes or self.plain_bytes, _fit.Fit(self._plain, self.plain_bytes, None), self.plain_s)
         excess_bytes = self._points[-1].excess_bytes if self._points else 0
-        fit = _schedule.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
+        fit = _fit.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
                                excess_bytes)
         found = [one for one in (fit, self.least, *self._points)
                  if one is not None and one.peak_bytes <= budget_bytes]

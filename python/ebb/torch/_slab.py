@@ -3,18 +3,15 @@
 
 A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen.
 """
-import ctypes
 import os
 import tempfile
 import time
 
 import torch
 
+from ._tensors import bytes_view
+
 _CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
-
-
-def _view(storage):
-    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
 
 
 class Slab:
@@ -29,18 +26,19 @@ class Slab:
     out_rate = property(lambda self: 1e9 * self.out_bytes / max(1, self._out_ns))
     in_rate = property(lambda self: 1e9 * self.in_bytes / max(1, self._in_ns))
 
-    def out(self, storage):
-        """Copy a storage out; gives the slot that holds it."""
+    def out(self, storage, slot=None):
+        """Copy a storage out, over what a slot holds if one is given; gives the slot that holds it."""
         begin_ns, n_bytes = time.perf_counter_ns(), storage.nbytes()
-        places = self._free.get(n_bytes)
-        place = places.pop() if places else self._new_place(storage, n_bytes)
+        if slot is None:
+            places = self._free.get(n_bytes)
+            slot = _Slot(self, n_bytes, places.pop() if places else self._new_place(storage, n_bytes), storage.device)
         if self._file is None:
-            place.copy_(storage)
+            slot.place.copy_(storage)
         else:
-            self._write(storage, place)
+            self._write(storage, slot.place)
         self.out_bytes += n_bytes
         self._out_ns += time.perf_counter_ns() - begin_ns
-        return _Slot(self, n_bytes, place, storage.device)
+        return slot
 
     def _new_place(self, storage, n_bytes):
         if self._file is None:
@@ -54,20 +52,19 @@ class Slab:
 
     def _write(self, storage, offset):
         held = self._on_host(storage)
-        left = _view(held)
+        left = bytes_view(held)
         while left:
             n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
             left, offset = left[n:], offset + n
 
-    def back(self, slot):
-        """A new storage with what a slot holds."""
+    def into(self, slot, storage):
+        """Read what a slot holds into a storage of as many bytes."""
         begin_ns = time.perf_counter_ns()
-        storage = torch.UntypedStorage(slot.n_bytes, device=slot.device)
         if self._file is None:
             storage.copy_(slot.place)
         else:
-            host = storage if slot.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
-            left, offset = _view(host), slot.place
+            host = storage if storage.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
+            left, offset = bytes_view(host), slot.place
             while left:
                 n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
                 if n == 0:
@@ -77,7 +74,6 @@ class Slab:
                 storage.copy_(host)
         self.in_bytes += slot.n_bytes
         self._in_ns += time.perf_counter_ns() - begin_ns
-        return storage
 
     def close(self):
         self._free.clear()
@@ -93,7 +89,13 @@ class _Slot:
         self.slab, self.n_bytes, self.place, self.device = slab, n_bytes, place, device
 
     def back(self):
-        return self.slab.back(self)
+        """A new storage with what it holds."""
+        storage = torch.UntypedStorage(self.n_bytes, device=self.device)
+        self.slab.into(self, storage)
+        return storage
+
+    def into(self, storage):
+        self.slab.into(self, storage)
 
     def __del__(self):
         self.slab._free.setdefault(self.n_bytes, []).append(self.place)

@@ -6,6 +6,9 @@ While a step is recorded, all that autograd saves of the step's own results is m
 soon as the program's own variables and autograd's running nodes let go of it, which is the life that a plan cannot
 shorten; and the recorded step needs little memory. Each operator of the forward pass is run twice and its results
 compared: one that gives other bits is never computed again.
+
+If a step has to be recorded within a limit, all that was not used lately is moved out as well, whatever it is, so that
+half of the limit is left for what an operator makes. Where there is no room to run an operator twice, it is run once.
 """
 import gc
 import itertools
@@ -13,136 +16,17 @@ import time
 import weakref
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from . import _tensors
-from ._operators import Operator, tensors_in
-from ._tensors import alive, expired, forget, geometry, in_backward, is_plain, over, quietly, same_bits
+from ._operators import tensors_in
+from ._pager import MIN_BYTES, Recent
+from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
+from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, quietly, \
+    same_bits, storage_of, tensors_alive
 
-OP, PACK, UNPACK = range(3)
-_AGAIN_NS = 30000  # of an operator that Python calls
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
-
-class Entry:
-    """What happened at one moment. versions: {storage: version} of what an operator reads; `updates` it writes in
-    place; `births`: (number of the result, storage). `is_exact`: it may be computed again. `gone`: of what autograd saves,
-    the entry by which it has let go of it; None: it has not."""
-    __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "is_exact", "storage",
-                 "version", "shape", "pack", "is_random", "is_view", "gone")
-
-    def __init__(self, kind, is_backward):
-        self.kind, self.is_backward = kind, is_backward
-        self.func = self.shapes = self.storage = self.version = self.shape = self.pack = None
-        self.versions, self.updates, self.births, self.ns, self.gone = {}, [], [], 0, None
-        self.is_exact = self.is_random = self.is_view = False
-
-
-class Storage:
-    """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
-    the operator that made it; None: it was there before, or nobody saw it made."""
-    __slots__ = ("n_bytes", "maker", "lives")
-
-    def __init__(self, n_bytes, maker):
-        self.n_bytes, self.maker, self.lives = n_bytes, maker, []
-
-
-class Recording:
-    """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
-    an operator takes beside its own time when it is computed again."""
-
-    def __init__(self, entries, storages, again_ns=_AGAIN_NS):
-        self.entries, self.storages, self.again_ns = entries, storages, again_ns
-        self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
-        self.moments = [i for i, entry in enumerate(entries)
-                        if i <= self.last_unpack and (entry.kind != OP or not (entry.is_backward or entry.is_view))]
-        first = entries[self.moments[0]] if self.moments else None
-        self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
-        self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
-
-    def begins_with(self, kind, func, shapes):
-        return self._first == (kind, func, shapes)
-
-
-def shapes_of(args):
-    """What a call of an operator is known by: the shapes of its tensors, and the sizes that it is given."""
-    found = []
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            found.append(arg.shape)
-        elif isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], int):
-            found.append(tuple(arg))
-    return found
-
-
-def tensors_alive():
-    """All tensors that Python has, and their gradients; not fake ones, which are beside any real step."""
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and not issubclass(type(thing), FakeTensor):
-            yield thing
-            if thing.is_leaf and thing.requires_grad and thing.grad is not None:
-                yield thing.grad
-
-
-def map_tensors(value, change):
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(item, change) for item in value)
-    return value
-
-
-# ---- operators that can be computed again --------------------------------------------------------
-
-def _without_statistics(args):
-    """Batch-norm in training: its result does not depend on the running statistics, which must move only once."""
-    return (*args[:3], None, None, *args[5:])
-
-
-_BATCH_NORMS = ("aten.native_batch_norm", "aten.cudnn_batch_norm", "aten.miopen_batch_norm")
-_UNSURE = ("aten.rrelu_with_noise", "aten.set_", "aten.resize_", "aten.as_strided_", "aten._local_scalar_dense")
-_UNWRITTEN = ("aten.empty", "aten.new_empty")  # their contents mean nothing
-
-
-class Repeat:
-    """How an operator is computed again: which of its arguments it writes, whether it draws random numbers."""
-
-    def __init__(self, func):
-        self.operator = Operator(func)
-        self.name = self.operator.name
-        self.is_random = torch.Tag.nondeterministic_seeded in func.tags
-        self.is_view = not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
-        self.is_unwritten = self.name.startswith(_UNWRITTEN)
-        self.written = [i for i, argument in enumerate(func._schema.arguments)
-                        if argument.alias_info is not None and argument.alias_info.is_write]
-        self.is_sure = func.namespace == "aten" and not self.name.startswith(_UNSURE) and \
-            all(not func._schema.arguments[i].kwarg_only for i in self.written)
-
-    def arguments(self, args, kwargs):
-        """Those with which it is computed again, or None: it cannot be."""
-        if not self.is_sure or kwargs.get("generator") is not None or kwargs.get("out") is not None:
-            return None
-        if self.name in _BATCH_NORMS:
-            return _without_statistics(args) if len(args) > 5 and args[5] else args
-        return args
-
-
-_repeats = {}
-
-
-def repeat_of(func):
-    return _repeats.get(func) or _repeats.setdefault(func, Repeat(func))
-
-
-def random_state(device):
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def set_random_state(device, state):
-    torch.cuda.set_rng_state(state, device) if device.type == "cuda" else torch.set_rng_state(state)
-
-
-# ---- the recorder --------------------------------------------------------------------------------
 
 class _Saved:
     """What autograd holds in place of a tensor."""
@@ -150,21 +34,33 @@ class _Saved:
 
 
 class Recorder:
-    """slab: where saved tensors go. is_checked: operators are run twice."""
+    """slab: where saved tensors go. is_checked: operators are run twice. pager: of what may be away, or None; with it a
+    limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}."""
 
-    def __init__(self, slab, is_checked):
-        self._slab, self._is_checked = slab, is_checked
+    is_lost, measured = False, None
+
+    def __init__(self, slab, is_checked, pager=None, limit_bytes=None):
+        self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
+        self._recent = Recent(pager) if pager is not None and limit_bytes is not None else None
+        self.live_bytes = 0
         self._entries, self._storages = [], []
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
         self._slots, self._returned, self._saved = {}, {}, {}
         self._leaves, self._is_over = [], False
 
-    def begin(self):
+    def begin(self, owned=None):
         gc.collect()
+        if self._pager is not None:
+            self._pager.count = self
         for tensor in tensors_alive():
             number = self._number(tensor)
             if tensor.is_leaf and tensor.requires_grad:
                 self._leaves.append((weakref.ref(tensor), number))
+        for storage, owner, tensors in (owned or {}).values():
+            number = self._number(tensors[0])
+            if number is not None:
+                self._storages[number].first_owner = owner
+                self._note_use(storage)
 
     def leaves(self):
         """Those that are alive and took part in the step. Other networks' may come and go."""
@@ -172,8 +68,15 @@ class Recorder:
         return [tensor for tensor, number in ((ref(), number) for ref, number in self._leaves)
                 if tensor is not None and (number is None or number in seen)]
 
-    def finish(self):
+    def finish(self, owned=None):
         self._bury()
+        for storage, owner, _ in (owned or {}).values():
+            number = self._numbers.get(storage._cdata)
+            if number is not None and not (storage.nbytes() and is_resident_only(storage)):
+                self._storages[number].last_owner = owner
+        for storage in self._storages:
+            if storage.last_owner is None and storage.lives[-1][1] is None:
+                storage.first_owner = None  # nobody's any more, or its memory cannot be given back
         for key in self._numbers:
             forget(key)
         self._numbers.clear()
@@ -187,9 +90,10 @@ class Recorder:
             return None
         storage = tensor.untyped_storage()
         number = self._numbers.get(storage._cdata)
-        if number is None and storage.nbytes() > 0:
+        n_bytes = storage.nbytes() if self._pager is None else self._pager.bytes_of(storage)
+        if number is None and n_bytes > 0:
             number = len(self._storages)
-            self._storages.append(Storage(storage.nbytes(), maker))
+            self._storages.append(Storage(n_bytes, maker))
             self._version[number] = 0
             self._live(storage, number, len(self._entries) if maker is not None else -1, False)
         return number
@@ -199,13 +103,16 @@ class Recorder:
         self._numbers[key] = number
         self._lives[key] = life = [begin, None, is_back]
         self._storages[number].lives.append(life)
+        self.live_bytes += storage.nbytes()
 
     def _bury(self):
         """Note which storages are gone by the entry that comes."""
         now = len(self._entries)
         keys = tuple(self._numbers)
         for key in itertools.compress(keys, map(expired, keys)):
-            del self._numbers[key]
+            number = self._numbers.pop(key)
+            if self._pager is None or key not in self._pager.away:
+                self.live_bytes -= self._storages[number].n_bytes
             self._lives.pop(key)[1] = now
             forget(key)
         for saved in [saved for saved in self._saved if saved() is None]:
@@ -227,20 +134,57 @@ class Recorder:
                 entry.versions[number] = self._version[number]
                 if is_written and number not in entry.updates:
                     entry.updates.append(number)
+        self._make_ready([tensor for tensor, _, _ in taken])
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
         result, entry.ns = self._run(func, args, kwargs)
+        if self._pager is not None:
+            for tensor in (tensor for tensor, _, is_written in taken if is_written):
+                self._pager.wrote(tensor)
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
             if key is not None and key not in self._numbers:
                 number = self._number(tensor, len(self._entries))
                 if number is not None:
                     entry.births.append((i, number))
+                    self._note_use(tensor.untyped_storage())
         for number in entry.updates:
             self._version[number] += 1
         if again is not None and (entry.births or entry.updates):
-            entry.is_exact = repeat.is_unwritten or not self._is_checked or self._compare(again, result)
+            entry.is_exact = repeat.is_unwritten or not self._is_checked or self._compare(again, result, entry)
         self._entries.append(entry)
         return result
+
+    # ---- a step within a limit
+
+    def left(self, key):
+        if key in self._numbers:
+            self.live_bytes -= self._storages[self._numbers[key]].n_bytes
+
+    def came(self, storage):
+        if storage._cdata in self._numbers:
+            self.live_bytes += storage.nbytes()
+
+    def _note_use(self, storage):
+        if self._recent is not None and self._pager.bytes_of(storage) >= MIN_BYTES:
+            self._recent.use(storage)
+
+    def _make_ready(self, tensors):
+        """What is about to be used is there. Other things leave for it, so that half of the limit is free."""
+        if self._recent is not None:
+            storages = [storage for storage in map(storage_of, tensors) if storage is not None]
+            needed = {storage._cdata for storage in storages}
+            to_come = sum(page.n_bytes for key, page in self._pager.away.items() if key in needed)
+            self._recent.make_room(self.live_bytes + to_come - self._limit // 2, needed)
+            self._pager.touch(tensors)
+            for storage in storages:
+                self._note_use(storage)
+        elif self._pager is not None:
+            self._pager.touch(tensors)
+
+    def _has_room(self, n_bytes):
+        return self._limit is None or self.live_bytes + n_bytes <= self._limit
+
+    # ---- operators
 
     _is_plain = staticmethod(is_plain)
 
@@ -255,11 +199,13 @@ class Recorder:
         """What is needed to run the operator once more; None: it cannot be, or need not."""
         if entry.is_backward or not all(self._is_plain(tensor) for tensor in tensors):
             return None
-        if any(self._storages[number].maker is None for number in entry.updates) and repeat.name not in _BATCH_NORMS:
+        if any(self._storages[number].maker is None for number in entry.updates) and not repeat.is_batch_norm:
             return None
         args = repeat.arguments(args, kwargs)
         if args is None or not self._is_checked or repeat.is_unwritten:
             return None if args is None else ()
+        if not self._has_room(sum(self._storages[number].n_bytes for number in entry.updates)):
+            return None
         copies = {tensor.untyped_storage()._cdata: tensor.untyped_storage().clone()
                   for i in repeat.written if i < len(args) for tensor in tensors_in(args[i])}
 
@@ -270,21 +216,43 @@ class Recorder:
         state = random_state(device) if repeat.is_random else None
         return entry.func, tuple(map_tensors(arg, replace) for arg in args), kwargs, device, state
 
-    def _compare(self, again, result):
-        func, args, kwargs, device, state = again
+    def _compare(self, again, result, entry):
+        """Whether the operator gives the same bits once more."""
         with _tensors.quietly():
+            if self._has_room(sum(self._storages[number].n_bytes for _, number in entry.births)):
+                second = self._once_more(*again)
+                pair = tensors_in(result), tensors_in(second)
+                return second is not None and len(pair[0]) == len(pair[1]) and \
+                    all(is_plain(a) and same_bits(a, b) for a, b in zip(*pair))
+            storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors_in(result)}
+            return not entry.updates and all(storage.device.type == "cpu" for storage in storages.values()) and \
+                self._compare_away(again, tensors_in(result), storages.values())
+
+    def _compare_away(self, again, first, storages):
+        """The same where there is no room for two results: the first one is away meanwhile."""
+        before = [(geometry(tensor), digest(tensor)) for tensor in first]
+        for storage in storages:
+            self._pager.out(self._pager.page(storage))
+        second = self._once_more(*again)
+        is_same = second is not None and before == [(geometry(tensor), digest(tensor)) for tensor in tensors_in(second)]
+        del second
+        for storage in storages:
+            self._pager.touch_storage(storage)
+        return is_same
+
+    @staticmethod
+    def _once_more(func, args, kwargs, device, state):
+        """What the operator gives, with the random state that it had; None: it fails."""
+        if state is not None:
+            after = random_state(device)
+            set_random_state(device, state)
+        try:
+            return func(*args, **kwargs)
+        except RuntimeError:
+            return None
+        finally:
             if state is not None:
-                after = random_state(device)
-                set_random_state(device, state)
-            try:
-                second = func(*args, **kwargs)
-            except RuntimeError:
-                return False
-            finally:
-                if state is not None:
-                    set_random_state(device, after)
-            pair = tensors_in(result), tensors_in(second)
-            return len(pair[0]) == len(pair[1]) and all(is_plain(a) and same_bits(a, b) for a, b in zip(*pair))
+                set_random_state(device, after)
 
     # ---- what autograd saves
 
@@ -303,6 +271,7 @@ class Recorder:
         slot = self._slots.get((number, saved.version))
         if slot is None:
             with quietly():
+                self._make_ready([tensor])
                 slot = self._slots[number, saved.version] = self._slab.out(tensor.untyped_storage())
         saved.slot = slot
         self._saved[weakref.ref(saved)] = len(self._entries)
@@ -325,9 +294,14 @@ class Recorder:
             raise RuntimeError(CHANGED)
         with quietly():
             storage = self._still_there(saved)
+            if storage is not None and self._pager is not None:
+                self._pager.touch_storage(storage)
             if storage is None:
+                if self._recent is not None:
+                    self._recent.make_room(self.live_bytes + saved.slot.n_bytes - self._limit // 2, ())
                 storage = saved.slot.back()
                 self._live(storage, saved.storage, len(self._entries), True)
+                self._note_use(storage)
                 self._returned[saved.storage] = storage._cdata, saved.version
             self._entries.append(entry)
             return self._over(storage, saved)
@@ -336,9 +310,11 @@ class Recorder:
     def _over(storage, saved):
         return over(storage, saved.place)
 
-    @staticmethod
-    def _late(saved):
+    def _late(self, saved):
         if isinstance(saved, torch.Tensor):
+            if self._pager is not None:
+                with quietly():
+                    self._pager.touch([saved])
             return saved
         with quietly():
             return over(saved.slot.back(), saved.place)

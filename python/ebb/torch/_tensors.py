@@ -4,8 +4,12 @@
 No dispatch mode sees these calls; they save nothing for autograd and cast nothing.
 """
 import contextlib
+import ctypes
+import gc
+import hashlib
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
 expired, forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
@@ -24,6 +28,53 @@ def is_plain(tensor):
     """A tensor that its storage and geometry tell all about."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and \
         not tensor.is_conj() and not tensor.is_neg() and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def tensors_alive():
+    """All tensors that Python has, and their gradients; not fake ones, which are beside any real step."""
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.Tensor) and not issubclass(type(thing), FakeTensor):
+            yield thing
+            if thing.is_leaf and thing.requires_grad and thing.grad is not None:
+                yield thing.grad
+
+
+def storage_of(tensor):
+    """None: it has none."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _count_users():
+    """What PyTorch counts as users of a storage that one tensor lies in."""
+    tensor = torch.empty(1)
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+_UNSHARED = _count_users()
+
+
+def n_tensors_over(storage):
+    """How many tensors lie in a storage, among them those that only autograd has."""
+    return torch._C._storage_Use_Count(storage._cdata) - _UNSHARED + 1
+
+
+def bytes_view(storage):
+    """The bytes of a storage in the host's memory."""
+    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
+
+
+def digest(tensor):
+    """Of all bytes of its storage, on a CPU."""
+    return hashlib.blake2b(bytes_view(tensor.untyped_storage())).digest()
+
+
+def is_resident_only(storage):
+    """Memory that others may know by its address: NumPy's, shared with other processes, mapped from a file."""
+    return not storage.resizable() or storage.device.type == "cpu" and storage.is_shared()
 
 
 def geometry(tensor):

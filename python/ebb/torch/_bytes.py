@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a step that is measured."""
+import torch
+
+from ._tensors import is_plain, tensors_alive
+
+
+class Bytes:
+    """The storages that live, by PyTorch's own count of references; those that are away have none."""
+
+    def __init__(self):
+        self.live = self.peak = 0
+        self._known = {}
+
+    @classmethod
+    def of_all_tensors(cls):
+        """With what is there now."""
+        count = cls()
+        for tensor in tensors_alive():
+            if is_plain(tensor):
+                count.see(tensor.untyped_storage())
+        return count
+
+    def see(self, storage):
+        if storage._cdata not in self._known and storage.nbytes() > 0:
+            self._add(storage)
+
+    def came(self, storage):
+        self.bury()
+        self._add(storage)
+
+    def _add(self, storage):
+        if storage._cdata not in self._known:
+            storage._weak_ref()
+        self.live += storage.nbytes() - self._known.get(storage._cdata, 0)
+        self._known[storage._cdata] = storage.nbytes()
+        self.peak = max(self.peak, self.live)
+
+    def left(self, key):
+        self.live -= self._known.get(key, 0)
+        if key in self._known:
+            self._known[key] = 0
+
+    def bury(self):
+        for key in [key for key in self._known if torch.UntypedStorage._expired(key)]:
+            self.live -= self._known.pop(key)
+            torch.UntypedStorage._free_weak_ref(key)
+
+    def close(self):
+        for key in self._known:
+            torch.UntypedStorage._free_weak_ref(key)
+        self._known.clear()

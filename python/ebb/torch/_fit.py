@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules that keep a budget: libebb plans a recorded step until the peak fits, which is followed storage by storage."""
+from .. import planning
+from ._layout import Layout
+from ._schedule import peak, plain
+
+_TRIES = 12  # of budgets for the plan, until the peak is below the budget
+
+
+class Fit:
+    """A schedule that keeps a budget: its peak, and the plan that it follows (None: nothing leaves)."""
+
+    excess_bytes = layout = 0
+
+    def __init__(self, schedule, peak_bytes, plan):
+        self.schedule, self.peak_bytes, self.plan = schedule, peak_bytes, plan
+
+    def timed(self, layout, machine):
+        """With the times of a layout, if its plan was made without: no plan is faster than all steps once."""
+        if self.plan is not None:
+            self.plan.time(layout.program, machine)
+            self.plan.bound_ns = layout.steps_ns
+        return self
+
+
+def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
+    """The fastest schedule that is found whose peak is at most the budget. planning.NoFit names the least."""
+    without = plain(recording)
+    bytes_without = peak(recording, without)
+    if bytes_without <= budget_bytes:
+        return Fit(without, bytes_without, None)
+    layouts = _layouts(recording)
+    for layout in layouts:
+        found = fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads)
+        if found is not None:
+            return found
+    found = tightest(recording, tier_bytes, bytes_without)
+    if found.peak_bytes <= budget_bytes:
+        return found.timed(layouts[found.layout], machine)
+    raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
+                         f"{bytes_without}, and {found.peak_bytes} can be kept", found.peak_bytes)
+
+
+def _layouts(recording, is_timed=True):
+    """The layouts of a recording, the fastest one first."""
+    return [Layout(recording, is_timed, lets_go) for lets_go in ((False, True) if recording.leftovers() else (False,))]
+
+
+def fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads=1, excess_bytes=0):
+    """The fastest schedule of a plan that the search finds whose peak is at most the budget; None: it finds none.
+    excess_bytes: by how much peaks are expected to be above what the plan says, as `Fit.excess_bytes` of another budget."""
+    for _ in range(_TRIES):
+        aim = budget_bytes - layout.base_bytes - excess_bytes
+        try:
+            plan = layout.program.plan(max(1, aim), machine, tier_bytes, effort=effort, n_threads=n_threads)
+        except planning.NoFit:
+            return None
+        found = _followed(layout, plan)
+        found.excess_bytes = excess_bytes
+        if found.peak_bytes <= budget_bytes:
+            plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
+            return found
+        excess_bytes += found.peak_bytes - budget_bytes
+    return None
+
+
+def _followed(layout, plan):
+    schedule = layout.schedule(plan)
+    return Fit(schedule, peak(layout.recording, schedule), plan)
+
+
+def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):
+    """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
+    found = Fit(plain(recording), bytes_without, None)
+    for number, layout in enumerate(_layouts(recording, is_timed=False)):
+        for policy in policies:
+            fit = _least(layout, tier_bytes, policy)
+            if fit is not None and fit.peak_bytes < found.peak_bytes:
+                found, found.layout = fit, number
+    return found
+
+
+def _least(layout, tier_bytes, policy):
+    least = 1
+    for _ in range(2):  # the first is refused, and told the least
+        try:
+            return _followed(layout, layout.program.plan(least, planning.Machine(), tier_bytes, policy, effort=0))
+        except planning.NoFit as error:
+            least = error.least_budget_bytes
+    return None

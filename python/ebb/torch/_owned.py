@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors that a training step finds and leaves behind: parameters, buffers, gradients, the optimizer's state."""
+import torch
+
+from ._tensors import is_plain
+
+GRADIENT = "gradient"
+
+
+class Owned:
+    """Of a model and an optimizer, as they are whenever they are asked; either may be None."""
+
+    def __init__(self, model, optimizer):
+        self._model, self._optimizer = model, optimizer
+        is_hidden = model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+        self.may_leave = not is_hidden and (model is not None or optimizer is not None)
+
+    def parameters(self):
+        found = {} if self._model is None else {id(tensor): tensor for tensor in self._model.parameters()}
+        for group in self._optimizer.param_groups if self._optimizer is not None else ():
+            found.update((id(tensor), tensor) for tensor in group["params"])
+        return found.values()
+
+    def tensors(self):
+        """(name, tensor) of each one; names are the same in each step."""
+        for i, parameter in enumerate(self.parameters()):
+            yield ("parameter", i), parameter
+            if parameter.grad is not None:
+                yield (GRADIENT, i), parameter.grad
+            for key, value in self._state(parameter):
+                yield ("state", i, key), value
+        for name, tensor in self._model.named_buffers() if self._model is not None else ():
+            yield ("buffer", name), tensor
+
+    def _state(self, parameter):
+        state = self._optimizer.state if self._optimizer is not None else {}
+        for key, value in state[parameter].items() if parameter in state else ():
+            if isinstance(value, torch.Tensor):
+                yield key, value
+
+    def storages(self):
+        """{key of a storage: (storage, name, its tensors)} of all that may leave."""
+        found = {}
+        for name, tensor in self.tensors() if self.may_leave else ():
+            if is_plain(tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata in found:
+                    if all(tensor is not known for known in found[storage._cdata][2]):
+                        found[storage._cdata][2].append(tensor)
+                else:
+                    found[storage._cdata] = storage, name, [tensor]
+        return found

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storages that are away: their bytes lie in the slab, and PyTorch has a storage of 0 bytes until they come back.
+
+The storage object stays the same one, so that each tensor, view and saved graph that has it finds its bytes again. A
+copy in the slab counts as long as nothing has written the storage; then the storage leaves again without a copy.
+
+PyTorch's kernels do not look whether a storage is there: many crash. So within a step `touch` comes before each operator
+(the dispatch mode sees them all), and `Data` before what hands out memory beside the operators. Between steps _guard.py
+looks after the tensors themselves.
+"""
+import os
+from collections import OrderedDict
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ._tensors import alive, expired, forget, is_resident_only, storage_of
+
+MIN_BYTES = 4096  # a storage that is smaller never leaves
+
+
+class _Page:
+    """is_current: the slot holds the storage's bytes."""
+    __slots__ = ("key", "n_bytes", "slot", "is_away", "is_current")
+
+    def __init__(self, key, n_bytes):
+        self.key, self.n_bytes, self.slot, self.is_away, self.is_current = key, n_bytes, None, False, False
+
+
+class Pager:
+    """count: what is told of each storage that leaves or comes back (`left`, `came`), or None."""
+
+    def __init__(self, slab):
+        self._slab, self._process = slab, os.getpid()
+        self.pages, self.count = {}, None
+        self.away = {}  # {key: page}
+
+    # ---- pages
+
+    def page(self, storage):
+        """The page of a storage, made now if there is none."""
+        page = self.pages.get(storage._cdata)
+        if page is None:
+            key = storage._weak_ref()
+            page = self.pages[key] = _Page(key, storage.nbytes())
+        elif not page.is_away and page.n_bytes != storage.nbytes():  # resized by the program
+            page.n_bytes, page.slot, page.is_current = storage.nbytes(), None, False
+        return page
+
+    def knows(self, storage):
+        return storage._cdata in self.pages
+
+    def bytes_of(self, storage):
+        """How many it has when it is there."""
+        page = self.away.get(storage._cdata)
+        return storage.nbytes() if page is None else page.n_bytes
+
+    def bury(self):
+        """Forget what is gone."""
+        for key in [key for key in self.pages if expired(key)]:
+            self.away.pop(key, None)
+            del self.pages[key]
+            forget(key)
+
+    def distrust(self):
+        """Whatever is there may be written from now on without being seen."""
+        for page in self.pages.values():
+            if not page.is_away:
+                page.is_current = False
+
+    # ---- moves
+
+    def out(self, page):
+        """Let a storage leave; gives whether it is away. Memory that others may know by its address stays."""
+        storage = None if page.is_away or expired(page.key) else alive(page.key)
+        if storage is None:
+            return page.is_away
+        if self._process != os.getpid() or is_resident_only(storage) or storage.nbytes() != page.n_bytes:
+            return False
+        if not page.is_current:
+            page.slot = self._slab.out(storage, page.slot)
+        page.is_away = page.is_current = True
+        storage.resize_(0)
+        self.away[page.key] = page
+        if self.count is not None:
+            self.count.left(page.key)
+        return True
+
+    def back(self, page):
+        """The bytes are there again."""
+        storage = alive(page.key) if page.is_away else None
+        if storage is None:
+            return
+        storage.resize_(page.n_bytes)
+        try:
+            page.slot.into(storage)
+        except BaseException:
+            storage.resize_(0)
+            raise
+        page.is_away = False
+        del self.away[page.key]
+        if self.count is not None:
+            self.count.came(storage)
+
+    def touch(self, tensors):
+        """Bring back what is about to be used."""
+        for tensor in tensors if self.away else ():
+            storage = storage_of(tensor)
+            if storage is not None:
+                self.touch_storage(storage)
+
+    def touch_storage(self, storage):
+        page = self.away.get(storage._cdata)
+        if page is not None:
+            self.back(page)
+
+    def wrote(self, tensor):
+        storage = storage_of(tensor)
+        page = None if storage is None else self.pages.get(storage._cdata)
+        if page is not None:
+            page.is_current = False
+
+    def all_back(self):
+        for page in tuple(self.away.values()):
+            self.back(page)
+
+    def close(self):
+        self.all_back()
+        for key in self.pages:
+            forget(key)
+        self.pages.clear()
+
+
+class Recent:
+    """Keeps the storages that were used last, as far as there is room; for steps that no plan is followed in."""
+
+    def __init__(self, pager):
+        self._pager, self._used = pager, OrderedDict()  # {key: page}, the one used last is the last
+
+    def use(self, storage):
+        page = self._pager.page(storage)
+        self._used[page.key] = page
+        self._used.move_to_end(page.key)
+
+    def use_all(self):
+        """What is there counts as used."""
+        self._used.update((key, page) for key, page in self._pager.pages.items() if not page.is_away)
+
+    def make_room(self, excess_bytes, needed):
+        """Let go of about this many bytes, except of what is needed (keys)."""
+        for key, page in tuple(self._used.items()) if excess_bytes > 0 else ():
+            if key in needed:
+                continue
+            del self._used[key]
+            if not page.is_away and not expired(key) and self._pager.out(page):
+                excess_bytes -= page.n_bytes
+                if excess_bytes <= 0:
+                    return
+
+    def bytes(self):
+        return sum(page.n_bytes for key, page in self._used.items() if not page.is_away and not expired(key))
+
+
+_DATA = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
+         torch.Tensor.storage, torch.Tensor.tolist, torch.Tensor.__reduce_ex__, torch.Tensor.share_memory_,
+         torch.Tensor.__dlpack__, torch.Tensor.resize_, torch.Tensor.set_, torch.Tensor.is_shared}
+
+
+class Data(TorchFunctionMode):
+    """Within a step: what hands out a tensor's memory beside the operators finds it there."""
+
+    def __init__(self, pager):
+        super().__init__()
+        self._pager = pager
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if self._pager.away and func in _DATA and args and isinstance(args[0], torch.Tensor):
+            with torch._C.DisableTorchFunction():
+                self._pager.touch(args[:1])
+        return func(*args, **kwargs or {})

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training step was seen to do: its moments, the lives of its storages, and which of them may leave by themselves.
+
+What autograd saves is a plan's to keep or not, for autograd asks for it (_follow.py holds it). Other storages belong to
+the program, and can only be away (_pager.py) between their uses: `lasting` ones, which are there all the time
+(parameters, the optimizer's state), and `passing` ones, which the backward pass makes (gradients). An owner is a name of
+_owned.py.
+"""
+import torch
+
+from ._owned import GRADIENT
+from ._pager import MIN_BYTES
+
+OP, PACK, UNPACK = range(3)
+_AGAIN_NS = 30000  # of an operator that Python calls
+_SMALL_PART = 8192  # of what is owned: what has less bytes than this part of it never leaves
+_MIN_ABSENCE = 64  # entries between two uses of what nobody owns, below which it does not leave
+
+
+class Entry:
+    """What happened at one moment. versions: {storage: version} of what an operator reads; `updates` it writes in
+    place; `births`: (number of the result, storage). `is_exact`: it may be computed again. `gone`: of what autograd saves,
+    the entry by which it has let go of it; None: it has not."""
+    __slots__ = ("kind", "func", "shapes", "is_backward", "versions", "updates", "births", "ns", "is_exact", "storage",
+                 "version", "shape", "pack", "is_random", "is_view", "gone")
+
+    def __init__(self, kind, is_backward):
+        self.kind, self.is_backward = kind, is_backward
+        self.func = self.shapes = self.storage = self.version = self.shape = self.pack = None
+        self.versions, self.updates, self.births, self.ns, self.gone = {}, [], [], 0, None
+        self.is_exact = self.is_random = self.is_view = False
+
+
+class Storage:
+    """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
+    the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
+    when the step began and ended, or None."""
+    __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner")
+
+    def __init__(self, n_bytes, maker):
+        self.n_bytes, self.maker, self.lives = n_bytes, maker, []
+        self.first_owner = self.last_owner = None
+
+
+class Recording:
+    """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
+    an operator takes beside its own time when it is computed again. uses: {storage: entries that use it} of what may
+    leave; `lasting`, `passing`. moments: the entries by which a step that is followed is known to be like this one;
+    up to `last_use`, with those of the backward pass (`is_whole`) if anything may leave."""
+
+    def __init__(self, entries, storages, again_ns=_AGAIN_NS):
+        self.entries, self.storages, self.again_ns = entries, storages, again_ns
+        self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
+        self._find_leavers()
+        self.is_whole = bool(self.uses)
+        self.last_use = max([self.last_unpack, *(uses[-1] for uses in self.uses.values())])
+        self.moments = [i for i, entry in enumerate(entries) if i <= self.last_use and (
+            self.is_whole or entry.kind != OP or not (entry.is_backward or entry.is_view))]
+        first = entries[self.moments[0]] if self.moments else None
+        self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
+        self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
+
+    def begins_with(self, kind, func, shapes):
+        return self._first == (kind, func, shapes)
+
+    def _find_leavers(self):
+        owned = [storage for storage in self.storages if storage.first_owner or storage.last_owner]
+        least = max(MIN_BYTES, sum(storage.n_bytes for storage in owned) // _SMALL_PART)
+        uses, saved = {}, {entry.storage for entry in self.entries if entry.kind == PACK}
+        for number, storage in enumerate(self.storages):
+            if storage.n_bytes >= least and owned and number not in saved and (
+                    self._is_lasting(storage) or self._is_passing(storage)):
+                uses[number] = []
+        for i, entry in enumerate(self.entries if uses else ()):
+            for number in {*entry.versions, *(number for _, number in entry.births)} if entry.kind == OP else ():
+                if number in uses:
+                    uses[number].append(i)
+        self.uses = {number: found for number, found in uses.items() if found and (
+            self.storages[number].first_owner or self.storages[number].last_owner or self._has_pause(found))}
+        self.lasting = {number for number in self.uses if self._is_lasting(self.storages[number])}
+        self.passing = {number for number in self.uses if number not in self.lasting}
+
+    @staticmethod
+    def _is_lasting(storage):
+        return storage.first_owner is not None and storage.lives == [[-1, None, False]]
+
+    def _is_passing(self, storage):
+        return storage.maker is not None and self.entries[storage.maker].is_backward and len(storage.lives) == 1
+
+    @staticmethod
+    def _has_pause(uses):
+        return any(later - use >= _MIN_ABSENCE for use, later in zip(uses, uses[1:]))
+
+    def leftovers(self):
+        """{gradient that the step leaves behind: the one that it found in its place, or None}."""
+        found = {storage.first_owner: number for number, storage in enumerate(self.storages) if storage.first_owner}
+        return {number: found.get(self.storages[number].last_owner) for number in self.passing
+                if self.storages[number].last_owner and self.storages[number].last_owner[0] == GRADIENT}

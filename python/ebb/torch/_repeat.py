@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that are called once more: what they are known by, how they are computed again, with which random state."""
+import torch
+
+from ._operators import Operator
+
+
+def shapes_of(args):
+    """What a call of an operator is known by: the shapes of its tensors, and the sizes that it is given."""
+    found = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            found.append(arg.shape)
+        elif isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], int):
+            found.append(tuple(arg))
+    return found
+
+
+def map_tensors(value, change):
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(item, change) for item in value)
+    return value
+
+
+def _without_statistics(args):
+    """Batch-norm in training: its result does not depend on the running statistics, which must move only once."""
+    return (*args[:3], None, None, *args[5:])
+
+
+_BATCH_NORMS = ("aten.native_batch_norm", "aten.cudnn_batch_norm", "aten.miopen_batch_norm")
+_UNSURE = ("aten.rrelu_with_noise", "aten.set_", "aten.resize_", "aten.as_strided_", "aten._local_scalar_dense")
+_UNWRITTEN = ("aten.empty", "aten.new_empty")  # their contents mean nothing
+
+
+class Repeat:
+    """How an operator is computed again: which of its arguments it writes, whether it draws random numbers."""
+
+    def __init__(self, func):
+        self.operator = Operator(func)
+        self.name = self.operator.name
+        self.is_batch_norm = self.name in _BATCH_NORMS
+        self.is_random = torch.Tag.nondeterministic_seeded in func.tags
+        self.is_view = not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
+        self.is_unwritten = self.name.startswith(_UNWRITTEN)
+        self.written = [i for i, argument in enumerate(func._schema.arguments)
+                        if argument.alias_info is not None and argument.alias_info.is_write]
+        self.is_sure = func.namespace == "aten" and not self.name.startswith(_UNSURE) and \
+            all(not func._schema.arguments[i].kwarg_only for i in self.written)
+
+    def arguments(self, args, kwargs):
+        """Those with which it is computed again, or None: it cannot be."""
+        if not self.is_sure or kwargs.get("generator") is not None or kwargs.get("out") is not None:
+            return None
+        if self.is_batch_norm:
+            return _without_statistics(args) if len(args) > 5 and args[5] else args
+        return args
+
+
+_repeats = {}
+
+
+def repeat_of(func):
+    return _repeats.get(func) or _repeats.setdefault(func, Repeat(func))
+
+
+def random_state(device):
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def set_random_state(device, state):
+    torch.cuda.set_rng_state(state, device) if device.type == "cuda" else torch.set_rng_state(state)
