@@ -65,6 +65,9 @@
  * that the policy's plan takes before a search. */
 #define WORTH_NOMINAL 0.001
 
+/* What a plan takes where a lower limit is tried, too, in times of computing each step once. */
+#define SLOW 1.15
+
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
 
@@ -263,40 +266,6 @@ static ebb_status try_aim(maker *m, const aim *a, ebb_plan **plan_out, uint64_t 
 
 /* ---- the ladder -------------------------------------------------------------------------------- */
 
-/* How far the next rung is above a limit. */
-static uint64_t rise_above(const maker *m, uint64_t limit_bytes) {
-    return ebb_align_up(limit_bytes / m->n_ladder_parts + 1, m->alignment);
-}
-
-/* Make all rungs up to these bytes, and the one above them. */
-static ebb_status extend_ladder(maker *m, uint64_t bytes) {
-    uint64_t limit = m->rungs.n > 0 ? m->rungs.data[m->rungs.n - 1].limit_bytes : 0;
-    while (m->rungs.n == 0 || (limit <= bytes && limit < UINT64_MAX / 2)) {
-        limit = m->rungs.n == 0 ? ebb_align_up(m->floor_bytes, m->alignment) : limit + rise_above(m, limit);
-        const uint64_t need_bytes = m->rungs.n == 0 ? m->floor_bytes : limit;
-        ebb_rung rung = {.limit_bytes = limit};
-        for (uint32_t i = 0; i < EBB_MAKER_NOMINAL; i++) { rung.need_bytes[i] = need_bytes; }
-        EBB_TRY(EBB_PUSH(m->mem, &m->rungs, rung));
-    }
-    return EBB_OK;
-}
-
-/* The highest rung that is not above these bytes, or the lowest of all. */
-static ebb_status find_rung(maker *m, uint64_t bytes, size_t *rung_out) {
-    size_t low = 0;
-    EBB_TRY(extend_ladder(m, bytes));
-    for (size_t high = m->rungs.n; high - low > 1;) {
-        const size_t middle = low + (high - low) / 2;
-        if (m->rungs.data[middle].limit_bytes <= bytes) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    *rung_out = low;
-    return EBB_OK;
-}
-
 /* The plan of a rung on a nominal machine. EBB_E_NO_FIT without a message: the budget does not hold it. Everything
  * learned of its need is remembered. */
 static ebb_status try_rung(maker *m, uint32_t machine, size_t rung, uint64_t budget_bytes, ebb_plan **plan_out) {
@@ -339,7 +308,7 @@ static uint64_t shrink(uint64_t limit_bytes, uint64_t budget_bytes, uint64_t nee
 /* Try rungs below the budget, in large steps down, and the lowest last. */
 static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
     size_t rung = 0;
-    EBB_TRY(find_rung(m, ebb__load_limit(budget_bytes), &rung));
+    EBB_TRY(ebb__ladder_find(m, ebb__load_limit(budget_bytes), &rung));
     for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
         if (attempt == MAX_TRIES - 1) { rung = 0; }
         const ebb_status st = try_rung(m, machine, rung, budget_bytes, plan_out);
@@ -347,7 +316,7 @@ static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb
         const ebb_rung *failed = &m->rungs.data[rung];
         const uint64_t bytes = shrink(failed->limit_bytes, budget_bytes, failed->need_bytes[machine]);
         const size_t below = rung - 1;
-        EBB_TRY(find_rung(m, bytes, &rung));
+        EBB_TRY(ebb__ladder_find(m, bytes, &rung));
         rung = ebb_min_u64(rung, below);
     }
     return EBB_E_NO_FIT;
@@ -356,7 +325,7 @@ static ebb_status go_down(maker *m, uint32_t machine, uint64_t budget_bytes, ebb
 /* Try all rungs but the lowest, from the highest that is not above the budget. */
 static ebb_status try_others(maker *m, uint32_t machine, uint64_t budget_bytes, ebb_plan **plan_out) {
     size_t rung = 0;
-    EBB_TRY(find_rung(m, budget_bytes, &rung));
+    EBB_TRY(ebb__ladder_find(m, budget_bytes, &rung));
     for (; rung > 0; rung--) {
         const ebb_status st = try_rung(m, machine, rung, budget_bytes, plan_out);
         if (st != EBB_E_NO_FIT) { return st; }
@@ -396,12 +365,12 @@ static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
 /* The least that the plan where it fits or any rung needs. */
 static ebb_status find_least_rung(maker *m, uint64_t *least_out) {
     uint64_t least = UINT64_MAX;
-    EBB_TRY(extend_ladder(m, 0));
+    EBB_TRY(ebb__ladder_extend(m, 0));
     EBB_TRY(ask_rung(m, 0, &least));
     if (m->fitting_bytes == UNKNOWN) { EBB_TRY(find_fitting(m, least)); } /* placing it may be spared */
     if (m->fitting_bytes != UNKNOWN) { least = ebb_min_u64(least, m->fitting_bytes); }
     for (size_t rung = 1; least > m->floor_bytes; rung++) {
-        EBB_TRY(extend_ladder(m, m->rungs.data[rung - 1].limit_bytes));
+        EBB_TRY(ebb__ladder_extend(m, m->rungs.data[rung - 1].limit_bytes));
         if (m->rungs.data[rung].limit_bytes >= least) { break; }
         EBB_TRY(ask_rung(m, rung, &least));
     }
@@ -430,7 +399,7 @@ static ebb_status try_other(maker *m, uint32_t other, uint64_t limit_bytes, uint
 static ebb_status go_below(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     uint64_t least = 0;
     EBB_TRY(find_least_rung(m, &least));
-    EBB_TRY(extend_ladder(m, m->rungs.data[0].limit_bytes)); /* LOW_RUNGS at least */
+    EBB_TRY(ebb__ladder_extend(m, m->rungs.data[0].limit_bytes)); /* LOW_RUNGS at least */
     const size_t n_others = m->is_large ? 0 : m->policy->n_others;
     const size_t n_tries = ebb_max_u64(LOW_STEPS / ebb__plan_view(m->program).n_steps, MIN_LOW_TRIES);
     for (size_t i = 0; i < ebb_min_u64(n_tries, LOW_RUNGS * n_others); i++) {
@@ -583,12 +552,28 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
     return st;
 }
 
+/* Where little room is left, most drafts of a policy that searches cannot be placed, and the one that can is slow.
+ * Under a lower limit the others may be. */
+static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
+    const uint64_t limit_bytes = f->limit_bytes / 16 * 15 / m->alignment * m->alignment;
+    const ebb_plan *before = f->plan;
+    uint64_t time_ns = 0;
+    bool fits = false;
+    if (!searches(m) || m->is_hasty || m->is_large || limit_bytes < m->floor_bytes) { return EBB_OK; }
+    EBB_TRY(time_of(m, f->plan, &time_ns));
+    if ((double)time_ns < SLOW * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
+    EBB_TRY(try_limit(m, limit_bytes, budget_bytes, f, &fits));
+    if (f->plan != before) { f->limit_bytes = limit_bytes; }
+    return EBB_OK;
+}
+
 /* The fastest plan before a search, in the order of steps at hand. EBB_E_NO_FIT without a message: a few tries found
  * none. */
 static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
     uint64_t time_ns = 0;
     EBB_TRY(fit_tries(m, budget_bytes, f));
     EBB_TRY(raise_limit(m, budget_bytes, f));
+    EBB_TRY(try_lower(m, budget_bytes, f));
     EBB_TRY(time_of(m, f->plan, &time_ns));
     m->unsearched_ns = ebb_min_u64(m->unsearched_ns, time_ns);
     return EBB_OK;

@@ -79,6 +79,13 @@ ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fi
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
 
+/* ---- rungs (ladder.c) ----------------------------------------------------------------------------- */
+
+/* Make all rungs up to these bytes, and the one above them. */
+ebb_status ebb__ladder_extend(ebb_maker *m, uint64_t bytes);
+/* The highest rung that is not above these bytes, or the lowest of all. */
+ebb_status ebb__ladder_find(ebb_maker *m, uint64_t bytes, size_t *rung_out);
+
 /* ---- nominal machines (nominal.c) --------------------------------------------------------------- */
 
 /* A machine with the tiers of another one and nominal times, the caller's; which: below EBB_MAKER_NOMINAL. */
