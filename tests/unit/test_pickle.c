@@ -200,7 +200,7 @@ static void test_refused(void **state) {
         {BYTES("\x80\x02](K\x01K\x02u."), EBB_E_FORMAT, "no dictionary"},
         {BYTES("\x80\x02}(K\x01u."), EBB_E_FORMAT, "a key without a value"},
         {BYTES("\x80\x02h\x00."), EBB_E_FORMAT, "never stored"},
-        {BYTES("\x80\x02Nr\xff\xff\xff\x7f."), EBB_E_FORMAT, "far behind"},
+        {BYTES("\x80\x02Nr\xff\xff\xff\x7f."), EBB_E_FORMAT, "far beyond"},
         {BYTES("\x80\x02Nq\x03h\x02."), EBB_E_FORMAT, "never stored"},
         {BYTES("\x80\x02\x8b\xff\xff\xff\xff."), EBB_E_FORMAT, "a negative length"},
         {BYTES("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), EBB_E_FORMAT, "is cut off here"},
