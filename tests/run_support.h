@@ -74,4 +74,19 @@ static inline ebb_run *run_fixture_start(const run_fixture *f, const ebb_mem *me
     return run;
 }
 
+/* h, continued over all that persists or is kept. */
+static inline uint64_t run_hash_values(const run_fixture *f, ebb_run *run, uint64_t h) {
+    for (ebb_value v = 0; v < f->graph->values.n; v++) {
+        const ebb_value_info *info = &f->graph->values.data[v];
+        const bool is_there = ebb__value_is_persistent(info->kind) || info->kept;
+        if (!is_there || info->opaque || f->lowered->values[v].tensor == UINT32_MAX) { continue; }
+        const size_t bytes = (size_t)ebb__shape_elements(&info->shape) * sizeof(float);
+        float *plain = malloc(bytes);
+        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
+        h = ebb__hash(h, plain, bytes);
+        free(plain);
+    }
+    return h;
+}
+
 #endif

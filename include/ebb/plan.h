@@ -118,7 +118,7 @@ EBB_API ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name
  * that is called "remote", with engines "remote-out" and "remote-in", and links with round figures to the device and
  * the host. Failures are those of ebb_machine_add_tier. */
 EBB_API ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out);
-/* The first tier of a store; EBB_MAX_TIERS: there is none. */
+/* The first tier with this store, or EBB_MAX_TIERS if there is none. */
 EBB_API uint32_t ebb_topology_tier_of(const ebb_topology *topology, ebb_store store);
 /* Link two tiers, or change their link. EBB_E_ARGUMENT: tiers or engines that are not there, the same tier
  * twice, rates that are not positive and finite, or shares outside of (0, 1]. */

@@ -10,13 +10,12 @@
 
 #include <math.h>
 
-/* The stretch of a pivot, as bound_intervals.c cuts the program. */
 static double sum_prices(const ebb_bound_problem *problem, const ebb_bound_prices *prices, size_t n_steps,
                          double *upto) {
     uint32_t pivot = 0;
     upto[0] = 0;
     for (uint64_t w = 0; w < EBB_BOUND_PIVOTS; w++) {
-        const uint64_t begin = n_steps * w / EBB_BOUND_PIVOTS, end = n_steps * (w + 1) / EBB_BOUND_PIVOTS;
+        const uint64_t begin = ebb__bound_stretch(n_steps, w), end = ebb__bound_stretch(n_steps, w + 1);
         const bool has_pivot = pivot < problem->n_pivots && problem->pivot[pivot] < end;
         const double price = has_pivot ? prices->byte[pivot++] / (double)(end - begin) : 0;
         for (uint64_t i = begin; i < end; i++) { upto[i + 1] = upto[i] + price; }

@@ -245,7 +245,7 @@ void ebb__best_changed(ebb_best_walk *w, uint32_t t) {
 
 /* ---- copying ------------------------------------------------------------------------------------ */
 
-/* Of a nanosecond: of the copy out, which can begin when the content is made, and of the copy in. */
+/* The price of a nanosecond of copying. A copy out can begin as soon as the content is made. */
 static double out_price(const ebb_best_walk *w, const ebb_best_tensor *state) {
     if (!w->keys->by_duals) { return (double)w->keys->link_price; }
     return ebb__best_out_price(w, state->made == EBB_BEST_NEVER ? 0 : w->uses.use[state->made].step);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The certificate of a plan: what no plan can beat, by the rule that proves the most. Also two
- * lower bounds that save work on plans that cannot win: what plans that only copy cannot beat, and what one plan takes
- * at least.
+ * The certificate of a plan: what no plan can beat, by the rule that proves the most. Also two lower
+ * bounds that save work on plans that cannot win: what plans that only copy cannot beat, and what one plan takes at
+ * least.
  */
 #include "plan/bound.h"
 

@@ -44,6 +44,11 @@ typedef struct ebb_bound_interval {
 
 #define EBB_BOUND_NONE UINT32_MAX
 
+/* The first step of a stretch: the program is cut into EBB_BOUND_PIVOTS of them, each with at most one pivot. */
+static inline uint64_t ebb__bound_stretch(uint64_t n_steps, uint64_t stretch) {
+    return n_steps * stretch / EBB_BOUND_PIVOTS;
+}
+
 typedef struct ebb_bound_problem {
     uint32_t n_pivots;
     uint32_t pivot[EBB_BOUND_PIVOTS];          /* steps, ascending */

@@ -139,8 +139,7 @@ static void pick_pivots(finder *f) {
     ebb_bound_problem *p = f->problem;
     bool is_tight = false;
     for (uint64_t w = 0; w < EBB_BOUND_PIVOTS; w++) {
-        const uint64_t begin = f->view.n_steps * w / EBB_BOUND_PIVOTS;
-        const uint64_t end = f->view.n_steps * (w + 1) / EBB_BOUND_PIVOTS;
+        const uint64_t begin = ebb__bound_stretch(f->view.n_steps, w), end = ebb__bound_stretch(f->view.n_steps, w + 1);
         uint64_t best = begin;
         for (uint64_t i = begin; i < end; i++) { best = f->missing[i] > f->missing[best] ? i : best; }
         if (begin == end) { continue; }
@@ -182,7 +181,7 @@ static uint32_t tensor_of(const finder *f, const ebb_use *use) {
 
 /* The chain of a version, from the use that made it back to the one that wrote the tensor first, use by use; NULL:
  * there are no more. */
-/* The use before it that wrote the tensor; NULL: there is none in the iteration. */
+/* The last write before a use, or NULL if the iteration has none. */
 static const ebb_use *write_before(const finder *f, const ebb_use *use) {
     const ebb_use *first = &f->uses.use[f->uses.start[tensor_of(f, use)]];
     while (use > first) {

@@ -11,8 +11,9 @@
  * The last is a walk along the interval with four states, present or absent, with a copy or without. The bound is
  * concave in shares and prices, and is climbed along a running mean of subgradients, in which each price, and the
  * shares of each segment, are divided by the size of their own recent subgradients (Adam; Kingma and Ba, ICLR 2015).
- * Steps get shorter. Neighbouring segments go together at first, then in smaller groups, then each by itself: that many
- * shares by themselves hardly find the way up. The climb may end short of the top; what it has is a bound all the same.
+ * Steps get shorter. At first, groups of neighbouring segments move together, and the groups become smaller: moving
+ * each segment by itself from the start hardly finds the way up. The climb may end short of the top; what it has is a
+ * bound all the same.
  *
  * Rounding: SAFETY is far more than the sums can be off.
  */
@@ -22,7 +23,7 @@
 
 #define N_SEGMENTS_MAX (EBB_BOUND_PIVOTS + 1)
 #define N_WAYS 3u                      /* COMPUTING, IN, OUT */
-#define N_WIDTHS 5u                    /* groups of 16 segments, 8, 4, 2, and each by itself */
+#define N_WIDTHS 5u                    /* groups of 16, 8, 4, 2 and 1 segments */
 #define GROUPED 0.3                    /* of the climb, with groups of two and more */
 #define FIRST_ROUNDS 300u              /* with no effort */
 #define MORE_ROUNDS 2000u              /* with any */

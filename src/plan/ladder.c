@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rungs under which plans are tried: limits on the load, each a small part above the one before it, from the
- * program's floor on (maker.c says what for). They are made as far up as somebody asks.
+ * program's floor on (maker.c says what for). Rungs are made on demand.
  */
 #include "plan/maker.h"
 

@@ -514,6 +514,7 @@ static ebb_status try_limit(maker *m, uint64_t limit_bytes, uint64_t budget_byte
     if (faster) {
         ebb_plan *slower = f->plan;
         f->plan = plan;
+        f->limit_bytes = limit_bytes;
         plan = slower;
     }
     ebb_plan_destroy(plan);
@@ -556,15 +557,12 @@ static ebb_status raise_limit(maker *m, uint64_t budget_bytes, fitted *f) {
  * Under a lower limit the others may be. */
 static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
     const uint64_t limit_bytes = f->limit_bytes / 16 * 15 / m->alignment * m->alignment;
-    const ebb_plan *before = f->plan;
     uint64_t time_ns = 0;
     bool fits = false;
     if (!searches(m) || m->is_hasty || m->is_large || limit_bytes < m->floor_bytes) { return EBB_OK; }
     EBB_TRY(time_of(m, f->plan, &time_ns));
     if ((double)time_ns < SLOW * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
-    EBB_TRY(try_limit(m, limit_bytes, budget_bytes, f, &fits));
-    if (f->plan != before) { f->limit_bytes = limit_bytes; }
-    return EBB_OK;
+    return try_limit(m, limit_bytes, budget_bytes, f, &fits);
 }
 
 /* The fastest plan before a search, in the order of steps at hand. EBB_E_NO_FIT without a message: a few tries found

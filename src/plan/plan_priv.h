@@ -137,7 +137,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
 /* The time of a step by its fastest choice. */
 uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step);
 
-/* Of each step once, with these choices; NULL: 0 everywhere. */
+/* The time to compute each step once with these choices, or with the first of each step if choice is NULL. */
 uint64_t ebb__computing_ns(const ebb_program *program, const ebb_machine *machine, const uint32_t *choice);
 
 /* ebb_plan_make with a slowdown (least_peak.c). */

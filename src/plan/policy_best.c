@@ -231,8 +231,8 @@ static ebb_status try_keys(search *s, bool find_resident, double limit_ns, doubl
 /* ---- the search --------------------------------------------------------------------------------- */
 
 /* Three kinds of seeds, one after the other: by one price for all copies; the same, with copies only; and by the
- * bound's prices. Of each kind, all prices for one reach, then the next: where looks are short, the first few are the
- * most different. */
+ * bound's prices. Within a kind, all prices are tried for one reach, then for the next: if looks run out, the first few
+ * seeds should differ most. */
 static const float seed_prices[] = {1, 0.3f, 0.1f, 0.02f, 0.005f}, seed_reaches[] = {1, 0.5f, 0.25f, 0, 1.5f, 2};
 static const float dual_prices[] = {1, 1.2f, 0.7f, 1.5f}, dual_reaches[] = {0.03f, 0.3f, 3};
 #define N_SEED_PRICES (sizeof seed_prices / sizeof seed_prices[0])

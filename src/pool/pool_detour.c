@@ -67,7 +67,7 @@ static void add_fixed(window *w, uint64_t n, uint64_t first, uint64_t last, uint
     add(w, (ebb_place_item){n, first, ebb_max_u64(last, 1)}, start, EBB_POOL_NOWHERE, EBB_POOL_NONE);
 }
 
-/* Of a late block, nothing is known. */
+/* When a late block will be freed is not known. */
 static void add_live(window *w) {
     const search *q = w->q;
     const ebb_pool_replay *r = q->replay;

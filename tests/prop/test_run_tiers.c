@@ -16,21 +16,6 @@
 #define MOVE_BYTES ((uint64_t)1 << 22)
 #define MOVE_ROUNDS 24
 
-/* A hash of all that persists or is kept. */
-static uint64_t hash_values(const run_fixture *f, ebb_run *run, uint64_t h) {
-    for (ebb_value v = 0; v < f->graph->values.n; v++) {
-        const ebb_value_info *info = &f->graph->values.data[v];
-        const bool is_there = ebb__value_is_persistent(info->kind) || info->kept;
-        if (!is_there || info->opaque || f->lowered->values[v].tensor == UINT32_MAX) { continue; }
-        const size_t bytes = (size_t)ebb__shape_elements(&info->shape) * sizeof(float);
-        float *plain = malloc(bytes);
-        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
-        h = ebb__hash(h, plain, bytes);
-        free(plain);
-    }
-    return h;
-}
-
 /* The first iterations with a plan, as a hash of what is there between them. */
 static uint64_t hash_iterations(const run_fixture *f, const ebb_plan *plan, ebb_run_stats *stats_out) {
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
@@ -43,7 +28,7 @@ static uint64_t hash_iterations(const run_fixture *f, const ebb_plan *plan, ebb_
     for (int i = 0; i < RUN_BATCH; i++) { run_labels(run)[i] = i; }
     for (uint64_t i = 0; i < N_ITERATIONS; i++) {
         assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_OK);
-        h = hash_values(f, run, h);
+        h = run_hash_values(f, run, h);
     }
     *stats_out = ebb_run_get_stats(run);
     ebb_run_destroy(run);

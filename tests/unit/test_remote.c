@@ -232,7 +232,7 @@ static ebb_run *start(const run_fixture *f, const ebb_plan *plan, ebb_remote *re
     return run;
 }
 
-/* The losses, and then all weights, as a hash. */
+/* The losses, and then all that persists or is kept, as a hash. */
 static uint64_t train(const run_fixture *f, ebb_run *run) {
     uint64_t h = EBB_HASH_INIT;
     for (uint64_t i = 0; i < N_ITERATIONS; i++) {
@@ -240,18 +240,7 @@ static uint64_t train(const run_fixture *f, ebb_run *run) {
         const float loss = run_loss(run);
         h = ebb__hash(h, &loss, sizeof loss);
     }
-    for (ebb_value v = 0; v < f->graph->values.n; v++) {
-        const ebb_value_info *info = &f->graph->values.data[v];
-        if (!ebb__value_is_persistent(info->kind) || info->opaque || f->lowered->values[v].tensor == UINT32_MAX) {
-            continue;
-        }
-        const size_t bytes = (size_t)ebb__shape_elements(&info->shape) * sizeof(float);
-        float *plain = malloc(bytes);
-        assert_int_equal(ebb_run_get_value(run, v, plain), EBB_OK);
-        h = ebb__hash(h, plain, bytes);
-        free(plain);
-    }
-    return h;
+    return run_hash_values(f, run, h);
 }
 
 /* With the remote alone, and with a host that is full, from which copies move on to it. */
