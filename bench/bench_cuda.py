@@ -10,6 +10,7 @@ written as they come. --stage N is one of the calls that a card is lent for piec
 networks on the processor: for testing this program, not for figures. docs/cuda.md says what the columns mean.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ import tempfile
 import time
 
 from cuda_bench import (NO_DEVICE, NO_FIT, Bench, Failed, OutOfTime, Torch, alternate, better_layout, ebb_contender,
-                        figures, largest, torch_contender)
+                        figures, largest, planned_contender, torch_contender)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GIB = 1 << 30
@@ -59,13 +60,16 @@ def throughput(bench, cases):
     """Throughput against budget, beside PyTorch's modes; value: time over PyTorch eager's. Both sides take the algorithms
     that were measured to be fastest, ebb those that fit the budget."""
     budgets = cases["budgets"][:bench.args.budgets]
+    bench.plan_ahead(cases["throughput"], budgets)
     for case in bench.parts(cases["throughput"]):
         with Torch(bench, case[0], case[2]) as torch:
             contenders = {}
-            ours = [(("ebb", budget), ebb_contender(bench, case, cases["steps"], "--memory", budget, "--algorithms",
-                                                    "fitting"))
-                    for budget in budgets]
-            last = better_layout(bench, torch, case, cases["steps"]) if bench.args.torch else True
+            ours = [(("ebb", budget), planned_contender(bench, case, cases["steps"], budget)) for budget in budgets]
+            last, peak_bytes = better_layout(bench, torch, case, cases["steps"]) if bench.args.torch else (True, 0)
+            if peak_bytes > 0:
+                half = str(peak_bytes // 2)
+                bench.plan_ahead([case], [half])
+                ours.append((("ebb, half of torch's bytes", half), planned_contender(bench, case, cases["steps"], half)))
             theirs = [((f"torch {mode}", ""), torch_contender(torch, case, cases["steps"], mode, last))
                       for mode in ("eager", "checkpoint")] if bench.args.torch else []
             for pair in zip(ours, theirs):  # in turns; zip ends with the shorter
@@ -89,9 +93,10 @@ def host_bytes(bench):
     return [] if bench.args.tiny else ["--host-memory", str(total * 7 // 10)]
 
 
-def fits(bench, command, case, *options):
+def has_plan(bench, case, budget, path, *options):
+    """Whether there is a plan; it is in the file then."""
     try:
-        bench.ebb(command, case, *options)
+        bench.ebb("plan", case, "--memory", str(budget), *host_bytes(bench), *options, "-o", path)
         return True
     except Failed as error:
         if error.code != NO_FIT:
@@ -99,19 +104,20 @@ def fits(bench, command, case, *options):
         return False
 
 
-def on_card(bench, cases, case):
+def on_card(bench, cases, case, *options):
     """Train for real on the emulated card: (times, closing object), or None where it does not fit."""
     try:
-        return bench.train(case, min(2, cases["steps"]), "--memory", str(cases["card"]), "--memory-includes-context",
-                           *host_bytes(bench))
+        return bench.train(case, min(2, cases["steps"]), *host_bytes(bench), *options)
     except Failed as error:
         if error.code != NO_FIT:
             raise
         return None
 
 
-def context_bytes(bench, net, image):
-    return bench.train((net, 1, image), 1)[1]["context_bytes"]
+def room(bench, cases, net, image):
+    """What the context leaves of the emulated card, with a little for what comes later: graphs, code of libraries."""
+    context = bench.train((net, 1, image), 1)[1]["context_bytes"]
+    return max(1, cases["card"] - context - min(64 << 20, cases["card"] // 100))
 
 
 def least_budget(bench, case):
@@ -131,20 +137,15 @@ def guess(bench, net, image, budget, start):
     return start if twice <= once else max(1, int(start * (1 + (budget - once) / (twice - once))))
 
 
-def widest_ebb(bench, cases, net, image, start):
-    """By plans first, in half of the time; then what is planned is run, with a little less each time that the context
-    is in the way."""
-    budget = max(1, cases["card"] - context_bytes(bench, net, image))
-    with bench.half():
-        batch, is_whole = largest(lambda n: fits(bench, "plan", (net, n, image), "--memory", str(budget),
-                                                 *host_bytes(bench)),
-                                  guess(bench, net, image, budget, start), 64 * start, growth=1.1)
-    while batch > 0:
-        done = on_card(bench, cases, (net, batch, image))
-        if done is not None:
-            return batch, is_whole, *done
-        batch -= max(1, batch // 32)
-    return 0, is_whole, [], {}
+def plan_file(bench, net, number):
+    return os.path.join(bench.args.work, f"card-{net}-{number}".replace(":", "_"))
+
+
+def widest_ebb(bench, net, image, budget, start):
+    """(batch, whether the search was whole), by plans."""
+    def fits(n):
+        return has_plan(bench, (net, n, image), budget, plan_file(bench, net, n), "--effort", "0")
+    return largest(fits, guess(bench, net, image, budget, start), 64 * start, growth=1.1)
 
 
 def widest_torch(bench, cases, net, image, start):
@@ -165,54 +166,66 @@ def found(is_whole):
 
 
 def batch(bench, cases):
-    """The largest batch on an emulated card, run for real, beside the paper's figures (on a K40 of 12 GB)."""
+    """The largest batch on an emulated card, run for real, beside the paper's figures (on a K40 of 12 GB). All searches
+    go on at once, since they time nothing."""
     for net, image, paper in cases["batch"]:
         for name, figure in zip(("Caffe", "MXNet", "Torch", "TensorFlow", "SuperNeurons"), paper):
             if figure is not None and not bench.args.tiny:
                 bench.row(contender=f"paper: {name}", net=net, budget="12 GB", value=figure,
                           note="value: largest batch")
+    budget = room(bench, cases, *cases["batch"][0][:2])
+    ours, theirs = {}, {}
+    with bench.half(), concurrent.futures.ThreadPoolExecutor(2 * len(cases["batch"])) as pool:
+        for net, image, paper in cases["batch"]:
+            ours[net] = pool.submit(widest_ebb, bench, net, image, budget, paper[-1])
+            if net != "inception4" and bench.args.torch and bench.args.backend == "cuda":  # no limit on the processor
+                theirs[net] = pool.submit(widest_torch, bench, cases, net, image, paper[2])
     for net, image, paper in bench.parts(cases["batch"]):
         names = {"net": net, "image": image, "budget": cases["card"]}
         with bench.item(contender="ebb", **names):
-            n, is_whole, times, end = widest_ebb(bench, cases, net, image, paper[-1])
+            n, is_whole = ours[net].result()
             if n == 0:
                 raise Failed(NO_FIT, "no batch fits")
+            times, end = on_card(bench, cases, (net, n, image), "--plan", plan_file(bench, net, n))
             bench.row(contender="ebb", batch=n, **names, **figures(n, times), value=n, note=found(is_whole),
-                      predicted_s=end["step_time_predicted_s"], peak_bytes=end["peak_measured_bytes"],
-                      moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"])
+                      predicted_s=end["step_time_predicted_s"], moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"],
+                      peak_bytes=end["peak_measured_bytes"] + end["context_end_bytes"])
         if net == "inception4":
             bench.row(contender="torch eager", **names, note="torchvision has no Inception v4")
-        elif bench.args.torch and bench.args.backend == "cuda":  # PyTorch has no limit on the processor
+        elif net in theirs:
             with bench.item(contender="torch eager", **names):
-                n, is_whole = widest_torch(bench, cases, net, image, paper[2])
+                n, is_whole = theirs[net].result()
                 bench.row(contender="torch eager", batch=n, **names, value=n, note=found(is_whole))
 
 
-def depth_row(bench, cases, case, layers):
+def depth_row(bench, cases, case, layers, plan):
     net, size, image = case
     names = {"contender": "ebb", "net": net, "batch": size, "image": image, "budget": cases["card"]}
     with bench.item(**names):
-        done = on_card(bench, cases, case)
-        if done is None:
+        if not plan.result():
             bench.row(**names, value=layers, n=0, note="does not fit; value: layers")
             return False
-        times, end = done
+        times, end = on_card(bench, cases, case, "--plan", plan_file(bench, net, size))
         bench.row(**names, value=layers, note="value: layers", **figures(size, times),
-                  predicted_s=end["step_time_predicted_s"], peak_bytes=end["peak_measured_bytes"],
-                  moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"])
-        return True
-    return False
+                  predicted_s=end["step_time_predicted_s"], moved_bytes=end["moved_out_bytes"] + end["moved_in_bytes"],
+                  peak_bytes=end["peak_measured_bytes"] + end["context_end_bytes"])
+    return True
 
 
 def depth(bench, cases):
-    """The paper's depth test: as deep as it goes on the emulated card; and ten thousand layers."""
+    """The paper's depth test: as deep as it goes on the emulated card; and ten thousand layers. Plans are made at once."""
     form, base, each, size, image, counts = cases["depth"]
     bench.row(contender="paper: SuperNeurons", net="ResNet", batch=16, image=224, budget="12 GB", value=1920,
               note="value: layers")
     net, *rest = cases["ten_thousand"]
-    depth_row(bench, cases, (net, *rest), 6 * int(net.split(":")[1]) + 2)
-    for n in counts:
-        if not depth_row(bench, cases, (form.format(n), size, image), base + each * n):
+    deep = [((net, *rest), 6 * int(net.split(":")[1]) + 2)] + [((form.format(n), size, image), base + each * n)
+                                                              for n in counts]
+    budget = room(bench, cases, net, rest[1])
+    with bench.half(), concurrent.futures.ThreadPoolExecutor(len(deep)) as pool:
+        plans = [pool.submit(has_plan, bench, case, budget, plan_file(bench, *case[:2]), "--effort", "0")
+                 for case, _ in deep]
+    for (case, layers), plan in zip(deep, plans):
+        if not depth_row(bench, cases, case, layers, plan) and case[0] != net:
             break
 
 
@@ -256,12 +269,13 @@ def offload(bench, cases):
 
 def predict(bench, cases):
     """Predicted over measured step time: the pairs of `throughput` and those of other budgets; value: the ratio."""
+    bench.plan_ahead(cases["throughput"], cases["budgets"] + cases["predict"])
     for case in bench.parts(cases["throughput"]):
         for budget in cases["budgets"] + cases["predict"]:
             names = {"contender": "ebb", "net": case[0], "batch": case[1], "image": case[2], "budget": budget}
             with bench.item(**names):
                 if (case, budget) not in bench.pairs:
-                    seconds, told = ebb_contender(bench, case, cases["steps"], "--memory", budget)()
+                    seconds, told = planned_contender(bench, case, cases["steps"], budget)()
                     bench.pairs[case, budget] = (told["predicted_s"], seconds)
                 predicted, measured = bench.pairs[case, budget]
                 bench.row(**names, median_s=measured, predicted_s=predicted, value=predicted / measured,

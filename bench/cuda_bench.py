@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sections of bench_cuda.py stand on: time that is shared out, commands that end with it, rows of a table."""
+import concurrent.futures
 import contextlib
 import csv
 import json
@@ -38,6 +39,7 @@ class Bench:
         self.end = time.monotonic() + max(60, args.deadline)  # to find the card
         self.deadline = time.monotonic() + args.deadline
         self.section, self.left_out, self.failed, self.measured = "", [], [], set()
+        self.planned = {}  # of plan_ahead: a plan's file or why there is none, by case and budget
         self.writer, self.output = csv.DictWriter(output, COLUMNS, lineterminator="\n"), output
         self.origin = {"commit": commit(args.build), "machine": processor()}
 
@@ -130,6 +132,21 @@ class Bench:
             self.measured.add(case)
         return ["--machine", path]
 
+    def plan_ahead(self, cases, budgets):
+        """Plans for all of them at once, as many as there are processors: planning needs no card, which is what is dear.
+        What fails or has no time is told by who asks for it."""
+        jobs = {}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for case in cases:
+                machine = self.machine(case)
+                for budget in budgets:
+                    path = os.path.join(self.args.work, f"plan-{'-'.join(map(str, case))}-{budget}".replace(":", "_"))
+                    if (case, budget) not in self.planned:
+                        jobs[pool.submit(self.ebb, "plan", case, *machine, "--memory", budget, "--algorithms", "fitting",
+                                         "-o", path)] = (case, budget, path)
+            for job, (case, budget, path) in jobs.items():
+                self.planned[case, budget] = job.exception() or path
+
     def open_card(self):
         """Failed where there is none."""
         text = self.call([os.path.join(self.args.build, "ebb"), "probe", "--backend", self.args.backend, "--json"])
@@ -202,27 +219,42 @@ def figures(batch, rounds):
 
 
 def ebb_contender(bench, case, steps, *options):
+    return lambda: measured(bench, case, steps, *options)
+
+
+def planned_contender(bench, case, steps, budget):
+    """What plan_ahead planned."""
     def measure():
-        times, end = bench.train(case, steps, *bench.machine(case), *options)
-        return statistics.median(times), {"predicted_s": end["step_time_predicted_s"],
-                                          "peak_bytes": end["peak_measured_bytes"],
-                                          "moved_bytes": end["moved_out_bytes"] + end["moved_in_bytes"]}
+        plan = bench.planned[case, budget]
+        if isinstance(plan, Exception):
+            raise plan
+        return measured(bench, case, steps, "--plan", plan)
     return measure
 
 
+def measured(bench, case, steps, *options):
+    times, end = bench.train(case, steps, *bench.machine(case), *options)
+    return statistics.median(times), {"predicted_s": end["step_time_predicted_s"],
+                                      "peak_bytes": end["peak_measured_bytes"],
+                                      "moved_bytes": end["moved_out_bytes"] + end["moved_in_bytes"]}
+
+
 def better_layout(bench, torch, case, steps):
-    """Whether PyTorch is faster with channels last; both are rows. Where neither runs, as it is usually."""
+    """Whether PyTorch is faster with channels last, and its peak in bytes then (0: not known); both are rows. Where
+    neither runs, as it is usually."""
     net, batch, image = case
-    seconds = {}
+    seconds, peaks = {}, {}
     if torch.child is None:  # its contenders say so
-        return True
+        return True, 0
     for last in (True, False):
         names = {"contender": f"torch eager, channels {'last' if last else 'first'}", "net": net, "batch": batch,
                  "image": image}
         with bench.item(**names):
             seconds[last], told = torch_contender(torch, case, steps, "eager", last)()
             bench.row(**names, **figures(batch, [seconds[last]]), **told, note="to find PyTorch's better layout")
-    return min(seconds, key=seconds.get, default=True)
+            peaks[last] = told["peak_bytes"]
+    best = min(seconds, key=seconds.get, default=True)
+    return best, peaks.get(best, 0)
 
 
 def torch_contender(torch, case, steps, mode, channels_last):

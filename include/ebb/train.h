@@ -114,6 +114,10 @@ typedef struct ebb_trainer_options {
     const char *record_path;   /* trace of the last steps; see ebb_trainer_record_status */
     uint64_t n_record_steps;   /* how many; 0: one. At most all that this run makes */
     bool keep_going;           /* continue even if the loss is not finite */
+    /* A plan file to follow in place of making a plan: for the same network, sizes, optimizer and backend. The
+     * session's policy, effort and ways to choose algorithms are not asked then, and it must have no budget. NULL: a
+     * plan is made. */
+    const char *plan_path;
     /* budget_bytes, which must be given, are the whole card's: the context has its part. What comes to the context
      * after the plan was made (graphs do) is measured after the third step, and warned of if the budget has no room for
      * it. */
@@ -127,8 +131,9 @@ typedef struct ebb_trainer_options {
 /* Do everything up to the first step: data, network, program, plan, memory, and initial, loaded or resumed state.
  * EBB_E_ARGUMENT: options or trainer_out are NULL, or options are of another version, make no sense (a rate, factor or
  * size that is negative or not finite, a period of 0), or do not fit each other, the data or the checkpoint.
- * EBB_E_NO_FIT: *no_fit_out (may be NULL) has the least budget, as options count it, and the step; or the least
- * host_bytes if these are too few. *step_name_out (may be NULL, at least 128 bytes) names the step. */
+ * EBB_E_FORMAT, EBB_E_INVALID_PLAN: of plan_path; the message names the file. EBB_E_NO_FIT: *no_fit_out (may be NULL)
+ * has the least budget, as options count it, and the step; or the least host_bytes if these are too few. *step_name_out
+ * (may be NULL, at least 128 bytes) names the step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,
                                       ebb_no_fit *no_fit_out, char *step_name_out);
 EBB_API void ebb_trainer_destroy(ebb_trainer *trainer);

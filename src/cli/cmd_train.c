@@ -22,7 +22,7 @@ typedef struct train_values {
     uint64_t warmup;
     float momentum, weight_decay;
     uint64_t seed;
-    const char *load, *save, *checkpoint, *record, *save_gradients;
+    const char *load, *save, *checkpoint, *record, *save_gradients, *plan;
     uint64_t checkpoint_every, record_steps;
     bool eval, no_eval, json, memory_includes_context, keep_going;
 } train_values;
@@ -48,6 +48,8 @@ static const ebb_cli_option train_options[] = {
      "keep what --host-memory has no room for in memory that mpirun's other processes lend, SIZE each"},
     {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
      "GPU: the budget includes what the vendor's context takes"},
+    {"--plan", EBB_CLI_TEXT, AT(plan), "FILE",
+     "follow this plan (`ebb plan -o` wrote it for the same network) and make none"},
     {"--load", EBB_CLI_TEXT, AT(load), "F", "begin with these weights (safetensors)"},
     {"--save", EBB_CLI_TEXT, AT(save), "F", "write the weights at the end (safetensors)"},
     {"--checkpoint", EBB_CLI_TEXT, AT(checkpoint), "F",
@@ -90,6 +92,7 @@ static ebb_status set_options(const train_values *values, const char *net, ebb_t
     options->session.optimizer.weight_decay = values->weight_decay;
     options->seed = values->seed;
     options->load_path = values->load;
+    options->plan_path = values->plan;
     options->checkpoint_path = values->checkpoint;
     options->checkpoint_every = values->checkpoint_every;
     options->record_path = values->record;
@@ -269,6 +272,12 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     }
     if (values.network.remote > 0 && values.network.disk != NULL) {
         return ebb__cli_usage("train: --disk or --remote, not both");
+    }
+    const ebb_cli_network *n = &values.network;
+    if (values.plan != NULL && (n->memory.bytes > 0 || n->memory.percent > 0 || n->slowdown.is_given ||
+                                n->policy != NULL || n->algorithms != NULL || n->no_recompute)) {
+        return ebb__cli_usage("train: --plan has decided what --memory, --slowdown, --policy, --algorithms and "
+                              "--no-recompute ask for");
     }
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");

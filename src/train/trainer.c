@@ -12,7 +12,7 @@
 
 static ebb_status own_texts(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
-    const char **texts[] = {&o->data, &o->load_path, &o->checkpoint_path, &o->record_path};
+    const char **texts[] = {&o->data, &o->load_path, &o->checkpoint_path, &o->record_path, &o->plan_path};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) { EBB_TRY(ebb__bump_own(&trainer->bump, texts[i])); }
     return EBB_OK;
 }
@@ -23,7 +23,7 @@ static void fill_info(ebb_trainer *trainer) {
     ebb_trainer_info *info = &trainer->info;
     info->net = o->net != NULL ? o->net : graph->name;
     info->backend = o->backend;
-    info->policy = o->policy;
+    info->policy = ebb_plan_get_summary(trainer->plan).policy;
     info->n_steps = trainer->options.n_steps;
     info->batch = o->batch;
     info->channels = o->channels;

@@ -138,8 +138,21 @@ static ebb_status add_context(const ebb_trainer *trainer, ebb_no_fit *no_fit) {
                     (unsigned long long)context_bytes, (unsigned long long)no_fit->least_budget_bytes);
 }
 
-static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
-                                char *step_name_out) {
+/* The plan that was made before, if it is one for this program and the host has room for its copies. */
+static ebb_status load_plan(ebb_trainer *trainer, const char *path, uint64_t slab_bytes, ebb_no_fit *no_fit_out) {
+    EBB_TRY(ebb_plan_load(trainer->mem, path, &trainer->plan));
+    const ebb_status status = ebb_plan_check(trainer->session->program, trainer->plan);
+    if (status == EBB_E_INVALID_PLAN) { return ebb_fail(status, "%s: %s", path, ebb_last_error()); }
+    if (status != EBB_OK) { return status; }
+    const uint64_t needed_bytes = slab_bytes_of(trainer->plan);
+    if (needed_bytes <= slab_bytes) { return EBB_OK; }
+    const uint64_t limit = ebb_max_u64(trainer->session->options.host_bytes, slab_bytes);
+    if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){.least_host_bytes = needed_bytes + (limit - slab_bytes)}; }
+    return ebb_fail(EBB_E_NO_FIT, "%s: it keeps %" PRIu64 " bytes in the host's memory, where %" PRIu64 " are left",
+                    path, needed_bytes, slab_bytes);
+}
+
+static ebb_status make_plan(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out, char *step_name_out) {
     ebb_plan_options options;
     EBB_TRY(plan_options(trainer, slab_bytes, &options));
     ebb_no_fit no_fit = {0};
@@ -154,6 +167,13 @@ static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_n
         (void)snprintf(step_name_out, STEP_NAME_BYTES, "%s", no_fit.step < n_steps ? steps[no_fit.step].name : "");
     }
     return status;
+}
+
+static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
+                                char *step_name_out) {
+    const char *path = trainer->options.plan_path;
+    return path != NULL ? load_plan(trainer, path, slab_bytes, no_fit_out)
+                        : make_plan(trainer, slab_bytes, no_fit_out, step_name_out);
 }
 
 /* What training has of the remote tier is not evaluation's. */
@@ -171,7 +191,7 @@ static ebb_status plan_evaluation(ebb_trainer *trainer, uint64_t slab_bytes) {
     if (slab_bytes != UINT64_MAX) { slab_bytes -= ebb_min_u64(slab_bytes, taken); }
     ebb_plan_options options;
     EBB_TRY(plan_options(trainer, slab_bytes, &options));
-    if (options.slowdown >= 0) { /* the arena is there already */
+    if (options.slowdown >= 0 || trainer->options.plan_path != NULL) { /* the arena is there already */
         options.budget_bytes = ebb_plan_get_summary(trainer->plan).peak_bytes;
         options.slowdown = -1;
     }

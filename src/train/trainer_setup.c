@@ -134,6 +134,10 @@ static ebb_status check_options(const ebb_trainer_options *o) {
         return ebb_fail(EBB_E_ARGUMENT, "a trainer needs a network's name or a function that builds it, one of both");
     }
     EBB_TRY(ebb__lr_schedule_check(&o->schedule));
+    const ebb_session_options *s = &o->session;
+    if (o->plan_path != NULL && (s->budget_bytes > 0 || s->budget_percent > 0 || s->slowdown >= 0)) {
+        return ebb_fail(EBB_E_ARGUMENT, "a plan or a budget, not both");
+    }
     if (o->memory_includes_context && o->session.budget_bytes == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "a budget that includes the context is one in bytes");
     }

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# `ebb train --plan`: a plan that was made before is followed, with the bits of any other plan; one that is for another
+# network, does not fit the host, or is no plan is refused before anything is trained.
+. "$(dirname "$0")/lib.sh"
+net="resnet20 --batch 4"
+machine
+
+# shellcheck disable=SC2086
+run "training without a plan" free train $net $ON --machine machine --steps 3 --seed 2 --json &&
+    run "a plan" made plan $net $ON --machine machine --memory 45% -o half.plan --json &&
+    run "training with it" followed train $net $ON --machine machine --plan half.plan --steps 3 --seed 2 --json
+equal "the same bits" "$(losses followed) $(member followed weights_sha256)" "$(losses free) $(member free weights_sha256)"
+equal "its peak" "$(member followed peak_planned_bytes)" "$(member made peak_planned_bytes)"
+equal "its copies" "$(member followed moved_out_bytes)" "$(member made moved_out_bytes)"
+check "which are some" test "$(member made moved_out_bytes)" -gt 0
+equal "its policy" "$(member followed policy)" best
+equal "its budget" "$(member followed budget_bytes)" "$(member made budget_bytes)"
+
+# shellcheck disable=SC2086
+refused() { # NAME CODE MESSAGE OPTIONS...
+    name=$1 code=$2 message=$3
+    shift 3
+    "$EBB" train $ON --machine machine --steps 1 "$@" >out 2>err
+    equal "$name: exit code" $? "$code"
+    check "$name: says so" grep -q -- "$message" err
+    check "$name: names the file or the option" grep -q -e half.plan -e broken.plan -e nothing.plan -e --plan err
+}
+sed '4,9d' half.plan >broken.plan
+refused "another batch" 1 "another program" resnet20 --batch 8 --plan half.plan
+refused "another optimizer" 1 "another program" resnet20 --batch 4 --optimizer adam --plan half.plan
+refused "lines are missing" 3 "broken.plan:" resnet20 --batch 4 --plan broken.plan
+refused "no file" 4 "No such file" resnet20 --batch 4 --plan nothing.plan
+refused "no room on the host" 1 "host-memory" resnet20 --batch 4 --plan half.plan --host-memory 0
+for option in "--memory 4MiB" "--memory 40%" "--slowdown 0%" "--policy best" "--algorithms given" --no-recompute; do
+    # shellcheck disable=SC2086
+    refused "with $option" 2 "has decided" resnet20 --batch 4 --plan half.plan $option
+done
+
+# With evaluation the two networks share one arena, the plan's.
+if [ -e "$digits" ]; then
+    small="resnet_cifar:1 --batch 32 --classes 10"
+    # shellcheck disable=SC2086
+    run "a plan for digits" made plan $small --image 8x8 --channels 1 $ON --memory 60% -o digits.plan --json &&
+        run "digits" evaluated train $small $ON --data "digits:$digits" --plan digits.plan --steps 4 --eval --json &&
+        equal "digits: the plan's peak" "$(member evaluated peak_planned_bytes)" "$(member made peak_planned_bytes)" &&
+        check "digits: evaluated" test -n "$(member evaluated accuracy)"
+fi
+exit $status
