@@ -71,12 +71,12 @@ def throughput(bench, cases):
                 bench.plan_ahead([case], [half])
                 ours.append((("ebb, half of torch's bytes", half), planned_contender(bench, case, cases["steps"], half)))
             theirs = [((f"torch {mode}", ""), torch_contender(torch, case, cases["steps"], mode, last))
-                      for mode in ("eager", "checkpoint")] if bench.args.torch else []
+                      for mode in ("eager", "checkpoint") if mode in bench.args.modes] if bench.args.torch else []
             for pair in zip(ours, theirs):  # in turns; zip ends with the shorter
                 contenders.update(pair)
             contenders.update(ours + theirs)
             done = alternate(bench, case, contenders, ("torch eager", ""), "value: time over torch eager's")
-            if theirs:  # compiling takes a minute: with what time is left, beside ebb alone
+            if theirs and "compile" in bench.args.modes:  # compiling takes a minute: with what time is left, beside ebb alone
                 compiled = {("torch compile", ""): torch_contender(torch, case, cases["steps"], "compile", last)}
                 compiled.update(ours[:1])
                 alternate(bench, case, compiled, ours[0][0], "value: time over ebb's beside torch compile")
@@ -107,7 +107,7 @@ def has_plan(bench, case, budget, path, *options):
 def on_card(bench, cases, case, *options):
     """Train for real on the emulated card: (times, closing object), or None where it does not fit."""
     try:
-        return bench.train(case, min(2, cases["steps"]), *host_bytes(bench), *options)
+        return bench.train(case, min(2, cases["steps"]), *host_bytes(bench), *options, warm_up=3)
     except Failed as error:
         if error.code != NO_FIT:
             raise
@@ -360,6 +360,8 @@ def parse():
     parser.add_argument("--fast-algorithms", action="store_true", help="ebb's may depend on the order of threads, too")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budgets", type=int, help="how many of the budgets, largest first, throughput takes (all)")
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=["eager", "checkpoint", "compile"],
+                        help="PyTorch's, of throughput (eager,checkpoint,compile)")
     parser.add_argument("--deadline", type=float, default=450, help="seconds for all")
     parser.add_argument("-o", "--output")
     stage = parser.parse_known_args()[0].stage
