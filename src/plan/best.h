@@ -115,8 +115,9 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
 
 /* ---- the bound's prices (best_duals.c) ----------------------------------------------------------- */
 
-/* *duals_out comes from the walk's bump; NULL: room has no price, as all fits or nothing is known. */
-ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out);
+/* *duals_out comes from the walk's bump; NULL: room has no price, as all fits or nothing is known. *bound_ns_out: no
+ * draft within the walk's limits is faster. */
+ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out, double *bound_ns_out);
 
 /* What each byte is worth that is free from now until the tensor is needed again. */
 double ebb__best_worth(const ebb_best_walk *w, uint64_t need);

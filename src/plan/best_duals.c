@@ -41,17 +41,17 @@ static void find_least(const ebb_bound_prices *prices, ebb_best_duals *duals) {
     }
 }
 
-ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out) {
+ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out, double *bound_ns_out) {
     const ebb_policy_input *input = w->input;
     const size_t n = w->view.n_steps;
     ebb_plan_options limits = {.budget_bytes = input->limit_bytes, .no_recompute = input->copies_only};
     ebb_bound_problem problem;
     ebb_bound_prices prices;
-    double bound_ns = 0;
     *duals_out = NULL;
     memcpy(limits.tier_bytes, input->tier_bytes, sizeof limits.tier_bytes);
-    EBB_TRY(ebb__bound_problem(input->program, input->machine, &limits, &w->bump, &problem));
-    EBB_TRY(ebb__bound_price(&problem, 0, &w->bump, &bound_ns, &prices));
+    const ebb_bound_choices choices = {true, input->choice};
+    EBB_TRY(ebb__bound_problem(input->program, input->machine, &limits, choices, &w->bump, &problem));
+    EBB_TRY(ebb__bound_price(&problem, 0, INFINITY, &w->bump, bound_ns_out, &prices));
     ebb_best_duals *duals = ebb__bump_alloc(&w->bump, 1, sizeof *duals);
     if (duals == NULL) { return EBB_E_NO_MEMORY; }
     duals->segment = ebb__bump_alloc(&w->bump, n + 1, sizeof *duals->segment);

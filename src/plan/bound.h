@@ -59,10 +59,14 @@ typedef struct ebb_bound_problem {
     size_t n_intervals;
 } ebb_bound_problem;
 
-/* What no plan can avoid within the limits' budget_bytes and tier_bytes. No pivots: all fits. Its arrays come from the
- * bump. */
+/* What no plan can avoid within the limits' budget_bytes and tier_bytes: whatever its choices of algorithm, or with
+ * choices of its own. No pivots: all fits. Its arrays come from the bump. */
+typedef struct ebb_bound_choices {
+    bool is_given;
+    const uint32_t *choice; /* [n_steps], if they are given; NULL: 0 everywhere */
+} ebb_bound_choices;
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                              ebb_bump *bump, ebb_bound_problem *problem_out);
+                              ebb_bound_choices choices, ebb_bump *bump, ebb_bound_problem *problem_out);
 
 /* The prices at the best bound. out, in: of a nanosecond of copying in each segment, beside what it slows computing;
  * byte: of a byte on the device at each pivot, in nanoseconds. */
@@ -71,8 +75,8 @@ typedef struct ebb_bound_prices {
 } ebb_bound_prices;
 
 /* The largest bound that is found with little work, or, with any effort, with more; in nanoseconds. At most a hair
- * below the time of computing. prices_out may be NULL. */
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out,
-                            ebb_bound_prices *prices_out);
+ * below the time of computing. It is not looked for beyond stop_ns. prices_out may be NULL. */
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, double stop_ns, ebb_bump *bump,
+                            double *bound_ns_out, ebb_bound_prices *prices_out);
 
 #endif

@@ -33,7 +33,8 @@ typedef struct finder {
     ebb_program_view view;
     ebb_uses uses;
     ebb_bound_problem *problem;
-    double *step_ns;       /* [n_steps]: by the fastest choice */
+    ebb_bound_choices choices;
+    double *step_ns;       /* [n_steps]: by the fastest choice, or the one that is given */
     int64_t *missing;      /* [n_steps + 1]: bytes that have no room */
     double *made;          /* [n_steps]: bytes of all tensors that one run of the step can help to make again */
     uint32_t *counted;     /* [n_steps]: the tensor added to made last */
@@ -113,8 +114,14 @@ static void wait_within(finder *f, const span *s) {
     f->missing[to - n] -= bytes;
 }
 
-static uint64_t least_scratch(const finder *f, const ebb_step *step) {
+static const ebb_choice *given_choice(const finder *f, size_t step) {
+    return &f->view.choices[f->view.steps[step].first_choice + ebb__choice_of(f->choices.choice, step)];
+}
+
+static uint64_t least_scratch(const finder *f, size_t step_idx) {
+    const ebb_step *step = &f->view.steps[step_idx];
     uint64_t least = UINT64_MAX;
+    if (f->choices.is_given) { return given_choice(f, step_idx)->scratch_bytes; }
     for (uint32_t c = 0; c < step->n_choices; c++) {
         least = ebb_min_u64(least, f->view.choices[step->first_choice + c].scratch_bytes);
     }
@@ -126,7 +133,7 @@ static void leave_room(finder *f, uint64_t budget_bytes) {
     int64_t waiting = 0;
     for (size_t i = 0; i < f->view.n_steps; i++) {
         const ebb_step *step = &f->view.steps[i];
-        uint64_t used = least_scratch(f, step);
+        uint64_t used = least_scratch(f, i);
         for (uint32_t a = 0; a < step->n_accesses; a++) {
             used += f->view.tensors[f->view.accesses[step->first_access + a].tensor].size_bytes;
         }
@@ -307,7 +314,10 @@ static double find_drag(const ebb_machine *machine, const uint64_t tier_bytes[EB
 }
 
 static void find_step_times(finder *f, const ebb_machine *machine) {
-    for (size_t i = 0; i < f->view.n_steps; i++) { f->step_ns[i] = (double)ebb__least_step_ns(&f->view, machine, i); }
+    for (size_t i = 0; i < f->view.n_steps; i++) {
+        f->step_ns[i] = (double)(f->choices.is_given ? ebb_machine_step_time_ns(machine, given_choice(f, i))
+                                                     : ebb__least_step_ns(&f->view, machine, i));
+    }
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
@@ -332,8 +342,8 @@ static ebb_status init_finder(finder *f, const ebb_program *program, ebb_bump *b
 }
 
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                              ebb_bump *bump, ebb_bound_problem *problem_out) {
-    finder f = {.problem = problem_out, .copies_only = limits->no_recompute};
+                              ebb_bound_choices choices, ebb_bump *bump, ebb_bound_problem *problem_out) {
+    finder f = {.problem = problem_out, .copies_only = limits->no_recompute, .choices = choices};
     *problem_out = (ebb_bound_problem){0};
     EBB_TRY(init_finder(&f, program, bump));
     find_rates(&f, machine, limits->tier_bytes);

@@ -233,9 +233,10 @@ static void go(climber *c, double length) {
     }
 }
 
-static double climb(climber *c, uint64_t n_rounds) {
+/* Until the bound is as large as stop_ns. */
+static double climb(climber *c, uint64_t n_rounds, double stop_ns) {
     double best_ns = 0;
-    for (uint64_t i = 0; i < n_rounds; i++) {
+    for (uint64_t i = 0; i < n_rounds && best_ns < stop_ns; i++) {
         const double done = (double)i / (double)n_rounds, left = 1 - done;
         const uint32_t group = (uint32_t)(done / GROUPED * (N_WIDTHS - 1));
         const double ns = bound_at(&c->pricer, &c->at, &c->slope);
@@ -265,8 +266,8 @@ static uint64_t count_visits(const ebb_bound_problem *problem) {
     return n;
 }
 
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, ebb_bump *bump, double *bound_ns_out,
-                            ebb_bound_prices *prices_out) {
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, double stop_ns, ebb_bump *bump,
+                            double *bound_ns_out, ebb_bound_prices *prices_out) {
     double computing_ns = 0;
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
     *bound_ns_out = computing_ns;
@@ -277,7 +278,7 @@ ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, e
     *c = (climber){.pricer = {problem, problem->n_pivots + 1, unit_of(problem, computing_ns)}};
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->at.share[j][COMPUTING] = 1; }
     const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
-    *bound_ns_out = fmax(computing_ns, climb(c, n_rounds)) * (1 - SAFETY);
+    *bound_ns_out = fmax(computing_ns, climb(c, n_rounds, stop_ns * (1 + 2 * SAFETY))) * (1 - SAFETY);
     for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
         prices_out->out[j] = c->best.share[j][OUT];
         prices_out->in[j] = c->best.share[j][IN];

@@ -6,7 +6,8 @@
  * whatever policy, and the predicted times of their iterations are compared:
  *
  *   1. with the fastest, the given and the least choice of every step. If all that is fastest fits with nothing moved,
- *      that is the end;
+ *      that is the end. Where a bound shows that no plan with the given or the least choices is faster than one that is
+ *      there already, none with the given is made, and one with the least without care;
  *   2. from the plan of least, and then from the best so far as long as that helps: with the fastest choices whose
  *      scratch fits into the bytes that are free when their step runs, once with copies in as early as they are and
  *      once as if each came at the last moment (but those whose stay lives around the end: that it could come later is
@@ -369,21 +370,43 @@ static ebb_status try_way(fitting *f, ebb_algorithms how) {
     return consider(f, &ns);
 }
 
+/* Whether no plan with the choices to be tried is faster than the best so far. */
+static ebb_status is_beaten(fitting *f, bool *beaten_out) {
+    uint64_t least_ns = 0;
+    *beaten_out = false;
+    if (f->best == NULL) { return EBB_OK; }
+    ebb__maker_choose(f->m, f->choice);
+    EBB_TRY(ebb__maker_bound(f->m, f->best_ns, &least_ns));
+    *beaten_out = least_ns >= f->best_ns;
+    return EBB_OK;
+}
+
+static ebb_status try_given(fitting *f) {
+    bool is_out = false;
+    uint64_t ns = 0;
+    ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_GIVEN, f->choice);
+    EBB_TRY(is_beaten(f, &is_out));
+    return is_out ? EBB_OK : consider(f, &ns);
+}
+
 /* The plan of least is asked for its room; with the choices that have room there the search begins. */
 static ebb_status start_from_least(fitting *f) {
     ebb_plan *plan = NULL;
     attempt *made = NULL;
     ebb__algorithms_choose(f->m->program, f->m->machine, EBB_ALGORITHMS_LEAST, f->choice);
     copy_choices(f, f->base, f->choice);
-    EBB_TRY(try_choice(f, &made, &plan));
-    if (plan == NULL) { return try_way(f, EBB_ALGORITHMS_GIVEN); }
-    ebb_status st = find_room(f, plan);
+    EBB_TRY(is_beaten(f, &f->m->is_hasty));
+    ebb_status st = try_choice(f, &made, &plan);
+    f->m->is_hasty = false;
+    if (st != EBB_OK) { return st; }
+    if (plan == NULL) { return try_given(f); }
+    st = find_room(f, plan);
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
         return st;
     }
     EBB_TRY(keep_better(f, plan, &made->ns));
-    EBB_TRY(try_way(f, EBB_ALGORITHMS_GIVEN));
+    EBB_TRY(try_given(f));
     f->m->is_hasty = true;
     return expand(f);
 }

@@ -39,7 +39,6 @@
 #define MAX_LARGE_RISES 2
 
 /* Programs of more steps are large: their plans take seconds, so the tries are few. */
-#define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
 #define MAX_SMALL_STEPS 20000u
 
 /* A rung is this part above the one before it: the more steps, the fewer rungs. */
@@ -67,6 +66,9 @@
 
 /* What a plan takes where a lower limit is tried, too, in times of computing each step once. */
 #define SLOW 1.15
+
+/* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
+#define NEAR 1.1
 
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
@@ -213,6 +215,32 @@ static bool has_small_tiers(const maker *m) {
     return has;
 }
 
+ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *time_ns_out) {
+    ebb_timeline timeline = {0};
+    EBB_TRY(ebb_plan_simulate(m->program, plan, m->machine, &timeline, NULL, NULL));
+    *time_ns_out = timeline.iteration_ns;
+    return EBB_OK;
+}
+
+/* Whether a plan takes as long as one that is there, or longer; only its places can still change that, a little. */
+static ebb_status is_beaten(const maker *m, const ebb_plan *plan, bool *beaten_out) {
+    uint64_t time_ns = 0;
+    *beaten_out = false;
+    if (m->to_beat_ns == UINT64_MAX) { return EBB_OK; }
+    EBB_TRY(ebb__maker_time(m, plan, &time_ns));
+    *beaten_out = time_ns >= m->to_beat_ns;
+    return EBB_OK;
+}
+
+/* Placing is worth much work only for a plan that wins. */
+static ebb_status place_rival(const maker *m, ebb_plan *plan, const aim *a, ebb_placed *placed_out) {
+    bool is_out = false;
+    EBB_TRY(place(m, plan, HASTY_WORK, a->enough_bytes, a->budget_bytes, placed_out));
+    EBB_TRY(is_beaten(m, plan, &is_out));
+    if (is_out || placed_out->peak_bytes <= a->enough_bytes) { return EBB_OK; }
+    return place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out);
+}
+
 /* Draft a plan and place it. *plan_out NULL: its load alone is above the budget; the peak in *placed_out is then the
  * least that it could have. */
 static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *a, ebb_plan **plan_out,
@@ -227,11 +255,10 @@ static ebb_status try_input(maker *m, const ebb_policy_input *input, const aim *
         *plan_out = NULL;
         return EBB_OK;
     }
-    if (st == EBB_OK) {
-        const bool may_win = m->to_beat_ns == UINT64_MAX ||
-                             ebb__plan_least_ns(m->program, m->machine, plan, m->to_beat_ns) < m->to_beat_ns;
-        const uint64_t work = may_win ? a->work : HASTY_WORK;
-        st = place(m, plan, work, a->enough_bytes, a->budget_bytes, placed_out);
+    if (st == EBB_OK && m->to_beat_ns < UINT64_MAX) {
+        st = place_rival(m, plan, a, placed_out);
+    } else if (st == EBB_OK) {
+        st = place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out);
     }
     if (st != EBB_OK) {
         ebb_plan_destroy(plan);
@@ -334,7 +361,7 @@ static ebb_status try_others(maker *m, uint32_t machine, uint64_t budget_bytes, 
 }
 
 /* EBB_E_NO_FIT without a message: the budget has no plan. */
-static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+ebb_status ebb__maker_fit_nominal(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_status st = EBB_E_NO_FIT;
     for (uint32_t i = 0; i < m->n_nominal && st == EBB_E_NO_FIT; i++) {
         st = go_down(m, i, budget_bytes, plan_out);
@@ -346,7 +373,6 @@ static ebb_status fit_nominal(maker *m, uint64_t budget_bytes, ebb_plan **plan_o
 /* ---- the least --------------------------------------------------------------------------------- */
 
 static ebb_status find_fitting(maker *m, uint64_t most_bytes);
-static ebb_status try_fixed(maker *m, ebb_plan **plan_out);
 
 /* Lower *least if the plan of a rung needs less. */
 static ebb_status ask_rung(maker *m, size_t rung, uint64_t *least) {
@@ -460,17 +486,10 @@ static ebb_status fit_tries(maker *m, uint64_t budget_bytes, fitted *fitted_out)
     return EBB_E_NO_FIT;
 }
 
-static ebb_status time_of(const maker *m, const ebb_plan *plan, uint64_t *time_ns_out) {
-    ebb_timeline timeline = {0};
-    EBB_TRY(ebb_plan_simulate(m->program, plan, m->machine, &timeline, NULL, NULL));
-    *time_ns_out = timeline.iteration_ns;
-    return EBB_OK;
-}
-
 static ebb_status is_faster(const maker *m, const ebb_plan *a, const ebb_plan *b, bool *faster_out) {
     uint64_t a_ns = 0, b_ns = 0;
-    EBB_TRY(time_of(m, a, &a_ns));
-    EBB_TRY(time_of(m, b, &b_ns));
+    EBB_TRY(ebb__maker_time(m, a, &a_ns));
+    EBB_TRY(ebb__maker_time(m, b, &b_ns));
     *faster_out = a_ns < b_ns;
     return EBB_OK;
 }
@@ -560,7 +579,7 @@ static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
     uint64_t time_ns = 0;
     bool fits = false;
     if (!searches(m) || m->is_hasty || m->is_large || limit_bytes < m->floor_bytes) { return EBB_OK; }
-    EBB_TRY(time_of(m, f->plan, &time_ns));
+    EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
     if ((double)time_ns < SLOW * (double)ebb__computing_ns(m->program, m->machine, m->choice)) { return EBB_OK; }
     return try_limit(m, limit_bytes, budget_bytes, f, &fits);
 }
@@ -570,9 +589,12 @@ static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
 static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
     uint64_t time_ns = 0;
     EBB_TRY(fit_tries(m, budget_bytes, f));
-    EBB_TRY(raise_limit(m, budget_bytes, f));
-    EBB_TRY(try_lower(m, budget_bytes, f));
-    EBB_TRY(time_of(m, f->plan, &time_ns));
+    EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
+    if ((double)time_ns < NEAR * (double)m->to_beat_ns) {
+        EBB_TRY(raise_limit(m, budget_bytes, f));
+        EBB_TRY(try_lower(m, budget_bytes, f));
+    }
+    EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
     m->unsearched_ns = ebb_min_u64(m->unsearched_ns, time_ns);
     return EBB_OK;
 }
@@ -592,7 +614,7 @@ static ebb_status fit_turned(maker *m, uint64_t budget_bytes, fitted *f, bool *i
 }
 
 /* The search goes on in the order that is better without it, so that more effort cannot lead to a slower plan. */
-static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     fitted f = {0};
     bool is_turned = false;
     const bool has_turned = m->policy->changes_order && m->reordered.program != NULL;
@@ -609,118 +631,6 @@ static ebb_status fit_own(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) 
     return EBB_OK;
 }
 
-/* Keep the faster one of two plans within a budget; one of them may be NULL. */
-static ebb_status keep_faster(const maker *m, ebb_plan **plan, ebb_plan *other) {
-    bool faster = *plan == NULL;
-    const ebb_status st = faster || other == NULL ? EBB_OK : is_faster(m, other, *plan, &faster);
-    if (faster) {
-        ebb_plan *slower = *plan;
-        *plan = other;
-        other = slower;
-    }
-    ebb_plan_destroy(other);
-    return st;
-}
-
-/* Whether it takes no longer than computing: no plan is faster. */
-static ebb_status is_free(const maker *m, const ebb_plan *plan, bool *free_out) {
-    uint64_t time_ns = 0;
-    EBB_TRY(time_of(m, plan, &time_ns));
-    *free_out = time_ns <= ebb__computing_ns(m->program, m->machine, m->choice);
-    return EBB_OK;
-}
-
-static bool computes_again(const ebb_plan *plan) {
-    for (size_t i = 0; i < plan->actions.n; i++) {
-        if (plan->actions.data[i].kind == EBB_ACT_AGAIN) { return true; }
-    }
-    return false;
-}
-
-/* A plan for a nominal machine by a policy that is not the maker's, from a ladder of its own. */
-static ebb_status fit_apart(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_ladder own = m->rungs;
-    m->rungs = (ebb_ladder){0};
-    const ebb_status st = fit_nominal(m, budget_bytes, plan_out);
-    EBB_VEC_FINI(m->mem, &m->rungs);
-    m->rungs = own;
-    if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
-    return st;
-}
-
-/* Make one more plan by a policy, and keep it if it is faster. No plan is no failure. Little work is spent on placing
- * drafts that are too slow however they are placed; in rare cases the policy, asked alone, would go on from such a
- * draft to a fast plan. */
-static ebb_status fit_more(maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
-    const ebb_policy *own = m->policy;
-    ebb_plan *other = NULL;
-    if (*plan != NULL && policy != own) { EBB_TRY(time_of(m, *plan, &m->to_beat_ns)); }
-    m->policy = policy;
-    ebb_status st = policy->keeps_limit ? fit_own(m, budget_bytes, &other) : try_fixed(m, &other);
-    if (st == EBB_E_NO_FIT && policy->keeps_limit && policy != own) { st = fit_apart(m, budget_bytes, &other); }
-    m->policy = own;
-    m->to_beat_ns = UINT64_MAX;
-    if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
-        ebb_plan_destroy(other);
-        return EBB_OK;
-    }
-    if (st == EBB_E_NO_FIT) { return EBB_OK; }
-    return st == EBB_OK ? keep_faster(m, plan, other) : st;
-}
-
-/* How many rivals are asked: of a large program one, because a plan takes seconds. */
-static uint32_t count_rivals(const maker *m) {
-    if (m->is_large) { return 1; }
-    const bool has_time = m->options->effort > 0 && ebb__plan_view(m->program).n_steps <= MAX_RIVALED_STEPS;
-    return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
-}
-
-/* Plans made for a budget by several policies, the fastest of them so far, and what none that only copies can beat. */
-typedef struct contest {
-    uint64_t budget_bytes, copies_ns;
-    ebb_plan *plan;
-    bool is_over; /* nothing is faster */
-} contest;
-
-/* Ask a policy, unless its plan cannot take less than this. */
-static ebb_status ask(maker *m, const ebb_policy *policy, uint64_t least_ns, contest *c) {
-    if (c->is_over || (policy->copies_only && c->copies_ns >= least_ns)) { return EBB_OK; }
-    EBB_TRY(fit_more(m, policy, c->budget_bytes, &c->plan));
-    return c->plan != NULL ? is_free(m, c->plan, &c->is_over) : EBB_OK;
-}
-
-/* First the quick rivals that may have a plan that costs no time, because then there is nothing to search for. Then the
- * policy itself. Last all other rivals, which have much to beat by now. */
-static ebb_status ask_all(maker *m, contest *c) {
-    const ebb_policy *own = m->policy;
-    const uint32_t n = count_rivals(m), n_quick = ebb_min_u64(n, own->n_quick_rivals);
-    const uint64_t free_ns = ebb__computing_ns(m->program, m->machine, m->choice) + 1;
-    uint64_t time_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < n_quick; i++) { EBB_TRY(ask(m, own->rivals[i], free_ns, c)); }
-    if (!m->is_large) { EBB_TRY(ask(m, own, UINT64_MAX, c)); }
-    const bool is_quick_out = c->copies_ns >= free_ns;
-    for (uint32_t i = 0; i < n && !c->is_over; i++) {
-        if (i < n_quick && !(own->rivals[i]->copies_only && is_quick_out)) { continue; } /* asked before */
-        if (c->plan != NULL) { EBB_TRY(time_of(m, c->plan, &time_ns)); }
-        EBB_TRY(ask(m, own->rivals[i], time_ns, c));
-    }
-    return EBB_OK;
-}
-
-/* The fastest of a policy's plan and its rivals'. EBB_E_NO_FIT without a message: none has one. */
-static ebb_status fit_with_rivals(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    contest c = {.budget_bytes = budget_bytes};
-    ebb_status st = EBB_OK;
-    if (!m->is_large) { st = ebb__bound_copies(m->program, m->machine, m->options, &c.copies_ns); }
-    if (st == EBB_OK) { st = ask_all(m, &c); }
-    if (st != EBB_OK) {
-        ebb_plan_destroy(c.plan);
-        return st;
-    }
-    *plan_out = c.plan;
-    return c.plan != NULL ? EBB_OK : EBB_E_NO_FIT;
-}
-
 /* How much of a placed plan's peak the placer lost. */
 static ebb_status measure_loss(maker *m, const ebb_plan *plan) {
     uint64_t load_bytes = 0;
@@ -733,7 +643,7 @@ static ebb_status measure_loss(maker *m, const ebb_plan *plan) {
  * more effort cannot lead to a slower plan. */
 static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const ebb_plan *own, bool *best_out) {
     uint64_t nominal_ns = 0;
-    EBB_TRY(time_of(m, nominal, &nominal_ns));
+    EBB_TRY(ebb__maker_time(m, nominal, &nominal_ns));
     *best_out = false;
     if ((double)nominal_ns * (1 + WORTH_NOMINAL) >= (double)m->unsearched_ns) { return EBB_OK; }
     return is_faster(m, nominal, own, best_out);
@@ -743,15 +653,15 @@ static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
-    if (m->is_hasty) { return fit_own(m, budget_bytes, plan_out); }
-    ebb_status st = fit_nominal(m, budget_bytes, &nominal);
+    if (m->is_hasty) { return ebb__maker_fit_own(m, budget_bytes, plan_out); }
+    ebb_status st = ebb__maker_fit_nominal(m, budget_bytes, &nominal);
     if (st == EBB_E_NO_FIT) { st = go_below(m, budget_bytes, &nominal); }
     if (st != EBB_OK) { return st; }
     const bool has_rivals = searches(m);
     m->unsearched_ns = UINT64_MAX;
     if (m->is_large) { st = measure_loss(m, nominal); }
     if (st == EBB_OK) { st = find_order(m); }
-    if (st == EBB_OK) { st = (has_rivals ? fit_with_rivals : fit_own)(m, budget_bytes, &own); }
+    if (st == EBB_OK) { st = (has_rivals ? ebb__contest : ebb__maker_fit_own)(m, budget_bytes, &own); }
     bool is_nominal = st == EBB_E_NO_FIT;
     if (st == EBB_OK && has_rivals) { st = is_nominal_best(m, nominal, own, &is_nominal); }
     if (st != EBB_OK && st != EBB_E_NO_FIT) {
@@ -888,7 +798,7 @@ ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fi
 
 /* ---- with the choices at hand ------------------------------------------------------------------ */
 
-static ebb_status try_fixed(maker *m, ebb_plan **plan_out) {
+ebb_status ebb__maker_try_fixed(ebb_maker *m, ebb_plan **plan_out) {
     ebb_plan *plan = NULL;
     uint64_t peak_bytes = 0;
     EBB_TRY(make_unlimited(m, m->policy, m->options->budget_bytes, &plan, &peak_bytes));
@@ -911,8 +821,17 @@ static ebb_status try_within(maker *m, ebb_plan **plan_out) {
     return fit(m, m->options->budget_bytes, plan_out);
 }
 
+/* A bound by prices is one for the program's order of steps. */
+ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_out) {
+    *bound_ns_out = ebb__computing_ns(m->program, m->machine, m->choice);
+    if (m->is_large || !searches(m) || *bound_ns_out >= stop_ns) { return EBB_OK; }
+    EBB_TRY(find_order(m));
+    if (m->reordered.program != NULL) { return EBB_OK; }
+    return ebb__bound_choices(m->program, m->machine, m->options, m->choice, stop_ns, bound_ns_out);
+}
+
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {
-    return m->policy->keeps_limit ? try_within(m, plan_out) : try_fixed(m, plan_out);
+    return m->policy->keeps_limit ? try_within(m, plan_out) : ebb__maker_try_fixed(m, plan_out);
 }
 
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {

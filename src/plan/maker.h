@@ -48,7 +48,7 @@ typedef struct ebb_maker {
     ebb_reordered reordered; /* without a program if no order has a lower load, or none was looked for yet */
     bool is_order_known;
     bool is_turned;         /* drafts are made for the reordered program */
-    uint64_t to_beat_ns;    /* plans that are not faster are dropped; UINT64_MAX: there is nothing to beat */
+    uint64_t to_beat_ns;    /* plans that are not faster are worth little work; UINT64_MAX: there is nothing to beat */
     uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
     double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
     ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */
@@ -61,6 +61,9 @@ void ebb__maker_fini(ebb_maker *m);
 
 /* From now on with these, which are borrowed until others come. */
 void ebb__maker_choose(ebb_maker *m, const uint32_t *choice);
+
+/* With the choices at hand no plan within the budget is faster than this. It is not looked for beyond stop_ns. */
+ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_out);
 
 /* A plan, not sealed yet. EBB_E_NO_FIT: none; no message. */
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out);
@@ -78,6 +81,20 @@ ebb_status ebb__maker_refuse(const ebb_maker *m, uint64_t least_bytes, ebb_no_fi
 
 /* Offsets within the limits for a plan whose stays have changed. EBB_E_NO_FIT without a message: none were found. */
 ebb_status ebb__maker_place(const ebb_maker *m, ebb_plan *plan);
+
+/* What the plan's iteration takes on the machine. */
+ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *time_ns_out);
+
+/* ---- one policy within a budget (maker.c), several (contest.c) ------------------------------------- */
+
+/* EBB_E_NO_FIT of all these has no message: there is no such plan. A policy that keeps a limit, with the machine's own
+ * times, or with a nominal machine's; one that keeps none. */
+ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+ebb_status ebb__maker_fit_nominal(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+ebb_status ebb__maker_try_fixed(ebb_maker *m, ebb_plan **plan_out);
+
+/* The fastest of a policy's plan and its rivals'. */
+ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 
 /* ---- rungs (ladder.c) ----------------------------------------------------------------------------- */
 

@@ -150,14 +150,10 @@ bool ebb__plan_is_in_order(const ebb_plan *plan);
 /* Most bytes of stays at one position, each rounded up to the alignment. */
 ebb_status ebb__plan_bound(const ebb_plan *plan, uint64_t alignment, uint64_t *bound_out);
 
-/* What a plan for the machine takes at least, wherever it is placed: the work of its busiest engine. Counting stops at
- * stop_ns. */
-uint64_t ebb__plan_least_ns(const ebb_program *program, const ebb_machine *machine, const ebb_plan *plan,
-                            uint64_t stop_ns);
-
-/* No plan in the program's order that computes nothing again is faster than this, within the limits (bound.c). */
-ebb_status ebb__bound_copies(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                             uint64_t *bound_ns_out);
+/* No plan in the program's order with these choices is faster than this, within the limits (bound.c). It is not looked
+ * for beyond stop_ns. */
+ebb_status ebb__bound_choices(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
+                              const uint32_t *choice, uint64_t stop_ns, uint64_t *bound_ns_out);
 
 /* The text form in memory; name is for messages. */
 ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *text, size_t n, ebb_plan **plan_out);

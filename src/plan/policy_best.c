@@ -37,7 +37,7 @@
 #define MIN_ROUND_WALKS 100u
 #define SEED_LOOKS (ROUND_LOOKS / 2)
 #define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
-#define COPIES_LOOKS (ROUND_LOOKS / 8)    /* the same where there are copies, which it does not change */
+#define COPIES_LOOKS (ROUND_LOOKS / 16)   /* the same where there are copies, which it does not change */
 #define MAX_PLACED 2u                     /* drafts of lanes, in one round */
 #define MAX_LOWER 4u                      /* limits, in one round of local search */
 #define ROUND_WORK (EBB_PLACE_STEPS / 8)  /* of placing what comes out of a round */
@@ -45,6 +45,7 @@
 #define PARTS 100                         /* of a round, that are told */
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define CLOSE 1.001                       /* times the bound: what is as close is not worth a search */
 #define HOPELESS 1.15                     /* times what the walk before took */
 
 typedef struct search {
@@ -57,9 +58,9 @@ typedef struct search {
     uint64_t lane_limit_bytes;
     uint64_t placed_bytes; /* what the last draft that was placed needs */
     bool has_draft;
-    double keys_ns; /* what the walk by the best keys takes, estimated */
-    double best_ns; /* of best_draft, simulated; INFINITY: it cannot be placed */
-    double computing_ns;
+    double keys_ns;                 /* what the walk by the best keys takes, estimated */
+    double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
+    double computing_ns, enough_ns; /* what is as fast as this is good enough */
     uint32_t round;
     uint64_t round_looks; /* before this round */
     ebb_rng rng;
@@ -277,8 +278,9 @@ static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false};
     double time_ns = INFINITY;
     uint64_t first = 0;
-    EBB_TRY(ebb__best_find_duals(&s->walk, &s->walk.duals));
-    for (size_t i = 0; i < N_SEEDS; i++) {
+    EBB_TRY(ebb__best_find_duals(&s->walk, &s->walk.duals, &s->enough_ns));
+    s->enough_ns = fmax(s->computing_ns, CLOSE * s->enough_ns);
+    for (size_t i = 0; i < N_SEEDS && s->best_ns > s->enough_ns; i++) {
         if (i % N_PLAIN == 0 && i <= 2 * N_PLAIN) { first = s->walk.n_looks; }
         if (!set_seed(s, i)) { continue; }
         s->walk.max_looks = i == 0 ? UINT64_MAX : first + SEED_LOOKS;
@@ -341,13 +343,13 @@ static ebb_status refine(search *s) {
     return EBB_OK;
 }
 
-/* Nothing is faster than computing alone. Keys matter for copies; without any, local search is better all the time. */
+/* Keys matter for copies; without any, local search is better all the time. */
 static ebb_status find_best(search *s) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     EBB_TRY(seed(s));
     if (!s->has_draft) { return EBB_E_NO_FIT; }
     const bool is_placed = s->best_ns < INFINITY;
-    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->computing_ns; i++) {
+    for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns; i++) {
         s->round = i;
         s->round_looks = s->walk.n_looks;
         for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->walk.n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans for one budget by a policy that searches and by its rivals; the fastest is taken. So it is never slower than
+ * any of them, and has a plan wherever one of them has.
+ *
+ *      quick rivals    may have a plan that costs no time; then there is nothing to search for
+ *      the policy      searches
+ *      all rivals      have much to beat by then, so most of them cost little: those that only copy are not asked if a
+ *                      bound says that they cannot win, and what is simulated to be slower is placed without care
+ */
+#include "plan/maker.h"
+
+#define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
+
+/* Keep the faster one of two plans within a budget; one of them may be NULL. */
+static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
+    uint64_t time_ns = UINT64_MAX, other_ns = UINT64_MAX;
+    ebb_status st = *plan != NULL ? ebb__maker_time(m, *plan, &time_ns) : EBB_OK;
+    if (st == EBB_OK && other != NULL) { st = ebb__maker_time(m, other, &other_ns); }
+    const bool faster = st == EBB_OK && (*plan == NULL || other_ns < time_ns);
+    if (faster) {
+        ebb_plan *slower = *plan;
+        *plan = other;
+        other = slower;
+    }
+    ebb_plan_destroy(other);
+    return st;
+}
+
+static bool computes_again(const ebb_plan *plan) {
+    for (size_t i = 0; i < plan->actions.n; i++) {
+        if (plan->actions.data[i].kind == EBB_ACT_AGAIN) { return true; }
+    }
+    return false;
+}
+
+/* A plan for a nominal machine by a policy that is not the maker's, from a ladder of its own. */
+static ebb_status fit_apart(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    const ebb_ladder own = m->rungs;
+    m->rungs = (ebb_ladder){0};
+    const ebb_status st = ebb__maker_fit_nominal(m, budget_bytes, plan_out);
+    EBB_VEC_FINI(m->mem, &m->rungs);
+    m->rungs = own;
+    if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
+    return st;
+}
+
+/* Make one more plan by a policy, and keep it if it is faster. No plan is no failure. Little work is spent on what does
+ * not beat to_beat_ns; in rare cases the policy, asked alone, would go on from there to a faster plan. */
+static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
+    const ebb_policy *own = m->policy;
+    ebb_plan *other = NULL;
+    m->policy = policy;
+    ebb_status st = policy->keeps_limit ? ebb__maker_fit_own(m, budget_bytes, &other) : ebb__maker_try_fixed(m, &other);
+    if (st == EBB_E_NO_FIT && policy->keeps_limit && policy != own) { st = fit_apart(m, budget_bytes, &other); }
+    m->policy = own;
+    if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
+        ebb_plan_destroy(other);
+        return EBB_OK;
+    }
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    return st == EBB_OK ? keep_faster(m, plan, other) : st;
+}
+
+/* How many rivals are asked: of a large program one, because a plan takes seconds. */
+static uint32_t count_rivals(const ebb_maker *m) {
+    if (m->is_large) { return 1; }
+    const bool has_time = m->options->effort > 0 && ebb__plan_view(m->program).n_steps <= MAX_RIVALED_STEPS;
+    return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
+}
+
+/* Plans made for a budget by several policies. */
+typedef struct contest {
+    uint64_t budget_bytes;
+    uint64_t free_ns;   /* an iteration without a budget: nothing is faster */
+    uint64_t time_ns;   /* to beat */
+    uint64_t copies_ns; /* no plan that only copies is faster */
+    ebb_plan *plan;     /* the fastest so far */
+} contest;
+
+/* Ask a policy, unless it is a rival that only copies and cannot be as fast as time_ns. */
+static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
+    const bool is_rival = policy != m->policy;
+    if (is_rival && policy->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
+    m->to_beat_ns = is_rival ? c->time_ns : UINT64_MAX;
+    EBB_TRY(fit_more(m, policy, c->budget_bytes, &c->plan));
+    return c->plan != NULL ? ebb__maker_time(m, c->plan, &c->time_ns) : EBB_OK;
+}
+
+/* What plans with copies alone take at least, as far as it matters beside time_ns. */
+static ebb_status bound_copies(const ebb_maker *m, contest *c) {
+    ebb_plan_options copies = *m->options;
+    copies.no_recompute = true;
+    if (m->is_large) { return EBB_OK; }
+    return ebb__bound_choices(m->program, m->machine, &copies, m->choice, c->time_ns, &c->copies_ns);
+}
+
+/* Ask the quick rivals for a plan that costs no time, because then there is nothing to search for. Placing another one
+ * is not worth much work now. */
+static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
+    c->time_ns = c->free_ns + 1;
+    EBB_TRY(bound_copies(m, c));
+    for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
+        c->time_ns = c->free_ns + 1;
+        EBB_TRY(ask(m, m->policy->rivals[i], c));
+    }
+    return EBB_OK;
+}
+
+/* First the quick rivals, then the policy itself, and last all rivals, which have much to beat by then. */
+static ebb_status ask_all(ebb_maker *m, contest *c) {
+    const ebb_policy *own = m->policy;
+    const uint32_t n = count_rivals(m);
+    if (!m->is_large) { EBB_TRY(ask_quick(m, ebb_min_u64(n, own->n_quick_rivals), c)); }
+    if (!m->is_large && c->time_ns > c->free_ns) { EBB_TRY(ask(m, own, c)); }
+    if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
+    if (c->time_ns > c->free_ns) { EBB_TRY(bound_copies(m, c)); }
+    for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) { EBB_TRY(ask(m, own->rivals[i], c)); }
+    return EBB_OK;
+}
+
+ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    contest c = {.budget_bytes = budget_bytes, .time_ns = UINT64_MAX};
+    c.free_ns = ebb__computing_ns(m->program, m->machine, m->choice);
+    const ebb_status st = ask_all(m, &c);
+    m->to_beat_ns = UINT64_MAX;
+    if (st != EBB_OK) {
+        ebb_plan_destroy(c.plan);
+        return st;
+    }
+    *plan_out = c.plan;
+    return c.plan != NULL ? EBB_OK : EBB_E_NO_FIT;
+}
