@@ -111,15 +111,15 @@ static void assert_copies_alone(const question *q, uint64_t seed) {
 #define N_PROGRAMS 1u
 #define N_BUDGETS 1u
 #else
-#define N_PROGRAMS by_form(2, 4, 8)
+#define N_PROGRAMS (getenv("EBB_TEST_ALL") != NULL ? 8u : 4u)
 #define N_BUDGETS 3u
 #endif
 
 static void never_slower(void **state) {
     (void)state;
-    const uint64_t n = N_PROGRAMS, first = by_form(4, 1, 1); /* the fifth is asked with threads, as the first is */
+    const uint64_t n = N_PROGRAMS;
     uint64_t n_faster = 0, n_asked = 0;
-    for (uint64_t seed = first; seed < first + n; seed++) {
+    for (uint64_t seed = 1; seed <= n; seed++) {
         ebb_rng rng;
         uint64_t peak = 0;
         ebb__rng_init(&rng, seed, 9);
@@ -144,7 +144,6 @@ static void never_slower(void **state) {
         ebb_machine_destroy(m);
         ebb_program_destroy(p);
     }
-    print_message("%" PRIu64 " plans are faster, %" PRIu64 " were asked for\n", n_faster, n_asked);
     assert_true(n_faster >= n / 2 && n_asked >= n / 2 * (N_BUDGETS - 1));
 }
 
