@@ -164,6 +164,13 @@ static inline void only_when_all(void) {
     }
 }
 
+/* How often a test does what it repeats: quick in tools/test.sh; under tools/test.sh all as usual with the sanitizers
+ * and most in the long form. */
+static inline uint64_t by_form(uint64_t quick, uint64_t usual, uint64_t most) {
+    if (getenv("EBB_TEST_ALL") != NULL) { return most; }
+    return getenv("EBB_TEST_MORE") != NULL ? usual : quick;
+}
+
 /* An environment variable's number. */
 static inline uint64_t number(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);

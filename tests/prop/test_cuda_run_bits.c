@@ -208,15 +208,13 @@ static void record_with_seed(uint64_t seed, bool old_anchor) {
     ebb_graph *g = make_graph();
     ebb_lowered *low = NULL;
     if (ebb_lower(g, device, &low) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
-    ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
-    ebb_plan *plan = make_plan(low, "budget", peak_of(liveness) / 2, EBB_HOST, NULL);
+    const ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
+    const ebb_plan *plan = make_plan(low, "budget", peak_of(liveness) / 2, EBB_HOST, NULL);
     const outcome want = record(low, liveness, NULL), got = record(low, plan, path);
     assert_memory_equal(got.loss_bits, want.loss_bits, sizeof got.loss_bits);
     assert_true(got.state_hash == want.state_hash);
     check_times(path, plan);
     if (old_anchor) { assert_true(ebb__cuda_of(device)->n_anchors > EBB_CUDA_N_ANCHORS); }
-    ebb_plan_destroy(plan);
-    ebb_plan_destroy(liveness);
     ebb_lowered_destroy(low);
     ebb_graph_destroy(g);
     ebb_device_close(device);
@@ -242,7 +240,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     (void)state;
     ebb_device_close(ref);
-    return 0;
+    return forget_plans(state);
 }
 
 int main(void) {

@@ -125,7 +125,7 @@ static const char *const policies[] = {"none", "liveness", "order", "budget", "b
 
 static void test_ways(void **state) {
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", 2);
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(1, 2, 2));
     for (uint64_t seed = first; seed < first + n; seed++) {
         fixture f;
         fixture_init(&f, seed, 1000, 4);
@@ -186,7 +186,7 @@ static uint64_t best_of_all(const fixture *f, const ebb_plan_options *options, s
 
 static void test_all_choices(void **state) {
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", 2);
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(1, 2, 2));
     double all_ns = 0, fitting_ns = 0;
     size_t n_cases = 0, n_best = 0, n_vectors = 0;
     for (uint64_t seed = first; seed < first + n; seed++) {

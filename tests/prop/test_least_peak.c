@@ -22,8 +22,10 @@ static ebb_plan *plan_of(const ebb_program *p, const ebb_machine *m, const ebb_p
 static void is_as_fast_as_asked(void **state) {
     (void)state;
     static const double slowdowns[] = {0, 0.1, 1, 20};
+    const uint64_t first = by_form(6, 5, 5), apart = by_form(2, 1, 1); /* quick: those without effort */
+    uint64_t n_plans = 0;
     uint64_t n_less = 0;
-    for (uint64_t seed = 5; seed <= 8; seed++) {
+    for (uint64_t seed = first; seed <= 8; seed += apart) {
         ebb_rng rng;
         ebb__rng_init(&rng, seed, 12);
         ebb_program *p = random_program(seed);
@@ -42,6 +44,7 @@ static void is_as_fast_as_asked(void **state) {
             const uint64_t peak_bytes = ebb_plan_get_summary(plan).peak_bytes;
             assert_true((double)time_of(p, plan, m) <= (double)free_ns * (1 + slowdowns[i]) + 1);
             assert_true(peak_bytes <= live_bytes && peak_bytes >= ebb_program_floor_bytes(p, NULL));
+            n_plans++;
             n_less += peak_bytes < live_bytes;
             ebb_plan_destroy(plan);
         }
@@ -49,8 +52,8 @@ static void is_as_fast_as_asked(void **state) {
         ebb_machine_destroy(m);
         ebb_program_destroy(p);
     }
-    print_message("%" PRIu64 " of 16 plans need less than liveness\n", n_less);
-    assert_true(n_less >= 10);
+    print_message("%" PRIu64 " of %" PRIu64 " plans need less than liveness\n", n_less, n_plans);
+    assert_true(n_less * 8 >= n_plans * 5);
 }
 
 static void a_budget_is_kept_too(void **state) {

@@ -37,5 +37,5 @@ int main(void) {
         cmocka_unit_test(cpu_gives_the_same_bits),
         cmocka_unit_test(a_device_out_of_sight_gives_the_same_bits),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, forget_plans);
 }

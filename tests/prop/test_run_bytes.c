@@ -142,7 +142,7 @@ static bool is_same(const outcome *a, const outcome *b) {
     return memcmp(a->loss_bits, b->loss_bits, sizeof a->loss_bits) == 0 && a->state_hash == b->state_hash;
 }
 
-static void expect_clean(const ebb_lowered *low, ebb_plan *plan) {
+static void expect_clean(const ebb_lowered *low, const ebb_plan *plan) {
     const outcome want = train(low, plan);
     watch w = watch_begin(low, plan);
     const outcome got = train_watched(&w);
@@ -153,7 +153,6 @@ static void expect_clean(const ebb_lowered *low, ebb_plan *plan) {
     }
     assert_true(is_same(&got, &want));
     watch_end(&w);
-    ebb_plan_destroy(plan);
 }
 
 static uint64_t least_budget(const ebb_lowered *low, uint32_t tier) {
@@ -203,7 +202,7 @@ static void planted_mistakes_are_found(void **state) {
     ebb_graph *graph = NULL;
     ebb_device *device = NULL;
     ebb_lowered *low = open_lowered("ref", &graph, &device);
-    ebb_plan *plan = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
+    const ebb_plan *plan = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
     const outcome want = train(low, plan);
     size_t n_actions = 0;
     const ebb_action *actions = ebb_plan_actions(plan, &n_actions);
@@ -228,7 +227,6 @@ static void planted_mistakes_are_found(void **state) {
         n_planted++;
     }
     assert_true(n_planted > 0);
-    ebb_plan_destroy(plan);
     close_lowered(low, graph, device);
 }
 
@@ -238,7 +236,7 @@ static void nothing_above_the_peak_is_touched(void **state) {
     ebb_graph *graph = NULL;
     ebb_device *device = NULL;
     ebb_lowered *low = open_lowered("ref", &graph, &device);
-    ebb_plan *plan = make_plan(low, "budget", least_budget(low, EBB_HOST), EBB_HOST, NULL);
+    const ebb_plan *plan = make_plan(low, "budget", least_budget(low, EBB_HOST), EBB_HOST, NULL);
     const uint64_t peak = peak_of(plan), page = (uint64_t)sysconf(_SC_PAGESIZE);
     ebb_run_options options = EBB_RUN_OPTIONS_INIT;
     assert_int_equal(ebb_arena_create(device, peak + 10 * page, &options.arena), EBB_OK);
@@ -253,7 +251,6 @@ static void nothing_above_the_peak_is_touched(void **state) {
     if (measured != UINT64_MAX) { assert_in_range(measured, peak - page, peak + page); }
     ebb_run_destroy(run);
     ebb_arena_destroy(options.arena);
-    ebb_plan_destroy(plan);
     close_lowered(low, graph, device);
 }
 
@@ -264,5 +261,5 @@ int main(void) {
         cmocka_unit_test(planted_mistakes_are_found),
         cmocka_unit_test(nothing_above_the_peak_is_touched),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, forget_plans);
 }

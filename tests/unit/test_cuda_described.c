@@ -47,6 +47,12 @@ static const card cards[] = {
                       "7501000", "2359296")},
 };
 
+/* The library's answers do not depend on who compiled this: all cards in the long form, where no sanitizer is; else the
+ * first. */
+static size_t n_cards(void) {
+    return (size_t)by_form(1, 1, sizeof cards / sizeof cards[0]);
+}
+
 typedef struct net {
     const char *name;
     int64_t batch, image;
@@ -195,7 +201,7 @@ static size_t check_net(const net *n, const card *c, bool tf32) {
 
 static void networks(void **state) {
     (void)state;
-    for (size_t c = 0; c < sizeof cards / sizeof cards[0]; c++) {
+    for (size_t c = 0; c < n_cards(); c++) {
         for (int tf32 = 0; tf32 < 2; tf32++) {
             size_t n = 0;
             for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
@@ -252,7 +258,7 @@ static void suite(void **state) {
     (void)state;
     problem_list problems = {0};
     problems_init(&problems);
-    for (size_t c = 0; c < sizeof cards / sizeof cards[0]; c++) {
+    for (size_t c = 0; c < n_cards(); c++) {
         check_suite(&problems, &cards[c], false);
         check_suite(&problems, &cards[c], true);
     }
