@@ -258,6 +258,35 @@ static void test_stale_end(void **state) {
     ebb_program_destroy(p);
 }
 
+/* A weight that stays on the device, with a copy on the host that is made before its update, or never: nothing reads
+ * the copy, but each iteration would take it for the weight. */
+static void test_stale_slot(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    assert_int_equal(ebb_program_create(NULL, "slot", 1, &p), EBB_OK);
+    const uint32_t w = make_tensor(p, 8, true, false);
+    STEP(p, 0, 1, {w, EBB_READ});
+    STEP(p, 0, 1, {w, EBB_UPDATE});
+    ebb_plan *plan = make_empty_plan(p, UINT64_MAX);
+    const ebb_action early[] = {ACT_RUN(0), ACT_OUT(w), ACT_RUN(1)}, late[] = {ACT_RUN(0), ACT_RUN(1), ACT_OUT(w)};
+    const ebb_stay always = {w, 0, 0, 0, 8, 0};
+    for (size_t i = 0; i < 3; i++) { assert_int_equal(EBB_PUSH(NULL, &plan->actions, early[i]), EBB_OK); }
+    assert_int_equal(EBB_PUSH(NULL, &plan->stays, always), EBB_OK);
+    const ebb_slot copy = {w, EBB_HOST, 1, 0, 0, 8, 0};
+    assert_int_equal(EBB_PUSH(NULL, &plan->slots, copy), EBB_OK);
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "its slot goes around with a stale version"));
+    memcpy(plan->actions.data, late, sizeof late); /* after the update it holds what goes around */
+    plan->slots.data[0].first = 2;
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    plan->actions.n = 2;
+    plan->slots.data[0] = (ebb_slot){w, EBB_HOST, 0, 0, 0, 8, 0}; /* never written */
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "its slot goes around with a stale version"));
+    ebb_plan_destroy(plan);
+    ebb_program_destroy(p);
+}
+
 /* ---- parts, tiers, moves ------------------------------------------------------------------------ */
 
 /* v (persistent) lies in two halves: the lower one always on the device, the upper one comes from the host, leaves to
@@ -389,6 +418,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_right_plan),     cmocka_unit_test(test_mutations),
                                        cmocka_unit_test(test_part_mutations), cmocka_unit_test(test_repeats),
                                        cmocka_unit_test(test_versions),       cmocka_unit_test(test_stale_circle),
-                                       cmocka_unit_test(test_stale_end)};
+                                       cmocka_unit_test(test_stale_end),      cmocka_unit_test(test_stale_slot)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

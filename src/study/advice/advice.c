@@ -150,7 +150,7 @@ static ebb_status advise_swap(ebb_study *s) {
         s, "swap", won_bytes,
         ebb__bump_printf(&s->bump,
                          "%s of the %s at the peak lie idle long enough to be copied out and back (%.1f "
-                         "GB/s out, %.1f GB/s in): each block by itself, the peak could be as low as %s; "
+                         "GB/s out, %.1f GB/s in): if each block is looked at alone, the peak could be as low as %s; "
                          "for all of them a link would copy %.3g %% of the time%s",
                          ebb_bytes_format(w->bytes_at_peak, idle, sizeof idle),
                          ebb_bytes_format(peak_bytes, from, sizeof from), s->options.out_bytes_per_s * 1e-9,

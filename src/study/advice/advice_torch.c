@@ -500,7 +500,7 @@ static ebb_status tell_away(ebb_study *s, const proposal *p, const study_away *a
         ebb__bump_printf(
             &s->bump,
             "%s of the peak are %s that lie idle long enough to be copied out and back (%.1f GB/s out, "
-            "%.1f GB/s in)%s%s: %s; each block by itself, the peak could be as low as %s, and a link would "
+            "%.1f GB/s in)%s%s: %s; if each block is looked at alone, the peak could be as low as %s, and a link would "
             "copy %.3g %% of the time",
             ebb_bytes_format(away->sum.bytes_at_peak, idle, sizeof idle), p->what, s->options.out_bytes_per_s * 1e-9,
             s->options.in_bytes_per_s * 1e-9, names.first[0] != '\0' ? ", most of them of " : "", names.first, p->how,
