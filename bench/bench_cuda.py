@@ -48,10 +48,10 @@ TINY = {
     "batch": [("lenet", 28, (8, 8, 8, 8, 64))],  # to begin with
     "depth": ("resnet_cifar:{}", 2, 6, 2, 32, (1, 2)),
     "ten_thousand": ("resnet_cifar:3", 2, 32),
-    "offload": [("resnet20", 4, 32)],
+    "offload": [("resnet_cifar:1", 4, 32)],
     "predict": ("90%",),
     "workspaces": [("lenet", 8, 28)],
-    "capture": [("resnet20", 2, 32)],
+    "capture": [("resnet_cifar:1", 2, 32)],
     "card": 16 << 20,
 }
 

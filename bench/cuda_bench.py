@@ -119,6 +119,7 @@ class Bench:
     def train(self, case, steps, *options, warm_up=14):
         """(seconds of each step behind warm-up, the closing object). One step is issued and one is captured; where a plan
         copies, graph and streams are tried for five each, so that 14 lie behind all that."""
+        warm_up = 1 if self.args.tiny else warm_up
         lines = self.ebb("train", case, "--steps", str(steps + warm_up), "--lr", "0.001", "--no-eval", *options)
         return [line["time_s"] for line in lines if "step" in line][warm_up:], lines[-1]
 

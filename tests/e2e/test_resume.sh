@@ -18,7 +18,9 @@ random() { # below $1
     value=$((seed / 65536 % $1))
 }
 
-for round in 1 2; do
+rounds=1
+[ -z "$EBB_TEST_MORE" ] || rounds="1 2"
+for round in $rounds; do
     rm -f state
     # Every step writes a checkpoint, so that most kills hit one being written.
     for kill in 1 2 3 4; do
@@ -35,7 +37,7 @@ for round in 1 2; do
         equal "round $round: the weights" "$(member out weights_sha256)" "$wanted"
     empty "round $round: nothing half-written" "$(ls | grep -v -x -e state -e out -e err -e polite)"
 done
-check "runs were killed ($n_kills)" test $n_kills -ge 3
+check "runs were killed ($n_kills)" test $n_kills -ge 2
 
 # end FILE SIGNAL...: to the training $pid when FILE has its first steps; ends with its exit code. FILE must be gone
 # before the training begins: a signal that is sent before the shell has become ebb may be lost.

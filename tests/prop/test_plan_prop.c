@@ -199,7 +199,7 @@ static void test_random_programs(void **state) {
     static const char *const copying[] = {"autoswap-doa",  "autoswap-aoa", "autoswap-wdoa", "autoswap-swdoa",
                                           "autoswap-vote", "autoswap-bo",  "swap"};
     (void)state;
-    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(4, 10, 25));
+    const uint64_t first = number("EBB_SEED", 1), n = number("EBB_COUNT", by_form(3, 10, 25));
     for (uint64_t seed = first; seed < first + n; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         ebb_rng rng;

@@ -11,7 +11,7 @@
 
 static ebb_session_options some_options(void) {
     ebb_session_options o = EBB_SESSION_OPTIONS_INIT;
-    o.net = "resnet20";
+    o.net = "resnet_cifar:1";
     o.backend = "ref";
     o.batch = 4;
     o.effort = 0;
@@ -55,7 +55,7 @@ static void it_is_what_one_makes_step_by_step(void **state) {
     zoo.classes = 7;
     ebb_graph *graph = NULL;
     ebb_lowered *lowered = NULL;
-    assert_int_equal(ebb_zoo_build("resnet20", &zoo, &graph), EBB_OK);
+    assert_int_equal(ebb_zoo_build("resnet_cifar:1", &zoo, &graph), EBB_OK);
     assert_int_equal(ebb_graph_train(graph, &o.optimizer, false), EBB_OK);
     assert_int_equal(ebb_lower(graph, parts.device, &lowered), EBB_OK);
     assert_true(ebb_program_fingerprint(parts.program) == ebb_program_fingerprint(ebb_lowered_program(lowered)));
@@ -70,7 +70,7 @@ static void it_is_what_one_makes_step_by_step(void **state) {
 static ebb_status count_and_build(void *ctx, const ebb_zoo_options *options, ebb_graph **graph_out) {
     ++*(int *)ctx;
     assert_int_equal(options->batch, EBB_DEFAULT_BATCH);
-    return ebb_zoo_build("resnet20", options, graph_out);
+    return ebb_zoo_build("resnet_cifar:1", options, graph_out);
 }
 
 static void a_network_is_built_once(void **state) {
