@@ -100,7 +100,7 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/python python3 "$root/tests/e2e/make_
 page training "a snapshot without roles" snapshot
 
 # A snapshot without history is one moment: it has no events, no curve and no peak, in no kind of report.
-page snapshots/state.pickle "a snapshot without history"
+page snapshots/state.pickle "a snapshot without history" long
 run "a snapshot without history" out report snapshots/state.pickle
 equal "a snapshot without history: as text" "$(grep -cE 'event|iteration|over time|at the peak|holds the peak' out)" 0
 check "a snapshot without history: its title" grep -q '^state.pickle: .*, one moment, [0-9]* blocks' out

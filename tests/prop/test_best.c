@@ -112,7 +112,7 @@ static void assert_copies_alone(const question *q, uint64_t seed) {
 #define N_BUDGETS 1u
 #else
 #define N_PROGRAMS (getenv("EBB_TEST_ALL") != NULL ? 8u : 4u)
-#define N_BUDGETS 3u
+#define N_BUDGETS by_form(2, 3, 3)
 #endif
 
 static void never_slower(void **state) {
