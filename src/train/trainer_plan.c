@@ -138,12 +138,16 @@ static ebb_status add_context(const ebb_trainer *trainer, ebb_no_fit *no_fit) {
                     (unsigned long long)context_bytes, (unsigned long long)no_fit->least_budget_bytes);
 }
 
-/* The plan that was made before, if it is one for this program and the host has room for its copies. */
-static ebb_status load_plan(ebb_trainer *trainer, const char *path, uint64_t slab_bytes, ebb_no_fit *no_fit_out) {
+/* The plan that was made before, if there is one, is for this program, and the host has room for its copies. It also
+ * says how algorithms are chosen. */
+static ebb_status load_plan(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out) {
+    const char *path = trainer->options.plan_path;
+    if (path == NULL) { return EBB_OK; }
     EBB_TRY(ebb_plan_load(trainer->mem, path, &trainer->plan));
     const ebb_status status = ebb_plan_check(trainer->session->program, trainer->plan);
     if (status == EBB_E_INVALID_PLAN) { return ebb_fail(status, "%s: %s", path, ebb_last_error()); }
     if (status != EBB_OK) { return status; }
+    trainer->session->options.algorithms = ebb_plan_get_summary(trainer->plan).algorithms;
     const uint64_t needed_bytes = slab_bytes_of(trainer->plan);
     if (needed_bytes <= slab_bytes) { return EBB_OK; }
     const uint64_t limit = ebb_max_u64(trainer->session->options.host_bytes, slab_bytes);
@@ -152,7 +156,9 @@ static ebb_status load_plan(ebb_trainer *trainer, const char *path, uint64_t sla
                     path, needed_bytes, slab_bytes);
 }
 
-static ebb_status make_plan(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out, char *step_name_out) {
+static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
+                                char *step_name_out) {
+    if (trainer->plan != NULL) { return EBB_OK; }
     ebb_plan_options options;
     EBB_TRY(plan_options(trainer, slab_bytes, &options));
     ebb_no_fit no_fit = {0};
@@ -167,13 +173,6 @@ static ebb_status make_plan(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fi
         (void)snprintf(step_name_out, STEP_NAME_BYTES, "%s", no_fit.step < n_steps ? steps[no_fit.step].name : "");
     }
     return status;
-}
-
-static ebb_status plan_learning(ebb_trainer *trainer, uint64_t slab_bytes, ebb_no_fit *no_fit_out,
-                                char *step_name_out) {
-    const char *path = trainer->options.plan_path;
-    return path != NULL ? load_plan(trainer, path, slab_bytes, no_fit_out)
-                        : make_plan(trainer, slab_bytes, no_fit_out, step_name_out);
 }
 
 /* What training has of the remote tier is not evaluation's. */
@@ -255,6 +254,7 @@ ebb_status ebb__trainer_plan(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char 
     trainer->staging_elements = largest_value(trainer->session->graph);
     uint64_t slab_bytes = 0;
     EBB_TRY(share_host(trainer, &slab_bytes, no_fit_out));
+    EBB_TRY(load_plan(trainer, slab_bytes, no_fit_out));
     EBB_TRY(find_machine(trainer));
     EBB_TRY(find_context(trainer));
     ebb__tell(&trainer->options.progress, "planning", 0, 0);

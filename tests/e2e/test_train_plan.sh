@@ -38,6 +38,18 @@ for option in "--memory 4MiB" "--memory 40%" "--slowdown 0%" "--policy best" "--
     refused "with $option" 2 "has decided" resnet20 --batch 4 --plan half.plan $option
 done
 
+# How algorithms are chosen is the plan's, and a checkpoint says so.
+# shellcheck disable=SC2086
+run "a plan with its own algorithms" made plan $net $ON --machine machine --memory 45% --algorithms fitting -o own.plan --json &&
+    run "training with them" out train $net $ON --machine machine --plan own.plan --steps 1 --checkpoint state --json &&
+    equal "the way is the plan's" "$(member out algorithms)" fitting
+# shellcheck disable=SC2086
+"$EBB" train $net $ON --machine machine --memory 45% --algorithms fitting --steps 2 --checkpoint state >out 2>err
+equal "going on without it: no other algorithms" "$? $(grep -c algorithms err)" "0 0"
+# shellcheck disable=SC2086
+"$EBB" train $net $ON --machine machine --memory 45% --steps 3 --checkpoint state >out 2>err
+check "going on in another way: warned of" grep -q algorithms err
+
 # With evaluation the two networks share one arena, the plan's.
 if [ -e "$digits" ]; then
     small="resnet_cifar:1 --batch 32 --classes 10"
