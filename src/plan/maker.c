@@ -67,9 +67,6 @@
 /* What a plan takes where a lower limit is tried, too, in times of computing each step once. */
 #define SLOW 1.15
 
-/* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
-#define NEAR 1.1
-
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
 
@@ -590,7 +587,7 @@ static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
     uint64_t time_ns = 0;
     EBB_TRY(fit_tries(m, budget_bytes, f));
     EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
-    if ((double)time_ns < NEAR * (double)m->to_beat_ns) {
+    if ((double)time_ns < EBB_MAKER_NEAR * (double)m->to_beat_ns) {
         EBB_TRY(raise_limit(m, budget_bytes, f));
         EBB_TRY(try_lower(m, budget_bytes, f));
     }
