@@ -13,12 +13,12 @@
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
 #define MAX_QUICK 2u
 
-/* Keep the faster one of two plans within a budget; the first may be NULL. *other_ns_out: what the other one takes. */
-static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other, uint64_t *other_ns_out) {
-    uint64_t time_ns = UINT64_MAX;
+/* Keep the faster one of two plans within a budget; the first may be NULL. */
+static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
+    uint64_t time_ns = UINT64_MAX, other_ns = UINT64_MAX;
     ebb_status st = *plan != NULL ? ebb__maker_time(m, *plan, &time_ns) : EBB_OK;
-    if (st == EBB_OK) { st = ebb__maker_time(m, other, other_ns_out); }
-    const bool faster = st == EBB_OK && (*plan == NULL || *other_ns_out < time_ns);
+    if (st == EBB_OK) { st = ebb__maker_time(m, other, &other_ns); }
+    const bool faster = st == EBB_OK && (*plan == NULL || other_ns < time_ns);
     if (faster) {
         ebb_plan *slower = *plan;
         *plan = other;
@@ -46,24 +46,33 @@ static ebb_status fit_apart(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan
     return st;
 }
 
+/* Plans made for a budget by several policies. */
+typedef struct contest {
+    uint64_t budget_bytes;
+    uint64_t free_ns;   /* an iteration without a budget: nothing is faster */
+    uint64_t time_ns;   /* to beat; UINT64_MAX: nothing */
+    uint64_t copies_ns; /* no plan that only copies is faster */
+    bool is_quick;      /* only a plan that costs no time is wanted */
+    ebb_plan *plan;     /* the fastest so far */
+} contest;
+
 /* Make one more plan by a policy, and keep it if it is faster. No plan is no failure. Little work is spent on what does
- * not beat to_beat_ns; in rare cases the policy, asked alone, would go on from there to a faster plan. *took_ns_out:
- * the time of its plan; UINT64_MAX: it has none. */
-static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan,
-                           uint64_t *took_ns_out) {
+ * not beat to_beat_ns; in rare cases the policy, asked alone, would go on from there to a faster plan. */
+static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const ebb_policy *own = m->policy;
     ebb_plan *other = NULL;
-    *took_ns_out = UINT64_MAX;
     m->policy = policy;
-    ebb_status st = policy->keeps_limit ? ebb__maker_fit_own(m, budget_bytes, &other) : ebb__maker_try_fixed(m, &other);
-    if (st == EBB_E_NO_FIT && policy->keeps_limit && policy != own) { st = fit_apart(m, budget_bytes, &other); }
+    ebb_status st =
+        policy->keeps_limit ? ebb__maker_fit_own(m, c->budget_bytes, &other) : ebb__maker_try_fixed(m, &other);
+    const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick;
+    if (st == EBB_E_NO_FIT && may_be_nominal) { st = fit_apart(m, c->budget_bytes, &other); }
     m->policy = own;
     if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {
         ebb_plan_destroy(other);
         return EBB_OK;
     }
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
-    return st == EBB_OK ? keep_faster(m, plan, other, took_ns_out) : st;
+    return st == EBB_OK ? keep_faster(m, &c->plan, other) : st;
 }
 
 /* How many rivals are asked: of a large program one, because a plan takes seconds. */
@@ -73,23 +82,12 @@ static uint32_t count_rivals(const ebb_maker *m) {
     return has_time ? m->policy->n_rivals : m->policy->n_quick_rivals;
 }
 
-/* Plans made for a budget by several policies. */
-typedef struct contest {
-    uint64_t budget_bytes;
-    uint64_t free_ns;             /* an iteration without a budget: nothing is faster */
-    uint64_t time_ns;             /* to beat */
-    uint64_t copies_ns;           /* no plan that only copies is faster */
-    uint64_t took_ns;             /* of the last plan that was made; UINT64_MAX: there was none */
-    uint64_t quick_ns[MAX_QUICK]; /* what the quick rivals' plans took at first */
-    ebb_plan *plan;               /* the fastest so far */
-} contest;
-
 /* Ask a policy, unless it is a rival that only copies and cannot be as fast as time_ns. */
 static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const bool is_rival = policy != m->policy;
     if (is_rival && policy->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
     m->to_beat_ns = is_rival ? c->time_ns : UINT64_MAX;
-    EBB_TRY(fit_more(m, policy, c->budget_bytes, &c->plan, &c->took_ns));
+    EBB_TRY(fit_more(m, policy, c));
     return c->plan != NULL ? ebb__maker_time(m, c->plan, &c->time_ns) : EBB_OK;
 }
 
@@ -101,44 +99,50 @@ static ebb_status bound_copies(const ebb_maker *m, contest *c) {
     return ebb__bound_choices(m->program, m->machine, &copies, m->choice, c->time_ns, &c->copies_ns);
 }
 
-/* Ask the quick rivals for a plan that costs no time, because then there is nothing to search for. Placing another one
- * is not worth much work now. */
-static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
-    c->time_ns = c->free_ns + 1;
-    EBB_TRY(bound_copies(m, c));
-    for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
-        c->time_ns = c->free_ns + 1;
-        c->took_ns = UINT64_MAX;
-        EBB_TRY(ask(m, m->policy->rivals[i], c));
-        c->quick_ns[i] = c->took_ns;
-    }
-    return EBB_OK;
+/* Whether a quick rival may have a plan that costs no time. One that only copies takes long, so it is asked once: now,
+ * or behind the search if the bound says that it will not. */
+static bool is_asked_first(const ebb_policy *rival, const contest *c) {
+    return !rival->copies_only || c->copies_ns <= c->free_ns;
 }
 
-/* A quick rival whose plan was too slow by far is not asked again. */
-static bool is_out(const contest *c, uint32_t rival, uint32_t n_quick) {
-    if (rival >= n_quick || c->quick_ns[rival] == UINT64_MAX) { return false; }
-    return (double)c->quick_ns[rival] >= EBB_MAKER_NEAR * (double)c->time_ns;
+/* Ask the quick rivals for a plan that costs no time, because then there is nothing to search for. */
+static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
+    bool is_free = false;
+    c->time_ns = c->free_ns + 1;
+    EBB_TRY(bound_copies(m, c));
+    for (uint32_t i = 0; i < n && !is_free; i++) {
+        const ebb_policy *rival = m->policy->rivals[i];
+        if (!is_asked_first(rival, c)) { continue; }
+        c->is_quick = !rival->copies_only;
+        c->time_ns = c->is_quick ? c->free_ns + 1 : UINT64_MAX;
+        EBB_TRY(ask(m, rival, c));
+        is_free = c->plan != NULL && c->time_ns <= c->free_ns;
+    }
+    c->is_quick = false;
+    return EBB_OK;
 }
 
 /* First the quick rivals, then the policy itself, and last all rivals, which have much to beat by then. */
 static ebb_status ask_all(ebb_maker *m, contest *c) {
     const ebb_policy *own = m->policy;
-    const uint32_t n = count_rivals(m);
-    const uint32_t n_quick = m->is_large ? 0 : (uint32_t)ebb_min_u64(n, ebb_min_u64(own->n_quick_rivals, MAX_QUICK));
+    const uint32_t n = count_rivals(m), n_quick = m->is_large ? 0 : (uint32_t)ebb_min_u64(n, own->n_quick_rivals);
+    bool was_asked[MAX_QUICK] = {false};
+    EBB_ASSERT(n_quick <= MAX_QUICK);
     if (!m->is_large) { EBB_TRY(ask_quick(m, n_quick, c)); }
+    for (uint32_t i = 0; i < n_quick; i++) {
+        was_asked[i] = own->rivals[i]->copies_only && is_asked_first(own->rivals[i], c);
+    }
     if (!m->is_large && c->time_ns > c->free_ns) { EBB_TRY(ask(m, own, c)); }
     if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
     if (c->time_ns > c->free_ns) { EBB_TRY(bound_copies(m, c)); }
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
-        if (!is_out(c, i, n_quick)) { EBB_TRY(ask(m, own->rivals[i], c)); }
+        if (i >= n_quick || !was_asked[i]) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
     return EBB_OK;
 }
 
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     contest c = {.budget_bytes = budget_bytes, .time_ns = UINT64_MAX};
-    memset(c.quick_ns, 0xff, sizeof c.quick_ns);
     c.free_ns = ebb__computing_ns(m->program, m->machine, m->choice);
     const ebb_status st = ask_all(m, &c);
     m->to_beat_ns = UINT64_MAX;
