@@ -59,12 +59,14 @@ typedef struct ebb_bound_problem {
     size_t n_intervals;
 } ebb_bound_problem;
 
-/* What no plan can avoid within the limits' budget_bytes and tier_bytes: whatever its choices of algorithm, or with
- * choices of its own. No pivots: all fits. Its arrays come from the bump. */
+/* The plans that a bound is for: those with these choices of algorithm, or with any. */
 typedef struct ebb_bound_choices {
     bool is_given;
     const uint32_t *choice; /* [n_steps], if they are given; NULL: 0 everywhere */
 } ebb_bound_choices;
+
+/* What no such plan can avoid within the limits' budget_bytes and tier_bytes. No pivots: all fits. Its arrays come from
+ * the bump. */
 ebb_status ebb__bound_problem(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
                               ebb_bound_choices choices, ebb_bump *bump, ebb_bound_problem *problem_out);
 

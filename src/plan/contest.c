@@ -11,7 +11,6 @@
 #include "plan/maker.h"
 
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
-#define MAX_QUICK 2u
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
@@ -95,12 +94,11 @@ static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
 static ebb_status bound_copies(const ebb_maker *m, contest *c) {
     ebb_plan_options copies = *m->options;
     copies.no_recompute = true;
-    if (m->is_large) { return EBB_OK; }
     return ebb__bound_choices(m->program, m->machine, &copies, m->choice, c->time_ns, &c->copies_ns);
 }
 
 /* Whether a quick rival may have a plan that costs no time. One that only copies takes long, so it is asked once: now,
- * or behind the search if the bound says that it will not. */
+ * or after the search if the bound shows that its plan costs time. */
 static bool is_asked_first(const ebb_policy *rival, const contest *c) {
     return !rival->copies_only || c->copies_ns <= c->free_ns;
 }
@@ -126,17 +124,15 @@ static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
 static ebb_status ask_all(ebb_maker *m, contest *c) {
     const ebb_policy *own = m->policy;
     const uint32_t n = count_rivals(m), n_quick = m->is_large ? 0 : (uint32_t)ebb_min_u64(n, own->n_quick_rivals);
-    bool was_asked[MAX_QUICK] = {false};
-    EBB_ASSERT(n_quick <= MAX_QUICK);
     if (!m->is_large) { EBB_TRY(ask_quick(m, n_quick, c)); }
-    for (uint32_t i = 0; i < n_quick; i++) {
-        was_asked[i] = own->rivals[i]->copies_only && is_asked_first(own->rivals[i], c);
-    }
     if (!m->is_large && c->time_ns > c->free_ns) { EBB_TRY(ask(m, own, c)); }
     if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
-    if (c->time_ns > c->free_ns) { EBB_TRY(bound_copies(m, c)); }
+    const bool goes_on = c->time_ns > c->free_ns && c->copies_ns > c->free_ns; /* the bound has not been found whole */
+    if (goes_on) { EBB_TRY(bound_copies(m, c)); }
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
-        if (i >= n_quick || !was_asked[i]) { EBB_TRY(ask(m, own->rivals[i], c)); }
+        const ebb_policy *rival = own->rivals[i];
+        const bool was_asked = i < n_quick && rival->copies_only && is_asked_first(rival, c);
+        if (!was_asked) { EBB_TRY(ask(m, rival, c)); }
     }
     return EBB_OK;
 }

@@ -67,6 +67,9 @@
 /* What a plan takes where a lower limit is tried, too, in times of computing each step once. */
 #define SLOW 1.15
 
+/* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
+#define NEAR 1.1
+
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
 
@@ -219,13 +222,13 @@ ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *t
     return EBB_OK;
 }
 
-/* Whether a plan takes as long as one that is there, or longer; only its places can still change that, a little. */
-static ebb_status is_beaten(const maker *m, const ebb_plan *plan, bool *beaten_out) {
+/* Whether a plan takes so many times as long as one that is there; only its places can still change that, a little. */
+static ebb_status is_beaten(const maker *m, const ebb_plan *plan, double times, bool *beaten_out) {
     uint64_t time_ns = 0;
     *beaten_out = false;
     if (m->to_beat_ns == UINT64_MAX) { return EBB_OK; }
     EBB_TRY(ebb__maker_time(m, plan, &time_ns));
-    *beaten_out = time_ns >= m->to_beat_ns;
+    *beaten_out = (double)time_ns >= times * (double)m->to_beat_ns;
     return EBB_OK;
 }
 
@@ -233,7 +236,7 @@ static ebb_status is_beaten(const maker *m, const ebb_plan *plan, bool *beaten_o
 static ebb_status place_rival(const maker *m, ebb_plan *plan, const aim *a, ebb_placed *placed_out) {
     bool is_out = false;
     EBB_TRY(place(m, plan, HASTY_WORK, a->enough_bytes, a->budget_bytes, placed_out));
-    EBB_TRY(is_beaten(m, plan, &is_out));
+    EBB_TRY(is_beaten(m, plan, 1, &is_out));
     if (is_out || placed_out->peak_bytes <= a->enough_bytes) { return EBB_OK; }
     return place(m, plan, a->work, a->enough_bytes, a->budget_bytes, placed_out);
 }
@@ -585,9 +588,10 @@ static ebb_status try_lower(maker *m, uint64_t budget_bytes, fitted *f) {
  * none. */
 static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
     uint64_t time_ns = 0;
+    bool is_out = false;
     EBB_TRY(fit_tries(m, budget_bytes, f));
-    EBB_TRY(ebb__maker_time(m, f->plan, &time_ns));
-    if ((double)time_ns < EBB_MAKER_NEAR * (double)m->to_beat_ns) {
+    EBB_TRY(is_beaten(m, f->plan, NEAR, &is_out));
+    if (!is_out) {
         EBB_TRY(raise_limit(m, budget_bytes, f));
         EBB_TRY(try_lower(m, budget_bytes, f));
     }

@@ -10,9 +10,6 @@
 
 #define EBB_MAKER_NOMINAL 3u
 
-/* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
-#define EBB_MAKER_NEAR 1.1
-
 /* A limit on the load. need_bytes: what its plan on each nominal machine needs; a lower bound until the plan is placed,
  * then exact. UINT64_MAX: there is no such plan. */
 typedef struct ebb_rung {
