@@ -5,6 +5,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <stdbool.h>
 
 int ebb__thread_start(void *(*fn)(void *), void *arg, pthread_t *thread_out) {
     sigset_t all, before;
@@ -13,4 +14,34 @@ int ebb__thread_start(void *(*fn)(void *), void *arg, pthread_t *thread_out) {
     int error = pthread_create(thread_out, NULL, fn, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+typedef struct sharer {
+    void (*fn)(void *ctx, uint32_t i);
+    void *ctx;
+    uint32_t first, by, n;
+    bool is_thread;
+    pthread_t thread;
+} sharer;
+
+static void *do_share(void *arg) {
+    const sharer *me = arg;
+    for (uint32_t i = me->first; i < me->n; i += me->by) { me->fn(me->ctx, i); }
+    return NULL;
+}
+
+void ebb__thread_share(uint32_t n_threads, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx) {
+    sharer sharers[EBB_MAX_SHARERS];
+    uint32_t by = n_threads < n ? n_threads : n;
+    by = by < 1 ? 1 : by > EBB_MAX_SHARERS ? EBB_MAX_SHARERS : by;
+    for (uint32_t i = 0; i < by; i++) {
+        sharers[i] = (sharer){.fn = fn, .ctx = ctx, .first = i, .by = by, .n = n};
+        sharers[i].is_thread = i > 0 && ebb__thread_start(do_share, &sharers[i], &sharers[i].thread) == 0;
+    }
+    for (uint32_t i = 0; i < by; i++) {
+        if (!sharers[i].is_thread) { (void)do_share(&sharers[i]); }
+    }
+    for (uint32_t i = 0; i < by; i++) {
+        if (sharers[i].is_thread) { (void)pthread_join(sharers[i].thread, NULL); }
+    }
 }

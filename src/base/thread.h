@@ -6,8 +6,15 @@
 #define EBB_SRC_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
+
+#define EBB_MAX_SHARERS 8u
 
 /* Begins fn(arg) in a thread that takes no signal: signals are the program's business. An errno code, 0: begun. */
 int ebb__thread_start(void *(*fn)(void *), void *arg, pthread_t *thread_out);
+
+/* Calls fn(ctx, i) for each i below n, on n_threads threads (at most EBB_MAX_SHARERS), of which the caller's is one.
+ * Each thread takes every n_threads-th. The caller does the share of threads that cannot be started. */
+void ebb__thread_share(uint32_t n_threads, uint32_t n, void (*fn)(void *ctx, uint32_t i), void *ctx);
 
 #endif

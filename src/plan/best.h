@@ -93,6 +93,7 @@ typedef struct ebb_best_walk {
     uint64_t n_again, max_again;
     uint64_t max_looks;      /* a walk that passes it is given up */
     uint64_t n_looks;        /* at a tensor, to choose one: what walks cost, whatever the machine */
+    uint64_t looks_at_step;  /* n_looks when the latest step began, where it was compared with max_looks */
     double now_ns, limit_ns; /* of computing; a walk that takes longer is given up */
     double engine_ns[EBB_MAX_ENGINES];
     uint64_t engine_bound[EBB_MAX_ENGINES];    /* of the last copy on each, so that they keep their order */
@@ -212,6 +213,44 @@ ebb_status ebb__best_lanes_copy(const ebb_best_lane *lane, ebb_draft *draft);
 /* One round of local search in each lane, within a limit for the load. What comes out does not depend on how many
  * threads do it. */
 ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks);
+
+/* ---- several walks at once (best_hands.c) -------------------------------------------------------- */
+
+#define EBB_BEST_HANDS 4u
+
+/* One walk with keys of its own, and what came of it. */
+typedef struct ebb_best_hand {
+    ebb_best_walk walk;
+    ebb_draft draft;
+    ebb_best_keys keys;
+    ebb_rng rng_after; /* the caller's: random numbers as they are after those that these keys took */
+    float dice;        /* the caller's */
+    /* to do */
+    uint64_t max_looks; /* that the walk may take */
+    double limit_ns;    /* a walk that takes longer is given up */
+    double place_ns;    /* a draft that seems faster is placed and simulated */
+    bool find_resident;
+    /* done */
+    ebb_status status; /* and its message */
+    char message[256];
+    double time_ns;        /* estimated; INFINITY: no draft */
+    double placed_ns;      /* simulated; INFINITY: its places are not within the budget, or it was not placed */
+    uint64_t placed_bytes; /* what it needs then */
+    uint64_t n_looks, looks_at_step;
+} ebb_best_hand;
+
+ebb_status ebb__best_hands_init(ebb_best_hand *hands, uint32_t n, const ebb_policy_input *input); /* fini also after a
+                                                                                                     failure */
+void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n);
+
+/* Do what the first n hands have to do, on as many threads. */
+void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
+
+/* Place the hand's draft and simulate it: placed_ns, placed_bytes. */
+ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work);
+
+ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors);
+void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors);
 
 /* ---- time (best_time.c) ------------------------------------------------------------------------- */
 

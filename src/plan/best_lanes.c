@@ -99,38 +99,11 @@ static ebb_status refine_lane(const ebb_best_lanes *lanes, lane *l) {
     return EBB_OK;
 }
 
-/* A thread's share: each worker takes every n_workers-th lane. */
-typedef struct worker {
-    ebb_best_lanes *lanes;
-    uint32_t first, n_workers;
-    bool is_thread;
-    pthread_t thread;
-} worker;
-
-static void *work(void *arg) {
-    const worker *me = arg;
-    for (uint32_t i = me->first; i < EBB_BEST_LANES; i += me->n_workers) {
-        lane *l = &me->lanes->lane[i];
-        l->status = refine_lane(me->lanes, l);
-        if (l->status != EBB_OK) { (void)snprintf(l->message, sizeof l->message, "%s", ebb_last_error()); }
-    }
-    return NULL;
-}
-
-/* If a thread cannot be started, the caller does its share. */
-static void work_together(ebb_best_lanes *lanes) {
-    worker workers[EBB_BEST_LANES];
-    const uint32_t n = (uint32_t)ebb_min_u64(ebb_max_u64(lanes->input->n_threads, 1), EBB_BEST_LANES);
-    for (uint32_t i = 0; i < n; i++) {
-        workers[i] = (worker){.lanes = lanes, .first = i, .n_workers = n};
-        workers[i].is_thread = i > 0 && ebb__thread_start(work, &workers[i], &workers[i].thread) == 0;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (!workers[i].is_thread) { (void)work(&workers[i]); }
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (workers[i].is_thread) { (void)pthread_join(workers[i].thread, NULL); }
-    }
+static void run_lane(void *ctx, uint32_t i) {
+    ebb_best_lanes *lanes = ctx;
+    lane *l = &lanes->lane[i];
+    l->status = refine_lane(lanes, l);
+    if (l->status != EBB_OK) { (void)snprintf(l->message, sizeof l->message, "%s", ebb_last_error()); }
 }
 
 ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint64_t max_looks) {
@@ -149,7 +122,7 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint
                                           .rng = &l->rng,
                                           .recipes = lanes->recipes};
     }
-    work_together(lanes);
+    ebb__thread_share(lanes->input->n_threads, EBB_BEST_LANES, run_lane, lanes);
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {
         if (lanes->lane[i].status != EBB_OK) { return ebb__fail_adopt(lanes->lane[i].status, lanes->lane[i].message); }
     }

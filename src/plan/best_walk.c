@@ -277,6 +277,7 @@ static void write_tensor(walk *w, uint32_t t, uint32_t version) {
 static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
     if (w->n_looks > w->max_looks) { return NO_WAY; }
+    w->looks_at_step = w->n_looks;
     EBB_ASSERT(w->load <= w->input->limit_bytes);
     w->step = step_idx;
     lock_all(w, step);

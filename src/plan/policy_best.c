@@ -45,22 +45,25 @@
 #define PARTS 100                         /* of a round, that are told */
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define MIN_SHARED_STEPS 256u             /* of a program whose walks several threads make */
 #define CLOSE 1.001                       /* times the bound: what is as close is not worth a search */
 #define HOPELESS 1.15                     /* times what the walk before took */
 
 typedef struct search {
     const ebb_policy_input *input;
-    ebb_best_walk walk;
-    ebb_draft draft; /* of the walk at hand */
+    ebb_best_hand hand[EBB_BEST_HANDS];
+    uint32_t n_hands;
+    ebb_best_hand *first; /* hand[0] */
+    ebb_program_view view;
     ebb_draft *best_draft;
-    ebb_best_keys best, tried, at;
+    ebb_best_keys best, at;
     ebb_best_lanes lanes;
     uint64_t lane_limit_bytes;
-    uint64_t placed_bytes; /* what the last draft that was placed needs */
     bool has_draft;
     double keys_ns;                 /* what the walk by the best keys takes, estimated */
     double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns, enough_ns; /* what is as fast as this is good enough */
+    uint64_t n_looks, max_looks;    /* of all walks so far; a walk that passes the latter is given up */
     uint32_t round;
     uint64_t round_looks; /* before this round */
     ebb_rng rng;
@@ -69,40 +72,9 @@ typedef struct search {
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-static ebb_status init_keys(search *s, ebb_best_keys *keys) {
-    const size_t n = s->walk.view.n_tensors;
-    keys->weight = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->weight);
-    keys->copy = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->copy);
-    keys->resident = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->resident);
-    keys->no_again = ebb__bump_alloc(&s->walk.bump, n, sizeof *keys->no_again);
-    if (keys->weight == NULL || keys->copy == NULL || keys->resident == NULL || keys->no_again == NULL) {
-        return EBB_E_NO_MEMORY;
-    }
-    memset(keys->weight, 0, n * sizeof *keys->weight);
-    memset(keys->copy, 0, n * sizeof *keys->copy);
-    memset(keys->resident, 0, n * sizeof *keys->resident);
-    memset(keys->no_again, 0, n * sizeof *keys->no_again);
-    keys->link_price = keys->reach = 1;
-    keys->copies_only = keys->by_duals = keys->keeps_parts = false;
-    return EBB_OK;
-}
-
-static void copy_keys(const search *s, ebb_best_keys *to, const ebb_best_keys *from) {
-    const size_t n = s->walk.view.n_tensors;
-    memcpy(to->weight, from->weight, n * sizeof *to->weight);
-    memcpy(to->copy, from->copy, n * sizeof *to->copy);
-    memcpy(to->resident, from->resident, n * sizeof *to->resident);
-    memcpy(to->no_again, from->no_again, n * sizeof *to->no_again);
-    to->link_price = from->link_price;
-    to->reach = from->reach;
-    to->copies_only = from->copies_only;
-    to->by_duals = from->by_duals;
-    to->keeps_parts = from->keeps_parts;
-}
-
 /* Pick a random tensor, weighted by its bytes. */
 static size_t pick_tensor(search *s) {
-    const size_t n = s->walk.view.n_tensors;
+    const size_t n = s->view.n_tensors;
     const double at = (double)ebb__rng_unit(&s->rng) * s->upto[n - 1];
     size_t low = 0;
     for (size_t high = n - 1; low < high;) {
@@ -117,114 +89,96 @@ static size_t pick_tensor(search *s) {
 }
 
 /* Neighbours are of one layer, as a rule. */
-static void vary_neighbours(search *s, float size) {
-    const size_t first = pick_tensor(s), end = ebb_min_u64(first + 8, s->walk.view.n_tensors);
+static void vary_neighbours(search *s, ebb_best_keys *keys, float size) {
+    const size_t first = pick_tensor(s), end = ebb_min_u64(first + 8, s->view.n_tensors);
     const float by = size * ebb__rng_normal(&s->rng);
-    for (size_t t = first; t < end; t++) { s->tried.weight[t] += by; }
+    for (size_t t = first; t < end; t++) { keys->weight[t] += by; }
 }
 
-static void vary_tensors(search *s, uint64_t n, float size) {
+static void vary_tensors(search *s, ebb_best_keys *keys, uint64_t n, float size) {
     for (; n > 0; n--) {
         const size_t t = pick_tensor(s);
-        float *key = ebb__rng_below(&s->rng, 2) == 0 ? &s->tried.copy[t] : &s->tried.weight[t];
+        float *key = ebb__rng_below(&s->rng, 2) == 0 ? &keys->copy[t] : &keys->weight[t];
         *key = ebb__rng_below(&s->rng, 10) < 3 ? 0 : *key + size * ebb__rng_normal(&s->rng);
     }
 }
 
-static bool has_no_again(const search *s) {
+static bool has_no_again(const search *s, const ebb_best_keys *keys) {
     size_t t = 0;
-    while (t < s->walk.view.n_tensors && !s->tried.no_again[t]) { t++; }
-    return t < s->walk.view.n_tensors;
+    while (t < s->view.n_tensors && !keys->no_again[t]) { t++; }
+    return t < s->view.n_tensors;
 }
 
-static void vary_ways(search *s, uint64_t n) {
+static void vary_ways(search *s, ebb_best_keys *keys, uint64_t n) {
     for (; n > 0; n--) {
-        bool *no_again = &s->tried.no_again[pick_tensor(s)];
+        bool *no_again = &keys->no_again[pick_tensor(s)];
         *no_again = !*no_again;
     }
 }
 
 /* A weight is multiplied, an exponent is moved. */
-static void vary_reach(search *s) {
+static void vary_reach(search *s, ebb_best_keys *keys) {
     const float by = ebb__rng_normal(&s->rng);
-    s->tried.reach = s->tried.by_duals ? s->tried.reach * exp2f(by) : fmaxf(0, s->tried.reach + 0.3f * by);
+    keys->reach = keys->by_duals ? keys->reach * exp2f(by) : fmaxf(0, keys->reach + 0.3f * by);
 }
 
-/* The keys tried: most often those of a few tensors, sometimes of many. */
-static void vary(search *s) {
+/* Most often those of a few tensors, sometimes of many. */
+static void vary(search *s, ebb_best_keys *keys) {
     const uint64_t kind = ebb__rng_below(&s->rng, 10);
     const float size = ebb__rng_below(&s->rng, 10) < 7 ? 1.5f : 4.5f;
-    if (kind == 3 && has_no_again(s)) {
-        vary_ways(s, 1 + ebb__rng_below(&s->rng, 3));
+    if (kind == 3 && has_no_again(s, keys)) {
+        vary_ways(s, keys, 1 + ebb__rng_below(&s->rng, 3));
         return;
     }
     switch (kind) {
-    case 0: vary_reach(s); break;
-    case 1: s->tried.link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
-    case 2: vary_neighbours(s, size); return;
+    case 0: vary_reach(s, keys); break;
+    case 1: keys->link_price *= exp2f(ebb__rng_normal(&s->rng)); break;
+    case 2: vary_neighbours(s, keys, size); return;
     default: break;
     }
-    const uint64_t most = kind < 6 ? 3 : s->walk.view.n_tensors / 20 + 1;
-    vary_tensors(s, 1 + ebb__rng_below(&s->rng, most), size);
+    const uint64_t most = kind < 6 ? 3 : s->view.n_tensors / 20 + 1;
+    vary_tensors(s, keys, 1 + ebb__rng_below(&s->rng, most), size);
 }
 
 /* ---- drafts ------------------------------------------------------------------------------------- */
 
-/* The simulated time of the draft at hand, once it is placed; INFINITY: its places are not within the budget. */
-static ebb_status time_placed(search *s, uint64_t work, double *time_ns_out) {
-    const ebb_policy_input *input = s->input;
-    ebb_placing_options options = {.alignment = s->walk.view.alignment,
-                                   .work = work,
-                                   .enough_bytes = input->budget_bytes,
-                                   .limit_bytes = input->budget_bytes};
-    ebb_timeline timeline = {0};
-    ebb_placed placed = {0};
-    ebb_plan *plan = NULL;
-    *time_ns_out = INFINITY;
-    memcpy(options.tier_bytes, input->tier_bytes, sizeof options.tier_bytes);
-    EBB_TRY(ebb__plan_create(input->mem, "best", ebb_machine_topology(input->machine), &plan));
-    plan->alignment_bytes = s->walk.view.alignment;
-    ebb_status st = ebb__draft_to_plan(&s->draft, input->program, plan);
-    if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
-    s->placed_bytes = placed.peak_bytes;
-    bool fits = placed.peak_bytes <= input->budget_bytes;
-    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
-    if (st == EBB_OK && fits) {
-        st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
-        *time_ns_out = (double)timeline.iteration_ns;
-    }
-    ebb_plan_destroy(plan);
-    return st;
-}
-
-/* The draft at hand, if it is the fastest so far, or the first. *estimate_ns: its time; INFINITY from now on if it
- * cannot be placed. */
-static ebb_status take_faster(search *s, uint64_t work, double *estimate_ns) {
-    double time_ns = INFINITY;
-    s->walk.n_looks += PLACING_LOOKS;
-    EBB_TRY(time_placed(s, work, &time_ns));
-    if (time_ns == INFINITY) { *estimate_ns = INFINITY; }
-    if (time_ns >= s->best_ns && s->has_draft) { return EBB_OK; }
-    ebb__draft_swap(s->best_draft, &s->draft);
+/* Take the hand's draft, which has been placed, if it is the fastest so far, or the first. */
+static bool take_faster(search *s, ebb_best_hand *hand) {
+    s->n_looks += PLACING_LOOKS;
+    if (hand->placed_ns >= s->best_ns && s->has_draft) { return false; }
+    ebb__draft_swap(s->best_draft, &hand->draft);
     s->has_draft = true;
-    s->best_ns = time_ns;
-    return EBB_OK;
+    s->best_ns = hand->placed_ns;
+    return true;
 }
 
-/* Walk with the keys tried. *time_ns_out: estimated; INFINITY: no draft, or it takes limit_ns or more. */
-static ebb_status try_keys(search *s, bool find_resident, double limit_ns, double *time_ns_out) {
+/* Have the first n hands walk with their keys. All looks are theirs: how many of them others take is not known yet. */
+static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns) {
+    for (uint32_t i = 0; i < n; i++) {
+        ebb_best_hand *hand = &s->hand[i];
+        hand->max_looks = s->max_looks - ebb_min_u64(s->max_looks, s->n_looks);
+        hand->limit_ns = limit_ns;
+        hand->place_ns = s->best_ns;
+        hand->find_resident = find_resident;
+    }
+    ebb__best_hands_run(s->hand, n);
+}
+
+/* Take a hand's answer. *time_ns_out: what its draft takes, estimated; INFINITY: there is none, it takes as long as it
+ * may or longer, or it cannot be placed. */
+static ebb_status take_answer(search *s, ebb_best_hand *hand, double *time_ns_out) {
+    const uint64_t looks_at_step = s->n_looks + hand->looks_at_step;
     *time_ns_out = INFINITY;
-    const ebb_status st = ebb__best_walk(&s->walk, &s->tried, limit_ns, find_resident);
-    if (st == EBB_E_NO_FIT) { return EBB_OK; }
-    if (st != EBB_OK) { return st; }
-    EBB_TRY(ebb__best_time(s->input, &s->walk.drag, &s->draft, time_ns_out));
-    if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &s->draft, *time_ns_out)); }
-    if (*time_ns_out >= s->best_ns) { return EBB_OK; }
-    const double before_ns = s->best_ns;
-    const bool is_first = !s->has_draft;
-    EBB_TRY(take_faster(s, EBB_PLACING_QUICK, time_ns_out));
-    if (!is_first && s->best_ns >= before_ns) { return EBB_OK; }
-    copy_keys(s, &s->best, &s->tried);
+    if (hand->status != EBB_OK) { return ebb__fail_adopt(hand->status, hand->message); }
+    s->n_looks += hand->n_looks;
+    if (looks_at_step > s->max_looks) { hand->walk.blocked = EBB_BEST_NONE; }
+    if (looks_at_step > s->max_looks || hand->time_ns == INFINITY) { return EBB_OK; }
+    *time_ns_out = hand->time_ns;
+    if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &hand->draft, hand->time_ns)); }
+    if (hand->time_ns >= s->best_ns) { return EBB_OK; }
+    if (hand->placed_ns == INFINITY) { *time_ns_out = INFINITY; }
+    if (!take_faster(s, hand)) { return EBB_OK; }
+    ebb__best_keys_copy(&s->best, &hand->keys, s->view.n_tensors);
     s->keys_ns = *time_ns_out;
     return EBB_OK;
 }
@@ -243,56 +197,79 @@ static const float dual_prices[] = {1, 1.2f, 0.7f, 1.5f}, dual_reaches[] = {0.03
 #define N_SEEDS (2 * N_PLAIN + N_DUAL)
 
 /* The keys of seed i. false: another seed is the same. */
-static bool set_seed(search *s, size_t i) {
+static bool set_seed(const search *s, ebb_best_keys *keys, size_t i) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
     const size_t plain = i % N_PLAIN, dual = (i - ebb_min_u64(i, 2 * N_PLAIN)) / 2;
-    s->tried.by_duals = i >= 2 * N_PLAIN;
-    s->tried.keeps_parts = s->tried.by_duals && i % 2 == 1;
-    s->tried.copies_only = !s->tried.by_duals && i >= N_PLAIN;
-    const size_t price = s->tried.by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
-    s->tried.link_price = s->tried.by_duals ? dual_prices[price] : seed_prices[price];
-    s->tried.reach = s->tried.by_duals ? dual_reaches[dual / N_DUAL_PRICES] : seed_reaches[plain / N_SEED_PRICES];
-    memset(s->tried.no_again, 0, s->walk.view.n_tensors * sizeof *s->tried.no_again);
-    if (s->tried.by_duals && s->walk.duals == NULL) { return false; }
-    if (s->tried.copies_only) { return has_copies && !s->input->copies_only && price == 0; }
+    keys->by_duals = i >= 2 * N_PLAIN;
+    keys->keeps_parts = keys->by_duals && i % 2 == 1;
+    keys->copies_only = !keys->by_duals && i >= N_PLAIN;
+    const size_t price = keys->by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
+    keys->link_price = keys->by_duals ? dual_prices[price] : seed_prices[price];
+    keys->reach = keys->by_duals ? dual_reaches[dual / N_DUAL_PRICES] : seed_reaches[plain / N_SEED_PRICES];
+    memset(keys->no_again, 0, s->view.n_tensors * sizeof *keys->no_again);
+    if (keys->by_duals && s->first->walk.duals == NULL) { return false; }
+    if (keys->copies_only) { return has_copies && !s->input->copies_only && price == 0; }
     return has_copies || price == 0;
 }
 
 /* Those that found no room to compute something again: what they name is copied instead, until there is room. */
 static ebb_status repair_seeds(search *s, const bool blocked[N_SEEDS]) {
     double time_ns = INFINITY;
-    s->walk.max_looks = s->walk.n_looks + SEED_LOOKS;
-    for (size_t i = 0; i < N_SEEDS && s->walk.n_looks < s->walk.max_looks; i++) {
+    s->max_looks = s->n_looks + SEED_LOOKS;
+    for (size_t i = 0; i < N_SEEDS && s->n_looks < s->max_looks; i++) {
+        const ebb_best_walk *walk = &s->first->walk;
         if (!blocked[i] || !ebb__has_tiers(s->input->tier_bytes)) { continue; }
-        (void)set_seed(s, i);
+        (void)set_seed(s, &s->first->keys, i);
         do {
-            EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-            if (s->walk.blocked != EBB_BEST_NONE) { s->tried.no_again[s->walk.blocked] = true; }
-        } while (s->walk.blocked != EBB_BEST_NONE && s->walk.n_looks < s->walk.max_looks);
+            hand_out(s, 1, true, INFINITY);
+            EBB_TRY(take_answer(s, s->first, &time_ns));
+            if (walk->blocked != EBB_BEST_NONE) { s->first->keys.no_again[walk->blocked] = true; }
+        } while (walk->blocked != EBB_BEST_NONE && s->n_looks < s->max_looks);
     }
     return EBB_OK;
 }
 
-/* Each kind has SEED_LOOKS in all; only the very first walk may go past them. */
+/* Hand out the next seeds, from *next to end at most. number[k]: which one hand k has. */
+static uint32_t hand_out_seeds(search *s, size_t *next, size_t end, size_t number[EBB_BEST_HANDS]) {
+    uint32_t n = 0;
+    for (; *next < end && n < s->n_hands; (*next)++) {
+        if (set_seed(s, &s->hand[n].keys, *next)) { number[n++] = *next; }
+    }
+    if (n > 0) { hand_out(s, n, true, INFINITY); }
+    return n;
+}
+
+/* The seeds of one kind, begin to end. They have SEED_LOOKS in all; only the very first walk may go past them. */
+static ebb_status seed_kind(search *s, size_t begin, size_t end, bool blocked[N_SEEDS]) {
+    const uint64_t max_looks = s->n_looks + SEED_LOOKS;
+    double time_ns = INFINITY;
+    for (size_t next = begin; next < end && s->best_ns > s->enough_ns;) {
+        size_t number[EBB_BEST_HANDS];
+        s->max_looks = next == 0 ? UINT64_MAX : max_looks;
+        const uint32_t n = hand_out_seeds(s, &next, end, number);
+        for (uint32_t k = 0; k < n && s->best_ns > s->enough_ns; k++) {
+            s->max_looks = number[k] == 0 ? UINT64_MAX : max_looks;
+            EBB_TRY(take_answer(s, &s->hand[k], &time_ns));
+            blocked[number[k]] = s->hand[k].walk.blocked != EBB_BEST_NONE;
+        }
+    }
+    return EBB_OK;
+}
+
 static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false};
-    double time_ns = INFINITY;
-    uint64_t first = 0;
-    EBB_TRY(ebb__best_find_duals(&s->walk, &s->walk.duals, &s->enough_ns));
+    EBB_TRY(ebb__best_find_duals(&s->first->walk, &s->first->walk.duals, &s->enough_ns));
+    for (uint32_t i = 1; i < s->n_hands; i++) { s->hand[i].walk.duals = s->first->walk.duals; }
     s->enough_ns = fmax(s->computing_ns, CLOSE * s->enough_ns);
-    for (size_t i = 0; i < N_SEEDS && s->best_ns > s->enough_ns; i++) {
-        if (i % N_PLAIN == 0 && i <= 2 * N_PLAIN) { first = s->walk.n_looks; }
-        if (!set_seed(s, i)) { continue; }
-        s->walk.max_looks = i == 0 ? UINT64_MAX : first + SEED_LOOKS;
-        EBB_TRY(try_keys(s, true, INFINITY, &time_ns));
-        blocked[i] = s->walk.blocked != EBB_BEST_NONE;
-    }
+    EBB_TRY(seed_kind(s, 0, N_PLAIN, blocked));
+    EBB_TRY(seed_kind(s, N_PLAIN, 2 * N_PLAIN, blocked));
+    EBB_TRY(seed_kind(s, 2 * N_PLAIN, N_SEEDS, blocked));
     return repair_seeds(s, blocked);
 }
 
-static bool is_taken(search *s, double at_ns, double time_ns, double share_done) {
-    const double heat = HEAT * s->computing_ns * (1 - share_done), dice = (double)ebb__rng_unit(&s->rng);
-    return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > dice;
+static bool is_taken(const search *s, float dice, double at_ns, double time_ns, double share_done) {
+    const double heat = HEAT * s->computing_ns * (1 - share_done);
+    return time_ns <= at_ns || exp((at_ns - time_ns) / fmax(heat, 1)) > (double)dice;
 }
 
 /* How far all rounds are; of this one, the share that is done. */
@@ -301,21 +278,39 @@ static void tell(const search *s, double share_done) {
     ebb__tell(s->input->progress, "searching, part", PARTS * (uint64_t)s->round + (uint64_t)(PARTS * share_done), n);
 }
 
+/* Hand out n variations of the keys at hand, as they come if none of them is taken. */
+static void hand_out_variations(search *s, uint32_t n, double limit_ns) {
+    for (uint32_t k = 0; k < n; k++) {
+        ebb_best_hand *hand = &s->hand[k];
+        ebb__best_keys_copy(&hand->keys, &s->at, s->view.n_tensors);
+        vary(s, &hand->keys);
+        hand->dice = ebb__rng_unit(&s->rng);
+        hand->rng_after = s->rng;
+    }
+    hand_out(s, n, false, limit_ns);
+}
+
+/* If a variation is taken, the others of the same keys are thrown away. */
 static ebb_status anneal(search *s) {
-    const uint64_t first = s->walk.n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->walk.view.n_tensors;
+    const uint64_t first = s->n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->view.n_tensors;
     double at_ns = s->keys_ns;
-    copy_keys(s, &s->at, &s->best);
-    s->walk.max_looks = first + ROUND_LOOKS;
-    for (uint64_t i = 0; i < n_walks && s->walk.n_looks - first < ROUND_LOOKS; i++) {
-        const double by_looks = (double)(s->walk.n_looks - first) / (double)ROUND_LOOKS;
-        double time_ns = INFINITY;
-        tell(s, (double)(s->walk.n_looks - s->round_looks) / (double)ROUND_LOOKS * ANNEALED);
-        copy_keys(s, &s->tried, &s->at);
-        vary(s);
-        EBB_TRY(try_keys(s, false, at_ns * HOPELESS, &time_ns));
-        if (!is_taken(s, at_ns, time_ns, fmax(by_looks, (double)i / (double)n_walks))) { continue; }
-        copy_keys(s, &s->at, &s->tried);
-        at_ns = time_ns;
+    ebb__best_keys_copy(&s->at, &s->best, s->view.n_tensors);
+    s->max_looks = first + ROUND_LOOKS;
+    for (uint64_t i = 0; i < n_walks && s->n_looks - first < ROUND_LOOKS;) {
+        const uint32_t n = (uint32_t)ebb_min_u64(s->n_hands, n_walks - i);
+        bool was_taken = false;
+        hand_out_variations(s, n, at_ns * HOPELESS);
+        for (uint32_t k = 0; k < n && !was_taken && s->n_looks - first < ROUND_LOOKS; k++, i++) {
+            const double by_looks = (double)(s->n_looks - first) / (double)ROUND_LOOKS;
+            double time_ns = INFINITY;
+            tell(s, (double)(s->n_looks - s->round_looks) / (double)ROUND_LOOKS * ANNEALED);
+            EBB_TRY(take_answer(s, &s->hand[k], &time_ns));
+            s->rng = s->hand[k].rng_after;
+            was_taken = is_taken(s, s->hand[k].dice, at_ns, time_ns, fmax(by_looks, (double)i / (double)n_walks));
+            if (!was_taken) { continue; }
+            ebb__best_keys_copy(&s->at, &s->hand[k].keys, s->view.n_tensors);
+            at_ns = time_ns;
+        }
     }
     return EBB_OK;
 }
@@ -330,11 +325,11 @@ static ebb_status refine(search *s) {
         EBB_TRY(ebb__best_lanes_run(&s->lanes, s->lane_limit_bytes, n_looks >> i));
         for (uint32_t k = 0; k < MAX_PLACED; k++) {
             const ebb_best_lane *lane = &s->lanes.lane[s->lanes.by_time[k]];
-            double time_ns = lane->time_ns;
-            if (time_ns >= s->best_ns) { break; }
-            EBB_TRY(ebb__best_lanes_copy(lane, &s->draft));
-            EBB_TRY(take_faster(s, ROUND_WORK, &time_ns));
-            need_bytes = ebb_min_u64(need_bytes, s->placed_bytes);
+            if (lane->time_ns >= s->best_ns) { break; }
+            EBB_TRY(ebb__best_lanes_copy(lane, &s->first->draft));
+            EBB_TRY(ebb__best_hand_place(s->first, ROUND_WORK));
+            (void)take_faster(s, s->first);
+            need_bytes = ebb_min_u64(need_bytes, s->first->placed_bytes);
         }
         if (need_bytes == UINT64_MAX || need_bytes <= s->input->budget_bytes) { break; }
         const double share = (double)s->input->budget_bytes / (double)need_bytes;
@@ -351,8 +346,8 @@ static ebb_status find_best(search *s) {
     const bool is_placed = s->best_ns < INFINITY;
     for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns; i++) {
         s->round = i;
-        s->round_looks = s->walk.n_looks;
-        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->walk.n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
+        s->round_looks = s->n_looks;
+        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
             EBB_TRY(anneal(s));
         }
         if (!s->input->copies_only) { EBB_TRY(refine(s)); }
@@ -362,10 +357,10 @@ static ebb_status find_best(search *s) {
 
 /* The draft of one walk, whatever time it takes. */
 static ebb_status take_walk(search *s, float link_price, float reach) {
-    s->tried.link_price = link_price;
-    s->tried.reach = reach;
-    EBB_TRY(ebb__best_walk(&s->walk, &s->tried, INFINITY, true));
-    ebb__draft_swap(s->best_draft, &s->draft);
+    s->first->keys.link_price = link_price;
+    s->first->keys.reach = reach;
+    EBB_TRY(ebb__best_walk(&s->first->walk, &s->first->keys, INFINITY, true));
+    ebb__draft_swap(s->best_draft, &s->first->draft);
     return EBB_OK;
 }
 
@@ -389,30 +384,41 @@ static ebb_status find_other(search *s) {
 }
 
 static ebb_status init_search(search *s) {
-    const size_t n = s->walk.view.n_tensors;
-    EBB_TRY(init_keys(s, &s->best));
-    EBB_TRY(init_keys(s, &s->tried));
-    EBB_TRY(init_keys(s, &s->at));
-    s->upto = ebb__bump_alloc(&s->walk.bump, n, sizeof *s->upto);
+    const ebb_best_walk *walk = &s->first->walk;
+    ebb_bump *bump = &s->first->walk.bump;
+    const size_t n = s->view.n_tensors;
+    EBB_TRY(ebb__best_keys_init(&s->best, bump, n));
+    EBB_TRY(ebb__best_keys_init(&s->at, bump, n));
+    s->upto = ebb__bump_alloc(bump, n, sizeof *s->upto);
     if (s->upto == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t t = 0; t < n; t++) { s->upto[t] = (double)s->walk.state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
-    for (size_t i = 0; i < s->walk.view.n_steps; i++) { s->computing_ns += s->walk.step_ns[i]; }
+    for (size_t t = 0; t < n; t++) { s->upto[t] = (double)walk->state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
+    for (size_t i = 0; i < s->view.n_steps; i++) { s->computing_ns += walk->step_ns[i]; }
     return EBB_OK;
 }
 
+/* Walks of small programs are over sooner than a thread begins. */
+static uint32_t count_hands(const search *s, bool is_search) {
+    if (!is_search || s->view.n_steps < MIN_SHARED_STEPS) { return 1; }
+    return (uint32_t)ebb_min_u64(ebb_max_u64(s->input->n_threads, 1), EBB_BEST_HANDS);
+}
+
 static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft) {
-    search s = {.input = input, .best_draft = draft, .best_ns = INFINITY, .lane_limit_bytes = input->limit_bytes};
+    search s = {.input = input,
+                .view = ebb__plan_view(input->program),
+                .best_draft = draft,
+                .best_ns = INFINITY,
+                .lane_limit_bytes = input->limit_bytes};
+    const bool is_search = input->other == 0 && !input->is_hasty;
+    const bool has_lanes = is_search && !input->copies_only;
     ebb__rng_init(&s.rng, 1, 1);
-    EBB_TRY(ebb__draft_init(&s.draft, input->program, input->mem));
-    ebb__draft_reset(&s.draft, input->program);
-    ebb_status st = ebb__best_walk_init(&s.walk, input, &s.draft);
+    s.first = &s.hand[0];
+    s.n_hands = count_hands(&s, is_search);
+    ebb_status st = ebb__best_hands_init(s.hand, s.n_hands, input);
     if (st == EBB_OK) { st = init_search(&s); }
-    const bool has_lanes = input->other == 0 && !input->is_hasty && !input->copies_only;
     if (st == EBB_OK && has_lanes) { st = ebb__best_lanes_init(&s.lanes, input); }
     if (st == EBB_OK) { st = input->other > 0 ? find_other(&s) : input->is_hasty ? find_any(&s) : find_best(&s); }
     if (has_lanes) { ebb__best_lanes_fini(&s.lanes); }
-    ebb__best_walk_fini(&s.walk);
-    ebb__draft_fini(&s.draft);
+    ebb__best_hands_fini(s.hand, s.n_hands);
     return st;
 }
 

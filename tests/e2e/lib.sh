@@ -13,6 +13,9 @@ trap 'exit 1' INT TERM
 cd "$work" || exit 1
 unset COLUMNS # outputs have the terminal's width, or their own
 status=0
+# For plans that only have to be there: a quick search, or the usual one where all tests run.
+effort=
+[ -n "$EBB_TEST_MORE" ] || effort="--effort 0"
 
 [ -x "$EBB" ] || {
     echo "not ok - there is no $EBB"

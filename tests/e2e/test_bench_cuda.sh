@@ -4,6 +4,10 @@
 # The driver of the benchmarks on a card, on the processor with tiny networks: every section makes rows, time that is
 # short is said, and a card that is not there is exit code 5. Nothing is said about times.
 . "$(dirname "$0")/lib.sh"
+[ -n "$EBB_TEST_MORE" ] || {
+    skip "the benchmarks' driver" "it is tested where all tests run"
+    exit 77
+}
 
 build=$(dirname "$EBB")
 bench() {
@@ -14,7 +18,6 @@ if [ ! -x "$build/bench_workspaces" ]; then # the others
     skip "workspaces" "there is no bench_workspaces in $build"
     sections="throughput batch depth offload predict capture"
 fi
-[ -n "$EBB_TEST_MORE" ] || sections="throughput batch depth capture"
 list=$(echo $sections | tr ' ' ,)
 
 bench --backend cpu --tiny --only "$list" -o rows.csv

@@ -47,4 +47,11 @@ check "a wrong argument is an exception with the library's message" grep -q '^wr
 empty "nothing else is said" "$(cat err)"
 run "ebb plan reads the program" planned plan ./chain.program --memory 18432
 equal "python -m ebb" "$(python3 -m ebb version)" "$("$EBB" version)"
+
+# Several walks of the search are made at once: what comes out is the same.
+run "a search with all processors" out plan resnet_cifar:9 --backend dry --memory 40% -o all.plan &&
+    taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" \
+        "$EBB" plan resnet_cifar:9 --backend dry --memory 40% -o one.plan >out 2>err
+equal "a search with one processor" "$?" 0
+check "it gives the same plan" cmp all.plan one.plan
 exit $status

@@ -9,7 +9,7 @@ machine
 
 # shellcheck disable=SC2086
 run "training without a plan" free train $net $ON --machine machine --steps 3 --seed 2 --json &&
-    run "a plan" made plan $net $ON --machine machine --memory 45% --no-recompute -o half.plan --json &&
+    run "a plan" made plan $net $ON --machine machine --memory 45% --no-recompute $effort -o half.plan --json &&
     run "training with it" followed train $net $ON --machine machine --plan half.plan --steps 3 --seed 2 --json
 equal "the same bits" "$(losses followed) $(member followed weights_sha256)" "$(losses free) $(member free weights_sha256)"
 equal "its peak" "$(member followed peak_planned_bytes)" "$(member made peak_planned_bytes)"
@@ -40,21 +40,21 @@ done
 
 # How algorithms are chosen is the plan's, and a checkpoint says so.
 # shellcheck disable=SC2086
-run "a plan with its own algorithms" made plan $net $ON --machine machine --memory 45% --algorithms fitting -o own.plan --json &&
+run "a plan with its own algorithms" made plan $net $ON --machine machine --memory 45% --algorithms fitting $effort -o own.plan --json &&
     run "training with them" out train $net $ON --machine machine --plan own.plan --steps 1 --checkpoint state --json &&
     equal "the way is the plan's" "$(member out algorithms)" fitting
 # shellcheck disable=SC2086
-"$EBB" train $net $ON --machine machine --memory 45% --algorithms fitting --steps 2 --checkpoint state >out 2>err
+"$EBB" train $net $ON --machine machine --memory 45% --algorithms fitting $effort --steps 2 --checkpoint state >out 2>err
 equal "going on without it: no other algorithms" "$? $(grep -c algorithms err)" "0 0"
 # shellcheck disable=SC2086
-"$EBB" train $net $ON --machine machine --memory 45% --steps 3 --checkpoint state >out 2>err
+"$EBB" train $net $ON --machine machine --memory 45% $effort --steps 3 --checkpoint state >out 2>err
 check "going on in another way: warned of" grep -q algorithms err
 
 # With evaluation the two networks share one arena, the plan's.
 if [ -e "$digits" ]; then
     small="resnet_cifar:1 --batch 32 --classes 10"
     # shellcheck disable=SC2086
-    run "a plan for digits" made plan $small --image 8x8 --channels 1 $ON --memory 60% -o digits.plan --json &&
+    run "a plan for digits" made plan $small --image 8x8 --channels 1 $ON --memory 60% $effort -o digits.plan --json &&
         run "digits" evaluated train $small $ON --data "digits:$digits" --plan digits.plan --steps 4 --eval --json &&
         equal "digits: the plan's peak" "$(member evaluated peak_planned_bytes)" "$(member made peak_planned_bytes)" &&
         check "digits: evaluated" test -n "$(member evaluated accuracy)"

@@ -160,7 +160,7 @@ says "a plan over its machine" 2 "ebb: plan: prog is what is read" plan lenet --
 check "outputs refused: nothing is lost" cmp -s prog kept
 check "outputs refused: nothing is made" test ! -e x
 for command in "plan resnet20" "train resnet20 --steps 1"; do
-    budget="--batch 8 --backend dry --memory 60% --json"
+    budget="--batch 8 --backend dry --memory 60% $effort --json"
     # shellcheck disable=SC2086
     run "${command%% *} with the host" out $command $budget &&
         check "${command%% *} with the host" test "$(member out moved_out_bytes)" -gt 0

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Several walks at once, each by a hand with its own keys. What a walk makes of its keys depends on nothing else. So a
+ * search that would walk with one set of keys after the other hands some out ahead of time, and takes the answers in
+ * order. If an answer changes what would have been tried next, it throws the later ones away. So its plan is the same
+ * with one hand and with many.
+ */
+#include "base/thread.h"
+#include "plan/best.h"
+
+#include <math.h>
+
+typedef ebb_best_hand hand;
+
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors) {
+    keys->weight = ebb__bump_alloc(bump, n_tensors, sizeof *keys->weight);
+    keys->copy = ebb__bump_alloc(bump, n_tensors, sizeof *keys->copy);
+    keys->resident = ebb__bump_alloc(bump, n_tensors, sizeof *keys->resident);
+    keys->no_again = ebb__bump_alloc(bump, n_tensors, sizeof *keys->no_again);
+    if (keys->weight == NULL || keys->copy == NULL || keys->resident == NULL || keys->no_again == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    memset(keys->weight, 0, n_tensors * sizeof *keys->weight);
+    memset(keys->copy, 0, n_tensors * sizeof *keys->copy);
+    memset(keys->resident, 0, n_tensors * sizeof *keys->resident);
+    memset(keys->no_again, 0, n_tensors * sizeof *keys->no_again);
+    keys->link_price = keys->reach = 1;
+    keys->copies_only = keys->by_duals = keys->keeps_parts = false;
+    return EBB_OK;
+}
+
+void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors) {
+    memcpy(to->weight, from->weight, n_tensors * sizeof *to->weight);
+    memcpy(to->copy, from->copy, n_tensors * sizeof *to->copy);
+    memcpy(to->resident, from->resident, n_tensors * sizeof *to->resident);
+    memcpy(to->no_again, from->no_again, n_tensors * sizeof *to->no_again);
+    to->link_price = from->link_price;
+    to->reach = from->reach;
+    to->copies_only = from->copies_only;
+    to->by_duals = from->by_duals;
+    to->keeps_parts = from->keeps_parts;
+}
+
+/* ---- hands -------------------------------------------------------------------------------------- */
+
+ebb_status ebb__best_hands_init(ebb_best_hand *hands, uint32_t n, const ebb_policy_input *input) {
+    memset(hands, 0, n * sizeof *hands);
+    for (uint32_t i = 0; i < n; i++) {
+        hand *h = &hands[i];
+        EBB_TRY(ebb__draft_init(&h->draft, input->program, input->mem));
+        ebb__draft_reset(&h->draft, input->program);
+        EBB_TRY(ebb__best_walk_init(&h->walk, input, &h->draft));
+        EBB_TRY(ebb__best_keys_init(&h->keys, &h->walk.bump, h->walk.view.n_tensors));
+    }
+    return EBB_OK;
+}
+
+void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (hands[i].walk.input != NULL) { ebb__best_walk_fini(&hands[i].walk); }
+        ebb__draft_fini(&hands[i].draft);
+    }
+}
+
+ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work) {
+    const ebb_policy_input *input = h->walk.input;
+    ebb_placing_options options = {.alignment = h->walk.view.alignment,
+                                   .work = work,
+                                   .enough_bytes = input->budget_bytes,
+                                   .limit_bytes = input->budget_bytes};
+    ebb_timeline timeline = {0};
+    ebb_placed placed = {0};
+    ebb_plan *plan = NULL;
+    h->placed_ns = INFINITY;
+    memcpy(options.tier_bytes, input->tier_bytes, sizeof options.tier_bytes);
+    EBB_TRY(ebb__plan_create(input->mem, "best", ebb_machine_topology(input->machine), &plan));
+    plan->alignment_bytes = h->walk.view.alignment;
+    ebb_status st = ebb__draft_to_plan(&h->draft, input->program, plan);
+    if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
+    h->placed_bytes = placed.peak_bytes;
+    bool fits = placed.peak_bytes <= input->budget_bytes;
+    for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
+    if (st == EBB_OK && fits) {
+        st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
+        h->placed_ns = (double)timeline.iteration_ns;
+    }
+    ebb_plan_destroy(plan);
+    return st;
+}
+
+static ebb_status walk(hand *h) {
+    const uint64_t looks = h->walk.n_looks;
+    h->time_ns = h->placed_ns = INFINITY;
+    h->walk.max_looks = h->max_looks > UINT64_MAX - looks ? UINT64_MAX : looks + h->max_looks;
+    const ebb_status st = ebb__best_walk(&h->walk, &h->keys, h->limit_ns, h->find_resident);
+    h->n_looks = h->walk.n_looks - looks;
+    h->looks_at_step = h->walk.looks_at_step - looks;
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st != EBB_OK) { return st; }
+    EBB_TRY(ebb__best_time(h->walk.input, &h->walk.drag, &h->draft, &h->time_ns));
+    return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK) : EBB_OK;
+}
+
+static void run_hand(void *ctx, uint32_t i) {
+    hand *h = &((hand *)ctx)[i];
+    h->status = walk(h);
+    if (h->status != EBB_OK) { (void)snprintf(h->message, sizeof h->message, "%s", ebb_last_error()); }
+}
+
+void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n) {
+    ebb__thread_share(n, n, run_hand, hands);
+}
