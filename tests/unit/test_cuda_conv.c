@@ -5,6 +5,8 @@
  * told, and nothing is left over. Over the fake, whose engines are named in fake_cudnn.c.
  */
 #include "backend/cuda/cuda_library.h"
+#include "backend/lower.h"
+#include "ebb/ebb.h"
 #include "fake_cuda.h"
 #include "support.h"
 
@@ -277,6 +279,55 @@ static void sums_are_wanted_of_the_library(void **state) {
     }
 }
 
+/* Two branches that begin at one convolution's result: a convolution, and before it in backward a linear layer, whose
+ * gradient is row-major, or a batch-norm, whose gradient has its channels last as the convolution wants it. */
+static ebb_graph *make_branches(bool linear) {
+    const ebb_window three = ebb_window_square(3, 1, 1);
+    ebb_graph_options options = EBB_GRAPH_OPTIONS_INIT;
+    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+    ebb_graph *g = NULL;
+    assert_int_equal(ebb_graph_create(&options, &g), EBB_OK);
+    const ebb_value images = ebb_graph_images(g, 2, 3, 4, 4), labels = ebb_graph_labels(g, 2, 5);
+    const ebb_value a = ebb_graph_conv(g, "a", images, 4, &three, false);
+    const ebb_value b = ebb_graph_conv(g, "b", a, 4, &three, false);
+    const ebb_value flat = ebb_graph_flatten(g, "b.flat", b);
+    const ebb_value other = linear ? a : ebb_graph_batch_norm(g, "n", a, 1e-5f, 0.1f);
+    const ebb_value fc = ebb_graph_linear(g, "fc", ebb_graph_flatten(g, "flat", other), 5, true);
+    const ebb_value sum = ebb_graph_add(g, "sum", ebb_graph_linear(g, "b.fc", flat, 5, true), fc);
+    (void)ebb_graph_softmax_loss(g, sum, labels);
+    assert_int_equal(ebb_graph_train(g, &optimizer, false), EBB_OK);
+    return g;
+}
+
+static size_t count_steps(const ebb_lowered *low, const char *kind, ebb_phase phase) {
+    size_t n_steps = 0, n = 0;
+    const ebb_step *steps = ebb_program_steps(ebb_lowered_program(low), &n_steps);
+    for (size_t s = 0; s < n_steps; s++) { n += strcmp(steps[s].kind, kind) == 0 && steps[s].phase == (uint32_t)phase; }
+    return n;
+}
+
+/* A gradient that would have to be reordered first is added to by a step of its own, as is every one where the library
+ * has no algorithm for that. */
+static void sums_keep_their_layout(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        ebb_lowered *low = NULL;
+        const bool linear = (i & 1) != 0, no_sums = (i & 2) != 0;
+        ebb_graph *g = make_branches(linear);
+        fake_cuda_reset(1);
+        fake.no_sums = no_sums;
+        assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+        assert_int_equal(ebb_lower(g, f.device, &low), EBB_OK);
+        assert_int_equal(count_steps(low, "conv_bwd_data_add", EBB_PHASE_BACKWARD), i == 0);
+        assert_int_equal(count_steps(low, "add", EBB_PHASE_BACKWARD), i != 0);
+        ebb_lowered_destroy(low);
+        ebb_graph_destroy(g);
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
 /* One of the fallbacks is choice 0 where the first list has none that needs little, or cannot be had. */
 static void fallbacks_are_small(void **state) {
     (void)state;
@@ -439,6 +490,7 @@ int main(void) {
         cmocka_unit_test(tails),
         cmocka_unit_test(gradients_are_added),
         cmocka_unit_test(sums_are_wanted_of_the_library),
+        cmocka_unit_test(sums_keep_their_layout),
         cmocka_unit_test(products),
         cmocka_unit_test(fallbacks_are_small),
         cmocka_unit_test(times_are_of_a_card_options_and_versions),

@@ -127,13 +127,16 @@ static void lower_net(const net *n, ebb_device *device) {
     assert_int_equal(ebb_zoo_build(n->name, &options, &graph), EBB_OK);
     assert_int_equal(ebb_graph_train(graph, &optimizer, false), EBB_OK);
     if (ebb_lower(graph, device, &low) != EBB_OK) { fail_msg("%s: %s", n->name, ebb_last_error()); }
+    size_t n_sums = 0;
     for (size_t i = 0; i < low->steps.n; i++) {
         const ebb_lowered_step *step = &low->steps.data[i];
         if (step->op == UINT32_MAX) { continue; }
         const ebb_op_kind kind = low->graph->ops.data[step->op].kind;
         if (kind < EBB_OP_CONV || kind > EBB_OP_CONV_BWD_DATA_ADD) { continue; }
         assert_true(is_of_cudnn(step->kernel[0]));
+        n_sums += strcmp(low->program->steps.data[i].kind, "conv_bwd_data_add") == 0;
     }
+    assert_int_equal(n_sums, strcmp(n->name, "resnet50") == 0 ? 16 : 0);
     ebb_lowered_destroy(low);
     ebb_graph_destroy(graph);
 }
