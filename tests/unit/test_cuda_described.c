@@ -273,6 +273,8 @@ static void check_suite(const problem_list *problems, const card *c, bool tf32) 
         n_tails += conv->has_tail;
         assert_true(conv->has_tail == wants_tail);
     }
+    printf("%-9s %-5s the suite    %zu gradients are added with the same algorithms\n", c->name, tf32 ? "tf32" : "fp32",
+           count_same(&d));
     assert_int_equal(n_plain, 98);
     assert_int_equal(n_tails, 26);
     assert_true(n_own > 0);
