@@ -39,7 +39,7 @@
 #include "ebb/device.h"
 #include "graph/graph.h"
 
-#define EBB_BACKEND_ABI 7u
+#define EBB_BACKEND_ABI 8u
 
 /* A backend's own types begin with these members; the rest is theirs. */
 typedef struct ebb_backend_ops ebb_backend_ops;
@@ -168,6 +168,10 @@ struct ebb_backend_ops {
     void (*kernel_destroy)(ebb_kernel *kernel);
     ebb_status (*bind)(ebb_kernel *kernel, const ebb_binding *binding, ebb_bound **bound_out);
     void (*unbind)(ebb_kernel *kernel, ebb_bound *bound);
+
+    /* optional: NULL: never. Whether desc, which lowering can put in place of two operators (graph.h: CONV_BWD_DATA_ADD
+     * for CONV_BWD_DATA and an ADD), is the better choice. */
+    ebb_status (*merges)(ebb_device *device, const ebb_kernel_desc *desc, bool *merges_out);
 
     /* streams and events */
     ebb_status (*stream_create)(ebb_device *device, bool compute, ebb_stream **stream_out);

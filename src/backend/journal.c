@@ -254,6 +254,12 @@ static ebb_status create_kernel(ebb_device *device, const ebb_kernel_desc *desc,
     return EBB_OK;
 }
 
+static ebb_status ask_merges(ebb_device *device, const ebb_kernel_desc *desc, bool *merges_out) {
+    ebb_device *inner = self(device)->inner;
+    *merges_out = false;
+    return inner->ops->merges != NULL ? inner->ops->merges(inner, desc, merges_out) : EBB_OK;
+}
+
 static void destroy_kernel(ebb_kernel *base) {
     if (base == NULL) { return; }
     journal_kernel *kernel = (journal_kernel *)base;
@@ -504,6 +510,7 @@ static const ebb_backend_ops table = {
     .kernel_destroy = destroy_kernel,
     .bind = bind_kernel,
     .unbind = unbind_kernel,
+    .merges = ask_merges,
     .stream_create = create_stream,
     .stream_destroy = destroy_stream,
     .event_create = create_event,

@@ -196,6 +196,7 @@ static ebb_status check_kind(const ebb_kernel_desc *desc) {
         return check_conv(desc, (window_shapes){&in[0].shape, &in[1].shape, &out[0].shape},
                           desc->n_in > 2 ? &in[2] : NULL);
     case EBB_OP_CONV_BWD_DATA:
+    case EBB_OP_CONV_BWD_DATA_ADD: /* out or inout */
         return check_conv(desc, (window_shapes){&out[0].shape, &in[1].shape, &in[0].shape}, NULL);
     case EBB_OP_CONV_BWD_WEIGHTS:
         return check_conv(desc, (window_shapes){&in[0].shape, &out[0].shape, &in[1].shape},

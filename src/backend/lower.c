@@ -10,13 +10,16 @@
  *  - Storage. A value's tensor is its own, but for views (RESHAPE of plain bytes is no step at all) and for
  *    results in place: when the kernel allows it, and nothing reads the operand's tensor afterwards.
  *  - Kernels are made once for equal descriptions, whatever the number of layers.
+ *  - Sums. Where the backend wants it, a convolution's gradient and the ADD that adds it to another gradient are one
+ *    step, which updates that other gradient in place. Nothing else may read it any more: see find_add, may_add_to.
  *
- * Near-linear: each op is touched once, and looks only at its operands.
+ * Near-linear: each op is touched once, and looks only at its operands and the updates after it.
  */
 #include "backend/lower.h"
 
 #define NO_TENSOR UINT32_MAX
 #define NO_COPY UINT32_MAX
+#define NO_OP UINT32_MAX
 
 /* A value's content in another layout. */
 typedef struct copy {
@@ -42,6 +45,7 @@ typedef struct lowering {
     EBB_VEC(copy) copies;
     kernel_entry *table; /* open addressing; cap a power of two */
     size_t table_cap, table_n;
+    uint32_t merged; /* the latest ADD that is part of an earlier step */
     /* of the op at hand */
     EBB_VEC(ebb_operand) operands;
     EBB_VEC(uint32_t) tensors;
@@ -307,8 +311,8 @@ static bool may_take_over(const lowering *lo, uint32_t op_idx, uint32_t i, const
            !lo->graph->values.data[op->out[0]].kept;
 }
 
-static ebb_status output_tensors(lowering *lo, uint32_t op_idx, const ebb_kernel *kernel, uint32_t *tensors) {
-    const ebb_op *op = &lo->graph->ops.data[op_idx];
+static ebb_status output_tensors(lowering *lo, uint32_t op_idx, const ebb_op *op, const ebb_kernel *kernel,
+                                 uint32_t *tensors) {
     for (uint32_t o = 0; o < op->n_out; o++) {
         ebb_layout layout = kernel->layout[op->n_in + o];
         uint32_t taken = NO_TENSOR;
@@ -343,8 +347,17 @@ static ebb_status describe(lowering *lo, const ebb_op *op) {
     return EBB_OK;
 }
 
-static ebb_status inout_tensors(lowering *lo, uint32_t op_idx, const ebb_kernel *kernel, uint32_t *tensors) {
-    const ebb_op *op = &lo->graph->ops.data[op_idx];
+static ebb_kernel_desc describe_kernel(const lowering *lo, const ebb_op *op) {
+    return (ebb_kernel_desc){.kind = op->kind,
+                             .attr = op->attr,
+                             .n_in = op->n_in,
+                             .n_out = op->n_out,
+                             .n_inout = op->n_inout,
+                             .operand = lo->operands.data};
+}
+
+static ebb_status inout_tensors(lowering *lo, uint32_t op_idx, const ebb_op *op, const ebb_kernel *kernel,
+                                uint32_t *tensors) {
     for (uint32_t i = 0; i < op->n_inout; i++) {
         uint32_t at = op->n_in + op->n_out + i;
         ebb_value value = op->inout[i];
@@ -373,16 +386,10 @@ static ebb_status lower_reshape(lowering *lo, uint32_t op_idx) {
     return EBB_OK;
 }
 
-static ebb_status lower_op(lowering *lo, uint32_t op_idx) {
-    const ebb_op *op = &lo->graph->ops.data[op_idx];
-    if (op->kind == EBB_OP_RESHAPE) { return lower_reshape(lo, op_idx); }
+/* A step for op, which is the operator at op_idx or stands for it. */
+static ebb_status lower_as(lowering *lo, uint32_t op_idx, const ebb_op *op) {
     EBB_TRY(describe(lo, op));
-    ebb_kernel_desc desc = {.kind = op->kind,
-                            .attr = op->attr,
-                            .n_in = op->n_in,
-                            .n_out = op->n_out,
-                            .n_inout = op->n_inout,
-                            .operand = lo->operands.data};
+    const ebb_kernel_desc desc = describe_kernel(lo, op);
     ebb_kernel *kernel = NULL;
     EBB_TRY(find_kernel(lo, &desc, &kernel));
     uint32_t n = op->n_in + op->n_out + op->n_inout;
@@ -391,13 +398,81 @@ static ebb_status lower_op(lowering *lo, uint32_t op_idx) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         EBB_TRY(input_tensor(lo, op->in[i], kernel->layout[i], op_idx, &tensors[i]));
     }
-    EBB_TRY(inout_tensors(lo, op_idx, kernel, tensors));
-    EBB_TRY(output_tensors(lo, op_idx, kernel, tensors));
+    EBB_TRY(inout_tensors(lo, op_idx, op, kernel, tensors));
+    EBB_TRY(output_tensors(lo, op_idx, op, kernel, tensors));
     lo->tensors.n = 0;
     EBB_TRY(EBB_RESERVE(lo->low->mem, &lo->tensors, n));
     memcpy(lo->tensors.data, tensors, n * sizeof *tensors);
     lo->tensors.n = n;
     return add_step(lo, op_idx, &desc, kernel, op->name, op->phase);
+}
+
+/* ---- sums in place ------------------------------------------------------------------------------ */
+
+/* The ADD that alone reads what op_idx makes. Between the two there are at most updates, which read whole gradients of
+ * parameters, and so nothing that is added to later. NO_OP: there is none. */
+static uint32_t find_add(const lowering *lo, uint32_t op_idx) {
+    const ebb_op *ops = lo->graph->ops.data;
+    const ebb_value made = ops[op_idx].out[0];
+    uint32_t at = op_idx + 1;
+    while (at < lo->graph->ops.n && ops[at].kind == EBB_OP_UPDATE) { at++; }
+    if (at >= lo->graph->ops.n || ops[at].kind != EBB_OP_ADD || ops[at].attr.relu != 0) { return NO_OP; }
+    const bool reads = (ops[at].in[0] == made) != (ops[at].in[1] == made);
+    return reads && lo->value_last_use[made] == at ? at : NO_OP;
+}
+
+/* Whether the step op may write the sum of add over its operand acc: it does not read acc itself, and nothing reads it
+ * after add. */
+static bool may_add_to(const lowering *lo, ebb_value acc, const ebb_op *op, uint32_t add) {
+    const uint32_t tensor = lo->low->values[acc].tensor;
+    if (tensor == NO_TENSOR || tensor == lo->low->values[op->in[0]].tensor) { return false; }
+    const ebb_tensor *info = &lo->low->program->tensors.data[tensor];
+    return !info->persistent && !info->kept && lo->last_use.data[tensor] <= add &&
+           !lo->graph->values.data[lo->graph->ops.data[add].out[0]].kept;
+}
+
+/* Whether the backend wants the step, and changes the sum in the layout in which it is. */
+static ebb_status is_wanted(lowering *lo, const ebb_op *op, bool *wanted_out) {
+    ebb_kernel *kernel = NULL;
+    EBB_TRY(describe(lo, op));
+    const ebb_kernel_desc desc = describe_kernel(lo, op);
+    EBB_TRY(lo->device->ops->merges(lo->device, &desc, wanted_out));
+    if (!*wanted_out) { return EBB_OK; }
+    EBB_TRY(find_kernel(lo, &desc, &kernel));
+    *wanted_out = kernel->layout[op->n_in] == lo->low->values[op->inout[0]].layout;
+    return EBB_OK;
+}
+
+/* A convolution's gradient and the ADD after it as one step, if that is allowed and wanted. */
+static ebb_status lower_with_add(lowering *lo, uint32_t op_idx, bool *done_out) {
+    const ebb_op *op = &lo->graph->ops.data[op_idx];
+    *done_out = false;
+    if (op->kind != EBB_OP_CONV_BWD_DATA || lo->device->ops->merges == NULL) { return EBB_OK; }
+    const uint32_t add_idx = find_add(lo, op_idx);
+    if (add_idx == NO_OP) { return EBB_OK; }
+    const ebb_op *add = &lo->graph->ops.data[add_idx];
+    ebb_value acc = add->in[add->in[0] == op->out[0]];
+    if (!may_add_to(lo, acc, op, add_idx)) { return EBB_OK; }
+    ebb_op both = *op;
+    both.kind = EBB_OP_CONV_BWD_DATA_ADD;
+    both.n_out = 0;
+    both.n_inout = 1;
+    both.inout = &acc;
+    EBB_TRY(is_wanted(lo, &both, done_out));
+    if (!*done_out) { return EBB_OK; }
+    EBB_TRY(lower_as(lo, op_idx, &both));
+    lo->low->values[add->out[0]] = lo->low->values[acc];
+    extend_use(lo, lo->low->values[acc].tensor, lo->value_last_use[add->out[0]]);
+    lo->merged = add_idx;
+    return EBB_OK;
+}
+
+static ebb_status lower_op(lowering *lo, uint32_t op_idx) {
+    const ebb_op *op = &lo->graph->ops.data[op_idx];
+    bool done = op_idx == lo->merged;
+    if (op->kind == EBB_OP_RESHAPE) { return lower_reshape(lo, op_idx); }
+    if (!done) { EBB_TRY(lower_with_add(lo, op_idx, &done)); }
+    return done ? EBB_OK : lower_as(lo, op_idx, op);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------- */
@@ -458,7 +533,7 @@ ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered
     EBB_TRY(ebb_graph_check(graph));
     EBB_TRY(ebb__graph_simplify(graph));
     const ebb_mem *mem = graph->mem;
-    lowering lo = {.device = device, .graph = graph};
+    lowering lo = {.device = device, .graph = graph, .merged = NO_OP};
     lo.low = ebb__calloc(mem, 1, sizeof *lo.low);
     if (lo.low == NULL) { return EBB_E_NO_MEMORY; }
     lo.low->mem = mem;

@@ -34,6 +34,7 @@ double ebb__work_flops(const ebb_kernel_desc *desc) {
     case EBB_OP_CONV:
     case EBB_OP_LINEAR: return product_flops(desc, desc->n_in, 1);
     case EBB_OP_CONV_BWD_DATA:
+    case EBB_OP_CONV_BWD_DATA_ADD:
     case EBB_OP_LINEAR_BWD_DATA: return product_flops(desc, 0, 1);
     case EBB_OP_CONV_BWD_WEIGHTS:
     case EBB_OP_LINEAR_BWD_WEIGHTS: return product_flops(desc, 1, desc->n_in);

@@ -21,6 +21,8 @@
  *   CONV              src weights [bias]                   dst                       -        relu
  *   CONV_BWD_DATA     diff_dst weights                     diff_src                  -
  *   CONV_BWD_WEIGHTS  src diff_dst                         diff_weights [diff_bias]  -
+ *   CONV_BWD_DATA_ADD diff_dst weights                     -                         diff_src
+ *                     made by lowering only: diff_src += what CONV_BWD_DATA makes
  *   LINEAR            src weights [bias]                   dst                       -        relu
  *   LINEAR_BWD_DATA   diff_dst weights                     diff_src                  -
  *   LINEAR_BWD_WEIGHTS src diff_dst                        diff_weights [diff_bias]  -
@@ -71,6 +73,7 @@
     X(CONV, "conv", 2, 3, 1, 0)                                                                                        \
     X(CONV_BWD_DATA, "conv_bwd_data", 2, 2, 1, 0)                                                                      \
     X(CONV_BWD_WEIGHTS, "conv_bwd_weights", 2, 2, 2, 0)                                                                \
+    X(CONV_BWD_DATA_ADD, "conv_bwd_data_add", 2, 2, 0, 1)                                                              \
     X(LINEAR, "linear", 2, 3, 1, 0)                                                                                    \
     X(LINEAR_BWD_DATA, "linear_bwd_data", 2, 2, 1, 0)                                                                  \
     X(LINEAR_BWD_WEIGHTS, "linear_bwd_weights", 2, 2, 2, 0)                                                            \

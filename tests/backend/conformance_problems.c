@@ -122,7 +122,8 @@ static int64_t window_places(const ebb_op_attr *a, int axis, int64_t src) {
     return (src + a->pad_begin[axis] + a->pad_end[axis] - extent) / a->stride[axis] + 1;
 }
 
-/* The three kernels of a layer with weights, conv or linear: kind and the two after it in the table. */
+/* The kernels of a layer with weights, conv or linear: kind and the two after it in the table; a convolution's fourth
+ * adds where the second one writes. */
 typedef struct layer {
     ebb_op_kind kind;
     ebb_op_attr attr;
@@ -134,6 +135,7 @@ static void add_layer(problem_list *list, const layer *l, bool bias, bool relu) 
     problem forward = {.kind = l->kind, .attr = l->attr};
     problem data = {.kind = (ebb_op_kind)(l->kind + 1), .attr = l->attr};
     problem filter = {.kind = (ebb_op_kind)(l->kind + 2), .attr = l->attr};
+    problem data_add = {.kind = EBB_OP_CONV_BWD_DATA_ADD, .attr = l->attr};
     forward.attr.relu = relu;
     add_in(&forward, l->src);
     add_in(&forward, l->weights);
@@ -142,6 +144,9 @@ static void add_layer(problem_list *list, const layer *l, bool bias, bool relu) 
     add_in(&data, l->dst);
     add_in(&data, l->weights);
     add_out(&data, l->src);
+    add_in(&data_add, l->dst);
+    add_in(&data_add, l->weights);
+    add_inout(&data_add, l->src, FILL_NORMAL);
     add_in(&filter, l->src);
     add_in(&filter, l->dst);
     add_out(&filter, l->weights);
@@ -149,6 +154,7 @@ static void add_layer(problem_list *list, const layer *l, bool bias, bool relu) 
     push(list, &forward);
     push(list, &filter);
     if (!bias) { push(list, &data); }
+    if (!bias && l->kind == EBB_OP_CONV) { push(list, &data_add); }
 }
 
 static void add_conv(problem_list *list, const window_row *row, bool relu) {

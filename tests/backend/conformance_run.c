@@ -102,7 +102,8 @@ static ebb_layout conv_layout(bench *b, const ebb_shape *image) {
 }
 
 static bool is_image(const problem *p, uint32_t idx) {
-    const bool weights = idx == 1 && (p->kind == EBB_OP_CONV || p->kind == EBB_OP_CONV_BWD_DATA);
+    const bool weights =
+        idx == 1 && (p->kind == EBB_OP_CONV || p->kind == EBB_OP_CONV_BWD_DATA || p->kind == EBB_OP_CONV_BWD_DATA_ADD);
     const ebb_operand *operand = &p->operand[idx];
     return operand->shape.n_dims == 4 && operand->dtype == EBB_F32 && !weights && p->kind != EBB_OP_UPDATE;
 }

@@ -36,6 +36,7 @@ typedef struct fake_cuda {
     bool no_engines;       /* cuDNN knows no algorithm for anything */
     bool no_small_engines; /* its first list has only those that need much workspace */
     bool no_tails;         /* it knows none for a convolution with a bias or a ReLU after it */
+    bool no_sums;          /* nor for one that adds to what is there */
     bool no_epilogues;     /* cuBLASLt knows none for a product with a bias */
     bool broken_list;      /* asking for its first list fails */
     bool broken_engines;   /* it knows some, and making an execution plan of them fails */

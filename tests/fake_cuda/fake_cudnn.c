@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cuDNN's graph API as the fake has it: descriptors that keep their attributes, one convolution a graph, perhaps with
- * a bias and a ReLU after it, and engines that differ in what they say of themselves:
+ * a bias and a ReLU after it, backward to data perhaps added to what is there (beta 1), and engines that differ in what
+ * they say of themselves:
  *
  *   0 rounds to TF32   1 is not deterministic   2 needs more workspace than the operands have bytes
  *   3 does not run on this machine   4 needs no workspace   5 needs a little, as others do   6 rounds its
@@ -190,7 +191,7 @@ typedef struct convolution {
     cudnnBackendDescriptorType_t type;
     tensor src, weights, dst;
     tensor bias; /* id -1: none */
-    bool relu;
+    bool relu, adds;
     int64_t pre[2], post[2], dilation[2], stride[2];
 } convolution;
 
@@ -206,12 +207,14 @@ static bool get_convolution(const descriptor *operation, convolution *c) {
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY - CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA == 5,
         "the header's numbers");
     const descriptor *d = find_desc(operation, (cudnnBackendAttributeName_t)(first + 2));
-    float alpha = 0.0f, beta = 1.0f;
+    const bool data = c->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+    float alpha = 0.0f, beta = -1.0f;
     int64_t n_spatial = 0;
     int32_t mode = -1;
-    return d != NULL && c->weights.id >= 0 && c->src.id >= 0 && c->dst.id >= 0 &&
+    if (!find(operation, (cudnnBackendAttributeName_t)(first + 1), CUDNN_TYPE_FLOAT, 1, &beta)) { return false; }
+    c->adds = beta == 1.0f;
+    return (beta == 0.0f || (c->adds && data)) && d != NULL && c->weights.id >= 0 && c->src.id >= 0 && c->dst.id >= 0 &&
            find(operation, (cudnnBackendAttributeName_t)first, CUDNN_TYPE_FLOAT, 1, &alpha) && alpha > 0.5f &&
-           find(operation, (cudnnBackendAttributeName_t)(first + 1), CUDNN_TYPE_FLOAT, 1, &beta) && beta < 0.5f &&
            find(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n_spatial) && n_spatial == 2 &&
            find(d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode) &&
            mode == CUDNN_CROSS_CORRELATION &&
@@ -325,6 +328,7 @@ static void convolve(const void *args, uint64_t unused) {
     const bool data = c.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
     const tensor *out = forward ? &c.dst : data ? &c.src : &c.weights;
     double *sums = calloc((size_t)n_elements(out), sizeof *sums);
+    for (int64_t i = 0; c.adds && i < n_elements(out); i++) { sums[i] = (double)out->at[i]; }
     for (int64_t i = 0; i < n_elements(&c.dst); i++) {
         unravel(&c.dst, i, d);
         add_terms(&c, d, sums);
@@ -369,7 +373,8 @@ static cudnnStatus_t get_configs(const descriptor *heuristics, int64_t n_wanted,
     if (graph == NULL || !get_graph(graph, &c) || !is_consistent(&c)) { return CUDNN_STATUS_BAD_PARAM; }
     const engines *list = list_of(heuristics);
     if (fake.broken_list && list == &first_list) { return CUDNN_STATUS_EXECUTION_FAILED; }
-    if (fake.no_engines || (fake.no_tails && (c.bias.id >= 0 || c.relu))) { list = &no_list; }
+    const bool tail = c.bias.id >= 0 || c.relu;
+    if (fake.no_engines || (fake.no_tails && tail) || (fake.no_sums && c.adds)) { list = &no_list; }
     *n_out = list->n;
     for (int64_t i = 0; i < n_wanted && i < list->n; i++) {
         if (configs[i]->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) { return CUDNN_STATUS_BAD_PARAM; }

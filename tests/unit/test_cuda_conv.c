@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of cuDNN's algorithms a convolution offers, and of cuBLASLt's a product, that they are looked for once, and
- * that whatever call of making, binding and running fails is told, and nothing is left over. Over the fake, whose
- * engines are named in fake_cudnn.c.
+ * Which of cuDNN's algorithms a convolution offers, and of cuBLASLt's a product, that they are looked for once, where a
+ * gradient is added to another one by the same kernel, and that whatever call of making, binding and running fails is
+ * told, and nothing is left over. Over the fake, whose engines are named in fake_cudnn.c.
  */
 #include "backend/cuda/cuda_library.h"
+#include "backend/lower.h"
+#include "ebb/ebb.h"
 #include "fake_cuda.h"
 #include "support.h"
 
@@ -221,6 +223,111 @@ static void tails(void **state) {
     }
 }
 
+/* The fixture's convolution backward to data: diff_dst, weights, and diff_src, which is made or added to. */
+static void turn_back(fixture *f, bool adds) {
+    const ebb_operand src = f->operand[0];
+    f->operand[0] = f->operand[2];
+    f->operand[2] = src;
+    f->desc.kind = adds ? EBB_OP_CONV_BWD_DATA_ADD : EBB_OP_CONV_BWD_DATA;
+    f->desc.n_out = !adds;
+    f->desc.n_inout = adds;
+}
+
+/* What is in diff_src afterwards. */
+static void run_data(bool adds, bool no_engines, float *diff_src, size_t n) {
+    fixture f;
+    fake_cuda_reset(3);
+    fake.no_engines = no_engines;
+    assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+    turn_back(&f, adds);
+    float *memory = fill_operands(&f);
+    assert_int_equal(make_bind_run(&f, 0), EBB_OK);
+    fake_cuda_unlock();
+    memcpy(diff_src, memory + 2 * SPACING / 4, n * sizeof *diff_src);
+    fake_cuda_lock();
+    close_fixture(&f);
+    assert_int_equal(fake.n_live, 0);
+}
+
+/* By the library and by the own kernel. The numbers are quarters, so that products and sums are exact. */
+static void gradients_are_added(void **state) {
+    (void)state;
+    enum { N = 2 * 4 * 6 * 6 };
+    float alone[N], added[N];
+    for (int own = 0; own < 2; own++) {
+        run_data(false, own != 0, alone, N);
+        run_data(true, own != 0, added, N);
+        for (int i = 0; i < N; i++) { assert_true(added[i] == alone[i] + element(2, i)); }
+    }
+}
+
+/* Only where the library has an algorithm that adds; a library that fails is told. */
+static void sums_are_wanted_of_the_library(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        fixture f;
+        bool merges = i != 0;
+        fake_cuda_reset(1);
+        fake.no_sums = i == 1;
+        fake.broken_engines = i == 2;
+        assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+        turn_back(&f, true);
+        assert_int_equal(ebb__backend_cuda.merges(f.device, &f.desc, &merges), i == 2 ? EBB_E_DEVICE : EBB_OK);
+        if (i < 2) { assert_int_equal(merges, i == 0); }
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
+/* Two branches that begin at one convolution's result: a convolution, and before it in backward a linear layer, whose
+ * gradient is row-major, or a batch-norm, whose gradient has its channels last as the convolution wants it. */
+static ebb_graph *make_branches(bool linear) {
+    const ebb_window three = ebb_window_square(3, 1, 1);
+    ebb_graph_options options = EBB_GRAPH_OPTIONS_INIT;
+    ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
+    ebb_graph *g = NULL;
+    assert_int_equal(ebb_graph_create(&options, &g), EBB_OK);
+    const ebb_value images = ebb_graph_images(g, 2, 3, 4, 4), labels = ebb_graph_labels(g, 2, 5);
+    const ebb_value a = ebb_graph_conv(g, "a", images, 4, &three, false);
+    const ebb_value b = ebb_graph_conv(g, "b", a, 4, &three, false);
+    const ebb_value flat = ebb_graph_flatten(g, "b.flat", b);
+    const ebb_value other = linear ? a : ebb_graph_batch_norm(g, "n", a, 1e-5f, 0.1f);
+    const ebb_value fc = ebb_graph_linear(g, "fc", ebb_graph_flatten(g, "flat", other), 5, true);
+    const ebb_value sum = ebb_graph_add(g, "sum", ebb_graph_linear(g, "b.fc", flat, 5, true), fc);
+    (void)ebb_graph_softmax_loss(g, sum, labels);
+    assert_int_equal(ebb_graph_train(g, &optimizer, false), EBB_OK);
+    return g;
+}
+
+static size_t count_steps(const ebb_lowered *low, const char *kind, ebb_phase phase) {
+    size_t n_steps = 0, n = 0;
+    const ebb_step *steps = ebb_program_steps(ebb_lowered_program(low), &n_steps);
+    for (size_t s = 0; s < n_steps; s++) { n += strcmp(steps[s].kind, kind) == 0 && steps[s].phase == (uint32_t)phase; }
+    return n;
+}
+
+/* A gradient that would have to be reordered first is added to by a step of its own, as is every one where the library
+ * has no algorithm for that. */
+static void sums_keep_their_layout(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        ebb_lowered *low = NULL;
+        const bool linear = (i & 1) != 0, no_sums = (i & 2) != 0;
+        ebb_graph *g = make_branches(linear);
+        fake_cuda_reset(1);
+        fake.no_sums = no_sums;
+        assert_int_equal(open_fixture(&f, NULL, false, false), EBB_OK);
+        assert_int_equal(ebb_lower(g, f.device, &low), EBB_OK);
+        assert_int_equal(count_steps(low, "conv_bwd_data_add", EBB_PHASE_BACKWARD), i == 0);
+        assert_int_equal(count_steps(low, "add", EBB_PHASE_BACKWARD), i != 0);
+        ebb_lowered_destroy(low);
+        ebb_graph_destroy(g);
+        close_fixture(&f);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
 /* One of the fallbacks is choice 0 where the first list has none that needs little, or cannot be had. */
 static void fallbacks_are_small(void **state) {
     (void)state;
@@ -381,6 +488,9 @@ int main(void) {
         cmocka_unit_test(choices),
         cmocka_unit_test(options_allow_more),
         cmocka_unit_test(tails),
+        cmocka_unit_test(gradients_are_added),
+        cmocka_unit_test(sums_are_wanted_of_the_library),
+        cmocka_unit_test(sums_keep_their_layout),
         cmocka_unit_test(products),
         cmocka_unit_test(fallbacks_are_small),
         cmocka_unit_test(times_are_of_a_card_options_and_versions),

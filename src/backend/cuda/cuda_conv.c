@@ -29,7 +29,8 @@ typedef struct operands {
 static operands operands_of(uint32_t direction, uint32_t n_in) {
     switch (direction) {
     case EBB_OP_CONV: return (operands){0, 1, n_in};
-    case EBB_OP_CONV_BWD_DATA: return (operands){2, 1, 0};
+    case EBB_OP_CONV_BWD_DATA:
+    case EBB_OP_CONV_BWD_DATA_ADD: return (operands){2, 1, 0};
     default: return (operands){0, 2, 1};
     }
 }
@@ -82,8 +83,9 @@ static ebb_status convolve_slowly(const ebb_cuda_kernel *kernel, const ebb_bound
     if (k->direction == EBB_OP_CONV) {
         args.to = at.dst;
         EBB_CUDA(ebb__cuda_launch_conv(stream, &args, n_elements(k->dst)), "conv");
-    } else if (k->direction == EBB_OP_CONV_BWD_DATA) {
+    } else if (k->direction != EBB_OP_CONV_BWD_WEIGHTS) {
         args.to = at.src;
+        args.adds = k->direction == EBB_OP_CONV_BWD_DATA_ADD;
         EBB_CUDA(ebb__cuda_launch_conv_bwd_data(stream, &args, n_elements(k->src)), "conv_bwd_data");
     } else {
         args.to = at.weights;
@@ -191,7 +193,8 @@ ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *d
     kernel->pack_destroy = destroy_pack;
     switch (desc->kind) {
     case EBB_OP_CONV: kernel->run = run_conv; break;
-    case EBB_OP_CONV_BWD_DATA: kernel->run = run_bwd_data; break;
+    case EBB_OP_CONV_BWD_DATA:
+    case EBB_OP_CONV_BWD_DATA_ADD: kernel->run = run_bwd_data; break;
     default: kernel->run = run_bwd_weights; break;
     }
     convolution *p = kernel->extra;
@@ -204,5 +207,17 @@ ebb_status ebb__cuda_make_conv(ebb_cuda_device *device, const ebb_kernel_desc *d
         kernel->adds_rows = true;
         kernel->base.scratch_bytes = ebb_max_u64(kernel->base.scratch_bytes, n_bytes);
     }
+    return EBB_OK;
+}
+
+/* Where the library adds. An own kernel would, too, but slowly. */
+ebb_status ebb__cuda_merges(ebb_device *device, const ebb_kernel_desc *desc, bool *merges_out) {
+    const ebb_cuda_conv_key key = key_of(desc);
+    const ebb_cuda_conv *conv = NULL;
+    EBB_TRY(ebb__kernel_check(desc));
+    EBB_TRY(ebb__cuda_enter(ebb__cuda_of(device)));
+    const ebb_status st = ebb__cuda_conv_find(ebb__cuda_of(device), &key, &conv);
+    if (st != EBB_OK && st != EBB_E_UNSUPPORTED) { return st; }
+    *merges_out = st == EBB_OK;
     return EBB_OK;
 }

@@ -161,10 +161,12 @@ static const direction directions[] = {
 /* The operation on conv's three tensors, with dst as it is given. */
 static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t dst,
                                  cudnnBackendDescriptor_t *desc_out) {
+    const bool adds = conv->key.direction == EBB_OP_CONV_BWD_DATA_ADD;
+    const ebb_op_kind kind = adds ? EBB_OP_CONV_BWD_DATA : (ebb_op_kind)conv->key.direction;
     const direction *d = &directions[0];
-    const float one = 1.0f, zero = 0.0f;
+    const float one = 1.0f, beta = adds ? 1.0f : 0.0f;
     cudnnBackendDescriptor_t convolution = NULL, src = NULL, weights = NULL;
-    while (d->kind != (ebb_op_kind)conv->key.direction) { d++; }
+    while (d->kind != kind) { d++; }
     EBB_TRY(make_convolution(conv, &convolution));
     EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_SRC, conv->key.src, &src));
     EBB_TRY(make_tensor(conv, EBB_CUDA_CONV_WEIGHTS, conv->key.weights, &weights));
@@ -174,7 +176,7 @@ static ebb_status make_operation(ebb_cuda_conv *conv, cudnnBackendDescriptor_t d
     put_desc(&m, d->weights, weights);
     put_desc(&m, d->dst, dst);
     put(&m, d->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    put(&m, d->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    put(&m, d->beta, CUDNN_TYPE_FLOAT, 1, &beta);
     return finish_and_keep(conv, &m, desc_out);
 }
 

@@ -14,7 +14,7 @@ enum { EBB_CUDA_CONV_SRC = 1, EBB_CUDA_CONV_WEIGHTS, EBB_CUDA_CONV_DST, EBB_CUDA
 
 /* Everything that the choice of algorithms depends on. There is no padding between members. */
 typedef struct ebb_cuda_conv_key {
-    int64_t direction; /* EBB_OP_CONV, EBB_OP_CONV_BWD_DATA, EBB_OP_CONV_BWD_WEIGHTS */
+    int64_t direction; /* EBB_OP_CONV to EBB_OP_CONV_BWD_DATA_ADD, which adds to what is in src */
     int64_t src[4], weights[4], dst[4];
     int64_t stride[2], pad_begin[2], pad_end[2], dilation[2];
     int64_t bias, relu; /* 0 or 1: what comes after a forward convolution */

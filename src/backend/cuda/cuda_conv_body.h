@@ -65,7 +65,7 @@ EBB_HD void ebb__cuda_conv_element(const ebb_cuda_conv_args *a, uint64_t i) {
 EBB_HD void ebb__cuda_conv_bwd_data_element(const ebb_cuda_conv_args *a, uint64_t i) {
     const ebb_cuda_conv_place p = ebb__cuda_conv_place(i, a->src_size[0], a->src_size[1], a->src_c);
     const int64_t first = p.c / a->group_c * a->group_dst_c, c = p.c % a->group_c;
-    double sum = 0.0;
+    double sum = a->adds ? (double)a->to[i] : 0.0;
     for (int64_t k = 0; k < (int64_t)a->kernel[0] * a->kernel[1]; k++) {
         const int64_t ky = k / a->kernel[1], kx = k % a->kernel[1];
         const int64_t y = ebb__cuda_conv_untap(a, 0, p.y, ky), x = ebb__cuda_conv_untap(a, 1, p.x, kx);

@@ -177,6 +177,7 @@ const ebb_backend_ops ebb__backend_cuda = {
     .kernel_destroy = ebb__cuda_kernel_destroy,
     .bind = ebb__cuda_bind,
     .unbind = ebb__cuda_unbind,
+    .merges = ebb__cuda_merges,
     .stream_create = ebb__cuda_stream_create,
     .stream_destroy = ebb__cuda_stream_destroy,
     .event_create = ebb__cuda_event_create,

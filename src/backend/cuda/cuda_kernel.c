@@ -15,6 +15,7 @@ static const ebb_cuda_make_fn make[EBB_N_OPS] = {
     [EBB_OP_CONV] = ebb__cuda_make_conv,
     [EBB_OP_CONV_BWD_DATA] = ebb__cuda_make_conv,
     [EBB_OP_CONV_BWD_WEIGHTS] = ebb__cuda_make_conv,
+    [EBB_OP_CONV_BWD_DATA_ADD] = ebb__cuda_make_conv,
     [EBB_OP_LINEAR] = ebb__cuda_make_linear,
     [EBB_OP_LINEAR_BWD_DATA] = ebb__cuda_make_linear,
     [EBB_OP_LINEAR_BWD_WEIGHTS] = ebb__cuda_make_linear,

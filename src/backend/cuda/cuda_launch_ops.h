@@ -79,6 +79,7 @@ typedef struct ebb_cuda_conv_args {
     int64_t n_images;
     int32_t src_c, dst_c, group_c, group_dst_c; /* of a group: src's and dst's channels */
     int32_t src_size[2], dst_size[2], kernel[2], stride[2], pad[2], dilation[2];
+    bool adds; /* backward data: to what is there */
 } ebb_cuda_conv_args;
 
 cudaError_t ebb__cuda_launch_conv(cudaStream_t stream, const ebb_cuda_conv_args *args, uint64_t n_dst);

@@ -234,6 +234,7 @@ ebb_status ebb__cuda_kernel_create(ebb_device *device, const ebb_kernel_desc *de
 void ebb__cuda_kernel_destroy(ebb_kernel *kernel);
 ebb_status ebb__cuda_bind(ebb_kernel *kernel, const ebb_binding *binding, ebb_bound **bound_out);
 void ebb__cuda_unbind(ebb_kernel *kernel, ebb_bound *bound);
+ebb_status ebb__cuda_merges(ebb_device *device, const ebb_kernel_desc *desc, bool *merges_out);
 ebb_status ebb__cuda_stream_create(ebb_device *device, bool compute, ebb_stream **stream_out);
 void ebb__cuda_stream_destroy(ebb_stream *stream);
 ebb_status ebb__cuda_stream_sync(ebb_stream *stream);

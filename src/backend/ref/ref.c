@@ -12,6 +12,7 @@ static const ebb_ref_fn functions[EBB_N_OPS] = {
     [EBB_OP_CONV] = ebb__ref_conv,
     [EBB_OP_CONV_BWD_DATA] = ebb__ref_conv_bwd_data,
     [EBB_OP_CONV_BWD_WEIGHTS] = ebb__ref_conv_bwd_weights,
+    [EBB_OP_CONV_BWD_DATA_ADD] = ebb__ref_conv_bwd_data,
     [EBB_OP_LINEAR] = ebb__ref_linear,
     [EBB_OP_LINEAR_BWD_DATA] = ebb__ref_linear_bwd_data,
     [EBB_OP_LINEAR_BWD_WEIGHTS] = ebb__ref_linear_bwd_weights,

@@ -74,14 +74,17 @@ static double gather(const ebb_ref_call *call, int64_t n, int64_t c, int64_t sy,
     return sum;
 }
 
+/* diff_src is the only output, or the only operand that is updated: then the sum is added to what it has. */
 ebb_status ebb__ref_conv_bwd_data(const ebb_ref_call *call) {
     float *diff_src = ebb__ref_out(call, 0);
     const ebb_shape *s = &ebb__kernel_out(call->desc, 0)->shape;
+    const bool adds = call->desc->n_inout > 0;
     for (int64_t n = 0; n < s->dims[0]; n++) {
         for (int64_t c = 0; c < s->dims[1]; c++) {
             for (int64_t y = 0; y < s->dims[2]; y++) {
                 for (int64_t x = 0; x < s->dims[3]; x++) {
-                    diff_src[ebb__ref_at(s, n, c, y, x)] = (float)gather(call, n, c, y, x);
+                    float *at = &diff_src[ebb__ref_at(s, n, c, y, x)];
+                    *at = (float)(gather(call, n, c, y, x) + (adds ? (double)*at : 0.0));
                 }
             }
         }
