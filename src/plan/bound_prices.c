@@ -22,18 +22,24 @@
 #include <math.h>
 
 #define N_SEGMENTS_MAX (EBB_BOUND_PIVOTS + 1)
-#define N_WAYS 3u                      /* COMPUTING, IN, OUT */
-#define N_WIDTHS 5u                    /* groups of 16, 8, 4, 2 and 1 segments */
-#define GROUPED 0.3                    /* of the climb, with groups of two and more */
-#define FIRST_ROUNDS 300u              /* with no effort */
-#define MORE_ROUNDS 2000u              /* with any */
-#define MAX_VISITS ((uint64_t)1 << 26) /* of segments along intervals; about half a second */
+#define N_WAYS 3u   /* COMPUTING, IN, OUT */
+#define N_WIDTHS 5u /* groups of 16, 8, 4, 2 and 1 segments */
+#define GROUPED 0.3 /* of the climb, with groups of two and more */
 #define SAFETY 1e-7
 #define MEMORY 0.9         /* of the running mean */
 #define SQUARE_MEMORY 0.99 /* of the mean of squares */
 #define STEP 0.1           /* of the first round: of a share */
 
 enum { COMPUTING, IN, OUT };
+
+/* At most, by care: rounds, and visits of segments along intervals, 2^26 of which take up to half a second. */
+static const struct {
+    uint64_t rounds, visits;
+} work_of[] = {
+    [EBB_BOUND_AT_ONCE] = {300, (uint64_t)1 << 22},
+    [EBB_BOUND_QUICK] = {300, (uint64_t)1 << 26},
+    [EBB_BOUND_LONG] = {2000, (uint64_t)1 << 26},
+};
 
 /* A point, a direction or a subgradient. There is no pivot after the last segment: its price stays 0. */
 typedef struct vector {
@@ -43,9 +49,9 @@ typedef struct vector {
 
 /* What the point at hand asks. Segments after the last are those of the next iteration. */
 typedef struct tolls {
-    double of[N_SEGMENTS_MAX][N_WAYS];                          /* for a nanosecond of each way in a segment */
-    double least[N_WAYS][N_SEGMENTS_MAX][N_SEGMENTS_MAX];       /* of a segment and this many after it */
-    double upto[2 * N_SEGMENTS_MAX + 1];                        /* the prices of a byte before a segment */
+    double of[N_SEGMENTS_MAX][N_WAYS];                    /* for a nanosecond of each way in a segment */
+    double least[N_WAYS][N_SEGMENTS_MAX][N_SEGMENTS_MAX]; /* of a segment and this many after it */
+    double upto[2 * N_SEGMENTS_MAX + 1];                  /* the prices of a byte before a segment */
 } tolls;
 
 typedef struct pricer {
@@ -312,7 +318,7 @@ static uint64_t count_visits(const ebb_bound_problem *problem) {
     return n;
 }
 
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, double stop_ns, ebb_bump *bump,
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, ebb_bound_care care, double stop_ns, ebb_bump *bump,
                             double *bound_ns_out, ebb_bound_prices *prices_out) {
     double computing_ns = 0;
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
@@ -324,7 +330,7 @@ ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, d
     *c = (climber){.pricer = {.problem = problem, .n_segments = problem->n_pivots + 1}};
     c->pricer.unit = unit_of(problem, computing_ns);
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->at.share[j][COMPUTING] = 1; }
-    const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
+    const uint64_t n_rounds = ebb_min_u64(work_of[care].rounds, work_of[care].visits / count_visits(problem));
     *bound_ns_out = fmax(computing_ns, climb(c, n_rounds, stop_ns * (1 + 2 * SAFETY))) * (1 - SAFETY);
     for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
         prices_out->out[j] = c->best.share[j][OUT];

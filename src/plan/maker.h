@@ -38,6 +38,8 @@ typedef struct ebb_maker {
     bool is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
                       no lower peak looked for, no nominal machine asked */
+    bool first_will_do; /* while there is a first plan, no other order, rival or search is tried */
+    bool is_first;      /* it is being made: the placer makes its first sweep alone */
     ebb_draft draft;
     /* of the choices at hand */
     const uint32_t *choice;  /* [n_steps]; NULL: 0 everywhere */
