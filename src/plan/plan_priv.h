@@ -204,6 +204,7 @@ typedef struct ebb_policy_input {
     bool early_out;     /* copies out may begin before their tensor has to leave */
     bool early_in;      /* copies in may begin before their tensor is read */
     bool is_hasty;      /* little work is to be spent */
+    bool walks;         /* in haste, by a policy that searches: the draft of one walk */
     bool copies_only;   /* nothing is to be computed again */
     bool as_coded;      /* with the mistakes of the authors' code */
     uint32_t effort;    /* of a policy that searches: how many rounds */
