@@ -12,43 +12,28 @@ same unit, the steps computed again, the bytes copied out, and the seconds that 
 a row without figures.
 """
 import argparse
-import json
 import os
 import shlex
-import subprocess
-import sys
-import time
 
+from ebb_plan import plan, time_over
 from provenance import written
 
 COLUMNS = ["commit", "processor", "program", "memory_percent", "policy", "time_ratio", "bound_ratio", "again",
            "out_bytes", "plan_s"]
 
 
-def plan(ebb, program, options):
-    words = shlex.split(program)
+def rows_of(args, program):
+    words = shlex.split(program) + shlex.split(args.options) + (["--machine", args.machine] if args.machine else [])
     if not os.path.exists(words[0]):
         words += ["--backend", "dry"]
-    start = time.monotonic()
-    done = subprocess.run([ebb, "plan", *words, *options, "--json"], capture_output=True, text=True, check=False)
-    result = json.loads(done.stdout or "{}")
-    result["plan_s"] = time.monotonic() - start
-    if done.returncode != 0 and "least_budget_bytes" not in result:
-        sys.exit(f"{program}: {done.stderr.strip()}")
-    return result
-
-
-def rows_of(args, program):
-    shared = shlex.split(args.options) + (["--machine", args.machine] if args.machine else [])
-    free = plan(args.ebb, program, [*shared, "--policy", "liveness"])
+    free = plan(args.ebb, *words, "--policy", "liveness")
     for percent in args.memory.split(","):
         budget = int(free["liveness_bytes"] * float(percent) / 100)
         for policy in args.policies.split(","):
-            options = [*shared, "--policy", policy, "--memory", str(budget)]
-            got = plan(args.ebb, program, options + (["--effort", str(args.effort)] if policy == "best" else []))
-            times = [got.get(name) for name in ("step_time_predicted_s", "bound_step_time_s")]
+            effort = ["--effort", str(args.effort)] if policy == "best" else []
+            got = plan(args.ebb, *words, "--policy", policy, "--memory", str(budget), *effort)
             yield [os.path.basename(program), percent, policy,
-                   *("" if t is None else f"{t / free['step_time_predicted_s']:.4f}" for t in times),
+                   *time_over(got, free["step_time_predicted_s"], missing=""),
                    got.get("recomputed_steps", ""), got.get("moved_out_bytes", ""), f"{got['plan_s']:.2f}"]
 
 

@@ -13,18 +13,16 @@ A pickle runs what it names when it is loaded; here all but arrays and container
 """
 import argparse
 import collections
-import csv
 import importlib
 import json
 import math
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
-import time
 
-from provenance import commit, processor
+from ebb_plan import plan, time_over
+from provenance import written
 
 GIB = 1 << 30
 # Folder, name of a file, budgets in GiB (what is fixed is taken off).
@@ -46,7 +44,7 @@ MOCCASIN = {
     "random_layered_n1000_": {0.9: 1.007, 0.8: 1.034},
 }
 COLUMNS = ["commit", "processor", "instance", "budget", "budget_bytes", "solver", "solver_s", "best", "best_bound",
-           "best_peak_bytes", "best_s"]
+           "best_peak_bytes", "best_s", "best_cpu_s"]
 
 
 class Empty:
@@ -125,27 +123,20 @@ class Planner:
         with open(self.machine, "w", encoding="utf-8") as file:
             json.dump({"format": "ebb-machine", "version": 2, "rates": {"overhead_ns": 0}}, file)
 
-    def plan(self, graph, *options):
-        with open(self.graph, "w", encoding="utf-8") as file:
-            json.dump(graph, file)
-        done = subprocess.run([os.path.join(self.args.build, "ebb"), "plan", self.graph, "--machine", self.machine,
-                               "--host-memory", "0", "--json", *options], capture_output=True, text=True, check=False)
-        result = json.loads(done.stdout or "{}")
-        if done.returncode != 0 and "least_budget_bytes" not in result:
-            sys.exit(done.stderr.strip())
-        return result
+    def plan(self, *options):
+        return plan(os.path.join(self.args.build, "ebb"), self.graph, "--machine", self.machine, "--host-memory", "0",
+                    *options)
 
     def row(self, instance):
         name, budget, graph, size, solver, seconds = instance
-        free = self.plan(graph, "--policy", "liveness")
-        base = free["step_time_predicted_s"]
+        with open(self.graph, "w", encoding="utf-8") as file:
+            json.dump(graph, file)
+        free = self.plan("--policy", "liveness")
         size = int(free["peak_planned_bytes"] * size) if size < 1 else size
-        start = time.monotonic()
-        got = self.plan(graph, "--memory", str(size), "--effort", str(self.args.effort))
-        times = [got[k] / base if k in got else None for k in ("step_time_predicted_s", "bound_step_time_s")]
+        got = self.plan("--memory", str(size), "--effort", str(self.args.effort))
         return [name, budget, size, "" if solver is None else f"{solver:.4f}", seconds,
-                *("none" if t is None else f"{t:.4f}" for t in times), got.get("peak_planned_bytes", ""),
-                f"{time.monotonic() - start:.1f}"]
+                *time_over(got, free["step_time_predicted_s"]), got.get("peak_planned_bytes", ""),
+                f"{got['plan_s']:.1f}", f"{got['plan_cpu_s']:.1f}"]
 
 
 def main():
@@ -159,17 +150,13 @@ def main():
     instances = [*(monet_instances(args.monet) if args.monet else ()),
                  *(moccasin_instances(args.moccasin) if args.moccasin else ())]
     ratios = []
-    with open(args.out, "w", encoding="utf-8", newline="") if args.out else sys.stdout as out, \
-            tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         planner = Planner(args, folder)
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for instance in instances:
-            row = planner.row(instance)
-            writer.writerow([commit(), processor(), *row])
-            out.flush()
+        for row in written(args.out, COLUMNS, map(planner.row, instances)):
             if row[3] and row[5] != "none":
                 ratios.append(float(row[5]) / float(row[3]))
+            if args.out:
+                print(*row, sep="\t", flush=True)
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"best over solver: geometric mean {mean:.4f} of {len(ratios)}, worst {max(ratios):.4f}", file=sys.stderr)

@@ -14,16 +14,15 @@ the time without; nothing is copied. A budget is a ratio of the simulator's own 
  - best: `ebb plan --policy best`, whose peak as placed keeps within the budget, without views.
 """
 import argparse
-import csv
 import glob
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 
-from provenance import commit, processor
+from ebb_plan import plan, time_over
+from provenance import written
 
 # Beginning of the log's name: the network, the simulator's peak in bytes, and by ratio its overhead with DTR's exact h
 # and with equivalence classes. OOM: out of memory; thrash: over ten times as long.
@@ -53,8 +52,9 @@ LOGS = {
         {0.7: (1.032, 1.031), 0.5: (1.065, 1.071), 0.4: (1.143, 1.159), 0.3: (1.301, 1.365),
          0.2: (1.598, 1.550), 0.15: ("not run", "OOM"), 0.1: ("OOM", "OOM")}),
 }
+BEST = ["best", "best_bound", "best_peak_bytes", "best_s", "best_cpu_s"]
 COLUMNS = ["commit", "processor", "network", "ratio", "budget_bytes", "simulator_dtr", "simulator_dtr_eq", "dtr", "dtr_eq",
-           "best", "best_bound", "best_peak_bytes", "best_s"]
+           *BEST]
 
 
 def views_ns(path):
@@ -80,15 +80,10 @@ def rule(args, path, policy, budgets):
     return [None if t == "none" else int(t) for t in times]
 
 
-def best(args, path, machine, budget):
-    start = time.monotonic()
-    done = subprocess.run([os.path.join(args.build, "ebb"), "plan", path, "--machine", machine, "--memory", str(budget),
-                           "--host-memory", "0", "--effort", str(args.effort), "--json"], capture_output=True, text=True,
-                          check=False)
-    result = json.loads(done.stdout or "{}")
-    if done.returncode != 0 and "least_budget_bytes" not in result:
-        sys.exit(f"{path}: {done.stderr.strip()}")
-    return result, time.monotonic() - start
+def best(args, path, machine, budget, base_s):
+    got = plan(os.path.join(args.build, "ebb"), path, "--machine", machine, "--memory", str(budget), "--host-memory", "0",
+               "--effort", str(args.effort))
+    return [*time_over(got, base_s), got.get("peak_planned_bytes", ""), f"{got['plan_s']:.1f}", f"{got['plan_cpu_s']:.1f}"]
 
 
 def rows_of(args, path, machine):
@@ -100,11 +95,9 @@ def rows_of(args, path, machine):
     rules = {p: rule(args, path, p, budgets) for p in ("dtr", "dtr-eq")}
     for i, ratio in enumerate(ratios):
         own = ["none" if rules[p][i] is None else f"{(rules[p][i] + views) / (base + views):.4f}" for p in rules]
-        got, seconds = ({}, 0) if args.no_best else best(args, path, machine, budgets[i])
-        times = [got[k] * 1e9 / base if k in got else None for k in ("step_time_predicted_s", "bound_step_time_s")]
-        missing = "" if args.no_best else "none"
-        yield [name, ratio, budgets[i], *told.get(ratio, ("not run", "not run")), *own,
-               *(missing if t is None else f"{t:.4f}" for t in times), got.get("peak_planned_bytes", ""), f"{seconds:.1f}"]
+        row = [name, ratio, budgets[i], *told.get(ratio, ("not run", "not run")), *own]
+        row += [""] * len(BEST) if args.no_best else best(args, path, machine, budgets[i], base / 1e9)
+        yield row
 
 
 def main():
@@ -119,16 +112,13 @@ def main():
     paths = [path for begin in LOGS for path in glob.glob(os.path.join(args.folder, begin + "*.log"))]
     if not paths:
         sys.exit(f"{args.folder}: none of the logs is here")
-    with open(args.out, "w", encoding="utf-8", newline="") if args.out else sys.stdout as out, \
-            tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
         json.dump({"format": "ebb-machine", "version": 2, "rates": {"overhead_ns": 0}}, machine)
         machine.flush()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for path in paths:
-            for row in rows_of(args, path, machine.name):
-                writer.writerow([commit(), processor(), *row])
-                out.flush()
+        rows = (row for path in paths for row in rows_of(args, path, machine.name))
+        for row in written(args.out, COLUMNS, rows):
+            if args.out:
+                print(*row, sep="\t", flush=True)
 
 
 if __name__ == "__main__":

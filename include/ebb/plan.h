@@ -186,12 +186,12 @@ typedef struct ebb_plan_options {
                                            device. The first tier with room is used */
     const char *algorithms; /* the way in which each step gets its algorithm; ebb_algorithms_name lists the ways */
     uint64_t
-        granule_bytes; /* the arena takes whole granules of the device, so only the whole granules of the budget are
-                          used, and the least budget is a number of them. 0: the arena takes any number of bytes */
-    uint32_t effort;   /* of the policy best: rounds of its search, about a second each; 0: its first plans only. Within
-                        * one budget more effort never gives a slower plan */
-    bool no_recompute; /* no step is run twice. A policy that would run one again has no plan then */
-    bool as_coded;     /* policies of papers make the mistakes of their authors' code, where these are known */
+        granule_bytes;  /* the arena takes whole granules of the device, so only the whole granules of the budget are
+                           used, and the least budget is a number of them. 0: the arena takes any number of bytes */
+    uint32_t effort;    /* of the policy best: rounds of its search, about a second each; 0: no search, but a first plan
+                         * at once. Within one budget more effort never gives a slower plan */
+    bool no_recompute;  /* no step is run twice. A policy that would run one again has no plan then */
+    bool as_coded;      /* policies of papers make the mistakes of their authors' code, where these are known */
     uint32_t n_threads; /* that the policy best may search with, the caller's among them; 0 is 1. The plan is the same
                          * for any number. With more than one, the memory hooks are called from several threads */
     double slowdown;    /* 0 or more: of the plans within the limits above that take at most 1 + slowdown times what an

@@ -51,7 +51,7 @@ ebb_status ebb__best_find_duals(ebb_best_walk *w, ebb_best_duals **duals_out, do
     memcpy(limits.tier_bytes, input->tier_bytes, sizeof limits.tier_bytes);
     const ebb_bound_choices choices = {true, input->choice};
     EBB_TRY(ebb__bound_problem(input->program, input->machine, &limits, choices, &w->bump, &problem));
-    EBB_TRY(ebb__bound_price(&problem, 0, INFINITY, &w->bump, bound_ns_out, &prices));
+    EBB_TRY(ebb__bound_price(&problem, EBB_BOUND_QUICK, INFINITY, &w->bump, bound_ns_out, &prices));
     ebb_best_duals *duals = ebb__bump_alloc(&w->bump, 1, sizeof *duals);
     if (duals == NULL) { return EBB_E_NO_MEMORY; }
     duals->segment = ebb__bump_alloc(&w->bump, n + 1, sizeof *duals->segment);

@@ -76,9 +76,9 @@ typedef struct ebb_bound_prices {
     double out[EBB_BOUND_PIVOTS + 1], in[EBB_BOUND_PIVOTS + 1], byte[EBB_BOUND_PIVOTS + 1];
 } ebb_bound_prices;
 
-/* The largest bound that is found with little work, or, with any effort, with more; in nanoseconds. At most a hair
- * below the time of computing. It is not looked for beyond stop_ns. prices_out may be NULL. */
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, double stop_ns, ebb_bump *bump,
+/* The largest bound that is found with so much care, in nanoseconds. At most a hair below the time of computing. It is
+ * not looked for beyond stop_ns. prices_out may be NULL. */
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, ebb_bound_care care, double stop_ns, ebb_bump *bump,
                             double *bound_ns_out, ebb_bound_prices *prices_out);
 
 #endif

@@ -22,12 +22,9 @@
 #include <math.h>
 
 #define N_SEGMENTS_MAX (EBB_BOUND_PIVOTS + 1)
-#define N_WAYS 3u                      /* COMPUTING, IN, OUT */
-#define N_WIDTHS 5u                    /* groups of 16, 8, 4, 2 and 1 segments */
-#define GROUPED 0.3                    /* of the climb, with groups of two and more */
-#define FIRST_ROUNDS 300u              /* with no effort */
-#define MORE_ROUNDS 2000u              /* with any */
-#define MAX_VISITS ((uint64_t)1 << 26) /* of segments along intervals; about half a second */
+#define N_WAYS 3u   /* COMPUTING, IN, OUT */
+#define N_WIDTHS 5u /* groups of 16, 8, 4, 2 and 1 segments */
+#define GROUPED 0.3 /* of the climb, with groups of two and more */
 #define SAFETY 1e-7
 #define MEMORY 0.9         /* of the running mean */
 #define SQUARE_MEMORY 0.99 /* of the mean of squares */
@@ -35,16 +32,33 @@
 
 enum { COMPUTING, IN, OUT };
 
+/* At most, by care: rounds, and visits of segments along intervals, 2^26 of which take up to half a second. */
+static const struct {
+    uint64_t rounds, visits;
+} work_of[] = {
+    [EBB_BOUND_AT_ONCE] = {300, (uint64_t)1 << 22},
+    [EBB_BOUND_QUICK] = {300, (uint64_t)1 << 26},
+    [EBB_BOUND_LONG] = {2000, (uint64_t)1 << 26},
+};
+
 /* A point, a direction or a subgradient. There is no pivot after the last segment: its price stays 0. */
 typedef struct vector {
     double share[N_SEGMENTS_MAX][N_WAYS];
     double price[N_SEGMENTS_MAX]; /* of a byte; in units of pricer.unit */
 } vector;
 
+/* What the point at hand asks. Segments after the last are those of the next iteration. */
+typedef struct tolls {
+    double of[N_SEGMENTS_MAX][N_WAYS];                    /* for a nanosecond of each way in a segment */
+    double least[N_WAYS][N_SEGMENTS_MAX][N_SEGMENTS_MAX]; /* of a segment and this many after it */
+    double upto[2 * N_SEGMENTS_MAX + 1];                  /* the prices of a byte before a segment */
+} tolls;
+
 typedef struct pricer {
     const ebb_bound_problem *problem;
     uint32_t n_segments;
     double unit; /* nanoseconds a byte, so that a step along a price is about as long as one along a share */
+    tolls tolls;
 } pricer;
 
 typedef struct climber {
@@ -63,9 +77,48 @@ typedef struct states {
     double present, present_copy, absent, absent_copy; /* saved so far */
 } states;
 
-/* What a copy costs, by the segment's shares; what is impossible costs too much at any. */
-static double copy_cost(const pricer *p, const double share[N_WAYS], uint32_t way, double ns) {
-    return ns < INFINITY ? (share[way] + p->problem->drag * share[COMPUTING]) * ns : INFINITY;
+static double less(double a, double b) {
+    return a < b ? a : b;
+}
+
+/* What is impossible costs too much at any toll. */
+static double cost(double toll, double ns) {
+    return ns < INFINITY ? toll * ns : INFINITY;
+}
+
+static void find_tolls(pricer *p, const vector *at) {
+    const uint32_t n = p->n_segments;
+    tolls *t = &p->tolls;
+    for (uint32_t j = 0; j < n; j++) {
+        const double computing = at->share[j][COMPUTING], drag = p->problem->drag;
+        t->of[j][COMPUTING] = computing;
+        t->of[j][IN] = at->share[j][IN] + drag * computing;
+        t->of[j][OUT] = at->share[j][OUT] + drag * computing;
+    }
+    for (uint32_t w = 0; w < N_WAYS; w++) {
+        for (uint32_t j = 0; j < n; j++) {
+            double least = INFINITY;
+            for (uint32_t i = 0, k = j; i < n; i++, k = k + 1 < n ? k + 1 : 0) {
+                least = less(least, t->of[k][w]);
+                t->least[w][j][i] = least;
+            }
+        }
+    }
+    for (uint32_t j = 0; j < 2 * n; j++) { t->upto[j + 1] = t->upto[j] + at->price[j < n ? j : j - n] * p->unit; }
+}
+
+/* Whether no absence in the interval can save as much as coming back costs. */
+static bool is_hopeless(const pricer *p, const ebb_bound_interval *interval) {
+    const tolls *t = &p->tolls;
+    const uint32_t n = p->n_segments, first = interval->first, length = interval->last - first;
+    const uint32_t lead = interval->lead < n ? interval->lead : n - 1, from = (first + n - lead) % n;
+    const double saves = interval->bytes * (t->upto[interval->last] - t->upto[first]);
+    const uint32_t far = length < n ? length : n - 1, all = lead + length < n ? lead + length : n - 1;
+    if (interval->maker != EBB_BOUND_NONE && saves > t->least[COMPUTING][first][far] * interval->again_ns) {
+        return false;
+    }
+    const double out = interval->has_copy ? 0 : cost(t->least[OUT][from][all], interval->out_ns);
+    return saves <= out + cost(t->least[IN][first][far], interval->in_ns);
 }
 
 static void add_copy(const pricer *p, double by[N_WAYS], uint32_t way, double ns) {
@@ -79,35 +132,32 @@ static bool raise(double *value, double to) {
     return true;
 }
 
-static uint8_t pass_segment(const pricer *p, states *s, const ebb_bound_interval *interval,
-                            const double share[N_WAYS]) {
-    const double again = interval->maker != EBB_BOUND_NONE ? share[COMPUTING] * interval->again_ns : INFINITY;
-    const double in = copy_cost(p, share, IN, interval->in_ns);
+static uint8_t pass_segment(states *s, const ebb_bound_interval *interval, const double toll[N_WAYS]) {
+    const double again = interval->maker != EBB_BOUND_NONE ? toll[COMPUTING] * interval->again_ns : INFINITY;
+    const double in = cost(toll[IN], interval->in_ns);
     uint8_t did = 0;
     if (raise(&s->present, s->absent - again)) { did |= BACK_BARE; }
-    if (raise(&s->present_copy, s->absent_copy - fmin(again, in))) { did |= BACK_COPY; }
-    if (raise(&s->present_copy, s->present - copy_cost(p, share, OUT, interval->out_ns))) { did |= COPY; }
+    if (raise(&s->present_copy, s->absent_copy - less(again, in))) { did |= BACK_COPY; }
+    if (raise(&s->present_copy, s->present - cost(toll[OUT], interval->out_ns))) { did |= COPY; }
     if (raise(&s->absent, s->present)) { did |= LEAVE_BARE; }
     if (raise(&s->absent_copy, s->present_copy)) { did |= LEAVE_COPY; }
     return did;
 }
 
 /* The cheapest segment before the interval in which it could be copied; interval->first: none. */
-static uint32_t find_early_copy(const pricer *p, const vector *at, const ebb_bound_interval *interval) {
+static uint32_t find_early_copy(const pricer *p, const ebb_bound_interval *interval) {
     uint32_t best = interval->first;
     for (uint32_t i = 1; i <= interval->lead; i++) {
         const uint32_t segment = (interval->first + p->n_segments - i % p->n_segments) % p->n_segments;
-        if (best == interval->first ||
-            copy_cost(p, at->share[segment], OUT, 1) < copy_cost(p, at->share[best], OUT, 1)) {
-            best = segment;
-        }
+        const bool is_first = best == interval->first;
+        if (is_first || p->tolls.of[segment][OUT] < p->tolls.of[best][OUT]) { best = segment; }
     }
     return best;
 }
 
 /* Go the best way back from the end, and subtract from the subgradient what it costs and saves. */
-static void go_back(const pricer *p, const ebb_bound_interval *interval, const vector *at, const uint8_t *did,
-                    bool copy, uint32_t early, vector *slope) {
+static void go_back(const pricer *p, const ebb_bound_interval *interval, const uint8_t *did, bool copy, uint32_t early,
+                    vector *slope) {
     bool absent = false;
     for (uint32_t i = interval->last - interval->first + 1; i-- > 0;) {
         const uint32_t segment = (interval->first + i) % p->n_segments;
@@ -119,9 +169,9 @@ static void go_back(const pricer *p, const ebb_bound_interval *interval, const v
             copy = false;
         }
         if (absent || (did[i] & (copy ? BACK_COPY : BACK_BARE)) == 0) { continue; }
-        const double *share = at->share[segment];
+        const double *toll = p->tolls.of[segment];
         const bool again = !copy || (interval->maker != EBB_BOUND_NONE &&
-                                     share[COMPUTING] * interval->again_ns < copy_cost(p, share, IN, interval->in_ns));
+                                     toll[COMPUTING] * interval->again_ns < cost(toll[IN], interval->in_ns));
         if (again) {
             by[COMPUTING] += interval->again_ns;
         } else {
@@ -135,26 +185,28 @@ static void go_back(const pricer *p, const ebb_bound_interval *interval, const v
 /* The most that absences in the interval save. */
 static double save(const pricer *p, const ebb_bound_interval *interval, const vector *at, vector *slope) {
     uint8_t did[2 * N_SEGMENTS_MAX];
-    const uint32_t early = find_early_copy(p, at, interval);
+    if (is_hopeless(p, interval)) { return 0; }
+    const uint32_t early = find_early_copy(p, interval);
     states s = {.present = 0, .present_copy = -INFINITY, .absent = -INFINITY, .absent_copy = -INFINITY};
-    if (early != interval->first) { s.present_copy = -copy_cost(p, at->share[early], OUT, interval->out_ns); }
+    if (early != interval->first) { s.present_copy = -cost(p->tolls.of[early][OUT], interval->out_ns); }
     if (interval->has_copy) { s.present_copy = 0; }
     for (uint32_t i = 0; i <= interval->last - interval->first; i++) {
         const uint32_t segment = (interval->first + i) % p->n_segments;
-        did[i] = pass_segment(p, &s, interval, at->share[segment]);
+        did[i] = pass_segment(&s, interval, p->tolls.of[segment]);
         s.absent += interval->bytes * at->price[segment] * p->unit;
         s.absent_copy += interval->bytes * at->price[segment] * p->unit;
     }
     const bool copy = s.present_copy > s.present;
-    go_back(p, interval, at, did, copy, early, slope);
+    go_back(p, interval, did, copy, early, slope);
     return copy ? s.present_copy : s.present;
 }
 
 /* ---- the bound of a point ----------------------------------------------------------------------- */
 
-static double bound_at(const pricer *p, const vector *at, vector *slope) {
+static double bound_at(pricer *p, const vector *at, vector *slope) {
     const ebb_bound_problem *problem = p->problem;
     double bound = 0;
+    find_tolls(p, at);
     *slope = (vector){0};
     for (uint32_t j = 0; j < p->n_segments; j++) {
         slope->share[j][COMPUTING] = problem->computing_ns[j];
@@ -266,7 +318,7 @@ static uint64_t count_visits(const ebb_bound_problem *problem) {
     return n;
 }
 
-ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, double stop_ns, ebb_bump *bump,
+ebb_status ebb__bound_price(const ebb_bound_problem *problem, ebb_bound_care care, double stop_ns, ebb_bump *bump,
                             double *bound_ns_out, ebb_bound_prices *prices_out) {
     double computing_ns = 0;
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { computing_ns += problem->computing_ns[j]; }
@@ -275,9 +327,10 @@ ebb_status ebb__bound_price(const ebb_bound_problem *problem, uint32_t effort, d
     if (problem->n_pivots == 0 || computing_ns == 0) { return EBB_OK; }
     climber *c = ebb__bump_alloc(bump, 1, sizeof *c);
     if (c == NULL) { return EBB_E_NO_MEMORY; }
-    *c = (climber){.pricer = {problem, problem->n_pivots + 1, unit_of(problem, computing_ns)}};
+    *c = (climber){.pricer = {.problem = problem, .n_segments = problem->n_pivots + 1}};
+    c->pricer.unit = unit_of(problem, computing_ns);
     for (uint32_t j = 0; j <= problem->n_pivots; j++) { c->at.share[j][COMPUTING] = 1; }
-    const uint64_t n_rounds = ebb_min_u64(effort == 0 ? FIRST_ROUNDS : MORE_ROUNDS, MAX_VISITS / count_visits(problem));
+    const uint64_t n_rounds = ebb_min_u64(work_of[care].rounds, work_of[care].visits / count_visits(problem));
     *bound_ns_out = fmax(computing_ns, climb(c, n_rounds, stop_ns * (1 + 2 * SAFETY))) * (1 - SAFETY);
     for (uint32_t j = 0; prices_out != NULL && j <= problem->n_pivots; j++) {
         prices_out->out[j] = c->best.share[j][OUT];

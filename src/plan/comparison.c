@@ -70,8 +70,8 @@ static ebb_status make_row(work *w, size_t idx) {
     options.n_threads = 1;                /* the others make other plans */
     options.progress = (ebb_progress){0}; /* this is not the caller's thread */
     options.budget_bytes = c->budgets[row->budget].bytes;
-    const ebb_certificate *known = &c->budgets[row->budget].certificate;
-    const ebb_status st = ebb__plan_make(w->program, w->machine, &options, known, &plan, &row->no_fit);
+    const ebb_plan_asked asked = {.known = &c->budgets[row->budget].certificate};
+    const ebb_status st = ebb__plan_make(w->program, w->machine, &options, &asked, &plan, &row->no_fit);
     row->made_s = now_s() - begin_s;
     if (st == EBB_E_NO_FIT) { return keep_why(w, row); }
     if (st != EBB_OK) { return st; }

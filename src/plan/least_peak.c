@@ -35,11 +35,10 @@ static uint64_t peak_of(const ebb_plan *plan) {
     return ebb_plan_get_summary(plan).peak_bytes;
 }
 
-/* *plan_out: one within the options, or NULL if none was found. */
-static ebb_status ask(const search *s, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    *plan_out = NULL;
-    const ebb_status st = ebb_plan_make(s->program, s->machine, &s->options, plan_out, no_fit_out);
-    return st == EBB_E_NO_FIT ? EBB_OK : st;
+/* The quick plans are walked for, too: a first plan alone is often too slow. */
+static ebb_status make(const search *s, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    const ebb_plan_asked asked = {.always_walks = true};
+    return ebb__plan_make(s->program, s->machine, &s->options, &asked, plan_out, no_fit_out);
 }
 
 /* Take a plan for this budget if it is fast enough and needs less; else the budget is the low end. */
@@ -49,11 +48,12 @@ static ebb_status try_budget(search *s, uint64_t budget_bytes) {
     uint64_t time_ns = UINT64_MAX;
     ebb_plan_options limits = s->options;
     limits.budget_bytes = budget_bytes;
-    limits.effort = 0;
-    EBB_TRY(ebb__plan_certify(s->program, s->machine, &limits, strcmp(limits.policy, "order") != 0, &c));
+    const bool in_order = strcmp(limits.policy, "order") != 0;
+    EBB_TRY(ebb__plan_certify(s->program, s->machine, &limits, in_order, EBB_BOUND_QUICK, &c));
     s->options.budget_bytes = budget_bytes;
-    if (c.bound_ns <= s->limit_ns) { EBB_TRY(ask(s, &plan, NULL)); }
-    ebb_status st = plan != NULL ? time_plan(s, plan, &time_ns) : EBB_OK;
+    ebb_status st = c.bound_ns <= s->limit_ns ? make(s, &plan, NULL) : EBB_OK;
+    if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
+    st = plan != NULL ? time_plan(s, plan, &time_ns) : EBB_OK;
     if (st == EBB_OK && time_ns <= s->limit_ns && peak_of(plan) < peak_of(s->best)) {
         ebb_plan *worse = s->best;
         s->best = plan;
@@ -95,7 +95,7 @@ static ebb_status find_limit(search *s, double slowdown) {
 
 static ebb_status find_first(search *s, ebb_no_fit *no_fit_out) {
     uint64_t time_ns = 0;
-    EBB_TRY(ebb_plan_make(s->program, s->machine, &s->options, &s->best, no_fit_out));
+    EBB_TRY(make(s, &s->best, no_fit_out));
     EBB_TRY(time_plan(s, s->best, &time_ns));
     if (time_ns <= s->limit_ns) { return EBB_OK; }
     if (no_fit_out != NULL) { *no_fit_out = (ebb_no_fit){0}; }

@@ -70,6 +70,8 @@
 /* A rival's plan that takes this many times as long as the plan at hand gets no better limit. */
 #define NEAR 1.1
 
+#define MAX_WALKED_STEPS 5000u /* of a program, for whose first plan there is a walk */
+
 /* An order is another one if its load is lower by more than this part. */
 #define WORTH_ORDER 128
 
@@ -151,8 +153,10 @@ static ebb_status draft_plan(maker *m, const ebb_policy *policy, const ebb_polic
 static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t enough_bytes, uint64_t limit_bytes,
                         ebb_placed *placed_out) {
     ebb_placing_options options = {.alignment = m->alignment,
-                                   .work = m->is_hasty ? HASTY_WORK : work,
-                                   .enough_bytes = enough_bytes,
+                                   .work = m->is_first   ? 0
+                                           : m->is_hasty ? HASTY_WORK
+                                                         : work,
+                                   .enough_bytes = m->is_first ? limit_bytes : enough_bytes,
                                    .limit_bytes = limit_bytes};
     memcpy(options.tier_bytes, m->options->tier_bytes, sizeof options.tier_bytes);
     return ebb__plan_place(plan, &options, placed_out);
@@ -167,6 +171,7 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
                               .limit_bytes = limit_bytes,
                               .budget_bytes = budget_bytes};
     input.is_hasty = m->is_hasty || machine != m->machine;
+    input.walks = m->walks;
     input.effort = m->effort;
     input.other = m->other;
     input.as_coded = m->options->as_coded;
@@ -650,6 +655,57 @@ static ebb_status is_nominal_best(const maker *m, const ebb_plan *nominal, const
     return is_faster(m, nominal, own, best_out);
 }
 
+/* The plan of the first rung that serves, and with the machine's own times the first that fits; the latter, if there is
+ * one. The placer's first sweep alone is asked: what it finds, more work finds too. So what has a plan here has one
+ * where more is tried. */
+static ebb_status fit_in_haste(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    ebb_plan *nominal = NULL;
+    fitted own = {0};
+    if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
+    EBB_TRY(go_down(m, 0, budget_bytes, &nominal));
+    ebb_status st = m->is_large ? measure_loss(m, nominal) : EBB_OK;
+    m->walks = ebb__plan_view(m->program).n_steps <= MAX_WALKED_STEPS;
+    if (st == EBB_OK) { st = fit_tries(m, budget_bytes, &own); }
+    if (st == EBB_E_NO_FIT && m->walks) {
+        m->walks = false;
+        st = fit_tries(m, budget_bytes, &own);
+    }
+    m->walks = false;
+    const bool is_nominal = st == EBB_E_NO_FIT;
+    if (st != EBB_OK && !is_nominal) {
+        ebb_plan_destroy(nominal);
+        return st;
+    }
+    nominal->has_nominal_times = true;
+    ebb_plan_destroy(is_nominal ? own.plan : nominal);
+    *plan_out = is_nominal ? nominal : own.plan;
+    return EBB_OK;
+}
+
+/* The same from a ladder of its own: what rungs need is not found exactly. */
+static ebb_status fit_first_plan(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    const ebb_ladder own = m->rungs;
+    m->rungs = (ebb_ladder){0};
+    m->is_first = m->is_hasty = true;
+    const ebb_status st = fit_in_haste(m, budget_bytes, plan_out);
+    m->is_first = m->is_hasty = false;
+    EBB_VEC_FINI(m->mem, &m->rungs);
+    m->rungs = own;
+    return st;
+}
+
+/* Put the first plan in the place of this one if it is faster, so that effort cannot lead to a slower one. */
+static ebb_status keep_first(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
+    ebb_plan *first = NULL;
+    bool is_first = false;
+    ebb_status st = fit_first_plan(m, budget_bytes, &first);
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st == EBB_OK) { st = is_faster(m, first, *plan, &is_first); }
+    ebb_plan_destroy(is_first ? *plan : first);
+    if (is_first) { *plan = first; }
+    return st;
+}
+
 /* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: none. */
 static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
@@ -672,7 +728,13 @@ static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     }
     nominal->has_nominal_times = true;
     ebb_plan_destroy(is_nominal ? own : nominal);
-    *plan_out = is_nominal ? nominal : own;
+    own = is_nominal ? nominal : own;
+    if (has_rivals) { st = keep_first(m, budget_bytes, &own); }
+    if (st != EBB_OK && st != EBB_E_NO_FIT) {
+        ebb_plan_destroy(own);
+        return st;
+    }
+    *plan_out = own;
     return EBB_OK;
 }
 
@@ -831,8 +893,23 @@ ebb_status ebb__maker_bound(ebb_maker *m, uint64_t stop_ns, uint64_t *bound_ns_o
     return ebb__bound_choices(m->program, m->machine, m->options, m->choice, stop_ns, bound_ns_out);
 }
 
+/* EBB_E_NO_FIT without a message: with care there may be one, perhaps the one that the policy wants where it fits. */
+static ebb_status try_first(maker *m, ebb_plan **plan_out) {
+    const ebb_policy_input input = make_input(m, m->machine, UINT64_MAX, UINT64_MAX);
+    ebb_plan *fitting = NULL;
+    uint64_t load_bytes = 0;
+    EBB_TRY(draft_plan(m, m->policy->when_it_fits, &input, &fitting));
+    const ebb_status st = ebb__plan_bound(fitting, m->alignment, &load_bytes);
+    ebb_plan_destroy(fitting);
+    if (st != EBB_OK) { return st; }
+    const bool may_fit = least_peak(m, load_bytes) <= m->options->budget_bytes;
+    return may_fit ? EBB_E_NO_FIT : fit_first_plan(m, m->options->budget_bytes, plan_out);
+}
+
 ebb_status ebb__maker_try(ebb_maker *m, ebb_plan **plan_out) {
-    return m->policy->keeps_limit ? try_within(m, plan_out) : ebb__maker_try_fixed(m, plan_out);
+    if (!m->policy->keeps_limit) { return ebb__maker_try_fixed(m, plan_out); }
+    const ebb_status st = m->first_will_do && !m->is_hasty ? try_first(m, plan_out) : EBB_E_NO_FIT;
+    return st == EBB_E_NO_FIT ? try_within(m, plan_out) : st;
 }
 
 ebb_status ebb__maker_make(ebb_maker *m, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
@@ -876,7 +953,8 @@ ebb_status ebb__maker_init(ebb_maker *m, const ebb_program *program, const ebb_m
                      .alignment = ebb_program_alignment_bytes(program),
                      .fingerprint = ebb_program_fingerprint(program),
                      .is_large = n_steps > MAX_SMALL_STEPS};
-    m->n_nominal = m->is_large || policy->never_copies ? 1 : EBB_MAKER_NOMINAL;
+    const bool copies = !policy->never_copies && ebb__has_tiers(options->tier_bytes); /* else all are alike */
+    m->n_nominal = m->is_large || !copies ? 1 : EBB_MAKER_NOMINAL;
     m->n_ladder_parts = ebb_min_u64(ebb_max_u64(LADDER_STEPS / n_steps, MIN_LADDER_PARTS), MAX_LADDER_PARTS);
     ebb__maker_choose(m, NULL);
     ebb_status st = EBB_OK;

@@ -38,6 +38,9 @@ typedef struct ebb_maker {
     bool is_large;
     bool is_hasty; /* little work is spent on placing, and the first plan that fits will do: no higher limit is tried,
                       no lower peak looked for, no nominal machine asked */
+    bool first_will_do; /* while there is a first plan, no other order, rival or search is tried */
+    bool is_first;      /* it is being made: the placer makes its first sweep alone */
+    bool walks;         /* for it the policy makes a walk, which is slower than the rule of haste, and better */
     ebb_draft draft;
     /* of the choices at hand */
     const uint32_t *choice;  /* [n_steps]; NULL: 0 everywhere */

@@ -24,7 +24,8 @@ static ebb_status place_items(placing *p, size_t n, uint64_t enough_bytes, uint6
     p->problem.items = p->items;
     p->problem.n_items = n;
     p->options.enough_bytes = enough_bytes;
-    p->options.max_steps = ebb_min_u64(p->work, MAX_WORK_AN_ITEM * (uint64_t)n) + EBB_PLACING_WORK_AN_ITEM * n;
+    const uint64_t work = ebb_min_u64(p->work, MAX_WORK_AN_ITEM * (uint64_t)n) + EBB_PLACING_WORK_AN_ITEM * n;
+    p->options.max_steps = p->work > 0 ? work : 1; /* the first sweep is gone through whatever it takes */
     if (n > 0) { EBB_TRY(ebb_place_solve(&p->problem, &p->options, p->offsets, &result)); }
     EBB_ASSERT(result.peak_bytes >= result.bound_bytes);
     *peak_out = result.peak_bytes;

@@ -102,7 +102,8 @@ static inline uint64_t ebb__load_limit(uint64_t budget_bytes) {
 
 typedef struct ebb_placing_options {
     uint64_t alignment;
-    uint64_t work;         /* of the placer, beside EBB_PLACING_WORK_AN_ITEM for each */
+    uint64_t work;         /* of the placer, beside EBB_PLACING_WORK_AN_ITEM for each. 0: its first sweep alone, which
+                              any more work begins with, too */
     uint64_t enough_bytes; /* a peak of the arena that will do; nothing lower is looked for */
     uint64_t limit_bytes;  /* above which the plan will not be taken, so that tiers without limit need not be placed */
     uint64_t tier_bytes[EBB_MAX_TIERS]; /* their limits */
@@ -124,15 +125,32 @@ uint64_t ebb__plan_floor(const ebb_program *program, const uint32_t *choice, uin
 
 /* The rule of that name, static; NULL: none. */
 const char *ebb__certificate_rule(const char *name);
+/* How long prices are looked for (bound_prices.c). */
+typedef enum ebb_bound_care {
+    EBB_BOUND_AT_ONCE, /* a first plan's: of a large program hardly at all */
+    EBB_BOUND_QUICK,
+    EBB_BOUND_LONG,
+} ebb_bound_care;
+
+static inline ebb_bound_care ebb__bound_care(uint32_t effort) {
+    return effort > 0 ? EBB_BOUND_LONG : EBB_BOUND_QUICK;
+}
+
 /* The bounds that are proven for all plans for a program on a machine within the limits of these options, if they run
  * the steps in the program's order; else in_order is false (bound.c). */
 ebb_status ebb__plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *limits,
-                             bool in_order, ebb_certificate *certificate_out);
+                             bool in_order, ebb_bound_care care, ebb_certificate *certificate_out);
 
-/* ebb_plan_make. known (may be NULL): the certificate of these options, worked out before; plans in the program's order
- * get it. Without a slowdown only. */
+/* How a plan is asked for. */
+typedef struct ebb_plan_asked {
+    const ebb_certificate
+        *known;        /* of these options, worked out before: plans in the program's order get it; or NULL */
+    bool always_walks; /* without effort, too: else its first plan will do then */
+} ebb_plan_asked;
+
+/* ebb_plan_make, without a slowdown. */
 ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
-                          const ebb_certificate *known, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
+                          const ebb_plan_asked *asked, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 
 /* The time of a step by its fastest choice. */
 uint64_t ebb__least_step_ns(const ebb_program_view *view, const ebb_machine *machine, size_t step);
@@ -186,6 +204,7 @@ typedef struct ebb_policy_input {
     bool early_out;     /* copies out may begin before their tensor has to leave */
     bool early_in;      /* copies in may begin before their tensor is read */
     bool is_hasty;      /* little work is to be spent */
+    bool walks;         /* in haste, by a policy that searches: the draft of one walk */
     bool copies_only;   /* nothing is to be computed again */
     bool as_coded;      /* with the mistakes of the authors' code */
     uint32_t effort;    /* of a policy that searches: how many rounds */

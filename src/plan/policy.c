@@ -121,16 +121,17 @@ ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machi
                             ebb_certificate *certificate_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
     const ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
-    return ebb__plan_certify(program, machine, &usable, true, certificate_out);
+    return ebb__plan_certify(program, machine, &usable, true, ebb__bound_care(usable.effort), certificate_out);
 }
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
-    return ebb__plan_make(program, machine, options, NULL, plan_out, no_fit_out);
+    const ebb_plan_asked asked = {0};
+    return ebb__plan_make(program, machine, options, &asked, plan_out, no_fit_out);
 }
 
 ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
-                          const ebb_certificate *known, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+                          const ebb_plan_asked *asked, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
     const ebb_policy *policy = NULL;
     EBB_TRY(ebb__policy_find(options->policy, &policy));
@@ -147,17 +148,20 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
     if (policy->rivals == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
+    const bool is_quick = policy->rivals != NULL && usable.effort == 0 && !asked->always_walks;
+    m.first_will_do = is_quick && usable.budget_bytes != UINT64_MAX;
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
     if (st == EBB_OK) { st = ebb__plan_move_on(program, machine, &usable, &plan); }
     if (st == EBB_OK) {
         const bool in_order = ebb__plan_is_in_order(plan);
         plan->algorithms = how;
-        if (known != NULL && in_order) {
-            plan->certificate = *known;
+        if (asked->known != NULL && in_order) {
+            plan->certificate = *asked->known;
         } else {
             ebb__tell(&usable.progress, "finding the bound", 0, 0);
-            st = ebb__plan_certify(program, machine, &usable, in_order, &plan->certificate);
+            const ebb_bound_care care = is_quick ? EBB_BOUND_AT_ONCE : ebb__bound_care(usable.effort);
+            st = ebb__plan_certify(program, machine, &usable, in_order, care, &plan->certificate);
         }
     }
     if (st == EBB_OK) { st = ebb__plan_seal(plan); }

@@ -23,6 +23,8 @@
  *
  * The sources are in docs/best.md.
  *
+ * In haste the draft is that of the policy budget, or, for a first plan, that of one walk.
+ *
  * Not here: parts of tensors, other orders of the steps (policy order), choices of algorithm (fitting.c), programs of
  * more than MAX_STEPS steps, which get the draft of the policy budget.
  */
@@ -48,6 +50,7 @@
 #define MIN_SHARED_STEPS 256u             /* of a program whose walks several threads make */
 #define CLOSE 1.001                       /* times the bound: what is as close is not worth a search */
 #define HOPELESS 1.15                     /* times what the walk before took */
+#define FIRST_PRICE 0.1f                  /* of copies in a first plan: most of their time is hidden by computing */
 
 typedef struct search {
     const ebb_policy_input *input;
@@ -366,8 +369,9 @@ static ebb_status take_walk(search *s, float link_price, float reach) {
 
 /* Take the first walk that succeeds. */
 static ebb_status find_any(search *s) {
+    const float price = s->input->walks ? FIRST_PRICE : 1;
     for (float reach = 1; reach >= 0; reach -= 0.25f) {
-        const ebb_status st = take_walk(s, 1, reach);
+        const ebb_status st = take_walk(s, price, reach);
         if (st != EBB_E_NO_FIT) { return st; }
     }
     return EBB_E_NO_FIT;
@@ -424,7 +428,7 @@ static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft)
 
 static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
     const bool is_large = ebb__plan_view(input->program).n_steps > MAX_STEPS;
-    if (!is_large && (!input->is_hasty || input->other > 0)) { return search_drafts(input, draft); }
+    if (!is_large && (!input->is_hasty || input->walks || input->other > 0)) { return search_drafts(input, draft); }
     const ebb_status st = ebb__policy_budget.draft(input, draft);
     if (st != EBB_E_NO_FIT || is_large) { return st; }
     ebb__draft_reset(draft, input->program);

@@ -7,7 +7,7 @@
 
 options="--backend dry --batch 16"
 # shellcheck disable=SC2086
-run "all policies" out compare resnet20 $options --memory 110%,70%..30%:20% --effort 0 --json -o page.svg
+run "all policies" out compare resnet20 $options --memory 110%,70%..30%:20% --json -o page.svg
 check "the object and the picture are whole" python3 - <<'END'
 import json, sys, xml.dom.minidom
 compared = json.load(open("out"))

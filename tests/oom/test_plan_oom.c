@@ -13,8 +13,8 @@
 
 static char path[64];
 
-static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, const char *policy,
-                           uint64_t budget, const char *algorithms) {
+static ebb_status plan_as(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, const char *policy,
+                          uint64_t budget, const char *algorithms, const ebb_plan_asked *asked) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     options.mem = mem;
     options.policy = policy;
@@ -24,7 +24,7 @@ static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_m
     options.tier_bytes[EBB_DISK] = UINT64_MAX;
     ebb_plan *plan = NULL, *read = NULL;
     ebb_timeline timeline;
-    ebb_status st = ebb_plan_make(p, m, &options, &plan, NULL);
+    ebb_status st = ebb__plan_make(p, m, &options, asked, &plan, NULL);
     if (st == EBB_OK) { st = ebb_plan_simulate(p, plan, m, &timeline, NULL, NULL); }
     if (st == EBB_OK) { st = ebb_plan_save(plan, path); }
     if (st == EBB_OK) { st = ebb_plan_load(mem, path, &read); }
@@ -32,6 +32,12 @@ static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_m
     ebb_plan_destroy(plan);
     ebb_plan_destroy(read);
     return st;
+}
+
+static ebb_status plan_all(const ebb_mem *mem, const ebb_program *p, const ebb_machine *m, const char *policy,
+                           uint64_t budget, const char *algorithms) {
+    const ebb_plan_asked asked = {0};
+    return plan_as(mem, p, m, policy, budget, algorithms, &asked);
 }
 
 /* What follows a plan, and the proof of what it hands out. */
@@ -155,16 +161,18 @@ static void test_best_oom(void **state) {
     ebb_machine *m = NULL;
     ebb_program *p = random_program(2);
     const uint64_t budget = ebb_program_floor_bytes(p, NULL) / 4 * 5;
+    const ebb_plan_asked walks = {.always_walks = true};
     failing_mem mem;
     size_t at = 0;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
     do {
         const ebb_status st =
-            plan_all(&failing_mem_init(&mem, at += 1 + at / 16)->hooks, p, m, "best", budget, "given");
+            plan_as(&failing_mem_init(&mem, at += 1 + at / 16)->hooks, p, m, "best", budget, "given", &walks);
         assert_true(st == EBB_OK || st == EBB_E_NO_MEMORY);
         assert_int_equal(mem.n_live, 0);
     } while (mem.n_calls >= at);
     assert_true(at > 1000); /* it searched */
+    OOM_LOOP(first_mem, first_st, first_st = plan_all(first_mem, p, m, "best", budget, "given"));
     ebb_program_destroy(p);
     ebb_machine_destroy(m);
 }

@@ -10,7 +10,7 @@
 
 static ebb_certificate certify(const ebb_program *p, const ebb_machine *m, const ebb_plan_options *limits) {
     ebb_certificate c = {0};
-    assert_int_equal(ebb__plan_certify(p, m, limits, true, &c), EBB_OK);
+    assert_int_equal(ebb__plan_certify(p, m, limits, true, ebb__bound_care(limits->effort), &c), EBB_OK);
     return c;
 }
 
