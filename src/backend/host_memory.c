@@ -24,17 +24,56 @@ static uint64_t page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t control_group_limit(void) {
-    static const char *const paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        FILE *file = fopen(paths[i], "r");
+/* The number in the first of these files that has one; "max" is none. */
+static uint64_t read_number(const char *const paths[2], uint64_t otherwise) {
+    for (size_t i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "re");
         if (file == NULL) { continue; }
-        uint64_t limit_bytes = 0;
-        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" if none exists */
+        uint64_t number = 0;
+        const int n_read = fscanf(file, "%" SCNu64, &number);
         (void)fclose(file);
-        if (n_read == 1) { return limit_bytes; }
+        if (n_read == 1) { return number; }
     }
-    return UINT64_MAX;
+    return otherwise;
+}
+
+/* The number after a key in a file of such lines; 0: none. */
+static uint64_t read_line(const char *path, const char *key) {
+    char line[160];
+    uint64_t number = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) { return 0; }
+    while (fgets(line, sizeof line, file) != NULL) {
+        const size_t n = strlen(key);
+        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%" SCNu64, &number) == 1) { break; }
+    }
+    (void)fclose(file);
+    return number;
+}
+
+#define GROUP "/sys/fs/cgroup/"
+#define GROUP_1 "/sys/fs/cgroup/memory/"
+
+static uint64_t control_group_limit(void) {
+    static const char *const paths[2] = {GROUP "memory.max", GROUP_1 "memory.limit_in_bytes"};
+    return read_number(paths, UINT64_MAX);
+}
+
+/* Without the pages of files that it can give up at once. */
+static uint64_t control_group_use(void) {
+    static const char *const paths[2] = {GROUP "memory.current", GROUP_1 "memory.usage_in_bytes"};
+    const uint64_t used_bytes = read_number(paths, 0);
+    const uint64_t idle_bytes =
+        read_line(GROUP "memory.stat", "inactive_file ") + read_line(GROUP_1 "memory.stat", "total_inactive_file ");
+    return used_bytes - ebb_min_u64(used_bytes, idle_bytes);
+}
+
+uint64_t ebb__host_free_bytes(void) {
+    const uint64_t free_kib = read_line("/proc/meminfo", "MemAvailable:");
+    const uint64_t free_bytes = free_kib > 0 ? free_kib * 1024 : UINT64_MAX;
+    const uint64_t limit_bytes = control_group_limit();
+    if (limit_bytes == UINT64_MAX) { return free_bytes; }
+    return ebb_min_u64(free_bytes, limit_bytes - ebb_min_u64(limit_bytes, control_group_use()));
 }
 
 static uint64_t capacity_bytes(void) {

@@ -19,7 +19,14 @@ complains "too little for a plan" 1 "it needs --memory .*" \
 # shellcheck disable=SC2086
 complains "nothing to lend" 2 "train: --remote takes bytes, as in 512MB or 2GiB, not '0'" $train --remote 0
 # shellcheck disable=SC2086
-complains "with a disk" 2 "train: --disk or --remote, not both" $train --remote 1MiB --disk .
+run "a plan with a disk, too" out plan $net --policy budget --no-recompute --memory 50% --host-memory 256KiB \
+    --remote 1MiB --disk . --json && for tier in host disk remote; do
+    check "a plan with a disk, too: $tier is used" test "$(member out ${tier}_bytes)" -gt 0
+done
+compared="compare $net --policies budget,tensor-cache --memory 50% --no-recompute --host-memory 0 --remote 8MiB --json"
+# shellcheck disable=SC2086
+run "compared" out $compared &&
+    equal "compared: both policies use it" "$(grep -o '"to": "remote", "bytes": [1-9]' out | wc -l)" 2
 mkdir bare
 cp "$(dirname "$EBB")"/libebb.so* bare/
 LD_LIBRARY_PATH=$work/bare "$EBB" $train --remote 1MiB >out 2>err
@@ -81,6 +88,24 @@ for way in out in; do
 done
 check "two lenders: something did" test "$(member out moved_in_bytes)" -gt 0
 
+# Host, other processes and disk together.
+mkdir disk
+# shellcheck disable=SC2086
+job 2 $train --steps $steps --policy budget --no-recompute --memory 50% --host-memory 700KiB --remote 1MiB --disk disk --json
+equal "with a disk: the bits of a run without" "$(losses out | tr '\n' ' ')$(member out weights_sha256)" "$wanted"
+for bytes in slab remote file; do
+    check "with a disk: ${bytes}_bytes" test "$(member out ${bytes}_bytes)" -gt 0
+done
+
+# Compared by running.
+# shellcheck disable=SC2086
+job 2 $compared --run --steps 2
+equal "compare --run: exit code" $? 0
+equal "compare --run: both have run" "$(grep -o '"loss_hex": "[0-9a-f]*"' out | wc -l)" 2
+equal "compare --run: with the same bits" "$(grep -o '"loss_hex": "[0-9a-f]*"' out | sort -u | wc -l)" 1
+equal "compare --run: planned is measured" "$(grep -o '"peak_measured_bytes": [0-9]*' out | sed 's/.* //')" \
+    "$(grep -o '"peak_planned_bytes": [0-9]*' out | sed 's/.* //')"
+
 # The evaluated network has its tensors there beside the trained one's.
 if [ -s "$digits" ]; then
     tested="train resnet20 --data digits:$digits --batch 64 --steps 2 --machine round --eval --json"
@@ -104,6 +129,8 @@ check "probe: goes into the file" grep -q '"near": "device", "far": "remote"' me
 # shellcheck disable=SC2086
 complains "no other process" 2 "no other process is there to lend its memory; begin the command with mpirun -n 2" \
     $train --remote 1MiB
+# shellcheck disable=SC2086
+complains "compare --run: no other process" 2 "no other process is there to lend its memory" $compared --run
 # shellcheck disable=SC2086
 said "more than there is" 4 "remote tier: rank 1 on .* cannot lend 109951162777600 bytes: its machine has [0-9]* free" \
     2 $train --remote 100TiB
