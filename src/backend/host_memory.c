@@ -80,22 +80,25 @@ static uint64_t capacity_bytes(void) {
     return ebb_min_u64((uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), control_group_limit());
 }
 
-static ebb_status fail_mapping(const char *what, uint64_t size_bytes) {
+static ebb_status fail_mapping(const char *what, uint64_t size_bytes, const char *remedy) {
     char size[32], capacity[32];
-    return ebb_fail(EBB_E_NO_MEMORY,
-                    "this machine's memory of %s has no room for %s of %s; a smaller batch or budget needs less",
+    return ebb_fail(EBB_E_NO_MEMORY, "this machine's memory of %s has no room for %s of %s%s",
                     ebb_bytes_format(capacity_bytes(), capacity, sizeof capacity), what,
-                    ebb_bytes_format(size_bytes, size, sizeof size));
+                    ebb_bytes_format(size_bytes, size, sizeof size), remedy);
+}
+
+static ebb_status fail_arena(uint64_t size_bytes) {
+    return fail_mapping("an arena", size_bytes, "; a smaller batch or budget needs less");
 }
 
 /* Reserve more than enough, keep what begins at a multiple of 2 MiB, open all of it but the guard page. */
 static ebb_status map_arena(ebb_arena_mem *arena, uint64_t size_bytes) {
     const uint64_t page = page_bytes();
-    if (size_bytes > ((uint64_t)1 << 46)) { return fail_mapping("an arena", size_bytes); }
+    if (size_bytes > ((uint64_t)1 << 46)) { return fail_arena(size_bytes); }
     const uint64_t open_bytes = ebb_align_up(ebb_max_u64(size_bytes, 1), page);
     const uint64_t reserved = open_bytes + page + HUGE_PAGE_BYTES;
     unsigned char *start = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) { return fail_mapping("an arena", size_bytes); }
+    if (start == MAP_FAILED) { return fail_arena(size_bytes); }
     const uint64_t skip = ebb_align_up((uintptr_t)start, HUGE_PAGE_BYTES) - (uintptr_t)start;
     if (skip > 0) { (void)munmap(start, skip); }
     arena->map = start + skip;
@@ -106,7 +109,7 @@ static ebb_status map_arena(ebb_arena_mem *arena, uint64_t size_bytes) {
     /* Mapped anew rather than opened with mprotect, so that the kernel accounts for it. */
     void *opened = mmap(arena->map, open_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (opened == MAP_FAILED) {
-        ebb_status status = fail_mapping("an arena", size_bytes);
+        ebb_status status = fail_arena(size_bytes);
         (void)munmap(arena->map, open_bytes + page);
         return status;
     }
@@ -199,7 +202,7 @@ ebb_status ebb__host_alloc(ebb_device *device, uint64_t size_bytes, void **ptr_o
     (void)device;
     const size_t n_bytes = (size_t)ebb_max_u64(size_bytes, 1);
     void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ptr == MAP_FAILED) { return fail_mapping("a host piece", size_bytes); }
+    if (ptr == MAP_FAILED) { return fail_mapping("a host piece", size_bytes, ""); }
     if (size_bytes >= HUGE_PAGE_BYTES) { (void)madvise(ptr, n_bytes, MADV_HUGEPAGE); }
     *ptr_out = ptr;
     return EBB_OK;

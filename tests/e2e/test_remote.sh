@@ -142,19 +142,29 @@ options="$options_that_fail FAIL_MPI=pages" said "too few pages" 4 \
 job 2 train --help --remote 1MiB
 equal "help is said once" "$? $(grep -c '^usage' out)" "0 1"
 
-# A read that fails in the middle of the training.
-rm -f state
+# Less than a plan needs.
 # shellcheck disable=SC2086
-options="$options_that_fail FAIL_MPI=Get" job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
-equal "a read that fails: exit code" $? 4
-check "a read that fails: tier, tensor and rank are named" grep -qE \
-    "^ebb: remote tier: cannot read tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's memory: rank [12] on" err
-n_done=$(losses out | wc -l)
-check "a read that fails: some steps were done ($n_done)" test "$n_done" -ge 1 -a "$n_done" -lt $steps
+run "a plan for much" out plan $net --policy budget --no-recompute --memory 50% --host-memory 0 --remote 8MiB -o away.plan
 # shellcheck disable=SC2086
-run "a read that fails: goes on from the checkpoint" rest $train --steps $steps --checkpoint state --json &&
-    equal "a read that fails: the bits of a training that nothing disturbed" \
-        "$(cat out rest | losses /dev/stdin | tr '\n' ' ')$(member rest weights_sha256)" "$wanted"
+said "less than the plan needs" 4 "remote tier: no room for [0-9]* bytes in the 65536 that other processes lend" \
+    2 $train --plan away.plan --remote 64KiB
+
+# A copy that fails in the middle of the training.
+for call in Get:read Put:write; do
+    what=${call#*:}
+    rm -f state
+    # shellcheck disable=SC2086
+    options="$options_that_fail FAIL_MPI=${call%:*}" job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
+    equal "a $what that fails: exit code" $? 4
+    check "a $what that fails: tier, tensor and rank are named" grep -qE \
+        "^ebb: remote tier: cannot $what tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's memory: rank [12] on" err
+    n_done=$(losses out | wc -l)
+    check "a $what that fails: some steps were done ($n_done)" test "$n_done" -ge 1 -a "$n_done" -lt $steps
+    # shellcheck disable=SC2086
+    run "a $what that fails: goes on from the checkpoint" rest $train --steps $steps --checkpoint state --json &&
+        equal "a $what that fails: the bits of a training that nothing disturbed" \
+            "$(cat out rest | losses /dev/stdin | tr '\n' ' ')$(member rest weights_sha256)" "$wanted"
+done
 
 # process RANK: of the job that trains in this folder.
 process() {

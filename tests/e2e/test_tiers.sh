@@ -100,6 +100,32 @@ for what in read write; do
             "$(cat out rest | losses /dev/stdin | tr '\n' ' ')$(member rest weights_sha256)" "$wanted"
 done
 
+# A disk that breaks as copies move on to it from a full host, and back.
+moving="train resnet20 --batch 4 --machine round --policy tensor-cache --seed 5 --no-eval --memory 60% --host-memory 1500KiB
+    --disk disk --io plain --json"
+# shellcheck disable=SC2086
+run "moving on" out $moving --steps $steps
+check "moving on: copies do" test "$(member out moved_on_bytes)" -gt 0
+equal "moving on: the same bits" "$(losses out | tr '\n' ' ')$(member out weights_sha256)" "$wanted"
+for what in read write; do
+    rm -f state
+    # shellcheck disable=SC2086
+    LD_PRELOAD=./fail_io.so FAIL_IO=$what FAIL_IO_AFTER=2 "$EBB" $moving --steps $steps \
+        --checkpoint state >out 2>err
+    equal "moving on, a $what that fails: exit code" $? 4
+    check "moving on, a $what that fails: tier and tensor are named" \
+        grep -qE "^ebb: disk tier: cannot $what tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's file: Input/output error" err
+    check "moving on, a $what that fails: nothing is saved" test ! -e state
+done
+
+# Memory that is too small for the host tier says so before the first step.
+host="train resnet20 --batch 2048 --threads 1 --machine round --policy budget --no-recompute --memory 30% --steps 1"
+# shellcheck disable=SC2016,SC2086
+sh -c 'ulimit -v 2500000; exec "$0" "$@"' "$EBB" $host >out 2>err
+equal "a host that is too small: exit code" $? 4
+check "a host that is too small: the tier is named" grep -qE "^ebb: host tier: this machine's memory of .* has no room for" err
+check "a host that is too small: before the first step" test ! -s out
+
 # A disk that is too small says so before the first step.
 mkdir small
 # shellcheck disable=SC2016,SC2086
