@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a tier of compressed memory would pay: a network is trained on `cpu` with the policy none, which keeps every
- * tensor of an iteration, and then each tensor that a budget would move (those that the policy swap copies out at half
- * of what liveness needs) is compressed as it lies in the arena, in pieces of 256 KiB on one core. One row for each
- * role and kind of step that writes the tensors: bytes, the share of zeros among 32-bit words, the ratio and the bytes
- * per second of processor time each way, for
+ * Whether a tier of compressed memory would pay. A network is trained on `cpu` with the policy none, which keeps every
+ * tensor of an iteration. Then each tensor that a budget would move is compressed as it lies in the arena, in pieces of
+ * 256 KiB on one core: those that the policy swap copies out at half of what liveness needs, or at the least budget
+ * where that is more. One row for each role and kind of step that writes the tensors: bytes, the share of zeros among
+ * 32-bit words, the ratio and the bytes per second of processor time each way, for
  *
  *      lz4    LZ4_compress_fast of acceleration 1, which is LZ4_compress_default
  *      zeros  a bit for each 32-bit word, and the words that are not zero: the least that a codec for zeros does
@@ -156,6 +156,7 @@ static const char **find_writers(const ebb_program *program, size_t n_tensors) {
 static bool *find_leaving(ebb_session *session, size_t n_tensors) {
     ebb_plan_options options;
     ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
     uint64_t liveness_bytes = 0;
     size_t n = 0;
     bool *leaves = calloc(n_tensors, sizeof *leaves);
@@ -164,7 +165,12 @@ static bool *find_leaving(ebb_session *session, size_t n_tensors) {
     check(ebb_session_liveness_bytes(session, &liveness_bytes));
     options.policy = "swap";
     options.budget_bytes = liveness_bytes / 2;
-    check(ebb_plan_make(session->program, session->machine, &options, &plan, NULL));
+    ebb_status status = ebb_plan_make(session->program, session->machine, &options, &plan, &no_fit);
+    if (status == EBB_E_NO_FIT) {
+        options.budget_bytes = no_fit.least_budget_bytes;
+        status = ebb_plan_make(session->program, session->machine, &options, &plan, NULL);
+    }
+    check(status);
     const ebb_action *actions = ebb_plan_actions(plan, &n);
     for (size_t a = 0; a < n; a++) {
         if (actions[a].kind == EBB_ACT_OUT) { leaves[actions[a].target] = true; }
