@@ -202,13 +202,31 @@ static void measure_tensors(const ebb_trainer *trainer, findings *f) {
     free(writers);
 }
 
+/* All groups as one more. */
+static void add_up(findings *f) {
+    group *all = find_group(f, "all", "all");
+    for (size_t i = 0; i + 1 < f->n; i++) {
+        const group *g = &f->groups[i];
+        all->n_tensors += g->n_tensors;
+        all->bytes += g->bytes;
+        all->n_words += g->n_words;
+        all->n_zeros += g->n_zeros;
+        for (codec c = 0; c < N_CODECS; c++) {
+            all->packed_bytes[c] += g->packed_bytes[c];
+            all->out_s[c] += g->out_s[c];
+            all->in_s[c] += g->in_s[c];
+        }
+    }
+}
+
 static void print_groups(const findings *f, char **argv) {
+    const size_t n_kind = strcspn(argv[5], ":"); /* of the data, without its place */
     puts("network,batch,data,steps,role,written_by,tensors,bytes,zeros,codec,ratio,out_gb_s,in_gb_s");
     for (size_t i = 0; i < f->n; i++) {
         const group *g = &f->groups[i];
         for (codec c = 0; c < N_CODECS; c++) {
-            printf("%s,%s,%s,%s,%s,%s,%llu,%llu,%.3f,%s,%.3f,%.2f,%.2f\n", argv[1], argv[2], argv[5], argv[4], g->role,
-                   g->kind, (unsigned long long)g->n_tensors, (unsigned long long)g->bytes,
+            printf("%s,%s,%.*s,%s,%s,%s,%llu,%llu,%.3f,%s,%.3f,%.2f,%.2f\n", argv[1], argv[2], (int)n_kind, argv[5],
+                   argv[4], g->role, g->kind, (unsigned long long)g->n_tensors, (unsigned long long)g->bytes,
                    (double)g->n_zeros / (double)g->n_words, codec_names[c],
                    (double)g->bytes / (double)g->packed_bytes[c], (double)g->bytes / 1e9 / g->out_s[c],
                    (double)g->bytes / 1e9 / g->in_s[c]);
@@ -236,6 +254,7 @@ int main(int argc, char **argv) {
     check(ebb_trainer_create(&options, &trainer, NULL, NULL));
     while (!done) { check(ebb_trainer_step(trainer, &step, &done)); }
     measure_tensors(trainer, &f);
+    add_up(&f);
     print_groups(&f, argv);
     ebb_trainer_destroy(trainer);
     return 0;
