@@ -254,6 +254,10 @@ static void test_capacity(void **state) {
     assert_int_equal(ebb_machine_add_tier(m, &large, &tier), EBB_OK); /* out of reach */
     check_tiers(p, m, &wants, "budget");
     check_tiers(p, m, &wants, "best");
+    ebb__machine_set_capacity(m, EBB_HOST, 200);
+    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
+    ebb__machine_set_capacity(m, EBB_HOST, 1000); /* never reached */
+    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
     ebb_machine_destroy(m);
     ebb_program_destroy(p);
 }
