@@ -181,9 +181,10 @@ typedef struct ebb_plan_options {
     const ebb_mem *mem;
     const char *policy;                 /* ebb_policy_name lists them */
     uint64_t budget_bytes;              /* of the device; UINT64_MAX: no limit */
-    uint64_t tier_bytes[EBB_MAX_TIERS]; /* how much each of the machine's tiers may hold; 0: none. Ignored for the
-                                           device, for tiers that do not exist, and for tiers without a link to the
-                                           device. The first tier with room is used */
+    uint64_t tier_bytes[EBB_MAX_TIERS]; /* how much each of the machine's tiers may hold; 0: none. A tier's
+                                           capacity_bytes limits it, too. Ignored for the device, for tiers that do not
+                                           exist, and for tiers without a link to the device. A copy goes to the fastest
+                                           tier with room, there and back */
     const char *algorithms; /* the way in which each step gets its algorithm; ebb_algorithms_name lists the ways */
     uint64_t
         granule_bytes;  /* the arena takes whole granules of the device, so only the whole granules of the budget are

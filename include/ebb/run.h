@@ -136,7 +136,7 @@ EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t re
  * beside kernels; and its rates, in an arena of at most limit_bytes and as much of each tier: so measuring for a budget
  * keeps to it. What needs more is not measured, and stays as it was: both ways at once need 4 MiB, copies beside
  * kernels about 11 MiB (shares of ebb_link). The links between host and disk, and host and remote, get the rates of
- * those two. */
+ * those two. The host tier's capacity becomes what this process may have of the machine's memory. */
 EBB_API ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
                                          uint64_t limit_bytes, ebb_machine *machine);
 

@@ -58,10 +58,13 @@ typedef struct ebb_session_options {
     const char *machine_path; /* a description that `ebb probe` wrote; NULL: round figures */
 
     /* The memory that it may take, and how it stays within that. */
-    uint64_t budget_bytes;  /* of the device; 0: no limit */
-    double budget_percent;  /* > 0: of what the policy liveness needs, instead of budget_bytes */
-    uint64_t host_bytes;    /* of the host; 0: no limit */
-    bool no_slab;           /* nothing is copied out to the host, whatever host_bytes is */
+    uint64_t budget_bytes; /* of the device; 0: no limit */
+    double budget_percent; /* > 0: of what the policy liveness needs, instead of budget_bytes */
+    uint64_t host_bytes;   /* of the host; 0: no limit */
+    bool no_slab;          /* nothing is copied out to the host, whatever host_bytes is */
+    bool within_free; /* where host_bytes is 0, no_slab is not set, and disk_dir or a remote can have the rest: copies
+                         on the host take at most what this machine has free as they are planned, but an eighth,
+                         and but the budget where the device computes in the host's memory. Always for training */
     const char *disk_dir;   /* NULL: no disk tier */
     const char *io;         /* of the disk tier; see ebb_run_options */
     ebb_remote *remote;     /* borrowed; NULL: no process lends its memory */

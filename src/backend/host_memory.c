@@ -24,39 +24,81 @@ static uint64_t page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t control_group_limit(void) {
-    static const char *const paths[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        FILE *file = fopen(paths[i], "r");
+/* The number in the first of these files that has one; "max" is none. */
+static uint64_t read_number(const char *const paths[2], uint64_t otherwise) {
+    for (size_t i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "re");
         if (file == NULL) { continue; }
-        uint64_t limit_bytes = 0;
-        int n_read = fscanf(file, "%" SCNu64, &limit_bytes); /* "max" if none exists */
+        uint64_t number = 0;
+        const int n_read = fscanf(file, "%" SCNu64, &number);
         (void)fclose(file);
-        if (n_read == 1) { return limit_bytes; }
+        if (n_read == 1) { return number; }
     }
-    return UINT64_MAX;
+    return otherwise;
+}
+
+/* The number after a key in a file of such lines; 0: none. */
+static uint64_t read_line(const char *path, const char *key) {
+    char line[160];
+    uint64_t number = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) { return 0; }
+    while (fgets(line, sizeof line, file) != NULL) {
+        const size_t n = strlen(key);
+        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%" SCNu64, &number) == 1) { break; }
+    }
+    (void)fclose(file);
+    return number;
+}
+
+#define GROUP "/sys/fs/cgroup/"
+#define GROUP_1 "/sys/fs/cgroup/memory/"
+
+static uint64_t control_group_limit(void) {
+    static const char *const paths[2] = {GROUP "memory.max", GROUP_1 "memory.limit_in_bytes"};
+    return read_number(paths, UINT64_MAX);
+}
+
+/* Without the pages of files that it can give up at once. */
+static uint64_t control_group_use(void) {
+    static const char *const paths[2] = {GROUP "memory.current", GROUP_1 "memory.usage_in_bytes"};
+    const uint64_t used_bytes = read_number(paths, 0);
+    const uint64_t idle_bytes =
+        read_line(GROUP "memory.stat", "inactive_file ") + read_line(GROUP_1 "memory.stat", "total_inactive_file ");
+    return used_bytes - ebb_min_u64(used_bytes, idle_bytes);
+}
+
+uint64_t ebb__host_free_bytes(void) {
+    const uint64_t free_kib = read_line("/proc/meminfo", "MemAvailable:");
+    const uint64_t free_bytes = free_kib > 0 ? free_kib * 1024 : UINT64_MAX;
+    const uint64_t limit_bytes = control_group_limit();
+    if (limit_bytes == UINT64_MAX) { return free_bytes; }
+    return ebb_min_u64(free_bytes, limit_bytes - ebb_min_u64(limit_bytes, control_group_use()));
 }
 
 static uint64_t capacity_bytes(void) {
     return ebb_min_u64((uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes(), control_group_limit());
 }
 
-static ebb_status fail_mapping(const char *what, uint64_t size_bytes) {
+static ebb_status fail_mapping(const char *what, uint64_t size_bytes, const char *remedy) {
     char size[32], capacity[32];
-    return ebb_fail(EBB_E_NO_MEMORY,
-                    "this machine's memory of %s has no room for %s of %s; a smaller batch or budget needs less",
+    return ebb_fail(EBB_E_NO_MEMORY, "this machine's memory of %s has no room for %s of %s%s",
                     ebb_bytes_format(capacity_bytes(), capacity, sizeof capacity), what,
-                    ebb_bytes_format(size_bytes, size, sizeof size));
+                    ebb_bytes_format(size_bytes, size, sizeof size), remedy);
+}
+
+static ebb_status fail_arena(uint64_t size_bytes) {
+    return fail_mapping("an arena", size_bytes, "; a smaller batch or budget needs less");
 }
 
 /* Reserve more than enough, keep what begins at a multiple of 2 MiB, open all of it but the guard page. */
 static ebb_status map_arena(ebb_arena_mem *arena, uint64_t size_bytes) {
     const uint64_t page = page_bytes();
-    if (size_bytes > ((uint64_t)1 << 46)) { return fail_mapping("an arena", size_bytes); }
+    if (size_bytes > ((uint64_t)1 << 46)) { return fail_arena(size_bytes); }
     const uint64_t open_bytes = ebb_align_up(ebb_max_u64(size_bytes, 1), page);
     const uint64_t reserved = open_bytes + page + HUGE_PAGE_BYTES;
     unsigned char *start = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) { return fail_mapping("an arena", size_bytes); }
+    if (start == MAP_FAILED) { return fail_arena(size_bytes); }
     const uint64_t skip = ebb_align_up((uintptr_t)start, HUGE_PAGE_BYTES) - (uintptr_t)start;
     if (skip > 0) { (void)munmap(start, skip); }
     arena->map = start + skip;
@@ -67,7 +109,7 @@ static ebb_status map_arena(ebb_arena_mem *arena, uint64_t size_bytes) {
     /* Mapped anew rather than opened with mprotect, so that the kernel accounts for it. */
     void *opened = mmap(arena->map, open_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (opened == MAP_FAILED) {
-        ebb_status status = fail_mapping("an arena", size_bytes);
+        ebb_status status = fail_arena(size_bytes);
         (void)munmap(arena->map, open_bytes + page);
         return status;
     }
@@ -160,7 +202,7 @@ ebb_status ebb__host_alloc(ebb_device *device, uint64_t size_bytes, void **ptr_o
     (void)device;
     const size_t n_bytes = (size_t)ebb_max_u64(size_bytes, 1);
     void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (ptr == MAP_FAILED) { return fail_mapping("a host piece", size_bytes); }
+    if (ptr == MAP_FAILED) { return fail_mapping("a host piece", size_bytes, ""); }
     if (size_bytes >= HUGE_PAGE_BYTES) { (void)madvise(ptr, n_bytes, MADV_HUGEPAGE); }
     *ptr_out = ptr;
     return EBB_OK;

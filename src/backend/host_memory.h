@@ -34,4 +34,8 @@ void ebb__host_free(ebb_device *device, void *ptr, uint64_t size_bytes);
  * whichever is less) and the processors that it may run on. */
 void ebb__host_describe(ebb_device_info *info_out);
 
+/* The memory that this process can still get without swapping: what the machine has free, and what its control group
+ * leaves it. UINT64_MAX: not known. */
+uint64_t ebb__host_free_bytes(void);
+
 #endif

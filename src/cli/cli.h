@@ -166,6 +166,7 @@ typedef struct ebb_cli_network {
     const char *algorithms;
     const char *accounting; /* not of every command that has the others */
     uint64_t host_memory;   /* UINT64_MAX: no limit */
+    bool runs_here;         /* plans are run on this machine, which has to have room for them */
     const char *disk, *io;
     uint64_t remote;  /* what each other process of an MPI job lends, or, of `ebb plan`, all together; 0: none does */
     ebb_remote *lent; /* once they have */
@@ -211,7 +212,7 @@ typedef struct ebb_cli_network {
          "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
         {"--no-recompute", EBB_CLI_FLAG, offsetof(values, network.no_recompute), NULL, "compute nothing again"},       \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
-         "keep what --host-memory has no room for in a file in this folder"},                                          \
+         "let copies go to a file in this folder, too: where the host has no room, or the disk is faster"},            \
     {                                                                                                                  \
         "--machine", EBB_CLI_TEXT, offsetof(values, network.machine), "FILE",                                          \
             "times and bandwidths, as `ebb probe` wrote them"                                                          \

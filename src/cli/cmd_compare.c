@@ -34,8 +34,11 @@ static const ebb_cli_option compare_options[] = {
      "the most for copies in the host's memory; 0: copy nothing out (no limit)"},
     {"--no-recompute", EBB_CLI_FLAG, AT(network.no_recompute), NULL, "compute nothing again"},
     {"--disk", EBB_CLI_TEXT, AT(network.disk), "DIR",
-     "keep what --host-memory has no room for in a file in this folder"},
+     "let copies go to a file in this folder, too: where the host has no room, or the disk is faster"},
     EBB_CLI_IO_OPTION(compare_values),
+    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
+     "as if other processes lent SIZE in all; with --run: let copies go to memory that mpirun's other processes lend, "
+     "SIZE each"},
     {"--accounting", EBB_CLI_TEXT, AT(network.accounting), "A",
      "count the device's bytes (device) or a network's as SuperNeurons does (paper)"},
     {"--machine", EBB_CLI_TEXT, AT(network.machine), "FILE", "times and bandwidths, as `ebb probe` wrote them"},
@@ -146,22 +149,32 @@ static int check_values(const compare_values *values, const char *name, ebb_cli_
     return ebb__cli_check_threads(&ebb__cli_compare, &values->network) ? EBB_EXIT_DONE : EBB_EXIT_USAGE;
 }
 
+/* From the network's or program's name on. */
+static int compare_named(const char *name, const compare_values *values, const ebb_cli_budgets *budgets) {
+    ebb_cli_subject s = {.session = NULL};
+    if (values->run) { ebb__cli_warn_slow(&values->network); }
+    ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
+    if (status == EBB_OK) { status = ebb__cli_subject_init(name, &values->network, &s); }
+    const int code = status == EBB_OK ? compare_and_show(&s, values, budgets) : ebb__cli_failed(status);
+    ebb__cli_subject_fini(&s);
+    return code;
+}
+
 static int run_compare(const ebb_cli_command *command, int argc, char **argv) {
     compare_values values = {.network = {.host_memory = UINT64_MAX, .effort = 1}, .memory = "90%..10%", .steps = 3};
     ebb_cli_arguments arguments;
     ebb_cli_budgets budgets;
-    ebb_cli_subject s = {.session = NULL};
     int code = EBB_EXIT_DONE;
+    ebb__cli_hush_lender(argc, argv);
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("compare: say which network or program; see ebb compare --help"); }
     if (!ebb__cli_is_subject(command, arguments.at[0])) { return EBB_EXIT_USAGE; }
     code = check_values(&values, arguments.at[0], &budgets);
     if (code != EBB_EXIT_DONE) { return code; }
-    if (values.run) { ebb__cli_warn_slow(&values.network); }
-    ebb_status status = values.out != NULL ? ebb_path_check_writable(values.out) : EBB_OK;
-    if (status == EBB_OK) { status = ebb__cli_subject_init(arguments.at[0], &values.network, &s); }
-    code = status == EBB_OK ? compare_and_show(&s, &values, &budgets) : ebb__cli_failed(status);
-    ebb__cli_subject_fini(&s);
+    values.network.runs_here = values.run;
+    if (values.run && !ebb__cli_join(&values.network, &code)) { return code; }
+    code = compare_named(arguments.at[0], &values, &budgets);
+    ebb__cli_leave(&values.network);
     return code;
 }
 

@@ -18,8 +18,7 @@ typedef struct plan_values {
 static const ebb_cli_option plan_options[] = {
     EBB_CLI_NETWORK_OPTIONS(plan_values),
     EBB_CLI_PLAN_OPTIONS(plan_values),
-    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
-     "plan as if other processes lent SIZE in all for what --host-memory has no room for"},
+    {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE", "plan as if other processes lent SIZE in all"},
     {"--accounting", EBB_CLI_TEXT, AT(network.accounting), "A",
      "count the device's bytes (device) or a network's as SuperNeurons does (paper)"},
     {"--check", EBB_CLI_TEXT, AT(check), "FILE", "check this plan instead of making one"},

@@ -45,7 +45,7 @@ static const ebb_cli_option train_options[] = {
     EBB_CLI_PLAN_OPTIONS(train_values),
     EBB_CLI_IO_OPTION(train_values),
     {"--remote", EBB_CLI_BYTES, AT(network.remote), "SIZE",
-     "keep what --host-memory has no room for in memory that mpirun's other processes lend, SIZE each"},
+     "let copies go to memory that mpirun's other processes lend, too, SIZE each"},
     {"--memory-includes-context", EBB_CLI_FLAG, AT(memory_includes_context), NULL,
      "GPU: the budget includes what the vendor's context takes"},
     {"--plan", EBB_CLI_TEXT, AT(plan), "FILE",
@@ -235,6 +235,29 @@ static bool check_endings(const train_values *values) {
             ebb__cli_check_ending(&ebb__cli_train, "--save-gradients", values->save_gradients, "safetensors", other));
 }
 
+/* The options that a plan's tiers need. What else is wrong with its file is said once the network is there. */
+static bool check_plan(const train_values *values) {
+    ebb_plan *plan = NULL;
+    bool is_right = true;
+    if (values->plan == NULL || ebb_plan_load(NULL, values->plan, &plan) != EBB_OK) { return true; }
+    const ebb_topology *topology = ebb_plan_topology(plan);
+    const ebb_plan_summary summary = ebb_plan_get_summary(plan);
+    for (uint32_t t = 1; t < topology->n_tiers && is_right; t++) {
+        const ebb_store store = topology->tier[t].store;
+        const char *option = store == EBB_STORE_FILE && values->network.disk == NULL    ? "--disk DIR"
+                             : store == EBB_STORE_REMOTE && values->network.remote == 0 ? "--remote SIZE, with mpirun"
+                                                                                        : NULL;
+        if (summary.tier_bytes[t] == 0 || option == NULL) { continue; }
+        char shown[4096];
+        is_right = false;
+        (void)ebb__cli_usage("train: %s keeps %" PRIu64 " bytes in the tier %s; add %s",
+                             ebb__cli_clean(values->plan, shown, sizeof shown), summary.tier_bytes[t],
+                             topology->tier[t].name, option);
+    }
+    ebb_plan_destroy(plan);
+    return is_right;
+}
+
 /* From the network's name on. */
 static int train_network(const char *net, const train_values *values, const ebb_cli_output outputs[N_OUTPUTS]) {
     ebb_trainer_options options = EBB_TRAINER_OPTIONS_INIT;
@@ -270,9 +293,6 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     if (values.checkpoint_every > 0 && values.checkpoint == NULL) {
         return ebb__cli_usage("train: --checkpoint-every without --checkpoint");
     }
-    if (values.network.remote > 0 && values.network.disk != NULL) {
-        return ebb__cli_usage("train: --disk or --remote, not both");
-    }
     const ebb_cli_network *n = &values.network;
     if (values.plan != NULL && (n->memory.bytes > 0 || n->memory.percent > 0 || n->slowdown.is_given ||
                                 n->policy != NULL || n->algorithms != NULL || n->no_recompute)) {
@@ -287,7 +307,7 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
                                                {"--record", values.record},
                                                {"--save-gradients", values.save_gradients}};
     if (!check_endings(&values) || !ebb__cli_are_apart(command, outputs, N_OUTPUTS) ||
-        !ebb__cli_check_threads(command, &values.network)) {
+        !ebb__cli_check_threads(command, &values.network) || !check_plan(&values)) {
         return EBB_EXIT_USAGE;
     }
     if (!ebb__cli_join(&values.network, &code)) { return code; }

@@ -19,7 +19,7 @@ ebb_status ebb__cli_measure_machine(const ebb_cli_network *network, const ebb_se
     ebb__progress_tell("measuring the machine", 0, 0);
     const uint64_t floor_bytes = ebb_program_floor_bytes(parts->program, NULL);
     const ebb_status status =
-        ebb_run_measure_links(parts->device, network->disk, network->io, NULL, floor_bytes, parts->machine);
+        ebb_run_measure_links(parts->device, network->disk, network->io, network->lent, floor_bytes, parts->machine);
     if (status != EBB_OK) { return status; }
     return ebb_run_measure_steps(parts->lowered, MEASURE_REPS, all_choices, &progress, parts->machine);
 }
@@ -83,6 +83,7 @@ static ebb_status run_plan(const ebb_cli_network *network, const ebb_session_par
     double *times_s = calloc(n_steps, sizeof *times_s);
     options.disk_dir = network->disk;
     options.io = network->io;
+    options.remote = network->lent;
     ebb_status status = times_s != NULL ? EBB_OK : EBB_E_NO_MEMORY;
     if (status == EBB_OK) { status = ebb_run_create(parts->lowered, plan, &options, &run); }
     if (status == EBB_OK) { status = ebb_run_init_values(run, 0); }

@@ -31,6 +31,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.budget_percent = network->memory.percent;
     options.host_bytes = network->host_memory != UINT64_MAX ? network->host_memory : 0;
     options.no_slab = network->host_memory == 0;
+    options.within_free = network->runs_here || network->machine == NULL;
     options.disk_dir = network->disk;
     options.io = network->io;
     options.remote = network->lent;

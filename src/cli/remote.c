@@ -54,19 +54,12 @@ static void warn_of_binding(void) {
         "warning: mpirun has bound this process to one processor of %ld; with mpirun --bind-to none it has all", n_all);
 }
 
-static void warn_of_no_use(const ebb_cli_network *network) {
-    if (network->host_memory != UINT64_MAX) { return; }
-    ebb__cli_say(
-        "warning: the host's memory takes all that leaves, and --remote nothing; --host-memory SIZE limits it");
-}
-
 bool ebb__cli_join(ebb_cli_network *network, int *exit_out) {
     speak_again();
     if (network->remote == 0) { return true; }
     const ebb_status status = ebb_remote_open_mpi(NULL, network->remote, &network->lent);
     if (status == EBB_OK && network->lent != NULL) {
         warn_of_binding();
-        warn_of_no_use(network);
         return true;
     }
     *exit_out = status == EBB_OK ? EBB_EXIT_DONE : ebb__cli_failed(status);

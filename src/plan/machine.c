@@ -68,6 +68,11 @@ ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32
     return ebb__topology_add_engine(&machine->topology, name, engine_out);
 }
 
+void ebb__machine_set_capacity(ebb_machine *machine, uint32_t tier, uint64_t capacity_bytes) {
+    EBB_ASSERT(tier < machine->topology.n_tiers);
+    machine->topology.tier[tier].capacity_bytes = capacity_bytes;
+}
+
 bool ebb__machine_is_rate(double x) {
     return x > 0 && isfinite(x);
 }

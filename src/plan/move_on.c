@@ -550,8 +550,8 @@ ebb_status ebb__plan_move_on(const ebb_program *program, const ebb_machine *mach
                              ebb_plan **plan_io) {
     const uint32_t n_tiers = (*plan_io)->topology.n_tiers;
     for (uint32_t near = 1; near < n_tiers; near++) {
-        for (uint32_t far = near + 1; far < n_tiers; far++) {
-            if (!may_gain(*plan_io, machine, limits, near, far)) { continue; }
+        for (uint32_t far = 1; far < n_tiers; far++) {
+            if (far == near || !may_gain(*plan_io, machine, limits, near, far)) { continue; }
             EBB_TRY(try_pair(program, machine, limits, near, far, plan_io));
         }
     }

@@ -71,13 +71,21 @@ ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out) {
                     list_names(ebb_policy_name, all));
 }
 
+/* There and back. */
+static uint64_t trip_ns(const ebb_machine *machine, uint32_t tier, uint64_t bytes) {
+    return ebb__add_ns(ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, bytes),
+                       ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, bytes));
+}
+
 uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes) {
-    uint32_t tier = EBB_DEVICE + 1;
-    for (; tier < EBB_MAX_TIERS; tier++) {
+    uint32_t found = EBB_MAX_TIERS;
+    for (uint32_t tier = EBB_DEVICE + 1; tier < EBB_MAX_TIERS; tier++) {
         const uint64_t limit_bytes = input->tier_bytes[tier];
-        if (used_bytes[tier] <= limit_bytes && bytes <= limit_bytes - used_bytes[tier]) { break; }
+        if (limit_bytes == 0 || used_bytes[tier] > limit_bytes || bytes > limit_bytes - used_bytes[tier]) { continue; }
+        const bool is_first = found == EBB_MAX_TIERS;
+        if (is_first || trip_ns(input->machine, tier, bytes) < trip_ns(input->machine, found, bytes)) { found = tier; }
     }
-    return tier;
+    return found;
 }
 
 /* The same choices whatever the plan. */
@@ -103,16 +111,32 @@ static ebb_status make(ebb_maker *m, ebb_algorithms how, ebb_plan **plan_out, eb
     }
 }
 
-/* The options with a budget of whole granules, and with nothing on tiers that the machine has not, or that nothing
- * comes to or back from directly. */
-static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_topology *topology) {
+/* More than any tier is asked to hold: all tensors twice, since copies leave gaps between them. */
+static uint64_t most_bytes(const ebb_program *program) {
+    const ebb_program_view view = ebb__plan_view(program);
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < view.n_tensors; t++) {
+        const uint64_t rounded = ebb_align_up(view.tensors[t].size_bytes, view.alignment);
+        bytes = rounded > UINT64_MAX / 2 - bytes ? UINT64_MAX / 2 : bytes + rounded;
+    }
+    return 2 * bytes;
+}
+
+/* The options with a budget of whole granules, and on each tier at most what the machine has there: nothing where it
+ * has no such tier, or none that is linked to the device both ways. A limit that is never reached counts as
+ * none: plans are made faster without one. */
+static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_program *program,
+                                     const ebb_topology *topology) {
     ebb_plan_options usable = *options;
+    const uint64_t most = most_bytes(program);
     const bool has_granules = options->granule_bytes > 1 && options->budget_bytes != UINT64_MAX;
     if (has_granules) { usable.budget_bytes -= options->budget_bytes % options->granule_bytes; }
     for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) {
         const bool is_reached =
             t < topology->n_tiers && topology->way[EBB_DEVICE][t] != 0 && topology->way[t][EBB_DEVICE] != 0;
-        if (!is_reached) { usable.tier_bytes[t] = 0; }
+        const uint64_t has_bytes = is_reached ? topology->tier[t].capacity_bytes : 0;
+        usable.tier_bytes[t] = ebb_min_u64(usable.tier_bytes[t], has_bytes);
+        if (is_reached && usable.tier_bytes[t] >= most) { usable.tier_bytes[t] = UINT64_MAX; }
     }
     return usable;
 }
@@ -120,7 +144,7 @@ static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_
 ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                             ebb_certificate *certificate_out) {
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
-    const ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    const ebb_plan_options usable = leave_usable(options, program, ebb_machine_topology(machine));
     return ebb__plan_certify(program, machine, &usable, true, ebb__bound_care(usable.effort), certificate_out);
 }
 
@@ -145,7 +169,7 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
     ebb_maker m;
     ebb_plan *plan = NULL;
-    ebb_plan_options usable = leave_usable(options, ebb_machine_topology(machine));
+    ebb_plan_options usable = leave_usable(options, program, ebb_machine_topology(machine));
     if (policy->rivals == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
     EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
     const bool is_quick = policy->rivals != NULL && usable.effort == 0 && !asked->always_walks;

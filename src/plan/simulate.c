@@ -65,6 +65,17 @@ static bool find_way(const laps *l, const ebb_action *action, uint32_t *from_out
     }
 }
 
+static ebb_status fail_way(const laps *l, size_t a) {
+    const ebb_action *action = &l->plan->actions.data[a];
+    const ebb_tier *tier = l->plan->topology.tier;
+    const bool is_move = action->kind == EBB_ACT_MOVE;
+    return ebb_fail(
+        EBB_E_ARGUMENT,
+        "plan: action %zu copies between the tiers '%s' and '%s'; the machine has no such tiers, or no link "
+        "between them",
+        a, tier[is_move ? action->tier : EBB_DEVICE].name, tier[is_move ? action->to : action->tier].name);
+}
+
 static ebb_status set_durations(laps *l, const ebb_program *program) {
     const ebb_program_view view = ebb__plan_view(program);
     for (size_t a = 0; a < l->plan->actions.n; a++) {
@@ -73,9 +84,7 @@ static ebb_status set_durations(laps *l, const ebb_program *program) {
         if (find_way(l, action, &from, &to)) {
             const uint64_t end = ebb__action_end(action, view.tensors[action->target].size_bytes);
             l->duration[a] = ebb_machine_copy_time_ns(l->machine, from, to, end - action->begin);
-            if (l->duration[a] == UINT64_MAX) {
-                return ebb_fail(EBB_E_ARGUMENT, "plan: action %zu copies where the machine has no way", a);
-            }
+            if (l->duration[a] == UINT64_MAX) { return fail_way(l, a); }
         } else if (ebb__action_computes(action)) {
             const ebb_step *step = &view.steps[action->target];
             const ebb_choice *choice = &view.choices[step->first_choice + action->choice];

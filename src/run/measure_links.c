@@ -6,6 +6,7 @@
  * the cache where a device says how large that is.
  */
 #include "run/measure.h"
+#include "backend/host_memory.h"
 
 #include <math.h>
 
@@ -400,7 +401,9 @@ ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const
     if (remote != NULL) { EBB_TRY(ebb_machine_add_remote(machine, &p.remote_tier)); }
     if (!device->ops->has_data) { return EBB_OK; }
     ebb_bench b;
-    ebb_device_info info;
+    ebb_device_info info, host;
+    ebb__host_describe(&host);
+    ebb__machine_set_capacity(machine, EBB_HOST, host.capacity_bytes);
     EBB_TRY(ebb_device_get_info(device, &info));
     const uint64_t wanted_bytes = ebb_max_u64(LINK_BYTES, CACHES * info.cache_bytes);
     uint64_t arena_bytes = ebb_max_u64(ebb_min_u64(wanted_bytes, limit_bytes), SMALLEST_BYTES);

@@ -55,6 +55,14 @@ static ebb_status alloc_host(ebb_tiers *tiers, uint64_t size_bytes, unsigned cha
     return EBB_OK;
 }
 
+static ebb_status open_slab(ebb_tiers *tiers, uint32_t tier) {
+    ebb_tier_store *store = &tiers->store[tier];
+    const ebb_status status = alloc_host(tiers, store->size_bytes, &store->memory);
+    if (status == EBB_OK) { return EBB_OK; }
+    return ebb_fail(status, "%s tier: %s; with a limit on it and another tier for the rest it takes less",
+                    tiers->name[tier], ebb_last_error());
+}
+
 static ebb_status open_file(ebb_tiers *tiers, uint32_t tier, const char *disk_dir, ebb_io io) {
     ebb_tier_store *store = &tiers->store[tier];
     if (tiers->lane[EBB_COMPUTE] == NULL) { EBB_TRY(ebb__lane_open(tiers->device, io, &tiers->lane[EBB_COMPUTE])); }
@@ -79,7 +87,7 @@ static ebb_status claim_remote(ebb_tiers *tiers, uint32_t tier, ebb_remote *remo
 static ebb_status open_store(ebb_tiers *tiers, uint32_t tier, const ebb_tiers_options *options, ebb_io io) {
     ebb_tier_store *store = &tiers->store[tier];
     if (store->size_bytes == 0) { return EBB_OK; }
-    if (store->kind == EBB_STORE_MEMORY) { return alloc_host(tiers, store->size_bytes, &store->memory); }
+    if (store->kind == EBB_STORE_MEMORY) { return open_slab(tiers, tier); }
     if (tiers->only_notes) { return EBB_OK; }
     return store->kind == EBB_STORE_FILE ? open_file(tiers, tier, options->disk_dir, io)
                                          : claim_remote(tiers, tier, options->remote);

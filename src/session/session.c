@@ -3,6 +3,7 @@
  * From options to a program, and from there to a plan.
  */
 #include "session/session.h"
+#include "backend/host_memory.h"
 
 #include <math.h>
 
@@ -236,6 +237,25 @@ ebb_status ebb_session_liveness_bytes(ebb_session *s, uint64_t *bytes_out) {
     return EBB_OK;
 }
 
+/* What copies may take of the host. The arena will lie in the same memory where the host can read the device's. */
+static ebb_status find_host_room(ebb_session *s, uint64_t budget_bytes, uint64_t *bytes_out) {
+    const ebb_session_options *o = &s->options;
+    *bytes_out = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
+    const bool has_rest = o->disk_dir != NULL || o->remote_bytes > 0;
+    const bool is_real = s->device != NULL && s->device->ops->has_data;
+    if (*bytes_out != UINT64_MAX || !o->within_free || !has_rest || !is_real) { return EBB_OK; }
+    const uint64_t free_bytes = ebb__host_free_bytes();
+    uint64_t arena_bytes = 0;
+    if (free_bytes == UINT64_MAX) { return EBB_OK; }
+    if (s->device->ops->host_visible) {
+        EBB_TRY(ebb_session_liveness_bytes(s, &arena_bytes));
+        arena_bytes = ebb_min_u64(arena_bytes, budget_bytes);
+    }
+    const uint64_t usable_bytes = free_bytes - free_bytes / 8;
+    *bytes_out = usable_bytes - ebb_min_u64(usable_bytes, arena_bytes);
+    return EBB_OK;
+}
+
 ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_out) {
     if (s->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
     const ebb_session_options *o = &s->options;
@@ -249,7 +269,6 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     options.as_coded = o->as_coded;
     options.slowdown = o->slowdown;
     options.progress = o->progress;
-    options.tier_bytes[EBB_HOST] = o->no_slab ? 0 : o->host_bytes > 0 ? o->host_bytes : UINT64_MAX;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
     const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(s->machine), EBB_STORE_REMOTE);
     if (remote < EBB_MAX_TIERS) { options.tier_bytes[remote] = o->remote_bytes; }
@@ -261,6 +280,7 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     } else if (o->budget_bytes > 0) {
         options.budget_bytes = o->budget_bytes;
     }
+    EBB_TRY(find_host_room(s, options.budget_bytes, &options.tier_bytes[EBB_HOST]));
     if (s->device != NULL) {
         ebb_device_info info;
         EBB_TRY(ebb_device_get_info(s->device, &info));

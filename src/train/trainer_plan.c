@@ -5,8 +5,9 @@
  *      host_bytes = data's buffers + batch at the run's ports + staging of values + parked state + slab + decoding
  *
  * where parked state is what training leaves on the host while the evaluated network has the arena, and the
- * slab gets what is left but a part for decoding, to which comes what the plans do not use. Both networks are planned
- * before anything is taken, so that one arena of the larger peak serves both.
+ * slab gets what is left but a part for decoding, to which comes what the plans do not use. Without host_bytes, where
+ * a disk or a remote can have the rest, the slab gets what is free on the machine less the others. Both networks are
+ * planned before anything is taken, so that one arena of the larger peak serves both.
  */
 #include "train/trainer_priv.h"
 
@@ -109,6 +110,13 @@ static uint64_t context_share(const ebb_trainer *trainer) {
     return trainer->options.memory_includes_context ? trainer->info.context_bytes : 0;
 }
 
+/* What else the host will hold, where there is a limit: buffers, and while the other network has the arena, what is
+ * parked and the other slab. */
+static uint64_t other_bytes(const ebb_trainer *trainer) {
+    const uint64_t parked = trainer->test != NULL ? lasting_bytes(trainer->session->lowered) : 0;
+    return ebb__trainer_buffer_bytes(trainer) + parked + slab_bytes_of(trainer->plan);
+}
+
 /* What the session's options ask for, with the context's share of a budget in bytes taken off. */
 static ebb_status plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, ebb_plan_options *options_out) {
     EBB_TRY(ebb_session_plan_options(trainer->session, options_out));
@@ -117,7 +125,9 @@ static ebb_status plan_options(const ebb_trainer *trainer, uint64_t slab_bytes, 
     if (context_bytes > 0) {
         *budget_bytes = ebb_max_u64(*budget_bytes - ebb_min_u64(*budget_bytes, context_bytes), 1);
     }
-    options_out->tier_bytes[EBB_HOST] = slab_bytes;
+    uint64_t *room_bytes = &options_out->tier_bytes[EBB_HOST];
+    if (*room_bytes != UINT64_MAX) { *room_bytes -= ebb_min_u64(*room_bytes, other_bytes(trainer)); }
+    *room_bytes = ebb_min_u64(*room_bytes, slab_bytes);
     return EBB_OK;
 }
 

@@ -148,6 +148,7 @@ ebb_status ebb__trainer_open(ebb_trainer *trainer) {
     ebb_trainer_options *o = &trainer->options;
     EBB_TRY(check_options(o));
     EBB_TRY(ebb__session_create(&o->session, &trainer->session));
+    trainer->session->options.within_free = true;
     if (o->session.accounting != NULL && strcmp(o->session.accounting, "paper") == 0) {
         return ebb_fail(EBB_E_ARGUMENT, "nothing can be trained with paper accounting: its program has no kernels");
     }

@@ -19,7 +19,14 @@ complains "too little for a plan" 1 "it needs --memory .*" \
 # shellcheck disable=SC2086
 complains "nothing to lend" 2 "train: --remote takes bytes, as in 512MB or 2GiB, not '0'" $train --remote 0
 # shellcheck disable=SC2086
-complains "with a disk" 2 "train: --disk or --remote, not both" $train --remote 1MiB --disk .
+run "a plan with a disk, too" out plan $net --policy budget --no-recompute --memory 50% --host-memory 256KiB \
+    --remote 1MiB --disk . --json && for tier in host disk remote; do
+    check "a plan with a disk, too: $tier is used" test "$(member out ${tier}_bytes)" -gt 0
+done
+compared="compare $net --policies budget,tensor-cache --memory 50% --no-recompute --host-memory 0 --remote 8MiB --json"
+# shellcheck disable=SC2086
+run "compared" out $compared &&
+    equal "compared: both policies use it" "$(grep -o '"to": "remote", "bytes": [1-9]' out | wc -l)" 2
 mkdir bare
 cp "$(dirname "$EBB")"/libebb.so* bare/
 LD_LIBRARY_PATH=$work/bare "$EBB" $train --remote 1MiB >out 2>err
@@ -81,6 +88,24 @@ for way in out in; do
 done
 check "two lenders: something did" test "$(member out moved_in_bytes)" -gt 0
 
+# Host, other processes and disk together.
+mkdir disk
+# shellcheck disable=SC2086
+job 2 $train --steps $steps --policy budget --no-recompute --memory 50% --host-memory 700KiB --remote 1MiB --disk disk --json
+equal "with a disk: the bits of a run without" "$(losses out | tr '\n' ' ')$(member out weights_sha256)" "$wanted"
+for bytes in slab remote file; do
+    check "with a disk: ${bytes}_bytes" test "$(member out ${bytes}_bytes)" -gt 0
+done
+
+# Compared by running.
+# shellcheck disable=SC2086
+job 2 $compared --run --steps 2
+equal "compare --run: exit code" $? 0
+equal "compare --run: both have run" "$(grep -o '"loss_hex": "[0-9a-f]*"' out | wc -l)" 2
+equal "compare --run: with the same bits" "$(grep -o '"loss_hex": "[0-9a-f]*"' out | sort -u | wc -l)" 1
+equal "compare --run: planned is measured" "$(grep -o '"peak_measured_bytes": [0-9]*' out | sed 's/.* //')" \
+    "$(grep -o '"peak_planned_bytes": [0-9]*' out | sed 's/.* //')"
+
 # The evaluated network has its tensors there beside the trained one's.
 if [ -s "$digits" ]; then
     tested="train resnet20 --data digits:$digits --batch 64 --steps 2 --machine round --eval --json"
@@ -105,6 +130,8 @@ check "probe: goes into the file" grep -q '"near": "device", "far": "remote"' me
 complains "no other process" 2 "no other process is there to lend its memory; begin the command with mpirun -n 2" \
     $train --remote 1MiB
 # shellcheck disable=SC2086
+complains "compare --run: no other process" 2 "no other process is there to lend its memory" $compared --run
+# shellcheck disable=SC2086
 said "more than there is" 4 "remote tier: rank 1 on .* cannot lend 109951162777600 bytes: its machine has [0-9]* free" \
     2 $train --remote 100TiB
 mpicc -std=gnu11 -O2 -shared -fPIC -o fail_mpi.so "$root/tests/e2e/fail_mpi.c" || fail "the library that fails"
@@ -115,19 +142,29 @@ options="$options_that_fail FAIL_MPI=pages" said "too few pages" 4 \
 job 2 train --help --remote 1MiB
 equal "help is said once" "$? $(grep -c '^usage' out)" "0 1"
 
-# A read that fails in the middle of the training.
-rm -f state
+# Less than a plan needs.
 # shellcheck disable=SC2086
-options="$options_that_fail FAIL_MPI=Get" job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
-equal "a read that fails: exit code" $? 4
-check "a read that fails: tier, tensor and rank are named" grep -qE \
-    "^ebb: remote tier: cannot read tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's memory: rank [12] on" err
-n_done=$(losses out | wc -l)
-check "a read that fails: some steps were done ($n_done)" test "$n_done" -ge 1 -a "$n_done" -lt $steps
+run "a plan for much" out plan $net --policy budget --no-recompute --memory 50% --host-memory 0 --remote 8MiB -o away.plan
 # shellcheck disable=SC2086
-run "a read that fails: goes on from the checkpoint" rest $train --steps $steps --checkpoint state --json &&
-    equal "a read that fails: the bits of a training that nothing disturbed" \
-        "$(cat out rest | losses /dev/stdin | tr '\n' ' ')$(member rest weights_sha256)" "$wanted"
+said "less than the plan needs" 4 "remote tier: no room for [0-9]* bytes in the 65536 that other processes lend" \
+    2 $train --plan away.plan --remote 64KiB
+
+# A copy that fails in the middle of the training.
+for call in Get:read Put:write; do
+    what=${call#*:}
+    rm -f state
+    # shellcheck disable=SC2086
+    options="$options_that_fail FAIL_MPI=${call%:*}" job 3 $train --steps $steps $away --checkpoint state --checkpoint-every 1
+    equal "a $what that fails: exit code" $? 4
+    check "a $what that fails: tier, tensor and rank are named" grep -qE \
+        "^ebb: remote tier: cannot $what tensor '[^']+', [0-9]+ bytes at [0-9]+ of the tier's memory: rank [12] on" err
+    n_done=$(losses out | wc -l)
+    check "a $what that fails: some steps were done ($n_done)" test "$n_done" -ge 1 -a "$n_done" -lt $steps
+    # shellcheck disable=SC2086
+    run "a $what that fails: goes on from the checkpoint" rest $train --steps $steps --checkpoint state --json &&
+        equal "a $what that fails: the bits of a training that nothing disturbed" \
+            "$(cat out rest | losses /dev/stdin | tr '\n' ' ')$(member rest weights_sha256)" "$wanted"
+done
 
 # process RANK: of the job that trains in this folder.
 process() {

@@ -33,6 +33,16 @@ refused "another optimizer" 1 "another program" resnet20 --batch 4 --optimizer a
 refused "lines are missing" 3 "broken.plan:" resnet20 --batch 4 --plan broken.plan
 refused "no file" 4 "No such file" resnet20 --batch 4 --plan nothing.plan
 refused "no room on the host" 1 "host-memory" resnet20 --batch 4 --plan half.plan --host-memory 0
+# shellcheck disable=SC2086
+run "a plan with a disk" out plan $net $ON --machine machine --memory 45% --no-recompute --host-memory 0 --disk . -o half.plan &&
+    refused "without the disk" 2 "bytes in the tier disk; add --disk DIR" resnet20 --batch 4 --plan half.plan
+# shellcheck disable=SC2086
+run "a plan with a remote" out plan $net $ON --machine machine --memory 45% --no-recompute --host-memory 0 --remote 1GiB \
+    -o half.plan &&
+    refused "without the remote" 2 "bytes in the tier remote; add --remote SIZE" resnet20 --batch 4 --plan half.plan
+# shellcheck disable=SC2086
+complains "checked for a machine without it" 2 "copies between the tiers 'device' and 'remote'; the machine has no such" \
+    plan $net $ON --machine machine --check half.plan
 for option in "--memory 4MiB" "--memory 40%" "--slowdown 0%" "--policy best" "--algorithms given" --no-recompute; do
     # shellcheck disable=SC2086
     refused "with $option" 2 "has decided" resnet20 --batch 4 --plan half.plan $option

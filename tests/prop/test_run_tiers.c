@@ -2,8 +2,9 @@
  *
  * What no policy asks of the runtime yet: tensors in parts, more tiers than the usual, moves between them. Plans by
  * chance for a small network are proven and run, and end with the bits of a run that moves nothing. So do plans of
- * policies in which copies move on from a full host to the disk. Moves from file to file on two engines do not get into
- * each other's way, and copies to and from a file go on at both ends at once.
+ * policies in which copies move on from a full host to the disk, or from a full disk that is faster to the host. Moves
+ * from file to file on two engines do not get into each other's way, and copies to and from a file go on at both ends
+ * at once.
  */
 #include "plan_chance.h"
 
@@ -64,22 +65,22 @@ static void plans_by_chance_run(void **state) {
 
 /* ---- a full host --------------------------------------------------------------------------------- */
 
-/* A disk of a tenth of the host's speed; the way between the two as fast as the disk, or so slow that nothing is worth
- * moving. */
-static ebb_machine *make_pool(double between_per_s) {
+/* A near tier and a far one of a tenth of its speed; the way between the two as fast as the far one, or so slow that
+ * nothing is worth moving. */
+static ebb_machine *make_pool(uint32_t near, uint32_t far, double between_per_s) {
     ebb_machine *machine = NULL;
-    ebb_link host, disk, between;
+    ebb_link fast, slow, between;
     assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
-    assert_true(ebb_machine_link(machine, EBB_DEVICE, EBB_HOST, &host));
-    assert_true(ebb_machine_link(machine, EBB_DEVICE, EBB_DISK, &disk));
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, near, &fast));
+    assert_true(ebb_machine_link(machine, EBB_DEVICE, far, &slow));
     assert_true(ebb_machine_link(machine, EBB_HOST, EBB_DISK, &between));
-    host.out.bytes_per_s = host.in.bytes_per_s = 1e9;
-    disk.out.bytes_per_s = disk.in.bytes_per_s = 1e8;
+    fast.out.bytes_per_s = fast.in.bytes_per_s = 1e9;
+    slow.out.bytes_per_s = slow.in.bytes_per_s = 1e8;
     between.out.bytes_per_s = between.in.bytes_per_s = between_per_s;
-    host.out.latency_ns = host.in.latency_ns = disk.out.latency_ns = disk.in.latency_ns = 0;
+    fast.out.latency_ns = fast.in.latency_ns = slow.out.latency_ns = slow.in.latency_ns = 0;
     between.out.latency_ns = between.in.latency_ns = 0;
-    assert_int_equal(ebb_machine_set_link(machine, &host), EBB_OK);
-    assert_int_equal(ebb_machine_set_link(machine, &disk), EBB_OK);
+    assert_int_equal(ebb_machine_set_link(machine, &fast), EBB_OK);
+    assert_int_equal(ebb_machine_set_link(machine, &slow), EBB_OK);
     assert_int_equal(ebb_machine_set_link(machine, &between), EBB_OK);
     ebb_machine_set_rates(machine, 4e9, 4e9, 0);
     return machine;
@@ -91,30 +92,29 @@ static uint64_t predict(const run_fixture *f, const ebb_plan *plan, const ebb_ma
     return timeline.iteration_ns;
 }
 
-static void copies_move_on_from_a_full_host(void **state) {
-    (void)state;
+static void move_on_from(uint32_t near, uint32_t far) {
     static const char *const policies[] = {"utp", "tensor-cache", "budget", "swap"};
     run_fixture f;
     ebb_run_stats stats;
-    ebb_machine *pool = make_pool(1e8), *apart = make_pool(1);
+    ebb_machine *pool = make_pool(near, far, 1e8), *apart = make_pool(near, far, 1);
     run_fixture_init(&f, NULL);
     const uint64_t expected = hash_iterations(&f, f.plan, &stats);
     const ebb_program *program = ebb_lowered_program(f.lowered);
     uint64_t moved_on_bytes = 0;
     for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++) {
-        for (uint64_t host_bytes = 8 << 10; host_bytes <= 24 << 10; host_bytes += 8 << 10) {
+        for (uint64_t near_bytes = 8 << 10; near_bytes <= 24 << 10; near_bytes += 8 << 10) {
             ebb_plan *plan = NULL, *without = NULL;
             ebb_proof proof;
             ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
             options.policy = policies[p];
             options.no_recompute = true;
             options.budget_bytes = 76 << 10;
-            options.tier_bytes[EBB_HOST] = host_bytes;
-            options.tier_bytes[EBB_DISK] = UINT64_MAX;
+            options.tier_bytes[near] = near_bytes;
+            options.tier_bytes[far] = UINT64_MAX;
             if (ebb_plan_make(program, pool, &options, &plan, NULL) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
             assert_int_equal(ebb_plan_make(program, apart, &options, &without, NULL), EBB_OK);
             const ebb_plan_summary sum = ebb_plan_get_summary(plan);
-            assert_true(sum.tier_bytes[EBB_HOST] <= host_bytes);
+            assert_true(sum.tier_bytes[near] <= near_bytes);
             assert_int_equal(ebb_plan_get_summary(without).moved_on_bytes, 0);
             assert_true(predict(&f, plan, pool) <= predict(&f, without, pool));
             if (sum.moved_on_bytes > 0) {
@@ -132,6 +132,16 @@ static void copies_move_on_from_a_full_host(void **state) {
     ebb_machine_destroy(pool);
     ebb_machine_destroy(apart);
     run_fixture_fini(&f);
+}
+
+static void copies_move_on_from_a_full_host(void **state) {
+    (void)state;
+    move_on_from(EBB_HOST, EBB_DISK);
+}
+
+static void copies_move_on_from_a_fast_disk(void **state) {
+    (void)state;
+    move_on_from(EBB_DISK, EBB_HOST);
 }
 
 /* ---- moves side by side -------------------------------------------------------------------------- */
@@ -332,6 +342,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_by_chance_run),
         cmocka_unit_test(copies_move_on_from_a_full_host),
+        cmocka_unit_test(copies_move_on_from_a_fast_disk),
         cmocka_unit_test(moves_between_files_go_side_by_side),
         cmocka_unit_test(a_file_and_the_device_copy_at_once),
     };

@@ -5,6 +5,8 @@
  */
 #include "plan_support.h"
 
+#include "plan/machine_priv.h"
+
 static ebb_machine *make_machine(double link_bytes_per_s) {
     ebb_machine *m = NULL;
     assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
@@ -158,7 +160,7 @@ static void test_persistent(void **state) {
     ebb_program_destroy(p);
 }
 
-/* The nearest tier with room; none: only what can be computed again leaves. */
+/* A limit on the faster tier, and on none: then only what can be computed again leaves. */
 static void test_tiers(void **state) {
     (void)state;
     ebb_program *p = make_chain();
@@ -185,7 +187,81 @@ static void test_tiers(void **state) {
     ebb_program_destroy(p);
 }
 
-/* The load of a draft keeps within the limit that the policy was given, with copies that begin early too. */
+/* A chain whose two tensors leave, with a policy; the bytes of each tier that the plan takes. Links, by tier; a link
+ * of 0 bytes a second stays as it was. */
+typedef struct tier_case {
+    double bytes_per_s[4];
+    uint64_t latency_ns[4], tier_bytes[4], wanted_bytes[4];
+} tier_case;
+
+static void check_tiers(const ebb_program *p, const ebb_machine *m, const tier_case *c, const char *policy) {
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    options.policy = policy;
+    options.budget_bytes = 204;
+    options.no_recompute = true;
+    memcpy(options.tier_bytes, c->tier_bytes, sizeof c->tier_bytes);
+    if (ebb_plan_make(p, m, &options, &plan, NULL) != EBB_OK) { fail_msg("%s: %s", policy, ebb_last_error()); }
+    const ebb_plan_summary sum = ebb_plan_get_summary(plan);
+    for (uint32_t t = 1; t < 4; t++) {
+        if (sum.tier_bytes[t] == c->wanted_bytes[t]) { continue; }
+        fail_msg("%s: tier %u has %zu bytes, wanted %zu", policy, t, (size_t)sum.tier_bytes[t],
+                 (size_t)c->wanted_bytes[t]);
+    }
+    ebb_plan_destroy(plan);
+}
+
+/* The fastest tier with room, there and back, whatever its number: the disk is number 2, the remote number 3. */
+static void test_fastest_tier(void **state) {
+    (void)state;
+    enum { ANY = 1000 };
+    static const char *const policies[] = {"budget", "best", "swap", "tensor-cache", "g10"};
+    static const tier_case cases[] = {
+        {{0, 3e9, 2e9, 1e9}, {0}, {0, 100, ANY, ANY}, {0, 100, 100, 0}},      /* host, disk, remote */
+        {{0, 3e9, 1e9, 2e9}, {0}, {0, 100, ANY, ANY}, {0, 100, 0, 100}},      /* host, remote, disk */
+        {{0, 1e9, 3e9, 2e9}, {0}, {0, ANY, ANY, ANY}, {0, 0, 200, 0}},        /* the disk first of all */
+        {{0, 1e9, 2e9, 3e9}, {0}, {0, ANY, ANY, 100}, {0, 0, 100, 100}},      /* remote, disk, host */
+        {{0, 3e9, 2e9, 1e9}, {0, 1 << 20}, {0, ANY, ANY, 0}, {0, 0, 200, 0}}, /* fast, but late */
+        {{0, 1e9, 1e9, 1e9}, {0}, {0, ANY, ANY, ANY}, {0, 200, 0, 0}},        /* equals */
+        {{0, 3e9, 2e9, 1e9}, {0}, {0, 0, 100, ANY}, {0, 0, 100, 100}},        /* nothing on the host */
+    };
+    ebb_program *p = make_chain();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const tier_case *c = &cases[i];
+        uint32_t remote = 0;
+        ebb_machine *m = make_machine(1e9);
+        assert_int_equal(ebb_machine_add_remote(m, &remote), EBB_OK);
+        assert_int_equal(remote, 3);
+        for (uint32_t t = 1; t < 4; t++) { set_link(m, t, c->bytes_per_s[t], c->bytes_per_s[t], c->latency_ns[t]); }
+        for (size_t k = 0; k < sizeof policies / sizeof policies[0]; k++) { check_tiers(p, m, c, policies[k]); }
+        ebb_machine_destroy(m);
+    }
+    ebb_program_destroy(p);
+}
+
+/* A plan does not put more on a tier than the machine has there. */
+static void test_capacity(void **state) {
+    (void)state;
+    static const tier_case wants = {.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 100, 100}};
+    const ebb_tier large = {"large", EBB_STORE_FILE, UINT64_MAX};
+    static const char text[] = "{\"format\": \"ebb-machine\", \"version\": 2, \"tiers\": [{\"name\": \"device\", "
+                               "\"store\": \"device\"}, {\"name\": \"host\", \"store\": \"memory\", "
+                               "\"capacity_bytes\": 150}]}";
+    ebb_program *p = make_chain();
+    ebb_machine *m = NULL;
+    uint32_t tier = 0;
+    assert_int_equal(ebb__machine_parse(NULL, "text", text, sizeof text - 1, &m), EBB_OK);
+    assert_int_equal(ebb_machine_add_tier(m, &large, &tier), EBB_OK); /* out of reach */
+    check_tiers(p, m, &wants, "budget");
+    check_tiers(p, m, &wants, "best");
+    ebb__machine_set_capacity(m, EBB_HOST, 200);
+    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
+    ebb__machine_set_capacity(m, EBB_HOST, 1000); /* never reached */
+    check_tiers(p, m, &(tier_case){.tier_bytes = {0, UINT64_MAX, UINT64_MAX}, .wanted_bytes = {0, 200}}, "budget");
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 /* Room on a tier that is not there, or that the device has no way to, does not count. */
 static void test_tiers_out_of_reach(void **state) {
     (void)state;
@@ -219,6 +295,7 @@ static void test_tiers_out_of_reach(void **state) {
     }
 }
 
+/* The load of a draft keeps within the limit that the policy was given, with copies that begin early too. */
 static void test_limit_is_kept(void **state) {
     (void)state;
     size_t n_drafts = 0;
@@ -330,6 +407,8 @@ int main(void) {
                                        cmocka_unit_test(test_too_little),
                                        cmocka_unit_test(test_persistent),
                                        cmocka_unit_test(test_tiers),
+                                       cmocka_unit_test(test_fastest_tier),
+                                       cmocka_unit_test(test_capacity),
                                        cmocka_unit_test(test_tiers_out_of_reach),
                                        cmocka_unit_test(test_limit_is_kept),
                                        cmocka_unit_test(test_deterministic),
