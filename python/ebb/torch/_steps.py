@@ -10,6 +10,7 @@ compared: one that gives other bits is never computed again.
 If a step has to be recorded within a limit, all that was not used lately is moved out as well, whatever it is, so that
 half of the limit is left for what an operator makes. Where there is no room to run an operator twice, it is run once.
 """
+import collections
 import gc
 import itertools
 import time
@@ -22,15 +23,24 @@ from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
 from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
-from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, quietly, \
-    same_bits, storage_of, tensors_alive
+from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
+    quietly, same_bits, storage_of, tensors_alive
 
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
 
 class _Saved:
-    """What autograd holds in place of a tensor."""
-    __slots__ = ("storage", "version", "place", "pack", "slot", "__weakref__")
+    """What autograd holds in place of a tensor. is_changed: its bytes were written since."""
+    __slots__ = ("storage", "place", "pack", "slot", "is_changed", "__weakref__")
+
+
+def note_written(saved, tensors):
+    """What was saved of a storage (references) is changed if one of these tensors, which were written, lies over it.
+    PyTorch's GRU saves one part of a storage and writes another one."""
+    with quietly():
+        places = [geometry(tensor) for tensor in tensors]
+        for one in [one for one in (reference() for reference in saved) if one is not None]:
+            one.is_changed = one.is_changed or any(overlap(one.place, place) for place in places)
 
 
 class Recorder:
@@ -45,7 +55,8 @@ class Recorder:
         self.live_bytes = 0
         self._entries, self._storages = [], []
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
-        self._slots, self._returned, self._saved = {}, {}, {}
+        self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
+        self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
         self._leaves, self._is_over = [], False
 
     def begin(self, owned=None):
@@ -149,6 +160,8 @@ class Recorder:
                     self._note_use(tensor.untyped_storage())
         for number in entry.updates:
             self._version[number] += 1
+            if number in self._saved_of:
+                self._note_changes(number, [tensor for tensor, _, is_written in taken if is_written])
         if again is not None and (entry.births or entry.updates):
             entry.is_exact = repeat.is_unwritten or not self._is_checked or self._compare(again, result, entry)
         self._entries.append(entry)
@@ -266,16 +279,17 @@ class Recorder:
             return tensor
         saved = _Saved()
         saved.storage = entry.storage = number
-        saved.version = entry.version = self._version[number]
-        saved.place, saved.pack = geometry(tensor), len(self._entries)
-        slot = self._slots.get((number, saved.version))
-        if slot is None:
+        entry.version = self._version[number]
+        saved.place, saved.pack, saved.is_changed = geometry(tensor), len(self._entries), False
+        if self._slots.get(number, (None, None))[1] != entry.version:
             with quietly():
                 self._make_ready([tensor])
-                slot = self._slots[number, saved.version] = self._slab.out(tensor.untyped_storage())
-        saved.slot = slot
-        self._saved[weakref.ref(saved)] = len(self._entries)
-        self._returned[number] = tensor.untyped_storage()._cdata, saved.version
+                self._slots[number] = self._slab.out(tensor.untyped_storage()), entry.version
+        saved.slot = self._slots[number][0]
+        reference = weakref.ref(saved)
+        self._saved[reference] = len(self._entries)
+        self._saved_of[number].append(reference)
+        self._returned[number] = tensor.untyped_storage()._cdata
         self._entries.append(entry)
         return saved
 
@@ -288,21 +302,22 @@ class Recorder:
             entry.shape = tuple(saved.shape)
             self._entries.append(entry)
             return saved
-        entry.storage, entry.version, entry.pack = saved.storage, saved.version, saved.pack
+        entry.storage, entry.pack = saved.storage, saved.pack
         entry.shape = tuple(saved.place[2])
-        if self._version[saved.storage] != saved.version:
+        if saved.is_changed:
             raise RuntimeError(CHANGED)
         with quietly():
             storage = self._still_there(saved)
             if storage is not None and self._pager is not None:
                 self._pager.touch_storage(storage)
             if storage is None:
+                slot, _ = self._slots[saved.storage]
                 if self._recent is not None:
-                    self._recent.make_room(self.live_bytes + saved.slot.n_bytes - self._limit // 2, ())
-                storage = saved.slot.back()
+                    self._recent.make_room(self.live_bytes + slot.n_bytes - self._limit // 2, ())
+                storage = slot.back()
                 self._live(storage, saved.storage, len(self._entries), True)
                 self._note_use(storage)
-                self._returned[saved.storage] = storage._cdata, saved.version
+                self._returned[saved.storage] = storage._cdata
             self._entries.append(entry)
             return self._over(storage, saved)
 
@@ -320,5 +335,8 @@ class Recorder:
             return over(saved.slot.back(), saved.place)
 
     def _still_there(self, saved):
-        key, version = self._returned.get(saved.storage, (None, None))
-        return alive(key) if self._numbers.get(key) == saved.storage and version == saved.version else None
+        key = self._returned[saved.storage]
+        return alive(key) if self._numbers.get(key) == saved.storage else None
+
+    def _note_changes(self, number, written):
+        note_written(self._saved_of[number], [tensor for tensor in written if self._number(tensor) == number])

@@ -87,6 +87,27 @@ def over(storage, place):
     return torch.empty((0,), dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
+def _span(place):
+    """The bytes of a storage between which a tensor lies."""
+    dtype, offset, size, stride = place
+    if 0 in size:
+        return 0, 0
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+    return offset * dtype.itemsize, (last + 1) * dtype.itemsize
+
+
+def overlap(a, b):
+    """Whether two tensors of one storage (geometries) have a byte in common."""
+    spans = _span(a), _span(b)
+    if spans[0][1] <= spans[1][0] or spans[1][1] <= spans[0][0]:
+        return False
+    if a[0].itemsize != b[0].itemsize:
+        return True
+    seen = torch.zeros(max(spans[0][1], spans[1][1]) // a[0].itemsize, dtype=torch.bool)
+    seen.as_strided(a[2], a[3], a[1]).fill_(True)
+    return bool(seen.as_strided(b[2], b[3], b[1]).any())
+
+
 def same_bits(a, b):
     """Two results of one operator are the same in each bit, and lie alike."""
     if geometry(a) != geometry(b) or a.untyped_storage().nbytes() != b.untyped_storage().nbytes():
