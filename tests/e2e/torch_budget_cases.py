@@ -313,6 +313,41 @@ def empty_tensors(model, optimizer, step):
     return losses
 
 
+def tensors_from_bytes(model, optimizer, step):
+    """Tensors that no operator made. They live as long as something may have to be computed again from them."""
+    losses = []
+    for i in range(5):
+        x, y = data(i)
+        numbers = bytes(x.untyped_storage().tolist())
+        with step():
+            optimizer.zero_grad()
+            h = x
+            for k in range(0, 18, 3):
+                h = torch.tanh(model[k:k + 3](h) * torch.frombuffer(bytearray(numbers), dtype=torch.float).view(x.shape))
+            loss = functional.cross_entropy(model[18](h), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def sparse_gradients(model, optimizer, step):
+    torch.manual_seed(4)
+    words = nn.EmbeddingBag(100, WIDTH, sparse=True)
+    of_words, losses = torch.optim.SGD(words.parameters(), 0.1), []
+    for i in range(6):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            of_words.zero_grad()
+            loss = functional.cross_entropy(model(words((x.abs() * 20).long())), y)
+            loss.backward()
+            optimizer.step()
+            of_words.step()
+            losses.append(loss.item())
+    return losses
+
+
 def another_beside(model, optimizer, step):
     """A network beside, of which this step knows nothing, and whose gradients come and go."""
     other, losses = net(4), []
@@ -351,13 +386,16 @@ PROGRAMS = {
     "checkpoints inside": (with_checkpoints, lambda told: told["steps_unlike"] == 0),
     "a backward pass behind the step": (backward_later, lambda told: True),
     "two backward passes": (twice_backward, lambda told: True),
-    "a penalty of gradients": (penalty_of_gradients, lambda told: True),
+    "a penalty of gradients": (penalty_of_gradients, lambda told: told["steps_unlike"] == 0),
     "numbers and a path that change": (other_numbers, lambda told: True),
     "branches that are swapped": (swaps_its_branches, lambda told: True),
     "writes in place": (writes_in_place, lambda told: told["steps_unlike"] == 0),
     "writes in parts": (writes_in_parts, lambda told: told["steps_unlike"] == 0 and told["peak_measured_bytes"] ==
                         told["peak_planned_bytes"]),
     "tensors without bytes": (empty_tensors, lambda told: told["steps_unlike"] == 0),
+    "tensors from bytes": (tensors_from_bytes, lambda told: told["steps_unlike"] == 0 and
+                           told["peak_measured_bytes"] == told["peak_planned_bytes"]),
+    "sparse gradients": (sparse_gradients, lambda told: told["steps_unlike"] == 0),
     "another network beside": (another_beside, lambda told: told["plans"] == 1),
     "forks": (forks, lambda told: told["steps_unlike"] == 0),
 }

@@ -300,7 +300,8 @@ class Budget:
     def _key(self):
         """What a step depends on when it begins: how many bytes the gradients have."""
         leaves = [reference() for reference in self._leaves.values()]
-        return sum(leaf.grad.nbytes for leaf in leaves if leaf is not None and leaf.grad is not None)
+        gradients = (leaf.grad for leaf in leaves if leaf is not None)
+        return sum(grad.nbytes for grad in gradients if grad is not None and grad.layout == torch.strided)
 
     def _note_leaves(self, leaves):
         self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)

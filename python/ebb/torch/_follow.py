@@ -109,11 +109,14 @@ class Follower:
         """What an operator gives; counted, if the step is measured."""
         if self._pager is not None:
             self._make_ready(func, args, kwargs)
-        if self.measured is None:
+        if self.measured is None and self._pager is None:
             return func(*args, **kwargs)
-        self.measured.bury()
+        if self.measured is not None:
+            self.measured.bury()
         result = func(*args, **kwargs)
-        for tensor in tensors_in(result):
+        if self._pager is not None:
+            self._pager.pin(tensors_in(result))
+        for tensor in tensors_in(result) if self.measured is not None else ():
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
         return result
@@ -128,6 +131,7 @@ class Follower:
                 self._recent.use(storage)
             self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
         self._pager.touch(tensor for tensor, _, _ in taken)
+        self._pager.pin(tensor for tensor, _, _ in taken)
         for tensor, _, is_written in taken:
             if is_written:
                 self._pager.wrote(tensor)
@@ -285,6 +289,8 @@ class Follower:
             raise RuntimeError(CHANGED)
         with quietly():
             storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
+            if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
+                self._numbers[storage._weak_ref()] = saved.storage
             result = over(storage, saved.place)
         if not self.is_lost:
             self._act(self._schedule.after.get(i))

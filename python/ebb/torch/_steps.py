@@ -91,7 +91,8 @@ class Recorder:
         for storage in self._storages:
             if storage.last_owner is None and storage.lives[-1][1] is None:
                 storage.first_owner = None  # nobody's any more, or its memory cannot be given back
-        for key in self._numbers:
+        for key, number in self._numbers.items():
+            self._storages[number].is_hidden = self._pager is not None and self._pager.is_pinned(key)
             forget(key)
         self._numbers.clear()
         self._slots.clear()
@@ -125,6 +126,8 @@ class Recorder:
         keys = tuple(self._numbers)
         for key in itertools.compress(keys, map(expired, keys)):
             number = self._numbers.pop(key)
+            if self._pager is not None:
+                self._storages[number].is_hidden = self._pager.is_pinned(key)
             if self._pager is None or key not in self._pager.away:
                 self.live_bytes -= self._storages[number].n_bytes
             self._lives.pop(key)[1] = now
@@ -154,6 +157,8 @@ class Recorder:
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
+        if self._pager is not None:
+            self._pager.pin(tensors_in(result))
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
             if key is not None and key not in self._numbers:
@@ -196,6 +201,8 @@ class Recorder:
                 self._note_use(storage)
         elif self._pager is not None:
             self._pager.touch(tensors)
+        if self._pager is not None:
+            self._pager.pin(tensors)
 
     def _has_room(self, n_bytes):
         return self._limit is None or self.live_bytes + n_bytes <= self._limit
@@ -279,7 +286,7 @@ class Recorder:
         number = self._number(tensor)
         entry = Entry(PACK, in_backward() != -1)
         entry.shape = tuple(tensor.shape)
-        if number is None or self._storages[number].maker is None:
+        if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
             return tensor
         saved = _Saved()
@@ -297,6 +304,9 @@ class Recorder:
         self._returned[number] = tensor.untyped_storage()._cdata
         self._entries.append(entry)
         return saved
+
+    def _is_of_forward(self, storage):
+        return storage.maker is not None and not self._entries[storage.maker].is_backward
 
     def unpack(self, saved):
         if self._is_over:  # a graph that outlived its step

@@ -47,6 +47,17 @@ def storage_of(tensor):
         return None
 
 
+_PARTS = {torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+          torch.sparse_bsr: ("crow_indices", "col_indices", "values"), torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+          torch.sparse_bsc: ("ccol_indices", "row_indices", "values")}
+
+
+def parts_of(tensor):
+    """The storages that a sparse tensor is made of."""
+    with quietly():
+        return [getattr(tensor, name)().untyped_storage() for name in _PARTS.get(tensor.layout, ())]
+
+
 def _count_users():
     """What PyTorch counts as users of a storage that one tensor lies in."""
     tensor = torch.empty(1)
