@@ -263,6 +263,7 @@ class Budget:
     def _end_recording(self, recording, recorder):
         if not self._is_warm:  # optimizers make their state in the first step
             self._is_warm = True
+            self._slab.forget_rates()
             self._note_leaves(recorder.leaves())
             return
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))

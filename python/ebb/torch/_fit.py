@@ -53,16 +53,21 @@ def fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads=1, exce
 
 
 def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes):
-    for _ in range(_TRIES):
-        aim = budget_bytes - layout.base_bytes - excess_bytes
-        try:
-            plan = layout.program.plan(max(1, aim), machine, tier_bytes, effort=effort, n_threads=n_threads)
-        except planning.NoFit:
-            return None
+    def planned(aim_bytes):
+        plan = layout.program.plan(aim_bytes, machine, tier_bytes, effort=effort, n_threads=n_threads)
         found = _followed(layout, plan)
+        plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
+        return found
+
+    for _ in range(_TRIES):
+        try:
+            found = planned(max(1, budget_bytes - layout.base_bytes - excess_bytes))
+        except planning.NoFit as error:
+            # A step of the program is all that happens up to the next one, so it may seem to need more than it does.
+            found = planned(error.least_budget_bytes) if error.least_budget_bytes else None
+            return found if found is not None and found.peak_bytes <= budget_bytes else None
         found.excess_bytes = excess_bytes
         if found.peak_bytes <= budget_bytes:
-            plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
             return found
         excess_bytes += found.peak_bytes - budget_bytes
     return None

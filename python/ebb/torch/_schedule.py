@@ -207,7 +207,7 @@ def peak(recording, schedule):
             copy = _Copy(storages[number].n_bytes, False)
             natural[id(life)] = [copy]
             live += copy.n_bytes
-            if entry.kind == OP and not entry.is_backward and i <= recording.last_unpack:
+            if entry.kind == OP and recording.is_held(number):
                 held[number] = copy
                 copy.n_holders += 1
         if entry.kind == UNPACK and entry.storage is not None:

@@ -24,7 +24,7 @@ from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
 from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
-    quietly, same_bits, storage_of, tensors_alive
+    parts_of, quietly, same_bits, storage_of, tensors_alive
 
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
@@ -113,6 +113,16 @@ class Recorder:
             self._live(storage, number, len(self._entries) if maker is not None else -1, False)
         return number
 
+    def _note_sparse(self, tensors):
+        """What sparse tensors are made of is there, and stays."""
+        for storage in (storage for tensor in tensors for storage in parts_of(tensor)):
+            if storage._cdata not in self._numbers and storage.nbytes() > 0:
+                self._storages.append(Storage(storage.nbytes(), None))
+                self._version[len(self._storages) - 1] = 0
+                self._live(storage, len(self._storages) - 1, len(self._entries), False)
+        if self._pager is not None:
+            self._pager.pin(tensors)
+
     def _live(self, storage, number, begin, is_back):
         key = storage._weak_ref()
         self._numbers[key] = number
@@ -157,8 +167,7 @@ class Recorder:
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
-        if self._pager is not None:
-            self._pager.pin(tensors_in(result))
+        self._note_sparse([tensor for tensor in tensors_in(result) if tensor.layout != torch.strided])
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
             if key is not None and key not in self._numbers:
