@@ -137,7 +137,6 @@ for _name in ("resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "den
               "mobilenet_v3_small", "shufflenet_v2_x1_0", "mnasnet0_5", "regnet_y_400mf", "efficientnet_b0"):
     add(_name, classifier, _name)
 add("googlenet", classifier, "googlenet", init_weights=False)
-add("inception_v3", classifier, "inception_v3", n=2, size=128, init_weights=False)
 add("convnext_tiny", classifier, "convnext_tiny", n=2, optimizer_of=adamw)
 add("swin_t", classifier, "swin_t", n=2, optimizer_of=adamw)
 add("swin_v2_t", classifier, "swin_v2_t", n=2, optimizer_of=adamw, clip=1.0)
