@@ -1,180 +1,264 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ebb.torch.Budget beside the plain loop, torch.utils.checkpoint per block and save_on_cpu: peaks and times of a step.
+"""ebb.torch.Budget beside the plain loop, torch.utils.checkpoint per block and save_on_cpu: peaks, times, bits of a step.
 
-    LIBRARY=build/release PYTHON bench/torch_budget.py [-o FILE.csv] [--nets gpt,vit] [--scale N] [--rounds N]
+    LIBRARY=build/release PYTHON bench/torch_budget.py [-o FILE.csv] [--nets gpt2,lstm] [--steps ,bf16] [--spill FOLDER]
 
-PYTHON has torch; cc is needed, for the counter. Rows are measured in alternation, each round one step of each, after the
-steps that ebb records. Peaks are counted by tests/e2e/count_alloc.c, which is preloaded and sees the allocations of
-PyTorch's CPU allocator, not ebb's figures; they include temporaries inside of operators. `overhead` is the time of the
-plain loop inside of a Budget that fits, over that of the plain loop.
+PYTHON has torch, torchvision and transformers; cc is needed, for the counter. Peaks are those that
+tests/e2e/count_alloc.c counts, which is preloaded and sees the allocations of PyTorch's CPU allocator, not ebb's figures;
+they include temporaries inside of operators. Times are those of the processor, so that they can be compared on a machine that
+does other things as well; copies to a folder in memory count, waiting for a disk does not. Each way is a process of its own. The ways of a group take turns, one step
+each, with a plain loop among them; `times_plain` is over that one. The first three steps of each way are not timed: ebb
+records two and measures the third itself.
+
+Groups: each rival beside ebb with the rival's counted peak as the budget; then 60, 40 and 25 %. `recompute`: only
+activations are affected, and they are computed again. `move`: parameters, gradients and the optimizer's state move too,
+to a file in the folder. save_on_cpu's copies lie in memory that the counter does not see, as if the CPU were a card.
+`overhead`: a budget that fits, so that nothing moves.
 """
 import argparse
 import contextlib
 import csv
-import ctypes
 import gc
+import hashlib
 import os
+import pickle
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = os.path.join(HERE, "..", "tests", "e2e")
-COUNTER = "EBB_BENCH_COUNTER"
-COLUMNS = ("commit", "torch", "threads", "net", "scale", "way", "n", "step_ms", "p10_ms", "p90_ms", "counted_peak_bytes",
-           "planned_peak_bytes", "planned_step_ms", "recomputed_ops", "moved_out_bytes", "same_bits")
+sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
+
+from torch_counted import Counter, commit, preload
+
+COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p10_ms", "p90_ms", "times_plain",
+           "planned_ms", "budget_bytes", "planned_peak_bytes", "counted_peak_bytes", "excess_percent", "recomputed_ops",
+           "moved_out_bytes", "same_bits", "message")
+N_UNTIMED = 3
+RIVALS = "checkpoint per block", "save_on_cpu"
 
 
-def preload():
-    """Start again with the counter in front of the allocator."""
-    folder = tempfile.mkdtemp()
-    path = os.path.join(folder, "count_alloc.so")
-    subprocess.run(["cc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-o", path, os.path.join(TESTS, "count_alloc.c"),
-                    "-ldl", "-pthread"], check=True)
-    os.environ.update({"LD_PRELOAD": path, COUNTER: path})
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+def checkpoint_blocks(blocks):
+    from torch.utils.checkpoint import checkpoint
+    for block in blocks:
+        block.forward = (lambda forward: lambda *args, **kwargs: checkpoint(
+            forward, *args, use_reentrant=False, **kwargs))(block.forward)
 
 
-class Counter:
-    """The peak of the bytes that PyTorch's allocator has given and not got back, from `begin` on."""
+def save_on_cpu():
+    """torch.autograd.graph.save_on_cpu, whose copies the counter does not see."""
+    import numpy
+    import torch
 
-    def __init__(self, path):
-        self._library = ctypes.CDLL(path)
-        self._library.count_alloc_log.restype = ctypes.POINTER(ctypes.c_uint64)
-        self._library.count_alloc_n.restype = ctypes.c_size_t
-        self._log, self._at, self._live, self._bytes = self._library.count_alloc_log(), 0, {}, 0
+    def pack(tensor):
+        kept = numpy.empty(tensor.numel() * tensor.element_size(), numpy.uint8)
+        copy = torch.from_numpy(kept).view(tensor.dtype).view(tensor.shape)
+        return copy.copy_(tensor)
+    return torch.autograd.graph.saved_tensors_hooks(pack, lambda copy: copy.clone())
 
-    def peak(self):
-        """Since the last call."""
-        most, n = self._bytes, self._library.count_alloc_n()
-        for i in range(self._at, n):
-            address, size = self._log[2 * i], self._log[2 * i + 1]
-            self._bytes += size - self._live.pop(address, 0)
-            if size:
-                self._live[address] = size
-            most = max(most, self._bytes)
-        self._at = n
-        return most
+
+def serve(way, net, step, args, budget, ask, tell):
+    """A process that trains in one way, a step each time it is asked."""
+    import torch
+    import torch_models
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    counter = Counter()
+    counter.peak()
+    before = counter.bytes
+    torch.manual_seed(5)
+    model, batch, loss_of, optimizer, blocks = torch_models.NETS[net]()
+    around, fit, losses = contextlib.nullcontext, None, []
+    if way == "checkpoint per block":
+        checkpoint_blocks(blocks)
+    elif way == "save_on_cpu":
+        around = save_on_cpu
+    elif way != "plain":
+        import ebb.torch
+        held = {"spill": args.spill, "model": model, "optimizer": optimizer} if "move" in way else {}
+        if "file" in way:
+            held = {"spill": args.spill}
+        fit = ebb.torch.Budget(budget, effort=args.effort, **held)
+        around = fit.step
+    for i, _ in enumerate(iter(ask.readline, b"end\n")):
+        data = batch(i)
+        gc.collect()
+        counter.peak()
+        try:
+            begin = time.process_time()
+            with around():
+                losses.append(torch_models.STEPS[step](model, data, loss_of, optimizer))
+            told = {"seconds": time.process_time() - begin, "peak": counter.peak() - before}
+        except Exception as error:
+            told = {"error": f"{type(error).__name__}: {error}", "least": getattr(error, "least_bytes", None)}
+            if told["least"] is None:
+                traceback.print_exc()
+        del data
+        told["summary"] = fit.summary() if fit is not None else {}
+        if i == args.rounds - 1:
+            digest = hashlib.blake2b(repr(losses).encode())
+            for tensor in model.state_dict().values():
+                digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
+            told["bits"] = digest.hexdigest()
+        pickle.dump(told, tell)
+        tell.flush()
+        if "error" in told:
+            return
 
 
 class Way:
-    """One way to train, with a model of its own. Its peak is what a step adds to what there was before the way."""
+    def __init__(self, way, net, step, args, budget=None):
+        self.way, self.budget, self.seconds, self.peaks, self.told = way, budget, [], [], {}
+        to_child, self._ask = os.pipe()
+        self._tell, to_parent = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            status = 1
+            with contextlib.suppress(BaseException):
+                os.close(self._ask)
+                os.close(self._tell)
+                serve(way, net, step, args, budget, os.fdopen(to_child, "rb"), os.fdopen(to_parent, "wb"))
+                status = 0
+            os._exit(status)
+        os.close(to_child)
+        os.close(to_parent)
+        self._tell = os.fdopen(self._tell, "rb")
 
-    def __init__(self, name, net, scale, counter, budget=None, spill=None, wrap=None, around=contextlib.nullcontext):
-        import ebb.torch
-        import torch
-        gc.collect()
-        counter.peak()
-        self._before, self._counter = counter._bytes, counter
-        torch.manual_seed(5)
-        self.name, self.times, self.losses, self.peak_bytes = name, [], [], 0
-        self.model, self._batch, self._loss, optimizer = torch_budget_nets.NETS[net](scale)
-        self.optimizer, self._around = optimizer(self.model), around
-        self.fit = ebb.torch.Budget(budget, spill=spill) if budget else None
-        self.state = torch.get_rng_state()
-        if wrap:
-            wrap(self.model)
+    def step(self):
+        if "error" in self.told:
+            return
+        os.write(self._ask, b"\n")
+        try:
+            self.told = pickle.load(self._tell)
+        except EOFError:
+            self.told = {"error": "the process ended", "summary": {}}
+        if "error" not in self.told:
+            self.seconds.append(self.told["seconds"])
+            self.peaks.append(self.told["peak"])
 
-    def step(self, i):
-        import torch
-        data = self._batch(i)
-        torch.set_rng_state(self.state)
-        gc.collect()
-        self._counter.peak()
-        others = self._counter._bytes - self.own_bytes() if self.times else self._before
-        begin = time.perf_counter()
-        with self.fit.step() if self.fit else self._around():
-            loss = torch_budget_nets.plain_step(self.model, data, self._loss, self.optimizer)
-        self.times.append(time.perf_counter() - begin)
-        self.peak_bytes = self._counter.peak() - others
-        self.losses.append(loss.item())
-        self.state = torch.get_rng_state()
-        del data, loss
+    def end(self):
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._ask, b"end\n")
+        os.close(self._ask)
+        self._tell.close()
+        os.waitpid(self._child, 0)
 
-    def own_bytes(self):
-        tensors = list(self.model.parameters()) + list(self.model.buffers())
-        tensors += [p.grad for p in self.model.parameters() if p.grad is not None]
-        tensors += [v for state in self.optimizer.state.values() for v in state.values() if hasattr(v, "nbytes")]
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-        return sum(storages.values())
-
-
-def checkpoint_blocks(model):
-    from torch.utils.checkpoint import checkpoint
-    for block in model.blocks:
-        block.forward = (lambda forward: lambda x: checkpoint(forward, x, use_reentrant=False))(block.forward)
+    peak = property(lambda self: max(self.peaks[1:]))
+    times = property(lambda self: sorted(1e3 * s for s in self.seconds[N_UNTIMED:]))
 
 
-def measure(net, args, counter, writer, commit):
-    import torch
-    reference = Way("plain", net, args.scale, counter)
-    for i in range(3):
-        reference.step(i)
-    ways = [Way("plain", net, args.scale, counter), Way("fits", net, args.scale, counter, "100%")]
-    if hasattr(reference.model, "blocks"):
-        ways.append(Way("checkpoint per block", net, args.scale, counter, wrap=checkpoint_blocks))
-    ways.append(Way("save_on_cpu", net, args.scale, counter, around=torch.autograd.graph.save_on_cpu))
-    del reference
-    for share in (60, 40, 25):
-        ways.append(Way(f"ebb {share} %", net, args.scale, counter, f"{share}%"))
-        ways.append(Way(f"ebb {share} % file", net, args.scale, counter, f"{share}%", args.spill))
-    refused = []
-    for i in range(4 + args.rounds):
-        for way in ways:
-            if way in refused:
+def row(group, way, plain):
+    told, times = way.told["summary"], way.times
+    planned = told.get("peak_planned_bytes")
+    found = {"group": group, "way": way.way, "n": len(times), "message": way.told.get("error", ""),
+             "budget_bytes": told.get("budget_bytes", way.told.get("least") or ""), "planned_peak_bytes": planned,
+             "recomputed_ops": told.get("recomputed_ops"), "moved_out_bytes": told.get("moved_out_bytes")}
+    if told.get("step_planned_s"):
+        found["planned_ms"] = f"{1e3 * told['step_planned_s']:.0f}"
+    if times:
+        peak = max(way.peaks[N_UNTIMED:])
+        found.update(step_ms=f"{statistics.median(times):.0f}", p10_ms=f"{times[len(times) // 10]:.0f}",
+                     p90_ms=f"{times[-1 - len(times) // 10]:.0f}", counted_peak_bytes=peak,
+                     times_plain=f"{statistics.median(times) / statistics.median(plain.times):.3f}",
+                     same_bits="yes" if way.told.get("bits") == plain.told.get("bits") else "no")
+        if planned:
+            found["excess_percent"] = f"{100 * (peak / planned - 1):.3f}"
+    return found
+
+
+def group(name, ways, net, step, args, writer):
+    """ways: (way, budget)"""
+    running = [Way(way, net, step, args, budget) for way, budget in [("plain", None), *ways]]
+    for _ in range(args.rounds):
+        for i, way in enumerate(running):
+            way.step()
+            least = way.told.get("least")
+            if least and not way.way.endswith("least"):
+                way.end()
+                running[i] = Way(way.way + ", the least", net, step, args, least)
+                while len(running[i].peaks) <= len(running[0].peaks) - 1 and "error" not in running[i].told:
+                    running[i].step()
+    for way in running:
+        writer({"net": net, "step": step, **row(name, way, running[0])})
+        way.end()
+    return running
+
+
+def peak_of(way, net, step, args):
+    one = Way(way, net, step, args)
+    one.step()
+    one.step()
+    one.end()
+    return one.peak
+
+
+def measure(net, step, args, writer):
+    import torch_models
+    wanted = args.groups.split(",")
+    for rival in RIVALS:
+        if rival in wanted and (rival == "save_on_cpu" or torch_models.NETS[net]()[4]):
+            budget = peak_of(rival, net, step, args)
+            ways = [(rival, None), ("ebb recompute", budget)]
+            if rival == "save_on_cpu":
+                ways.append(("ebb file", budget))
+            group(f"as {rival}", ways, net, step, args, writer)
+    if "overhead" in wanted:
+        group("overhead", [("ebb recompute", "100%")], net, step, args, writer)
+    if "shares" in wanted:
+        group("shares", [("ebb recompute 60%", "60%"), *((f"ebb move {share}%", f"{share}%") for share in (60, 40, 25))],
+              net, step, args, writer)
+
+
+def table(path):
+    """The rows of a CSV as the table of docs/pytorch.md."""
+    print("| network | way | budget | counted peak | beyond the plan | time | bits |\n| --- | --- | --- | --- | --- | --- | --- |")
+    with open(path) as file:
+        for found in csv.DictReader(file):
+            if found["way"] == "plain" and found["group"] != "shares":
                 continue
-            try:
-                way.step(i)
-            except Exception as error:
-                if type(error).__name__ != "DoesNotFit":
-                    raise
-                least = error.least_bytes
-                refused.append(way)
-        for way in [way for way in refused if not way.name.endswith("refused")]:
-            way.name += ": refused"
-            way.least_bytes = least
-    for way in ways:
-        told = way.fit.summary() if way.fit else {}
-        times = sorted(1e3 * t for t in way.times[4:])
-        if not times:
-            row = ["", "", "", ""]
-        else:
-            row = [f"{statistics.median(times):.1f}", f"{times[len(times) // 10]:.1f}", f"{times[-1 - len(times) // 10]:.1f}",
-                   way.peak_bytes]
-        planned = told.get("step_planned_s")
-        out = [commit, torch.__version__, torch.get_num_threads(), net, args.scale, way.name, len(times), *row,
-               told.get("peak_planned_bytes", getattr(way, "least_bytes", "")), f"{1e3 * planned:.1f}" if planned else "",
-               told.get("recomputed_ops", ""), told.get("moved_out_bytes", ""),
-               "" if not times else "yes" if way.losses == ways[0].losses else "no"]
-        writer.writerow(out)
-        print(*out[3:], sep="\t", flush=True)
+            budget, excess = (found[key] for key in ("budget_bytes", "excess_percent"))
+            print(f"| {found['net']}{', ' * bool(found['step'])}{found['step']} | {found['way']}"
+                  f"{' at the peak of ' + found['group'][3:] if found['group'].startswith('as ') and budget else ''} | "
+                  f"{f'{int(budget) / 1e6:.1f} MB' if budget else ''} | {int(found['counted_peak_bytes'] or 0) / 1e6:.1f} MB | "
+                  f"{excess + ' %' if excess else ''} | {found['times_plain']} | "
+                  f"{'same' if found['same_bits'] == 'yes' else 'other'} |")
 
 
 def main():
-    global torch_budget_nets
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", default="/dev/null")
-    parser.add_argument("--nets", default="gpt,vit,resnet,unet,lstm")
-    parser.add_argument("--scale", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--nets", default="gpt2,vit_b_16,resnet50,unet,lstm")
+    parser.add_argument("--steps", default="", help="kinds of steps: '', accumulated, bf16")
+    parser.add_argument("--groups", default=",".join((*RIVALS, "overhead", "shares")))
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("--spill", default=tempfile.gettempdir())
+    parser.add_argument("--table", help="write the rows of this CSV as a table for the documentation, and measure nothing")
     args = parser.parse_args()
-    if COUNTER not in os.environ:
-        preload()
-    sys.path[:0] = [os.path.join(HERE, "..", "python"), TESTS]
+    if args.table:
+        table(args.table)
+        return
+    preload()
     import torch
-    import torch_budget_nets
-    torch.set_num_threads(1)
-    commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    counter = Counter(os.environ[COUNTER])
+    import torchvision
+    import transformers
+    assert torchvision and transformers.GPT2LMHeadModel  # imported before the processes part
     with open(args.output, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        sheet = csv.DictWriter(file, COLUMNS)
+        sheet.writeheader()
+
+        def writer(found):
+            found = {"commit": commit(), "torch": torch.__version__, **found}
+            sheet.writerow(found)
+            file.flush()
+            print(*(found.get(key, "") for key in COLUMNS[2:]), sep="\t", flush=True)
         for net in args.nets.split(","):
-            measure(net, args, counter, writer, commit)
+            for step in args.steps.split(","):
+                measure(net, step, args, writer)
 
 
 if __name__ == "__main__":

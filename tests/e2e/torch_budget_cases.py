@@ -276,6 +276,78 @@ def writes_in_place(model, optimizer, step):
     return losses
 
 
+def writes_in_parts(model, optimizer, step):
+    """A GRU writes the parts of one storage in place, and saves each part by itself."""
+    torch.manual_seed(4)
+    gru = nn.GRU(WIDTH, WIDTH, 2, dropout=0.1)
+    optimizer.add_param_group({"params": list(gru.parameters())})
+    losses = []
+    for i in range(7):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            h = gru(x.view(8, -1, WIDTH))[0].flatten(0, 1)
+            loss = functional.cross_entropy(model(h), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def empty_tensors(model, optimizer, step):
+    """Tensors without bytes, which may lie where a storage lay that a plan has dropped (caches of keys begin so)."""
+    losses = []
+    for i in range(8):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            h, kept = x, []
+            for k in range(0, 18, 3):
+                h = model[k:k + 3](h)
+                kept.append(torch.cat([torch.empty(0, WIDTH), h * 2]))
+            loss = functional.cross_entropy(model[18](h + sum(kept)), y)
+            del h, kept
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def tensors_from_bytes(model, optimizer, step):
+    """Tensors that no operator made. They live as long as something may have to be computed again from them."""
+    losses = []
+    for i in range(5):
+        x, y = data(i)
+        numbers = bytes(x.untyped_storage().tolist())
+        with step():
+            optimizer.zero_grad()
+            h = x
+            for k in range(0, 18, 3):
+                h = torch.tanh(model[k:k + 3](h) * torch.frombuffer(bytearray(numbers), dtype=torch.float).view(x.shape))
+            loss = functional.cross_entropy(model[18](h), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+def sparse_gradients(model, optimizer, step):
+    torch.manual_seed(4)
+    words = nn.EmbeddingBag(100, WIDTH, sparse=True)
+    of_words, losses = torch.optim.SGD(words.parameters(), 0.1), []
+    for i in range(6):
+        x, y = data(i)
+        with step():
+            optimizer.zero_grad()
+            of_words.zero_grad()
+            loss = functional.cross_entropy(model(words((x.abs() * 20).long())), y)
+            loss.backward()
+            optimizer.step()
+            of_words.step()
+            losses.append(loss.item())
+    return losses
+
+
 def another_beside(model, optimizer, step):
     """A network beside, of which this step knows nothing, and whose gradients come and go."""
     other, losses = net(4), []
@@ -314,10 +386,17 @@ PROGRAMS = {
     "checkpoints inside": (with_checkpoints, lambda told: told["steps_unlike"] == 0),
     "a backward pass behind the step": (backward_later, lambda told: True),
     "two backward passes": (twice_backward, lambda told: True),
-    "a penalty of gradients": (penalty_of_gradients, lambda told: True),
+    "a penalty of gradients": (penalty_of_gradients, lambda told: told["steps_unlike"] == 0),
     "numbers and a path that change": (other_numbers, lambda told: True),
     "branches that are swapped": (swaps_its_branches, lambda told: True),
     "writes in place": (writes_in_place, lambda told: told["steps_unlike"] == 0),
+    "writes in parts": (writes_in_parts, lambda told: told["steps_unlike"] == 0 and told["peak_measured_bytes"] ==
+                        told["peak_planned_bytes"]),
+    "tensors without bytes": (empty_tensors, lambda told: told["steps_unlike"] == 0),
+    "tensors from bytes": (tensors_from_bytes, lambda told: told["steps_unlike"] == 0 and
+                           told["peak_measured_bytes"] == told["peak_planned_bytes"]),
+    "sparse gradients": (sparse_gradients, lambda told: told["steps_unlike"] == 0 and
+                         told["peak_measured_bytes"] <= told["peak_planned_bytes"]),
     "another network beside": (another_beside, lambda told: told["plans"] == 1),
     "forks": (forks, lambda told: told["steps_unlike"] == 0),
 }
@@ -362,6 +441,25 @@ def misuse():
     raises("a budget that is too small", ebb.torch.DoesNotFit, "no plan keeps this step within 1000 bytes", too_small)
 
 
+def writes_what_is_saved():
+    """As PyTorch, ebb refuses to go on with other bytes: in the steps that are recorded, and in those that follow."""
+    for bad in (0, 1, 3):
+        model = net()
+        optimizer, fit = torch.optim.AdamW(model.parameters(), 1e-3), ebb.torch.Budget("70%", effort=EFFORT)
+
+        def train():
+            for i in range(4):
+                with fit.step():
+                    optimizer.zero_grad()
+                    h = torch.sigmoid(model[:9](data(i)[0]))
+                    y = model[9:](h)
+                    if i == bad:
+                        h[:, 3] += 1
+                    y.sum().backward()
+                    optimizer.step()
+        raises(f"what was saved is written, step {bad}", RuntimeError, "changed in place", train)
+
+
 def after_a_refusal():
     """A refused step leaves no memory behind: neither its network's nor its batch's, once the exception is handled."""
     alive = []
@@ -390,6 +488,7 @@ if __name__ == "__main__":
         compare(name, *PROGRAMS[name], WAYS if sys.argv[2:] else (WAYS[i % len(WAYS)],))
     if not sys.argv[2:]:
         misuse()
+        writes_what_is_saved()
         after_a_refusal()
     import torch_budget
     sys.exit(torch_budget.status)

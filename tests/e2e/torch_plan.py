@@ -130,6 +130,24 @@ def ties_and_frozen():
             fit.summary(), said)
 
 
+def moves_all():
+    """Parameters and the like may move: what is said is what a Budget keeps that is given the model and the optimizer."""
+    model = mlp()
+    optimizer, weights = torch.optim.AdamW(model.parameters()), sum(p.nbytes for p in model.parameters())
+    stays = ebb.torch.plan(model, batch_of(8), optimizer, "50%", loss_of, spill="disk")
+    said = ebb.torch.plan(model, batch_of(8), optimizer, "50%", loss_of, spill="disk", moves_all=True)
+    verdict("a budget below what parameters, gradients and state have", not stays.fits and said.fits and
+            said.budget_bytes < 4 * weights and said.at.moved_out_bytes > weights, said, weights)
+    fit = ebb.torch.Budget(said.least_bytes, model=model, optimizer=optimizer, spill=folder, effort=0)
+    for i in range(4):
+        data = batch_of(8)
+        with fit.step():
+            plain_step(model, data, loss_of, optimizer)
+    told = fit.summary()
+    verdict("a Budget keeps the least that was said", told["peak_measured_bytes"] == told["peak_planned_bytes"] <=
+            said.least_bytes and abs(told["plain_bytes"] - said.plain_bytes) <= 8, told, said)
+
+
 def batches():
     model = mlp()
     said = ebb.torch.plan(model, batch_of, torch.optim.AdamW(model.parameters()), None, loss_of, machine, curve=4)
@@ -165,6 +183,8 @@ def misuse():
     raises("a value that is asked for", ValueError, "value of a tensor",
            lambda: plan(model, x, loss=lambda m, b: m(b[0]).sum() * m(b[0]).sum().item()))
 
+    raises("moves with nowhere to go", ValueError, "somewhere", lambda: plan(model, x, loss=loss_of, moves_all=True))
+
     def inside():
         with ebb.torch.Budget("1GiB").step():
             plan(model, x, loss=loss_of)
@@ -177,6 +197,7 @@ for name in sorted({*NETS} - {"lstm"}) if "EBB_TEST_ALL" in os.environ else ("gp
 kinds_of_tensors()
 as_others_count()
 ties_and_frozen()
+moves_all()
 batches()
 misuse()
 import torch_budget

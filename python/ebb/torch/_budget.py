@@ -263,6 +263,7 @@ class Budget:
     def _end_recording(self, recording, recorder):
         if not self._is_warm:  # optimizers make their state in the first step
             self._is_warm = True
+            self._slab.forget_rates()
             self._note_leaves(recorder.leaves())
             return
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
@@ -300,7 +301,8 @@ class Budget:
     def _key(self):
         """What a step depends on when it begins: how many bytes the gradients have."""
         leaves = [reference() for reference in self._leaves.values()]
-        return sum(leaf.grad.nbytes for leaf in leaves if leaf is not None and leaf.grad is not None)
+        gradients = (leaf.grad for leaf in leaves if leaf is not None)
+        return sum(grad.nbytes for grad in gradients if grad is not None and grad.layout == torch.strided)
 
     def _note_leaves(self, leaves):
         self._leaves.update((id(leaf), weakref.ref(leaf)) for leaf in leaves)

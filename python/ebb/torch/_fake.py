@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
 from ._operators import tensors_in
+from ._owned import Owned
 from ._recording import Recording
 from ._repeat import repeat_of
 from ._steps import Recorder
@@ -103,18 +104,21 @@ class _Recorder(Recorder):
         super().__init__(_Slab, False)
         self._mode, self._machine, self._devices = mode, machine, {}
 
-    def begin(self, held):
-        """held: the fake tensors that are there before."""
+    def begin(self, held, owned):
+        """held: the fake tensors that are there before. owned: of these, what may leave by itself."""
         for tensor in held:
             self._number(tensor)
+        self._note_owners(owned)
 
-    def finish(self):
-        recording = super().finish()
+    def finish(self, owned):
+        recording = super().finish(owned)
         return Recording(recording.entries, recording.storages, again_ns=0)
 
-    def _is_plain(self, tensor):
+    def is_known(self, tensor):
         return type(tensor) is FakeTensor and tensor.fake_mode is self._mode and tensor.layout == torch.strided and \
             tensor.device.type != "meta"
+
+    _is_plain = is_known
 
     def _number(self, tensor, maker=None):
         number = super()._number(tensor, maker)
@@ -175,9 +179,9 @@ def _make_state(optimizer, parameters):
     optimizer.step()
 
 
-def record(model, optimizer, batch_of, loss_of, machine):
+def record(model, optimizer, batch_of, loss_of, machine, moves_all=False):
     """(recording, fakes) of a training step in which the optimizer has its state. batch_of: gives the batch, and gets
-    the fakes."""
+    the fakes. moves_all: what the model and the optimizer hold may leave by itself."""
     fakes = Fakes()
     model, optimizer = fakes.copy(model, optimizer)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -188,14 +192,15 @@ def record(model, optimizer, batch_of, loss_of, machine):
             if optimizer is not None:
                 _make_state(optimizer, {id(parameter) for parameter in trained})
             recorder = _Recorder(fakes.mode, machine)
-            recorder.begin(_held(model, optimizer, batch))
+            owned = Owned(model if moves_all else None, optimizer if moves_all else None, recorder.is_known)
+            recorder.begin(_held(model, optimizer, batch), owned.storages())
             with torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack), _Step(recorder):
                 (optimizer or model).zero_grad()
                 loss = _checked(loss_of(model, batch))
                 loss.backward()
                 if optimizer is not None:
                     optimizer.step()
-            recording, loss = recorder.finish(), None
+            recording, loss = recorder.finish(owned.storages()), None
             n_trained, trained = len(trained), [parameter for parameter in trained if parameter.grad is not None]
             if optimizer is None or len(trained) == n_trained:  # else some have no gradient, and so no state
                 return recording, fakes

@@ -29,11 +29,10 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     bytes_without = peak(recording, without)
     if bytes_without <= budget_bytes:
         return Fit(without, bytes_without, None)
-    layouts = _layouts(recording)
-    for layout in layouts:
-        found = fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads)
-        if found is not None:
-            return found
+    layouts = layouts_of(recording)
+    found = fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads)
+    if found is not None:
+        return found
     found = tightest(recording, tier_bytes, bytes_without)
     if found.peak_bytes <= budget_bytes:
         return found.timed(layouts[found.layout], machine)
@@ -41,24 +40,34 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
                          f"{bytes_without}, and {found.peak_bytes} can be kept", found.peak_bytes)
 
 
-def _layouts(recording, is_timed=True):
+def layouts_of(recording, is_timed=True):
     """The layouts of a recording, the fastest one first."""
     return [Layout(recording, is_timed, lets_go) for lets_go in ((False, True) if recording.leftovers() else (False,))]
 
 
-def fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads=1, excess_bytes=0):
+def fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads=1, excess_bytes=0):
     """The fastest schedule of a plan that the search finds whose peak is at most the budget; None: it finds none.
     excess_bytes: by how much peaks are expected to be above what the plan says, as `Fit.excess_bytes` of another budget."""
-    for _ in range(_TRIES):
-        aim = budget_bytes - layout.base_bytes - excess_bytes
-        try:
-            plan = layout.program.plan(max(1, aim), machine, tier_bytes, effort=effort, n_threads=n_threads)
-        except planning.NoFit:
-            return None
+    found = (_fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes) for layout in layouts)
+    return next((fit for fit in found if fit is not None), None)
+
+
+def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes):
+    def planned(aim_bytes):
+        plan = layout.program.plan(aim_bytes, machine, tier_bytes, effort=effort, n_threads=n_threads)
         found = _followed(layout, plan)
+        plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
+        return found
+
+    for _ in range(_TRIES):
+        try:
+            found = planned(max(1, budget_bytes - layout.base_bytes - excess_bytes))
+        except planning.NoFit as error:
+            # A step of the program is all that happens up to the next one, so it may seem to need more than it does.
+            found = planned(error.least_budget_bytes) if error.least_budget_bytes else None
+            return found if found is not None and found.peak_bytes <= budget_bytes else None
         found.excess_bytes = excess_bytes
         if found.peak_bytes <= budget_bytes:
-            plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
             return found
         excess_bytes += found.peak_bytes - budget_bytes
     return None
@@ -72,7 +81,7 @@ def _followed(layout, plan):
 def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):
     """The least peak that is found. It does not depend on times, so a budget that it names can be kept next time."""
     found = Fit(plain(recording), bytes_without, None)
-    for number, layout in enumerate(_layouts(recording, is_timed=False)):
+    for number, layout in enumerate(layouts_of(recording, is_timed=False)):
         for policy in policies:
             fit = _least(layout, tier_bytes, policy)
             if fit is not None and fit.peak_bytes < found.peak_bytes:

@@ -24,14 +24,14 @@ from ._pager import Recent
 from ._recording import OP, PACK, UNPACK
 from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
-from ._steps import CHANGED
-from ._tensors import geometry, in_backward, is_plain, over, quietly, storage_of
+from ._steps import CHANGED, note_written
+from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of
 
 
 class _Saved:
     """What autograd holds in place of a tensor: where the tensor lies in a storage. bytes: the storage itself, once
-    the plan has no more use for it."""
-    __slots__ = ("storage", "version", "place", "entry", "bytes", "__weakref__")
+    the plan has no more use for it. is_changed: its bytes were written since."""
+    __slots__ = ("storage", "place", "entry", "bytes", "is_changed", "__weakref__")
 
 
 class _Argument:
@@ -59,9 +59,14 @@ class Follower:
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
         self.is_lost, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, 0
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
-        self._table, self._own, self._version, self._numbers = {}, set(), {}, {}  # {number: (storage, version)}, ...
+        self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
+        self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
         self.measured = None
+
+    def __del__(self):
+        for key in self._numbers:
+            forget(key)
 
     def begin(self, owned=None, measured=None):
         """Before anything runs, what is away is what the plan says. owned: {key of a storage: (storage, owner, tensors)}."""
@@ -94,18 +99,24 @@ class Follower:
 
     def dispatch(self, func, types, args, kwargs):
         if self.is_lost or in_backward() != -1 and not self._recording.is_whole:
-            return self._call(func, args, kwargs)
+            result = self._call(func, args, kwargs)
+            if self.is_lost and in_backward() == -1:
+                self._note_changes(repeat_of(func), args, kwargs)
+            return result
         return self._run(func, args, kwargs)
 
     def _call(self, func, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
         if self._pager is not None:
             self._make_ready(func, args, kwargs)
-        if self.measured is None:
+        if self.measured is None and self._pager is None:
             return func(*args, **kwargs)
-        self.measured.bury()
+        if self.measured is not None:
+            self.measured.bury()
         result = func(*args, **kwargs)
-        for tensor in tensors_in(result):
+        if self._pager is not None:
+            self._pager.pin(tensors_in(result))
+        for tensor in tensors_in(result) if self.measured is not None else ():
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
         return result
@@ -120,6 +131,7 @@ class Follower:
                 self._recent.use(storage)
             self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
         self._pager.touch(tensor for tensor, _, _ in taken)
+        self._pager.pin(tensor for tensor, _, _ in taken)
         for tensor, _, is_written in taken:
             if is_written:
                 self._pager.wrote(tensor)
@@ -148,6 +160,8 @@ class Follower:
         result = self._call(func, args, kwargs)
         for number in entry.updates:
             if number in self._version:
+                if number in self._saved:
+                    self._note_changes(repeat, args, kwargs)
                 version = self._version[number] = self._version[number] + 1
                 self._made_by[number, version] = i
                 if number in self._table:
@@ -158,6 +172,14 @@ class Follower:
             return result
         self._act(self._schedule.after.get(i))
         return result
+
+    def _note_changes(self, repeat, args, kwargs):
+        """What autograd saved is changed if an operator wrote it."""
+        for tensor, _, is_written in repeat.operator.tensors(args, kwargs) if repeat.written else ():
+            key = tensor.untyped_storage()._cdata if is_written and is_plain(tensor) else None
+            number = self._numbers.get(key)
+            if number in self._saved and number in self._table and self._table[number][0]._cdata == key:
+                note_written(self._saved[number], [tensor])
 
     def _storage_written(self, repeat, args, kwargs, number):
         """The program's own storage, which the operator wrote: the table may have had another one with the same bits."""
@@ -175,7 +197,7 @@ class Follower:
                 return False
             storage = tensors[at].untyped_storage()
             if is_held:
-                self._table[number], self._numbers[storage._cdata] = (storage, 0), number
+                self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
                 self._made_by[number, 0] = i
             elif number in self._recording.passing:
@@ -243,7 +265,7 @@ class Follower:
             self._lose()
             return tensor
         saved = _Saved()
-        saved.storage, saved.version, saved.place, saved.entry = number, entry.version, geometry(tensor), i
+        saved.storage, saved.place, saved.entry, saved.is_changed = number, geometry(tensor), i, False
         saved.bytes = tensor.untyped_storage() if number in self._over else None
         self._saved.setdefault(number, []).append(weakref.ref(saved))
         return saved
@@ -263,10 +285,12 @@ class Follower:
             return saved
         if not self.is_lost:
             self._act(self._schedule.before.get(i))
-        if self._version[saved.storage] != saved.version:
+        if saved.is_changed:
             raise RuntimeError(CHANGED)
         with quietly():
-            storage = saved.bytes if saved.bytes is not None else self._bring(saved.storage, saved.version, {})
+            storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
+            if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
+                self._numbers[storage._weak_ref()] = saved.storage
             result = over(storage, saved.place)
         if not self.is_lost:
             self._act(self._schedule.after.get(i))
@@ -291,9 +315,9 @@ class Follower:
         with quietly():
             for reference in [reference for references in self._saved.values() for reference in references]:
                 saved = reference()
-                if saved is not None and saved.bytes is None and self._version[saved.storage] == saved.version:
-                    saved.bytes = self._bring(saved.storage, saved.version, {})
-                    self._table[saved.storage] = saved.bytes, saved.version
+                if saved is not None and saved.bytes is None and not saved.is_changed:
+                    saved.bytes = self._bring_newest(saved.storage)
+                    self._table[saved.storage] = saved.bytes, self._version[saved.storage]
 
     # ---- the plan's actions
 
@@ -316,7 +340,7 @@ class Follower:
                 self._over.add(target)
                 for reference in self._saved.get(target, ()):
                     saved = reference()
-                    if saved is not None and held is not None and held[1] == saved.version:
+                    if saved is not None and held is not None and not saved.is_changed:
                         saved.bytes = held[0]
             return
         self.has_acted = True
@@ -385,6 +409,9 @@ class Follower:
                     storage = self._see(storage.clone())
             written[key] = storage
         return written[key]
+
+    def _bring_newest(self, number):
+        return self._bring(number, self._version[number], {})
 
     def _bring(self, number, version, made):
         """A storage of the step at a version: as it is held, as it was moved out, or computed again with all that is

@@ -19,9 +19,7 @@ class Layout:
     def __init__(self, recording, is_timed=True, lets_go=False):
         self.recording = recording
         self.leftovers = recording.leftovers() if lets_go else {}
-        entries, storages = recording.entries, recording.storages
-        self._movable = [s.maker is not None and not entries[s.maker].is_backward and s.maker <= recording.last_unpack
-                         for s in storages]
+        self._movable = [recording.is_held(number) for number in range(len(recording.storages))]
         self._fixed = self._fixed_bytes()
         self._inexact = self._rewritten_later()
         self.program, self.steps, self.storages, self._tensors = planning.Program("a training step"), [], [], {}

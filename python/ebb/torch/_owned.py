@@ -8,10 +8,11 @@ GRADIENT = "gradient"
 
 
 class Owned:
-    """Of a model and an optimizer, as they are whenever they are asked; either may be None."""
+    """Of a model and an optimizer, as they are whenever they are asked; either may be None. knows: whether a tensor is of
+    a kind that may leave."""
 
-    def __init__(self, model, optimizer):
-        self._model, self._optimizer = model, optimizer
+    def __init__(self, model, optimizer, knows=is_plain):
+        self._model, self._optimizer, self._knows = model, optimizer, knows
         is_hidden = model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
         self.may_leave = not is_hidden and (model is not None or optimizer is not None)
 
@@ -42,7 +43,7 @@ class Owned:
         """{key of a storage: (storage, name, its tensors)} of all that may leave."""
         found = {}
         for name, tensor in self.tensors() if self.may_leave else ():
-            if is_plain(tensor):
+            if self._knows(tensor):
                 storage = tensor.untyped_storage()
                 if storage._cdata in found:
                     if all(tensor is not known for known in found[storage._cdata][2]):

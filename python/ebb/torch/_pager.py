@@ -14,17 +14,18 @@ from collections import OrderedDict
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ._tensors import alive, expired, forget, is_resident_only, storage_of
+from ._tensors import alive, expired, forget, is_resident_only, parts_of, storage_of
 
 MIN_BYTES = 4096  # a storage that is smaller never leaves
 
 
 class _Page:
-    """is_current: the slot holds the storage's bytes."""
-    __slots__ = ("key", "n_bytes", "slot", "is_away", "is_current")
+    """is_current: the slot holds the storage's bytes. is_pinned: it never leaves."""
+    __slots__ = ("key", "n_bytes", "slot", "is_away", "is_current", "is_pinned")
 
     def __init__(self, key, n_bytes):
-        self.key, self.n_bytes, self.slot, self.is_away, self.is_current = key, n_bytes, None, False, False
+        self.key, self.n_bytes, self.slot = key, n_bytes, None
+        self.is_away = self.is_current = self.is_pinned = False
 
 
 class Pager:
@@ -75,7 +76,8 @@ class Pager:
         storage = None if page.is_away or expired(page.key) else alive(page.key)
         if storage is None:
             return page.is_away
-        if self._process != os.getpid() or is_resident_only(storage) or storage.nbytes() != page.n_bytes:
+        if self._process != os.getpid() or is_resident_only(storage) or storage.nbytes() != page.n_bytes or \
+                page.is_pinned:
             return False
         if not page.is_current:
             page.slot = self._slab.out(storage, page.slot)
@@ -119,6 +121,16 @@ class Pager:
         page = None if storage is None else self.pages.get(storage._cdata)
         if page is not None:
             page.is_current = False
+
+    def pin(self, tensors):
+        """What sparse tensors are made of stays, as it is not seen when they are used."""
+        for tensor in tensors:
+            for storage in parts_of(tensor) if tensor.layout != torch.strided else ():
+                self.touch_storage(storage)
+                self.page(storage).is_pinned = True
+
+    def is_pinned(self, key):
+        return key in self.pages and self.pages[key].is_pinned
 
     def all_back(self):
         for page in tuple(self.away.values()):

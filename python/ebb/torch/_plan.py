@@ -7,7 +7,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
     unset_fake_temporarily
 
 from .. import planning
-from . import _budget, _fake, _fit, _layout, _schedule
+from . import _budget, _fake, _fit, _schedule
 
 _SPILLS = {"none": {}, "ram": {planning.HOST}, "disk": {planning.DISK}}
 _MOST_BATCH = 1 << 20
@@ -67,9 +67,9 @@ class _Probe:
 
     def __init__(self, recording, fakes, machine, tiers, effort):
         self._recording, self._machine, self._tiers, self._effort = recording, machine, tiers, effort
-        self.fakes, self._least, self._layout = fakes, None, _layout.Layout(recording)
+        self.fakes, self._least, self._layouts = fakes, None, _fit.layouts_of(recording)
         self._plain = _schedule.plain(recording)
-        self.plain_bytes, self.plain_s = _schedule.peak(recording, self._plain), self._layout.steps_ns / 1e9
+        self.plain_bytes, self.plain_s = _schedule.peak(recording, self._plain), self._layouts[0].steps_ns / 1e9
         self._points = []
 
     @property
@@ -78,7 +78,7 @@ class _Probe:
             # A search for the least that may also copy is long, and was seldom better than the rule of `budget`.
             policies = ("budget",) if self._tiers and self._effort == 0 else ("budget", "best")
             self._least = _fit.tightest(self._recording, self._tiers, self.plain_bytes, policies)
-            self._least.timed(self._layout, self._machine)
+            self._least.timed(self._layouts[self._least.layout], self._machine)
         return self._least
 
     def fits(self, budget_bytes):
@@ -87,15 +87,15 @@ class _Probe:
     def _fit(self, budget_bytes):
         if self.least.peak_bytes <= budget_bytes:
             return self.least
-        return _fit.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort)
+        return _fit.fitted(self._layouts, budget_bytes, self._machine, self._tiers, self._effort)
 
     def point(self, budget_bytes):
         """None: no plan keeps it. A plan that was found for another budget is taken if it is faster."""
         if budget_bytes is None or self.plain_bytes <= budget_bytes:
             return Point(budget_bytes or self.plain_bytes, _fit.Fit(self._plain, self.plain_bytes, None), self.plain_s)
         excess_bytes = self._points[-1].excess_bytes if self._points else 0
-        fit = _fit.fitted(self._layout, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
-                               excess_bytes)
+        fit = _fit.fitted(self._layouts, budget_bytes, self._machine, self._tiers, self._effort, os.cpu_count() or 1,
+                          excess_bytes)
         found = [one for one in (fit, self.least, *self._points)
                  if one is not None and one.peak_bytes <= budget_bytes]
         if not found:
@@ -134,7 +134,7 @@ def _largest(fits, first):
 
 
 class _Question:
-    def __init__(self, model, inputs, optimizer, loss, machine, spill, effort):
+    def __init__(self, model, inputs, optimizer, loss, machine, spill, effort, moves_all):
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"ebb: model is a torch.nn.Module, not {type(model).__name__}")
         if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
@@ -147,13 +147,15 @@ class _Question:
         self._tiers = {tier: self.machine.capacity_bytes(tier) or planning.NO_LIMIT
                        for tier in _SPILLS[spill or ("none" if machine is None else "ram")]}
         self._model, self._inputs, self._optimizer, self._loss, self._effort = model, inputs, optimizer, loss, effort
-        self._probes = {}
+        self._probes, self._moves_all = {}, moves_all
+        if moves_all and not self._tiers:
+            raise ValueError("ebb: moves_all needs somewhere to move to: spill=\"ram\" or \"disk\"")
 
     def probe(self, batch):
         if batch not in self._probes:
             try:
                 recording, fakes = _fake.record(self._model, self._optimizer, lambda fakes: self._batch(fakes, batch),
-                                                self._loss, self.machine)
+                                                self._loss, self.machine, self._moves_all)
             except (DataDependentOutputException, DynamicOutputShapeException) as error:
                 raise ValueError(f"ebb: the step depends on the value of a tensor, which a fake one does not have: "
                                  f"{error}") from error
@@ -169,7 +171,7 @@ class _Question:
 
 
 def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine=None, batch=None, curve=0, spill=None,
-         effort=0):
+         effort=0, moves_all=False):
     """Say what a training step needs, and what it costs to need less, before anything runs: see docs/pytorch.md.
 
         answer = ebb.torch.plan(model, (x, y), optimizer, "24GiB", loss=lambda model, batch: ..., machine="card.json")
@@ -180,11 +182,12 @@ def plan(model, inputs, optimizer=None, budget=None, loss=_default_loss, machine
     which the default loss calls the model, to take its output or that output's `loss`; or a function that makes them for a
     batch size. Then the largest batch that keeps the budget is found, and is what is described, if no `batch` is given.
     budget: as for `Budget`; by default what the machine's device holds. machine: a machine file, or None for round
-    figures of a desktop. spill: where activations may move, "none", "ram" (the default where a machine is given) or "disk".
+    figures of a desktop. spill: where tensors may move, "none", "ram" (the default where a machine is given) or "disk".
+    moves_all: what the model and the optimizer hold may move there, too, as with a Budget that is given both.
     curve: how many budgets to plan for. effort: of the search for plans.
 
     ValueError, TypeError: wrong use. Budgets that nothing keeps are an answer, not an exception."""
-    question = _Question(model, inputs, optimizer, loss, machine, spill, effort)
+    question = _Question(model, inputs, optimizer, loss, machine, spill, effort, moves_all)
     n_bytes, share = _budget.bytes_of(budget) if budget is not None else (
         question.machine.capacity_bytes(planning.DEVICE), None)
     if not isinstance(curve, int) or curve < 0:

@@ -34,12 +34,12 @@ class Entry:
 class Storage:
     """lives: [first entry, entry by which it is gone or None, whether it came back for autograd]. maker: the entry of
     the operator that made it; None: it was there before, or nobody saw it made. first_owner, last_owner: whose it was
-    when the step began and ended, or None."""
-    __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner")
+    when the step began and ended, or None. is_hidden: it became part of a sparse tensor, whose uses do not show it."""
+    __slots__ = ("n_bytes", "maker", "lives", "first_owner", "last_owner", "is_hidden")
 
     def __init__(self, n_bytes, maker):
         self.n_bytes, self.maker, self.lives = n_bytes, maker, []
-        self.first_owner = self.last_owner = None
+        self.first_owner, self.last_owner, self.is_hidden = None, None, False
 
 
 class Recording:
@@ -60,6 +60,11 @@ class Recording:
         self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
         self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
 
+    def is_held(self, number):
+        """Whether a follower holds a storage; it only refers to others, and to their tensors."""
+        maker = self.storages[number].maker
+        return maker is not None and not self.entries[maker].is_backward and maker <= self.last_unpack
+
     def begins_with(self, kind, func, shapes):
         return self._first == (kind, func, shapes)
 
@@ -68,7 +73,7 @@ class Recording:
         least = max(MIN_BYTES, sum(storage.n_bytes for storage in owned) // _SMALL_PART)
         uses, saved = {}, {entry.storage for entry in self.entries if entry.kind == PACK}
         for number, storage in enumerate(self.storages):
-            if storage.n_bytes >= least and owned and number not in saved and (
+            if storage.n_bytes >= least and owned and number not in saved and not storage.is_hidden and (
                     self._is_lasting(storage) or self._is_passing(storage)):
                 uses[number] = []
         for i, entry in enumerate(self.entries if uses else ()):

@@ -126,13 +126,15 @@ def peak(recording, schedule):
     """The most bytes of storages that are alive at once when a step follows the schedule."""
     storages, entries, apart = recording.storages, recording.entries, _Apart(recording, schedule)
     starts, ends, backs, apart_ends = defaultdict(list), defaultdict(list), {}, defaultdict(list)
+    referred = {number for i in schedule.captured for number in entries[i].versions if not recording.is_held(number)}
     for number, storage in enumerate(storages):
         if number in apart.numbers:
-            apart_ends[storage.lives[0][1]].append(number)
+            if number not in referred:
+                apart_ends[storage.lives[0][1]].append(number)
             starts[storage.lives[0][0]].append((number, None))
             continue
         for life in storage.lives:
-            if life[1] is not None:
+            if life[1] is not None and number not in referred:  # which live to the end of the step
                 ends[life[1]].append(life)
             if life[2]:
                 backs[life[0], number] = life
@@ -205,7 +207,7 @@ def peak(recording, schedule):
             copy = _Copy(storages[number].n_bytes, False)
             natural[id(life)] = [copy]
             live += copy.n_bytes
-            if entry.kind == OP and not entry.is_backward and i <= recording.last_unpack:
+            if entry.kind == OP and recording.is_held(number):
                 held[number] = copy
                 copy.n_holders += 1
         if entry.kind == UNPACK and entry.storage is not None:

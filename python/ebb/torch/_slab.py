@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where bytes go that leave: a file without a name in a folder, or other memory of the host (pinned beside a card).
 
-A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen.
+A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen: the rate
+of a way is the one that half of the bytes reached. An average would be that of the copies that had to wait, for another
+program or for memory that was used for the first time.
 """
 import os
 import tempfile
@@ -21,10 +23,15 @@ class Slab:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if folder is not None else None
         self._free, self._end = {}, 0  # {bytes: slots}, the end of the file
         self.out_bytes = self.in_bytes = 0
-        self._out_ns = self._in_ns = 0
+        self._outs, self._ins = [], []  # (bytes per second, bytes) of copies
 
-    out_rate = property(lambda self: 1e9 * self.out_bytes / max(1, self._out_ns))
-    in_rate = property(lambda self: 1e9 * self.in_bytes / max(1, self._in_ns))
+    out_rate = property(lambda self: _median(self._outs))
+    in_rate = property(lambda self: _median(self._ins))
+
+    def forget_rates(self):
+        """Those of a step in which every slot was new."""
+        self._outs.clear()
+        self._ins.clear()
 
     def out(self, storage, slot=None):
         """Copy a storage out, over what a slot holds if one is given; gives the slot that holds it."""
@@ -37,7 +44,7 @@ class Slab:
         else:
             self._write(storage, slot.place)
         self.out_bytes += n_bytes
-        self._out_ns += time.perf_counter_ns() - begin_ns
+        self._outs.append(_rate(n_bytes, begin_ns))
         return slot
 
     def _new_place(self, storage, n_bytes):
@@ -73,12 +80,26 @@ class Slab:
             if host is not storage:
                 storage.copy_(host)
         self.in_bytes += slot.n_bytes
-        self._in_ns += time.perf_counter_ns() - begin_ns
+        self._ins.append(_rate(slot.n_bytes, begin_ns))
 
     def close(self):
         self._free.clear()
         if self._file is not None:
             self._file.close()
+
+
+def _rate(n_bytes, begin_ns):
+    return 1e9 * n_bytes / max(1, time.perf_counter_ns() - begin_ns), n_bytes
+
+
+def _median(copies):
+    """The rate that half of the bytes reached; 0: there were no copies."""
+    left = sum(n_bytes for _, n_bytes in copies) / 2
+    for rate, n_bytes in sorted(copies):
+        left -= n_bytes
+        if left <= 0:
+            return rate
+    return 0.0
 
 
 class _Slot:

@@ -10,6 +10,7 @@ compared: one that gives other bits is never computed again.
 If a step has to be recorded within a limit, all that was not used lately is moved out as well, whatever it is, so that
 half of the limit is left for what an operator makes. Where there is no room to run an operator twice, it is run once.
 """
+import collections
 import gc
 import itertools
 import time
@@ -22,15 +23,24 @@ from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
 from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
-from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, quietly, \
-    same_bits, storage_of, tensors_alive
+from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
+    parts_of, quietly, same_bits, storage_of, tensors_alive
 
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
 
 class _Saved:
-    """What autograd holds in place of a tensor."""
-    __slots__ = ("storage", "version", "place", "pack", "slot", "__weakref__")
+    """What autograd holds in place of a tensor. is_changed: its bytes were written since."""
+    __slots__ = ("storage", "place", "pack", "slot", "is_changed", "__weakref__")
+
+
+def note_written(saved, tensors):
+    """What was saved of a storage (references) is changed if one of these tensors, which were written, lies over it.
+    PyTorch's GRU saves one part of a storage and writes another one."""
+    with quietly():
+        places = [geometry(tensor) for tensor in tensors]
+        for one in [one for one in (reference() for reference in saved) if one is not None]:
+            one.is_changed = one.is_changed or any(overlap(one.place, place) for place in places)
 
 
 class Recorder:
@@ -45,7 +55,8 @@ class Recorder:
         self.live_bytes = 0
         self._entries, self._storages = [], []
         self._numbers, self._lives, self._version = {}, {}, {}  # of live storages by key: number, life; {number: version}
-        self._slots, self._returned, self._saved = {}, {}, {}
+        self._saved, self._saved_of = {}, collections.defaultdict(list)  # {reference: entry}, {number: references}
+        self._slots, self._returned = {}, {}  # {number: (the newest slot, version)}, {number: key of what autograd got}
         self._leaves, self._is_over = [], False
 
     def begin(self, owned=None):
@@ -56,7 +67,10 @@ class Recorder:
             number = self._number(tensor)
             if tensor.is_leaf and tensor.requires_grad:
                 self._leaves.append((weakref.ref(tensor), number))
-        for storage, owner, tensors in (owned or {}).values():
+        self._note_owners(owned or {})
+
+    def _note_owners(self, owned):
+        for storage, owner, tensors in owned.values():
             number = self._number(tensors[0])
             if number is not None:
                 self._storages[number].first_owner = owner
@@ -77,7 +91,8 @@ class Recorder:
         for storage in self._storages:
             if storage.last_owner is None and storage.lives[-1][1] is None:
                 storage.first_owner = None  # nobody's any more, or its memory cannot be given back
-        for key in self._numbers:
+        for key, number in self._numbers.items():
+            self._storages[number].is_hidden = self._pager is not None and self._pager.is_pinned(key)
             forget(key)
         self._numbers.clear()
         self._slots.clear()
@@ -98,6 +113,16 @@ class Recorder:
             self._live(storage, number, len(self._entries) if maker is not None else -1, False)
         return number
 
+    def _note_sparse(self, tensors):
+        """What sparse tensors are made of is there, and stays."""
+        for storage in (storage for tensor in tensors for storage in parts_of(tensor)):
+            if storage._cdata not in self._numbers and storage.nbytes() > 0:
+                self._storages.append(Storage(storage.nbytes(), None))
+                self._version[len(self._storages) - 1] = 0
+                self._live(storage, len(self._storages) - 1, len(self._entries), False)
+        if self._pager is not None:
+            self._pager.pin(tensors)
+
     def _live(self, storage, number, begin, is_back):
         key = storage._weak_ref()
         self._numbers[key] = number
@@ -111,6 +136,8 @@ class Recorder:
         keys = tuple(self._numbers)
         for key in itertools.compress(keys, map(expired, keys)):
             number = self._numbers.pop(key)
+            if self._pager is not None:
+                self._storages[number].is_hidden = self._pager.is_pinned(key)
             if self._pager is None or key not in self._pager.away:
                 self.live_bytes -= self._storages[number].n_bytes
             self._lives.pop(key)[1] = now
@@ -140,6 +167,7 @@ class Recorder:
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
+        self._note_sparse([tensor for tensor in tensors_in(result) if tensor.layout != torch.strided])
         for i, tensor in enumerate(tensors_in(result)):
             key = tensor.untyped_storage()._cdata if self._is_plain(tensor) else None
             if key is not None and key not in self._numbers:
@@ -149,6 +177,8 @@ class Recorder:
                     self._note_use(tensor.untyped_storage())
         for number in entry.updates:
             self._version[number] += 1
+            if number in self._saved_of:
+                self._note_changes(number, [tensor for tensor, _, is_written in taken if is_written])
         if again is not None and (entry.births or entry.updates):
             entry.is_exact = repeat.is_unwritten or not self._is_checked or self._compare(again, result, entry)
         self._entries.append(entry)
@@ -180,6 +210,8 @@ class Recorder:
                 self._note_use(storage)
         elif self._pager is not None:
             self._pager.touch(tensors)
+        if self._pager is not None:
+            self._pager.pin(tensors)
 
     def _has_room(self, n_bytes):
         return self._limit is None or self.live_bytes + n_bytes <= self._limit
@@ -220,34 +252,36 @@ class Recorder:
         """Whether the operator gives the same bits once more."""
         with _tensors.quietly():
             if self._has_room(sum(self._storages[number].n_bytes for _, number in entry.births)):
-                second = self._once_more(*again)
+                second = self._once_more(entry, *again)
                 pair = tensors_in(result), tensors_in(second)
                 return second is not None and len(pair[0]) == len(pair[1]) and \
                     all(is_plain(a) and same_bits(a, b) for a, b in zip(*pair))
             storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors_in(result)}
             return not entry.updates and all(storage.device.type == "cpu" for storage in storages.values()) and \
-                self._compare_away(again, tensors_in(result), storages.values())
+                self._compare_away(entry, again, tensors_in(result), storages.values())
 
-    def _compare_away(self, again, first, storages):
+    def _compare_away(self, entry, again, first, storages):
         """The same where there is no room for two results: the first one is away meanwhile."""
         before = [(geometry(tensor), digest(tensor)) for tensor in first]
         for storage in storages:
             self._pager.out(self._pager.page(storage))
-        second = self._once_more(*again)
+        second = self._once_more(entry, *again)
         is_same = second is not None and before == [(geometry(tensor), digest(tensor)) for tensor in tensors_in(second)]
         del second
         for storage in storages:
             self._pager.touch_storage(storage)
         return is_same
 
-    @staticmethod
-    def _once_more(func, args, kwargs, device, state):
-        """What the operator gives, with the random state that it had; None: it fails."""
+    def _once_more(self, entry, func, args, kwargs, device, state):
+        """What the operator gives, with the random state that it had; None: it fails. It takes as long as the faster of
+        the two calls: the other one may have had to wait for another program."""
         if state is not None:
             after = random_state(device)
             set_random_state(device, state)
         try:
-            return func(*args, **kwargs)
+            result, ns = self._run(func, args, kwargs)
+            entry.ns = min(entry.ns, ns)
+            return result
         except RuntimeError:
             return None
         finally:
@@ -261,23 +295,27 @@ class Recorder:
         number = self._number(tensor)
         entry = Entry(PACK, in_backward() != -1)
         entry.shape = tuple(tensor.shape)
-        if number is None or self._storages[number].maker is None:
+        if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
             return tensor
         saved = _Saved()
         saved.storage = entry.storage = number
-        saved.version = entry.version = self._version[number]
-        saved.place, saved.pack = geometry(tensor), len(self._entries)
-        slot = self._slots.get((number, saved.version))
-        if slot is None:
+        entry.version = self._version[number]
+        saved.place, saved.pack, saved.is_changed = geometry(tensor), len(self._entries), False
+        if self._slots.get(number, (None, None))[1] != entry.version:
             with quietly():
                 self._make_ready([tensor])
-                slot = self._slots[number, saved.version] = self._slab.out(tensor.untyped_storage())
-        saved.slot = slot
-        self._saved[weakref.ref(saved)] = len(self._entries)
-        self._returned[number] = tensor.untyped_storage()._cdata, saved.version
+                self._slots[number] = self._slab.out(tensor.untyped_storage()), entry.version
+        saved.slot = self._slots[number][0]
+        reference = weakref.ref(saved)
+        self._saved[reference] = len(self._entries)
+        self._saved_of[number].append(reference)
+        self._returned[number] = tensor.untyped_storage()._cdata
         self._entries.append(entry)
         return saved
+
+    def _is_of_forward(self, storage):
+        return storage.maker is not None and not self._entries[storage.maker].is_backward
 
     def unpack(self, saved):
         if self._is_over:  # a graph that outlived its step
@@ -288,21 +326,22 @@ class Recorder:
             entry.shape = tuple(saved.shape)
             self._entries.append(entry)
             return saved
-        entry.storage, entry.version, entry.pack = saved.storage, saved.version, saved.pack
+        entry.storage, entry.pack = saved.storage, saved.pack
         entry.shape = tuple(saved.place[2])
-        if self._version[saved.storage] != saved.version:
+        if saved.is_changed:
             raise RuntimeError(CHANGED)
         with quietly():
             storage = self._still_there(saved)
             if storage is not None and self._pager is not None:
                 self._pager.touch_storage(storage)
             if storage is None:
+                slot, _ = self._slots[saved.storage]
                 if self._recent is not None:
-                    self._recent.make_room(self.live_bytes + saved.slot.n_bytes - self._limit // 2, ())
-                storage = saved.slot.back()
+                    self._recent.make_room(self.live_bytes + slot.n_bytes - self._limit // 2, ())
+                storage = slot.back()
                 self._live(storage, saved.storage, len(self._entries), True)
                 self._note_use(storage)
-                self._returned[saved.storage] = storage._cdata, saved.version
+                self._returned[saved.storage] = storage._cdata
             self._entries.append(entry)
             return self._over(storage, saved)
 
@@ -320,5 +359,8 @@ class Recorder:
             return over(saved.slot.back(), saved.place)
 
     def _still_there(self, saved):
-        key, version = self._returned.get(saved.storage, (None, None))
-        return alive(key) if self._numbers.get(key) == saved.storage and version == saved.version else None
+        key = self._returned[saved.storage]
+        return alive(key) if self._numbers.get(key) == saved.storage else None
+
+    def _note_changes(self, number, written):
+        note_written(self._saved_of[number], [tensor for tensor in written if self._number(tensor) == number])

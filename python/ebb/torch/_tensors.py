@@ -47,6 +47,17 @@ def storage_of(tensor):
         return None
 
 
+_PARTS = {torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+          torch.sparse_bsr: ("crow_indices", "col_indices", "values"), torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+          torch.sparse_bsc: ("ccol_indices", "row_indices", "values")}
+
+
+def parts_of(tensor):
+    """The storages that a sparse tensor is made of."""
+    with quietly():
+        return [getattr(tensor, name)().untyped_storage() for name in _PARTS.get(tensor.layout, ())]
+
+
 def _count_users():
     """What PyTorch counts as users of a storage that one tensor lies in."""
     tensor = torch.empty(1)
@@ -85,6 +96,27 @@ def over(storage, place):
     """The tensor of this geometry over a storage."""
     dtype, offset, size, stride = place
     return torch.empty((0,), dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+
+
+def _span(place):
+    """The bytes of a storage between which a tensor lies."""
+    dtype, offset, size, stride = place
+    if 0 in size:
+        return 0, 0
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+    return offset * dtype.itemsize, (last + 1) * dtype.itemsize
+
+
+def overlap(a, b):
+    """Whether two tensors of one storage (geometries) have a byte in common."""
+    spans = _span(a), _span(b)
+    if spans[0][1] <= spans[1][0] or spans[1][1] <= spans[0][0]:
+        return False
+    if a[0].itemsize != b[0].itemsize:
+        return True
+    seen = torch.zeros(max(spans[0][1], spans[1][1]) // a[0].itemsize, dtype=torch.bool)
+    seen.as_strided(a[2], a[3], a[1]).fill_(True)
+    return bool(seen.as_strided(b[2], b[3], b[1]).any())
 
 
 def same_bits(a, b):
