@@ -33,7 +33,10 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
 
-from torch_counted import Counter, commit, preload
+from provenance import commit
+from torch_counted import TESTS, Counter, preload
+
+sys.path.insert(0, TESTS)
 
 COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p10_ms", "p90_ms", "times_plain",
            "planned_ms", "budget_bytes", "planned_peak_bytes", "counted_peak_bytes", "excess_percent", "recomputed_ops",
@@ -64,6 +67,7 @@ def save_on_cpu():
 def serve(way, net, step, args, budget, ask, tell):
     """A process that trains in one way, a step each time it is asked."""
     import torch
+    import torch_budget_nets
     import torch_models
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -91,7 +95,7 @@ def serve(way, net, step, args, budget, ask, tell):
         try:
             begin = time.process_time()
             with around():
-                losses.append(torch_models.STEPS[step](model, data, loss_of, optimizer))
+                losses.append(torch_budget_nets.STEPS[step](model, data, loss_of, optimizer).item())
             told = {"seconds": time.process_time() - begin, "peak": counter.peak() - before}
         except Exception as error:
             told = {"error": f"{type(error).__name__}: {error}", "least": getattr(error, "least_bytes", None)}

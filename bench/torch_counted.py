@@ -42,8 +42,3 @@ class Counter:
             most = max(most, self.bytes)
         self._at = n
         return most
-
-
-def commit():
-    found = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return found.stdout.strip()

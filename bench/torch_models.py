@@ -106,34 +106,3 @@ def lstm(n=20, length=35):
 
 
 NETS = {"gpt2": gpt2, "vit_b_16": vit, "resnet50": resnet50, "unet": unet, "lstm": lstm}
-
-
-def plain_step(model, batch, loss_of, optimizer):
-    optimizer.zero_grad()
-    loss = loss_of(model, batch)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
-def accumulating_step(model, batch, loss_of, optimizer):
-    optimizer.zero_grad()
-    total = 0.0
-    for part in zip(*(x.chunk(2) for x in batch)):
-        loss = loss_of(model, part) / 2
-        loss.backward()
-        total += loss.item()
-    optimizer.step()
-    return total
-
-
-def bf16_step(model, batch, loss_of, optimizer):
-    optimizer.zero_grad()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = loss_of(model, batch)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
-STEPS = {"": plain_step, "accumulated": accumulating_step, "bf16": bf16_step}

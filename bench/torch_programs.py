@@ -24,7 +24,8 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
 
-from torch_counted import Counter, commit, preload
+from provenance import commit
+from torch_counted import Counter, preload
 
 COLUMNS = ("commit", "torch", "program", "budget", "verdict", "same_bits", "plain_bytes", "counted_plain_bytes", "budget_bytes",
            "planned_peak_bytes", "storages_peak_bytes", "counted_peak_bytes", "excess_percent", "recomputed_ops",
