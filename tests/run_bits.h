@@ -152,8 +152,8 @@ static inline int forget_plans(void **state) {
     return 0;
 }
 
-/* A plan that lives until forget_plans. If there is none, NULL for a caller that asks for no_fit; else the test fails.
- */
+/* Make a plan; it lives until forget_plans. If no plan fits, the result is NULL for a caller that asks for no_fit; for
+ * others the test fails. */
 static const ebb_plan *make_plan(const ebb_lowered *low, const char *policy, uint64_t budget, uint32_t tier,
                                  ebb_no_fit *no_fit) {
     const uint64_t program = ebb_program_fingerprint(ebb_lowered_program(low));

@@ -24,7 +24,7 @@ static uint64_t page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The number in the first of these files that has one; "max" is none. */
+/* Read the first of these files that has a number; the word "max" is not one. */
 static uint64_t read_number(const char *const paths[2], uint64_t otherwise) {
     for (size_t i = 0; i < 2; i++) {
         FILE *file = fopen(paths[i], "re");

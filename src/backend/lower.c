@@ -409,8 +409,8 @@ static ebb_status lower_as(lowering *lo, uint32_t op_idx, const ebb_op *op) {
 
 /* ---- sums in place ------------------------------------------------------------------------------ */
 
-/* The ADD that alone reads what op_idx makes. Between the two there are at most updates, which read whole gradients of
- * parameters, and so nothing that is added to later. NO_OP: there is none. */
+/* Find the ADD that alone reads what op_idx makes. Only updates may stand between the two: they read finished gradients
+ * of parameters, which no ADD changes. NO_OP: there is no such ADD. */
 static uint32_t find_add(const lowering *lo, uint32_t op_idx) {
     const ebb_op *ops = lo->graph->ops.data;
     const ebb_value made = ops[op_idx].out[0];

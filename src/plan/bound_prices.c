@@ -81,7 +81,7 @@ static double less(double a, double b) {
     return a < b ? a : b;
 }
 
-/* What is impossible costs too much at any toll. */
+/* A copy that is impossible takes INFINITY, and costs that even where the toll is 0. */
 static double cost(double toll, double ns) {
     return ns < INFINITY ? toll * ns : INFINITY;
 }

@@ -227,7 +227,7 @@ ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *t
     return EBB_OK;
 }
 
-/* Whether a plan takes so many times as long as one that is there; only its places can still change that, a little. */
+/* Whether a plan takes this many times as long as the one to beat. Placing it can change its time only a little. */
 static ebb_status is_beaten(const maker *m, const ebb_plan *plan, double times, bool *beaten_out) {
     uint64_t time_ns = 0;
     *beaten_out = false;

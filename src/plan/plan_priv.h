@@ -234,8 +234,8 @@ static inline uint32_t ebb__step_at(const ebb_policy_input *input, size_t place)
     return input->order != NULL ? input->order[place] : (uint32_t)place;
 }
 
-/* Of the tiers whose limits leave room for these bytes beside what is used of them, the one to which a copy there and
- * back takes least time; of equals the first. EBB_MAX_TIERS: none has room. */
+/* Pick the fastest tier that has room for these bytes beside those in use: a copy there and back takes the least time.
+ * If two are equally fast, the first. EBB_MAX_TIERS: no tier has room. */
 uint32_t ebb__pick_tier(const ebb_policy_input *input, const uint64_t used_bytes[EBB_MAX_TIERS], uint64_t bytes);
 
 /* EBB_E_NO_FIT without a message: not within these limits. A policy that keeps no limit is told apart by

@@ -167,8 +167,8 @@ static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns)
     ebb__best_hands_run(s->hand, n);
 }
 
-/* Take a hand's answer. *time_ns_out: what its draft takes, estimated; INFINITY: there is none, it takes as long as it
- * may or longer, or it cannot be placed. */
+/* Take a hand's answer. *time_ns_out: the estimated time of its draft. INFINITY: there is no draft, it is too slow, or
+ * it cannot be placed. */
 static ebb_status take_answer(search *s, ebb_best_hand *hand, double *time_ns_out) {
     const uint64_t looks_at_step = s->n_looks + hand->looks_at_step;
     *time_ns_out = INFINITY;

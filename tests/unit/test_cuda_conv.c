@@ -233,7 +233,7 @@ static void turn_back(fixture *f, bool adds) {
     f->desc.n_inout = adds;
 }
 
-/* What is in diff_src afterwards. */
+/* Run a gradient of images, and copy what it leaves to diff_src. */
 static void run_data(bool adds, bool no_engines, float *diff_src, size_t n) {
     fixture f;
     fake_cuda_reset(3);

@@ -177,7 +177,8 @@ static void note(figures *f, const ebb_cuda_conv *conv) {
     }
 }
 
-/* Of the gradients of images, how many are added with the algorithms, in their order, that make them alone. */
+/* Count the gradients of images that cuDNN adds by the same algorithms, in the same order, as it makes them without
+ * adding. */
 static size_t count_same(const described *d) {
     size_t n_same = 0;
     for (size_t i = 0; i < d->libraries->convs.n; i++) {
