@@ -4,7 +4,7 @@
  * (dropout, batch-norm's running statistics, in-place sums, concatenation, momentum), trained a few iterations under
  * every policy, at budgets down to the least that the planner finds, with the lower tier on the host and on disk.
  * Losses and all persistent content must equal those of the plan that frees nothing, bit for bit; and the peak
- * that the run saw must be the plan's.
+ * that the run saw must be the plan's. The same where batches come early, during the iteration before.
  */
 #ifndef EBB_TESTS_RUN_BITS_H
 #define EBB_TESTS_RUN_BITS_H
@@ -100,8 +100,13 @@ static outcome train(const ebb_lowered *low, const ebb_plan *plan) {
     assert_int_equal(ebb_run_create(low, plan, &options, &run), EBB_OK);
     assert_int_equal(ebb_run_init_values(run, 5), EBB_OK);
     outcome out = {0};
+    if (low->feeds_early) {
+        fill_batch(run, 0);
+        assert_int_equal(ebb_run_iteration(run, 0, 1, 0.05f), EBB_E_ARGUMENT); /* there is no batch yet */
+        assert_int_equal(ebb_run_feed(run), EBB_OK);
+    }
     for (uint64_t i = 0; i < N_ITERATIONS; i++) {
-        fill_batch(run, i);
+        fill_batch(run, i + low->feeds_early);
         if (i == 2) { /* leaving the arena and coming back changes nothing */
             assert_int_equal(ebb_run_park(run), EBB_OK);
             assert_int_equal(ebb_run_iteration(run, i, i + 1, 0.05f), EBB_E_ARGUMENT);
@@ -241,6 +246,21 @@ static const char *const searched_policies[] = {"budget", "best"};
 #define N_RECORDED_SEEDS 4u
 #endif
 
+static void compare_early(ebb_device *device, const outcome *want) {
+    ebb_graph *g = make_graph();
+    ebb_lowered *low = NULL;
+    if (ebb_lower_fed_early(g, device, &low) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    ebb_no_fit no_fit = {0};
+    assert_null(make_plan(low, "budget", 64, EBB_HOST, &no_fit));
+    const ebb_plan *liveness = make_plan(low, "liveness", UINT64_MAX, EBB_HOST, NULL);
+    compare(low, want, liveness);
+    compare(low, want, make_plan(low, "vdnn-all", UINT64_MAX, EBB_HOST, NULL));
+    compare(low, want, make_plan(low, "budget", no_fit.least_budget_bytes, EBB_HOST, NULL));
+    compare(low, want, make_plan(low, "best", (peak_of(liveness) + no_fit.least_budget_bytes) / 2, EBB_DISK, NULL));
+    ebb_lowered_destroy(low);
+    ebb_graph_destroy(g);
+}
+
 /* device is closed. */
 static inline void compare_all(ebb_device *device) {
     ebb_graph *g = make_graph();
@@ -281,6 +301,7 @@ static inline void compare_all(ebb_device *device) {
             }
         }
     }
+    compare_early(device, &want);
     ebb_lowered_destroy(low);
     ebb_graph_destroy(g);
     ebb_device_close(device);

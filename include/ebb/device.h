@@ -56,6 +56,9 @@ typedef struct ebb_lowered ebb_lowered;
  * building the graph failed, this fails with the same error. EBB_E_UNSUPPORTED names the operator that the device
  * cannot compute. */
 EBB_API ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out);
+/* The same, but for when inputs come: each iteration copies in what the next one begins with, near its end and beside
+ * computing, so that no iteration waits for its batch (ebb_run_feed). */
+EBB_API ebb_status ebb_lower_fed_early(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out);
 EBB_API void ebb_lowered_destroy(ebb_lowered *lowered);
 EBB_API const ebb_program *ebb_lowered_program(const ebb_lowered *lowered); /* borrowed until it dies */
 

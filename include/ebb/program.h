@@ -62,6 +62,7 @@ typedef struct ebb_choice {
     uint64_t time_ns;       /* measured, for a machine that has not measured this key; 0: not measured */
     double flops;           /* to estimate the time if it is not known otherwise */
     double traffic_bytes;   /* read and written */
+    bool copies_in; /* it only copies from the host's memory: an engine for that does it, if the machine has one */
 } ebb_choice;
 
 /* How a step can be run again. No plan may repeat a step that is not exact. */

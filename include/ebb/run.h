@@ -53,11 +53,22 @@ EBB_API void ebb_run_destroy(ebb_run *run);
  * the message names those that there are. */
 EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out);
 
+/* Of a network that is fed early (ebb_lower_fed_early): give it the batch in its inputs' ports, for the next iteration.
+ * Needed before the first iteration; from then on each iteration copies in, for the one after it, what the ports hold
+ * when it is called. After the last batch that may be anything that is valid.
+ *
+ * Inputs of such a network have two memories each, which change places whenever ebb_run_feed or ebb_run_iteration
+ * returns EBB_OK: what ebb_run_port gave before must be asked for again. The other memory is free at any time, so a
+ * thread may already fill it while an iteration goes on.
+ *
+ * EBB_E_ARGUMENT: the network is not fed early, the run is parked, or an element of an input is not below its limit. */
+EBB_API ebb_status ebb_run_feed(ebb_run *run);
+
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
- * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, an element of an input is
- * not below its limit, update is 0, or the rate is negative or not finite; nothing was computed then, and the next
- * iteration works. EBB_E_IO: the disk or the remote tier; the message names tensor and tier. After a failure halfway,
- * the content is not valid, and every further iteration fails with EBB_E_DEVICE. */
+ * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, has not been fed,
+ * an element of an input is not below its limit, update is 0, or the rate is negative or not finite; nothing was
+ * computed then, and the next iteration works. EBB_E_IO: the disk or the remote tier; the message names tensor and
+ * tier. After a failure halfway, the content is not valid, and every further iteration fails with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 
 /* Between iterations: the content of a persistent or kept value by its graph's number, row-major float32, wherever

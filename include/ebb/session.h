@@ -55,6 +55,8 @@ typedef struct ebb_session_options {
     int32_t n_threads;   /* this and the next four: see ebb_device_options */
     int32_t device_index;
     bool tf32, nondeterministic, no_capture;
+    const char *feed; /* when a network's inputs come: "first", at the iteration's beginning; "early", during the one
+                         before (ebb_lower_fed_early); NULL: early on a device that copies beside computing */
     const char *machine_path; /* a description that `ebb probe` wrote; NULL: round figures */
 
     /* The memory that it may take, and how it stays within that. */
@@ -86,8 +88,9 @@ typedef struct ebb_session_options {
  * copied. The session is the caller's (ebb_session_close). EBB_E_ARGUMENT: an argument is NULL, options are of another
  * version, name more than one of net, network_fn and program, or have a size, a device's number or a per cent that is
  * negative or not finite; there is no such network, or it is too small for the images; paper accounting without a
- * network, or with another device than "dry", or an unknown accounting. EBB_E_NO_DEVICE: no such device.
- * EBB_E_UNSUPPORTED names the operator that the device cannot compute. EBB_E_FORMAT, EBB_E_IO: the machine's file. */
+ * network, or with another device than "dry", or an unknown accounting; feed is another word. EBB_E_NO_DEVICE: no such
+ * device. EBB_E_UNSUPPORTED names the operator that the device cannot compute. EBB_E_FORMAT, EBB_E_IO: the machine's
+ * file. */
 EBB_API ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **session_out);
 EBB_API void ebb_session_close(ebb_session *session); /* NULL is fine */
 

@@ -76,6 +76,10 @@ EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_
  * its failure. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
+/* The same, into the caller's memory, which must be there, and be left alone, until ebb_data_read of any batch returns
+ * or the data is closed. Read the batch into the same memory, and nothing is copied. */
+EBB_API ebb_status ebb_data_prefetch_to(ebb_data *data, ebb_batch batch, float *images, int32_t *labels);
+
 /* ---- the trainer ------------------------------------------------------------------------------ */
 
 typedef struct ebb_trainer ebb_trainer;

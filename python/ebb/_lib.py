@@ -21,7 +21,7 @@ class Access(Structure):
 
 class Choice(Structure):
     _fields_ = [("name", c_char_p), ("scratch_bytes", c_uint64), ("key", c_uint64), ("time_ns", c_uint64),
-                ("flops", c_double), ("traffic_bytes", c_double)]
+                ("flops", c_double), ("traffic_bytes", c_double), ("copies_in", c_bool)]
 
 
 class Step(Structure):

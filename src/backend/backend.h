@@ -39,7 +39,7 @@
 #include "ebb/device.h"
 #include "graph/graph.h"
 
-#define EBB_BACKEND_ABI 8u
+#define EBB_BACKEND_ABI 9u
 
 /* A backend's own types begin with these members; the rest is theirs. */
 typedef struct ebb_backend_ops ebb_backend_ops;
@@ -110,7 +110,8 @@ typedef struct ebb_run_state {
     uint64_t iteration; /* from 0; dropout's masks depend on it */
     uint64_t update;    /* from 1: how many updates, this one included, the optimiser has made */
     float learning_rate;
-    void *const *port; /* host memory (host_alloc's) of each port that FEED and FETCH name; fixed at bind */
+    void *const *port; /* host memory (host_alloc's) of each port that FEED and FETCH name; see ports_move */
+    bool ports_move;   /* inputs have other memory in each iteration; else ports are fixed at bind */
 } ebb_run_state;
 
 typedef struct ebb_binding {
@@ -140,6 +141,7 @@ struct ebb_backend_ops {
     uint64_t alignment_bytes; /* of every offset in an arena */
     bool host_visible;        /* host_address works, and the file tier needs no staging */
     bool has_data;            /* false: bytes and times only, nothing is computed */
+    bool feeds_early;         /* an input is better copied in during the iteration before (ebb_lower_fed_early) */
 
     ebb_status (*open)(const ebb_device_options *options, ebb_device **device_out);
     void (*close)(ebb_device *device);

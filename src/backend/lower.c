@@ -10,6 +10,8 @@
  *  - Storage. A value's tensor is its own, but for views (RESHAPE of plain bytes is no step at all) and for
  *    results in place: when the kernel allows it, and nothing reads the operand's tensor afterwards.
  *  - Kernels are made once for equal descriptions, whatever the number of layers.
+ *  - Feeds. By default they come first. With early feeds an input persists, and the step that copies it in stands near
+ *    the end, where nothing reads the old batch any more: it brings the next iteration's (feed_place.c).
  *  - Sums. Where the backend wants it, a convolution's gradient and the ADD that adds it to another gradient are one
  *    step, which updates that other gradient in place. Nothing else may read it any more: see find_add, may_add_to.
  *
@@ -45,7 +47,8 @@ typedef struct lowering {
     EBB_VEC(copy) copies;
     kernel_entry *table; /* open addressing; cap a power of two */
     size_t table_cap, table_n;
-    uint32_t merged; /* the latest ADD that is part of an earlier step */
+    uint32_t merged;   /* the latest ADD that is part of an earlier step */
+    uint32_t *feed_at; /* see ebb__place_feeds; NULL: feeds come first */
     /* of the op at hand */
     EBB_VEC(ebb_operand) operands;
     EBB_VEC(uint32_t) tensors;
@@ -173,6 +176,11 @@ static void extend_use(lowering *lo, uint32_t tensor, uint32_t last_use) {
     if (lo->last_use.data[tensor] < last_use) { lo->last_use.data[tensor] = last_use; }
 }
 
+/* Whether the value is an input of the iteration that the one before has copied in. */
+static bool is_fed_early(const lowering *lo, ebb_value value) {
+    return lo->feed_at != NULL && lo->graph->values.data[value].kind == EBB_VALUE_INPUT;
+}
+
 /* Give a value its tensor in a layout that is decided now. */
 static ebb_status make_value(lowering *lo, ebb_value value, ebb_layout layout, ebb_phase phase) {
     const ebb_value_info *info = &lo->graph->values.data[value];
@@ -181,7 +189,7 @@ static ebb_status make_value(lowering *lo, ebb_value value, ebb_layout layout, e
     const ebb_tensor made = {.name = info->name,
                              .role = role_of(info, phase),
                              .marks = lo->marks[value],
-                             .persistent = ebb__value_is_persistent(info->kind),
+                             .persistent = ebb__value_is_persistent(info->kind) || is_fed_early(lo, value),
                              .kept = info->kept};
     EBB_TRY(add_tensor(lo, made, layout, &tensor));
     *at = (ebb_lowered_value){.tensor = tensor, .layout = layout};
@@ -202,6 +210,11 @@ static ebb_layout layout_of(const lowering *lo, ebb_value value) {
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
+/* Once the next batch is there, the one before it is gone: such a step cannot run again. */
+static bool copies_in(const lowering *lo, const ebb_kernel_desc *desc) {
+    return lo->feed_at != NULL && desc->kind == EBB_OP_FEED;
+}
+
 static ebb_status add_choices(lowering *lo, const ebb_kernel_desc *desc, ebb_kernel *first, ebb_kernel ***kernels_out,
                               ebb_choice **choices_out) {
     ebb_kernel **kernels = ebb__bump_alloc(&lo->low->bump, first->n_choices, sizeof(ebb_kernel *));
@@ -216,7 +229,8 @@ static ebb_status add_choices(lowering *lo, const ebb_kernel_desc *desc, ebb_ker
                                   .scratch_bytes = kernels[c]->scratch_bytes,
                                   .key = time_key(lo, &chosen, kernels[c]),
                                   .flops = kernels[c]->flops,
-                                  .traffic_bytes = kernels[c]->traffic_bytes};
+                                  .traffic_bytes = kernels[c]->traffic_bytes,
+                                  .copies_in = copies_in(lo, desc)};
     }
     *kernels_out = kernels;
     *choices_out = choices;
@@ -245,6 +259,7 @@ static ebb_status add_step(lowering *lo, uint32_t op, const ebb_kernel_desc *des
     const ebb_step told = {.name = name,
                            .kind = ebb__op_name(desc->kind),
                            .phase = (uint32_t)phase,
+                           .repeat = copies_in(lo, desc) ? EBB_REPEAT_NEVER : EBB_REPEAT_EXACT,
                            .n_accesses = n,
                            .n_choices = kernel->n_choices};
     EBB_TRY(ebb_program_add_step(low->program, &told, accesses, choices));
@@ -316,6 +331,10 @@ static ebb_status output_tensors(lowering *lo, uint32_t op_idx, const ebb_op *op
     for (uint32_t o = 0; o < op->n_out; o++) {
         ebb_layout layout = kernel->layout[op->n_in + o];
         uint32_t taken = NO_TENSOR;
+        if (is_fed_early(lo, op->out[o])) { /* it was made beforehand */
+            tensors[op->n_in + o] = lo->low->values[op->out[o]].tensor;
+            continue;
+        }
         for (uint32_t i = 0; o == 0 && i < op->n_in && i < 32 && taken == NO_TENSOR; i++) {
             if (may_take_over(lo, op_idx, i, kernel, tensors)) { taken = tensors[i]; }
         }
@@ -475,6 +494,41 @@ static ebb_status lower_op(lowering *lo, uint32_t op_idx) {
     return done ? EBB_OK : lower_as(lo, op_idx, op);
 }
 
+/* ---- early feeds -------------------------------------------------------------------------------- */
+
+/* The tensor of an input, before anything reads it. */
+static ebb_status make_input(lowering *lo, const ebb_op *op) {
+    ebb_kernel *kernel = NULL;
+    EBB_TRY(describe(lo, op));
+    const ebb_kernel_desc desc = describe_kernel(lo, op);
+    EBB_TRY(find_kernel(lo, &desc, &kernel));
+    return make_value(lo, op->out[0], kernel->layout[0], op->phase);
+}
+
+/* The feeds that stand before op o. */
+static ebb_status feed_before(lowering *lo, uint32_t o) {
+    for (uint32_t f = 0; f < lo->graph->ops.n && lo->graph->ops.data[f].kind == EBB_OP_FEED; f++) {
+        if (lo->feed_at[f] == o) { EBB_TRY(lower_as(lo, f, &lo->graph->ops.data[f])); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status lower_ops(lowering *lo) {
+    const uint32_t n = (uint32_t)lo->graph->ops.n;
+    for (uint32_t o = 0; o < n; o++) {
+        const ebb_op *op = &lo->graph->ops.data[o];
+        if (lo->feed_at == NULL) {
+            EBB_TRY(lower_op(lo, o));
+        } else if (op->kind == EBB_OP_FEED) {
+            EBB_TRY(make_input(lo, op));
+        } else {
+            EBB_TRY(feed_before(lo, o));
+            EBB_TRY(lower_op(lo, o));
+        }
+    }
+    return lo->feed_at != NULL ? feed_before(lo, n) : EBB_OK;
+}
+
 /* ---- the whole --------------------------------------------------------------------------------- */
 
 /* Checkpoints are what is costly to make again, and what joins several values: the results of SuperNeurons' layers of
@@ -510,7 +564,9 @@ static ebb_status find_last_uses(lowering *lo) {
     }
     for (size_t v = 0; v < n; v++) {
         const ebb_value_info *info = &graph->values.data[v];
-        if (info->kept || ebb__value_is_persistent(info->kind)) { lo->value_last_use[v] = UINT32_MAX; }
+        if (info->kept || ebb__value_is_persistent(info->kind) || is_fed_early(lo, (ebb_value)v)) {
+            lo->value_last_use[v] = UINT32_MAX;
+        }
     }
     return EBB_OK;
 }
@@ -522,14 +578,15 @@ static ebb_status lower_all(lowering *lo) {
     for (size_t v = 0; v < lo->graph->values.n; v++) {
         low->values[v] = (ebb_lowered_value){.tensor = NO_TENSOR, .layout = EBB_LAYOUT_ANY};
     }
+    if (low->feeds_early) { EBB_TRY(ebb__place_feeds(lo->graph, &low->bump, &lo->feed_at)); }
     EBB_TRY(find_last_uses(lo));
     EBB_TRY(find_marks(lo));
     EBB_TRY(ebb_program_create(low->mem, lo->graph->name, lo->device->ops->alignment_bytes, &low->program));
-    for (uint32_t o = 0; o < lo->graph->ops.n; o++) { EBB_TRY(lower_op(lo, o)); }
+    EBB_TRY(lower_ops(lo));
     return ebb_program_finish(low->program);
 }
 
-ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {
+static ebb_status lower(ebb_graph *graph, ebb_device *device, bool feeds_early, ebb_lowered **lowered_out) {
     EBB_TRY(ebb_graph_check(graph));
     EBB_TRY(ebb__graph_simplify(graph));
     const ebb_mem *mem = graph->mem;
@@ -539,6 +596,7 @@ ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered
     lo.low->mem = mem;
     lo.low->device = device;
     lo.low->graph = graph;
+    lo.low->feeds_early = feeds_early;
     ebb__bump_init(&lo.low->bump, mem);
     ebb_status st = lower_all(&lo);
     ebb__free(mem, lo.value_last_use);
@@ -555,6 +613,14 @@ ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered
     }
     *lowered_out = lo.low;
     return EBB_OK;
+}
+
+ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {
+    return lower(graph, device, false, lowered_out);
+}
+
+ebb_status ebb_lower_fed_early(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {
+    return lower(graph, device, true, lowered_out);
 }
 
 void ebb_lowered_destroy(ebb_lowered *lowered) {

@@ -29,10 +29,15 @@ struct ebb_lowered {
     ebb_bump bump;
     ebb_device *device;
     const ebb_graph *graph;
+    bool feeds_early; /* ebb_lower_fed_early */
     ebb_program *program;
     EBB_VEC(ebb_lowered_step) steps;
     EBB_VEC(ebb_kernel *) kernels; /* each once; owned */
     ebb_lowered_value *values;     /* [n_values of the graph] */
 };
+
+/* For each FEED of the graph, which come first in it, the operator before which its step is to stand; the number of
+ * operators stands for the end. feed_place.c. The array comes from the bump. */
+ebb_status ebb__place_feeds(const ebb_graph *graph, ebb_bump *bump, uint32_t **feed_at_out);
 
 #endif

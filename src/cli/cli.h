@@ -155,6 +155,7 @@ typedef struct ebb_cli_network {
     int64_t batch, channels, classes, threads;
     uint64_t device, effort;
     bool tf32, fast_algorithms, no_capture;
+    const char *feed;
     ebb_cli_image image;
     bool no_dropout;
     const char *backend;
@@ -211,6 +212,8 @@ typedef struct ebb_cli_network {
         {"--host-memory", EBB_CLI_BYTES_OR_NONE, offsetof(values, network.host_memory), "SIZE",                        \
          "the most for copies and data in the host's memory; 0: copy nothing out (no limit)"},                         \
         {"--no-recompute", EBB_CLI_FLAG, offsetof(values, network.no_recompute), NULL, "compute nothing again"},       \
+        {"--feed", EBB_CLI_TEXT, offsetof(values, network.feed), "WHEN",                                               \
+         "when a batch comes: first, or early, during the iteration before (early on a GPU)"},                         \
         {"--disk", EBB_CLI_TEXT, offsetof(values, network.disk), "DIR",                                                \
          "let copies go to a file in this folder, too: where the host has no room, or the disk is faster"},            \
     {                                                                                                                  \

@@ -172,6 +172,7 @@ static int run_compare(const ebb_cli_command *command, int argc, char **argv) {
     code = check_values(&values, arguments.at[0], &budgets);
     if (code != EBB_EXIT_DONE) { return code; }
     values.network.runs_here = values.run;
+    values.network.feed = "first"; /* what is compared is the plan; run_plan reads each batch itself */
     if (values.run && !ebb__cli_join(&values.network, &code)) { return code; }
     code = compare_named(arguments.at[0], &values, &budgets);
     ebb__cli_leave(&values.network);

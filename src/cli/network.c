@@ -26,6 +26,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.tf32 = network->tf32;
     options.nondeterministic = network->fast_algorithms;
     options.no_capture = network->no_capture;
+    options.feed = network->feed;
     options.machine_path = network->machine;
     options.budget_bytes = network->memory.bytes;
     options.budget_percent = network->memory.percent;

@@ -210,12 +210,20 @@ ebb_step_kind ebb_machine_step_kind(const ebb_machine *machine, const ebb_choice
     return is_traffic ? EBB_STEP_TRAFFIC : EBB_STEP_ARITHMETIC;
 }
 
-uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice) {
-    if (machine->cap > 0) {
-        const ebb_measured *entry = find_time(machine->times, machine->cap, choice->key);
-        if (entry->used) { return entry->time_ns; }
+static bool is_told(const ebb_machine *machine, const ebb_choice *choice, uint64_t *time_ns_out) {
+    const bool is_measured = ebb__machine_has_time(machine, choice->key);
+    if (is_measured) {
+        *time_ns_out = find_time(machine->times, machine->cap, choice->key)->time_ns;
+    } else {
+        *time_ns_out = ebb_min_u64(choice->time_ns, MAX_NS);
     }
-    if (choice->time_ns > 0) { return ebb_min_u64(choice->time_ns, MAX_NS); }
+    return is_measured || choice->time_ns > 0;
+}
+
+uint64_t ebb_machine_step_time_ns(const ebb_machine *machine, const ebb_choice *choice) {
+    uint64_t time_ns = 0;
+    if (choice->copies_in && ebb__topology_feeds_from(&machine->topology) != EBB_DEVICE) { return 0; }
+    if (is_told(machine, choice, &time_ns)) { return time_ns; }
     double seconds = fmax(choice->flops / machine->flops_per_s, choice->traffic_bytes / machine->bytes_per_s);
     return ebb_min_u64(to_ns(seconds), MAX_NS - ebb_min_u64(machine->overhead_ns, MAX_NS)) +
            ebb_min_u64(machine->overhead_ns, MAX_NS);
@@ -226,4 +234,11 @@ uint64_t ebb_machine_copy_time_ns(const ebb_machine *machine, uint32_t from, uin
     if (from >= n || to >= n || machine->topology.way[from][to] == 0) { return UINT64_MAX; }
     const ebb_rate *r = &machine->rates[from][to];
     return ebb_min_u64(to_ns((double)bytes / r->bytes_per_s), MAX_NS - r->latency_ns) + r->latency_ns;
+}
+
+uint64_t ebb__machine_feed_time_ns(const ebb_machine *machine, uint32_t from, const ebb_choice *choice,
+                                   uint64_t bytes) {
+    uint64_t time_ns = 0;
+    EBB_ASSERT(choice->copies_in);
+    return is_told(machine, choice, &time_ns) ? time_ns : ebb_machine_copy_time_ns(machine, from, EBB_DEVICE, bytes);
 }

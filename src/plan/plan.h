@@ -33,6 +33,11 @@ bool ebb__machine_has_time(const ebb_machine *machine, uint64_t key);
 /* How much of a tier there is. */
 void ebb__machine_set_capacity(ebb_machine *machine, uint32_t tier, uint64_t capacity_bytes);
 
+/* Whether it is run or again. */
+static inline bool ebb__action_computes(const ebb_action *action) {
+    return action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
+}
+
 /* One past the last byte that an action on a tensor of this many bytes is about. */
 static inline uint64_t ebb__action_end(const ebb_action *action, uint64_t tensor_bytes) {
     return action->size_bytes == EBB_WHOLE ? tensor_bytes : action->begin + action->size_bytes;

@@ -43,6 +43,13 @@ ebb_status ebb__topology_add_tier(ebb_topology *topology, const ebb_tier *tier, 
 ebb_status ebb__topology_add_engine(ebb_topology *topology, const char *name, uint32_t *engine_out);
 /* The engine that does it; EBB_NO_ENGINE: none has to; 0 of a copy: there is no way. */
 uint8_t ebb__topology_engine_of(const ebb_topology *topology, const ebb_action *action);
+/* The tier of the host's memory, from which steps that copy in read; EBB_DEVICE: nothing but the compute engine can do
+ * such steps. */
+uint32_t ebb__topology_feeds_from(const ebb_topology *topology);
+
+/* How long the engine from this tier to the device takes for a choice that copies in so many bytes; UINT64_MAX: they
+ * are not linked. */
+uint64_t ebb__machine_feed_time_ns(const ebb_machine *machine, uint32_t from, const ebb_choice *choice, uint64_t bytes);
 
 /* ---- the plan ----------------------------------------------------------------------------------- */
 
@@ -178,11 +185,6 @@ ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *tex
 
 /* "run", "again", "out", "in", "move", "drop". "?" for anything else. */
 const char *ebb__action_name(uint32_t kind);
-
-/* Whether it is run or again. */
-static inline bool ebb__action_computes(const ebb_action *action) {
-    return action->kind == EBB_ACT_RUN || action->kind == EBB_ACT_AGAIN;
-}
 
 /* Times add up to at most UINT64_MAX: a machine may be as slow as it likes. */
 static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {

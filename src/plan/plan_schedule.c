@@ -204,12 +204,22 @@ static void advance_clock(tracker *t, uint8_t engine, uint64_t time, const uint6
     memcpy(clock_at(t, time), known, t->n_engines * sizeof *known);
 }
 
+static uint8_t engine_of(const tracker *t, const ebb_action *action) {
+    const ebb_topology *topology = &t->plan->topology;
+    if (ebb__action_computes(action)) {
+        const ebb_step *step = &t->view.steps[action->target];
+        const uint32_t tier = ebb__topology_feeds_from(topology);
+        if (t->view.choices[step->first_choice + action->choice].copies_in) { return topology->way[tier][EBB_DEVICE]; }
+    }
+    return ebb__topology_engine_of(topology, action);
+}
+
 /* One lap; first_time is the time of action 0. schedule may be NULL: only the history is wanted. */
 static void walk_lap(tracker *t, uint64_t first_time, ebb_schedule *schedule) {
     uint64_t n = t->plan->actions.n, n_deps = 0;
     for (uint64_t a = 0; a < n; a++) {
         const ebb_action *action = &t->plan->actions.data[a];
-        entry now = {.engine = ebb__topology_engine_of(&t->plan->topology, action), .time = first_time + a};
+        entry now = {.engine = engine_of(t, action), .time = first_time + a};
         if (schedule != NULL) {
             schedule->start[a] = n_deps;
             schedule->engine[a] = now.engine;

@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The policy liveness: a tensor is there from its first write to its last access, persistent ones always, kept
- * ones to the end of the circle. Nothing moves and nothing is computed twice.
+ * The policy liveness: a tensor is there from its first write to its last access, kept ones to the end of the circle,
+ * persistent ones always, but for the time before a step that overwrites all of them. Nothing moves and nothing is
+ * computed twice.
  */
 #include "plan/plan_priv.h"
 
-static ebb_status draft_steps(const ebb_program_view *view, const ebb_policy_input *input, const uint32_t *last_step,
+/* For each access: nothing of the iteration reads what the tensor holds after it. */
+static void find_ends(const ebb_program_view *view, const ebb_policy_input *input, uint32_t *next_mode, bool *ends) {
+    for (size_t at = view->n_steps; at-- > 0;) {
+        const ebb_step *step = &view->steps[ebb__step_at(input, at)];
+        for (uint64_t a = step->first_access; a < step->first_access + step->n_accesses; a++) {
+            const ebb_access *access = &view->accesses[a];
+            const ebb_tensor *tensor = &view->tensors[access->tensor];
+            const uint32_t next = next_mode[access->tensor];
+            ends[a] = !tensor->kept && (tensor->persistent ? next == EBB_WRITE : next == 0);
+            next_mode[access->tensor] = access->mode;
+        }
+    }
+}
+
+static ebb_status draft_steps(const ebb_program_view *view, const ebb_policy_input *input, const bool *ends,
                               ebb_draft *draft) {
     for (size_t at = 0; at < view->n_steps; at++) {
         const uint32_t s = ebb__step_at(input, at);
         const ebb_step *step = &view->steps[s];
         EBB_TRY(ebb__draft_step(draft, EBB_ACT_RUN, s, ebb__choice_of(input->choice, s)));
-        for (uint32_t i = 0; i < step->n_accesses; i++) {
-            uint32_t t = view->accesses[step->first_access + i].tensor;
-            if (last_step[t] != s || view->tensors[t].persistent || view->tensors[t].kept) { continue; }
-            EBB_TRY(ebb__draft_tensor(draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED));
+        for (uint64_t a = step->first_access; a < step->first_access + step->n_accesses; a++) {
+            if (!ends[a]) { continue; }
+            EBB_TRY(ebb__draft_tensor(draft, EBB_ACT_DROP, view->accesses[a].tensor, EBB_DEVICE, EBB_DRAFT_FIXED));
         }
     }
     return EBB_OK;
@@ -22,15 +36,15 @@ static ebb_status draft_steps(const ebb_program_view *view, const ebb_policy_inp
 
 static ebb_status draft_liveness(const ebb_policy_input *input, ebb_draft *draft) {
     const ebb_program_view view = ebb__plan_view(input->program);
-    uint32_t *last_step = ebb__calloc(input->mem, view.n_tensors, sizeof *last_step);
-    if (last_step == NULL) { return EBB_E_NO_MEMORY; }
-    for (size_t at = 0; at < view.n_steps; at++) {
-        const uint32_t s = ebb__step_at(input, at);
-        const ebb_step *step = &view.steps[s];
-        for (uint32_t i = 0; i < step->n_accesses; i++) { last_step[view.accesses[step->first_access + i].tensor] = s; }
+    uint32_t *next_mode = ebb__calloc(input->mem, view.n_tensors, sizeof *next_mode);
+    bool *ends = ebb__calloc(input->mem, view.n_accesses, sizeof *ends);
+    ebb_status st = next_mode != NULL && ends != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    if (st == EBB_OK) {
+        find_ends(&view, input, next_mode, ends);
+        st = draft_steps(&view, input, ends, draft);
     }
-    ebb_status st = draft_steps(&view, input, last_step, draft);
-    ebb__free(input->mem, last_step);
+    ebb__free(input->mem, next_mode);
+    ebb__free(input->mem, ends);
     return st;
 }
 

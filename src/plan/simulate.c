@@ -56,24 +56,37 @@ static void find_tiers(laps *l) {
 }
 
 /* Between which of the machine's tiers an action copies; false: it does not. */
-static bool find_way(const laps *l, const ebb_action *action, uint32_t *from_out, uint32_t *to_out) {
+static bool find_way(const laps *l, size_t a, uint32_t *from_out, uint32_t *to_out) {
+    const ebb_action *action = &l->plan->actions.data[a];
     switch (action->kind) {
     case EBB_ACT_OUT: *from_out = EBB_DEVICE, *to_out = l->tier_of[action->tier]; return true;
     case EBB_ACT_IN: *from_out = l->tier_of[action->tier], *to_out = EBB_DEVICE; return true;
     case EBB_ACT_MOVE: *from_out = l->tier_of[action->tier], *to_out = l->tier_of[action->to]; return true;
-    default: return false;
+    case EBB_ACT_DROP: return false;
+    default: *from_out = l->tier_of[ebb__topology_feeds_from(&l->plan->topology)], *to_out = EBB_DEVICE;
     }
+    return l->schedule.engine[a] != EBB_COMPUTE;
 }
 
 static ebb_status fail_way(const laps *l, size_t a) {
     const ebb_action *action = &l->plan->actions.data[a];
     const ebb_tier *tier = l->plan->topology.tier;
     const bool is_move = action->kind == EBB_ACT_MOVE;
+    const uint32_t far = ebb__action_computes(action) ? ebb__topology_feeds_from(&l->plan->topology) : action->tier;
     return ebb_fail(
         EBB_E_ARGUMENT,
         "plan: action %zu copies between the tiers '%s' and '%s'; the machine has no such tiers, or no link "
         "between them",
-        a, tier[is_move ? action->tier : EBB_DEVICE].name, tier[is_move ? action->to : action->tier].name);
+        a, tier[is_move ? action->tier : EBB_DEVICE].name, tier[is_move ? action->to : far].name);
+}
+
+/* The bytes that a step writes. */
+static uint64_t bytes_made(const ebb_program_view *view, const ebb_step *step) {
+    uint64_t bytes = 0;
+    for (uint64_t i = step->first_access; i < step->first_access + step->n_accesses; i++) {
+        if (view->accesses[i].mode != EBB_READ) { bytes += view->tensors[view->accesses[i].tensor].size_bytes; }
+    }
+    return bytes;
 }
 
 static ebb_status set_durations(laps *l, const ebb_program *program) {
@@ -81,18 +94,19 @@ static ebb_status set_durations(laps *l, const ebb_program *program) {
     for (size_t a = 0; a < l->plan->actions.n; a++) {
         const ebb_action *action = &l->plan->actions.data[a];
         uint32_t from = 0, to = 0;
-        if (find_way(l, action, &from, &to)) {
-            const uint64_t end = ebb__action_end(action, view.tensors[action->target].size_bytes);
-            l->duration[a] = ebb_machine_copy_time_ns(l->machine, from, to, end - action->begin);
-            if (l->duration[a] == UINT64_MAX) { return fail_way(l, a); }
-        } else if (ebb__action_computes(action)) {
+        const bool copies = find_way(l, a, &from, &to);
+        l->duration[a] = 0;
+        if (ebb__action_computes(action)) {
             const ebb_step *step = &view.steps[action->target];
             const ebb_choice *choice = &view.choices[step->first_choice + action->choice];
-            l->duration[a] = ebb_machine_step_time_ns(l->machine, choice);
+            l->duration[a] = copies ? ebb__machine_feed_time_ns(l->machine, from, choice, bytes_made(&view, step))
+                                    : ebb_machine_step_time_ns(l->machine, choice);
             l->kind[a] = (uint8_t)ebb_machine_step_kind(l->machine, choice);
-        } else {
-            l->duration[a] = 0;
+        } else if (copies) {
+            const uint64_t end = ebb__action_end(action, view.tensors[action->target].size_bytes);
+            l->duration[a] = ebb_machine_copy_time_ns(l->machine, from, to, end - action->begin);
         }
+        if (l->duration[a] == UINT64_MAX) { return fail_way(l, a); }
     }
     return EBB_OK;
 }
@@ -148,7 +162,7 @@ static void start_action(laps *l, engine *e) {
     e->busy = true;
     e->left_ns = (double)l->duration[a];
     uint32_t from = 0, to = 0;
-    if (find_way(l, &l->plan->actions.data[a], &from, &to)) {
+    if (find_way(l, a, &from, &to)) {
         (void)ebb_machine_link(l->machine, from, to, &e->link); /* set_durations has seen that it is there */
     } else {
         e->kind = (ebb_step_kind)l->kind[a];
@@ -252,7 +266,7 @@ static void sum_times(const laps *l, ebb_timeline *timeline) {
         uint8_t on = l->schedule.engine[a];
         if (on == EBB_NO_ENGINE) { continue; }
         timeline->busy_ns[on] = ebb__add_ns(timeline->busy_ns[on], l->duration[a]);
-        if (l->plan->actions.data[a].kind != EBB_ACT_AGAIN) { continue; }
+        if (on != EBB_COMPUTE || l->plan->actions.data[a].kind != EBB_ACT_AGAIN) { continue; }
         timeline->again_ns = ebb__add_ns(timeline->again_ns, l->duration[a]);
     }
     EBB_ASSERT(timeline->again_ns <= timeline->busy_ns[EBB_COMPUTE]);

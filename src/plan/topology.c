@@ -88,3 +88,8 @@ uint8_t ebb__topology_engine_of(const ebb_topology *topology, const ebb_action *
     default: return EBB_COMPUTE;
     }
 }
+
+uint32_t ebb__topology_feeds_from(const ebb_topology *topology) {
+    const uint32_t tier = ebb_topology_tier_of(topology, EBB_STORE_MEMORY);
+    return tier != EBB_MAX_TIERS && topology->way[tier][EBB_DEVICE] != 0 ? tier : EBB_DEVICE;
+}

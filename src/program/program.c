@@ -382,7 +382,10 @@ uint64_t ebb_program_fingerprint(const ebb_program *program) {
     for (size_t a = 0; a < program->accesses.n; a++) {
         h = hash_u64(h, ((uint64_t)program->accesses.data[a].tensor << 32) | program->accesses.data[a].mode);
     }
-    for (size_t c = 0; c < program->choices.n; c++) { h = hash_u64(h, program->choices.data[c].scratch_bytes); }
+    for (size_t c = 0; c < program->choices.n; c++) {
+        h = hash_u64(h, program->choices.data[c].scratch_bytes);
+        if (program->choices.data[c].copies_in) { h = hash_u64(h, c); }
+    }
     return h;
 }
 

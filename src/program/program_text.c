@@ -129,6 +129,7 @@ static void put_step(ebb_file_writer *w, const ebb_program *program, size_t idx)
             put(w, " time");
             put_u64(w, choice->time_ns);
         }
+        if (choice->copies_in) { put(w, " copies-in"); }
     }
     put(w, "\n");
 }
@@ -376,6 +377,7 @@ static ebb_status read_choices(reader *r) {
         EBB_TRY(read_real(r, &choice.flops));
         EBB_TRY(read_real(r, &choice.traffic_bytes));
         if (take_word(r, "time")) { EBB_TRY(read_u64(r, &choice.time_ns)); }
+        choice.copies_in = take_word(r, "copies-in");
         EBB_TRY(EBB_PUSH(r->mem, &r->choices, choice));
         EBB_TRY(EBB_PUSH(r->mem, &r->choice_names, name));
     }

@@ -63,6 +63,16 @@ static void set_transfer(ebb_run *run, const ebb_command *command, ebb_run_comma
     run->stats.engine_bytes[command->engine] += command->size_bytes;
 }
 
+/* Whether an engine other than the one that computes has a step. */
+static bool copies_in(const ebb_run *run) {
+    bool is = false;
+    for (size_t a = 0; a < run->n_commands; a++) {
+        const ebb_command *command = &run->commands[a];
+        is = is || (ebb__action_computes(&command->action) && command->engine != EBB_COMPUTE);
+    }
+    return is;
+}
+
 ebb_status ebb__run_bind(ebb_run *run) {
     EBB_ASSERT(run->made == NULL && run->arena != NULL);
     const uint32_t n_events = ebb_executor_n_events(run->executor);
@@ -72,14 +82,14 @@ ebb_status ebb__run_bind(ebb_run *run) {
     for (size_t a = 0; a < run->n_commands; a++) {
         const ebb_command *command = &run->commands[a];
         if (command->engine == EBB_NO_ENGINE) { continue; }
-        if (command->engine == EBB_COMPUTE) {
+        if (ebb__action_computes(&command->action)) {
             EBB_TRY(bind_step(run, command, &run->made[a]));
         } else {
             set_transfer(run, command, &run->made[a]);
         }
     }
     for (uint32_t e = 0; e < n_events; e++) { EBB_TRY(run->device->ops->event_create(run->device, &run->events[e])); }
-    return EBB_OK;
+    return copies_in(run) ? run->device->ops->event_create(run->device, &run->fed) : EBB_OK;
 }
 
 void ebb__run_unbind(ebb_run *run) {
@@ -89,8 +99,10 @@ void ebb__run_unbind(ebb_run *run) {
     for (uint32_t e = 0; run->events != NULL && e < ebb_executor_n_events(run->executor); e++) {
         if (run->events[e] != NULL) { run->device->ops->event_destroy(run->device, run->events[e]); }
     }
+    if (run->fed != NULL) { run->device->ops->event_destroy(run->device, run->fed); }
     ebb__free(run->mem, run->made);
     ebb__free(run->mem, run->events);
+    run->fed = NULL;
     run->made = NULL;
     run->events = NULL;
 }

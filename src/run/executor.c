@@ -71,8 +71,11 @@ static ebb_status place_all(ebb_executor *x) {
     for (size_t a = 0; st == EBB_OK && a < x->n_commands; a++) {
         ebb_command *command = &x->commands[a];
         ebb__plan_cursor_next(&cursor);
-        if (command->engine == EBB_COMPUTE) { st = place_step(x, &cursor, command); }
-        if (command->engine != EBB_COMPUTE && command->engine != EBB_NO_ENGINE) { place_copy(x, &cursor, command); }
+        if (ebb__action_computes(&command->action)) {
+            st = place_step(x, &cursor, command);
+        } else if (command->engine != EBB_NO_ENGINE) {
+            place_copy(x, &cursor, command);
+        }
     }
     ebb__bump_fini(&bump);
     return st;
@@ -219,7 +222,7 @@ ebb_status ebb_executor_iterate(ebb_executor *executor, const ebb_executor_ops *
         for (uint32_t i = 0; i < command->n_waits && ops->wait != NULL; i++) {
             EBB_TRY(ops->wait(ctx, command->engine, command->waits[i]));
         }
-        EBB_TRY(command->engine == EBB_COMPUTE ? ops->compute(ctx, command) : ops->copy(ctx, command));
+        EBB_TRY(ebb__action_computes(&command->action) ? ops->compute(ctx, command) : ops->copy(ctx, command));
         if (command->event == EBB_NO_EVENT || ops->record == NULL) { continue; }
         EBB_TRY(ops->record(ctx, command->engine, command->event));
     }

@@ -119,7 +119,7 @@ ebb_status ebb__proof_end_iteration(ebb_proof_book *book) {
             const ebb_journal_entry *entry = &book->journal->entries.data[at];
             if (!is_command(entry)) { continue; }
             book->command.data[at] = a;
-            if (book->commands[a].engine == EBB_COMPUTE) { tell_step(book, actions[a].target, entry); }
+            if (ebb__action_computes(&actions[a])) { tell_step(book, actions[a].target, entry); }
             n--;
         }
     }
@@ -156,7 +156,7 @@ static void describe(const ebb_proof_book *book, uint64_t idx, const ebb_journal
     size_t i = 0;
     while (i + 1 < book->begin.n && book->begin.data[i + 1] <= idx) { i++; }
     const ebb_command *c = &book->commands[a];
-    const char *step = c->engine == EBB_COMPUTE ? book->program->steps.data[c->action.target].name : "of";
+    const char *step = ebb__action_computes(&c->action) ? book->program->steps.data[c->action.target].name : "of";
     (void)snprintf(text, n, "action %" PRIu32 " (%s %s '%s') of iteration %zu, stream %s", a, kinds[c->action.kind],
                    step, find_tensor(book, &c->action, entry, bytes), i,
                    ebb_plan_topology(book->plan)->engine[c->engine]);

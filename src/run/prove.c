@@ -83,6 +83,22 @@ static ebb_status each_value(proof *p, value_fn visit) {
     return EBB_OK;
 }
 
+/* The host fills a port, which makes the version of its input, and copies it to the input's homes. */
+static ebb_status feed(proof *p) {
+    const ebb_journal *j = ebb__journal_get(p->journal);
+    const ebb_op *next = p->graph->ops.data;
+    uint64_t at = j->entries.n;
+    if (!p->lowered->feeds_early) { return EBB_OK; }
+    EBB_TRY(ebb_run_feed(p->run));
+    for (; at < j->entries.n; at++) {
+        const ebb_journal_entry *entry = &j->entries.data[at];
+        if (entry->kind != EBB_JOURNAL_HOST || entry->n_accesses != 1) { continue; }
+        EBB_ASSERT(next->kind == EBB_OP_FEED);
+        EBB_TRY(ebb__proof_tell_host(&p->book, at, p->lowered->values[next++->out[0]].tensor));
+    }
+    return EBB_OK;
+}
+
 static ebb_status iterate(proof *p) {
     const uint64_t i = p->book.begin.n;
     EBB_TRY(ebb__proof_begin_iteration(&p->book));
@@ -116,14 +132,16 @@ static ebb_status iterate_with_events(proof *p) {
 
 /* Commands of the journal that a command of the run becomes. */
 static uint32_t count_entries(const ebb_run *run, size_t idx) {
-    const uint32_t engine = run->commands[idx].engine;
-    if (engine == EBB_NO_ENGINE) { return 0; }
-    return engine == EBB_COMPUTE ? 1 : (uint32_t)ebb__tiers_count_commands(&run->made[idx].transfer);
+    if (run->commands[idx].engine == EBB_NO_ENGINE) { return 0; }
+    return ebb__action_computes(&run->commands[idx].action)
+               ? 1
+               : (uint32_t)ebb__tiers_count_commands(&run->made[idx].transfer);
 }
 
 static ebb_status use_run(proof *p) {
     ebb__proof_set(&p->book);
     EBB_TRY(each_value(p, set_value));
+    EBB_TRY(feed(p));
     EBB_TRY(iterate(p));
     EBB_TRY(iterate(p));
     EBB_TRY(each_value(p, ebb_run_get_value));
@@ -192,11 +210,20 @@ static ebb_status check_both(proof *p, ebb_proof *proof_out) {
     return EBB_OK;
 }
 
+/* As the plan's program is fed. */
+static ebb_status lower(proof *p) {
+    EBB_TRY(ebb_lower(p->graph, p->journal, &p->lowered));
+    if (ebb_program_fingerprint(p->lowered->program) == ebb_plan_get_summary(p->plan).fingerprint) { return EBB_OK; }
+    ebb_lowered_destroy(p->lowered);
+    p->lowered = NULL;
+    return ebb_lower_fed_early(p->graph, p->journal, &p->lowered);
+}
+
 ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out) {
     proof p = {.graph = graph, .plan = plan};
     EBB_TRY(ebb__journal_open(device, &p.journal));
     const ebb_mem *mem = p.journal->mem;
-    ebb_status st = ebb_lower(graph, p.journal, &p.lowered);
+    ebb_status st = lower(&p);
     if (st == EBB_OK) {
         st = check_both(&p, proof_out);
         ebb__proof_fini(&p.book);

@@ -176,7 +176,7 @@ static ebb_status check_steps(const writer *w, uint32_t most_accesses) {
     uint64_t *begin = ebb__bump_alloc(&w->book->bump, most_accesses, sizeof *begin);
     if (order == NULL || begin == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t a = 0; a < n; a++) {
-        if (commands[a].engine == EBB_COMPUTE) { EBB_TRY(check_apart(w, &commands[a], order, begin)); }
+        if (ebb__action_computes(&commands[a].action)) { EBB_TRY(check_apart(w, &commands[a], order, begin)); }
     }
     return EBB_OK;
 }

@@ -151,6 +151,13 @@ static ebb_status tell_step(recording *r, size_t a, uint32_t scratch) {
     return add_entry(r, EBB_TRACE_STEP_END, r->end_ns[a], a, NO_BLOCK);
 }
 
+static ebb_status tell_copied(recording *r, size_t a, uint32_t block) {
+    EBB_ASSERT(block != NO_BLOCK);
+    r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
+    EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
+    return add_entry(r, EBB_TRACE_COPY_END, r->end_ns[a], a, block);
+}
+
 /* A move between lower tiers touches no block: it is not told. */
 static ebb_status tell_copy(recording *r, size_t a) {
     const ebb_action *action = &r->actions[a];
@@ -160,10 +167,7 @@ static ebb_status tell_copy(recording *r, size_t a) {
          i = ebb__plan_cursor_next_stay(&r->cursor, i)) {
         const uint32_t block = r->block_of[i];
         if (r->stays[i].begin >= action->begin + size_bytes) { break; }
-        EBB_ASSERT(block != NO_BLOCK);
-        r->blocks.data[block].last_ns = ebb_max_u64(r->blocks.data[block].last_ns, r->end_ns[a]);
-        EBB_TRY(add_entry(r, EBB_TRACE_COPY_BEGIN, r->begin_ns[a], a, block));
-        EBB_TRY(add_entry(r, EBB_TRACE_COPY_END, r->end_ns[a], a, block));
+        EBB_TRY(tell_copied(r, a, block));
     }
     return EBB_OK;
 }
@@ -179,10 +183,24 @@ static ebb_status tell_drop(recording *r, size_t a) {
     return EBB_OK;
 }
 
+/* A step that an engine for copies does: a copy of what it writes. */
+static ebb_status tell_feed(recording *r, size_t a) {
+    const ebb_program *program = r->run->lowered->program;
+    const ebb_step *step = &program->steps.data[r->actions[a].target];
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ebb_access *access = &program->accesses.data[step->first_access + i];
+        const uint32_t stay = ebb__plan_cursor_stay(&r->cursor, access->tensor, 0);
+        EBB_ASSERT(access->mode == EBB_WRITE && stay != EBB_NO_PIECE);
+        EBB_TRY(tell_copied(r, a, r->block_of[stay]));
+    }
+    return EBB_OK;
+}
+
 static ebb_status tell_action(recording *r, size_t a) {
     switch (r->actions[a].kind) {
     case EBB_ACT_RUN:
     case EBB_ACT_AGAIN: {
+        if (r->run->commands[a].engine != EBB_COMPUTE) { return tell_feed(r, a); }
         const uint32_t scratch = r->cursor.scratch;
         return tell_step(r, a, scratch != EBB_NO_PIECE ? r->block_of[scratch] : NO_BLOCK);
     }
@@ -269,12 +287,14 @@ static ebb_status write_entry(recording *r, const record_entry *entry) {
     ebb_trace_event event = {.kind = entry->kind, .time_ns = entry->time_ns};
     const ebb_command *command = &r->run->commands[entry->action];
     if (entry->kind == EBB_TRACE_COPY_BEGIN || entry->kind == EBB_TRACE_COPY_END) {
-        const bool out = command->action.kind == EBB_ACT_OUT;
+        const bool out = command->action.kind == EBB_ACT_OUT, in = command->action.kind == EBB_ACT_IN;
+        const ebb_topology *topology = ebb_plan_topology(r->run->plan);
+        const uint32_t tier = out ? command->to : in ? command->from : ebb_topology_tier_of(topology, EBB_STORE_MEMORY);
         event.row = command->engine;
         event.direction = out ? EBB_TRACE_OUT : EBB_TRACE_IN;
-        EBB_ASSERT(out || command->action.kind == EBB_ACT_IN);
-        event.tier = (out ? command->to : command->from) - 1; /* a trace counts the lower ones */
-        event.size_bytes = ebb_min_u64(command->size_bytes, r->blocks.data[entry->block].size_bytes);
+        event.tier = tier - 1; /* a trace counts the lower ones */
+        event.size_bytes = r->blocks.data[entry->block].size_bytes;
+        if (out || in) { event.size_bytes = ebb_min_u64(command->size_bytes, event.size_bytes); }
     }
     if (entry->kind == EBB_TRACE_STEP_BEGIN) { EBB_TRY(fill_step(r, entry, &event)); }
     if (entry->kind == EBB_TRACE_ALLOC) {

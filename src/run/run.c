@@ -11,15 +11,31 @@
 
 static ebb_status open_ports(ebb_run *run) {
     const ebb_graph *graph = run->lowered->graph;
-    run->port = ebb__bump_alloc(&run->bump, ebb_max_u64(graph->ports.n, 1), sizeof *run->port);
-    run->touches = ebb__bump_alloc(&run->bump, graph->ports.n + 1, sizeof *run->touches);
-    if (run->port == NULL || run->touches == NULL) { return EBB_E_NO_MEMORY; }
+    const uint64_t n = ebb_max_u64(graph->ports.n, 1);
+    run->port = ebb__bump_alloc(&run->bump, n, sizeof *run->port);
+    run->touches = ebb__bump_alloc(&run->bump, n + 1, sizeof *run->touches);
+    run->other_port = ebb__bump_alloc(&run->bump, n, sizeof *run->other_port);
+    if (run->port == NULL || run->touches == NULL || run->other_port == NULL) { return EBB_E_NO_MEMORY; }
+    memset(run->port, 0, n * sizeof *run->port);
+    memset(run->other_port, 0, n * sizeof *run->other_port);
     run->state.port = run->port;
+    run->state.ports_move = run->lowered->feeds_early;
     for (; run->n_ports < graph->ports.n; run->n_ports++) {
-        EBB_TRY(run->device->ops->host_alloc(run->device, graph->ports.data[run->n_ports].size_bytes,
-                                             &run->port[run->n_ports]));
+        const ebb_port *port = &graph->ports.data[run->n_ports];
+        void **other = &run->other_port[run->n_ports];
+        EBB_TRY(run->device->ops->host_alloc(run->device, port->size_bytes, &run->port[run->n_ports]));
+        if (!run->lowered->feeds_early || !port->is_input) { continue; }
+        EBB_TRY(run->device->ops->host_alloc(run->device, port->size_bytes, other));
     }
     return EBB_OK;
+}
+
+static void close_ports(ebb_run *run) {
+    for (size_t p = 0; run->other_port != NULL && p < run->lowered->graph->ports.n; p++) {
+        const uint64_t size_bytes = run->lowered->graph->ports.data[p].size_bytes;
+        if (run->port[p] != NULL) { run->device->ops->host_free(run->device, run->port[p], size_bytes); }
+        if (run->other_port[p] != NULL) { run->device->ops->host_free(run->device, run->other_port[p], size_bytes); }
+    }
 }
 
 static ebb_status take_arena(ebb_run *run, ebb_arena *borrowed) {
@@ -120,9 +136,7 @@ void ebb_run_destroy(ebb_run *run) {
     if (run->border != NULL) { run->device->ops->stream_destroy(run->border); }
     ebb__run_unbind(run);
     ebb_executor_destroy(run->executor);
-    for (size_t p = 0; p < run->n_ports; p++) {
-        run->device->ops->host_free(run->device, run->port[p], run->lowered->graph->ports.data[p].size_bytes);
-    }
+    close_ports(run);
     ebb__tiers_close(&run->tiers);
     if (run->arena != NULL) { ebb__arena_leave(run->arena, run); }
     ebb_arena_destroy(run->own_arena);
@@ -153,9 +167,11 @@ static ebb_status issue_step(void *ctx, const ebb_command *command) {
     issuing *it = ctx;
     const ebb_run_command *made = &it->run->made[command - it->run->commands];
     it->next = (size_t)(command - it->run->commands) + 1;
-    it->last[EBB_COMPUTE] = it->run->stream[EBB_COMPUTE];
+    ebb_stream *stream = it->run->stream[command->engine];
+    it->last[command->engine] = stream;
     EBB_TRY(record_timed(it, command, 0));
-    EBB_TRY(it->run->device->ops->run(it->run->stream[EBB_COMPUTE], made->kernel, made->bound));
+    EBB_TRY(it->run->device->ops->run(stream, made->kernel, made->bound));
+    if (command->engine != EBB_COMPUTE) { EBB_TRY(it->run->device->ops->event_record(stream, it->run->fed)); }
     return record_timed(it, command, 1);
 }
 
@@ -176,7 +192,9 @@ static ebb_status issue_wait(void *ctx, uint32_t engine, uint32_t event) {
     ebb_stream *stream = run->stream[engine];
     while (run->commands[it->next].engine == EBB_NO_ENGINE) { it->next++; }
     EBB_ASSERT(run->commands[it->next].engine == engine);
-    if (engine != EBB_COMPUTE) { stream = ebb__tiers_first_stream(stream, &run->made[it->next].transfer); }
+    if (!ebb__action_computes(&run->commands[it->next].action)) {
+        stream = ebb__tiers_first_stream(stream, &run->made[it->next].transfer);
+    }
     return run->device->ops->event_wait(stream, run->events[event]);
 }
 
@@ -192,7 +210,8 @@ static ebb_status issue(ebb_run *run, ebb_event *const *timed) {
     ops.copy = issue_copy;
     ops.wait = issue_wait;
     ops.record = issue_record;
-    return ebb_executor_iterate(run->executor, &ops, &it);
+    EBB_TRY(ebb_executor_iterate(run->executor, &ops, &it));
+    return run->fed != NULL ? run->device->ops->event_wait(run->stream[EBB_COMPUTE], run->fed) : EBB_OK;
 }
 
 /* With timed events not as an iteration that a backend may replay: they are no part of that. */
@@ -262,13 +281,7 @@ static ebb_status touch_ports(ebb_run *run, ebb_access_mode mode) {
     return ebb__touch(run->device, NULL, run->touches, n);
 }
 
-/* Comes before anything is issued, so a batch that is refused changes nothing. */
-static ebb_status check_iteration(const ebb_run *run, uint64_t update, float learning_rate) {
-    if (update == 0) { return ebb_fail(EBB_E_ARGUMENT, "update 0: updates count from 1"); }
-    if (!(learning_rate >= 0 && isfinite(learning_rate))) {
-        return ebb_fail(EBB_E_ARGUMENT, "update %llu: the learning rate must be finite and not negative",
-                        (unsigned long long)update);
-    }
+static ebb_status check_inputs(const ebb_run *run) {
     for (size_t p = 0; p < run->n_ports && run->device->ops->has_data; p++) {
         const ebb_port *port = &run->lowered->graph->ports.data[p];
         if (port->below == 0) { continue; }
@@ -276,6 +289,39 @@ static ebb_status check_iteration(const ebb_run *run, uint64_t update, float lea
         const int64_t n = (int64_t)(port->size_bytes / ebb_dtype_bytes(port->dtype));
         EBB_TRY(ebb__kernel_check_labels(run->port[p], n, port->below));
     }
+    return EBB_OK;
+}
+
+/* Comes before anything is issued, so a batch that is refused changes nothing. */
+static ebb_status check_iteration(const ebb_run *run, uint64_t update, float learning_rate) {
+    if (update == 0) { return ebb_fail(EBB_E_ARGUMENT, "update 0: updates count from 1"); }
+    if (!(learning_rate >= 0 && isfinite(learning_rate))) {
+        return ebb_fail(EBB_E_ARGUMENT, "update %llu: the learning rate must be finite and not negative",
+                        (unsigned long long)update);
+    }
+    if (run->lowered->feeds_early && !run->is_fed) {
+        return ebb_fail(EBB_E_ARGUMENT, "the network is fed early, and has no batch yet (feed it)");
+    }
+    return check_inputs(run);
+}
+
+/* The inputs' memories change places. */
+static void turn_ports(ebb_run *run) {
+    for (size_t p = 0; p < run->n_ports; p++) {
+        if (run->other_port[p] == NULL) { continue; }
+        void *const other = run->other_port[p];
+        run->other_port[p] = run->port[p];
+        run->port[p] = other;
+    }
+}
+
+ebb_status ebb_run_feed(ebb_run *run) {
+    if (!run->lowered->feeds_early) { return ebb_fail(EBB_E_ARGUMENT, "the network is not fed early"); }
+    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    EBB_TRY(check_inputs(run));
+    EBB_TRY(ebb__run_set_inputs(run));
+    run->is_fed = true;
+    turn_ports(run);
     return EBB_OK;
 }
 
@@ -291,7 +337,9 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
     run->failed = st != EBB_OK;
     EBB_ASSERT(run->recording == NULL || st == EBB_OK);
     EBB_RUN_DEEP_CHECK(run);
-    return st == EBB_OK ? touch_ports(run, EBB_READ) : st;
+    EBB_TRY(st);
+    turn_ports(run);
+    return touch_ports(run, EBB_READ);
 }
 
 /* ---- what the host sees ------------------------------------------------------------------------ */

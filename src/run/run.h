@@ -138,8 +138,10 @@ struct ebb_run {
     ebb_arena *own_arena; /* what to destroy */
     ebb_tiers tiers;
     ebb_run_state state;
-    void **port; /* [n_ports]: host memory of the graph's ports; state.port */
+    void **port;       /* [n_ports]: host memory of the graph's ports; state.port */
+    void **other_port; /* [n_ports]: of inputs that are fed early, the memory for the batch after the one in port */
     size_t n_ports;
+    bool is_fed;        /* early: there is a batch for the first iteration */
     ebb_touch *touches; /* [n_ports + 1]: room to say what the host does to ports and state */
     uint32_t n_engines;
     ebb_stream *stream[EBB_MAX_ENGINES]; /* NULL: none is needed */
@@ -147,6 +149,7 @@ struct ebb_run {
     const ebb_command *commands;         /* [n_commands]: the executor's */
     ebb_run_command *made;               /* [n_commands] */
     ebb_event **events;                  /* the executor's, by number */
+    ebb_event *fed;                      /* when the latest step that copies in has ended; NULL: there are none */
     size_t n_commands;
     unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
     uint64_t *parked_at;      /* [n_tensors]: where in it each begins */
@@ -165,8 +168,9 @@ struct ebb_run {
 ebb_status ebb__arena_take(ebb_arena *arena, const ebb_run *run);
 void ebb__arena_leave(ebb_arena *arena, const ebb_run *run);
 
-/* values.c: zeros for what lasts in the arena. */
+/* values.c: zeros for what lasts in the arena; and the ports' batch in the inputs that are fed early. */
 ebb_status ebb__run_clear(ebb_run *run);
+ebb_status ebb__run_set_inputs(ebb_run *run);
 
 /* commands.c: make the commands with their kernels bound and events made; undo it. */
 ebb_status ebb__run_bind(ebb_run *run);

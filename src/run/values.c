@@ -101,6 +101,25 @@ static void give_packed(const ebb_run *run, void *packed) {
     if (!run->tiers.only_notes) { ebb__free(run->mem, packed); }
 }
 
+/* FEED copies plain bytes, so a port holds its input as that lies on the device. */
+ebb_status ebb__run_set_inputs(ebb_run *run) {
+    const ebb_graph *graph = run->lowered->graph;
+    EBB_ASSERT(run->lowered->feeds_early);
+    if (!run->device->ops->has_data) { return EBB_OK; }
+    EBB_TRY(ebb__run_drain(run));
+    for (size_t o = 0; o < graph->ops.n && graph->ops.data[o].kind == EBB_OP_FEED; o++) {
+        const ebb_op *op = &graph->ops.data[o];
+        const uint32_t tensor = run->lowered->values[op->out[0]].tensor;
+        value_place at = {.tensor = tensor, .bytes = graph->ports.data[op->attr.port].size_bytes};
+        at.homes = ebb_executor_homes(run->executor, tensor, &at.n_homes);
+        EBB_ASSERT(at.bytes == run->lowered->program->tensors.data[tensor].size_bytes);
+        const ebb_touch filled = {.base = run->port[op->attr.port], .size_bytes = at.bytes, .mode = EBB_WRITE};
+        EBB_TRY(ebb__touch(run->device, NULL, &filled, 1));
+        EBB_TRY(write_packed(run, &at, run->port[op->attr.port]));
+    }
+    return EBB_OK;
+}
+
 ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) {
     value_place at;
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }

@@ -41,13 +41,16 @@ static ebb_status check_options(const ebb_session_options *o) {
         const double shown = isnan(o->budget_percent) ? fabs(o->budget_percent) : o->budget_percent;
         return ebb_fail(EBB_E_ARGUMENT, "a budget of %g %% is not possible", shown);
     }
+    if (o->feed != NULL && strcmp(o->feed, "early") != 0 && strcmp(o->feed, "first") != 0) {
+        return ebb_fail(EBB_E_ARGUMENT, "feed '%s': a batch comes first or early", o->feed);
+    }
     return EBB_OK;
 }
 
 static ebb_status set_up(ebb_session *s) {
     ebb_session_options *o = &s->options;
-    const char **texts[] = {&o->net, &o->backend, &o->machine_path, &o->disk_dir,
-                            &o->io,  &o->policy,  &o->algorithms,   &o->accounting};
+    const char **texts[] = {&o->net,    &o->backend,    &o->machine_path, &o->disk_dir, &o->io,
+                            &o->policy, &o->algorithms, &o->accounting,   &o->feed};
     EBB_TRY(check_options(o));
     if (o->batch == 0) { o->batch = EBB_DEFAULT_BATCH; }
     if (o->backend == NULL) { o->backend = is_paper(o) ? "dry" : ebb_backend_name(0, NULL); }
@@ -142,12 +145,13 @@ ebb_status ebb__session_lower(ebb_session *s) {
     }
     if (s->graph == NULL) { EBB_TRY(ebb__session_build(s, false, &s->graph)); }
     EBB_TRY(ebb_graph_train(s->graph, o->keep_gradients ? NULL : &o->optimizer, o->keep_gradients));
-    EBB_TRY(ebb_lower(s->graph, s->device, &s->lowered));
+    EBB_TRY(s->feeds_early ? ebb_lower_fed_early(s->graph, s->device, &s->lowered)
+                           : ebb_lower(s->graph, s->device, &s->lowered));
     s->program = ebb_lowered_program(s->lowered);
     return EBB_OK;
 }
 
-ebb_status ebb__session_open_device(ebb_session *s) {
+static ebb_status open_device(ebb_session *s) {
     ebb_session_options *o = &s->options;
     if (o->device != NULL) {
         s->device = o->device;
@@ -163,6 +167,13 @@ ebb_status ebb__session_open_device(ebb_session *s) {
     options.no_capture = o->no_capture;
     EBB_TRY(ebb_device_open(o->backend, &options, &s->device));
     s->owns_device = true;
+    return EBB_OK;
+}
+
+ebb_status ebb__session_open_device(ebb_session *s) {
+    const char *feed = s->options.feed;
+    EBB_TRY(open_device(s));
+    s->feeds_early = feed != NULL ? strcmp(feed, "early") == 0 : s->device->ops->feeds_early;
     return EBB_OK;
 }
 

@@ -18,6 +18,7 @@ struct ebb_session {
     ebb_session_options options; /* texts are ours; backend, batch, policy and algorithms are there */
     ebb_device *device;
     bool owns_device;
+    bool feeds_early; /* once there is a device */
     ebb_graph *graph;
     ebb_lowered *lowered;
     ebb_program *paper; /* with paper accounting */

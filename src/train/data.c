@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Data by its description: which source, which images make a batch, and the batch that is asked for ahead of
- * its time. A prefetched batch is made by the same job as any other, only into a buffer of our own.
+ * its time. A prefetched batch is made by the same job as any other, into a buffer of our own unless the caller lends
+ * one.
  */
 #include "train/data_priv.h"
 
@@ -21,7 +22,9 @@ struct ebb_data {
     struct {
         bool running; /* or finished, but not waited for */
         ebb_batch batch;
-        float *images; /* of room images */
+        float *to_images; /* where it is made */
+        int32_t *to_labels;
+        float *images; /* our own, of room images */
         int32_t *labels;
         int64_t room;
     } ahead;
@@ -212,17 +215,29 @@ static bool is_ahead(const ebb_data *data, ebb_batch batch) {
     return data->ahead.running && ahead.epoch == batch.epoch && ahead.idx == batch.idx && ahead.n == batch.n;
 }
 
+static void start_ahead(ebb_data *data, ebb_batch batch, ebb_load_job *job, float *images, int32_t *labels) {
+    job->images = data->ahead.to_images = images;
+    job->labels = data->ahead.to_labels = labels;
+    ebb__loader_start(data->loader, job);
+    data->ahead.running = true;
+    data->ahead.batch = batch;
+}
+
 ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch) {
     if (is_ahead(data, batch)) { return EBB_OK; }
     ebb_load_job job;
     EBB_TRY(make_job(data, batch, &job));
     (void)finish_ahead(data); /* no one wants that one any more, or its failure */
     EBB_TRY(ebb__data_reserve(data, batch.n));
-    job.images = data->ahead.images;
-    job.labels = data->ahead.labels;
-    ebb__loader_start(data->loader, &job);
-    data->ahead.running = true;
-    data->ahead.batch = batch;
+    start_ahead(data, batch, &job, data->ahead.images, data->ahead.labels);
+    return EBB_OK;
+}
+
+ebb_status ebb_data_prefetch_to(ebb_data *data, ebb_batch batch, float *images, int32_t *labels) {
+    ebb_load_job job;
+    EBB_TRY(make_job(data, batch, &job));
+    (void)finish_ahead(data);
+    start_ahead(data, batch, &job, images, labels);
     return EBB_OK;
 }
 
@@ -233,8 +248,12 @@ ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int
     const uint64_t elements = image_elements(data);
     if (is_ahead(data, batch)) {
         EBB_TRY(finish_ahead(data));
-        memcpy(images_out, data->ahead.images, job.n * elements * sizeof *images_out);
-        memcpy(labels_out, data->ahead.labels, job.n * sizeof *labels_out);
+        if (images_out != data->ahead.to_images) {
+            memcpy(images_out, data->ahead.to_images, job.n * elements * sizeof *images_out);
+        }
+        if (labels_out != data->ahead.to_labels) {
+            memcpy(labels_out, data->ahead.to_labels, job.n * sizeof *labels_out);
+        }
     } else {
         (void)finish_ahead(data);
         job.images = images_out;

@@ -81,6 +81,7 @@ ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **
 void ebb_trainer_destroy(ebb_trainer *trainer) {
     if (trainer == NULL) { return; }
     const ebb_mem *mem = trainer->mem;
+    ebb_data_close(trainer->train); /* first: it may be reading a batch to the run's ports */
     ebb_run_destroy(trainer->run);
     ebb_arena_destroy(trainer->arena);
     ebb__free(mem, trainer->staging);
@@ -90,7 +91,6 @@ void ebb_trainer_destroy(ebb_trainer *trainer) {
     ebb_plan_destroy(trainer->plan);
     ebb_session_close(trainer->session);
     ebb_data_close(trainer->test);
-    ebb_data_close(trainer->train);
     ebb__allowance_destroy(trainer->decoding);
     ebb__bump_fini(&trainer->bump);
     ebb__free(mem, trainer);
@@ -110,10 +110,36 @@ static ebb_batch batch_of(const ebb_trainer *trainer, uint64_t step) {
     };
 }
 
+static ebb_status read_at(ebb_trainer *trainer, uint64_t step) {
+    return ebb_data_read(trainer->train, batch_of(trainer, step), trainer->ports.images, trainer->ports.labels, NULL);
+}
+
+/* Fed early, the inputs' memories have changed places. */
+static ebb_status turn_ports(ebb_trainer *trainer) {
+    if (!trainer->session->feeds_early) { return EBB_OK; }
+    trainer->other_ports = trainer->ports;
+    return ebb__trainer_ports(trainer->run, &trainer->ports);
+}
+
+/* Fed early, this step has its batch, but for the first one. Take the next step's, ask for the one after it. */
+static ebb_status read_next(ebb_trainer *trainer) {
+    const uint64_t next = trainer->step + 1, n = trainer->options.n_steps;
+    if (!trainer->is_fed) {
+        EBB_TRY(read_at(trainer, trainer->step));
+        EBB_TRY(ebb_run_feed(trainer->run));
+        EBB_TRY(turn_ports(trainer));
+        trainer->is_fed = true;
+    }
+    if (next < n) { EBB_TRY(read_at(trainer, next)); }
+    if (next + 1 >= n) { return EBB_OK; }
+    return ebb_data_prefetch_to(trainer->train, batch_of(trainer, next + 1), trainer->other_ports.images,
+                                trainer->other_ports.labels);
+}
+
 /* Take this step's batch, ask for the next. */
 static ebb_status read_batch(ebb_trainer *trainer) {
-    EBB_TRY(ebb_data_read(trainer->train, batch_of(trainer, trainer->step), trainer->ports.images,
-                          trainer->ports.labels, NULL));
+    if (trainer->session->feeds_early) { return read_next(trainer); }
+    EBB_TRY(read_at(trainer, trainer->step));
     if (trainer->step + 1 == trainer->options.n_steps) { return EBB_OK; }
     return ebb_data_prefetch(trainer->train, batch_of(trainer, trainer->step + 1));
 }
@@ -189,6 +215,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
     EBB_TRY(record_if_due(trainer));
     EBB_TRY(ebb_run_iteration(trainer->run, trainer->step, update, result.learning_rate));
     trainer->step = update;
+    EBB_TRY(turn_ports(trainer));
     const ebb_run_stats stats = ebb_run_get_stats(trainer->run);
     result.time_s = (double)stats.iteration_ns * 1e-9;
     result.loss = *trainer->ports.loss;

@@ -2,7 +2,7 @@
  *
  * Budgets and plans. The device's budget is the caller's; the host's is shared out:
  *
- *      host_bytes = data's buffers + batch at the run's ports + staging of values + parked state + slab + decoding
+ *      host_bytes = data's buffers + batches at the run's ports + staging of values + parked state + slab + decoding
  *
  * where parked state is what training leaves on the host while the evaluated network has the arena, and the
  * slab gets what is left but a part for decoding, to which comes what the plans do not use. Without host_bytes, where
@@ -56,7 +56,8 @@ uint64_t ebb__trainer_buffer_bytes(const ebb_trainer *trainer) {
     const ebb_session_options *o = &trainer->session->options;
     const uint64_t batch = (uint64_t)(o->batch * o->channels * o->height * o->width) * sizeof(float) +
                            (uint64_t)o->batch * sizeof(int32_t);
-    uint64_t bytes = ebb_data_get_info(trainer->train).host_bytes + batch;
+    const uint64_t n_batches = trainer->session->feeds_early ? 2 : 1;
+    uint64_t bytes = ebb_data_get_info(trainer->train).host_bytes + n_batches * batch;
     if (trainer->test != NULL) { bytes += ebb_data_get_info(trainer->test).host_bytes + batch; }
     bytes += ebb__allowance_peak(trainer->decoding);
     return bytes + 2 * trainer->staging_elements * sizeof(float); /* plain, and as it lies on the device */

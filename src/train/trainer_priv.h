@@ -49,8 +49,10 @@ struct ebb_trainer {
     char *eval_message;
     ebb_arena *arena;
     ebb_run *run;
-    ebb_trainer_ports ports; /* of run */
-    float *staging;          /* the largest value, on its way between run and file */
+    ebb_trainer_ports ports;       /* of run */
+    ebb_trainer_ports other_ports; /* fed early: where the batch after the next can already be read to */
+    bool is_fed;                   /* early: the run has the batch of this step */
+    float *staging;                /* the largest value, on its way between run and file */
     uint64_t staging_elements;
     uint64_t batches_per_epoch; /* UINT64_MAX: endless */
     uint64_t step;              /* done so far */

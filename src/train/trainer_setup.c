@@ -85,7 +85,7 @@ static ebb_status open_data(ebb_trainer *trainer) {
                         info.n_images, s->batch);
     }
     EBB_TRY(open_test(trainer));
-    EBB_TRY(ebb__data_reserve(trainer->train, s->batch));
+    if (!trainer->session->feeds_early) { EBB_TRY(ebb__data_reserve(trainer->train, s->batch)); }
     trainer->batches_per_epoch = info.n_images == UINT64_MAX ? UINT64_MAX : info.n_images / (uint64_t)s->batch;
     const uint64_t now = ebb__resident_get().anonymous_bytes;
     trainer->data_resident_bytes = now > before ? now - before : 0;

@@ -56,6 +56,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct CUgraph_st graph;
+    const struct CUgraph_st *source; /* what it was made of */
 };
 
 typedef struct fake_capture {

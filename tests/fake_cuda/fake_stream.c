@@ -418,6 +418,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_out, cudaGraph_t graph, u
         *node = (fake_node){.command = graph->nodes[i].command};
         fake_set_join(&node->after, &graph->nodes[i].after);
     }
+    exec->source = graph;
     fake.n_live++;
     *exec_out = exec;
     return cudaSuccess;
@@ -446,4 +447,53 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     pause_ms(fake.graph_ms);
     const fake_command c = {.kind = FAKE_GRAPH, .exec = exec};
     return fake_issue(stream, &c);
+}
+
+/* ---- a graph's nodes ----------------------------------------------------------------------------- */
+
+/* A node's handle is the node of the graph; the executable graph has its like at the same index. */
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n) {
+    FAKE_CALL();
+    if (nodes == NULL) {
+        *n = graph->n;
+        return cudaSuccess;
+    }
+    if (*n > graph->n) { *n = graph->n; }
+    for (size_t i = 0; i < *n; i++) { nodes[i] = (cudaGraphNode_t)&graph->nodes[i]; }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type_out) {
+    FAKE_CALL();
+    const fake_command *c = &((const fake_node *)node)->command;
+    *type_out = c->kind == FAKE_COPY   ? cudaGraphNodeTypeMemcpy
+                : c->kind == FAKE_EACH ? cudaGraphNodeTypeKernel
+                                       : cudaGraphNodeTypeEmpty;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *copy_out) {
+    FAKE_CALL();
+    const fake_command *c = &((const fake_node *)node)->command;
+    if (c->kind != FAKE_COPY) { return fake_set_error(cudaErrorInvalidValue); }
+    *copy_out = (struct cudaMemcpy3DParms){.kind = cudaMemcpyDefault, .extent = {c->n_bytes, 1, 1}};
+    copy_out->srcPtr.ptr = (void *)(uintptr_t)c->src;
+    copy_out->dstPtr.ptr = c->dst;
+    return cudaSuccess;
+}
+
+/* Launches that are queued keep what they had: here they end first. */
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node, void *dst, const void *src,
+                                               size_t n_bytes, enum cudaMemcpyKind kind) {
+    FAKE_CALL();
+    fake_run_until(are_idle, NULL);
+    for (size_t i = 0; i < exec->source->n; i++) {
+        if ((const void *)&exec->source->nodes[i] != (const void *)node) { continue; }
+        fake_command *c = &exec->graph.nodes[i].command;
+        if (kind != cudaMemcpyHostToDevice || c->dst != dst || c->n_bytes != n_bytes) { abort(); }
+        c->src = src;
+        return cudaSuccess;
+    }
+    return fake_set_error(cudaErrorInvalidValue);
 }

@@ -120,6 +120,10 @@ static void prove_network(const char *name, sums *all) {
         (void)prove(&n, "budget", whole / 5, &some[2], &s);
         (void)prove(&n, "best", whole / 5 * 2, &some[0], &s);
         (void)prove(&n, "budget", 1, &some[0], &s); /* the least that there is */
+        ebb_lowered_destroy(n.lowered);
+        if (ebb_lower_fed_early(n.graph, n.device, &n.lowered) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+        (void)prove(&n, "liveness", UINT64_MAX, &some[0], &s);
+        (void)prove(&n, "budget", whole / 5 * 2, &some[1], &s);
     }
     net_fini(&n);
     print_message("%-20s %2" PRIu64 " plans %7" PRIu64 " commands %8" PRIu64 " pairs %6" PRIu64 " events %6" PRIu64

@@ -176,6 +176,34 @@ static void a_number_that_comes_again_is_another_run(void **state) {
     assert_int_equal(fake.n_live, 0);
 }
 
+/* A port that moves is found where it is at the launch, be it a graph's or the streams'. */
+static void graphs_are_fed_from_ports_that_move(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        fake_bench b;
+        void *memory[3] = {NULL};
+        fake_cuda_reset((uint64_t)way + 9);
+        fake.graph_ms = way == 1 ? 20 : 0;
+        fake.launch_ms = way == 2 ? 20 : 0;
+        MUST(fake_bench_open(&b, NULL, false));
+        b.state.ports_move = true;
+        memory[0] = b.port[0];
+        for (int m = 1; m < 3; m++) { MUST(b.ops->host_alloc(b.device, FAKE_BYTES, &memory[m])); }
+        for (int i = 0; i < 24; i++) {
+            b.port[0] = memory[i % 3];
+            fake_bench_fill(&b, i);
+            MUST(fake_bench_iterate(&b, 4));
+            fake_bench_check(&b);
+            memset(b.port[0], 0xff, FAKE_BYTES); /* nothing reads it any more */
+        }
+        assert_true(fake.n_graph_launches > 4);
+        b.port[0] = memory[0];
+        for (int m = 1; m < 3; m++) { b.ops->host_free(b.device, memory[m], FAKE_BYTES); }
+        fake_bench_close(&b);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
 /* The caller stops between begin and end: nothing is left in the way of what comes then. */
 static void a_capture_that_is_left_is_given_up(void **state) {
     (void)state;
@@ -207,8 +235,7 @@ static void count_warning(void *ctx, ebb_log_level level, const char *message) {
 
 /* Whichever call of the second iteration fails before its graph is launched: the iteration is done as streams, as are
  * all that follow, with one warning and the right numbers. */
-static void a_capture_that_fails_goes_on_with_streams(void **state) {
-    (void)state;
+static void fail_captures(bool ports_move) {
     uint64_t n_given_up = 0;
     bool launched = false;
     for (uint64_t call = 1; !launched; call++) {
@@ -216,6 +243,7 @@ static void a_capture_that_fails_goes_on_with_streams(void **state) {
         int n_warnings = 0;
         fake_cuda_reset(call);
         MUST(fake_bench_open(&b, NULL, false));
+        b.state.ports_move = ports_move;
         fake_bench_fill(&b, 0);
         MUST(fake_bench_iterate(&b, 1));
         ebb_log_set(count_warning, &n_warnings, EBB_LOG_WARN);
@@ -238,6 +266,12 @@ static void a_capture_that_fails_goes_on_with_streams(void **state) {
         assert_int_equal(fake.n_live, 0);
     }
     assert_true(n_given_up > 20);
+}
+
+static void a_capture_that_fails_goes_on_with_streams(void **state) {
+    (void)state;
+    fail_captures(false);
+    fail_captures(true);
 }
 
 /* What a captured kernel reads of the iteration is the launch's, not the capture's. */
@@ -298,6 +332,7 @@ int main(void) {
         cmocka_unit_test(captured_events_mean_the_launch),
         cmocka_unit_test(iterations_that_call_the_host_stay_with_streams),
         cmocka_unit_test(a_number_that_comes_again_is_another_run),
+        cmocka_unit_test(graphs_are_fed_from_ports_that_move),
         cmocka_unit_test(a_capture_that_is_left_is_given_up),
         cmocka_unit_test(the_state_is_the_launchs),
         cmocka_unit_test(runs_on_one_device_are_counted),

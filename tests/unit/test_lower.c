@@ -2,7 +2,8 @@
  *
  * Lowering: equal layers share a kernel, results in place and views take no tensor of their own, what is read later
  * is never overwritten, a convolution's gradient and its ADD are one step where the backend wants that and nothing is
- * in the way, the program passes its own check, and every allocation may fail.
+ * in the way, inputs that come early are copied in behind their last read, the program passes its own check, and every
+ * allocation may fail.
  */
 #include "backend/lower.h"
 #include "ebb/ebb.h"
@@ -341,7 +342,9 @@ static void sums_stay_where_another_reads_first(void **state) {
     close_net(&n);
 }
 
-static ebb_status lower_with(const ebb_mem *mem, ebb_device *device, const char *name) {
+typedef ebb_status (*lower_fn)(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out);
+
+static ebb_status lower_with(const ebb_mem *mem, ebb_device *device, const char *name, lower_fn lower) {
     ebb_zoo_options options = EBB_ZOO_OPTIONS_INIT;
     options.mem = mem;
     options.batch = 2;
@@ -350,7 +353,7 @@ static ebb_status lower_with(const ebb_mem *mem, ebb_device *device, const char 
     ebb_optimizer optimizer = EBB_OPTIMIZER_INIT;
     ebb_status st = ebb_zoo_build(name, &options, &graph);
     if (st == EBB_OK) { st = ebb_graph_train(graph, &optimizer, false); }
-    if (st == EBB_OK) { st = ebb_lower(graph, device, &low); }
+    if (st == EBB_OK) { st = lower(graph, device, &low); }
     ebb_lowered_destroy(low);
     ebb_graph_destroy(graph);
     return st;
@@ -359,11 +362,44 @@ static ebb_status lower_with(const ebb_mem *mem, ebb_device *device, const char 
 static void every_allocation_may_fail(void **state) {
     (void)state;
     ebb_device *device = open_device("ref");
-    OOM_LOOP(mem, st, { st = lower_with(mem, device, "lenet"); });
+    OOM_LOOP(mem, st, { st = lower_with(mem, device, "lenet", ebb_lower); });
+    OOM_LOOP(mem, st, { st = lower_with(mem, device, "lenet", ebb_lower_fed_early); });
     ebb_device_close(device);
     device = open_merging();
-    OOM_LOOP(mem, st, { st = lower_with(mem, device, "resnet_cifar:1"); });
+    OOM_LOOP(mem, st, { st = lower_with(mem, device, "resnet_cifar:1", ebb_lower); });
     ebb_device_close(device);
+}
+
+/* An input persists, its step alone writes it and never runs again, and all reads come before that. */
+static void inputs_come_early(void **state) {
+    (void)state;
+    net n = open_net("alexnet", "dry", 4, 67);
+    ebb_lowered *early = NULL;
+    assert_int_equal(ebb_lower_fed_early(n.graph, n.device, &early), EBB_OK);
+    const ebb_program *p = early->program;
+    assert_int_equal(p->steps.n, n.low->program->steps.n);
+    uint32_t n_feeds = 0;
+    bool is_fed[2] = {false};
+    for (size_t s = 0; s < p->steps.n; s++) {
+        const ebb_step *step = &p->steps.data[s];
+        const bool feeds = strcmp(step->kind, "feed") == 0;
+        assert_int_equal(p->choices.data[step->first_choice].copies_in, feeds);
+        assert_int_equal(step->repeat, feeds ? EBB_REPEAT_NEVER : EBB_REPEAT_EXACT);
+        for (uint32_t i = 0; i < step->n_accesses; i++) {
+            const ebb_access *access = &p->accesses.data[step->first_access + i];
+            if (p->tensors.data[access->tensor].role != EBB_ROLE_INPUT) { continue; }
+            assert_true(access->tensor < 2 && p->tensors.data[access->tensor].persistent);
+            assert_int_equal(access->mode, feeds ? EBB_WRITE : EBB_READ);
+            assert_false(is_fed[access->tensor]);
+            is_fed[access->tensor] = feeds;
+        }
+        n_feeds += feeds;
+    }
+    assert_int_equal(n_feeds, 2);
+    const uint32_t last = (uint32_t)p->steps.n - 1;
+    assert_int_not_equal(strcmp(p->steps.data[last].kind, "feed"), 0); /* dry reads images nearly to the end */
+    ebb_lowered_destroy(early);
+    close_net(&n);
 }
 
 int main(void) {
@@ -377,6 +413,7 @@ int main(void) {
         cmocka_unit_test(times_tell_sums_apart),
         cmocka_unit_test(sums_stay_where_something_is_in_the_way),
         cmocka_unit_test(sums_stay_where_another_reads_first),
+        cmocka_unit_test(inputs_come_early),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

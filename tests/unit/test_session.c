@@ -236,6 +236,9 @@ static void what_makes_no_sense_is_refused(void **state) {
     o.budget_percent = (double)-NAN;
     refuse(&o, EBB_E_ARGUMENT, "a budget of nan %");
     o = some_options();
+    o.feed = "late";
+    refuse(&o, EBB_E_ARGUMENT, "a batch comes first or early");
+    o = some_options();
     o.machine_path = "no/such/machine";
     refuse(&o, EBB_E_IO, "no/such/machine");
     o.backend = "abacus";

@@ -21,7 +21,8 @@
  *
  * Invariants
  *  1. Everything that differs between iterations lies at fixed addresses: the state (cuda_state.c), which is sent
- * before the launch, and the ports.
+ *     before the launch, and the ports. Only inputs that are fed early have other memory in each iteration: the graph's
+ *     copies of them are pointed there before each launch.
  *  2. An iteration that calls the host (the file tier's) is never captured: the file's waits belong to one stream, not
  *     to everything. So nothing in a graph runs on the host.
  *  3. A wait in a capture for an event from before it is met by the launch's place after all of that.
@@ -36,6 +37,16 @@
 #include "backend/cuda/cuda_priv.h"
 
 typedef enum phase { PHASE_FIRST, PHASE_SECOND, PHASE_REPLAY, PHASE_TRIAL, PHASE_STREAMS } phase;
+
+/* A copy in the graph whose source changes from launch to launch. */
+typedef struct feed {
+    const ebb_run_state *state;
+    int32_t port;
+    void *dst;
+    const void *src; /* as the graph has it */
+    uint64_t bytes;
+    cudaGraphNode_t node;
+} feed;
 
 #define TRIAL_ITERATIONS 4u /* that are timed for each way, after one that does not count; the fastest decides */
 
@@ -53,7 +64,9 @@ struct ebb_cuda_iteration {
     uint64_t begin_ns;            /* of the iteration before */
     uint64_t graph_ns, stream_ns; /* the fastest iteration of each */
     uint32_t n_timed;             /* iterations of the phase whose time is known, the uncounted one among them */
+    cudaGraph_t graph;            /* of exec: its nodes name the copies */
     cudaGraphExec_t exec;
+    EBB_VEC(feed) feeds;
     EBB_VEC(ebb_stream *) streams;
 };
 
@@ -73,11 +86,20 @@ static ebb_cuda_iteration *find_number(const ebb_cuda_device *device, uint64_t n
     return NULL;
 }
 
+static cudaError_t destroy_graph(ebb_cuda_iteration *it) {
+    const cudaError_t error = it->exec != NULL ? cudaGraphExecDestroy(it->exec) : cudaSuccess;
+    if (it->graph != NULL) { (void)cudaGraphDestroy(it->graph); }
+    it->exec = NULL;
+    it->graph = NULL;
+    return error;
+}
+
 static void free_iteration(const ebb_mem *mem, ebb_cuda_iteration *it) {
-    if (it->exec != NULL) { (void)cudaGraphExecDestroy(it->exec); }
+    (void)destroy_graph(it);
     if (it->done != NULL) { (void)cudaEventDestroy(it->done); }
     if (it->fork != NULL) { (void)cudaEventDestroy(it->fork); }
     (void)cudaGetLastError();
+    EBB_VEC_FINI(mem, &it->feeds);
     EBB_VEC_FINI(mem, &it->streams);
     ebb__free(mem, it);
 }
@@ -156,6 +178,13 @@ bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot) {
     return true;
 }
 
+ebb_status ebb__cuda_capture_note_feed(ebb_cuda_device *device, const ebb_run_state *state, int32_t port, void *dst,
+                                       uint64_t bytes) {
+    if (!device->capturing || !state->ports_move) { return EBB_OK; }
+    const feed noted = {.state = state, .port = port, .dst = dst, .src = state->port[port], .bytes = bytes};
+    return EBB_PUSH(device->base.mem, &device->current->feeds, noted);
+}
+
 uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device) {
     return device->capturing ? device->current->number : 0;
 }
@@ -178,6 +207,7 @@ static ebb_status begin_capture(ebb_cuda_device *device, ebb_cuda_iteration *it)
     EBB_CUDA(cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
     it->number = ++device->n_captures; /* one that is given up must not be taken for the next */
     it->is_launched = false;
+    it->feeds.n = 0;
     device->capturing = true;
     device->current = it;
     EBB_CUDA(cudaEventRecord(it->fork, device->stream), "beginning a capture");
@@ -194,21 +224,63 @@ static ebb_status join_streams(ebb_cuda_device *device, const ebb_cuda_iteration
     return EBB_OK;
 }
 
+/* If the node is the copy of a feed. */
+static ebb_status take_feed(ebb_cuda_iteration *it, cudaGraphNode_t node) {
+    enum cudaGraphNodeType type;
+    struct cudaMemcpy3DParms copy;
+    EBB_CUDA(cudaGraphNodeGetType(node, &type), "looking for a graph's feeds");
+    if (type != cudaGraphNodeTypeMemcpy) { return EBB_OK; }
+    EBB_CUDA(cudaGraphMemcpyNodeGetParams(node, &copy), "looking for a graph's feeds");
+    for (size_t f = 0; f < it->feeds.n; f++) {
+        feed *noted = &it->feeds.data[f];
+        if (copy.dstPtr.ptr == noted->dst && copy.srcPtr.ptr == noted->src) { noted->node = node; }
+    }
+    return EBB_OK;
+}
+
+static ebb_status find_feeds(ebb_cuda_device *device, ebb_cuda_iteration *it) {
+    size_t n = 0;
+    if (it->feeds.n == 0) { return EBB_OK; }
+    EBB_CUDA(cudaGraphGetNodes(it->graph, NULL, &n), "looking for a graph's feeds");
+    cudaGraphNode_t *nodes = ebb__calloc(device->base.mem, n, sizeof(cudaGraphNode_t));
+    if (nodes == NULL) { return EBB_E_NO_MEMORY; }
+    const cudaError_t error = cudaGraphGetNodes(it->graph, nodes, &n);
+    ebb_status st = error == cudaSuccess ? EBB_OK : ebb__cuda_fail(error, "looking for a graph's feeds");
+    for (size_t i = 0; st == EBB_OK && i < n; i++) { st = take_feed(it, nodes[i]); }
+    ebb__free(device->base.mem, nodes);
+    for (size_t f = 0; st == EBB_OK && f < it->feeds.n; f++) {
+        if (it->feeds.data[f].node == NULL) { st = ebb_fail(EBB_E_INTERNAL, "cuda: a graph has no copy of a feed"); }
+    }
+    return st;
+}
+
 static ebb_status end_capture(ebb_cuda_device *device, ebb_cuda_iteration *it) {
-    cudaGraph_t graph = NULL;
     EBB_TRY(join_streams(device, it, true));
     device->capturing = false; /* whatever becomes of it */
     device->current = NULL;
-    EBB_CUDA(cudaStreamEndCapture(device->stream, &graph), "capturing an iteration");
-    cudaError_t error = cudaGraphInstantiate(&it->exec, graph, 0);
-    (void)cudaGraphDestroy(graph);
-    EBB_CUDA(error, "making an iteration's graph (streams alone do without)");
+    EBB_CUDA(cudaStreamEndCapture(device->stream, &it->graph), "capturing an iteration");
+    EBB_CUDA(cudaGraphInstantiate(&it->exec, it->graph, 0), "making an iteration's graph (streams alone do without)");
+    EBB_TRY(find_feeds(device, it));
     set_phase(it, PHASE_REPLAY);
+    return EBB_OK;
+}
+
+static ebb_status point_feeds(ebb_cuda_iteration *it) {
+    for (size_t f = 0; f < it->feeds.n; f++) {
+        feed *noted = &it->feeds.data[f];
+        const void *src = noted->state->port[noted->port];
+        if (src == noted->src) { continue; }
+        EBB_CUDA(cudaGraphExecMemcpyNodeSetParams1D(it->exec, noted->node, noted->dst, src, noted->bytes,
+                                                    cudaMemcpyHostToDevice),
+                 "feeding a graph");
+        noted->src = src;
+    }
     return EBB_OK;
 }
 
 static ebb_status launch(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     EBB_TRY(join_streams(device, it, false));
+    EBB_TRY(point_feeds(it));
     for (uint32_t slot = 0; slot < EBB_CUDA_MAX_STATES; slot++) {
         if ((it->slots >> slot & 1u) != 0) { EBB_TRY(ebb__cuda_state_send(device, slot, device->stream)); }
     }
@@ -255,8 +327,7 @@ static ebb_status settle(ebb_cuda_device *device, ebb_cuda_iteration *it) {
     ebb__log(EBB_LOG_INFO, "an iteration takes %.3f ms as a graph, %.3f ms with streams, and goes on %s",
              (double)it->graph_ns * 1e-6, (double)it->stream_ns * 1e-6, graph ? "as a graph" : "with streams");
     EBB_CUDA(cudaStreamSynchronize(device->stream), "settling an iteration"); /* the graph's last launch */
-    EBB_CUDA(cudaGraphExecDestroy(it->exec), "settling an iteration");
-    it->exec = NULL;
+    EBB_CUDA(destroy_graph(it), "settling an iteration");
     set_phase(it, graph ? PHASE_SECOND : PHASE_STREAMS);
     return EBB_OK;
 }

@@ -160,6 +160,7 @@ const ebb_backend_ops ebb__backend_cuda = {
     .alignment_bytes = EBB_CUDA_ALIGNMENT,
     .host_visible = false,
     .has_data = true,
+    .feeds_early = true,
     .open = open_device,
     .close = close_device,
     .info = describe,

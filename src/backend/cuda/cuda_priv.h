@@ -147,6 +147,9 @@ ebb_status ebb__cuda_capture_join(ebb_stream *stream);
 ebb_status ebb__cuda_capture_note_call(ebb_cuda_device *device);
 /* Whether a kernel that reads the state is being captured: then each launch of the graph sends it. */
 bool ebb__cuda_capture_keeps_state(ebb_cuda_device *device, uint32_t slot);
+/* After a copy from a port that moves (ebb_run_state): a graph's launches must find the port where it is then. */
+ebb_status ebb__cuda_capture_note_feed(ebb_cuda_device *device, const ebb_run_state *state, int32_t port, void *dst,
+                                       uint64_t bytes);
 /* The number of the capture that is going on; 0: none is. */
 uint64_t ebb__cuda_capture_number(const ebb_cuda_device *device);
 /* The event after the latest launch of a captured iteration, without a time. false: none, or no more. */
@@ -199,7 +202,7 @@ struct ebb_cuda_kernel {
 };
 
 struct ebb_bound {
-    const ebb_run_state *host_state; /* ports are fixed at bind */
+    const ebb_run_state *host_state; /* for its ports */
     const ebb_cuda_state *state;     /* on the device; NULL unless the kernel reads it */
     unsigned *tickets; /* of the run, whose kernels come one after the other; NULL unless rows are added */
     uint32_t slot;     /* of the state and the tickets, where either is not NULL */
