@@ -65,6 +65,10 @@ section_captured() {
     run "captured" captured $small --steps 16 && run "streams" streams $small --steps 16 --no-capture &&
         equal "captured beside streams" "$(losses captured) $(member captured weights_sha256)" \
             "$(losses streams) $(member streams weights_sha256)"
+    # shellcheck disable=SC2086
+    run "fed early" early $small --steps 16 --feed early && run "fed first" first $small --steps 16 --feed first &&
+        equal "fed early beside first" "$(losses early) $(member early weights_sha256)" \
+            "$(losses first) $(member first weights_sha256)"
 }
 
 # What 500 steps learn of the real digits. Without the processor's kernels (oneDNN) beside ref's, in more time.

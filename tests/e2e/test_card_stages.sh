@@ -33,7 +33,7 @@ equal "each says why" "$(grep -c 'stopped after its share of the time, [0-9]* s$
 equal "what the card is is shown" "$(head -n 1 out)" "    a card"
 card 1 fails
 equal "sections that fail" "$? $(grep -c '^== ' out)" "1 4"
-equal "each has its line" "$(named 'not ok')" "conformance gradients gradients gradients gradients captured "
+equal "each has its line" "$(named 'not ok')" "conformance gradients gradients gradients gradients captured fed "
 check "what a section says is shown" grep -qx '    of the suite' out
 equal "all was kept, of both" "$(grep -c '^== ' kept.txt)" 8
 for stage in 2 3; do
