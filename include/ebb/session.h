@@ -79,6 +79,7 @@ typedef struct ebb_session_options {
     bool no_recompute;      /* nothing is computed again */
     bool as_coded;          /* papers' policies with the mistakes of their code; see ebb_plan_options */
     double slowdown;        /* 0 or more: as little of the device as that allows; see ebb_plan_options */
+    double margin;          /* for copies that are late; see ebb_plan_options */
     ebb_progress progress;  /* told while a plan is made; see ebb_plan_options */
 } ebb_session_options;
 #define EBB_SESSION_OPTIONS_INIT                                                                                       \

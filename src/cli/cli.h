@@ -161,7 +161,7 @@ typedef struct ebb_cli_network {
     const char *backend;
     const char *optimizer;
     ebb_cli_memory memory;
-    ebb_cli_percent slowdown;
+    ebb_cli_percent slowdown, margin;
     bool no_recompute, as_coded;
     const char *policy;
     const char *algorithms;
@@ -203,6 +203,8 @@ typedef struct ebb_cli_network {
          "the budget: 2GiB, 512MB, or 60% of what the policy liveness needs (no limit)"},                              \
         {"--slowdown", EBB_CLI_PERCENT, offsetof(values, network.slowdown), "N%",                                      \
          "as little memory as this allows, as predicted: 0%, 5% over the time without a budget"},                      \
+        {"--margin", EBB_CLI_PERCENT, offsetof(values, network.margin), "N%",                                          \
+         "plan for copies that take this much longer than predicted (0%)"},                                            \
         {"--policy", EBB_CLI_TEXT, offsetof(values, network.policy), "P",                                              \
          "how to stay inside it (below; with a budget: best, else: liveness)"},                                        \
         {"--algorithms", EBB_CLI_TEXT, offsetof(values, network.algorithms), "A",                                      \

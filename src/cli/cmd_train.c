@@ -295,9 +295,9 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
     }
     const ebb_cli_network *n = &values.network;
     if (values.plan != NULL && (n->memory.bytes > 0 || n->memory.percent > 0 || n->slowdown.is_given ||
-                                n->policy != NULL || n->algorithms != NULL || n->no_recompute)) {
-        return ebb__cli_usage("train: --plan has decided what --memory, --slowdown, --policy, --algorithms and "
-                              "--no-recompute ask for");
+                                n->margin.is_given || n->policy != NULL || n->algorithms != NULL || n->no_recompute)) {
+        return ebb__cli_usage("train: --plan has decided what --memory, --slowdown, --margin, --policy, --algorithms "
+                              "and --no-recompute ask for");
     }
     if (values.memory_includes_context && values.network.memory.bytes == 0) {
         return ebb__cli_usage("train: --memory-includes-context takes a --memory in bytes");

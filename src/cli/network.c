@@ -45,6 +45,7 @@ ebb_status ebb__cli_session_options(const char *net, const ebb_cli_network *netw
     options.no_recompute = network->no_recompute;
     options.as_coded = network->as_coded;
     options.slowdown = network->slowdown.is_given ? network->slowdown.percent / 100 : -1;
+    options.margin = network->margin.percent / 100;
     options.progress = ebb__progress();
     ebb_status status = EBB_OK;
     if (net != NULL && network->optimizer != NULL) {

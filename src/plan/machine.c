@@ -5,6 +5,7 @@
  */
 #include "plan/machine_priv.h"
 
+#include <float.h>
 #include <math.h>
 
 #define MAX_NS EBB_MACHINE_MAX_NS
@@ -138,6 +139,19 @@ ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out) {
     if (tier == EBB_MAX_TIERS) { EBB_TRY(make_remote(machine, &tier)); }
     *tier_out = tier;
     return EBB_OK;
+}
+
+ebb_machine ebb__machine_slow_links(const ebb_machine *machine, double times) {
+    ebb_machine slower = *machine;
+    for (uint32_t from = 0; from < EBB_MAX_TIERS; from++) {
+        for (uint32_t to = 0; to < EBB_MAX_TIERS; to++) {
+            ebb_rate *rate = &slower.rates[from][to];
+            const double latency_ns = (double)rate->latency_ns * times;
+            rate->bytes_per_s = fmax(rate->bytes_per_s / times, DBL_MIN);
+            rate->latency_ns = latency_ns < (double)MAX_NS ? (uint64_t)latency_ns : MAX_NS;
+        }
+    }
+    return slower;
 }
 
 static ebb_way make_way(const ebb_machine *machine, uint32_t from, uint32_t to) {

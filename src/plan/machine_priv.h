@@ -32,6 +32,10 @@ struct ebb_machine {
     size_t cap, n; /* cap is 0 or a power of two */
 };
 
+/* The same machine with all its links this many times as slow. It lives as long as the other does not change, and is
+ * not destroyed. */
+ebb_machine ebb__machine_slow_links(const ebb_machine *machine, double times);
+
 /* Positive and finite. */
 bool ebb__machine_is_rate(double x);
 

@@ -3,6 +3,7 @@
  * A plan on request: which policies there are, how they come to their choices of algorithm, and the validator's word
  * on the result.
  */
+#include "plan/machine_priv.h"
 #include "plan/maker.h"
 #include "plan/move_on.h"
 
@@ -166,17 +167,21 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
                         options->algorithms != NULL ? options->algorithms : "", list_names(ebb_algorithms_name, all));
     }
     if (isnan(options->slowdown)) { return ebb_fail(EBB_E_ARGUMENT, "a slowdown that is not a number"); }
+    if (!(options->margin >= 0 && isfinite(options->margin))) {
+        return ebb_fail(EBB_E_ARGUMENT, "a margin must be finite and not negative");
+    }
     if (options->slowdown >= 0) { return ebb__plan_least_peak(program, machine, options, plan_out, no_fit_out); }
     ebb_maker m;
     ebb_plan *plan = NULL;
     ebb_plan_options usable = leave_usable(options, program, ebb_machine_topology(machine));
     if (policy->rivals == NULL) { usable.effort = 0; } /* it does not search, and neither does its bound */
-    EBB_TRY(ebb__maker_init(&m, program, machine, &usable, policy));
+    const ebb_machine slower = ebb__machine_slow_links(machine, 1 + options->margin);
+    EBB_TRY(ebb__maker_init(&m, program, &slower, &usable, policy));
     const bool is_quick = policy->rivals != NULL && usable.effort == 0 && !asked->always_walks;
     m.first_will_do = is_quick && usable.budget_bytes != UINT64_MAX;
     ebb_status st = make(&m, how, &plan, no_fit_out);
     ebb__maker_fini(&m);
-    if (st == EBB_OK) { st = ebb__plan_move_on(program, machine, &usable, &plan); }
+    if (st == EBB_OK) { st = ebb__plan_move_on(program, &slower, &usable, &plan); }
     if (st == EBB_OK) {
         const bool in_order = ebb__plan_is_in_order(plan);
         plan->algorithms = how;

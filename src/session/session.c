@@ -279,6 +279,7 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     options.no_recompute = o->no_recompute;
     options.as_coded = o->as_coded;
     options.slowdown = o->slowdown;
+    options.margin = o->margin;
     options.progress = o->progress;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
     const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(s->machine), EBB_STORE_REMOTE);

@@ -54,4 +54,25 @@ run "a search with all processors" out plan resnet_cifar:9 --backend dry --memor
         "$EBB" plan resnet_cifar:9 --backend dry --memory 40% -o one.plan >out 2>err
 equal "a search with one processor" "$?" 0
 check "it gives the same plan" cmp all.plan one.plan
+
+# A margin: copies that are late by less cost nothing, and what is predicted and proven is the machine's own.
+link='{"format": "ebb-machine", "version": 1, "rates": {"flops_per_s": 7e12, "bytes_per_s": 4e11, "overhead_ns": 5000},
+       "links": {"host": {"in_bytes_per_s": RATE, "out_bytes_per_s": RATE, "latency_ns": 10000}}}'
+echo "$link" | sed 's/RATE/1.2e10/g' >told
+echo "$link" | sed 's/RATE/1e10/g' >slower
+below() { # A B: numbers
+    awk "BEGIN { exit !($1 < $2) }"
+}
+net="plan resnet50 --batch 64 --backend dry --memory 50% $effort"
+# shellcheck disable=SC2086
+for margin in 0 20; do
+    run "a margin of $margin %" told_$margin $net --machine told --margin $margin% -o $margin.plan --json &&
+        run "its copies are late" late_$margin $net --machine slower --check $margin.plan --json
+done
+equal "the bound is the machine's" "$(member told_20 bound_step_time_s)" "$(member told_0 bound_step_time_s)"
+equal "with a margin all is as predicted" "$(member late_20 step_time_predicted_s)" "$(member told_20 step_time_predicted_s)"
+check "without one it is not" below "$(member told_0 step_time_predicted_s)" "$(member late_0 step_time_predicted_s)"
+check "a margin costs little" below "$(member told_20 step_time_predicted_s)" "$(member late_0 step_time_predicted_s)"
+# shellcheck disable=SC2086
+complains "a margin that is none" 2 "--margin" plan resnet20 --backend dry --memory 50% --margin -3%
 exit $status

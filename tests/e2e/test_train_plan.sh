@@ -43,7 +43,7 @@ run "a plan with a remote" out plan $net $ON --machine machine --memory 45% --no
 # shellcheck disable=SC2086
 complains "checked for a machine without it" 2 "copies between the tiers 'device' and 'remote'; the machine has no such" \
     plan $net $ON --machine machine --check half.plan
-for option in "--memory 4MiB" "--memory 40%" "--slowdown 0%" "--policy best" "--algorithms given" --no-recompute; do
+for option in "--memory 4MiB" "--memory 40%" "--slowdown 0%" "--margin 5%" "--policy best" "--algorithms given" --no-recompute; do
     # shellcheck disable=SC2086
     refused "with $option" 2 "has decided" resnet20 --batch 4 --plan half.plan $option
 done
