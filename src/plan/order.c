@@ -13,6 +13,8 @@
  *     is no less than the load, the order is the best there is.
  *  3. Else a beam search (order_window.c) looks for another order of the steps around it, in wider and wider windows.
  *
+ * A persistent tensor counts at all steps here, though liveness drops it before a step that overwrites it.
+ *
  * An order is taken only if its peak is lower, or the same at fewer steps: so it ends, and is never worse than the
  * program's.
  */
