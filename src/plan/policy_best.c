@@ -26,7 +26,7 @@
  * In haste the draft is that of the policy budget, or, for a first plan, that of one walk.
  *
  * Not here: parts of tensors, other orders of the steps (policy order), choices of algorithm (fitting.c), programs of
- * more than MAX_STEPS steps, which get the draft of the policy budget.
+ * more than MAX_STEPS steps, which get the draft of the policy budget, with copies or without any.
  */
 #include "plan/best.h"
 
@@ -426,11 +426,22 @@ static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft)
     return st;
 }
 
+/* Of a large program: without copies, if that is possible. The rival budget copies, and what is faster is taken. */
+static ebb_status draft_large(const ebb_policy_input *input, ebb_draft *draft) {
+    ebb_policy_input alone = *input;
+    if (input->is_hasty || input->copies_only) { return ebb__policy_budget.draft(input, draft); }
+    memset(alone.tier_bytes, 0, sizeof alone.tier_bytes);
+    const ebb_status st = ebb__policy_budget.draft(&alone, draft);
+    if (st != EBB_E_NO_FIT) { return st; }
+    ebb__draft_reset(draft, input->program);
+    return ebb__policy_budget.draft(input, draft);
+}
+
 static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
-    const bool is_large = ebb__plan_view(input->program).n_steps > MAX_STEPS;
-    if (!is_large && (!input->is_hasty || input->walks || input->other > 0)) { return search_drafts(input, draft); }
+    if (ebb__plan_view(input->program).n_steps > MAX_STEPS) { return draft_large(input, draft); }
+    if (!input->is_hasty || input->walks || input->other > 0) { return search_drafts(input, draft); }
     const ebb_status st = ebb__policy_budget.draft(input, draft);
-    if (st != EBB_E_NO_FIT || is_large) { return st; }
+    if (st != EBB_E_NO_FIT) { return st; }
     ebb__draft_reset(draft, input->program);
     return search_drafts(input, draft);
 }

@@ -29,5 +29,12 @@ deep 10000 "--policy liveness"
 deep 10000 "--memory 50%"
 if [ -n "$EBB_TEST_ALL" ]; then
     deep "${LAYERS:-30000}" "--memory 50%"
+    # Small tensors and a slow link: copies that are allowed must not make the plan slower.
+    small="resnet:60,150,500,60 --batch 4 --backend dry --memory 50%"
+    # shellcheck disable=SC2086
+    run "a large program with copies" copies plan $small --json &&
+        run "without" alone plan $small --host-memory 0 --json &&
+        check "copies make it no slower" awk "BEGIN { exit !($(member copies step_time_predicted_s) <=
+            $(member alone step_time_predicted_s)) }"
 fi
 exit $status
