@@ -34,7 +34,6 @@ if [ -n "$EBB_TEST_ALL" ]; then
     # shellcheck disable=SC2086
     run "a large program with copies" copies plan $small --json &&
         run "without" alone plan $small --host-memory 0 --json &&
-        check "copies make it no slower" awk "BEGIN { exit !($(member copies step_time_predicted_s) <=
-            $(member alone step_time_predicted_s)) }"
+        check "copies make it no slower" awk "BEGIN { exit !($(member copies step_time_predicted_s) <= $(member alone step_time_predicted_s)) }"
 fi
 exit $status
