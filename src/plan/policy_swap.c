@@ -225,11 +225,9 @@ static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *dra
     return st == EBB_OK && s->placed_ns == INFINITY ? EBB_E_NO_FIT : st;
 }
 
-static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
+static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
     search s = {.best_ns = INFINITY, .placed_ns = INFINITY};
     ebb_policy_input own = *input;
-    EBB_ASSERT(input->copies_only);
-    if (ebb__plan_view(input->program).n_steps > MAX_STEPS) { return ebb__policy_budget.draft(input, draft); }
     ebb__rng_init(&s.rng, 1, 1);
     ebb_status st = ebb__away_init(&s.away, &own);
     if (st == EBB_OK) { st = search_sets(&s, &own, draft); }
@@ -248,31 +246,45 @@ static ebb_status take_faster(const ebb_policy_input *input, ebb_draft *draft, e
     return EBB_OK;
 }
 
-/* AutoSwap's best mix, or, where it has no draft or a slower one, what is needed last is copied out first. */
-static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
+typedef ebb_status (*drafter)(const ebb_policy_input *input, ebb_draft *draft);
+
+/* What is faster, as estimated, or what there is. */
+static ebb_status draft_faster(const ebb_policy_input *input, drafter first, drafter second, ebb_draft *draft) {
     ebb_draft other;
     EBB_TRY(ebb__draft_init(&other, input->program, input->mem));
     ebb__draft_reset(&other, input->program);
-    ebb_status st = ebb__policy_budget.draft(input, draft);
-    const ebb_status mixed = st == EBB_OK || st == EBB_E_NO_FIT ? ebb__policy_autoswap_bo.draft(input, &other) : st;
-    if (mixed == EBB_OK && st == EBB_OK) {
+    ebb_status st = first(input, draft);
+    const ebb_status others = st == EBB_OK || st == EBB_E_NO_FIT ? second(input, &other) : st;
+    if (others == EBB_OK && st == EBB_OK) {
         st = take_faster(input, draft, &other);
-    } else if (mixed == EBB_OK) {
+    } else if (others == EBB_OK) {
         ebb__draft_swap(draft, &other);
         st = EBB_OK;
-    } else if (mixed != EBB_E_NO_FIT) {
-        st = mixed;
+    } else if (others != EBB_E_NO_FIT) {
+        st = others;
     }
     ebb__draft_fini(&other);
     return st;
 }
 
-static const ebb_policy rules = {
-    .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};
+/* AutoSwap's best mix, or, where it has no draft or a slower one, what is needed last is copied out first. */
+static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
+    return draft_faster(input, ebb__policy_budget.draft, ebb__policy_autoswap_bo.draft, draft);
+}
 
 static ebb_status draft_walks(const ebb_policy_input *input, ebb_draft *draft) {
     return ebb__policy_best.draft(input, draft);
 }
+
+/* In haste a walk costs as little as a set. */
+static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
+    EBB_ASSERT(input->copies_only);
+    if (ebb__plan_view(input->program).n_steps > MAX_STEPS) { return ebb__policy_budget.draft(input, draft); }
+    return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
+}
+
+static const ebb_policy rules = {
+    .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};
 
 static const ebb_policy walks = {
     .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .changes_order = true, .draft = draft_walks};
@@ -288,6 +300,6 @@ const ebb_policy ebb__policy_swap = {
     .when_it_fits = &ebb__policy_liveness,
     .rivals = rivals,
     .n_rivals = 2,
-    .n_quick_rivals = 2,
+    .n_quick_rivals = 1,
     .draft = draft_swap,
 };
