@@ -109,6 +109,10 @@ EBB_API ebb_status ebb_program_add_view(ebb_program *program, uint32_t base, uin
 EBB_API ebb_status ebb_program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
                                         const ebb_choice *choices);
 
+/* No plan may run the steps in another order than the program's: the accesses do not tell all that a step depends on.
+ * EBB_E_ARGUMENT: the program is finished. */
+EBB_API ebb_status ebb_program_keep_order(ebb_program *program);
+
 /* Check the program: it has at least one step; no tensor is read before it is written unless it is persistent; kept and
  * persistent tensors are accessed; none is released before its last access; at most 2^56 bytes in all. EBB_E_FORMAT
  * names the step or tensor that is wrong; the program can then only be destroyed. From EBB_OK on the program is const,
@@ -128,13 +132,14 @@ EBB_API void ebb_program_destroy(ebb_program *program); /* NULL is fine */
 /* Views, borrowed until the program dies. */
 EBB_API const char *ebb_program_name(const ebb_program *program);
 EBB_API uint64_t ebb_program_alignment_bytes(const ebb_program *program); /* of each tensor and scratch */
+EBB_API bool ebb_program_keeps_order(const ebb_program *program);
 EBB_API const ebb_tensor *ebb_program_tensors(const ebb_program *program, size_t *n_out);
 EBB_API const ebb_step *ebb_program_steps(const ebb_program *program, size_t *n_out);
 EBB_API const ebb_access *ebb_program_accesses(const ebb_program *program, size_t *n_out);
 EBB_API const ebb_choice *ebb_program_choices(const ebb_program *program, size_t *n_out);
 
-/* A hash of everything that a plan depends on: tensors, steps, accesses, scratch, and how steps can be repeated, but
- * not names, marks or times. */
+/* A hash of everything that a plan depends on: tensors, steps, accesses, scratch, whether the order is kept, and how
+ * steps can be repeated, but not names, marks or times. */
 EBB_API uint64_t ebb_program_fingerprint(const ebb_program *program);
 
 /* The most bytes that one step uses at once, including the scratch of its smallest choice, each rounded up to the

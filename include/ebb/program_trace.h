@@ -13,7 +13,8 @@
  *  - A block that is not accessed is written by its allocation and read by its free. So is every block where the trace
  *    tells no accesses.
  *  - A write to what has a content is an update: a trace does not tell whether all of it was written.
- *  - A trace does not tell whether a step can be run again, so none can (EBB_REPEAT_NEVER).
+ *  - A trace does not tell whether a step can be run again, so none can (EBB_REPEAT_NEVER), nor what else than its
+ *    accesses a step depends on, so steps keep their order.
  *  - Times are those of the events: an operator's without its inner ones; without operators, the time to the next step.
  *    Copies have none, since they ran beside the computing.
  */

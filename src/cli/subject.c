@@ -85,7 +85,8 @@ static void tell_notes(const char *name, const ebb_program_trace_notes *notes) {
                      "free",
                      name);
     }
-    ebb__cli_say("note: %s: a recording does not tell which steps can be run again, so none is", name);
+    ebb__cli_say(
+        "note: %s: a recording does not tell which steps can be run again, so none is, and all keep their order", name);
 }
 
 static ebb_status convert_recording(const char *name, const ebb_cli_network *options, ebb_cli_subject *s) {

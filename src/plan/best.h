@@ -246,7 +246,12 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n);
 /* Do what the first n hands have to do, on as many threads. */
 void ebb__best_hands_run(ebb_best_hand *hands, uint32_t n);
 
-/* Place the hand's draft and simulate it: placed_ns, placed_bytes. */
+/* Place a draft and simulate it. *bytes_out: what it needs then; *time_ns_out is INFINITY if that is above the budget.
+ */
+ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
+                           uint64_t *bytes_out);
+
+/* The same with the hand's draft: placed_ns, placed_bytes. */
 ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work);
 
 ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors);

@@ -64,30 +64,33 @@ void ebb__best_hands_fini(ebb_best_hand *hands, uint32_t n) {
     }
 }
 
-ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work) {
-    const ebb_policy_input *input = h->walk.input;
-    ebb_placing_options options = {.alignment = h->walk.view.alignment,
-                                   .work = work,
-                                   .enough_bytes = input->budget_bytes,
-                                   .limit_bytes = input->budget_bytes};
+ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft, uint64_t work, double *time_ns_out,
+                           uint64_t *bytes_out) {
+    const uint64_t alignment = ebb_program_alignment_bytes(input->program);
+    ebb_placing_options options = {
+        .alignment = alignment, .work = work, .enough_bytes = input->budget_bytes, .limit_bytes = input->budget_bytes};
     ebb_timeline timeline = {0};
     ebb_placed placed = {0};
     ebb_plan *plan = NULL;
-    h->placed_ns = INFINITY;
+    *time_ns_out = INFINITY;
     memcpy(options.tier_bytes, input->tier_bytes, sizeof options.tier_bytes);
     EBB_TRY(ebb__plan_create(input->mem, "best", ebb_machine_topology(input->machine), &plan));
-    plan->alignment_bytes = h->walk.view.alignment;
-    ebb_status st = ebb__draft_to_plan(&h->draft, input->program, plan);
+    plan->alignment_bytes = alignment;
+    ebb_status st = ebb__draft_to_plan(draft, input->program, plan);
     if (st == EBB_OK) { st = ebb__plan_place(plan, &options, &placed); }
-    h->placed_bytes = placed.peak_bytes;
+    *bytes_out = placed.peak_bytes;
     bool fits = placed.peak_bytes <= input->budget_bytes;
     for (uint32_t t = 1; t < EBB_MAX_TIERS; t++) { fits = fits && placed.tier_bytes[t] <= input->tier_bytes[t]; }
     if (st == EBB_OK && fits) {
         st = ebb_plan_simulate(input->program, plan, input->machine, &timeline, NULL, NULL);
-        h->placed_ns = (double)timeline.iteration_ns;
+        *time_ns_out = (double)timeline.iteration_ns;
     }
     ebb_plan_destroy(plan);
     return st;
+}
+
+ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work) {
+    return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes);
 }
 
 static ebb_status walk(hand *h) {

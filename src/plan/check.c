@@ -10,8 +10,8 @@
  *  2. A stay or slot is a part of its tensor; it begins, in the tensor and in the arena, at a multiple of the
  * alignment; a stay ends within the budget. Only persistent tensors' stays and slots live around the end; a stay
  * without beginning and end is [0, 0).
- *  3. Each step runs once, in any order that the versions allow (4); it is run again only after its run, with the same
- *     choice, and if it can be.
+ *  3. Each step runs once, in any order that the versions allow (4), or in the program's if that keeps it; it is run
+ *     again only after its run, with the same choice, and if it can be.
  *  4. What an action reads is present and at the version that the program means there. For run and again that
  *     is the version that the step read in the program, for in and move it is decided by who reads it later.
  *  5. Stays begin where an action brings their part, and end where it is dropped or where the circle ends;
@@ -327,6 +327,9 @@ static ebb_status check_step(replay *r, const ebb_action *action) {
     if (action->choice >= step->n_choices) { return broken(r, "no such choice"); }
     if (action->kind == EBB_ACT_RUN) {
         if (*choice != NOT_RUN) { return broken(r, "a step is run twice"); }
+        if (ebb_program_keeps_order(r->program) && action->target != r->n_run) {
+            return broken(r, "not in the program's order, which this program keeps");
+        }
         *choice = action->choice;
         r->n_run++;
         return EBB_OK;

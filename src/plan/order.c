@@ -346,8 +346,10 @@ ebb_status ebb__order_find(const ebb_program *program, const uint32_t *choice, e
     ebb__bump_init(&s.bump, mem);
     ebb_status st = init_search(&s, program, choice);
     const uint64_t program_bytes = s.peak_bytes;
-    if (st == EBB_OK) { st = pull_all(&s); }
-    if (care == EBB_ORDER_THOROUGH && s.graph.n_steps <= MAX_SEARCHED_STEPS) {
+    const bool is_free = !ebb_program_keeps_order(program);
+    if (st == EBB_OK && !is_free) { s.bound_bytes = s.peak_bytes; }
+    if (st == EBB_OK && is_free) { st = pull_all(&s); }
+    if (is_free && care == EBB_ORDER_THOROUGH && s.graph.n_steps <= MAX_SEARCHED_STEPS) {
         if (st == EBB_OK) { st = search_all(&s); }
         s.work = BOUND_WORK;
         if (st == EBB_OK) { st = raise_bound(&s); }
@@ -392,6 +394,11 @@ ebb_status ebb__order_route(const ebb_program *program, const ebb_mem *mem, uint
     ebb__bump_init(&s.bump, mem);
     ebb_status st = make_graph(&s, program, NULL);
     uint32_t *n_visits = NULL;
+    if (st == EBB_OK && ebb_program_keeps_order(program)) {
+        for (uint32_t i = 0; i < s.graph.n_steps; i++) { order_out[i] = i; }
+        ebb__bump_fini(&s.bump);
+        return EBB_OK;
+    }
     if (st == EBB_OK) { n_visits = ebb__calloc(s.mem, s.graph.n_steps, sizeof *n_visits); }
     if (st == EBB_OK) { st = n_visits != NULL ? walk_route(&s.graph, s.mem, n_visits, order_out) : EBB_E_NO_MEMORY; }
     ebb__free(s.mem, n_visits);

@@ -22,8 +22,8 @@ typedef enum ebb_order_care {
 } ebb_order_care;
 
 /* order_out[i]: the step at place i, for all steps. The load is never above that of the program's order, and where it
- * is not below, the order is the program's. choice: as of ebb_policy_input. The result depends on the arguments alone.
- */
+ * is not below, or the program keeps its order, the order is the program's. choice: as of ebb_policy_input. The result
+ * depends on the arguments alone. */
 ebb_status ebb__order_find(const ebb_program *program, const uint32_t *choice, ebb_order_care care, const ebb_mem *mem,
                            uint32_t *order_out, ebb_order_figures *figures_out);
 

@@ -3,20 +3,236 @@
  * The policy swap: AutoSwap's question (arXiv 1903.06631, section V) without its limits. What is copied out, and when,
  * so that an iteration takes the least time within the budget, if nothing is computed again?
  *
- * It is the search of the policy best with copies alone. So it looks at all absences of all tensors, of which one
- * tensor may have several, around all peaks, and also across the iteration's end; what has not changed since its last
- * copy is not copied out again, and what is overwritten next is not copied in. Each plan that counts is placed and
- * simulated, so a stall delays all that follows, and no time is better than its simulation.
+ * It searches sets of gaps (away.h). So it looks at all absences of all tensors, of which one tensor may have several,
+ * around all peaks, and also across the iteration's end; what has not changed since its last copy is not copied out
+ * again, and what is overwritten next is not copied at all.
  *
- * Where a rule is faster than what was searched for, its plan is taken.
+ *      a first set    the gaps that hide their copies best, until no load is above the limit
+ *      annealing      a few are taken out, and others put in until the limit is kept again. Copies in are timed by
+ *                     when places began in the run before, with its stalls
+ *      placing        the limit for loads goes down from the budget. What is found for each is placed and simulated,
+ *                     and the fastest that fits is taken. So no time is better than its simulation
+ *
+ * Random numbers have a fixed seed, and effort counts visits, not time. Cost: O(places + gaps chosen) for a set,
+ * VISITS in all for each limit; the first set takes O(gaps) for each gap that is chosen.
+ *
+ * Where a rule, or the walks of the policy best, are faster than what was searched for, their plan is taken.
  *
  * With a slowdown of 0 it says the lowest peak that costs nothing.
  */
+#include "plan/away.h"
 #include "plan/best.h"
 
-static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
-    EBB_ASSERT(input->copies_only);
-    return ebb__policy_best.draft(input, draft);
+#include <math.h>
+
+#define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
+#define FIRST_VISITS ((uint64_t)1 << 26) /* for the first limit; about half a second */
+#define VISITS ((uint64_t)1 << 23)       /* for each other one, and each other set */
+#define N_LIMITS 16u                     /* a 64th of the budget apart */
+#define SETS 3u                          /* for each limit, in each round of effort */
+#define MAX_OUT 3u                       /* gaps that are taken out at once */
+#define HEAT 0.003                       /* of the computing time: a loss that is taken with a chance of 1 in e */
+#define SPREAD 2.0                       /* of the logarithm of chance in scores */
+#define MAX_SETTLES 8
+
+typedef struct search {
+    ebb_away away;
+    bool *best, *at;       /* [n_gaps] */
+    double *best_meant_ns; /* [n + 1] */
+    double best_ns, at_ns, computing_ns;
+    double placed_ns;   /* of the draft that is taken, simulated */
+    uint32_t *covering; /* [n_gaps] */
+    ebb_rng rng;
+} search;
+
+static bool is_over(const search *s, uint32_t step) {
+    return s->away.load[step] > (int64_t)s->away.input->limit_bytes;
+}
+
+static bool covers(const search *s, const ebb_away_gap *g, uint32_t step) {
+    const uint32_t n = s->away.n;
+    return (g->leave < step && step < g->need) || step + n < g->need;
+}
+
+/* How much of a gap is left when both copies are made, per byte of it; with chance. */
+static double score(search *s, const ebb_away_gap *g, bool by_chance) {
+    const uint32_t n = s->away.n;
+    const double *begin_ns = s->away.begin_ns;
+    const double end_ns = g->need > n ? begin_ns[n] + begin_ns[g->need - n] : begin_ns[g->need];
+    const double left_ns = end_ns - begin_ns[g->leave + 1] - g->out_ns - g->in_ns;
+    double worth = left_ns > 0 ? left_ns * (double)g->bytes : left_ns / (double)g->bytes;
+    if (by_chance && worth > 0) { worth *= exp(SPREAD * (double)ebb__rng_normal(&s->rng)); }
+    return worth;
+}
+
+/* Choose gaps until no load is above the limit. false: no set does that. */
+static bool choose_more(search *s, bool by_chance) {
+    for (;;) {
+        const uint32_t peak = ebb__away_peak(&s->away);
+        uint32_t best = UINT32_MAX;
+        double most = -INFINITY;
+        s->away.n_visits += s->away.n_gaps;
+        if (!is_over(s, peak)) { return true; }
+        for (uint32_t i = 0; i < s->away.n_gaps; i++) {
+            const ebb_away_gap *g = &s->away.gaps[i];
+            if (s->away.chosen[i] || !covers(s, g, peak) || !ebb__away_has_room(&s->away, i)) { continue; }
+            const double worth = score(s, g, by_chance);
+            if (worth > most) {
+                most = worth;
+                best = i;
+            }
+        }
+        if (best == UINT32_MAX) { return false; }
+        ebb__away_set(&s->away, best, true);
+    }
+}
+
+static void set_all(search *s, const bool *chosen) {
+    for (uint32_t i = 0; i < s->away.n_gaps; i++) {
+        if (s->away.chosen[i] != chosen[i]) { ebb__away_set(&s->away, i, chosen[i]); }
+    }
+}
+
+static void keep_all(search *s, bool *chosen) {
+    memcpy(chosen, s->away.chosen, s->away.n_gaps * sizeof *chosen);
+}
+
+static void keep_best(search *s, double time_ns) {
+    keep_all(s, s->best);
+    s->best_ns = time_ns;
+    memcpy(s->best_meant_ns, s->away.meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
+}
+
+static uint32_t pick_chosen(search *s) {
+    uint32_t n = 0, *list = s->covering;
+    for (uint32_t i = 0; i < s->away.n_gaps; i++) {
+        if (s->away.chosen[i]) { list[n++] = i; }
+    }
+    return n > 0 ? list[ebb__rng_below(&s->rng, n)] : UINT32_MAX;
+}
+
+/* Take a few out, and perhaps one in. */
+static void vary(search *s) {
+    const uint64_t n_out = ebb__rng_below(&s->rng, MAX_OUT + 1);
+    for (uint64_t k = 0; k < n_out; k++) {
+        const uint32_t i = pick_chosen(s);
+        if (i != UINT32_MAX) { ebb__away_set(&s->away, i, false); }
+    }
+    if (n_out > 0 && ebb__rng_below(&s->rng, 4) > 0) { return; }
+    const uint32_t i = (uint32_t)ebb__rng_below(&s->rng, s->away.n_gaps);
+    if (!s->away.chosen[i] && ebb__away_has_room(&s->away, i)) { ebb__away_set(&s->away, i, true); }
+}
+
+/* What was never dropped did not have to be chosen. */
+static void drop_unused(search *s) {
+    for (uint32_t i = 0; i < s->away.n_gaps; i++) {
+        const ebb_away_gap *g = &s->away.gaps[i];
+        if (s->away.chosen[i] && !g->is_dropped) { ebb__away_set(&s->away, i, false); }
+    }
+}
+
+static void anneal(search *s, uint64_t max_visits) {
+    const uint64_t first = s->away.n_visits;
+    while (s->best_ns > s->computing_ns && s->away.n_visits - first < max_visits) {
+        const double done = (double)(s->away.n_visits - first) / (double)max_visits;
+        const double heat = fmax(1, HEAT * s->computing_ns * (1 - done));
+        vary(s);
+        const double time_ns = choose_more(s, true) ? ebb__away_run(&s->away) : INFINITY;
+        if (time_ns > s->at_ns && exp((s->at_ns - time_ns) / heat) < (double)ebb__rng_unit(&s->rng)) {
+            set_all(s, s->at);
+            continue;
+        }
+        s->at_ns = time_ns;
+        if (time_ns < s->best_ns) { keep_best(s, time_ns); }
+        keep_all(s, s->at);
+        memcpy(s->away.meant_ns, s->away.run_ns, (s->away.n + 1) * sizeof *s->away.meant_ns);
+    }
+}
+
+static void settle(search *s) {
+    set_all(s, s->best);
+    memcpy(s->away.meant_ns, s->best_meant_ns, (s->away.n + 1) * sizeof *s->best_meant_ns);
+    for (int i = 0; i < MAX_SETTLES; i++) {
+        (void)ebb__away_run(&s->away);
+        drop_unused(s);
+    }
+    s->away.drops_early = true;
+    (void)ebb__away_run(&s->away);
+    s->away.drops_early = false;
+}
+
+static ebb_status init_search(search *s) {
+    const size_t n = s->away.n_gaps + 1;
+    s->best = ebb__bump_alloc(&s->away.bump, n, sizeof *s->best);
+    s->at = ebb__bump_alloc(&s->away.bump, n, sizeof *s->at);
+    s->best_meant_ns = ebb__bump_alloc(&s->away.bump, s->away.n + 1, sizeof *s->best_meant_ns);
+    s->covering = ebb__bump_alloc(&s->away.bump, n, sizeof *s->covering);
+    if (s->best == NULL || s->at == NULL || s->covering == NULL || s->best_meant_ns == NULL) { return EBB_E_NO_MEMORY; }
+    s->computing_ns = s->away.begin_ns[s->away.n];
+    return EBB_OK;
+}
+
+/* The best set that is found for a limit, from the chosen one on. false: there is none. */
+static bool find_set(search *s, uint64_t visits) {
+    if (!choose_more(s, false)) { return false; }
+    s->at_ns = ebb__away_run(&s->away);
+    keep_best(s, s->at_ns);
+    keep_all(s, s->at);
+    if (s->away.n_gaps > 0) { anneal(s, visits); }
+    settle(s);
+    return true;
+}
+
+/* Place the set and take its draft if it is the fastest so far. */
+static ebb_status take_placed(search *s, ebb_draft *trial, ebb_draft *draft) {
+    double time_ns = INFINITY;
+    uint64_t bytes = 0;
+    ebb__draft_reset(trial, s->away.input->program);
+    EBB_TRY(ebb__away_draft(&s->away, trial));
+    EBB_TRY(ebb__best_place(s->away.input, trial, EBB_PLACING_QUICK, &time_ns, &bytes));
+    if (time_ns < s->placed_ns) {
+        s->placed_ns = time_ns;
+        ebb__draft_swap(draft, trial);
+    }
+    return EBB_OK;
+}
+
+/* The limit goes down from the budget. It ends where even the estimate is no faster than what has been placed. */
+static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, ebb_draft *draft) {
+    const uint64_t budget = input->budget_bytes, alignment = s->away.view.alignment;
+    const uint32_t n_sets = 1 + SETS * input->effort;
+    for (uint32_t i = 0; i < N_LIMITS; i++) {
+        bool is_better = false;
+        input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
+        for (uint32_t k = 0; k < n_sets && s->placed_ns > s->computing_ns; k++) {
+            if (!find_set(s, i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS)) { return EBB_OK; }
+            if (s->best_ns >= s->placed_ns) { continue; }
+            is_better = true;
+            EBB_TRY(take_placed(s, trial, draft));
+        }
+        if (!is_better) { break; }
+    }
+    return EBB_OK;
+}
+
+static ebb_status search_sets(search *s, ebb_policy_input *input, ebb_draft *draft) {
+    ebb_draft trial;
+    EBB_TRY(init_search(s));
+    if (input->is_hasty && !input->walks) { return find_set(s, 0) ? ebb__away_draft(&s->away, draft) : EBB_E_NO_FIT; }
+    EBB_TRY(ebb__draft_init(&trial, input->program, input->mem));
+    const ebb_status st = go_down(s, input, &trial, draft);
+    ebb__draft_fini(&trial);
+    return st == EBB_OK && s->placed_ns == INFINITY ? EBB_E_NO_FIT : st;
+}
+
+static ebb_status draft_sets(const ebb_policy_input *input, ebb_draft *draft) {
+    search s = {.best_ns = INFINITY, .placed_ns = INFINITY};
+    ebb_policy_input own = *input;
+    ebb__rng_init(&s.rng, 1, 1);
+    ebb_status st = ebb__away_init(&s.away, &own);
+    if (st == EBB_OK) { st = search_sets(&s, &own, draft); }
+    ebb__away_fini(&s.away);
+    return st;
 }
 
 /* Put the faster of two drafts, as estimated, into *draft. */
@@ -30,39 +246,60 @@ static ebb_status take_faster(const ebb_policy_input *input, ebb_draft *draft, e
     return EBB_OK;
 }
 
-/* AutoSwap's best mix, or, where it has no draft or a slower one, what is needed last is copied out first. */
-static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
+typedef ebb_status (*drafter)(const ebb_policy_input *input, ebb_draft *draft);
+
+/* What is faster, as estimated, or what there is. */
+static ebb_status draft_faster(const ebb_policy_input *input, drafter first, drafter second, ebb_draft *draft) {
     ebb_draft other;
     EBB_TRY(ebb__draft_init(&other, input->program, input->mem));
     ebb__draft_reset(&other, input->program);
-    ebb_status st = ebb__policy_budget.draft(input, draft);
-    const ebb_status mixed = st == EBB_OK || st == EBB_E_NO_FIT ? ebb__policy_autoswap_bo.draft(input, &other) : st;
-    if (mixed == EBB_OK && st == EBB_OK) {
+    ebb_status st = first(input, draft);
+    const ebb_status others = st == EBB_OK || st == EBB_E_NO_FIT ? second(input, &other) : st;
+    if (others == EBB_OK && st == EBB_OK) {
         st = take_faster(input, draft, &other);
-    } else if (mixed == EBB_OK) {
+    } else if (others == EBB_OK) {
         ebb__draft_swap(draft, &other);
         st = EBB_OK;
-    } else if (mixed != EBB_E_NO_FIT) {
-        st = mixed;
+    } else if (others != EBB_E_NO_FIT) {
+        st = others;
     }
     ebb__draft_fini(&other);
     return st;
 }
 
+/* AutoSwap's best mix, or, where it has no draft or a slower one, what is needed last is copied out first. */
+static ebb_status draft_rules(const ebb_policy_input *input, ebb_draft *draft) {
+    return draft_faster(input, ebb__policy_budget.draft, ebb__policy_autoswap_bo.draft, draft);
+}
+
+static ebb_status draft_walks(const ebb_policy_input *input, ebb_draft *draft) {
+    return ebb__policy_best.draft(input, draft);
+}
+
+/* In haste a walk costs as little as a set. */
+static ebb_status draft_swap(const ebb_policy_input *input, ebb_draft *draft) {
+    EBB_ASSERT(input->copies_only);
+    if (ebb__plan_view(input->program).n_steps > MAX_STEPS) { return ebb__policy_budget.draft(input, draft); }
+    return input->is_hasty ? draft_faster(input, draft_sets, draft_walks, draft) : draft_sets(input, draft);
+}
+
 static const ebb_policy rules = {
     .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .draft = draft_rules};
 
-static const ebb_policy *const rivals[] = {&rules};
+static const ebb_policy walks = {
+    .name = "swap", .about = "", .keeps_limit = true, .copies_only = true, .changes_order = true, .draft = draft_walks};
+
+static const ebb_policy *const rivals[] = {&rules, &walks};
 
 const ebb_policy ebb__policy_swap = {
     .name = "swap",
-    .about = "as best, with copies alone: nothing is computed again",
+    .about = "searches what to copy out, and when; nothing is computed again",
     .keeps_limit = true,
     .copies_only = true,
     .changes_order = true,
     .when_it_fits = &ebb__policy_liveness,
     .rivals = rivals,
-    .n_rivals = 1,
+    .n_rivals = 2,
     .n_quick_rivals = 1,
     .draft = draft_swap,
 };

@@ -557,7 +557,8 @@ static ebb_status build(const conversion *c, const ebb_program_trace_options *op
     const uint64_t alignment_bytes = options->alignment_bytes > 0 ? options->alignment_bytes : 1;
     ebb_program *program = NULL;
     EBB_TRY(ebb_program_create(options->mem, name, alignment_bytes, &program));
-    ebb_status st = build_tensors(c, program);
+    ebb_status st = ebb_program_keep_order(program);
+    if (st == EBB_OK) { st = build_tensors(c, program); }
     if (st == EBB_OK) { st = build_steps(c, program); }
     if (st == EBB_OK) { st = ebb_program_finish(program); }
     if (st == EBB_OK) {

@@ -276,6 +276,12 @@ static ebb_status check_tensors(const ebb_program *program) {
     return EBB_OK;
 }
 
+ebb_status ebb_program_keep_order(ebb_program *program) {
+    EBB_TRY(check_open(program));
+    program->keeps_order = true;
+    return EBB_OK;
+}
+
 static ebb_status check_steps(const ebb_program *program) {
     bool *written = ebb__alloc(program->mem, program->tensors.n, sizeof *written);
     if (written == NULL) { return EBB_E_NO_MEMORY; }
@@ -316,6 +322,7 @@ static ebb_status add_reordered(const ebb_program *from, const uint32_t *order, 
 
 ebb_status ebb__program_reorder(const ebb_program *program, const uint32_t *order, const ebb_mem *mem,
                                 ebb_program **program_out) {
+    EBB_ASSERT(!program->keeps_order);
     ebb_program *to = NULL;
     EBB_TRY(ebb_program_create(mem, program->name, program->alignment_bytes, &to));
     const ebb_status st = add_reordered(program, order, to);
@@ -335,6 +342,10 @@ const char *ebb_program_name(const ebb_program *program) {
 
 uint64_t ebb_program_alignment_bytes(const ebb_program *program) {
     return program->alignment_bytes;
+}
+
+bool ebb_program_keeps_order(const ebb_program *program) {
+    return program->keeps_order;
 }
 
 const ebb_tensor *ebb_program_tensors(const ebb_program *program, size_t *n_out) {
@@ -386,6 +397,7 @@ uint64_t ebb_program_fingerprint(const ebb_program *program) {
         h = hash_u64(h, program->choices.data[c].scratch_bytes);
         if (program->choices.data[c].copies_in) { h = hash_u64(h, c); }
     }
+    if (program->keeps_order) { h = hash_u64(h, 1); }
     return h;
 }
 

@@ -23,6 +23,7 @@ typedef struct ebb_handle {
 struct ebb_program {
     const ebb_mem *mem;
     bool finished;
+    bool keeps_order;
     ebb_bump bump; /* names */
     const char *name;
     uint64_t alignment_bytes; /* a power of two */

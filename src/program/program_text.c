@@ -143,7 +143,7 @@ ebb_status ebb_program_save(const ebb_program *program, const char *path) {
     put_quoted(w, program->name);
     put(w, "\nalignment");
     put_u64(w, program->alignment_bytes);
-    put(w, "\n");
+    put(w, program->keeps_order ? "\nin-order\n" : "\n");
     for (size_t t = 0; t < program->tensors.n; t++) { put_tensor(w, t, &program->tensors.data[t]); }
     for (size_t s = 0; s < program->steps.n; s++) { put_step(w, program, s); }
     put(w, "end");
@@ -435,7 +435,9 @@ static ebb_status read_header(reader *r, ebb_program **program_out) {
 static ebb_status read_lines(reader *r, ebb_program *program) {
     while (next_line(r)) {
         r->texts.n = 0;
-        if (take_word(r, "tensor")) {
+        if (program->tensors.n + program->steps.n == 0 && !program->keeps_order && take_word(r, "in-order")) {
+            EBB_TRY(ebb_program_keep_order(program));
+        } else if (take_word(r, "tensor")) {
             EBB_TRY(read_tensor(r, program));
         } else if (take_word(r, "step")) {
             EBB_TRY(read_step(r, program));

@@ -60,6 +60,7 @@ static ebb_program *draw_program(ebb_rng *rng) {
     uint32_t n_tensors = 1 + (uint32_t)ebb__rng_below(rng, MAX_TENSORS), idx = 0;
     const uint32_t n_steps = 1 + (uint32_t)ebb__rng_below(rng, MAX_STEPS);
     bool written[MAX_TENSORS] = {false};
+    if (ebb__rng_below(rng, 3) == 0) { assert_int_equal(ebb_program_keep_order(p), EBB_OK); }
     for (uint32_t i = 0; i < n_tensors; i++) {
         ebb_tensor t = {.name = draw_text(rng, text),
                         .size_bytes = 1 + (ebb__rng_below(rng, UINT64_MAX) >> (9 + ebb__rng_below(rng, 50))) / 64,
@@ -228,6 +229,8 @@ static void test_refusals(void **state) {
         {HEAD TENSORS STEP, "the file is cut off"},
         {HEAD TENSORS STEP "end 2 2\n", "t:7: the end counts other"},
         {HEAD TENSORS STEP "end 2 1 0\n", "t:7: a field too many"},
+        {HEAD "in-order\nin-order\n", "t:5: 'tensor', 'step' or 'end' was expected"},
+        {HEAD TENSORS "in-order\n", "t:6: 'tensor', 'step' or 'end' was expected"},
         {GOOD "tensor", "t:8: a line after the end"},
         {HEAD TENSORS "end 2 0\n", "t: program n: it has no steps"},
         {HEAD TENSORS "step 0 \"s\" \"k\" forward read 0 1 choice \"c\" 0 00000000000000ff 1 1\nend 2 1\n",

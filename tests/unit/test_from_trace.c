@@ -28,6 +28,7 @@ static ebb_status convert(study_fixture *f, made *m) {
     m->steps = ebb_program_steps(m->program, &m->n_steps);
     m->accesses = ebb_program_accesses(m->program, &n);
     m->choices = ebb_program_choices(m->program, &n);
+    assert_true(ebb_program_keeps_order(m->program));
     for (size_t s = 0; s < m->n_steps; s++) { assert_int_equal(m->steps[s].repeat, EBB_REPEAT_NEVER); }
     return EBB_OK;
 }

@@ -89,8 +89,48 @@ static void test_search(void **state) {
     assert_order(p, (ebb_order_figures){208, 153, 138}, 208, (const uint32_t[]){0, 1, 2, 5, 6, 3, 4});
 }
 
+/* A program that keeps its order: that of test_early, no other order is found, and a plan in that one is refused. */
+static void test_kept(void **state) {
+    (void)state;
+    ebb_program *p = begin(1);
+    const uint32_t a = make_tensor(p, 100, false, false), b = make_tensor(p, 100, false, false);
+    uint32_t route[MAX_STEPS];
+    STEP(p, 0, 1, {a, EBB_WRITE});
+    STEP(p, 0, 1, {b, EBB_WRITE});
+    STEP(p, 10, 1, {a, EBB_READ});
+    STEP(p, 0, 1, {b, EBB_READ});
+    assert_int_equal(ebb_program_keep_order(p), EBB_OK);
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    assert_true(ebb_program_keeps_order(p));
+    assert_int_equal(ebb_program_keep_order(p), EBB_E_ARGUMENT);
+    assert_int_equal(ebb__order_route(p, NULL, route), EBB_OK);
+    assert_memory_equal(route, ((const uint32_t[]){0, 1, 2, 3}), 4 * sizeof *route);
+
+    ebb_plan *plan = make_empty_plan(p, 1000);
+    const ebb_action actions[] = {ACT_RUN(0), ACT_RUN(2), ACT_DROP(0), ACT_RUN(1), ACT_RUN(3), ACT_DROP(1)};
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        assert_int_equal(EBB_PUSH(plan->mem, &plan->actions, actions[i]), EBB_OK);
+    }
+    const ebb_stay stays[] = {{.tensor = a, .first = 0, .last = 2, .size_bytes = 100},
+                              {.tensor = EBB_SCRATCH, .first = 1, .last = 2, .offset = 100, .size_bytes = 10},
+                              {.tensor = b, .first = 3, .last = 5, .size_bytes = 100}};
+    for (size_t i = 0; i < sizeof stays / sizeof stays[0]; i++) {
+        assert_int_equal(EBB_PUSH(plan->mem, &plan->stays, stays[i]), EBB_OK);
+    }
+    assert_int_equal(ebb_plan_check(p, plan), EBB_E_INVALID_PLAN);
+    assert_non_null(strstr(ebb_last_error(), "which this program keeps"));
+    p->keeps_order = false;
+    plan->fingerprint = ebb_program_fingerprint(p);
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    p->keeps_order = true;
+    ebb_plan_destroy(plan);
+    p->finished = false;
+    assert_order(p, (ebb_order_figures){210, 210, 210}, 210, (const uint32_t[]){0, 1, 2, 3});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_late), cmocka_unit_test(test_early),
-                                       cmocka_unit_test(test_versions), cmocka_unit_test(test_search)};
+                                       cmocka_unit_test(test_versions), cmocka_unit_test(test_search),
+                                       cmocka_unit_test(test_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,6 +296,9 @@ static void test_fingerprint(void **state) {
     b->steps.data[1].repeat = EBB_REPEAT_NEVER;
     assert_true(same != ebb_program_fingerprint(b));
     b->steps.data[1].repeat = EBB_REPEAT_EXACT;
+    b->keeps_order = true;
+    assert_true(same != ebb_program_fingerprint(b));
+    b->keeps_order = false;
     assert_true(same == ebb_program_fingerprint(b));
     ebb_program_destroy(a);
     ebb_program_destroy(b);

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gaps, what an iteration takes with some of them chosen, and the draft of that (away.h). A run costs two visits of
+ * each place, and what each copy in looks at to find when there is room for it.
+ */
+#include "plan/away.h"
+#include "plan/sequence.h"
+
+#include <math.h>
+
+#define SMALL 1024u      /* of the limit: less than such a share stays */
+#define MAX_PLACES 1024u /* about, beside those that gaps make */
+
+typedef ebb_away away;
+typedef ebb_away_gap gap;
+
+/* ---- gaps --------------------------------------------------------------------------------------- */
+
+static uint64_t rounded(const away *a, uint64_t bytes) {
+    return ebb_align_up(bytes, a->view.alignment);
+}
+
+static const ebb_choice *chosen_for(const away *a, size_t step) {
+    return &a->view.choices[a->view.steps[step].first_choice + ebb__choice_of(a->input->choice, step)];
+}
+
+static bool lasts(const away *a, size_t t) {
+    return a->view.tensors[t].persistent || a->view.tensors[t].kept;
+}
+
+static bool is_written(const ebb_uses *uses, size_t t) {
+    bool written = false;
+    for (uint64_t u = uses->start[t]; u < uses->start[t + 1]; u++) {
+        written = written || (uses->use[u].mode & EBB_WRITE) != 0;
+    }
+    return written;
+}
+
+static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_t need, bool has_copy) {
+    const uint64_t none_used[EBB_MAX_TIERS] = {0}, bytes = a->view.tensors[t].size_bytes;
+    const uint32_t tier = ebb__pick_tier(a->input, none_used, rounded(a, bytes));
+    if (tier == EBB_MAX_TIERS || leave + 1 >= need || bytes * SMALL < a->input->limit_bytes) { return; }
+    a->gaps[a->n_gaps++] = (gap){.tensor = t,
+                                 .tier = tier,
+                                 .leave = leave,
+                                 .need = need,
+                                 .ready = ready,
+                                 .version = a->n_versions,
+                                 .has_copy = has_copy,
+                                 .bytes = rounded(a, bytes),
+                                 .out_ns = (double)ebb_machine_copy_time_ns(a->input->machine, EBB_DEVICE, tier, bytes),
+                                 .in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes)};
+}
+
+/* What is overwritten next needs no copies, and is never there in between. */
+static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
+    const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
+    const uint32_t n = (uint32_t)a->view.n_steps;
+    const bool has_copy = !is_written(uses, t), is_round = a->view.tensors[t].persistent;
+    const int64_t bytes = (int64_t)rounded(a, a->view.tensors[t].size_bytes);
+    const uint32_t first_version = a->n_versions;
+    uint32_t ready = 0;
+    for (; use < end; use++) {
+        const bool is_last = use + 1 == end;
+        if ((use->mode & EBB_WRITE) != 0) {
+            a->n_versions++;
+            ready = use->step + 1;
+        }
+        if (!is_last && use[1].mode == EBB_WRITE) {
+            for (uint32_t s = use->step + 1; s < use[1].step; s++) { a->base[s] -= bytes; }
+        } else if (!is_last) {
+            add_gap(a, t, ready, use->step, use[1].step, has_copy);
+        } else if (is_round && uses->use[uses->start[t]].mode != EBB_WRITE) {
+            add_gap(a, t, ready, use->step, uses->use[uses->start[t]].step + n, has_copy);
+        } else if (a->view.tensors[t].kept) {
+            add_gap(a, t, ready, use->step, n, has_copy);
+        }
+    }
+    for (uint32_t g = a->n_gaps; g-- > 0 && a->gaps[g].tensor == t;) { a->gaps[g].next_version = first_version; }
+    a->n_versions++;
+}
+
+/* Bytes of all tensors that live, and scratch; first as changes. */
+static void find_base(away *a, const ebb_uses *uses) {
+    const size_t n = a->view.n_steps;
+    for (size_t t = 0; t < a->view.n_tensors; t++) {
+        const uint64_t first = uses->start[t], end = uses->start[t + 1];
+        if (first == end) { continue; }
+        const int64_t bytes = (int64_t)rounded(a, a->view.tensors[t].size_bytes);
+        a->base[a->view.tensors[t].persistent ? 0 : uses->use[first].step] += bytes;
+        a->base[lasts(a, t) ? n : uses->use[end - 1].step + 1] -= bytes;
+    }
+    for (size_t s = 1; s < n; s++) { a->base[s] += a->base[s - 1]; }
+    for (size_t s = 0; s < n; s++) { a->base[s] += (int64_t)rounded(a, chosen_for(a, s)->scratch_bytes); }
+}
+
+static double step_ns(const away *a, size_t s) {
+    return (double)ebb_machine_step_time_ns(a->input->machine, chosen_for(a, s));
+}
+
+static double computing_ns(const away *a) {
+    double sum_ns = 0;
+    for (size_t s = 0; s < a->view.n_steps; s++) { sum_ns += step_ns(a, s); }
+    return sum_ns;
+}
+
+/* From steps to places: where gaps begin and end, and where a place would take too long. */
+static ebb_status find_places(away *a) {
+    const uint32_t n = (uint32_t)a->view.n_steps;
+    uint32_t *place = ebb__bump_alloc(&a->bump, n + 1, sizeof *place);
+    bool *is_first = ebb__bump_alloc(&a->bump, n + 1, sizeof *is_first);
+    if (place == NULL || is_first == NULL) { return EBB_E_NO_MEMORY; }
+    memset(is_first, 0, (n + 1) * sizeof *is_first);
+    is_first[0] = true;
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        is_first[a->gaps[i].ready] = true;
+        is_first[a->gaps[i].leave + 1] = true;
+        is_first[a->gaps[i].need > n ? a->gaps[i].need - n : a->gaps[i].need] = true;
+    }
+    const double longest_ns = computing_ns(a) / MAX_PLACES;
+    a->begin_ns[0] = 0;
+    for (uint32_t s = 0; s < n; s++) {
+        const double ns = step_ns(a, s);
+        const bool is_long = a->n > 0 && a->begin_ns[a->n] - a->begin_ns[a->n - 1] + ns > longest_ns;
+        if (is_first[s] || is_long) {
+            a->step[a->n] = s;
+            a->base[a->n] = a->base[s];
+            a->begin_ns[a->n + 1] = a->begin_ns[a->n];
+            a->n++;
+        }
+        place[s] = a->n - 1;
+        a->begin_ns[a->n] += ns;
+        a->base[a->n - 1] = a->base[s] > a->base[a->n - 1] ? a->base[s] : a->base[a->n - 1];
+    }
+    a->step[a->n] = n;
+    place[n] = a->n;
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        gap *g = &a->gaps[i];
+        g->ready = place[g->ready];
+        g->leave = place[g->leave];
+        g->need = g->need > n ? place[g->need - n] + a->n : place[g->need];
+    }
+    return EBB_OK;
+}
+
+static uint64_t leave_of(const void *item) {
+    return ((const gap *)item)->leave;
+}
+
+/* A need at place 0 of the next iteration is n, as is the end: a kept tensor is not persistent. */
+static bool goes_round(const away *a, const gap *g) {
+    return g->need > a->n || (g->need == a->n && a->view.tensors[g->tensor].persistent);
+}
+
+/* The place within an iteration by which it is back. */
+static uint32_t due(const away *a, const gap *g) {
+    return goes_round(a, g) ? g->need - a->n : g->need;
+}
+
+static ebb_status sort_gaps(away *a) {
+    const ebb_mem *mem = a->input->mem;
+    EBB_TRY(ebb__sort_items(mem, a->gaps, a->n_gaps, sizeof *a->gaps, leave_of));
+    uint64_t *key = ebb__bump_alloc(&a->bump, a->n_gaps + 1, sizeof *key);
+    if (key == NULL) { return EBB_E_NO_MEMORY; }
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        a->by_need[i] = i;
+        key[i] = due(a, &a->gaps[i]);
+    }
+    return ebb__sort_by_key(mem, a->by_need, a->n_gaps, key);
+}
+
+ebb_status ebb__away_init(ebb_away *a, const ebb_policy_input *input) {
+    ebb_uses uses;
+    *a = (away){.input = input, .view = ebb__plan_view(input->program)};
+    ebb__bump_init(&a->bump, input->mem);
+    EBB_TRY(ebb__program_uses(input->program, &a->bump, &uses));
+    const size_t n = a->view.n_steps, n_gaps = a->view.n_accesses + 1;
+    a->step = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->step);
+    a->begin_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->begin_ns);
+    a->meant_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->meant_ns);
+    a->run_ns = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->run_ns);
+    a->base = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->base);
+    a->load = ebb__bump_alloc(&a->bump, n + 1, sizeof *a->load);
+    a->gaps = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->gaps);
+    a->chosen = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->chosen);
+    a->by_need = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->by_need);
+    a->arriving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->arriving);
+    a->returning = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->returning);
+    a->leaving = ebb__bump_alloc(&a->bump, n_gaps, sizeof *a->leaving);
+    a->n_away = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *a->n_away);
+    a->has_out = ebb__bump_alloc(&a->bump, a->view.n_accesses + a->view.n_tensors + 1, sizeof *a->has_out);
+    if (a->step == NULL || a->begin_ns == NULL || a->meant_ns == NULL || a->run_ns == NULL || a->base == NULL ||
+        a->load == NULL || a->gaps == NULL || a->chosen == NULL || a->by_need == NULL || a->arriving == NULL ||
+        a->leaving == NULL || a->returning == NULL || a->has_out == NULL || a->n_away == NULL) {
+        return EBB_E_NO_MEMORY;
+    }
+    memset(a->base, 0, (n + 1) * sizeof *a->base);
+    memset(a->chosen, 0, n_gaps * sizeof *a->chosen);
+    memset(a->n_away, 0, a->view.n_tensors * sizeof *a->n_away);
+    find_base(a, &uses);
+    for (uint32_t t = 0; t < a->view.n_tensors; t++) { add_gaps(a, &uses, t); }
+    EBB_TRY(find_places(a));
+    memcpy(a->load, a->base, a->n * sizeof *a->load);
+    memcpy(a->meant_ns, a->begin_ns, (a->n + 1) * sizeof *a->meant_ns);
+    return sort_gaps(a);
+}
+
+void ebb__away_fini(ebb_away *a) {
+    ebb__bump_fini(&a->bump);
+}
+
+/* ---- choosing ----------------------------------------------------------------------------------- */
+
+/* Add bytes to the steps from first to before end, of which those past an iteration's end are in the next one. */
+static void add_load(away *a, uint32_t first, uint32_t end, int64_t bytes) {
+    const uint32_t n = a->n;
+    for (uint32_t s = first; s < end && s < n; s++) { a->load[s] += bytes; }
+    for (uint32_t s = first > n ? first : n; s < end; s++) { a->load[s - n] += bytes; }
+    a->n_visits += end - first;
+}
+
+void ebb__away_set(ebb_away *a, uint32_t i, bool chosen) {
+    const gap *g = &a->gaps[i];
+    EBB_ASSERT(a->chosen[i] != chosen);
+    a->chosen[i] = chosen;
+    if (!chosen) { a->n_away[g->tensor]--; }
+    if (a->n_away[g->tensor] == 0) { a->tier_used[g->tier] += chosen ? g->bytes : -g->bytes; }
+    if (chosen) { a->n_away[g->tensor]++; }
+    add_load(a, g->leave + 1, g->need, chosen ? -(int64_t)g->bytes : (int64_t)g->bytes);
+}
+
+bool ebb__away_has_room(const ebb_away *a, uint32_t i) {
+    const gap *g = &a->gaps[i];
+    return a->n_away[g->tensor] > 0 || g->bytes <= a->input->tier_bytes[g->tier] - a->tier_used[g->tier];
+}
+
+uint32_t ebb__away_peak(const ebb_away *a) {
+    uint32_t peak = 0;
+    for (uint32_t s = 1; s < a->n; s++) { peak = a->load[s] > a->load[peak] ? s : peak; }
+    return peak;
+}
+
+/* ---- copies in ---------------------------------------------------------------------------------- */
+
+/* The last step that begins at this time or before it, up to `end`; 0: all begin after it. */
+static uint32_t step_at(const away *a, double time_ns, uint32_t end) {
+    uint32_t low = 0;
+    for (uint32_t high = end + 1; high - low > 1;) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (a->meant_ns[middle] <= time_ns) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* From the last to the first, each as late as it and those after it allow, and then where there is room until it is
+ * needed. That of a gap across the end comes within the next iteration. */
+static void time_copies_in(away *a) {
+    double is_free[EBB_MAX_TIERS];
+    for (uint32_t t = 0; t < EBB_MAX_TIERS; t++) { is_free[t] = INFINITY; }
+    for (uint32_t i = a->n_gaps; i-- > 0;) {
+        gap *g = &a->gaps[a->by_need[i]];
+        if (!a->chosen[a->by_need[i]]) { continue; }
+        const uint32_t need = due(a, g), earliest = goes_round(a, g) ? 0 : g->leave + 1;
+        is_free[g->tier] = fmin(is_free[g->tier], a->meant_ns[need]) - g->in_ns;
+        uint32_t in = step_at(a, is_free[g->tier], need);
+        in = in > earliest ? in : earliest;
+        uint32_t first = need;
+        while (first > in && a->load[first - 1] + (int64_t)g->bytes <= (int64_t)a->input->limit_bytes) { first--; }
+        g->in = first;
+        add_load(a, first, need, (int64_t)g->bytes);
+    }
+}
+
+static void untime_copies_in(away *a) {
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        const gap *g = &a->gaps[i];
+        if (a->chosen[i]) { add_load(a, g->in, due(a, g), -(int64_t)g->bytes); }
+    }
+}
+
+/* ---- a run -------------------------------------------------------------------------------------- */
+
+/* Gaps in the order of their copies, as a run goes through them. */
+typedef struct run {
+    away *a;
+    double now_ns, out_ns[EBB_MAX_TIERS], in_ns[EBB_MAX_TIERS];
+    int64_t absent;                          /* bytes */
+    uint32_t n_arriving, next_in, next_back; /* arriving is by `in` */
+    uint32_t n_leaving, next_drop, next_out;
+} run;
+
+/* They are nearly in order. */
+static void sort_arriving(run *r) {
+    const gap *gaps = r->a->gaps;
+    uint32_t *list = r->a->arriving;
+    for (uint32_t i = 1; i < r->n_arriving; i++) {
+        const uint32_t item = list[i];
+        uint32_t at = i;
+        for (; at > 0 && gaps[list[at - 1]].in > gaps[item].in; at--) { list[at] = list[at - 1]; }
+        list[at] = item;
+    }
+}
+
+/* The next one that has not come back without being dropped. */
+static void drop_next(run *r, uint32_t step) {
+    gap *g = &r->a->gaps[r->a->leaving[r->next_drop++]];
+    if (!goes_round(r->a, g) && g->in <= step) { return; }
+    g->is_dropped = true;
+    g->drop = step;
+    r->absent += (int64_t)g->bytes;
+    r->now_ns = fmax(r->now_ns, g->out_end_ns);
+}
+
+/* Drop until there is room for so many bytes beside what is there at a step. */
+static void make_room(run *r, uint32_t step, int64_t bytes) {
+    const int64_t limit = (int64_t)r->a->input->limit_bytes;
+    while (r->a->base[step] - r->absent + bytes > limit && r->next_drop < r->n_leaving) { drop_next(r, step); }
+}
+
+/* Drop what has been copied out. */
+static void drop_copied(run *r, uint32_t step) {
+    const away *a = r->a;
+    while (r->next_drop < r->n_leaving && a->gaps[a->leaving[r->next_drop]].out_end_ns <= r->now_ns) {
+        drop_next(r, step);
+    }
+}
+
+static void arrive(run *r, uint32_t step) {
+    away *a = r->a;
+    for (; r->next_in < r->n_arriving && a->gaps[a->arriving[r->next_in]].in <= step; r->next_in++) {
+        gap *g = &a->gaps[a->arriving[r->next_in]];
+        if (!g->is_dropped) { continue; }
+        if (step < a->n) { make_room(r, step, (int64_t)g->bytes); }
+        r->absent -= (int64_t)g->bytes;
+        r->in_ns[g->tier] = g->in_end_ns = fmax(r->in_ns[g->tier], fmax(r->now_ns, g->out_end_ns)) + g->in_ns;
+    }
+}
+
+/* Wait for what is needed by a step. */
+static void wait_for(run *r, uint32_t step) {
+    const away *a = r->a;
+    for (; r->next_back < r->n_arriving; r->next_back++) {
+        const gap *g = &a->gaps[a->returning[r->next_back]];
+        if (due(a, g) > step) { break; }
+        if (g->is_dropped) { r->now_ns = fmax(r->now_ns, g->in_end_ns); }
+    }
+}
+
+/* The copies out of what has been made before a place. */
+static void copy_out(run *r, uint32_t place) {
+    away *a = r->a;
+    for (; r->next_out < r->n_arriving && a->gaps[a->leaving[r->next_out]].ready <= place; r->next_out++) {
+        gap *g = &a->gaps[a->leaving[r->next_out]];
+        g->out = place;
+        g->copies_out = !g->has_copy && !a->has_out[g->version];
+        a->has_out[g->version] = true;
+        g->out_end_ns = 0;
+        if (g->copies_out) { r->out_ns[g->tier] = g->out_end_ns = fmax(r->out_ns[g->tier], r->now_ns) + g->out_ns; }
+    }
+}
+
+/* What is used last in a place may be dropped from then on. */
+static void leave(run *r, uint32_t place) {
+    away *a = r->a;
+    for (; r->n_leaving < r->n_arriving && a->gaps[a->leaving[r->n_leaving]].leave == place; r->n_leaving++) {
+        a->gaps[a->leaving[r->n_leaving]].is_dropped = false;
+    }
+}
+
+static void begin_run(run *r) {
+    away *a = r->a;
+    for (uint32_t i = 0; i < a->n_gaps; i++) {
+        gap *g = &a->gaps[i];
+        if (a->chosen[i]) { a->leaving[r->n_leaving++] = i; }
+        if (a->chosen[a->by_need[i]]) { a->returning[r->n_arriving++] = a->by_need[i]; }
+        g->out_end_ns = 0;
+        g->is_dropped = a->chosen[i] && goes_round(a, g);
+        r->absent += g->is_dropped ? (int64_t)g->bytes : 0;
+    }
+    memcpy(a->arriving, a->returning, r->n_arriving * sizeof *a->arriving);
+    sort_arriving(r);
+    a->n_chosen = r->n_arriving;
+}
+
+static void begin_lap(run *r) {
+    away *a = r->a;
+    r->n_leaving = r->next_drop = r->next_in = r->next_back = r->next_out = 0;
+    for (uint32_t i = 0; i < r->n_arriving; i++) { a->has_out[a->gaps[a->leaving[i]].version] = false; }
+    for (uint32_t i = 0; i < r->n_arriving; i++) {
+        const gap *g = &a->gaps[a->leaving[i]];
+        if (goes_round(a, g)) { a->has_out[g->next_version] = true; }
+    }
+}
+
+/* What is away across the end is dropped there at the latest. Times go on from the end. */
+static void end_lap(run *r) {
+    away *a = r->a;
+    const uint32_t n = a->n;
+    copy_out(r, n);
+    arrive(r, n);
+    wait_for(r, n);
+    while (r->next_drop < r->n_leaving) {
+        const bool goes = goes_round(a, &a->gaps[a->leaving[r->next_drop]]);
+        if (goes) {
+            drop_next(r, n);
+        } else {
+            r->next_drop++;
+        }
+    }
+    for (uint32_t i = 0; i < r->n_arriving; i++) { a->gaps[a->leaving[i]].out_end_ns -= r->now_ns; }
+    for (uint32_t t = 0; t < EBB_MAX_TIERS; t++) {
+        r->out_ns[t] -= r->now_ns;
+        r->in_ns[t] -= r->now_ns;
+    }
+}
+
+static double run_lap(run *r) {
+    away *a = r->a;
+    const uint32_t n = a->n;
+    r->now_ns = 0;
+    begin_lap(r);
+    for (uint32_t s = 0; s < n; s++) {
+        copy_out(r, s);
+        if (a->drops_early) { drop_copied(r, s); }
+        make_room(r, s, 0);
+        arrive(r, s);
+        wait_for(r, s);
+        a->run_ns[s] = r->now_ns;
+        r->now_ns += a->begin_ns[s + 1] - a->begin_ns[s];
+        leave(r, s);
+    }
+    end_lap(r);
+    a->run_ns[n] = r->now_ns;
+    a->n_visits += n;
+    return r->now_ns;
+}
+
+double ebb__away_run(ebb_away *a) {
+    run r = {.a = a};
+    time_copies_in(a);
+    begin_run(&r);
+    (void)run_lap(&r);
+    const double time_ns = run_lap(&r);
+    untime_copies_in(a);
+    return time_ns;
+}
+
+/* ---- the draft ---------------------------------------------------------------------------------- */
+
+static ebb_status add_change(const away *a, ebb_changes *changes, ebb_change_kind kind, const gap *g) {
+    const uint32_t place[EBB_N_CHANGES] = {
+        [EBB_CHANGE_OUT] = g->out, [EBB_CHANGE_DROP] = g->drop, [EBB_CHANGE_IN] = g->in};
+    return ebb__changes_add(changes, kind, a->step[place[kind]], g->tensor, g->tier);
+}
+
+/* Copies of one position are in the order of the run. */
+static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *draft) {
+    for (uint32_t i = 0; i < a->n_chosen; i++) {
+        const gap *out = &a->gaps[a->leaving[i]], *in = &a->gaps[a->arriving[i]];
+        if (out->copies_out) { EBB_TRY(add_change(a, changes, EBB_CHANGE_OUT, out)); }
+        if (!in->is_dropped) { continue; }
+        EBB_TRY(add_change(a, changes, EBB_CHANGE_DROP, in));
+        EBB_TRY(add_change(a, changes, EBB_CHANGE_IN, in));
+        if (in->has_copy || goes_round(a, in)) { draft->home[in->tensor] = (uint8_t)in->tier; }
+        if (goes_round(a, in)) { draft->resident[in->tensor] = 0; }
+    }
+    return ebb__changes_sort(changes);
+}
+
+/* What is not needed any more, or is overwritten next, is dropped after a step. */
+static ebb_status draft_step(const away *a, const ebb_uses *uses, uint64_t *next_use, uint32_t s, ebb_draft *draft) {
+    const ebb_step *step = &a->view.steps[s];
+    EBB_TRY(ebb__draft_step(draft, EBB_ACT_RUN, s, ebb__choice_of(a->input->choice, s)));
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const uint32_t t = a->view.accesses[step->first_access + i].tensor;
+        const uint64_t next = ++next_use[t];
+        const bool is_dead = next < uses->start[t + 1] ? uses->use[next].mode == EBB_WRITE : !lasts(a, t);
+        const bool is_at_once = next < uses->start[t + 1] && uses->use[next].step == s + 1;
+        if (is_dead && !is_at_once) { EBB_TRY(ebb__draft_tensor(draft, EBB_ACT_DROP, t, EBB_DEVICE, EBB_DRAFT_FIXED)); }
+    }
+    return EBB_OK;
+}
+
+static ebb_status draft_all(away *a, ebb_changes *changes, ebb_draft *draft) {
+    ebb_uses uses;
+    EBB_TRY(ebb__program_uses(a->input->program, &a->bump, &uses));
+    uint64_t *next_use = ebb__bump_alloc(&a->bump, a->view.n_tensors, sizeof *next_use);
+    if (next_use == NULL) { return EBB_E_NO_MEMORY; }
+    for (size_t t = 0; t < a->view.n_tensors; t++) { next_use[t] = uses.start[t]; }
+    EBB_TRY(list_changes(a, changes, draft));
+    for (uint32_t s = 0; s < a->view.n_steps; s++) {
+        EBB_TRY(ebb__changes_draft(changes, s, draft));
+        EBB_TRY(draft_step(a, &uses, next_use, s, draft));
+    }
+    return ebb__changes_draft(changes, a->view.n_steps, draft);
+}
+
+ebb_status ebb__away_draft(ebb_away *a, ebb_draft *draft) {
+    ebb_changes changes = {.mem = a->input->mem};
+    const ebb_status st = draft_all(a, &changes, draft);
+    ebb__changes_fini(&changes);
+    return st;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which tensors are away on a tier, and when: the decisions of a plan that copies and computes nothing again, as the
+ * policy swap searches for them.
+ *
+ * A gap is the time between two uses of a tensor, one after the other, in which its content is not needed. A tensor
+ * can have several, around all peaks; the gap of a persistent tensor after its last use reaches into the next
+ * iteration. A set of gaps is followed through two iterations, of which the second is the steady one:
+ *
+ *      a copy out    begins when the content has been made and the engine is free, even if it is read until the gap
+ *                    begins. What leaves first is copied first. There is none if nothing wrote the tensor since its
+ * last copy a drop        comes as late as it can: where a step or a copy in wants the room. What wants it waits for
+ * the copy out a copy in     begins so late that it and those after it end in time, or as soon after that as there is
+ * room
+ *
+ * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
+ * place.
+ *
+ * Freed bytes are one heap, as in best_time.c: where they lie is the placer's affair. What is never dropped does not
+ * have to be copied.
+ */
+#ifndef EBB_SRC_AWAY_H
+#define EBB_SRC_AWAY_H
+
+#include "plan/plan_priv.h"
+
+typedef struct ebb_away_gap {
+    uint32_t tensor, tier;
+    uint32_t leave, need;  /* places of the uses around it; a need above n is in the next iteration, that of n itself is
+                              the end, where the tensor is kept */
+    uint32_t ready;        /* the first place before which the copy out may go */
+    uint32_t version;      /* gaps with the same one have the same content */
+    uint32_t next_version; /* of the tensor when the next iteration begins */
+    bool has_copy;         /* always: nothing ever writes the tensor */
+    uint64_t bytes;        /* rounded up */
+    double out_ns, in_ns;
+    /* of the latest run */
+    uint32_t out, drop, in; /* the places before which it is copied out, dropped and copied in */
+    double out_end_ns, in_end_ns;
+    bool copies_out, is_dropped;
+} ebb_away_gap;
+
+typedef struct ebb_away {
+    const ebb_policy_input *input;
+    ebb_program_view view;
+    ebb_bump bump;
+    uint32_t n;         /* places */
+    uint32_t *step;     /* [n + 1]: the first of each place */
+    double *begin_ns;   /* [n + 1]: if nothing waits */
+    double *meant_ns;   /* [n + 1]: when places are taken to begin, to time copies in */
+    double *run_ns;     /* [n + 1]: when they began in the latest run */
+    int64_t *base;      /* [n]: the load if nothing leaves */
+    int64_t *load;      /* [n]: if all that is chosen leaves */
+    ebb_away_gap *gaps; /* by leave */
+    uint32_t n_gaps;
+    bool *chosen;                             /* [n_gaps] */
+    uint32_t *by_need;                        /* [n_gaps]: from the first to be needed within an iteration */
+    uint32_t *leaving, *returning, *arriving; /* [n_gaps]: of a run: the chosen ones by leave, by need, by in */
+    bool *has_out;                            /* [n_versions]: of a run */
+    uint32_t n_versions;
+    uint32_t n_chosen; /* of the latest run */
+    uint32_t *n_away;  /* [n_tensors]: chosen gaps */
+    uint64_t tier_used[EBB_MAX_TIERS];
+    bool drops_early;  /* a drop comes as soon as its copy out has ended; the room is then easier to place in */
+    uint64_t n_visits; /* of places and gaps: what runs cost */
+} ebb_away;
+
+/* fini also after a failure. */
+ebb_status ebb__away_init(ebb_away *away, const ebb_policy_input *input);
+void ebb__away_fini(ebb_away *away);
+
+/* Choose a gap, or no longer. */
+void ebb__away_set(ebb_away *away, uint32_t gap, bool chosen);
+
+/* Whether its tier holds a copy of its tensor beside those of all that are chosen. */
+bool ebb__away_has_room(const ebb_away *away, uint32_t gap);
+
+/* The place with the highest load if all that is chosen leaves. */
+uint32_t ebb__away_peak(const ebb_away *away);
+
+/* What an iteration takes with the chosen gaps, if no load is above the limit. */
+double ebb__away_run(ebb_away *away);
+
+/* Write the latest run as a draft. */
+ebb_status ebb__away_draft(ebb_away *away, ebb_draft *draft);
+
+#endif

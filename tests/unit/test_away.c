@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sets of gaps by hand: what is a gap, what an iteration takes with some of them chosen, and that the simulator takes
+ * as long for the draft. Each step takes 1000 ns, and a copy of 100 bytes 100 ns.
+ */
+#include "plan_support.h"
+
+#include "plan/away.h"
+#include "plan/best.h"
+
+typedef struct fixture {
+    ebb_program *program;
+    ebb_machine *machine;
+    ebb_policy_input input;
+    ebb_away away;
+} fixture;
+
+static void begin(fixture *f) {
+    *f = (fixture){.program = NULL};
+    assert_int_equal(ebb_program_create(NULL, "away", 1, &f->program), EBB_OK);
+    assert_int_equal(ebb_machine_create(NULL, &f->machine), EBB_OK);
+    ebb_machine_set_rates(f->machine, 1e9, 1e9, 0);
+    set_link(f->machine, EBB_HOST, 1e9, 1e9, 0);
+}
+
+static void finish(fixture *f, uint64_t limit_bytes) {
+    assert_int_equal(ebb_program_finish(f->program), EBB_OK);
+    f->input = (ebb_policy_input){.program = f->program,
+                                  .machine = f->machine,
+                                  .mem = ebb__mem_or_default(NULL),
+                                  .limit_bytes = limit_bytes,
+                                  .budget_bytes = limit_bytes,
+                                  .copies_only = true};
+    f->input.tier_bytes[EBB_HOST] = UINT64_MAX;
+    assert_int_equal(ebb__away_init(&f->away, &f->input), EBB_OK);
+}
+
+static void end(fixture *f) {
+    ebb__away_fini(&f->away);
+    ebb_machine_destroy(f->machine);
+    ebb_program_destroy(f->program);
+}
+
+/* The simulator takes as long for the draft of the latest run, within the limit. */
+static void expect_draft(fixture *f, double time_ns) {
+    ebb_draft draft;
+    double placed_ns = 0;
+    uint64_t bytes = 0;
+    assert_int_equal(ebb__draft_init(&draft, f->program, f->input.mem), EBB_OK);
+    ebb__draft_reset(&draft, f->program);
+    assert_int_equal(ebb__away_draft(&f->away, &draft), EBB_OK);
+    assert_true(ebb__draft_is_valid(&draft, f->program));
+    assert_int_equal(ebb__best_place(&f->input, &draft, EBB_PLACING_QUICK, &placed_ns, &bytes), EBB_OK);
+    assert_true(placed_ns == time_ns);
+    assert_true(bytes <= f->input.limit_bytes);
+    ebb__draft_fini(&draft);
+}
+
+/* a is away while b and c are made and read. Its copy out and its copy in are both waited for, where there is no room
+ * for it and another. */
+static void test_waits(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t a = make_tensor(f.program, 100, false, false), b = make_tensor(f.program, 100, false, false);
+    const uint32_t c = make_tensor(f.program, 100, false, false);
+    STEP(f.program, 0, 1000, {a, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_READ});
+    STEP(f.program, 0, 1000, {c, EBB_WRITE});
+    STEP(f.program, 0, 1000, {c, EBB_READ});
+    STEP(f.program, 0, 1000, {a, EBB_READ});
+    finish(&f, 100);
+    assert_int_equal(f.away.n_gaps, 1);
+    assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 200);
+    assert_true(ebb__away_has_room(&f.away, 0));
+    ebb__away_set(&f.away, 0, true);
+    assert_int_equal(f.away.load[ebb__away_peak(&f.away)], 100);
+    assert_true(ebb__away_run(&f.away) == 6200);
+    expect_draft(&f, 6200);
+    f.input.limit_bytes = f.input.budget_bytes = 200; /* it never has to leave */
+    assert_true(ebb__away_run(&f.away) == 6000);
+    assert_false(f.away.gaps[0].is_dropped);
+    end(&f);
+}
+
+/* Copies in of one place go in the order in which they are needed, not in that in which their tensors left. */
+static void test_order_of_copies_in(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t a = make_tensor(f.program, 100, false, false), b = make_tensor(f.program, 100, false, false);
+    const uint32_t c = make_tensor(f.program, 200, false, false);
+    STEP(f.program, 0, 1000, {a, EBB_WRITE});
+    STEP(f.program, 0, 1000, {b, EBB_WRITE});
+    STEP(f.program, 0, 1000, {c, EBB_WRITE});
+    STEP(f.program, 0, 1000, {c, EBB_READ});
+    STEP(f.program, 0, 1000, {b, EBB_READ});
+    STEP(f.program, 0, 1000, {a, EBB_READ});
+    finish(&f, 200);
+    assert_int_equal(f.away.n_gaps, 2);
+    ebb__away_set(&f.away, 0, true);
+    ebb__away_set(&f.away, 1, true);
+    assert_true(ebb__away_run(&f.away) == 6200); /* for b out, and for b in */
+    assert_true(f.away.gaps[0].in >= f.away.gaps[1].in);
+    expect_draft(&f, 6200);
+    end(&f);
+}
+
+/* What is overwritten next is not there in between; a persistent tensor's gap reaches into the next iteration, and a
+ * second gap of the same content needs no second copy out. */
+static void test_gaps(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    const uint32_t w = make_tensor(f.program, 100, true, false), x = make_tensor(f.program, 40, false, false);
+    STEP(f.program, 0, 1000, {x, EBB_WRITE});
+    STEP(f.program, 0, 1000, {w, EBB_READ});
+    STEP(f.program, 0, 1000, {x, EBB_READ});
+    make_step(f.program, NULL, 0, 0, 1000);
+    STEP(f.program, 0, 1000, {x, EBB_WRITE});
+    STEP(f.program, 0, 1000, {w, EBB_UPDATE}, {x, EBB_READ});
+    finish(&f, 140);
+    const int64_t base[] = {140, 140, 140, 100, 140, 140};
+    assert_int_equal(f.away.n, 6);
+    assert_memory_equal(f.away.base, base, sizeof base);
+    assert_int_equal(f.away.n_gaps, 3);
+    assert_int_equal(f.away.gaps[1].tensor, w);
+    assert_int_equal(f.away.gaps[1].version, f.away.gaps[2].next_version);
+    assert_int_equal(f.away.gaps[2].need, f.away.n + 1);
+    f.input.limit_bytes = f.input.budget_bytes = 140;
+    ebb__away_set(&f.away, 1, true);
+    ebb__away_set(&f.away, 2, true);
+    f.away.drops_early = true;
+    (void)ebb__away_run(&f.away);
+    assert_false(f.away.gaps[1].copies_out);
+    assert_true(f.away.gaps[2].copies_out);
+    end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits), cmocka_unit_test(test_order_of_copies_in),
+                                       cmocka_unit_test(test_gaps)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
