@@ -133,14 +133,14 @@ class _Recorder(Recorder):
         result = func(*args, **kwargs)
         repeat = repeat_of(func)
         if repeat.is_view or repeat.is_unwritten:
-            return result, 0
+            return result, 0, 0
         count = flop_registry.get(func._overloadpacket)
         flops = count(*args, **kwargs, out_val=result) if count is not None else 0
         n_bytes = sum(tensor.nbytes * (is_read + is_written)
                       for tensor, is_read, is_written in repeat.operator.tensors(args, kwargs))
         if not func._schema.is_mutable:
             n_bytes += sum(tensor.nbytes for tensor in tensors_in(result))
-        return result, self._machine.step_ns(flops, n_bytes)
+        return result, self._machine.step_ns(flops, n_bytes), 0
 
 
 class _Step(TorchDispatchMode):

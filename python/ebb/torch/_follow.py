@@ -19,6 +19,7 @@ import weakref
 import torch
 
 from .. import planning
+from . import _inside
 from ._operators import tensors_in
 from ._pager import Recent
 from ._recording import OP, PACK, UNPACK
@@ -111,14 +112,21 @@ class Follower:
             self._make_ready(func, args, kwargs)
         if self.measured is None and self._pager is None:
             return func(*args, **kwargs)
-        if self.measured is not None:
-            self.measured.bury()
-        result = func(*args, **kwargs)
+        result = self._counted(func, args, kwargs)
         if self._pager is not None:
             self._pager.pin(tensors_in(result))
         for tensor in tensors_in(result) if self.measured is not None else ():
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
+        return result
+
+    def _counted(self, func, args, kwargs):
+        """What an operator gives; what it has at once while it runs is counted, if the step is measured."""
+        if self.measured is None:
+            return func(*args, **kwargs)
+        self.measured.bury()
+        result, _, most_bytes = _inside.run(func, args, kwargs)
+        self.measured.ran(most_bytes)
         return result
 
     def _make_ready(self, func, args, kwargs):
@@ -372,7 +380,7 @@ class Follower:
             after = random_state(call.device)
             set_random_state(call.device, call.state)
         try:
-            tensors = tensors_in(call.func(*args, **call.kwargs))
+            tensors = tensors_in(self._counted(call.func, args, call.kwargs))
         finally:
             if call.state is not None:
                 set_random_state(call.device, after)
