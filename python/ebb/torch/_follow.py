@@ -23,7 +23,7 @@ from . import _inside
 from ._operators import tensors_in
 from ._pager import Recent
 from ._recording import OP, PACK, UNPACK
-from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
 from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of
@@ -125,6 +125,9 @@ class Follower:
         if self.measured is None:
             return func(*args, **kwargs)
         self.measured.bury()
+        for tensor in tensors_in([*args, *kwargs.values()]):  # one that no operator made, too
+            if is_plain(tensor):
+                self.measured.see(tensor.untyped_storage())
         result, _, most_bytes = _inside.run(func, args, kwargs)
         self.measured.ran(most_bytes)
         return result
@@ -245,10 +248,8 @@ class Follower:
         call.args = tuple(map_tensors(arg, replace) for arg in arguments)
         if not is_known:
             return None
-        if entry.is_random:
-            first = next((t for arg in args for t in tensors_in(arg)), None)
-            call.device = first.device if first is not None else torch.device("cpu")
-            call.state = random_state(call.device)
+        if entry.random_bytes:
+            call.device, call.state = device_of(args), self._random_state(device_of(args))
         self._calls[i] = call
         return call
 
@@ -365,6 +366,11 @@ class Follower:
                     self._table[number] = storage, version
                     self._own.add(number)
 
+    def _random_state(self, device):
+        state = random_state(device)
+        self._see(state.untyped_storage())
+        return state
+
     def _see(self, storage):
         if self.measured is not None:
             self.measured.bury()
@@ -377,7 +383,7 @@ class Follower:
         args = [self._put(arg, call, written, made) for arg in call.args]
         self.recomputed_ops += 1
         if call.state is not None:
-            after = random_state(call.device)
+            after = self._random_state(call.device)
             set_random_state(call.device, call.state)
         try:
             tensors = tensors_in(self._counted(call.func, args, call.kwargs))

@@ -186,7 +186,7 @@ def peak(recording, schedule):
                 else:
                     held[number] = _Copy(storages[number].n_bytes, True)
                     live += storages[number].n_bytes
-            most = max(most, live + apart.live + passing + entries[target].inside_bytes)
+            most = max(most, live + apart.live + passing + entries[target].inside_bytes + entries[target].random_bytes)
         most = max(most, live + apart.live)
 
     for i, entry in enumerate(entries):
@@ -197,6 +197,8 @@ def peak(recording, schedule):
             apart.end(number)
         for action in schedule.before.get(i, ()):
             act(*action, i)
+        if i in schedule.captured:
+            live += entry.random_bytes
         if recording.is_whole and entry.kind == OP:
             apart.come(entry.versions)
             most = max(most, live + apart.live)

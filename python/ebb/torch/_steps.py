@@ -21,7 +21,7 @@ from . import _inside, _tensors
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
-from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
     parts_of, quietly, same_bits, storage_of, tensors_alive
 
@@ -152,7 +152,8 @@ class Recorder:
             return NotImplemented
         self._bury()
         entry = Entry(OP, in_backward() != -1)
-        entry.func, entry.shapes, entry.is_random, entry.is_view = func, shapes_of(args), repeat.is_random, repeat.is_view
+        entry.func, entry.shapes, entry.is_view = func, shapes_of(args), repeat.is_view
+        entry.random_bytes = random_state(device_of(args)).nbytes if repeat.is_random else 0
         taken = list(repeat.operator.tensors(args, kwargs))
         for tensor, _, is_written in taken:
             number = self._number(tensor)
@@ -240,7 +241,7 @@ class Recorder:
         def replace(tensor):
             copy = copies.get(tensor.untyped_storage()._cdata)
             return tensor if copy is None else over(copy, geometry(tensor))
-        device = tensors[0].device if tensors else torch.device("cpu")
+        device = device_of(args)
         state = random_state(device) if repeat.is_random else None
         return entry.func, tuple(map_tensors(arg, replace) for arg in args), kwargs, device, state
 
