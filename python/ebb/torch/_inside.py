@@ -12,6 +12,8 @@ import time
 import torch
 from torch.autograd import ProfilerConfig, ProfilerState
 
+from ._repeat import repeat_of
+
 _enable, _disable = (getattr(torch.autograd, f"_{what}_profiler_legacy", None) for what in ("enable", "disable"))
 _CONFIG = ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
 
@@ -22,8 +24,8 @@ def _is_profiled():
 
 
 def run(func, args, kwargs):
-    """What an operator gives, how long it took in ns, and the most bytes that it had taken at once, its results among
-    them; 0 bytes while the program profiles itself."""
+    """What an operator gives, how long it took in ns, and the most bytes that it had taken at once, its results and what
+    its caller makes of numbers among them; 0 bytes while the program profiles itself."""
     if _is_profiled():
         return *_timed(func, args, kwargs), 0
     _enable(_CONFIG)
@@ -31,8 +33,9 @@ def run(func, args, kwargs):
         result, ns = _timed(func, args, kwargs)
     finally:
         events = _disable()
-    return result, ns, most_bytes([event.cpu_memory_usage() + event.cuda_memory_usage() for thread in events
-                                   for event in thread if event.kind() == "memory_alloc"])
+    changes = [event.cpu_memory_usage() + event.cuda_memory_usage() for thread in events for event in thread
+               if event.kind() == "memory_alloc"]
+    return result, ns, most_bytes(changes) + repeat_of(func).operator.number_bytes(args)
 
 
 def _timed(func, args, kwargs):
