@@ -10,6 +10,7 @@ COUNTER is count_alloc.c, built. Each network trains within the budgets below, o
 import gc
 import os
 import sys
+import warnings
 
 import torch
 from torch import nn
@@ -128,12 +129,16 @@ def odd_blocks():
 
 
 def profiled():
-    """There is one profiler at a time: the program's goes on, and steps train."""
+    """There is one profiler at a time: the program's goes on, steps train, and a warning says what is missing."""
     model, fit = nn.Linear(40, 40), ebb.torch.Budget("1GiB", effort=EFFORT)
-    for i in range(3):
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile, fit.step():
-            functional.mse_loss(model(torch.ones(4, 40)), torch.zeros(4, 40)).backward()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile, fit.step():
+                functional.mse_loss(model(torch.ones(4, 40)), torch.zeros(4, 40)).backward()
     verdict("a program that profiles itself", fit.summary()["steps_unlike"] == 0 and len(profile.events()) > 0)
+    said = [str(one.message) for one in caught if "is not in the plan" in str(one.message)]
+    verdict("it is warned in the steps that are recorded", len(said) == N_RECORDED, said)
     verdict("its profiler is the only one", not torch._C._autograd._profiler_enabled())
 
 

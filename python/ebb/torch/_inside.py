@@ -18,15 +18,15 @@ _enable, _disable = (getattr(torch.autograd, f"_{what}_profiler_legacy", None) f
 _CONFIG = ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
 
 
-def _is_profiled():
-    """Whether the program profiles itself: there is one profiler at a time."""
-    return _enable is None or torch._C._autograd._profiler_enabled()
+def can_see():
+    """Whether the profiler is there and free: a program that profiles itself has it."""
+    return _enable is not None and not torch._C._autograd._profiler_enabled()
 
 
 def run(func, args, kwargs):
     """What an operator gives, how long it took in ns, and the most bytes that it had taken at once, its results and what
-    its caller makes of numbers among them; 0 bytes while the program profiles itself."""
-    if _is_profiled():
+    its caller makes of numbers among them; 0 bytes if it cannot be seen."""
+    if not can_see():
         return *_timed(func, args, kwargs), 0
     _enable(_CONFIG)
     try:
