@@ -69,6 +69,26 @@ def case(net, budget, spill, moves_all, counter):
     verdict(f"{name} is the planned one", planned * (1 - MOST_BELOW) <= max(found) <= planned, found, planned)
 
 
+def unused_graph(counter):
+    """A graph that no backward pass goes through is gone when the step is over."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(60, 200), nn.Tanh())
+    fit, found = ebb.torch.Budget("100%", effort=EFFORT), []
+    for _ in range(N_STEPS):
+        gc.collect()
+        counter.peak()
+        before = counter.bytes
+        with fit.step():
+            x = model(torch.ones(70, 60))
+            model(x.detach()[:, :60]).mean().backward()
+            model.zero_grad()
+            del x
+        gc.collect()
+        counter.peak()
+        found.append(counter.bytes - before)
+    verdict("a graph without a backward pass leaves nothing behind", max(found[1:]) <= 0, found)
+
+
 def operators():
     """(name, function of the device that gives an operator and its arguments)"""
     aten = torch.ops.aten
@@ -148,6 +168,7 @@ if __name__ == "__main__":
     for net, budget, spill in CASES:
         case(net, budget, spill, False, own)
     case("lstm", "40%", folder, True, own)
+    unused_graph(own)
     inside(own)
     odd_blocks()
     profiled()

@@ -118,7 +118,7 @@ class _Recorder(Recorder):
         return type(tensor) is FakeTensor and tensor.fake_mode is self._mode and tensor.layout == torch.strided and \
             tensor.device.type != "meta"
 
-    _is_plain = is_known
+    _is_plain, _kept_bytes = is_known, staticmethod(lambda func, args: 0)
 
     def _number(self, tensor, maker=None):
         number = super()._number(tensor, maker)

@@ -26,7 +26,7 @@ from ._recording import OP, PACK, UNPACK
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
-from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of
+from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of, without_graph
 
 
 class _Saved:
@@ -129,7 +129,7 @@ class Follower:
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
         result, _, most_bytes = _inside.run(func, args, kwargs)
-        self.measured.ran(most_bytes)
+        self.measured.ran(most_bytes, _inside.kept_bytes(func, args))
         return result
 
     def _make_ready(self, func, args, kwargs):
@@ -257,7 +257,7 @@ class Follower:
 
     def pack(self, tensor):
         if self.is_lost or self._process != os.getpid():
-            return tensor
+            return without_graph(tensor)
         is_first = self.n_seen == 0
         i, entry = self._next(PACK)
         if entry is None or entry.shape != tuple(tensor.shape):
@@ -265,14 +265,14 @@ class Follower:
             if other is not None:
                 return other.pack(tensor)
             self._lose()
-            return tensor
+            return without_graph(tensor)
         number = entry.storage
-        if number is None:
-            return tensor
+        if number is None:  # no operator of the forward pass made it
+            return tensor if in_backward() == -1 else without_graph(tensor)
         if not is_plain(tensor) or self._numbers.get(tensor.untyped_storage()._cdata) != number or \
                 self._version[number] != entry.version:
             self._lose()
-            return tensor
+            return without_graph(tensor)
         saved = _Saved()
         saved.storage, saved.place, saved.entry, saved.is_changed = number, geometry(tensor), i, False
         saved.bytes = tensor.untyped_storage() if number in self._over else None
@@ -460,7 +460,7 @@ class Watcher:
         self.n_seen = n + 1
         if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n]):
             self.is_lost = True
-        return tensor
+        return tensor if tensor.grad_fn is None else tensor.detach()
 
     @staticmethod
     def unpack(tensor):

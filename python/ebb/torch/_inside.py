@@ -12,6 +12,7 @@ import time
 import torch
 from torch.autograd import ProfilerConfig, ProfilerState
 
+from ._operators import tensors_in
 from ._repeat import repeat_of
 
 _enable, _disable = (getattr(torch.autograd, f"_{what}_profiler_legacy", None) for what in ("enable", "disable"))
@@ -36,6 +37,13 @@ def run(func, args, kwargs):
     changes = [event.cpu_memory_usage() + event.cuda_memory_usage() for thread in events for event in thread
                if event.kind() == "memory_alloc"]
     return result, ns, most_bytes(changes) + repeat_of(func).operator.number_bytes(args)
+
+
+def kept_bytes(func, args):
+    """Of the tensors that PyTorch makes of numbers and that autograd may save, which no hook is told. How long it keeps them
+    is not seen; it is at most until the step ends."""
+    n_bytes = repeat_of(func).operator.number_bytes(args)
+    return n_bytes if n_bytes and torch.is_grad_enabled() and any(t.requires_grad for t in tensors_in(args)) else 0
 
 
 def _timed(func, args, kwargs):

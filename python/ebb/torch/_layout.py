@@ -40,9 +40,10 @@ class Layout:
                 change[max(0, begin)] += storage.n_bytes
                 change[entries if end is None else end] -= storage.n_bytes
         live, fixed = 0, []
-        for i in range(entries):
+        for i, entry in enumerate(self.recording.entries):
+            change[i + 1] += entry.kept_bytes
             live += change[i]
-            fixed.append(live + self.recording.entries[i].inside_bytes)
+            fixed.append(live + entry.inside_bytes)
         return fixed
 
     def _fixed_lives(self, number, storage):

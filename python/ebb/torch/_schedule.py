@@ -223,6 +223,7 @@ def peak(recording, schedule):
                     copy.n_holders += 1
                 last_back[number] = life
         most = max(most, live + apart.live + entry.inside_bytes)
+        live += entry.kept_bytes
         for number in entry.updates if not entry.is_backward and i <= recording.last_unpack else ():
             if number in held and held[number].is_own:  # the program writes its own storage, which is held from now on
                 own = next((natural[id(life)][0] for life in storages[number].lives

@@ -23,7 +23,7 @@ from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
 from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
-    parts_of, quietly, same_bits, storage_of, tensors_alive
+    parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
 
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
@@ -177,6 +177,7 @@ class Recorder:
                     entry.births.append((i, number))
                     self._note_use(tensor.untyped_storage())
         entry.inside_bytes = max(0, most_bytes - (self.live_bytes - live_bytes))
+        entry.kept_bytes = self._kept_bytes(func, args)
         for number in entry.updates:
             self._version[number] += 1
             if number in self._saved_of:
@@ -222,7 +223,7 @@ class Recorder:
 
     _is_plain = staticmethod(is_plain)
 
-    _run = staticmethod(_inside.run)
+    _run, _kept_bytes = staticmethod(_inside.run), staticmethod(_inside.kept_bytes)
 
     def _before(self, entry, repeat, args, kwargs, tensors):
         """What is needed to run the operator once more; None: it cannot be, or need not."""
@@ -298,7 +299,7 @@ class Recorder:
         entry.shape = tuple(tensor.shape)
         if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
-            return tensor
+            return without_graph(tensor)
         saved = _Saved()
         saved.storage = entry.storage = number
         entry.version = self._version[number]
