@@ -119,6 +119,7 @@ class _Recorder(Recorder):
             tensor.device.type != "meta"
 
     _is_plain, _kept_bytes = is_known, staticmethod(lambda func, args: 0)
+    _without_graph = staticmethod(lambda tensor: tensor)  # fakes have no memory that could stay
 
     def _number(self, tensor, maker=None):
         number = super()._number(tensor, maker)

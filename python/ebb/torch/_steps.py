@@ -299,7 +299,7 @@ class Recorder:
         entry.shape = tuple(tensor.shape)
         if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
-            return without_graph(tensor)
+            return self._without_graph(tensor)
         saved = _Saved()
         saved.storage = entry.storage = number
         entry.version = self._version[number]
@@ -315,6 +315,8 @@ class Recorder:
         self._returned[number] = tensor.untyped_storage()._cdata
         self._entries.append(entry)
         return saved
+
+    _without_graph = staticmethod(without_graph)
 
     def _is_of_forward(self, storage):
         return storage.maker is not None and not self._entries[storage.maker].is_backward
