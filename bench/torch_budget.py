@@ -36,7 +36,6 @@ sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
 from provenance import commit
 from torch_counted import TESTS, Counter, preload
 
-sys.path.insert(0, TESTS)
 
 COLUMNS = ("commit", "torch", "net", "step", "group", "way", "n", "step_ms", "p10_ms", "p90_ms", "times_plain",
            "planned_ms", "budget_bytes", "planned_peak_bytes", "counted_peak_bytes", "excess_percent", "recomputed_ops",

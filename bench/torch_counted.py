@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bytes that PyTorch's CPU allocator has given: tests/e2e/count_alloc.c, preloaded, for the benches beside it."""
-import ctypes
 import os
 import subprocess
 import sys
@@ -9,6 +8,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.join(HERE, "..", "tests", "e2e")
 _COUNTER = "EBB_BENCH_COUNTER"
+
+sys.path.append(TESTS)
+
+import torch_counter
 
 
 def preload():
@@ -22,23 +25,6 @@ def preload():
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
-class Counter:
-    """The peak of the bytes that PyTorch's allocator has given and not got back."""
-
-    def __init__(self):
-        library = ctypes.CDLL(os.environ[_COUNTER])
-        library.count_alloc_log.restype = ctypes.POINTER(ctypes.c_uint64)
-        library.count_alloc_n.restype = ctypes.c_size_t
-        self._library, self._log, self._at, self._live, self.bytes = library, library.count_alloc_log(), 0, {}, 0
-
-    def peak(self):
-        """Since the last call."""
-        most, n = self.bytes, self._library.count_alloc_n()
-        for i in range(self._at, n):
-            address, size = self._log[2 * i], self._log[2 * i + 1]
-            self.bytes += size - self._live.pop(address, 0)
-            if size:
-                self._live[address] = size
-            most = max(most, self.bytes)
-        self._at = n
-        return most
+def Counter():
+    """A counter of this process."""
+    return torch_counter.Counter(os.environ[_COUNTER])

@@ -314,7 +314,8 @@ def empty_tensors(model, optimizer, step):
 
 
 def tensors_from_bytes(model, optimizer, step):
-    """Tensors that no operator made. They live as long as something may have to be computed again from them."""
+    """Tensors that no operator made. They live as long as something may have to be computed again from them. When they
+    were made is not seen: the plan has them from the step's begin, so a peak before their first use is planned too high."""
     losses = []
     for i in range(5):
         x, y = data(i)

@@ -25,6 +25,7 @@ from torch_budget import raises, verdict
 from torch_budget_nets import NETS, plain_step
 
 folder = sys.argv[1]
+SCALARS = 64  # bytes that operators of a small step take while they run, which fake ones do not
 machine, ROOM_BYTES = os.path.join(folder, "card.json"), 500000
 with open(machine, "w") as file:
     json.dump({"format": "ebb-machine", "version": 2,
@@ -145,7 +146,7 @@ def moves_all():
             plain_step(model, data, loss_of, optimizer)
     told = fit.summary()
     verdict("a Budget keeps the least that was said", told["peak_measured_bytes"] == told["peak_planned_bytes"] <=
-            said.least_bytes and abs(told["plain_bytes"] - said.plain_bytes) <= 8, told, said)
+            said.least_bytes and told["plain_bytes"] - said.plain_bytes in range(-8, SCALARS), told, said)
 
 
 def batches():

@@ -6,13 +6,14 @@ import re
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import planning
-from . import _fit, _follow, _guard, _schedule, _steps
+from . import _fit, _follow, _guard, _inside, _schedule, _steps
 from ._bytes import Bytes
 from ._owned import Owned
 from ._pager import MIN_BYTES, Data, Pager
@@ -97,9 +98,9 @@ class Budget:
         print(fit.summary())
 
     budget: bytes, as a number or "6GiB", or per cent of what the first recorded step needs without a plan. It is for all
-    tensors that live in a step: parameters, gradients, the optimizer's state, inputs, activations. spill: a folder for a
-    file that tensors may move to, or "ram" for the host's memory (the default beside a card). Without it, on a CPU,
-    activations are only computed again. model, optimizer: what they hold may move as well. The first two steps are
+    tensors that live in a step (parameters, gradients, the optimizer's state, inputs, activations) and for what operators
+    take while they run. spill: a folder for a file that tensors may move to, or "ram" for the host's memory (the default
+    beside a card). Without it, on a CPU, activations are only computed again. model, optimizer: what they hold may move as well. The first two steps are
     recorded, with what autograd saves moved out (without spill, to a temporary file). effort: of the search for a plan
     (docs/best.md).
 
@@ -220,6 +221,9 @@ class Budget:
         return self._stranger() if self._pager is not None else None
 
     def _recorder(self):
+        if not _inside.can_see():
+            warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
+                          "run is not in the plan; profile later steps", stacklevel=2)
         limit = self._bytes if self._pager is not None else None
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
         recorder.begin(self._owned.storages())
@@ -310,8 +314,8 @@ class Budget:
     # ---- what happened
 
     def summary(self):
-        """What was planned and measured, of the plan that was made last. Bytes are of storages; `gap`: how far the
-        predicted time is above what no plan can be faster than."""
+        """What was planned and measured, of the plan that was made last. Bytes are of storages and
+        of what operators take while they run; `gap`: how far the predicted time is above what no plan can be faster than."""
         planned = self._current
         if planned is None:
             return {"is_planned": False, "steps": self._n_steps}

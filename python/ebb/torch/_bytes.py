@@ -41,6 +41,11 @@ class Bytes:
         if key in self._known:
             self._known[key] = 0
 
+    def ran(self, most_bytes, kept_bytes):
+        """An operator has had this much at once, of which its results are not seen yet, and of which something stays."""
+        self.peak = max(self.peak, self.live + most_bytes)
+        self.live += kept_bytes
+
     def bury(self):
         for key in [key for key in self._known if torch.UntypedStorage._expired(key)]:
             self.live -= self._known.pop(key)

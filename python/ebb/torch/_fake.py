@@ -118,7 +118,8 @@ class _Recorder(Recorder):
         return type(tensor) is FakeTensor and tensor.fake_mode is self._mode and tensor.layout == torch.strided and \
             tensor.device.type != "meta"
 
-    _is_plain = is_known
+    _is_plain, _kept_bytes = is_known, staticmethod(lambda func, args: 0)
+    _without_graph = staticmethod(lambda tensor: tensor)  # fakes have no memory that could stay
 
     def _number(self, tensor, maker=None):
         number = super()._number(tensor, maker)
@@ -133,14 +134,14 @@ class _Recorder(Recorder):
         result = func(*args, **kwargs)
         repeat = repeat_of(func)
         if repeat.is_view or repeat.is_unwritten:
-            return result, 0
+            return result, 0, 0
         count = flop_registry.get(func._overloadpacket)
         flops = count(*args, **kwargs, out_val=result) if count is not None else 0
         n_bytes = sum(tensor.nbytes * (is_read + is_written)
                       for tensor, is_read, is_written in repeat.operator.tensors(args, kwargs))
         if not func._schema.is_mutable:
             n_bytes += sum(tensor.nbytes for tensor in tensors_in(result))
-        return result, self._machine.step_ns(flops, n_bytes)
+        return result, self._machine.step_ns(flops, n_bytes), 0
 
 
 class _Step(TorchDispatchMode):

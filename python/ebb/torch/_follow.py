@@ -19,13 +19,14 @@ import weakref
 import torch
 
 from .. import planning
+from . import _inside
 from ._operators import tensors_in
 from ._pager import Recent
 from ._recording import OP, PACK, UNPACK
-from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
-from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of
+from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of, without_graph
 
 
 class _Saved:
@@ -111,14 +112,24 @@ class Follower:
             self._make_ready(func, args, kwargs)
         if self.measured is None and self._pager is None:
             return func(*args, **kwargs)
-        if self.measured is not None:
-            self.measured.bury()
-        result = func(*args, **kwargs)
+        result = self._counted(func, args, kwargs)
         if self._pager is not None:
             self._pager.pin(tensors_in(result))
         for tensor in tensors_in(result) if self.measured is not None else ():
             if is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
+        return result
+
+    def _counted(self, func, args, kwargs):
+        """What an operator gives; what it has at once while it runs is counted, if the step is measured."""
+        if self.measured is None:
+            return func(*args, **kwargs)
+        self.measured.bury()
+        for tensor in tensors_in([*args, *kwargs.values()]):  # one that no operator made, too
+            if is_plain(tensor):
+                self.measured.see(tensor.untyped_storage())
+        result, _, most_bytes = _inside.run(func, args, kwargs)
+        self.measured.ran(most_bytes, _inside.kept_bytes(func, args))
         return result
 
     def _make_ready(self, func, args, kwargs):
@@ -237,10 +248,8 @@ class Follower:
         call.args = tuple(map_tensors(arg, replace) for arg in arguments)
         if not is_known:
             return None
-        if entry.is_random:
-            first = next((t for arg in args for t in tensors_in(arg)), None)
-            call.device = first.device if first is not None else torch.device("cpu")
-            call.state = random_state(call.device)
+        if entry.random_bytes:
+            call.device, call.state = device_of(args), self._random_state(device_of(args))
         self._calls[i] = call
         return call
 
@@ -248,7 +257,7 @@ class Follower:
 
     def pack(self, tensor):
         if self.is_lost or self._process != os.getpid():
-            return tensor
+            return without_graph(tensor)
         is_first = self.n_seen == 0
         i, entry = self._next(PACK)
         if entry is None or entry.shape != tuple(tensor.shape):
@@ -256,14 +265,14 @@ class Follower:
             if other is not None:
                 return other.pack(tensor)
             self._lose()
-            return tensor
+            return without_graph(tensor)
         number = entry.storage
-        if number is None:
-            return tensor
+        if number is None:  # no operator of the forward pass made it
+            return tensor if in_backward() == -1 else without_graph(tensor)
         if not is_plain(tensor) or self._numbers.get(tensor.untyped_storage()._cdata) != number or \
                 self._version[number] != entry.version:
             self._lose()
-            return tensor
+            return without_graph(tensor)
         saved = _Saved()
         saved.storage, saved.place, saved.entry, saved.is_changed = number, geometry(tensor), i, False
         saved.bytes = tensor.untyped_storage() if number in self._over else None
@@ -357,6 +366,11 @@ class Follower:
                     self._table[number] = storage, version
                     self._own.add(number)
 
+    def _random_state(self, device):
+        state = random_state(device)
+        self._see(state.untyped_storage())
+        return state
+
     def _see(self, storage):
         if self.measured is not None:
             self.measured.bury()
@@ -369,10 +383,10 @@ class Follower:
         args = [self._put(arg, call, written, made) for arg in call.args]
         self.recomputed_ops += 1
         if call.state is not None:
-            after = random_state(call.device)
+            after = self._random_state(call.device)
             set_random_state(call.device, call.state)
         try:
-            tensors = tensors_in(call.func(*args, **call.kwargs))
+            tensors = tensors_in(self._counted(call.func, args, call.kwargs))
         finally:
             if call.state is not None:
                 set_random_state(call.device, after)
@@ -446,7 +460,7 @@ class Watcher:
         self.n_seen = n + 1
         if not self.is_lost and (n >= len(self._shapes) or tensor.shape != self._shapes[n]):
             self.is_lost = True
-        return tensor
+        return tensor if tensor.grad_fn is None else tensor.detach()
 
     @staticmethod
     def unpack(tensor):

@@ -33,16 +33,17 @@ class Layout:
                               step["scratch"] - self.base_bytes, step["ns"] if is_timed else 1)
 
     def _fixed_bytes(self):
-        """Of what no plan can move, at each entry."""
+        """Of what no plan can move, at each entry, with what its operator takes while it runs."""
         change, entries = [0] * (len(self.recording.entries) + 1), len(self.recording.entries)
         for number, storage in enumerate(self.recording.storages):
             for begin, end in self._fixed_lives(number, storage):
                 change[max(0, begin)] += storage.n_bytes
                 change[entries if end is None else end] -= storage.n_bytes
         live, fixed = 0, []
-        for i in range(entries):
+        for i, entry in enumerate(self.recording.entries):
+            change[i + 1] += entry.kept_bytes
             live += change[i]
-            fixed.append(live)
+            fixed.append(live + entry.inside_bytes)
         return fixed
 
     def _fixed_lives(self, number, storage):
@@ -162,7 +163,7 @@ class Layout:
             if backs:
                 fixed = self._fixed[min(backs)]
             if entry.is_exact:
-                found[i] = fixed
+                found[i] = fixed + entry.inside_bytes
         return found
 
     def _tell_operator(self, i, entry, scratch):

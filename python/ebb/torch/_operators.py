@@ -24,6 +24,9 @@ def tensor_of(number):
     return torch.tensor(number, dtype={float: torch.float64, complex: torch.complex128}.get(type(number)))
 
 
+_NUMBER_BYTES = {bool: 1, int: 8, float: 8, complex: 16}
+
+
 class Operator:
     """What an operator's schema says: its name, and which of its arguments it reads and writes."""
 
@@ -47,6 +50,11 @@ class Operator:
         for index, name, is_read, is_written in self._arguments:
             for tensor in tensors_in(args[index] if index < len(args) else kwargs.get(name)):
                 yield tensor, is_read, is_written
+
+    def number_bytes(self, args):
+        """Of the tensors that PyTorch makes of the numbers that are given in place of tensors."""
+        numbers = (type(args[index]) for index, *_ in self._arguments if index < len(args))
+        return sum(_NUMBER_BYTES.get(kind, 0) for kind in numbers)
 
 
 _SHOWN, _HIDDEN, _CALL, _STEP, _ENGINE = range(5)

@@ -2,7 +2,7 @@
 """Operators that are called once more: what they are known by, how they are computed again, with which random state."""
 import torch
 
-from ._operators import Operator
+from ._operators import Operator, tensors_in
 
 
 def shapes_of(args):
@@ -67,6 +67,11 @@ def repeat_of(func):
 
 def random_state(device):
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def device_of(args):
+    """The device whose random numbers an operator draws."""
+    return next((tensor.device for arg in args for tensor in tensors_in(arg)), torch.device("cpu"))
 
 
 def set_random_state(device, state):

@@ -123,7 +123,7 @@ class _Apart:
 
 
 def peak(recording, schedule):
-    """The most bytes of storages that are alive at once when a step follows the schedule."""
+    """The most bytes of storages and inside of operators at once when a step follows the schedule."""
     storages, entries, apart = recording.storages, recording.entries, _Apart(recording, schedule)
     starts, ends, backs, apart_ends = defaultdict(list), defaultdict(list), {}, defaultdict(list)
     referred = {number for i in schedule.captured for number in entries[i].versions if not recording.is_held(number)}
@@ -186,7 +186,7 @@ def peak(recording, schedule):
                 else:
                     held[number] = _Copy(storages[number].n_bytes, True)
                     live += storages[number].n_bytes
-            most = max(most, live + apart.live + passing)
+            most = max(most, live + apart.live + passing + entries[target].inside_bytes + entries[target].random_bytes)
         most = max(most, live + apart.live)
 
     for i, entry in enumerate(entries):
@@ -197,6 +197,8 @@ def peak(recording, schedule):
             apart.end(number)
         for action in schedule.before.get(i, ()):
             act(*action, i)
+        if i in schedule.captured:
+            live += entry.random_bytes
         if recording.is_whole and entry.kind == OP:
             apart.come(entry.versions)
             most = max(most, live + apart.live)
@@ -220,7 +222,8 @@ def peak(recording, schedule):
                     copies.append(copy)
                     copy.n_holders += 1
                 last_back[number] = life
-        most = max(most, live + apart.live)
+        most = max(most, live + apart.live + entry.inside_bytes)
+        live += entry.kept_bytes
         for number in entry.updates if not entry.is_backward and i <= recording.last_unpack else ():
             if number in held and held[number].is_own:  # the program writes its own storage, which is held from now on
                 own = next((natural[id(life)][0] for life in storages[number].lives

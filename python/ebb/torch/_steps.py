@@ -13,18 +13,17 @@ half of the limit is left for what an operator makes. Where there is no room to 
 import collections
 import gc
 import itertools
-import time
 import weakref
 
 import torch
 
-from . import _tensors
+from . import _inside, _tensors
 from ._operators import tensors_in
 from ._pager import MIN_BYTES, Recent
 from ._recording import OP, PACK, UNPACK, Entry, Recording, Storage
-from ._repeat import map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
 from ._tensors import alive, digest, expired, forget, geometry, in_backward, is_plain, is_resident_only, over, overlap, \
-    parts_of, quietly, same_bits, storage_of, tensors_alive
+    parts_of, quietly, same_bits, storage_of, tensors_alive, without_graph
 
 CHANGED = "ebb: a tensor that autograd saved was changed in place before it was used"
 
@@ -153,7 +152,8 @@ class Recorder:
             return NotImplemented
         self._bury()
         entry = Entry(OP, in_backward() != -1)
-        entry.func, entry.shapes, entry.is_random, entry.is_view = func, shapes_of(args), repeat.is_random, repeat.is_view
+        entry.func, entry.shapes, entry.is_view = func, shapes_of(args), repeat.is_view
+        entry.random_bytes = random_state(device_of(args)).nbytes if repeat.is_random else 0
         taken = list(repeat.operator.tensors(args, kwargs))
         for tensor, _, is_written in taken:
             number = self._number(tensor)
@@ -163,7 +163,8 @@ class Recorder:
                     entry.updates.append(number)
         self._make_ready([tensor for tensor, _, _ in taken])
         again = self._before(entry, repeat, args, kwargs, [tensor for tensor, _, _ in taken])
-        result, entry.ns = self._run(func, args, kwargs)
+        live_bytes = self.live_bytes
+        result, entry.ns, most_bytes = self._run(func, args, kwargs)
         if self._pager is not None:
             for tensor in (tensor for tensor, _, is_written in taken if is_written):
                 self._pager.wrote(tensor)
@@ -175,6 +176,8 @@ class Recorder:
                 if number is not None:
                     entry.births.append((i, number))
                     self._note_use(tensor.untyped_storage())
+        entry.inside_bytes = max(0, most_bytes - (self.live_bytes - live_bytes))
+        entry.kept_bytes = self._kept_bytes(func, args)
         for number in entry.updates:
             self._version[number] += 1
             if number in self._saved_of:
@@ -220,12 +223,7 @@ class Recorder:
 
     _is_plain = staticmethod(is_plain)
 
-    @staticmethod
-    def _run(func, args, kwargs):
-        """What an operator gives, and how long it took."""
-        begin_ns = time.perf_counter_ns()
-        result = func(*args, **kwargs)
-        return result, time.perf_counter_ns() - begin_ns
+    _run, _kept_bytes = staticmethod(_inside.run), staticmethod(_inside.kept_bytes)
 
     def _before(self, entry, repeat, args, kwargs, tensors):
         """What is needed to run the operator once more; None: it cannot be, or need not."""
@@ -244,14 +242,14 @@ class Recorder:
         def replace(tensor):
             copy = copies.get(tensor.untyped_storage()._cdata)
             return tensor if copy is None else over(copy, geometry(tensor))
-        device = tensors[0].device if tensors else torch.device("cpu")
+        device = device_of(args)
         state = random_state(device) if repeat.is_random else None
         return entry.func, tuple(map_tensors(arg, replace) for arg in args), kwargs, device, state
 
     def _compare(self, again, result, entry):
         """Whether the operator gives the same bits once more."""
         with _tensors.quietly():
-            if self._has_room(sum(self._storages[number].n_bytes for _, number in entry.births)):
+            if self._has_room(self._born_bytes(entry) + entry.inside_bytes):
                 second = self._once_more(entry, *again)
                 pair = tensors_in(result), tensors_in(second)
                 return second is not None and len(pair[0]) == len(pair[1]) and \
@@ -272,15 +270,19 @@ class Recorder:
             self._pager.touch_storage(storage)
         return is_same
 
+    def _born_bytes(self, entry):
+        return sum(self._storages[number].n_bytes for _, number in entry.births)
+
     def _once_more(self, entry, func, args, kwargs, device, state):
         """What the operator gives, with the random state that it had; None: it fails. It takes as long as the faster of
-        the two calls: the other one may have had to wait for another program."""
+        the two calls: the other one may have had to wait for another program. It takes the bytes of the greater one."""
         if state is not None:
             after = random_state(device)
             set_random_state(device, state)
         try:
-            result, ns = self._run(func, args, kwargs)
+            result, ns, most_bytes = self._run(func, args, kwargs)
             entry.ns = min(entry.ns, ns)
+            entry.inside_bytes = max(entry.inside_bytes, most_bytes - self._born_bytes(entry))
             return result
         except RuntimeError:
             return None
@@ -297,7 +299,7 @@ class Recorder:
         entry.shape = tuple(tensor.shape)
         if number is None or not self._is_of_forward(self._storages[number]):
             self._entries.append(entry)
-            return tensor
+            return self._without_graph(tensor)
         saved = _Saved()
         saved.storage = entry.storage = number
         entry.version = self._version[number]
@@ -313,6 +315,8 @@ class Recorder:
         self._returned[number] = tensor.untyped_storage()._cdata
         self._entries.append(entry)
         return saved
+
+    _without_graph = staticmethod(without_graph)
 
     def _is_of_forward(self, storage):
         return storage.maker is not None and not self._entries[storage.maker].is_backward

@@ -92,6 +92,15 @@ def geometry(tensor):
     return tensor.dtype, tensor.storage_offset(), tensor.size(), tensor.stride()
 
 
+def without_graph(tensor):
+    """What a hook may keep of a tensor that autograd saves: an operator's own result has the operator, which has the hook's
+    answer. No collector sees that circle, so the memory would stay for good if the graph is kept."""
+    if tensor.grad_fn is None:
+        return tensor
+    with quietly():
+        return tensor.detach()
+
+
 def over(storage, place):
     """The tensor of this geometry over a storage."""
     dtype, offset, size, stride = place
