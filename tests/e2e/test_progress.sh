@@ -33,7 +33,7 @@ on "train" 100 train resnet_cifar:1 --backend ref --batch 24 --steps 2
 check "kernels are counted" grep -q '^line: measuring kernels N of N' terminal
 check "steps too, with the time left" grep -q '^line: step N of N, N s left: loss N' terminal
 check "its output is as without a terminal" grep -q '^left: resnet_cifar:1 on ref: batch 24' terminal
-on "train on a narrow terminal" 31 train resnet_cifar:1 --backend ref --batch 24 --steps 2
+on "train on a narrow terminal" 31 train resnet_cifar:1 --backend ref --batch 8 --steps 2
 check "what is too long is cut" grep -q '^line: step N of N, N s left: l' terminal
 if [ -e "$digits" ]; then
     on "an evaluation" 60 train resnet_cifar:1 --backend ref --data "digits:$digits" --batch 64 --steps 1
@@ -64,9 +64,9 @@ for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000
     empty "no terminal, no line: ${command%% *}" "$(cat err)"
 done
 
-# Work of minutes tells of itself there too: a line a minute, here one every 0.2 s. The steps are long enough for that
-# on a machine several times faster than the usual one.
-EBB_PROGRESS_S=0.2 "$EBB" train resnet_cifar:1 --backend ref --batch 24 --steps 3 --threads 1 >out 2>err
+# Work of minutes tells of itself there too: a line a minute, here one every 0.05 s. The steps are long enough for
+# that on a machine several times faster than the usual one.
+EBB_PROGRESS_S=0.05 "$EBB" train resnet_cifar:1 --backend ref --batch 6 --steps 3 --threads 1 >out 2>err
 equal "no terminal, long work: it ends well" $? 0
 check "no terminal, long work: kernels are counted" grep -q '^ebb: measuring kernels [0-9]* of [0-9]*$' err
 check "no terminal, long work: the first step" grep -q '^ebb: step 0 of 3' err
