@@ -11,6 +11,7 @@
  *
  * What each kernel, and the host, must find is told beside the journal (proof.h).
  */
+#include "backend/host_memory.h"
 #include "run/proof.h"
 #include "run/run.h"
 
@@ -22,8 +23,8 @@ typedef struct proof {
     ebb_run *run;
     ebb_proof_book book;
     float *plain; /* as large as the largest value; never touched */
-    void *packed; /* as large as the largest tensor that persists; never touched */
-    uint64_t packed_bytes;
+    void *packed; /* as large as the largest tensor that persists, and behind it as all of them; never touched */
+    uint64_t packed_bytes, parked_bytes;
 } proof;
 
 /* ---- operands ----------------------------------------------------------------------------------- */
@@ -164,11 +165,13 @@ static ebb_status set_up(proof *p) {
     }
     for (size_t t = 0; t < p->lowered->program->tensors.n; t++) {
         const ebb_tensor *tensor = &p->lowered->program->tensors.data[t];
-        if (tensor->persistent) { p->packed_bytes = ebb_max_u64(p->packed_bytes, tensor->size_bytes); }
+        if (!tensor->persistent) { continue; }
+        p->packed_bytes = ebb_max_u64(p->packed_bytes, tensor->size_bytes);
+        p->parked_bytes += tensor->size_bytes;
     }
     p->plain = ebb__alloc(p->journal->mem, (size_t)most, sizeof *p->plain);
-    p->packed = ebb__alloc(p->journal->mem, 1, (size_t)ebb_max_u64(p->packed_bytes, 1));
-    return p->plain != NULL && p->packed != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    return p->plain != NULL ? ebb__host_alloc(p->journal, p->packed_bytes + p->parked_bytes, &p->packed)
+                            : EBB_E_NO_MEMORY;
 }
 
 /* ---- the proof ---------------------------------------------------------------------------------- */
@@ -178,6 +181,7 @@ static ebb_status check(proof *p, ebb_hazard_counts *counts_out) {
     EBB_TRY(ebb_run_create(p->lowered, p->plan, NULL, &p->run));
     p->run->note_at = p->packed;
     p->run->note_bytes = p->packed_bytes;
+    EBB_ASSERT(ebb_run_parked_bytes(p->run) <= p->parked_bytes);
     for (size_t a = 0; a < p->run->n_commands; a++) { p->book.n_entries[a] = count_entries(p->run, a); }
     ebb__proof_begin(&p->book, ebb__journal_get(p->journal), p->run->commands);
     ebb_status st = use_run(p);
@@ -229,7 +233,7 @@ ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *p
         ebb__proof_fini(&p.book);
     }
     ebb__free(mem, p.plain);
-    ebb__free(mem, p.packed);
+    ebb__host_free(p.journal, p.packed, p.packed_bytes + p.parked_bytes);
     ebb_lowered_destroy(p.lowered);
     ebb_device_close(p.journal);
     return st;

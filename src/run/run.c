@@ -140,7 +140,7 @@ void ebb_run_destroy(ebb_run *run) {
     ebb__tiers_close(&run->tiers);
     if (run->arena != NULL) { ebb__arena_leave(run->arena, run); }
     ebb_arena_destroy(run->own_arena);
-    ebb__free(run->mem, run->parked);
+    ebb__run_give_parked(run);
     ebb__free(run->mem, run->record_message);
     ebb__bump_fini(&run->bump);
     ebb__free(run->mem, run);

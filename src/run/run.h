@@ -154,7 +154,7 @@ struct ebb_run {
     unsigned char *parked;    /* what the arena holds between iterations, while another run has the arena */
     uint64_t *parked_at;      /* [n_tensors]: where in it each begins */
     void *note_at;            /* where nothing is carried out: an address to say of packed values; not the run's */
-    uint64_t note_bytes;      /* what belongs to it */
+    uint64_t note_bytes;      /* what belongs to it; parked bytes are said to be behind it */
     ebb_recording *recording; /* of the next iterations; NULL: none */
     ebb_status record_status; /* of the last recording; its words, if there was memory for them */
     char *record_message;
@@ -171,6 +171,9 @@ void ebb__arena_leave(ebb_arena *arena, const ebb_run *run);
 /* values.c: zeros for what lasts in the arena; and the ports' batch in the inputs that are fed early. */
 ebb_status ebb__run_clear(ebb_run *run);
 ebb_status ebb__run_set_inputs(ebb_run *run);
+
+/* values.c: frees what is parked, if anything is. */
+void ebb__run_give_parked(ebb_run *run);
 
 /* commands.c: make the commands with their kernels bound and events made; undo it. */
 ebb_status ebb__run_bind(ebb_run *run);

@@ -225,15 +225,25 @@ static ebb_status move_parked(ebb_run *run, ebb_copy_direction direction) {
     return EBB_OK;
 }
 
+/* As for packed values: where nothing is carried out an address is enough. */
+static unsigned char *take_parked(const ebb_run *run) {
+    return run->tiers.only_notes ? (unsigned char *)run->note_at + run->note_bytes
+                                 : ebb__alloc(run->mem, 1, ebb_run_parked_bytes(run));
+}
+
+void ebb__run_give_parked(ebb_run *run) {
+    if (!run->tiers.only_notes) { ebb__free(run->mem, run->parked); }
+    run->parked = NULL;
+}
+
 ebb_status ebb_run_park(ebb_run *run) {
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is parked already"); }
     EBB_TRY(ebb__run_drain(run));
-    run->parked = ebb__alloc(run->mem, 1, ebb_run_parked_bytes(run));
+    run->parked = take_parked(run);
     if (run->parked == NULL) { return EBB_E_NO_MEMORY; }
     ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_OUT) : EBB_OK;
     if (st != EBB_OK) {
-        ebb__free(run->mem, run->parked);
-        run->parked = NULL;
+        ebb__run_give_parked(run);
     } else {
         ebb__arena_leave(run->arena, run);
     }
@@ -245,8 +255,7 @@ ebb_status ebb_run_unpark(ebb_run *run) {
     if (run->parked == NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is not parked"); }
     EBB_TRY(ebb__arena_take(run->arena, run));
     ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_IN) : EBB_OK;
-    ebb__free(run->mem, run->parked);
-    run->parked = NULL;
+    ebb__run_give_parked(run);
     run->failed = run->failed || st != EBB_OK;
     EBB_RUN_DEEP_CHECK(run);
     return st;

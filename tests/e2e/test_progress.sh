@@ -33,7 +33,8 @@ on "train" 100 train resnet_cifar:1 --backend ref --batch 24 --steps 2
 check "kernels are counted" grep -q '^line: measuring kernels N of N' terminal
 check "steps too, with the time left" grep -q '^line: step N of N, N s left: loss N' terminal
 check "its output is as without a terminal" grep -q '^left: resnet_cifar:1 on ref: batch 24' terminal
-on "train on a narrow terminal" 31 train resnet_cifar:1 --backend ref --batch 24 --steps 2
+# small steps, and enough of them that the time left is known
+on "train on a narrow terminal" 31 train resnet_cifar:1 --backend ref --batch 8 --steps 5
 check "what is too long is cut" grep -q '^line: step N of N, N s left: l' terminal
 if [ -e "$digits" ]; then
     on "an evaluation" 60 train resnet_cifar:1 --backend ref --data "digits:$digits" --batch 64 --steps 1
@@ -64,15 +65,15 @@ for command in "train mlp --batch 4 --steps 3" "place buffers.csv --steps 100000
     empty "no terminal, no line: ${command%% *}" "$(cat err)"
 done
 
-# Work of minutes tells of itself there too: a line a minute, here one every 0.2 s. The steps are long enough for that
-# on a machine several times faster than the usual one.
-EBB_PROGRESS_S=0.2 "$EBB" train resnet_cifar:1 --backend ref --batch 24 --steps 3 --threads 1 >out 2>err
+# Work of minutes tells of itself there too: a line a minute, here one every 0.05 s. The steps are long enough for
+# that, and together for the time left, on a machine several times faster than the usual one.
+EBB_PROGRESS_S=0.05 "$EBB" train resnet_cifar:1 --backend ref --batch 6 --steps 5 --threads 1 >out 2>err
 equal "no terminal, long work: it ends well" $? 0
 check "no terminal, long work: kernels are counted" grep -q '^ebb: measuring kernels [0-9]* of [0-9]*$' err
-check "no terminal, long work: the first step" grep -q '^ebb: step 0 of 3' err
-check "no terminal, long work: the time left" grep -q '^ebb: step 1 of 3, [0-9]* s left: loss' err
+check "no terminal, long work: the first step" grep -q '^ebb: step 0 of 5' err
+check "no terminal, long work: the time left" grep -q '^ebb: step [0-9]* of 5, [0-9]* s left: loss' err
 equal "no terminal, long work: whole lines" "$(grep -cv '^ebb: [a-z][^[:cntrl:]]*$' err)" 0
-check "no terminal, long work: the output is the same" grep -q '^step 3: loss' out
+check "no terminal, long work: the output is the same" grep -q '^step 5: loss' out
 EBB_PROGRESS_S=0 "$EBB" train resnet_cifar:1 --backend ref --batch 2 --steps 1 >out 2>err
 equal "no terminal, no lines wanted" "$? $(cat err)" "0 "
 exit $status
