@@ -26,10 +26,10 @@
 #include <math.h>
 
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
-#define FIRST_VISITS ((uint64_t)1 << 26) /* for the first limit; about half a second */
+#define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
 #define VISITS ((uint64_t)1 << 23)       /* for each other one, and each other set */
 #define N_LIMITS 16u                     /* a 64th of the budget apart */
-#define SETS 3u                          /* for each limit, in each round of effort */
+#define SETS 1u                          /* for each limit, in each round of effort */
 #define MAX_OUT 3u                       /* gaps that are taken out at once */
 #define HEAT 0.003                       /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define SPREAD 2.0                       /* of the logarithm of chance in scores */
