@@ -450,6 +450,7 @@ static ebb_status draft_best(const ebb_policy_input *input, ebb_draft *draft) {
 static const ebb_policy *const rivals[] = {
     &ebb__policy_budget,
     &ebb__policy_autoswap_bo,
+    &ebb__policy_swap,
     &ebb__policy_autoswap_doa,
     &ebb__policy_autoswap_aoa,
     &ebb__policy_autoswap_wdoa,

@@ -28,6 +28,7 @@
 #define MAX_STEPS 20000u                 /* of a larger program the draft is that of the policy budget */
 #define FIRST_VISITS ((uint64_t)1 << 25) /* for the first limit; about a quarter of a second */
 #define VISITS ((uint64_t)1 << 23)       /* for each other one, and each other set */
+#define VISITS_A_GAP ((uint64_t)1 << 16) /* at most: small programs have little to find */
 #define N_LIMITS 16u                     /* a 64th of the budget apart */
 #define SETS 1u                          /* for each limit, in each round of effort */
 #define MAX_OUT 3u                       /* gaps that are taken out at once */
@@ -205,7 +206,8 @@ static ebb_status go_down(search *s, ebb_policy_input *input, ebb_draft *trial, 
         bool is_better = false;
         input->limit_bytes = (budget - budget / 64 * i) / alignment * alignment;
         for (uint32_t k = 0; k < n_sets && s->placed_ns > s->computing_ns; k++) {
-            if (!find_set(s, i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS)) { return EBB_OK; }
+            const uint64_t visits = i + k == 0 && !input->is_hasty ? FIRST_VISITS : VISITS;
+            if (!find_set(s, ebb_min_u64(visits, VISITS_A_GAP * s->away.n_gaps))) { return EBB_OK; }
             if (s->best_ns >= s->placed_ns) { continue; }
             is_better = true;
             EBB_TRY(take_placed(s, trial, draft));
