@@ -222,10 +222,9 @@ typedef struct ebb_no_fit {
  * ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a budget
  * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest", and with a
  * slowdown.
- * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms, a margin that is
- * negative or not finite. EBB_E_LIMIT: about
- * 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
- * (docs/algorithms.md). */
+ * EBB_E_ARGUMENT: options of another version, no such policy, no such way to choose algorithms, a slowdown that is not
+ * a number, or a margin that is negative or not finite. EBB_E_LIMIT: about 2^31 stays or slots, or of "fitting" 2^32
+ * choices, or more. "fitting" takes as long as several plans, up to 68 (docs/algorithms.md). */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);
