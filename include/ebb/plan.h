@@ -200,8 +200,8 @@ typedef struct ebb_plan_options {
                            iteration takes without limits, the one with the least peak that is found, which takes as long
                            as about 15 plans. Below 0: the fastest plan */
     double margin;      /* the plan is made as if all copies took 1 + margin times as long, so that it still holds if
-                           they are late, or steps early, by that much. What is predicted and proven of it is the
-                           machine's own. 0: none */
+                           they are late, or steps early, by that much. Predictions and bounds are for the machine
+                           as it is. 0: none */
     ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
