@@ -37,6 +37,7 @@ static void build(bench *b, char **argv, bool tf32) {
     options.height = options.width = atoi(argv[3]);
     options.backend = argv[4];
     options.tf32 = tf32;
+    options.feed = "first"; /* one batch in one place serves all iterations */
     must(ebb_session_open(&options, &b->session));
     b->parts = ebb_session_get_parts(b->session);
     must(ebb_run_measure_links(b->parts.device, NULL, NULL, NULL, UINT64_MAX, b->parts.machine));

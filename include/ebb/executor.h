@@ -9,10 +9,10 @@
  *                          compute(command) or copy(command)
  *                          record(engine, event), if something waits for it
  *
- * Engines are the plan's (ebb_plan_topology): one computes, the others copy. A step whose choice copies_in is an engine
- * for copies' too, and is passed to compute. A caller with queues uses one queue per engine, and implements wait and
- * record with the queues' events. A caller that finishes each command before it returns needs neither, because the
- * plan's order is a legal sequential execution.
+ * Engines are the plan's (ebb_plan_topology): one computes, the others copy. A step whose choice copies_in goes to an
+ * engine for copies, if there is one; it is passed to compute all the same. A caller with queues uses one queue per
+ * engine, and implements wait and record with the queues' events. A caller that finishes each command before it returns
+ * needs neither, because the plan's order is a legal sequential execution.
  *
  * examples/embed.c is a complete example.
  */

@@ -200,8 +200,8 @@ typedef struct ebb_plan_options {
                            iteration takes without limits, the one with the least peak that is found, which takes as long
                            as about 15 plans. Below 0: the fastest plan */
     double margin;      /* the plan is made as if all copies took 1 + margin times as long, so that it still holds if
-                           they are late, or steps early, by that much. What is predicted and proven of it is the
-                           machine's own. 0: none */
+                           they are late, or steps early, by that much. Predictions and bounds are for the machine
+                           as it is. 0: none */
     ebb_progress progress; /* told of what takes long and has a known length: a search, and the plans for a slowdown */
 } ebb_plan_options;
 #define EBB_PLAN_OPTIONS_INIT                                                                                          \
@@ -222,10 +222,9 @@ typedef struct ebb_no_fit {
  * ebb_plan_check. EBB_E_NO_FIT: *no_fit_out (may be NULL) is written, and the message says the same. Whether a budget
  * is refused does not depend on the machine's times, except through the choices of "fitting" and "fastest", and with a
  * slowdown.
- * EBB_E_ARGUMENT: options of another version, no such policy, or no such way to choose algorithms, a margin that is
- * negative or not finite. EBB_E_LIMIT: about
- * 2^31 stays or slots, or of "fitting" 2^32 choices, or more. "fitting" takes as long as several plans, up to 68
- * (docs/algorithms.md). */
+ * EBB_E_ARGUMENT: options of another version, no such policy, no such way to choose algorithms, a slowdown that is not
+ * a number, or a margin that is negative or not finite. EBB_E_LIMIT: about 2^31 stays or slots, or of "fitting" 2^32
+ * choices, or more. "fitting" takes as long as several plans, up to 68 (docs/algorithms.md). */
 EBB_API ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_plan_options *options, ebb_plan **plan_out, ebb_no_fit *no_fit_out);
 EBB_API void ebb_plan_destroy(ebb_plan *plan);

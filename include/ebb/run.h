@@ -48,26 +48,27 @@ EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *pl
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
 
-/* The host memory of a port of the network; borrowed until the run dies. An iteration reads an input there, and has
- * written an output there when it returns. *port_out (may be NULL) describes the port. EBB_E_ARGUMENT: no such port;
- * the message names those that there are. */
+/* The host memory of a port of the network; borrowed until the run dies (see ebb_run_feed for memories that change). An
+ * iteration reads an input there, and has written an output there when it returns. *port_out (may be NULL) describes
+ * the port. EBB_E_ARGUMENT: no such port; the message names those that there are. */
 EBB_API ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out);
 
-/* Of a network that is fed early (ebb_lower_fed_early): give it the batch in its inputs' ports, for the next iteration.
- * Needed before the first iteration; from then on each iteration copies in, for the one after it, what the ports hold
- * when it is called. After the last batch that may be anything that is valid.
+/* For a network that is fed early (ebb_lower_fed_early): take the batch in its inputs' ports for the next iteration.
+ * Needed before the first iteration. From then on each iteration copies in what the ports hold when it is called, for
+ * the iteration after it. After the last batch that may be anything valid, such as an older batch.
  *
- * Inputs of such a network have two memories each, which change places whenever ebb_run_feed or ebb_run_iteration
- * returns EBB_OK: what ebb_run_port gave before must be asked for again. The other memory is free at any time, so a
- * thread may already fill it while an iteration goes on.
+ * Each input of such a network has two memories. They change places whenever ebb_run_feed or ebb_run_iteration returns
+ * EBB_OK, so ask ebb_run_port again then. It gives the memory for the next batch that is to be copied in. The other
+ * one is free at any time: a thread may fill it while an iteration goes on.
  *
- * EBB_E_ARGUMENT: the network is not fed early, the run is parked, or an element of an input is not below its limit. */
+ * EBB_E_ARGUMENT: the network is not fed early, the run is parked, or an element of an input is not below its limit.
+ * EBB_E_IO, EBB_E_DEVICE: as ebb_run_iteration. */
 EBB_API ebb_status ebb_run_feed(ebb_run *run);
 
 /* One iteration: number iteration (dropout's masks), number update from 1 (Adam's correction), learning rate.
- * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, has not been fed,
- * an element of an input is not below its limit, update is 0, or the rate is negative or not finite; nothing was
- * computed then, and the next iteration works. EBB_E_IO: the disk or the remote tier; the message names tensor and
+ * Returns when the host-visible results are there. EBB_E_ARGUMENT: the run is parked, or is to be fed early and has no
+ * batch; an element of an input is not below its limit; update is 0, or the rate is negative or not finite. Nothing
+ * was computed then, and the next iteration works. EBB_E_IO: the disk or the remote tier; the message names tensor and
  * tier. After a failure halfway, the content is not valid, and every further iteration fails with EBB_E_DEVICE. */
 EBB_API ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate);
 

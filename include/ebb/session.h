@@ -10,7 +10,8 @@
  *      ebb_plan *plan = NULL;
  *      if (ebb_session_open(&options, &session) == EBB_OK) { status = ebb_session_plan(session, &plan, NULL); }
  *
- * From there ebb_plan_simulate says how long an iteration takes, and ebb_run_create runs the plan.
+ * From there ebb_plan_simulate says how long an iteration takes, and ebb_run_create runs the plan. On a device that
+ * copies beside computing the run is fed early, unless options.feed is "first": see ebb_run_feed.
  */
 #ifndef EBB_SESSION_H
 #define EBB_SESSION_H

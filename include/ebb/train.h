@@ -76,8 +76,8 @@ EBB_API ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_
  * its failure. EBB_E_ARGUMENT: there is no such batch. */
 EBB_API ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch);
 
-/* The same, into the caller's memory, which must be there, and be left alone, until ebb_data_read of any batch returns
- * or the data is closed. Read the batch into the same memory, and nothing is copied. */
+/* The same, into the caller's memory, which must be there, and be left alone, until ebb_data_read of any batch that
+ * there is returns, or the data is closed. Read the batch into the same memory, and nothing is copied. */
 EBB_API ebb_status ebb_data_prefetch_to(ebb_data *data, ebb_batch batch, float *images, int32_t *labels);
 
 /* ---- the trainer ------------------------------------------------------------------------------ */
@@ -174,8 +174,9 @@ typedef struct ebb_step_result {
 /* The next step; writes the checkpoint when it is due. *done_out: no step was left, *result_out is untouched.
  * EBB_E_NOT_FINITE: the step ran, but its loss is not finite, or a checkpoint is due and a value in it is not finite.
  * An older checkpoint at its path stays. With options.keep_going there is a warning in the log instead; such a
- * checkpoint is not written even then. EBB_E_FORMAT: the data. EBB_E_IO: the data, the disk tier, or the checkpoint,
- * before which the step has been made. EBB_E_DEVICE: an earlier step failed halfway, and training cannot continue. */
+ * checkpoint is not written even then. EBB_E_FORMAT: the data; fed early, that may be the next step's. EBB_E_IO: the
+ * data, too, or the disk tier, or the checkpoint, before which the step has been made. EBB_E_DEVICE: an earlier step
+ * failed halfway, and training cannot continue. */
 EBB_API ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out);
 
 /* After the last step: whether the trace was written. If it could not be written, training continued with a warning,

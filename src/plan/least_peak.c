@@ -54,7 +54,7 @@ static ebb_status try_budget(search *s, uint64_t budget_bytes) {
     ebb_status st = c.bound_ns <= s->limit_ns ? make(s, &plan, NULL) : EBB_OK;
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     st = plan != NULL ? time_plan(s, plan, &time_ns) : EBB_OK;
-    if (st == EBB_OK && time_ns <= s->limit_ns && peak_of(plan) < peak_of(s->best)) {
+    if (st == EBB_OK && plan != NULL && time_ns <= s->limit_ns && peak_of(plan) < peak_of(s->best)) {
         ebb_plan *worse = s->best;
         s->best = plan;
         plan = worse;

@@ -40,6 +40,7 @@ ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_out) {
     ebb_machine *machine = ebb__calloc(mem, 1, sizeof *machine);
     if (machine == NULL) { return EBB_E_NO_MEMORY; }
     machine->mem = mem;
+    machine->feed_times = 1;
     ebb_machine_set_rates(machine, 2e11, 2e10, 5000);
     ebb_status st = add_usual_tiers(machine);
     if (st == EBB_OK) { st = set_usual_links(machine); }
@@ -143,6 +144,7 @@ ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out) {
 
 ebb_machine ebb__machine_slow_links(const ebb_machine *machine, double times) {
     ebb_machine slower = *machine;
+    slower.feed_times = machine->feed_times * times;
     for (uint32_t from = 0; from < EBB_MAX_TIERS; from++) {
         for (uint32_t to = 0; to < EBB_MAX_TIERS; to++) {
             ebb_rate *rate = &slower.rates[from][to];
@@ -252,7 +254,10 @@ uint64_t ebb_machine_copy_time_ns(const ebb_machine *machine, uint32_t from, uin
 
 uint64_t ebb__machine_feed_time_ns(const ebb_machine *machine, uint32_t from, const ebb_choice *choice,
                                    uint64_t bytes) {
-    uint64_t time_ns = 0;
+    uint64_t told_ns = 0;
     EBB_ASSERT(choice->copies_in);
-    return is_told(machine, choice, &time_ns) ? time_ns : ebb_machine_copy_time_ns(machine, from, EBB_DEVICE, bytes);
+    const uint64_t copy_ns = ebb_machine_copy_time_ns(machine, from, EBB_DEVICE, bytes);
+    if (copy_ns == UINT64_MAX || !is_told(machine, choice, &told_ns)) { return copy_ns; }
+    const double time_ns = (double)told_ns * machine->feed_times;
+    return time_ns < (double)MAX_NS ? (uint64_t)time_ns : MAX_NS;
 }

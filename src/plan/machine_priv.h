@@ -28,6 +28,7 @@ struct ebb_machine {
     ebb_rate rates[EBB_MAX_TIERS][EBB_MAX_TIERS]; /* [from][to]; of those that have a way */
     double flops_per_s, bytes_per_s;
     uint64_t overhead_ns;
+    double feed_times; /* as long as told: what copies in takes; 1 but for ebb__machine_slow_links */
     ebb_measured *times;
     size_t cap, n; /* cap is 0 or a power of two */
 };

@@ -129,11 +129,11 @@ static bool is_written(const drafting *d, uint32_t t) {
 }
 
 /* The two uses around the peak; of a persistent tensor the last of the iteration before may be one, or the first of the
- * one after, which is the same absence an iteration later. */
+ * one after, which is the same absence an iteration later. One that is also kept is there at the border. */
 static ebb_status consider(drafting *d, uint32_t t) {
     const ebb_use *use = &d->uses.use[d->uses.start[t]], *end = &d->uses.use[d->uses.start[t + 1]];
     const int64_t n = (int64_t)d->view.n_steps;
-    const bool goes_round = d->view.tensors[t].persistent;
+    const bool goes_round = d->view.tensors[t].persistent && !d->view.tensors[t].kept;
     if (use == end || !is_written(d, t)) { return EBB_OK; }
     const ebb_use *before = &end[-1];
     int64_t leave = goes_round ? (int64_t)before->step - n : n;

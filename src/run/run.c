@@ -292,6 +292,12 @@ static ebb_status check_inputs(const ebb_run *run) {
     return EBB_OK;
 }
 
+static ebb_status check_usable(const ebb_run *run) {
+    if (run->failed) { return ebb_fail(EBB_E_DEVICE, "an earlier iteration of this run failed halfway"); }
+    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    return EBB_OK;
+}
+
 /* Comes before anything is issued, so a batch that is refused changes nothing. */
 static ebb_status check_iteration(const ebb_run *run, uint64_t update, float learning_rate) {
     if (update == 0) { return ebb_fail(EBB_E_ARGUMENT, "update 0: updates count from 1"); }
@@ -317,7 +323,7 @@ static void turn_ports(ebb_run *run) {
 
 ebb_status ebb_run_feed(ebb_run *run) {
     if (!run->lowered->feeds_early) { return ebb_fail(EBB_E_ARGUMENT, "the network is not fed early"); }
-    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    EBB_TRY(check_usable(run));
     EBB_TRY(check_inputs(run));
     EBB_TRY(ebb__run_set_inputs(run));
     run->is_fed = true;
@@ -326,8 +332,7 @@ ebb_status ebb_run_feed(ebb_run *run) {
 }
 
 ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate) {
-    if (run->failed) { return ebb_fail(EBB_E_DEVICE, "an earlier iteration of this run failed halfway"); }
-    if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
+    EBB_TRY(check_usable(run));
     EBB_TRY(check_iteration(run, update, learning_rate));
     run->state.iteration = iteration;
     run->state.update = update;

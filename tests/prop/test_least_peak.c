@@ -81,7 +81,32 @@ static void a_budget_is_kept_too(void **state) {
     ebb_program_destroy(p);
 }
 
+/* Where an iteration takes longer than can be counted, any time will do; but some budgets have no plan. */
+static void time_may_be_endless(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "endless", 1, &p), EBB_OK);
+    const uint32_t x = make_tensor(p, 4096, false, false), y = make_tensor(p, 4096, false, false);
+    STEP(p, 0, 1e300, {x, EBB_WRITE});
+    STEP(p, 0, 1e300, {y, EBB_WRITE});
+    STEP(p, 0, 1e300, {x, EBB_READ});
+    STEP(p, 0, 1e300, {y, EBB_READ});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = "liveness";
+    options.slowdown = 0.1;
+    ebb_plan *plan = plan_of(p, m, &options);
+    assert_true(time_of(p, plan, m) == UINT64_MAX);
+    assert_true(ebb_plan_get_summary(plan).peak_bytes == 8192);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(is_as_fast_as_asked), cmocka_unit_test(a_budget_is_kept_too)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(is_as_fast_as_asked), cmocka_unit_test(a_budget_is_kept_too),
+                                       cmocka_unit_test(time_may_be_endless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,9 +195,35 @@ static void absences_fit_together(void **state) {
     assert_true(n_drafts > 50 && n_disk > 20);
 }
 
+/* A tensor that persists and is kept is there when the iteration ends, though the peak comes before its first use. */
+static void what_is_kept_stays_to_the_end(void **state) {
+    (void)state;
+    ebb_program *p = NULL;
+    ebb_machine *m = NULL;
+    ebb_plan *plan = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    assert_int_equal(ebb_program_create(NULL, "kept", 1, &p), EBB_OK);
+    const uint32_t kept = make_tensor(p, 4096, true, true), other = make_tensor(p, 4096, true, false);
+    const uint32_t big = make_tensor(p, 8192, false, false);
+    STEP(p, 0, 1e9, {big, EBB_WRITE});
+    STEP(p, 0, 1e9, {big, EBB_READ});
+    STEP(p, 0, 1e9, {kept, EBB_UPDATE});
+    STEP(p, 0, 1e9, {other, EBB_UPDATE});
+    assert_int_equal(ebb_program_finish(p), EBB_OK);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = "autoswap-doa";
+    options.budget_bytes = 4 * 4096 - 1024; /* one of the two has to go */
+    if (ebb_plan_make(p, m, &options, &plan, NULL) != EBB_OK) { fail_msg("%s", ebb_last_error()); }
+    assert_int_equal(ebb_plan_check(p, plan), EBB_OK);
+    ebb_plan_destroy(plan);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) { path = argv[1]; }
     const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_those_of_the_script),
-                                       cmocka_unit_test(absences_fit_together)};
+                                       cmocka_unit_test(absences_fit_together),
+                                       cmocka_unit_test(what_is_kept_stays_to_the_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
  * Steps that copy in: the engine for copies carries them, beside computing, where the machine has one; the text form
  * and the fingerprint know them; and between its last read and such a step a tensor's bytes are others'.
  */
+#include "plan/machine_priv.h"
+
 #include "ebb/ebb.h"
 #include "support.h"
 
@@ -112,11 +114,30 @@ static void the_text_form_has_it(void **state) {
     ebb_program_destroy(program);
 }
 
+/* Measured or not, a copy takes longer on slower links, and has no time where there is no link. */
+static void its_time_is_that_of_a_copy(void **state) {
+    (void)state;
+    ebb_machine *machine = NULL;
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    const ebb_link link = {EBB_DEVICE, EBB_HOST, {1e9, 0, 1}, {1e9, 0, 2}, EBB_LINK_SHARES_ONE};
+    assert_int_equal(ebb_machine_set_link(machine, &link), EBB_OK);
+    const ebb_machine slower = ebb__machine_slow_links(machine, 1.5), endless = ebb__machine_slow_links(machine, 1e300);
+    const ebb_choice plain = {.copies_in = true}, told = {.copies_in = true, .time_ns = 3000};
+    assert_int_equal(ebb__machine_feed_time_ns(machine, EBB_HOST, &plain, 1000), 1000);
+    assert_int_equal(ebb__machine_feed_time_ns(machine, EBB_HOST, &told, 1000), 3000);
+    assert_int_equal(ebb__machine_feed_time_ns(&slower, EBB_HOST, &plain, 1000), 1500);
+    assert_int_equal(ebb__machine_feed_time_ns(&slower, EBB_HOST, &told, 1000), 4500);
+    assert_true(ebb__machine_feed_time_ns(&endless, EBB_HOST, &told, 1000) == EBB_MACHINE_MAX_NS);
+    assert_true(ebb__machine_feed_time_ns(machine, EBB_MAX_TIERS, &told, 1000) == UINT64_MAX);
+    ebb_machine_destroy(machine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_hide_behind_steps),
         cmocka_unit_test(bytes_are_others_until_the_feed),
         cmocka_unit_test(the_text_form_has_it),
+        cmocka_unit_test(its_time_is_that_of_a_copy),
     };
     return cmocka_run_group_tests(tests, setup_path, teardown_path);
 }

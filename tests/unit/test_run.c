@@ -95,6 +95,44 @@ static void a_bad_label_leaves_a_run_usable(void **state) {
     run_fixture_fini(&f);
 }
 
+/* Neither is a batch taken that could not be trained with, nor by a run that takes none. */
+static void feeds_are_refused_with_words(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_run *run = run_fixture_start(&f, NULL);
+    assert_int_equal(ebb_run_feed(run), EBB_E_ARGUMENT);
+    expect_message("the network is not fed early");
+    ebb_run_destroy(run);
+    ebb_plan_destroy(f.plan);
+    ebb_lowered_destroy(f.lowered);
+    ebb_machine *machine = NULL;
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    options.policy = "liveness";
+    assert_int_equal(ebb_machine_create(NULL, &machine), EBB_OK);
+    assert_int_equal(ebb_lower_fed_early(f.graph, f.device, &f.lowered), EBB_OK);
+    assert_int_equal(ebb_plan_make(ebb_lowered_program(f.lowered), machine, &options, &f.plan, NULL), EBB_OK);
+    run = run_fixture_start(&f, NULL);
+    assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_E_ARGUMENT);
+    expect_message("has no batch yet");
+    run_labels(run)[2] = RUN_CLASSES;
+    assert_int_equal(ebb_run_feed(run), EBB_E_ARGUMENT);
+    expect_message("of image 2 is not in [0, 5)");
+    run_labels(run)[2] = 2;
+    assert_int_equal(ebb_run_park(run), EBB_OK);
+    assert_int_equal(ebb_run_feed(run), EBB_E_ARGUMENT);
+    expect_message("left its arena to another");
+    assert_int_equal(ebb_run_unpark(run), EBB_OK);
+    assert_int_equal(ebb_run_feed(run), EBB_OK);
+    assert_int_equal(ebb_run_iteration(run, 0, 1, 0.1f), EBB_OK); /* after the last batch the other memory will do */
+    run->failed = true;
+    assert_int_equal(ebb_run_feed(run), EBB_E_DEVICE);
+    expect_message("failed halfway");
+    ebb_run_destroy(run);
+    ebb_machine_destroy(machine);
+    run_fixture_fini(&f);
+}
+
 static void nothing_is_refused_with_words(void **state) {
     (void)state;
     run_fixture f;
@@ -226,6 +264,7 @@ int main(void) {
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(a_plan_of_another_program_is_refused),
         cmocka_unit_test_setup_teardown(a_bad_label_leaves_a_run_usable, setup_path, teardown_path),
+        cmocka_unit_test(feeds_are_refused_with_words),
         cmocka_unit_test(nothing_is_refused_with_words),
         cmocka_unit_test(computing_waits_for_slow_copies),
         cmocka_unit_test(stalls_are_of_one_iteration),

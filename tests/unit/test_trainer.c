@@ -662,6 +662,68 @@ static void test_pictures_in_little_host_memory(void **state) {
     ebb_trainer_destroy(trainer);
 }
 
+static void put_pictures(void) {
+    char name[64];
+    for (uint8_t i = 0; i < 12; i++) {
+        const uint8_t rgb[3] = {(uint8_t)(20 * i), 100, (uint8_t)(255 - 9 * i)};
+        (void)snprintf(name, sizeof name, "mended/train/%s/%d.png", i % 2 == 0 ? "a" : "b", i);
+        data_put_png(&test_dir, name, data_picture_of(20, 20, rgb, false));
+    }
+}
+
+/* Steps that are made before one fails. */
+static uint64_t step_until_it_fails(ebb_trainer *trainer) {
+    uint64_t n = 0;
+    bool done = false;
+    ebb_step_result result;
+    while (ebb_trainer_step(trainer, &result, &done) == EBB_OK) {
+        assert_false(done);
+        n++;
+    }
+    return n;
+}
+
+/* A picture that cannot be decoded fails its step, or the one before if batches come early, as often as that is tried.
+ * Once it is mended, training goes on as if nothing had been. */
+static void test_a_damaged_picture_can_be_mended(void **state) {
+    (void)state;
+    char spec[512], whole[65], mended[65];
+    uint64_t first_made = 0;
+    (void)snprintf(spec, sizeof spec, "images:%s/mended", test_dir.path);
+    ebb_trainer_options o = base_options();
+    o.data = spec;
+    o.session.batch = 4;
+    o.n_steps = 6;
+    o.session.channels = 3;
+    o.session.height = o.session.width = 16;
+    for (int early = 0; early < 2; early++) {
+        o.session.feed = early ? "early" : "first";
+        put_pictures();
+        ebb_trainer *trainer = make(o);
+        step(trainer, 6, NULL);
+        hash(trainer, whole);
+        ebb_trainer_destroy(trainer);
+
+        data_put(&test_dir, "mended/train/b/7.png", "oops", 4);
+        trainer = make(o);
+        const uint64_t made = step_until_it_fails(trainer);
+        expect_message("b/7.png");
+        assert_true(step_until_it_fails(trainer) == 0);
+        expect_message("b/7.png");
+        assert_true(made < 3 && (early ? made + 1 == first_made : made > 0));
+        first_made = made;
+        put_pictures();
+        step(trainer, 6 - made, NULL);
+        hash(trainer, mended);
+        assert_string_equal(mended, whole);
+        ebb_trainer_destroy(trainer);
+
+        trainer = make(o);
+        step(trainer, 2, NULL);
+        ebb_trainer_destroy(trainer); /* while the next batch is read */
+    }
+}
+
 static void test_bad_options(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
@@ -825,6 +887,7 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_too_little_host_memory),
         IN_DIR_OF_DIGITS(test_evaluation_in_little_host_memory),
         IN_DIR_OF_DIGITS(test_pictures_in_little_host_memory),
+        IN_DIR_OF_DIGITS(test_a_damaged_picture_can_be_mended),
         IN_DIR_OF_DIGITS(test_bad_options),
         IN_DIR_OF_DIGITS(test_numbers_that_make_no_sense),
         IN_DIR_OF_DIGITS(test_nothing_is_refused),
