@@ -85,7 +85,8 @@ static uint32_t count_rivals(const ebb_maker *m) {
 static ebb_status ask(ebb_maker *m, const ebb_policy *policy, contest *c) {
     const bool is_rival = policy != m->policy;
     if (is_rival && policy->copies_only && c->copies_ns >= c->time_ns) { return EBB_OK; }
-    m->to_beat_ns = is_rival && policy->rivals == NULL ? c->time_ns : UINT64_MAX; /* a first plan says little of a search */
+    m->to_beat_ns =
+        is_rival && policy->rivals == NULL ? c->time_ns : UINT64_MAX; /* a first plan says little of a search */
     EBB_TRY(fit_more(m, policy, c));
     return c->plan != NULL ? ebb__maker_time(m, c->plan, &c->time_ns) : EBB_OK;
 }

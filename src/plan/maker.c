@@ -774,12 +774,15 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
         const uint64_t work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
         st = place(m, plan, work, m->is_hasty ? budget_bytes : 0, UINT64_MAX, &got);
     }
-    if (st == EBB_OK && may_fit && policy->yardstick != NULL && got.peak_bytes > least_peak(m, bound_bytes)) {
+    const bool may_be_higher =
+        got.peak_bytes > least_peak(m, bound_bytes) || ebb__liveness_drops_persistent(m->program);
+    if (st == EBB_OK && may_fit && policy->yardstick != NULL && may_be_higher) {
         st = take_lower(m, policy->yardstick, &plan, &got.peak_bytes);
     }
     if (st != EBB_OK || !may_fit) {
         ebb_plan_destroy(plan);
-        return st;
+        const bool has_other = st == EBB_OK && policy->yardstick != NULL;
+        return has_other ? make_unlimited(m, policy->yardstick, budget_bytes, plan_out, peak_out) : st;
     }
     *plan_out = plan;
     *peak_out = got.peak_bytes;

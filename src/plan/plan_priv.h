@@ -263,6 +263,9 @@ struct ebb_policy {
 /* By name. EBB_E_ARGUMENT lists those that there are. */
 ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out);
 
+/* Whether liveness drops a persistent tensor of the program, which the search for an order does not see. */
+bool ebb__liveness_drops_persistent(const ebb_program *program);
+
 extern const ebb_policy ebb__policy_none;
 extern const ebb_policy ebb__policy_liveness;
 extern const ebb_policy ebb__policy_order;

@@ -20,6 +20,20 @@ static void find_ends(const ebb_program_view *view, const ebb_policy_input *inpu
     }
 }
 
+bool ebb__liveness_drops_persistent(const ebb_program *program) {
+    const ebb_program_view view = ebb__plan_view(program);
+    bool *seen = ebb__calloc(program->mem, view.n_tensors, sizeof *seen), drops = false;
+    if (seen == NULL) { return true; }             /* it cannot be told */
+    for (size_t a = 0; a < view.n_accesses; a++) { /* in the order of the steps */
+        const ebb_access *access = &view.accesses[a];
+        const ebb_tensor *tensor = &view.tensors[access->tensor];
+        drops = drops || (tensor->persistent && !tensor->kept && seen[access->tensor] && access->mode == EBB_WRITE);
+        seen[access->tensor] = true;
+    }
+    ebb__free(program->mem, seen);
+    return drops;
+}
+
 static ebb_status draft_steps(const ebb_program_view *view, const ebb_policy_input *input, const bool *ends,
                               ebb_draft *draft) {
     for (size_t at = 0; at < view->n_steps; at++) {

@@ -15,12 +15,17 @@ typedef struct sums {
     double order, quick; /* loads over those of the programs' orders */
 } sums;
 
-static ebb_plan *make_plan(const ebb_program *p, const ebb_machine *m, const char *policy) {
+static ebb_plan *make_plan_within(const ebb_program *p, const ebb_machine *m, const char *policy, uint64_t budget) {
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
     ebb_plan *plan = NULL;
     options.policy = policy;
+    options.budget_bytes = budget;
     if (ebb_plan_make(p, m, &options, &plan, NULL) != EBB_OK) { fail_msg("%s: %s", policy, ebb_last_error()); }
     return plan;
+}
+
+static ebb_plan *make_plan(const ebb_program *p, const ebb_machine *m, const char *policy) {
+    return make_plan_within(p, m, policy, UINT64_MAX);
 }
 
 static uint64_t load_of_plan(const ebb_program *p, const ebb_plan *plan) {
@@ -60,6 +65,7 @@ static void compare_plans(const ebb_program *p, uint64_t seed, const ebb_order_f
     assert_true(peak_bytes <= ebb_plan_get_summary(liveness).peak_bytes);
     assert_true(order_bytes == figures->order_bytes || overwrites(p) ||
                 peak_bytes == ebb_plan_get_summary(liveness).peak_bytes);
+    ebb_plan_destroy(make_plan_within(p, m, "order", ebb_plan_get_summary(liveness).peak_bytes));
     ebb__rng_init(&rng, seed, 13);
     execute_in_order(&expected, p, none, N_LAPS);
     execute_in_order(&got, p, order, N_LAPS);
