@@ -8,10 +8,12 @@
  * iteration. A set of gaps is followed through two iterations, of which the second is the steady one:
  *
  *      a copy out    begins when the content has been made and the engine is free, even if it is read until the gap
- *                    begins. What leaves first is copied first. There is none if nothing wrote the tensor since its
- * last copy a drop        comes as late as it can: where a step or a copy in wants the room. What wants it waits for
- * the copy out a copy in     begins so late that it and those after it end in time, or as soon after that as there is
- * room
+ *                    begins. What leaves first is copied first. What nothing wrote since its last copy is not copied
+ *
+ *      a drop        comes as late as it can: where a step or a copy in wants the room. What wants it waits for the
+ *                    copy out
+ *
+ *      a copy in     begins so late that it and those after it end in time, or as soon after that as there is room
  *
  * Tensors that are small beside the limit stay. Steps between which no gap begins or ends are looked at as one, a
  * place.
