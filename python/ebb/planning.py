@@ -82,13 +82,14 @@ class Program:
         return number.value
 
     def step(self, name, reads=(), writes=(), updates=(), phase=3, repeat=NEVER, scratch_bytes=0, time_ns=1, flops=0,
-             traffic_bytes=0):
-        """With flops or traffic_bytes the machine says how long the step takes, else time_ns."""
+             traffic_bytes=0, copies_in=False):
+        """With flops or traffic_bytes the machine says how long the step takes, else time_ns. copies_in: it only copies from
+        the host, which an engine for copies does beside computing."""
         accesses = [(tensor, mode) for mode, those in ((READ, reads), (WRITE, writes), (UPDATE, updates))
                     for tensor in those]
         array = (_lib.Access * max(1, len(accesses)))(*accesses)
         choice = _lib.Choice(b"recorded", scratch_bytes, 0, 0 if flops or traffic_bytes else max(1, time_ns), flops,
-                              traffic_bytes)
+                              traffic_bytes, copies_in)
         text = name.encode()
         told = _lib.Step(text, text, phase, repeat, len(accesses), 1, 0, 0)
         _lib.check(_lib.lib().ebb_program_add_step(self._handle, byref(told), array, byref(choice)))
@@ -103,12 +104,14 @@ class Program:
         self._finish()
         _lib.check(_lib.lib().ebb_program_save(self._handle, os.fsencode(path)))
 
-    def plan(self, budget_bytes, machine, tier_bytes=None, policy="best", effort=1, n_threads=1, no_recompute=False):
-        """A plan. tier_bytes: {tier: how much it may hold}; a tier that is not named holds nothing."""
+    def plan(self, budget_bytes, machine, tier_bytes=None, policy="best", effort=1, n_threads=1, no_recompute=False,
+             margin=0):
+        """A plan. tier_bytes: {tier: how much it may hold}; a tier that is not named holds nothing. margin: the share by which
+        copies may be late (docs/best.md)."""
         self._finish()
         options = _lib.PlanOptions(size_bytes=ctypes.sizeof(_lib.PlanOptions), policy=policy.encode(),
                                    budget_bytes=budget_bytes, algorithms=b"given", effort=effort, n_threads=n_threads,
-                                   no_recompute=no_recompute, slowdown=-1)
+                                   no_recompute=no_recompute, slowdown=-1, margin=margin)
         for tier, n_bytes in (tier_bytes or {}).items():
             options.tier_bytes[tier] = n_bytes
         handle, no_fit = ctypes.c_void_p(), _lib.NoFit()

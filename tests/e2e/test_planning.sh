@@ -36,6 +36,16 @@ try:
     planning.Program("p", 3)
 except RuntimeError as error:
     print("wrong", error)
+fed = planning.Program("fed", 64)
+batch, total = fed.tensor("batch", 1 << 20, persistent=True), fed.tensor("sum", 64, persistent=True)
+fed.step("add", reads=[batch], updates=[total], time_ns=1000)
+fed.step("feed", writes=[batch], time_ns=7000, copies_in=True)
+fed.step("wait", updates=[total], time_ns=10000)
+print("fed", fed.plan(planning.NO_LIMIT, machine, margin=0.5).iteration_ns)
+try:
+    fed.plan(planning.NO_LIMIT, machine, margin=-1)
+except RuntimeError as error:
+    print("late", error)
 program.save("chain.program")
 half.save("chain.plan")
 END
@@ -44,6 +54,8 @@ equal "computed again" "$(grep half out)" "half True True [0, 1, 5] True True"
 equal "moved to a file" "$(grep disk out)" "disk True True 0 [0, 2, 3, 5]"
 equal "a refusal names the least budget" "$(grep refused out)" "refused 16384"
 check "a wrong argument is an exception with the library's message" grep -q '^wrong .*alignment' out
+equal "a feed beside a step" "$(grep fed out)" "fed 11000"
+check "a margin below 0" grep -q '^late .*margin' out
 empty "nothing else is said" "$(cat err)"
 run "ebb plan reads the program" planned plan ./chain.program --memory 18432
 equal "python -m ebb" "$(python3 -m ebb version)" "$("$EBB" version)"
