@@ -14,10 +14,11 @@ static ebb_status open_ports(ebb_run *run) {
     const uint64_t n = ebb_max_u64(graph->ports.n, 1);
     run->port = ebb__bump_alloc(&run->bump, n, sizeof *run->port);
     run->touches = ebb__bump_alloc(&run->bump, n + 1, sizeof *run->touches);
-    run->other_port = ebb__bump_alloc(&run->bump, n, sizeof *run->other_port);
-    if (run->port == NULL || run->touches == NULL || run->other_port == NULL) { return EBB_E_NO_MEMORY; }
+    void **other_port = ebb__bump_alloc(&run->bump, n, sizeof *other_port);
+    if (run->port == NULL || run->touches == NULL || other_port == NULL) { return EBB_E_NO_MEMORY; }
     memset(run->port, 0, n * sizeof *run->port);
-    memset(run->other_port, 0, n * sizeof *run->other_port);
+    memset(other_port, 0, n * sizeof *other_port);
+    run->other_port = other_port; /* from here on there is something to close */
     run->state.port = run->port;
     run->state.ports_move = run->lowered->feeds_early;
     for (; run->n_ports < graph->ports.n; run->n_ports++) {

@@ -29,7 +29,7 @@ static ebb_status build_net(void *ctx, const ebb_zoo_options *o, ebb_graph **gra
     return EBB_OK;
 }
 
-static ebb_status live(const ebb_mem *mem, const char *data, const char *path) {
+static ebb_status live(const ebb_mem *mem, const char *data, const char *path, const char *feed) {
     ebb_trainer_options o = EBB_TRAINER_OPTIONS_INIT;
     ebb_trainer *trainer = NULL;
     ebb_step_result step;
@@ -40,6 +40,7 @@ static ebb_status live(const ebb_mem *mem, const char *data, const char *path) {
     o.session.backend = "ref";
     o.data = data;
     o.session.batch = 2;
+    o.session.feed = feed;
     o.n_steps = 1;
     ebb_status st = ebb_trainer_create(&o, &trainer, NULL, NULL);
     if (st == EBB_OK) { st = ebb_trainer_step(trainer, &step, &done); }
@@ -57,7 +58,8 @@ static void test_whole_life(void **state) {
     data_put_digits(&dir, "d.csv.gz", 10);
     (void)snprintf(data, sizeof data, "digits:%s/d.csv.gz", dir.path);
     (void)snprintf(path, sizeof path, "%s", data_path(&dir, "c"));
-    OOM_LOOP(mem, st, { st = live(mem, data, path); });
+    OOM_LOOP(mem, st, { st = live(mem, data, path, "first"); });
+    OOM_LOOP(mem, st, { st = live(mem, data, path, "early"); });
     data_dir_remove(&dir);
 }
 
