@@ -60,8 +60,9 @@ class Ebb:
         out = self.run("plan", what, "--policy", policy, "--machine", self.machine, "--json", *options)
         return json.loads(out) if out is not None else None
 
-    def net(self, net, policy, *options):
-        return self.plan(net, policy, "--batch", "100", "--accounting", "paper", "--effort", "0", *options)
+    def net(self, net, policy, *options, effort=0):
+        options = ("--batch", "100", "--accounting", "paper", "--effort", str(effort), *options)
+        return self.plan(net, policy, *options)
 
 
 def table_2(ebb):
@@ -79,7 +80,7 @@ def figure_10(ebb):
         memory = str(int(whole["peak_planned_bytes"] * (100 - saved) / 100))
         cells = []
         for policy in ("autoswap-bo", "swap"):
-            plan = ebb.net(net, policy, "--memory", memory)
+            plan = ebb.net(net, policy, "--memory", memory, effort=1)
             more = plan and 100 * (plan["step_time_predicted_s"] / whole["step_time_predicted_s"] - 1)
             cells.append(f"{more:.1f}" if plan else "no plan")
         yield ["figure 10", f"{net}, time over liveness with {saved} % saved", "%", f"under {overhead}", *cells,
