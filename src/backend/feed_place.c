@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the inputs of the next iteration are copied in, if they come early: behind the last step that reads the batch
- * before, late enough to leave the bytes to others for as long as possible, early enough to be there in time. What is
- * known of time here is how many bytes the steps pass over.
+ * Where an iteration copies in the inputs of the next one, if inputs come early. This must be after the last step that
+ * reads the old batch. Later is better, because other tensors use the bytes until then; but the copy has to end in
+ * time. There are no times here, so the bytes that steps read and write stand for them.
  */
 #include "backend/lower.h"
 
@@ -23,7 +23,7 @@ static uint64_t operand_bytes(const ebb_graph *graph, const ebb_op *op) {
     return bytes;
 }
 
-/* Of the graph's ops, about: kernels may work in place, and take scratch. */
+/* Estimates from the graph alone: they do not know which kernels work in place, or take scratch. */
 typedef struct outlook {
     uint32_t *read_until; /* [n_values]: the op after the last one that reads it, or a view of it */
     uint64_t *left;       /* [n_ops + 1]: bytes of operands from each op on */

@@ -52,7 +52,7 @@ static void add_gap(away *a, uint32_t t, uint32_t ready, uint32_t leave, uint32_
                                  .in_ns = (double)ebb_machine_copy_time_ns(a->input->machine, tier, EBB_DEVICE, bytes)};
 }
 
-/* What is overwritten next needs no copies, and is never there in between. */
+/* A tensor that is overwritten next needs no copies: until then it does not have to be anywhere. */
 static void add_gaps(away *a, const ebb_uses *uses, uint32_t t) {
     const ebb_use *use = &uses->use[uses->start[t]], *end = &uses->use[uses->start[t + 1]];
     const uint32_t n = (uint32_t)a->view.n_steps;
@@ -315,7 +315,7 @@ static void drop_next(run *r, uint32_t step) {
     r->now_ns = fmax(r->now_ns, g->out_end_ns);
 }
 
-/* Drop until there is room for so many bytes beside what is there at a step. */
+/* Drop tensors until these bytes fit beside what is on the device at a step. */
 static void make_room(run *r, uint32_t step, int64_t bytes) {
     const int64_t limit = (int64_t)r->a->input->limit_bytes;
     while (r->a->base[step] - r->absent + bytes > limit && r->next_drop < r->n_leaving) { drop_next(r, step); }
@@ -363,7 +363,7 @@ static void copy_out(run *r, uint32_t place) {
     }
 }
 
-/* What is used last in a place may be dropped from then on. */
+/* A tensor whose gap begins in a place may be dropped after that place. */
 static void leave(run *r, uint32_t place) {
     away *a = r->a;
     for (; r->n_leaving < r->n_arriving && a->gaps[a->leaving[r->n_leaving]].leave == place; r->n_leaving++) {
@@ -396,7 +396,7 @@ static void begin_lap(run *r) {
     }
 }
 
-/* What is away across the end is dropped there at the latest. Times go on from the end. */
+/* A tensor that is away when the iteration ends is dropped at the end at the latest. Times continue from there. */
 static void end_lap(run *r) {
     away *a = r->a;
     const uint32_t n = a->n;
@@ -471,7 +471,7 @@ static ebb_status list_changes(const away *a, ebb_changes *changes, ebb_draft *d
     return ebb__changes_sort(changes);
 }
 
-/* What is not needed any more, or is overwritten next, is dropped after a step. */
+/* After a step, drop the tensors that nothing needs any more, or that are overwritten next. */
 static ebb_status draft_step(const away *a, const ebb_uses *uses, uint64_t *next_use, uint32_t s, ebb_draft *draft) {
     const ebb_step *step = &a->view.steps[s];
     EBB_TRY(ebb__draft_step(draft, EBB_ACT_RUN, s, ebb__choice_of(a->input->choice, s)));

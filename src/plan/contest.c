@@ -126,7 +126,6 @@ static ebb_status ask_all(ebb_maker *m, contest *c) {
     const ebb_policy *own = m->policy;
     const uint32_t n = count_rivals(m), n_quick = m->is_large ? 0 : (uint32_t)ebb_min_u64(n, own->n_quick_rivals);
     if (!m->is_large) { EBB_TRY(ask_quick(m, n_quick, c)); }
-    if (m->is_large) { c->time_ns = UINT64_MAX; }
     if (c->time_ns > c->free_ns) { EBB_TRY(ask(m, own, c)); }
     if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
     const bool goes_on = c->time_ns > c->free_ns && c->copies_ns > c->free_ns; /* the bound has not been found whole */

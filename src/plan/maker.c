@@ -774,9 +774,8 @@ static ebb_status make_unlimited(maker *m, const ebb_policy *policy, uint64_t bu
         const uint64_t work = m->is_large ? QUICK_WORK : THOROUGH_WORK;
         st = place(m, plan, work, m->is_hasty ? budget_bytes : 0, UINT64_MAX, &got);
     }
-    const bool may_be_higher =
-        got.peak_bytes > least_peak(m, bound_bytes) || ebb__liveness_drops_persistent(m->program);
-    if (st == EBB_OK && may_fit && policy->yardstick != NULL && may_be_higher) {
+    if (st == EBB_OK && may_fit && policy->yardstick != NULL &&
+        (got.peak_bytes > least_peak(m, bound_bytes) || ebb__liveness_drops_persistent(m->program))) {
         st = take_lower(m, policy->yardstick, &plan, &got.peak_bytes);
     }
     if (st != EBB_OK || !may_fit) {
