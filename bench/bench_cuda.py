@@ -28,6 +28,7 @@ FULL = {
     "throughput": [("resnet50", 256, 224), ("vgg16", 128, 224), ("alexnet", 1024, 227), ("densenet121", 128, 224)],
     "budgets": ("100%", "50%", "25%"),
     "steps": 5,
+    "feed": ("100%", "70%"),
     # The paper's table 5, largest batches with 12 GB: Caffe, MXNet, Torch, TensorFlow, SuperNeurons.
     "batch": [("alexnet", 227, (768, 768, 1024, 1408, 1792)), ("vgg16", 224, (48, 64, 48, 80, 224)),
               ("inception4", 299, (16, None, None, 64, 240)), ("resnet50", 224, (24, 80, 32, 128, 384)),
@@ -45,6 +46,7 @@ TINY = {
     "throughput": [("resnet18", 2, 32)],
     "budgets": ("100%", "70%"),
     "steps": 1,
+    "feed": ("100%",),
     "batch": [("lenet", 28, (8, 8, 8, 8, 64))],  # to begin with
     "depth": ("resnet_cifar:{}", 2, 6, 2, 32, (1, 2)),
     "ten_thousand": ("resnet_cifar:3", 2, 32),
@@ -311,6 +313,19 @@ def capture(bench, cases):
             alternate(bench, case, contenders, ("streams", budget), "value: time over streams'")
 
 
+def feed(bench, cases):
+    """Batches copied in during the iteration before (early), beside the copy at its beginning (first); value: time over
+    first's."""
+    times = ("first", "early")
+    for when in times:
+        bench.plan_ahead(cases["throughput"], cases["feed"], "--feed", when)
+    for case in bench.parts(cases["throughput"]):
+        for budget in cases["feed"]:
+            contenders = {(f"ebb, {when}", budget): planned_contender(bench, case, cases["steps"], budget, "--feed", when)
+                          for when in times}
+            alternate(bench, case, contenders, ("ebb, first", budget), "value: time over that of the feed at first")
+
+
 SECTIONS = {  # with their shares of the time
     throughput: 170,
     batch: 80,
@@ -319,6 +334,7 @@ SECTIONS = {  # with their shares of the time
     predict: 75,
     workspaces: 40,
     capture: 15,
+    feed: 60,
 }
 
 # What is measured in one piece of a card's time, most urgent first; each leaves room for the tests of its stage.
@@ -330,7 +346,9 @@ STAGES = {
 
 
 def run_sections(bench, chosen):
-    cases = TINY if bench.args.tiny else FULL
+    cases = dict(TINY if bench.args.tiny else FULL)
+    if bench.args.nets:
+        cases["throughput"] = [case for case in cases["throughput"] if case[0] in bench.args.nets]
     for i, section in enumerate(chosen):
         bench.section = section.__name__
         left = bench.deadline - time.monotonic()
@@ -354,6 +372,7 @@ def parse():
     parser.add_argument("--tf32", action="store_true", help="on both sides")
     parser.add_argument("--fast-algorithms", action="store_true", help="ebb's may depend on the order of threads, too")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nets", type=lambda text: text.split(","), help="of throughput, predict and feed (all)")
     parser.add_argument("--budgets", type=int, help="how many of the budgets, largest first, throughput takes (all)")
     parser.add_argument("--modes", type=lambda text: text.split(","), default=["eager", "checkpoint", "compile"],
                         help="PyTorch's, of throughput (eager,checkpoint,compile)")

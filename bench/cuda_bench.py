@@ -39,7 +39,7 @@ class Bench:
         self.end = time.monotonic() + max(60, args.deadline)  # to find the card
         self.deadline = time.monotonic() + args.deadline
         self.section, self.left_out, self.failed, self.measured = "", [], [], set()
-        self.planned = {}  # of plan_ahead: a plan's file or why there is none, by case and budget
+        self.planned = {}  # of plan_ahead: a plan's file or why there is none, by case, budget and options
         self.writer, self.output = csv.DictWriter(output, COLUMNS, lineterminator="\n"), output
         self.origin = {"commit": commit(args.build), "machine": processor()}
 
@@ -134,7 +134,7 @@ class Bench:
             self.measured.add(case)
         return ["--machine", path]
 
-    def plan_ahead(self, cases, budgets):
+    def plan_ahead(self, cases, budgets, *options):
         """Plans for all of them at once, as many as there are processors: planning needs no card, which is what is dear.
         What fails or has no time is told by who asks for it."""
         jobs = {}
@@ -142,12 +142,14 @@ class Bench:
             for case in cases:
                 machine = self.machine(case)
                 for budget in budgets:
-                    path = os.path.join(self.args.work, f"plan-{'-'.join(map(str, case))}-{budget}".replace(":", "_"))
-                    if (case, budget) not in self.planned:
+                    key = (case, budget, *options)
+                    name = "-".join(map(str, (*case, *key[1:])))
+                    path = os.path.join(self.args.work, f"plan-{name}".replace(":", "_"))
+                    if key not in self.planned:
                         jobs[pool.submit(self.ebb, "plan", case, *machine, "--memory", budget, "--algorithms", "fitting",
-                                         "-o", path)] = (case, budget, path)
-            for job, (case, budget, path) in jobs.items():
-                self.planned[case, budget] = job.exception() or path
+                                         *options, "-o", path)] = key, path
+            for job, (key, path) in jobs.items():
+                self.planned[key] = job.exception() or path
 
     def open_card(self):
         """Failed where there is none."""
@@ -224,13 +226,13 @@ def ebb_contender(bench, case, steps, *options):
     return lambda: measured(bench, case, steps, *options)
 
 
-def planned_contender(bench, case, steps, budget):
-    """What plan_ahead planned."""
+def planned_contender(bench, case, steps, budget, *options):
+    """What plan_ahead planned with these options."""
     def measure():
-        plan = bench.planned[case, budget]
+        plan = bench.planned[case, budget, *options]
         if isinstance(plan, Exception):
             raise plan
-        return measured(bench, case, steps, "--plan", plan)
+        return measured(bench, case, steps, *options, "--plan", plan)
     return measure
 
 

@@ -13,10 +13,10 @@ build=$(dirname "$EBB")
 bench() {
     python3 "$root/bench/bench_cuda.py" --build "$build" --rounds 1 "$@" >out 2>err </dev/null
 }
-sections="throughput batch depth offload predict workspaces capture"
+sections="throughput batch depth offload predict workspaces capture feed"
 if [ ! -x "$build/bench_workspaces" ]; then # the others
     skip "workspaces" "there is no bench_workspaces in $build"
-    sections="throughput batch depth offload predict capture"
+    sections="throughput batch depth offload predict capture feed"
 fi
 list=$(echo $sections | tr ' ' ,)
 
@@ -93,7 +93,7 @@ equal "a section that is none" "$? $(tail -n 1 err | sed 's/;.*//')" "2 bench_cu
 
 mkdir alone && cp -L "$build"/libebb.so.0 alone/ && cp "$EBB" alone/ # a build without the plug-in
 LD_LIBRARY_PATH=$PWD/alone python3 "$root/bench/bench_cuda.py" --build alone -o none.csv >out 2>err
-equal "no card" "$? $(wc -c <out) $(tail -n 1 err)" "5 0 bench_cuda: 7 sections not run"
+equal "no card" "$? $(wc -c <out) $(tail -n 1 err)" "5 0 bench_cuda: 8 sections not run"
 check "no card: what is missing" grep -q '^ebb: backend cuda: there is no libebb_cuda.so' err
 empty "no card: no file" "$(ls none.csv* 2>/dev/null)"
 

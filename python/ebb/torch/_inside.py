@@ -47,9 +47,18 @@ def kept_bytes(func, args):
 
 
 def _timed(func, args, kwargs):
+    wait = wait_of(args)
+    wait()
     begin_ns = time.perf_counter_ns()
     result = func(*args, **kwargs)
+    wait()
     return result, time.perf_counter_ns() - begin_ns
+
+
+def wait_of(args):
+    """A function that waits until a card has done what it was given; on a CPU an operator is done when it returns."""
+    is_cuda = any(tensor.device.type == "cuda" for tensor in tensors_in(args))
+    return torch.cuda.synchronize if is_cuda else lambda: None
 
 
 def most_bytes(changes):
