@@ -77,7 +77,7 @@ class Certificate(Structure):
 class Summary(Structure):
     _fields_ = [("policy", c_char_p), ("budget_bytes", c_uint64), ("peak_bytes", c_uint64), ("bound_bytes", c_uint64),
                 ("tier_bytes", c_uint64 * MAX_TIERS), ("moved_out_bytes", c_uint64), ("moved_in_bytes", c_uint64),
-                ("moved_on_bytes", c_uint64), ("n_recomputed_steps", c_uint64), ("fingerprint", c_uint64),
+                ("moved_on_bytes", c_uint64), ("n_recomputed_steps", c_uint64), ("alignment_bytes", c_uint64), ("fingerprint", c_uint64),
                 ("algorithms", c_char_p), ("has_nominal_times", c_bool), ("certificate", Certificate)]
 
 
