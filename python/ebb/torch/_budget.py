@@ -146,6 +146,7 @@ class Budget:
             self._begin_owned()
             yield from self._run()
         finally:
+            self._slab.abandon()
             self._end_owned()
 
     def _run(self):
@@ -187,6 +188,7 @@ class Budget:
     def _end_owned(self):
         if self._guard is None:
             return
+        self._pager.settle()
         self._pager.count, owned = None, self._owned.storages()
         for key, page in tuple(self._pager.away.items()):
             if key not in owned:
@@ -225,6 +227,7 @@ class Budget:
             warnings.warn("ebb: PyTorch's profiler is in use while a step is recorded, so what operators take while they "
                           "run is not in the plan; profile later steps", stacklevel=2)
         limit = self._bytes if self._pager is not None else None
+        self._slab.is_measuring = True
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
         recorder.begin(self._owned.storages())
         return recorder
@@ -270,6 +273,7 @@ class Budget:
             self._slab.forget_rates()
             self._note_leaves(recorder.leaves())
             return
+        self._slab.is_measuring = False
         plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step

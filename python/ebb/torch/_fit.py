@@ -4,7 +4,7 @@ from .. import planning
 from ._layout import Layout
 from ._schedule import peak, plain
 
-_TRIES = 12  # of budgets for the plan, until the peak is below the budget
+_QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
 
 
 class Fit:
@@ -53,13 +53,23 @@ def fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads=1, exce
 
 
 def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes):
+    """Quick plans find out by how much the peak will be above what a plan says; then there are few long searches."""
+    quick = _tried(layout, budget_bytes, machine, tier_bytes, 0, n_threads, excess_bytes, _QUICK_TRIES)
+    if effort == 0:
+        return quick
+    long = _tried(layout, budget_bytes, machine, tier_bytes, effort, n_threads,
+                  quick.excess_bytes if quick is not None else excess_bytes, _TRIES)
+    return min((fit for fit in (long, quick) if fit is not None), key=lambda fit: fit.plan.iteration_ns, default=None)
+
+
+def _tried(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes, n_tries):
     def planned(aim_bytes):
         plan = layout.program.plan(aim_bytes, machine, tier_bytes, effort=effort, n_threads=n_threads)
         found = _followed(layout, plan)
         plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
         return found
 
-    for _ in range(_TRIES):
+    for _ in range(n_tries):
         try:
             found = planned(max(1, budget_bytes - layout.base_bytes - excess_bytes))
         except planning.NoFit as error:

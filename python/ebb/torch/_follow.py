@@ -108,6 +108,10 @@ class Follower:
 
     def _call(self, func, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
+        if self._slab.leaving:
+            for tensor, _, is_written in repeat_of(func).operator.tensors(args, kwargs) if repeat_of(func).written else ():
+                if is_written:
+                    self._slab.settle_storage(storage_of(tensor))
         if self._pager is not None:
             self._make_ready(func, args, kwargs)
         if self.measured is None and self._pager is None:
@@ -317,6 +321,7 @@ class Follower:
 
     def finish(self):
         self.restore()
+        self._slab.settle()
         self.is_over = True
 
     def restore(self):
@@ -340,9 +345,11 @@ class Follower:
         if kind != planning.AGAIN and (target in self._recording.uses or target in self._schedule.away):
             page = self._pages.get(target)
             if page is not None:
-                (self._pager.out if kind == planning.DROP else self._pager.back)(page)
+                {planning.OUT: self._pager.send, planning.DROP: self._pager.out}.get(kind, self._pager.come)(page)
             return
         if kind in (planning.DROP, LAST_DROP):
+            if target in self._slots:
+                self._slots[target][0].wait()
             held = self._table.pop(target, None)
             self._own.discard(target)
             if kind == LAST_DROP:
@@ -355,10 +362,10 @@ class Follower:
         self.has_acted = True
         if kind == planning.OUT:
             storage, version = self._table[target]
-            self._slots[target] = self._slab.out(storage), version
+            self._slots[target] = self._slab.send(storage), version
         elif kind == planning.IN:
             slot, version = self._slots[target]
-            self._table[target] = self._see(slot.back()), version
+            self._table[target] = self._see(slot.come()), version
             self._own.add(target)
         elif kind == planning.AGAIN:
             for (number, version), storage in self._compute(self._calls[target], {}).items():
@@ -418,6 +425,7 @@ class Follower:
             storage = self._bring(number, value.version, made)
             if made.pop((number, value.version), None) is None:  # it is the table's
                 if number in self._own:
+                    self._slab.settle_storage(storage)
                     del self._table[number]
                 else:
                     storage = self._see(storage.clone())
@@ -431,10 +439,12 @@ class Follower:
         """A storage of the step at a version: as it is held, as it was moved out, or computed again with all that is
         missing for it."""
         held = self._table.get(number)
+        slot = self._slots.get(number)
         if held is not None and held[1] == version:
+            if slot is not None:
+                slot[0].arrive()
             return held[0]
         if (number, version) not in made:
-            slot = self._slots.get(number)
             if slot is not None and slot[1] == version:
                 made[number, version] = self._see(slot[0].back())
             else:

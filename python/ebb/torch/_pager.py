@@ -29,12 +29,13 @@ class _Page:
 
 
 class Pager:
-    """count: what is told of each storage that leaves or comes back (`left`, `came`), or None."""
+    """count: what is told of each storage that leaves or comes back (`left`, `came`), or None. away, coming: pages by key;
+    of the latter the bytes are on their way."""
 
     def __init__(self, slab):
         self._slab, self._process = slab, os.getpid()
         self.pages, self.count = {}, None
-        self.away = {}  # {key: page}
+        self.away, self.coming = {}, {}
 
     # ---- pages
 
@@ -60,6 +61,7 @@ class Pager:
         """Forget what is gone."""
         for key in [key for key in self.pages if expired(key)]:
             self.away.pop(key, None)
+            self.coming.pop(key, None)
             del self.pages[key]
             forget(key)
 
@@ -71,48 +73,81 @@ class Pager:
 
     # ---- moves
 
-    def out(self, page):
-        """Let a storage leave; gives whether it is away. Memory that others may know by its address stays."""
+    def _leaver(self, page):
+        """The storage that may leave, or None. Memory that others may know by its address stays."""
         storage = None if page.is_away or expired(page.key) else alive(page.key)
+        if storage is None or self._process != os.getpid() or is_resident_only(storage) or \
+                storage.nbytes() != page.n_bytes or page.is_pinned:
+            return None
+        return storage
+
+    def send(self, page):
+        """Begin to copy out what will leave."""
+        storage = self._leaver(page)
+        if storage is not None and not (page.is_current and page.slot.error is None):
+            page.slot, page.is_current = self._slab.send(storage, page.slot), True
+
+    def out(self, page):
+        """Let a storage leave; gives whether it is away."""
+        storage = self._leaver(page)
         if storage is None:
             return page.is_away
-        if self._process != os.getpid() or is_resident_only(storage) or storage.nbytes() != page.n_bytes or \
-                page.is_pinned:
-            return False
-        if not page.is_current:
-            page.slot = self._slab.out(storage, page.slot)
-        page.is_away = page.is_current = True
+        self.coming.pop(page.key, None)
+        try:
+            self.send(page)
+            page.slot.wait()
+        except BaseException:
+            page.is_current = False
+            raise
+        page.is_away = True
         storage.resize_(0)
         self.away[page.key] = page
         if self.count is not None:
             self.count.left(page.key)
         return True
 
-    def back(self, page):
-        """The bytes are there again."""
+    def come(self, page):
+        """The bytes begin to come."""
         storage = alive(page.key) if page.is_away else None
         if storage is None:
             return
         storage.resize_(page.n_bytes)
-        try:
-            page.slot.into(storage)
-        except BaseException:
-            storage.resize_(0)
-            raise
+        self._slab.fetch(page.slot, storage)
         page.is_away = False
         del self.away[page.key]
+        self.coming[page.key] = page
         if self.count is not None:
             self.count.came(storage)
 
+    def arrive(self, page):
+        """The bytes that began to come are there."""
+        del self.coming[page.key]
+        try:
+            page.slot.arrive()
+        except BaseException:
+            storage = None if expired(page.key) else alive(page.key)
+            if storage is not None:
+                storage.resize_(0)
+                page.is_away, self.away[page.key] = True, page
+                if self.count is not None:
+                    self.count.left(page.key)
+            raise
+
+    def back(self, page):
+        """The bytes are there again."""
+        self.come(page)
+        if page.key in self.coming:
+            self.arrive(page)
+
     def touch(self, tensors):
         """Bring back what is about to be used."""
-        for tensor in tensors if self.away else ():
+        for tensor in tensors if self.away or self.coming else ():
             storage = storage_of(tensor)
             if storage is not None:
                 self.touch_storage(storage)
 
     def touch_storage(self, storage):
-        page = self.away.get(storage._cdata)
+        page = self.away.get(storage._cdata) or self.coming.get(storage._cdata)
         if page is not None:
             self.back(page)
 
@@ -133,8 +168,13 @@ class Pager:
         return key in self.pages and self.pages[key].is_pinned
 
     def all_back(self):
-        for page in tuple(self.away.values()):
+        for page in (*self.away.values(), *self.coming.values()):
             self.back(page)
+
+    def settle(self):
+        """What began to come is there."""
+        for page in tuple(self.coming.values()):
+            self.arrive(page)
 
     def close(self):
         self.all_back()
@@ -186,7 +226,7 @@ class Data(TorchFunctionMode):
         self._pager = pager
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if self._pager.away and func in _DATA and args and isinstance(args[0], torch.Tensor):
+        if (self._pager.away or self._pager.coming) and func in _DATA and args and isinstance(args[0], torch.Tensor):
             with torch._C.DisableTorchFunction():
                 self._pager.touch(args[:1])
         return func(*args, **kwargs or {})

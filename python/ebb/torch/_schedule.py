@@ -30,7 +30,7 @@ class Schedule:
                 if waiting:
                     self.before[entry] += waiting
                 last, waiting, is_leading = entry, [], True
-            elif kind in (planning.DROP, LAST_DROP) and is_leading and last >= 0:
+            elif kind in (planning.DROP, LAST_DROP, planning.OUT) and is_leading and last >= 0:
                 self.after[last].append((kind, target))
             else:
                 is_leading = False
@@ -42,15 +42,15 @@ class Schedule:
 
 
 def _adapted(actions, recording, steps, leftovers):
-    """The actions as they are done, and the leftovers that leave for good. What may leave by itself is copied out when
-    it is dropped, if the slab does not have it; a passing one that is not needed any more dies by itself."""
+    """The actions as they are done, and the leftovers that leave for good. A passing one that is not needed any more dies
+    by itself."""
     seen, found, gone = set(), [], set()
     for kind, target in reversed(actions):
         if kind in (planning.DROP, planning.OUT) and target in recording.uses:
             is_last, is_passing = target not in seen, target in recording.passing
-            if kind == planning.OUT or is_last and is_passing and target not in leftovers:
+            if is_last and is_passing and target not in leftovers:
                 continue
-            if is_last and is_passing:
+            if is_last and is_passing and kind == planning.DROP:
                 gone.add(target)
         elif kind == planning.DROP and target not in seen:
             kind = LAST_DROP

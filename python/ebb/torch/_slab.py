@@ -1,51 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where bytes go that leave: a file without a name in a folder, or other memory of the host (pinned beside a card).
 
-A slot is given to one storage at a time and used again after. The rates of copies are measured as they happen: the rate
-of a way is the one that half of the bytes reached. An average would be that of the copies that had to wait, for another
-program or for memory that was used for the first time.
+A slot is given to one storage at a time and used again after. Copies run beside computing (_copies.py): one begins with
+`send` or `fetch`, and whoever uses its bytes waits for it. Their rates are measured while a step is recorded, when nothing
+runs beside them: the rate of a way is the one that half of the bytes reached. An average would be that of the copies that
+had to wait, for another program or for memory that was used for the first time.
 """
+import ctypes
 import os
 import tempfile
 import time
 
 import torch
 
+from ._copies import Stream, Thread
 from ._tensors import bytes_view
 
 _CHUNK_BYTES = 1 << 30  # one call to the system moves at most 2 GiB
 
 
 class Slab:
-    """folder: of the file; None: memory."""
+    """folder: of the file; None: memory. is_measuring: whether rates are measured. leaving: {key of a storage that is
+    copied out: slot}."""
 
     def __init__(self, folder):
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0) if folder is not None else None
         self._free, self._end = {}, 0  # {bytes: slots}, the end of the file
-        self.out_bytes = self.in_bytes = 0
-        self._outs, self._ins = [], []  # (bytes per second, bytes) of copies
+        self._ways = {}  # {(is out, device or None): what makes its copies}
+        self.is_measuring, self.leaving, self._under_way = True, {}, {}
+        self._rates = {True: [], False: []}  # (bytes per second, bytes) of copies out and in
 
-    out_rate = property(lambda self: _median(self._outs))
-    in_rate = property(lambda self: _median(self._ins))
+    out_rate = property(lambda self: _median(self._rates[True]))
+    in_rate = property(lambda self: _median(self._rates[False]))
 
     def forget_rates(self):
         """Those of a step in which every slot was new."""
-        self._outs.clear()
-        self._ins.clear()
+        for rates in self._rates.values():
+            rates.clear()
 
-    def out(self, storage, slot=None):
-        """Copy a storage out, over what a slot holds if one is given; gives the slot that holds it."""
-        begin_ns, n_bytes = time.perf_counter_ns(), storage.nbytes()
+    # ---- copies
+
+    def send(self, storage, slot=None):
+        """Begin to copy a storage out, over what a slot holds if one is given; gives the slot that will hold it. Until
+        that slot was waited for, the storage is not to be written."""
         if slot is None:
+            n_bytes = storage.nbytes()
             places = self._free.get(n_bytes)
             slot = _Slot(self, n_bytes, places.pop() if places else self._new_place(storage, n_bytes), storage.device)
-        if self._file is None:
-            slot.place.copy_(storage)
-        else:
-            self._write(storage, slot.place)
-        self.out_bytes += n_bytes
-        self._outs.append(_rate(n_bytes, begin_ns))
+        self._begin(slot, storage, True)
         return slot
+
+    def out(self, storage, slot=None):
+        """The same, and wait until it is done."""
+        slot = self.send(storage, slot)
+        slot.finish()
+        return slot
+
+    def fetch(self, slot, storage):
+        """Begin to read what a slot holds into a storage of as many bytes; the slot is to be waited for."""
+        self._begin(slot, storage, False)
+
+    def settle(self):
+        """Wait for all copies."""
+        while self._under_way:
+            next(iter(self._under_way)).wait()
+
+    def settle_storage(self, storage):
+        """A storage may be written afterwards."""
+        slot = self.leaving.get(storage._cdata) if storage is not None else None
+        if slot is not None:
+            slot.wait()
+
+    def abandon(self):
+        """Wait for all copies, whatever becomes of them."""
+        while self._under_way:
+            try:
+                self.settle()
+            except Exception:  # whoever needs these bytes is told when it asks for them
+                pass
+
+    def _begin(self, slot, storage, is_out):
+        try:
+            slot.wait()  # for the one before
+        except Exception:
+            if slot.is_out and not is_out:  # it does not hold the bytes
+                raise
+        slot.storage, slot.is_out, slot.error = storage, is_out, None
+        on_card = self._file is None and storage.device.type == "cuda"
+        key = is_out, storage.device if on_card else None
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = Stream(storage.device) if on_card else Thread()
+        event = torch.cuda.current_stream(storage.device).record_event() \
+            if storage.device.type == "cuda" and not on_card else None
+        self._under_way[slot] = None
+        if is_out:
+            self.leaving[storage._cdata] = slot
+        slot.copy = way.begin(lambda: self._copy(slot, event))
+        if on_card and self.is_measuring:
+            begin_ns = time.perf_counter_ns()
+            slot.finish()
+            self._rates[is_out].append(_rate(slot.n_bytes, begin_ns))
+
+    def end(self, slot):
+        """Of a copy that was waited for."""
+        self._under_way.pop(slot, None)
+        if slot.is_out and self.leaving.get(slot.storage._cdata) is slot:
+            del self.leaving[slot.storage._cdata]
+
+    def _copy(self, slot, event):
+        """event: of what computes, if another thread copies from or to a card."""
+        begin_ns, storage, is_out = time.perf_counter_ns(), slot.storage, slot.is_out
+        if self._file is None:
+            to, source = (slot.place, storage) if is_out else (storage, slot.place)
+            if storage.device.type == "cuda":
+                _bytes_of(to).copy_(_bytes_of(source), non_blocking=True)
+                return
+            ctypes.memmove(to.data_ptr(), source.data_ptr(), slot.n_bytes)
+        elif is_out:
+            self._write(_on_host(storage, event), slot.place)
+        else:
+            self._read(slot, storage, event)
+        if self.is_measuring:
+            self._rates[is_out].append(_rate(slot.n_bytes, begin_ns))
+
+    # ---- places
 
     def _new_place(self, storage, n_bytes):
         if self._file is None:
@@ -54,38 +133,42 @@ class Slab:
         self._end += n_bytes
         return self._end - n_bytes
 
-    def _on_host(self, storage):
-        return storage if storage.device.type == "cpu" else storage.cpu()
-
-    def _write(self, storage, offset):
-        held = self._on_host(storage)
+    def _write(self, held, offset):
         left = bytes_view(held)
         while left:
             n = os.pwrite(self._file.fileno(), left[:_CHUNK_BYTES], offset)
             left, offset = left[n:], offset + n
 
-    def into(self, slot, storage):
-        """Read what a slot holds into a storage of as many bytes."""
-        begin_ns = time.perf_counter_ns()
-        if self._file is None:
-            storage.copy_(slot.place)
-        else:
-            host = storage if storage.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
-            left, offset = bytes_view(host), slot.place
-            while left:
-                n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
-                if n == 0:
-                    raise OSError("ebb: the file of what was moved out is shorter than it was")
-                left, offset = left[n:], offset + n
-            if host is not storage:
-                storage.copy_(host)
-        self.in_bytes += slot.n_bytes
-        self._ins.append(_rate(slot.n_bytes, begin_ns))
+    def _read(self, slot, storage, event):
+        host = storage if storage.device.type == "cpu" else torch.UntypedStorage(slot.n_bytes)
+        left, offset = bytes_view(host), slot.place
+        while left:
+            n = os.preadv(self._file.fileno(), [left[:_CHUNK_BYTES]], offset)
+            if n == 0:
+                raise OSError("ebb: the file of what was moved out is shorter than it was")
+            left, offset = left[n:], offset + n
+        if host is not storage:
+            with torch.cuda.stream(torch.cuda.Stream(storage.device)):
+                torch.cuda.current_stream().wait_event(event)
+                _bytes_of(storage).copy_(_bytes_of(host))
 
     def close(self):
+        self.abandon()
         self._free.clear()
         if self._file is not None:
             self._file.close()
+
+
+def _bytes_of(storage):
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _on_host(storage, event):
+    if storage.device.type == "cpu":
+        return storage
+    with torch.cuda.stream(torch.cuda.Stream(storage.device)):
+        torch.cuda.current_stream().wait_event(event)
+        return storage.cpu()
 
 
 def _rate(n_bytes, begin_ns):
@@ -103,20 +186,51 @@ def _median(copies):
 
 
 class _Slot:
-    """Its place is free again when it is gone."""
-    __slots__ = ("slab", "n_bytes", "place", "device")
+    """Its place is free again when it is gone. copy: the one that is under way, or None; out of or into `storage`. error:
+    why the last one failed, which is raised for whoever waits for its bytes."""
+    __slots__ = ("slab", "n_bytes", "place", "device", "copy", "storage", "is_out", "error")
 
     def __init__(self, slab, n_bytes, place, device):
         self.slab, self.n_bytes, self.place, self.device = slab, n_bytes, place, device
+        self.copy = self.storage = self.is_out = self.error = None
+
+    def wait(self):
+        """What computes from now on comes after the copy that is under way."""
+        self._end(lambda copy: copy.wait())
+
+    def finish(self):
+        """The same, and so does the host."""
+        self._end(lambda copy: copy.finish())
+
+    def arrive(self):
+        """Wait if the copy is one that comes back."""
+        if not self.is_out:
+            self.wait()
+
+    def _end(self, wait):
+        if self.copy is not None:
+            copy, self.copy = self.copy, None
+            try:
+                wait(copy)
+            except Exception as error:
+                self.error = error
+            finally:
+                self.slab.end(self)
+                self.storage = None
+        if self.error is not None:
+            raise self.error
+
+    def come(self):
+        """A new storage, into which what it holds begins to be read."""
+        storage = torch.UntypedStorage(self.n_bytes, device=self.device)
+        self.slab.fetch(self, storage)
+        return storage
 
     def back(self):
         """A new storage with what it holds."""
-        storage = torch.UntypedStorage(self.n_bytes, device=self.device)
-        self.slab.into(self, storage)
+        storage = self.come()
+        self.wait()
         return storage
-
-    def into(self, storage):
-        self.slab.into(self, storage)
 
     def __del__(self):
         self.slab._free.setdefault(self.n_bytes, []).append(self.place)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies that run beside computing, each way one after the other.
+
+A thread makes them, outside of Python's lock. Between a card and pinned memory it is a stream of the card: then what
+computes on the card waits for a copy, and the host does not.
+"""
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+
+class Thread:
+    """One way, by a thread. A process that was forked has no such thread and makes its copies at once."""
+
+    def __init__(self):
+        self._pool, self._process = ThreadPoolExecutor(1, "ebb copies"), os.getpid()
+
+    def begin(self, copy):
+        if self._process != os.getpid():
+            copy()
+            return _Done()
+        return _Promise(self._pool.submit(copy))
+
+
+class _Done:
+    def wait(self):
+        """What computes from now on comes after the copy."""
+
+    finish = wait
+
+
+class _Promise:
+    def __init__(self, future):
+        self._future, self._process = future, os.getpid()
+
+    def wait(self):
+        if self._process != os.getpid() and not self._future.done():
+            raise RuntimeError("ebb: a copy was under way when this process was forked, and does not end here")
+        self._future.result()
+
+    finish = wait
+
+
+class Stream:
+    """One way, by a stream of a card."""
+
+    def __init__(self, device):
+        self._device, self._stream = device, torch.cuda.Stream(device)
+
+    def begin(self, copy):
+        """Copies what the card has computed by then."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            copy()
+        return _Event(self._stream.record_event(), self._device)
+
+
+class _Event:
+    def __init__(self, event, device):
+        self._event, self._device = event, device
+
+    def wait(self):
+        torch.cuda.current_stream(self._device).wait_event(self._event)
+
+    def finish(self):
+        """The host waits, too."""
+        self._event.synchronize()
+        self.wait()
