@@ -348,7 +348,8 @@ STAGES = {
 def run_sections(bench, chosen):
     cases = dict(TINY if bench.args.tiny else FULL)
     if bench.args.nets:
-        cases["throughput"] = [case for case in cases["throughput"] if case[0] in bench.args.nets]
+        for name in ("throughput", "batch"):
+            cases[name] = [case for case in cases[name] if case[0] in bench.args.nets]
     for i, section in enumerate(chosen):
         bench.section = section.__name__
         left = bench.deadline - time.monotonic()
@@ -372,7 +373,7 @@ def parse():
     parser.add_argument("--tf32", action="store_true", help="on both sides")
     parser.add_argument("--fast-algorithms", action="store_true", help="ebb's may depend on the order of threads, too")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--nets", type=lambda text: text.split(","), help="of throughput, predict and feed (all)")
+    parser.add_argument("--nets", type=lambda text: text.split(","), help="of throughput, batch, predict and feed (all)")
     parser.add_argument("--budgets", type=int, help="how many of the budgets, largest first, throughput takes (all)")
     parser.add_argument("--modes", type=lambda text: text.split(","), default=["eager", "checkpoint", "compile"],
                         help="PyTorch's, of throughput (eager,checkpoint,compile)")

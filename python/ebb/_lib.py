@@ -113,6 +113,7 @@ def lib():
                 ("ebb_program_create", None, (c_void_p, c_char_p, c_uint64, handle)),
                 ("ebb_program_add_tensor", None, (c_void_p, POINTER(Tensor), POINTER(c_uint32))),
                 ("ebb_program_add_step", None, (c_void_p, POINTER(Step), POINTER(Access), POINTER(Choice))),
+                ("ebb_program_keep_order", None, (c_void_p,)),
                 ("ebb_program_finish", None, (c_void_p,)),
                 ("ebb_program_save", None, (c_void_p, c_char_p)),
                 ("ebb_program_destroy", "void", (c_void_p,)),

@@ -94,6 +94,10 @@ class Program:
         told = _lib.Step(text, text, phase, repeat, len(accesses), 1, 0, 0)
         _lib.check(_lib.lib().ebb_program_add_step(self._handle, byref(told), array, byref(choice)))
 
+    def keep_order(self):
+        """No plan may run the steps in another order than this one: what they use does not tell all that they depend on."""
+        _lib.check(_lib.lib().ebb_program_keep_order(self._handle))
+
     def _finish(self):
         if not self._is_finished:
             _lib.check(_lib.lib().ebb_program_finish(self._handle))

@@ -161,12 +161,16 @@ class Budget:
             yield
         doer = step.doer  # another one than at first where the step was another one
         if isinstance(doer, _steps.Recorder):
-            self._end_recording(doer.finish(self._owned.storages()), doer)
+            self._end_recording(doer.finish(self._leavers()), doer)
         else:
             doer.finish()
             self._end_following(doer, time.perf_counter() - begin)
 
     # ---- what may leave by itself
+
+    def _leavers(self):
+        """What is owned and may leave: {key of a storage: (storage, owner, tensors)}."""
+        return self._owned.storages() if self._pager is not None else {}
 
     def _make_slab(self):
         if self._slab is None:
@@ -229,7 +233,7 @@ class Budget:
         limit = self._bytes if self._pager is not None else None
         self._slab.is_measuring = True
         recorder = _steps.Recorder(self._slab, self._is_warm, self._pager, limit)
-        recorder.begin(self._owned.storages())
+        recorder.begin(self._leavers())
         return recorder
 
     def _stranger(self):
@@ -250,7 +254,7 @@ class Budget:
             return _follow.Watcher(planned.recording)
         follower = _follow.Follower(planned.recording, planned.fit.schedule, self._slab, self._pager,
                                     self._bytes // _ROOM_PART, self._other)
-        follower.begin(self._owned.storages() if self._pager is not None else None,
+        follower.begin(self._leavers(),
                        Bytes.of_all_tensors if is_measured else None)
         return follower
 

@@ -23,7 +23,7 @@ class Layout:
         self._fixed = self._fixed_bytes()
         self._inexact = self._rewritten_later()
         self.program, self.steps, self.storages, self._tensors = planning.Program("a training step"), [], [], {}
-        self._told, self._order = [], None
+        self._told = []
         self._tell_steps()
         self.base_bytes = min((step["scratch"] for step in self._told), default=0)
         self.steps_ns = sum(max(1, step["ns"]) for step in self._told)
@@ -31,6 +31,7 @@ class Layout:
             self.program.step(step["name"], step["reads"], step["writes"], step["updates"], step["phase"],
                               planning.EXACT if step["is_exact"] else planning.NEVER,
                               step["scratch"] - self.base_bytes, step["ns"] if is_timed else 1)
+        self.program.keep_order()  # the program runs as it does
 
     def _fixed_bytes(self):
         """Of what no plan can move, at each entry, with what its operator takes while it runs."""
@@ -76,20 +77,8 @@ class Layout:
             self.storages.append(number)
         return tensor
 
-    def _keep_order(self, writes, updates):
-        """A plan may run steps in another order, for which there is no way here: updates of single parameters, say. One
-        byte that all of these steps write says no."""
-        if self._order is None:
-            self._order = self.program.tensor("order", 1, trace.OTHER)
-            self.storages.append(None)
-            writes.append(self._order)
-        else:
-            updates.append(self._order)
-
     def _tell(self, entry, name, phase, scratch, ns=1, reads=(), writes=(), updates=(), is_exact=False):
         tensors = [[self._tensor(number) for number in numbers] for numbers in (writes, updates, reads)]
-        if self.recording.is_whole and not is_exact:
-            self._keep_order(*tensors[:2])
         self._told.append({"name": name, "phase": phase, "scratch": scratch, "ns": ns, "writes": tensors[0],
                            "updates": tensors[1], "reads": tensors[2], "is_exact": is_exact})
         self.steps.append(entry)
@@ -179,6 +168,5 @@ class Layout:
 
     def schedule(self, plan):
         actions = [(kind, target if kind in (planning.RUN, planning.AGAIN) else self.storages[target])
-                   for kind, target, _ in plan.actions
-                   if kind in (planning.RUN, planning.AGAIN) or self.storages[target] is not None]
+                   for kind, target, _ in plan.actions]
         return Schedule(self.recording, actions, self.steps, self.leftovers)
