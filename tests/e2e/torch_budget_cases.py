@@ -461,6 +461,76 @@ def writes_what_is_saved():
         raises(f"what was saved is written, step {bad}", RuntimeError, "changed in place", train)
 
 
+def all_moves(budget, make, spill=folder, n_steps=6):
+    """(all that a network has after some steps, summary), where all that it has may move if there is a budget."""
+    torch.manual_seed(3)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9)
+    fit = ebb.torch.Budget(budget, model, optimizer, spill, EFFORT) if budget else None
+    for i in range(n_steps):
+        with fit.step() if fit else contextlib.nullcontext():
+            one(model, optimizer, *data(i))
+    return [tensor.clone() for tensor in model.state_dict().values()], fit.summary() if fit else None
+
+
+def same_when_all_moves(name, budget, make, spill=folder):
+    plain, _ = all_moves(None, make)
+    try:
+        got, told = all_moves(budget, make, spill)
+    except ebb.torch.DoesNotFit as error:
+        budget = error.least_bytes
+    else:
+        budget = None
+    if budget is not None:  # behind the handler, which keeps the network
+        got, told = all_moves(budget, make, spill)
+    verdict(name, all(torch.equal(a, b) for a, b in zip(plain, got)) and (told["recomputed_ops"] or told["moved_out_bytes"])
+            and told["peak_measured_bytes"] <= told["budget_bytes"], told)
+
+
+def statistics_move():
+    """Batch-norm writes its statistics, which its schema does not say. Here they are large enough to leave."""
+    def make():
+        layers = (layer for _ in range(2) for layer in (nn.Linear(64, 1024), nn.BatchNorm1d(1024), nn.ReLU(), nn.Linear(1024, 64)))
+        return nn.Sequential(*layers, nn.Linear(64, 8))
+    same_when_all_moves("statistics of batch-norm move", "20%", make)
+
+
+def owners_without_a_tier():
+    """A model and an optimizer that are named, and nowhere that anything could move to."""
+    same_when_all_moves("a model is named and no folder", "70%", net, None)
+
+
+def a_copy_fails():
+    """The file takes no more, now and then: the step that is lost says so, the network is whole, later steps go on."""
+    from ebb.torch import _slab
+    write, n_calls, n_lost = os.pwrite, 0, 0
+
+    def full(*args):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls % 37 == 0:
+            raise OSError(28, "No space left on device")
+        return write(*args)
+    torch.manual_seed(3)
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    fit = ebb.torch.Budget("60%", model, optimizer, folder, EFFORT)
+    try:
+        for i in range(12):
+            _slab.os.pwrite = full if i >= 3 else write
+            try:
+                with fit.step():
+                    one(model, optimizer, *data(i))
+            except OSError as error:
+                n_lost += "No space" in str(error)
+    finally:
+        _slab.os.pwrite = write
+    with fit.step():
+        loss = one(model, optimizer, *data(1))
+    whole = all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+    verdict("copies that fail are told, and nothing is lost", n_lost > 0 and whole and loss == loss, n_lost, n_calls)
+
+
 def after_a_refusal():
     """A refused step leaves no memory behind: neither its network's nor its batch's, once the exception is handled."""
     alive = []
@@ -491,5 +561,8 @@ if __name__ == "__main__":
         misuse()
         writes_what_is_saved()
         after_a_refusal()
+        statistics_move()
+        owners_without_a_tier()
+        a_copy_fails()
     import torch_budget
     sys.exit(torch_budget.status)

@@ -109,7 +109,8 @@ class Follower:
     def _call(self, func, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
         if self._slab.leaving:
-            for tensor, _, is_written in repeat_of(func).operator.tensors(args, kwargs) if repeat_of(func).written else ():
+            operator = repeat_of(func).operator
+            for tensor, _, is_written in operator.tensors(args, kwargs) if operator.writes else ():
                 if is_written:
                     self._slab.settle_storage(storage_of(tensor))
         if self._pager is not None:

@@ -8,6 +8,7 @@ its bytes. What no plan can move is scratch of the steps during which it is aliv
 """
 from .. import planning, trace
 from ._recording import OP, UNPACK
+from ._repeat import repeat_of
 from ._schedule import Schedule
 
 
@@ -57,11 +58,13 @@ class Layout:
                 yield last, end
 
     def _rewritten_later(self):
-        """Operators that read something which no plan can move, and which changes before the backward pass ends."""
+        """Operators that read something which no plan can move, and which changes before the backward pass ends; not the
+        statistics of batch-norm, which is computed again without them."""
         written, found = {}, set()
         for i in range(self.recording.last_unpack, -1, -1):
             entry = self.recording.entries[i]
-            if any(number in written for number in entry.versions if not self._movable[number]):
+            unread = entry.updates if entry.kind == OP and repeat_of(entry.func).is_batch_norm else ()
+            if any(number in written for number in entry.versions if not self._movable[number] and number not in unread):
                 found.add(i)
             for number in entry.updates:
                 written[number] = i

@@ -24,11 +24,17 @@ def tensor_of(number):
     return torch.tensor(number, dtype={float: torch.float64, complex: torch.complex128}.get(type(number)))
 
 
+# Written in training, which their schemas do not say.
+_STATISTICS = "running_mean", "running_var"
+_WRITE_STATISTICS = {f"aten.{name}" for name in (
+    "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats",
+    "batch_norm_gather_stats_with_counts")}
 _NUMBER_BYTES = {bool: 1, int: 8, float: 8, complex: 16}
 
 
 class Operator:
-    """What an operator's schema says: its name, and which of its arguments it reads and writes."""
+    """What an operator's schema says: its name, and which of its arguments it reads and writes. writes: whether it writes
+    any."""
 
     OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
@@ -42,8 +48,10 @@ class Operator:
             if "Tensor" not in str(argument.type):
                 continue
             writes = argument.alias_info is not None and argument.alias_info.is_write
+            writes = writes or argument.name in _STATISTICS and self.name in _WRITE_STATISTICS
             overwrites = writes and (argument.kwarg_only or self.name.endswith(self.OVERWRITES))
             self._arguments.append((index, argument.name, not overwrites, writes))
+        self.writes = any(is_written for *_, is_written in self._arguments)
 
     def tensors(self, args, kwargs):
         """(tensor, is read, is written) of all that it takes."""
