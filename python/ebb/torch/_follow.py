@@ -115,15 +115,18 @@ class Follower:
                     self._slab.settle_storage(storage_of(tensor))
         if self._pager is not None:
             self._make_ready(func, args, kwargs)
-        if self.measured is None and self._pager is None:
-            return func(*args, **kwargs)
         result = self._counted(func, args, kwargs)
-        if self._pager is not None:
-            self._pager.pin(tensors_in(result))
-        for tensor in tensors_in(result) if self.measured is not None else ():
-            if is_plain(tensor):
-                self.measured.see(tensor.untyped_storage())
+        if self._pager is not None or self.measured is not None:
+            self._look(tensors_in(result))
         return result
+
+    def _look(self, tensors):
+        """At what an operator made."""
+        for tensor in tensors:
+            if self._pager is not None and tensor.layout is not torch.strided:
+                self._pager.pin([tensor])
+            if self.measured is not None and is_plain(tensor):
+                self.measured.see(tensor.untyped_storage())
 
     def _counted(self, func, args, kwargs):
         """What an operator gives; what it has at once while it runs is counted, if the step is measured."""
@@ -139,18 +142,22 @@ class Follower:
 
     def _make_ready(self, func, args, kwargs):
         """What an operator uses is there; and is not the slab's copy any more, if the operator writes it."""
-        taken = list(repeat_of(func).operator.tensors(args, kwargs))
+        taken, pager = list(repeat_of(func).operator.tensors(args, kwargs)), self._pager
         if self._recent is not None:
             needed = {storage._cdata: storage for storage in (storage_of(tensor) for tensor, _, _ in taken)
-                      if storage is not None and self._pager.knows(storage)}
+                      if storage is not None and pager.knows(storage)}
             for storage in needed.values():
                 self._recent.use(storage)
             self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
-        self._pager.touch(tensor for tensor, _, _ in taken)
-        self._pager.pin(tensor for tensor, _, _ in taken)
         for tensor, _, is_written in taken:
-            if is_written:
-                self._pager.wrote(tensor)
+            if tensor.layout is not torch.strided:
+                pager.pin([tensor])
+            storage = storage_of(tensor)
+            key = None if storage is None else storage._cdata
+            if key in pager.away or key in pager.coming:
+                pager.touch_storage(storage)
+            if is_written and key in pager.pages:
+                pager.pages[key].is_current = False
 
     def _run(self, func, args, kwargs):
         repeat = repeat_of(func)
