@@ -68,6 +68,11 @@ class _Planned:
 class _Step(TorchDispatchMode):
     """The step that runs: hands everything to what does it, which may be another one after the first moment."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """PyTorch's compiler compiles nothing while a mode is active, so it need not be told at each operator."""
+        return False
+
     def __init__(self, doer):
         super().__init__()
         self.doer = doer

@@ -11,21 +11,35 @@ import torch
 
 
 class Thread:
-    """One way, by a thread. A process that was forked has no such thread and makes its copies at once."""
+    """One way, by a thread. A process that was forked has no such thread and makes its copies at once, as are small ones,
+    which take no longer than to wake the thread."""
 
     def __init__(self):
         self._pool, self._process = ThreadPoolExecutor(1, "ebb copies"), os.getpid()
 
-    def begin(self, copy):
-        if self._process != os.getpid():
-            copy()
-            return _Done()
+    def begin(self, copy, n_bytes):
+        if self._process != os.getpid() or n_bytes < _SMALL_BYTES:
+            return _Done(copy)
         return _Promise(self._pool.submit(copy))
 
 
+_SMALL_BYTES = 1 << 18
+
+
 class _Done:
+    """A copy that was made at once; that it failed is told to who waits for it."""
+
+    def __init__(self, copy):
+        self._error = None
+        try:
+            copy()
+        except Exception as error:
+            self._error = error
+
     def wait(self):
         """What computes from now on comes after the copy."""
+        if self._error is not None:
+            raise self._error
 
     finish = wait
 
@@ -48,7 +62,7 @@ class Stream:
     def __init__(self, device):
         self._device, self._stream = device, torch.cuda.Stream(device)
 
-    def begin(self, copy):
+    def begin(self, copy, _):
         """Copies what the card has computed by then."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):

@@ -38,7 +38,7 @@ class Repeat:
     """How an operator is computed again: which of its arguments it writes, whether it draws random numbers."""
 
     def __init__(self, func):
-        self.operator = Operator(func)
+        self.func, self.operator = func, Operator(func)
         self.name = self.operator.name
         self.is_batch_norm = self.name in _BATCH_NORMS
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
@@ -58,11 +58,14 @@ class Repeat:
         return args
 
 
-_repeats = {}
+_repeats = {}  # by the id of an operator, which it keeps: operators hash slowly
 
 
 def repeat_of(func):
-    return _repeats.get(func) or _repeats.setdefault(func, Repeat(func))
+    known = _repeats.get(id(func))
+    if known is None:
+        known = _repeats[id(func)] = Repeat(func)
+    return known
 
 
 def random_state(device):

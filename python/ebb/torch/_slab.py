@@ -96,7 +96,7 @@ class Slab:
         self._under_way[slot] = None
         if is_out:
             self.leaving[storage._cdata] = slot
-        slot.copy = way.begin(lambda: self._copy(slot, event))
+        slot.copy = way.begin(lambda: self._copy(slot, event), slot.n_bytes)
         if on_card and self.is_measuring:
             begin_ns = time.perf_counter_ns()
             slot.finish()
