@@ -102,6 +102,7 @@ typedef struct ebb_best_walk {
     float reach;      /* of far */
     uint32_t mark;
     uint32_t *tensor_mark, *step_mark;
+    uint32_t *n_gone; /* [n_steps]: tensors that are gone and are computed again by this step, among others */
 } ebb_best_walk;
 
 /* ---- the walk (best_walk.c) --------------------------------------------------------------------- */

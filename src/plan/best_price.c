@@ -69,13 +69,15 @@ static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
 static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
+    const bool keeps_parts = w->keys->keeps_parts && w->is_part[t];
     uint64_t need = ebb__best_find_need(w, t);
     for (uint64_t use = first; use < state->use; use++) { /* these read what it holds now */
         const ebb_step *step = &w->view.steps[w->uses.use[use].step];
+        if (w->n_gone[w->uses.use[use].step] == 0 && !keeps_parts) { continue; } /* an update may access thousands */
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
             const ebb_best_tensor *made = &w->state[access->tensor];
-            const bool is_wanted = made->gone || (w->keys->keeps_parts && w->is_part[t] && !made->copied);
+            const bool is_wanted = made->gone || (keeps_parts && !made->copied);
             if ((access->mode & EBB_WRITE) == 0 || !is_wanted || made->need >= need) { continue; }
             if (is_in_chain(w, access->tensor, w->uses.use[use].step)) { need = made->need; }
         }
@@ -114,8 +116,21 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
     }
 }
 
+/* Count it at the steps of its chain, which does not change while it is gone. */
+static void count_gone(ebb_best_walk *w, uint32_t t, bool gone) {
+    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    for (uint64_t use = first; first != EBB_BEST_NEVER && use <= last; use++) {
+        if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
+        uint32_t *n = &w->n_gone[w->uses.use[use].step];
+        EBB_ASSERT(gone || *n > 0);
+        *n = gone ? *n + 1 : *n - 1;
+    }
+}
+
 void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone) {
+    EBB_ASSERT(w->state[t].gone != gone);
     w->state[t].gone = gone;
+    count_gone(w, t, gone);
     settle(w, wait_inputs(w, t, 0));
 }
 

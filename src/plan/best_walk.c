@@ -326,6 +326,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
     w->depth = w->n_here = w->mark = 0;
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
+    memset(w->n_gone, 0, w->view.n_steps * sizeof *w->n_gone);
     w->now_ns = 0;
     memset(w->tier_used, 0, sizeof w->tier_used);
     memset(w->engine_ns, 0, sizeof w->engine_ns);
@@ -529,9 +530,10 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->far = ebb__bump_alloc(&w->bump, 3 * w->view.n_steps + 2, sizeof *w->far);
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
+    w->n_gone = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->n_gone);
     if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
         w->state == NULL || w->here == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
-        w->step_mark == NULL) {
+        w->step_mark == NULL || w->n_gone == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
