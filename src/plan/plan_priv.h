@@ -191,6 +191,8 @@ static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+#define EBB_CLOSE 1.001 /* times a bound: what is as close is not worth a search */
+
 /* ---- policies ---------------------------------------------------------------------------------- */
 
 /* The input of a policy. The load (rounded bytes of stays and scratch at one position) must keep within

@@ -48,7 +48,6 @@
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define MIN_SHARED_STEPS 256u             /* of a program whose walks several threads make */
-#define CLOSE 1.001                       /* times the bound: what is as close is not worth a search */
 #define HOPELESS 1.15                     /* times what the walk before took */
 #define FIRST_PRICE 0.1f                  /* of copies in a first plan: most of their time is hidden by computing */
 
@@ -263,7 +262,7 @@ static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false};
     EBB_TRY(ebb__best_find_duals(&s->first->walk, &s->first->walk.duals, &s->enough_ns));
     for (uint32_t i = 1; i < s->n_hands; i++) { s->hand[i].walk.duals = s->first->walk.duals; }
-    s->enough_ns = fmax(s->computing_ns, CLOSE * s->enough_ns);
+    s->enough_ns = fmax(s->computing_ns, EBB_CLOSE * s->enough_ns);
     EBB_TRY(seed_kind(s, 0, N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, N_PLAIN, 2 * N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, 2 * N_PLAIN, N_SEEDS, blocked));
