@@ -19,9 +19,10 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
-    bool copies_only;  /* nothing is computed again */
-    bool by_duals;     /* the duals say what room and copies are worth, and when */
-    bool keeps_parts;  /* what a larger tensor is made of is wanted for as long as that is */
+    uint64_t limit_bytes; /* of the load */
+    bool copies_only;     /* nothing is computed again */
+    bool by_duals;        /* the duals say what room and copies are worth, and when */
+    bool keeps_parts;     /* what a larger tensor is made of is wanted for as long as that is */
 } ebb_best_keys;
 
 /* The prices of the bound (bound.h), along the program. */
@@ -88,7 +89,7 @@ typedef struct ebb_best_walk {
     uint32_t n_here;
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;
-    uint64_t load, tier_used[EBB_MAX_TIERS];
+    uint64_t limit_bytes, load, tier_used[EBB_MAX_TIERS];
     uint64_t step; /* at hand */
     uint64_t n_again, max_again;
     uint64_t max_looks;      /* a walk that passes it is given up */
@@ -229,14 +230,17 @@ typedef struct ebb_best_hand {
     /* to do */
     uint64_t max_looks; /* that the walk may take */
     double limit_ns;    /* a walk that takes longer is given up */
-    double place_ns;    /* a draft that seems faster is placed and simulated */
+    double place_ns;    /* a draft that seems faster is placed and simulated. If it cannot be placed, the hand walks
+                           again with a lower limit in its keys, a few times */
     bool find_resident;
     /* done */
     ebb_status status; /* and its message */
     char message[256];
-    double time_ns;        /* estimated; INFINITY: no draft */
-    double placed_ns;      /* simulated; INFINITY: its places are not within the budget, or it was not placed */
-    uint64_t placed_bytes; /* what it needs then */
+    double time_ns;             /* estimated; INFINITY: no draft */
+    double placed_ns;           /* simulated; INFINITY: its places are not within the budget, or it was not placed */
+    uint64_t placed_bytes;      /* what it needs then */
+    uint32_t n_lowered;         /* how often the keys' limit was lowered */
+    uint64_t first_limit_bytes; /* what it was */
     uint64_t n_looks, looks_at_step;
 } ebb_best_hand;
 
@@ -255,7 +259,7 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
 /* The same with the hand's draft: placed_ns, placed_bytes. */
 ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work);
 
-ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors);
+ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors, uint64_t limit_bytes);
 void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors);
 
 /* ---- time (best_time.c) ------------------------------------------------------------------------- */

@@ -84,7 +84,7 @@ static void wait_for_room(walk *w, uint64_t room) {
 
 static ebb_status compute(walk *w, uint32_t step_idx, ebb_action_kind kind) {
     const ebb_step *step = &w->view.steps[step_idx];
-    wait_for_room(w, w->input->limit_bytes - w->load);
+    wait_for_room(w, w->limit_bytes - w->load);
     w->now_ns += w->step_ns[step_idx];
     if (w->now_ns >= w->limit_ns) { return NO_WAY; }
     return ebb__draft_step(w->draft, kind, step_idx, choice_of(w, step));
@@ -149,7 +149,7 @@ static void note_blocked(walk *w) {
 }
 
 static ebb_status make_room(walk *w, uint64_t bytes) {
-    const uint64_t limit = w->input->limit_bytes;
+    const uint64_t limit = w->limit_bytes;
     if (bytes > limit) { return NO_WAY; }
     while (w->load > limit - bytes) {
         const ebb_status st = evict_one(w, w->load - (limit - bytes));
@@ -278,7 +278,7 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
     if (w->n_looks > w->max_looks) { return NO_WAY; }
     w->looks_at_step = w->n_looks;
-    EBB_ASSERT(w->load <= w->input->limit_bytes);
+    EBB_ASSERT(w->load <= w->limit_bytes);
     w->step = step_idx;
     lock_all(w, step);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -350,7 +350,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
             w->draft->home[t] = (uint8_t)tier;
         }
     }
-    return w->load <= w->input->limit_bytes ? EBB_OK : NO_WAY;
+    return w->load <= w->limit_bytes ? EBB_OK : NO_WAY;
 }
 
 static ebb_status walk_lap(walk *w, bool close) {
@@ -458,6 +458,7 @@ static void set_keys(walk *w, const ebb_best_keys *keys) {
 
 ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident) {
     set_keys(w, keys);
+    w->limit_bytes = keys->limit_bytes;
     w->limit_ns = limit_ns;
     w->blocked = NONE;
     if (find_resident) {
@@ -475,8 +476,8 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
         EBB_TRY(ebb__best_prune(w));
         EBB_TRY(move_drops(w));
     }
-    return ebb__draft_move_up(w->draft, w->input->program, w->input->machine, w->input->limit_bytes,
-                              w->input->early_out, w->input->early_in);
+    return ebb__draft_move_up(w->draft, w->input->program, w->input->machine, w->limit_bytes, w->input->early_out,
+                              w->input->early_in);
 }
 
 /* ---- setting up --------------------------------------------------------------------------------- */

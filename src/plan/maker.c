@@ -82,6 +82,7 @@ typedef ebb_maker maker;
 /* ---- another order ------------------------------------------------------------------------------ */
 
 static void forget_order(maker *m) {
+    ebb__best_forget(&m->kept);
     ebb_program_destroy(m->reordered.program);
     ebb__free(m->mem, m->reordered.order);
     ebb__free(m->mem, m->reordered.choice);
@@ -162,8 +163,7 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
     return ebb__plan_place(plan, &options, placed_out);
 }
 
-static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes,
-                                   uint64_t budget_bytes) {
+static ebb_policy_input make_input(maker *m, const ebb_machine *machine, uint64_t limit_bytes, uint64_t budget_bytes) {
     ebb_policy_input input = {.program = m->program,
                               .machine = machine,
                               .mem = m->mem,
@@ -173,6 +173,7 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
     input.is_hasty = m->is_hasty || machine != m->machine;
     input.walks = m->walks;
     input.effort = m->effort;
+    input.kept = m->policy->rivals != NULL && m->options->effort > 0 && !m->is_hasty ? &m->kept : NULL;
     input.other = m->other;
     input.as_coded = m->options->as_coded;
     input.n_threads = m->options->n_threads;
@@ -467,8 +468,7 @@ static uint64_t first_limit(const maker *m, uint64_t budget_bytes) {
 
 static ebb_status fit_tries(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
-    fitted f = {
-        .limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes, .is_turned = m->is_turned};
+    fitted f = {.limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes, .is_turned = m->is_turned};
     for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
         uint64_t need_bytes = 0;
         if (attempt == MAX_TRIES - 1) { f.limit_bytes = low_bytes; }

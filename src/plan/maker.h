@@ -54,7 +54,8 @@ typedef struct ebb_maker {
     uint64_t to_beat_ns;    /* plans that are not faster are worth little work; UINT64_MAX: there is nothing to beat */
     uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
     double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
-    ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */
+    struct ebb_best_kept *kept; /* first walks that a search goes on from */
+    ebb_ladder rungs;           /* of the policy at hand, as far as they were needed, from the lowest */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */
