@@ -26,11 +26,6 @@
 
 /* ---- needs -------------------------------------------------------------------------------------- */
 
-bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t) {
-    const uint64_t first = w->uses.start[t];
-    return first == w->uses.start[t + 1] || w->next_write[first] == EBB_BEST_NEVER;
-}
-
 uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     if (state->use < w->uses.start[t + 1]) {
@@ -212,9 +207,7 @@ static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
  * above it may be a lower bound (is_floor), which is worked out anew for a higher limit. */
 static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     ebb_best_tensor *state = &w->state[t];
-    if (w->input->copies_only || w->keys->copies_only || w->keys->no_again[t] || state->need > w->view.n_steps) {
-        return INFINITY;
-    }
+    if (state->never_again || state->need > w->view.n_steps) { return INFINITY; }
     if (state->again_ns < 0 || (state->is_floor && state->again_ns < limit_ns)) {
         closure c = {.holds = UINT64_MAX, .limit_ns = 4 * limit_ns};
         EBB_ASSERT(w->mark < UINT32_MAX);
@@ -275,19 +268,17 @@ static double copy_price(const ebb_best_walk *w, uint32_t t) {
     double price = 0, wait_ns = state->out_ns - w->now_ns;
     uint32_t tier = state->tier;
     if (!state->copied) {
-        tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
+        tier = ebb__best_pick_tier(w, state);
         if (tier == EBB_MAX_TIERS) { return INFINITY; }
         wait_ns = 0;
-        if (!ebb__best_never_written(w, t)) {
-            const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
-            const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
-            const double out_ns = ebb__best_copy_ns(w, t, tier, false);
+        if (!state->never_written) {
+            const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
             price += (out_price(w, state) + w->drag.of[tier]) * out_ns;
-            wait_ns = fmax(w->engine_ns[engine], state->ready_ns) + out_ns - w->now_ns;
+            wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
         }
     }
     price += (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
-    return (price + fmax(wait_ns, 0)) * w->copy_weight[t];
+    return (price + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -302,10 +293,10 @@ static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
     const ebb_best_tensor *state = &w->state[t];
     const double worth =
         w->keys->by_duals ? ebb__best_worth(w, state->need) : w->far[state->need - ebb_min_u64(w->step, state->need)];
-    const double factor = w->weight[t] / ((double)state->bytes * worth);
+    const double factor = state->weight / ((double)state->bytes * worth);
     choice mine = {.score = (copy_price(w, t) + 1) * factor, .tensor = t, .way = EBB_BEST_COPY};
     if (!state->copied) {
-        const double limit_ns = fmin(mine.score, best->score) / factor;
+        const double limit_ns = (mine.score < best->score ? mine.score : best->score) / factor;
         const double again_ns = again_price(w, t, limit_ns);
         if ((again_ns + 1) * factor < mine.score) {
             mine = (choice){.score = (again_ns + 1) * factor, .tensor = t, .way = EBB_BEST_AGAIN};

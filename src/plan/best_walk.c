@@ -111,16 +111,15 @@ static ebb_status drop(walk *w, uint32_t t) {
 /* As early as the content is there and the engine has finished its earlier copies. */
 static ebb_status copy_out(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
+    const uint32_t tier = ebb__best_pick_tier(w, state);
     if (tier == EBB_MAX_TIERS) { return NO_WAY; }
     set_copy(w, t, tier);
     state->out_ns = 0;
-    if (ebb__best_never_written(w, t)) { /* the copy is made once and stays */
+    if (state->never_written) { /* the copy is made once and stays */
         w->draft->home[t] = (uint8_t)tier;
         return EBB_OK;
     }
-    const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
-    const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
+    const uint8_t engine = w->out_engine[tier];
     const double takes_ns = ebb__best_copy_ns(w, t, tier, false);
     state->out_ns = w->engine_ns[engine] = fmax(w->engine_ns[engine], state->ready_ns) + takes_ns;
     const uint64_t bound = w->engine_bound[engine] = ebb_max_u64(w->engine_bound[engine], state->bound);
@@ -332,13 +331,21 @@ static ebb_status begin_lap(walk *w, bool spill) {
     memset(w->engine_ns, 0, sizeof w->engine_ns);
     memset(w->engine_bound, 0, sizeof w->engine_bound);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
-        w->state[t] = (tensor_state){
-            .bytes = w->state[t].bytes, .use = w->uses.start[t], .made = NEVER, .again_ns = -1, .here = NONE};
+        const tensor_state *was = &w->state[t];
+        w->state[t] = (tensor_state){.bytes = was->bytes,
+                                     .weight = was->weight,
+                                     .copy_weight = was->copy_weight,
+                                     .never_written = was->never_written,
+                                     .never_again = was->never_again,
+                                     .use = w->uses.start[t],
+                                     .made = NEVER,
+                                     .again_ns = -1,
+                                     .here = NONE};
         ebb__best_set_need(w, t);
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
-        const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, w->state[t].bytes);
+        const uint32_t tier = ebb__best_pick_tier(w, &w->state[t]);
         if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;
@@ -446,8 +453,10 @@ static ebb_status move_drops(walk *w) {
 
 static void set_keys(walk *w, const ebb_best_keys *keys) {
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
-        w->weight[t] = exp2((double)keys->weight[t]);
-        w->copy_weight[t] = exp2((double)keys->copy[t]);
+        tensor_state *state = &w->state[t];
+        state->weight = exp2((double)keys->weight[t]);
+        state->copy_weight = exp2((double)keys->copy[t]);
+        state->never_again = w->input->copies_only || keys->copies_only || keys->no_again[t];
     }
     for (size_t d = 0; (w->keys == NULL || w->reach != keys->reach) && d < 3 * w->view.n_steps + 2; d++) {
         w->far[d] = pow((double)d + 1, (double)keys->reach);
@@ -482,15 +491,26 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
 
 /* ---- setting up --------------------------------------------------------------------------------- */
 
+static void set_tiers(walk *w) {
+    const ebb_topology *topology = ebb_machine_topology(w->input->machine);
+    uint32_t n_tiers = 0;
+    w->n_tiers = topology->n_tiers;
+    w->only_tier = EBB_MAX_TIERS;
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
+        if (w->input->tier_bytes[tier] == 0) { continue; }
+        const ebb_action out = {.kind = EBB_ACT_OUT, .tier = (uint16_t)tier};
+        EBB_ASSERT(tier < w->n_tiers);
+        w->out_engine[tier] = ebb__topology_engine_of(topology, &out);
+        w->only_tier = n_tiers++ == 0 ? tier : EBB_MAX_TIERS;
+    }
+}
+
 static void set_copy_times(walk *w, uint32_t t) {
     const ebb_machine *machine = w->input->machine;
-    const uint32_t n_tiers = ebb_machine_topology(machine)->n_tiers;
-    double *ns = &w->copy_ns[(size_t)t * EBB_MAX_TIERS * 2];
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        const bool is_there = tier < n_tiers;
-        ns[2 * tier] = is_there ? (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, w->state[t].bytes) : 0;
-        ns[2 * tier + 1] =
-            is_there ? (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, w->state[t].bytes) : 0;
+    double *ns = &w->copy_ns[(size_t)t * w->n_tiers * 2];
+    for (uint32_t tier = 1; tier < w->n_tiers; tier++) {
+        ns[2 * tier] = (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, w->state[t].bytes);
+        ns[2 * tier + 1] = (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, w->state[t].bytes);
     }
 }
 
@@ -517,6 +537,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->view = ebb__plan_view(input->program);
     w->max_again = 64 * (uint64_t)w->view.n_steps + 1024;
     w->max_looks = UINT64_MAX;
+    set_tiers(w);
     EBB_TRY(ebb__program_versions(input->program, &w->bump, &w->versions));
     EBB_TRY(ebb__program_uses(input->program, &w->bump, &w->uses));
     EBB_TRY(ebb__budget_find_next_writes(&w->view, &w->uses, &w->bump, &w->next_write));
@@ -524,17 +545,15 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
     w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
-    w->copy_ns = ebb__bump_alloc(&w->bump, 2 * EBB_MAX_TIERS * w->view.n_tensors, sizeof *w->copy_ns);
-    w->weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->weight);
-    w->copy_weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->copy_weight);
+    w->copy_ns = ebb__bump_alloc(&w->bump, 2 * (size_t)w->n_tiers * w->view.n_tensors, sizeof *w->copy_ns);
     w->is_part = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->is_part);
     w->far = ebb__bump_alloc(&w->bump, 3 * w->view.n_steps + 2, sizeof *w->far);
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
     w->n_gone = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->n_gone);
-    if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
-        w->step_mark == NULL || w->n_gone == NULL) {
+    if (w->copy_ns == NULL || w->far == NULL || w->step_ns == NULL || w->state == NULL || w->here == NULL ||
+        w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL || w->step_mark == NULL ||
+        w->n_gone == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
@@ -542,7 +561,9 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     }
     ebb__best_find_drag(input, &w->drag);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        const uint64_t first = w->uses.start[t];
         w->state[t].bytes = ebb_align_up(w->view.tensors[t].size_bytes, w->view.alignment);
+        w->state[t].never_written = first == w->uses.start[t + 1] || w->next_write[first] == NEVER;
         set_copy_times(w, t);
     }
     find_parts(w);
