@@ -33,10 +33,11 @@
 #include <math.h>
 
 #define MAX_STEPS 20000u
-#define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
+#define ROUND_LOOKS ((uint64_t)1 << 27) /* 0.5 to 0.8 s of a processor */
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
+#define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
 #define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
 #define COPIES_LOOKS (ROUND_LOOKS / 16)   /* the same where there are copies, which it does not change */
@@ -308,7 +309,8 @@ static void hand_out_variations(search *s, uint32_t n, double limit_ns) {
 
 /* If a variation is taken, the others of the same keys are thrown away. */
 static ebb_status anneal(search *s) {
-    const uint64_t first = s->n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->view.n_tensors;
+    const uint64_t first = s->n_looks, most = ROUND_ACTIONS / ebb_max_u64(s->best_draft.actions.n, 1);
+    const uint64_t n_walks = MIN_ROUND_WALKS + ebb_min_u64(ROUND_WALKS_A_TENSOR * s->view.n_tensors, most);
     double at_ns = s->keys_ns;
     ebb__best_keys_copy(&s->at, &s->best, s->view.n_tensors);
     s->max_looks = first + ROUND_LOOKS;
