@@ -240,10 +240,11 @@ typedef struct ebb_best_hand {
     ebb_rng rng_after; /* the caller's: random numbers as they are after those that these keys took */
     float dice;        /* the caller's */
     /* to do */
-    uint64_t max_looks; /* that the walk may take */
-    double limit_ns;    /* a walk that takes longer is given up */
-    double place_ns;    /* a draft that seems faster is placed and simulated. If it cannot be placed, the hand walks
-                           again with a lower limit in its keys, a few times */
+    uint64_t max_looks;       /* that the walk may take */
+    uint64_t max_lower_looks; /* the same for all walks with lower limits */
+    double limit_ns;          /* a walk that takes longer is given up */
+    double place_ns; /* a draft that seems faster is placed and simulated. If it cannot be placed, the hand walks
+                        again with a lower limit in its keys, a few times */
     bool find_resident;
     /* done */
     ebb_status status; /* and its message */
@@ -253,7 +254,8 @@ typedef struct ebb_best_hand {
     uint64_t placed_bytes;      /* what it needs then */
     uint32_t n_lowered;         /* how often the keys' limit was lowered */
     uint64_t first_limit_bytes; /* what it was */
-    uint64_t n_looks, looks_at_step;
+    uint64_t n_looks, looks_at_step; /* of the first walk */
+    uint64_t n_lower_looks;
 } ebb_best_hand;
 
 ebb_status ebb__best_hands_init(ebb_best_hand *hands, uint32_t n, const ebb_policy_input *input); /* fini also after a

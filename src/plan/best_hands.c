@@ -116,19 +116,34 @@ static void lower(hand *h) {
     h->n_lowered++;
 }
 
-static ebb_status walk(hand *h) {
+static uint64_t looks_upto(const hand *h, uint64_t more) {
+    return more > UINT64_MAX - h->walk.n_looks ? UINT64_MAX : h->walk.n_looks + more;
+}
+
+/* Walk within lower limits until a draft can be placed, or none seems faster. */
+static ebb_status walk_lower(hand *h) {
     const uint64_t looks = h->walk.n_looks;
-    h->n_lowered = 0;
-    h->first_limit_bytes = h->keys.limit_bytes;
-    h->walk.max_looks = h->max_looks > UINT64_MAX - looks ? UINT64_MAX : looks + h->max_looks;
-    ebb_status st = walk_once(h);
+    const uint32_t blocked = h->walk.blocked;
+    ebb_status st = EBB_OK;
+    h->walk.max_looks = looks_upto(h, h->max_lower_looks);
     while (st == EBB_OK && h->time_ns < h->place_ns && h->placed_ns == INFINITY && h->n_lowered < MAX_LOWERED) {
         lower(h);
         st = walk_once(h);
     }
+    h->n_lower_looks = h->walk.n_looks - looks;
+    h->walk.blocked = blocked;
+    return st;
+}
+
+static ebb_status walk(hand *h) {
+    const uint64_t looks = h->walk.n_looks;
+    h->n_lowered = 0;
+    h->first_limit_bytes = h->keys.limit_bytes;
+    h->walk.max_looks = looks_upto(h, h->max_looks);
+    EBB_TRY(walk_once(h));
     h->n_looks = h->walk.n_looks - looks;
     h->looks_at_step = h->walk.looks_at_step - looks;
-    return st;
+    return walk_lower(h);
 }
 
 static void run_hand(void *ctx, uint32_t i) {

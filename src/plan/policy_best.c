@@ -68,6 +68,7 @@ typedef struct ebb_best_kept {
     double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns, enough_ns; /* what is as fast as this is good enough */
     uint64_t n_looks, max_looks;    /* of all walks so far; a walk that passes the latter is given up */
+    uint64_t lower_looks;           /* that walks with lower limits may still take */
     uint32_t round;
     uint64_t round_looks; /* before this round */
     ebb_rng rng;
@@ -163,6 +164,7 @@ static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns)
     for (uint32_t i = 0; i < n; i++) {
         ebb_best_hand *hand = &s->hand[i];
         hand->max_looks = s->max_looks - ebb_min_u64(s->max_looks, s->n_looks);
+        hand->max_lower_looks = s->lower_looks;
         hand->limit_ns = limit_ns;
         hand->place_ns = s->best_ns;
         hand->find_resident = find_resident;
@@ -170,11 +172,14 @@ static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns)
     ebb__best_hands_run(s->hand, n);
 }
 
-/* A hand that lowers its limit goes on for as long as its drafts seem faster than the fastest one. If that has changed
- * since, it has to begin anew, so that the answer does not depend on how many hands there are. */
+/* A hand that lowers its limit goes on for as long as its drafts seem faster than the fastest one, and has the looks
+ * that others leave. If these have changed since, it may have to begin anew, so that the answer does not depend on how
+ * many hands there are. */
 static void ask_anew(search *s, ebb_best_hand *hand) {
+    const bool is_short = hand->max_lower_looks != s->lower_looks && hand->n_lower_looks > s->lower_looks;
+    if (hand->n_lowered == 0 || (hand->place_ns == s->best_ns && !is_short)) { return; }
     hand->keys.limit_bytes = hand->first_limit_bytes;
-    hand->max_looks = s->max_looks - ebb_min_u64(s->max_looks, s->n_looks);
+    hand->max_lower_looks = s->lower_looks;
     hand->place_ns = s->best_ns;
     ebb__best_hands_run(hand, 1);
 }
@@ -182,13 +187,17 @@ static void ask_anew(search *s, ebb_best_hand *hand) {
 /* Take a hand's answer. *time_ns_out: the estimated time of its draft. INFINITY: there is no draft, it is too slow, or
  * it cannot be placed. */
 static ebb_status take_answer(search *s, ebb_best_hand *hand, double *time_ns_out) {
-    if (hand->n_lowered > 0 && hand->place_ns != s->best_ns) { ask_anew(s, hand); }
+    ask_anew(s, hand);
     const uint64_t looks_at_step = s->n_looks + hand->looks_at_step;
     *time_ns_out = INFINITY;
     if (hand->status != EBB_OK) { return ebb__fail_adopt(hand->status, hand->message); }
     s->n_looks += hand->n_looks;
-    if (looks_at_step > s->max_looks) { hand->walk.blocked = EBB_BEST_NONE; }
-    if (looks_at_step > s->max_looks || hand->time_ns == INFINITY) { return EBB_OK; }
+    if (looks_at_step > s->max_looks) {
+        hand->walk.blocked = EBB_BEST_NONE;
+        return EBB_OK;
+    }
+    s->lower_looks -= ebb_min_u64(s->lower_looks, hand->n_lower_looks);
+    if (hand->time_ns == INFINITY) { return EBB_OK; }
     *time_ns_out = hand->time_ns;
     if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &hand->draft, hand->time_ns)); }
     if (hand->time_ns >= s->best_ns) { return EBB_OK; }
@@ -363,6 +372,7 @@ static ebb_status go_on(search *s) {
     for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns; i++) {
         s->round = i;
         s->round_looks = s->n_looks;
+        s->lower_looks = SEED_LOOKS;
         for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
             EBB_TRY(anneal(s));
         }
@@ -437,6 +447,7 @@ static ebb_status begin_search(search *s, const ebb_policy_input *input) {
                   .input = &s->own,
                   .view = ebb__plan_view(input->program),
                   .best_ns = INFINITY,
+                  .lower_looks = SEED_LOOKS,
                   .lane_limit_bytes = input->limit_bytes};
     ebb__rng_init(&s->rng, 1, 1);
     s->first = &s->hand[0];
