@@ -355,10 +355,18 @@ typedef struct taker {
 static void *take(taker *from, size_t n, size_t elem_bytes) {
     void *ptr = from->failed ? NULL : ebb__bump_alloc(from->bump, n + 1, elem_bytes);
     from->failed = ptr == NULL;
+    return ptr;
+}
+
+static void *take_zeroed(taker *from, size_t n, size_t elem_bytes) {
+    void *ptr = take(from, n, elem_bytes);
     if (ptr != NULL) { memset(ptr, 0, (n + 1) * elem_bytes); }
     return ptr;
 }
-#define TAKE(from, array, n) ((array) = take((from), (n), sizeof *(array)))
+#define TAKE(from, array, n) ((array) = take_zeroed((from), (n), sizeof *(array)))
+
+/* What is written before it is read: most of a stack's pages are never touched. */
+#define TAKE_RAW(from, array, n) ((array) = take((from), (n), sizeof *(array)))
 
 ebb_status ebb__bnb_create(ebb_bump *bump, uint32_t n, uint32_t m, ebb_bnb *b_out) {
     ebb_bnb b = {.n = n, .m = m, .n_words = (n + 63) / 64};
@@ -393,16 +401,16 @@ static void take_state(ebb_bnb *b, taker *from) {
     TAKE(from, b->ruled_out, n);
     TAKE(from, b->offset, n);
     TAKE(from, b->is_placed, n);
-    TAKE(from, b->placed_order, n);
+    TAKE_RAW(from, b->placed_order, n);
     TAKE(from, b->class_left, n);
     TAKE(from, b->n_list, m);
-    TAKE(from, b->list, b->n_list_total);
-    TAKE(from, b->place_in, b->n_list_total);
+    TAKE_RAW(from, b->list, b->n_list_total);
+    TAKE_RAW(from, b->place_in, b->n_list_total);
     b->max_trail = 8 * (size_t)b->n_list_total + 64 * ((size_t)n + m);
-    TAKE(from, b->trail, b->max_trail);
+    TAKE_RAW(from, b->trail, b->max_trail);
     b->max_old_reasons = 2 * (size_t)b->n_list_total + 16 * ((size_t)n + m);
-    TAKE(from, b->old_reason, b->max_old_reasons * b->n_words);
-    TAKE(from, b->old_reason_of, b->max_old_reasons);
+    TAKE_RAW(from, b->old_reason, b->max_old_reasons * b->n_words);
+    TAKE_RAW(from, b->old_reason_of, b->max_old_reasons);
     TAKE(from, b->reason, ((size_t)n + m) * b->n_words);
     TAKE(from, b->why, b->n_words);
     TAKE(from, b->scratch, b->n_words);

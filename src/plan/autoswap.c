@@ -80,10 +80,11 @@ static void score_loads(ebb_autoswap *a) {
     }
 }
 
-/* Take the highest, take it from the load, score the others anew. The list is kept sorted, so that of equal scores the
- * one that came first before does so again. */
+/* SWDOA, and the order that comes with it. Take the highest, take it from the load, score the others anew. The list is
+ * kept sorted, so that of equal scores the one that came first before does so again. */
 static void score_greedily(ebb_autoswap *a) {
     size_t *left = a->order;
+    reset_load(a);
     for (size_t i = 0; i < a->n_blocks; i++) { left[i] = i; }
     for (size_t n = a->n_blocks; n > 0; n--, left++) {
         sum_up(a);
@@ -110,7 +111,6 @@ ebb_status ebb__autoswap_init(ebb_autoswap *a) {
     }
     score_durations(a);
     score_loads(a);
-    score_greedily(a);
     return EBB_OK;
 }
 
@@ -158,7 +158,6 @@ static ebb_status order_by_votes(ebb_autoswap *a) {
 
 /* As coded, SWDOA sorts what the greedy order left, so equal scores keep the order in which they were taken. */
 static void order_by_swdoa(ebb_autoswap *a) {
-    reset_load(a);
     score_greedily(a);
     for (size_t i = 0; i < a->n_blocks; i++) { a->key[i] = a->blocks[i].score[EBB_AUTOSWAP_SWDOA]; }
     ebb__autoswap_sort(a, a->order, a->n_blocks);
@@ -168,7 +167,7 @@ ebb_status ebb__autoswap_rank(ebb_autoswap *a, ebb_autoswap_rule rule, double li
     switch (rule) {
     case EBB_AUTOSWAP_SWDOA: order_by_swdoa(a); return EBB_OK;
     case EBB_AUTOSWAP_VOTE: return order_by_votes(a);
-    case EBB_AUTOSWAP_BO: return ebb__autoswap_mix(a, limit_bytes);
+    case EBB_AUTOSWAP_BO: score_greedily(a); return ebb__autoswap_mix(a, limit_bytes);
     default: order_by_score(a, rule); return EBB_OK;
     }
 }

@@ -20,7 +20,7 @@
  * In both, stalls are added up and shift nothing (ebb_plan_simulate is what knows better), and of equal scores the
  * candidate that is first in the list is first.
  *
- * Costs O(candidates * events), and of SWDOA O(candidates ^ 2) more: each choice changes all loads.
+ * Costs O(candidates * events), and of SWDOA and BO O(candidates ^ 2) more: each choice changes all loads.
  */
 #ifndef EBB_SRC_AUTOSWAP_H
 #define EBB_SRC_AUTOSWAP_H
@@ -64,7 +64,8 @@ typedef struct ebb_autoswap {
     double *key;   /* [n_blocks]: what order is by */
 } ebb_autoswap;
 
-/* With the first members set, ready too: get memory from the bump and work out all scores. */
+/* With the first members set, ready too: get memory from the bump and work out all scores but SWDOA, which only two
+ * rules need. */
 ebb_status ebb__autoswap_init(ebb_autoswap *a);
 
 /* Put all candidates into order by a rule. limit_bytes is for BO alone: its weights are those of the least overhead

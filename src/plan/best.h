@@ -19,9 +19,10 @@ typedef struct ebb_best_keys {
     uint8_t *resident; /* [n_tensors]: persistent ones on the device where the circle closes */
     float link_price;  /* of a nanosecond of an engine that copies, in nanoseconds of computing; or times the duals */
     float reach;       /* exponent of the distance to the next use; or its weight beside the duals */
-    bool copies_only;  /* nothing is computed again */
-    bool by_duals;     /* the duals say what room and copies are worth, and when */
-    bool keeps_parts;  /* what a larger tensor is made of is wanted for as long as that is */
+    uint64_t limit_bytes; /* of the load */
+    bool copies_only;     /* nothing is computed again */
+    bool by_duals;        /* the duals say what room and copies are worth, and when */
+    bool keeps_parts;     /* what a larger tensor is made of is wanted for as long as that is */
 } ebb_best_keys;
 
 /* The prices of the bound (bound.h), along the program. */
@@ -39,25 +40,29 @@ typedef struct ebb_best_drag {
     double of[EBB_MAX_TIERS];
 } ebb_best_drag;
 
+/* What is looked at to choose which tensor leaves comes first, since that is what walks do most. */
 typedef struct ebb_best_tensor {
-    uint64_t bytes;   /* rounded up */
-    uint64_t use;     /* its first use at or after the step at hand; index into uses */
-    uint64_t made;    /* the use that made its current version; NEVER: the iteration began with it */
-    uint64_t bound;   /* after the action that filled (or, absent, dropped) it: how early it may be copied */
-    uint64_t need;    /* the step by which it is wanted by the program or for what is computed again */
-    double ready_ns;  /* when its content was made */
-    double out_ns;    /* when its copy has ended */
-    double again_ns;  /* to compute it again as things are; below 0: not known */
-    uint64_t holds;   /* the step that first overwrites an input of its recomputation */
-    uint32_t version; /* current at the step at hand, present or not */
-    uint32_t locks;   /* it may not leave */
-    uint32_t tier;    /* of its copy */
-    uint32_t here;    /* its place among those that are present; NONE */
+    uint64_t bytes;             /* rounded up */
+    uint64_t need;              /* the step by which it is wanted by the program or for what is computed again */
+    double weight, copy_weight; /* 2 to the power of the keys */
+    double ready_ns;            /* when its content was made */
+    double out_ns;              /* when its copy has ended */
+    double again_ns;            /* to compute it again as things are; below 0: not known */
+    uint64_t holds;             /* the step that first overwrites an input of its recomputation */
+    uint64_t made;              /* the use that made its current version; NEVER: the iteration began with it */
+    uint32_t locks;             /* it may not leave */
+    uint32_t tier;              /* of its copy */
+    bool copied;                /* its current version has a copy */
+    bool is_floor;              /* again_ns is a lower bound: the search stopped there */
+    bool never_written;
+    bool never_again; /* by the keys it is not computed again */
+    bool present;
     bool gone;        /* absent without a copy: it will be computed again, or is dead */
     bool waits;       /* for its need to be found */
-    bool copied;      /* its current version has a copy */
-    bool present;
-    bool is_floor; /* again_ns is a lower bound: the search stopped there */
+    uint32_t version; /* current at the step at hand, present or not */
+    uint32_t here;    /* its place among those that are present; NONE */
+    uint64_t use;     /* its first use at or after the step at hand; index into uses */
+    uint64_t bound;   /* after the action that filled (or, absent, dropped) it: how early it may be copied */
 } ebb_best_tensor;
 
 /* Bytes that are dropped and free once their copy has ended. */
@@ -76,19 +81,21 @@ typedef struct ebb_best_walk {
     ebb_uses uses;
     uint64_t *next_write; /* [n_accesses] by use: step of the tensor's first write there or after; NEVER */
     double *step_ns;      /* [n_steps] */
-    double *copy_ns;      /* [n_tensors * EBB_MAX_TIERS * 2]: out to a tier, in from it */
+    double *copy_ns;      /* [n_tensors * n_tiers * 2]: out to a tier, in from it */
+    uint32_t n_tiers;
+    uint32_t only_tier; /* that takes copies; EBB_MAX_TIERS: none does, or several do */
+    uint8_t out_engine[EBB_MAX_TIERS];
     ebb_best_drag drag;
-    double *weight, *copy_weight; /* [n_tensors]: 2 to the power of the keys */
-    double *far;                  /* [3 * n_steps + 2]: by distance, to the power of reach */
-    ebb_best_duals *duals;        /* NULL: they say nothing; no keys are by_duals then */
-    bool *is_part;                /* [n_tensors]: its last use makes something at least as large from it */
+    double *far;           /* [3 * n_steps + 2]: by distance, to the power of reach */
+    ebb_best_duals *duals; /* NULL: they say nothing; no keys are by_duals then */
+    bool *is_part;         /* [n_tensors]: its last use makes something at least as large from it */
     ebb_best_tensor *state;
     uint32_t *here;    /* tensors */
     uint32_t *waiting; /* [n_tensors]: to be looked at */
     uint32_t n_here;
     EBB_VEC(ebb_best_pending) pending;
     uint64_t pending_bytes;
-    uint64_t load, tier_used[EBB_MAX_TIERS];
+    uint64_t limit_bytes, load, tier_used[EBB_MAX_TIERS];
     uint64_t step; /* at hand */
     uint64_t n_again, max_again;
     uint64_t max_looks;      /* a walk that passes it is given up */
@@ -102,6 +109,7 @@ typedef struct ebb_best_walk {
     float reach;      /* of far */
     uint32_t mark;
     uint32_t *tensor_mark, *step_mark;
+    uint32_t *n_gone; /* [n_steps]: tensors that are gone and are computed again by this step, among others */
 } ebb_best_walk;
 
 /* ---- the walk (best_walk.c) --------------------------------------------------------------------- */
@@ -141,8 +149,6 @@ void ebb__best_set_need(ebb_best_walk *w, uint32_t t);
 /* The step of the next write of a tensor, at the step at hand or after it; NEVER in this lap. */
 uint64_t ebb__best_next_write(const ebb_best_walk *w, uint32_t t);
 
-bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t);
-
 /* How the chosen one leaves. */
 typedef enum ebb_best_way { EBB_BEST_DROP, EBB_BEST_AGAIN, EBB_BEST_COPY, EBB_BEST_STUCK } ebb_best_way;
 
@@ -153,7 +159,15 @@ ebb_best_way ebb__best_choose(ebb_best_walk *w, uint64_t bytes, uint32_t *tensor
 void ebb__best_changed(ebb_best_walk *w, uint32_t t);
 
 static inline double ebb__best_copy_ns(const ebb_best_walk *w, uint32_t t, uint32_t tier, bool in) {
-    return w->copy_ns[((size_t)t * EBB_MAX_TIERS + tier) * 2 + in];
+    return w->copy_ns[((size_t)t * w->n_tiers + tier) * 2 + in];
+}
+
+/* The fastest tier with room for a copy of t; EBB_MAX_TIERS: none has. */
+static inline uint32_t ebb__best_pick_tier(const ebb_best_walk *w, const ebb_best_tensor *state) {
+    const uint32_t only = w->only_tier;
+    if (only == EBB_MAX_TIERS) { return ebb__pick_tier(w->input, w->tier_used, state->bytes); }
+    const uint64_t limit_bytes = w->input->tier_bytes[only], used_bytes = w->tier_used[only];
+    return used_bytes <= limit_bytes && state->bytes <= limit_bytes - used_bytes ? only : EBB_MAX_TIERS;
 }
 
 /* ---- afterwards (best_prune.c) ------------------------------------------------------------------ */
@@ -226,17 +240,22 @@ typedef struct ebb_best_hand {
     ebb_rng rng_after; /* the caller's: random numbers as they are after those that these keys took */
     float dice;        /* the caller's */
     /* to do */
-    uint64_t max_looks; /* that the walk may take */
-    double limit_ns;    /* a walk that takes longer is given up */
-    double place_ns;    /* a draft that seems faster is placed and simulated */
+    uint64_t max_looks;       /* that the walk may take */
+    uint64_t max_lower_looks; /* the same for all walks with lower limits */
+    double limit_ns;          /* a walk that takes longer is given up */
+    double place_ns; /* a draft that seems faster is placed and simulated. If it cannot be placed, the hand walks
+                        again with a lower limit in its keys, a few times */
     bool find_resident;
     /* done */
     ebb_status status; /* and its message */
     char message[256];
-    double time_ns;        /* estimated; INFINITY: no draft */
-    double placed_ns;      /* simulated; INFINITY: its places are not within the budget, or it was not placed */
-    uint64_t placed_bytes; /* what it needs then */
-    uint64_t n_looks, looks_at_step;
+    double time_ns;             /* estimated; INFINITY: no draft */
+    double placed_ns;           /* simulated; INFINITY: its places are not within the budget, or it was not placed */
+    uint64_t placed_bytes;      /* what it needs then */
+    uint32_t n_lowered;         /* how often the keys' limit was lowered */
+    uint64_t first_limit_bytes; /* what it was */
+    uint64_t n_looks, looks_at_step; /* of the first walk */
+    uint64_t n_lower_looks;
 } ebb_best_hand;
 
 ebb_status ebb__best_hands_init(ebb_best_hand *hands, uint32_t n, const ebb_policy_input *input); /* fini also after a
@@ -254,7 +273,7 @@ ebb_status ebb__best_place(const ebb_policy_input *input, const ebb_draft *draft
 /* The same with the hand's draft: placed_ns, placed_bytes. */
 ebb_status ebb__best_hand_place(ebb_best_hand *hand, uint64_t work);
 
-ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors);
+ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors, uint64_t limit_bytes);
 void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_tensors);
 
 /* ---- time (best_time.c) ------------------------------------------------------------------------- */

@@ -10,11 +10,14 @@
 
 #include <math.h>
 
+#define MAX_LOWERED 3u      /* times, for the same keys */
+#define LOWER (255.0 / 256) /* of the limit, at most */
+
 typedef ebb_best_hand hand;
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors) {
+ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_tensors, uint64_t limit_bytes) {
     keys->weight = ebb__bump_alloc(bump, n_tensors, sizeof *keys->weight);
     keys->copy = ebb__bump_alloc(bump, n_tensors, sizeof *keys->copy);
     keys->resident = ebb__bump_alloc(bump, n_tensors, sizeof *keys->resident);
@@ -27,6 +30,7 @@ ebb_status ebb__best_keys_init(ebb_best_keys *keys, ebb_bump *bump, size_t n_ten
     memset(keys->resident, 0, n_tensors * sizeof *keys->resident);
     memset(keys->no_again, 0, n_tensors * sizeof *keys->no_again);
     keys->link_price = keys->reach = 1;
+    keys->limit_bytes = limit_bytes;
     keys->copies_only = keys->by_duals = keys->keeps_parts = false;
     return EBB_OK;
 }
@@ -38,6 +42,7 @@ void ebb__best_keys_copy(ebb_best_keys *to, const ebb_best_keys *from, size_t n_
     memcpy(to->no_again, from->no_again, n_tensors * sizeof *to->no_again);
     to->link_price = from->link_price;
     to->reach = from->reach;
+    to->limit_bytes = from->limit_bytes;
     to->copies_only = from->copies_only;
     to->by_duals = from->by_duals;
     to->keeps_parts = from->keeps_parts;
@@ -52,7 +57,7 @@ ebb_status ebb__best_hands_init(ebb_best_hand *hands, uint32_t n, const ebb_poli
         EBB_TRY(ebb__draft_init(&h->draft, input->program, input->mem));
         ebb__draft_reset(&h->draft, input->program);
         EBB_TRY(ebb__best_walk_init(&h->walk, input, &h->draft));
-        EBB_TRY(ebb__best_keys_init(&h->keys, &h->walk.bump, h->walk.view.n_tensors));
+        EBB_TRY(ebb__best_keys_init(&h->keys, &h->walk.bump, h->walk.view.n_tensors, input->limit_bytes));
     }
     return EBB_OK;
 }
@@ -93,17 +98,52 @@ ebb_status ebb__best_hand_place(ebb_best_hand *h, uint64_t work) {
     return ebb__best_place(h->walk.input, &h->draft, work, &h->placed_ns, &h->placed_bytes);
 }
 
-static ebb_status walk(hand *h) {
-    const uint64_t looks = h->walk.n_looks;
+/* Walk, and place what seems faster. */
+static ebb_status walk_once(hand *h) {
     h->time_ns = h->placed_ns = INFINITY;
-    h->walk.max_looks = h->max_looks > UINT64_MAX - looks ? UINT64_MAX : looks + h->max_looks;
     const ebb_status st = ebb__best_walk(&h->walk, &h->keys, h->limit_ns, h->find_resident);
-    h->n_looks = h->walk.n_looks - looks;
-    h->looks_at_step = h->walk.looks_at_step - looks;
     if (st == EBB_E_NO_FIT) { return EBB_OK; }
     if (st != EBB_OK) { return st; }
     EBB_TRY(ebb__best_time(h->walk.input, &h->walk.drag, &h->draft, &h->time_ns));
     return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK) : EBB_OK;
+}
+
+/* What was placed above the budget may fit if its load is lower by as much. */
+static void lower(hand *h) {
+    const ebb_policy_input *input = h->walk.input;
+    const double share = (double)input->budget_bytes / (double)ebb_max_u64(h->placed_bytes, 1);
+    h->keys.limit_bytes = (uint64_t)((double)h->keys.limit_bytes * fmin(share, LOWER));
+    h->n_lowered++;
+}
+
+static uint64_t looks_upto(const hand *h, uint64_t more) {
+    return more > UINT64_MAX - h->walk.n_looks ? UINT64_MAX : h->walk.n_looks + more;
+}
+
+/* Walk within lower limits until a draft can be placed, or none seems faster. */
+static ebb_status walk_lower(hand *h) {
+    const uint64_t looks = h->walk.n_looks;
+    const uint32_t blocked = h->walk.blocked;
+    ebb_status st = EBB_OK;
+    h->walk.max_looks = looks_upto(h, h->max_lower_looks);
+    while (st == EBB_OK && h->time_ns < h->place_ns && h->placed_ns == INFINITY && h->n_lowered < MAX_LOWERED) {
+        lower(h);
+        st = walk_once(h);
+    }
+    h->n_lower_looks = h->walk.n_looks - looks;
+    h->walk.blocked = blocked;
+    return st;
+}
+
+static ebb_status walk(hand *h) {
+    const uint64_t looks = h->walk.n_looks;
+    h->n_lowered = 0;
+    h->first_limit_bytes = h->keys.limit_bytes;
+    h->walk.max_looks = looks_upto(h, h->max_looks);
+    EBB_TRY(walk_once(h));
+    h->n_looks = h->walk.n_looks - looks;
+    h->looks_at_step = h->walk.looks_at_step - looks;
+    return walk_lower(h);
 }
 
 static void run_hand(void *ctx, uint32_t i) {

@@ -11,22 +11,8 @@
 
 typedef ebb_best_lane lane;
 
-static ebb_status copy_draft(const lane *l, const ebb_draft *from, ebb_draft *to) {
-    const size_t n_tensors = l->walk.view.n_tensors;
-    EBB_ASSERT(from->absent.n == 0);
-    to->actions.n = to->absent.n = 0;
-    EBB_TRY(EBB_RESERVE(to->mem, &to->actions, from->actions.n));
-    if (from->actions.n > 0) {
-        memcpy(to->actions.data, from->actions.data, from->actions.n * sizeof *to->actions.data);
-    }
-    to->actions.n = from->actions.n;
-    memcpy(to->resident, from->resident, n_tensors);
-    memcpy(to->home, from->home, n_tensors);
-    return EBB_OK;
-}
-
 ebb_status ebb__best_lanes_copy(const ebb_best_lane *from, ebb_draft *draft) {
-    return copy_draft(from, &from->at, draft);
+    return ebb__draft_copy(&from->at, from->walk.input->program, draft);
 }
 
 ebb_status ebb__best_lanes_init(ebb_best_lanes *lanes, const ebb_policy_input *input) {
@@ -76,7 +62,7 @@ ebb_status ebb__best_lanes_offer(ebb_best_lanes *lanes, const ebb_draft *draft, 
         if (lanes->lane[i].time_ns == time_ns) { return EBB_OK; }
     }
     if (time_ns >= slowest->time_ns) { return EBB_OK; }
-    EBB_TRY(copy_draft(slowest, draft, &slowest->at));
+    EBB_TRY(ebb__draft_copy(draft, lanes->input->program, &slowest->at));
     slowest->time_ns = time_ns;
     slowest->limit_bytes = lanes->input->limit_bytes;
     sort_lanes(lanes);
@@ -111,7 +97,7 @@ ebb_status ebb__best_lanes_run(ebb_best_lanes *lanes, uint64_t limit_bytes, uint
     lane *slowest = &lanes->lane[lanes->by_time[EBB_BEST_LANES - 1]];
     const lane *fastest = &lanes->lane[lanes->by_time[0]];
     if (fastest->time_ns == INFINITY) { return EBB_OK; }
-    EBB_TRY(copy_draft(slowest, &fastest->at, &slowest->at));
+    EBB_TRY(ebb__draft_copy(&fastest->at, lanes->input->program, &slowest->at));
     slowest->time_ns = fastest->time_ns;
     slowest->limit_bytes = fastest->limit_bytes;
     for (uint32_t i = 0; i < EBB_BEST_LANES; i++) {

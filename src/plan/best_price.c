@@ -26,11 +26,6 @@
 
 /* ---- needs -------------------------------------------------------------------------------------- */
 
-bool ebb__best_never_written(const ebb_best_walk *w, uint32_t t) {
-    const uint64_t first = w->uses.start[t];
-    return first == w->uses.start[t + 1] || w->next_write[first] == EBB_BEST_NEVER;
-}
-
 uint64_t ebb__best_find_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     if (state->use < w->uses.start[t + 1]) {
@@ -69,13 +64,15 @@ static bool is_in_chain(const ebb_best_walk *w, uint32_t t, uint32_t step) {
 static uint64_t find_any_need(const ebb_best_walk *w, uint32_t t) {
     const ebb_best_tensor *state = &w->state[t];
     const uint64_t first = state->made == EBB_BEST_NEVER ? w->uses.start[t] : state->made + 1;
+    const bool keeps_parts = w->keys->keeps_parts && w->is_part[t];
     uint64_t need = ebb__best_find_need(w, t);
     for (uint64_t use = first; use < state->use; use++) { /* these read what it holds now */
         const ebb_step *step = &w->view.steps[w->uses.use[use].step];
+        if (w->n_gone[w->uses.use[use].step] == 0 && !keeps_parts) { continue; } /* an update may access thousands */
         for (uint32_t i = 0; i < step->n_accesses; i++) {
             const ebb_access *access = &w->view.accesses[step->first_access + i];
             const ebb_best_tensor *made = &w->state[access->tensor];
-            const bool is_wanted = made->gone || (w->keys->keeps_parts && w->is_part[t] && !made->copied);
+            const bool is_wanted = made->gone || (keeps_parts && !made->copied);
             if ((access->mode & EBB_WRITE) == 0 || !is_wanted || made->need >= need) { continue; }
             if (is_in_chain(w, access->tensor, w->uses.use[use].step)) { need = made->need; }
         }
@@ -114,8 +111,21 @@ static void settle(ebb_best_walk *w, uint32_t n_waiting) {
     }
 }
 
+/* Count it at the steps of its chain, which does not change while it is gone. */
+static void count_gone(ebb_best_walk *w, uint32_t t, bool gone) {
+    const uint64_t first = find_chain(w, t), last = w->state[t].made;
+    for (uint64_t use = first; first != EBB_BEST_NEVER && use <= last; use++) {
+        if ((w->uses.use[use].mode & EBB_WRITE) == 0) { continue; }
+        uint32_t *n = &w->n_gone[w->uses.use[use].step];
+        EBB_ASSERT(gone || *n > 0);
+        *n = gone ? *n + 1 : *n - 1;
+    }
+}
+
 void ebb__best_set_gone(ebb_best_walk *w, uint32_t t, bool gone) {
+    EBB_ASSERT(w->state[t].gone != gone);
     w->state[t].gone = gone;
+    count_gone(w, t, gone);
     settle(w, wait_inputs(w, t, 0));
 }
 
@@ -197,9 +207,7 @@ static bool add_tensor(ebb_best_walk *w, closure *c, uint32_t t) {
  * above it may be a lower bound (is_floor), which is worked out anew for a higher limit. */
 static double again_price(ebb_best_walk *w, uint32_t t, double limit_ns) {
     ebb_best_tensor *state = &w->state[t];
-    if (w->input->copies_only || w->keys->copies_only || w->keys->no_again[t] || state->need > w->view.n_steps) {
-        return INFINITY;
-    }
+    if (state->never_again || state->need > w->view.n_steps) { return INFINITY; }
     if (state->again_ns < 0 || (state->is_floor && state->again_ns < limit_ns)) {
         closure c = {.holds = UINT64_MAX, .limit_ns = 4 * limit_ns};
         EBB_ASSERT(w->mark < UINT32_MAX);
@@ -260,19 +268,17 @@ static double copy_price(const ebb_best_walk *w, uint32_t t) {
     double price = 0, wait_ns = state->out_ns - w->now_ns;
     uint32_t tier = state->tier;
     if (!state->copied) {
-        tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
+        tier = ebb__best_pick_tier(w, state);
         if (tier == EBB_MAX_TIERS) { return INFINITY; }
         wait_ns = 0;
-        if (!ebb__best_never_written(w, t)) {
-            const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
-            const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
-            const double out_ns = ebb__best_copy_ns(w, t, tier, false);
+        if (!state->never_written) {
+            const double out_ns = ebb__best_copy_ns(w, t, tier, false), free_ns = w->engine_ns[w->out_engine[tier]];
             price += (out_price(w, state) + w->drag.of[tier]) * out_ns;
-            wait_ns = fmax(w->engine_ns[engine], state->ready_ns) + out_ns - w->now_ns;
+            wait_ns = (free_ns > state->ready_ns ? free_ns : state->ready_ns) + out_ns - w->now_ns;
         }
     }
     price += (in_price(w, state) + w->drag.of[tier]) * ebb__best_copy_ns(w, t, tier, true);
-    return (price + fmax(wait_ns, 0)) * w->copy_weight[t];
+    return (price + (wait_ns > 0 ? wait_ns : 0)) * state->copy_weight;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------- */
@@ -287,10 +293,10 @@ static void consider(ebb_best_walk *w, uint32_t t, choice *best) {
     const ebb_best_tensor *state = &w->state[t];
     const double worth =
         w->keys->by_duals ? ebb__best_worth(w, state->need) : w->far[state->need - ebb_min_u64(w->step, state->need)];
-    const double factor = w->weight[t] / ((double)state->bytes * worth);
+    const double factor = state->weight / ((double)state->bytes * worth);
     choice mine = {.score = (copy_price(w, t) + 1) * factor, .tensor = t, .way = EBB_BEST_COPY};
     if (!state->copied) {
-        const double limit_ns = fmin(mine.score, best->score) / factor;
+        const double limit_ns = (mine.score < best->score ? mine.score : best->score) / factor;
         const double again_ns = again_price(w, t, limit_ns);
         if ((again_ns + 1) * factor < mine.score) {
             mine = (choice){.score = (again_ns + 1) * factor, .tensor = t, .way = EBB_BEST_AGAIN};

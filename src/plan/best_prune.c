@@ -146,7 +146,7 @@ static void add_load(pruner *p, size_t first, size_t end, int64_t bytes) {
 }
 
 static bool fits(const pruner *p, size_t first, size_t end, int64_t bytes) {
-    const int64_t limit = (int64_t)p->w->input->limit_bytes;
+    const int64_t limit = (int64_t)p->w->limit_bytes;
     for (size_t a = first; a < end; a++) {
         if (p->load[a] + bytes > limit) { return false; }
     }

@@ -84,7 +84,7 @@ static void wait_for_room(walk *w, uint64_t room) {
 
 static ebb_status compute(walk *w, uint32_t step_idx, ebb_action_kind kind) {
     const ebb_step *step = &w->view.steps[step_idx];
-    wait_for_room(w, w->input->limit_bytes - w->load);
+    wait_for_room(w, w->limit_bytes - w->load);
     w->now_ns += w->step_ns[step_idx];
     if (w->now_ns >= w->limit_ns) { return NO_WAY; }
     return ebb__draft_step(w->draft, kind, step_idx, choice_of(w, step));
@@ -111,16 +111,15 @@ static ebb_status drop(walk *w, uint32_t t) {
 /* As early as the content is there and the engine has finished its earlier copies. */
 static ebb_status copy_out(walk *w, uint32_t t) {
     tensor_state *state = &w->state[t];
-    const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, state->bytes);
+    const uint32_t tier = ebb__best_pick_tier(w, state);
     if (tier == EBB_MAX_TIERS) { return NO_WAY; }
     set_copy(w, t, tier);
     state->out_ns = 0;
-    if (ebb__best_never_written(w, t)) { /* the copy is made once and stays */
+    if (state->never_written) { /* the copy is made once and stays */
         w->draft->home[t] = (uint8_t)tier;
         return EBB_OK;
     }
-    const ebb_action out = {.kind = EBB_ACT_OUT, .target = t, .tier = (uint16_t)tier};
-    const uint8_t engine = ebb__topology_engine_of(ebb_machine_topology(w->input->machine), &out);
+    const uint8_t engine = w->out_engine[tier];
     const double takes_ns = ebb__best_copy_ns(w, t, tier, false);
     state->out_ns = w->engine_ns[engine] = fmax(w->engine_ns[engine], state->ready_ns) + takes_ns;
     const uint64_t bound = w->engine_bound[engine] = ebb_max_u64(w->engine_bound[engine], state->bound);
@@ -149,7 +148,7 @@ static void note_blocked(walk *w) {
 }
 
 static ebb_status make_room(walk *w, uint64_t bytes) {
-    const uint64_t limit = w->input->limit_bytes;
+    const uint64_t limit = w->limit_bytes;
     if (bytes > limit) { return NO_WAY; }
     while (w->load > limit - bytes) {
         const ebb_status st = evict_one(w, w->load - (limit - bytes));
@@ -278,7 +277,7 @@ static ebb_status run_step(walk *w, uint32_t step_idx) {
     const ebb_step *step = &w->view.steps[step_idx];
     if (w->n_looks > w->max_looks) { return NO_WAY; }
     w->looks_at_step = w->n_looks;
-    EBB_ASSERT(w->load <= w->input->limit_bytes);
+    EBB_ASSERT(w->load <= w->limit_bytes);
     w->step = step_idx;
     lock_all(w, step);
     for (uint32_t i = 0; i < step->n_accesses; i++) {
@@ -326,18 +325,27 @@ static ebb_status begin_lap(walk *w, bool spill) {
     w->depth = w->n_here = w->mark = 0;
     memset(w->tensor_mark, 0, w->view.n_tensors * sizeof *w->tensor_mark);
     memset(w->step_mark, 0, w->view.n_steps * sizeof *w->step_mark);
+    memset(w->n_gone, 0, w->view.n_steps * sizeof *w->n_gone);
     w->now_ns = 0;
     memset(w->tier_used, 0, sizeof w->tier_used);
     memset(w->engine_ns, 0, sizeof w->engine_ns);
     memset(w->engine_bound, 0, sizeof w->engine_bound);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
-        w->state[t] = (tensor_state){
-            .bytes = w->state[t].bytes, .use = w->uses.start[t], .made = NEVER, .again_ns = -1, .here = NONE};
+        const tensor_state *was = &w->state[t];
+        w->state[t] = (tensor_state){.bytes = was->bytes,
+                                     .weight = was->weight,
+                                     .copy_weight = was->copy_weight,
+                                     .never_written = was->never_written,
+                                     .never_again = was->never_again,
+                                     .use = w->uses.start[t],
+                                     .made = NEVER,
+                                     .again_ns = -1,
+                                     .here = NONE};
         ebb__best_set_need(w, t);
     }
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
         if (!w->view.tensors[t].persistent) { continue; }
-        const uint32_t tier = ebb__pick_tier(w->input, w->tier_used, w->state[t].bytes);
+        const uint32_t tier = ebb__best_pick_tier(w, &w->state[t]);
         if (!w->draft->resident[t] && tier == EBB_MAX_TIERS) {
             if (!spill) { return NO_WAY; }
             w->draft->resident[t] = 1;
@@ -349,7 +357,7 @@ static ebb_status begin_lap(walk *w, bool spill) {
             w->draft->home[t] = (uint8_t)tier;
         }
     }
-    return w->load <= w->input->limit_bytes ? EBB_OK : NO_WAY;
+    return w->load <= w->limit_bytes ? EBB_OK : NO_WAY;
 }
 
 static ebb_status walk_lap(walk *w, bool close) {
@@ -445,8 +453,10 @@ static ebb_status move_drops(walk *w) {
 
 static void set_keys(walk *w, const ebb_best_keys *keys) {
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
-        w->weight[t] = exp2((double)keys->weight[t]);
-        w->copy_weight[t] = exp2((double)keys->copy[t]);
+        tensor_state *state = &w->state[t];
+        state->weight = exp2((double)keys->weight[t]);
+        state->copy_weight = exp2((double)keys->copy[t]);
+        state->never_again = w->input->copies_only || keys->copies_only || keys->no_again[t];
     }
     for (size_t d = 0; (w->keys == NULL || w->reach != keys->reach) && d < 3 * w->view.n_steps + 2; d++) {
         w->far[d] = pow((double)d + 1, (double)keys->reach);
@@ -457,6 +467,7 @@ static void set_keys(walk *w, const ebb_best_keys *keys) {
 
 ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns, bool find_resident) {
     set_keys(w, keys);
+    w->limit_bytes = keys->limit_bytes;
     w->limit_ns = limit_ns;
     w->blocked = NONE;
     if (find_resident) {
@@ -474,21 +485,32 @@ ebb_status ebb__best_walk(ebb_best_walk *w, ebb_best_keys *keys, double limit_ns
         EBB_TRY(ebb__best_prune(w));
         EBB_TRY(move_drops(w));
     }
-    return ebb__draft_move_up(w->draft, w->input->program, w->input->machine, w->input->limit_bytes,
-                              w->input->early_out, w->input->early_in);
+    return ebb__draft_move_up(w->draft, w->input->program, w->input->machine, w->limit_bytes, w->input->early_out,
+                              w->input->early_in);
 }
 
 /* ---- setting up --------------------------------------------------------------------------------- */
 
+static void set_tiers(walk *w) {
+    const ebb_topology *topology = ebb_machine_topology(w->input->machine);
+    uint32_t n_tiers = 0;
+    w->n_tiers = topology->n_tiers;
+    w->only_tier = EBB_MAX_TIERS;
+    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
+        if (w->input->tier_bytes[tier] == 0) { continue; }
+        const ebb_action out = {.kind = EBB_ACT_OUT, .tier = (uint16_t)tier};
+        EBB_ASSERT(tier < w->n_tiers);
+        w->out_engine[tier] = ebb__topology_engine_of(topology, &out);
+        w->only_tier = n_tiers++ == 0 ? tier : EBB_MAX_TIERS;
+    }
+}
+
 static void set_copy_times(walk *w, uint32_t t) {
     const ebb_machine *machine = w->input->machine;
-    const uint32_t n_tiers = ebb_machine_topology(machine)->n_tiers;
-    double *ns = &w->copy_ns[(size_t)t * EBB_MAX_TIERS * 2];
-    for (uint32_t tier = 1; tier < EBB_MAX_TIERS; tier++) {
-        const bool is_there = tier < n_tiers;
-        ns[2 * tier] = is_there ? (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, w->state[t].bytes) : 0;
-        ns[2 * tier + 1] =
-            is_there ? (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, w->state[t].bytes) : 0;
+    double *ns = &w->copy_ns[(size_t)t * w->n_tiers * 2];
+    for (uint32_t tier = 1; tier < w->n_tiers; tier++) {
+        ns[2 * tier] = (double)ebb_machine_copy_time_ns(machine, EBB_DEVICE, tier, w->state[t].bytes);
+        ns[2 * tier + 1] = (double)ebb_machine_copy_time_ns(machine, tier, EBB_DEVICE, w->state[t].bytes);
     }
 }
 
@@ -515,6 +537,7 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->view = ebb__plan_view(input->program);
     w->max_again = 64 * (uint64_t)w->view.n_steps + 1024;
     w->max_looks = UINT64_MAX;
+    set_tiers(w);
     EBB_TRY(ebb__program_versions(input->program, &w->bump, &w->versions));
     EBB_TRY(ebb__program_uses(input->program, &w->bump, &w->uses));
     EBB_TRY(ebb__budget_find_next_writes(&w->view, &w->uses, &w->bump, &w->next_write));
@@ -522,16 +545,15 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     w->state = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->state);
     w->here = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->here);
     w->waiting = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->waiting);
-    w->copy_ns = ebb__bump_alloc(&w->bump, 2 * EBB_MAX_TIERS * w->view.n_tensors, sizeof *w->copy_ns);
-    w->weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->weight);
-    w->copy_weight = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->copy_weight);
+    w->copy_ns = ebb__bump_alloc(&w->bump, 2 * (size_t)w->n_tiers * w->view.n_tensors, sizeof *w->copy_ns);
     w->is_part = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->is_part);
     w->far = ebb__bump_alloc(&w->bump, 3 * w->view.n_steps + 2, sizeof *w->far);
     w->tensor_mark = ebb__bump_alloc(&w->bump, w->view.n_tensors, sizeof *w->tensor_mark);
     w->step_mark = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->step_mark);
-    if (w->copy_ns == NULL || w->weight == NULL || w->copy_weight == NULL || w->far == NULL || w->step_ns == NULL ||
-        w->state == NULL || w->here == NULL || w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL ||
-        w->step_mark == NULL) {
+    w->n_gone = ebb__bump_alloc(&w->bump, w->view.n_steps, sizeof *w->n_gone);
+    if (w->copy_ns == NULL || w->far == NULL || w->step_ns == NULL || w->state == NULL || w->here == NULL ||
+        w->waiting == NULL || w->is_part == NULL || w->tensor_mark == NULL || w->step_mark == NULL ||
+        w->n_gone == NULL) {
         return EBB_E_NO_MEMORY;
     }
     for (size_t s = 0; s < w->view.n_steps; s++) {
@@ -539,7 +561,9 @@ ebb_status ebb__best_walk_init(ebb_best_walk *w, const ebb_policy_input *input, 
     }
     ebb__best_find_drag(input, &w->drag);
     for (uint32_t t = 0; t < w->view.n_tensors; t++) {
+        const uint64_t first = w->uses.start[t];
         w->state[t].bytes = ebb_align_up(w->view.tensors[t].size_bytes, w->view.alignment);
+        w->state[t].never_written = first == w->uses.start[t + 1] || w->next_write[first] == NEVER;
         set_copy_times(w, t);
     }
     find_parts(w);

@@ -3,7 +3,10 @@
  * Plans for one budget by a policy that searches and by its rivals; the fastest is taken. So it is never slower than
  * any of them, and has a plan wherever one of them has.
  *
- *      quick rivals    may have a plan that costs no time; then there is nothing to search for
+ *      quick rivals    may have a plan that costs no time, or next to none; then there is nothing to search for
+ *      the policy      makes a plan without a search
+ *      rivals that     take as long as the policy's own search, or less. If one of them has a plan that costs no time,
+ *      search          the policy need not search
  *      the policy      searches
  *      all rivals      have much to beat by then, so most of them cost little: those that only copy are not asked if a
  *                      bound says that they cannot win, and what is simulated to be slower is placed without care
@@ -52,6 +55,7 @@ typedef struct contest {
     uint64_t time_ns;   /* to beat; UINT64_MAX: nothing */
     uint64_t copies_ns; /* no plan that only copies is faster */
     bool is_quick;      /* only a plan that costs no time is wanted */
+    uint64_t asked;     /* rivals that need not be asked again, a bit for each */
     ebb_plan *plan;     /* the fastest so far */
 } contest;
 
@@ -104,6 +108,12 @@ static bool is_asked_first(const ebb_policy *rival, const contest *c) {
     return !rival->copies_only || c->copies_ns <= c->free_ns;
 }
 
+/* Ask a rival for good. */
+static ebb_status ask_once(ebb_maker *m, uint32_t i, contest *c) {
+    c->asked |= (uint64_t)1 << i;
+    return ask(m, m->policy->rivals[i], c);
+}
+
 /* Ask the quick rivals for a plan that costs no time, because then there is nothing to search for. */
 static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
     bool is_free = false;
@@ -114,26 +124,55 @@ static ebb_status ask_quick(ebb_maker *m, uint32_t n, contest *c) {
         if (!is_asked_first(rival, c)) { continue; }
         c->is_quick = !rival->copies_only;
         c->time_ns = c->is_quick ? c->free_ns + 1 : UINT64_MAX;
-        EBB_TRY(ask(m, rival, c));
+        EBB_TRY(c->is_quick ? ask(m, rival, c) : ask_once(m, i, c));
         is_free = c->plan != NULL && c->time_ns <= c->free_ns;
     }
     c->is_quick = false;
     return EBB_OK;
 }
 
+/* Rivals that search and may have a plan that costs no time. They are asked sooner or later, unless there is one. */
+static ebb_status ask_searching(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c) {
+    for (uint32_t i = n_quick; i < n && c->time_ns > c->free_ns; i++) {
+        const ebb_policy *rival = m->policy->rivals[i];
+        if (rival->rivals != NULL && is_asked_first(rival, c)) { EBB_TRY(ask_once(m, i, c)); }
+    }
+    return EBB_OK;
+}
+
+/* The policy itself. It does not search if a rival's plan costs no time. */
+static ebb_status ask_own(ebb_maker *m, uint32_t n, uint32_t n_quick, contest *c) {
+    ebb_fitted f = {0};
+    uint64_t own_ns = UINT64_MAX;
+    m->to_beat_ns = UINT64_MAX;
+    ebb_status st = ebb__maker_fit_unsearched(m, c->budget_bytes, &f);
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    if (st == EBB_OK) { st = ebb__maker_time(m, f.plan, &own_ns); }
+    if (st == EBB_OK && own_ns > c->free_ns) { st = ask_searching(m, n, n_quick, c); }
+    m->to_beat_ns = UINT64_MAX;
+    if (st == EBB_OK && own_ns > c->free_ns && c->time_ns > c->free_ns) {
+        st = ebb__maker_search_on(m, c->budget_bytes, &f);
+    }
+    if (st != EBB_OK) {
+        ebb_plan_destroy(f.plan);
+        return st;
+    }
+    EBB_TRY(keep_faster(m, &c->plan, f.plan));
+    return ebb__maker_time(m, c->plan, &c->time_ns);
+}
+
 /* First the quick rivals, then the policy itself, and last all rivals, which have much to beat by then. */
 static ebb_status ask_all(ebb_maker *m, contest *c) {
     const ebb_policy *own = m->policy;
     const uint32_t n = count_rivals(m), n_quick = m->is_large ? 0 : (uint32_t)ebb_min_u64(n, own->n_quick_rivals);
+    EBB_ASSERT(own->n_rivals <= 64);
     if (!m->is_large) { EBB_TRY(ask_quick(m, n_quick, c)); }
-    if (c->time_ns > c->free_ns) { EBB_TRY(ask(m, own, c)); }
     if (c->plan == NULL) { c->time_ns = UINT64_MAX; }
+    if ((double)c->time_ns > EBB_CLOSE * (double)c->free_ns) { EBB_TRY(ask_own(m, n, n_quick, c)); }
     const bool goes_on = c->time_ns > c->free_ns && c->copies_ns > c->free_ns; /* the bound has not been found whole */
     if (goes_on) { EBB_TRY(bound_copies(m, c)); }
     for (uint32_t i = 0; i < n && c->time_ns > c->free_ns; i++) {
-        const ebb_policy *rival = own->rivals[i];
-        const bool was_asked = i < n_quick && rival->copies_only && is_asked_first(rival, c);
-        if (!was_asked) { EBB_TRY(ask(m, rival, c)); }
+        if ((c->asked >> i & 1) == 0) { EBB_TRY(ask(m, own->rivals[i], c)); }
     }
     return EBB_OK;
 }

@@ -50,6 +50,18 @@ void ebb__draft_reset(ebb_draft *draft, const ebb_program *program) {
     }
 }
 
+ebb_status ebb__draft_copy(const ebb_draft *from, const ebb_program *program, ebb_draft *to) {
+    const size_t n_tensors = ebb__plan_view(program).n_tensors, n = from->actions.n;
+    EBB_ASSERT(from->absent.n == 0 && from != to);
+    to->actions.n = to->absent.n = 0;
+    EBB_TRY(EBB_RESERVE(to->mem, &to->actions, n));
+    if (n > 0) { memcpy(to->actions.data, from->actions.data, n * sizeof *to->actions.data); }
+    to->actions.n = n;
+    memcpy(to->resident, from->resident, n_tensors);
+    memcpy(to->home, from->home, n_tensors);
+    return EBB_OK;
+}
+
 ebb_status ebb__draft_add(ebb_draft *draft, const ebb_action *action, uint64_t bound) {
     const bool is_copy = action->kind == EBB_ACT_OUT || action->kind == EBB_ACT_IN;
     EBB_ASSERT(bound == EBB_DRAFT_FIXED || (bound <= draft->actions.n && is_copy));

@@ -36,6 +36,9 @@ void ebb__draft_fini(ebb_draft *draft);
 /* Empty again, every persistent tensor resident. */
 void ebb__draft_reset(ebb_draft *draft, const ebb_program *program);
 
+/* Make to the same as from, which has all of its tensors whole. */
+ebb_status ebb__draft_copy(const ebb_draft *from, const ebb_program *program, ebb_draft *to);
+
 static inline void ebb__draft_swap(ebb_draft *a, ebb_draft *b) {
     const ebb_draft was_a = *a;
     *a = *b;

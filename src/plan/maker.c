@@ -82,6 +82,7 @@ typedef ebb_maker maker;
 /* ---- another order ------------------------------------------------------------------------------ */
 
 static void forget_order(maker *m) {
+    ebb__best_forget(&m->kept);
     ebb_program_destroy(m->reordered.program);
     ebb__free(m->mem, m->reordered.order);
     ebb__free(m->mem, m->reordered.choice);
@@ -162,8 +163,7 @@ static ebb_status place(const maker *m, ebb_plan *plan, uint64_t work, uint64_t 
     return ebb__plan_place(plan, &options, placed_out);
 }
 
-static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, uint64_t limit_bytes,
-                                   uint64_t budget_bytes) {
+static ebb_policy_input make_input(maker *m, const ebb_machine *machine, uint64_t limit_bytes, uint64_t budget_bytes) {
     ebb_policy_input input = {.program = m->program,
                               .machine = machine,
                               .mem = m->mem,
@@ -173,6 +173,7 @@ static ebb_policy_input make_input(const maker *m, const ebb_machine *machine, u
     input.is_hasty = m->is_hasty || machine != m->machine;
     input.walks = m->walks;
     input.effort = m->effort;
+    input.kept = m->policy->rivals != NULL && m->options->effort > 0 && !m->is_hasty ? &m->kept : NULL;
     input.other = m->other;
     input.as_coded = m->options->as_coded;
     input.n_threads = m->options->n_threads;
@@ -450,11 +451,7 @@ static ebb_status go_below(maker *m, uint64_t budget_bytes, ebb_plan **plan_out)
 
 /* ---- the machine's own times ------------------------------------------------------------------- */
 
-/* A plan that fits, the limit that led to it, and the lowest higher limit that is known to fail; else the budget. */
-typedef struct fitted {
-    ebb_plan *plan;
-    uint64_t limit_bytes, failed_bytes;
-} fitted;
+typedef ebb_fitted fitted;
 
 /* The first drafts of a policy that searches only tell which limit will do. */
 static uint64_t own_work(const maker *m) {
@@ -471,7 +468,7 @@ static uint64_t first_limit(const maker *m, uint64_t budget_bytes) {
 
 static ebb_status fit_tries(maker *m, uint64_t budget_bytes, fitted *fitted_out) {
     const uint64_t low_bytes = ebb_align_up(m->floor_bytes, m->alignment);
-    fitted f = {.limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes};
+    fitted f = {.limit_bytes = first_limit(m, budget_bytes), .failed_bytes = budget_bytes, .is_turned = m->is_turned};
     for (int attempt = 0; attempt < MAX_TRIES; attempt++) {
         uint64_t need_bytes = 0;
         if (attempt == MAX_TRIES - 1) { f.limit_bytes = low_bytes; }
@@ -556,10 +553,13 @@ static ebb_status try_higher(maker *m, uint64_t budget_bytes, fitted *f) {
 
 /* The limit is found with the first plans that a policy has for each; the search is for that limit alone, so that more
  * effort cannot lead to another limit and a slower plan. */
-static ebb_status search_on(maker *m, uint64_t budget_bytes, fitted *f) {
+ebb_status ebb__maker_search_on(ebb_maker *m, uint64_t budget_bytes, ebb_fitted *f) {
     bool fits = false;
+    if (m->is_hasty || !searches(m) || m->options->effort == 0) { return EBB_OK; }
     m->effort = m->options->effort;
-    const ebb_status st = m->effort > 0 ? try_limit(m, f->limit_bytes, budget_bytes, f, &fits) : EBB_OK;
+    m->is_turned = f->is_turned;
+    const ebb_status st = try_limit(m, f->limit_bytes, budget_bytes, f, &fits);
+    m->is_turned = false;
     m->effort = 0;
     return st;
 }
@@ -606,35 +606,43 @@ static ebb_status fit_first(maker *m, uint64_t budget_bytes, fitted *f) {
 }
 
 /* The same in the lower order. Its plan is taken if it is faster. */
-static ebb_status fit_turned(maker *m, uint64_t budget_bytes, fitted *f, bool *is_turned_out) {
+static ebb_status fit_turned(maker *m, uint64_t budget_bytes, fitted *f) {
     fitted turned = {0};
+    bool is_taken = false;
     m->is_turned = true;
     ebb_status st = fit_first(m, budget_bytes, &turned);
     m->is_turned = false;
-    *is_turned_out = false;
-    if (st == EBB_OK && f->plan != NULL) { st = is_faster(m, turned.plan, f->plan, is_turned_out); }
-    if (f->plan == NULL) { *is_turned_out = st == EBB_OK; }
-    ebb_plan_destroy(*is_turned_out ? f->plan : turned.plan);
-    if (*is_turned_out) { *f = turned; }
+    if (st == EBB_OK && f->plan != NULL) { st = is_faster(m, turned.plan, f->plan, &is_taken); }
+    if (f->plan == NULL) { is_taken = st == EBB_OK; }
+    ebb_plan_destroy(is_taken ? f->plan : turned.plan);
+    if (is_taken) { *f = turned; }
     return st == EBB_E_NO_FIT && f->plan != NULL ? EBB_OK : st;
 }
 
 /* The search goes on in the order that is better without it, so that more effort cannot lead to a slower plan. */
-ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+ebb_status ebb__maker_fit_unsearched(ebb_maker *m, uint64_t budget_bytes, ebb_fitted *f_out) {
     fitted f = {0};
-    bool is_turned = false;
     const bool has_turned = m->policy->changes_order && m->reordered.program != NULL;
     ebb_status st = fit_first(m, budget_bytes, &f);
-    if (has_turned && (st == EBB_OK || st == EBB_E_NO_FIT)) { st = fit_turned(m, budget_bytes, &f, &is_turned); }
-    m->is_turned = is_turned;
-    if (st == EBB_OK && !m->is_hasty && searches(m)) { st = search_on(m, budget_bytes, &f); }
-    m->is_turned = false;
-    if (st != EBB_OK) {
+    if (has_turned && (st == EBB_OK || st == EBB_E_NO_FIT)) { st = fit_turned(m, budget_bytes, &f); }
+    if (st == EBB_OK) {
+        *f_out = f;
+    } else {
         ebb_plan_destroy(f.plan);
-        return st;
     }
-    *plan_out = f.plan;
-    return EBB_OK;
+    return st;
+}
+
+ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    fitted f = {0};
+    EBB_TRY(ebb__maker_fit_unsearched(m, budget_bytes, &f));
+    const ebb_status st = ebb__maker_search_on(m, budget_bytes, &f);
+    if (st == EBB_OK) {
+        *plan_out = f.plan;
+    } else {
+        ebb_plan_destroy(f.plan);
+    }
+    return st;
 }
 
 /* How much of a placed plan's peak the placer lost. */

@@ -54,7 +54,8 @@ typedef struct ebb_maker {
     uint64_t to_beat_ns;    /* plans that are not faster are worth little work; UINT64_MAX: there is nothing to beat */
     uint64_t unsearched_ns; /* what the fastest own plan takes before a search */
     double loss;            /* peak over load of a nominal machine's plan, of a large program; 1: not known */
-    ebb_ladder rungs;       /* of the policy at hand, as far as they were needed, from the lowest */
+    struct ebb_best_kept *kept; /* first walks that a search goes on from */
+    ebb_ladder rungs;           /* of the policy at hand, as far as they were needed, from the lowest */
 } ebb_maker;
 
 /* Keeps the arguments; the choices are 0. */
@@ -95,6 +96,18 @@ ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *t
 ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_fit_nominal(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_try_fixed(ebb_maker *m, ebb_plan **plan_out);
+
+/* A plan that fits, the limit that led to it, and the lowest higher limit that is known to fail; else the budget. */
+typedef struct ebb_fitted {
+    ebb_plan *plan;
+    uint64_t limit_bytes, failed_bytes;
+    bool is_turned; /* it is for the reordered program */
+} ebb_fitted;
+
+/* The two halves of ebb__maker_fit_own: the plan before a search, and a search from there on. After a failure of the
+ * second f->plan is still the caller's. */
+ebb_status ebb__maker_fit_unsearched(ebb_maker *m, uint64_t budget_bytes, ebb_fitted *f_out);
+ebb_status ebb__maker_search_on(ebb_maker *m, uint64_t budget_bytes, ebb_fitted *f);
 
 /* The fastest of a policy's plan and its rivals'. */
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);

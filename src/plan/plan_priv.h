@@ -191,6 +191,8 @@ static inline uint64_t ebb__add_ns(uint64_t a, uint64_t b) {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+#define EBB_CLOSE 1.001 /* times a bound: what is as close is not worth a search */
+
 /* ---- policies ---------------------------------------------------------------------------------- */
 
 /* The input of a policy. The load (rounded bytes of stays and scratch at one position) must keep within
@@ -216,6 +218,8 @@ typedef struct ebb_policy_input {
     const uint32_t *order; /* [n_steps]: the step at each place; NULL: as the program has them. The policy budget takes
                               the program's order all the same */
     const uint32_t *known_order; /* of the policy order, found before; NULL: it has to find it */
+    struct ebb_best_kept **kept; /* where the policy best keeps its first walks, for the search that goes on from them;
+                                    NULL: it makes them again */
 } ebb_policy_input;
 
 /* Whether anything may be copied out. */
@@ -265,6 +269,9 @@ ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out);
 
 /* Whether liveness drops a persistent tensor of the program, which the search for an order does not see. */
 bool ebb__liveness_drops_persistent(const ebb_program *program);
+
+/* Free what was kept; *kept may be NULL, and is afterwards (policy_best.c). */
+void ebb__best_forget(struct ebb_best_kept **kept);
 
 extern const ebb_policy ebb__policy_none;
 extern const ebb_policy ebb__policy_liveness;

@@ -33,10 +33,11 @@
 #include <math.h>
 
 #define MAX_STEPS 20000u
-#define ROUND_LOOKS ((uint64_t)1 << 27) /* about a second */
+#define ROUND_LOOKS ((uint64_t)1 << 27) /* 0.5 to 0.8 s of a processor */
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
+#define ROUND_ACTIONS ((uint64_t)1 << 20) /* of all drafts: with many actions and few looks, walks take as long */
 #define SEED_LOOKS (ROUND_LOOKS / 2)
 #define LANE_LOOKS (ROUND_LOOKS / 4)      /* of local search, for each lane in each round */
 #define COPIES_LOOKS (ROUND_LOOKS / 16)   /* the same where there are copies, which it does not change */
@@ -48,17 +49,17 @@
 #define ANNEALED 0.5                      /* the share of a round that annealing takes, about */
 #define HEAT 0.003                        /* of the computing time: a loss that is taken with a chance of 1 in e */
 #define MIN_SHARED_STEPS 256u             /* of a program whose walks several threads make */
-#define CLOSE 1.001                       /* times the bound: what is as close is not worth a search */
 #define HOPELESS 1.15                     /* times what the walk before took */
 #define FIRST_PRICE 0.1f                  /* of copies in a first plan: most of their time is hidden by computing */
 
-typedef struct search {
+typedef struct ebb_best_kept {
+    ebb_policy_input own; /* the caller's goes when it returns, and a search may be kept */
     const ebb_policy_input *input;
     ebb_best_hand hand[EBB_BEST_HANDS];
     uint32_t n_hands;
     ebb_best_hand *first; /* hand[0] */
     ebb_program_view view;
-    ebb_draft *best_draft;
+    ebb_draft best_draft;
     ebb_best_keys best, at;
     ebb_best_lanes lanes;
     uint64_t lane_limit_bytes;
@@ -67,11 +68,14 @@ typedef struct search {
     double best_ns;                 /* of best_draft, simulated; INFINITY: it cannot be placed */
     double computing_ns, enough_ns; /* what is as fast as this is good enough */
     uint64_t n_looks, max_looks;    /* of all walks so far; a walk that passes the latter is given up */
+    uint64_t lower_looks;           /* that walks with lower limits may still take */
     uint32_t round;
     uint64_t round_looks; /* before this round */
     ebb_rng rng;
     double *upto; /* [n_tensors]: bytes of this and those before it */
-} search;
+} ebb_best_kept;
+
+typedef ebb_best_kept search;
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
@@ -149,7 +153,7 @@ static void vary(search *s, ebb_best_keys *keys) {
 static bool take_faster(search *s, ebb_best_hand *hand) {
     s->n_looks += PLACING_LOOKS;
     if (hand->placed_ns >= s->best_ns && s->has_draft) { return false; }
-    ebb__draft_swap(s->best_draft, &hand->draft);
+    ebb__draft_swap(&s->best_draft, &hand->draft);
     s->has_draft = true;
     s->best_ns = hand->placed_ns;
     return true;
@@ -160,6 +164,7 @@ static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns)
     for (uint32_t i = 0; i < n; i++) {
         ebb_best_hand *hand = &s->hand[i];
         hand->max_looks = s->max_looks - ebb_min_u64(s->max_looks, s->n_looks);
+        hand->max_lower_looks = s->lower_looks;
         hand->limit_ns = limit_ns;
         hand->place_ns = s->best_ns;
         hand->find_resident = find_resident;
@@ -167,15 +172,32 @@ static void hand_out(search *s, uint32_t n, bool find_resident, double limit_ns)
     ebb__best_hands_run(s->hand, n);
 }
 
+/* A hand that lowers its limit goes on for as long as its drafts seem faster than the fastest one, and has the looks
+ * that others leave. If these have changed since, it may have to begin anew, so that the answer does not depend on how
+ * many hands there are. */
+static void ask_anew(search *s, ebb_best_hand *hand) {
+    const bool is_short = hand->max_lower_looks != s->lower_looks && hand->n_lower_looks > s->lower_looks;
+    if (hand->n_lowered == 0 || (hand->place_ns == s->best_ns && !is_short)) { return; }
+    hand->keys.limit_bytes = hand->first_limit_bytes;
+    hand->max_lower_looks = s->lower_looks;
+    hand->place_ns = s->best_ns;
+    ebb__best_hands_run(hand, 1);
+}
+
 /* Take a hand's answer. *time_ns_out: the estimated time of its draft. INFINITY: there is no draft, it is too slow, or
  * it cannot be placed. */
 static ebb_status take_answer(search *s, ebb_best_hand *hand, double *time_ns_out) {
+    ask_anew(s, hand);
     const uint64_t looks_at_step = s->n_looks + hand->looks_at_step;
     *time_ns_out = INFINITY;
     if (hand->status != EBB_OK) { return ebb__fail_adopt(hand->status, hand->message); }
     s->n_looks += hand->n_looks;
-    if (looks_at_step > s->max_looks) { hand->walk.blocked = EBB_BEST_NONE; }
-    if (looks_at_step > s->max_looks || hand->time_ns == INFINITY) { return EBB_OK; }
+    if (looks_at_step > s->max_looks) {
+        hand->walk.blocked = EBB_BEST_NONE;
+        return EBB_OK;
+    }
+    s->lower_looks -= ebb_min_u64(s->lower_looks, hand->n_lower_looks);
+    if (hand->time_ns == INFINITY) { return EBB_OK; }
     *time_ns_out = hand->time_ns;
     if (!s->input->copies_only) { EBB_TRY(ebb__best_lanes_offer(&s->lanes, &hand->draft, hand->time_ns)); }
     if (hand->time_ns >= s->best_ns) { return EBB_OK; }
@@ -206,6 +228,7 @@ static bool set_seed(const search *s, ebb_best_keys *keys, size_t i) {
     keys->by_duals = i >= 2 * N_PLAIN;
     keys->keeps_parts = keys->by_duals && i % 2 == 1;
     keys->copies_only = !keys->by_duals && i >= N_PLAIN;
+    keys->limit_bytes = s->input->limit_bytes;
     const size_t price = keys->by_duals ? dual % N_DUAL_PRICES : plain % N_SEED_PRICES;
     keys->link_price = keys->by_duals ? dual_prices[price] : seed_prices[price];
     keys->reach = keys->by_duals ? dual_reaches[dual / N_DUAL_PRICES] : seed_reaches[plain / N_SEED_PRICES];
@@ -263,7 +286,7 @@ static ebb_status seed(search *s) {
     bool blocked[N_SEEDS] = {false};
     EBB_TRY(ebb__best_find_duals(&s->first->walk, &s->first->walk.duals, &s->enough_ns));
     for (uint32_t i = 1; i < s->n_hands; i++) { s->hand[i].walk.duals = s->first->walk.duals; }
-    s->enough_ns = fmax(s->computing_ns, CLOSE * s->enough_ns);
+    s->enough_ns = fmax(s->computing_ns, EBB_CLOSE * s->enough_ns);
     EBB_TRY(seed_kind(s, 0, N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, N_PLAIN, 2 * N_PLAIN, blocked));
     EBB_TRY(seed_kind(s, 2 * N_PLAIN, N_SEEDS, blocked));
@@ -295,7 +318,8 @@ static void hand_out_variations(search *s, uint32_t n, double limit_ns) {
 
 /* If a variation is taken, the others of the same keys are thrown away. */
 static ebb_status anneal(search *s) {
-    const uint64_t first = s->n_looks, n_walks = MIN_ROUND_WALKS + ROUND_WALKS_A_TENSOR * s->view.n_tensors;
+    const uint64_t first = s->n_looks, most = ROUND_ACTIONS / ebb_max_u64(s->best_draft.actions.n, 1);
+    const uint64_t n_walks = MIN_ROUND_WALKS + ebb_min_u64(ROUND_WALKS_A_TENSOR * s->view.n_tensors, most);
     double at_ns = s->keys_ns;
     ebb__best_keys_copy(&s->at, &s->best, s->view.n_tensors);
     s->max_looks = first + ROUND_LOOKS;
@@ -342,14 +366,13 @@ static ebb_status refine(search *s) {
 }
 
 /* Keys matter for copies; without any, local search is better all the time. */
-static ebb_status find_best(search *s) {
+static ebb_status go_on(search *s) {
     const bool has_copies = ebb__has_tiers(s->input->tier_bytes);
-    EBB_TRY(seed(s));
-    if (!s->has_draft) { return EBB_E_NO_FIT; }
     const bool is_placed = s->best_ns < INFINITY;
     for (uint32_t i = 0; is_placed && i < s->input->effort && s->best_ns > s->enough_ns; i++) {
         s->round = i;
         s->round_looks = s->n_looks;
+        s->lower_looks = SEED_LOOKS;
         for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
             EBB_TRY(anneal(s));
         }
@@ -358,12 +381,17 @@ static ebb_status find_best(search *s) {
     return EBB_OK;
 }
 
+static ebb_status find_best(search *s) {
+    if (!s->has_draft) { EBB_TRY(seed(s)); }
+    return s->has_draft ? go_on(s) : EBB_E_NO_FIT;
+}
+
 /* The draft of one walk, whatever time it takes. */
 static ebb_status take_walk(search *s, float link_price, float reach) {
     s->first->keys.link_price = link_price;
     s->first->keys.reach = reach;
     EBB_TRY(ebb__best_walk(&s->first->walk, &s->first->keys, INFINITY, true));
-    ebb__draft_swap(s->best_draft, &s->first->draft);
+    ebb__draft_swap(&s->best_draft, &s->first->draft);
     return EBB_OK;
 }
 
@@ -391,8 +419,8 @@ static ebb_status init_search(search *s) {
     const ebb_best_walk *walk = &s->first->walk;
     ebb_bump *bump = &s->first->walk.bump;
     const size_t n = s->view.n_tensors;
-    EBB_TRY(ebb__best_keys_init(&s->best, bump, n));
-    EBB_TRY(ebb__best_keys_init(&s->at, bump, n));
+    EBB_TRY(ebb__best_keys_init(&s->best, bump, n, s->input->limit_bytes));
+    EBB_TRY(ebb__best_keys_init(&s->at, bump, n, s->input->limit_bytes));
     s->upto = ebb__bump_alloc(bump, n, sizeof *s->upto);
     if (s->upto == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t t = 0; t < n; t++) { s->upto[t] = (double)walk->state[t].bytes + (t > 0 ? s->upto[t - 1] : 0); }
@@ -406,23 +434,80 @@ static uint32_t count_hands(const search *s, bool is_search) {
     return (uint32_t)ebb_min_u64(ebb_max_u64(s->input->n_threads, 1), EBB_BEST_HANDS);
 }
 
-static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft) {
-    search s = {.input = input,
-                .view = ebb__plan_view(input->program),
-                .best_draft = draft,
-                .best_ns = INFINITY,
-                .lane_limit_bytes = input->limit_bytes};
+static void fini_search(search *s) {
+    if (s->lanes.input != NULL) { ebb__best_lanes_fini(&s->lanes); }
+    ebb__best_hands_fini(s->hand, s->n_hands);
+    ebb__draft_fini(&s->best_draft);
+}
+
+/* fini also after a failure. */
+static ebb_status begin_search(search *s, const ebb_policy_input *input) {
     const bool is_search = input->other == 0 && !input->is_hasty;
-    const bool has_lanes = is_search && !input->copies_only;
-    ebb__rng_init(&s.rng, 1, 1);
-    s.first = &s.hand[0];
-    s.n_hands = count_hands(&s, is_search);
-    ebb_status st = ebb__best_hands_init(s.hand, s.n_hands, input);
-    if (st == EBB_OK) { st = init_search(&s); }
-    if (st == EBB_OK && has_lanes) { st = ebb__best_lanes_init(&s.lanes, input); }
-    if (st == EBB_OK) { st = input->other > 0 ? find_other(&s) : input->is_hasty ? find_any(&s) : find_best(&s); }
-    if (has_lanes) { ebb__best_lanes_fini(&s.lanes); }
-    ebb__best_hands_fini(s.hand, s.n_hands);
+    *s = (search){.own = *input,
+                  .input = &s->own,
+                  .view = ebb__plan_view(input->program),
+                  .best_ns = INFINITY,
+                  .lower_looks = SEED_LOOKS,
+                  .lane_limit_bytes = input->limit_bytes};
+    ebb__rng_init(&s->rng, 1, 1);
+    s->first = &s->hand[0];
+    s->n_hands = count_hands(s, is_search);
+    EBB_TRY(ebb__draft_init(&s->best_draft, input->program, input->mem));
+    ebb__draft_reset(&s->best_draft, input->program);
+    EBB_TRY(ebb__best_hands_init(s->hand, s->n_hands, s->input));
+    EBB_TRY(init_search(s));
+    return is_search && !input->copies_only ? ebb__best_lanes_init(&s->lanes, s->input) : EBB_OK;
+}
+
+/* ---- searches that go on later ------------------------------------------------------------------ */
+
+void ebb__best_forget(ebb_best_kept **kept) {
+    search *s = *kept;
+    if (s == NULL) { return; }
+    fini_search(s);
+    ebb__free(s->own.mem, s);
+    *kept = NULL;
+}
+
+/* Whether the first walks of a search would be the same. */
+static bool is_same(const ebb_policy_input *a, const ebb_policy_input *b) {
+    return a->program == b->program && a->machine == b->machine && a->choice == b->choice &&
+           a->limit_bytes == b->limit_bytes && a->budget_bytes == b->budget_bytes && a->early_in == b->early_in &&
+           a->early_out == b->early_out && a->copies_only == b->copies_only && a->n_threads == b->n_threads &&
+           memcmp(a->tier_bytes, b->tier_bytes, sizeof a->tier_bytes) == 0;
+}
+
+/* Take the search that was kept, or begin one. */
+static ebb_status open_search(const ebb_policy_input *input, search **search_out) {
+    ebb_best_kept **kept = input->kept;
+    if (kept != NULL && *kept != NULL && input->effort > 0 && is_same(input, &(*kept)->own)) {
+        *search_out = *kept;
+        *kept = NULL;
+        (*search_out)->own = *input;
+        return EBB_OK;
+    }
+    *search_out = ebb__alloc(input->mem, 1, sizeof **search_out);
+    return *search_out != NULL ? begin_search(*search_out, input) : EBB_E_NO_MEMORY;
+}
+
+/* A search without effort is kept if it is the fastest so far: only that one goes on. */
+static bool is_worth_keeping(const search *s) {
+    ebb_best_kept **kept = s->input->kept;
+    if (kept == NULL || !s->has_draft || s->input->effort > 0) { return false; }
+    return *kept == NULL || s->best_ns < (*kept)->best_ns;
+}
+
+static ebb_status search_drafts(const ebb_policy_input *input, ebb_draft *draft) {
+    search *s = NULL;
+    ebb_status st = open_search(input, &s);
+    if (st == EBB_OK) { st = input->other > 0 ? find_other(s) : input->is_hasty ? find_any(s) : find_best(s); }
+    if (st == EBB_OK && is_worth_keeping(s)) {
+        ebb__best_forget(input->kept);
+        *input->kept = s;
+        return ebb__draft_copy(&s->best_draft, input->program, draft);
+    }
+    if (st == EBB_OK) { ebb__draft_swap(draft, &s->best_draft); }
+    ebb__best_forget(&s);
     return st;
 }
 

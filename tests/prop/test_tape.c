@@ -50,7 +50,8 @@ static bool open_subject(subject *s, uint64_t seed) {
                               .copy = calloc(n, sizeof(float)),
                               .resident = calloc(n, 1),
                               .link_price = 1,
-                              .reach = 1};
+                              .reach = 1,
+                              .limit_bytes = limit};
     for (size_t t = 0; t < n; t++) { s->keys.copy[t] = ebb__rng_below(&rng, 2) == 0 ? 8 : 0; }
     return ebb__best_walk(&s->walk, &s->keys, INFINITY, true) == EBB_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks that are made at once, each by a hand of its own: each answer is the one that a hand alone gives.
+ * Walks that are made at once, each by a hand of its own: each answer is the one that a hand alone gives. A hand lowers
+ * the limit of what it cannot place. And a search that was kept after its first walks goes on as one that makes them.
  */
 #include "plan/best.h"
 #include "plan_support.h"
@@ -26,7 +27,9 @@ static uint64_t hash_draft(const ebb_draft *draft) {
 static void set_up(ebb_best_hand *hand, uint32_t k, uint64_t max_looks) {
     hand->keys.link_price = 1.0f / (float)(1 + k);
     hand->keys.reach = 0.5f * (float)k;
+    hand->keys.limit_bytes = hand->walk.input->limit_bytes;
     hand->max_looks = max_looks;
+    hand->max_lower_looks = UINT64_MAX;
     hand->limit_ns = hand->place_ns = INFINITY;
     hand->find_resident = true;
 }
@@ -101,6 +104,75 @@ static void test_each_answers_as_if_alone(void **state) {
     assert_true(n_found > 40);
 }
 
+/* With a limit that is the budget, gaps between addresses are too much for some drafts. */
+static void test_limits_are_lowered(void **state) {
+    (void)state;
+    uint64_t n_lowered = 0, n_placed = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        ebb_program *p = random_program(seed);
+        ebb_machine *m = NULL;
+        ebb_best_hand hand;
+        assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+        ebb_policy_input input = ask(p, m);
+        input.budget_bytes = input.limit_bytes;
+        (void)compare(&input);
+        assert_int_equal(ebb__best_hands_init(&hand, 1, &input), EBB_OK);
+        set_up(&hand, 1, UINT64_MAX);
+        ebb__best_hands_run(&hand, 1);
+        assert_int_equal(hand.status, EBB_OK);
+        assert_int_equal(hand.first_limit_bytes, input.limit_bytes);
+        assert_int_equal(hand.n_lowered > 0, hand.keys.limit_bytes < input.limit_bytes);
+        assert_true(hand.placed_ns == INFINITY || hand.placed_bytes <= input.budget_bytes);
+        n_lowered += hand.n_lowered > 0;
+        n_placed += hand.n_lowered > 0 && hand.placed_ns < INFINITY;
+        ebb__best_hands_fini(&hand, 1);
+        ebb_machine_destroy(m);
+        ebb_program_destroy(p);
+    }
+    assert_true(n_lowered > 5 && n_placed > 0);
+}
+
+static uint64_t draft_of(const ebb_policy_input *input) {
+    ebb_draft draft;
+    assert_int_equal(ebb__draft_init(&draft, input->program, NULL), EBB_OK);
+    ebb__draft_reset(&draft, input->program);
+    assert_int_equal(ebb__policy_best.draft(input, &draft), EBB_OK);
+    const uint64_t hash = hash_draft(&draft);
+    ebb__draft_fini(&draft);
+    return hash;
+}
+
+static void test_a_kept_search_goes_on(void **state) {
+    (void)state;
+    ebb_rng rng;
+    ebb_machine *m = NULL;
+    struct ebb_best_kept *kept = NULL;
+    ebb__rng_init(&rng, 3, 1);
+    ebb_program *p = random_network(&rng);
+    assert_int_equal(ebb_machine_create(NULL, &m), EBB_OK);
+    ebb_policy_input input = ask(p, m);
+    const uint64_t first = draft_of(&input);
+    input.effort = 1;
+    const uint64_t whole = draft_of(&input);
+    input.kept = &kept;
+    input.effort = 0;
+    assert_true(draft_of(&input) == first && kept != NULL);
+    const struct ebb_best_kept *was = kept;
+    assert_true(draft_of(&input) == first && kept == was); /* it is not faster */
+    input.effort = 1;
+    assert_true(draft_of(&input) == whole && kept == NULL);
+    input.effort = 0;
+    (void)draft_of(&input);
+    input.limit_bytes -= ebb_program_alignment_bytes(p);
+    input.effort = 1;
+    (void)draft_of(&input);
+    assert_non_null(kept); /* it was for another limit */
+    ebb__best_forget(&kept);
+    assert_null(kept);
+    ebb_machine_destroy(m);
+    ebb_program_destroy(p);
+}
+
 /* Looks are compared when a step begins. */
 static void test_looks_are_limited(void **state) {
     (void)state;
@@ -133,6 +205,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_answers_as_if_alone),
         cmocka_unit_test(test_looks_are_limited),
+        cmocka_unit_test(test_limits_are_lowered),
+        cmocka_unit_test(test_a_kept_search_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
