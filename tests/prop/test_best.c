@@ -113,7 +113,7 @@ static void assert_copies_alone(const question *q, uint64_t seed) {
 #define N_PROGRAMS 1u
 #define N_BUDGETS 1u
 #else
-#define FIRST by_form(5, 1, 1) /* its programs are small */
+#define FIRST by_form(5, 5, 1) /* it is small, and searched by threads */
 #define N_PROGRAMS by_form(2, 4, 8)
 #define N_BUDGETS by_form(2, 3, 3)
 #endif
