@@ -190,7 +190,7 @@ typedef struct ebb_plan_options {
     uint64_t
         granule_bytes;  /* the arena takes whole granules of the device, so only the whole granules of the budget are
                            used, and the least budget is a number of them. 0: the arena takes any number of bytes */
-    uint32_t effort;    /* of the policy best: rounds of its search, about a second each; 0: no search, but a first plan
+    uint32_t effort;    /* of the policy best: rounds of its search, a few seconds each; 0: no search, but a first plan
                          * at once. Within one budget more effort never gives a slower plan */
     bool no_recompute;  /* no step is run twice. A policy that would run one again has no plan then */
     bool as_coded;      /* policies of papers make the mistakes of their authors' code, where these are known */

@@ -19,7 +19,9 @@
  *
  * Cost: each tensor that leaves is chosen among all that are there, so a walk takes O(tensors that leave * tensors
  * there). All walks but the very first stop after SEED_LOOKS for each kind of seed, as many for repairs, and
- * ROUND_LOOKS for each round.
+ * ROUND_LOOKS for each round. Walks with lower limits have SEED_LOOKS more, before the first round and in each.
+ *
+ * A search without effort makes its seeds and stops. It may be kept (ebb_policy_input.kept), and goes on later.
  *
  * The sources are in docs/best.md.
  *
@@ -33,7 +35,7 @@
 #include <math.h>
 
 #define MAX_STEPS 20000u
-#define ROUND_LOOKS ((uint64_t)1 << 27) /* 0.5 to 0.8 s of a processor */
+#define ROUND_LOOKS ((uint64_t)1 << 27) /* of annealing: 0.5 to 0.9 s of a processor */
 #define MAX_ANNEALS 3u                  /* in a round, of small programs */
 #define ROUND_WALKS_A_TENSOR 20u        /* at most, added to MIN_ROUND_WALKS: small programs have little to find */
 #define MIN_ROUND_WALKS 100u
@@ -316,10 +318,18 @@ static void hand_out_variations(search *s, uint32_t n, double limit_ns) {
     hand_out(s, n, false, limit_ns);
 }
 
-/* If a variation is taken, the others of the same keys are thrown away. */
-static ebb_status anneal(search *s) {
-    const uint64_t first = s->n_looks, most = ROUND_ACTIONS / ebb_max_u64(s->best_draft.actions.n, 1);
-    const uint64_t n_walks = MIN_ROUND_WALKS + ebb_min_u64(ROUND_WALKS_A_TENSOR * s->view.n_tensors, most);
+/* The most walks of an annealing. *is_enough_out: it is one with enough actions for a round. */
+static uint64_t count_walks(const search *s, bool *is_enough_out) {
+    const uint64_t wanted = ROUND_WALKS_A_TENSOR * s->view.n_tensors;
+    const uint64_t most = ROUND_ACTIONS / ebb_max_u64(s->best_draft.actions.n, 1);
+    *is_enough_out = most <= wanted;
+    return MIN_ROUND_WALKS + ebb_min_u64(wanted, most);
+}
+
+/* If a variation is taken, the others of the same keys are thrown away. *is_enough_out: there is nothing left of the
+ * round for another one. */
+static ebb_status anneal(search *s, bool *is_enough_out) {
+    const uint64_t first = s->n_looks, n_walks = count_walks(s, is_enough_out);
     double at_ns = s->keys_ns;
     ebb__best_keys_copy(&s->at, &s->best, s->view.n_tensors);
     s->max_looks = first + ROUND_LOOKS;
@@ -339,6 +349,7 @@ static ebb_status anneal(search *s) {
             at_ns = time_ns;
         }
     }
+    *is_enough_out = *is_enough_out || s->n_looks - s->round_looks >= ROUND_LOOKS / 2;
     return EBB_OK;
 }
 
@@ -373,9 +384,8 @@ static ebb_status go_on(search *s) {
         s->round = i;
         s->round_looks = s->n_looks;
         s->lower_looks = SEED_LOOKS;
-        for (uint32_t k = 0; has_copies && k < MAX_ANNEALS && s->n_looks - s->round_looks < ROUND_LOOKS / 2; k++) {
-            EBB_TRY(anneal(s));
-        }
+        bool is_enough = !has_copies;
+        for (uint32_t k = 0; k < MAX_ANNEALS && !is_enough; k++) { EBB_TRY(anneal(s, &is_enough)); }
         if (!s->input->copies_only) { EBB_TRY(refine(s)); }
     }
     return EBB_OK;
