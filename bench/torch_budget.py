@@ -63,6 +63,15 @@ def save_on_cpu():
     return torch.autograd.graph.saved_tensors_hooks(pack, lambda copy: copy.clone())
 
 
+def bits_of(losses, model):
+    """A digest of all losses and of what a model has at the end."""
+    import torch
+    digest = hashlib.blake2b(repr(losses).encode())
+    for tensor in model.state_dict().values():
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def serve(way, net, step, args, budget, ask, tell):
     """A process that trains in one way, a step each time it is asked."""
     import torch
@@ -103,10 +112,7 @@ def serve(way, net, step, args, budget, ask, tell):
         del data
         told["summary"] = fit.summary() if fit is not None else {}
         if i == args.rounds - 1:
-            digest = hashlib.blake2b(repr(losses).encode())
-            for tensor in model.state_dict().values():
-                digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
-            told["bits"] = digest.hexdigest()
+            told["bits"] = bits_of(losses, model)
         pickle.dump(told, tell)
         tell.flush()
         if "error" in told:

@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import csv
 import gc
-import hashlib
 import os
 import statistics
 import sys
@@ -78,6 +77,7 @@ def around_of(way, net, budget):
 def run(name, way, budget=None):
     """What a way's steps took and gave."""
     import torch
+    from torch_budget import bits_of
     net = Net(name)
     data = [net.batch(i) for i in range(2)]  # on the card for all ways
     around, fit = around_of(way, net, budget)
@@ -93,11 +93,8 @@ def run(name, way, budget=None):
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
         peaks.append(torch.cuda.max_memory_allocated())
-    digest = hashlib.blake2b(repr(losses).encode())
-    for tensor in net.model.state_dict().values():
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     told = fit.summary() if fit is not None else {}
-    return {"seconds": seconds[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "bits": digest.hexdigest(), "told": told,
+    return {"seconds": seconds[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "bits": bits_of(losses, net.model), "told": told,
             "planning_s": max(seconds[:2]) if fit is not None else ""}
 
 

@@ -365,7 +365,7 @@ static void *take_zeroed(taker *from, size_t n, size_t elem_bytes) {
 }
 #define TAKE(from, array, n) ((array) = take_zeroed((from), (n), sizeof *(array)))
 
-/* What is written before it is read: most of a stack's pages are never touched. */
+/* For arrays that are written before they are read. A large stack is never used whole, and nothing touches the rest. */
 #define TAKE_RAW(from, array, n) ((array) = take((from), (n), sizeof *(array)))
 
 ebb_status ebb__bnb_create(ebb_bump *bump, uint32_t n, uint32_t m, ebb_bnb *b_out) {

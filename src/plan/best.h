@@ -40,7 +40,7 @@ typedef struct ebb_best_drag {
     double of[EBB_MAX_TIERS];
 } ebb_best_drag;
 
-/* What is looked at to choose which tensor leaves comes first, since that is what walks do most. */
+/* Most of a walk's time goes into choosing which tensor leaves. The fields that this reads come first. */
 typedef struct ebb_best_tensor {
     uint64_t bytes;             /* rounded up */
     uint64_t need;              /* the step by which it is wanted by the program or for what is computed again */

@@ -108,7 +108,7 @@ static ebb_status walk_once(hand *h) {
     return h->time_ns < h->place_ns ? ebb__best_hand_place(h, EBB_PLACING_QUICK) : EBB_OK;
 }
 
-/* What was placed above the budget may fit if its load is lower by as much. */
+/* The draft needs more than the budget when it is placed. One whose load is lower by the same share may fit. */
 static void lower(hand *h) {
     const ebb_policy_input *input = h->walk.input;
     const double share = (double)input->budget_bytes / (double)ebb_max_u64(h->placed_bytes, 1);

@@ -149,15 +149,7 @@ class Follower:
             for storage in needed.values():
                 self._recent.use(storage)
             self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
-        for tensor, _, is_written in taken:
-            if tensor.layout is not torch.strided:
-                pager.pin([tensor])
-            storage = storage_of(tensor)
-            key = None if storage is None else storage._cdata
-            if key in pager.away or key in pager.coming:
-                pager.touch_storage(storage)
-            if is_written and key in pager.pages:
-                pager.pages[key].is_current = False
+        pager.use(taken)
 
     def _run(self, func, args, kwargs):
         repeat = repeat_of(func)

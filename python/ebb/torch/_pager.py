@@ -146,6 +146,19 @@ class Pager:
             if storage is not None:
                 self.touch_storage(storage)
 
+    def use(self, taken):
+        """What an operator takes, (tensor, is read, is written) of each, is there, and what it writes is not the slab's copy
+        any more. The same as `touch`, `pin` and `wrote`, with one look at each tensor, as this comes before every operator."""
+        for tensor, _, is_written in taken:
+            if tensor.layout is not torch.strided:
+                self.pin([tensor])
+            storage = storage_of(tensor)
+            key = None if storage is None else storage._cdata
+            if key in self.away or key in self.coming:
+                self.touch_storage(storage)
+            if is_written and key in self.pages:
+                self.pages[key].is_current = False
+
     def touch_storage(self, storage):
         page = self.away.get(storage._cdata) or self.coming.get(storage._cdata)
         if page is not None:

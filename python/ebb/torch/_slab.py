@@ -6,6 +6,7 @@ A slot is given to one storage at a time and used again after. Copies run beside
 runs beside them: the rate of a way is the one that half of the bytes reached. An average would be that of the copies that
 had to wait, for another program or for memory that was used for the first time.
 """
+import contextlib
 import ctypes
 import os
 import tempfile
@@ -148,8 +149,7 @@ class Slab:
                 raise OSError("ebb: the file of what was moved out is shorter than it was")
             left, offset = left[n:], offset + n
         if host is not storage:
-            with torch.cuda.stream(torch.cuda.Stream(storage.device)):
-                torch.cuda.current_stream().wait_event(event)
+            with _behind(event, storage.device):
                 _bytes_of(storage).copy_(_bytes_of(host))
 
     def close(self):
@@ -166,9 +166,16 @@ def _bytes_of(storage):
 def _on_host(storage, event):
     if storage.device.type == "cpu":
         return storage
-    with torch.cuda.stream(torch.cuda.Stream(storage.device)):
-        torch.cuda.current_stream().wait_event(event)
+    with _behind(event, storage.device):
         return storage.cpu()
+
+
+@contextlib.contextmanager
+def _behind(event, device):
+    """On another stream of a card, after what it computes."""
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        torch.cuda.current_stream().wait_event(event)
+        yield
 
 
 def _rate(n_bytes, begin_ns):
