@@ -8,6 +8,7 @@ PYTHON has torch with CUDA, torchvision and transformers; LIBRARY is the folder 
 PyTorch's own count of the bytes that its allocator gave (max_memory_allocated), which ebb has no part in. Matrix products
 are in TF32 everywhere, and only deterministic algorithms are used, so that bits can be compared. A figure is the median of
 a way's steps behind the first four (ebb records two and measures the third itself); the plain loop comes first and last.
+host_ms: when the host has given the card all of a step; the rest it waits for the card.
 
 Ways: each rival, and ebb with the rival's counted peak as its budget; then ebb at 60, 40 and 25 % of the plain peak. With
 `activations` only what autograd saves is affected, else parameters, gradients and the optimizer's state may move, too. The
@@ -30,7 +31,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 from provenance import commit, driver
 
-COLUMNS = ("commit", "torch", "card", "net", "batch", "way", "n", "step_ms", "min_ms", "max_ms", "times_plain", "planned_ms",
+COLUMNS = ("commit", "torch", "card", "net", "batch", "way", "n", "step_ms", "min_ms", "max_ms", "host_ms", "times_plain", "planned_ms",
            "budget_bytes", "plain_planned_bytes", "planned_peak_bytes", "measured_peak_bytes", "counted_peak_bytes",
            "recomputed_ops", "moved_out_bytes", "planning_s", "same_bits", "message")
 N_UNTIMED, N_TIMED = 4, 6
@@ -81,20 +82,21 @@ def run(name, way, budget=None):
     net = Net(name)
     data = [net.batch(i) for i in range(2)]  # on the card for all ways
     around, fit = around_of(way, net, budget)
-    seconds, peaks, losses = [], [], []
+    seconds, host, peaks, losses = [], [], [], []
     for i in range(N_UNTIMED + N_TIMED):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         begin = time.perf_counter()
         with around():
             loss = net.step(data[i % 2])
+        host.append(time.perf_counter() - begin)
         losses.append(loss.item())
         del loss
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
         peaks.append(torch.cuda.max_memory_allocated())
     told = fit.summary() if fit is not None else {}
-    return {"seconds": seconds[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "bits": bits_of(losses, net.model), "told": told,
+    return {"seconds": seconds[N_UNTIMED:], "host": host[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "bits": bits_of(losses, net.model), "told": told,
             "planning_s": max(seconds[:2]) if fit is not None else ""}
 
 
@@ -117,7 +119,7 @@ class Table:
             told, median = done["told"], statistics.median(done["seconds"])
             plan_s = told.get("step_planned_s")
             row.update(n=len(done["seconds"]), step_ms=1e3 * median, min_ms=1e3 * min(done["seconds"]),
-                       max_ms=1e3 * max(done["seconds"]), planned_ms=1e3 * plan_s if plan_s else None,
+                       max_ms=1e3 * max(done["seconds"]), host_ms=1e3 * statistics.median(done["host"]), planned_ms=1e3 * plan_s if plan_s else None,
                        counted_peak_bytes=done["peak"], planning_s=done["planning_s"],
                        plain_planned_bytes=told.get("plain_bytes"), planned_peak_bytes=told.get("peak_planned_bytes"),
                        measured_peak_bytes=told.get("peak_measured_bytes"), recomputed_ops=told.get("recomputed_ops"),

@@ -60,8 +60,8 @@ def is_running():
 class _Planned:
     """A recorded step with what was planned for it. key: what it began with."""
 
-    def __init__(self, recording, fit, plain_bytes, budget_bytes, key):
-        self.recording, self.fit, self.plain_bytes, self.budget_bytes = recording, fit, plain_bytes, budget_bytes
+    def __init__(self, fit, plain_bytes, budget_bytes, key):
+        self.recording, self.fit, self.plain_bytes, self.budget_bytes = fit.schedule.recording, fit, plain_bytes, budget_bytes
         self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
 
 
@@ -296,7 +296,7 @@ class Budget:
             fit = _fit.fit(recording, budget, machine, tiers, self._effort, min(4, os.cpu_count() or 1))
         except planning.NoFit as error:
             raise DoesNotFit(str(error), error.least_budget_bytes) from None
-        self._current = _Planned(recording, fit, plain_bytes, budget, self._began_with)
+        self._current = _Planned(fit, plain_bytes, budget, self._began_with)
         self._plans.append(self._current)
 
     def _end_following(self, doer, seconds):

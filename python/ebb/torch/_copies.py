@@ -60,22 +60,32 @@ class Stream:
     """One way, by a stream of a card."""
 
     def __init__(self, device):
-        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._device, self._stream, self._computed = device, torch.cuda.Stream(device), torch.cuda.Event()
 
     def begin(self, copy, _):
-        """Copies what the card has computed by then."""
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
+        """Copies what the card has computed by then. The card's streams are switched by hand: torch.cuda.stream takes
+        longer than to give the card the copy."""
+        computing, own = torch.cuda.current_stream(self._device), self._stream
+        self._computed.record(computing)
+        self._computed.wait(own)
+        torch.cuda.set_stream(own)
+        try:
             copy()
-        return _Event(self._stream.record_event(), self._device)
+        finally:
+            torch.cuda.set_stream(computing)
+        done = torch.cuda.Event()
+        done.record(own)
+        return _Event(done, self._device)
 
 
 class _Event:
+    __slots__ = "_event", "_device"
+
     def __init__(self, event, device):
         self._event, self._device = event, device
 
     def wait(self):
-        torch.cuda.current_stream(self._device).wait_event(self._event)
+        self._event.wait(torch.cuda.current_stream(self._device))
 
     def finish(self):
         """The host waits, too."""

@@ -5,6 +5,7 @@ from ._layout import Layout
 from ._schedule import peak, plain
 
 _QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
+_NEAR = 1.02  # by which a plan may be slower if only what autograd saves leaves: then the backward pass need not be followed
 
 
 class Fit:
@@ -29,8 +30,14 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     bytes_without = peak(recording, without)
     if bytes_without <= budget_bytes:
         return Fit(without, bytes_without, None)
-    layouts = layouts_of(recording)
+    layouts, light = layouts_of(recording), None
+    if recording.is_whole:
+        light = fitted(layouts_of(recording.of_saved()), budget_bytes, machine, tier_bytes, effort, n_threads)
+        if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
+            return light
     found = fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads)
+    if light is not None and (found is None or light.plan.iteration_ns <= _NEAR * found.plan.iteration_ns):
+        return light
     if found is not None:
         return found
     found = tightest(recording, tier_bytes, bytes_without)

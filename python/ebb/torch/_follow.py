@@ -64,6 +64,7 @@ class Follower:
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
         self.measured = None
+        self._is_guarded = pager is not None  # operators may use what is away
 
     def __del__(self):
         for key in self._numbers:
@@ -82,6 +83,7 @@ class Follower:
                     self._pager.out(page)
                 for page in {*self._pager.away.values()} - leaves:
                     self._pager.back(page)
+                self._is_guarded = self._recording.is_whole or bool(self._pager.away)
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
@@ -99,31 +101,36 @@ class Follower:
     # ---- the step
 
     def dispatch(self, func, types, args, kwargs):
-        if self.is_lost or in_backward() != -1 and not self._recording.is_whole:
-            result = self._call(func, args, kwargs)
+        is_apart = not self._recording.is_whole and in_backward() != -1
+        if is_apart and not (self._slab.leaving or self._is_guarded or self.is_lost or self.measured is not None):
+            return func(*args, **kwargs)
+        repeat = repeat_of(func)
+        if self.is_lost or is_apart:
+            result = self._call(repeat, args, kwargs)
             if self.is_lost and in_backward() == -1:
-                self._note_changes(repeat_of(func), args, kwargs)
+                self._note_changes(repeat, args, kwargs)
             return result
-        return self._run(func, args, kwargs)
+        return self._run(repeat, args, kwargs)
 
-    def _call(self, func, args, kwargs):
+    def _call(self, repeat, args, kwargs):
         """What an operator gives; counted, if the step is measured."""
-        if self._slab.leaving:
-            operator = repeat_of(func).operator
-            for tensor, _, is_written in operator.tensors(args, kwargs) if operator.writes else ():
+        operator = repeat.operator
+        if operator.writes and self._slab.leaving:
+            for tensor, _, is_written in operator.tensors(args, kwargs):
                 if is_written:
                     self._slab.settle_storage(storage_of(tensor))
-        if self._pager is not None:
-            self._make_ready(func, args, kwargs)
-        result = self._counted(func, args, kwargs)
-        if self._pager is not None or self.measured is not None:
-            self._look(tensors_in(result))
+        if not self._is_guarded and self.measured is None:
+            return repeat.func(*args, **kwargs)
+        if self._is_guarded:
+            self._make_ready(operator, args, kwargs)
+        result = self._counted(repeat.func, args, kwargs)
+        self._look(tensors_in(result))
         return result
 
     def _look(self, tensors):
         """At what an operator made."""
         for tensor in tensors:
-            if self._pager is not None and tensor.layout is not torch.strided:
+            if self._is_guarded and tensor.layout is not torch.strided:
                 self._pager.pin([tensor])
             if self.measured is not None and is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
@@ -140,9 +147,9 @@ class Follower:
         self.measured.ran(most_bytes, _inside.kept_bytes(func, args))
         return result
 
-    def _make_ready(self, func, args, kwargs):
+    def _make_ready(self, operator, args, kwargs):
         """What an operator uses is there; and is not the slab's copy any more, if the operator writes it."""
-        taken, pager = list(repeat_of(func).operator.tensors(args, kwargs)), self._pager
+        taken, pager = list(operator.tensors(args, kwargs)), self._pager
         if self._recent is not None:
             needed = {storage._cdata: storage for storage in (storage_of(tensor) for tensor, _, _ in taken)
                       if storage is not None and pager.knows(storage)}
@@ -151,12 +158,12 @@ class Follower:
             self._recent.make_room(self._recent.bytes() - self._room_bytes, needed)
         pager.use(taken)
 
-    def _run(self, func, args, kwargs):
-        repeat = repeat_of(func)
+    def _run(self, repeat, args, kwargs):
+        func = repeat.func
         if repeat.operator.is_primitive or repeat.operator.is_profiler or repeat.is_view and not self._recording.is_whole:
-            return self._call(func, args, kwargs)
+            return self._call(repeat, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
-            return self._call(func, args, kwargs)
+            return self._call(repeat, args, kwargs)
         i = self._moments[self.n_seen]
         entry = self._entries[i]
         if entry.func is not func or entry.shapes != shapes_of(args):
@@ -164,15 +171,15 @@ class Follower:
             if other is not None:
                 return other.dispatch(func, (), args, kwargs)
             self._lose()
-            return self._call(func, args, kwargs)
+            return self._call(repeat, args, kwargs)
         self.n_seen += 1
         self._act(self._schedule.before.get(i))
         if i in self._schedule.captured:
             call = self._capture(repeat, i, entry, args, kwargs)
             if call is None:
                 self._lose()
-                return self._call(func, args, kwargs)
-        result = self._call(func, args, kwargs)
+                return self._call(repeat, args, kwargs)
+        result = self._call(repeat, args, kwargs)
         for number in entry.updates:
             if number in self._version:
                 if number in self._saved:
@@ -314,7 +321,7 @@ class Follower:
         to compute something again, so all that autograd wants is brought back now."""
         self.is_lost = True
         if self._pager is not None:
-            self._recent = Recent(self._pager)
+            self._is_guarded, self._recent = True, Recent(self._pager)
             self._recent.use_all()
         if in_backward() == -1:
             self.restore()

@@ -47,14 +47,14 @@ class Storage:
 
 class Recording:
     """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
-    an operator takes beside its own time when it is computed again. uses: {storage: entries that use it} of what may
-    leave; `lasting`, `passing`. moments: the entries by which a step that is followed is known to be like this one;
+    an operator takes beside its own time when it is computed again. may_leave: whether anything but what autograd saves may.
+    uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a step that is followed is known to be like this one;
     up to `last_use`, with those of the backward pass (`is_whole`) if anything may leave."""
 
-    def __init__(self, entries, storages, again_ns=_AGAIN_NS):
+    def __init__(self, entries, storages, again_ns=_AGAIN_NS, may_leave=True):
         self.entries, self.storages, self.again_ns = entries, storages, again_ns
         self.last_unpack = max((i for i, entry in enumerate(entries) if entry.kind == UNPACK), default=-1)
-        self._find_leavers()
+        self._find_leavers(may_leave)
         self.is_whole = bool(self.uses)
         self.last_use = max([self.last_unpack, *(uses[-1] for uses in self.uses.values())])
         self.moments = [i for i, entry in enumerate(entries) if i <= self.last_use and (
@@ -62,6 +62,10 @@ class Recording:
         first = entries[self.moments[0]] if self.moments else None
         self._first = first and (first.kind, first.func, first.shapes if first.kind == OP else first.shape)
         self.saved_shapes = [torch.Size(entry.shape) for entry in entries if entry.kind == PACK]
+
+    def of_saved(self):
+        """The same, where nothing leaves but what autograd saves."""
+        return Recording(self.entries, self.storages, self.again_ns, may_leave=False)
 
     def is_held(self, number):
         """Whether a follower holds a storage; it only refers to others, and to their tensors."""
@@ -71,8 +75,8 @@ class Recording:
     def begins_with(self, kind, func, shapes):
         return self._first == (kind, func, shapes)
 
-    def _find_leavers(self):
-        owned = [storage for storage in self.storages if storage.first_owner or storage.last_owner]
+    def _find_leavers(self, may_leave):
+        owned = [storage for storage in self.storages if may_leave and (storage.first_owner or storage.last_owner)]
         least = max(MIN_BYTES, sum(storage.n_bytes for storage in owned) // _SMALL_PART)
         uses, saved = {}, {entry.storage for entry in self.entries if entry.kind == PACK}
         for number, storage in enumerate(self.storages):

@@ -13,12 +13,12 @@ LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is n
 
 class Schedule:
     """before, after: {entry: actions (kind, storage; of AGAIN: entry)}. captured: the entries that are computed again.
-    away: the storages that are away when the step begins. leftovers: gradients that leave after their last use, each
+    away: the storages that are away when the step begins. recording: what it is for. leftovers: gradients that leave after their last use, each
     with the one of the step before, or None."""
 
     def __init__(self, recording, actions, steps, leftovers=()):
         self.before, self.after = defaultdict(list), defaultdict(list)
-        self.captured = set()
+        self.recording, self.captured = recording, set()
         actions, gone = _adapted(actions, recording, steps, leftovers)
         self.away = _away_first(actions, recording) | {leftovers[number] for number in gone} - {None}
         last, waiting, is_leading = -1, [], True

@@ -115,7 +115,7 @@ class Slab:
         if self._file is None:
             to, source = (slot.place, storage) if is_out else (storage, slot.place)
             if storage.device.type == "cuda":
-                _bytes_of(to).copy_(_bytes_of(source), non_blocking=True)
+                to.copy_(source, non_blocking=True)
                 return
             ctypes.memmove(to.data_ptr(), source.data_ptr(), slot.n_bytes)
         elif is_out:

@@ -3,25 +3,35 @@
 
 No dispatch mode sees these calls; they save nothing for autograd and cast nothing.
 """
-import contextlib
 import ctypes
 import gc
 import hashlib
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._mode_utils import no_dispatch
 
 expired, forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak reference; None: it is gone
 in_backward = torch._C._current_graph_task_id  # -1: not
+_set_grad = torch._C._set_grad_enabled
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-@contextlib.contextmanager
-def quietly():
-    with no_dispatch(), torch.no_grad(), torch._C._DisableAutocast():
-        yield
+class quietly:
+    """No dispatch mode sees what is called within, nothing is saved for autograd or cast. Entered for each action of a plan, so
+    it is short."""
+    __slots__ = "_no_dispatch", "_no_cast", "_had_grad"
+
+    def __enter__(self):
+        self._had_grad = torch.is_grad_enabled()
+        self._no_dispatch, self._no_cast = torch._C._DisableTorchDispatch(), torch._C._DisableAutocast()
+        self._no_cast.__enter__()
+        _set_grad(False)
+
+    def __exit__(self, *_):
+        _set_grad(self._had_grad)
+        self._no_cast.__exit__(None, None, None)
+        self._no_dispatch = None
 
 
 def is_plain(tensor):
