@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ebb.torch.Budget on a card beside the plain loop, torch.utils.checkpoint per block and save_on_cpu: peaks, times, bits.
 
-    LIBRARY=FOLDER PYTHON bench/torch_card.py [-o FILE.csv] [--nets gpt2,resnet50] [--seconds N]
+    LIBRARY=FOLDER PYTHON bench/torch_card.py [-o FILE.csv] [--nets gpt2,resnet50] [--ways ebb] [--seconds N]
 
 PYTHON has torch with CUDA, torchvision and transformers; LIBRARY is the folder with libebb (build/release). Peaks are those of
 PyTorch's own count of the bytes that its allocator gave (max_memory_allocated), which ebb has no part in. Matrix products
@@ -119,8 +119,8 @@ class Table:
             told, median = done["told"], statistics.median(done["seconds"])
             plan_s = told.get("step_planned_s")
             row.update(n=len(done["seconds"]), step_ms=1e3 * median, min_ms=1e3 * min(done["seconds"]),
-                       max_ms=1e3 * max(done["seconds"]), host_ms=1e3 * statistics.median(done["host"]), planned_ms=1e3 * plan_s if plan_s else None,
-                       counted_peak_bytes=done["peak"], planning_s=done["planning_s"],
+                       max_ms=1e3 * max(done["seconds"]), host_ms=1e3 * statistics.median(done["host"]),
+                       planned_ms=1e3 * plan_s if plan_s else None, counted_peak_bytes=done["peak"], planning_s=done["planning_s"],
                        plain_planned_bytes=told.get("plain_bytes"), planned_peak_bytes=told.get("peak_planned_bytes"),
                        measured_peak_bytes=told.get("peak_measured_bytes"), recomputed_ops=told.get("recomputed_ops"),
                        moved_out_bytes=told.get("moved_out_bytes"))
@@ -140,11 +140,13 @@ class Table:
         return done
 
 
-def compare(table, name, end):
+def compare(table, name, end, chosen):
     plain = table.row(name, "plain")
     ways = [(way, None) for way in ("save_on_cpu", "checkpoint per block")] + [("ebb", 0.6), ("ebb", 0.4), ("ebb", 0.25),
                                                                            ("ebb, activations", 0.6)]
     for way, share in ways:
+        if chosen and way not in chosen:
+            continue
         if time.monotonic() > end:
             print(f"{name}, {way}: left out, no time", file=sys.stderr)
             continue
@@ -158,6 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output")
     parser.add_argument("--nets", type=lambda text: text.split(","), default=list(SIZES))
+    parser.add_argument("--ways", type=lambda text: text.split(","), help="these beside plain (all)")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all; what there is no time for is left out")
     args = parser.parse_args()
     if "LIBRARY" in os.environ:
@@ -171,7 +174,7 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     table, begin = Table(args.output), time.monotonic()
     for i, name in enumerate(args.nets):
-        compare(table, name, begin + args.seconds * (i + 1) / len(args.nets))
+        compare(table, name, begin + args.seconds * (i + 1) / len(args.nets), args.ways)
 
 
 if __name__ == "__main__":

@@ -60,12 +60,12 @@ class Stream:
     """One way, by a stream of a card."""
 
     def __init__(self, device):
-        self._device, self._stream, self._computed = device, torch.cuda.Stream(device), torch.cuda.Event()
+        self._index, self._stream, self._computed = device.index, torch.cuda.Stream(device), torch.cuda.Event()
 
     def begin(self, copy, _):
         """Copies what the card has computed by then. The card's streams are switched by hand: torch.cuda.stream takes
         longer than to give the card the copy."""
-        computing, own = torch.cuda.current_stream(self._device), self._stream
+        computing, own = torch.cuda.current_stream(self._index), self._stream
         self._computed.record(computing)
         self._computed.wait(own)
         torch.cuda.set_stream(own)
@@ -75,17 +75,17 @@ class Stream:
             torch.cuda.set_stream(computing)
         done = torch.cuda.Event()
         done.record(own)
-        return _Event(done, self._device)
+        return _Event(done, self._index)
 
 
 class _Event:
-    __slots__ = "_event", "_device"
+    __slots__ = "_event", "_index"
 
-    def __init__(self, event, device):
-        self._event, self._device = event, device
+    def __init__(self, event, index):
+        self._event, self._index = event, index
 
     def wait(self):
-        self._event.wait(torch.cuda.current_stream(self._device))
+        self._event.wait(torch.cuda.current_stream(self._index))
 
     def finish(self):
         """The host waits, too."""

@@ -60,34 +60,48 @@ def fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads=1, exce
 
 
 def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes):
-    """Quick plans find out by how much the peak will be above what a plan says; then there are few long searches."""
-    quick = _tried(layout, budget_bytes, machine, tier_bytes, 0, n_threads, excess_bytes, _QUICK_TRIES)
-    if effort == 0:
+    """Quick plans find out by how much the peak will be above what a plan says, and the least that a plan can be asked for;
+    then there are few long searches."""
+    tries = _Tries(layout, budget_bytes, machine, tier_bytes, n_threads, excess_bytes)
+    quick = tries.fit(0, _QUICK_TRIES)
+    if quick is None or effort == 0:
         return quick
-    long = _tried(layout, budget_bytes, machine, tier_bytes, effort, n_threads,
-                  quick.excess_bytes if quick is not None else excess_bytes, _TRIES)
-    return min((fit for fit in (long, quick) if fit is not None), key=lambda fit: fit.plan.iteration_ns, default=None)
+    long = tries.fit(effort, _TRIES)
+    return min((fit for fit in (long, quick) if fit is not None), key=lambda fit: fit.plan.iteration_ns)
 
 
-def _tried(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess_bytes, n_tries):
-    def planned(aim_bytes):
-        plan = layout.program.plan(aim_bytes, machine, tier_bytes, effort=effort, n_threads=n_threads)
-        found = _followed(layout, plan)
-        plan.bound_ns = max(plan.bound_ns, layout.steps_ns)  # the plan's may be for round figures in place of times
+class _Tries:
+    """Plans with less and less, until the peak is below the budget. least_bytes: no plan can be asked for less."""
+
+    def __init__(self, layout, budget_bytes, machine, tier_bytes, n_threads, excess_bytes):
+        self._layout, self._budget, self._machine, self._tiers = layout, budget_bytes, machine, tier_bytes
+        self._n_threads, self._excess, self._least = n_threads, excess_bytes, 1
+
+    def fit(self, effort, n_tries):
+        """A schedule that keeps the budget, or None."""
+        for _ in range(n_tries):
+            aim = max(self._least, self._budget - self._layout.base_bytes - self._excess)
+            try:
+                found = self._planned(aim, effort)
+            except planning.NoFit as error:
+                # A step of the program is all that happens up to the next one, so it may seem to need more than it does.
+                if not error.least_budget_bytes:
+                    return None
+                aim = self._least = error.least_budget_bytes
+                found = self._planned(aim, effort)
+            if found.peak_bytes <= self._budget:
+                return found
+            if aim == self._least:
+                return None
+            self._excess += found.peak_bytes - self._budget
+        return None
+
+    def _planned(self, aim_bytes, effort):
+        plan = self._layout.program.plan(aim_bytes, self._machine, self._tiers, effort=effort, n_threads=self._n_threads)
+        plan.bound_ns = max(plan.bound_ns, self._layout.steps_ns)  # the plan's may be for round figures in place of times
+        found = _followed(self._layout, plan)
+        found.excess_bytes = self._excess
         return found
-
-    for _ in range(n_tries):
-        try:
-            found = planned(max(1, budget_bytes - layout.base_bytes - excess_bytes))
-        except planning.NoFit as error:
-            # A step of the program is all that happens up to the next one, so it may seem to need more than it does.
-            found = planned(error.least_budget_bytes) if error.least_budget_bytes else None
-            return found if found is not None and found.peak_bytes <= budget_bytes else None
-        found.excess_bytes = excess_bytes
-        if found.peak_bytes <= budget_bytes:
-            return found
-        excess_bytes += found.peak_bytes - budget_bytes
-    return None
 
 
 def _followed(layout, plan):

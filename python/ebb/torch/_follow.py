@@ -303,17 +303,17 @@ class Follower:
                 with quietly():
                     self._pager.touch([saved])
             return saved
-        if not self.is_lost:
-            self._act(self._schedule.before.get(i))
         if saved.is_changed:
             raise RuntimeError(CHANGED)
         with quietly():
+            if not self.is_lost:
+                self._do_all(self._schedule.before.get(i, ()))
             storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
             if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
                 self._numbers[storage._weak_ref()] = saved.storage
             result = over(storage, saved.place)
-        if not self.is_lost:
-            self._act(self._schedule.after.get(i))
+            if not self.is_lost:
+                self._do_all(self._schedule.after.get(i, ()))
         return result
 
     def _lose(self):
@@ -345,8 +345,11 @@ class Follower:
     def _act(self, actions):
         if actions:
             with quietly():
-                for kind, target in actions:
-                    self._do(kind, target)
+                self._do_all(actions)
+
+    def _do_all(self, actions):
+        for kind, target in actions:
+            self._do(kind, target)
 
     def _do(self, kind, target):
         if kind != planning.AGAIN and (target in self._recording.uses or target in self._schedule.away):
