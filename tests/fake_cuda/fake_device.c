@@ -139,11 +139,24 @@ static bool is_room(size_t n_bytes) {
     return n_bytes <= fake.total_bytes - fake.context_bytes - fake.used_bytes;
 }
 
+/* In huge pages from a huge page's beginning, if the kernel has them: each command changes the rights of all pages. */
+static unsigned char *map_range(size_t n_bytes) {
+    const size_t huge = (size_t)2 << 20, spare_bytes = n_bytes >= huge ? huge : 0;
+    const int rights = fake.has_no_locks ? PROT_READ | PROT_WRITE : PROT_NONE;
+    unsigned char *map = mmap(NULL, n_bytes + 4096 + spare_bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) { abort(); }
+    if (spare_bytes == 0) { return map; }
+    const size_t before_bytes = -(uintptr_t)map & (huge - 1);
+    unsigned char *base = map + before_bytes;
+    if (before_bytes > 0) { (void)munmap(map, before_bytes); }
+    (void)munmap(base + (n_bytes + 4095) / 4096 * 4096 + 4096, spare_bytes - before_bytes);
+    (void)madvise(base, n_bytes, MADV_HUGEPAGE);
+    return base;
+}
+
 static range *add_range(size_t n_bytes) {
     range *r = calloc(1, sizeof *r);
-    const int rights = fake.has_no_locks ? PROT_READ | PROT_WRITE : PROT_NONE;
-    r->base = mmap(NULL, n_bytes + 4096, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (r->base == MAP_FAILED) { abort(); }
+    r->base = map_range(n_bytes);
     r->n_bytes = n_bytes;
     r->next = ranges;
     ranges = r;
