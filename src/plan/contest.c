@@ -67,7 +67,8 @@ static ebb_status fit_more(ebb_maker *m, const ebb_policy *policy, contest *c) {
     m->policy = policy;
     ebb_status st =
         policy->keeps_limit ? ebb__maker_fit_own(m, c->budget_bytes, &other) : ebb__maker_try_fixed(m, &other);
-    const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick;
+    const bool is_beaten = policy->never_copies && c->plan != NULL; /* it had no plan, or gave it up as too slow */
+    const bool may_be_nominal = policy->keeps_limit && policy != own && !c->is_quick && !is_beaten;
     if (st == EBB_E_NO_FIT && may_be_nominal) { st = fit_apart(m, c->budget_bytes, &other); }
     m->policy = own;
     if (st == EBB_OK && m->options->no_recompute && computes_again(other)) {

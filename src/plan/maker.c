@@ -170,6 +170,9 @@ static ebb_policy_input make_input(maker *m, const ebb_machine *machine, uint64_
                               .choice = m->choice,
                               .limit_bytes = limit_bytes,
                               .budget_bytes = budget_bytes};
+    if (m->to_beat_ns < UINT64_MAX / 2 && machine == m->machine) {
+        input.worth_ns = (uint64_t)(NEAR * (double)m->to_beat_ns);
+    }
     input.is_hasty = m->is_hasty || machine != m->machine;
     input.walks = m->walks;
     input.effort = m->effort;

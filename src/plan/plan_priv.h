@@ -204,6 +204,7 @@ typedef struct ebb_policy_input {
     const uint32_t *choice; /* [n_steps]: the algorithm that each step is to be run with; NULL: 0 everywhere */
     uint64_t limit_bytes;
     uint64_t budget_bytes; /* what the plan may need once it is placed */
+    uint64_t worth_ns;     /* a draft that computes for longer need not be made; 0: any is wanted */
     uint64_t tier_bytes[EBB_MAX_TIERS];
     bool early_out;     /* copies out may begin before their tensor has to leave */
     bool early_in;      /* copies in may begin before their tensor is read */

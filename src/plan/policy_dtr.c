@@ -18,8 +18,9 @@
  * when nothing needs them any more. Persistent tensors stay. Nothing is copied.
  *
  * A plan that would take more than ten times as long as one without recomputation is given up, as in the authors'
- * experiments. Time: each eviction looks at all tensors that are there, O(n) and for exact h a search of the regions
- * that have changed; that is the rule's own cost, of which the paper speaks.
+ * experiments, and one that the caller knows to be too slow. Time: each eviction looks at all tensors that are there,
+ * O(n) and for exact h a search of the regions that have changed; that is the rule's own cost, of which the paper
+ * speaks.
  */
 #include "plan/dtr.h"
 
@@ -243,7 +244,9 @@ static ebb_status run_frames(walk *w) {
         const frame f = w->frames.data[w->frames.n - 1];
         EBB_TRY(run(w, &f));
         EBB_TRY(end_step(w));
-        if (w->again_ns / (MAX_SLOWDOWN - 1) > w->base_ns) { return NO_WAY; }
+        const uint64_t worth_ns = w->input->worth_ns;
+        const bool is_too_slow = worth_ns > 0 && ebb__add_ns(w->base_ns, w->again_ns) > worth_ns;
+        if (is_too_slow || w->again_ns / (MAX_SLOWDOWN - 1) > w->base_ns) { return NO_WAY; }
     }
     return EBB_OK;
 }
