@@ -552,6 +552,35 @@ def after_a_refusal():
     verdict("a refused step leaves nothing", len(alive) == 1 + 1 + 14 * 5 and not left, len(alive), left)
 
 
+def only_what_is_saved():
+    """Where what autograd saves is enough, nothing else leaves, and the backward pass is not followed; else all may."""
+    def trained(share):
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        fit = ebb.torch.Budget(share, model, optimizer, "ram", EFFORT) if share else None
+        torch.manual_seed(11)
+        for i in range(5):
+            with fit.step() if fit else contextlib.nullcontext():
+                loss = one(model, optimizer, *data(i))
+        return fit, (loss, [p.detach().clone().numpy().tobytes() for p in model.parameters()])
+
+    expected = trained(None)[1]
+    for share, is_whole in ("80%", False), (least_of(lambda: trained("1%")), True):
+        fit, got = trained(share)
+        told = fit.summary()
+        verdict(f"{'all' if is_whole else 'only what is saved'} leaves", got == expected and told["moved_out_bytes"] > 0 and
+                fit._current.recording.is_whole == is_whole and
+                told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
+
+
+def least_of(train):
+    try:
+        train()
+    except ebb.torch.DoesNotFit as error:
+        return error.least_bytes
+    return None
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     QUICK = ("a smaller last batch", "another network beside")
@@ -564,5 +593,6 @@ if __name__ == "__main__":
         statistics_move()
         owners_without_a_tier()
         a_copy_fails()
+        only_what_is_saved()
     import torch_budget
     sys.exit(torch_budget.status)

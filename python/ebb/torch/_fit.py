@@ -5,7 +5,7 @@ from ._layout import Layout
 from ._schedule import peak, plain
 
 _QUICK_TRIES, _TRIES = 12, 3  # of budgets for the plan, until the peak is below the budget
-_NEAR = 1.02  # by which a plan may be slower if only what autograd saves leaves: then the backward pass need not be followed
+_NEAR = 1.02  # times as long a plan may take if only what autograd saves leaves: the backward pass is then not looked at
 
 
 class Fit:
@@ -71,7 +71,7 @@ def _fitted(layout, budget_bytes, machine, tier_bytes, effort, n_threads, excess
 
 
 class _Tries:
-    """Plans with less and less, until the peak is below the budget. least_bytes: no plan can be asked for less."""
+    """Plans with less and less, until the peak is below the budget. _least: no plan can be asked for less."""
 
     def __init__(self, layout, budget_bytes, machine, tier_bytes, n_threads, excess_bytes):
         self._layout, self._budget, self._machine, self._tiers = layout, budget_bytes, machine, tier_bytes

@@ -48,8 +48,9 @@ class Storage:
 class Recording:
     """entries, storages, the number of the last entry that gives autograd something back (-1: none does). again_ns: what
     an operator takes beside its own time when it is computed again. may_leave: whether anything but what autograd saves may.
-    uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a step that is followed is known to be like this one;
-    up to `last_use`, with those of the backward pass (`is_whole`) if anything may leave."""
+    uses: {storage: entries that use it} of what may leave by itself; `lasting`, `passing`. moments: the entries by which a
+    step that is followed is known to be like this one; up to `last_use`, with those of the backward pass (`is_whole`) if
+    anything may leave by itself."""
 
     def __init__(self, entries, storages, again_ns=_AGAIN_NS, may_leave=True):
         self.entries, self.storages, self.again_ns = entries, storages, again_ns
