@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans for one budget by a policy that searches and by its rivals; the fastest is taken. So it is never slower than
- * any of them, and has a plan wherever one of them has.
+ * any of them. Where the policy has no plan, no rival is asked: those of long chains may still have one, which takes
+ * many times as long.
  *
  *      quick rivals    may have a plan that costs no time, or next to none; then there is nothing to search for
  *      the policy      makes a plan without a search

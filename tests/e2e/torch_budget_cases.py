@@ -56,20 +56,21 @@ def run(program, share, spill, moves_all):
     return losses, [p.detach().clone() for p in model.parameters()], fit.summary() if fit else None
 
 
-def fitted(program, share, spill, moves_all):
-    """With the least budget where that is more. Kinds of steps that come later may need more than the first."""
+def least_or(share, train):
+    """train(share), or with the least budget where that is more. Kinds of steps that come later may need more than the
+    first."""
     for _ in range(N_KINDS):
         try:
-            return run(program, share, spill, moves_all)
+            return train(share)
         except ebb.torch.DoesNotFit as error:
             share = error.least_bytes
-    return run(program, share, spill, moves_all)
+    return train(share)
 
 
 def compare(name, program, look, ways):
     plain = run(program, None, None, False)
     for share, spill, moves_all in ways:
-        got = fitted(program, share, spill, moves_all)
+        got = least_or(share, lambda share: run(program, share, spill, moves_all))
         same = plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
         how = "" if spill is None else " in RAM" if spill == "ram" else " with a file"
         verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", same and look(got[2]), plain[0], got[0],
@@ -565,20 +566,12 @@ def only_what_is_saved():
         return fit, (loss, [p.detach().clone().numpy().tobytes() for p in model.parameters()])
 
     expected = trained(None)[1]
-    for share, is_whole in ("80%", False), (least_of(lambda: trained("1%")), True):
-        fit, got = trained(share)
+    for share, is_whole in ("80%", False), ("1%", True):
+        fit, got = least_or(share, trained)
         told = fit.summary()
         verdict(f"{'all' if is_whole else 'only what is saved'} leaves", got == expected and told["moved_out_bytes"] > 0 and
                 fit._current.recording.is_whole == is_whole and
                 told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
-
-
-def least_of(train):
-    try:
-        train()
-    except ebb.torch.DoesNotFit as error:
-        return error.least_bytes
-    return None
 
 
 if __name__ == "__main__":
