@@ -31,8 +31,8 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 from provenance import commit, driver
 
-COLUMNS = ("commit", "torch", "card", "net", "batch", "way", "n", "step_ms", "min_ms", "max_ms", "host_ms", "times_plain", "planned_ms",
-           "budget_bytes", "plain_planned_bytes", "planned_peak_bytes", "measured_peak_bytes", "counted_peak_bytes",
+COLUMNS = ("commit", "torch", "card", "net", "batch", "way", "n", "step_ms", "min_ms", "max_ms", "host_ms", "times_plain",
+           "planned_ms", "budget_bytes", "plain_planned_bytes", "planned_peak_bytes", "measured_peak_bytes", "counted_peak_bytes",
            "recomputed_ops", "moved_out_bytes", "planning_s", "same_bits", "message")
 N_UNTIMED, N_TIMED = 4, 6
 SIZES = {"gpt2": (8, 1024), "resnet50": (128, 224), "vit_b_16": (64,), "unet": (8, 384)}
@@ -96,8 +96,8 @@ def run(name, way, budget=None):
         seconds.append(time.perf_counter() - begin)
         peaks.append(torch.cuda.max_memory_allocated())
     told = fit.summary() if fit is not None else {}
-    return {"seconds": seconds[N_UNTIMED:], "host": host[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "bits": bits_of(losses, net.model), "told": told,
-            "planning_s": max(seconds[:2]) if fit is not None else ""}
+    return {"seconds": seconds[N_UNTIMED:], "host": host[N_UNTIMED:], "peak": max(peaks[N_UNTIMED:]), "told": told,
+            "bits": bits_of(losses, net.model), "planning_s": max(seconds[:2]) if fit is not None else ""}
 
 
 class Table:

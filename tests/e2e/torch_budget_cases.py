@@ -45,7 +45,7 @@ def data(i, n=BATCH):
 
 
 def run(program, share, spill, moves_all):
-    """(losses, weights, summary) of a program that gets a step() to put around its steps."""
+    """(losses, weights, Budget or None) of a program that gets a step() to put around its steps."""
     gc.collect()
     model = net()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
@@ -53,7 +53,7 @@ def run(program, share, spill, moves_all):
     fit = ebb.torch.Budget(share, spill=spill, effort=EFFORT, **held) if share else None
     torch.manual_seed(11)
     losses = program(model, optimizer, fit.step if fit else contextlib.nullcontext)
-    return losses, [p.detach().clone() for p in model.parameters()], fit.summary() if fit else None
+    return losses, [p.detach().clone() for p in model.parameters()], fit
 
 
 def least_or(share, train):
@@ -67,14 +67,18 @@ def least_or(share, train):
     return train(share)
 
 
+def are_same(plain, got):
+    return plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
+
+
 def compare(name, program, look, ways):
     plain = run(program, None, None, False)
     for share, spill, moves_all in ways:
-        got = least_or(share, lambda share: run(program, share, spill, moves_all))
-        same = plain[0] == got[0] and all(torch.equal(a, b) for a, b in zip(plain[1], got[1]))
+        *got, fit = least_or(share, lambda share: run(program, share, spill, moves_all))
+        told = fit.summary()
         how = "" if spill is None else " in RAM" if spill == "ram" else " with a file"
-        verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", same and look(got[2]), plain[0], got[0],
-                got[2])
+        verdict(f"{name}, {share}{how}{', all moves' if moves_all else ''}", are_same(plain, got) and look(told), plain[0], got[0],
+                told)
 
 
 def one(model, optimizer, x, y):
@@ -555,21 +559,18 @@ def after_a_refusal():
 
 def only_what_is_saved():
     """Where what autograd saves is enough, nothing else leaves, and the backward pass is not followed; else all may."""
-    def trained(share):
-        model = net()
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-        fit = ebb.torch.Budget(share, model, optimizer, "ram", EFFORT) if share else None
-        torch.manual_seed(11)
+    def steps(model, optimizer, step):
+        losses = []
         for i in range(5):
-            with fit.step() if fit else contextlib.nullcontext():
-                loss = one(model, optimizer, *data(i))
-        return fit, (loss, [p.detach().clone().numpy().tobytes() for p in model.parameters()])
+            with step():
+                losses.append(one(model, optimizer, *data(i)))
+        return losses
 
-    expected = trained(None)[1]
+    plain = run(steps, None, None, False)
     for share, is_whole in ("80%", False), ("1%", True):
-        fit, got = least_or(share, trained)
+        *got, fit = least_or(share, lambda share: run(steps, share, "ram", True))
         told = fit.summary()
-        verdict(f"{'all' if is_whole else 'only what is saved'} leaves", got == expected and told["moved_out_bytes"] > 0 and
+        verdict(f"{'all' if is_whole else 'only what is saved'} leaves", are_same(plain, got) and told["moved_out_bytes"] > 0 and
                 fit._current.recording.is_whole == is_whole and
                 told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
 

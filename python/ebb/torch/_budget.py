@@ -244,7 +244,7 @@ class Budget:
     def _stranger(self):
         """What does a step that nothing is known of and that is not recorded."""
         self._current = None
-        follower = _follow.Follower(Recording([], []), _schedule.plain(Recording([], [])), self._slab, self._pager,
+        follower = _follow.Follower(_schedule.plain(Recording([], [])), self._slab, self._pager,
                                     (self._bytes or 0) // _ROOM_PART)
         follower.is_lost = True
         follower.begin(self._owned.storages())
@@ -257,8 +257,7 @@ class Budget:
             if self._pager is not None:
                 self._pager.all_back()
             return _follow.Watcher(planned.recording)
-        follower = _follow.Follower(planned.recording, planned.fit.schedule, self._slab, self._pager,
-                                    self._bytes // _ROOM_PART, self._other)
+        follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
         follower.begin(self._leavers(),
                        Bytes.of_all_tensors if is_measured else None)
         return follower
@@ -283,7 +282,7 @@ class Budget:
             self._note_leaves(recorder.leaves())
             return
         self._slab.is_measuring = False
-        plain_bytes = _schedule.peak(recording, _schedule.plain(recording))
+        plain_bytes = _schedule.peak(_schedule.plain(recording))
         if self._bytes is None:
             self._bytes = int(self._share * plain_bytes)  # of the first kind of step
         budget = self._bytes

@@ -27,17 +27,11 @@ class Fit:
 def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
     """The fastest schedule that is found whose peak is at most the budget. planning.NoFit names the least."""
     without = plain(recording)
-    bytes_without = peak(recording, without)
+    bytes_without = peak(without)
     if bytes_without <= budget_bytes:
         return Fit(without, bytes_without, None)
-    layouts, light = layouts_of(recording), None
-    if recording.is_whole:
-        light = fitted(layouts_of(recording.of_saved()), budget_bytes, machine, tier_bytes, effort, n_threads)
-        if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
-            return light
-    found = fitted(layouts, budget_bytes, machine, tier_bytes, effort, n_threads)
-    if light is not None and (found is None or light.plan.iteration_ns <= _NEAR * found.plan.iteration_ns):
-        return light
+    layouts = layouts_of(recording)
+    found = _fastest(recording, layouts, budget_bytes, machine, tier_bytes, effort, n_threads)
     if found is not None:
         return found
     found = tightest(recording, tier_bytes, bytes_without)
@@ -45,6 +39,16 @@ def fit(recording, budget_bytes, machine, tier_bytes, effort, n_threads=1):
         return found.timed(layouts[found.layout], machine)
     raise planning.NoFit(f"ebb: no plan keeps this step within {budget_bytes} bytes; without one it needs "
                          f"{bytes_without}, and {found.peak_bytes} can be kept", found.peak_bytes)
+
+
+def _fastest(recording, layouts, *asked):
+    """Of a plan that moves everything, or of one that moves only what autograd saves, if that is near. None: there is none."""
+    light = fitted(layouts_of(recording.of_saved()), *asked) if recording.is_whole else None
+    if light is not None and light.plan.iteration_ns <= _NEAR * layouts[0].steps_ns:
+        return light  # whatever the other one is
+    found = fitted(layouts, *asked)
+    is_near = light is not None and (found is None or light.plan.iteration_ns <= _NEAR * found.plan.iteration_ns)
+    return light if is_near else found
 
 
 def layouts_of(recording, is_timed=True):
@@ -106,7 +110,7 @@ class _Tries:
 
 def _followed(layout, plan):
     schedule = layout.schedule(plan)
-    return Fit(schedule, peak(layout.recording, schedule), plan)
+    return Fit(schedule, peak(schedule), plan)
 
 
 def tightest(recording, tier_bytes, bytes_without, policies=("budget", "best")):

@@ -54,7 +54,8 @@ class Follower:
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
     measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one."""
 
-    def __init__(self, recording, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
+    def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
+        recording = schedule.recording
         self._other, self._pager, self._room_bytes, self._recent = other, pager, room_bytes, None
         self._pages = {}
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab

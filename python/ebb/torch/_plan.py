@@ -69,7 +69,7 @@ class _Probe:
         self._recording, self._machine, self._tiers, self._effort = recording, machine, tiers, effort
         self.fakes, self._least, self._layouts = fakes, None, _fit.layouts_of(recording)
         self._plain = _schedule.plain(recording)
-        self.plain_bytes, self.plain_s = _schedule.peak(recording, self._plain), self._layouts[0].steps_ns / 1e9
+        self.plain_bytes, self.plain_s = _schedule.peak(self._plain), self._layouts[0].steps_ns / 1e9
         self._points = []
 
     @property

@@ -95,7 +95,8 @@ class _Copy:
 class _Apart:
     """Whether what may leave by itself is there, in `peak`."""
 
-    def __init__(self, recording, schedule):
+    def __init__(self, schedule):
+        recording = schedule.recording
         self._storages, self._uses = recording.storages, recording.uses
         self.numbers = {*recording.uses, *schedule.away}
         self._absent, self._alive = set(schedule.away), {n for n in self.numbers if self._storages[n].lives[0][0] < 0}
@@ -122,9 +123,10 @@ class _Apart:
                 self.live += self._storages[number].n_bytes
 
 
-def peak(recording, schedule):
+def peak(schedule):
     """The most bytes of storages and inside of operators at once when a step follows the schedule."""
-    storages, entries, apart = recording.storages, recording.entries, _Apart(recording, schedule)
+    recording, apart = schedule.recording, _Apart(schedule)
+    storages, entries = recording.storages, recording.entries
     starts, ends, backs, apart_ends = defaultdict(list), defaultdict(list), {}, defaultdict(list)
     referred = {number for i in schedule.captured for number in entries[i].versions if not recording.is_held(number)}
     for number, storage in enumerate(storages):

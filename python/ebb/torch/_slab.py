@@ -150,17 +150,13 @@ class Slab:
             left, offset = left[n:], offset + n
         if host is not storage:
             with _behind(event, storage.device):
-                _bytes_of(storage).copy_(_bytes_of(host))
+                storage.copy_(host)
 
     def close(self):
         self.abandon()
         self._free.clear()
         if self._file is not None:
             self._file.close()
-
-
-def _bytes_of(storage):
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _on_host(storage, event):
