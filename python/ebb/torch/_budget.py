@@ -10,10 +10,9 @@ import warnings
 import weakref
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import planning
-from . import _fit, _follow, _guard, _inside, _schedule, _steps
+from . import _fit, _follow, _guard, _inside, _mode, _schedule, _steps
 from ._bytes import Bytes
 from ._owned import Owned
 from ._pager import MIN_BYTES, Data, Pager
@@ -63,32 +62,6 @@ class _Planned:
     def __init__(self, fit, plain_bytes, budget_bytes, key):
         self.recording, self.fit, self.plain_bytes, self.budget_bytes = fit.schedule.recording, fit, plain_bytes, budget_bytes
         self.key, self.step_s, self.peak_measured_bytes, self.n_followed = key, None, None, 0
-
-
-class _Step(TorchDispatchMode):
-    """The step that runs: hands everything to what does it, which may be another one after the first moment."""
-
-    @classmethod
-    def _should_skip_dynamo(cls):
-        """PyTorch's compiler compiles nothing while a mode is active, so it need not be told at each operator."""
-        return False
-
-    def __init__(self, doer):
-        super().__init__()
-        self.doer = doer
-        _running.step = self
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        with torch._C.DisableTorchFunction():
-            return self.doer.dispatch(func, types, args, kwargs or {})
-
-    def pack(self, tensor):
-        with torch._C.DisableTorchFunction():
-            return self.doer.pack(tensor)
-
-    def unpack(self, saved):
-        with torch._C.DisableTorchFunction():
-            return self.doer.unpack(saved)
 
 
 class Budget:
@@ -159,7 +132,7 @@ class Budget:
         if doer is None:
             yield
             return
-        step = _Step(doer)
+        step = _running.step = _mode.Mode(doer)
         hooks = torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack)
         data = contextlib.nullcontext() if self._pager is None else Data(self._pager)
         with hooks, data, contextlib.nullcontext() if isinstance(doer, _follow.Watcher) else step:

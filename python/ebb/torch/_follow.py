@@ -101,6 +101,14 @@ class Follower:
 
     # ---- the step
 
+    def sees_backward(self):
+        """Whether operators of the backward pass have to be looked at."""
+        return self._recording.is_whole or self._is_guarded or self.measured is not None or \
+            self._schedule.leaves_late or not self._slab.keeps_nothing()
+
+    def sees_optimizer(self):
+        return self.n_seen < len(self._moments) or self.sees_backward()
+
     def dispatch(self, func, types, args, kwargs):
         is_apart = not self._recording.is_whole and in_backward() != -1
         if is_apart and not (self._slab.leaving or self._is_guarded or self.is_lost or self.measured is not None):

@@ -13,8 +13,9 @@ LAST_DROP = 6  # beside the kinds of planning: a drop after which a storage is n
 
 class Schedule:
     """before, after: {entry: actions (kind, storage; of AGAIN: entry)}. captured: the entries that are computed again.
-    away: the storages that are away when the step begins. recording: what it is for. leftovers: gradients that leave after their last use, each
-    with the one of the step before, or None."""
+    away: the storages that are away when the step begins. leaves_late: something is copied out in the backward pass.
+    recording: what it is for. leftovers: gradients that leave after their last use, each with the one of the step before,
+    or None."""
 
     def __init__(self, recording, actions, steps, leftovers=()):
         self.before, self.after = defaultdict(list), defaultdict(list)
@@ -39,6 +40,12 @@ class Schedule:
                     self.captured.add(steps[target])
         if waiting and last >= 0:  # for the next step
             self.after[last] += waiting
+        self.leaves_late = any(kind == planning.OUT for at in (self.before, self.after) for i, found in at.items()
+                               if self._is_late(i) for kind, _ in found)
+
+    def _is_late(self, i):
+        entry = self.recording.entries[i]
+        return entry.is_backward or entry.kind == UNPACK
 
 
 def _adapted(actions, recording, steps, leftovers):

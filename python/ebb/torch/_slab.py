@@ -72,6 +72,13 @@ class Slab:
         if slot is not None:
             slot.wait()
 
+    def keeps_nothing(self):
+        """Whether every storage may be written; where only a card has to wait for that, it does."""
+        for slot in tuple(self.leaving.values()) if self._file is None else ():
+            if slot.device.type == "cuda":
+                slot.wait()
+        return not self.leaving
+
     def abandon(self):
         """Wait for all copies, whatever becomes of them."""
         while self._under_way:
