@@ -128,14 +128,17 @@ class Budget:
             self._end_owned()
 
     def _run(self):
+        self._has_data = False
         doer, begin = self._begin(), time.perf_counter()
         if doer is None:
             yield
             return
         step = _running.step = _mode.Mode(doer)
         hooks = torch.autograd.graph.saved_tensors_hooks(step.pack, step.unpack)
-        data = contextlib.nullcontext() if self._pager is None else Data(self._pager)
-        with hooks, data, contextlib.nullcontext() if isinstance(doer, _follow.Watcher) else step:
+        with hooks, contextlib.ExitStack() as self._within:
+            self._watch_data(doer)
+            if not isinstance(doer, _follow.Watcher):
+                self._within.enter_context(step)
             yield
         doer = step.doer  # another one than at first where the step was another one
         if isinstance(doer, _steps.Recorder):
@@ -145,6 +148,12 @@ class Budget:
             self._end_following(doer, time.perf_counter() - begin)
 
     # ---- what may leave by itself
+
+    def _watch_data(self, doer):
+        """In a step in which something may be away, it also comes back for what is not an operator."""
+        if doer.is_guarded and not self._has_data:
+            self._has_data = True
+            self._within.enter_context(Data(self._pager))
 
     def _leavers(self):
         """What is owned and may leave: {key of a storage: (storage, owner, tensors)}."""
@@ -171,12 +180,12 @@ class Budget:
         if self._guard is None:
             return
         self._pager.settle()
-        self._pager.count, owned = None, self._owned.storages()
+        self._pager.count, owned = None, self._owned.storages() if self._pager.away else {}
         for key, page in tuple(self._pager.away.items()):
             if key not in owned:
                 self._pager.back(page)
         self._pager.distrust()
-        self._guard.begin(owned, self._owned.parameters())
+        self._guard.begin(owned, self._owned.parameters() if owned else ())
 
     def put_away(self):
         """Between steps: what the model and the optimizer hold leaves, until it is used again."""
@@ -220,7 +229,7 @@ class Budget:
         follower = _follow.Follower(_schedule.plain(Recording([], [])), self._slab, self._pager,
                                     (self._bytes or 0) // _ROOM_PART)
         follower.is_lost = True
-        follower.begin(self._owned.storages())
+        follower.begin(self._owned.storages)
         return follower
 
     def _follower(self, planned):
@@ -231,8 +240,7 @@ class Budget:
                 self._pager.all_back()
             return _follow.Watcher(planned.recording)
         follower = _follow.Follower(planned.fit.schedule, self._slab, self._pager, self._bytes // _ROOM_PART, self._other)
-        follower.begin(self._leavers(),
-                       Bytes.of_all_tensors if is_measured else None)
+        follower.begin(self._leavers, Bytes.of_all_tensors if is_measured else None)
         return follower
 
     def _other(self, kind, func, shapes):
@@ -246,6 +254,7 @@ class Budget:
             doer = self._recorder()
         if doer is not None:
             _running.step.doer = doer
+            self._watch_data(doer)
         return doer
 
     def _end_recording(self, recording, recorder):

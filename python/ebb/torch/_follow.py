@@ -52,7 +52,8 @@ class _Call:
 class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
-    measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one."""
+    measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one. is_guarded: operators may use what
+    is away."""
 
     def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
         recording = schedule.recording
@@ -65,16 +66,17 @@ class Follower:
         self._numbers = {}  # {weak reference: number}: no other storage is made at a key's address meanwhile
         self._slots, self._calls, self._made_by, self._saved, self._over = {}, {}, {}, {}, set()
         self.measured = None
-        self._is_guarded = pager is not None  # operators may use what is away
+        self.is_guarded = pager is not None
 
     def __del__(self):
         for key in self._numbers:
             forget(key)
 
     def begin(self, owned=None, measured=None):
-        """Before anything runs, what is away is what the plan says. owned: {key of a storage: (storage, owner, tensors)}."""
+        """Before anything runs, what is away is what the plan says. owned: gives {key of a storage: (storage, owner, tensors)}."""
         if self._pager is not None:
-            self._find_pages({owner: storage for storage, owner, _ in owned.values()})
+            if self._recording.lasting or self._schedule.away:
+                self._find_pages({owner: storage for storage, owner, _ in owned().values()})
             if self.is_lost:
                 self._recent = Recent(self._pager)
                 self._recent.use_all()
@@ -84,7 +86,7 @@ class Follower:
                     self._pager.out(page)
                 for page in {*self._pager.away.values()} - leaves:
                     self._pager.back(page)
-                self._is_guarded = self._recording.is_whole or bool(self._pager.away)
+                self.is_guarded = self._recording.is_whole or bool(self._pager.away)
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
@@ -103,7 +105,7 @@ class Follower:
 
     def sees_backward(self):
         """Whether operators of the backward pass have to be looked at."""
-        return self._recording.is_whole or self._is_guarded or self.measured is not None or \
+        return self._recording.is_whole or self.is_guarded or self.measured is not None or \
             self._schedule.leaves_late or not self._slab.keeps_nothing()
 
     def sees_optimizer(self):
@@ -111,7 +113,7 @@ class Follower:
 
     def dispatch(self, func, types, args, kwargs):
         is_apart = not self._recording.is_whole and in_backward() != -1
-        if is_apart and not (self._slab.leaving or self._is_guarded or self.is_lost or self.measured is not None):
+        if is_apart and not (self._slab.leaving or self.is_guarded or self.is_lost or self.measured is not None):
             return func(*args, **kwargs)
         repeat = repeat_of(func)
         if self.is_lost or is_apart:
@@ -128,9 +130,9 @@ class Follower:
             for tensor, _, is_written in operator.tensors(args, kwargs):
                 if is_written:
                     self._slab.settle_storage(storage_of(tensor))
-        if not self._is_guarded and self.measured is None:
+        if not self.is_guarded and self.measured is None:
             return repeat.func(*args, **kwargs)
-        if self._is_guarded:
+        if self.is_guarded:
             self._make_ready(operator, args, kwargs)
         result = self._counted(repeat.func, args, kwargs)
         self._look(tensors_in(result))
@@ -139,7 +141,7 @@ class Follower:
     def _look(self, tensors):
         """At what an operator made."""
         for tensor in tensors:
-            if self._is_guarded and tensor.layout is not torch.strided:
+            if self.is_guarded and tensor.layout is not torch.strided:
                 self._pager.pin([tensor])
             if self.measured is not None and is_plain(tensor):
                 self.measured.see(tensor.untyped_storage())
@@ -329,8 +331,8 @@ class Follower:
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
         to compute something again, so all that autograd wants is brought back now."""
         self.is_lost = True
-        if self._pager is not None:
-            self._is_guarded, self._recent = True, Recent(self._pager)
+        if self.is_guarded:  # else all is there, and stays
+            self._recent = Recent(self._pager)
             self._recent.use_all()
         if in_backward() == -1:
             self.restore()
@@ -477,7 +479,7 @@ class Follower:
 class Watcher:
     """Follows a schedule of which nothing leaves: only whether autograd saves what it did is looked at."""
 
-    is_lost = has_acted = False
+    is_lost = has_acted = is_guarded = False
     recomputed_ops, measured = 0, None
 
     def __init__(self, recording):

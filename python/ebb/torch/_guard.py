@@ -60,6 +60,7 @@ class _AwayParameter(torch.nn.Parameter):
         return self.__deepcopy__(memo)
 
 
+_guarding = weakref.WeakSet()  # what looks after any tensor
 _AWAY = _AwayTensor, _AwayParameter
 _CLASSES = {torch.Tensor: _AwayTensor, torch.nn.Parameter: _AwayParameter}
 _KINDS = {away: kind for kind, away in _CLASSES.items()}
@@ -67,7 +68,7 @@ _KINDS = {away: kind for kind, away in _CLASSES.items()}
 
 def lift(tensors):
     """What is away comes back."""
-    for tensor in tensors:
+    for tensor in tensors if _guarding else ():
         guard = tensor.__dict__.get("_ebb_guard")
         if guard is not None:
             guard.bring(tensor)
@@ -110,6 +111,7 @@ class Guard:
             tensor.__dict__["_ebb_guard"] = self
             tensor.__class__ = kind
             self._marked.append(weakref.ref(tensor))
+            _guarding.add(self)
 
     def _unmark(self, tensor):
         kind = _KINDS.get(type(tensor))
@@ -134,6 +136,7 @@ class Guard:
             if tensor is not None and tensor.__dict__.get("_ebb_guard") is self:
                 self._unmark(tensor)
         self._marked.clear()
+        _guarding.discard(self)
         for hook in self._hooks.values():
             hook.remove()
         self._hooks.clear()

@@ -51,6 +51,7 @@ class Recorder:
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None):
         self._slab, self._is_checked, self._pager, self._limit = slab, is_checked, pager, limit_bytes
+        self.is_guarded = pager is not None
         self._recent = Recent(pager) if pager is not None and limit_bytes is not None else None
         self.live_bytes = 0
         self._entries, self._storages = [], []
