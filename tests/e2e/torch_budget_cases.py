@@ -18,6 +18,7 @@ import weakref
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -141,6 +142,28 @@ def fails_now_and_then(model, optimizer, step):
                 losses.append(1 // 0)
             optimizer.step()
             losses.append(loss.item())
+    return losses
+
+
+def two_optimizer_steps(model, optimizer, step):
+    losses = []
+    for i in range(8):
+        with step():
+            losses += [one(model, optimizer, *data(i + 100 * half)) for half in range(2)]
+    return losses
+
+
+def optimizer_fails(model, optimizer, step):
+    """Within a step that goes on."""
+    losses = []
+    for i in range(10):
+        with step():
+            hook = optimizer.register_step_pre_hook(lambda *_: 1 // 0) if i in (4, 7) else None
+            with contextlib.suppress(ZeroDivisionError):
+                losses.append(one(model, optimizer, *data(i)))
+            if hook is not None:
+                hook.remove()
+                losses.append(one(model, optimizer, *data(i + 100)))
     return losses
 
 
@@ -386,6 +409,8 @@ PROGRAMS = {
     "a smaller last batch": (last_batch_is_smaller, lambda told: told["plans"] == 2),
     "an evaluation after the step's work": (evaluates_inside, lambda told: True),
     "an evaluation before it": (evaluates_first, lambda told: True),
+    "two optimizer steps": (two_optimizer_steps, lambda told: told["steps_unlike"] == 0),
+    "an optimizer that fails": (optimizer_fails, lambda told: told["steps_unlike"] > 0),
     "exceptions": (fails_now_and_then, lambda told: told["plans"] >= 1),
     "accumulation in one step": (accumulates_in_a_step, lambda told: told["steps_unlike"] == 0),
     "accumulation over steps": (accumulates_over_steps, lambda told: told["plans"] == 2),
@@ -558,21 +583,31 @@ def after_a_refusal():
 
 
 def only_what_is_saved():
-    """Where what autograd saves is enough, nothing else leaves, and the backward pass is not followed; else all may."""
+    """Where what autograd saves is enough, nothing else leaves, and operators of the backward pass and of the optimizer are
+    not looked at; else all may leave, and they are."""
+    def look(*_):
+        looks.append(_get_current_dispatch_mode() is not None)
+
     def steps(model, optimizer, step):
+        next(model.parameters()).register_hook(look)
+        optimizer.register_step_pre_hook(look)
+        optimizer.register_step_post_hook(look)  # before the one by which operators are looked at again
         losses = []
         for i in range(5):
+            looks.clear()
             with step():
                 losses.append(one(model, optimizer, *data(i)))
+                look()
         return losses
 
+    looks = []
     plain = run(steps, None, None, False)
     for share, is_whole in ("80%", False), ("1%", True):
         *got, fit = least_or(share, lambda share: run(steps, share, "ram", True))
         told = fit.summary()
         verdict(f"{'all' if is_whole else 'only what is saved'} leaves", are_same(plain, got) and told["moved_out_bytes"] > 0 and
-                fit._current.recording.is_whole == is_whole and
-                told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told)
+                fit._current.recording.is_whole == is_whole and looks == [is_whole] * 3 + [True] and
+                told["peak_measured_bytes"] == told["peak_planned_bytes"] <= told["budget_bytes"], told, looks)
 
 
 if __name__ == "__main__":
