@@ -11,6 +11,7 @@ of that thread. "empty mode" calls Python for each operator, and nothing else.
 """
 import argparse
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -47,41 +48,56 @@ def fastest(around, model, optimizer, tokens):
     return min(seconds[N_UNTIMED:])
 
 
+def checkpointed():
+    from torch_budget import checkpoint_blocks
+    found = network()
+    checkpoint_blocks(found[0].transformer.h)
+    return contextlib.nullcontext, None, found
+
+
+def budget(share, spill, moves_all):
+    import ebb.torch
+    found = network()
+    fit = ebb.torch.Budget(share, spill=spill, **dict(zip(("model", "optimizer"), found if moves_all else ())))
+    return fit.step, fit, found
+
+
 def ways():
-    """(name, what is around each step, the Budget or None, network) of each."""
+    """(name, what makes (what is around each step, the Budget or None, network)) of each: a network lives no longer than its
+    way, for ebb counts all tensors."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch_budget import checkpoint_blocks
-    import ebb.torch
 
     class Empty(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             return func(*args, **kwargs or {})
 
-    yield "plain", contextlib.nullcontext, None, network()
-    yield "empty mode", Empty, None, network()
-    yield "save_on_cpu", torch.autograd.graph.save_on_cpu, None, network()
-    checkpointed = network()
-    checkpoint_blocks(checkpointed[0].transformer.h)
-    yield "checkpoint per block", contextlib.nullcontext, None, checkpointed
+    yield "plain", lambda: (contextlib.nullcontext, None, network())
+    yield "empty mode", lambda: (Empty, None, network())
+    yield "save_on_cpu", lambda: (torch.autograd.graph.save_on_cpu, None, network())
+    yield "checkpoint per block", checkpointed
     for share, spill, moves_all in BUDGETS:
-        found = network()
-        held = dict(zip(("model", "optimizer"), found)) if moves_all else {}
-        fit = ebb.torch.Budget(share, spill=spill, **held)
         name = f"ebb at {share.replace('%', ' %')}{', copies' if spill else ''}{', all may move' if moves_all else ''}"
-        yield name, fit.step, fit, found
+        yield name, lambda share=share, spill=spill, moves_all=moves_all: budget(share, spill, moves_all)
+
+
+def timed(make):
+    around, fit, found = make()
+    seconds = fastest(around, *found)
+    if fit is None:
+        return seconds, "", "", ""
+    told = fit.summary()
+    return seconds, told["recomputed_ops"], told["moved_out_bytes"], fit._current.recording.is_whole
 
 
 def rows():
     import torch
     plain = None
-    for name, around, fit, found in ways():
-        seconds = fastest(around, *found)
+    for name, make in ways():
+        seconds, *told = timed(make)
+        gc.collect()
         plain = plain or seconds
-        told = fit.summary() if fit is not None else {}
-        is_whole = bool(told) and fit._current.recording.is_whole
-        yield [torch.__version__, name, f"{1e3 * seconds:.4g}", f"{seconds / plain:.4g}", told.get("recomputed_ops", ""),
-               told.get("moved_out_bytes", ""), is_whole if told else ""]
+        yield [torch.__version__, name, f"{1e3 * seconds:.4g}", f"{seconds / plain:.4g}", *told]
 
 
 def main():
