@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans for one budget by a policy that searches and by its rivals; the fastest is taken. So it is never slower than
- * any of them. Where the policy has no plan, no rival is asked: those of long chains may still have one, which takes
- * many times as long.
+ * any of them. Where the policy has no plan, only those rivals are asked that may need less, and a refusal names what
+ * they need.
  *
  *      quick rivals    may have a plan that costs no time, or next to none; then there is nothing to search for
  *      the policy      makes a plan without a search
@@ -15,6 +15,8 @@
 #include "plan/maker.h"
 
 #define MAX_RIVALED_STEPS 5000u /* up to here all rivals are asked */
+/* The same below the policy's least budget, for rules whose time grows fast. */
+#define MAX_LOWER_STEPS 1024u
 
 /* Keep the faster one of two plans within a budget; the first may be NULL. */
 static ebb_status keep_faster(const ebb_maker *m, ebb_plan **plan, ebb_plan *other) {
@@ -190,4 +192,55 @@ ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out
     }
     *plan_out = c.plan;
     return c.plan != NULL ? EBB_OK : EBB_E_NO_FIT;
+}
+
+/* ---- below the policy's least budget ------------------------------------------------------------ */
+
+/* Whether this one may have a plan at all, in reasonable time. */
+static bool is_asked_below(const ebb_maker *m, uint32_t i) {
+    const size_t n_steps = ebb__plan_view(m->program).n_steps;
+    const bool only_copies = m->policy->lower[i]->copies_only;
+    if (only_copies ? !ebb__has_tiers(m->options->tier_bytes) : m->options->no_recompute) { return false; }
+    return n_steps <= (i < m->policy->n_quick_lower ? MAX_RIVALED_STEPS : MAX_LOWER_STEPS);
+}
+
+/* One such policy, with a ladder of its own. EBB_E_NO_FIT without a message: it has no plan, and m->least_bytes is its
+ * least. */
+static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    uint64_t least_bytes = 0;
+    const ebb_status st = ebb__maker_fit(m, budget_bytes, plan_out);
+    if (st != EBB_E_NO_FIT) { return st; }
+    EBB_TRY(ebb__maker_find_least(m, &least_bytes));
+    return EBB_E_NO_FIT;
+}
+
+static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
+    const ebb_policy *own = m->policy;
+    const ebb_ladder own_rungs = m->rungs;
+    const uint64_t own_least = m->least_bytes;
+    ebb_plan *other = NULL;
+    m->policy = policy;
+    m->rungs = (ebb_ladder){0};
+    m->least_bytes = 0;
+    const ebb_status st = fit_or_find_least(m, budget_bytes, &other);
+    EBB_VEC_FINI(m->mem, &m->rungs);
+    m->rungs = own_rungs;
+    m->policy = own;
+    m->least_bytes = st == EBB_E_NO_FIT ? ebb_min_u64(own_least, m->least_bytes) : own_least;
+    if (st == EBB_E_NO_FIT) { return EBB_OK; }
+    return st == EBB_OK ? keep_faster(m, plan, other) : st;
+}
+
+ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+    ebb_plan *plan = NULL;
+    for (uint32_t i = 0; i < m->policy->n_lower; i++) {
+        if (!is_asked_below(m, i)) { continue; }
+        const ebb_status st = ask_lower(m, m->policy->lower[i], budget_bytes, &plan);
+        if (st != EBB_OK) {
+            ebb_plan_destroy(plan);
+            return st;
+        }
+    }
+    *plan_out = plan;
+    return plan != NULL ? EBB_OK : EBB_E_NO_FIT;
 }

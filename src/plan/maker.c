@@ -18,7 +18,8 @@
  * of any rung needs.
  *
  * Where no rung serves, the policy's other drafts under the lowest rungs are tried. They come in a fixed order, and
- * each counts only if it needs less than all before it, so both stay exact.
+ * each counts only if it needs less than all before it, so both stay exact. Below that, other policies are asked whose
+ * ladders may begin lower (contest.c); each of them is exact in the same way.
  *
  * A policy weighs times, and measured times differ from run to run. So whether a budget has a plan is decided with
  * machines whose times are always the same (the nominal ones: a present desktop, one whose copies cost nothing, and one
@@ -717,13 +718,13 @@ static ebb_status keep_first(maker *m, uint64_t budget_bytes, ebb_plan **plan) {
     return st;
 }
 
-/* A plan within a budget, for a policy that keeps one. EBB_E_NO_FIT without a message: none. */
-static ebb_status fit(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
+ebb_status ebb__maker_fit(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
     ebb_plan *nominal = NULL, *own = NULL;
     if (budget_bytes < m->floor_bytes) { return EBB_E_NO_FIT; }
     if (m->is_hasty) { return ebb__maker_fit_own(m, budget_bytes, plan_out); }
     ebb_status st = ebb__maker_fit_nominal(m, budget_bytes, &nominal);
     if (st == EBB_E_NO_FIT) { st = go_below(m, budget_bytes, &nominal); }
+    if (st == EBB_E_NO_FIT) { return ebb__contest_below(m, budget_bytes, plan_out); }
     if (st != EBB_OK) { return st; }
     const bool has_rivals = searches(m);
     m->unsearched_ns = UINT64_MAX;
@@ -850,6 +851,7 @@ ebb_status ebb__maker_find_least(ebb_maker *m, uint64_t *least_out) {
         return st;
     }
     if (m->least_bytes == UNKNOWN) { st = go_below(m, 0, &plan); }
+    if (st == EBB_E_NO_FIT) { st = ebb__contest_below(m, 0, &plan); }
     EBB_ASSERT(plan == NULL); /* no budget is 0 */
     if (st != EBB_OK && st != EBB_E_NO_FIT) { return st; }
     *least_out = m->least_bytes;
@@ -894,7 +896,7 @@ static ebb_status try_within(maker *m, ebb_plan **plan_out) {
         return EBB_OK;
     }
     ebb_plan_destroy(plan);
-    return fit(m, m->options->budget_bytes, plan_out);
+    return ebb__maker_fit(m, m->options->budget_bytes, plan_out);
 }
 
 /* A bound by prices is one for the program's order of steps. */

@@ -91,8 +91,9 @@ ebb_status ebb__maker_time(const ebb_maker *m, const ebb_plan *plan, uint64_t *t
 
 /* ---- one policy within a budget (maker.c), several (contest.c) ------------------------------------- */
 
-/* EBB_E_NO_FIT of all these has no message: there is no such plan. A policy that keeps a limit, with the machine's own
- * times, or with a nominal machine's; one that keeps none. */
+/* EBB_E_NO_FIT of all these has no message: there is no such plan. A policy that keeps a limit, in every way; with the
+ * machine's own times, or with a nominal machine's; one that keeps none. */
+ebb_status ebb__maker_fit(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_fit_own(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_fit_nominal(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 ebb_status ebb__maker_try_fixed(ebb_maker *m, ebb_plan **plan_out);
@@ -111,6 +112,10 @@ ebb_status ebb__maker_search_on(ebb_maker *m, uint64_t budget_bytes, ebb_fitted 
 
 /* The fastest of a policy's plan and its rivals'. */
 ebb_status ebb__contest(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
+
+/* The fastest plan of those policies that may need less than the maker's own, which has none within the budget. Lowers
+ * m->least_bytes, which is known, to the least that one of them needs. */
+ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out);
 
 /* ---- rungs (ladder.c) ----------------------------------------------------------------------------- */
 

@@ -260,9 +260,12 @@ struct ebb_policy {
     const ebb_policy *const
         *rivals; /* [n_rivals]: whose plans are taken where they are faster; NULL: it does not search */
     uint32_t n_rivals;
-    uint32_t n_quick_rivals;     /* these are asked without any effort, too */
-    const ebb_policy *yardstick; /* whose plan is taken where this one's is placed higher; NULL: none */
-    bool never_copies;           /* it does not look at links */
+    uint32_t n_quick_rivals;         /* these are asked without any effort, too */
+    const ebb_policy *const *lower;  /* [n_lower]: which may have a plan below this one's least budget. They keep a
+                                        limit,  and have no such policies themselves */
+    uint32_t n_lower, n_quick_lower; /* of large programs only these, the first ones, are asked */
+    const ebb_policy *yardstick;     /* whose plan is taken where this one's is placed higher; NULL: none */
+    bool never_copies;               /* it does not look at links */
 };
 
 /* By name. EBB_E_ARGUMENT lists those that there are. */

@@ -574,6 +574,10 @@ static const ebb_policy *const rivals[] = {
     &ebb__policy_dtr_eq,
 };
 
+/* Copies alone, each as early or late as it can be, need less than walks find; so does, without copies, a recurrence
+ * for all stages of a chain together. */
+static const ebb_policy *const lower[] = {&ebb__policy_swap, &ebb__policy_mixed, &ebb__policy_dtr_eq};
+
 const ebb_policy ebb__policy_best = {
     .name = "best",
     .about = "searches for the fastest plan inside a budget: what stays, what is copied out, what is computed again",
@@ -583,6 +587,9 @@ const ebb_policy ebb__policy_best = {
     .rivals = rivals,
     .n_rivals = sizeof rivals / sizeof rivals[0],
     .n_quick_rivals = 2,
+    .lower = lower,
+    .n_lower = sizeof lower / sizeof lower[0],
+    .n_quick_lower = 2,
     .n_others = N_OTHERS,
     .draft = draft_best,
 };

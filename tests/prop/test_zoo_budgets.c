@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Networks of the zoo at budgets around their liveness peak, on a device without data and on the processor: at the peak
- * and above it nothing is copied and nothing is computed again; below it the plan keeps the budget.
+ * and above it nothing is copied and nothing is computed again; below it the plan keeps the budget. No policy has a
+ * plan where best has none.
  */
 #include "support.h"
 
@@ -126,8 +127,58 @@ static void nothing_moves_from_the_peak_on_cpu(void **state) {
     try_all("cpu");
 }
 
+/* The least budget that a refusal names. */
+static uint64_t least_of(ebb_session *session, const char *policy, uint64_t host_bytes) {
+    const ebb_session_parts parts = ebb_session_get_parts(session);
+    ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+    ebb_plan *plan = NULL;
+    ebb_no_fit no_fit = {0};
+    options.policy = policy;
+    options.budget_bytes = 1;
+    options.tier_bytes[EBB_HOST] = host_bytes;
+    assert_int_equal(ebb_plan_make(parts.program, parts.machine, &options, &plan, &no_fit), EBB_E_NO_FIT);
+    return no_fit.least_budget_bytes;
+}
+
+/* best has a plan from the least budget of any other policy on. Of this network, one of them (`lowest`) needs less than
+ * budget, and than what best finds itself. */
+static void assert_lowest(const char *network, const char *lowest, uint64_t host_bytes) {
+    size_t idx = 0;
+    while (strcmp(networks[idx].name, network) != 0) { idx++; }
+    ebb_session *session = open_network(idx, "dry");
+    const ebb_session_parts parts = ebb_session_get_parts(session);
+    const uint64_t least = least_of(session, "best", host_bytes);
+    static const char *const others[] = {"budget",   "swap",   "mixed",          "revolve", "ap-greedy", "dtr",
+                                         "capuchin", "dtr-eq", "autoswap-swdoa", "g10",     "order"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const uint64_t other = least_of(session, others[i], host_bytes);
+        if (other < least) { fail_msg("%s needs %" PRIu64 " bytes, best %" PRIu64, others[i], other, least); }
+    }
+    assert_int_equal(least_of(session, lowest, host_bytes), least);
+    assert_true(least_of(session, "budget", host_bytes) > least);
+    for (uint64_t i = 0; i < 3; i++) {
+        ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
+        ebb_plan *plan = NULL;
+        options.budget_bytes = least - 1 + i * i * i;
+        options.tier_bytes[EBB_HOST] = host_bytes;
+        options.effort = 0;
+        const ebb_status st = ebb_plan_make(parts.program, parts.machine, &options, &plan, NULL);
+        assert_int_equal(st, i == 0 ? EBB_E_NO_FIT : EBB_OK);
+        assert_true(i == 0 || ebb_plan_get_summary(plan).peak_bytes <= options.budget_bytes);
+        ebb_plan_destroy(plan);
+    }
+    ebb_session_close(session);
+}
+
+static void no_policy_needs_less(void **state) {
+    (void)state;
+    assert_lowest("resnet20", "mixed", 0);
+    if (by_form(0, 1, 1)) { assert_lowest("resnet20", "swap", UINT64_MAX); }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_moves_from_the_peak_on_dry),
-                                       cmocka_unit_test(nothing_moves_from_the_peak_on_cpu)};
+                                       cmocka_unit_test(nothing_moves_from_the_peak_on_cpu),
+                                       cmocka_unit_test(no_policy_needs_less)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
