@@ -61,7 +61,8 @@ static const ebb_cli_option train_options[] = {
      "update nothing, and write the last step's gradients (safetensors)"},
     {"--keep-going", EBB_CLI_FLAG, AT(keep_going), NULL, "train on when the loss is not finite"},
     {"--eval", EBB_CLI_FLAG, AT(eval), NULL,
-     "evaluate at the end, whatever the data (after each epoch is the default)"},
+     "evaluate after each epoch and at the end, or end with an error if the data hold out no images for it (the "
+     "default: if they do)"},
     {"--no-eval", EBB_CLI_FLAG, AT(no_eval), NULL, "do not evaluate"},
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object per line on stdout, for programs"},
 };
@@ -123,7 +124,7 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
     const ebb_trainer_info *info = &report->info;
     bool is_endless = info->n_train_images == UINT64_MAX;
     uint64_t epoch_steps = is_endless ? info->n_steps : info->n_train_images / (uint64_t)info->batch;
-    bool may_evaluate = (values->eval || !is_endless) && !values->no_eval && info->n_test_images > 0;
+    bool may_evaluate = !values->no_eval && info->n_test_images > 0;
     ebb__cli_report_go_on(report, info->first_step);
     for (;;) {
         ebb_step_result step;
@@ -270,7 +271,10 @@ static int train_network(const char *net, const train_values *values, const ebb_
     if (status == EBB_OK) { status = ebb_trainer_create(&options, &trainer, &no_fit, step_name); }
     if (status == EBB_E_NO_FIT) { return ebb__cli_no_fit(&values->network, &no_fit, step_name, values->json); }
     if (status != EBB_OK) { return ebb__cli_failed(status); }
-    const int code = train(trainer, values);
+    const bool can_evaluate = ebb_trainer_get_info(trainer).n_test_images > 0;
+    const int code = values->eval && !can_evaluate
+                         ? ebb__cli_usage("train: --eval: the data hold out no images to evaluate with")
+                         : train(trainer, values);
     ebb_trainer_destroy(trainer);
     return code;
 }

@@ -68,6 +68,8 @@ static ebb_status put_words(ebb_report *report, ebb_report_out *out) {
         if (words.refused != NULL) {
             put_item(out, "p", words.refused);
             put_lines(out, words.refused_stack);
+            if (words.refused_callees[0] != '\0') { put_item(out, "p", REPORT_CALLEES); }
+            put_lines(out, words.refused_callees);
         }
         put_item(out, "p", words.peak);
         if (words.n_causes > 0) {

@@ -125,12 +125,14 @@ const char *ebb__report_title(const ebb_report *report, ebb_bump *bump);
 
 /* The first section, in plain words: sentences in a bump. */
 #define REPORT_MAX_CAUSES 3u
+#define REPORT_CALLEES "which called, the innermost first:"
 #define REPORT_STACK_BYTES 2048 /* of a stack that is told at once; cut at a line */
 typedef struct ebb_report_words {
-    const char *title;   /* what was recorded */
-    const char *device;  /* which one this is, and which others there are; NULL: there is one */
-    const char *refused; /* the last allocation that was not to be had; NULL: none */
-    char *refused_stack; /* whose, a frame a line */
+    const char *title;     /* what was recorded */
+    const char *device;    /* which one this is, and which others there are; NULL: there is one */
+    const char *refused;   /* the last allocation that was not to be had; NULL: none */
+    char *refused_stack;   /* whose, a frame a line, from the program's own frame outwards */
+    char *refused_callees; /* what that frame called, the innermost first; "": nothing */
     const char *peak;
     const char *causes[REPORT_MAX_CAUSES];
     size_t n_causes;

@@ -106,11 +106,9 @@ static void put_sentence(const text *t, const char *before, const char *sentence
     ebb__report_put(t->out, "\n");
 }
 
-static void put_refused(const text *t, const ebb_report_words *words) {
-    if (words->refused == NULL) { return; }
-    put_sentence(t, "", words->refused);
-    char *line = words->refused_stack;
-    for (size_t i = 0; i < MAX_ROWS && *line != '\0'; i++) {
+/* At most n_rows lines; returns how many are left to the next ones. */
+static size_t put_frames(const text *t, char *line, size_t n_rows) {
+    for (; n_rows > 0 && *line != '\0'; n_rows--) {
         char *end = line + strcspn(line, "\n");
         const bool is_last = *end == '\0';
         *end = '\0';
@@ -119,6 +117,16 @@ static void put_refused(const text *t, const ebb_report_words *words) {
         ebb__report_put(t->out, "\n");
         line = is_last ? end : end + 1;
     }
+    return n_rows;
+}
+
+static void put_refused(const text *t, const ebb_report_words *words) {
+    char called[] = REPORT_CALLEES;
+    if (words->refused == NULL) { return; }
+    put_sentence(t, "", words->refused);
+    size_t n_rows = put_frames(t, words->refused_stack, MAX_ROWS);
+    if (words->refused_callees[0] != '\0') { n_rows = put_frames(t, called, n_rows); }
+    (void)put_frames(t, words->refused_callees, n_rows);
 }
 
 static void put_words(const text *t, const ebb_report_words *words) {

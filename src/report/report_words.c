@@ -198,17 +198,18 @@ static const char *tell_missing(const ebb_study_refusal *r, ebb_bump *bump) {
         has_capacity ? "" : " on the device", held);
 }
 
-/* The stack from the program's own frame outwards, then what that frame called. */
-static char *tell_stack(const ebb_report *report, const ebb_study_refusal *r, ebb_bump *bump) {
+/* The stack, in two where the program's own frame called others. */
+static ebb_status tell_stack(const ebb_report *report, const ebb_study_refusal *r, ebb_bump *bump,
+                             ebb_report_words *words) {
     char from[REPORT_STACK_BYTES], all[REPORT_STACK_BYTES];
     const uint32_t site = ebb_study_site(report->study, r->stack);
     (void)ebb_study_stack_text(report->study, site, from, sizeof from);
     (void)ebb_study_stack_text(report->study, r->stack, all, sizeof all);
     const size_t n = strlen(all), n_from = strlen(from);
-    if (n <= n_from || strcmp(all + n - n_from, from) != 0) {
-        return ebb__bump_strdup(bump, r->stack == site ? all : from);
-    }
-    return ebb__bump_printf(bump, "%s\nwhich called, the innermost first:\n%.*s", from, (int)(n - n_from - 1), all);
+    const bool is_split = n > n_from && strcmp(all + n - n_from, from) == 0;
+    words->refused_stack = ebb__bump_strdup(bump, r->stack == site ? all : from);
+    words->refused_callees = ebb__bump_printf(bump, "%.*s", is_split ? (int)(n - n_from - 1) : 0, all);
+    return words->refused_stack != NULL && words->refused_callees != NULL ? EBB_OK : EBB_E_NO_MEMORY;
 }
 
 /* The last one: what a program that gives up has died of. */
@@ -233,8 +234,7 @@ static ebb_status tell_refused(const ebb_report *report, ebb_bump *bump, ebb_rep
         "Out of memory: %s: %s (%" PRIu64 " bytes) were asked for, %s%s%s, when %s (%" PRIu64 " bytes) were live.%s",
         first, ebb__report_bytes_text(r->size_bytes, asked), r->size_bytes, when, r->site[0] != '\0' ? ", by " : "",
         r->site, ebb__report_bytes_text(r->live_bytes, live), r->live_bytes, missing);
-    words->refused_stack = tell_stack(report, r, bump);
-    return words->refused != NULL && words->refused_stack != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+    return words->refused == NULL ? EBB_E_NO_MEMORY : tell_stack(report, r, bump, words);
 }
 
 static const char *tell_win(const ebb_report *report, ebb_bump *bump) {

@@ -176,10 +176,11 @@ static ebb_status next_record(text_log *l, record *record_out, bool *done_out) {
     EBB_TRY(next_line(l, &line));
     *done_out = line == NULL;
     const bool is_right = line == NULL || parse_line(line, record_out);
-    /* A last line without a line break may be cut before its time, or within it. */
-    const bool has_no_time =
-        is_right && line != NULL && l->any_time && record_out->action < ITERATION && record_out->time == 0;
-    if (l->is_unended && (!is_right || has_no_time)) {
+    /* A last line without a line break may be cut before its time, or within it: the rest of a time is below the first.
+     */
+    const bool lacks_time =
+        is_right && line != NULL && l->any_time && record_out->action < ITERATION && record_out->time < l->first_time;
+    if (l->is_unended && (!is_right || lacks_time)) {
         l->importer->cut = true;
         *done_out = true;
         return EBB_OK;

@@ -228,13 +228,34 @@ def check_moment(browser, report, name):
 
 # Labels of a picture's horizontal axis that lie over one another.
 CROSSED_LABELS = """
-    return Object.entries(charts).filter(([, chart]) => chart.scales.x && chart.scales.x.type === 'linear').map(([id, chart]) => {
+    return Object.entries(charts).filter(([, chart]) => chart.scales.x && ['linear', 'category'].includes(chart.scales.x.type)).map(([id, chart]) => {
         const axis = chart.scales.x, words = axis.ticks.map((tick, i) => [tick.label, axis.getPixelForTick(i)]);
         chart.ctx.font = Chart.defaults.font.size + 'px ' + Chart.defaults.font.family;
         const half = ([label]) => chart.ctx.measureText(label).width / 2;
         return words.filter((word, i) => i > 0 && words[i - 1][1] + half(words[i - 1]) > word[1] - half(word))
             .map(([label]) => id + ': ' + label);
     }).flat();"""
+
+
+# Words of sentences and cells that go on in the next line between two small letters.
+TORN_WORDS = """
+    const torn = [], range = document.createRange();
+    for (const box of document.querySelectorAll('#words p, #words li, td.long')) {
+        const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+        for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+            let before = null;
+            for (let at = 0; at < node.length; at++) {
+                range.setStart(node, at);
+                range.setEnd(node, at + 1);
+                const rect = range.getClientRects()[0];
+                if (rect && before !== null && rect.top > before + 4 && /[a-z]{2}/.test(node.data.slice(at - 1, at + 1))) {
+                    torn.push(node.data.slice(Math.max(0, at - 20), at) + '|' + node.data.slice(at, at + 20));
+                }
+                before = rect ? rect.top : before;
+            }
+        }
+    }
+    return torn;"""
 
 
 def check_narrow(browser, name):
@@ -251,6 +272,8 @@ def check_narrow(browser, name):
     check(f"{name}: heads and numbers are whole", not cut, cut[:3])
     crossed = browser.execute_script(CROSSED_LABELS)
     check(f"{name}: no words of an axis lie over others", not crossed, crossed)
+    torn = browser.execute_script(TORN_WORDS)
+    check(f"{name}: words break where a name has parts", not torn, torn[:3])
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

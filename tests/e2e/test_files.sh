@@ -164,16 +164,9 @@ for option in --save --checkpoint --record; do
     complains "$option into a folder that is none" 4 "file/x" $train $option file/x
     complains "$option into a folder that is not there" 4 "nowhere/x" $train $option nowhere/x
     empty "$option into a folder that is not there: said before the first step" "$(cat out)"
-    (
-        ulimit -f 2
-        if [ $option = --record ]; then
-            "$EBB" $train --record full >/dev/null 2>err
-            equal "--record on a full disk: a named file's exit code" $? 4
-        else
-            complains "$option on a full disk" 4 "full" $train $option full
-        fi
-        exit $status
-    ) || status=1
+    (ulimit -f 2 && exec "$EBB" $train $option full) >/dev/null 2>err
+    equal "$option on a full disk: a named file's exit code" $? 4
+    check "$option on a full disk: it is named" grep -q '^ebb: .*full' err
 done
 complains "plan on a full disk's folder" 4 "nowhere/x" plan lenet --batch 8 -o nowhere/x
 ls -A >after

@@ -69,6 +69,8 @@ for schedule in foo step step: step:0 step:3x step:99999999999999999999 constant
     says "schedule $schedule" 2 "ebb: there is no schedule '$schedule' (constant, cosine, linear, step:N)" \
         train lenet --lr-schedule $schedule
 done
+says "an evaluation of synthetic data" 2 "ebb: train: --eval: the data hold out no images to evaluate with" \
+    train lenet --steps 1 --eval
 says "a context of no bytes" 2 "ebb: train: --memory-includes-context takes a --memory in bytes" \
     train lenet --memory 60% --memory-includes-context
 says "a device beyond" 5 "ebb: ref has one device, number 0" train lenet --backend ref --device 1

@@ -113,6 +113,20 @@ static void test_cut(void **state) {
     imported_fini(&im);
 }
 
+/* What is left of the last time is long enough for one of another unit. */
+static void test_cut_within_a_time(void **state) {
+    (void)state;
+    imported im;
+    assert_int_equal(import_text("f", "Malloc 0x1 5 1607927705996027\nMalloc 0x2 5 16079277059961", &im), EBB_OK);
+    assert_int_equal(im.n, 1);
+    assert_false(im.result.complete);
+    imported_fini(&im);
+    assert_int_equal(import_text("f", "Malloc 0x1 5 1607927705996027\nMalloc 0x2 5 1607927705996027", &im), EBB_OK);
+    assert_int_equal(im.n, 2);
+    assert_true(im.result.complete);
+    imported_fini(&im);
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const char *const lines[] = {
@@ -166,8 +180,9 @@ static void test_pipe(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_pool_log), IN_DIR(test_smartpool_log), IN_DIR(test_autoswap_log), IN_DIR(test_order_only),
-        IN_DIR(test_missing),  IN_DIR(test_cut),           IN_DIR(test_refused),      IN_DIR(test_pipe),
+        IN_DIR(test_pool_log),          IN_DIR(test_smartpool_log), IN_DIR(test_autoswap_log),
+        IN_DIR(test_order_only),        IN_DIR(test_missing),       IN_DIR(test_cut),
+        IN_DIR(test_cut_within_a_time), IN_DIR(test_refused),       IN_DIR(test_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

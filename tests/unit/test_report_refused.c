@@ -92,10 +92,10 @@ static void what_was_missing(void **state) {
         (void)study_fixture_study(&f, NULL);
         expect_part(f.path, "text", cases[i].part, "At most");
         expect_part(f.path, "text", "    grow (/me/oom.py:4)\n    main (/me/oom.py:9)\n    which called", "At most");
-        expect_part(
-            f.path, "html",
-            "<li>grow (/me/oom.py:4)</li>\n<li>main (/me/oom.py:9)</li>\n<li>which called, the innermost first:</li>",
-            "At most");
+        expect_part(f.path, "html",
+                    "<li>grow (/me/oom.py:4)</li>\n<li>main (/me/oom.py:9)</li>\n</ol>\n<p>which called, the innermost "
+                    "first:</p>\n<ol",
+                    "At most");
         expect_part(f.path, "json", "\"site\": \"grow (me/oom.py:4)\"", NULL);
         study_fixture_fini(&f);
     }

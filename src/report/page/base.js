@@ -56,11 +56,30 @@ function element(tag, attributes, ...children) {
 
 function byId(id) { return document.getElementById(id); }
 
-/* A name that breaks after dots, slashes and underscores rather than elsewhere. */
+const LONG_PART = 20, LONG_WORD = 36; // characters: a telephone's cell and line have room for them
+
+/* A name that breaks between its parts rather than elsewhere: after dots, slashes and underscores, and before the capitals
+ * of a part that is long. */
 function breakable(name) {
   const span = element("span", {});
-  for (const part of name.split(/(?<=[.\/_]|::)/)) { span.append(part, document.createElement("wbr")); }
+  for (const part of name.split(/(?<=[.\/_=\s]|\w\(|::)/)) {
+    for (const piece of part.length > LONG_PART ? part.split(/(?<=[a-z])(?=[A-Z])/) : [part]) {
+      span.append(piece, document.createElement("wbr"));
+    }
+  }
   return span;
+}
+
+/* Sentences keep their words whole, but for those that no line may have room for. */
+function breakLongWords(box) {
+  const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT), nodes = [];
+  while (walker.nextNode()) { nodes.push(walker.currentNode); }
+  for (const node of nodes) {
+    const words = node.data.split(/(\s+)/);
+    if (words.some((word) => word.length > LONG_WORD)) {
+      node.replaceWith(...words.map((word) => word.length > LONG_WORD ? breakable(word) : word));
+    }
+  }
 }
 
 /* A number that programs can read too: its value is that of --json. */

@@ -226,6 +226,20 @@ function drawReserved() {
   });
 }
 
+/* The words of the iterations, and of what is between them, that have room. */
+function thinParts(axis, names, isIteration) {
+  const slot = axis.maxWidth / names.length, kept = [];
+  axis.ctx.font = Chart.defaults.font.size + "px " + Chart.defaults.font.family;
+  for (const first of [true, false]) {
+    names.forEach((name, at) => {
+      const half = axis.ctx.measureText(name).width / 2 + 4;
+      const fits = kept.every((other) => Math.abs(other.at - at) * slot >= other.half + half);
+      if (isIteration[at] === first && fits) { kept.push({ at, half }); }
+    });
+  }
+  setTicks(axis, kept.map((one) => one.at).sort((a, b) => a - b));
+}
+
 function drawParts() {
   const shown = D.parts.slice(0, 400);
   const shades = { iteration: "#1f9e77", before: "#8c8c8c", between: "#e69f00", after: "#8c8c8c" };
@@ -235,7 +249,8 @@ function drawParts() {
     type: "bar",
     data: { labels: names,
       datasets: [{ label: "events", data: shown.map((part) => part.events), backgroundColor: shown.map((part) => shades[part.kind]) }] },
-    options: { scales: { x: { ticks: { maxTicksLimit: 12, maxRotation: 0 }, grid: { display: false } },
+    options: { scales: { x: { ticks: { autoSkip: false, maxRotation: 0 }, grid: { display: false },
+      afterBuildTicks: (axis) => thinParts(axis, names, shown.map((part) => part.kind === "iteration")) },
       y: { beginAtZero: true, grid: { color: colour("line") }, title: { display: true, text: "events" } } },
       plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => countText(item.raw) + " events, regularity " +
         (100 * shown[item.dataIndex].regularity).toFixed(1) + " %" } } } },

@@ -10,6 +10,7 @@ function drawAll() {
   drawMap();
 }
 
+breakLongWords(byId("words"));
 fillTables();
 startBlocks();
 if (R.blocks > 0) {
