@@ -31,10 +31,10 @@ STAGE ?=
 BUILT ?=
 OUT ?= bench/results/cuda-$(shell date +%F)
 
-all: build/release/Makefile
+all: build/release/CMakeCache.txt
 	$(BUILD) build/release -j$(JOBS)
 
-build/release/Makefile:
+build/release/CMakeCache.txt:
 	$(CMAKE) -S . -B build/release -DEBB_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 test:

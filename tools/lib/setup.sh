@@ -8,7 +8,7 @@
 setup_packages="git ca-certificates make cmake gcc g++ libc6-dev pkg-config python3 python3-venv
     libjpeg-dev libpng-dev zlib1g-dev libyajl-dev libssl-dev libdw-dev liburing-dev
     libopenmpi-dev openmpi-bin libjs-chart.js"
-setup_test_packages="clang clang-format libclang-rt-dev libomp-dev libcmocka-dev binutils"
+setup_test_packages="clang clang-format libclang-rt-dev libomp-dev libcmocka-dev binutils ninja-build"
 # Pages of reports are tested in a browser where there is one.
 setup_browser_packages="chromium chromium-driver python3-selenium"
 setup_onednn="onednn-devel-cpu-gomp==2023.2.0 onednn-cpu-gomp==2023.2.0"
