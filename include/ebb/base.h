@@ -8,6 +8,11 @@
  *    only on EBB_OK.
  *  - Bytes are uint64_t, times are nanoseconds or seconds as the name says, intervals are half-open.
  *  - The library never ends the process, never prints, never reads the environment.
+ *  - A pointer must not be NULL, unless its comment says that it may. A function that returns ebb_status checks
+ *    this: it returns EBB_E_ARGUMENT, and the message names the argument. A call that adds to a graph checks it
+ *    too, and returns EBB_NO_VALUE. Other functions cannot say what is wrong, so they do not check.
+ *  - NULL is fine without a comment for mem, for progress, for the ctx of a callback, for an array of no elements, and
+ *    for functions that destroy, close or abandon an object, which then do nothing.
  *  - Objects are not locked: one object, one thread at a time, unless its header says otherwise.
  */
 #ifndef EBB_BASE_H

@@ -61,7 +61,7 @@ typedef struct ebb_compared {
  * All others as ebb_plan_make. */
 EBB_API ebb_status ebb_comparison_create(const ebb_program *program, const ebb_machine *machine,
                                          const ebb_comparison_options *options, ebb_comparison **comparison_out);
-EBB_API void ebb_comparison_destroy(ebb_comparison *comparison); /* NULL is fine */
+EBB_API void ebb_comparison_destroy(ebb_comparison *comparison);
 
 /* Views, borrowed until it dies: budgets in the options' order, and for each of them a row for each policy. */
 EBB_API const ebb_compared_budget *ebb_comparison_budgets(const ebb_comparison *comparison, size_t *n_out);

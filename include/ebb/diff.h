@@ -17,7 +17,7 @@ typedef struct ebb_diff ebb_diff;
 /* Compare the blocks that are live at the two peaks. The diff borrows the studies and their readers until it is
  * destroyed. EBB_E_LIMIT: 2^31 blocks or more at the peaks. Linear time. */
 EBB_API ebb_status ebb_diff_create(const ebb_mem *mem, const ebb_study *a, const ebb_study *b, ebb_diff **diff_out);
-EBB_API void ebb_diff_destroy(ebb_diff *diff); /* NULL is fine */
+EBB_API void ebb_diff_destroy(ebb_diff *diff);
 
 /* Bytes and blocks at the peaks under one label. */
 typedef struct ebb_diff_row {

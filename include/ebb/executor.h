@@ -64,8 +64,8 @@ typedef struct ebb_executor_ops {
 #define EBB_EXECUTOR_OPS_INIT EBB_INIT(ebb_executor_ops, )
 
 /* The plan is one for the program: made here, or it has passed ebb_plan_check. Both are borrowed until the executor
- * dies. EBB_E_ARGUMENT: an argument is NULL. EBB_E_INVALID_PLAN: the plan is for another program. EBB_E_LIMIT: it has
- * about 2^31 stays or slots, or more. mem may be NULL. O(n log n). */
+ * dies. EBB_E_INVALID_PLAN: the plan is for another program. EBB_E_LIMIT: it has about 2^31 stays or slots, or more.
+ * O(n log n). */
 EBB_API ebb_status ebb_executor_create(const ebb_mem *mem, const ebb_program *program, const ebb_plan *plan,
                                        ebb_executor **executor_out);
 EBB_API void ebb_executor_destroy(ebb_executor *executor);
@@ -97,7 +97,7 @@ typedef struct ebb_proof {
  * however freely the engines go: write down some iterations of commands, waits and records, with homes written and read
  * between them, order every two accesses to the same byte, one of which writes, by what queues promise, and find at
  * each read the version that the program means (docs/hazards.md). Nothing is computed, and no memory is taken but for
- * the proof; mem may be NULL. O(n log n).
+ * the proof. O(n log n).
  *
  * The proof assumes of the caller: one queue an engine, whose commands are done in order; a wait that is for all that
  * the event's latest record comes after; homes that are written and read while every queue is idle. It need not be idle

@@ -76,7 +76,8 @@ typedef struct ebb_window {
 /* kernel, stride and padding the same in both directions. */
 EBB_API ebb_window ebb_window_square(int32_t kernel, int32_t stride, int32_t pad);
 
-/* name becomes the prefix of the parameters: name.weight, name.bias, name.running_mean ... as in PyTorch. */
+/* name becomes the prefix of the parameters: name.weight, name.bias, name.running_mean ... as in PyTorch. In calls for
+ * layers, name may be NULL, which makes one up, and window may be NULL, which is one of zeros. */
 EBB_API ebb_value ebb_graph_conv(ebb_graph *graph, const char *name, ebb_value src, int64_t out_channels,
                                  const ebb_window *window, bool bias);
 EBB_API ebb_value ebb_graph_linear(ebb_graph *graph, const char *name, ebb_value src, int64_t out_features, bool bias);

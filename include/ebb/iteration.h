@@ -61,7 +61,7 @@ typedef struct ebb_iteration_finder ebb_iteration_finder;
 /* reader gives the names of marks; it is used only while events are added. NULL: marks have no names. */
 EBB_API ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
                                                ebb_iteration_finder **finder_out);
-EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder); /* NULL is fine */
+EBB_API void ebb_iteration_finder_destroy(ebb_iteration_finder *finder);
 
 /* The next event, as a reader gives it. At most 16 bytes an event are kept. EBB_E_ARGUMENT: a block that was not
  * allocated, or is not the next number. EBB_E_LIMIT: more than 2^32 - 2 events. */

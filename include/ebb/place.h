@@ -142,13 +142,13 @@ EBB_API const char *ebb_place_solver_name(size_t idx, const char **about_out);
  * items have a common alignment and there are no gaps, the bytes that the alignment must waste are included. If there
  * are many fixed items, some may be ignored. EBB_E_ARGUMENT names the item or gap that is malformed: at no time,
  * outside of its item's life or bytes, misaligned, or where sizes, alignments and fixed offsets add up to 2^63 bytes or
- * more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more. O(n log n). mem may be NULL. */
+ * more. EBB_E_LIMIT: there are about 2^31 items and gaps, or more. O(n log n). */
 EBB_API ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out);
 
 /* Check offsets against the problem, with no code of a solver: alignment, fixed offsets, sums below 2^64, and that no
  * two items hold the same byte at one time. EBB_E_INVALID_PLAN names the two; EBB_E_ARGUMENT: a problem of another
  * version, or malformed so that it cannot be checked; EBB_E_LIMIT: 2^30 items or 2^29 gaps, or more. *peak_bytes_out is
- * the end of the highest byte that an item holds, not rounded up. O(n log n). mem and peak_bytes_out may be NULL. */
+ * the end of the highest byte that an item holds, not rounded up. O(n log n). peak_bytes_out may be NULL. */
 EBB_API ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                                    uint64_t *peak_bytes_out);
 

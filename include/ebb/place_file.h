@@ -54,8 +54,8 @@ typedef struct ebb_place_picture {
 #define EBB_PLACE_PICTURE_INIT EBB_INIT(ebb_place_picture, )
 
 /* Draw the answer as SVG to path: time to the right, offsets upwards, one rectangle per item. If there are too many,
- * the smallest are drawn together as pixels, so that a file stays below 5 MB. O(n). Failures are those of
- * ebb_place_file_write. */
+ * the smallest are drawn together as pixels, so that a file stays below 5 MB. O(n). picture may be NULL. Failures are
+ * those of ebb_place_file_write. */
 EBB_API ebb_status ebb_place_file_draw(const ebb_place_file *file, const uint64_t *offsets,
                                        const ebb_place_picture *picture, const char *path);
 

@@ -65,7 +65,7 @@ typedef struct ebb_pool_stats {
  * 2^62 bytes or more, beyond 64 bits, or not aligned; an alignment that is no power of two, or above 2^32.
  * EBB_E_LIMIT: the system has no room for a lock. */
 EBB_API ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out);
-/* NULL is fine. Live blocks are forgotten. */
+/* Live blocks are forgotten. */
 EBB_API void ebb_pool_destroy(ebb_pool *pool);
 
 /* From the next request on, follow an iteration of requests[n] instead of the current plan. offsets[n] are relative to

@@ -85,7 +85,7 @@ typedef struct ebb_step {
 /* ---- building --------------------------------------------------------------------------------- */
 
 /* An empty program; the caller destroys it. name (may be NULL) is copied. alignment_bytes is for each tensor and
- * scratch: a power of two up to 2^30, else EBB_E_ARGUMENT. mem (may be NULL) must outlive the program. */
+ * scratch: a power of two up to 2^30, else EBB_E_ARGUMENT. mem must outlive the program. */
 EBB_API ebb_status ebb_program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
                                       ebb_program **program_out);
 
@@ -125,7 +125,7 @@ EBB_API ebb_status ebb_program_finish(ebb_program *program);
 #define EBB_NO_TENSOR UINT32_MAX
 EBB_API uint32_t ebb_program_find_tensor(const ebb_program *program, uint32_t handle);
 
-EBB_API void ebb_program_destroy(ebb_program *program); /* NULL is fine */
+EBB_API void ebb_program_destroy(ebb_program *program);
 
 /* ---- views ------------------------------------------------------------------------------------ */
 

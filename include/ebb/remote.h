@@ -36,11 +36,11 @@ typedef struct ebb_remote_ops {
 #define EBB_REMOTE_OPS_INIT EBB_INIT(ebb_remote_ops, )
 
 /* A remote of size_bytes. Runs borrow it, one thread at a time creates and destroys runs that do, and each has its own
- * bytes of it. ctx must live until ebb_remote_destroy. EBB_E_ARGUMENT: an argument is NULL, ops of another version or
- * without move, or no bytes. */
+ * bytes of it. ctx must live until ebb_remote_destroy. EBB_E_ARGUMENT: ops of another version or without move, or no
+ * bytes. */
 EBB_API ebb_status ebb_remote_create(const ebb_mem *mem, const ebb_remote_ops *ops, void *ctx, uint64_t size_bytes,
                                      ebb_remote **remote_out);
-/* Destroy the runs that use it first. NULL is fine. */
+/* Destroy the runs that use it first. */
 EBB_API void ebb_remote_destroy(ebb_remote *remote);
 EBB_API uint64_t ebb_remote_bytes(const ebb_remote *remote);
 

@@ -33,7 +33,7 @@ typedef struct ebb_report_options {
  * written, so it must stay there until then. options may be NULL. EBB_E_ARGUMENT: options of another version.
  */
 EBB_API ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out);
-EBB_API void ebb_report_destroy(ebb_report *report); /* NULL is fine */
+EBB_API void ebb_report_destroy(ebb_report *report);
 
 /* The name of the i-th format and a line about it; NULL after the last. Static. */
 EBB_API const char *ebb_report_format_name(size_t i, const char **about_out);

@@ -20,7 +20,7 @@ typedef struct ebb_run ebb_run;
 
 /* Device memory that several runs may use in turn. A run owns it from the run's creation until the run is parked or
  * destroyed. The device must outlive the arena, and the arena must outlive the runs. EBB_E_NO_MEMORY: the device has
- * too little memory. EBB_E_ARGUMENT: an argument is NULL. */
+ * too little memory. */
 EBB_API ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out);
 EBB_API void ebb_arena_destroy(ebb_arena *arena);
 EBB_API uint64_t ebb_arena_bytes(const ebb_arena *arena);
@@ -39,11 +39,10 @@ typedef struct ebb_run_options {
 
 /* Take the memory and bind every step. lowered and plan must outlive the run. The plan must come from ebb_plan_make or
  * have passed ebb_plan_check. Persistent values are zero until they are set. options may be NULL. EBB_E_INVALID_PLAN:
- * the plan is for another program. EBB_E_ARGUMENT: another argument is NULL, options of another version, the arena is
- * too small, another device's or in use by another run, the plan uses the disk and there is no disk_dir, or a remote
- * tier and there is no remote, or io is unknown. EBB_E_NO_MEMORY: also where the remote has too few bytes that no other
- * run has. EBB_E_IO: the disk's file cannot be made. EBB_E_UNSUPPORTED: io is "uring", and this build or the kernel
- * does not have it. */
+ * the plan is for another program. EBB_E_ARGUMENT: options of another version, the arena is too small, another device's
+ * or in use by another run, the plan uses the disk and there is no disk_dir, or a remote tier and there is no remote,
+ * or io is unknown. EBB_E_NO_MEMORY: also where the remote has too few bytes that no other run has. EBB_E_IO: the
+ * disk's file cannot be made. EBB_E_UNSUPPORTED: io is "uring", and this build or the kernel does not have it. */
 EBB_API ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                                   ebb_run **run_out);
 EBB_API void ebb_run_destroy(ebb_run *run);
@@ -138,8 +137,8 @@ EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb
  * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. One
  * that takes eight times as long as another of its step is run once or twice; an algorithm that did so at two steps
  * gets its time at further ones by its rate there. Kernels whose times the machine has already are left out. If the
- * device holds no data, nothing is measured, here and below, and the machine stays as it is. progress (may be NULL) is
- * told of each kernel. */
+ * device holds no data, nothing is measured, here and below, and the machine stays as it is. progress is told of each
+ * kernel. */
 EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                          const ebb_progress *progress, ebb_machine *machine);
 

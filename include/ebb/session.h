@@ -87,14 +87,13 @@ typedef struct ebb_session_options {
     EBB_INIT(ebb_session_options, EBB_SET(optimizer, EBB_OPTIMIZER_INIT) EBB_SET(effort, 1) EBB_SET(slowdown, -1))
 
 /* Build the network, open the device, lower the one for the other, and load the machine. Texts of the options are
- * copied. The session is the caller's (ebb_session_close). EBB_E_ARGUMENT: an argument is NULL, options are of another
- * version, name more than one of net, network_fn and program, or have a size, a device's number or a per cent that is
- * negative or not finite; there is no such network, or it is too small for the images; paper accounting without a
- * network, or with another device than "dry", or an unknown accounting; feed is another word. EBB_E_NO_DEVICE: no such
- * device. EBB_E_UNSUPPORTED names the operator that the device cannot compute. EBB_E_FORMAT, EBB_E_IO: the machine's
- * file. */
+ * copied. The session is the caller's (ebb_session_close). EBB_E_ARGUMENT: options are of another version, name more
+ * than one of net, network_fn and program, or have a size, a device's number or a per cent that is negative or not
+ * finite; there is no such network, or it is too small for the images; paper accounting without a network, or with
+ * another device than "dry", or an unknown accounting; feed is another word. EBB_E_NO_DEVICE: no such device.
+ * EBB_E_UNSUPPORTED names the operator that the device cannot compute. EBB_E_FORMAT, EBB_E_IO: the machine's file. */
 EBB_API ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **session_out);
-EBB_API void ebb_session_close(ebb_session *session); /* NULL is fine */
+EBB_API void ebb_session_close(ebb_session *session);
 
 /* Its parts, borrowed until the session is closed. NULL: device, of a program; graph and lowered, of no
  * network; all three with paper accounting; program, where there is nothing to plan for. The machine may be added to,

@@ -60,7 +60,7 @@ typedef struct ebb_study_options {
  * reader's. EBB_E_LIMIT: 2^32 - 1 events or more. Memory: about 100 bytes a block, 50 a step, 45 a read or write. Near
  * linear time. */
 EBB_API ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *options, ebb_study **study_out);
-EBB_API void ebb_study_destroy(ebb_study *study); /* NULL is fine */
+EBB_API void ebb_study_destroy(ebb_study *study);
 
 /* ---- in short --------------------------------------------------------------------------------- */
 

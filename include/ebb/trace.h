@@ -113,7 +113,7 @@ EBB_API ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char 
 EBB_API ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t caller, uint32_t function, uint32_t file,
                                           uint32_t line, uint32_t *stack_out);
 
-/* A pair of texts about the whole trace, such as "source" and "ebb run". */
+/* A pair of texts about the whole trace, such as "source" and "ebb run". NULL is "". */
 EBB_API ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value);
 
 /* Append an event. Takes no memory. EBB_E_ARGUMENT: time goes back, an alloc's block is not the next number, a block

@@ -133,11 +133,11 @@ typedef struct ebb_trainer_options {
                                       EBB_SET(schedule.step_factor, 0.1f))
 
 /* Do everything up to the first step: data, network, program, plan, memory, and initial, loaded or resumed state.
- * EBB_E_ARGUMENT: options or trainer_out are NULL, or options are of another version, make no sense (a rate, factor or
- * size that is negative or not finite, a period of 0), or do not fit each other, the data or the checkpoint.
- * EBB_E_FORMAT, EBB_E_INVALID_PLAN: of plan_path; the message names the file. EBB_E_NO_FIT: *no_fit_out (may be NULL)
- * has the least budget, as options count it, and the step; or the least host_bytes if these are too few. *step_name_out
- * (may be NULL, at least 128 bytes) names the step. */
+ * EBB_E_ARGUMENT: options are of another version, make no sense (a rate, factor or size that is negative or not finite,
+ * a period of 0), or do not fit each other, the data or the checkpoint. EBB_E_FORMAT, EBB_E_INVALID_PLAN: of plan_path;
+ * the message names the file. EBB_E_NO_FIT: *no_fit_out (may be NULL) has the least budget, as options count it, and
+ * the step; or the least host_bytes if these are too few. *step_name_out (may be NULL, at least 128 bytes) names the
+ * step. */
 EBB_API ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out,
                                       ebb_no_fit *no_fit_out, char *step_name_out);
 EBB_API void ebb_trainer_destroy(ebb_trainer *trainer);

@@ -21,7 +21,8 @@ static ebb_status fail_no_backend(const char *name) {
 }
 
 ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out) {
-    if (backend == NULL || device_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "a device needs a backend's name"); }
+    EBB_NEED(backend);
+    EBB_NEED(device_out);
     const ebb_backend_ops *ops = ebb__backend_find(backend);
     if (ops == NULL) { return fail_no_backend(backend); }
     ebb_device_options full = EBB_DEVICE_OPTIONS_INIT;
@@ -37,6 +38,8 @@ void ebb_device_close(ebb_device *device) {
 }
 
 ebb_status ebb_device_get_info(ebb_device *device, ebb_device_info *info_out) {
+    EBB_NEED(device);
+    EBB_NEED(info_out);
     return device->ops->info(device, info_out);
 }
 

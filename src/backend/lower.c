@@ -616,10 +616,16 @@ static ebb_status lower(ebb_graph *graph, ebb_device *device, bool feeds_early, 
 }
 
 ebb_status ebb_lower(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {
+    EBB_NEED(graph);
+    EBB_NEED(device);
+    EBB_NEED(lowered_out);
     return lower(graph, device, false, lowered_out);
 }
 
 ebb_status ebb_lower_fed_early(ebb_graph *graph, ebb_device *device, ebb_lowered **lowered_out) {
+    EBB_NEED(graph);
+    EBB_NEED(device);
+    EBB_NEED(lowered_out);
     return lower(graph, device, true, lowered_out);
 }
 

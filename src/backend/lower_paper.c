@@ -379,6 +379,8 @@ static ebb_status lower_all(paper *p) {
 }
 
 ebb_status ebb_lower_paper(const ebb_graph *graph, ebb_program **program_out) {
+    EBB_NEED(graph);
+    EBB_NEED(program_out);
     EBB_TRY(ebb_graph_check(graph));
     if (graph->differentiated || graph->inference || graph->loss == EBB_NO_VALUE) {
         return ebb_fail(EBB_E_ARGUMENT, "network %s: paper accounting takes a forward graph with a loss", graph->name);

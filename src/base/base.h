@@ -23,6 +23,17 @@ ebb_status ebb_fail(ebb_status code, const char *fmt, ...) EBB_PRINTF(2, 3);
 /* Put text from another thread (it carried status and message back) in as this thread's message. */
 ebb_status ebb__fail_adopt(ebb_status code, const char *message);
 
+/* The edge of the library: a public function begins with one line for each pointer that it needs, and returns
+ * EBB_E_ARGUMENT if that is NULL. An array may be NULL where it has no elements. */
+#define EBB_NEED(argument)                                                                                             \
+    do {                                                                                                               \
+        if ((argument) == NULL) { return ebb_fail(EBB_E_ARGUMENT, "%s: %s is NULL", __func__, #argument); }            \
+    } while (0)
+#define EBB_NEED_ARRAY(argument, n)                                                                                    \
+    do {                                                                                                               \
+        if ((n) > 0) { EBB_NEED(argument); }                                                                           \
+    } while (0)
+
 void ebb__log(ebb_log_level level, const char *fmt, ...) EBB_PRINTF(2, 3);
 
 /* progress may be NULL. */

@@ -84,6 +84,8 @@ static bool is_endless(int fd, const struct stat *info) {
 }
 
 ebb_status ebb_path_open_input(const char *path, int *fd_out) {
+    EBB_NEED(path);
+    EBB_NEED(fd_out);
     struct stat info;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) { return ebb__fail_errno(path, "open"); }
@@ -276,6 +278,7 @@ static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
 }
 
 ebb_status ebb_path_check_writable(const char *path) {
+    EBB_NEED(path);
     ebb_file_writer writer = {.mem = ebb__mem_or_default(NULL)};
     struct stat st;
     ebb_status status = set_paths(&writer, path);

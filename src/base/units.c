@@ -65,8 +65,10 @@ static const struct {
 };
 
 ebb_status ebb_bytes_parse(const char *text, uint64_t *bytes_out) {
-    if (text == NULL || !(isdigit((unsigned char)text[0]) || text[0] == '.')) {
-        return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text ? text : "");
+    EBB_NEED(text);
+    EBB_NEED(bytes_out);
+    if (!isdigit((unsigned char)text[0]) && text[0] != '.') {
+        return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text);
     }
     if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
         return ebb_fail(EBB_E_ARGUMENT, "'%s' is not a number of bytes (such as 2GiB or 512MB)", text);

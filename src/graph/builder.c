@@ -382,7 +382,7 @@ ebb_value ebb_graph_add(ebb_graph *graph, const char *name, ebb_value a, ebb_val
 }
 
 static ebb_status add_concat(ebb_graph *graph, const ebb_op *op, ebb_value *dst_out) {
-    if (op->n_in == 0) { return ebb_fail(EBB_E_ARGUMENT, "%s: nothing to put together", op->name); }
+    if (op->n_in == 0 || op->in == NULL) { return ebb_fail(EBB_E_ARGUMENT, "%s: nothing to put together", op->name); }
     ebb_shape dst = {0};
     for (uint32_t i = 0; i < op->n_in; i++) {
         EBB_TRY(ebb__graph_check_src(graph, op->name, op->in[i], 2, 4));

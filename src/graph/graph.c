@@ -75,10 +75,11 @@ size_t ebb__shape_hash(uint64_t h, const ebb_shape *shape) {
 /* ---- the object ------------------------------------------------------------------------------- */
 
 ebb_status ebb_graph_create(const ebb_graph_options *options, ebb_graph **graph_out) {
+    EBB_NEED(graph_out);
     ebb_graph_options defaults = EBB_GRAPH_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
-    if (graph_out == NULL || options->size_bytes != sizeof *options) {
-        return ebb_fail(EBB_E_ARGUMENT, "graph: options of an unknown size, or nowhere to put the graph");
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "graph: options of another version");
     }
     const ebb_mem *mem = ebb__mem_or_default(options->mem);
     ebb_graph *graph = ebb__calloc(mem, 1, sizeof *graph);
@@ -109,7 +110,7 @@ void ebb_graph_destroy(ebb_graph *graph) {
 }
 
 ebb_status ebb_graph_check(const ebb_graph *graph) {
-    if (graph == NULL) { return ebb_fail(EBB_E_ARGUMENT, "there is no graph"); }
+    EBB_NEED(graph);
     if (graph->status == EBB_OK) { return EBB_OK; }
     return ebb_fail(graph->status, "%s", graph->message != NULL ? graph->message : ebb_status_text(graph->status));
 }
@@ -131,6 +132,9 @@ size_t ebb_graph_n_values(const ebb_graph *graph) {
 }
 
 ebb_status ebb_graph_value_shape(const ebb_graph *graph, ebb_value value, int64_t dims_out[4], size_t *n_dims_out) {
+    EBB_NEED(graph);
+    EBB_NEED(dims_out);
+    EBB_NEED(n_dims_out);
     if (value >= graph->values.n) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: there is no value %u", graph->name, (unsigned)value);
     }
@@ -277,6 +281,7 @@ ebb_status ebb__graph_end(ebb_graph *graph, ebb_status status) {
 }
 
 bool ebb__graph_begin(ebb_graph *graph, ebb_op_kind kind, const char **name) {
+    if (graph == NULL) { (void)ebb_fail(EBB_E_ARGUMENT, "a layer or a port, but graph is NULL"); }
     if (graph == NULL || graph->status != EBB_OK) { return false; }
     if (graph->differentiated) {
         (void)ebb__graph_end(graph, ebb_fail(EBB_E_ARGUMENT, "a training graph takes no more layers"));

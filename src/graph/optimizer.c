@@ -11,14 +11,15 @@ static const char *const names[] = {
 #define N_KINDS (sizeof names / sizeof names[0])
 
 ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out) {
-    for (size_t i = 0; name != NULL && i < N_KINDS; i++) {
+    EBB_NEED(name);
+    EBB_NEED(kind_out);
+    for (size_t i = 0; i < N_KINDS; i++) {
         if (strcmp(name, names[i]) == 0) {
             *kind_out = (ebb_optimizer_kind)i;
             return EBB_OK;
         }
     }
-    return ebb_fail(EBB_E_ARGUMENT, "there is no optimizer '%s' (sgd, momentum, nesterov, adam, adamw)",
-                    name != NULL ? name : "");
+    return ebb_fail(EBB_E_ARGUMENT, "there is no optimizer '%s' (sgd, momentum, nesterov, adam, adamw)", name);
 }
 
 const char *ebb__optimizer_name(ebb_optimizer_kind kind) {

@@ -154,6 +154,7 @@ static ebb_status check_trainable(const ebb_graph *graph, const ebb_optimizer *o
 }
 
 ebb_status ebb_graph_train(ebb_graph *graph, const ebb_optimizer *optimizer, bool keep_gradients) {
+    EBB_NEED(graph);
     EBB_TRY(ebb_graph_check(graph));
     EBB_TRY(check_trainable(graph, optimizer, keep_gradients));
     EBB_TRY(ebb__graph_simplify(graph));

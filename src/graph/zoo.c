@@ -187,7 +187,6 @@ ebb_value ebb__zoo_dropout(ebb_zoo_net *net, const char *name, ebb_value x, floa
 /* ---- building --------------------------------------------------------------------------------- */
 
 static ebb_status check_options(const char *name, const ebb_zoo_options *options) {
-    if (name == NULL) { return ebb_fail(EBB_E_ARGUMENT, "no network is named"); }
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "network '%.64s': options of an unknown size", name);
     }
@@ -218,6 +217,8 @@ static ebb_status fill(ebb_graph *graph, const zoo_row *row, const int64_t *arg,
 }
 
 ebb_status ebb_zoo_build(const char *name, const ebb_zoo_options *options, ebb_graph **graph_out) {
+    EBB_NEED(name);
+    EBB_NEED(graph_out);
     ebb_zoo_options defaults = EBB_ZOO_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     EBB_TRY(check_options(name, options));

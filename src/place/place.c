@@ -228,6 +228,9 @@ static void end_exactly(const ebb_place_problem *problem, const uint64_t *offset
 
 ebb_status ebb_place_solve(const ebb_place_problem *problem, const ebb_place_options *options, uint64_t *offsets_out,
                            ebb_place_result *result_out) {
+    EBB_NEED(problem);
+    EBB_NEED_ARRAY(offsets_out, problem->n_items);
+    EBB_NEED(result_out);
     const ebb_place_options defaults = EBB_PLACE_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }

@@ -309,6 +309,9 @@ static ebb_status check(checker *c) {
     if (p->n_items > UINT32_MAX / 4 || p->n_gaps > UINT32_MAX / 8) {
         return ebb_fail(EBB_E_LIMIT, "%zu items and %zu gaps are too many to be checked", p->n_items, p->n_gaps);
     }
+    if ((p->n_items > 0 && p->items == NULL) || (p->n_gaps > 0 && p->gaps == NULL)) {
+        return ebb_fail(EBB_E_ARGUMENT, "%zu items and %zu gaps, but items or gaps is NULL", p->n_items, p->n_gaps);
+    }
     const size_t max_pieces = (p->period != 0 ? 2 : 1) * p->n_items + 2 * p->n_gaps;
     c->pieces = ebb__bump_alloc(&c->bump, max_pieces, sizeof *c->pieces);
     if (c->pieces == NULL) { return EBB_E_NO_MEMORY; }
@@ -320,6 +323,8 @@ static ebb_status check(checker *c) {
 
 ebb_status ebb_place_check(const ebb_place_problem *problem, const ebb_mem *mem, const uint64_t *offsets,
                            uint64_t *peak_bytes_out) {
+    EBB_NEED(problem);
+    EBB_NEED_ARRAY(offsets, problem->n_items);
     checker c = {.problem = problem, .offsets = offsets};
     ebb__bump_init(&c.bump, mem);
     ebb_status st = check(&c);

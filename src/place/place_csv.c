@@ -175,6 +175,8 @@ static ebb_status add_items(ebb_place_file *file, const ebb_place_problem *probl
 
 ebb_status ebb_place_file_create(const ebb_mem *mem, const ebb_place_problem *problem, const char *const *ids,
                                  ebb_place_file **file_out) {
+    EBB_NEED(problem);
+    EBB_NEED(file_out);
     ebb_place_file *file = NULL;
     EBB_TRY(ebb__place_check_problem(problem));
     EBB_TRY(ebb__place_file_new(mem, &file));

@@ -432,6 +432,9 @@ ebb_status ebb__place_file_parse(ebb_csv *csv, ebb_place_file **file_out) {
 
 ebb_status ebb_place_file_read_from(const ebb_mem *mem, const char *name, ebb_place_source source, void *ctx,
                                     ebb_place_file **file_out) {
+    EBB_NEED(name);
+    EBB_NEED(source);
+    EBB_NEED(file_out);
     ebb_csv csv;
     EBB_TRY(ebb__csv_open(mem, name, source, ctx, &csv));
     const ebb_status st = ebb__place_file_parse(&csv, file_out);
@@ -446,6 +449,8 @@ static int64_t read_fd(void *ctx, void *buf, size_t n_bytes) {
 }
 
 ebb_status ebb_place_file_read(const ebb_mem *mem, const char *path, ebb_place_file **file_out) {
+    EBB_NEED(path);
+    EBB_NEED(file_out);
     int fd = -1;
     EBB_TRY(ebb_path_open_input(path, &fd));
     const ebb_status st = ebb_place_file_read_from(mem, path, read_fd, &fd, file_out);

@@ -132,6 +132,9 @@ static void put_row(writer *w, size_t row, bool with_offset) {
 }
 
 ebb_status ebb_place_file_write(const ebb_place_file *file, const uint64_t *offsets, const char *path) {
+    EBB_NEED(file);
+    EBB_NEED_ARRAY(offsets, file->items.n);
+    EBB_NEED(path);
     writer w = {.file = file, .offsets = offsets};
     const bool with_offset = !has_offset(file);
     EBB_TRY(ebb__place_file_check_ends(file, offsets));

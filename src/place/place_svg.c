@@ -402,6 +402,9 @@ static ebb_status draw(drawing *d) {
 
 ebb_status ebb_place_file_draw(const ebb_place_file *file, const uint64_t *offsets, const ebb_place_picture *picture,
                                const char *path) {
+    EBB_NEED(file);
+    EBB_NEED_ARRAY(offsets, file->items.n);
+    EBB_NEED(path);
     const ebb_place_picture plain = EBB_PLACE_PICTURE_INIT;
     if (picture == NULL) { picture = &plain; }
     if (picture->size_bytes != sizeof *picture) { return ebb_fail(EBB_E_ARGUMENT, "a picture of another version"); }

@@ -142,6 +142,10 @@ ebb_status ebb__place_check_problem(const ebb_place_problem *problem) {
         return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is %s", (ull)align,
                         align == TOO_LARGE ? "beyond 63 bits" : "not a power of two");
     }
+    if ((problem->n_items > 0 && problem->items == NULL) || (problem->n_gaps > 0 && problem->gaps == NULL)) {
+        return ebb_fail(EBB_E_ARGUMENT, "there are %zu items and %zu gaps, but items or gaps is NULL", problem->n_items,
+                        problem->n_gaps);
+    }
     if (problem->n_items >= UINT32_MAX / 2) { return ebb_fail(EBB_E_LIMIT, "more than 2^31 items"); }
     if (problem->n_gaps >= UINT32_MAX / 4 - problem->n_items / 2) {
         return ebb_fail(EBB_E_LIMIT, "more than 2^31 items and gaps");
@@ -226,6 +230,8 @@ static ebb_status find_bound(const ebb_place_problem *problem, ebb_bump *bump, u
 }
 
 ebb_status ebb_place_bound(const ebb_place_problem *problem, const ebb_mem *mem, uint64_t *bound_bytes_out) {
+    EBB_NEED(problem);
+    EBB_NEED(bound_bytes_out);
     EBB_TRY(ebb__place_check_problem(problem));
     ebb_bump bump;
     uint64_t bound_bytes = 0;

@@ -688,6 +688,8 @@ static ebb_status init_replay(replay *r) {
 }
 
 ebb_status ebb_plan_check(const ebb_program *program, const ebb_plan *plan) {
+    EBB_NEED(program);
+    EBB_NEED(plan);
     replay r = {.program = program, .plan = plan};
     ebb__bump_init(&r.bump, plan->mem);
     ebb_status st = init_replay(&r);

@@ -285,6 +285,10 @@ static ebb_status fill(ebb_comparison *c, const ebb_program *program, const ebb_
 
 ebb_status ebb_comparison_create(const ebb_program *program, const ebb_machine *machine,
                                  const ebb_comparison_options *options, ebb_comparison **comparison_out) {
+    EBB_NEED(program);
+    EBB_NEED(machine);
+    EBB_NEED(options);
+    EBB_NEED(comparison_out);
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "comparison: options of another version");
     }
@@ -325,14 +329,16 @@ const ebb_topology *ebb_comparison_topology(const ebb_comparison *c) {
     return &c->topology;
 }
 
-ebb_status ebb_comparison_set_run(ebb_comparison *c, size_t row, const ebb_compared_run *run) {
-    if (row >= c->n_budgets * c->n_policies || c->rows[row].plan == NULL) {
+ebb_status ebb_comparison_set_run(ebb_comparison *comparison, size_t row, const ebb_compared_run *run) {
+    EBB_NEED(comparison);
+    EBB_NEED(run);
+    if (row >= comparison->n_budgets * comparison->n_policies || comparison->rows[row].plan == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "comparison: there is no plan of number %zu", row);
     }
     if (!(run->time_s >= 0 && run->time_s < 1e9)) {
         return ebb_fail(EBB_E_ARGUMENT, "comparison: a run that took %g s", run->time_s);
     }
-    c->rows[row].run = *run;
+    comparison->rows[row].run = *run;
     return EBB_OK;
 }
 
@@ -341,17 +347,19 @@ static bool ends_in(const char *path, const char *ending) {
     return n > m && strcmp(path + n - m, ending) == 0;
 }
 
-ebb_status ebb_comparison_save(const ebb_comparison *c, const char *path) {
+ebb_status ebb_comparison_save(const ebb_comparison *comparison, const char *path) {
+    EBB_NEED(comparison);
+    EBB_NEED(path);
     ebb_file_writer *out = NULL;
     const bool is_csv = ends_in(path, ".csv");
     if (!is_csv && !ends_in(path, ".svg")) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: a comparison is written to a file that ends in .csv or .svg", path);
     }
-    EBB_TRY(ebb__file_writer_open(c->mem, path, 0, &out));
+    EBB_TRY(ebb__file_writer_open(comparison->mem, path, 0, &out));
     if (is_csv) {
-        ebb__comparison_write_csv(c, out);
+        ebb__comparison_write_csv(comparison, out);
     } else {
-        ebb__comparison_write_svg(c, out);
+        ebb__comparison_write_svg(comparison, out);
     }
     return ebb__file_writer_commit(out);
 }

@@ -36,6 +36,7 @@ static ebb_status set_usual_links(ebb_machine *machine) {
 }
 
 ebb_status ebb_machine_create(const ebb_mem *mem, ebb_machine **machine_out) {
+    EBB_NEED(machine_out);
     mem = ebb__mem_or_default(mem);
     ebb_machine *machine = ebb__calloc(mem, 1, sizeof *machine);
     if (machine == NULL) { return EBB_E_NO_MEMORY; }
@@ -63,10 +64,16 @@ const ebb_topology *ebb_machine_topology(const ebb_machine *machine) {
 }
 
 ebb_status ebb_machine_add_tier(ebb_machine *machine, const ebb_tier *tier, uint32_t *tier_out) {
+    EBB_NEED(machine);
+    EBB_NEED(tier);
+    EBB_NEED(tier_out);
     return ebb__topology_add_tier(&machine->topology, tier, tier_out);
 }
 
 ebb_status ebb_machine_add_engine(ebb_machine *machine, const char *name, uint32_t *engine_out) {
+    EBB_NEED(machine);
+    EBB_NEED(name);
+    EBB_NEED(engine_out);
     return ebb__topology_add_engine(&machine->topology, name, engine_out);
 }
 
@@ -99,6 +106,8 @@ static ebb_rate make_rate(const ebb_link *link, const ebb_way *way) {
 }
 
 ebb_status ebb_machine_set_link(ebb_machine *machine, const ebb_link *link) {
+    EBB_NEED(machine);
+    EBB_NEED(link);
     ebb_topology *topology = &machine->topology;
     const uint32_t near = link->near, far = link->far;
     const char *what = NULL;
@@ -136,6 +145,8 @@ static ebb_status make_remote(ebb_machine *machine, uint32_t *tier_out) {
 }
 
 ebb_status ebb_machine_add_remote(ebb_machine *machine, uint32_t *tier_out) {
+    EBB_NEED(machine);
+    EBB_NEED(tier_out);
     uint32_t tier = ebb_topology_tier_of(&machine->topology, EBB_STORE_REMOTE);
     if (tier == EBB_MAX_TIERS) { EBB_TRY(make_remote(machine, &tier)); }
     *tier_out = tier;
@@ -203,6 +214,7 @@ static ebb_status grow_times(ebb_machine *machine) {
 }
 
 ebb_status ebb_machine_set_time(ebb_machine *machine, uint64_t key, uint64_t time_ns) {
+    EBB_NEED(machine);
     if (machine->n >= machine->cap / 2) { EBB_TRY(grow_times(machine)); }
     ebb_measured *entry = find_time(machine->times, machine->cap, key);
     machine->n += !entry->used;

@@ -395,6 +395,8 @@ ebb_status ebb__machine_parse(const ebb_mem *mem, const char *path, const char *
 }
 
 ebb_status ebb_machine_load(const ebb_mem *mem, const char *path, ebb_machine **machine_out) {
+    EBB_NEED(path);
+    EBB_NEED(machine_out);
     char *text = NULL;
     size_t n = 0;
     EBB_TRY(ebb__file_read_all(mem, path, MAX_FILE_BYTES, &text, &n));
@@ -487,6 +489,8 @@ static void append_text(void *writer, const char *text, size_t n) {
 }
 
 ebb_status ebb_machine_save(const ebb_machine *machine, const char *path) {
+    EBB_NEED(machine);
+    EBB_NEED(path);
     if (!ebb__machine_is_rate(machine->flops_per_s) || !ebb__machine_is_rate(machine->bytes_per_s)) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: the machine's rates are not positive and finite", path);
     }

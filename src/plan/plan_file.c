@@ -359,6 +359,8 @@ ebb_status ebb__plan_parse(const ebb_mem *mem, const char *name, const char *tex
 }
 
 ebb_status ebb_plan_load(const ebb_mem *mem, const char *path, ebb_plan **plan_out) {
+    EBB_NEED(path);
+    EBB_NEED(plan_out);
     char *text = NULL;
     size_t n = 0;
     EBB_TRY(ebb__file_read_all(mem, path, MAX_FILE_BYTES, &text, &n));
@@ -449,6 +451,8 @@ static void write_body(ebb_file_writer *w, const ebb_plan *plan) {
 }
 
 ebb_status ebb_plan_save(const ebb_plan *plan, const char *path) {
+    EBB_NEED(plan);
+    EBB_NEED(path);
     ebb_file_writer *w = NULL;
     EBB_TRY(ebb__file_writer_open(plan->mem, path, 0, &w));
     write_header(w, plan);

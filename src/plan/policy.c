@@ -144,6 +144,10 @@ static ebb_plan_options leave_usable(const ebb_plan_options *options, const ebb_
 
 ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                             ebb_certificate *certificate_out) {
+    EBB_NEED(program);
+    EBB_NEED(machine);
+    EBB_NEED(options);
+    EBB_NEED(certificate_out);
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "options of another version"); }
     const ebb_plan_options usable = leave_usable(options, program, ebb_machine_topology(machine));
     return ebb__plan_certify(program, machine, &usable, true, ebb__bound_care(usable.effort), certificate_out);
@@ -151,6 +155,10 @@ ebb_status ebb_plan_certify(const ebb_program *program, const ebb_machine *machi
 
 ebb_status ebb_plan_make(const ebb_program *program, const ebb_machine *machine, const ebb_plan_options *options,
                          ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    EBB_NEED(program);
+    EBB_NEED(machine);
+    EBB_NEED(options);
+    EBB_NEED(plan_out);
     const ebb_plan_asked asked = {0};
     return ebb__plan_make(program, machine, options, &asked, plan_out, no_fit_out);
 }

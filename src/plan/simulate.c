@@ -306,6 +306,10 @@ static ebb_status simulate(const ebb_program *program, laps *l, ebb_bump *bump, 
 
 ebb_status ebb_plan_simulate(const ebb_program *program, const ebb_plan *plan, const ebb_machine *machine,
                              ebb_timeline *timeline_out, uint64_t *start_ns_out, uint64_t *end_ns_out) {
+    EBB_NEED(program);
+    EBB_NEED(plan);
+    EBB_NEED(machine);
+    EBB_NEED(timeline_out);
     laps l = {.plan = plan, .machine = machine};
     ebb_timeline timeline = {0};
     ebb_bump bump;

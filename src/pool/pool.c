@@ -572,6 +572,8 @@ static ebb_status check_options(const ebb_pool_options *o) {
 }
 
 ebb_status ebb_pool_create(const ebb_pool_options *options, ebb_pool **pool_out) {
+    EBB_NEED(options);
+    EBB_NEED(pool_out);
     EBB_TRY(check_options(options));
     ebb_pool *pool = ebb__calloc(options->mem, 1, sizeof *pool);
     if (pool == NULL) { return EBB_E_NO_MEMORY; }
@@ -652,6 +654,8 @@ static ebb_status plan(ebb_pool *pool, ebb_bump *bump, const ebb_pool_request *r
 }
 
 ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_t n, const uint64_t *offsets) {
+    EBB_NEED(pool);
+    EBB_NEED_ARRAY(requests, n);
     ebb_bump bump;
     ebb__bump_init(&bump, pool->options.mem);
     enter(pool);
@@ -664,14 +668,19 @@ ebb_status ebb_pool_plan(ebb_pool *pool, const ebb_pool_request *requests, size_
 }
 
 ebb_status ebb_pool_alloc(ebb_pool *pool, uint64_t size_bytes, uint64_t *address_out) {
+    EBB_NEED(pool);
+    EBB_NEED(address_out);
     return follow_alloc(pool, &pool->next, size_bytes, address_out) ? EBB_OK : take(pool, size_bytes, address_out);
 }
 
 ebb_status ebb_pool_free(ebb_pool *pool, uint64_t address) {
+    EBB_NEED(pool);
     return ebb__pool_follow_free(&pool->next, address) ? EBB_OK : give(pool, address);
 }
 
 ebb_status ebb_pool_get_stats(ebb_pool *pool, ebb_pool_stats *stats_out) {
+    EBB_NEED(pool);
+    EBB_NEED(stats_out);
     if (stats_out->size_bytes != sizeof *stats_out) { return ebb_fail(EBB_E_ARGUMENT, "stats of another version"); }
     enter(pool);
     halt(pool);

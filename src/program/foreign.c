@@ -283,6 +283,8 @@ ebb_status ebb__program_import_stream(ebb_stream *stream, const ebb_program_impo
 }
 
 ebb_status ebb_program_import(const char *path, const ebb_program_import_options *options, ebb_program **program_out) {
+    EBB_NEED(path);
+    EBB_NEED(program_out);
     ebb_stream stream;
     EBB_TRY(ebb__stream_open(path, &stream));
     const ebb_status st = ebb__program_import_stream(&stream, options, program_out);

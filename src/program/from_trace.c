@@ -590,6 +590,8 @@ static void conversion_fini(conversion *c) {
 
 ebb_status ebb_program_from_trace(ebb_trace_reader *reader, const ebb_program_trace_options *options,
                                   ebb_program **program_out, ebb_program_trace_notes *notes_out) {
+    EBB_NEED(reader);
+    EBB_NEED(program_out);
     const ebb_program_trace_options defaults = EBB_PROGRAM_TRACE_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     if (options->size_bytes != sizeof *options) {

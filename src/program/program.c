@@ -16,6 +16,7 @@
 
 ebb_status ebb_program_create(const ebb_mem *mem, const char *name, uint64_t alignment_bytes,
                               ebb_program **program_out) {
+    EBB_NEED(program_out);
     if (alignment_bytes == 0 || (alignment_bytes & (alignment_bytes - 1)) != 0 ||
         alignment_bytes > EBB_PROGRAM_MAX_ALIGNMENT) {
         return ebb_fail(EBB_E_ARGUMENT, "an alignment of %llu bytes is not a power of two up to %llu",
@@ -73,6 +74,9 @@ static ebb_status add_handle(ebb_program *program, ebb_handle handle, uint32_t *
 }
 
 ebb_status ebb_program_add_tensor(ebb_program *program, const ebb_tensor *tensor, uint32_t *handle_out) {
+    EBB_NEED(program);
+    EBB_NEED(tensor);
+    EBB_NEED(handle_out);
     EBB_TRY(check_open(program));
     if (tensor->name == NULL || tensor->size_bytes > EBB_PROGRAM_MAX_BYTES || (unsigned)tensor->role >= EBB_N_ROLES ||
         (tensor->marks & ~(uint32_t)EBB_MARKS_ALL) != 0) {
@@ -99,6 +103,8 @@ ebb_status ebb_program_add_tensor(ebb_program *program, const ebb_tensor *tensor
 
 ebb_status ebb_program_add_view(ebb_program *program, uint32_t base, uint64_t offset_bytes, uint64_t size_bytes,
                                 uint32_t *handle_out) {
+    EBB_NEED(program);
+    EBB_NEED(handle_out);
     EBB_TRY(check_open(program));
     if (base >= program->handles.n) {
         return ebb_fail(EBB_E_ARGUMENT, "view %zu: there is no tensor %u", program->handles.n, base);
@@ -185,6 +191,10 @@ static void push_accesses(ebb_program *program, const ebb_access *accesses, uint
 
 ebb_status ebb_program_add_step(ebb_program *program, const ebb_step *step, const ebb_access *accesses,
                                 const ebb_choice *choices) {
+    EBB_NEED(program);
+    EBB_NEED(step);
+    EBB_NEED_ARRAY(accesses, step->n_accesses);
+    EBB_NEED_ARRAY(choices, step->n_choices);
     EBB_TRY(check_open(program));
     EBB_TRY(check_new_step(program, step, accesses, choices));
     if (program->steps.n >= UINT32_MAX - 1) { return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 steps"); }
@@ -277,6 +287,7 @@ static ebb_status check_tensors(const ebb_program *program) {
 }
 
 ebb_status ebb_program_keep_order(ebb_program *program) {
+    EBB_NEED(program);
     EBB_TRY(check_open(program));
     program->keeps_order = true;
     return EBB_OK;
@@ -293,6 +304,7 @@ static ebb_status check_steps(const ebb_program *program) {
 }
 
 ebb_status ebb_program_finish(ebb_program *program) {
+    EBB_NEED(program);
     EBB_TRY(check_open(program));
     if (program->steps.n == 0) { return ebb_fail(EBB_E_FORMAT, "program %s: it has no steps", program->name); }
     EBB_TRY(check_sums(program));

@@ -135,6 +135,8 @@ static void put_step(ebb_file_writer *w, const ebb_program *program, size_t idx)
 }
 
 ebb_status ebb_program_save(const ebb_program *program, const char *path) {
+    EBB_NEED(program);
+    EBB_NEED(path);
     ebb_file_writer *w = NULL;
     EBB_TRY(ebb__file_writer_open(program->mem, path, 0, &w));
     put(w, "ebb-program");
@@ -474,6 +476,8 @@ ebb_status ebb__program_parse(const ebb_mem *mem, const char *name, const char *
 }
 
 ebb_status ebb_program_load(const ebb_mem *mem, const char *path, ebb_program **program_out) {
+    EBB_NEED(path);
+    EBB_NEED(program_out);
     char *text = NULL;
     size_t n_bytes = 0;
     EBB_TRY(ebb__file_read_all(mem, path, MAX_FILE_BYTES, &text, &n_bytes));

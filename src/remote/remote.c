@@ -14,7 +14,8 @@ struct ebb_remote {
 
 ebb_status ebb_remote_create(const ebb_mem *mem, const ebb_remote_ops *ops, void *ctx, uint64_t size_bytes,
                              ebb_remote **remote_out) {
-    if (ops == NULL || remote_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "remote: an argument is NULL"); }
+    EBB_NEED(ops);
+    EBB_NEED(remote_out);
     if (ops->size_bytes != sizeof *ops) { return ebb_fail(EBB_E_ARGUMENT, "remote: functions of another version"); }
     if (ops->move == NULL) { return ebb_fail(EBB_E_ARGUMENT, "remote: there is no function that moves bytes"); }
     if (size_bytes == 0) { return ebb_fail(EBB_E_ARGUMENT, "remote: it has no bytes"); }

@@ -27,10 +27,10 @@ static ebb_status load(const ebb_mpi_plugin **plugin_out) {
 }
 
 ebb_status ebb_remote_open_mpi(const ebb_mem *mem, uint64_t lend_bytes, ebb_remote **remote_out) {
+    EBB_NEED(remote_out);
     const ebb_mpi_plugin *plugin = NULL;
     ebb_mpi_joined joined = {.ctx = NULL};
     char why[EBB_MPI_WHY_BYTES] = "";
-    if (remote_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "remote: there is no place for it"); }
     if (lend_bytes == 0) { return ebb_fail(EBB_E_ARGUMENT, "remote: each process must lend at least one byte"); }
     EBB_TRY(load(&plugin));
     mem = ebb__mem_or_default(mem);

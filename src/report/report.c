@@ -21,6 +21,8 @@ static const ebb_report_renderer renderers[] = {
 #define MIN_COLUMNS 40u      /* a number, its unit and some of a name */
 
 ebb_status ebb_report_create(const char *path, const ebb_report_options *options, ebb_report **report_out) {
+    EBB_NEED(path);
+    EBB_NEED(report_out);
     ebb_report_options o = EBB_REPORT_OPTIONS_INIT;
     if (options != NULL) {
         if (options->size_bytes != sizeof o) { return ebb_fail(EBB_E_ARGUMENT, "report options of another version"); }
@@ -139,11 +141,15 @@ static ebb_status find_renderer(const char *format, const ebb_report_renderer **
 }
 
 ebb_status ebb_report_check_format(const char *format) {
+    EBB_NEED(format);
     const ebb_report_renderer *renderer = NULL;
     return find_renderer(format, &renderer);
 }
 
 ebb_status ebb_report_write(ebb_report *report, const char *format, ebb_report_sink sink, void *ctx) {
+    EBB_NEED(report);
+    EBB_NEED(format);
+    EBB_NEED(sink);
     const ebb_report_renderer *renderer = NULL;
     EBB_TRY(find_renderer(format, &renderer));
     ebb_report_out *out = ebb__calloc(report->mem, 1, sizeof *out);
@@ -165,6 +171,9 @@ static ebb_status write_to_file(void *ctx, const void *data, size_t n_bytes) {
 }
 
 ebb_status ebb_report_save(ebb_report *report, const char *format, const char *path) {
+    EBB_NEED(report);
+    EBB_NEED(format);
+    EBB_NEED(path);
     ebb_file_writer *writer = NULL;
     EBB_TRY(ebb__file_writer_open(report->mem, path, 0, &writer));
     const ebb_status status = ebb_report_write(report, format, write_to_file, writer);

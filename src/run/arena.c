@@ -5,8 +5,8 @@
 #include "run/run.h"
 
 ebb_status ebb_arena_create(ebb_device *device, uint64_t size_bytes, ebb_arena **arena_out) {
-    if (device == NULL) { return ebb_fail(EBB_E_ARGUMENT, "arena: there is no device"); }
-    if (arena_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "arena: there is no place for it"); }
+    EBB_NEED(device);
+    EBB_NEED(arena_out);
     ebb_arena *arena = ebb__calloc(device->mem, 1, sizeof *arena);
     if (arena == NULL) { return EBB_E_NO_MEMORY; }
     arena->mem = device->mem;

@@ -162,12 +162,9 @@ static ebb_status find_homes(ebb_executor *x) {
 
 ebb_status ebb_executor_create(const ebb_mem *mem, const ebb_program *program, const ebb_plan *plan,
                                ebb_executor **executor_out) {
-    if (program == NULL || plan == NULL || executor_out == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT, "executor: there is no %s",
-                        program == NULL ? "program"
-                        : plan == NULL  ? "plan"
-                                        : "place for it");
-    }
+    EBB_NEED(program);
+    EBB_NEED(plan);
+    EBB_NEED(executor_out);
     if (ebb_plan_get_summary(plan).fingerprint != ebb_program_fingerprint(program)) {
         return ebb_fail(EBB_E_INVALID_PLAN, "the plan is for another program than %s", ebb_program_name(program));
     }
@@ -213,6 +210,8 @@ const ebb_home *ebb_executor_homes(const ebb_executor *executor, uint32_t tensor
 }
 
 ebb_status ebb_executor_iterate(ebb_executor *executor, const ebb_executor_ops *ops, void *ctx) {
+    EBB_NEED(executor);
+    EBB_NEED(ops);
     if (ops->size_bytes != sizeof *ops || ops->compute == NULL || ops->copy == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "executor: functions of another version, or none to compute or copy");
     }

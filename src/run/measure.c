@@ -212,6 +212,8 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
 
 ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
                                  const ebb_progress *progress, ebb_machine *machine) {
+    EBB_NEED(lowered);
+    EBB_NEED(machine);
     if (!lowered->device->ops->has_data) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, lowered->mem);

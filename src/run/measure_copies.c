@@ -83,6 +83,9 @@ static ebb_status measure(ebb_device *device, uint64_t limit_bytes, ebb_copy_rat
 
 ebb_status ebb_run_measure_copies(ebb_device *device, uint64_t limit_bytes, ebb_copy_rates *pinned_out,
                                   ebb_copy_rates *pageable_out) {
+    EBB_NEED(device);
+    EBB_NEED(pinned_out);
+    EBB_NEED(pageable_out);
     ebb_copy_rates pinned = {0}, pageable = {0};
     if (device->ops->has_data) { EBB_TRY(measure(device, limit_bytes, &pinned, &pageable)); }
     *pinned_out = pinned;

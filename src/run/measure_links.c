@@ -397,6 +397,8 @@ static ebb_status measure_all(ebb_bench *b, uint64_t cache_bytes, const places *
 
 ebb_status ebb_run_measure_links(ebb_device *device, const char *disk_dir, const char *io, ebb_remote *remote,
                                  uint64_t limit_bytes, ebb_machine *machine) {
+    EBB_NEED(device);
+    EBB_NEED(machine);
     places p = {.disk_dir = disk_dir, .io = io, .remote = remote};
     if (remote != NULL) { EBB_TRY(ebb_machine_add_remote(machine, &p.remote_tier)); }
     if (!device->ops->has_data) { return EBB_OK; }

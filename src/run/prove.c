@@ -224,6 +224,10 @@ static ebb_status lower(proof *p) {
 }
 
 ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out) {
+    EBB_NEED(graph);
+    EBB_NEED(device);
+    EBB_NEED(plan);
+    EBB_NEED(proof_out);
     proof p = {.graph = graph, .plan = plan};
     EBB_TRY(ebb__journal_open(device, &p.journal));
     const ebb_mem *mem = p.journal->mem;

@@ -249,8 +249,10 @@ static ebb_status prove(const ebb_mem *mem, const ebb_program *program, const eb
 
 ebb_status ebb_executor_prove(const ebb_mem *mem, const ebb_program *program, const ebb_plan *plan,
                               ebb_proof *proof_out) {
+    EBB_NEED(program);
+    EBB_NEED(plan);
+    EBB_NEED(proof_out);
     ebb_executor *executor = NULL;
-    if (proof_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "proof: there is no place for it"); }
     EBB_TRY(ebb_executor_create(mem, program, plan, &executor));
     ebb_status st = prove(mem, program, plan, executor, proof_out);
     ebb_executor_destroy(executor);

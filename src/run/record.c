@@ -448,7 +448,8 @@ ebb_status ebb__run_record(ebb_run *run) {
 }
 
 ebb_status ebb_run_record_next(ebb_run *run, const char *path, uint64_t n_iterations) {
-    if (path == NULL) { return ebb_fail(EBB_E_ARGUMENT, "a recording needs a path"); }
+    EBB_NEED(run);
+    EBB_NEED(path);
     if (n_iterations == 0) { return ebb_fail(EBB_E_ARGUMENT, "a recording of no iteration"); }
     recording *r = ebb__calloc(run->mem, 1, sizeof *r);
     if (r == NULL) { return EBB_E_NO_MEMORY; }
@@ -478,6 +479,7 @@ void ebb__run_record_end(ebb_run *run) {
 }
 
 ebb_status ebb_run_record_status(const ebb_run *run) {
+    EBB_NEED(run);
     if (run->record_status == EBB_OK) { return EBB_OK; }
     const char *why = run->record_message != NULL ? run->record_message : ebb_status_text(run->record_status);
     return ebb_fail(run->record_status, "a recording is lost: %s", why);

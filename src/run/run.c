@@ -104,9 +104,9 @@ static ebb_status set_up(ebb_run *run, const ebb_run_options *options) {
 
 ebb_status ebb_run_create(const ebb_lowered *lowered, const ebb_plan *plan, const ebb_run_options *options,
                           ebb_run **run_out) {
-    if (lowered == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no network"); }
-    if (plan == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no plan"); }
-    if (run_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "run: there is no place for it"); }
+    EBB_NEED(lowered);
+    EBB_NEED(plan);
+    EBB_NEED(run_out);
     ebb_run_options defaults = EBB_RUN_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     if (options->size_bytes != sizeof *options) { return ebb_fail(EBB_E_ARGUMENT, "run: options of another version"); }
@@ -323,6 +323,7 @@ static void turn_ports(ebb_run *run) {
 }
 
 ebb_status ebb_run_feed(ebb_run *run) {
+    EBB_NEED(run);
     if (!run->lowered->feeds_early) { return ebb_fail(EBB_E_ARGUMENT, "the network is not fed early"); }
     EBB_TRY(check_usable(run));
     EBB_TRY(check_inputs(run));
@@ -333,6 +334,7 @@ ebb_status ebb_run_feed(ebb_run *run) {
 }
 
 ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, float learning_rate) {
+    EBB_NEED(run);
     EBB_TRY(check_usable(run));
     EBB_TRY(check_iteration(run, update, learning_rate));
     run->state.iteration = iteration;
@@ -351,6 +353,9 @@ ebb_status ebb_run_iteration(ebb_run *run, uint64_t iteration, uint64_t update, 
 /* ---- what the host sees ------------------------------------------------------------------------ */
 
 ebb_status ebb_run_port(ebb_run *run, const char *name, void **memory_out, ebb_port *port_out) {
+    EBB_NEED(run);
+    EBB_NEED(name);
+    EBB_NEED(memory_out);
     const ebb_graph *graph = run->lowered->graph;
     const ebb_port *port = ebb__graph_port(graph, name);
     if (port == NULL) {

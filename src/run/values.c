@@ -121,6 +121,8 @@ ebb_status ebb__run_set_inputs(ebb_run *run) {
 }
 
 ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) {
+    EBB_NEED(run);
+    EBB_NEED(plain);
     value_place at;
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run has left its arena to another (unpark it)"); }
     EBB_TRY(find_place(run, value, &at));
@@ -135,6 +137,8 @@ ebb_status ebb_run_set_value(ebb_run *run, ebb_value value, const float *plain) 
 }
 
 ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out) {
+    EBB_NEED(run);
+    EBB_NEED(plain_out);
     value_place at;
     EBB_TRY(find_place(run, value, &at));
     if (!run->device->ops->has_data) {
@@ -151,6 +155,7 @@ ebb_status ebb_run_get_value(ebb_run *run, ebb_value value, float *plain_out) {
 }
 
 ebb_status ebb_run_init_values(ebb_run *run, uint64_t seed) {
+    EBB_NEED(run);
     const ebb_graph *graph = run->lowered->graph;
     for (ebb_value v = 0; v < graph->values.n; v++) {
         const ebb_value_info *info = &graph->values.data[v];
@@ -237,6 +242,7 @@ void ebb__run_give_parked(ebb_run *run) {
 }
 
 ebb_status ebb_run_park(ebb_run *run) {
+    EBB_NEED(run);
     if (run->parked != NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is parked already"); }
     EBB_TRY(ebb__run_drain(run));
     run->parked = take_parked(run);
@@ -252,6 +258,7 @@ ebb_status ebb_run_park(ebb_run *run) {
 }
 
 ebb_status ebb_run_unpark(ebb_run *run) {
+    EBB_NEED(run);
     if (run->parked == NULL) { return ebb_fail(EBB_E_ARGUMENT, "the run is not parked"); }
     EBB_TRY(ebb__arena_take(run->arena, run));
     ebb_status st = run->device->ops->has_data ? move_parked(run, EBB_COPY_IN) : EBB_OK;

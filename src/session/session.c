@@ -201,8 +201,8 @@ static ebb_status open_parts(ebb_session *s) {
 }
 
 ebb_status ebb_session_open(const ebb_session_options *options, ebb_session **session_out) {
-    if (options == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there are no options"); }
-    if (session_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is no place for it"); }
+    EBB_NEED(options);
+    EBB_NEED(session_out);
     ebb_session *s = NULL;
     EBB_TRY(ebb__session_create(options, &s));
     const ebb_status status = open_parts(s);
@@ -233,18 +233,20 @@ ebb_session_parts ebb_session_get_parts(const ebb_session *s) {
 
 /* ---- plans ------------------------------------------------------------------------------------- */
 
-ebb_status ebb_session_liveness_bytes(ebb_session *s, uint64_t *bytes_out) {
-    if (s->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
-    if (s->liveness_bytes == 0) {
+ebb_status ebb_session_liveness_bytes(ebb_session *session, uint64_t *bytes_out) {
+    EBB_NEED(session);
+    EBB_NEED(bytes_out);
+    if (session->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
+    if (session->liveness_bytes == 0) {
         ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
         ebb_plan *plan = NULL;
-        options.mem = s->mem;
+        options.mem = session->mem;
         options.policy = "liveness";
-        EBB_TRY(ebb_plan_make(s->program, s->machine, &options, &plan, NULL));
-        s->liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
+        EBB_TRY(ebb_plan_make(session->program, session->machine, &options, &plan, NULL));
+        session->liveness_bytes = ebb_plan_get_summary(plan).peak_bytes;
         ebb_plan_destroy(plan);
     }
-    *bytes_out = s->liveness_bytes;
+    *bytes_out = session->liveness_bytes;
     return EBB_OK;
 }
 
@@ -267,11 +269,13 @@ static ebb_status find_host_room(ebb_session *s, uint64_t budget_bytes, uint64_t
     return EBB_OK;
 }
 
-ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_out) {
-    if (s->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
-    const ebb_session_options *o = &s->options;
+ebb_status ebb_session_plan_options(ebb_session *session, ebb_plan_options *options_out) {
+    EBB_NEED(session);
+    EBB_NEED(options_out);
+    if (session->program == NULL) { return ebb_fail(EBB_E_ARGUMENT, "session: there is nothing to plan for"); }
+    const ebb_session_options *o = &session->options;
     ebb_plan_options options = EBB_PLAN_OPTIONS_INIT;
-    options.mem = s->mem;
+    options.mem = session->mem;
     options.policy = o->policy;
     options.algorithms = o->algorithms;
     options.effort = o->effort;
@@ -282,28 +286,30 @@ ebb_status ebb_session_plan_options(ebb_session *s, ebb_plan_options *options_ou
     options.margin = o->margin;
     options.progress = o->progress;
     options.tier_bytes[EBB_DISK] = o->disk_dir != NULL ? UINT64_MAX : 0;
-    const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(s->machine), EBB_STORE_REMOTE);
+    const uint32_t remote = ebb_topology_tier_of(ebb_machine_topology(session->machine), EBB_STORE_REMOTE);
     if (remote < EBB_MAX_TIERS) { options.tier_bytes[remote] = o->remote_bytes; }
     if (o->budget_percent > 0) {
         uint64_t liveness_bytes = 0;
-        EBB_TRY(ebb_session_liveness_bytes(s, &liveness_bytes));
+        EBB_TRY(ebb_session_liveness_bytes(session, &liveness_bytes));
         const double bytes = (double)liveness_bytes * o->budget_percent / 100.0;
         options.budget_bytes = bytes < 9e18 ? (uint64_t)bytes : UINT64_MAX;
     } else if (o->budget_bytes > 0) {
         options.budget_bytes = o->budget_bytes;
     }
-    EBB_TRY(find_host_room(s, options.budget_bytes, &options.tier_bytes[EBB_HOST]));
-    if (s->device != NULL) {
+    EBB_TRY(find_host_room(session, options.budget_bytes, &options.tier_bytes[EBB_HOST]));
+    if (session->device != NULL) {
         ebb_device_info info;
-        EBB_TRY(ebb_device_get_info(s->device, &info));
+        EBB_TRY(ebb_device_get_info(session->device, &info));
         options.granule_bytes = info.granule_bytes;
     }
     *options_out = options;
     return EBB_OK;
 }
 
-ebb_status ebb_session_plan(ebb_session *s, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+ebb_status ebb_session_plan(ebb_session *session, ebb_plan **plan_out, ebb_no_fit *no_fit_out) {
+    EBB_NEED(session);
+    EBB_NEED(plan_out);
     ebb_plan_options options;
-    EBB_TRY(ebb_session_plan_options(s, &options));
-    return ebb_plan_make(s->program, s->machine, &options, plan_out, no_fit_out);
+    EBB_TRY(ebb_session_plan_options(session, &options));
+    return ebb_plan_make(session->program, session->machine, &options, plan_out, no_fit_out);
 }

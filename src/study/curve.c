@@ -67,6 +67,9 @@ static void fill_bin(curve *c, ebb_study_bin *bin, bool is_last) {
 
 ebb_status ebb_study_curve(const ebb_study *study, ebb_study_axis axis, size_t n_bins, ebb_study_bin *bins_out,
                            ebb_study_axis *axis_out) {
+    EBB_NEED(study);
+    EBB_NEED(bins_out);
+    EBB_NEED(axis_out);
     if (n_bins == 0 || n_bins > MAX_BINS) { return ebb_fail(EBB_E_ARGUMENT, "a curve of %zu bins", n_bins); }
     const ebb_study_summary *sum = &study->summary;
     curve c = {.study = study,

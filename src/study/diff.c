@@ -280,6 +280,9 @@ static ebb_status compare(ebb_diff *d) {
 }
 
 ebb_status ebb_diff_create(const ebb_mem *mem, const ebb_study *a, const ebb_study *b, ebb_diff **diff_out) {
+    EBB_NEED(a);
+    EBB_NEED(b);
+    EBB_NEED(diff_out);
     mem = ebb__mem_or_default(mem);
     ebb_diff *d = ebb__calloc(mem, 1, sizeof *d);
     if (d == NULL) { return EBB_E_NO_MEMORY; }

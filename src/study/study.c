@@ -55,6 +55,8 @@ static ebb_status make_parts(ebb_study *s) {
 }
 
 ebb_status ebb_study_create(ebb_trace_reader *reader, const ebb_study_options *options, ebb_study **study_out) {
+    EBB_NEED(reader);
+    EBB_NEED(study_out);
     const ebb_study_options defaults = EBB_STUDY_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     EBB_TRY(check_options(options));

@@ -180,6 +180,7 @@ static ebb_status choose(const ebb_trace_reader *reader, ebb_trace_devices *d, c
 }
 
 ebb_status ebb_trace_reader_choose(ebb_trace_reader *reader, const char *device) {
+    EBB_NEED(reader);
     scan s = {.reader = reader, .d = ebb__trace_reader_devices(reader)};
     ebb_trace_devices found;
     ebb__trace_devices_fini(s.d);

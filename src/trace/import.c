@@ -494,6 +494,8 @@ ebb_status ebb__import_stream(ebb_stream *stream, int out_fd, const ebb_trace_im
 
 ebb_status ebb_trace_import(const char *path, const char *out_path, const ebb_trace_import_options *options,
                             ebb_trace_import_result *result_out) {
+    EBB_NEED(path);
+    EBB_NEED(out_path);
     ebb_stream stream;
     EBB_TRY(ebb__stream_open(path, &stream));
     const ebb_status st = import_stream(&stream, out_path, -1, options, result_out);
@@ -532,6 +534,8 @@ static ebb_status open_any(const char *path, const ebb_trace_import_options *opt
 
 ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *temp_dir,
                               ebb_trace_reader **reader_out) {
+    EBB_NEED(path);
+    EBB_NEED(reader_out);
     ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
     options.mem = mem;
     options.temp_dir = temp_dir;
@@ -539,6 +543,8 @@ ebb_status ebb_trace_open_any(const ebb_mem *mem, const char *path, const char *
 }
 
 ebb_status ebb_trace_open(const char *path, const ebb_trace_import_options *options, ebb_trace_reader **reader_out) {
+    EBB_NEED(path);
+    EBB_NEED(reader_out);
     ebb_trace_import_options how = EBB_TRACE_IMPORT_OPTIONS_INIT;
     uint32_t number = 0;
     ebb_trace_reader *reader = NULL;
@@ -563,6 +569,8 @@ ebb_status ebb_trace_open(const char *path, const ebb_trace_import_options *opti
 
 ebb_status ebb_trace_open_device(const ebb_mem *mem, const char *path, const char *temp_dir, const char *device,
                                  ebb_trace_reader **reader_out) {
+    EBB_NEED(path);
+    EBB_NEED(reader_out);
     ebb_trace_import_options options = EBB_TRACE_IMPORT_OPTIONS_INIT;
     options.mem = mem;
     options.temp_dir = temp_dir;

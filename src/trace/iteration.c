@@ -18,6 +18,7 @@
 
 ebb_status ebb_iteration_finder_create(const ebb_mem *mem, const ebb_trace_reader *reader,
                                        ebb_iteration_finder **finder_out) {
+    EBB_NEED(finder_out);
     mem = ebb__mem_or_default(mem);
     ebb_iteration_finder *finder = ebb__calloc(mem, 1, sizeof *finder);
     if (finder == NULL) { return EBB_E_NO_MEMORY; }
@@ -83,6 +84,8 @@ static ebb_status keep(ebb_iteration_finder *finder, const ebb_trace_event *even
 }
 
 ebb_status ebb_iteration_finder_add(ebb_iteration_finder *finder, const ebb_trace_event *event) {
+    EBB_NEED(finder);
+    EBB_NEED(event);
     if (finder->symbols.n + finder->passed.n >= UINT32_MAX - 1) {
         return ebb_fail(EBB_E_LIMIT, "more than 2^32 - 2 events");
     }
@@ -495,6 +498,8 @@ static ebb_status find(ebb_iteration_finder *finder, ebb_iteration *answer) {
 }
 
 ebb_status ebb_iteration_finder_find(ebb_iteration_finder *finder, ebb_iteration *iteration_out) {
+    EBB_NEED(finder);
+    EBB_NEED(iteration_out);
     ebb_iteration answer = {.found = false};
     finder->parts.n = 0;
     const ebb_status st = find(finder, &answer);

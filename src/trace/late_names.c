@@ -183,6 +183,7 @@ static ebb_status has_addresses(const ebb_mem *mem, const char *path, bool *has_
 }
 
 ebb_status ebb_trace_name_callers(const ebb_mem *mem, const char *path, ebb_trace_find_sources find, void *ctx) {
+    EBB_NEED(path);
     bool has = false;
     mem = ebb__mem_or_default(mem);
     EBB_TRY(has_addresses(mem, path, &has));

@@ -210,6 +210,8 @@ static ebb_status write_until(void *ctx, trace_rewriting *r, uint64_t time_ns) {
 
 ebb_status ebb_trace_add_late_steps(const ebb_mem *mem, const char *path, const char *steps_path, uint64_t *n_steps_out,
                                     uint64_t *n_lost_out) {
+    EBB_NEED(path);
+    EBB_NEED(steps_path);
     merge *m = ebb__calloc(ebb__mem_or_default(mem), 1, sizeof *m);
     if (m == NULL) { return EBB_E_NO_MEMORY; }
     m->mem = ebb__mem_or_default(mem);

@@ -88,6 +88,9 @@ static bool is_given(const ebb_trace_reader *r, const ebb_trace_event *event) {
 }
 
 ebb_status ebb_trace_reader_next(ebb_trace_reader *reader, ebb_trace_event *event_out, bool *done_out) {
+    EBB_NEED(reader);
+    EBB_NEED(event_out);
+    EBB_NEED(done_out);
     if (reader->status != EBB_OK) {
         return ebb_fail(reader->status, "%s: an earlier failure ended the reading", reader->path);
     }
@@ -191,6 +194,8 @@ ebb_status ebb__trace_reader_open_fd(const ebb_mem *mem, const char *name, int f
 }
 
 ebb_status ebb_trace_reader_open(const ebb_mem *mem, const char *path, ebb_trace_reader **reader_out) {
+    EBB_NEED(path);
+    EBB_NEED(reader_out);
     int fd = -1;
     EBB_TRY(ebb_path_open_input(path, &fd));
     return ebb__trace_reader_open_fd(mem, path, fd, reader_out);

@@ -67,6 +67,8 @@ static ebb_status begin(ebb_file_writer *file, const ebb_trace_writer_options *o
 
 ebb_status ebb_trace_writer_open(const char *path, const ebb_trace_writer_options *options,
                                  ebb_trace_writer **writer_out) {
+    EBB_NEED(path);
+    EBB_NEED(writer_out);
     const ebb_trace_writer_options defaults = EBB_TRACE_WRITER_OPTIONS_INIT;
     if (options == NULL) { options = &defaults; }
     if (options->size_bytes != sizeof *options) {
@@ -123,6 +125,8 @@ ebb_status ebb__trace_writer_text(ebb_trace_writer *writer, const void *bytes, s
 }
 
 ebb_status ebb_trace_writer_string(ebb_trace_writer *writer, const char *text, uint32_t *string_out) {
+    EBB_NEED(writer);
+    EBB_NEED(string_out);
     const size_t n_bytes = text == NULL ? 0 : strlen(text);
     if (n_bytes > TRACE_MAX_STRING_BYTES) { return ebb_fail(EBB_E_LIMIT, "a string of %zu bytes in a trace", n_bytes); }
     return ebb__trace_writer_text(writer, text, n_bytes, string_out);
@@ -140,6 +144,8 @@ static ebb_status check_stack(const ebb_trace_writer *writer, uint32_t stack) {
 
 ebb_status ebb_trace_writer_frame(ebb_trace_writer *writer, uint32_t caller, uint32_t function, uint32_t file,
                                   uint32_t line, uint32_t *stack_out) {
+    EBB_NEED(writer);
+    EBB_NEED(stack_out);
     EBB_TRY(check_stack(writer, caller));
     EBB_TRY(check_string(writer, function));
     EBB_TRY(check_string(writer, file));
@@ -170,6 +176,7 @@ static ebb_status write_note(ebb_trace_writer *writer, uint32_t key_string, uint
 }
 
 ebb_status ebb_trace_writer_note(ebb_trace_writer *writer, const char *key, const char *value) {
+    EBB_NEED(writer);
     uint32_t key_string = 0, value_string = 0;
     EBB_TRY(ebb_trace_writer_string(writer, key, &key_string));
     EBB_TRY(ebb_trace_writer_string(writer, value, &value_string));
@@ -295,6 +302,8 @@ static uint8_t *put_fields(ebb_trace_writer *writer, uint8_t *at, const ebb_trac
 }
 
 ebb_status ebb_trace_writer_add(ebb_trace_writer *writer, const ebb_trace_event *event) {
+    EBB_NEED(writer);
+    EBB_NEED(event);
     EBB_TRY(check_event(writer, event));
     uint8_t record[2 * TRACE_MAX_RECORD_BYTES], *end = record;
     if (event->row != writer->row) {
@@ -324,6 +333,7 @@ ebb_status ebb__trace_writer_flush(ebb_trace_writer *writer) {
 /* ---- the end ---------------------------------------------------------------------------------- */
 
 ebb_status ebb_trace_writer_close(ebb_trace_writer *writer) {
+    EBB_NEED(writer);
     EBB_ASSERT(writer->n_blocks <= writer->n_events);
     uint8_t record[TRACE_MAX_RECORD_BYTES], *end = record;
     *end++ = RECORD_END;

@@ -144,6 +144,8 @@ static ebb_status write_all(ebb_trainer *trainer, const char *path, ebb_st_write
 }
 
 ebb_status ebb_trainer_checkpoint(ebb_trainer *trainer, const char *path) {
+    EBB_NEED(trainer);
+    EBB_NEED(path);
     ebb_st_writer *writer = NULL;
     EBB_TRY(ebb__st_writer_create(trainer->mem, path, &writer));
     ebb_status status = write_all(trainer, path, writer);

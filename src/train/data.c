@@ -75,14 +75,14 @@ static ebb_status set_allowance(ebb_data *data, ebb_allowance *lent) {
 }
 
 ebb_status ebb_data_open(const char *spec, const ebb_data_options *options, ebb_data **data_out) {
+    EBB_NEED(spec);
+    EBB_NEED(data_out);
     return ebb__data_open_within(spec, options, NULL, data_out);
 }
 
 ebb_status ebb__data_open_within(const char *spec, const ebb_data_options *options, ebb_allowance *allowance,
                                  ebb_data **data_out) {
     const ebb_data_options defaults = EBB_DATA_OPTIONS_INIT;
-    if (spec == NULL) { return ebb_fail(EBB_E_ARGUMENT, "data: there is no description of it"); }
-    if (data_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "data '%s': there is no place for it", spec); }
     if (options == NULL) { options = &defaults; }
     EBB_TRY(check_options(options));
     const char *path = NULL;
@@ -224,6 +224,7 @@ static void start_ahead(ebb_data *data, ebb_batch batch, ebb_load_job *job, floa
 }
 
 ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch) {
+    EBB_NEED(data);
     if (is_ahead(data, batch)) { return EBB_OK; }
     ebb_load_job job;
     EBB_TRY(make_job(data, batch, &job));
@@ -234,6 +235,9 @@ ebb_status ebb_data_prefetch(ebb_data *data, ebb_batch batch) {
 }
 
 ebb_status ebb_data_prefetch_to(ebb_data *data, ebb_batch batch, float *images, int32_t *labels) {
+    EBB_NEED(data);
+    EBB_NEED(images);
+    EBB_NEED(labels);
     ebb_load_job job;
     EBB_TRY(make_job(data, batch, &job));
     (void)finish_ahead(data);
@@ -243,6 +247,9 @@ ebb_status ebb_data_prefetch_to(ebb_data *data, ebb_batch batch, float *images, 
 
 ebb_status ebb_data_read(ebb_data *data, ebb_batch batch, float *images_out, int32_t *labels_out,
                          int64_t *n_valid_out) {
+    EBB_NEED(data);
+    EBB_NEED(images_out);
+    EBB_NEED(labels_out);
     ebb_load_job job;
     EBB_TRY(make_job(data, batch, &job));
     const uint64_t elements = image_elements(data);

@@ -35,8 +35,8 @@ static bool read_every(const char *text, uint64_t *every_out) {
 }
 
 ebb_status ebb_lr_schedule_parse(const char *text, ebb_lr_schedule *schedule_io) {
-    if (text == NULL) { return refuse(""); }
-    if (schedule_io == NULL) { return ebb_fail(EBB_E_ARGUMENT, "schedule '%s': there is no place for it", text); }
+    EBB_NEED(text);
+    EBB_NEED(schedule_io);
     for (size_t k = 0; k < N_KINDS; k++) {
         const size_t n = strlen(names[k]);
         if (strncmp(text, names[k], n) != 0) { continue; }

@@ -59,8 +59,8 @@ static ebb_status set_up(ebb_trainer *trainer, ebb_no_fit *no_fit_out, char *ste
 
 ebb_status ebb_trainer_create(const ebb_trainer_options *options, ebb_trainer **trainer_out, ebb_no_fit *no_fit_out,
                               char *step_name_out) {
-    if (options == NULL) { return ebb_fail(EBB_E_ARGUMENT, "trainer: there are no options"); }
-    if (trainer_out == NULL) { return ebb_fail(EBB_E_ARGUMENT, "trainer: there is no place for it"); }
+    EBB_NEED(options);
+    EBB_NEED(trainer_out);
     if (options->size_bytes != sizeof *options) {
         return ebb_fail(EBB_E_ARGUMENT, "ebb_trainer_options of %zu bytes", options->size_bytes);
     }
@@ -201,6 +201,9 @@ static ebb_status check_context(const ebb_trainer *trainer) {
 }
 
 ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, bool *done_out) {
+    EBB_NEED(trainer);
+    EBB_NEED(result_out);
+    EBB_NEED(done_out);
     const ebb_trainer_options *o = &trainer->options;
     if (trainer->step >= o->n_steps) {
         *done_out = true;
@@ -232,6 +235,7 @@ ebb_status ebb_trainer_step(ebb_trainer *trainer, ebb_step_result *result_out, b
 }
 
 ebb_status ebb_trainer_record_status(const ebb_trainer *trainer) {
+    EBB_NEED(trainer);
     return ebb_run_record_status(trainer->run);
 }
 
@@ -258,6 +262,8 @@ static double median_stall(const ebb_trainer *trainer, const ebb_run_stats *stat
 }
 
 ebb_status ebb_trainer_summarize(ebb_trainer *trainer, ebb_trainer_summary *summary_out) {
+    EBB_NEED(trainer);
+    EBB_NEED(summary_out);
     ebb_trainer_summary summary = {
         .run = ebb_run_get_stats(trainer->run),
         .step_time_median_s = median_of(trainer, trainer->times_s),

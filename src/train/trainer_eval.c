@@ -96,6 +96,8 @@ static ebb_status run_parked(ebb_trainer *trainer, ebb_eval_result *result) {
 }
 
 ebb_status ebb_trainer_evaluate(ebb_trainer *trainer, ebb_eval_result *result_out) {
+    EBB_NEED(trainer);
+    EBB_NEED(result_out);
     if (trainer->eval_status != EBB_OK) { return ebb__fail_adopt(trainer->eval_status, trainer->eval_message); }
     ebb_eval_result result;
     EBB_TRY(ebb_run_park(trainer->run));

@@ -91,6 +91,8 @@ ebb_status ebb__trainer_refuse_values(const ebb_trainer *trainer, const char *pa
 }
 
 ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
+    EBB_NEED(trainer);
+    EBB_NEED(path);
     if (!trainer->options.keep_going) {
         char hash[65]; /* not needed, but its making looks at every value */
         const char *not_finite = NULL;
@@ -101,6 +103,8 @@ ebb_status ebb_trainer_save(ebb_trainer *trainer, const char *path) {
 }
 
 ebb_status ebb_trainer_save_gradients(ebb_trainer *trainer, const char *path) {
+    EBB_NEED(trainer);
+    EBB_NEED(path);
     if (!trainer->session->options.keep_gradients) {
         return ebb_fail(EBB_E_ARGUMENT, "%s: gradients are not kept in this run", path);
     }

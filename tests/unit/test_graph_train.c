@@ -216,7 +216,6 @@ static void test_optimizers(void **state) {
     }
     assert_int_equal(ebb_optimizer_parse("adamax", &kind), EBB_E_ARGUMENT);
     assert_non_null(strstr(ebb_last_error(), "'adamax' (sgd, momentum"));
-    assert_int_equal(ebb_optimizer_parse(NULL, &kind), EBB_E_ARGUMENT);
 }
 
 /* ---- how parameters begin --------------------------------------------------------------------- */

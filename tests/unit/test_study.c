@@ -346,15 +346,20 @@ static void segments_and_reserved(void **state) {
 
 static void bad_options(void **state) {
     (void)state;
+    study_fixture f;
+    study_fixture_init(&f, STUDY_TELLS_ALL);
+    (void)study_fixture_study(&f, NULL);
     ebb_study_options options = EBB_STUDY_OPTIONS_INIT;
     ebb_study *study = NULL;
     options.size_bytes--;
-    assert_int_equal(ebb_study_create(NULL, &options, &study), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_study_create(f.reader, &options, &study), EBB_E_ARGUMENT);
+    expect_message("another version");
     options.size_bytes++;
     options.in_bytes_per_s = 0;
-    assert_int_equal(ebb_study_create(NULL, &options, &study), EBB_E_ARGUMENT);
+    assert_int_equal(ebb_study_create(f.reader, &options, &study), EBB_E_ARGUMENT);
+    expect_message("bandwidth");
     assert_null(study);
-    ebb_study_destroy(NULL);
+    study_fixture_fini(&f);
     assert_string_equal(ebb_study_kind_name(EBB_STUDY_COPY), "copy");
     assert_string_equal(ebb_study_use_name(EBB_STUDY_USE_INTERMEDIATE), "intermediate");
 }

@@ -806,20 +806,6 @@ static void test_numbers_that_make_no_sense(void **state) {
     expect_refused(o, EBB_E_ARGUMENT, "a budget of inf % is not possible");
 }
 
-static void test_nothing_is_refused(void **state) {
-    (void)state;
-    ebb_trainer *trainer = NULL;
-    assert_int_equal(ebb_trainer_create(NULL, &trainer, NULL, NULL), EBB_E_ARGUMENT);
-    expect_message("there are no options");
-    const ebb_trainer_options o = base_options();
-    assert_int_equal(ebb_trainer_create(&o, NULL, NULL, NULL), EBB_E_ARGUMENT);
-    ebb_data *data = NULL;
-    assert_int_equal(ebb_data_open(NULL, NULL, &data), EBB_E_ARGUMENT);
-    expect_message("no description");
-    assert_int_equal(ebb_data_open("synthetic", NULL, NULL), EBB_E_ARGUMENT);
-    assert_int_equal(ebb_lr_schedule_parse("cosine", NULL), EBB_E_ARGUMENT);
-}
-
 static void test_synthetic_has_no_test_split(void **state) {
     (void)state;
     ebb_trainer_options o = base_options();
@@ -890,7 +876,6 @@ int main(void) {
         IN_DIR_OF_DIGITS(test_a_damaged_picture_can_be_mended),
         IN_DIR_OF_DIGITS(test_bad_options),
         IN_DIR_OF_DIGITS(test_numbers_that_make_no_sense),
-        IN_DIR_OF_DIGITS(test_nothing_is_refused),
         IN_DIR_OF_DIGITS(test_synthetic_has_no_test_split),
         IN_DIR_OF_DIGITS(test_networks_are_built_once),
     };
