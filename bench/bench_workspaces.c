@@ -41,7 +41,10 @@ static void build(bench *b, char **argv, bool tf32) {
     must(ebb_session_open(&options, &b->session));
     b->parts = ebb_session_get_parts(b->session);
     must(ebb_run_measure_links(b->parts.device, NULL, NULL, NULL, UINT64_MAX, b->parts.machine));
-    must(ebb_run_measure_steps(b->parts.lowered, MEASURE_REPS, true, NULL, b->parts.machine));
+    ebb_measure_options measuring = EBB_MEASURE_OPTIONS_INIT;
+    measuring.reps = MEASURE_REPS;
+    measuring.all_choices = true;
+    must(ebb_run_measure_steps(b->parts.lowered, &measuring, b->parts.machine));
 }
 
 /* ---- runs -------------------------------------------------------------------------------------- */

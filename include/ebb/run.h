@@ -133,14 +133,23 @@ EBB_API ebb_status ebb_run_record_status(const ebb_run *run);
  * than the program means. EBB_E_LIMIT: the commands have 2^31 accesses or more. */
 EBB_API ebb_status ebb_run_prove(ebb_graph *graph, ebb_device *device, const ebb_plan *plan, ebb_proof *proof_out);
 
-/* Measure each distinct kernel of a lowered network (of each step's first choice, or of all choices), reps times or
- * more after one warm-up, in an arena with room for one kernel at a time, and store the least time under its key. One
- * that takes eight times as long as another of its step is run once or twice; an algorithm that did so at two steps
- * gets its time at further ones by its rate there. Kernels whose times the machine has already are left out. If the
- * device holds no data, nothing is measured, here and below, and the machine stays as it is. progress is told of each
- * kernel. */
-EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
-                                         const ebb_progress *progress, ebb_machine *machine);
+typedef struct ebb_measure_options {
+    size_t size_bytes;
+    uint32_t reps;           /* of each kernel, or more, after one warm-up */
+    bool all_choices;        /* of each step; else the first alone */
+    ebb_progress progress;   /* told of each kernel */
+    bool (*stop)(void *ctx); /* asked before each kernel; true ends the measuring with EBB_OK. NULL: never */
+    void *stop_ctx;
+} ebb_measure_options;
+#define EBB_MEASURE_OPTIONS_INIT EBB_INIT(ebb_measure_options, EBB_SET(reps, 5))
+
+/* Measure each distinct kernel of a lowered network in an arena with room for one kernel at a time, and store the least
+ * time under its key, one kernel after the other. One that takes eight times as long as another of its step is run once
+ * or twice; an algorithm that did so at two steps gets its time at further ones by its rate there. Kernels whose times
+ * the machine has already are left out. If the device holds no data, nothing is measured, here and below, and the
+ * machine stays as it is. EBB_E_ARGUMENT: options of another version. */
+EBB_API ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, const ebb_measure_options *options,
+                                         ebb_machine *machine);
 
 /* Measure the links of a device (host; the disk under disk_dir when it is not NULL, by io as in ebb_run_options; and
  * the remote when it is not NULL, for which the machine gets a tier if it has none), each way alone, both at once, and

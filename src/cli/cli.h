@@ -55,6 +55,12 @@ bool ebb__cli_is_same_file(const char *a, const char *b);
 
 /* Catch a signal, unless it was ignored when this program started, as under nohup. */
 void ebb__cli_catch(int number, const struct sigaction *action);
+/* From now on SIGINT, SIGTERM and SIGHUP do not end this program, but the first of them, unless it was ignored, is what
+ * ebb__cli_caught returns. A second SIGINT or SIGTERM ends it. The other call does the same for SIGPIPE, ignored or
+ * not: the output is not read any more. */
+void ebb__cli_catch_ends(void);
+void ebb__cli_catch_pipe(void);
+int ebb__cli_caught(void); /* 0: none */
 
 /* The folder for temporary files that the environment names (TMPDIR); NULL: none. */
 const char *ebb__cli_temp_dir(void);

@@ -3,11 +3,16 @@
  * `ebb probe`: measure this machine, for plans whose predicted times hold: the links to the host's memory, to a disk
  * and to other processes' memory, the rates of computing, and each kernel of the networks named. One device is measured
  * (--device); what others the backend has is listed.
+ *
+ * Measuring takes minutes, so the file is written anew after the links and after each network. SIGINT, SIGTERM and
+ * SIGHUP end it after the kernel at hand: the file has what was measured, and the exit code is 128 plus the signal's
+ * number. A second SIGINT or SIGTERM ends it at once.
  */
 #include "cli.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 typedef struct probe_values {
     ebb_cli_network network;
@@ -41,28 +46,59 @@ static ebb_status open_session(const char *net, const ebb_cli_network *network, 
     return status == EBB_OK ? ebb_session_open(&options, session_out) : status;
 }
 
+static bool is_caught(void *ctx) {
+    (void)ctx;
+    return ebb__cli_caught() != 0;
+}
+
 static ebb_status measure_network(const char *net, const probe_values *values, const ebb_session_parts *measured) {
     ebb_session *session = NULL;
-    const ebb_progress progress = ebb__progress();
+    ebb_measure_options options = EBB_MEASURE_OPTIONS_INIT;
+    options.reps = (uint32_t)values->reps;
+    options.all_choices = true;
+    options.progress = ebb__progress();
+    options.stop = is_caught;
     ebb__progress_tell("making the program", 0, 0);
     ebb_status status = open_session(net, &values->network, measured->device, &session);
     if (status != EBB_OK) { return status; }
-    status = ebb_run_measure_steps(ebb_session_get_parts(session).lowered, (uint32_t)values->reps, true, &progress,
-                                   measured->machine);
+    status = ebb_run_measure_steps(ebb_session_get_parts(session).lowered, &options, measured->machine);
     ebb_session_close(session);
     return status;
 }
 
+/* A pipe or a terminal gets the description once, at the end. */
+static bool is_file(const char *path) {
+    struct stat info;
+    return stat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
+static ebb_status save(const probe_values *values, const ebb_machine *machine, bool is_last) {
+    if (values->out == NULL || (!is_last && !is_file(values->out))) { return EBB_OK; }
+    return ebb_machine_save(machine, values->out);
+}
+
+/* All that was asked for, or what there is before a signal. */
 static ebb_status measure(const probe_values *values, const ebb_cli_arguments *nets,
                           const ebb_session_parts *measured) {
     ebb__progress_tell("measuring the machine", 0, 0);
     ebb_status status = ebb_run_measure_links(measured->device, values->network.disk, values->network.io,
                                               values->network.lent, UINT64_MAX, measured->machine);
-    for (size_t i = 0; i < nets->n && status == EBB_OK; i++) {
-        status = measure_network(nets->at[i], values, measured);
+    for (size_t i = 0; i < nets->n && status == EBB_OK && !is_caught(NULL); i++) {
+        status = save(values, measured->machine, false);
+        if (status == EBB_OK) { status = measure_network(nets->at[i], values, measured); }
     }
-    if (status == EBB_OK && values->out != NULL) { status = ebb_machine_save(measured->machine, values->out); }
-    return status;
+    return status == EBB_OK ? save(values, measured->machine, true) : status;
+}
+
+static int end_by_signal(const probe_values *values) {
+    const int number = ebb__cli_caught();
+    if (values->out != NULL) {
+        ebb__cli_say("ended by signal %d; what was measured is in %s (--machine goes on from there)", number,
+                     values->out);
+    } else {
+        ebb__cli_say("ended by signal %d; without -o, what was measured is lost", number);
+    }
+    return 128 + number;
 }
 
 typedef struct findings {
@@ -186,16 +222,21 @@ static int probe(const probe_values *values, const ebb_cli_arguments *nets) {
     findings found = {.devices = NULL};
     int code = EBB_EXIT_DONE;
     ebb__cli_warn_slow(&values->network);
-    ebb_status status = open_session(NULL, &values->network, NULL, &session);
+    ebb__cli_catch_ends();
+    ebb_status status = values->out != NULL ? ebb_path_check_writable(values->out) : EBB_OK;
+    if (status == EBB_OK) { status = open_session(NULL, &values->network, NULL, &session); }
     if (status == EBB_OK) { measured = ebb_session_get_parts(session); }
     if (status == EBB_OK) { status = list_devices(&values->network, measured.device, &found); }
     if (status == EBB_OK) { status = measure(values, nets, &measured); }
-    ebb__progress_tell("measuring copies", 0, 0);
-    if (status == EBB_OK) {
+    const bool is_ended = status == EBB_OK && is_caught(NULL);
+    if (status == EBB_OK && !is_ended) {
+        ebb__progress_tell("measuring copies", 0, 0);
         status = ebb_run_measure_copies(measured.device, UINT64_MAX, &found.pinned, &found.pageable);
     }
     if (status != EBB_OK) {
         code = ebb__cli_failed(status);
+    } else if (is_ended) {
+        code = end_by_signal(values);
     } else {
         ebb__progress_clear();
         if (values->json) {

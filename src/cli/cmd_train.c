@@ -67,22 +67,6 @@ static const ebb_cli_option train_options[] = {
     {"--json", EBB_CLI_FLAG, AT(json), NULL, "one object per line on stdout, for programs"},
 };
 
-static volatile sig_atomic_t caught_signal;
-
-static void on_signal(int number) {
-    caught_signal = number;
-}
-
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    ebb__cli_catch(SIGHUP, &action); /* comes twice when a terminal closes: from the kernel and from the shell */
-    action.sa_flags |= (int)SA_RESETHAND;
-    ebb__cli_catch(SIGINT, &action);
-    ebb__cli_catch(SIGTERM, &action);
-    (void)sigaction(SIGPIPE, &action, NULL); /* also where it was ignored: the output is not read any more */
-}
-
 static ebb_status set_options(const train_values *values, const char *net, ebb_trainer_options *options) {
     options->data = values->data;
     options->augment = values->augment;
@@ -134,11 +118,11 @@ static ebb_status run_steps(ebb_trainer *trainer, const train_values *values, co
         *last_step_out = step.step;
         ebb__cli_report_step(report, &step);
         bool is_epoch_end = epoch_steps > 0 && step.step % epoch_steps == 0;
-        if (caught_signal == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
+        if (ebb__cli_caught() == 0 && may_evaluate && (is_epoch_end || step.step == info->n_steps)) {
             status = evaluate(trainer, report, is_endless ? step.epoch : step.epoch + 1, step.step);
             if (status != EBB_OK) { return status; }
         }
-        if (caught_signal != 0) { return EBB_OK; }
+        if (ebb__cli_caught() != 0) { return EBB_OK; }
     }
 }
 
@@ -184,7 +168,7 @@ static int end_not_finite(const train_values *values) {
 }
 
 static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint64_t last_step) {
-    int number = (int)caught_signal;
+    const int number = ebb__cli_caught();
     if (values->checkpoint != NULL) {
         ebb_status status = ebb_trainer_checkpoint(trainer, values->checkpoint);
         if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
@@ -203,11 +187,12 @@ static int end_by_signal(ebb_trainer *trainer, const train_values *values, uint6
 
 static int train(ebb_trainer *trainer, const train_values *values) {
     ebb_cli_train_report report = {.as_json = values->json, .info = ebb_trainer_get_info(trainer)};
-    catch_signals();
+    ebb__cli_catch_ends();
+    ebb__cli_catch_pipe();
     ebb__cli_report_begin(&report);
     uint64_t last_step = 0; /* that was made */
     ebb_status status = run_steps(trainer, values, &report, &last_step);
-    if (status == EBB_OK && caught_signal != 0) { return end_by_signal(trainer, values, last_step); }
+    if (status == EBB_OK && ebb__cli_caught() != 0) { return end_by_signal(trainer, values, last_step); }
     if (status == EBB_OK) { status = finish(trainer, values, &report); }
     if (status == EBB_E_NOT_FINITE) { return end_not_finite(values); }
     if (status == EBB_E_NO_FIT) {

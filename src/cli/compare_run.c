@@ -21,7 +21,11 @@ ebb_status ebb__cli_measure_machine(const ebb_cli_network *network, const ebb_se
     const ebb_status status =
         ebb_run_measure_links(parts->device, network->disk, network->io, network->lent, floor_bytes, parts->machine);
     if (status != EBB_OK) { return status; }
-    return ebb_run_measure_steps(parts->lowered, MEASURE_REPS, all_choices, &progress, parts->machine);
+    ebb_measure_options options = EBB_MEASURE_OPTIONS_INIT;
+    options.reps = MEASURE_REPS;
+    options.all_choices = all_choices;
+    options.progress = progress;
+    return ebb_run_measure_steps(parts->lowered, &options, parts->machine);
 }
 
 /* A run's ports, and the data for them. */

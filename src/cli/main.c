@@ -96,6 +96,31 @@ void ebb__cli_catch(int number, const struct sigaction *action) {
     (void)sigaction(number, action, NULL);
 }
 
+static volatile sig_atomic_t caught_signal;
+
+static void on_signal(int number) {
+    caught_signal = number;
+}
+
+void ebb__cli_catch_ends(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    ebb__cli_catch(SIGHUP, &action); /* comes twice when a terminal closes: from the kernel and from the shell */
+    action.sa_flags |= (int)SA_RESETHAND;
+    ebb__cli_catch(SIGINT, &action);
+    ebb__cli_catch(SIGTERM, &action);
+}
+
+void ebb__cli_catch_pipe(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGPIPE, &action, NULL);
+}
+
+int ebb__cli_caught(void) {
+    return (int)caught_signal;
+}
+
 static void print_overview(void) {
     printf("usage: ebb COMMAND ...\n\nebb trains neural networks inside a memory budget.\n\ncommands:\n");
     for (size_t i = 0; i < N_COMMANDS; i++) { printf("  %-8s %s\n", commands[i]->name, commands[i]->about); }

@@ -178,11 +178,11 @@ static ebb_status measure_sample(ebb_bench *b, const ebb_lowered *low, const sam
     return ebb_machine_set_time(machine, s->key, ns);
 }
 
-static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool all_choices, ebb_bump *bump,
-                                  const ebb_progress *progress, ebb_machine *machine) {
+static ebb_status measure_samples(const ebb_lowered *low, const ebb_measure_options *options, ebb_bump *bump,
+                                  ebb_machine *machine) {
     sample *samples = NULL;
     size_t n = 0;
-    EBB_TRY(collect_samples(low, all_choices, machine, bump, &samples, &n));
+    EBB_TRY(collect_samples(low, options->all_choices, machine, bump, &samples, &n));
     if (n == 0) { return EBB_OK; }
     uint64_t arena_bytes = 0, port_bytes = 4;
     uint32_t most = 1;
@@ -203,21 +203,25 @@ static ebb_status measure_samples(const ebb_lowered *low, uint32_t reps, bool al
     ebb_slow_kernels slow = {.n = 0};
     ebb_status st = ebb__bench_open(low->device, arena_bytes, low->graph->ports.n, port_bytes, &b);
     for (size_t i = 0; i < n && st == EBB_OK; i++) {
-        ebb__tell(progress, "measuring kernels", i, n);
-        st = measure_sample(&b, low, &samples[i], reps, operands, &slow, machine);
+        if (options->stop != NULL && options->stop(options->stop_ctx)) { break; }
+        ebb__tell(&options->progress, "measuring kernels", i, n);
+        st = measure_sample(&b, low, &samples[i], options->reps, operands, &slow, machine);
     }
     ebb__bench_close(&b);
     return st;
 }
 
-ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, uint32_t reps, bool all_choices,
-                                 const ebb_progress *progress, ebb_machine *machine) {
+ebb_status ebb_run_measure_steps(const ebb_lowered *lowered, const ebb_measure_options *options, ebb_machine *machine) {
     EBB_NEED(lowered);
+    EBB_NEED(options);
     EBB_NEED(machine);
+    if (options->size_bytes != sizeof *options) {
+        return ebb_fail(EBB_E_ARGUMENT, "measuring: options of another version");
+    }
     if (!lowered->device->ops->has_data) { return EBB_OK; }
     ebb_bump bump;
     ebb__bump_init(&bump, lowered->mem);
-    ebb_status st = measure_samples(lowered, reps, all_choices, &bump, progress, machine);
+    ebb_status st = measure_samples(lowered, options, &bump, machine);
     ebb__bump_fini(&bump);
     return st;
 }

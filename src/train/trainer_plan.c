@@ -27,8 +27,11 @@ static ebb_status find_machine(ebb_trainer *trainer) {
     const uint64_t floor_bytes = ebb_program_floor_bytes(s->program, NULL);
     const ebb_session_options *o = &s->options;
     EBB_TRY(ebb_run_measure_links(s->device, o->disk_dir, o->io, o->remote, floor_bytes, s->machine));
-    const bool all_choices = strcmp(s->options.algorithms, "given") != 0;
-    return ebb_run_measure_steps(s->lowered, MEASURE_REPS, all_choices, progress, s->machine);
+    ebb_measure_options options = EBB_MEASURE_OPTIONS_INIT;
+    options.reps = MEASURE_REPS;
+    options.all_choices = strcmp(s->options.algorithms, "given") != 0;
+    options.progress = *progress;
+    return ebb_run_measure_steps(s->lowered, &options, s->machine);
 }
 
 /* ---- the host's budget ------------------------------------------------------------------------ */

@@ -138,6 +138,27 @@ run "probe adds to its own file" out probe lenet --backend ref --reps 1 --machin
     equal "nothing is left to measure" "$(measured more)" "$(measured before)"
 equal "probe measures the batch of train" "$(grep -oE '"[0-9a-f]{16}"' default)" "$(grep -oE '"[0-9a-f]{16}"' given)"
 rm -f default given more before
+complains "probe finds out early that it cannot write" 4 "nowhere/x" probe resnet50 --backend ref -o nowhere/x
+
+# A probe that is stopped: the first network's times are in the file as soon as they are known, and stay.
+run "the first network" out probe mlp --backend ref --batch 1 --reps 1 -o first
+"$EBB" probe mlp resnet50 --backend ref --batch 1 --reps 1 -o stopped >out 2>err &
+pid=$!
+for try in $(seq 600); do
+    [ -e stopped ] && [ "$(measured stopped | wc -l)" = "$(measured first | wc -l)" ] && break
+    sleep 0.05
+done
+equal "a network's times are in the file before the next one's" "$(measured stopped | cut -d: -f1)" "$(measured first | cut -d: -f1)"
+check "the probe goes on" kill -TERM $pid
+wait $pid
+equal "a stopped probe: exit code" $? 143
+equal "a stopped probe: says so" "$(cat err)" \
+    "ebb: ended by signal 15; what was measured is in stopped (--machine goes on from there)"
+empty "a stopped probe: no table" "$(cat out)"
+check "a stopped probe: no other file" [ "$(echo stopped*)" = stopped ]
+run "a stopped probe goes on" out probe mlp --backend ref --batch 1 --reps 1 --machine stopped -o more &&
+    equal "a stopped probe goes on with what it has" "$(measured more)" "$(measured stopped)"
+rm -f first stopped more
 
 outputs="--save --checkpoint --record --save-gradients"
 for a in $outputs; do

@@ -16,6 +16,13 @@ static ebb_machine *make_machine(const ebb_mem *mem) {
     return machine;
 }
 
+static ebb_measure_options every_choice_once(void) {
+    ebb_measure_options options = EBB_MEASURE_OPTIONS_INIT;
+    options.reps = 1;
+    options.all_choices = true;
+    return options;
+}
+
 static void every_kernel_gets_its_time(void **state) {
     (void)state;
     run_fixture f;
@@ -25,7 +32,11 @@ static void every_kernel_gets_its_time(void **state) {
     const ebb_choice *choices = ebb_program_choices(ebb_lowered_program(f.lowered), &n);
     assert_true(n > 20);
     assert_true(ebb_machine_step_time_ns(machine, &choices[0]) >= UNMEASURED_NS);
-    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, NULL, machine), EBB_OK);
+    ebb_measure_options options = every_choice_once();
+    options.size_bytes--;
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_E_ARGUMENT);
+    options.size_bytes++;
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
     for (size_t c = 0; c < n; c++) { assert_true(ebb_machine_step_time_ns(machine, &choices[c]) < UNMEASURED_NS); }
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
@@ -70,12 +81,42 @@ static void each_kernel_is_told(void **state) {
     run_fixture_init(&f, NULL);
     ebb_machine *machine = make_machine(NULL);
     uint64_t n_told = 0;
-    const ebb_progress progress = {note_progress, &n_told};
-    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, &progress, machine), EBB_OK);
+    ebb_measure_options options = every_choice_once();
+    options.progress = (ebb_progress){note_progress, &n_told};
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
     assert_true(n_told > 10);
     const uint64_t n_first = n_told;
-    assert_int_equal(ebb_run_measure_steps(f.lowered, 1, true, &progress, machine), EBB_OK);
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
     assert_int_equal(n_told, n_first); /* the machine has them */
+    ebb_machine_destroy(machine);
+    run_fixture_fini(&f);
+}
+
+static bool stop_after_three(void *ctx) {
+    const uint64_t *n_told = ctx;
+    return *n_told == 3;
+}
+
+/* What was measured before the stop stays, so a second call measures only the rest. */
+static void a_stop_keeps_what_was_measured(void **state) {
+    (void)state;
+    run_fixture f;
+    run_fixture_init(&f, NULL);
+    ebb_machine *machine = make_machine(NULL);
+    uint64_t n_all = 0, n_first = 0, n_rest = 0;
+    ebb_measure_options options = every_choice_once();
+    options.progress = (ebb_progress){note_progress, &n_all};
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
+    ebb_machine_destroy(machine);
+    machine = make_machine(NULL);
+    options.progress.ctx = options.stop_ctx = &n_first;
+    options.stop = stop_after_three;
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
+    assert_int_equal(n_first, 3);
+    options.progress.ctx = options.stop_ctx = &n_rest;
+    options.stop = NULL;
+    assert_int_equal(ebb_run_measure_steps(f.lowered, &options, machine), EBB_OK);
+    assert_int_equal(n_first + n_rest, n_all);
     ebb_machine_destroy(machine);
     run_fixture_fini(&f);
 }
@@ -148,8 +189,11 @@ static void any_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_gets_its_time), cmocka_unit_test(slow_algorithms_are_guessed),
-        cmocka_unit_test(each_kernel_is_told),        cmocka_unit_test(links_are_measured_within_a_limit),
+        cmocka_unit_test(every_kernel_gets_its_time),
+        cmocka_unit_test(slow_algorithms_are_guessed),
+        cmocka_unit_test(each_kernel_is_told),
+        cmocka_unit_test(a_stop_keeps_what_was_measured),
+        cmocka_unit_test(links_are_measured_within_a_limit),
         cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,7 @@ typedef struct world {
     ebb_session_options session_options;
     ebb_trainer_options trainer_options;
     ebb_executor_ops executor_ops;
+    ebb_measure_options measuring;
     ebb_remote_ops remote_ops;
 } world;
 
@@ -151,6 +152,7 @@ static void make_run(world *w) {
     w->executor_ops = EBB_EXECUTOR_OPS_INIT;
     w->executor_ops.compute = w->executor_ops.copy = do_nothing;
     w->remote_ops = EBB_REMOTE_OPS_INIT;
+    w->measuring = EBB_MEASURE_OPTIONS_INIT;
     w->remote_ops.move = move_nothing;
 }
 
@@ -488,8 +490,9 @@ static void runs(void **state) {
     REFUSED(device, ebb_run_prove(w->graph, NULL, w->plan, w->out));
     REFUSED(plan, ebb_run_prove(w->graph, w->device, NULL, w->out));
     REFUSED(proof_out, ebb_run_prove(w->graph, w->device, w->plan, NULL));
-    REFUSED(lowered, ebb_run_measure_steps(NULL, 1, true, NULL, w->machine));
-    REFUSED(machine, ebb_run_measure_steps(w->lowered, 1, true, NULL, NULL));
+    REFUSED(lowered, ebb_run_measure_steps(NULL, &w->measuring, w->machine));
+    REFUSED(options, ebb_run_measure_steps(w->lowered, NULL, w->machine));
+    REFUSED(machine, ebb_run_measure_steps(w->lowered, &w->measuring, NULL));
     REFUSED(device, ebb_run_measure_links(NULL, NULL, NULL, NULL, 1, w->machine));
     REFUSED(machine, ebb_run_measure_links(w->device, NULL, NULL, NULL, 1, NULL));
     REFUSED(device, ebb_run_measure_copies(NULL, 1, w->out, w->out));
