@@ -146,31 +146,37 @@ static void swap(ebb_iteration_parts *a, ebb_iteration_parts *b) {
     *b = old;
 }
 
-/* In this text, if so more is found than was. */
-static ebb_status find_more(const ebb_iteration_text *text, const ebb_u32s *lengths, ebb_iteration_parts *iterations) {
+/* In this text, if so more is found than was. *is_joined: those found hold unequal passes. */
+static ebb_status find_more(const ebb_iteration_text *text, const ebb_u32s *lengths, ebb_iteration_parts *iterations,
+                            bool *is_joined) {
     ebb_iteration_parts other = {0};
-    const ebb_status st = ebb__iteration_from_events(text, lengths, true, &other);
-    if (st == EBB_OK && n_covered(&other) > n_covered(iterations)) { swap(iterations, &other); }
+    bool is_other_joined = false;
+    const ebb_status st = ebb__iteration_from_events(text, lengths, true, &other, &is_other_joined);
+    if (st == EBB_OK && n_covered(&other) > n_covered(iterations)) {
+        swap(iterations, &other);
+        *is_joined = is_other_joined;
+    }
     EBB_VEC_FINI(text->finder->mem, &other);
     return st;
 }
 
 /* With frees in a row as they came, or in any order, if so more is found: one order may be an accident. */
 static ebb_status find_exact(const ebb_iteration_text *all, const ebb_iteration_text *sorted, const ebb_u32s *lengths,
-                             ebb_iteration_parts *iterations) {
-    EBB_TRY(find_more(all, lengths, iterations));
-    return find_more(sorted, lengths, iterations);
+                             ebb_iteration_parts *iterations, bool *is_joined) {
+    EBB_TRY(find_more(all, lengths, iterations, is_joined));
+    return find_more(sorted, lengths, iterations, is_joined);
 }
 
 /* In the symbols of some kinds alone. */
-static ebb_status find_in_part(const ebb_iteration_text *all, uint32_t kinds, ebb_iteration_parts *iterations) {
+static ebb_status find_in_part(const ebb_iteration_text *all, uint32_t kinds, ebb_iteration_parts *iterations,
+                               bool *is_joined) {
     ebb_u32s lengths = {0};
     ebb_iteration_text part;
     ebb_bump bump;
     ebb__bump_init(&bump, all->finder->mem);
     ebb_status st = ebb__iteration_text_init_part(&part, all, kinds, &bump);
     if (st == EBB_OK) { st = ebb__iteration_candidates(&part, &lengths); }
-    if (st == EBB_OK) { st = ebb__iteration_from_events(&part, &lengths, true, iterations); }
+    if (st == EBB_OK) { st = ebb__iteration_from_events(&part, &lengths, true, iterations, is_joined); }
     EBB_VEC_FINI(all->finder->mem, &lengths);
     ebb__bump_fini(&bump);
     return st;
@@ -217,8 +223,9 @@ static ebb_status find_meetings(const ebb_iteration_text *all, const ebb_iterati
                                 ebb_iteration_parts *iterations) {
     ebb_iteration_parts exact = {0};
     ebb_u32s lengths = {0};
+    bool is_joined = false; /* of those that are known, which stay */
     ebb_status st = add_lengths(all->finder, iterations, &lengths);
-    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, &exact); }
+    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, &exact, &is_joined); }
     if (st == EBB_OK) { refine(all->finder, &exact, iterations); }
     EBB_VEC_FINI(all->finder->mem, &exact);
     EBB_VEC_FINI(all->finder->mem, &lengths);
@@ -227,32 +234,37 @@ static ebb_status find_meetings(const ebb_iteration_text *all, const ebb_iterati
 
 /* By the steps alone, if all else may come in any order; by frees, too; by all, about. */
 static ebb_status find_otherwise(const ebb_iteration_text *all, const ebb_iteration_text *sorted,
-                                 ebb_iteration_parts *iterations) {
+                                 ebb_iteration_parts *iterations, bool *is_joined) {
     ebb_u32s lengths = {0};
-    EBB_TRY(find_in_part(all, 1u << EBB_SYMBOL_STEP, iterations));
+    EBB_TRY(find_in_part(all, 1u << EBB_SYMBOL_STEP, iterations, is_joined));
     if (iterations->n > 0) { return EBB_OK; }
     ebb_status st = ebb__iteration_candidates(sorted, &lengths);
-    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, iterations); }
-    if (st == EBB_OK && iterations->n == 0) { st = ebb__iteration_from_events(sorted, &lengths, false, iterations); }
+    if (st == EBB_OK) { st = find_exact(all, sorted, &lengths, iterations, is_joined); }
+    if (st == EBB_OK && iterations->n == 0) {
+        st = ebb__iteration_from_events(sorted, &lengths, false, iterations, is_joined);
+    }
     EBB_VEC_FINI(all->finder->mem, &lengths);
     return st;
 }
 
 /* What a program does is told by all but frees, which are seen where they are seen. */
-static ebb_status find_in_events(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations) {
+static ebb_status find_in_events(const ebb_iteration_text *all, ebb_bump *bump, ebb_iteration_parts *iterations,
+                                 bool *is_joined) {
     ebb_iteration_text sorted;
-    EBB_TRY(find_in_part(all, ~(1u << EBB_SYMBOL_FREE), iterations));
+    EBB_TRY(find_in_part(all, ~(1u << EBB_SYMBOL_FREE), iterations, is_joined));
     ebb__iteration_drop_first(all, iterations);
     EBB_TRY(ebb__iteration_text_init_sorted(&sorted, all, bump));
-    return iterations->n > 0 ? find_meetings(all, &sorted, iterations) : find_otherwise(all, &sorted, iterations);
+    return iterations->n > 0 ? find_meetings(all, &sorted, iterations)
+                             : find_otherwise(all, &sorted, iterations, is_joined);
 }
 
-/* The updates of a trace, and the iterations that end with them. */
+/* The updates of a trace, the iterations that end with them, and what is known of those that the events tell. */
 typedef struct told {
     ebb_iteration_updates groups;
     uint32_t period; /* groups in an iteration */
     ebb_iteration_evidence source;
     ebb_iteration_parts iterations;
+    bool is_joined; /* those that the events tell hold unequal passes */
 } told;
 
 /* Whether each iteration holds a whole period of updates and ends soon after it, and half of all updates or more are in
@@ -375,7 +387,7 @@ static ebb_status find_by_events(ebb_iteration_finder *finder, const ebb_iterati
         return EBB_OK;
     }
     *answer = found;
-    if (seen != TRAINING_SURE || tells_phases) {
+    if (seen != TRAINING_SURE || tells_phases || t->is_joined) {
         answer->confidence = fmin(answer->confidence, seen != TRAINING_UNLIKELY ? MAX_UNSURE : MAX_UNLIKELY);
     }
     return EBB_OK;
@@ -480,7 +492,7 @@ static ebb_status find_by(ebb_iteration_finder *finder, ebb_bump *bump, ebb_iter
         return ebb__iteration_judge(finder, by_events, EBB_ITERATION_FROM_MARKS, answer);
     }
     EBB_TRY(ebb__iteration_from_updates(&all, bump, &t->groups, &t->period, &t->source, &t->iterations));
-    EBB_TRY(find_in_events(&all, bump, by_events));
+    EBB_TRY(find_in_events(&all, bump, by_events, &t->is_joined));
     return find_unmarked(finder, &all, t, by_events, answer);
 }
 

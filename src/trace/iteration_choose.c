@@ -259,6 +259,7 @@ typedef struct choice {
     double chance_bits; /* what an event that is the same by chance is worth */
     uint32_t *stamps;   /* [n_blocks] */
     uint32_t stamp;
+    bool is_joined; /* the best one is made of unequal passes */
 } choice;
 
 static uint32_t slot_of(uint32_t symbol) {
@@ -563,16 +564,83 @@ static ebb_status choose(choice *c, const ebb_u32s *lengths, bool exact, repetit
     return st == EBB_OK ? join_parts(c, exact, best) : st;
 }
 
+/* From where the repetition within it begins anew, what of an iteration is in no whole one of them; in kept events. */
+static ebb_status find_rest(const ebb_iteration_text *text, const repetition *longer, const repetition *within,
+                            ebb_stretches *rest) {
+    const ebb_stretches *runs = &within->runs;
+    size_t r = 0;
+    while (r < runs->n && runs->data[r].first <= longer->runs.data[0].first) { r++; }
+    if (r == runs->n) { return EBB_OK; }
+    const uint32_t last = (uint32_t)ebb_min_u64(runs->data[r].first + (uint64_t)longer->length, text->n);
+    while (r < runs->n && runs->data[r].first < last) {
+        const uint32_t at = (uint32_t)ebb_min_u64(whole_end(&runs->data[r], within->length), last);
+        r++;
+        const uint32_t to = r < runs->n ? (uint32_t)ebb_min_u64(runs->data[r].first, last) : last;
+        if (to > at) { EBB_TRY(EBB_PUSH(text->finder->mem, rest, places_of(text, at, to))); }
+    }
+    return EBB_OK;
+}
+
+/* Whether what the longer one has beside the shorter one's runs is another optimizer's pass. */
+static ebb_status has_pass(const choice *c, const repetition *longer, const repetition *shorter, bool *has_out) {
+    const ebb_stretches *runs = &longer->runs;
+    const uint32_t inner = shorter->runs.data[0].first;
+    const ebb_stretch span = places_of(c->text, runs->data[0].first, runs->data[runs->n - 1].last);
+    const ebb_stretch one = places_of(c->text, inner, inner + shorter->length);
+    ebb_stretches rest = {0};
+    ebb_status st = find_rest(c->text, longer, shorter, &rest);
+    if (st == EBB_OK) { st = ebb__iteration_has_pass(c->text, span, one, &rest, has_out); }
+    EBB_VEC_FINI(c->text->finder->mem, &rest);
+    return st;
+}
+
+/* Where no access tells what is written: the shortest iteration in which the best one comes several times, and another
+ * optimizer's pass beside it. An evaluation beside it makes no gradients; one more pass of as many events is a batch of
+ * another size. */
+static ebb_status join_passes(choice *c, const ebb_u32s *lengths, bool exact, repetition *best) {
+    repetition next = {.length = 0};
+    ebb_status st = EBB_OK;
+    bool has = false;
+    for (size_t i = 0; st == EBB_OK && !has && i < lengths->n; i++) {
+        bool is_one = false;
+        next.length = lengths->data[i];
+        if (next.length <= best->length || next.length % best->length == 0) { continue; }
+        st = judge(c, exact, &next, &is_one);
+        const bool holds = is_one && 2 * next.n_covered >= best->n_covered && do_overlap(&next, best);
+        if (st == EBB_OK && holds) { st = has_pass(c, &next, best, &has); }
+    }
+    if (has) {
+        const repetition part = *best;
+        *best = next;
+        next = part;
+    }
+    EBB_VEC_FINI(c->text->finder->mem, &next.runs);
+    c->is_joined = has;
+    return st;
+}
+
+static bool tells_accesses(const ebb_iteration_finder *finder) {
+    for (size_t at = 0; at < finder->symbols.n; at++) {
+        const uint32_t kind = finder->symbols.data[at] & EBB_SYMBOL_MASK;
+        if (kind == EBB_SYMBOL_READ || kind == EBB_SYMBOL_WRITE) { return true; }
+    }
+    return false;
+}
+
 ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
-                                 uint32_t *length_out, ebb_stretches *runs) {
+                                 uint32_t *length_out, ebb_stretches *runs, bool *is_joined_out) {
     const ebb_mem *mem = text->finder->mem;
     choice c = {.text = text};
     repetition best = {.length = 0};
     c.stamps = ebb__calloc(mem, text->finder->sizes.n + 1, sizeof *c.stamps);
     ebb_status st = c.stamps != NULL ? measure_chance(&c) : EBB_E_NO_MEMORY;
     if (st == EBB_OK) { st = choose(&c, lengths, exact, &best); }
+    if (st == EBB_OK && best.length > 0 && !tells_accesses(text->finder)) {
+        st = join_passes(&c, lengths, exact, &best);
+    }
     if (st == EBB_OK) {
         *length_out = best.length;
+        *is_joined_out = c.is_joined;
         EBB_VEC_FINI(mem, runs);
         *runs = best.runs;
     } else {

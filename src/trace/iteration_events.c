@@ -237,6 +237,7 @@ typedef struct search {
     uint32_t length, start; /* of the one that the others are compared with */
     ebb_stretches runs;
     ebb_stretches found;
+    bool is_joined; /* of unequal passes */
 } search;
 
 static bool is_free(const ebb_iteration_text *text, uint32_t at) {
@@ -417,7 +418,7 @@ static ebb_status tell(const search *s, ebb_iteration_parts *iterations) {
 }
 
 static ebb_status find(search *s, const ebb_u32s *lengths, bool exact, ebb_iteration_parts *iterations) {
-    EBB_TRY(ebb__iteration_choose(s->text, lengths, exact, &s->length, &s->runs));
+    EBB_TRY(ebb__iteration_choose(s->text, lengths, exact, &s->length, &s->runs, &s->is_joined));
     if (s->length == 0) { return EBB_OK; }
     EBB_TRY(ebb__iteration_start(s->text, s->length, &s->runs, &s->start));
     EBB_TRY(find_all(s));
@@ -428,10 +429,12 @@ static ebb_status find(search *s, const ebb_u32s *lengths, bool exact, ebb_itera
 }
 
 ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
-                                      ebb_iteration_parts *iterations) {
+                                      ebb_iteration_parts *iterations, bool *is_joined_out) {
+    *is_joined_out = false;
     if (text->n < MIN_EVENTS) { return EBB_OK; }
     search s = {.text = text};
     const ebb_status st = find(&s, lengths, exact, iterations);
+    *is_joined_out = s.is_joined;
     EBB_VEC_FINI(text->finder->mem, &s.runs);
     EBB_VEC_FINI(text->finder->mem, &s.found);
     return st;

@@ -26,6 +26,7 @@ static ebb_stretch stretch_of(const ebb_iteration_finder *finder, const ebb_iter
 #define ALL_SHARE 0.9  /* of the bytes that stay: all but a teacher's or so */
 #define WRITTEN_SHARE 0.0625
 #define OFTEN_SHARE 5u   /* of the repetitions: one in this many is often */
+#define PASS_SHARE 0.125 /* of the other bytes that a repetition makes: what another pass makes */
 #define STATE_SHARE 0.25 /* of the bytes that stay: the optimizer's state */
 
 typedef struct sizes {
@@ -33,6 +34,7 @@ typedef struct sizes {
     uint32_t last_gradient; /* kept event that made the last block of this size that goes; UINT32_MAX: none */
     uint32_t last_death;    /* of that block */
     bool is_made;           /* in the repetition */
+    uint32_t making;        /* the last one that made such a block */
 } sizes;
 
 typedef struct weigher {
@@ -40,7 +42,14 @@ typedef struct weigher {
     ebb_stretch one, span; /* a usual repetition; all of them */
     ebb_u64_map index;     /* by size: into sizes */
     EBB_VEC(sizes) sizes;
+    uint32_t n_makings; /* that were looked at */
 } weigher;
+
+/* Without the frees at its end, with which a program may end, too. */
+static ebb_stretch without_frees(const ebb_iteration_finder *finder, ebb_stretch span) {
+    while (span.last > span.first && ebb__symbol_is_free(finder->symbols.data[span.last - 1])) { span.last--; }
+    return span;
+}
 
 static bool stays(const weigher *w, uint32_t block) {
     return w->all->born[block] < w->span.first && w->all->died[block] >= w->span.last;
@@ -89,26 +98,54 @@ static void find_gradients(weigher *w, ebb_iteration_weight *weight) {
     weight->has_all_gradients = weight->has_gradients && made_bytes >= ALL_SHARE * bytes;
 }
 
-/* The bytes of blocks made there that are as large as one that stays. */
-static double made_bytes_of(const weigher *w, ebb_stretch part) {
+/* What is made there: how many bytes of blocks as large as one that stays, and of how many such sizes; and the bytes of
+ * all other blocks. */
+typedef struct making {
+    double like_staying_bytes, other_bytes;
+    uint32_t n_sizes;
+} making;
+
+static void add_making(weigher *w, ebb_stretch part, making *made) {
     const ebb_iteration_finder *finder = w->all->finder;
-    double bytes = 0.0;
     for (uint32_t at = part.first; at < part.last; at++) {
         if (!is_alloc(finder, at)) { continue; }
         const uint64_t size = finder->sizes.data[finder->blocks.data[at]];
-        if (ebb__u64_map_find(&w->index, size) != NULL) { bytes += (double)size; }
+        const uint64_t *found = ebb__u64_map_find(&w->index, size);
+        if (found == NULL) {
+            made->other_bytes += (double)size;
+            continue;
+        }
+        made->like_staying_bytes += (double)size;
+        made->n_sizes += w->sizes.data[*found].making != w->n_makings;
+        w->sizes.data[*found].making = w->n_makings;
     }
-    return bytes;
 }
 
-/* Whether something often comes between repetitions that makes as many such blocks: another optimizer's pass. */
-static bool is_half(const weigher *w, const ebb_iteration_part *parts, size_t n) {
-    const double least = MOST_SHARE * made_bytes_of(w, w->one);
+static making making_of(weigher *w, const ebb_stretch *parts, size_t n) {
+    making made = {0};
+    w->n_makings++;
+    for (size_t p = 0; p < n; p++) { add_making(w, parts[p], &made); }
+    return made;
+}
+
+/* Whether what makes this is a pass of another optimizer: it makes gradients as a repetition does, and what else a pass
+ * needs, which a copy of the weights does not. */
+static bool is_pass(const making *other, const making *one) {
+    return other->n_sizes > 0 && 2 * other->n_sizes >= one->n_sizes &&
+           other->like_staying_bytes >= MOST_SHARE * one->like_staying_bytes &&
+           other->other_bytes >= PASS_SHARE * one->other_bytes;
+}
+
+/* Whether something often comes between repetitions that is another optimizer's pass. */
+static bool is_half(weigher *w, const ebb_iteration_part *parts, size_t n) {
+    const making one = making_of(w, &w->one, 1);
     size_t n_iterations = 0, n_others = 0;
     for (size_t p = 0; p < n; p++) {
         n_iterations += parts[p].kind == EBB_ITERATION_PART_ITERATION;
         if (parts[p].kind == EBB_ITERATION_PART_BETWEEN) {
-            n_others += made_bytes_of(w, stretch_of(w->all->finder, &parts[p])) >= least;
+            const ebb_stretch between = stretch_of(w->all->finder, &parts[p]);
+            const making other = making_of(w, &between, 1);
+            n_others += is_pass(&other, &one);
         }
     }
     return n_others * OFTEN_SHARE >= n_iterations;
@@ -181,7 +218,7 @@ ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iterati
             w.one = part;
         }
     }
-    while (w.span.last > w.span.first && ebb__symbol_is_free(finder->symbols.data[w.span.last - 1])) { w.span.last--; }
+    w.span = without_frees(finder, w.span);
     ebb__u64_map_init(&w.index, finder->mem);
     ebb_status st = weigh(&w, &weight);
     if (st == EBB_OK) { st = find_writes(&w, &weight); }
@@ -189,6 +226,20 @@ ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iterati
     ebb__u64_map_fini(&w.index);
     EBB_VEC_FINI(finder->mem, &w.sizes);
     if (st == EBB_OK) { *weight_out = weight; }
+    return st;
+}
+
+ebb_status ebb__iteration_has_pass(const ebb_iteration_text *all, ebb_stretch span, ebb_stretch one,
+                                   const ebb_stretches *rest, bool *has_out) {
+    weigher w = {.all = all, .one = one, .span = without_frees(all->finder, span)};
+    ebb__u64_map_init(&w.index, all->finder->mem);
+    const ebb_status st = count_staying(&w);
+    if (st == EBB_OK) {
+        const making once = making_of(&w, &w.one, 1), other = making_of(&w, rest->data, rest->n);
+        *has_out = w.sizes.n > 0 && is_pass(&other, &once);
+    }
+    ebb__u64_map_fini(&w.index);
+    EBB_VEC_FINI(all->finder->mem, &w.sizes);
     return st;
 }
 

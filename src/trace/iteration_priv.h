@@ -126,18 +126,18 @@ ebb_status ebb__iteration_candidates(const ebb_iteration_text *text, ebb_u32s *l
 ebb_status ebb__iteration_add_length(const ebb_mem *mem, ebb_u32s *lengths, uint32_t length);
 
 /* Which of the candidates is the iteration, 0 for none; its runs: the stretches that repeat with its length, in order.
- */
+ * *is_joined_out: it holds a shorter repetition several times and another optimizer's pass. */
 ebb_status ebb__iteration_choose(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
-                                 uint32_t *length_out, ebb_stretches *runs);
+                                 uint32_t *length_out, ebb_stretches *runs, bool *is_joined_out);
 
 /* iteration_events.c: where in the first run the first whole iteration begins. */
 ebb_status ebb__iteration_start(const ebb_iteration_text *text, uint32_t length, const ebb_stretches *runs,
                                 uint32_t *start_out);
 
 /* iteration_events.c: the iterations by the events alone, or by these events, in order, of one of the lengths. None:
- * none exist. */
+ * none exist. *is_joined_out as above. */
 ebb_status ebb__iteration_from_events(const ebb_iteration_text *text, const ebb_u32s *lengths, bool exact,
-                                      ebb_iteration_parts *iterations);
+                                      ebb_iteration_parts *iterations, bool *is_joined_out);
 
 /* Without the first one, if more of what it makes stays than of the second: it makes gradients that are kept. */
 void ebb__iteration_drop_first(const ebb_iteration_text *text, ebb_iteration_parts *iterations);
@@ -166,6 +166,11 @@ ebb_status ebb__iteration_from_updates(const ebb_iteration_text *all, ebb_bump *
 /* iteration_judge.c: what blocks alone tell of a repetition; parts are those of the answer. */
 ebb_status ebb__iteration_weigh(const ebb_iteration_text *all, const ebb_iteration_part *parts, size_t n,
                                 ebb_iteration_weight *weight_out);
+
+/* iteration_judge.c: whether the rest of an iteration, in which a repetition comes several times, holds another
+ * optimizer's pass. span: all that repeats; in kept events. */
+ebb_status ebb__iteration_has_pass(const ebb_iteration_text *all, ebb_stretch span, ebb_stretch one,
+                                   const ebb_stretches *rest, bool *has_out);
 
 /* iteration_judge.c: the answer and the parts, from iterations in order that do not overlap, one or more. But for
  * marked ones, those in front and at the end that are irregular are none, and one alone is none: then nothing is

@@ -573,6 +573,35 @@ def gan_three_critics():
     gan(3)
 
 
+def wgan(n_critic, make_optimizer):
+    """As in the paper, which takes five steps of the critic for one of the generator."""
+    maker, critic = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64)), nn.Sequential(
+        nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+    of_maker, of_critic = make_optimizer(maker.parameters()), make_optimizer(critic.parameters())
+    for _ in each(6):
+        for _ in range(n_critic):
+            loss = critic(maker(torch.randn(16, 8)).detach()).mean() - critic(batch()[0]).mean()
+            of_critic.zero_grad()
+            loss.backward()
+            of_critic.step()
+            for p in critic.parameters():
+                p.data.clamp_(-0.01, 0.01)
+        tell(TURN)
+        of_maker.zero_grad()
+        (-critic(maker(torch.randn(16, 8))).mean()).backward()
+        of_maker.step()
+
+
+@program
+def wgan_four_critics():
+    wgan(4, torch.optim.Adam)
+
+
+@program
+def wgan_five_critics():
+    wgan(5, torch.optim.RMSprop)
+
+
 @program
 def gan_sgd():
     maker, judge = perceptron(64, 3), perceptron(10, 2)
