@@ -591,7 +591,7 @@ def only_what_is_saved():
     def steps(model, optimizer, step):
         next(model.parameters()).register_hook(look)
         optimizer.register_step_pre_hook(look)
-        optimizer.register_step_post_hook(look)  # before the one by which operators are looked at again
+        optimizer.register_step_post_hook(look)  # before the global one
         losses = []
         for i in range(5):
             looks.clear()

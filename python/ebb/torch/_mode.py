@@ -4,13 +4,16 @@
 PyTorch calls Python for each operator while a dispatch mode is active, which takes a few microseconds even if nothing is
 to be done. If a plan moves only what autograd saves, this is so for the operators of the backward pass and of the
 optimizer, so the mode is not active there. Optimizers have hooks for that. The engine has none, so the function of
-torch.autograd that calls it is wrapped when the first step begins.
+torch.autograd that calls it is wrapped. Both is done once, when the first step begins: threads may train side by side.
 """
 import functools
+import threading
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+_here = threading.local()  # aside: (optimizer, the mode that is not active while it steps), or None
 
 
 class Mode(TorchDispatchMode):
@@ -23,19 +26,17 @@ class Mode(TorchDispatchMode):
 
     def __init__(self, doer):
         super().__init__()
-        self.doer, self._optimizer, self._hooks = doer, None, ()
-        _wrap_engine()
+        self.doer = doer
+        _install()
 
     def __enter__(self):
-        self._hooks = (register_optimizer_step_pre_hook(self._begin_optimizer),
-                       register_optimizer_step_post_hook(self._end_optimizer))
+        _here.aside = None
         return super().__enter__()
 
     def __exit__(self, *exception):
-        for hook in self._hooks:
-            hook.remove()
-        if self._optimizer is None:  # else it raised, and the mode is not active
+        if _here.aside is None:  # else the optimizer raised
             super().__exit__(*exception)
+        _here.aside = None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
@@ -49,34 +50,46 @@ class Mode(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             return self.doer.unpack(saved)
 
-    def run_engine(self, engine, args, kwargs):
-        if self.doer.sees_backward():
-            return engine(*args, **kwargs)
+    def leave(self):
         super().__exit__(None, None, None)
-        try:
-            return engine(*args, **kwargs)
-        finally:
-            super().__enter__()
 
-    def _begin_optimizer(self, optimizer, args, kwargs):
-        if not (args[1:] or kwargs) and _get_current_dispatch_mode() is self and not self.doer.sees_optimizer():
-            self._optimizer = optimizer  # not with a closure, which computes a forward pass
-            super().__exit__(None, None, None)
-
-    def _end_optimizer(self, optimizer, *_):
-        if self._optimizer is optimizer:
-            self._optimizer = None
-            super().__enter__()
+    def come_back(self):
+        super().__enter__()
 
 
-@functools.cache
-def _wrap_engine():
-    engine = getattr(torch.autograd, "_engine_run_backward", None)
-    if engine is None:  # then the mode stays active, which takes time only
-        return
+def _begin_optimizer(optimizer, args, kwargs):
+    mode = _get_current_dispatch_mode()
+    has_closure = bool(args[1:] or kwargs)  # which computes a forward pass
+    if isinstance(mode, Mode) and not has_closure and not mode.doer.sees_optimizer():
+        _here.aside = optimizer, mode
+        mode.leave()
 
+
+def _end_optimizer(optimizer, *_):
+    aside = getattr(_here, "aside", None)
+    if aside is not None and aside[0] is optimizer:
+        _here.aside = None
+        aside[1].come_back()
+
+
+def _unseen(engine):
+    """The engine, of whose operators nothing is seen if nothing has to be."""
     @functools.wraps(engine)
     def run(*args, **kwargs):
         mode = _get_current_dispatch_mode()
-        return mode.run_engine(engine, args, kwargs) if isinstance(mode, Mode) else engine(*args, **kwargs)
-    torch.autograd._engine_run_backward = run
+        if not isinstance(mode, Mode) or mode.doer.sees_backward():
+            return engine(*args, **kwargs)
+        mode.leave()
+        try:
+            return engine(*args, **kwargs)
+        finally:
+            mode.come_back()
+    return run
+
+
+@functools.cache
+def _install():
+    register_optimizer_step_pre_hook(_begin_optimizer)
+    register_optimizer_step_post_hook(_end_optimizer)
+    if hasattr(torch.autograd, "_engine_run_backward"):  # else the mode stays active, which takes time only
+        torch.autograd._engine_run_backward = _unseen(torch.autograd._engine_run_backward)
