@@ -136,11 +136,6 @@ void ebb__cli_print_help(const ebb_cli_command *command);
 char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
                     char buf[128]);
 
-/* Whether path has an ending that fits what is written there, one of endings ("html, htm"), or none at all. false: an
- * error was printed, with `instead` added to it. */
-bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
-                           const char *instead);
-
 /* A file that a command writes, and the option that names it; path NULL: it was not given. */
 typedef struct ebb_cli_output {
     const char *option, *path;

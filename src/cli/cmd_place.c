@@ -93,13 +93,6 @@ static int check_outputs(const place_values *values, const char *input) {
         const ebb_status status = ebb_path_check_writable(outputs[i]);
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    if (values->svg != NULL && !ebb__cli_check_ending(&ebb__cli_place, "--svg", values->svg, "svg", "")) {
-        return EBB_EXIT_USAGE;
-    }
-    if (values->out != NULL &&
-        !ebb__cli_check_ending(&ebb__cli_place, "-o", values->out, "csv", " (a picture: --svg OUT.svg)")) {
-        return EBB_EXIT_USAGE;
-    }
     return EBB_EXIT_DONE;
 }
 

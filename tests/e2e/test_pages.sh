@@ -83,6 +83,16 @@ complains "a viewer's file that is none" 2 "memory-viz does not write .json: .* 
 complains "a picture of another kind" 2 "svg does not write .png: .* svg" place x --svg x.png
 complains "offsets as a picture" 2 "-o does not write .svg: .* csv .a picture: --svg OUT.svg" place x -o x.svg
 complains "weights of PyTorch's" 2 "save does not write .pt: .* safetensors" train mlp --save w.pt
+complains "a plan as a document" 2 "plan: -o does not write .pdf: it writes a plan, as in OUT.plan" plan mlp -o p.pdf
+complains "a program as a plan" 2 "program-out does not write .plan: .* a program" plan mlp --program-out x.plan
+complains "a trace as a page" 2 "import: -o does not write .html: .* a trace or a program" import x -o x.html
+complains "a recording as a page" 2 "record: -o does not write .html: .* a trace" record -o x.html -- true
+complains "a step's recording as a page" 2 "train: --record does not write .html: .* a trace" train mlp --record x.html
+complains "a checkpoint of PyTorch's" 2 "checkpoint does not write .pt: .* a checkpoint" train mlp --checkpoint c.pt
+complains "a machine as a table" 2 "probe: -o does not write .csv: .* a machine's description" probe -o m.csv
+for name in p.txt p p.2 .pdf; do
+    equal "a plan in $name" "$("$EBB" plan mlp -o $name >/dev/null 2>err; echo $?)" 0
+done
 complains "gradients too" 2 "save-gradients does not write .npz" train mlp --save-gradients w.npz
 printf 'id,lower,upper,size\na,0,2,64\n' >buffers.csv
 run "an ending in capitals" out place buffers.csv --svg OUT.SVG && check "an ending in capitals" test -s OUT.SVG
