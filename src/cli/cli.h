@@ -130,12 +130,6 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
                     ebb_cli_arguments *arguments_out, int *exit_out);
 void ebb__cli_print_help(const ebb_cli_command *command);
 
-/* Write "; near it: --memory, --seed" to buf: the names that a mistyped word of n bytes may mean, or "" if there are
- * none. Names that begin with the word are nearest, then those at most two letters from it. name_of gives the i-th
- * name, NULL after the last. Returns buf. */
-char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
-                    char buf[128]);
-
 /* A file that a command writes, and the option that names it; path NULL: it was not given. */
 typedef struct ebb_cli_output {
     const char *option, *path;

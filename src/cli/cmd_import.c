@@ -96,8 +96,9 @@ static int check_values(const import_values *values, const ebb_cli_arguments *ar
     }
     if (values->format != NULL && !is_format(values->format, is_program_out)) {
         char near[128];
-        return ebb__cli_usage("import: there is no format %s%s; see ebb import --help", values->format,
-                              ebb__cli_near(values->format, strlen(values->format), format_name, NULL, near));
+        return ebb__cli_usage(
+            "import: there is no format %s%s; see ebb import --help", values->format,
+            ebb_suggest(values->format, strlen(values->format), format_name, NULL, near, sizeof near));
     }
     if (strcmp(arguments->at[0], "-") != 0 && ebb__cli_is_same_file(arguments->at[0], values->out)) {
         return ebb__cli_usage("import: the output would replace what it is made of, %s", values->out);

@@ -120,34 +120,6 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     return false;
 }
 
-#define FAR 3 /* letters: a name as far from a word as this is another word */
-
-/* How many letters a word of n bytes is from a name; 0 for the name's beginning too, FAR for another word. */
-static size_t distance_to(const char *word, size_t n, const char *name) {
-    const size_t n_dashes = strspn(name, "-");
-    if (n > n_dashes + 1 && strncmp(word, name, n) == 0) { return 0; }
-    const size_t d = ebb_edit_distance(word, n, name, strlen(name));
-    return d < FAR && d + n_dashes < n ? d : FAR;
-}
-
-char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
-                    char buf[128]) {
-    size_t best = FAR;
-    const char *name = NULL;
-    for (size_t i = 0; (name = name_of(ctx, i)) != NULL; i++) {
-        const size_t d = distance_to(word, n, name);
-        best = d < best ? d : best;
-    }
-    buf[0] = '\0';
-    for (size_t i = 0, at = 0; best < FAR && (name = name_of(ctx, i)) != NULL; i++) {
-        static const char begin[] = "; near it: ", between[] = ", ";
-        const char *before = at == 0 ? begin : between;
-        if (distance_to(word, n, name) > best || at + strlen(before) + strlen(name) >= 128) { continue; }
-        at += (size_t)snprintf(buf + at, 128 - at, "%s%s", before, name);
-    }
-    return buf;
-}
-
 /* What the options write, and how its name may end. Where all other endings are refused, `instead` says what would
  * write those; else only those of another kind of file are, and `what` says what is written. */
 typedef struct written {
@@ -236,7 +208,7 @@ static bool take_option(const ebb_cli_command *command, char **argv, int *i, voi
     if (option == NULL) {
         char near[128];
         ebb__cli_usage("%s: there is no option %.*s%s; see ebb %s --help", command->name, (int)name_len, arg,
-                       ebb__cli_near(arg, name_len, option_name, command, near), command->name);
+                       ebb_suggest(arg, name_len, option_name, command, near, sizeof near), command->name);
         return false;
     }
     char *member = (char *)values + option->offset;

@@ -68,9 +68,11 @@ says "the beginning of an option" 2 "ebb: train: there is no option --optim; nea
 says "a mistyped solver" 2 "ebb: place: there is no solver bset; near it: best; see ebb place --help" place x --solver bset
 says "a mistyped format" 2 "ebb: import: there is no format snapshto; near it: snapshot; see ebb import --help" \
     import x -o y --format snapshto
-complains "a mistyped policy" 2 "no policy is called .budgt.; there are: none, liveness, order, budget, best" \
+says "policies of one" 2 "ebb: compare: there is no option --policy; near it: --policies; see ebb compare --help" \
+    compare lenet --policy best
+complains "a mistyped policy" 2 "no policy is called .budgt.; near it: budget$" \
     plan lenet --backend dry --policy budgt
-says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; there are: given, least, fitting, fastest, greedy" \
+says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; near it: fastest" \
     plan lenet --backend dry --algorithms fast
 says "nothing is near" 2 "ebb: plan: there is no option --zzzzz; see ebb plan --help" plan lenet --zzzzz
 says "a letter is near to nothing" 2 "ebb: plan: there is no option -q; see ebb plan --help" plan lenet -q
