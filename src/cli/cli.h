@@ -247,6 +247,10 @@ void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
 
+/* Print text, of valid characters, after n_before columns that are printed already, and end the line. Where stdout is
+ * not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
+void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text);
+
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);
 

@@ -24,14 +24,14 @@ static const ebb_cli_option import_options[] = {
 };
 
 static void print_tells(const char *name, uint32_t wanted) {
-    const char *comma = "", *words = NULL;
-    printf("%-30s ", name);
-    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL; i++) {
+    char text[512] = "nothing";
+    const char *words = NULL;
+    size_t n = 0;
+    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL && n < sizeof text; i++) {
         if ((wanted >> i & 1) == 0) { continue; }
-        printf("%s%s", comma, words);
-        comma = ", ";
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", words);
     }
-    printf("%s\n", *comma == '\0' ? "nothing" : "");
+    ebb__cli_row(name, "%s", text);
 }
 
 static void print_result(const ebb_trace_import_result *result) {

@@ -59,6 +59,15 @@ run "a capacity in words" out place five.csv --capacity 1KiB && check "a capacit
 run "--compare" out place files/random.csv --compare
 equal "--compare: a line a solver" "$(tail -n +3 out | sed 's/ .*//')" "$solvers"
 equal "--compare: its head" "$(head -n 1 out)" "60 buffers, bound 56640 bytes"
+equal "--compare: in 71 columns" "$(awk '{ if (length > n) { n = length } } END { print n }' out)" 71
+for columns in 60 50 40; do
+    COLUMNS=$columns "$EBB" place files/random.csv --compare >narrow
+    empty "--compare in $columns columns: lines that do not fit" "$(awk -v n=$columns 'length > n' narrow)"
+    equal "--compare in $columns columns: a peak a solver" "$(tail -n +3 narrow | awk '{ print $1, $2 }')" \
+        "$(tail -n +3 out | awk '{ print $1, $2 }')"
+done
+COLUMNS=60 "$EBB" place files/random.csv --compare >narrow
+check "--compare in 60 columns: times, too" [ "$(grep -c ' s$' narrow)" = "$(grep -c ' s$' out)" ]
 run "--compare --json" out place files/random.csv --compare --json
 equal "--compare --json: a line a solver" "$(sed 's/.*"solver": "\([^"]*\)".*/\1/' out)" "$solvers"
 check "--compare --json: read by others" python3 -c 'import json, sys; [json.loads(line) for line in open("out")]'
