@@ -128,9 +128,13 @@ EBB_API char *ebb_bytes_format(uint64_t bytes, char *buf, size_t buf_bytes);
  * Returns buf (24 bytes suffice). */
 EBB_API char *ebb_bytes_round_up(uint64_t bytes, char *buf, size_t buf_bytes);
 
-/* How many bytes to insert, drop or change to turn word a (n_a bytes) into word b (n_b bytes); SIZE_MAX if either has
- * more than 48. For suggestions: up to 2 is likely a typing error. */
-EBB_API size_t ebb_edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
+/* Name i of those that there are; NULL: there are no more. */
+typedef const char *ebb_name_at(const void *ctx, size_t i);
+
+/* Write "; near it: adam, adamw" to buf: the names that a mistyped word of n bytes may mean, or "" if none is near. A
+ * word and a name end before a ':'. Returns buf (128 bytes suffice for a few names; those beyond are left out). */
+EBB_API char *ebb_suggest(const char *word, size_t n, ebb_name_at *name_at, const void *ctx, char *buf,
+                          size_t buf_bytes);
 
 /* Open a file, a pipe or a terminal for reading; the caller closes *fd_out. Waits for a pipe at most three seconds.
  * EBB_E_IO: it cannot be opened, or no program has opened the pipe for writing. EBB_E_FORMAT: a device, which may have

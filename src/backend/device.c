@@ -11,13 +11,15 @@ const char *ebb_backend_name(size_t idx, const char **about_out) {
     return ops->name;
 }
 
+static const char *name_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_backend_name(i, NULL);
+}
+
 static ebb_status fail_no_backend(const char *name) {
-    char list[256] = "";
-    size_t n = 0;
-    for (size_t i = 0; ebb__backend_get(i) != NULL && n < sizeof list; i++) {
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i == 0 ? "" : ", ", ebb__backend_get(i)->name);
-    }
-    return ebb_fail(EBB_E_NO_DEVICE, "no backend '%s' in this build; there are %s", name, list);
+    char known[EBB_SUGGESTION_BYTES];
+    return ebb_fail(EBB_E_NO_DEVICE, "no backend '%s' in this build%s", name,
+                    ebb__suggest_or_list(name, name_at, NULL, known));
 }
 
 ebb_status ebb_device_open(const char *backend, const ebb_device_options *options, ebb_device **device_out) {

@@ -34,6 +34,16 @@ ebb_status ebb__fail_adopt(ebb_status code, const char *message);
         if ((n) > 0) { EBB_NEED(argument); }                                                                           \
     } while (0)
 
+/* For messages about a name that is not known: what ebb_suggest says, or if no name is near "; there are: ..." with
+ * all. Returns buf. */
+#define EBB_SUGGESTION_BYTES 1024
+char *ebb__suggest_or_list(const char *word, ebb_name_at *name_at, const void *ctx, char buf[EBB_SUGGESTION_BYTES]);
+/* For names in an array that ends with NULL, which is the ctx. */
+const char *ebb__name_in_list(const void *names, size_t i);
+/* How many bytes to insert, drop or change to turn word a (n_a bytes) into word b (n_b bytes); SIZE_MAX if either has
+ * more than 48. */
+size_t ebb__edit_distance(const char *a, size_t n_a, const char *b, size_t n_b);
+
 void ebb__log(ebb_log_level level, const char *fmt, ...) EBB_PRINTF(2, 3);
 
 /* progress may be NULL. */

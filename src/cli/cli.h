@@ -136,17 +136,6 @@ bool ebb__cli_parse(const ebb_cli_command *command, int argc, char **argv, void 
                     ebb_cli_arguments *arguments_out, int *exit_out);
 void ebb__cli_print_help(const ebb_cli_command *command);
 
-/* Write "; near it: --memory, --seed" to buf: the names that a mistyped word of n bytes may mean, or "" if there are
- * none. Names that begin with the word are nearest, then those at most two letters from it. name_of gives the i-th
- * name, NULL after the last. Returns buf. */
-char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
-                    char buf[128]);
-
-/* Whether path has an ending that fits what is written there, one of endings ("html, htm"), or none at all. false: an
- * error was printed, with `instead` added to it. */
-bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
-                           const char *instead);
-
 /* A file that a command writes, and the option that names it; path NULL: it was not given. */
 typedef struct ebb_cli_output {
     const char *option, *path;
@@ -263,6 +252,10 @@ void ebb__cli_print_networks(FILE *out);
 void ebb__cli_print_names(FILE *out);
 
 /* ---- tables for people (row.c) ---------------------------------------------------------------- */
+
+/* Print text, of valid characters, after n_before columns that are printed already, and end the line. Where stdout is
+ * not wide enough, lines end between words, and the next ones begin after n_indent spaces. */
+void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text);
 
 void ebb__cli_row(const char *name, const char *fmt, ...) EBB_PRINTF(2, 3);
 void ebb__cli_row_bytes(const char *name, uint64_t bytes);

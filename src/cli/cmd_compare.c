@@ -137,9 +137,6 @@ static int check_values(const compare_values *values, const char *name, ebb_cli_
             "in all, not '%s'",
             EBB_CLI_MAX_BUDGETS, values->memory);
     }
-    if (values->out != NULL && !ebb__cli_check_ending(&ebb__cli_compare, "-o", values->out, "svg, csv", "")) {
-        return EBB_EXIT_USAGE;
-    }
     if (values->run && ebb__cli_is_program_file(name)) {
         return ebb__cli_usage("compare: --run takes a network of the zoo; a program alone has no kernels");
     }

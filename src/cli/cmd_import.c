@@ -24,14 +24,14 @@ static const ebb_cli_option import_options[] = {
 };
 
 static void print_tells(const char *name, uint32_t wanted) {
-    const char *comma = "", *words = NULL;
-    printf("%-30s ", name);
-    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL; i++) {
+    char text[512] = "nothing";
+    const char *words = NULL;
+    size_t n = 0;
+    for (size_t i = 0; ebb_trace_tells_name(i, &words) != NULL && n < sizeof text; i++) {
         if ((wanted >> i & 1) == 0) { continue; }
-        printf("%s%s", comma, words);
-        comma = ", ";
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", words);
     }
-    printf("%s\n", *comma == '\0' ? "nothing" : "");
+    ebb__cli_row(name, "%s", text);
 }
 
 static void print_result(const ebb_trace_import_result *result) {
@@ -96,8 +96,9 @@ static int check_values(const import_values *values, const ebb_cli_arguments *ar
     }
     if (values->format != NULL && !is_format(values->format, is_program_out)) {
         char near[128];
-        return ebb__cli_usage("import: there is no format %s%s; see ebb import --help", values->format,
-                              ebb__cli_near(values->format, strlen(values->format), format_name, NULL, near));
+        return ebb__cli_usage(
+            "import: there is no format %s%s; see ebb import --help", values->format,
+            ebb_suggest(values->format, strlen(values->format), format_name, NULL, near, sizeof near));
     }
     if (strcmp(arguments->at[0], "-") != 0 && ebb__cli_is_same_file(arguments->at[0], values->out)) {
         return ebb__cli_usage("import: the output would replace what it is made of, %s", values->out);

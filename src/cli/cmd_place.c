@@ -93,13 +93,6 @@ static int check_outputs(const place_values *values, const char *input) {
         const ebb_status status = ebb_path_check_writable(outputs[i]);
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    if (values->svg != NULL && !ebb__cli_check_ending(&ebb__cli_place, "--svg", values->svg, "svg", "")) {
-        return EBB_EXIT_USAGE;
-    }
-    if (values->out != NULL &&
-        !ebb__cli_check_ending(&ebb__cli_place, "-o", values->out, "csv", " (a picture: --svg OUT.svg)")) {
-        return EBB_EXIT_USAGE;
-    }
     return EBB_EXIT_DONE;
 }
 
@@ -110,8 +103,9 @@ static int check_values(const place_values *values, const ebb_cli_arguments *arg
     if (values->solver != NULL && values->compare) { return ebb__cli_usage("place: --solver or --compare, not both"); }
     if (values->solver != NULL && !is_solver(values->solver)) {
         char near[128];
-        return ebb__cli_usage("place: there is no solver %s%s; see ebb place --help", values->solver,
-                              ebb__cli_near(values->solver, strlen(values->solver), solver_name, NULL, near));
+        return ebb__cli_usage(
+            "place: there is no solver %s%s; see ebb place --help", values->solver,
+            ebb_suggest(values->solver, strlen(values->solver), solver_name, NULL, near, sizeof near));
     }
     if (values->steps > 0 && !isnan(values->time_s)) { return ebb__cli_usage("place: --steps or --time, not both"); }
     if (values->time_s <= 0.0f) { return ebb__cli_usage("place: --time is more than 0"); }

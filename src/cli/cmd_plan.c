@@ -333,9 +333,6 @@ static int run_plan(const ebb_cli_command *command, int argc, char **argv) {
     if (!ebb__cli_parse(command, argc, argv, &values, &arguments, &code)) { return code; }
     if (arguments.n == 0) { return ebb__cli_usage("plan: say which network or program; see ebb plan --help"); }
     if (!ebb__cli_is_subject(command, arguments.at[0])) { return EBB_EXIT_USAGE; }
-    if (values.curve != NULL && !ebb__cli_check_ending(command, "--curve", values.curve, "svg, csv", "")) {
-        return EBB_EXIT_USAGE;
-    }
     if (values.curve != NULL && (values.check != NULL || values.out != NULL || values.network.slowdown.is_given ||
                                  values.network.memory.bytes > 0 || values.network.memory.percent > 0)) {
         return ebb__cli_usage(

@@ -146,10 +146,12 @@ static void print_link(const char *name, ebb_link link, double both_bytes_per_s)
 /* What copies to and from the host and kernels leave each other. */
 static void print_shares(const ebb_link *host) {
     const double *work = host->work_rate, *copy = host->copy_rate;
-    printf("beside   a copy, kernels keep %.0f %% of their speed (those bound by memory %.0f %%), the copy %.0f %% "
-           "(%.0f %%)\n",
-           100 * work[EBB_STEP_ARITHMETIC], 100 * work[EBB_STEP_TRAFFIC], 100 * copy[EBB_STEP_ARITHMETIC],
-           100 * copy[EBB_STEP_TRAFFIC]);
+    char text[160];
+    snprintf(text, sizeof text,
+             "a copy, kernels keep %.0f %% of their speed (those bound by memory %.0f %%), the copy %.0f %% (%.0f %%)",
+             100 * work[EBB_STEP_ARITHMETIC], 100 * work[EBB_STEP_TRAFFIC], 100 * copy[EBB_STEP_ARITHMETIC],
+             100 * copy[EBB_STEP_TRAFFIC]);
+    ebb__cli_print_words((size_t)printf("beside   "), 9, text);
 }
 
 static void print_device(size_t number, const ebb_device_info *info, bool is_measured) {

@@ -29,16 +29,6 @@ typedef struct output {
 } output;
 #define N_OUTPUTS 3
 
-/* A page in a file that is named as a picture would not open. */
-static bool check_endings(const report_values *values) {
-    static const char others[] = " (also: --text, --json, --perfetto OUT.json, --memory-viz OUT.pickle)";
-    return (values->page == NULL || ebb__cli_check_ending(&ebb__cli_report, "-o", values->page, "html, htm", others)) &&
-           (values->perfetto == NULL ||
-            ebb__cli_check_ending(&ebb__cli_report, "--perfetto", values->perfetto, "json", "")) &&
-           (values->memory_viz == NULL ||
-            ebb__cli_check_ending(&ebb__cli_report, "--memory-viz", values->memory_viz, "pickle, pkl", ""));
-}
-
 static int check_values(const report_values *values, const ebb_cli_arguments *arguments, const output *outputs) {
     if (arguments->n == 0) { return ebb__cli_usage("report: say which file; see ebb report --help"); }
     if (values->text && values->json) { return ebb__cli_usage("report: --text or --json, not both"); }
@@ -56,7 +46,7 @@ static int check_values(const report_values *values, const ebb_cli_arguments *ar
         if (status == EBB_OK) { status = ebb_path_check_writable(outputs[i].path); }
         if (status != EBB_OK) { return ebb__cli_failed(status); }
     }
-    return check_endings(values) ? EBB_EXIT_DONE : EBB_EXIT_USAGE;
+    return EBB_EXIT_DONE;
 }
 
 static ebb_status set_machine(const char *path, ebb_report_options *options) {

@@ -212,15 +212,6 @@ static ebb_status check_outputs(const ebb_cli_output outputs[N_OUTPUTS]) {
     return status;
 }
 
-/* Weights are always written as safetensors, so a file with another ending is refused. */
-static bool check_endings(const train_values *values) {
-    static const char other[] = " (PyTorch reads it with safetensors.torch.load_file)";
-    return (values->save == NULL ||
-            ebb__cli_check_ending(&ebb__cli_train, "--save", values->save, "safetensors", other)) &&
-           (values->save_gradients == NULL ||
-            ebb__cli_check_ending(&ebb__cli_train, "--save-gradients", values->save_gradients, "safetensors", other));
-}
-
 /* The options that a plan's tiers need. What else is wrong with its file is said once the network is there. */
 static bool check_plan(const train_values *values) {
     ebb_plan *plan = NULL;
@@ -295,8 +286,8 @@ static int run_train(const ebb_cli_command *command, int argc, char **argv) {
                                                {"--checkpoint", values.checkpoint},
                                                {"--record", values.record},
                                                {"--save-gradients", values.save_gradients}};
-    if (!check_endings(&values) || !ebb__cli_are_apart(command, outputs, N_OUTPUTS) ||
-        !ebb__cli_check_threads(command, &values.network) || !check_plan(&values)) {
+    if (!ebb__cli_are_apart(command, outputs, N_OUTPUTS) || !ebb__cli_check_threads(command, &values.network) ||
+        !check_plan(&values)) {
         return EBB_EXIT_USAGE;
     }
     if (!ebb__cli_join(&values.network, &code)) { return code; }

@@ -15,10 +15,13 @@ static void print_devices(ebb_trace_reader *reader) {
     size_t n = 0, chosen = 0;
     const ebb_trace_device *devices = ebb_trace_reader_devices(reader, &n, &chosen);
     for (size_t i = 0; i < n; i++) {
-        char name[64], peak[32];
-        printf("%-16s peak %12s  %8" PRIu64 " blocks%s%s\n", ebb__cli_clean(devices[i].name, name, sizeof name),
-               ebb_bytes_format(devices[i].peak_bytes, peak, sizeof peak), devices[i].n_blocks,
-               devices[i].is_out_of_memory ? ", ran out of memory" : "", i == chosen ? ", taken without --device" : "");
+        char name[64], peak[32], text[192];
+        snprintf(text, sizeof text, "%-16s peak %12s  %8" PRIu64 " blocks%s%s",
+                 ebb__cli_clean(devices[i].name, name, sizeof name),
+                 ebb_bytes_format(devices[i].peak_bytes, peak, sizeof peak), devices[i].n_blocks,
+                 devices[i].is_out_of_memory ? ", ran out of memory" : "",
+                 i == chosen ? ", taken without --device" : "");
+        ebb__cli_print_words(0, 2, text);
     }
     const char *others = ebb_trace_reader_left_out(reader); /* by the import, which reads one at a time */
     if (others != NULL) { printf("not read: %s\n", others); }

@@ -150,7 +150,7 @@ static const char *command_name(const void *ctx, size_t i) {
 static int say_unknown(const char *name) {
     char near[128];
     return ebb__cli_usage("there is no command %s%s; see ebb help", name,
-                          ebb__cli_near(name, strlen(name), command_name, NULL, near));
+                          ebb_suggest(name, strlen(name), command_name, NULL, near, sizeof near));
 }
 
 /* `help --man [COMMAND]` and `help --completion SHELL`: for installing, so the overview leaves them out. */

@@ -120,45 +120,70 @@ static bool read_value(const ebb_cli_option *option, const char *text, void *mem
     return false;
 }
 
-#define FAR 3 /* letters: a name as far from a word as this is another word */
+/* What the options write, and how its name may end. Where all other endings are refused, `instead` says what would
+ * write those; else only those of another kind of file are, and `what` says what is written. */
+typedef struct written {
+    const char *command, *option, *endings;
+    const char *what, *instead;
+} written;
 
-/* How many letters a word of n bytes is from a name; 0 for the name's beginning too, FAR for another word. */
-static size_t distance_to(const char *word, size_t n, const char *name) {
-    const size_t n_dashes = strspn(name, "-");
-    if (n > n_dashes + 1 && strncmp(word, name, n) == 0) { return 0; }
-    const size_t d = ebb_edit_distance(word, n, name, strlen(name));
-    return d < FAR && d + n_dashes < n ? d : FAR;
-}
+#define OTHER_FORMATS " (also: --text, --json, --perfetto OUT.json, --memory-viz OUT.pickle)"
+#define OTHER_READER " (PyTorch reads it with safetensors.torch.load_file)"
+static const written writes[] = {
+    {"report", "-o", "html, htm", NULL, OTHER_FORMATS},
+    {"report", "--perfetto", "json", NULL, ""},
+    {"report", "--memory-viz", "pickle, pkl", NULL, ""},
+    {"compare", "-o", "svg, csv", NULL, ""},
+    {"plan", "--curve", "svg, csv", NULL, ""},
+    {"place", "--svg", "svg", NULL, ""},
+    {"place", "-o", "csv", NULL, " (a picture: --svg OUT.svg)"},
+    {"train", "--save", "safetensors", NULL, OTHER_READER},
+    {"train", "--save-gradients", "safetensors", NULL, OTHER_READER},
+    {"train", "--checkpoint", "checkpoint, safetensors", "a checkpoint, as in OUT.safetensors", NULL},
+    {"train", "--record", "trace", "a trace, as in OUT.trace", NULL},
+    {"record", "-o", "trace", "a trace, as in OUT.trace", NULL},
+    {"import", "-o", "trace, program", "a trace or a program, as in OUT.trace", NULL},
+    {"plan", "-o", "plan", "a plan, as in OUT.plan", NULL},
+    {"plan", "--program-out", "program", "a program, as in OUT.program", NULL},
+    {"probe", "-o", "machine, json", "a machine's description, as in OUT.machine", NULL},
+};
+#define N_WRITES (sizeof writes / sizeof writes[0])
 
-char *ebb__cli_near(const char *word, size_t n, const char *(*name_of)(const void *ctx, size_t i), const void *ctx,
-                    char buf[128]) {
-    size_t best = FAR;
-    const char *name = NULL;
-    for (size_t i = 0; (name = name_of(ctx, i)) != NULL; i++) {
-        const size_t d = distance_to(word, n, name);
-        best = d < best ? d : best;
-    }
-    buf[0] = '\0';
-    for (size_t i = 0, at = 0; best < FAR && (name = name_of(ctx, i)) != NULL; i++) {
-        static const char begin[] = "; near it: ", between[] = ", ";
-        const char *before = at == 0 ? begin : between;
-        if (distance_to(word, n, name) > best || at + strlen(before) + strlen(name) >= 128) { continue; }
-        at += (size_t)snprintf(buf + at, 128 - at, "%s%s", before, name);
-    }
-    return buf;
-}
+static const char other_files[] =
+    "pdf, png, jpg, jpeg, gif, webp, md, xml, yaml, pt, pth, npy, npz, onnx, h5, zip, gz, "
+    "tar, py, c, xls, xlsx";
 
-bool ebb__cli_check_ending(const ebb_cli_command *command, const char *option, const char *path, const char *endings,
-                           const char *instead) {
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
-    if (dot == NULL || dot == name) { return true; }
+static bool is_ending(const char *ending, const char *endings) {
     for (const char *at = endings; *at != '\0'; at += strcspn(at, ", "), at += strspn(at, ", ")) {
         const size_t n = strcspn(at, ", ");
-        if (strlen(dot + 1) == n && strncasecmp(dot + 1, at, n) == 0) { return true; }
+        if (strlen(ending) == n && strncasecmp(ending, at, n) == 0) { return true; }
     }
-    ebb__cli_usage("%s: %s does not write %s: it writes a file that ends in %s%s", command->name, option, dot, endings,
-                   instead);
     return false;
+}
+
+static bool is_another_kind(const char *ending) {
+    bool is_known = is_ending(ending, other_files);
+    for (size_t i = 0; !is_known && i < N_WRITES; i++) { is_known = is_ending(ending, writes[i].endings); }
+    return is_known;
+}
+
+/* Whether the path's ending fits what the option writes. false: an error was printed. */
+static bool check_ending(const ebb_cli_command *command, const char *option, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
+    if (dot == NULL || dot == name) { return true; }
+    for (size_t i = 0; i < N_WRITES; i++) {
+        const written *w = &writes[i];
+        if (strcmp(w->command, command->name) != 0 || strcmp(w->option, option) != 0) { continue; }
+        if (is_ending(dot + 1, w->endings) || (w->what != NULL && !is_another_kind(dot + 1))) { return true; }
+        if (w->what != NULL) {
+            ebb__cli_usage("%s: %s does not write %s: it writes %s", command->name, option, dot, w->what);
+        } else {
+            ebb__cli_usage("%s: %s does not write %s: it writes a file that ends in %s%s", command->name, option, dot,
+                           w->endings, w->instead);
+        }
+        return false;
+    }
+    return true;
 }
 
 static const ebb_cli_option *find_option(const ebb_cli_command *command, const char *arg, size_t name_len) {
@@ -183,7 +208,7 @@ static bool take_option(const ebb_cli_command *command, char **argv, int *i, voi
     if (option == NULL) {
         char near[128];
         ebb__cli_usage("%s: there is no option %.*s%s; see ebb %s --help", command->name, (int)name_len, arg,
-                       ebb__cli_near(arg, name_len, option_name, command, near), command->name);
+                       ebb_suggest(arg, name_len, option_name, command, near, sizeof near), command->name);
         return false;
     }
     char *member = (char *)values + option->offset;
@@ -201,7 +226,7 @@ static bool take_option(const ebb_cli_command *command, char **argv, int *i, voi
         ebb__cli_usage("%s: %s takes %s, not '%s'", command->name, option->name, wants[option->kind], text);
         return false;
     }
-    return true;
+    return option->kind != EBB_CLI_TEXT || check_ending(command, option->name, text);
 }
 
 static bool take_argument(const ebb_cli_command *command, const char *arg, ebb_cli_arguments *arguments) {

@@ -7,9 +7,36 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <string.h>
 
 #define NAME_WIDTH 30
+#define MIN_NAME_WIDTH 18
 #define VALUE_WIDTH 12
+
+void ebb__cli_print_words(size_t n_before, size_t n_indent, const char *text) {
+    const size_t n_columns = ebb__cli_columns();
+    size_t column = n_before;
+    for (const char *word = text; *word != '\0';) {
+        const size_t n_spaces = strspn(word, " "), n_bytes = n_spaces + strcspn(word + n_spaces, " ");
+        size_t n = 0;
+        for (size_t at = 0; at < n_bytes; n++) { at += ebb__cli_character(word + at); }
+        if (word > text && n_columns > 0 && column + n > n_columns) {
+            printf("\n%*s%.*s", (int)n_indent, "", (int)(n_bytes - n_spaces), word + n_spaces);
+            column = n_indent + n - n_spaces;
+        } else {
+            printf("%.*s", (int)n_bytes, word);
+            column += n;
+        }
+        word += n_bytes;
+    }
+    putchar('\n');
+}
+
+/* Where stdout is narrow, names give way, as far as they are short. */
+static int name_width(void) {
+    const int n_columns = (int)ebb__cli_columns(), n_left = n_columns - 1 - VALUE_WIDTH;
+    return n_columns == 0 || n_left > NAME_WIDTH ? NAME_WIDTH : n_left < MIN_NAME_WIDTH ? MIN_NAME_WIDTH : n_left;
+}
 
 void ebb__cli_row(const char *name, const char *fmt, ...) {
     char value[128];
@@ -17,10 +44,16 @@ void ebb__cli_row(const char *name, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(value, sizeof value, fmt, args);
     va_end(args);
-    printf("%-*s %*s\n", NAME_WIDTH, name, VALUE_WIDTH, value);
+    const int n = printf("%-*s ", name_width(), name);
+    if (strlen(value) > VALUE_WIDTH) {
+        ebb__cli_print_words((size_t)n, (size_t)n, value);
+    } else {
+        printf("%*s\n", VALUE_WIDTH, value);
+    }
 }
 
 void ebb__cli_row_bytes(const char *name, uint64_t bytes) {
     char text[32];
-    printf("%-*s %*s  %" PRIu64 "\n", NAME_WIDTH, name, VALUE_WIDTH, ebb_bytes_format(bytes, text, sizeof text), bytes);
+    printf("%-*s %*s  %" PRIu64 "\n", name_width(), name, VALUE_WIDTH, ebb_bytes_format(bytes, text, sizeof text),
+           bytes);
 }

@@ -6,9 +6,9 @@
 
 static const char *const names[] = {
     [EBB_OPT_SGD] = "sgd",   [EBB_OPT_MOMENTUM] = "momentum", [EBB_OPT_NESTEROV] = "nesterov",
-    [EBB_OPT_ADAM] = "adam", [EBB_OPT_ADAMW] = "adamw",
+    [EBB_OPT_ADAM] = "adam", [EBB_OPT_ADAMW] = "adamw",       NULL,
 };
-#define N_KINDS (sizeof names / sizeof names[0])
+#define N_KINDS (sizeof names / sizeof names[0] - 1)
 
 ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out) {
     EBB_NEED(name);
@@ -19,7 +19,9 @@ ebb_status ebb_optimizer_parse(const char *name, ebb_optimizer_kind *kind_out) {
             return EBB_OK;
         }
     }
-    return ebb_fail(EBB_E_ARGUMENT, "there is no optimizer '%s' (sgd, momentum, nesterov, adam, adamw)", name);
+    char known[EBB_SUGGESTION_BYTES];
+    return ebb_fail(EBB_E_ARGUMENT, "there is no optimizer '%s'%s", name,
+                    ebb__suggest_or_list(name, ebb__name_in_list, names, known));
 }
 
 const char *ebb__optimizer_name(ebb_optimizer_kind kind) {

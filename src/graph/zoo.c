@@ -67,27 +67,15 @@ const char *ebb_zoo_name(size_t idx, const char **about_out) {
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-static void append(char *text, size_t cap, const char *word) {
-    size_t n = strlen(text);
-    (void)snprintf(text + n, cap - n, "%s%s", n > 0 ? ", " : "", word);
+static const char *name_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_zoo_name(i, NULL);
 }
 
-/* Name the nearest networks, or all when none is near: a short word with most letters wrong is not a slip. */
 static ebb_status fail_unknown(const char *name) {
-    char near[256] = "", all[640] = "";
-    size_t n = strcspn(name, ":"), best = 3; /* further away than that is not a slip of the finger */
-    for (size_t i = 0; i < N_ZOO; i++) {
-        append(all, sizeof all, zoo[i].name);
-        if (n == 0) { continue; }
-        size_t d = ebb_edit_distance(name, n, zoo[i].name, strcspn(zoo[i].name, ":"));
-        if (d < best) {
-            best = d;
-            near[0] = '\0';
-        }
-        if (d == best && 2 * d <= n + 1) { append(near, sizeof near, zoo[i].name); }
-    }
-    if (near[0] != '\0') { return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'; near it: %s", name, near); }
-    return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'; there are: %s", name, all);
+    char names[EBB_SUGGESTION_BYTES];
+    return ebb_fail(EBB_E_ARGUMENT, "there is no network '%.64s'%s", name,
+                    ebb__suggest_or_list(name, name_at, NULL, names));
 }
 
 static ebb_status parse_arg(const char *name, const char **at, int64_t *arg_out) {

@@ -43,7 +43,6 @@ static const ebb_policy *const policies[] = {&ebb__policy_none,
                                              &ebb__policy_capuchin,
                                              &ebb__policy_mu_two,
                                              &ebb__policy_g10};
-#define MAX_NAMES_BYTES 1024
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
 const char *ebb_policy_name(size_t idx, const char **about_out) {
@@ -52,24 +51,26 @@ const char *ebb_policy_name(size_t idx, const char **about_out) {
     return policies[idx]->name;
 }
 
-static char *list_names(const char *(*name)(size_t idx, const char **about_out), char buf[MAX_NAMES_BYTES]) {
-    const char *each = NULL;
-    size_t at = 0;
-    for (size_t i = 0; (each = name(i, NULL)) != NULL && at < MAX_NAMES_BYTES; i++) {
-        at += (size_t)snprintf(buf + at, MAX_NAMES_BYTES - at, "%s%s", i > 0 ? ", " : "", each);
-    }
-    return buf;
+static const char *policy_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_policy_name(i, NULL);
+}
+
+static const char *algorithms_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return ebb_algorithms_name(i, NULL);
 }
 
 ebb_status ebb__policy_find(const char *name, const ebb_policy **policy_out) {
-    char all[MAX_NAMES_BYTES];
+    char known[EBB_SUGGESTION_BYTES];
     for (size_t i = 0; i < N_POLICIES; i++) {
         if (name == NULL || strcmp(policies[i]->name, name) != 0) { continue; }
         *policy_out = policies[i];
         return EBB_OK;
     }
-    return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'; there are: %s", name != NULL ? name : "",
-                    list_names(ebb_policy_name, all));
+    name = name != NULL ? name : "";
+    return ebb_fail(EBB_E_ARGUMENT, "no policy is called '%.64s'%s", name,
+                    ebb__suggest_or_list(name, policy_at, NULL, known));
 }
 
 /* There and back. */
@@ -170,9 +171,10 @@ ebb_status ebb__plan_make(const ebb_program *program, const ebb_machine *machine
     EBB_TRY(ebb__policy_find(options->policy, &policy));
     const ebb_algorithms how = ebb__algorithms_find(options->algorithms);
     if (how == EBB_N_ALGORITHMS) {
-        char all[MAX_NAMES_BYTES];
-        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'; there are: %s",
-                        options->algorithms != NULL ? options->algorithms : "", list_names(ebb_algorithms_name, all));
+        char known[EBB_SUGGESTION_BYTES];
+        const char *name = options->algorithms != NULL ? options->algorithms : "";
+        return ebb_fail(EBB_E_ARGUMENT, "no way to choose algorithms is called '%.64s'%s", name,
+                        ebb__suggest_or_list(name, algorithms_at, NULL, known));
     }
     if (isnan(options->slowdown)) { return ebb_fail(EBB_E_ARGUMENT, "a slowdown that is not a number"); }
     if (!(options->margin >= 0 && isfinite(options->margin))) {

@@ -31,14 +31,17 @@
 #define MOST_AT_ONCE ((uint64_t)1 << 30) /* of pread and pwrite */
 
 ebb_status ebb__io_parse(const char *name, ebb_io *io_out) {
-    static const char *const names[] = {[EBB_IO_AUTO] = "auto", [EBB_IO_PLAIN] = "plain", [EBB_IO_URING] = "uring"};
-    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+    static const char *const names[] = {
+        [EBB_IO_AUTO] = "auto", [EBB_IO_PLAIN] = "plain", [EBB_IO_URING] = "uring", NULL};
+    char known[EBB_SUGGESTION_BYTES];
+    for (int i = 0; names[i] != NULL; i++) {
         if (name == NULL || strcmp(name, names[i]) == 0) {
             *io_out = (ebb_io)i;
             return EBB_OK;
         }
     }
-    return ebb_fail(EBB_E_ARGUMENT, "no such way of input and output: '%s'; there are auto, plain and uring", name);
+    return ebb_fail(EBB_E_ARGUMENT, "no such way of input and output: '%s'%s", name,
+                    ebb__suggest_or_list(name, ebb__name_in_list, names, known));
 }
 
 /* ---- the file ------------------------------------------------------------------------------------ */

@@ -16,7 +16,10 @@ static bool is_paper(const ebb_session_options *o) {
 static ebb_status check_accounting(const ebb_session_options *o) {
     if (o->accounting == NULL || strcmp(o->accounting, "device") == 0) { return EBB_OK; }
     if (!is_paper(o)) {
-        return ebb_fail(EBB_E_ARGUMENT, "no accounting is called '%.64s'; there are: device, paper", o->accounting);
+        static const char *const names[] = {"device", "paper", NULL};
+        char known[EBB_SUGGESTION_BYTES];
+        return ebb_fail(EBB_E_ARGUMENT, "no accounting is called '%.64s'%s", o->accounting,
+                        ebb__suggest_or_list(o->accounting, ebb__name_in_list, names, known));
     }
     if (o->net == NULL && o->network_fn == NULL) {
         return ebb_fail(EBB_E_ARGUMENT, "paper accounting is for networks; a program tells its bytes itself");

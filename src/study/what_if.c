@@ -313,9 +313,16 @@ static ebb_status reserve(ebb_study *s, const ebb_caching_settings *settings, bo
     return forgive(st, bytes_out);
 }
 
+/* What a row of PyTorch's allocator is of; other settings are told beside it. */
+static const char *allocator_of(const char *key) {
+    if (strcmp(key, RECORDED) == 0) { return "PyTorch's caching allocator with the recorded settings"; }
+    return strcmp(key, "pytorch") == 0 ? "PyTorch's caching allocator with its defaults"
+                                       : "PyTorch's caching allocator";
+}
+
 static ebb_status add_pytorch_row(ebb_study *s, const char *key, const char *setting, uint64_t bytes) {
     const ebb_study_what_if row = {
-        .key = key, .about = "PyTorch's caching allocator", .setting = setting, .bytes = bytes, .is_reserved = true};
+        .key = key, .about = allocator_of(key), .setting = setting, .bytes = bytes, .is_reserved = true};
     return add_row(s, &row);
 }
 
@@ -386,17 +393,20 @@ static const ebb_study_what_if *find_checked(const ebb_study *s) {
     return found;
 }
 
+/* Let a row of PyTorch's allocator say this of its replay. */
+static ebb_status say_of_replay(ebb_study *s, ebb_study_what_if *row, const char *what) {
+    row->about = ebb__bump_printf(&s->bump, "%s, replayed; %s", allocator_of(row->key), what);
+    return row->about != NULL ? EBB_OK : EBB_E_NO_MEMORY;
+}
+
 /* What all rows of this allocator say; NULL: no memory. error: of the bytes that were reserved, where that is known. */
 static const char *replay_about(ebb_study *s, const double *error) {
     if (error != NULL) {
-        return ebb__bump_printf(
-            &s->bump,
-            "PyTorch's caching allocator, replayed; not to be relied on here: %+.1f %% from what was reserved",
-            100 * *error);
+        return ebb__bump_printf(&s->bump, "not to be relied on here: %+.1f %% from what was reserved", 100 * *error);
     }
     const bool has_any = s->summary.reserved_peak_bytes != EBB_STUDY_UNKNOWN && s->summary.reserved_peak_bytes != 0;
-    return has_any ? "PyTorch's caching allocator, replayed; error unknown: the recording does not tell all segments"
-                   : "PyTorch's caching allocator, replayed; error unknown: the recording tells no segments";
+    return has_any ? "error unknown: the recording does not tell all segments"
+                   : "error unknown: the recording tells no segments";
 }
 
 static bool has_own_releases(const ebb_study *s) {
@@ -408,14 +418,16 @@ static bool has_own_releases(const ebb_study *s) {
 }
 
 /* Other settings than the recorded ones, where the recorded allocator gave back a part of what it kept. */
-static void mark_others(ebb_study *s) {
-    if (!has_own_releases(s)) { return; }
+static ebb_status mark_others(ebb_study *s) {
+    if (!has_own_releases(s)) { return EBB_OK; }
     for (size_t i = 0; i < s->what_ifs.n; i++) {
         ebb_study_what_if *row = &s->what_ifs.data[i];
         if (!study_begins_with(row->key, "pytorch") || strcmp(row->key, RECORDED) == 0) { continue; }
-        row->about = "PyTorch's caching allocator, replayed; error unknown: the recorded settings gave back a part of "
-                     "what was free, and these settings would do so at other moments";
+        EBB_TRY(say_of_replay(s, row,
+                              "error unknown: the recorded settings gave back a part of what was free, and these "
+                              "settings would do so at other moments"));
     }
+    return EBB_OK;
 }
 
 /* For a program of PyTorch's, all rows of this allocator say how far they may be off, unless the replay of the recorded
@@ -432,7 +444,8 @@ static ebb_status mark_replays(ebb_study *s) {
     const char *about = replay_about(s, is_told ? &error : NULL);
     if (about == NULL) { return EBB_E_NO_MEMORY; }
     for (size_t i = 0; i < s->what_ifs.n; i++) {
-        if (study_begins_with(s->what_ifs.data[i].key, "pytorch")) { s->what_ifs.data[i].about = about; }
+        ebb_study_what_if *row = &s->what_ifs.data[i];
+        if (study_begins_with(row->key, "pytorch")) { EBB_TRY(say_of_replay(s, row, about)); }
     }
     return EBB_OK;
 }
@@ -459,8 +472,7 @@ ebb_status ebb__study_find_what_ifs(ebb_study *s) {
     EBB_TRY(add_recorded(s));
     EBB_TRY(add_settings(s));
     EBB_TRY(mark_replays(s));
-    mark_others(s);
-    return EBB_OK;
+    return mark_others(s);
 }
 
 const ebb_study_what_if *ebb_study_what_ifs(const ebb_study *study, size_t *n_out) {

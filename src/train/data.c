@@ -88,10 +88,11 @@ ebb_status ebb__data_open_within(const char *spec, const ebb_data_options *optio
     const char *path = NULL;
     const ebb_source_ops *ops = find_source(spec, &path);
     if (ops == NULL) {
-        return ebb_fail(EBB_E_ARGUMENT,
-                        "data '%s': not synthetic, mnist:DIR, cifar10:DIR, cifar100:DIR, images:DIR, digits:FILE or "
-                        "tensors:FILE",
-                        spec);
+        static const char *const kinds[] = {"synthetic",  "mnist:DIR",   "cifar10:DIR",  "cifar100:DIR",
+                                            "images:DIR", "digits:FILE", "tensors:FILE", NULL};
+        char known[EBB_SUGGESTION_BYTES];
+        return ebb_fail(EBB_E_ARGUMENT, "data '%s': there is no such kind of data%s", spec,
+                        ebb__suggest_or_list(spec, ebb__name_in_list, kinds, known));
     }
     ebb_data *data = ebb__calloc(options->mem, 1, sizeof *data);
     if (data == NULL) { return EBB_E_NO_MEMORY; }

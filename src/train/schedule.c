@@ -20,7 +20,10 @@ static const char *const names[] = {
 #define N_KINDS (sizeof names / sizeof names[0])
 
 static ebb_status refuse(const char *text) {
-    return ebb_fail(EBB_E_ARGUMENT, "there is no schedule '%s' (constant, cosine, linear, step:N)", text);
+    static const char *const known[] = {"constant", "cosine", "linear", "step:N", NULL};
+    char suggested[EBB_SUGGESTION_BYTES];
+    return ebb_fail(EBB_E_ARGUMENT, "there is no schedule '%s'%s", text,
+                    ebb__suggest_or_list(text, ebb__name_in_list, known, suggested));
 }
 
 /* The number after "step:". */

@@ -68,9 +68,11 @@ says "the beginning of an option" 2 "ebb: train: there is no option --optim; nea
 says "a mistyped solver" 2 "ebb: place: there is no solver bset; near it: best; see ebb place --help" place x --solver bset
 says "a mistyped format" 2 "ebb: import: there is no format snapshto; near it: snapshot; see ebb import --help" \
     import x -o y --format snapshto
-complains "a mistyped policy" 2 "no policy is called .budgt.; there are: none, liveness, order, budget, best" \
+says "policies of one" 2 "ebb: compare: there is no option --policy; near it: --policies; see ebb compare --help" \
+    compare lenet --policy best
+complains "a mistyped policy" 2 "no policy is called .budgt.; near it: budget$" \
     plan lenet --backend dry --policy budgt
-says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; there are: given, least, fitting, fastest, greedy" \
+says "a mistyped way" 2 "ebb: no way to choose algorithms is called 'fast'; near it: fastest" \
     plan lenet --backend dry --algorithms fast
 says "nothing is near" 2 "ebb: plan: there is no option --zzzzz; see ebb plan --help" plan lenet --zzzzz
 says "a letter is near to nothing" 2 "ebb: plan: there is no option -q; see ebb plan --help" plan lenet -q
@@ -83,6 +85,16 @@ complains "a viewer's file that is none" 2 "memory-viz does not write .json: .* 
 complains "a picture of another kind" 2 "svg does not write .png: .* svg" place x --svg x.png
 complains "offsets as a picture" 2 "-o does not write .svg: .* csv .a picture: --svg OUT.svg" place x -o x.svg
 complains "weights of PyTorch's" 2 "save does not write .pt: .* safetensors" train mlp --save w.pt
+complains "a plan as a document" 2 "plan: -o does not write .pdf: it writes a plan, as in OUT.plan" plan mlp -o p.pdf
+complains "a program as a plan" 2 "program-out does not write .plan: .* a program" plan mlp --program-out x.plan
+complains "a trace as a page" 2 "import: -o does not write .html: .* a trace or a program" import x -o x.html
+complains "a recording as a page" 2 "record: -o does not write .html: .* a trace" record -o x.html -- true
+complains "a step's recording as a page" 2 "train: --record does not write .html: .* a trace" train mlp --record x.html
+complains "a checkpoint of PyTorch's" 2 "checkpoint does not write .pt: .* a checkpoint" train mlp --checkpoint c.pt
+complains "a machine as a table" 2 "probe: -o does not write .csv: .* a machine's description" probe -o m.csv
+for name in p.txt p p.2 .pdf; do
+    equal "a plan in $name" "$("$EBB" plan mlp -o $name >/dev/null 2>err; echo $?)" 0
+done
 complains "gradients too" 2 "save-gradients does not write .npz" train mlp --save-gradients w.npz
 printf 'id,lower,upper,size\na,0,2,64\n' >buffers.csv
 run "an ending in capitals" out place buffers.csv --svg OUT.SVG && check "an ending in capitals" test -s OUT.SVG

@@ -59,6 +59,15 @@ run "a capacity in words" out place five.csv --capacity 1KiB && check "a capacit
 run "--compare" out place files/random.csv --compare
 equal "--compare: a line a solver" "$(tail -n +3 out | sed 's/ .*//')" "$solvers"
 equal "--compare: its head" "$(head -n 1 out)" "60 buffers, bound 56640 bytes"
+equal "--compare: in 71 columns" "$(awk '{ if (length > n) { n = length } } END { print n }' out)" 71
+for columns in 60 50 40; do
+    COLUMNS=$columns "$EBB" place files/random.csv --compare >narrow
+    empty "--compare in $columns columns: lines that do not fit" "$(awk -v n=$columns 'length > n' narrow)"
+    equal "--compare in $columns columns: a peak a solver" "$(tail -n +3 narrow | awk '{ print $1, $2 }')" \
+        "$(tail -n +3 out | awk '{ print $1, $2 }')"
+done
+COLUMNS=60 "$EBB" place files/random.csv --compare >narrow
+check "--compare in 60 columns: times, too" [ "$(grep -c ' s$' narrow)" = "$(grep -c ' s$' out)" ]
 run "--compare --json" out place files/random.csv --compare --json
 equal "--compare --json: a line a solver" "$(sed 's/.*"solver": "\([^"]*\)".*/\1/' out)" "$solvers"
 check "--compare --json: read by others" python3 -c 'import json, sys; [json.loads(line) for line in open("out")]'
@@ -317,16 +326,16 @@ says "two outputs in one file" 2 "ebb: place: -o and --svg would both write ./x"
 mkdir -p folder && ln -s folder linked
 says "two outputs in one folder, linked" 2 "ebb: place: -o and --svg would both write linked/x" \
     place five.csv -o folder/x --svg linked/x
-mkdir -p other && cp five.csv same.csv && ln -s ../same.csv other/soft.csv && ln same.csv other/hard.csv
-for to in same.csv ./same.csv other/../same.csv other/soft.csv other/hard.csv; do
-    says "an answer over what is read: $to" 2 "ebb: place: $to is what is read" place same.csv -o $to
-    says "a picture over what is read: $to" 2 "ebb: place: $to is what is read" place same.csv --svg $to
+mkdir -p other && cp five.csv same && ln -s ../same other/soft && ln same other/hard
+for to in same ./same other/../same other/soft other/hard; do
+    says "an answer over what is read: $to" 2 "ebb: place: $to is what is read" place same -o $to
+    says "a picture over what is read: $to" 2 "ebb: place: $to is what is read" place same --svg $to
     says "an answer and a picture: $to" 2 "ebb: place: -o and --svg would both write $to" \
-        place five.csv -o same.csv --svg $to
+        place five.csv -o same --svg $to
 done
-"$EBB" place - -o other/hard.csv <same.csv >out 2>err
-equal "an answer over standard input" "$? $(cat err)" "2 ebb: place: other/hard.csv is what is read"
-check "what is read stays" cmp -s five.csv same.csv
+"$EBB" place - -o other/hard <same >out 2>err
+equal "an answer over standard input" "$? $(cat err)" "2 ebb: place: other/hard is what is read"
+check "what is read stays" cmp -s five.csv same
 says "no steps" 2 "ebb: place: --steps takes a whole number from 1, not '0'" place five.csv --steps 0
 says "no time" 2 "ebb: place: --time is more than 0" place five.csv --time 0
 says "a time before now" 2 "ebb: place: --time is more than 0" place five.csv --time -1

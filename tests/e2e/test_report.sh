@@ -171,6 +171,14 @@ for recording in paths.csv snapshots/ring.pickle trace; do
     COLUMNS=40 "$EBB" report "$recording" >shown
     check "$recording with COLUMNS=40: lines fit" [ "$(longest)" -le 40 ]
 done
+for columns in 40 60; do
+    COLUMNS=$columns "$EBB" import trace -o again.trace >shown
+    check "what is imported with COLUMNS=$columns: lines fit" [ "$(longest)" -le $columns ]
+    "$EBB" import trace -o again.trace >wide
+    equal "what is imported with COLUMNS=$columns: words are whole" "$(tr -s ' \n' '\n' <shown)" "$(tr -s ' \n' '\n' <wide)"
+    COLUMNS=$columns "$EBB" report trace --device list >shown
+    check "devices with COLUMNS=$columns: lines fit" [ "$(longest)" -le $columns ]
+done
 COLUMNS=wide "$EBB" report paths.csv >shown
 check "COLUMNS is no number: 100 columns" [ "$(longest)" -gt 60 ]
 

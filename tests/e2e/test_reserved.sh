@@ -41,12 +41,19 @@ import json, re, sys
 rows = [row for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")]
 print(*sorted({"".join(re.findall("[-+][0-9.]+ %", row["about"])) or "exact" for row in rows}))'
 }
-# abouts FILE: what its rows of this allocator say, each once.
+# abouts FILE: what its rows of this allocator say beside their settings, each once.
 abouts() {
     "$EBB" report "$1" --json | python3 -c '
-import json, sys
-print(*sorted({row["about"] for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")}))'
+import json, re, sys
+print(*sorted({re.sub(" with (its defaults|the recorded settings)", "", row["about"]) for row in json.load(sys.stdin)["what_if"] if row["key"].startswith("pytorch")}))'
 }
+for name in defaults mute; do
+    "$EBB" report snapshots/$name.pickle --json | python3 -c '
+import collections, json, sys
+words = collections.Counter((row["about"], row["setting"]) for row in json.load(sys.stdin)["what_if"])
+print(*(pair[0] for pair, n in words.items() if n > 1))' >rows
+    empty "no two rows have the same words, $name" "$(cat rows)"
+done
 mute="PyTorch's caching allocator, replayed; error unknown: the recording tells no segments"
 equal "without segments the error is unknown" "$(abouts snapshots/mute.pickle)" "$mute"
 "$EBB" report snapshots/mute.pickle | tr -s ' \n' ' ' >mute.txt

@@ -39,7 +39,7 @@ for io in plain uring auto; do
     esac
 done
 # shellcheck disable=SC2086
-complains "an unknown way" 2 "no such way of input and output: 'fast'; there are auto, plain and uring" \
+complains "an unknown way" 2 "no such way of input and output: 'fast'; there are: auto, plain, uring" \
     $train --steps 1 --disk disk --io fast
 # shellcheck disable=SC2086
 complains "a folder that is not there" 4 "disk tier nowhere: cannot make a file there: No such file" \

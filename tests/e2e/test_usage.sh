@@ -65,10 +65,20 @@ says "steps of no recording" 2 "ebb: train: --record-steps without --record" tra
 says "times of no checkpoint" 2 "ebb: train: --checkpoint-every without --checkpoint" train lenet --checkpoint-every 2
 says "two networks" 2 "ebb: train: vgg16 is one argument too many; see ebb train --help" train lenet vgg16
 says "steps and epochs" 2 "ebb: train: --steps or --epochs, not both" train lenet --steps 1 --epochs 1
-for schedule in foo step step: step:0 step:3x step:99999999999999999999 constantly; do
-    says "schedule $schedule" 2 "ebb: there is no schedule '$schedule' (constant, cosine, linear, step:N)" \
+for schedule in step step: step:0 step:3x step:99999999999999999999; do
+    says "schedule $schedule" 2 "ebb: there is no schedule '$schedule'; near it: step:N" \
         train lenet --lr-schedule $schedule
 done
+says "schedule foo" 2 "ebb: there is no schedule 'foo'; there are: constant, cosine, linear, step:N" \
+    train lenet --lr-schedule foo
+says "a mistyped schedule" 2 "ebb: there is no schedule 'cosin'; near it: cosine" train lenet --lr-schedule cosin
+says "a mistyped optimizer" 2 "ebb: there is no optimizer 'admw'; near it: adamw" plan lenet --optimizer admw
+says "no optimizer at all" 2 "ebb: there is no optimizer 'lamb'; there are: sgd, momentum, nesterov, adam, adamw" \
+    plan lenet --optimizer lamb
+says "a mistyped backend" 5 "ebb: no backend 'cpuu' in this build; near it: cpu" train lenet --backend cpuu
+says "mistyped data" 2 "ebb: data 'minst:x': there is no such kind of data; near it: mnist:DIR" train lenet --data minst:x
+says "a mistyped accounting" 2 "ebb: no accounting is called 'papre'; near it: paper" \
+    plan lenet --backend dry --accounting papre
 says "an evaluation of synthetic data" 2 "ebb: train: --eval: the data hold out no images to evaluate with" \
     train lenet --steps 1 --eval
 says "a context of no bytes" 2 "ebb: train: --memory-includes-context takes a --memory in bytes" \

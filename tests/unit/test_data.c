@@ -435,7 +435,7 @@ static void test_bad_calls(void **state) {
     ebb_data_options o = plain;
     static const char *const specs[] = {"", "mnis", "mnist", "mnist:", "synthetic:x", "nothing:here"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-        expect_refused(specs[i], EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "not synthetic");
+        expect_refused(specs[i], EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "no such kind of data");
     }
     o.size_bytes--;
     expect_refused("synthetic", EBB_SPLIT_TRAIN, o, EBB_E_ARGUMENT, "ebb_data_options of ");

@@ -220,7 +220,7 @@ function fillWhatIfs() {
   const rows = known.filter((row) => !isSame(row)), same = known.filter(isSame);
   if (rows.length < 2) { hideSection("what-if"); return; }
   if (same.length > 0) {
-    rows.push({ ...plain, setting: "the same: " + same.map((row) => row.setting).join(", ") });
+    rows.push({ ...plain, about: plain.about.replace(" with its defaults", ""), setting: "the same: " + same.map((row) => row.setting).join(", ") });
   }
   fillTable(byId("what-ifs"), [textColumn("what", (row) => row.about + (row.setting ? ", " + row.setting : "") + (row.of_iteration ? " (of one iteration)" : "")),
     bytesColumn("bytes", (row) => row.bytes),
