@@ -23,7 +23,8 @@
 
 struct ebb_file_writer {
     const ebb_mem *mem;
-    char *path;      /* the target, links followed */
+    char *name;      /* the target, as the caller calls it: for messages */
+    char *path;      /* the same with links followed */
     char *dir;       /* its folder */
     char *temp_path; /* NULL while the file has no name of its own */
     int fd;
@@ -168,14 +169,14 @@ static ebb_status keep_failure(ebb_file_writer *writer, ebb_status status) {
 }
 
 static ebb_status repeat_failure(const ebb_file_writer *writer) {
-    return ebb_fail(writer->status, "%s", writer->message != NULL ? writer->message : writer->path);
+    return ebb_fail(writer->status, "%s", writer->message != NULL ? writer->message : writer->name);
 }
 
 static ebb_status write_fd(ebb_file_writer *writer, const char *data, size_t n_bytes) {
     while (n_bytes > 0) {
         ssize_t n = write(writer->fd, data, n_bytes);
         if (n < 0 && errno == EINTR) { continue; }
-        if (n < 0) { return keep_failure(writer, ebb__fail_errno(writer->path, "write")); }
+        if (n < 0) { return keep_failure(writer, ebb__fail_errno(writer->name, "write")); }
         data += n;
         n_bytes -= (size_t)n;
         writer->n_flushed += (uint64_t)n;
@@ -186,8 +187,9 @@ static ebb_status write_fd(ebb_file_writer *writer, const char *data, size_t n_b
 /* Paths: the target with links followed, and its folder. */
 static ebb_status set_paths(ebb_file_writer *writer, const char *path) {
     char real[PATH_MAX];
+    writer->name = ebb__strdup(writer->mem, path);
     writer->path = ebb__strdup(writer->mem, realpath(path, real) != NULL ? real : path);
-    if (writer->path == NULL) { return EBB_E_NO_MEMORY; }
+    if (writer->name == NULL || writer->path == NULL) { return EBB_E_NO_MEMORY; }
     const char *slash = strrchr(writer->path, '/');
     writer->dir = ebb__strdup(writer->mem, slash == NULL ? "." : writer->path);
     if (writer->dir == NULL) { return EBB_E_NO_MEMORY; }
@@ -232,13 +234,13 @@ static ebb_status make_named(ebb_file_writer *writer) {
         if (result >= 0) { return EBB_OK; }
         if (errno != EEXIST) { break; }
     }
-    return drop_temp_path(writer, ebb__fail_errno(writer->path, "create"));
+    return drop_temp_path(writer, ebb__fail_errno(writer->name, "create"));
 }
 
 static ebb_status open_in_place(ebb_file_writer *writer) {
     writer->in_place = true;
     writer->fd = open(writer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (writer->fd < 0) { return ebb__fail_errno(writer->path, "create"); }
+    if (writer->fd < 0) { return ebb__fail_errno(writer->name, "create"); }
     writer->temp_path = ebb__strdup(writer->mem, writer->path);
     if (writer->temp_path != NULL) { return EBB_OK; }
     (void)unlink(writer->path);
@@ -260,9 +262,9 @@ static ebb_status refuse_dangling(const char *path) {
 static ebb_status open_direct(ebb_file_writer *writer) {
     writer->direct = true;
     writer->fd = open(writer->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
-    if (writer->fd >= 0) { return block(writer->path, writer->fd); }
-    if (errno == ENXIO) { return ebb_fail(EBB_E_IO, "%s: no program reads from this pipe", writer->path); }
-    return ebb__fail_errno(writer->path, "open");
+    if (writer->fd >= 0) { return block(writer->name, writer->fd); }
+    if (errno == ENXIO) { return ebb_fail(EBB_E_IO, "%s: no program reads from this pipe", writer->name); }
+    return ebb__fail_errno(writer->name, "open");
 }
 
 static ebb_status open_fd(ebb_file_writer *writer, unsigned flags) {
@@ -297,6 +299,7 @@ ebb_status ebb_path_check_writable(const char *path) {
         status = ebb__fail_errno(path, "create");
     }
 out:
+    ebb__free(writer.mem, writer.name);
     ebb__free(writer.mem, writer.path);
     ebb__free(writer.mem, writer.dir);
     return status;
@@ -340,8 +343,8 @@ ebb_status ebb__file_writer_open_fd(const ebb_mem *mem, const char *name, int fd
         return st;
     }
     writer->direct = true;
-    writer->path = ebb__strdup(writer->mem, name);
-    if (writer->path == NULL) {
+    writer->name = ebb__strdup(writer->mem, name);
+    if (writer->name == NULL) {
         ebb__file_writer_abandon(writer);
         return EBB_E_NO_MEMORY;
     }
@@ -408,9 +411,9 @@ static void copy_mode(const ebb_file_writer *writer) {
 static ebb_status replace_target(ebb_file_writer *writer) {
     if (writer->in_place) { return drop_temp_path(writer, EBB_OK); } /* it is there; no one's state hangs on it */
     copy_mode(writer);
-    if (fsync(writer->fd) != 0) { return ebb__fail_errno(writer->path, "sync"); }
+    if (fsync(writer->fd) != 0) { return ebb__fail_errno(writer->name, "sync"); }
     if (writer->temp_path == NULL) { EBB_TRY(make_named(writer)); }
-    if (rename(writer->temp_path, writer->path) != 0) { return ebb__fail_errno(writer->path, "replace"); }
+    if (rename(writer->temp_path, writer->path) != 0) { return ebb__fail_errno(writer->name, "replace"); }
     (void)drop_temp_path(writer, EBB_OK); /* it is the target now */
     sync_dir(writer);
     return EBB_OK;
@@ -429,6 +432,7 @@ void ebb__file_writer_abandon(ebb_file_writer *writer) {
     if (writer->temp_path != NULL) { (void)unlink(writer->temp_path); }
     const ebb_mem *mem = writer->mem;
     ebb__free(mem, writer->temp_path);
+    ebb__free(mem, writer->name);
     ebb__free(mem, writer->path);
     ebb__free(mem, writer->dir);
     ebb__free(mem, writer->buf);

@@ -148,8 +148,12 @@ mkfifo pipe && ln -s nowhere/x dangling
     complains "--checkpoint into a pipe" 4 "pipe: a checkpoint is read again, so this must be a regular file" \
         $train --checkpoint pipe
     "$EBB" $train --save pipe >out 2>err
-    equal "--save into a pipe that nobody reads" "$? $(tail -n 1 err)" "4 ebb: $work/pipe: no program reads from this pipe"
-    complains "plan -o into a pipe that nobody reads" 4 "no program reads from this pipe" plan lenet --backend dry -o pipe
+    equal "--save into a pipe that nobody reads" "$? $(tail -n 1 err)" "4 ebb: pipe: no program reads from this pipe"
+    complains "plan -o into a pipe that nobody reads" 4 "^ebb: pipe: no program reads from this pipe" \
+        plan lenet --backend dry -o pipe
+    ln -s pipe link
+    complains "plan -o into a link to it" 4 "^ebb: link: no program reads from this pipe" plan lenet --backend dry -o link
+    rm link
     for option in --save --checkpoint --record; do
         complains "$option through a link to nothing" 4 "dangling: .* it is a link to nowhere/x" $train $option dangling
     done
