@@ -28,6 +28,9 @@ static void unknown_names_tell_what_there_is(void **state) {
     ebb_device *device = NULL;
     assert_int_equal(ebb_device_open("gpu9", NULL, &device), EBB_E_NO_DEVICE);
     assert_non_null(strstr(ebb_last_error(), "'gpu9'"));
+    assert_null(device);
+    assert_int_equal(ebb_device_open("vulkan", NULL, &device), EBB_E_NO_DEVICE);
+    assert_non_null(strstr(ebb_last_error(), "'vulkan'"));
     assert_non_null(strstr(ebb_last_error(), "ref, dry"));
     assert_null(device);
     ebb_device_options options = EBB_DEVICE_OPTIONS_INIT;
