@@ -262,7 +262,7 @@ struct ebb_policy {
     uint32_t n_rivals;
     uint32_t n_quick_rivals;         /* these are asked without any effort, too */
     const ebb_policy *const *lower;  /* [n_lower]: which may have a plan below this one's least budget. They keep a
-                                        limit,  and have no such policies themselves */
+                                        limit, and have no such policies themselves */
     uint32_t n_lower, n_quick_lower; /* of large programs only these, the first ones, are asked */
     const ebb_policy *yardstick;     /* whose plan is taken where this one's is placed higher; NULL: none */
     bool never_copies;               /* it does not look at links */

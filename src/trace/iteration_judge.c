@@ -98,8 +98,8 @@ static void find_gradients(weigher *w, ebb_iteration_weight *weight) {
     weight->has_all_gradients = weight->has_gradients && made_bytes >= ALL_SHARE * bytes;
 }
 
-/* What is made there: how many bytes of blocks as large as one that stays, and of how many such sizes; and the bytes of
- * all other blocks. */
+/* What some events make: the bytes of blocks that are as large as one that stays, how many such sizes there are, and
+ * the bytes of all other blocks. */
 typedef struct making {
     double like_staying_bytes, other_bytes;
     uint32_t n_sizes;

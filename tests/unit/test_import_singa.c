@@ -113,7 +113,7 @@ static void test_cut(void **state) {
     imported_fini(&im);
 }
 
-/* What is left of the last time is long enough for one of another unit. */
+/* The last time is cut off, but what is left would be a whole time in another unit. */
 static void test_cut_within_a_time(void **state) {
     (void)state;
     imported im;

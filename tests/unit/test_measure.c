@@ -97,7 +97,7 @@ static bool stop_after_three(void *ctx) {
     return *n_told == 3;
 }
 
-/* What was measured before the stop stays, so a second call measures only the rest. */
+/* A stop loses nothing: a second call measures only the rest. */
 static void a_stop_keeps_what_was_measured(void **state) {
     (void)state;
     run_fixture f;
