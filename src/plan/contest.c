@@ -42,11 +42,9 @@ static bool computes_again(const ebb_plan *plan) {
 
 /* A plan for a nominal machine by a policy that is not the maker's, from a ladder of its own. */
 static ebb_status fit_apart(ebb_maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_ladder own = m->rungs;
-    m->rungs = (ebb_ladder){0};
+    const ebb_ladder own = ebb__ladder_begin(m);
     const ebb_status st = ebb__maker_fit_nominal(m, budget_bytes, plan_out);
-    EBB_VEC_FINI(m->mem, &m->rungs);
-    m->rungs = own;
+    ebb__ladder_end(m, own);
     if (st == EBB_OK) { (*plan_out)->has_nominal_times = true; }
     return st;
 }
@@ -216,15 +214,13 @@ static ebb_status fit_or_find_least(ebb_maker *m, uint64_t budget_bytes, ebb_pla
 
 static ebb_status ask_lower(ebb_maker *m, const ebb_policy *policy, uint64_t budget_bytes, ebb_plan **plan) {
     const ebb_policy *own = m->policy;
-    const ebb_ladder own_rungs = m->rungs;
+    const ebb_ladder own_rungs = ebb__ladder_begin(m);
     const uint64_t own_least = m->least_bytes;
     ebb_plan *other = NULL;
     m->policy = policy;
-    m->rungs = (ebb_ladder){0};
     m->least_bytes = 0;
     const ebb_status st = fit_or_find_least(m, budget_bytes, &other);
-    EBB_VEC_FINI(m->mem, &m->rungs);
-    m->rungs = own_rungs;
+    ebb__ladder_end(m, own_rungs);
     m->policy = own;
     m->least_bytes = st == EBB_E_NO_FIT ? ebb_min_u64(own_least, m->least_bytes) : own_least;
     if (st == EBB_E_NO_FIT) { return EBB_OK; }

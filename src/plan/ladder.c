@@ -10,6 +10,17 @@ static uint64_t rise_above(const ebb_maker *m, uint64_t limit_bytes) {
     return ebb_align_up(limit_bytes / m->n_ladder_parts + 1, m->alignment);
 }
 
+ebb_ladder ebb__ladder_begin(ebb_maker *m) {
+    const ebb_ladder former = m->rungs;
+    m->rungs = (ebb_ladder){0};
+    return former;
+}
+
+void ebb__ladder_end(ebb_maker *m, ebb_ladder former) {
+    EBB_VEC_FINI(m->mem, &m->rungs);
+    m->rungs = former;
+}
+
 ebb_status ebb__ladder_extend(ebb_maker *m, uint64_t bytes) {
     uint64_t limit = m->rungs.n > 0 ? m->rungs.data[m->rungs.n - 1].limit_bytes : 0;
     while (m->rungs.n == 0 || (limit <= bytes && limit < UINT64_MAX / 2)) {

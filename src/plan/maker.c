@@ -696,13 +696,11 @@ static ebb_status fit_in_haste(maker *m, uint64_t budget_bytes, ebb_plan **plan_
 
 /* The same from a ladder of its own: what rungs need is not found exactly. */
 static ebb_status fit_first_plan(maker *m, uint64_t budget_bytes, ebb_plan **plan_out) {
-    const ebb_ladder own = m->rungs;
-    m->rungs = (ebb_ladder){0};
+    const ebb_ladder own = ebb__ladder_begin(m);
     m->is_first = m->is_hasty = true;
     const ebb_status st = fit_in_haste(m, budget_bytes, plan_out);
     m->is_first = m->is_hasty = false;
-    EBB_VEC_FINI(m->mem, &m->rungs);
-    m->rungs = own;
+    ebb__ladder_end(m, own);
     return st;
 }
 

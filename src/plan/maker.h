@@ -119,6 +119,9 @@ ebb_status ebb__contest_below(ebb_maker *m, uint64_t budget_bytes, ebb_plan **pl
 
 /* ---- rungs (ladder.c) ----------------------------------------------------------------------------- */
 
+/* Begin a ladder for another policy or way; gives the one at hand, which goes back when it is over. */
+ebb_ladder ebb__ladder_begin(ebb_maker *m);
+void ebb__ladder_end(ebb_maker *m, ebb_ladder former);
 /* Make all rungs up to these bytes, and the one above them. */
 ebb_status ebb__ladder_extend(ebb_maker *m, uint64_t bytes);
 /* The highest rung that is not above these bytes, or the lowest of all. */
