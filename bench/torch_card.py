@@ -152,7 +152,8 @@ def compare(table, name, end, chosen):
             continue
         done = table.row(name, way, int(share * plain["peak"]) if share else None, plain)
         if share is None and done is not None:
-            table.row(name, f"ebb, as {way}", done["peak"], plain)
+            for ours in ("ebb", "ebb, activations"):
+                table.row(name, f"{ours}, as {way}", done["peak"], plain)
     table.row(name, "plain", plain=plain)
 
 
