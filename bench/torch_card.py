@@ -172,6 +172,7 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("torch_card: PyTorch finds no card")
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # which no bits depend on, and takes time everywhere
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     table, begin = Table(args.output), time.monotonic()
     for i, name in enumerate(args.nets):

@@ -18,15 +18,15 @@ import weakref
 
 import torch
 
-from .. import planning
+from ..planning import AGAIN, DROP, IN, OUT
 from . import _inside
 from ._operators import tensors_in
 from ._pager import Recent
 from ._recording import OP, PACK, UNPACK
-from ._repeat import device_of, map_tensors, random_state, repeat_of, set_random_state, shapes_of
+from ._repeat import device_of, map_tensors, passes, random_state, repeat_of, set_random_state, shapes_of
 from ._schedule import LAST_DROP
 from ._steps import CHANGED, note_written
-from ._tensors import forget, geometry, in_backward, is_plain, over, quietly, storage_of, without_graph
+from ._tensors import forget, geometry, in_backward, is_plain, n_modes, over, quietly, storage_of, without_graph
 
 
 class _Saved:
@@ -53,13 +53,16 @@ class Follower:
     """One step. pager: of what may be away, or None. room_bytes: for what a pager has, where no plan says what is there.
     other: a function that gives what follows the step in its place when its first moment is another one, or None.
     measured: a Bytes that measures it, or None. is_lost: it was not like the recorded one. is_guarded: operators may use what
-    is away."""
+    is away. unseen: the ids of operators that need not be looked at."""
+
+    unseen = ()
 
     def __init__(self, schedule, slab, pager=None, room_bytes=0, other=lambda kind, func, shapes: None):
         recording = schedule.recording
         self._other, self._pager, self._room_bytes, self._recent = other, pager, room_bytes, None
         self._pages = {}
         self._recording, self._entries, self._schedule, self._slab = recording, recording.entries, schedule, slab
+        self._before, self._after, self._apart = schedule.before, schedule.after, {*recording.uses, *schedule.away}
         self.is_lost, self.is_over, self.has_acted, self.recomputed_ops = False, False, False, 0
         self._moments, self.n_seen, self._process = recording.moments, 0, os.getpid()
         self._table, self._own, self._version = {}, set(), {}  # {number: (storage, version)}, ...
@@ -90,6 +93,8 @@ class Follower:
         self.measured = measured() if measured is not None else None
         if self._pager is not None:
             self._pager.count = self.measured
+        if not (self._recording.is_whole or self.is_guarded or self.measured is not None):
+            self.unseen = passes
 
     def _find_pages(self, storages):
         for number, storage in enumerate(self._recording.storages):
@@ -171,7 +176,7 @@ class Follower:
 
     def _run(self, repeat, args, kwargs):
         func = repeat.func
-        if repeat.operator.is_primitive or repeat.operator.is_profiler or repeat.is_view and not self._recording.is_whole:
+        if repeat.is_apart or repeat.is_view and not self._recording.is_whole:
             return self._call(repeat, args, kwargs)
         if self.n_seen == len(self._moments):  # the last moment of the plan is over
             return self._call(repeat, args, kwargs)
@@ -184,7 +189,8 @@ class Follower:
             self._lose()
             return self._call(repeat, args, kwargs)
         self.n_seen += 1
-        self._act(self._schedule.before.get(i))
+        if i in self._before:
+            self._act(self._before[i])
         if i in self._schedule.captured:
             call = self._capture(repeat, i, entry, args, kwargs)
             if call is None:
@@ -203,7 +209,8 @@ class Follower:
         if entry.births and not self._note_births(i, entry, tensors_in(result)):
             self._lose()
             return result
-        self._act(self._schedule.after.get(i))
+        if i in self._after:
+            self._act(self._after[i])
         return result
 
     def _note_changes(self, repeat, args, kwargs):
@@ -225,10 +232,11 @@ class Follower:
         """Whether the results are those of the recorded step."""
         is_held = not entry.is_backward and i <= self._recording.last_unpack
         for at, number in entry.births:
-            if at >= len(tensors) or not is_plain(tensors[at]) or \
-                    tensors[at].untyped_storage().nbytes() != self._recording.storages[number].n_bytes:
+            if at >= len(tensors) or not is_plain(tensors[at]):
                 return False
             storage = tensors[at].untyped_storage()
+            if storage.nbytes() != self._recording.storages[number].n_bytes:
+                return False
             if is_held:
                 self._table[number], self._numbers[storage._weak_ref()] = (storage, 0), number
                 self._version[number] = 0
@@ -316,16 +324,24 @@ class Follower:
             return saved
         if saved.is_changed:
             raise RuntimeError(CHANGED)
+        before, after = ((), ()) if self.is_lost else (self._before.get(i, ()), self._after.get(i, ()))
+        if not before and not after and self._is_there(saved) and n_modes() == 0:
+            return self._unpacked(saved)
         with quietly():
-            if not self.is_lost:
-                self._do_all(self._schedule.before.get(i, ()))
-            storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
-            if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
-                self._numbers[storage._weak_ref()] = saved.storage
-            result = over(storage, saved.place)
-            if not self.is_lost:
-                self._do_all(self._schedule.after.get(i, ()))
+            self._do_all(before)
+            result = self._unpacked(saved)
+            self._do_all(after)
         return result
+
+    def _is_there(self, saved):
+        held = self._table.get(saved.storage)
+        return saved.bytes is not None or held is not None and held[1] == self._version[saved.storage]
+
+    def _unpacked(self, saved):
+        storage = saved.bytes if saved.bytes is not None else self._bring_newest(saved.storage)
+        if storage._cdata not in self._numbers:  # a gradient of a gradient saves it again
+            self._numbers[storage._weak_ref()] = saved.storage
+        return over(storage, saved.place)
 
     def _lose(self):
         """The step is not like the recorded one. In the forward pass an operator may soon write what would be needed
@@ -354,41 +370,49 @@ class Follower:
     # ---- the plan's actions
 
     def _act(self, actions):
-        if actions:
-            with quietly():
-                self._do_all(actions)
+        """At an operator. Where autograd is over with it, and no other mode is active, all is quiet."""
+        if n_modes() == 0:
+            self._do_all(actions)
+            return
+        with quietly():
+            self._do_all(actions)
 
     def _do_all(self, actions):
         for kind, target in actions:
-            self._do(kind, target)
+            if kind != AGAIN and target in self._apart:
+                self._do_apart(kind, target)
+            elif kind == LAST_DROP or kind == DROP:
+                self._drop(kind, target)
+            else:
+                self._get(kind, target)
 
-    def _do(self, kind, target):
-        if kind != planning.AGAIN and (target in self._recording.uses or target in self._schedule.away):
-            page = self._pages.get(target)
-            if page is not None:
-                {planning.OUT: self._pager.send, planning.DROP: self._pager.out}.get(kind, self._pager.come)(page)
-            return
-        if kind in (planning.DROP, LAST_DROP):
-            if target in self._slots:
-                self._slots[target][0].wait()
-            held = self._table.pop(target, None)
-            self._own.discard(target)
-            if kind == LAST_DROP:
-                self._over.add(target)
-                for reference in self._saved.get(target, ()):
-                    saved = reference()
-                    if saved is not None and held is not None and not saved.is_changed:
-                        saved.bytes = held[0]
-            return
+    def _do_apart(self, kind, target):
+        page = self._pages.get(target)
+        if page is not None:
+            {OUT: self._pager.send, DROP: self._pager.out}.get(kind, self._pager.come)(page)
+
+    def _drop(self, kind, target):
+        if target in self._slots:
+            self._slots[target][0].wait()
+        held = self._table.pop(target, None)
+        self._own.discard(target)
+        if kind == LAST_DROP:
+            self._over.add(target)
+            for reference in self._saved.get(target, ()):
+                saved = reference()
+                if saved is not None and held is not None and not saved.is_changed:
+                    saved.bytes = held[0]
+
+    def _get(self, kind, target):
         self.has_acted = True
-        if kind == planning.OUT:
+        if kind == OUT:
             storage, version = self._table[target]
             self._slots[target] = self._slab.send(storage), version
-        elif kind == planning.IN:
+        elif kind == IN:
             slot, version = self._slots[target]
             self._table[target] = self._see(slot.come()), version
             self._own.add(target)
-        elif kind == planning.AGAIN:
+        elif kind == AGAIN:
             for (number, version), storage in self._compute(self._calls[target], {}).items():
                 if self._table.get(number, (None, None))[1] != version:
                     self._table[number] = storage, version

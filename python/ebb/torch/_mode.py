@@ -40,6 +40,8 @@ class Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
+            if id(func) in self.doer.unseen:
+                return func(*args, **kwargs or {})
             return self.doer.dispatch(func, types, args, kwargs or {})
 
     def pack(self, tensor):

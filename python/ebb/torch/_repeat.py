@@ -5,10 +5,15 @@ import torch
 from ._operators import Operator, tensors_in
 
 
+_NUMBERS = {int, float, bool, type(None)}  # most of what is no tensor
+
+
 def shapes_of(args):
     """What a call of an operator is known by: the shapes of its tensors, and the sizes that it is given."""
     found = []
     for arg in args:
+        if type(arg) in _NUMBERS:
+            continue
         if isinstance(arg, torch.Tensor):
             found.append(arg.shape)
         elif isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], int):
@@ -40,6 +45,7 @@ class Repeat:
     def __init__(self, func):
         self.func, self.operator = func, Operator(func)
         self.name = self.operator.name
+        self.is_apart = self.operator.is_primitive or self.operator.is_profiler  # no moment of a step
         self.is_batch_norm = self.name in _BATCH_NORMS
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         self.is_view = not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
@@ -59,12 +65,15 @@ class Repeat:
 
 
 _repeats = {}  # by the id of an operator, which it keeps: operators hash slowly
+passes = set()  # the ids of those that are no moment of a step in which nothing leaves but what autograd saves
 
 
 def repeat_of(func):
     known = _repeats.get(id(func))
     if known is None:
         known = _repeats[id(func)] = Repeat(func)
+        if known.is_apart or known.is_view:
+            passes.add(id(func))
     return known
 
 

@@ -46,7 +46,7 @@ class Recorder:
     """slab: where saved tensors go. is_checked: operators are run twice. pager: of what may be away, or None; with it a
     limit to keep, or None, and what is owned: {key of a storage: (storage, owner, tensors)}."""
 
-    is_lost, measured = False, None
+    is_lost, measured, unseen = False, None, ()
     sees_backward = sees_optimizer = staticmethod(lambda: True)
 
     def __init__(self, slab, is_checked, pager=None, limit_bytes=None):
@@ -148,7 +148,7 @@ class Recorder:
 
     def dispatch(self, func, types, args, kwargs):
         repeat = repeat_of(func)
-        if repeat.operator.is_primitive or repeat.operator.is_profiler:
+        if repeat.is_apart:
             return func(*args, **kwargs)
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented

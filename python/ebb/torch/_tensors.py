@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 expired, forget = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 alive = torch.UntypedStorage._new_with_weak_ptr  # the storage of a weak reference; None: it is gone
 in_backward = torch._C._current_graph_task_id  # -1: not
+n_modes = torch._C._len_torch_dispatch_stack  # dispatch modes that are active
 _set_grad = torch._C._set_grad_enabled
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -34,10 +35,20 @@ class quietly:
         self._no_dispatch = None
 
 
+_PLAIN_TYPES = torch.Tensor, torch.nn.Parameter
+_keys_of, _plain_keys = torch._C._dispatch_keys, {}  # which say all of this but the type: {their bits: whether it is plain}
+
+
 def is_plain(tensor):
     """A tensor that its storage and geometry tell all about."""
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and \
-        not tensor.is_conj() and not tensor.is_neg() and not tensor.is_quantized and tensor.device.type != "meta"
+    if type(tensor) not in _PLAIN_TYPES:
+        return False
+    keys = _keys_of(tensor).raw_repr()
+    known = _plain_keys.get(keys)
+    if known is None:
+        known = _plain_keys[keys] = tensor.layout == torch.strided and not tensor.is_conj() and not tensor.is_neg() and \
+            not tensor.is_quantized and tensor.device.type != "meta"
+    return known
 
 
 def tensors_alive():
